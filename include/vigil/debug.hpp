@@ -1,0 +1,21 @@
+// A look inside: the dump.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+
+#include <cstdio>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace debug {
+
+// Writes every fiber of the process to `out`: number, name, state, what it
+// waits for and how long already, its deadline, where it was started; then
+// each runtime's workers and timers. Any thread, at any time; nothing is
+// stopped meanwhile, so a line is a snapshot of one fiber. The same text comes
+// from SIGQUIT and before an abort.
+VIGIL_API void dump(std::FILE* out);
+
+}  // namespace debug
+}  // namespace VIGIL_ABI
+}  // namespace vigil

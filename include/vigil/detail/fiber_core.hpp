@@ -1,0 +1,71 @@
+// The untyped side of fiber<R>: what the templates in fiber.hpp call.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/site.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+class fiber_core;  // the control block, at the top of the fiber's stack
+
+// What the runtime must know of a fiber_body.
+struct body_table {
+  void (*run)(void* body);                         // calls the function; may throw
+  void (*destroy_call)(void* body) noexcept;       // a fiber that never ran
+  void (*destroy_result)(void* body) noexcept;     // a result that is thrown away
+  void* (*result)(void* body) noexcept;
+};
+
+// A fiber between its making and its start; gives its stack back if it is not
+// started.
+class VIGIL_API new_fiber {
+ public:
+  // Throws wrong_place, limit_reached, std::bad_alloc, std::invalid_argument.
+  new_fiber(std::size_t stack_size, std::string_view name, std::size_t size, std::size_t align,
+            const site& from);
+  ~new_fiber();
+  new_fiber(const new_fiber&) = delete;
+  new_fiber& operator=(const new_fiber&) = delete;
+
+  void* room() const noexcept;  // where the body is to be built
+  fiber_core* start(const body_table& table, bool detached) noexcept;
+
+ private:
+  fiber_core* core_;
+};
+
+[[noreturn]] VIGIL_API void throw_empty_function(const char* where);
+
+VIGIL_API void join(fiber_core* core);
+VIGIL_API bool join_for(fiber_core* core, std::int64_t timeout);
+VIGIL_API void detach(fiber_core* core);
+VIGIL_API void request_stop(fiber_core* core) noexcept;
+VIGIL_API void stop_and_join(fiber_core* core) noexcept;
+VIGIL_API std::uint64_t id_of(const fiber_core* core) noexcept;
+
+// A joined fiber: rethrows what left it, hands out the result, gives the stack
+// back when it dies.
+class VIGIL_API ended_fiber {
+ public:
+  explicit ended_fiber(fiber_core* core);
+  ~ended_fiber();
+  ended_fiber(const ended_fiber&) = delete;
+  ended_fiber& operator=(const ended_fiber&) = delete;
+  void* result() const noexcept;
+
+ private:
+  fiber_core* core_;
+};
+
+VIGIL_API void* find_local(const void* key);
+VIGIL_API void add_local(const void* key, void* value, void (*destroy)(void*) noexcept);
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,66 @@
+// Errors.
+//
+// A timeout is a result, never an exception. A cancelled wait throws
+// `cancelled`; a shutdown throws `stopped`.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+
+#include <stdexcept>
+#include <system_error>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+// Thrown by a wait because the fiber has been asked to stop: by the shutdown
+// of its runtime, or by request_stop() on its handle. It is not a
+// std::exception, so `catch (const std::exception&)` lets it pass; let it
+// unwind the fiber. A fiber that ends by it ends silently. Stopping is sticky:
+// a fiber that catches it and waits again gets it again.
+class VIGIL_API stopped {
+ public:
+  const char* what() const noexcept { return "vigil: the fiber has been asked to stop"; }
+};
+
+// A wait was cancelled; code() is errc::operation_canceled. join() throws it
+// for a fiber that ended by `stopped`.
+class VIGIL_API cancelled : public std::system_error {
+ public:
+  explicit cancelled(const char* why);
+  ~cancelled() override;
+};
+
+// Nothing in the program can ever happen again: every fiber is parked, no
+// timer is pending and no outside work is announced. Thrown by run() after
+// the dump has been written and the fibers have been unwound.
+class VIGIL_API deadlock : public std::logic_error {
+ public:
+  explicit deadlock(const char* why);
+  ~deadlock() override;
+};
+
+// The handle's runtime has ended: there is nobody left to do what was asked.
+class VIGIL_API runtime_gone : public std::logic_error {
+ public:
+  explicit runtime_gone(const char* why);
+  ~runtime_gone() override;
+};
+
+// A call that only makes sense on a fiber, or only outside one, was made in
+// the wrong place; what() says what to do instead.
+class VIGIL_API wrong_place : public std::logic_error {
+ public:
+  explicit wrong_place(const char* why);
+  ~wrong_place() override;
+};
+
+// A limit of options (fibers, stack memory) or of the system was reached;
+// what() names the limit.
+class VIGIL_API limit_reached : public std::runtime_error {
+ public:
+  explicit limit_reached(const char* why);
+  ~limit_reached() override;
+};
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,359 @@
+// Fibers: go, spawn, fiber<R>, this_fiber.
+//
+// A fiber is a function with a stack of its own that runs on the workers of a
+// runtime, many fibers on few threads. It gives its worker away only where it
+// waits (sleep, join, yield, …), and may go on afterwards on another thread.
+// So across a wait a fiber must not hold a std::mutex, the address of a
+// thread_local, or errno; `this_fiber::no_park` checks that, and
+// `this_fiber::pin` avoids the question.
+//
+// Cost: no thread, one touched page of stack while parked (128 KiB reserved),
+// a few tens of nanoseconds to start and to switch.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/duration.hpp>
+#include <vigil/detail/fiber_core.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <new>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+// How a fiber is started.
+struct fiber_options {
+  // Usable bytes, 16 KiB to 1 GiB, rounded up to a size class; 0: the
+  // runtime's options::stack_size.
+  std::size_t stack_size = 0;
+  // Shown by the dump; the first 31 bytes are kept.
+  std::string_view name = {};
+};
+
+namespace detail {
+
+// What the fiber runs, built on its own stack: the function with its
+// arguments, then in the same place the result, until join() takes it.
+template <class R, class F, class... Args>
+class fiber_body {
+ public:
+  template <class G, class... As>
+  explicit fiber_body(G&& f, As&&... args)
+      : call_{std::forward<G>(f), std::tuple<Args...>(std::forward<As>(args)...)} {}
+
+  ~fiber_body() {}  // run() and the two destroyers below end the members' lives
+
+  static void run(void* self) {
+    auto& body = *static_cast<fiber_body*>(self);
+    if constexpr (std::is_void_v<R>) {
+      const end_of_call guard{body};
+      body.invoke();
+    } else {
+      // The result is built before the function dies, and moved into its
+      // place afterwards: the function may return a reference into itself.
+      alignas(R) std::byte room[sizeof(R)];
+      R* made = nullptr;
+      {
+        const end_of_call guard{body};
+        made = ::new (static_cast<void*>(room)) R(body.invoke());
+      }
+      ::new (static_cast<void*>(&body.result_)) R(std::move(*made));
+      made->~R();
+    }
+  }
+
+  static void destroy_call(void* self) noexcept { static_cast<fiber_body*>(self)->call_.~call(); }
+
+  static void destroy_result(void* self) noexcept {
+    if constexpr (!std::is_void_v<R>) static_cast<fiber_body*>(self)->result_.~R();
+  }
+
+  static void* result(void* self) noexcept { return &static_cast<fiber_body*>(self)->result_; }
+
+  static constexpr body_table table = {&run, &destroy_call, &destroy_result, &result};
+
+ private:
+  struct call {
+    F function;
+    std::tuple<Args...> arguments;
+  };
+  struct end_of_call {
+    fiber_body& body;
+    ~end_of_call() { destroy_call(&body); }
+  };
+  struct nothing {};
+
+  R invoke() { return std::apply(std::move(call_.function), std::move(call_.arguments)); }
+
+  union {
+    call call_;
+    std::conditional_t<std::is_void_v<R>, nothing, R> result_;
+  };
+};
+
+template <class F, class... Args>
+using fiber_result = std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>;
+
+// Builds the body on a new stack and starts it.
+template <class F, class... Args>
+fiber_core* start(const fiber_options& how, bool detached, const site& from, F&& f, Args&&... args) {
+  using R = fiber_result<F, Args...>;
+  static_assert(!std::is_reference_v<R>,
+                "vigil: a fiber cannot return a reference; return a pointer or a value");
+  using body = fiber_body<R, std::decay_t<F>, std::decay_t<Args>...>;
+  if constexpr (requires { f == nullptr; }) {
+    if (f == nullptr) throw_empty_function("vigil::go, vigil::spawn");
+  }
+  new_fiber fresh(how.stack_size, how.name, sizeof(body), alignof(body), from);
+  ::new (fresh.room()) body(std::forward<F>(f), std::forward<Args>(args)...);
+  return fresh.start(body::table, detached);
+}
+
+}  // namespace detail
+
+// A fiber that was spawned: the right to its result. Movable. The destructor
+// of a handle that was neither joined nor detached asks the fiber to stop and
+// then waits for it, so a fiber never outlives the scope that started it.
+//
+// Thread safety: one handle, one user at a time; different handles are
+// independent. A handle may outlive its runtime (its fiber has ended by then).
+template <class R = void>
+class [[nodiscard]] fiber {
+ public:
+  // An empty handle: joinable() is false.
+  fiber() noexcept = default;
+
+  explicit fiber(detail::fiber_core* core) noexcept : core_(core) {}
+
+  fiber(fiber&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+
+  fiber& operator=(fiber&& other) noexcept {
+    if (this != &other) {
+      if (core_ != nullptr) detail::stop_and_join(core_);
+      core_ = std::exchange(other.core_, nullptr);
+    }
+    return *this;
+  }
+
+  ~fiber() {
+    if (core_ != nullptr) detail::stop_and_join(core_);
+  }
+
+  // True until join() or detach().
+  bool joinable() const noexcept { return core_ != nullptr; }
+
+  // Waits until the fiber has ended and returns its result, or throws what it
+  // threw. Throws `cancelled` if it ended by `stopped`, `wrong_place` if this
+  // handle is empty or is the calling fiber's own, and `stopped` if the caller
+  // is asked to stop while it waits (the handle then stays joinable). From a
+  // fiber or a plain thread.
+  R join() {
+    detail::join(core_);
+    const detail::ended_fiber ended(std::exchange(core_, nullptr));
+    if constexpr (!std::is_void_v<R>) return R(std::move(*static_cast<R*>(ended.result())));
+  }
+
+  // The same with a timeout: true if the fiber has ended, and join() will not
+  // wait. A zero or negative timeout only looks.
+  template <detail::duration_like D>
+  [[nodiscard]] bool join_for(const D& timeout) {
+    return detail::join_for(core_, detail::to_nanos(timeout));
+  }
+
+  // Lets the fiber go its own way. An exception that leaves it from now on
+  // goes to options::on_unhandled.
+  void detach() { detail::detach(std::exchange(core_, nullptr)); }
+
+  // Asks the fiber to stop: its present wait and each later one throws
+  // `stopped`. Returns at once. No effect on a fiber that has ended.
+  void request_stop() noexcept {
+    if (core_ != nullptr) detail::request_stop(core_);
+  }
+
+  // The fiber's number, as in the dump; 0 for an empty handle.
+  std::uint64_t id() const noexcept { return core_ == nullptr ? 0 : detail::id_of(core_); }
+
+ private:
+  detail::fiber_core* core_ = nullptr;
+};
+
+// Starts f(args...) on a fiber of the current runtime and lets it go, as Go's
+// `go` statement. The arguments are copied or moved into the fiber. An
+// exception that leaves it goes to options::on_unhandled, by default: print
+// and terminate. Throws wrong_place on a thread without a runtime (use
+// runtime::go there), limit_reached or std::bad_alloc if no stack can be had,
+// and std::invalid_argument for an empty function or a bad stack size.
+template <class F>
+void go(F&& f, const site& from = site::current()) {
+  detail::start({}, true, from, std::forward<F>(f));
+}
+
+template <class F, class A>
+requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>>
+void go(F&& f, A&& a, const site& from = site::current()) {
+  detail::start({}, true, from, std::forward<F>(f), std::forward<A>(a));
+}
+
+template <class F, class A, class B>
+requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>, std::decay_t<B>>
+void go(F&& f, A&& a, B&& b, const site& from = site::current()) {
+  detail::start({}, true, from, std::forward<F>(f), std::forward<A>(a), std::forward<B>(b));
+}
+
+// With three arguments or more the dump shows this line, not the caller's: a
+// parameter pack leaves no room for the caller's position.
+template <class F, class A, class B, class C, class... More>
+requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>, std::decay_t<B>, std::decay_t<C>,
+                             std::decay_t<More>...>
+void go(F&& f, A&& a, B&& b, C&& c, More&&... more) {
+  detail::start({},
+                true,
+                site::current(),
+                std::forward<F>(f),
+                std::forward<A>(a),
+                std::forward<B>(b),
+                std::forward<C>(c),
+                std::forward<More>(more)...);
+}
+
+// Starts f(args...) on a fiber and returns the handle that joins it. Errors as
+// for go().
+template <class F>
+requires std::is_invocable_v<std::decay_t<F>>
+auto spawn(F&& f, const site& from = site::current()) {
+  return fiber<detail::fiber_result<F>>(detail::start({}, false, from, std::forward<F>(f)));
+}
+
+template <class F, class A>
+requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>>
+auto spawn(F&& f, A&& a, const site& from = site::current()) {
+  return fiber<detail::fiber_result<F, A>>(
+      detail::start({}, false, from, std::forward<F>(f), std::forward<A>(a)));
+}
+
+template <class F, class A, class B, class... More>
+requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>, std::decay_t<B>,
+                             std::decay_t<More>...>
+auto spawn(F&& f, A&& a, B&& b, More&&... more) {
+  return fiber<detail::fiber_result<F, A, B, More...>>(detail::start({},
+                                                                     false,
+                                                                     site::current(),
+                                                                     std::forward<F>(f),
+                                                                     std::forward<A>(a),
+                                                                     std::forward<B>(b),
+                                                                     std::forward<More>(more)...));
+}
+
+template <class F>
+requires std::is_invocable_v<std::decay_t<F>>
+auto spawn(const fiber_options& how, F&& f, const site& from = site::current()) {
+  return fiber<detail::fiber_result<F>>(detail::start(how, false, from, std::forward<F>(f)));
+}
+
+template <class F, class A, class... More>
+requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>, std::decay_t<More>...>
+auto spawn(const fiber_options& how, F&& f, A&& a, More&&... more) {
+  return fiber<detail::fiber_result<F, A, More...>>(detail::start(how,
+                                                                  false,
+                                                                  site::current(),
+                                                                  std::forward<F>(f),
+                                                                  std::forward<A>(a),
+                                                                  std::forward<More>(more)...));
+}
+
+// The fiber that is running. Unless it says otherwise, a call outside a fiber
+// throws wrong_place.
+namespace this_fiber {
+
+// Lets the other runnable fibers and due timers go first. Returns without a
+// switch if there are none. Throws `stopped` if the fiber is asked to stop.
+VIGIL_API void yield();
+
+// The fiber's number, unique in its runtime, as in the dump; 0 outside one.
+VIGIL_API std::uint64_t id() noexcept;
+
+// The name the dump shows; empty outside a fiber. Valid until set_name().
+VIGIL_API std::string_view name() noexcept;
+
+// Gives the fiber a name; the first 31 bytes are kept.
+VIGIL_API void set_name(std::string_view name);
+
+// True once the fiber has been asked to stop; false outside a fiber.
+VIGIL_API bool stop_requested() noexcept;
+
+// While it lives, the fiber stays on the worker thread it is on. A pinned
+// fiber that is ready waits for that worker, also while others are idle.
+class VIGIL_API pin {
+ public:
+  pin();
+  ~pin();
+  pin(const pin&) = delete;
+  pin& operator=(const pin&) = delete;
+};
+
+// While it lives, waits of this fiber do not throw `stopped`: for clean-up
+// that must wait, above all in destructors and other noexcept functions. The
+// shutdown waits for it, at most options::stop_limit.
+class VIGIL_API shield {
+ public:
+  shield();
+  ~shield();
+  shield(const shield&) = delete;
+  shield& operator=(const shield&) = delete;
+};
+
+// While it lives, a call that would give the worker away ends the program
+// with a message: a guard around code that holds a std::mutex, the address of
+// a thread_local, or errno.
+class VIGIL_API no_park {
+ public:
+  no_park();
+  ~no_park();
+  no_park(const no_park&) = delete;
+  no_park& operator=(const no_park&) = delete;
+};
+
+}  // namespace this_fiber
+
+// A variable of which each fiber has its own: made by T's default constructor
+// (or the given value) at the fiber's first use, destroyed when the fiber
+// ends, in the reverse order of first use. Declare it with static storage.
+template <class T>
+class fiber_local {
+ public:
+  fiber_local() = default;
+  explicit fiber_local(T initial) : initial_(std::move(initial)) {}
+
+  fiber_local(const fiber_local&) = delete;
+  fiber_local& operator=(const fiber_local&) = delete;
+
+  // The calling fiber's own; throws wrong_place outside a fiber.
+  T& operator*() const {
+    void* found = detail::find_local(this);
+    if (found == nullptr) {
+      T* made = new T(initial_);
+      try {
+        detail::add_local(this, made, [](void* old) noexcept { delete static_cast<T*>(old); });
+      } catch (...) {
+        delete made;
+        throw;
+      }
+      found = made;
+    }
+    return *static_cast<T*>(found);
+  }
+
+  T* operator->() const { return &**this; }
+
+ private:
+  T initial_{};
+};
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

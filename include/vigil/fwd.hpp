@@ -1,0 +1,32 @@
+// Every public name, declared only.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+class runtime;
+class work_guard;
+struct options;
+struct runtime_stats;
+
+template <class R>
+class fiber;
+template <class T>
+class fiber_local;
+struct fiber_options;
+
+struct clock;
+class timer;
+struct from_end_t;
+
+class stopped;
+class cancelled;
+class deadlock;
+class runtime_gone;
+class wrong_place;
+class limit_reached;
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,185 @@
+// The runtime: run(f), options, class runtime.
+#pragma once
+
+#include <vigil/detail/callable.hpp>
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/duration.hpp>
+#include <vigil/detail/fiber_core.hpp>
+#include <vigil/fiber.hpp>
+#include <vigil/stats.hpp>
+#include <vigil/timer.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+// What run() does when nothing in the program can ever happen again.
+enum class on_deadlock {
+  automatic,  // fatal if no outside work is announced and the process has no other thread,
+              // otherwise warn: a plain thread might still send something
+  fatal,      // dump, unwind all fibers, run() throws `deadlock`
+  warn,       // dump once to standard error, and wait on
+};
+
+// Settings of a runtime. Values out of range throw std::invalid_argument from
+// the runtime's constructor, with the range in the text.
+struct options {
+  // Worker threads, the calling one included. 0: as many as the processors of
+  // the affinity mask, at most the cgroup's quota. At most 1024.
+  std::size_t workers = 0;
+
+  // Usable bytes of a fiber's stack (fiber_options can say otherwise), and of
+  // the main fiber's. 16 KiB to 1 GiB; 0 is an error. Only touched pages cost
+  // memory.
+  std::size_t stack_size = 128 * 1024;
+  std::size_t main_stack_size = 1024 * 1024;
+
+  // Limits of this runtime; 0: none. What would pass them throws
+  // limit_reached. Stack memory counts whole stacks, touched or not.
+  std::size_t max_fibers = 0;
+  std::size_t max_stack_bytes = 0;
+
+  // The shutdown: after the root context is cancelled, fibers have `grace` to
+  // end by themselves before their waits throw `stopped`; a fiber that has not
+  // ended `stop_limit` after that ends the program, named. Negative: 0.
+  std::chrono::nanoseconds grace{0};
+  std::chrono::nanoseconds stop_limit{std::chrono::seconds{10}};
+
+  // Signals that shut the runtime down, SIGINT and SIGTERM for example. Their
+  // earlier handlers are put back when run() ends.
+  std::vector<int> stop_on;
+
+  on_deadlock deadlock = on_deadlock::automatic;
+
+  // Called on the fiber when an exception leaves a `go` fiber or a timer's
+  // callback. nullptr: print the fiber and the exception, then terminate.
+  void (*on_unhandled)(std::exception_ptr error) = nullptr;
+
+  // SIGQUIT writes the dump to standard error, if SIGQUIT was at its default.
+  bool dump_on_sigquit = true;
+};
+
+// While it lives, somebody outside (a thread, a device) may still give the
+// runtime something to do: no deadlock is reported, virtual time stands
+// still. Movable; any thread; may outlive the runtime.
+class VIGIL_API work_guard {
+ public:
+  work_guard() noexcept = default;
+  work_guard(work_guard&& other) noexcept;
+  work_guard& operator=(work_guard&& other) noexcept;
+  ~work_guard();
+
+  void release() noexcept;  // as the destructor
+
+ private:
+  friend class runtime;
+  explicit work_guard(void* core) noexcept : core_(core) {}
+  void* core_ = nullptr;
+};
+
+// A set of workers with their fibers and their timers. Most programs use
+// run(f); a runtime object serves those that need it from outside: to start
+// fibers from plain threads, to read statistics, to run several times.
+class VIGIL_API runtime {
+ public:
+  explicit runtime(options settings = {});
+  ~runtime();  // not while run() is running: that ends the program
+  runtime(const runtime&) = delete;
+  runtime& operator=(const runtime&) = delete;
+
+  // Runs f as the main fiber, pinned to the calling thread, and the other
+  // fibers on the workers, until f returns; then shuts down: every other fiber
+  // is unwound, none is alive when run returns. Returns f's result, 0 if it
+  // returns nothing; throws what f threw, `deadlock`, or `cancelled` if a
+  // signal of stop_on stopped an f that had a result to return. Throws
+  // wrong_place inside a fiber and while it is already running;
+  // std::system_error if a worker thread cannot be started (nothing runs
+  // then). May be called again afterwards.
+  template <class F>
+  requires std::is_invocable_v<F&>
+  auto run(F&& f) {
+    using R = std::invoke_result_t<F&>;
+    if constexpr (requires { f == nullptr; }) {
+      if (f == nullptr) detail::throw_empty_function("vigil::runtime::run");
+    }
+    if constexpr (std::is_void_v<R>) {
+      run_main(f, false);
+      return 0;
+    } else {
+      std::optional<R> result;
+      auto main = [&] { result.emplace(f()); };
+      run_main(main, true);
+      return R(std::move(*result));
+    }
+  }
+
+  // As vigil::go, from any thread. Before run() has begun the fiber waits for
+  // it; after the end it throws runtime_gone.
+  template <class F>
+  requires std::is_invocable_v<std::decay_t<F>>
+  void go(F&& f, const site& from = site::current()) {
+    const use_here use(*this);
+    detail::start({}, true, from, std::forward<F>(f));
+  }
+
+  // As vigil::after_func, from any thread.
+  template <detail::duration_like D, class F>
+  requires std::is_invocable_v<std::decay_t<F>&>
+  timer after_func(const D& d, F&& f) {
+    const use_here use(*this);
+    return vigil::after_func(d, std::forward<F>(f));
+  }
+
+  work_guard make_work_guard();
+
+  // Starts the shutdown, as a signal of stop_on would. Any thread; returns at
+  // once.
+  void request_stop() noexcept;
+
+  runtime_stats stats() const;
+
+  // The runtime of the calling fiber; throws wrong_place elsewhere.
+  static runtime& current();
+
+ private:
+  // Makes this runtime the calling thread's while it lives.
+  class VIGIL_API use_here {
+   public:
+    explicit use_here(runtime& rt);
+    ~use_here();
+
+   private:
+    void* before_;
+  };
+
+  void run_main(detail::call_ref main, bool wants_result);
+
+  void* core_;
+};
+
+// runtime(settings).run(f), the usual way in:
+//
+//   int main() { return vigil::run([] { … }); }
+template <class F>
+auto run(const options& settings, F&& f) {
+  runtime rt(settings);
+  return rt.run(std::forward<F>(f));
+}
+
+template <class F>
+auto run(F&& f) {
+  return run(options{}, std::forward<F>(f));
+}
+
+// Counters of the calling fiber's runtime.
+VIGIL_API runtime_stats stats();
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

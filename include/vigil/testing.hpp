@@ -1,0 +1,75 @@
+// Virtual time for tests.
+//
+// run_virtual(f) runs f as the main fiber of a runtime with one worker, the
+// calling thread, on a clock that stands still while anything can run and
+// jumps to the next deadline when nothing else can happen. A test of a day's
+// timeouts takes microseconds and gives the same result each time.
+#pragma once
+
+#include <vigil/detail/callable.hpp>
+#include <vigil/detail/config.hpp>
+#include <vigil/fiber.hpp>
+#include <vigil/runtime.hpp>
+#include <vigil/ticker.hpp>
+#include <vigil/time.hpp>
+#include <vigil/timer.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace testing {
+
+struct virtual_options {
+  // Decides which runnable fiber goes first and the order among equal
+  // deadlines. 0: VIGIL_SEED from the environment if set, else 1. The seed is
+  // printed when f throws.
+  std::uint64_t seed = 0;
+
+  // Everything else; workers is ignored (there is one), deadlock is fatal
+  // unless it says warn.
+  options runtime = {};
+};
+
+// When the virtual clock starts: 2000-01-01 00:00:00 UTC as nanoseconds since
+// 1970, as in Go's synctest.
+inline constexpr clock::time_point epoch{std::chrono::seconds{946'684'800}};
+
+namespace detail_virtual {
+VIGIL_API void run_main(const virtual_options& how, detail::call_ref main);
+}
+
+// Runs f on virtual time on the calling thread; returns its result (0 if it
+// returns nothing), rethrows what it threw. Errors as for runtime::run.
+template <class F>
+auto run_virtual(const virtual_options& how, F&& f) {
+  using R = std::invoke_result_t<F&>;
+  if constexpr (std::is_void_v<R>) {
+    detail_virtual::run_main(how, f);
+    return 0;
+  } else {
+    std::optional<R> result;
+    auto main = [&] { result.emplace(f()); };
+    detail_virtual::run_main(how, main);
+    return R(std::move(*result));
+  }
+}
+
+template <class F>
+auto run_virtual(F&& f) {
+  return run_virtual(virtual_options{}, std::forward<F>(f));
+}
+
+// Parks the calling fiber until every other fiber is durably blocked: parked
+// in a wait of ours, with nothing left to run at this instant; due timers run
+// first, the clock does not move. Waits also while outside work is announced.
+// One caller at a time: a second one throws wrong_place, as does a call
+// outside run_virtual.
+VIGIL_API void settle();
+
+}  // namespace testing
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,12 @@
+// Everything, for examples and small programs.
+#pragma once
+
+#include <vigil/debug.hpp>
+#include <vigil/error.hpp>
+#include <vigil/fiber.hpp>
+#include <vigil/fwd.hpp>
+#include <vigil/runtime.hpp>
+#include <vigil/stats.hpp>
+#include <vigil/ticker.hpp>
+#include <vigil/time.hpp>
+#include <vigil/timer.hpp>

@@ -1,0 +1,46 @@
+// The atomics of every shared word in the library: std::atomic, under a name
+// of our own so that a model checker's can take its place by a build switch.
+#pragma once
+
+#include <atomic>
+
+namespace vigil::internal {
+
+template <class T>
+using atomic = std::atomic<T>;
+
+inline constexpr auto relaxed = std::memory_order_relaxed;  // ordering: each use says why
+inline constexpr auto acquire = std::memory_order_acquire;  // ordering: each use says why
+inline constexpr auto release = std::memory_order_release;  // ordering: each use says why
+inline constexpr auto acq_rel = std::memory_order_acq_rel;  // ordering: each use says why
+
+// Tells the processor that this is a spin loop.
+inline void cpu_pause() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+inline constexpr unsigned long cache_line = 64;
+
+// A counter with one writer and any number of readers: no locked instruction.
+class own_counter {
+ public:
+  // Caller: the one writer.
+  void add(unsigned long n = 1) noexcept {
+    // ordering: a statistic; nothing hangs on it.
+    value_.store(value_.load(relaxed) + n, relaxed);
+  }
+
+  void clear() noexcept { value_.store(0, relaxed); }  // ordering: as above
+
+  // ordering: a statistic, as above.
+  unsigned long get() const noexcept { return value_.load(relaxed); }
+
+ private:
+  atomic<unsigned long> value_{0};
+};
+
+}  // namespace vigil::internal

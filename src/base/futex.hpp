@@ -1,0 +1,27 @@
+// Wait on a word, wake a word.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/nanos.hpp"
+
+#include <cstdint>
+
+namespace vigil::internal {
+
+using futex_word = atomic<std::uint32_t>;
+
+// Sleeps while `word` holds `expected`, at most until `deadline` on
+// CLOCK_MONOTONIC (`never`: without one). May return early for any reason; the
+// caller looks at the word and the clock again, with the same absolute
+// deadline. The kernel compares the word and queues the sleeper as one step,
+// so a wake that follows a change of the word is never lost.
+void futex_wait(futex_word& word, std::uint32_t expected, nanos deadline) noexcept;
+
+// Wakes one sleeper. Touches only the address, never the word. Async-signal-safe.
+void futex_wake_one(futex_word& word) noexcept;
+
+// Timeouts of the calling thread's sleeps are kept to 1 ns instead of the
+// default slack of 50 us.
+void set_thread_timer_slack() noexcept;
+
+}  // namespace vigil::internal

@@ -1,0 +1,110 @@
+// Lists that own nothing and allocate nothing.
+//
+// list<T, &T::hook>   doubly linked: unlinks an element in O(1).
+// chain<T, &T::next>  singly linked, first in first out; can be moved onto
+//                     another chain whole.
+//
+// No lock: whoever owns the list guards it.
+#pragma once
+
+#include "base/assert.hpp"
+
+#include <cstddef>
+#include <utility>
+
+namespace vigil::internal {
+
+template <class T>
+struct list_hook {
+  T* before = nullptr;
+  T* after = nullptr;
+  bool linked = false;
+};
+
+template <class T, list_hook<T> T::*Hook>
+class list {
+ public:
+  bool empty() const noexcept { return first_ == nullptr; }
+  T* front() const noexcept { return first_; }
+  std::size_t size() const noexcept { return size_; }
+
+  static T* next(const T& element) noexcept { return (element.*Hook).after; }
+
+  void push_back(T& element) noexcept {
+    auto& hook = element.*Hook;
+    VIGIL_ASSERT(!hook.linked, "list: the element is in a list already");
+    hook = {last_, nullptr, true};
+    (last_ != nullptr ? (last_->*Hook).after : first_) = &element;
+    last_ = &element;
+    ++size_;
+  }
+
+  void remove(T& element) noexcept {
+    auto& hook = element.*Hook;
+    VIGIL_ASSERT(hook.linked, "list: the element is in no list");
+    (hook.before != nullptr ? (hook.before->*Hook).after : first_) = hook.after;
+    (hook.after != nullptr ? (hook.after->*Hook).before : last_) = hook.before;
+    hook = {};
+    --size_;
+  }
+
+  T* pop_front() noexcept {
+    T* const element = first_;
+    if (element != nullptr) remove(*element);
+    return element;
+  }
+
+ private:
+  T* first_ = nullptr;
+  T* last_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+template <class T, T* T::*Next>
+class chain {
+ public:
+  bool empty() const noexcept { return first_ == nullptr; }
+  std::size_t size() const noexcept { return size_; }
+  T* front() const noexcept { return first_; }
+
+  void push_back(T& element) noexcept {
+    element.*Next = nullptr;
+    (last_ != nullptr ? last_->*Next : first_) = &element;
+    last_ = &element;
+    ++size_;
+  }
+
+  void push_front(T& element) noexcept {
+    element.*Next = first_;
+    first_ = &element;
+    if (last_ == nullptr) last_ = &element;
+    ++size_;
+  }
+
+  T* pop_front() noexcept {
+    T* const element = first_;
+    if (element == nullptr) return nullptr;
+    first_ = element->*Next;
+    if (first_ == nullptr) last_ = nullptr;
+    element->*Next = nullptr;
+    --size_;
+    return element;
+  }
+
+  // Moves all of `other` to the end of this one.
+  void splice_back(chain& other) noexcept {
+    if (other.empty()) return;
+    (last_ != nullptr ? last_->*Next : first_) = other.first_;
+    last_ = other.last_;
+    size_ += other.size_;
+    other.first_ = other.last_ = nullptr;
+    other.size_ = 0;
+  }
+
+ private:
+  T* first_ = nullptr;
+  T* last_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace vigil::internal

@@ -1,0 +1,32 @@
+// The order in which locks are taken. A thread that holds a lock may only take
+// one of a higher rank; debug builds check it at each lock.
+#pragma once
+
+namespace vigil::internal {
+
+enum class lock_rank : unsigned char {
+  runtime = 1,    // starting and ending a runtime
+  fiber_join,     // one fiber's joiners
+  shutdown,       // the stop tree
+  registry,       // one shard of the list of all fibers
+  timer_outside,  // armings by threads that are no workers
+  timer_heap,     // the heap, held by whoever merges or pops
+  intake,         // one intake
+  callbacks,      // the queue of due callbacks
+  runners,        // the pool of idle runner fibers
+  injection,      // fibers made ready from outside the workers
+  inbox,          // fibers pinned to one worker
+  idle,           // who sleeps, until when
+  records,        // free lists of type-stable records
+};
+
+#ifndef NDEBUG
+// Kept per thread: locks are never held across a switch.
+void lock_taken(lock_rank rank) noexcept;
+void lock_released(lock_rank rank) noexcept;
+#else
+inline void lock_taken(lock_rank) noexcept {}
+inline void lock_released(lock_rank) noexcept {}
+#endif
+
+}  // namespace vigil::internal

@@ -1,0 +1,30 @@
+// splitmix64: a small generator whose whole state is one seed, so that a run
+// can be replayed from one number. Not for secrets.
+#pragma once
+
+#include <cstdint>
+
+namespace vigil::internal {
+
+class random {
+ public:
+  explicit random(std::uint64_t seed) noexcept : state_(seed) {}
+
+  std::uint64_t next() noexcept {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+
+  // Evenly among 0 … n - 1 (the bias of one multiplication, below 2^-32 for
+  // n < 2^32).
+  std::uint32_t below(std::uint32_t n) noexcept {
+    return static_cast<std::uint32_t>(((next() >> 32) * n) >> 32);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace vigil::internal

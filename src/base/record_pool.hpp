@@ -1,0 +1,59 @@
+// Memory for records that outlive what uses them: type-stable (a record's
+// memory is only ever used for records of this pool again, and never returned
+// to the system) and cheap to take and give back on any thread.
+//
+// Each thread that calls often keeps a cache of its own; caches exchange
+// bundles of records with the pool under its lock, so a record may be given
+// back on another thread than the one that took it.
+#pragma once
+
+#include "base/lock_rank.hpp"
+#include "base/spinlock.hpp"
+#include "base/thread_annotations.hpp"
+
+#include <cstddef>
+
+namespace vigil::internal {
+
+class record_pool {
+  struct link {
+    link* next;         // within a bundle
+    link* next_bundle;  // of a bundle's first record
+  };
+
+ public:
+  // size: bytes of a record, a multiple of 16.
+  explicit record_pool(std::size_t size) noexcept : size_(size) {}
+  record_pool(const record_pool&) = delete;
+  record_pool& operator=(const record_pool&) = delete;
+
+  // The owner's own free records. One thread at a time.
+  class cache {
+   public:
+    void* take(record_pool& pool);  // throws std::bad_alloc
+    void give(record_pool& pool, void* record) noexcept;
+    void flush(record_pool& pool) noexcept;  // gives all back
+
+   private:
+    link* free_ = nullptr;
+    std::size_t count_ = 0;
+  };
+
+  // For threads without a cache.
+  void* take() VIGIL_EXCLUDES(lock_);  // throws std::bad_alloc
+  void give(void* record) noexcept VIGIL_EXCLUDES(lock_);
+
+ private:
+  static constexpr std::size_t bundle = 32;
+  static constexpr std::size_t slab_bytes = 64 * 1024;
+
+  link* take_bundle() VIGIL_EXCLUDES(lock_);
+  void give_bundle(link* first) noexcept VIGIL_EXCLUDES(lock_);
+
+  spinlock lock_{lock_rank::records};
+  link* bundles_ VIGIL_GUARDED_BY(lock_) = nullptr;
+  link* singles_ VIGIL_GUARDED_BY(lock_) = nullptr;
+  const std::size_t size_;
+};
+
+}  // namespace vigil::internal

@@ -1,0 +1,25 @@
+// Clang's thread-safety analysis, under names of our own.
+#pragma once
+
+#if defined(__clang__)
+#define VIGIL_ANNOTATION(x) __attribute__((x))
+#else
+#define VIGIL_ANNOTATION(x)
+#endif
+
+#define VIGIL_CAPABILITY(name) VIGIL_ANNOTATION(capability(name))
+#define VIGIL_SCOPED_CAPABILITY VIGIL_ANNOTATION(scoped_lockable)
+#define VIGIL_GUARDED_BY(lock) VIGIL_ANNOTATION(guarded_by(lock))
+#define VIGIL_REQUIRES(...) VIGIL_ANNOTATION(requires_capability(__VA_ARGS__))
+#define VIGIL_EXCLUDES(...) VIGIL_ANNOTATION(locks_excluded(__VA_ARGS__))
+#define VIGIL_ACQUIRE(...) VIGIL_ANNOTATION(acquire_capability(__VA_ARGS__))
+#define VIGIL_TRY_ACQUIRE(...) VIGIL_ANNOTATION(try_acquire_capability(__VA_ARGS__))
+#define VIGIL_RELEASE(...) VIGIL_ANNOTATION(release_capability(__VA_ARGS__))
+#define VIGIL_NO_THREAD_SAFETY_ANALYSIS VIGIL_ANNOTATION(no_thread_safety_analysis)
+
+// For the dump, which reads racing on purpose.
+#if defined(__clang__)
+#define VIGIL_NO_SANITIZE_THREAD __attribute__((no_sanitize("thread"), noinline))
+#else
+#define VIGIL_NO_SANITIZE_THREAD __attribute__((no_sanitize_thread, noinline))
+#endif

@@ -1,0 +1,26 @@
+// The system calls behind slabs. Nothing here knows the pool or its lock; each
+// function says whether it happened and leaves errno as the call left it.
+#pragma once
+
+#include <cstddef>
+
+namespace vigil::internal {
+
+// Address space without huge pages; memory comes with the first touch. Null if
+// it cannot be had.
+std::byte* map_memory(std::size_t size) noexcept;
+bool unmap_memory(std::byte* at, std::size_t size) noexcept;
+
+// Makes stack_guard_size bytes fault. By MADV_GUARD_INSTALL, which splits no
+// mapping (Linux 6.13 and later, not for locked memory), else by mprotect,
+// which makes two mappings out of one. VIGIL_STACK_GUARD=mprotect in the
+// environment of the process forces the latter.
+bool install_guard(std::byte* at) noexcept;
+
+// Whether the latest guard came from MADV_GUARD_INSTALL.
+bool latest_guard_is_madvise() noexcept;
+
+// Gives the memory back and keeps the address space. Guards inside survive.
+void give_back_memory(std::byte* at, std::size_t size) noexcept;
+
+}  // namespace vigil::internal

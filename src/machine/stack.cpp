@@ -1,0 +1,124 @@
+#include "machine/stack.hpp"
+
+#include "base/assert.hpp"
+#include "machine/sanitizer.hpp"
+#include "machine/slab_memory.hpp"
+#include "machine/slab_table.hpp"
+#include "machine/stack_error.hpp"
+#include "machine/stack_pool.hpp"
+
+#include <stdexcept>
+#include <string>
+
+namespace vigil::internal {
+namespace {
+
+[[noreturn]] void refuse_size(std::size_t usable) {
+  const bool is_small = usable < min_stack_size;
+  throw std::invalid_argument(
+      "vigil: a fiber's stack of " + std::to_string(usable) + " bytes is too " +
+      (is_small ? "small: the least is " + std::to_string(min_stack_size >> 10) + " KiB"
+                : "big: the most is " + std::to_string(max_stack_size >> 20) + " MiB") +
+      " (fiber_options::stack_size)");
+}
+
+bool is_default_class(std::size_t usable) noexcept {
+  return usable <= default_stack_size && usable > default_stack_size / 2;
+}
+
+// What a fiber left poisoned is no red zone of the next one.
+void unpoison([[maybe_unused]] const stack& s) noexcept {
+#if VIGIL_ASAN
+  __asan_unpoison_memory_region(s.bottom, s.size());
+#endif
+}
+
+// Fills in the home of a stack that was put together by hand.
+void find_home(stack& s) noexcept {
+  stack_place found;
+  VIGIL_CHECK(find_stack(s.bottom, found) && found.where.bottom == s.bottom,
+              "release_stack() is given memory that is no stack");
+  s = found.where;
+}
+
+// From here on no walk sees it.
+void retire(stack& s) noexcept {
+  if (s.home == 0) [[unlikely]]
+    find_home(s);
+  VIGIL_CHECK(mark_idle(s), "a stack is released twice");
+  unpoison(s);
+}
+
+}  // namespace
+
+stack allocate_stack(std::size_t usable) {
+  if (usable < min_stack_size || usable > max_stack_size) refuse_size(usable);
+  stack_failure why;
+  const stack taken = pool.take(size_class_of(usable), why);
+  if (!taken) throw_stack_error(usable, why);
+  mark_in_use(taken);
+  return taken;
+}
+
+void release_stack(stack released) noexcept {
+  retire(released);
+  pool.give(&released, 1);
+}
+
+void trim_stacks() noexcept {
+  pool.trim();
+}
+
+stack stack_cache::take(std::size_t usable) {
+  if (count_ == 0 || !is_default_class(usable)) return allocate_stack(usable);
+  const stack taken = hot(--count_);
+  mark_in_use(taken);
+  return taken;
+}
+
+void stack_cache::give(stack released) noexcept {
+  retire(released);
+  if (released.size() != default_stack_size) {
+    pool.give(&released, 1);
+    return;
+  }
+  if (count_ == capacity) hand_back(capacity / 2);
+  bottoms_[count_] = released.bottom;
+  homes_[count_] = released.home;
+  ++count_;
+}
+
+void stack_cache::flush() noexcept {
+  hand_back(0);
+}
+
+// The coldest leave.
+void stack_cache::hand_back(std::size_t keep) noexcept {
+  if (count_ <= keep) return;
+  const std::size_t leaving = count_ - keep;
+  stack cold[capacity];
+  for (std::size_t i = 0; i < leaving; ++i)
+    cold[i] = hot(i);
+  pool.give(cold, leaving);
+  for (std::size_t i = 0; i < keep; ++i) {
+    bottoms_[i] = bottoms_[leaving + i];
+    homes_[i] = homes_[leaving + i];
+  }
+  count_ = keep;
+}
+
+stack_stats read_stack_stats() noexcept {
+  stack_stats out;
+  {
+    const slab_hold hold;
+    for_each_stack_in_use(
+        [](const stack&, void* count) noexcept { ++*static_cast<std::size_t*>(count); },
+        &out.in_use);
+  }
+  out.slabs = pool.mapped_slabs();
+  out.mapped_bytes = pool.mapped_bytes();
+  out.guard_is_madvise = latest_guard_is_madvise() ? 1 : 0;
+  return out;
+}
+
+}  // namespace vigil::internal

@@ -1,0 +1,13 @@
+// Finds out which limit was hit when no stack can be had.
+#pragma once
+
+#include "machine/stack_pool.hpp"
+
+#include <cstddef>
+
+namespace vigil::internal {
+
+// Reads /proc, may allocate. Throws stack_error.
+[[noreturn]] void throw_stack_error(std::size_t usable, const stack_failure& why);
+
+}  // namespace vigil::internal

@@ -1,0 +1,350 @@
+#include "machine/stack_pool.hpp"
+
+#include "base/assert.hpp"
+#include "machine/sanitizer.hpp"
+#include "machine/slab_memory.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+namespace vigil::internal {
+
+constinit stack_pool pool;
+
+namespace {
+
+constexpr std::uint64_t bit(unsigned n) noexcept {
+  return std::uint64_t{1} << n;
+}
+
+unsigned lowest_bit(std::uint64_t word) noexcept {
+  return static_cast<unsigned>(std::countr_zero(word));
+}
+
+unsigned highest_bit(std::uint64_t word) noexcept {
+  return 63u - static_cast<unsigned>(std::countl_zero(word));
+}
+
+// About 16 MiB, at most a mask's worth and at least one stack.
+unsigned places_per_slab(unsigned size_class) noexcept {
+  constexpr std::size_t aim = std::size_t{16} << 20;
+  return static_cast<unsigned>(
+      std::clamp<std::size_t>(aim / stride_of(size_class), 1, slab_places));
+}
+
+chunk& chunk_at(unsigned n) noexcept {
+  // ordering: chunks are published under the pool's lock, which is held here.
+  return *slabs.chunks[n].load(std::memory_order_relaxed);
+}
+
+chunk* publish_chunk(unsigned n) noexcept {
+  std::byte* const memory = map_memory(sizeof(chunk));
+  if (memory == nullptr) return nullptr;
+  auto* const c = new (memory) chunk;
+  for (unsigned i = 0; i < chunk_slabs; ++i)
+    c->slabs[i].index = n * chunk_slabs + i;
+  // ordering: the count below publishes the pointer.
+  slabs.chunks[n].store(c, std::memory_order_relaxed);
+  // Pairs with the acquire in any_mapped_slab().
+  slabs.chunk_count.store(n + 1, std::memory_order_release);
+  return c;
+}
+
+void forget_valgrind_ids(slab& s) noexcept {
+#if VIGIL_VALGRIND
+  if (s.valgrind_ids == nullptr) return;
+  for (unsigned place = 0; place < s.count; ++place) {
+    if ((s.guarded & bit(place)) != 0) VALGRIND_STACK_DEREGISTER(s.valgrind_ids[place]);
+  }
+#endif
+  delete[] s.valgrind_ids;
+  s.valgrind_ids = nullptr;
+}
+
+}  // namespace
+
+void chunk_set::insert(unsigned n) noexcept {
+  words_[n / 64] |= bit(n % 64);
+  summary_ |= bit(n / 64);
+}
+
+void chunk_set::erase(unsigned n) noexcept {
+  words_[n / 64] &= ~bit(n % 64);
+  if (words_[n / 64] == 0) summary_ &= ~bit(n / 64);
+}
+
+unsigned chunk_set::lowest() const noexcept {
+  const unsigned word = lowest_bit(summary_);
+  return word * 64 + lowest_bit(words_[word]);
+}
+
+unsigned chunk_set::highest() const noexcept {
+  const unsigned word = highest_bit(summary_);
+  return word * 64 + highest_bit(words_[word]);
+}
+
+stack stack_pool::take(unsigned size_class, stack_failure& why) noexcept {
+  const std::lock_guard guard(lock_);
+  if (overdue_) {
+    overdue_ = false;
+    for (unsigned c = 0; c < size_class_count; ++c)
+      unmap_empty(c, 1);
+  }
+  if (size_class == default_size_class && hot_count_ > 0) return hot_[--hot_count_];
+  if (const stack s = take_from_slabs(size_class, why)) return s;
+  // What is kept for reuse may be what stands in the way.
+  drop_hot();
+  for (unsigned c = 0; c < size_class_count; ++c)
+    unmap_empty(c, c == size_class ? 1 : 0);
+  return take_from_slabs(size_class, why);
+}
+
+stack stack_pool::take_from_slabs(unsigned size_class, stack_failure& why) noexcept {
+  slab* const s = slab_with_room(size_class, why);
+  if (s == nullptr) return take_guarded(size_class);
+  // Best a stack that holds memory already, else one that has its guard.
+  std::uint64_t choice = s->free & s->touched;
+  if (choice == 0) choice = s->free & s->guarded;
+  if (choice == 0) choice = s->free;
+  const unsigned place = lowest_bit(choice);
+  if (guard_place(*s, place)) return take_place(*s, place);
+  why = {stack_failure::step::guard, errno};
+  unmap_empty(size_class, 1);
+  return take_guarded(size_class);
+}
+
+// When the kernel gives no more guards, stacks that have theirs still do.
+// Linear in the number of slabs.
+stack stack_pool::take_guarded(unsigned size_class) noexcept {
+  // ordering: written only under the pool's lock, which is held here.
+  const unsigned count = slabs.chunk_count.load(std::memory_order_relaxed);
+  for (unsigned n = 0; n < count; ++n) {
+    chunk& c = chunk_at(n);
+    for (std::uint64_t left = c.some | c.all; left != 0; left &= left - 1) {
+      slab& s = c.slabs[lowest_bit(left)];
+      if (s.size_class != size_class) break;
+      const std::uint64_t choice = s.free & s.guarded;
+      if (choice != 0) return take_place(s, lowest_bit(choice));
+    }
+  }
+  return {};
+}
+
+stack stack_pool::take_place(slab& s, unsigned place) noexcept {
+  if ((s.touched & bit(place)) != 0) --free_touched_;
+  s.free &= ~bit(place);
+  s.touched |= bit(place);
+  ++taken_;
+  file(s);
+  return s.at(place);
+}
+
+void stack_pool::give(const stack* released, std::size_t count) noexcept {
+  const std::lock_guard guard(lock_);
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool is_default = home_of(released[i]).owner->size_class == default_size_class;
+    if (is_default && hot_count_ < hot_capacity) {
+      hot_[hot_count_++] = released[i];
+    } else {
+      release(released[i]);
+    }
+  }
+  if (!overdue_) return;
+  overdue_ = false;
+  for (unsigned c = 0; c < size_class_count; ++c)
+    unmap_empty(c, 1);
+}
+
+void stack_pool::release(const stack& released) noexcept {
+  const auto [owner, place] = home_of(released);
+  slab& s = *owner;
+  VIGIL_CHECK((s.free & bit(place)) == 0, "a stack is released twice");
+  s.free |= bit(place);
+  ++free_touched_;
+  --taken_;
+  file(s);
+  if (s.room == slab_room::all && classes_[s.size_class].empty_slabs > 1) {
+    if (unmap_slab(s)) return;
+    overdue_ = true;
+  }
+  if (free_touched_ > std::max(touched_floor, taken_)) give_back_free(s);
+}
+
+// One call for each run of free places.
+void stack_pool::give_back_free(slab& s) noexcept {
+  const std::uint64_t idle = s.free & s.touched;
+  const std::size_t stride = stride_of(s.size_class);
+  for (std::uint64_t left = idle; left != 0;) {
+    const unsigned first = lowest_bit(left);
+    const auto length = static_cast<unsigned>(std::countr_one(left >> first));
+    give_back_memory(s.base + first * stride + stack_guard_size,
+                     length * stride - stack_guard_size);
+    left = first + length >= 64 ? 0 : left & (~std::uint64_t{0} << (first + length));
+  }
+  free_touched_ -= static_cast<std::size_t>(std::popcount(idle));
+  s.touched &= ~idle;
+}
+
+void stack_pool::drop_hot() noexcept {
+  while (hot_count_ > 0)
+    release(hot_[--hot_count_]);
+}
+
+void stack_pool::trim() noexcept {
+  const std::lock_guard guard(lock_);
+  drop_hot();
+  for (unsigned c = 0; c < size_class_count; ++c)
+    unmap_empty(c, 0);
+}
+
+slab* stack_pool::slab_with_room(unsigned size_class, stack_failure& why) noexcept {
+  class_state& mine = classes_[size_class];
+  if (!mine.some.empty()) {
+    chunk& c = chunk_at(mine.some.lowest());
+    return &c.slabs[lowest_bit(c.some)];
+  }
+  if (!mine.all.empty()) {
+    chunk& c = chunk_at(mine.all.lowest());
+    return &c.slabs[lowest_bit(c.all)];
+  }
+  return map_slab(size_class, why);
+}
+
+slab* stack_pool::map_slab(unsigned size_class, stack_failure& why) noexcept {
+  slab* const s = vacant_record(size_class, why);
+  if (s == nullptr) return nullptr;
+  unsigned count = places_per_slab(size_class);
+  std::byte* base = map_memory(count * stride_of(size_class));
+  if (base == nullptr && count > 1) {
+    count = 1;
+    base = map_memory(stride_of(size_class));
+  }
+  if (base == nullptr) {
+    why = {stack_failure::step::map, errno};
+    return nullptr;
+  }
+  s->base = base;
+  s->count = static_cast<std::uint8_t>(count);
+  s->size_class = static_cast<std::uint8_t>(size_class);
+  s->free = s->all_places();
+  s->touched = 0;
+  s->guarded = 0;
+#if VIGIL_VALGRIND
+  if (RUNNING_ON_VALGRIND) s->valgrind_ids = new (std::nothrow) unsigned[count];
+#endif
+  const unsigned n = s->index / chunk_slabs;
+  chunk& c = chunk_at(n);
+  c.vacant &= ~bit(s->index % chunk_slabs);
+  if (c.vacant == 0) classes_[size_class].vacant.erase(n);
+  file(*s);
+  // ordering: the counters are statistics; they are written under the lock.
+  mapped_slabs_.fetch_add(1, std::memory_order_relaxed);
+  mapped_bytes_.fetch_add(s->bytes(), std::memory_order_relaxed);
+  // Publishes T2 to whoever reads `mapped`.
+  s->state.store(slab_state::mapped);
+  return s;
+}
+
+slab* stack_pool::vacant_record(unsigned size_class, stack_failure& why) noexcept {
+  chunk_set& vacant = classes_[size_class].vacant;
+  if (vacant.empty()) {
+    // ordering: written only under the pool's lock, which is held here.
+    const unsigned n = slabs.chunk_count.load(std::memory_order_relaxed);
+    if (n == max_chunks || publish_chunk(n) == nullptr) {
+      why = {n == max_chunks ? stack_failure::step::table : stack_failure::step::map,
+             n == max_chunks ? ENOMEM : errno};
+      return nullptr;
+    }
+    vacant.insert(n);
+  }
+  chunk& c = chunk_at(vacant.lowest());
+  return &c.slabs[lowest_bit(c.vacant)];
+}
+
+bool stack_pool::guard_place(slab& s, unsigned place) noexcept {
+  if ((s.guarded & bit(place)) != 0) return true;
+  if (!install_guard(s.base + place * stride_of(s.size_class))) return false;
+  s.guarded |= bit(place);
+#if VIGIL_VALGRIND
+  if (s.valgrind_ids != nullptr) {
+    const stack where = s.at(place);
+    s.valgrind_ids[place] = VALGRIND_STACK_REGISTER(where.bottom, where.top);
+  }
+#endif
+  return true;
+}
+
+// False if it must stay for now; it then remains an empty slab.
+bool stack_pool::unmap_slab(slab& s) noexcept {
+  // The two halves of T3.
+  s.state.store(slab_state::unmapping);
+  // The kernel may refuse at the limit of mappings, if it has to split one.
+  if (slabs.holds.load() != 0 || !unmap_memory(s.base, s.bytes())) {
+    s.state.store(slab_state::mapped);
+    return false;
+  }
+  forget_valgrind_ids(s);
+  // ordering: the counters are statistics; they are written under the lock.
+  mapped_slabs_.fetch_sub(1, std::memory_order_relaxed);
+  mapped_bytes_.fetch_sub(s.bytes(), std::memory_order_relaxed);
+  free_touched_ -= static_cast<std::size_t>(std::popcount(s.touched));
+  s.free = 0;
+  s.touched = 0;
+  s.guarded = 0;
+  file(s);
+  const unsigned n = s.index / chunk_slabs;
+  chunk_at(n).vacant |= bit(s.index % chunk_slabs);
+  classes_[s.size_class].vacant.insert(n);
+  s.state.store(slab_state::vacant);
+  return true;
+}
+
+void stack_pool::unmap_empty(unsigned size_class, unsigned keep) noexcept {
+  class_state& mine = classes_[size_class];
+  while (mine.empty_slabs > keep) {
+    chunk& c = chunk_at(mine.all.highest());
+    if (unmap_slab(c.slabs[highest_bit(c.all)])) continue;
+    overdue_ = true;
+    return;
+  }
+}
+
+// Restores K1 and K2 after s.free has changed.
+void stack_pool::file(slab& s) noexcept {
+  const slab_room now = s.free == 0                ? slab_room::none
+                        : s.free == s.all_places() ? slab_room::all
+                                                   : slab_room::some;
+  if (now == s.room) return;
+  const unsigned n = s.index / chunk_slabs;
+  const std::uint64_t mine = bit(s.index % chunk_slabs);
+  chunk& c = chunk_at(n);
+  class_state& k = classes_[s.size_class];
+  if (s.room == slab_room::some && (c.some &= ~mine) == 0) k.some.erase(n);
+  if (s.room == slab_room::all) {
+    --k.empty_slabs;
+    if ((c.all &= ~mine) == 0) k.all.erase(n);
+  }
+  if (now == slab_room::some) {
+    c.some |= mine;
+    k.some.insert(n);
+  }
+  if (now == slab_room::all) {
+    ++k.empty_slabs;
+    c.all |= mine;
+    k.all.insert(n);
+  }
+  s.room = now;
+}
+
+std::size_t stack_pool::mapped_slabs() const noexcept {
+  // ordering: a statistic; nothing hangs on it.
+  return mapped_slabs_.load(std::memory_order_relaxed);
+}
+
+std::size_t stack_pool::mapped_bytes() const noexcept {
+  // ordering: a statistic; nothing hangs on it.
+  return mapped_bytes_.load(std::memory_order_relaxed);
+}
+
+}  // namespace vigil::internal

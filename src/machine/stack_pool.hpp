@@ -1,0 +1,115 @@
+// The pool of all stacks of the process, by size class.
+//
+// The danger. A program that once had a million fibers must not hold their
+// memory for ever, and one whose fibers come and go must not pay for mappings
+// and page faults each time.
+//
+// The rule. New stacks come from the lowest slab that has room, so that the
+// others run empty; a slab that is wholly free is unmapped at once, except for
+// one of each size class.
+//
+// Invariants, whenever the lock is free
+//   K1  chunk.some and chunk.all say for each slab what slab.room says, and
+//       the class's sets name exactly the chunks with a bit set.
+//   K2  slab.room is `all` if every place is free, `none` if no place is.
+//   K3  free_touched_ counts the places that are free and touched. A release
+//       that finds more of them than max(1024, taken_) gives back those of its
+//       slab.
+//   K4  a stack in hot_ is taken, not in use, and of the default size.
+//   K5  more than one wholly free slab of a class stays only if a slab_hold or
+//       the kernel forbade to unmap it; then overdue_ is set and later calls
+//       try again.
+#pragma once
+
+#include "machine/slab_table.hpp"
+#include "machine/stack.hpp"
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+namespace vigil::internal {
+
+// A set of chunk numbers that finds its lowest and its highest in O(1).
+class chunk_set {
+ public:
+  bool empty() const noexcept { return summary_ == 0; }
+
+  void insert(unsigned n) noexcept;
+  void erase(unsigned n) noexcept;
+  unsigned lowest() const noexcept;   // caller: it is not empty
+  unsigned highest() const noexcept;  // caller: it is not empty
+
+ private:
+  static_assert(max_chunks == 64 * 64);
+  std::uint64_t summary_ = 0;
+  std::uint64_t words_[64]{};
+};
+
+// Which step failed, and its errno.
+struct stack_failure {
+  enum class step { none, map, guard, table } at = step::none;
+  int error = 0;
+};
+
+class stack_pool {
+ public:
+  constexpr stack_pool() noexcept = default;
+
+  // Empty, with the reason in `why`, if none can be had. Not yet in use.
+  stack take(unsigned size_class, stack_failure& why) noexcept;
+
+  // `count` idle stacks.
+  void give(const stack* released, std::size_t count) noexcept;
+
+  // Gives back the hot stacks and every empty slab.
+  void trim() noexcept;
+
+  std::size_t mapped_slabs() const noexcept;
+  std::size_t mapped_bytes() const noexcept;
+
+ private:
+  struct class_state {
+    chunk_set vacant;  // chunks of this class with a vacant record
+    chunk_set some;    // with a slab that is partly free
+    chunk_set all;     // with a slab that is wholly free
+    unsigned empty_slabs = 0;
+  };
+
+  static constexpr std::size_t hot_capacity = 256;
+  static constexpr std::size_t touched_floor = 1024;
+
+  // The rest runs under lock_.
+  stack take_from_slabs(unsigned size_class, stack_failure& why) noexcept;
+  stack take_guarded(unsigned size_class) noexcept;
+  stack take_place(slab& s, unsigned place) noexcept;
+  void release(const stack& released) noexcept;
+  void give_back_free(slab& s) noexcept;
+  void drop_hot() noexcept;
+
+  slab* slab_with_room(unsigned size_class, stack_failure& why) noexcept;
+  slab* map_slab(unsigned size_class, stack_failure& why) noexcept;
+  slab* vacant_record(unsigned size_class, stack_failure& why) noexcept;
+  bool guard_place(slab& s, unsigned place) noexcept;
+  bool unmap_slab(slab& s) noexcept;
+  void unmap_empty(unsigned size_class, unsigned keep) noexcept;
+  void file(slab& s) noexcept;
+
+  std::mutex lock_;
+  class_state classes_[size_class_count];
+  std::size_t taken_ = 0;
+  std::size_t free_touched_ = 0;
+  bool overdue_ = false;
+  std::size_t hot_count_ = 0;
+  stack hot_[hot_capacity];
+
+  // Written under lock_, read by anybody.
+  std::atomic<std::size_t> mapped_slabs_{0};
+  std::atomic<std::size_t> mapped_bytes_{0};
+};
+
+extern constinit stack_pool pool;
+
+}  // namespace vigil::internal

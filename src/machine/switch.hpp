@@ -1,0 +1,103 @@
+// The machine switch: leaving one stack for another.
+//
+// The danger. The compiler and the run-time library keep state per thread that
+// belongs to whoever runs: the exceptions in flight and caught, errno, the
+// floating-point flags, the sanitizers' idea of the present stack. A fiber
+// that moves to another thread in the middle of a catch block must find its
+// own again there, and must leave the thread's own untouched.
+//
+// The rule. All of it is swapped on the thread's side, in enter(), through
+// addresses that the thread looked up itself. The fiber never asks for an
+// address of thread-local state across a switch: compilers and `const` library
+// functions may remember the one of the thread it was on.
+//
+// Invariants
+//   W1  While a fiber runs, its fiber_side holds the way back to the thread;
+//       otherwise it holds where the fiber goes on.
+//   W2  Only the thread between enter() and its return touches the fiber_side.
+//       Whoever makes another thread enter it next publishes it in between.
+//   W3  The sticky floating-point flags are clear at each switch, so that the
+//       switch reloads an MXCSR equal to the present one, which is cheap.
+//       Rounding and masks belong to the stack and stay with it.
+#pragma once
+
+#include "machine/sanitizer.hpp"
+#include "machine/stack.hpp"
+
+#include <cstddef>
+
+namespace vigil::internal {
+
+// What the C++ ABI keeps of exceptions for each thread: the caught ones, and
+// how many are on their way. The layout is that of __cxa_eh_globals in the
+// Itanium ABI (32-bit ARM has a third field and is not supported).
+struct exception_state {
+  void* caught = nullptr;
+  unsigned in_flight = 0;
+};
+
+class thread_side;
+class fiber_side;
+
+// On the thread's own stack: runs the fiber until it leaves.
+void enter(thread_side& thread, fiber_side& fiber) noexcept;
+
+// On the fiber's stack: back to whoever entered. Returns when the fiber is
+// entered again, maybe on another thread.
+void leave(fiber_side& self) noexcept;
+
+// The same for the last time.
+[[noreturn]] void leave_for_ever(fiber_side& self) noexcept;
+
+// The thread's own side. Constructed and used on that thread only.
+class thread_side {
+ public:
+  thread_side() noexcept;
+  thread_side(const thread_side&) = delete;
+  thread_side& operator=(const thread_side&) = delete;
+
+ private:
+  friend void enter(thread_side&, fiber_side&) noexcept;
+
+  exception_state* const exceptions_;  // the thread's; the address never changes
+  int* const errno_;                   // likewise
+#if VIGIL_TSAN
+  void* const tsan_fiber_;
+#endif
+};
+
+// The fiber's side; lives in the fiber's control block.
+class fiber_side {
+ public:
+  // The first enter() calls entry(argument) on [.., sp). It never returns: it
+  // ends with leave_for_ever(). `whole` is the stack that sp, a multiple of
+  // 16, points into.
+  void prepare(stack whole, void* sp, void (*entry)(void*) noexcept, void* argument) noexcept;
+
+  // caller  after leave_for_ever(), on another stack.
+  void destroy() noexcept;
+
+ private:
+  friend void enter(thread_side&, fiber_side&) noexcept;
+  friend void leave(fiber_side&) noexcept;
+  friend void leave_for_ever(fiber_side&) noexcept;
+  friend struct fiber_start;
+
+  void* context_ = nullptr;  // W1
+  exception_state exceptions_;
+  int errno_ = 0;
+  void (*entry_)(void*) noexcept = nullptr;
+  void* argument_ = nullptr;
+#if VIGIL_ASAN
+  stack whole_;
+  void* fake_stack_ = nullptr;
+  const void* thread_bottom_ = nullptr;  // of the stack to go back to
+  std::size_t thread_size_ = 0;
+#endif
+#if VIGIL_TSAN
+  void* tsan_fiber_ = nullptr;
+  void* tsan_thread_ = nullptr;  // the one to go back to
+#endif
+};
+
+}  // namespace vigil::internal

@@ -1,0 +1,227 @@
+#include "runtime/runtime_core.hpp"
+
+#include "sched/process.hpp"
+
+#include <vigil/error.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include <sched.h>
+
+namespace vigil {
+
+namespace internal {
+namespace {
+
+// The processors that the cgroup's quota pays for, rounded up; 0 if it sets
+// none. Version 2: "max 100000" or "50000 100000"; version 1: two files.
+unsigned cgroup_quota() noexcept {
+  long long quota = -1;
+  long long period = 0;
+  if (std::FILE* const f = std::fopen("/sys/fs/cgroup/cpu.max", "r")) {
+    if (std::fscanf(f, "%lld %lld", &quota, &period) != 2) quota = -1;
+    std::fclose(f);
+  } else {
+    const auto read = [](const char* path, long long& value) {
+      if (std::FILE* const file = std::fopen(path, "r")) {
+        if (std::fscanf(file, "%lld", &value) != 1) value = -1;
+        std::fclose(file);
+      }
+    };
+    read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", quota);
+    read("/sys/fs/cgroup/cpu/cpu.cfs_period_us", period);
+  }
+  if (quota <= 0 || period <= 0) return 0;
+  return static_cast<unsigned>((quota + period - 1) / period);
+}
+
+unsigned default_workers() noexcept {
+  unsigned n = 0;
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (::sched_getaffinity(0, sizeof mask, &mask) == 0) n = static_cast<unsigned>(CPU_COUNT(&mask));
+  if (n == 0) n = std::max(1u, std::thread::hardware_concurrency());
+  if (const unsigned quota = cgroup_quota(); quota != 0) n = std::min(n, quota);
+  return std::clamp(n, 1u, 1024u);
+}
+
+void check_stack(const char* name, std::size_t size) {
+  if (size >= min_stack_size && size <= max_stack_size) return;
+  throw std::invalid_argument(std::string("vigil: options::") + name + " is " +
+                              std::to_string(size) + " bytes; it must be from " +
+                              std::to_string(min_stack_size) + " (16 KiB) to " +
+                              std::to_string(max_stack_size) + " (1 GiB)");
+}
+
+}  // namespace
+
+scheduler_options checked(const options& settings) {
+  if (settings.workers > 1024) {
+    throw std::invalid_argument("vigil: options::workers is " + std::to_string(settings.workers) +
+                                "; it must be at most 1024, or 0 for one per processor");
+  }
+  check_stack("stack_size", settings.stack_size);
+  check_stack("main_stack_size", settings.main_stack_size);
+  scheduler_options o;
+  o.workers = settings.workers == 0 ? default_workers() : static_cast<unsigned>(settings.workers);
+  o.stack_size = settings.stack_size;
+  o.main_stack_size = settings.main_stack_size;
+  o.max_fibers = settings.max_fibers;
+  o.max_stack_bytes = settings.max_stack_bytes;
+  o.grace = settings.grace.count();
+  o.stop_limit = settings.stop_limit.count();
+  o.stop_on = settings.stop_on;
+  using policy = scheduler_options::deadlock_policy;
+  o.deadlock = settings.deadlock == on_deadlock::fatal  ? policy::fatal
+               : settings.deadlock == on_deadlock::warn ? policy::warn
+                                                        : policy::automatic;
+  o.on_unhandled = settings.on_unhandled;
+  o.dump_on_sigquit = settings.dump_on_sigquit;
+  return o;
+}
+
+runtime_core::runtime_core(scheduler_options settings, std::unique_ptr<watch> w)
+    : sched(std::move(settings), std::move(w)),
+      timers(timer_service::begin(sched)),
+      gate(std::make_shared<outside_gate>()) {
+  gate->sched = &sched;
+}
+
+runtime_core::~runtime_core() {
+  if (sched.phase() != run_phase::idle) {
+    fatal("a vigil::runtime is destroyed while it runs; wait for run() to return first");
+  }
+  {
+    const std::lock_guard guard(gate->lock);
+    gate->sched = nullptr;
+  }
+  timers.discard_callbacks();
+  timers.end();
+}
+
+}  // namespace internal
+
+inline namespace VIGIL_ABI {
+
+using internal::runtime_core;
+
+namespace {
+
+runtime_core& core_of(void* core) noexcept { return *static_cast<runtime_core*>(core); }
+
+// The runtime objects of schedulers, for runtime::current().
+std::mutex runtimes_lock;
+std::vector<std::pair<internal::scheduler*, runtime*>> runtimes;
+
+}  // namespace
+
+runtime::runtime(options settings) : core_(new runtime_core(internal::checked(settings))) {
+  const std::lock_guard guard(runtimes_lock);
+  runtimes.emplace_back(&core_of(core_).sched, this);
+}
+
+runtime::~runtime() {
+  {
+    const std::lock_guard guard(runtimes_lock);
+    std::erase_if(runtimes, [&](const auto& entry) { return entry.second == this; });
+  }
+  delete &core_of(core_);
+}
+
+void runtime::run_main(detail::call_ref main, bool wants_result) {
+  core_of(core_).sched.run(main, wants_result);
+}
+
+void runtime::request_stop() noexcept { core_of(core_).sched.request_stop(); }
+
+runtime_stats runtime::stats() const {
+  runtime_stats s;
+  core_of(core_).sched.add_stats(s);
+  const internal::stack_stats stacks = internal::read_stack_stats();
+  s.stacks_in_use = stacks.in_use;
+  s.stack_bytes_mapped = stacks.mapped_bytes;
+  return s;
+}
+
+runtime& runtime::current() {
+  const internal::fiber& self = internal::require_fiber("runtime::current");
+  const std::lock_guard guard(runtimes_lock);
+  for (const auto& [sched, rt] : runtimes) {
+    if (sched == self.sched) return *rt;
+  }
+  throw wrong_place("vigil::runtime::current: inside testing::run_virtual there is no runtime "
+                    "object; use vigil::stats()");
+}
+
+runtime_stats stats() {
+  const internal::fiber& self = internal::require_fiber("stats");
+  runtime_stats s;
+  self.sched->add_stats(s);
+  const internal::stack_stats stacks = internal::read_stack_stats();
+  s.stacks_in_use = stacks.in_use;
+  s.stack_bytes_mapped = stacks.mapped_bytes;
+  return s;
+}
+
+runtime::use_here::use_here(runtime& rt)
+    : before_(internal::borrow_scheduler(&core_of(rt.core_).sched)) {}
+
+runtime::use_here::~use_here() {
+  internal::borrow_scheduler(static_cast<internal::scheduler*>(before_));
+}
+
+// --- outside work
+
+work_guard runtime::make_work_guard() {
+  runtime_core& core = core_of(core_);
+  auto* const gate = new std::shared_ptr<internal::outside_gate>(core.gate);
+  core.sched.add_outside_work();
+  return work_guard(gate);
+}
+
+work_guard::work_guard(work_guard&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+
+work_guard& work_guard::operator=(work_guard&& other) noexcept {
+  if (this != &other) {
+    release();
+    core_ = std::exchange(other.core_, nullptr);
+  }
+  return *this;
+}
+
+work_guard::~work_guard() { release(); }
+
+void work_guard::release() noexcept {
+  auto* const gate = static_cast<std::shared_ptr<internal::outside_gate>*>(
+      std::exchange(core_, nullptr));
+  if (gate == nullptr) return;
+  {
+    const std::lock_guard guard((*gate)->lock);
+    if ((*gate)->sched != nullptr) (*gate)->sched->end_outside_work();
+  }
+  delete gate;
+}
+
+// --- statistics
+
+std::uint64_t lateness_histogram::quantile_nanos(double q) const noexcept {
+  std::uint64_t total = 0;
+  for (const std::uint64_t n : count) total += n;
+  if (total == 0) return 0;
+  const auto wanted = static_cast<std::uint64_t>(std::clamp(q, 0.0, 1.0) * static_cast<double>(total));
+  std::uint64_t seen = 0;
+  for (std::size_t i = 0; i < buckets; ++i) {
+    seen += count[i];
+    if (seen > wanted || seen == total) {
+      return std::min<std::uint64_t>((std::uint64_t{1} << i) * 1000, max_nanos);
+    }
+  }
+  return max_nanos;
+}
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

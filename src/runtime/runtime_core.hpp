@@ -1,0 +1,36 @@
+// The parts of a runtime, put together: above all layers.
+#pragma once
+
+#include "sched/scheduler.hpp"
+#include "timer/timer_service.hpp"
+
+#include <vigil/runtime.hpp>
+
+#include <memory>
+#include <mutex>
+
+namespace vigil::internal {
+
+// Outside work that may be released after the runtime has gone.
+struct outside_gate {
+  std::mutex lock;
+  scheduler* sched;  // nullptr once the runtime has gone
+};
+
+class runtime_core {
+ public:
+  explicit runtime_core(scheduler_options settings, std::unique_ptr<watch> w = nullptr);
+  ~runtime_core();
+  runtime_core(const runtime_core&) = delete;
+  runtime_core& operator=(const runtime_core&) = delete;
+
+  scheduler sched;
+  timer_service& timers;
+  std::shared_ptr<outside_gate> gate;
+};
+
+// Checks the values and fills in the defaults of the machine; throws
+// std::invalid_argument.
+scheduler_options checked(const options& settings);
+
+}  // namespace vigil::internal

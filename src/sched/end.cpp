@@ -1,0 +1,413 @@
+// How a run begins and ends.
+//
+//   E1 the main fiber's function has returned, or a stop was asked for
+//      (signal, request_stop, deadlock)                      phase ending
+//   E2 options::grace passes, or every other user fiber has ended
+//   E3 stopping_ is set, then every open stoppable wait is claimed as stopped:
+//      a wait opened before is found there, one opened later sees the flag
+//      (both sequentially consistent)                        phase stopping
+//   E4 the main fiber, under a shield, waits until it is the last user fiber,
+//      at most options::stop_limit; then the program is aborted, by name
+//   E5 no callback starts any more; captures of those that never started are
+//      destroyed, on the main fiber                          phase closed
+//   E6 the runner fibers and the timer fiber end; then the main fiber, and with
+//      it the workers
+//
+// So the timer service outlives the last user fiber, and run() never returns
+// with a fiber alive.
+#include "sched/park.hpp"
+#include "sched/process.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/error.hpp>
+
+#include <cstdio>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <pthread.h>
+#include <signal.h>
+
+namespace vigil::internal {
+namespace {
+
+struct main_frame {
+  scheduler* sched;
+  detail::call_ref body;
+  void (scheduler::*run)(fiber&, detail::call_ref) noexcept;
+};
+
+// A fiber that stops the others once the grace period has passed.
+struct stopper {
+  scheduler* sched;
+  void (scheduler::*stop)() noexcept;
+};
+
+}  // namespace
+
+void scheduler::run(detail::call_ref body, bool wants_result) {
+  if (current_fiber() != nullptr) {
+    throw wrong_place("vigil::run inside a fiber: use go or spawn; a second runtime needs a thread "
+                      "of its own");
+  }
+  auto expected = run_phase::idle;
+  if (!phase_.compare_exchange_strong(expected, run_phase::running)) {
+    throw wrong_place("vigil::runtime::run: this runtime is running already");
+  }
+  struct back_to_idle {
+    scheduler& s;
+    ~back_to_idle() { s.phase_.store(run_phase::idle); }
+  } const idle_again{*this};
+  stopping_.store(false);
+  quit_.store(false);
+  deadlocked_.store(false);
+  deadlock_warned_.store(false);
+  main_stopped_ = false;
+  main_error_ = nullptr;
+
+  const process_guard process(*this);
+  timers_->open();
+  fiber* main = nullptr;
+  try {
+    main = &make_fiber(settings_.main_stack_size,
+                       "main",
+                       sizeof(main_frame),
+                       alignof(main_frame),
+                       site{"vigil::run", 0},
+                       fiber_role::main);
+  } catch (...) {
+    timers_->abort_open();
+    throw;
+  }
+  ::new (main->body) main_frame{this, body, &scheduler::main_body};
+  static constexpr detail::body_table main_table = {
+      [](void* frame) {
+        auto& f = *static_cast<main_frame*>(frame);
+        (f.sched->*f.run)(*current_fiber(), f.body);
+      },
+      [](void*) noexcept {},
+      [](void*) noexcept {},
+      [](void*) noexcept -> void* { return nullptr; }};
+  main->table = &main_table;
+  main->pinned = workers_[0].get();
+  main->pins = 1;
+  try {
+    start_workers();
+  } catch (...) {
+    abandon(*main);
+    timers_->abort_open();
+    throw;
+  }
+  start(*main);
+  {
+    const thread_guard thread;
+    workers_[0]->run();
+  }
+  for (auto& w : workers_) {
+    if (w->thread_.joinable()) w->thread_.join();
+  }
+  if (main_error_ != nullptr) std::rethrow_exception(std::exchange(main_error_, nullptr));
+  if (deadlocked_.load()) {
+    throw deadlock("vigil: deadlock: every fiber was parked, no timer was pending and no outside "
+                   "work was announced; the dump has been written to standard error");
+  }
+  if (main_stopped_ && wants_result) {
+    throw cancelled("vigil::run: the main function was stopped before it had a result");
+  }
+}
+
+void scheduler::start_workers() {
+  try {
+    for (std::size_t i = 1; i < workers_.size(); ++i) {
+      worker* const w = workers_[i].get();
+      w->thread_ = std::thread([this, w] {
+        char name[16];
+        std::snprintf(name, sizeof name, "vigil/%u", w->index);
+        ::pthread_setname_np(::pthread_self(), name);
+        const thread_guard thread;
+        w->run();
+      });
+    }
+  } catch (const std::system_error& e) {
+    quit_.store(true);
+    idle_.wake_all();
+    std::size_t started = 1;
+    for (auto& w : workers_) {
+      if (!w->thread_.joinable()) continue;
+      ++started;
+      w->thread_.join();
+    }
+    quit_.store(false);
+    throw std::system_error(e.code(),
+                            "vigil::run: worker thread " + std::to_string(started + 1) + " of " +
+                                std::to_string(workers_.size()) +
+                                " cannot be started; ask for fewer in options::workers, or raise "
+                                "the limit on threads (ulimit -u, cgroup pids.max)");
+  }
+}
+
+void scheduler::main_body(fiber& self, detail::call_ref body) noexcept {
+  try {
+    body();
+  } catch (const stopped&) {
+    main_stopped_ = true;
+  } catch (...) {
+    main_error_ = std::current_exception();
+  }
+  end_run(self);
+}
+
+void scheduler::end_run(fiber& self) noexcept {
+  ++self.shields;  // E4: nothing ends the main fiber's waits from now on
+  auto expected = run_phase::running;
+  phase_.compare_exchange_strong(expected, run_phase::ending);                      // E1
+  if (settings_.grace > 0 && !stopping()) wait_for_others(self, settings_.grace);   // E2
+  stop_all();                                                                       // E3
+  const nanos limit = settings_.stop_limit > 0 ? settings_.stop_limit : 0;
+  if (!wait_for_others(self, limit)) stop_limit_passed(limit);                      // E4
+  timers_->close();                                                                 // E5
+  phase_.store(run_phase::closed);
+  do {
+    timers_->discard_callbacks();
+    // A capture's destructor may have started a fiber.
+    if (!wait_for_others(self, limit)) stop_limit_passed(limit);
+  } while (timers_->anything_pending());
+  timers_->end_fibers();                                                            // E6
+  wait_for_system_fibers(self);
+}
+
+// Parks until the caller is the last user fiber; false after `limit`.
+bool scheduler::wait_for_others(fiber& self, nanos limit) noexcept {
+  const nanos deadline = saturating_add(clock.now(), limit);
+  while (alive() > 1) {
+    end_lock_.lock();
+    end_system_ = false;
+    end_ticket_ = self.self.open(false);
+    end_waiter_ = &self.self;
+    end_wanted_.store(true);
+    if (alive() <= 1) {
+      self.self.claim(end_ticket_, outcome::value);
+      end_waiter_ = nullptr;
+      end_wanted_.store(false);
+      end_lock_.unlock();
+      return true;
+    }
+    outcome how = outcome::timeout;
+    try {
+      how = wait(self, end_ticket_, {wait_reason::shutdown, deadline, false}, &end_lock_);
+    } catch (const std::bad_alloc&) {
+      // No room for the deadline: the limit is given up, not the shutdown.
+      limit = 0;
+      how = outcome::cancelled;
+    }
+    const lock_guard guard(end_lock_);
+    end_waiter_ = nullptr;
+    end_wanted_.store(false);
+    if (how == outcome::timeout && alive() > 1) return false;
+  }
+  return true;
+}
+
+void scheduler::wait_for_system_fibers(fiber& self) noexcept {
+  while (system_.load() != 0) {
+    end_lock_.lock();
+    end_system_ = true;
+    end_ticket_ = self.self.open(false);
+    end_waiter_ = &self.self;
+    end_wanted_.store(true);
+    if (system_.load() == 0) {
+      self.self.claim(end_ticket_, outcome::value);
+      end_waiter_ = nullptr;
+      end_wanted_.store(false);
+      end_lock_.unlock();
+      return;
+    }
+    wait(self, end_ticket_, {wait_reason::shutdown, never, false}, &end_lock_);
+    const lock_guard guard(end_lock_);
+    end_waiter_ = nullptr;
+    end_wanted_.store(false);
+  }
+}
+
+// A count went down: the main fiber may be waiting for that. The count is
+// changed first and end_wanted_ read afterwards; the main fiber does it the
+// other way round. Both sequentially consistent, so one of them sees the
+// other.
+void scheduler::tell_main() noexcept {
+  if (!end_wanted_.load()) return;
+  waiter* w = nullptr;
+  {
+    const lock_guard guard(end_lock_);
+    const bool enough = end_system_ ? system_.load() == 0 : alive() <= 1;
+    if (end_waiter_ == nullptr || !enough) return;
+    if (end_waiter_->claim(end_ticket_, outcome::value)) w = end_waiter_;
+    end_waiter_ = nullptr;
+  }
+  if (w != nullptr) w->deliver();
+}
+
+void scheduler::count_alive(int change) noexcept {
+  if (change > 0) {
+    alive_.fetch_add(1);
+  } else {
+    alive_.fetch_sub(1);
+    tell_main();
+  }
+}
+
+void scheduler::count_system(int change) noexcept {
+  if (change > 0) {
+    system_.fetch_add(1);
+  } else {
+    system_.fetch_sub(1);
+    tell_main();
+  }
+}
+
+void scheduler::request_stop() noexcept {
+  auto expected = run_phase::running;
+  if (!phase_.compare_exchange_strong(expected, run_phase::ending)) return;
+  if (settings_.grace <= 0) {
+    stop_all();
+    return;
+  }
+  try {
+    fiber& f = make_fiber(
+        0, "shutdown", sizeof(stopper), alignof(stopper), site{"vigil", 0}, fiber_role::user);
+    ::new (f.body) stopper{this, &scheduler::stop_all};
+    static constexpr detail::body_table table = {
+        [](void* body) {
+          auto& s = *static_cast<stopper*>(body);
+          fiber& self = *current_fiber();
+          const nanos deadline = saturating_add(s.sched->clock.now(), s.sched->settings().grace);
+          const ticket t = self.self.open(true);
+          wait(self, t, {wait_reason::shutdown, deadline, true});
+          (s.sched->*s.stop)();
+        },
+        [](void*) noexcept {},
+        [](void*) noexcept {},
+        [](void*) noexcept -> void* { return nullptr; }};
+    f.table = &table;
+    f.handle.store(handle_state::detached);
+    start(f);
+  } catch (...) {
+    stop_all();  // no stack for the fiber that waits: no grace
+  }
+}
+
+void scheduler::stop_all() noexcept {
+  if (stopping_.exchange(true)) return;
+  phase_.store(run_phase::stopping);
+  for (shard& s : shards_) {
+    const lock_guard guard(s.lock);
+    for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
+      // A fiber leaves the registry under this lock, so it is alive here.
+      if (f->self.claim_stop()) f->self.deliver();
+    }
+  }
+}
+
+void scheduler::stop_limit_passed(nanos waited) noexcept {
+  warn("the shutdown has waited %.3f s (options::stop_limit) for these fibers; a wait in a shield "
+       "or a destructor, a long computation, or catch (...) keeps them:",
+       static_cast<double>(waited) / 1e9);
+  for (shard& s : shards_) {
+    const lock_guard guard(s.lock);
+    for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
+      if (f->role != fiber_role::user && !(f->role == fiber_role::runner && f->callback != nullptr)) {
+        continue;
+      }
+      // ordering: what the dump would print.
+      warn("  fiber %llu (%s), %s, waits for: %s, started at %s:%u",
+           static_cast<unsigned long long>(f->id),
+           f->name,
+           to_string(f->state.load(relaxed)),
+           to_string(f->reason.load(relaxed)),
+           f->file,
+           f->line);
+    }
+  }
+  fatal("shutdown: giving up");
+}
+
+// --- nothing can ever happen again
+
+void scheduler::end_outside_work() noexcept {
+  if (outside_.fetch_sub(1) != 1) return;
+  // A worker may have to report a deadlock, or to let virtual time go on.
+  idle_.wake_all();
+}
+
+void scheduler::maybe_deadlock() noexcept {
+  if (alive() == 0 || has_outside_work() || timers_->anything_pending()) return;
+  if (timers_->has_callbacks() || watched_signals_.load() != 0) return;
+  const run_phase phase = phase_.load();
+  if (phase != run_phase::running && phase != run_phase::ending) return;
+  if (deadlocked_.load() || deadlock_warned_.load()) return;
+  report_deadlock();
+}
+
+void scheduler::report_deadlock() noexcept {
+  using policy = scheduler_options::deadlock_policy;
+  bool is_fatal = settings_.deadlock == policy::fatal;
+  if (settings_.deadlock == policy::automatic) {
+    is_fatal = is_virtual() || process_thread_count() == workers_.size();
+  }
+  if (is_fatal) {
+    if (deadlocked_.exchange(true)) return;
+    warn("deadlock: every fiber is parked, no timer is pending and no outside work is announced; "
+         "nothing can ever happen again");
+  } else {
+    if (deadlock_warned_.exchange(true)) return;
+    warn("every fiber is parked, no timer is pending and no outside work is announced: unless "
+         "another thread of the program does something, nothing will ever happen again (announce "
+         "such work with runtime::make_work_guard)");
+  }
+  process_dump(2);
+  if (is_fatal) stop_all();
+}
+
+// --- signals
+
+void scheduler::signal_arrived(int signal) noexcept {
+  // seq_cst: A1 of idle.hpp; the handler then wakes all who may sleep.
+  signals_.fetch_or(std::uint64_t{1} << (signal & 63));
+  watch_->interrupt();
+  for (auto& w : workers_) w->place.note.wake();
+}
+
+void scheduler::take_signals() noexcept {
+  const std::uint64_t bits = signals_.exchange(0);
+  for (int signal = 1; signal < 64; ++signal) {
+    if ((bits >> signal & 1) == 0) continue;
+    bool stops = false;
+    for (const int s : settings_.stop_on) stops = stops || s == signal;
+    if (stops) request_stop();
+    deliver_signal(signal);
+  }
+}
+
+void scheduler::deliver_signal(int signal) noexcept {
+  const lock_guard guard(signal_lock_);
+  for (signal_watcher* w = signal_watchers_.front(); w != nullptr;
+       w = list<signal_watcher, &signal_watcher::hook>::next(*w)) {
+    if ((w->signals >> signal & 1) != 0) w->receive(signal, w->argument);
+  }
+}
+
+void scheduler::add_signal_watcher(signal_watcher& w) {
+  process_watch_signals(*this, w.signals);
+  const lock_guard guard(signal_lock_);
+  signal_watchers_.push_back(w);
+  watched_signals_.fetch_add(1);
+}
+
+void scheduler::remove_signal_watcher(signal_watcher& w) noexcept {
+  const lock_guard guard(signal_lock_);
+  signal_watchers_.remove(w);
+  watched_signals_.fetch_sub(1);
+}
+
+}  // namespace vigil::internal

@@ -1,0 +1,42 @@
+#include "sched/fiber.hpp"
+
+#include "sched/scheduler.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+fiber_core::fiber_core(internal::scheduler& owner, internal::stack where,
+                       std::string_view given_name, const site& from) noexcept
+    : sched(&owner), whole(where), file(from.file), line(from.line) {
+  set_name(given_name);
+  magic.store(live_magic);
+}
+
+fiber_core::~fiber_core() { magic.store(0); }
+
+void fiber_core::set_name(std::string_view text) noexcept {
+  const std::size_t n = std::min(text.size(), name_room - 1);
+  std::memcpy(name, text.data(), n);
+  name[n] = '\0';
+}
+
+__attribute__((noinline)) bool fiber_core::stoppable() const noexcept {
+  return shields == 0 && std::uncaught_exceptions() == 0;
+}
+
+void fiber_core::destroy_locals() noexcept {
+  while (internal::fiber_local_slot* const slot = locals) {
+    locals = slot->next;
+    slot->destroy(slot->value);
+    delete slot;
+  }
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

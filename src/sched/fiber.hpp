@@ -1,0 +1,167 @@
+// The control block of a fiber. It lives at the top of the fiber's stack, so
+// that a parked fiber touches one page.
+//
+//            go, spawn              enter                park
+//   (made) ───────────▶ runnable ─────────▶ running ─────────────▶ parked
+//                          ▲  ▲                │ yield                │
+//                          │  └────────────────┘        ready         │
+//                          └──────────────────────────────────────────┘
+//   running ── the body returned, on the worker's stack ──▶ ended
+//
+// Who may touch what: the fiber itself and, while it is off its stack, the
+// worker that switched away from it; others only through the atomics here,
+// the waiter, and what join_lock guards. The dump reads everything, racing: it
+// prints a snapshot and follows no pointer out of a control block.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/intrusive_list.hpp"
+#include "base/nanos.hpp"
+#include "base/spinlock.hpp"
+#include "machine/stack.hpp"
+#include "machine/switch.hpp"
+#include "sched/wait_reason.hpp"
+#include "sched/waiter.hpp"
+
+#include <vigil/detail/fiber_core.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <string_view>
+
+namespace vigil::internal {
+
+class scheduler;
+class worker;
+
+enum class fiber_state : std::uint8_t {
+  made,      // has a stack and a body; nobody runs it; not in the registry
+  runnable,  // in a queue; owned by the queue
+  running,   // on a worker
+  parked,    // off its stack; whoever claims its waiter makes it runnable
+  ended,     // the body is done; the stack stays until the handle is gone
+};
+
+constexpr const char* to_string(fiber_state state) noexcept {
+  switch (state) {
+    case fiber_state::made: return "made";
+    case fiber_state::runnable: return "runnable";
+    case fiber_state::running: return "running";
+    case fiber_state::parked: return "parked";
+    case fiber_state::ended: return "ended";
+  }
+  return "?";
+}
+
+// The handshake between park and ready (see park.hpp).
+enum class park_word : std::uint8_t { running, parked, notified };
+
+// System fibers are ours: not counted as alive, not stopped, not part of a
+// deadlock.
+enum class fiber_role : std::uint8_t { user, main, runner, timer };
+
+// Who will look at an exception that left the fiber.
+enum class handle_state : std::uint8_t { held, detached, ended };
+
+struct fiber_local_slot {
+  const void* key;
+  void* value;
+  void (*destroy)(void*) noexcept;
+  fiber_local_slot* next;
+};
+
+}  // namespace vigil::internal
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+class fiber_core {
+ public:
+  fiber_core(internal::scheduler& owner, internal::stack where, std::string_view given_name,
+             const site& from) noexcept;
+  ~fiber_core();
+  fiber_core(const fiber_core&) = delete;
+  fiber_core& operator=(const fiber_core&) = delete;
+
+  static constexpr std::size_t name_room = 32;
+  static constexpr std::uint64_t live_magic = 0x766967696c206662;  // "vigil fb"
+
+  void set_name(std::string_view text) noexcept;
+
+  // True if a wait of this fiber may throw `stopped` now: not shielded, not
+  // unwinding. Caller: the fiber itself.
+  bool stoppable() const noexcept;
+
+  // The values of fiber_local, in the reverse order of first use.
+  void destroy_locals() noexcept;
+
+  // The first word, so that the dump recognises a control block.
+  internal::atomic<std::uint64_t> magic{0};
+
+  // --- what a worker touches at each switch
+  internal::fiber_side side;
+  internal::atomic<internal::park_word> park_state{internal::park_word::running};
+  internal::atomic<internal::fiber_state> state{internal::fiber_state::made};
+  internal::fiber_role role = internal::fiber_role::user;
+  internal::worker* pinned = nullptr;  // the only worker that may run it
+  fiber_core* next = nullptr;          // in a chain of ready fibers
+
+  // --- waiting
+  internal::waiter self{*this};
+  internal::atomic<internal::wait_reason> reason{internal::wait_reason::none};
+  internal::atomic<internal::nanos> waiting_since{0};
+  internal::atomic<internal::nanos> waiting_until{internal::never};
+
+  // --- stopping
+  internal::atomic<bool> stop_flag{false};  // request_stop(); never taken back
+  std::uint16_t shields = 0;
+  std::uint16_t no_parks = 0;
+  std::uint16_t pins = 0;
+  std::uint16_t stops_thrown = 0;
+
+  // --- what it runs
+  internal::scheduler* sched;
+  const body_table* table = nullptr;
+  void* body = nullptr;
+  const void* callback = nullptr;  // a runner: the timer whose callback it is in
+  std::exception_ptr error;
+  void (*on_unhandled)(std::exception_ptr) = nullptr;
+  bool ended_by_stop = false;
+  internal::fiber_local_slot* locals = nullptr;
+
+  // --- the handle
+  internal::spinlock join_lock{internal::lock_rank::fiber_join};
+  internal::waiter* joiner VIGIL_GUARDED_BY(join_lock) = nullptr;
+  internal::ticket joiner_ticket VIGIL_GUARDED_BY(join_lock) = 0;
+  internal::atomic<bool> has_ended{false};
+  internal::atomic<internal::handle_state> handle{internal::handle_state::held};
+  internal::atomic<std::uint8_t> owners{1};  // the run, and the handle if any
+
+  // --- who it is
+  std::uint64_t id = 0;
+  internal::list_hook<fiber_core> registered;
+  internal::stack whole;
+  std::size_t stack_charge = 0;  // counted against options::max_stack_bytes
+  const char* file;
+  std::uint32_t line;
+  char name[name_room];
+};
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil
+
+namespace vigil::internal {
+
+using fiber_chain = chain<fiber, &fiber::next>;
+using fiber_list = list<fiber, &fiber::registered>;
+
+// Where the control block of a stack is.
+inline fiber* control_block(const stack& s) noexcept {
+  constexpr std::size_t room = (sizeof(fiber) + 63) / 64 * 64;
+  return reinterpret_cast<fiber*>(s.top - room);
+}
+
+}  // namespace vigil::internal

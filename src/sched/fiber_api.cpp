@@ -1,0 +1,274 @@
+// What the templates of fiber.hpp call.
+#include "sched/park.hpp"
+#include "sched/process.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/error.hpp>
+#include <vigil/fiber.hpp>
+
+#include <stdexcept>
+#include <string>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+using internal::current_fiber;
+using internal::current_scheduler;
+using internal::fiber_role;
+using internal::lock_guard;
+using internal::nanos;
+using internal::never;
+using internal::outcome;
+using internal::require_fiber;
+using internal::wait_reason;
+
+namespace detail {
+
+void throw_empty_function(const char* where) {
+  throw std::invalid_argument(std::string(where) + ": the function is empty (null)");
+}
+
+new_fiber::new_fiber(std::size_t stack_size, std::string_view name, std::size_t size,
+                     std::size_t align, const site& from) {
+  internal::scheduler* const s = current_scheduler();
+  if (s == nullptr) {
+    internal::process_check_fork("vigil::go");
+    throw wrong_place("vigil::go, vigil::spawn: this thread has no runtime; call it inside "
+                      "vigil::run, or use runtime::go");
+  }
+  core_ = &s->make_fiber(stack_size, name, size, align, from, fiber_role::user);
+}
+
+new_fiber::~new_fiber() {
+  if (core_ != nullptr) core_->sched->abandon(*core_);
+}
+
+void* new_fiber::room() const noexcept { return core_->body; }
+
+fiber_core* new_fiber::start(const body_table& table, bool detached) noexcept {
+  fiber_core* const core = std::exchange(core_, nullptr);
+  core->table = &table;
+  // ordering: nobody else has the fiber yet.
+  if (detached) {
+    core->handle.store(internal::handle_state::detached, internal::relaxed);
+  } else {
+    core->owners.store(2, internal::relaxed);  // ordering: as above
+  }
+  core->sched->start(*core);
+  return core;
+}
+
+namespace {
+
+bool has_ended(const fiber_core& core) noexcept {
+  // Pairs with the release in scheduler::ended().
+  return core.has_ended.load(internal::acquire);
+}
+
+// The handle is gone.
+void let_go(fiber_core& core) noexcept {
+  // Pairs with the decrement in scheduler::ended().
+  if (core.owners.fetch_sub(1, internal::acq_rel) == 1) internal::scheduler::dispose(core);
+}
+
+void take_out(fiber_core& core, internal::waiter& w) noexcept {
+  const lock_guard guard(core.join_lock);
+  if (core.joiner == &w) core.joiner = nullptr;
+}
+
+// A thread that is no fiber sleeps on a note of its own.
+bool join_from_thread(fiber_core& core, nanos deadline) {
+  internal::note note;
+  internal::waiter w(note);
+  const internal::ticket t = w.open(false);
+  note.clear();
+  {
+    const lock_guard guard(core.join_lock);
+    if (core.has_ended.load()) return true;
+    core.joiner = &w;
+    core.joiner_ticket = t;
+  }
+  if (note.sleep_until(deadline)) return true;
+  // Out of time, unless the fiber has just ended: then it has claimed, and
+  // will wake the note.
+  if (!w.claim(t, outcome::timeout)) {
+    note.sleep_until(never);
+    return true;
+  }
+  take_out(core, w);
+  return false;
+}
+
+// Parks until the fiber has ended; false if the deadline came first.
+bool join_from_fiber(fiber_core& self, fiber_core& core, nanos deadline, bool stoppable) {
+  core.join_lock.lock();
+  if (core.has_ended.load()) {
+    core.join_lock.unlock();
+    return true;
+  }
+  const internal::ticket t = self.self.open(stoppable);
+  core.joiner = &self.self;
+  core.joiner_ticket = t;
+  outcome how = outcome::value;
+  try {
+    how = internal::wait(
+        self, t, {wait_reason::join, deadline, stoppable}, &core.join_lock);
+  } catch (...) {
+    take_out(core, self.self);
+    throw;
+  }
+  if (how == outcome::value) return true;
+  take_out(core, self.self);
+  if (how == outcome::stopped) internal::throw_stopped(self);
+  return false;
+}
+
+bool join_until(fiber_core* core, nanos deadline) {
+  fiber_core* const self = current_fiber();
+  if (core == nullptr) {
+    throw wrong_place("vigil::fiber::join: the handle is empty; it was joined, detached or moved "
+                      "from before");
+  }
+  if (core == self) {
+    throw wrong_place("vigil::fiber::join: a fiber cannot wait for its own end");
+  }
+  if (has_ended(*core)) return true;
+  if (self == nullptr) {
+    internal::process_check_fork("vigil::fiber::join");
+    return join_from_thread(*core, deadline);
+  }
+  const bool stoppable = internal::before_wait(*self);
+  return join_from_fiber(*self, *core, deadline, stoppable);
+}
+
+}  // namespace
+
+void join(fiber_core* core) { join_until(core, never); }
+
+bool join_for(fiber_core* core, std::int64_t timeout) {
+  if (core != nullptr && (has_ended(*core) || timeout <= 0)) return has_ended(*core);
+  const internal::scheduler* const s = current_scheduler();
+  const nanos now = s != nullptr && current_fiber() != nullptr ? s->clock.now()
+                                                               : internal::monotonic_now();
+  return join_until(core, internal::saturating_add(now, timeout));
+}
+
+void detach(fiber_core* core) {
+  if (core == nullptr) {
+    throw wrong_place("vigil::fiber::detach: the handle is empty");
+  }
+  // Whoever comes second, this or the fiber's end, reports its exception.
+  if (core->handle.exchange(internal::handle_state::detached) == internal::handle_state::ended) {
+    while (!has_ended(*core)) std::this_thread::yield();  // it is on its last switch
+    internal::scheduler::report_unhandled(*core, std::exchange(core->error, nullptr));
+  }
+  let_go(*core);
+}
+
+void request_stop(fiber_core* core) noexcept {
+  // The flag first, then the look for an open wait; the fiber opens its wait
+  // first and then looks at the flag.
+  core->stop_flag.store(true);
+  if (core->self.claim_stop()) core->self.deliver();
+}
+
+void stop_and_join(fiber_core* core) noexcept {
+  if (!has_ended(*core)) {
+    request_stop(core);
+    fiber_core* const self = current_fiber();
+    if (self == nullptr) {
+      join_from_thread(*core, never);
+    } else {
+      // A joining destructor: nothing ends this wait but the child's end.
+      join_from_fiber(*self, *core, never, false);
+    }
+  }
+  if (core->error != nullptr) {
+    internal::scheduler::report_unhandled(*core, std::exchange(core->error, nullptr));
+  } else if (!core->ended_by_stop) {
+    core->table->destroy_result(core->body);
+  }
+  let_go(*core);
+}
+
+std::uint64_t id_of(const fiber_core* core) noexcept { return core->id; }
+
+ended_fiber::ended_fiber(fiber_core* core) : core_(core) {
+  if (core->error == nullptr && !core->ended_by_stop) return;
+  // There is no result, and with the exception no destructor either.
+  const std::exception_ptr error = std::exchange(core->error, nullptr);
+  let_go(*core);
+  if (error != nullptr) std::rethrow_exception(error);
+  throw cancelled("vigil::fiber::join: the fiber was asked to stop before it had a result");
+}
+
+ended_fiber::~ended_fiber() {
+  core_->table->destroy_result(core_->body);
+  let_go(*core_);
+}
+
+void* ended_fiber::result() const noexcept { return core_->table->result(core_->body); }
+
+void* find_local(const void* key) {
+  const fiber_core& self = require_fiber("fiber_local");
+  for (const internal::fiber_local_slot* s = self.locals; s != nullptr; s = s->next) {
+    if (s->key == key) return s->value;
+  }
+  return nullptr;
+}
+
+void add_local(const void* key, void* value, void (*destroy)(void*) noexcept) {
+  fiber_core& self = require_fiber("fiber_local");
+  self.locals = new internal::fiber_local_slot{key, value, destroy, self.locals};
+}
+
+}  // namespace detail
+
+namespace this_fiber {
+
+void yield() {
+  internal::fiber& self = require_fiber("this_fiber::yield");
+  internal::before_wait(self);
+  internal::worker& w = *internal::current_worker();
+  if (!w.nothing_else()) w.leave_to(internal::after_switch::yield);
+}
+
+std::uint64_t id() noexcept {
+  const internal::fiber* const f = current_fiber();
+  return f == nullptr ? 0 : f->id;
+}
+
+std::string_view name() noexcept {
+  const internal::fiber* const f = current_fiber();
+  return f == nullptr ? std::string_view{} : std::string_view(f->name);
+}
+
+void set_name(std::string_view text) { require_fiber("this_fiber::set_name").set_name(text); }
+
+bool stop_requested() noexcept {
+  const internal::fiber* const f = current_fiber();
+  return f != nullptr && f->sched->must_stop(*f);
+}
+
+pin::pin() {
+  internal::fiber& self = require_fiber("this_fiber::pin");
+  if (self.pins++ == 0) self.pinned = internal::current_worker();
+}
+
+pin::~pin() {
+  internal::fiber& self = *current_fiber();
+  if (--self.pins == 0) self.pinned = nullptr;
+}
+
+shield::shield() { ++require_fiber("this_fiber::shield").shields; }
+
+shield::~shield() { --current_fiber()->shields; }
+
+no_park::no_park() { ++require_fiber("this_fiber::no_park").no_parks; }
+
+no_park::~no_park() { --current_fiber()->no_parks; }
+
+}  // namespace this_fiber
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

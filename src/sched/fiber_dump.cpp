@@ -1,0 +1,210 @@
+#include "sched/fiber_dump.hpp"
+
+#include "base/thread_annotations.hpp"
+#include "sched/scheduler.hpp"
+
+#include <cstring>
+
+#include <unistd.h>
+
+namespace vigil::internal {
+
+dump_writer& dump_writer::text(const char* s) noexcept {
+  while (*s != '\0') put(*s++);
+  return *this;
+}
+
+dump_writer& dump_writer::text(const char* s, std::size_t limit) noexcept {
+  for (std::size_t i = 0; i < limit && s[i] != '\0'; ++i) put(s[i]);
+  return *this;
+}
+
+dump_writer& dump_writer::number(std::uint64_t n) noexcept {
+  char digits[20];
+  std::size_t i = sizeof digits;
+  do {
+    digits[--i] = static_cast<char>('0' + n % 10);
+    n /= 10;
+  } while (n != 0);
+  return text(digits + i, sizeof digits - i);
+}
+
+dump_writer& dump_writer::seconds(std::int64_t nanoseconds) noexcept {
+  auto n = static_cast<std::uint64_t>(nanoseconds);
+  if (nanoseconds < 0) {
+    put('-');
+    n = 0 - n;
+  }
+  const std::uint64_t millis = n / 1'000'000;
+  number(millis / 1000);
+  put('.');
+  put(static_cast<char>('0' + millis / 100 % 10));
+  put(static_cast<char>('0' + millis / 10 % 10));
+  put(static_cast<char>('0' + millis % 10));
+  return text(" s");
+}
+
+void dump_writer::put(char c) noexcept {
+  if (used_ == sizeof buffer_) flush();
+  buffer_[used_++] = c;
+}
+
+void dump_writer::flush() noexcept {
+  const char* p = buffer_;
+  if (stream_ != nullptr) {
+    std::fwrite(p, 1, used_, stream_);
+    used_ = 0;
+    return;
+  }
+  while (used_ > 0) {
+    const ssize_t n = ::write(descriptor_, p, used_);
+    if (n <= 0) break;
+    p += n;
+    used_ -= static_cast<std::size_t>(n);
+  }
+  used_ = 0;
+}
+
+namespace {
+
+struct census {
+  dump_writer* out;
+  std::size_t fibers = 0;
+  std::size_t shown = 0;
+};
+
+// More fibers than anybody reads; the rest is counted.
+constexpr std::size_t shown_at_most = 10'000;
+
+// What the dump prints of a fiber, copied out first. Racing reads are meant,
+// so the race detector is told to look away.
+struct snapshot {
+  std::uint64_t id;
+  fiber_state state;
+  fiber_role role;
+  wait_reason reason;
+  nanos since;
+  nanos until;
+  nanos now;
+  bool pinned;
+  bool stopped;
+  const char* file;
+  std::uint32_t line;
+  char name[fiber::name_room];
+};
+
+VIGIL_NO_SANITIZE_THREAD bool look(const stack& where, snapshot& s) noexcept {
+  const fiber* const f = control_block(where);
+  if (f->magic.load() != fiber::live_magic) return false;
+  s.id = f->id;
+  // ordering: a snapshot.
+  s.state = f->state.load(relaxed);
+  s.role = f->role;
+  s.reason = f->reason.load(relaxed);          // ordering: as above
+  s.since = f->waiting_since.load(relaxed);    // ordering: as above
+  s.until = f->waiting_until.load(relaxed);    // ordering: as above
+  s.pinned = f->pinned != nullptr;
+  s.stopped = f->stop_flag.load(relaxed);      // ordering: as above
+  s.file = f->file;
+  s.line = f->line;
+  for (std::size_t i = 0; i < sizeof s.name; ++i) s.name[i] = f->name[i];
+  s.name[sizeof s.name - 1] = '\0';
+  s.now = f->sched->clock.now();
+  return true;
+}
+
+void describe_state(dump_writer& out, const snapshot& s) noexcept {
+  out.text(to_string(s.state));
+  if (s.state != fiber_state::parked) return;
+  out.text(": ").text(to_string(s.reason));
+  const bool user = s.role == fiber_role::user || s.role == fiber_role::main;
+  if (user && s.since != 0) {
+    out.text(", for ").seconds(s.now > s.since ? s.now - s.since : 0);
+  }
+  if (s.until != never) {
+    if (s.until >= s.now) {
+      out.text(", due in ").seconds(s.until - s.now);
+    } else {
+      out.text(", due ").seconds(s.now - s.until).text(" ago");
+    }
+  }
+}
+
+void visit(const stack& where, void* argument) noexcept {
+  auto& c = *static_cast<census*>(argument);
+  snapshot s{};
+  if (!look(where, s)) return;
+  ++c.fibers;
+  if (c.shown == shown_at_most) return;
+  ++c.shown;
+  dump_writer& out = *c.out;
+  out.text("fiber ").number(s.id);
+  if (s.name[0] != '\0') out.text(" (").text(s.name).text(")");
+  out.text(" [");
+  describe_state(out, s);
+  if (s.pinned) out.text(", pinned");
+  if (s.stopped) out.text(", stop requested");
+  out.text("] started at ").text(s.file);
+  if (s.line != 0) out.text(":").number(s.line);
+  out.text("\n");
+}
+
+}  // namespace
+
+void dump_fibers(dump_writer& out) noexcept {
+  out.text("vigil: fibers\n");
+  census c{&out};
+  const slab_hold hold;
+  for_each_stack_in_use(&visit, &c);
+  if (c.fibers > c.shown) out.text("... and ").number(c.fibers - c.shown).text(" more\n");
+  out.number(c.fibers).text(" fibers\n");
+}
+
+void dump_runtime(dump_writer& out, const scheduler& s) noexcept {
+  runtime_stats t;
+  s.add_stats(t);
+  out.text("runtime ").number(s.number()).text(": ");
+  out.number(s.workers().size()).text(" workers, ");
+  out.number(s.idle_count()).text(" asleep; ");
+  out.number(t.timers_pending).text(" timers pending, ");
+  out.number(t.timers_armed).text(" armed, ");
+  out.number(t.timers_fired).text(" fired, ");
+  out.number(t.timers_stopped).text(" stopped; ");
+  out.number(t.heap_entries).text(" heap entries, ");
+  out.number(t.dead_entries).text(" dead");
+  const nanos next = s.next_deadline.load();
+  if (next != never) {
+    const nanos now = s.clock.now();
+    out.text("; next deadline in ").seconds(next - now);
+  }
+  out.text("\n");
+}
+
+VIGIL_NO_SANITIZE_THREAD void describe_fiber(const stack& where, char* text,
+                                             std::size_t size) noexcept {
+  const fiber* const f = control_block(where);
+  if (size == 0) return;
+  text[0] = '\0';
+  if (f->magic.load() != fiber::live_magic) return;
+  std::size_t n = 0;
+  const auto put = [&](const char* s) {
+    while (*s != '\0' && n + 1 < size) text[n++] = *s++;
+    text[n] = '\0';
+  };
+  char digits[21] = {};
+  std::size_t i = sizeof digits - 1;
+  std::uint64_t id = f->id;
+  do {
+    digits[--i] = static_cast<char>('0' + id % 10);
+    id /= 10;
+  } while (id != 0);
+  put("fiber ");
+  put(digits + i);
+  if (f->name[0] != '\0') {
+    put(" (");
+    put(f->name);
+    put(")");
+  }
+}
+
+}  // namespace vigil::internal

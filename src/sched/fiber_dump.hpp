@@ -1,0 +1,45 @@
+// The dump: every fiber of the process, in text. Async-signal-safe: it takes
+// no lock and allocates nothing, and works with every worker stuck. It walks
+// the table of stacks and reads control blocks racing with their owners, so a
+// line is a snapshot and may mix two moments.
+#pragma once
+
+#include "machine/stack.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+
+namespace vigil::internal {
+
+class scheduler;
+
+// Collects text and writes it out in pieces; to a descriptor, which is
+// async-signal-safe, or to a stream, which is not.
+class dump_writer {
+ public:
+  explicit dump_writer(int descriptor) noexcept : descriptor_(descriptor) {}
+  explicit dump_writer(std::FILE* stream) noexcept : stream_(stream) {}
+
+  dump_writer& text(const char* s) noexcept;
+  dump_writer& text(const char* s, std::size_t limit) noexcept;
+  dump_writer& number(std::uint64_t n) noexcept;
+  dump_writer& seconds(std::int64_t nanoseconds) noexcept;  // "1.234 s"
+  void flush() noexcept;
+
+ private:
+  void put(char c) noexcept;
+
+  int descriptor_ = -1;
+  std::FILE* stream_ = nullptr;
+  std::size_t used_ = 0;
+  char buffer_[1024];
+};
+
+void dump_fibers(dump_writer& out) noexcept;
+void dump_runtime(dump_writer& out, const scheduler& s) noexcept;
+
+// "fiber 12 (name)" of the fiber on this stack.
+void describe_fiber(const stack& where, char* text, std::size_t size) noexcept;
+
+}  // namespace vigil::internal

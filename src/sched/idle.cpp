@@ -1,0 +1,114 @@
+#include "sched/idle.hpp"
+
+namespace vigil::internal {
+
+void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
+  const lock_guard guard(lock_);
+  s.until = never;
+  if (next != never) {
+    unsigned with_deadline = 0;
+    nanos covered = never;
+    for (sleeper* other = sleepers_.front(); other != nullptr; other = sleeper_list::next(*other)) {
+      if (other->until == never) continue;
+      ++with_deadline;
+      if (other->until < covered) covered = other->until;
+    }
+    if (covered > next) {
+      s.until = next;
+    } else if (with_deadline < 2) {
+      s.until = second;
+    }
+  }
+  s.in_watch = !watch_taken_;
+  if (s.in_watch) {
+    watch_taken_ = true;
+    watch_.prepare();
+  } else {
+    s.note.clear();
+  }
+  sleepers_.push_back(s);
+  publish_earliest();
+  asleep_.fetch_add(1);
+  looking_.fetch_sub(1);  // last: until here A2 finds somebody looking
+}
+
+void idle_workers::sleep(sleeper& s) noexcept {
+  if (s.in_watch) {
+    watch_.wait_until(s.until);
+  } else {
+    s.note.sleep_until(s.until);
+  }
+  stay_awake(s);
+}
+
+void idle_workers::stay_awake(sleeper& s) noexcept {
+  const lock_guard guard(lock_);
+  if (s.in_watch) {
+    s.in_watch = false;
+    watch_taken_ = false;
+  }
+  // A waker may have taken it out already, and counted it as looking.
+  if (s.hook.linked) remove(s);
+}
+
+void idle_workers::remove(sleeper& s) noexcept {
+  looking_.fetch_add(1);  // first: it will look before it sleeps again
+  sleepers_.remove(s);
+  asleep_.fetch_sub(1);
+  publish_earliest();
+}
+
+void idle_workers::publish_earliest() noexcept {
+  nanos earliest = nobody_sleeps;
+  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
+    if (earliest == nobody_sleeps || s->until < earliest) earliest = s->until;
+  }
+  earliest_.store(earliest);
+}
+
+unsigned idle_workers::rouse(sleeper& s) noexcept {
+  remove(s);
+  // Under the lock: the sleeper cannot leave the watch, nor another enter it,
+  // before it is interrupted.
+  return (s.in_watch ? watch_.interrupt() : s.note.wake()) ? 1 : 0;
+}
+
+// The one whose sleep matters least: without a deadline, or with the latest.
+sleeper* idle_workers::latest() const noexcept {
+  sleeper* found = nullptr;
+  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
+    // Of equals the last to lie down: its cache is the warmest.
+    if (found == nullptr || s->until >= found->until) found = s;
+  }
+  return found;
+}
+
+unsigned idle_workers::wake_one_slowly() noexcept {
+  const lock_guard guard(lock_);
+  if (looking_.load() != 0) return 0;
+  sleeper* const s = latest();
+  return s == nullptr ? 0 : rouse(*s);
+}
+
+unsigned idle_workers::cover_slowly(nanos deadline) noexcept {
+  const lock_guard guard(lock_);
+  if (deadline >= earliest_.load() || looking_.load() != 0) return 0;
+  // The one with the latest deadline is woken and lies down again with this
+  // one; an earlier one stays, as the deputy.
+  sleeper* const s = latest();
+  return s == nullptr ? 0 : rouse(*s);
+}
+
+unsigned idle_workers::wake(sleeper& s) noexcept {
+  const lock_guard guard(lock_);
+  return s.hook.linked ? rouse(s) : 0;
+}
+
+unsigned idle_workers::wake_all() noexcept {
+  const lock_guard guard(lock_);
+  unsigned calls = 0;
+  while (sleeper* const s = sleepers_.front()) calls += rouse(*s);
+  return calls;
+}
+
+}  // namespace vigil::internal

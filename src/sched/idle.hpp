@@ -1,0 +1,120 @@
+// idle: which workers sleep, until when, and who is to be woken.
+//
+// The danger. A worker looks for work, finds none and goes to sleep; between
+// its look and its sleep somebody adds work, or arms an earlier timer, sees
+// nobody to wake, and goes away. The work then lies there for ever.
+//
+// The rule. Both sides publish first and look afterwards, all sequentially
+// consistent:
+//
+//   worker that sleeps                     anybody who adds work, or arms
+//   I1 publish: in sleepers_, earliest_,   A1 publish: the queue, or
+//      asleep_ + 1, then looking_ - 1         scheduler::next_deadline
+//   I2 look at every queue and at          A2 look at looking_, asleep_ and
+//      next_deadline once more                earliest_
+//   I3 sleep                               A3 wake somebody if need be
+//
+// In the one total order either I1 comes before A2, and the adder wakes a
+// sleeper, or A1 comes before I2, and the worker sees the work itself.
+//
+// A worker that is *looking* (awake, without a fiber) will do I2 before it
+// sleeps, so while one is looking nobody needs to be woken. Who wakes a worker
+// counts it as looking before it runs, so a burst of additions wakes one, and
+// each worker that stops looking because it found something wakes the next one
+// if there is more.
+//
+// P7: before a looking worker enters user code it makes sure that, if any
+// worker sleeps, one sleeps no longer than to next_deadline (cover()).
+//
+// At most two workers sleep with a deadline: one to the next one, and a deputy
+// to the one after that, so that the deputy takes over without a system call
+// when the first is kept by the fiber it woke for.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/intrusive_list.hpp"
+#include "base/nanos.hpp"
+#include "base/spinlock.hpp"
+#include "sched/note.hpp"
+#include "sched/watch.hpp"
+
+#include <cstdint>
+#include <limits>
+
+namespace vigil::internal {
+
+// A worker's place among the sleepers.
+struct sleeper {
+  list_hook<sleeper> hook;
+  nanos until = never;
+  bool in_watch = false;
+  internal::note note;  // where it sleeps if not in the watch
+};
+
+class idle_workers {
+ public:
+  explicit idle_workers(watch& w) noexcept : watch_(w) {}
+
+  // --- by the worker itself, on its own stack
+  void start_looking() noexcept { looking_.fetch_add(1); }
+
+  // Stops looking without going to sleep. True if it was the last one looking:
+  // the caller then wakes another if there is more to do.
+  bool stop_looking() noexcept { return looking_.fetch_sub(1) == 1; }
+
+  // I1. `next` and `second` are the two earliest deadlines. Afterwards the
+  // caller looks (I2), then calls sleep() or stay_awake().
+  void lie_down(sleeper& s, nanos next, nanos second) noexcept VIGIL_EXCLUDES(lock_);
+
+  // I3. Looking again when it returns. Returns true if a deadline ended it.
+  void sleep(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);
+
+  // The last look found something. Looking again when it returns.
+  void stay_awake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);
+
+  // --- by anybody
+  // A2, A3 for one piece of work: wakes one sleeper unless somebody looks.
+  // Returns the system calls made.
+  unsigned wake_one() noexcept {
+    if (asleep_.load() == 0 || looking_.load() != 0) return 0;
+    return wake_one_slowly();
+  }
+
+  // A2, A3 for a deadline: makes sure that a sleeper, if there is one, sleeps
+  // no longer than to `deadline`, unless somebody looks.
+  unsigned cover(nanos deadline) noexcept {
+    if (deadline >= earliest_.load() || looking_.load() != 0) return 0;
+    return cover_slowly(deadline);
+  }
+
+  // The same without regard to those who look: for one that is about to enter
+  // user code itself.
+  unsigned wake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);  // this one, if it sleeps
+  unsigned wake_all() noexcept VIGIL_EXCLUDES(lock_);
+
+  // The earliest time to which a worker sleeps; nobody_sleeps if none does.
+  static constexpr nanos nobody_sleeps = std::numeric_limits<nanos>::min();
+  nanos earliest() const noexcept { return earliest_.load(); }
+  unsigned asleep() const noexcept { return asleep_.load(); }
+  unsigned looking() const noexcept { return looking_.load(); }
+
+ private:
+  using sleeper_list = list<sleeper, &sleeper::hook>;
+
+  unsigned wake_one_slowly() noexcept VIGIL_EXCLUDES(lock_);
+  unsigned cover_slowly(nanos deadline) noexcept VIGIL_EXCLUDES(lock_);
+  void remove(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
+  void publish_earliest() noexcept VIGIL_REQUIRES(lock_);
+  unsigned rouse(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
+  sleeper* latest() const noexcept VIGIL_REQUIRES(lock_);
+
+  watch& watch_;
+  spinlock lock_{lock_rank::idle};
+  sleeper_list sleepers_ VIGIL_GUARDED_BY(lock_);
+  bool watch_taken_ VIGIL_GUARDED_BY(lock_) = false;
+  alignas(cache_line) atomic<nanos> earliest_{nobody_sleeps};
+  atomic<unsigned> asleep_{0};
+  atomic<unsigned> looking_{0};
+};
+
+}  // namespace vigil::internal

@@ -1,0 +1,119 @@
+#include "sched/park.hpp"
+
+#include "sched/scheduler.hpp"
+#include "sched/worker.hpp"
+
+#include <vigil/error.hpp>
+
+#include <ctime>
+#include <limits>
+
+namespace vigil::internal {
+namespace {
+
+// The time for the dump's "since": a few milliseconds of error cost a quarter
+// of an exact clock read.
+nanos coarse_now(const scheduler& s) noexcept {
+  if (s.is_virtual()) return s.clock.now();
+  timespec t{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+  return static_cast<nanos>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
+
+void check_may_park(const fiber& self) noexcept {
+  if (self.no_parks != 0) {
+    fatal("fiber %llu (%s) is about to wait under this_fiber::no_park: whatever it holds (a "
+          "std::mutex, the address of a thread_local, errno) must be let go first",
+          static_cast<unsigned long long>(self.id),
+          self.name);
+  }
+}
+
+void park_on(fiber& self, wait_reason reason, spinlock* lock) noexcept
+    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  // ordering: the dump's fields; nothing hangs on them.
+  self.reason.store(reason, relaxed);
+  current_worker()->leave_to(after_switch::park, lock);
+  self.reason.store(wait_reason::none, relaxed);  // ordering: as above
+}
+
+}  // namespace
+
+void park(wait_reason reason) noexcept { park_on(*current_fiber(), reason, nullptr); }
+
+void park(wait_reason reason, spinlock& lock) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  park_on(*current_fiber(), reason, &lock);
+}
+
+void ready(fiber& f) noexcept {
+  // Pairs with P1 in worker::after(): one of the two queues the fiber.
+  if (f.park_state.exchange(park_word::notified, acq_rel) == park_word::parked) {
+    f.sched->make_runnable(f);
+  }
+}
+
+bool before_wait(fiber& self) {
+  check_may_park(self);
+  const bool stoppable = self.stoppable();
+  if (stoppable && self.sched->must_stop(self)) throw_stopped(self);
+  return stoppable;
+}
+
+outcome wait(fiber& self, ticket t, const wait_how& how, spinlock* lock) {
+  scheduler& sched = *self.sched;
+  waiter& w = self.self;
+  // ordering: the dump's fields; nothing hangs on them.
+  self.waiting_since.store(coarse_now(sched), relaxed);
+  const bool timed = how.deadline != never;
+  if (timed) {
+    self.waiting_until.store(how.deadline, relaxed);  // ordering: as above
+    try {
+      sched.timers().arm(w, t, how.deadline);
+    } catch (...) {
+      // Ends the wait; if somebody else just did, his ready() is on its way
+      // and must be taken in.
+      if (w.claim(t, outcome::cancelled)) {
+        if (lock != nullptr) lock->unlock();
+      } else {
+        park_on(self, how.reason, lock);
+      }
+      self.waiting_until.store(never, relaxed);  // ordering: as above
+      throw;
+    }
+  }
+  // The stop's flag is set before it looks for an open ticket; the ticket was
+  // opened before this look. One of the two sees the other.
+  if (how.stoppable && sched.must_stop(self) && w.claim(t, outcome::stopped)) {
+    if (lock != nullptr) lock->unlock();
+  } else {
+    park_on(self, how.reason, lock);
+  }
+  const outcome how_it_ended = w.outcome();
+  if (timed) {
+    if (how_it_ended != outcome::timeout) sched.timers().disarm(w);
+    self.waiting_until.store(never, relaxed);  // ordering: the dump's field
+  }
+  return how_it_ended;
+}
+
+void throw_stopped(fiber& self) {
+  constexpr std::uint16_t patience = 1000;
+  if (++self.stops_thrown > patience) {
+    fatal("fiber %llu (%s) has swallowed vigil::stopped %u times: catch (...) must rethrow it, or "
+          "the shutdown never ends",
+          static_cast<unsigned long long>(self.id),
+          self.name,
+          static_cast<unsigned>(patience));
+  }
+  throw stopped();
+}
+
+void waiter::deliver() noexcept {
+  switch (kind_) {
+    case kind::of_fiber: ready(*static_cast<fiber*>(owner_)); break;
+    case kind::of_thread: static_cast<note*>(owner_)->wake(); break;
+    case kind::of_coroutine: resume_(owner_); break;
+  }
+}
+
+}  // namespace vigil::internal

@@ -1,0 +1,68 @@
+// park: stops the running fiber. ready(f): makes a parked fiber run.
+//
+// The danger. A fiber that wants to wait puts itself where others find it and
+// then leaves its stack. Who finds it in between would start it a second time,
+// on a stack that is still in use.
+//
+// The rule, in two halves.
+//
+// A lock that guards the place where it can be found is not released by the
+// fiber but handed to park(), and the worker releases it after the switch:
+//
+//   fiber's stack    lock; list.push(self); park(lock)
+//   worker's stack   P1  park_state: running -> parked
+//                    P2  unlock                <- from here others find it
+//                    P3  other work            <- the fiber is not touched
+//
+// Who needs no lock to find it (a timer, a stop) may come before P1. ready()
+// then finds `running`, leaves `notified`, and P1 finds that and makes the
+// fiber runnable itself. So exactly one of P1 and ready() queues it.
+//
+// caller    park() on a fiber; ready() from any thread, once for each park,
+//           by who claimed the waiter's ticket (waiter.hpp).
+// commit    P1 and P2 run on the worker's stack; they do not allocate, throw
+//           or park.
+// ordering  ready() releases and the worker acquires, through park_state or
+//           the queue: what was written before ready() is visible after park().
+#pragma once
+
+#include "base/nanos.hpp"
+#include "base/spinlock.hpp"
+#include "sched/fiber.hpp"
+#include "sched/waiter.hpp"
+
+namespace vigil::internal {
+
+// Leaves the stack until ready(). The overload without a lock is for fibers
+// that are found without one.
+void park(wait_reason reason) noexcept;
+void park(wait_reason reason, spinlock& lock) noexcept VIGIL_RELEASE(lock);
+
+// Makes f runnable. On one of its runtime's workers it goes next there;
+// elsewhere into the injection queue.
+void ready(fiber& f) noexcept;
+
+struct wait_how {
+  wait_reason reason;
+  nanos deadline = never;
+  // False for waits that a stop must not end: under a shield, while
+  // unwinding, in a joining destructor.
+  bool stoppable = true;
+};
+
+// Before a fiber makes itself findable: throws `stopped` if it must not wait.
+// Returns whether the wait is to be stoppable.
+bool before_wait(fiber& self);
+
+// Waits with a ticket that is open, and a waiter that is already findable:
+// arms the deadline, parks, disarms, and says how the wait ended. If it ended
+// by neither value nor closed, the caller unlinks the waiter. The lock, if
+// any, is released in every case, also when it throws std::bad_alloc (then the
+// wait is over, and the caller unlinks).
+outcome wait(fiber& self, ticket t, const wait_how& how, spinlock* lock = nullptr)
+    VIGIL_NO_THREAD_SAFETY_ANALYSIS;
+
+// What a wait that ended by a stop does next.
+[[noreturn]] void throw_stopped(fiber& self);
+
+}  // namespace vigil::internal

@@ -1,0 +1,253 @@
+#include "sched/process.hpp"
+
+#include "base/assert.hpp"
+#include "base/futex.hpp"
+#include "sched/fiber_dump.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/error.hpp>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+
+#include <dirent.h>
+#include <pthread.h>
+#include <unistd.h>
+
+namespace vigil::internal {
+namespace {
+
+// The runtimes that run now, for signal handlers: which read it without a
+// lock. A slot is emptied before its scheduler goes; handlers_inside keeps it
+// until they have left.
+constexpr std::size_t max_runtimes = 64;
+atomic<scheduler*> running[max_runtimes];
+atomic<int> handlers_inside{0};
+
+std::mutex process_lock;  // guards the rest: taken when a run begins or ends
+std::size_t runs = 0;
+std::terminate_handler earlier_terminate = nullptr;
+bool sigquit_is_ours = false;
+struct sigaction earlier_sigquit;
+struct caught_signal {
+  std::size_t users = 0;
+  struct sigaction earlier;
+};
+caught_signal caught[64];
+atomic<std::uint64_t> wanted_by[max_runtimes];
+
+// The pid in which vigil was set up; a forked child has another.
+atomic<bool> forked{false};
+
+void in_child() noexcept { forked.store(true); }
+
+// --- handlers: async-signal-safe from here
+
+class handler_scope {
+ public:
+  handler_scope() noexcept { handlers_inside.fetch_add(1); }
+  ~handler_scope() {
+    handlers_inside.fetch_sub(1);
+    errno = errno_;
+  }
+
+ private:
+  int errno_ = errno;
+};
+
+void on_signal(int signal) {
+  const handler_scope scope;
+  for (std::size_t i = 0; i < max_runtimes; ++i) {
+    if ((wanted_by[i].load() >> signal & 1) == 0) continue;
+    if (scheduler* const s = running[i].load()) s->signal_arrived(signal);
+  }
+}
+
+void on_sigquit(int) {
+  const handler_scope scope;
+  process_dump(2);
+}
+
+// Writes "fiber 12 (name)" for the overflow report.
+void describe(const stack& where, char* text, std::size_t size) noexcept {
+  describe_fiber(where, text, size);
+}
+
+// --- the rest runs on threads
+
+[[noreturn]] void on_terminate() {
+  if (fiber* const f = current_fiber()) {
+    if (const auto error = std::current_exception()) {
+      try {
+        std::rethrow_exception(error);
+      } catch (const stopped&) {
+        fatal("vigil::stopped has left a noexcept function of fiber %llu (%s, started at %s:%u), "
+              "which waits for: %s. A wait in a noexcept function, destructors included, must be "
+              "under this_fiber::shield",
+              static_cast<unsigned long long>(f->id),
+              f->name,
+              f->file,
+              f->line,
+              to_string(f->reason.load()));
+      } catch (...) {
+      }
+    }
+  }
+  const std::terminate_handler earlier = earlier_terminate;
+  if (earlier != nullptr) earlier();
+  std::abort();
+}
+
+void dump_to_stderr() noexcept { process_dump(2); }
+
+std::size_t slot_of(scheduler& s) noexcept {
+  for (std::size_t i = 0; i < max_runtimes; ++i) {
+    if (running[i].load() == &s) return i;
+  }
+  return max_runtimes;
+}
+
+void catch_signal(int signal) {
+  if (caught[signal].users++ != 0) return;
+  struct sigaction action {};
+  action.sa_handler = &on_signal;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  sigfillset(&action.sa_mask);
+  if (::sigaction(signal, &action, &caught[signal].earlier) != 0) {
+    --caught[signal].users;
+    throw std::invalid_argument("vigil: signal " + std::to_string(signal) +
+                                " cannot be caught; options::stop_on and notify_signals take "
+                                "signals from 1 to 63 other than SIGKILL and SIGSTOP");
+  }
+}
+
+void release_signal(int signal) noexcept {
+  if (--caught[signal].users == 0) ::sigaction(signal, &caught[signal].earlier, nullptr);
+}
+
+void add_signals(std::size_t slot, std::uint64_t signals) {
+  for (int signal = 1; signal < 64; ++signal) {
+    const std::uint64_t bit = std::uint64_t{1} << signal;
+    if ((signals & bit) == 0 || (wanted_by[slot].load() & bit) != 0) continue;
+    catch_signal(signal);
+    wanted_by[slot].fetch_or(bit);
+  }
+}
+
+void drop_signals(std::size_t slot) noexcept {
+  const std::uint64_t signals = wanted_by[slot].exchange(0);
+  for (int signal = 1; signal < 64; ++signal) {
+    if ((signals >> signal & 1) != 0) release_signal(signal);
+  }
+}
+
+}  // namespace
+
+process_guard::process_guard(scheduler& s) : sched_(s) {
+  process_check_fork("vigil::run");
+  const std::lock_guard guard(process_lock);
+  static const bool fork_handler = ::pthread_atfork(nullptr, nullptr, &in_child) == 0;
+  static_cast<void>(fork_handler);
+  std::size_t slot = 0;
+  while (slot < max_runtimes && running[slot].load() != nullptr) ++slot;
+  if (slot == max_runtimes) {
+    throw limit_reached("vigil::run: 64 runtimes are running in this process; no more can");
+  }
+  std::uint64_t signals = 0;
+  for (const int signal : s.settings().stop_on) {
+    if (signal < 1 || signal > 63) {
+      throw std::invalid_argument("vigil: options::stop_on: " + std::to_string(signal) +
+                                  " is no signal from 1 to 63");
+    }
+    signals |= std::uint64_t{1} << signal;
+  }
+  running[slot].store(&s);
+  try {
+    add_signals(slot, signals);
+  } catch (...) {
+    drop_signals(slot);
+    running[slot].store(nullptr);
+    throw;
+  }
+  if (runs++ == 0) {
+    set_fatal_hook(&dump_to_stderr);
+    earlier_terminate = std::set_terminate(&on_terminate);
+    install_overflow_report(&describe);
+  }
+  if (s.settings().dump_on_sigquit && !sigquit_is_ours && caught[SIGQUIT].users == 0) {
+    ::sigaction(SIGQUIT, nullptr, &earlier_sigquit);
+    if ((earlier_sigquit.sa_flags & SA_SIGINFO) == 0 && earlier_sigquit.sa_handler == SIG_DFL) {
+      struct sigaction action {};
+      action.sa_handler = &on_sigquit;
+      action.sa_flags = SA_RESTART | SA_ONSTACK;
+      sigfillset(&action.sa_mask);
+      sigquit_is_ours = ::sigaction(SIGQUIT, &action, nullptr) == 0;
+    }
+  }
+}
+
+process_guard::~process_guard() {
+  const std::lock_guard guard(process_lock);
+  const std::size_t slot = slot_of(sched_);
+  drop_signals(slot);
+  running[slot].store(nullptr);
+  if (--runs == 0) {
+    if (sigquit_is_ours) ::sigaction(SIGQUIT, &earlier_sigquit, nullptr);
+    sigquit_is_ours = false;
+    remove_overflow_report();
+    std::set_terminate(std::exchange(earlier_terminate, nullptr));
+    set_fatal_hook(nullptr);
+  }
+  // A handler on another thread may still hold the scheduler's address.
+  while (handlers_inside.load() != 0) ::sched_yield();
+}
+
+thread_guard::thread_guard() { set_thread_timer_slack(); }
+
+void process_check_fork(const char* call) noexcept {
+  if (forked.load()) {
+    fatal("%s in a forked child: the worker threads stayed in the parent. After fork() call exec, "
+          "or fork before the first vigil::run",
+          call);
+  }
+}
+
+std::size_t process_thread_count() noexcept {
+  DIR* const tasks = ::opendir("/proc/self/task");
+  if (tasks == nullptr) return 0;
+  std::size_t n = 0;
+  while (const dirent* const entry = ::readdir(tasks)) {
+    if (entry->d_name[0] != '.') ++n;
+  }
+  ::closedir(tasks);
+  return n;
+}
+
+void process_dump(int descriptor) noexcept {
+  dump_writer out(descriptor);
+  process_dump(out);
+}
+
+void process_dump(dump_writer& out) noexcept {
+  dump_fibers(out);
+  handlers_inside.fetch_add(1);
+  for (auto& slot : running) {
+    if (const scheduler* const s = slot.load()) dump_runtime(out, *s);
+  }
+  handlers_inside.fetch_sub(1);
+  out.flush();
+}
+
+void process_watch_signals(scheduler& s, std::uint64_t signals) {
+  const std::lock_guard guard(process_lock);
+  const std::size_t slot = slot_of(s);
+  if (slot == max_runtimes) throw wrong_place("vigil: signals are watched while the runtime runs");
+  add_signals(slot, signals);
+}
+
+}  // namespace vigil::internal

@@ -1,0 +1,51 @@
+// What a runtime changes in its process while it runs, and puts back: signal
+// handlers, the terminate handler, the fork handler, the overflow report.
+#pragma once
+
+#include "machine/overflow.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vigil::internal {
+
+class dump_writer;
+class scheduler;
+
+// For the length of a run. Several may exist at once.
+class process_guard {
+ public:
+  // Throws std::invalid_argument for a signal that cannot be caught, or one
+  // that another runtime has, and std::system_error.
+  explicit process_guard(scheduler& s);
+  ~process_guard();
+  process_guard(const process_guard&) = delete;
+  process_guard& operator=(const process_guard&) = delete;
+
+ private:
+  scheduler& sched_;
+};
+
+// For each worker thread: a stack for signal handlers, exact timeouts.
+class thread_guard {
+ public:
+  thread_guard();
+
+ private:
+  alternate_signal_stack signals_;
+};
+
+// Ends the program if this is a forked child: its workers are gone.
+void process_check_fork(const char* call) noexcept;
+
+// Threads of the process, ours included.
+std::size_t process_thread_count() noexcept;
+
+// Every fiber and every running runtime. Async-signal-safe if the writer is.
+void process_dump(dump_writer& out) noexcept;
+void process_dump(int descriptor) noexcept;
+
+// Catches the signals (a bit for each) from now on until the end of the run.
+void process_watch_signals(scheduler& s, std::uint64_t signals);
+
+}  // namespace vigil::internal

@@ -1,0 +1,92 @@
+// run_queue: a worker's fibers that are ready, first in, first out.
+//
+// A ring of fixed size. Only the owner adds, at the tail; the owner and
+// thieves take, at the head. head_ and tail_ only grow; the slots between them
+// hold fibers.
+//
+// Q1  A slot in [head_, tail_) is not overwritten: the owner adds only if
+//     tail_ - head_ < capacity, with a head_ that can only have grown since.
+// Q2  Who moves head_ from h to h + n by compare-exchange owns the n fibers it
+//     read from the slots before. A slot read in vain is thrown away: the
+//     compare-exchange fails if head_ has moved.
+//
+// ordering  tail_ is released by the owner after the slot is written and
+//           acquired by thieves before they read it. head_ is released by who
+//           takes, after it read the slots, and acquired by the owner before it
+//           writes them again.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "sched/waiter.hpp"
+
+#include <cstdint>
+
+namespace vigil::internal {
+
+class run_queue {
+ public:
+  static constexpr std::uint32_t capacity = 256;
+
+  // Caller: the owner. False if full.
+  bool push(fiber& f) noexcept {
+    // Pairs with the releases of head_ in pop() and grab().
+    const std::uint32_t head = head_.load(acquire);
+    // ordering: the owner is the only writer of tail_.
+    const std::uint32_t tail = tail_.load(relaxed);
+    if (tail - head >= capacity) return false;
+    // ordering: published by the store of tail_.
+    slots_[tail % capacity].store(&f, relaxed);
+    // seq_cst: the owner then looks whether a worker sleeps, while that one
+    // publishes its sleep and then looks at this queue.
+    tail_.store(tail + 1);
+    return true;
+  }
+
+  // Caller: the owner.
+  fiber* pop() noexcept {
+    // Pairs with the releases of head_ by thieves.
+    std::uint32_t head = head_.load(acquire);
+    for (;;) {
+      // ordering: the owner is the only writer of tail_.
+      if (head == tail_.load(relaxed)) return nullptr;
+      fiber* const f = slots_[head % capacity].load(relaxed);  // ordering: own writes
+      // Pairs with the acquire in push().
+      if (head_.compare_exchange_weak(head, head + 1, acq_rel, acquire)) return f;
+    }
+  }
+
+  // Any thread: takes half of the fibers (one of one), at most `room`, into
+  // `into`; returns how many.
+  std::uint32_t grab(fiber** into, std::uint32_t room) noexcept {
+    for (;;) {
+      // Pairs with the releases of head_; then with push()'s of tail_.
+      std::uint32_t head = head_.load(acquire);
+      const std::uint32_t tail = tail_.load(acquire);  // Pairs with push()
+      std::uint32_t n = tail - head;
+      n -= n / 2;
+      if (n == 0) return 0;
+      if (n > capacity / 2) continue;  // head_ moved between the two loads
+      if (n > room) n = room;
+      for (std::uint32_t i = 0; i < n; ++i) {
+        into[i] = slots_[(head + i) % capacity].load(relaxed);  // ordering: Q2
+      }
+      // Pairs with the acquire in push().
+      if (head_.compare_exchange_strong(head, head + n, acq_rel, acquire)) return n;
+    }
+  }
+
+  // Any thread. A true answer was right at the moment tail_ was read: head_
+  // never passes tail_, so an older head_ that equals it is the present one.
+  bool empty() const noexcept {
+    // seq_cst: the last look of a worker that has published its sleep.
+    const std::uint32_t head = head_.load();
+    return head == tail_.load();
+  }
+
+ private:
+  alignas(cache_line) atomic<std::uint32_t> head_{0};
+  alignas(cache_line) atomic<std::uint32_t> tail_{0};
+  atomic<fiber*> slots_[capacity] = {};
+};
+
+}  // namespace vigil::internal

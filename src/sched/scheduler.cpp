@@ -1,0 +1,433 @@
+#include "sched/scheduler.hpp"
+
+#include "sched/park.hpp"
+#include "sched/process.hpp"
+
+#include <vigil/error.hpp>
+
+#include <cstdio>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+namespace vigil::internal {
+namespace {
+
+atomic<std::uint64_t> runtimes_made{0};
+
+std::byte* align_down(std::byte* p, std::size_t align) noexcept {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(p) & ~(align - 1));
+}
+
+}  // namespace
+
+scheduler::scheduler(scheduler_options settings, std::unique_ptr<watch> w)
+    : settings_(std::move(settings)),
+      number_(runtimes_made.fetch_add(1) + 1),
+      watch_(w ? std::move(w) : std::make_unique<futex_watch>()),
+      idle_(*watch_),
+      dice_(settings_.seed) {
+  if (settings_.virtual_time) clock.make_virtual(946'684'800LL * 1'000'000'000);
+  workers_.reserve(settings_.workers);
+  for (unsigned i = 0; i < settings_.workers; ++i) {
+    workers_.push_back(std::make_unique<worker>(*this, i));
+  }
+}
+
+scheduler::~scheduler() {
+  // Fibers that were started before a run that never came.
+  while (fiber* const f = pop_injected()) {
+    if (f->table != nullptr) f->table->destroy_call(f->body);
+    retire(*f);
+  }
+}
+
+// --- making fibers
+
+std::uint64_t scheduler::take_id() noexcept {
+  constexpr std::uint64_t block = 64;
+  worker* const w = current_worker();
+  // ordering: only uniqueness matters.
+  if (w == nullptr || &w->sched != this) return next_id_.fetch_add(1, relaxed);
+  if (w->next_id == w->last_id) {
+    // Virtual time counts one by one, so that numbers do not depend on blocks.
+    const std::uint64_t n = is_virtual() ? 1 : block;
+    w->next_id = next_id_.fetch_add(n, relaxed);  // ordering: as above
+    w->last_id = w->next_id + n;
+  }
+  return w->next_id++;
+}
+
+fiber& scheduler::make_fiber(std::size_t stack_size, std::string_view name, std::size_t body_size,
+                             std::size_t body_align, const site& from, fiber_role role) {
+  const bool counted = role == fiber_role::user || role == fiber_role::main;
+  if (stack_size == 0) stack_size = settings_.stack_size;
+  if (body_size > stack_size / 2) {
+    throw std::invalid_argument(
+        "vigil: the function with its captures and arguments takes " + std::to_string(body_size) +
+        " bytes, more than half of the fiber's stack of " + std::to_string(stack_size) +
+        "; pass a pointer, or give fiber_options::stack_size");
+  }
+  if (counted) {
+    // ordering: a count; the limit holds because the sum is taken by the add.
+    const std::size_t before = alive_.fetch_add(1);
+    if (settings_.max_fibers != 0 && before >= settings_.max_fibers) {
+      count_alive(-1);
+      throw limit_reached(("vigil: options::max_fibers (" + std::to_string(settings_.max_fibers) +
+                           ") are alive; wait for some to end, or raise the limit")
+                              .c_str());
+    }
+  }
+  stack where;
+  try {
+    if (settings_.max_stack_bytes != 0) {
+      const std::size_t before = stack_bytes_.fetch_add(stack_size);
+      if (before + stack_size > settings_.max_stack_bytes) {
+        stack_bytes_.fetch_sub(stack_size);
+        throw limit_reached(
+            ("vigil: options::max_stack_bytes (" + std::to_string(settings_.max_stack_bytes) +
+             ") would be passed; wait for fibers to end, or raise the limit")
+                .c_str());
+      }
+    }
+    try {
+      worker* const w = current_worker();
+      where = w != nullptr && &w->sched == this ? w->stacks.take(stack_size)
+                                                : allocate_stack(stack_size);
+    } catch (...) {
+      if (settings_.max_stack_bytes != 0) stack_bytes_.fetch_sub(stack_size);
+      throw;
+    }
+  } catch (...) {
+    if (counted) count_alive(-1);
+    throw;
+  }
+  fiber* const f = control_block(where);
+  ::new (static_cast<void*>(f)) fiber(*this, where, name, from);
+  f->role = role;
+  f->stack_charge = settings_.max_stack_bytes != 0 ? stack_size : 0;
+  f->on_unhandled = settings_.on_unhandled;
+  f->id = take_id();
+  std::byte* const top = reinterpret_cast<std::byte*>(f);
+  std::byte* const room = align_down(top - body_size, body_align < 16 ? 16 : body_align);
+  f->body = room;
+  f->side.prepare(where, align_down(room, 16), &scheduler::fiber_entry, f);
+  return *f;
+}
+
+void scheduler::adopt(fiber& f) noexcept {
+  // ordering: the registry's lock and the queue publish it.
+  f.state.store(fiber_state::runnable, relaxed);
+  shard& s = shard_of(f);
+  const lock_guard guard(s.lock);
+  s.fibers.push_back(f);
+}
+
+void scheduler::start(fiber& f) noexcept {
+  adopt(f);
+  worker* const w = current_worker();
+  if (w != nullptr && &w->sched == this) {
+    w->counters.fibers_started.add();
+    if (f.pinned == nullptr) {
+      w->push_back(f);
+      work_added();
+      return;
+    }
+  }
+  make_runnable(f);
+}
+
+void scheduler::abandon(fiber& f) noexcept {
+  if (f.stack_charge != 0) stack_bytes_.fetch_sub(f.stack_charge);
+  if (f.role == fiber_role::user || f.role == fiber_role::main) count_alive(-1);
+  dispose(f);
+}
+
+void scheduler::retire(fiber& f) noexcept {
+  {
+    shard& s = shard_of(f);
+    const lock_guard guard(s.lock);
+    s.fibers.remove(f);
+  }
+  abandon(f);
+}
+
+void scheduler::dispose(fiber& f) noexcept {
+  const stack where = f.whole;
+  f.side.destroy();
+  f.~fiber();
+  if (worker* const w = current_worker()) {
+    w->stacks.give(where);
+  } else {
+    release_stack(where);
+  }
+}
+
+// --- queues
+
+void scheduler::make_runnable(fiber& f) noexcept {
+  f.state.store(fiber_state::runnable, relaxed);  // ordering: the dump's field
+  if (f.pinned != nullptr) {
+    f.pinned->push_pinned(f);
+    return;
+  }
+  worker* const w = current_worker();
+  if (w != nullptr && &w->sched == this) {
+    w->push_next(f);
+    work_added();
+  } else {
+    fiber_chain one;
+    one.push_back(f);
+    inject(one);
+  }
+}
+
+void scheduler::ready_all(fiber_chain& fibers) noexcept {
+  worker& w = *current_worker();
+  bool first = true;
+  while (fiber* const f = fibers.pop_front()) {
+    // Pairs with P1 in worker::after(): one of the two queues the fiber.
+    if (f->park_state.exchange(park_word::notified, acq_rel) != park_word::parked) continue;
+    f->state.store(fiber_state::runnable, relaxed);  // ordering: the dump's field
+    if (f->pinned != nullptr) {
+      f->pinned->push_pinned(*f);
+    } else if (first) {
+      w.push_next(*f);
+      first = false;
+    } else {
+      w.push_back(*f);
+    }
+  }
+  work_added();
+}
+
+void scheduler::inject(fiber_chain& fibers) noexcept {
+  const auto n = static_cast<unsigned>(fibers.size());
+  if (n == 0) return;
+  {
+    const lock_guard guard(injection_lock_);
+    injected_.splice_back(fibers);
+    injected_count_.store(injected_.size());  // seq_cst: A1 of idle.hpp
+  }
+  work_added(n);
+}
+
+fiber* scheduler::pop_injected() noexcept {
+  // ordering: a stale zero is mended by the last look before sleep.
+  if (injected_count_.load(relaxed) == 0) return nullptr;
+  const lock_guard guard(injection_lock_);
+  fiber* const f = injected_.pop_front();
+  injected_count_.store(injected_.size());
+  return f;
+}
+
+void scheduler::count_wake_calls(unsigned calls) noexcept {
+  if (calls == 0) return;
+  worker* const w = current_worker();
+  if (w != nullptr && &w->sched == this) {
+    w->counters.wake_calls.add(calls);
+  } else {
+    // ordering: a statistic.
+    outside_wake_calls_.fetch_add(calls, relaxed);
+  }
+}
+
+void scheduler::work_added(unsigned pieces) noexcept {
+  if (pieces != 0) count_wake_calls(idle_.wake_one());
+}
+
+void scheduler::deadline_lowered(nanos deadline, bool parking) noexcept {
+  if (is_virtual()) return;
+  if (parking) {
+    // The worker looks once the fiber is off its stack; should it find user
+    // code to run first, it covers the deadline before it enters that.
+    current_worker()->cover_before_user_code = true;
+    return;
+  }
+  count_wake_calls(idle_.cover(deadline));
+}
+
+fiber* scheduler::take_timer_fiber() noexcept {
+  // ordering: a hint that spares the exchange; the exchange decides.
+  if (parked_timer_fiber.load(relaxed) == nullptr) return nullptr;
+  return parked_timer_fiber.exchange(nullptr);
+}
+
+// --- the life of a fiber
+
+// On the fiber's own stack, from its first instruction to its last.
+void scheduler::fiber_entry(void* argument) noexcept {
+  auto& self = *static_cast<fiber*>(argument);
+  try {
+    self.table->run(self.body);
+  } catch (const stopped&) {
+    self.ended_by_stop = true;
+  } catch (...) {
+    self.error = std::current_exception();
+  }
+  self.destroy_locals();
+  if (self.error != nullptr) {
+    // Whoever comes second sees the other: the fiber that ends, or detach().
+    if (self.handle.exchange(handle_state::ended) == handle_state::detached) {
+      report_unhandled(self, std::exchange(self.error, nullptr));
+    }
+  }
+  current_worker()->leave_for_ever_to_end();
+}
+
+void scheduler::report_unhandled(fiber& f, std::exception_ptr error) {
+  if (f.on_unhandled != nullptr) {
+    f.on_unhandled(std::move(error));
+    return;
+  }
+  try {
+    std::rethrow_exception(std::move(error));
+  } catch (const std::exception& e) {
+    warn("an exception has left fiber %llu (%s, started at %s:%u), and nobody joins it: %s",
+         static_cast<unsigned long long>(f.id),
+         f.name,
+         f.file,
+         f.line,
+         e.what());
+    std::terminate();
+  } catch (...) {
+    warn("an exception that is no std::exception has left fiber %llu (%s, started at %s:%u), and "
+         "nobody joins it",
+         static_cast<unsigned long long>(f.id),
+         f.name,
+         f.file,
+         f.line);
+    std::terminate();
+  }
+}
+
+// On the worker's stack, after the fiber's last switch.
+void scheduler::ended(fiber& f) noexcept {
+  const fiber_role role = f.role;
+  timers_->forget(f.self);
+  if (f.stack_charge != 0) stack_bytes_.fetch_sub(f.stack_charge);
+  {
+    shard& s = shard_of(f);
+    const lock_guard guard(s.lock);
+    s.fibers.remove(f);
+  }
+  f.state.store(fiber_state::ended, relaxed);  // ordering: the dump's field
+  waiter* joiner = nullptr;
+  {
+    const lock_guard guard(f.join_lock);
+    // Pairs with the acquire in has_ended() of the join functions.
+    f.has_ended.store(true, release);
+    // Claimed under the lock: a joiner whose wait ended otherwise takes itself
+    // out under it, so it is alive here.
+    if (f.joiner != nullptr && f.joiner->claim(f.joiner_ticket, outcome::value)) {
+      joiner = f.joiner;
+    }
+    f.joiner = nullptr;
+  }
+  if (joiner != nullptr) joiner->deliver();
+  // Pairs with the other owner's decrement: the last one sees all the others
+  // wrote.
+  if (f.owners.fetch_sub(1, acq_rel) == 1) dispose(f);
+  if (role == fiber_role::main) {
+    count_alive(-1);
+    quit_.store(true);
+    idle_.wake_all();
+  } else if (role == fiber_role::user) {
+    count_alive(-1);
+  } else {
+    count_system(-1);
+  }
+}
+
+void scheduler::add_stats(runtime_stats& s) const noexcept {
+  s.fibers_alive = alive();
+  // ordering: a statistic.
+  s.wake_calls += outside_wake_calls_.load(relaxed);
+  std::uint64_t begun = 0;
+  std::uint64_t over = 0;
+  for (const auto& w : workers_) {
+    const worker_counters& c = w->counters;
+    s.fibers_started += c.fibers_started.get();
+    s.switches += c.switches.get();
+    s.steals += c.steals.get();
+    over += c.sleeps_ended.get();
+    begun += c.sleeps_begun.get();
+    s.kernel_waits += c.kernel_waits.get();
+    s.wakes_useful += c.wakes_useful.get();
+    s.wakes_needless += c.wakes_needless.get();
+    s.wake_calls += c.wake_calls.get();
+  }
+  s.fibers_sleeping = begun > over ? begun - over : 0;
+  if (timers_ != nullptr) timers_->add_stats(s);
+}
+
+// --- virtual time
+
+// Nothing is ready and no timer is due. Returns what to run after the jump.
+fiber* scheduler::nothing_to_run(worker& w) noexcept {
+  if (has_outside_work()) {
+    // Time stands still; the thread waits for the outside to come in.
+    idle_.start_looking();
+    idle_.lie_down(w.place, never, never);
+    if (w.sees_work()) {
+      idle_.stay_awake(w.place);
+    } else {
+      idle_.sleep(w.place);
+    }
+    idle_.stop_looking();
+    return nullptr;
+  }
+  if (settler_ != nullptr) {
+    waiter* const settled = std::exchange(settler_, nullptr);
+    if (settled->claim(settler_ticket_, outcome::value)) settled->deliver();
+    return nullptr;
+  }
+  timers_->tidy();
+  const nanos next = next_deadline.load();
+  if (next == never) {
+    if (!deadlock_warned_.load()) {
+      maybe_deadlock();
+      return nullptr;
+    }
+    idle_.start_looking();
+    idle_.lie_down(w.place, never, never);
+    if (w.sees_work()) {
+      idle_.stay_awake(w.place);
+    } else {
+      idle_.sleep(w.place);
+    }
+    idle_.stop_looking();
+    return nullptr;
+  }
+  if (next > clock.now()) clock.jump_to(next);
+  return take_timer_fiber();
+}
+
+void scheduler::settle() {
+  fiber& self = require_fiber("testing::settle");
+  if (!is_virtual()) throw wrong_place("vigil::testing::settle: only inside testing::run_virtual");
+  if (settler_ != nullptr) {
+    throw wrong_place("vigil::testing::settle: another fiber is settling already");
+  }
+  const bool stoppable = before_wait(self);
+  settler_ticket_ = self.self.open(stoppable);
+  settler_ = &self.self;
+  const outcome how = wait(self, settler_ticket_, {wait_reason::settle, never, stoppable});
+  if (how == outcome::stopped) {
+    settler_ = nullptr;
+    throw_stopped(self);
+  }
+}
+
+fiber& require_fiber(const char* call) {
+  fiber* const f = current_fiber();
+  if (f == nullptr) {
+    process_check_fork(call);
+    throw wrong_place((std::string("vigil: ") + call +
+                       " needs a fiber: call it inside vigil::run, go or spawn")
+                          .c_str());
+  }
+  return *f;
+}
+
+}  // namespace vigil::internal

@@ -1,0 +1,226 @@
+// scheduler: one runtime's workers, its fibers, and its end.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/clock_source.hpp"
+#include "base/spinlock.hpp"
+#include "sched/fiber.hpp"
+#include "sched/idle.hpp"
+#include "sched/timer_seam.hpp"
+#include "sched/watch.hpp"
+#include "sched/worker.hpp"
+
+#include <vigil/detail/callable.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <vector>
+
+namespace vigil::internal {
+
+// options, in our own units.
+struct scheduler_options {
+  unsigned workers = 1;
+  std::size_t stack_size = default_stack_size;
+  std::size_t main_stack_size = 1024 * 1024;
+  std::size_t max_fibers = 0;
+  std::size_t max_stack_bytes = 0;
+  nanos grace = 0;
+  nanos stop_limit = 10'000'000'000;
+  std::vector<int> stop_on;
+  enum class deadlock_policy { automatic, fatal, warn } deadlock = deadlock_policy::automatic;
+  void (*on_unhandled)(std::exception_ptr) = nullptr;
+  bool dump_on_sigquit = true;
+  bool virtual_time = false;
+  std::uint64_t seed = 1;
+};
+
+// How far the end has come.
+enum class run_phase : std::uint8_t {
+  idle,      // not running
+  running,
+  ending,    // a stop was asked for; the grace period
+  stopping,  // waits throw `stopped`
+  closed,    // no user fiber is left
+};
+
+class scheduler {
+ public:
+  // The watch is the futex one if none is given.
+  explicit scheduler(scheduler_options settings, std::unique_ptr<watch> w = nullptr);
+  ~scheduler();
+  scheduler(const scheduler&) = delete;
+  scheduler& operator=(const scheduler&) = delete;
+
+  // The timer service joins; before run().
+  void attach(timer_seam& seam) noexcept { timers_ = &seam; }
+
+  // Runs `body` as the main fiber until it has returned and every fiber has
+  // ended. Rethrows what left it; deadlock and cancelled as run() promises.
+  void run(detail::call_ref body, bool wants_result);
+
+  // --- fibers
+  // Throws as new_fiber promises.
+  fiber& make_fiber(std::size_t stack_size, std::string_view name, std::size_t body_size,
+                    std::size_t body_align, const site& from, fiber_role role);
+  void start(fiber& f) noexcept;      // registers it and makes it ready
+  void adopt(fiber& f) noexcept;      // registers it only (system fibers)
+  void abandon(fiber& f) noexcept;    // made, never started
+  void retire(fiber& f) noexcept;     // adopted, never entered
+  // The last owner lets go; also after the runtime has gone.
+  static void dispose(fiber& f) noexcept;
+  // Several that were parked: all become findable, then one worker is woken.
+  void ready_all(fiber_chain& fibers) noexcept;
+  // Also after the runtime has gone.
+  static void report_unhandled(fiber& f, std::exception_ptr error);
+
+  // Makes f run: the scheduler's half of ready().
+  void make_runnable(fiber& f) noexcept;
+  // Fired sleepers and fibers from outside: all at once.
+  void inject(fiber_chain& fibers) noexcept VIGIL_EXCLUDES(injection_lock_);
+  // Somebody may have to be woken for work that is findable now.
+  void work_added(unsigned pieces = 1) noexcept;
+
+  // --- timers
+  timer_seam& timers() noexcept { return *timers_; }
+  // Never later than the earliest deadline that is pending; written by the
+  // timer layer, read by workers. seq_cst: half of the protocol in idle.hpp.
+  alignas(cache_line) atomic<nanos> next_deadline{never};
+  // The timer fiber, while it is parked: whoever exchanges it runs it.
+  atomic<fiber*> parked_timer_fiber{nullptr};
+  // A2, A3 of idle.hpp after next_deadline has been lowered. `parking`: the
+  // calling fiber parks right after, so its worker will look.
+  void deadline_lowered(nanos deadline, bool parking) noexcept;
+
+  // --- outside work
+  void add_outside_work() noexcept { outside_.fetch_add(1); }
+  void end_outside_work() noexcept;
+  bool has_outside_work() const noexcept { return outside_.load() != 0; }
+
+  // --- the end
+  void request_stop() noexcept;  // any thread
+  bool stopping() const noexcept { return stopping_.load(); }
+  run_phase phase() const noexcept { return phase_.load(); }
+  bool must_stop(const fiber& f) const noexcept { return stopping() || f.stop_flag.load(); }
+  // A user fiber more, or one less.
+  void count_alive(int change) noexcept;
+  std::size_t alive() const noexcept { return alive_.load(); }
+  // One of our own fibers more, or one less.
+  void count_system(int change) noexcept;
+
+  // --- virtual time
+  bool is_virtual() const noexcept { return settings_.virtual_time; }
+  clock_source clock;
+  random& dice() noexcept { return dice_; }
+  // Parks until nothing else can run at this instant.
+  void settle();
+
+  // --- signals
+  void signal_arrived(int signal) noexcept;  // async-signal-safe
+  // Somebody who wants to hear of signals (notify_signals). receive() runs on
+  // a worker's stack: it only marks and readies. While there is one, no
+  // deadlock is reported.
+  struct signal_watcher {
+    std::uint64_t signals = 0;  // a bit for each
+    void (*receive)(int signal, void* argument) noexcept = nullptr;
+    void* argument = nullptr;
+    list_hook<signal_watcher> hook;
+  };
+  // Throws std::invalid_argument, std::system_error.
+  void add_signal_watcher(signal_watcher& w) VIGIL_EXCLUDES(signal_lock_);
+  void remove_signal_watcher(signal_watcher& w) noexcept VIGIL_EXCLUDES(signal_lock_);
+
+  const scheduler_options& settings() const noexcept { return settings_; }
+  idle_workers& idle() noexcept { return idle_; }
+  std::vector<std::unique_ptr<worker>>& workers() noexcept { return workers_; }
+  const std::vector<std::unique_ptr<worker>>& workers() const noexcept { return workers_; }
+  void add_stats(runtime_stats& s) const noexcept;  // async-signal-safe
+  unsigned idle_count() const noexcept { return idle_.asleep(); }
+  std::uint64_t number() const noexcept { return number_; }
+
+ private:
+  friend class worker;
+  struct shard {
+    alignas(cache_line) spinlock lock{lock_rank::registry};
+    fiber_list fibers VIGIL_GUARDED_BY(lock);
+  };
+  static constexpr std::size_t shards = 16;
+
+  shard& shard_of(const fiber& f) noexcept { return shards_[f.id % shards]; }
+  std::uint64_t take_id() noexcept;
+  void start_workers();
+  void main_body(fiber& self, detail::call_ref body) noexcept;
+  void end_run(fiber& self) noexcept;
+  bool wait_for_others(fiber& self, nanos limit) noexcept;
+  void stop_all() noexcept;
+  void wait_for_system_fibers(fiber& self) noexcept;
+  void tell_main() noexcept;
+  void count_wake_calls(unsigned calls) noexcept;
+  void deliver_signal(int signal) noexcept VIGIL_EXCLUDES(signal_lock_);
+  void stop_limit_passed(nanos waited) noexcept;
+  void ended(fiber& f) noexcept;      // on the worker's stack
+  fiber* pop_injected() noexcept VIGIL_EXCLUDES(injection_lock_);
+  fiber* take_timer_fiber() noexcept;
+  fiber* nothing_to_run(worker& w) noexcept;  // virtual time
+  void maybe_deadlock() noexcept;
+  void report_deadlock() noexcept;
+  void take_signals() noexcept;
+  static void fiber_entry(void* self) noexcept;
+
+  const scheduler_options settings_;
+  const std::uint64_t number_;
+  std::unique_ptr<watch> watch_;
+  idle_workers idle_;
+  std::vector<std::unique_ptr<worker>> workers_;
+  timer_seam* timers_ = nullptr;
+  random dice_;
+
+  shard shards_[shards];
+  alignas(cache_line) atomic<std::uint64_t> next_id_{1};
+  alignas(cache_line) atomic<std::size_t> alive_{0};
+  atomic<std::size_t> system_{0};
+  atomic<std::size_t> stack_bytes_{0};
+  atomic<std::uint64_t> outside_wake_calls_{0};
+
+  spinlock injection_lock_{lock_rank::injection};
+  fiber_chain injected_ VIGIL_GUARDED_BY(injection_lock_);
+  alignas(cache_line) atomic<std::size_t> injected_count_{0};
+
+  atomic<long> outside_{0};
+  atomic<run_phase> phase_{run_phase::idle};
+  atomic<bool> stopping_{false};
+  atomic<bool> quit_{false};
+  atomic<bool> deadlocked_{false};
+  atomic<bool> deadlock_warned_{false};
+
+  // The main fiber while it waits for the others to end.
+  spinlock end_lock_{lock_rank::shutdown};
+  waiter* end_waiter_ VIGIL_GUARDED_BY(end_lock_) = nullptr;
+  ticket end_ticket_ VIGIL_GUARDED_BY(end_lock_) = 0;
+  bool end_system_ VIGIL_GUARDED_BY(end_lock_) = false;  // waits for our own fibers
+  atomic<bool> end_wanted_{false};
+
+  // settle(): one fiber at a time, virtual time only, so one thread.
+  waiter* settler_ = nullptr;
+  ticket settler_ticket_ = 0;
+
+  atomic<std::uint64_t> signals_{0};
+  atomic<unsigned> watched_signals_{0};
+  spinlock signal_lock_{lock_rank::shutdown};
+  list<signal_watcher, &signal_watcher::hook> signal_watchers_ VIGIL_GUARDED_BY(signal_lock_);
+  bool main_stopped_ = false;
+  std::exception_ptr main_error_;
+};
+
+// The scheduler of the calling fiber, or the one that the calling plain thread
+// has borrowed; nullptr without one.
+scheduler* current_scheduler() noexcept;
+// Returns the one before.
+scheduler* borrow_scheduler(scheduler* s) noexcept;
+
+// The calling fiber; throws wrong_place with the name of the call elsewhere.
+fiber& require_fiber(const char* call);
+
+}  // namespace vigil::internal

@@ -1,0 +1,62 @@
+// timer_seam: what the scheduler needs of a timer service, so that sched, chan
+// and sync need not know `timer`. The timer layer fills it.
+#pragma once
+
+#include "base/nanos.hpp"
+#include "sched/waiter.hpp"
+
+#include <vigil/stats.hpp>
+
+#include <cstdint>
+
+namespace vigil::internal {
+
+class worker;
+
+class timer_seam {
+ public:
+  virtual ~timer_seam() = default;
+
+  // --- deadlines of waits; caller: the waiting fiber
+  // The ticket of w is claimed with outcome::timeout at the deadline. The
+  // caller parks right after: no worker is woken for it, the parking one looks.
+  // Throws std::bad_alloc, with nothing armed.
+  virtual void arm(waiter& w, ticket t, nanos deadline) = 0;
+  // The wait has ended otherwise. When it returns, nothing of the timer
+  // touches w any more.
+  virtual void disarm(waiter& w) noexcept = 0;
+  // The fiber ends; its timer record is given back.
+  virtual void forget(waiter& w) noexcept = 0;
+
+  // --- for workers
+  // Makes scheduler::next_deadline exact: takes in what was armed, drops dead
+  // entries at the top. In virtual time this must be thorough; in real time it
+  // is bounded. Caller: a worker on its own stack, about to sleep or jump.
+  virtual void tidy() noexcept = 0;
+  // The second earliest deadline, for the deputy.
+  virtual nanos second_deadline() noexcept = 0;
+  // Whether timers are pending at all; dead entries do not count.
+  virtual bool anything_pending() noexcept = 0;
+  // Due callbacks wait for a fiber that runs them.
+  virtual bool has_callbacks() const noexcept = 0;
+  // A fiber that will run them, ready to be entered; nullptr if there is none.
+  virtual fiber* take_runner(worker& w) noexcept = 0;
+  // --- a run begins; caller: the thread that calls run()
+  // Makes the timer fiber and the reserved runner. Throws as make_fiber does.
+  virtual void open() = 0;
+  // The run did not begin after all.
+  virtual void abort_open() noexcept = 0;
+
+  // --- the shutdown; caller: the main fiber, after the last user fiber
+  // No callback starts from now on.
+  virtual void close() noexcept = 0;
+  // Destroys the captures of callbacks that were never started. User code.
+  virtual void discard_callbacks() noexcept = 0;
+  // Ends the system fibers.
+  virtual void end_fibers() noexcept = 0;
+
+  // Async-signal-safe.
+  virtual void add_stats(runtime_stats& s) const noexcept = 0;
+};
+
+}  // namespace vigil::internal

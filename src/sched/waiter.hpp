@@ -1,0 +1,117 @@
+// waiter: what stands for a fiber, a plain thread or a coroutine while it
+// waits, and its ticket, which decides how the wait ends.
+//
+// The danger. A wait can be ended by a value, a close, a timeout, a cancel and
+// a stop at the same moment, from different threads, and some of them come
+// late: a timer that fires after the wait is over must not end the next one.
+//
+// The rule. Each wait has a ticket, a number that is never used again. Who
+// wants to end the wait claims the ticket: one compare-exchange of one word
+// from {ticket, open} to {ticket, outcome}. It succeeds for exactly one, and
+// only while that very wait is open. The winner finishes what it has to hand
+// over and then calls deliver(), once; everybody else goes away.
+//
+//   owner      open() ─ enqueue, arm the deadline ─ park ─ outcome() ─ unlink
+//   any thread                    claim(ticket, how) ─ hand over ─ deliver()
+//
+// W1  The word changes from open exactly once per ticket.
+// W2  deliver() is called exactly once per ticket, by the winner, and is its
+//     last touch of the waiter: the owner may be gone afterwards.
+// W3  A stop may claim only a wait that was opened as stoppable.
+#pragma once
+
+#include "base/assert.hpp"
+#include "base/atomic.hpp"
+
+#include <vigil/detail/fiber_core.hpp>
+
+#include <cstdint>
+
+namespace vigil::internal {
+
+using fiber = detail::fiber_core;
+class note;
+
+// How a wait ended.
+enum class outcome : std::uint8_t { open = 0, value, closed, timeout, cancelled, stopped };
+
+using ticket = std::uint64_t;
+
+class waiter {
+ public:
+  enum class kind : std::uint8_t { of_fiber, of_thread, of_coroutine };
+
+  // What a coroutine's waiter calls when it is delivered.
+  using resume_function = void (*)(void* frame) noexcept;
+
+  explicit waiter(fiber& owner) noexcept : kind_(kind::of_fiber), owner_(&owner) {}
+  explicit waiter(note& owner) noexcept : kind_(kind::of_thread), owner_(&owner) {}
+  waiter(resume_function resume, void* frame) noexcept
+      : kind_(kind::of_coroutine), owner_(frame), resume_(resume) {}
+  waiter(const waiter&) = delete;
+  waiter& operator=(const waiter&) = delete;
+
+  // Caller: the owner, when no wait of its is open. seq_cst: the owner then
+  // looks whether a stop has been asked for, while who asks sets that flag and
+  // then looks at this word; one of them sees the other.
+  ticket open(bool stoppable) noexcept {
+    // ordering: only the owner changes a word that is not open.
+    const ticket next = (word_.load(relaxed) >> shift) + 1;
+    VIGIL_ASSERT(outcome() != internal::outcome::open, "waiter: a wait is open already");
+    word_.store((next << shift) | (stoppable ? stoppable_bit : 0));
+    return next;
+  }
+
+  // Any thread. True for exactly one caller per ticket.
+  bool claim(ticket t, internal::outcome how) noexcept {
+    // Pairs with the release of the earlier claim or the store in open();
+    // ordering: the compare-exchange decides, the load only proposes.
+    std::uint64_t seen = word_.load(relaxed);
+    while (seen >> shift == t && (seen & outcome_mask) == 0) {
+      if (word_.compare_exchange_weak(seen, (t << shift) | static_cast<std::uint64_t>(how))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Any thread that keeps the waiter alive. Claims the open wait, whatever its
+  // ticket, if it is stoppable (W3).
+  bool claim_stop() noexcept {
+    std::uint64_t seen = word_.load();
+    while ((seen & (outcome_mask | stoppable_bit)) == stoppable_bit) {
+      const std::uint64_t to =
+          (seen >> shift << shift) | static_cast<std::uint64_t>(internal::outcome::stopped);
+      if (word_.compare_exchange_weak(seen, to)) return true;
+    }
+    return false;
+  }
+
+  // Makes the owner go on. Caller: who claimed; its last touch (W2).
+  void deliver() noexcept;
+
+  // Caller: the owner, after it was delivered.
+  internal::outcome outcome() const noexcept {
+    // Pairs with claim(): ordered by park and deliver as well.
+    return static_cast<internal::outcome>(word_.load(acquire) & outcome_mask);
+  }
+
+  kind what() const noexcept { return kind_; }
+  fiber& as_fiber() const noexcept { return *static_cast<fiber*>(owner_); }
+
+  // The owner's timer for deadlines; belongs to the timer service.
+  void* timer = nullptr;
+
+ private:
+  static constexpr int shift = 4;
+  static constexpr std::uint64_t outcome_mask = 7;
+  static constexpr std::uint64_t stoppable_bit = 8;
+
+  // {ticket, stoppable, outcome}; starts as a wait that has ended.
+  atomic<std::uint64_t> word_{static_cast<std::uint64_t>(internal::outcome::value)};
+  const kind kind_;
+  void* const owner_;
+  const resume_function resume_ = nullptr;
+};
+
+}  // namespace vigil::internal

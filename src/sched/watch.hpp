@@ -1,0 +1,59 @@
+// watch: the one place where an idle worker waits for everything at once:
+// deadlines, wake-ups, and, in watches that know I/O, descriptors. At most one
+// worker is in it, the watcher; other idle workers sleep on their own notes.
+//
+// Ways in: futex_watch here; one over epoll and timerfd in the tests; one
+// inside an io_context comes with vigil-io.
+#pragma once
+
+#include "base/nanos.hpp"
+#include "sched/note.hpp"
+
+#include <memory>
+
+namespace vigil::internal {
+
+class watch {
+ public:
+  virtual ~watch() = default;
+
+  // Forgets earlier interrupts. Caller: the worker that is about to wait,
+  // before it publishes that it sleeps.
+  virtual void prepare() noexcept = 0;
+
+  // Waits until the deadline, until interrupt() has been called since
+  // prepare(), or until I/O made something ready. May return early; the caller
+  // looks at the clock itself.
+  virtual void wait_until(nanos deadline) noexcept = 0;
+
+  // Ends the wait. Any thread, any number of times, async-signal-safe. Returns
+  // whether it made a system call.
+  virtual bool interrupt() noexcept = 0;
+
+  // Moves the deadline of the present wait forward. A watch whose timer can be
+  // set from outside does that; the others end the wait. Returns whether the
+  // waiting worker will go on waiting.
+  virtual bool earlier(nanos deadline) noexcept {
+    static_cast<void>(deadline);
+    interrupt();
+    return false;
+  }
+
+  // Takes in what is ready, without waiting. Busy workers call it now and then
+  // if needs_poll() says so.
+  virtual void poll() noexcept {}
+  virtual bool needs_poll() const noexcept { return false; }
+};
+
+// A note. Knows no I/O.
+class futex_watch final : public watch {
+ public:
+  void prepare() noexcept override { note_.clear(); }
+  void wait_until(nanos deadline) noexcept override { note_.sleep_until(deadline); }
+  bool interrupt() noexcept override { return note_.wake(); }
+
+ private:
+  note note_;
+};
+
+}  // namespace vigil::internal

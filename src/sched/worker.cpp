@@ -1,0 +1,392 @@
+#include "sched/worker.hpp"
+
+#include "sched/park.hpp"
+#include "sched/scheduler.hpp"
+
+#include <algorithm>
+
+namespace vigil::internal {
+namespace {
+
+thread_local worker* this_worker = nullptr;
+thread_local scheduler* borrowed = nullptr;
+
+// How many times in a row a fiber that was readied by another may go before
+// those that queued earlier.
+constexpr std::uint32_t handoff_bound = 16;
+
+// Every so many turns the injection queue and the pinned fibers come first.
+constexpr std::uint32_t fairness_turns = 61;
+
+}  // namespace
+
+__attribute__((noinline)) worker* current_worker() noexcept {
+  asm volatile("");  // keeps calls from being merged
+  return this_worker;
+}
+
+__attribute__((noinline)) fiber* current_fiber() noexcept {
+  asm volatile("");
+  return this_worker == nullptr ? nullptr : this_worker->current;
+}
+
+__attribute__((noinline)) scheduler* current_scheduler() noexcept {
+  asm volatile("");
+  return this_worker != nullptr && borrowed == nullptr ? &this_worker->sched : borrowed;
+}
+
+__attribute__((noinline)) scheduler* borrow_scheduler(scheduler* s) noexcept {
+  return std::exchange(borrowed, s);
+}
+
+worker::worker(scheduler& owner, unsigned number) noexcept
+    : sched(owner), index(number), random_(owner.settings().seed * 0x9e3779b9 + number) {}
+
+void worker::run() noexcept {
+  thread_side side;
+  side_ = &side;
+  this_worker = this;
+  for (;;) {
+    fiber* f = pick();
+    if (f == nullptr && sched.is_virtual()) {
+      if (sched.quit_.load()) break;
+      f = sched.nothing_to_run(*this);
+      if (f == nullptr) continue;
+    }
+    if (f == nullptr) {
+      if (!looking_) {
+        looking_ = true;
+        sched.idle_.start_looking();
+        f = pick();  // once more, now that others leave it to this worker
+      }
+      if (f == nullptr) f = steal();
+      if (f == nullptr) {
+        if (sched.quit_.load()) break;
+        rest();
+        continue;
+      }
+    }
+    if (just_woke_) {
+      just_woke_ = false;
+      counters.wakes_useful.add();
+    }
+    // The timer fiber is no user code: a worker that looks goes on looking.
+    if (f->role != fiber_role::timer) {
+      if (looking_) {
+        stop_looking();
+      } else if (cover_before_user_code) {
+        cover_before_user_code = false;
+        counters.wake_calls.add(sched.idle_.cover(sched.next_deadline.load()));
+      }
+    }
+    enter(*f);
+  }
+  if (looking_) {
+    looking_ = false;
+    sched.idle_.stop_looking();
+  }
+  stacks.flush();
+  this_worker = nullptr;
+  side_ = nullptr;
+}
+
+// --- choosing
+
+fiber* worker::pick() noexcept {
+  // ordering: a signal's bits are taken by an exchange later; a bit that is
+  // not seen now is seen at the next turn, and the handler wakes sleepers.
+  if (sched.signals_.load(relaxed) != 0) sched.take_signals();
+  if (timers_due()) {
+    if (fiber* const f = sched.take_timer_fiber()) return f;
+  }
+  return sched.is_virtual() ? pick_by_seed() : pick_in_order();
+}
+
+fiber* worker::pick_in_order() noexcept {
+  ++turn_;
+  if (turn_ % fairness_turns == 0) {
+    if (fiber* const f = sched.pop_injected()) return f;
+  }
+  // Callbacks and pinned fibers get every second turn before the queue, so
+  // neither they nor the queue can be starved by the other.
+  const bool queue_first = (turn_ & 1) != 0;
+  if (!queue_first) {
+    if (fiber* const f = pop_pinned()) return f;
+    if (sched.timers().has_callbacks()) {
+      if (fiber* const f = sched.timers().take_runner(*this)) return f;
+    }
+  }
+  if (fiber* const f = take_next()) return f;
+  if (fiber* const f = queue_.pop()) return f;
+  if (fiber* const f = sched.pop_injected()) return f;
+  if (queue_first) {
+    if (fiber* const f = pop_pinned()) return f;
+    if (sched.timers().has_callbacks()) return sched.timers().take_runner(*this);
+  }
+  return nullptr;
+}
+
+// Virtual time: everything that can run is in one bag, and the seed draws.
+fiber* worker::pick_by_seed() noexcept {
+  while (fiber* const f = sched.pop_injected()) seeded_.push_back(f);
+  while (fiber* const f = pop_pinned()) seeded_.push_back(f);
+  const auto fibers = static_cast<std::uint32_t>(seeded_.size());
+  const bool callbacks = sched.timers().has_callbacks();
+  if (fibers == 0 && !callbacks) return nullptr;
+  const std::uint32_t choices = fibers + (callbacks ? 1 : 0);
+  const std::uint32_t drawn = choices == 1 ? 0 : sched.dice().below(choices);
+  if (drawn == fibers) {
+    if (fiber* const f = sched.timers().take_runner(*this)) return f;
+    return nullptr;
+  }
+  fiber* const f = seeded_[drawn];
+  seeded_[drawn] = seeded_.back();
+  seeded_.pop_back();
+  return f;
+}
+
+fiber* worker::take_next() noexcept {
+  // ordering: only the owner fills it; a thief may empty it meanwhile.
+  if (next_.load(relaxed) == nullptr) {
+    handoffs_ = 0;
+    return nullptr;
+  }
+  // Pairs with the exchange in push_next() and in steal_from().
+  fiber* const f = next_.exchange(nullptr, acq_rel);
+  if (f == nullptr) return nullptr;
+  if (++handoffs_ <= handoff_bound || queue_.empty()) return f;
+  handoffs_ = 0;
+  push_back(*f);
+  return nullptr;
+}
+
+fiber* worker::pop_pinned() noexcept {
+  // Pairs with the store in push_pinned(); a stale `false` is mended by the
+  // last look before sleep, which reads it sequentially consistent.
+  if (!inbox_filled_.load(acquire)) return nullptr;
+  const lock_guard guard(inbox_lock_);
+  fiber* const f = inbox_.pop_front();
+  if (inbox_.empty()) inbox_filled_.store(false);
+  return f;
+}
+
+fiber* worker::steal() noexcept {
+  auto& all = sched.workers_;
+  const auto n = static_cast<unsigned>(all.size());
+  if (n < 2) return nullptr;
+  const unsigned start = random_.below(n);
+  for (unsigned i = 0; i < n; ++i) {
+    worker& victim = *all[(start + i) % n];
+    if (&victim == this) continue;
+    if (fiber* const f = steal_from(victim)) return f;
+  }
+  return nullptr;
+}
+
+fiber* worker::steal_from(worker& victim) noexcept {
+  fiber* taken[run_queue::capacity / 2];
+  const std::uint32_t n = victim.queue_.grab(taken, run_queue::capacity / 2);
+  if (n == 0) {
+    // What its owner will enter next. The owner most likely does so within a
+    // microsecond, with a warm cache: wait a moment before taking it away.
+    // ordering: a hint; the exchange below decides.
+    fiber* const before = victim.next_.load(relaxed);
+    if (before == nullptr) return nullptr;
+    for (int i = 0; i < 40; ++i) {
+      cpu_pause();
+      if (victim.next_.load(relaxed) != before) return nullptr;  // ordering: a hint
+    }
+    // Pairs with the exchange in push_next().
+    fiber* const f = victim.next_.exchange(nullptr, acq_rel);
+    if (f != nullptr) counters.steals.add();
+    return f;
+  }
+  counters.steals.add(n);
+  for (std::uint32_t i = 1; i < n; ++i) push_back(*taken[i]);
+  return taken[0];
+}
+
+void worker::push_next(fiber& f) noexcept {
+  if (sched.is_virtual()) {
+    seeded_.push_back(&f);
+    return;
+  }
+  // Pairs with the exchanges in take_next() and steal_from(). seq_cst: comes
+  // before the look at the sleepers.
+  fiber* const before = next_.exchange(&f);
+  if (before != nullptr) push_back(*before);
+}
+
+void worker::push_back(fiber& f) noexcept {
+  if (sched.is_virtual()) {
+    seeded_.push_back(&f);
+    return;
+  }
+  if (queue_.push(f)) return;
+  // Full: half of it moves to the injection queue, with the new one behind.
+  fiber* moved[run_queue::capacity / 2];
+  const std::uint32_t n = queue_.grab(moved, run_queue::capacity / 2);
+  fiber_chain overflow;
+  for (std::uint32_t i = 0; i < n; ++i) overflow.push_back(*moved[i]);
+  overflow.push_back(f);
+  sched.inject(overflow);
+}
+
+void worker::push_pinned(fiber& f) noexcept {
+  {
+    const lock_guard guard(inbox_lock_);
+    inbox_.push_back(f);
+    inbox_filled_.store(true);  // seq_cst: A1 of idle.hpp
+  }
+  sched.count_wake_calls(sched.idle_.wake(place));
+}
+
+bool worker::nothing_else() noexcept {
+  if (sched.is_virtual()) {
+    return seeded_.empty() && !sched.timers().has_callbacks() &&
+           sched.injected_count_.load() == 0 && !inbox_filled_.load() && !timers_due() &&
+           sched.signals_.load() == 0;
+  }
+  // ordering: a yield that misses what came this instant loses one turn.
+  return next_.load(relaxed) == nullptr && queue_.empty() && !inbox_filled_.load(relaxed) &&
+         sched.injected_count_.load(relaxed) == 0 && !sched.timers().has_callbacks() &&
+         sched.signals_.load(relaxed) == 0 && !timers_due();
+}
+
+// Whether the earliest deadline has come. Reading the clock costs as much as a
+// switch, so between quick switches it is read about once a microsecond, and
+// at each switch when fibers run longer than that.
+bool worker::timers_due() noexcept {
+  // Pairs with the seq_cst writes of the timer layer.
+  const nanos next = sched.next_deadline.load(acquire);
+  if (next == never) return false;
+  if (sched.is_virtual()) return next <= sched.clock.now();
+  ++since_clock_;
+  if (until_clock_ > 1 && !looking_) {
+    --until_clock_;
+    return false;
+  }
+  const nanos now = monotonic_now();
+  constexpr nanos interval = 1000;
+  const nanos each = std::max<nanos>(1, (now - last_clock_) / since_clock_);
+  until_clock_ = static_cast<std::uint32_t>(std::clamp<nanos>(interval / each, 1, 16));
+  since_clock_ = 0;
+  last_clock_ = now;
+  return next <= now;
+}
+
+// --- running
+
+void worker::enter(fiber& f) noexcept {
+  current = &f;
+  // ordering: the fiber is owned by this worker now; both words were handed
+  // over through the queue or the exchange that found it.
+  f.park_state.store(park_word::running, relaxed);
+  f.state.store(fiber_state::running, relaxed);  // ordering: as above
+  counters.switches.add();
+  internal::enter(*side_, f.side);
+  current = nullptr;
+  after(f);
+}
+
+void worker::leave_to(after_switch what, spinlock* lock) noexcept {
+  fiber& self = *current;
+  after_ = what;
+  after_lock_ = lock;
+  leave(self.side);
+}
+
+void worker::leave_for_ever_to_end() noexcept {
+  fiber& self = *current;
+  after_ = after_switch::end;
+  leave_for_ever(self.side);
+}
+
+// What the fiber asked for, now that it is off its stack.
+void worker::after(fiber& f) noexcept {
+  spinlock* const lock = after_lock_;
+  after_lock_ = nullptr;
+  const after_switch what = std::exchange(after_, after_switch::nothing);
+  switch (what) {
+    case after_switch::nothing: break;
+    case after_switch::park: {
+      // ordering: the dump's field; and P1 publishes it.
+      f.state.store(fiber_state::parked, relaxed);
+      auto expected = park_word::running;
+      // P1. Pairs with the exchange in ready().
+      const bool parked =
+          f.park_state.compare_exchange_strong(expected, park_word::parked, acq_rel, acquire);
+      if (lock != nullptr) lock->unlock();  // P2; if parked, f may be gone by now
+      if (!parked) sched.make_runnable(f);
+      break;
+    }
+    case after_switch::yield:
+      f.state.store(fiber_state::runnable, relaxed);  // ordering: the dump's field
+      if (f.pinned != nullptr) {
+        push_pinned(f);
+      } else {
+        push_back(f);
+      }
+      break;
+    case after_switch::park_timer_fiber:
+    case after_switch::timer_fiber_turn:
+      f.state.store(fiber_state::parked, relaxed);  // ordering: the dump's field
+      // Pairs with the exchange in take_timer_fiber(). seq_cst: a worker that
+      // found it missing looks again.
+      sched.parked_timer_fiber.store(&f);
+      // A deadline that came meanwhile is seen by timers_due() at the next
+      // turn of this very worker, or after a few if this was a long burst.
+      until_clock_ = what == after_switch::timer_fiber_turn ? 16 : 1;
+      break;
+    case after_switch::end: sched.ended(f); break;
+  }
+}
+
+// --- idling
+
+void worker::stop_looking() noexcept {
+  looking_ = false;
+  const bool last = sched.idle_.stop_looking();
+  cover_before_user_code = false;
+  if (sched.idle_.asleep() == 0) return;
+  // The next one, if there is more than this worker can take.
+  if (last && (!queue_.empty() || next_.load() != nullptr || sched.injected_count_.load() != 0 ||
+               sched.timers().has_callbacks())) {
+    counters.wake_calls.add(sched.idle_.wake_one());
+  }
+  counters.wake_calls.add(sched.idle_.cover(sched.next_deadline.load()));
+}
+
+// The last look (I2 of idle.hpp).
+bool worker::sees_work() noexcept {
+  if (!sched.is_virtual() && sched.next_deadline.load() < sched.idle_.earliest()) return true;
+  if (inbox_filled_.load() || sched.injected_count_.load() != 0) return true;
+  if (sched.timers().has_callbacks()) return true;
+  if (sched.signals_.load() != 0 || sched.quit_.load()) return true;
+  for (const auto& other : sched.workers_) {
+    if (!other->queue_.empty() || other->next_.load() != nullptr) return true;
+  }
+  return false;
+}
+
+void worker::rest() noexcept {
+  if (just_woke_) {
+    just_woke_ = false;
+    counters.wakes_needless.add();
+  }
+  sched.timers().tidy();
+  const nanos next = sched.next_deadline.load();
+  const nanos second = next == never ? never : sched.timers().second_deadline();
+  sched.idle_.lie_down(place, next, second);
+  if (sees_work()) {
+    sched.idle_.stay_awake(place);
+    return;
+  }
+  if (next == never && sched.idle_.asleep() == sched.workers_.size()) sched.maybe_deadlock();
+  counters.kernel_waits.add();
+  sched.idle_.sleep(place);
+  just_woke_ = true;
+  until_clock_ = 1;
+}
+
+}  // namespace vigil::internal

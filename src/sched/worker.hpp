@@ -1,0 +1,140 @@
+// worker: a thread that runs fibers. Its loop is: pick a fiber, enter it, and
+// after the switch back do what the fiber asked for (commit a park, requeue,
+// end). Without a fiber it looks around, steals, and sleeps.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/intrusive_list.hpp"
+#include "base/random.hpp"
+#include "base/record_pool.hpp"
+#include "base/spinlock.hpp"
+#include "machine/stack.hpp"
+#include "machine/switch.hpp"
+#include "sched/fiber.hpp"
+#include "sched/idle.hpp"
+#include "sched/run_queue.hpp"
+
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace vigil::internal {
+
+class scheduler;
+
+// What the worker does on its own stack after a fiber has left.
+enum class after_switch : std::uint8_t {
+  nothing,
+  park,
+  yield,
+  park_timer_fiber,
+  timer_fiber_turn,  // the same, but more is due: others have a few turns first
+  end,
+};
+
+// Written by the worker's thread, summed up by whoever asks.
+struct worker_counters {
+  own_counter fibers_started;
+  own_counter switches;
+  own_counter steals;
+  own_counter sleeps_begun;
+  own_counter sleeps_ended;
+  own_counter kernel_waits;
+  own_counter wakes_useful;
+  own_counter wakes_needless;
+  own_counter wake_calls;
+};
+
+class worker {
+ public:
+  worker(scheduler& owner, unsigned index) noexcept;
+  worker(const worker&) = delete;
+  worker& operator=(const worker&) = delete;
+
+  // The loop, on the worker's thread, until the scheduler quits.
+  void run() noexcept;
+
+  // --- from fibers on this worker
+  void leave_to(after_switch what, spinlock* lock = nullptr) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
+  [[noreturn]] void leave_for_ever_to_end() noexcept;
+
+  // Nothing but the calling fiber wants this worker now.
+  bool nothing_else() noexcept;
+
+  // --- from this thread
+  // Goes next on this worker, within the bound of hand-offs; what was next
+  // before goes to the tail.
+  void push_next(fiber& f) noexcept;
+  void push_back(fiber& f) noexcept;
+
+  // --- from any thread
+  void push_pinned(fiber& f) noexcept VIGIL_EXCLUDES(inbox_lock_);
+
+  scheduler& sched;
+  const unsigned index;
+  fiber* current = nullptr;
+  worker_counters counters;
+  stack_cache stacks;
+  record_pool::cache wait_records;      // of the timer layer
+  record_pool::cache callback_records;  // of the timer layer
+  void* intake = nullptr;               // of the timer layer
+  sleeper place;
+  // A fiber armed an earlier deadline while it parked and woke nobody for it:
+  // before user code runs here, a sleeper must cover it.
+  bool cover_before_user_code = false;
+  std::uint64_t next_id = 0;
+  std::uint64_t last_id = 0;
+
+ private:
+  friend class scheduler;
+
+  fiber* pick() noexcept;
+  fiber* pick_in_order() noexcept;
+  fiber* pick_by_seed() noexcept;
+  fiber* pop_pinned() noexcept VIGIL_EXCLUDES(inbox_lock_);
+  fiber* take_next() noexcept;
+  fiber* steal() noexcept;
+  fiber* steal_from(worker& victim) noexcept;
+  bool timers_due() noexcept;
+  void enter(fiber& f) noexcept;
+  void after(fiber& f) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
+  void stop_looking() noexcept;
+  void rest() noexcept;
+  bool sees_work() noexcept;
+
+  thread_side* side_ = nullptr;  // on the stack of run()
+  after_switch after_ = after_switch::nothing;
+  spinlock* after_lock_ = nullptr;
+
+  run_queue queue_;
+  atomic<fiber*> next_{nullptr};  // taken by exchange, by thieves too
+  std::vector<fiber*> seeded_;    // virtual time: all ready fibers
+
+  spinlock inbox_lock_{lock_rank::inbox};
+  fiber_chain inbox_ VIGIL_GUARDED_BY(inbox_lock_);
+  atomic<bool> inbox_filled_{false};
+
+  std::uint32_t turn_ = 0;
+  std::uint32_t handoffs_ = 0;
+  bool looking_ = false;
+  bool just_woke_ = false;
+
+  // The clock is read every few switches: see timers_due().
+  std::uint32_t until_clock_ = 1;
+  std::uint32_t since_clock_ = 0;
+  nanos last_clock_ = 0;
+
+  random random_;
+  std::thread thread_;
+};
+
+// The worker whose thread this is, nullptr on other threads. One accessor that
+// is never inlined and returns a value: compilers keep the address of a
+// thread-local across a switch, after which the fiber may be on another
+// thread. Never keep the result across a park.
+worker* current_worker() noexcept;
+
+// The fiber that is running; nullptr outside one.
+fiber* current_fiber() noexcept;
+
+}  // namespace vigil::internal

@@ -1,0 +1,41 @@
+#include "base/assert.hpp"
+#include "runtime/runtime_core.hpp"
+
+#include <vigil/testing.hpp>
+
+#include <cstdlib>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace testing {
+
+namespace detail_virtual {
+
+void run_main(const virtual_options& how, detail::call_ref main) {
+  internal::scheduler_options o = internal::checked(how.runtime);
+  o.workers = 1;
+  o.virtual_time = true;
+  o.seed = how.seed;
+  if (o.seed == 0) {
+    const char* const given = std::getenv("VIGIL_SEED");
+    o.seed = given != nullptr ? std::strtoull(given, nullptr, 0) : 0;
+    if (o.seed == 0) o.seed = 1;
+  }
+  internal::runtime_core core(o);
+  try {
+    core.sched.run(main, true);
+  } catch (...) {
+    internal::warn("this run on virtual time failed with seed %llu; VIGIL_SEED=%llu replays it",
+                   static_cast<unsigned long long>(o.seed),
+                   static_cast<unsigned long long>(o.seed));
+    throw;
+  }
+}
+
+}  // namespace detail_virtual
+
+void settle() { internal::require_fiber("testing::settle").sched->settle(); }
+
+}  // namespace testing
+}  // namespace VIGIL_ABI
+}  // namespace vigil

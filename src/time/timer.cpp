@@ -1,0 +1,132 @@
+#include "timer/timer_service.hpp"
+
+#include <vigil/error.hpp>
+#include <vigil/ticker.hpp>
+#include <vigil/timer.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+using internal::nanos;
+using internal::never;
+using internal::runtime_timer;
+using internal::saturating_add;
+using internal::timer_service;
+
+namespace {
+
+timer_service& current_service(const char* call) {
+  internal::scheduler* const s = internal::current_scheduler();
+  if (s == nullptr) {
+    throw wrong_place((std::string("vigil::") + call +
+                       ": this thread has no runtime; call it on a fiber, or use "
+                       "runtime::after_func")
+                          .c_str());
+  }
+  return static_cast<timer_service&>(s->timers());
+}
+
+timer_record* make(const char* call, nanos delay, nanos period, bool from_end, callback f,
+                   const site& from) {
+  if (!f) throw_empty_function(call);
+  timer_service& service = current_service(call);
+  timer_record* const record = service.make_record(std::move(f), period, from_end, from);
+  try {
+    service.reset(*record, saturating_add(service.sched().clock.now(), delay));
+  } catch (...) {
+    drop_handle(record);
+    throw;
+  }
+  return record;
+}
+
+void check_handle(const timer_record* record) {
+  if (record == nullptr) {
+    throw std::logic_error("vigil::timer::reset: the handle is empty; make a timer with "
+                           "after_func or every");
+  }
+}
+
+}  // namespace
+
+timer_record* after_func(std::int64_t delay, callback f, const site& from) {
+  return make("after_func", delay, 0, false, std::move(f), from);
+}
+
+timer_record* every(std::int64_t period, bool from_end, callback f, const site& from) {
+  if (period <= 0) {
+    throw std::invalid_argument("vigil::every: the period must be longer than zero");
+  }
+  return make("every", period, period, from_end, std::move(f), from);
+}
+
+void add_handle(timer_record* record) noexcept {
+  // ordering: made from a handle that the caller holds.
+  record->uses.fetch_add(1, internal::relaxed);
+}
+
+void drop_handle(timer_record* record) noexcept { timer_service::drop_use(*record); }
+
+bool stop(timer_record* record) noexcept {
+  if (!record->service->stop(*record)) return false;
+  // The pending timer's use; the caller's handle keeps the captures.
+  timer_service::drop_use(*record);
+  return true;
+}
+
+bool stop_and_wait(timer_record* record) {
+  const bool prevented = stop(record);
+  record->service->stop_and_wait(*record);
+  return prevented;
+}
+
+bool reset(timer_record* record, std::int64_t delay) {
+  check_handle(record);
+  timer_service& service = *record->service;
+  if (record->is_periodic()) {
+    if (delay <= 0) {
+      throw std::invalid_argument("vigil::timer::reset: the period of every() must be longer than "
+                                  "zero; to end it, call stop()");
+    }
+    record->period.store(delay);
+  }
+  return service.reset(*record, saturating_add(service.now_for(*record), delay));
+}
+
+bool reset_at(timer_record* record, std::int64_t deadline) {
+  check_handle(record);
+  if (record->is_periodic()) {
+    throw std::logic_error("vigil::timer::reset: a periodic timer takes a duration, its new "
+                           "period, not a time point");
+  }
+  return record->service->reset(*record, deadline);
+}
+
+std::int64_t deadline_of(const timer_record* record) noexcept {
+  const nanos deadline = record->when.load();
+  return deadline <= 0 || deadline >= runtime_timer::latest ? never : deadline;
+}
+
+std::int64_t remaining(const timer_record* record) noexcept {
+  const nanos deadline = deadline_of(record);
+  if (deadline == never) return never;
+  return std::max<nanos>(0, deadline - record->service->now_for(*record));
+}
+
+void set_referenced(timer_record* record, bool on) noexcept { record->referenced.store(on); }
+
+bool is_referenced(const timer_record* record) noexcept { return record->referenced.load(); }
+
+void set_slack(timer_record* record, std::int64_t slack) {
+  const nanos micros = std::clamp<nanos>(slack / 1000, 0, UINT32_MAX);
+  record->slack_us.store(static_cast<std::uint32_t>(micros));
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,421 @@
+// The callbacks of after_func and every: queued by the timer fiber, run by
+// runner fibers.
+//
+// A due callback is only queued: it is still pending until its runner, right
+// before the call, takes the claim (P4). A queue with something in it is work
+// like a ready fiber: a worker with a free turn takes a runner from the pool
+// and enters it. A runner goes on with the next callback while there are any,
+// within a bound; one whose callback parks keeps its stack, and the worker
+// takes another runner for the rest. So short callbacks share one runner, and a
+// slow one delays nobody.
+#include "sched/park.hpp"
+#include "timer/timer_service.hpp"
+
+#include <vigil/error.hpp>
+
+#include <new>
+
+namespace vigil::internal {
+namespace {
+
+struct system_body {
+  timer_service* service;
+  void (timer_service::*run)() noexcept;
+};
+
+}  // namespace
+
+// --- the queue
+
+// True if the queue took over the caller's reference.
+bool timer_service::queue_callback(timer_record& t, nanos now) noexcept {
+  {
+    const lock_guard guard(callbacks_lock_);
+    if (t.queued) {
+      if (t.due_until < now) t.due_until = now;
+      return false;
+    }
+    t.queued = true;
+    t.due_until = now;
+    callbacks_.push_back(t);
+    callbacks_waiting_.store(callbacks_.size());  // seq_cst: A1 of idle.hpp
+  }
+  sched_->work_added();
+  return true;
+}
+
+timer_record* timer_service::pop_callback(nanos& due_until) noexcept {
+  if (callbacks_waiting_.load() == 0) return nullptr;
+  const lock_guard guard(callbacks_lock_);
+  timer_record* const t = callbacks_.pop_front();
+  callbacks_waiting_.store(callbacks_.size());
+  if (t != nullptr) {
+    t->queued = false;
+    due_until = t->due_until;
+  }
+  return t;
+}
+
+// --- arming from the API
+
+bool timer_service::reset(timer_record& t, nanos deadline) {
+  // ordering: the new use is made from a handle that the caller holds.
+  t.uses.fetch_add(1, relaxed);
+  bool was_pending = false;
+  try {
+    const nanos now = now_for(t);
+    if (deadline <= now && !t.is_periodic()) {
+      was_pending = run_soon(t, deadline, now);
+    } else {
+      was_pending = arm_at(t, deadline);
+    }
+  } catch (...) {
+    t.uses.fetch_sub(1, relaxed);  // ordering: the caller's handle stays
+    throw;
+  }
+  // The earlier arming's use has become this one's.
+  if (was_pending) t.uses.fetch_sub(1, relaxed);  // ordering: as above
+  return was_pending;
+}
+
+// Due when armed: it never enters the heap.
+bool timer_service::run_soon(timer_record& t, nanos deadline, nanos now) {
+  const auto queue = [&] {
+    const bool before = t.when.exchange(runtime_timer::clamp_deadline(deadline)) > 0;
+    // ordering: made from a reference that the caller holds.
+    t.references.fetch_add(1, relaxed);
+    if (!queue_callback(t, now)) drop_reference(t);
+    count(before ? &timer_counters::reset : &timer_counters::armed);
+    return before;
+  };
+  if (own_intake() != nullptr) return queue();
+  const lock_guard guard(outside_lock_);
+  if (!is_of_this_run(t)) throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
+  return queue();
+}
+
+nanos timer_service::now_for(const runtime_timer& t) noexcept {
+  if (own_intake() != nullptr) return sched_->clock.now();
+  const lock_guard guard(outside_lock_);
+  return is_of_this_run(t) ? sched_->clock.now() : monotonic_now();
+}
+
+void timer_service::drop_use(timer_record& t) noexcept {
+  // Pairs with the other decrements: the last one sees all that was written.
+  if (t.uses.fetch_sub(1, acq_rel) != 1) return;
+  t.call.reset();  // the captures: user code, on the caller's thread
+  drop_reference(t);
+}
+
+// --- the runners
+
+fiber& timer_service::make_system_fiber(const char* name, fiber_role role) {
+  fiber& f = sched_->make_fiber(0,
+                                name,
+                                sizeof(system_body),
+                                alignof(system_body),
+                                site{"vigil", 0},
+                                role);
+  ::new (f.body) system_body{this,
+                             role == fiber_role::timer ? &timer_service::timer_fiber_body
+                                                       : &timer_service::runner_body};
+  static constexpr detail::body_table table = {
+      [](void* body) {
+        const auto& b = *static_cast<system_body*>(body);
+        (b.service->*b.run)();
+      },
+      [](void*) noexcept {},
+      [](void*) noexcept {},
+      [](void*) noexcept -> void* { return nullptr; }};
+  f.table = &table;
+  sched_->count_system(1);
+  sched_->adopt(f);
+  return f;
+}
+
+void timer_service::open() {
+  ending_.store(false);
+  runners_wanting_.store(false);
+  timer_fiber_ = &make_system_fiber("timer fiber", fiber_role::timer);
+  try {
+    // One runner is there from the start, so that a callback can always run.
+    fiber& reserved = make_system_fiber("callbacks", fiber_role::runner);
+    const lock_guard guard(runners_lock_);
+    idle_runners_.push_back(reserved);
+  } catch (...) {
+    sched_->count_system(-1);
+    sched_->retire(*std::exchange(timer_fiber_, nullptr));
+    throw;
+  }
+  sched_->parked_timer_fiber.store(timer_fiber_);
+}
+
+void timer_service::abort_open() noexcept {
+  fiber* reserved = nullptr;
+  {
+    const lock_guard guard(runners_lock_);
+    reserved = idle_runners_.pop_front();
+  }
+  sched_->parked_timer_fiber.store(nullptr);
+  for (fiber* const f : {reserved, std::exchange(timer_fiber_, nullptr)}) {
+    sched_->count_system(-1);
+    sched_->retire(*f);
+  }
+}
+
+fiber* timer_service::take_runner(worker&) noexcept {
+  {
+    const lock_guard guard(runners_lock_);
+    if (fiber* const f = idle_runners_.pop_front()) return f;
+  }
+  try {
+    return &make_system_fiber("callbacks", fiber_role::runner);
+  } catch (...) {
+    // No stack: the callbacks wait for the next runner that comes free.
+    const lock_guard guard(runners_lock_);
+    if (!idle_runners_.empty()) return idle_runners_.pop_front();
+    runners_wanting_.store(true);
+    return nullptr;
+  }
+}
+
+void timer_service::runner_body() noexcept {
+  fiber& self = *current_fiber();
+  for (;;) {
+    for (std::size_t i = 0; i < callbacks_per_turn && !sched_->stopping(); ++i) {
+      nanos due_until = 0;
+      timer_record* const t = pop_callback(due_until);
+      if (t == nullptr) break;
+      if (t->is_periodic()) {
+        run_periodic(self, *t, due_until);
+      } else {
+        run_once(self, *t, due_until);
+      }
+    }
+    runners_lock_.lock();
+    if (ending_.load() || idle_runners_.size() >= idle_runners_kept) {
+      runners_lock_.unlock();
+      return;
+    }
+    idle_runners_.push_back(self);
+    const bool wanted = runners_wanting_.exchange(false);
+    if (wanted) sched_->work_added();
+    park(wait_reason::idle_runner, runners_lock_);
+  }
+}
+
+void timer_service::run_once(fiber& self, timer_record& t, nanos due_until) noexcept {
+  nanos deadline = t.when.load();
+  // A later deadline has an entry of its own; a stopped one has nothing.
+  while (deadline > 0 && deadline <= due_until) {
+    if (!t.when.compare_exchange_weak(deadline, runtime_timer::idle)) continue;
+    count(&timer_counters::fired);
+    call(self, t);  // the pending timer's use is the run's now
+    drop_use(t);
+    sched_->count_alive(-1);
+    break;
+  }
+  drop_reference(t);
+}
+
+void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) noexcept {
+  nanos deadline = t.when.load();
+  while (deadline > 0 && deadline <= due_until) {
+    const nanos period = t.period.load();
+    nanos next = runtime_timer::latest;
+    if (!t.from_end) {
+      // The phase is kept: as many periods further as puts it after now.
+      const nanos late = std::max<nanos>(0, sched_->clock.now() - deadline);
+      nanos steps = 0;
+      if (__builtin_mul_overflow(period, 1 + late / period, &steps)) steps = never;
+      next = std::min(saturating_add(deadline, steps), runtime_timer::latest);
+    }
+    // ordering: made while the pending timer's own use keeps the record.
+    t.uses.fetch_add(1, relaxed);
+    // Next in force before the call, so that stop() and reset() inside it work.
+    if (!t.when.compare_exchange_strong(deadline, next)) {
+      drop_use(t);
+      continue;
+    }
+    count(&timer_counters::fired);
+    count(&timer_counters::armed);
+    call(self, t);
+    if (t.from_end) {
+      nanos expected = runtime_timer::latest;
+      t.when.compare_exchange_strong(
+          expected,
+          std::min(saturating_add(sched_->clock.now(), t.period.load()), runtime_timer::latest));
+    }
+    let_go(t);
+    drop_use(t);
+    sched_->count_alive(-1);
+    return;
+  }
+  let_go(t);
+}
+
+// The end of `held`: the runner looks at `when` last (T1) and files the timer
+// again if it is pending. Its heap slot was kept.
+void timer_service::let_go(timer_record& t) noexcept {
+  t.filed.store(runtime_timer::nothing);
+  const nanos deadline = t.when.load();
+  if (deadline > 0) {
+    const nanos key = t.key_for(deadline);
+    nanos expected = runtime_timer::nothing;
+    if (t.filed.compare_exchange_strong(expected, key)) {
+      const lock_guard guard(heap_lock_);
+      heap_->push(entry_for(t, key));
+      --taken_;
+      lower_next_deadline(key, false);
+      return;
+    }
+  }
+  {
+    const lock_guard guard(heap_lock_);
+    --taken_;
+  }
+  drop_reference(t);
+}
+
+void timer_service::call(fiber& self, timer_record& t) noexcept {
+  t.running.fetch_add(1);
+  sched_->count_alive(1);  // ended by the caller, after the captures
+  self.callback = &t;
+  self.file = t.made_at.file;
+  self.line = t.made_at.line;
+  try {
+    t.call();
+  } catch (const stopped&) {
+  } catch (...) {
+    sched_->report_unhandled(self, std::current_exception());
+  }
+  self.destroy_locals();
+  self.stops_thrown = 0;
+  self.callback = nullptr;
+  self.file = "vigil";
+  self.line = 0;
+  finished_run(t);
+}
+
+// --- stop_and_wait
+
+void timer_service::finished_run(timer_record& t) noexcept {
+  // seq_cst, both: who waits sets awaited and then looks at running.
+  if (t.running.fetch_sub(1) != 1 || !t.awaited.load()) return;
+  for (;;) {
+    waiter* done = nullptr;
+    {
+      const lock_guard guard(stops_lock_);
+      for (stop_waiter* s = stop_waiters_.front(); s != nullptr; s = stop_list::next(*s)) {
+        if (s->timer != &t) continue;
+        stop_waiters_.remove(*s);
+        if (s->who->claim(s->which, outcome::value)) done = s->who;
+        break;
+      }
+    }
+    if (done == nullptr) return;
+    done->deliver();
+  }
+}
+
+void timer_service::stop_and_wait(timer_record& t) {
+  if (t.running.load() == 0) return;
+  fiber* const self = current_fiber();
+  if (self != nullptr && self->callback == &t) {
+    throw wrong_place("vigil::timer::stop_and_wait inside the timer's own callback would wait for "
+                      "itself: use stop()");
+  }
+  note thread_note;
+  waiter thread_waiter(thread_note);
+  bool stoppable = false;
+  if (self != nullptr) stoppable = before_wait(*self);
+  waiter& w = self != nullptr ? self->self : thread_waiter;
+  stop_waiter entry{&t, &w, w.open(stoppable), {}};
+  if (self == nullptr) thread_note.clear();
+  stops_lock_.lock();
+  t.awaited.store(true);
+  if (t.running.load() == 0) {
+    w.claim(entry.which, outcome::value);
+    stops_lock_.unlock();
+    return;
+  }
+  stop_waiters_.push_back(entry);
+  if (self == nullptr) {
+    stops_lock_.unlock();
+    thread_note.sleep_until(never);
+    return;
+  }
+  const outcome how =
+      wait(*self, entry.which, {wait_reason::stop_and_wait, never, stoppable}, &stops_lock_);
+  if (how == outcome::stopped) {
+    {
+      const lock_guard guard(stops_lock_);
+      if (entry.hook.linked) stop_waiters_.remove(entry);
+    }
+    throw_stopped(*self);
+  }
+}
+
+// --- the end
+
+void timer_service::close() noexcept { closed_.store(true); }
+
+void timer_service::discard_callbacks() noexcept {
+  nanos ignored = 0;
+  while (timer_record* const t = pop_callback(ignored)) {
+    if (t->filed.load() == runtime_timer::held) {
+      t->filed.store(runtime_timer::nothing);
+      const lock_guard guard(heap_lock_);
+      --taken_;
+    }
+    if (stop(*t)) drop_use(*t);
+    drop_reference(*t);
+  }
+  for (;;) {
+    heap_entry gone[batch_size];
+    std::size_t n = 0;
+    {
+      const lock_guard guard(heap_lock_);
+      drain();
+      while (n < batch_size && !heap_->empty()) gone[n++] = heap_->pop();
+      if (n == 0) publish();
+    }
+    if (n == 0) return;
+    for (std::size_t i = 0; i < n; ++i) {
+      runtime_timer& t = *gone[i].timer;
+      nanos key = gone[i].key;
+      t.filed.compare_exchange_strong(key, runtime_timer::nothing);
+      if (t.kind == timer_kind::go_func) {
+        if (stop(t)) drop_use(static_cast<timer_record&>(t));
+      } else {
+        stop(t);
+      }
+      drop_reference(t);
+    }
+  }
+}
+
+void timer_service::end_fibers() noexcept {
+  ending_.store(true);
+  fiber_chain idle;
+  {
+    const lock_guard guard(runners_lock_);
+    idle.splice_back(idle_runners_);
+  }
+  while (fiber* const f = idle.pop_front()) {
+    if (f->state.load() == fiber_state::parked) {
+      ready(*f);
+    } else {
+      sched_->make_runnable(*f);  // never entered
+    }
+  }
+  // Parked, or about to park on another worker.
+  fiber* timer_fiber = nullptr;
+  while ((timer_fiber = sched_->parked_timer_fiber.exchange(nullptr)) == nullptr) {
+    std::this_thread::yield();
+  }
+  timer_fiber_ = nullptr;
+  sched_->make_runnable(*timer_fiber);
+}
+
+}  // namespace vigil::internal

@@ -1,0 +1,185 @@
+// timer_heap: a binary min-heap of timer entries in one array.
+//
+//   entries_          size_       touched_          capacity_        reserved_
+//   |---- entries ----|-- stale --|-- no memory ----|-- no access ---|
+//
+// It holds whenever no member function is running; verify() checks H1 and H2:
+//
+//   H1 order   slot i is not before its parent (i - 1) / 2. The order is
+//              (key, tie), read from the slots alone.
+//   H2 bounds  size_ <= touched_ <= capacity_, and capacity_ entries fit in
+//              committed_ <= reserved_.
+//   H3 memory  no slot from touched_ on lies in a page that holds memory, but
+//              for the grain in which touched_ ends.
+//
+// The danger. Between arming and merging an entry waits outside the heap, with
+// a slot that reserve() has promised. Giving back the right to write there
+// would make the merge allocate. So memory is given back, the commit is not.
+//
+// The cost of giving back. Only slots that were pushed into since are freed,
+// and after it the heap must grow to four times its size before a page faults
+// again: O(1) per push. One step frees at most 256 KiB, so that the owner's
+// lock is never held for a whole burst.
+#include "timer/timer_heap.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include <sys/mman.h>
+
+namespace vigil::internal {
+namespace {
+
+constexpr std::size_t most_reserved = std::size_t{16} << 30;
+constexpr std::size_t least_reserved = std::size_t{1} << 20;
+constexpr std::size_t most_given_back = std::size_t{256} << 10;
+
+constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+// Compilers make one rarely taken branch (equal keys) and one flag of this.
+// Wholly without a branch (bitwise, or as one 128-bit number) measures slower.
+inline bool before(const heap_entry& a, const heap_entry& b) noexcept {
+  return a.key != b.key ? a.key < b.key : a.tie < b.tie;
+}
+
+// Asks for the eight slots three levels below, four cache lines, of which the
+// way down needs one. In a heap larger than the cache this halves a pop.
+// Without always_inline g++ 12 takes the function for one without effect and
+// drops the call.
+[[gnu::always_inline]] inline void prefetch_below(const heap_entry* entries,
+                                                  std::size_t hole,
+                                                  std::size_t size) noexcept {
+  if (8 * hole + 14 >= size) return;
+  __builtin_prefetch(&entries[8 * hole + 7]);
+  __builtin_prefetch(&entries[8 * hole + 10]);
+  __builtin_prefetch(&entries[8 * hole + 12]);
+  __builtin_prefetch(&entries[8 * hole + 14]);
+}
+
+// Moves the hole up to where the entry belongs, and puts it there.
+inline void climb(heap_entry* entries, std::size_t hole, const heap_entry& entry) noexcept {
+  while (hole > 0) {
+    const std::size_t parent = (hole - 1) / 2;
+    if (!before(entry, entries[parent])) break;
+    entries[hole] = entries[parent];
+    hole = parent;
+  }
+  entries[hole] = entry;
+}
+
+// Moves the hole down to a leaf, along the smaller children; returns the leaf.
+inline std::size_t sink(heap_entry* entries, std::size_t hole, std::size_t size) noexcept {
+  std::size_t child = 2 * hole + 1;
+  while (child + 1 < size) {
+    prefetch_below(entries, hole, size);
+    child += static_cast<std::size_t>(before(entries[child + 1], entries[child]));
+    entries[hole] = entries[child];
+    hole = child;
+    child = 2 * hole + 1;
+  }
+  if (child < size) {
+    entries[hole] = entries[child];
+    hole = child;
+  }
+  return hole;
+}
+
+}  // namespace
+
+timer_heap::timer_heap() {
+  for (std::size_t bytes = most_reserved; bytes >= least_reserved; bytes /= 2) {
+    void* const address =
+        ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (address == MAP_FAILED) continue;
+    entries_ = static_cast<heap_entry*>(address);
+    reserved_ = bytes;
+    return;
+  }
+  throw std::bad_alloc();
+}
+
+timer_heap::~timer_heap() {
+  ::munmap(entries_, reserved_);
+}
+
+bool timer_heap::reserve(std::size_t entries) noexcept {
+  if (entries <= capacity_) return true;
+  if (entries > reserved_ / sizeof(heap_entry)) return false;
+
+  const auto commit = [this](std::size_t bytes) noexcept {
+    if (::mprotect(entries_, bytes, PROT_READ | PROT_WRITE) != 0) return false;
+    committed_ = bytes;
+    capacity_ = bytes / sizeof(heap_entry);
+    return true;
+  };
+
+  // reserved_ is a multiple of grain, so neither size passes its end.
+  const std::size_t needed = round_up(entries * sizeof(heap_entry), grain);
+  const std::size_t generous = std::min(round_up(committed_ + committed_ / 2, grain), reserved_);
+  return (generous > needed && commit(generous)) || commit(needed);
+}
+
+void timer_heap::push(heap_entry entry) noexcept {
+  VIGIL_ASSERT(size_ < capacity_, "timer_heap: push() without a slot; reserve() one first");
+  const std::size_t hole = size_++;
+  touched_ = std::max(touched_, size_);
+  climb(entries_, hole, entry);
+}
+
+heap_entry timer_heap::pop() noexcept {
+  return remove(0);
+}
+
+// Top-down, unlike remove(): the new entry is often due soon, as that of a
+// fast ticker above many long timeouts, and then stops near the root.
+void timer_heap::replace_top(heap_entry entry) noexcept {
+  VIGIL_ASSERT(size_ > 0, "timer_heap: replace_top() of an empty heap; ask empty() first");
+  std::size_t hole = 0;
+  for (std::size_t child = 1; child < size_; child = 2 * hole + 1) {
+    prefetch_below(entries_, hole, size_);
+    if (child + 1 < size_) {
+      child += static_cast<std::size_t>(before(entries_[child + 1], entries_[child]));
+    }
+    if (!before(entries_[child], entry)) break;
+    entries_[hole] = entries_[child];
+    hole = child;
+  }
+  entries_[hole] = entry;
+}
+
+// Bottom-up: the last leaf belongs near a leaf almost always, so comparing it
+// on the way down is wasted.
+heap_entry timer_heap::remove(std::size_t index) noexcept {
+  VIGIL_ASSERT(index < size_, "timer_heap: remove() of a slot past the end");
+  const heap_entry removed = entries_[index];
+  const heap_entry last = entries_[--size_];
+  if (index != size_) {
+    // The last leaf can come from another subtree and be before the hole's
+    // parent, so it may climb past `index`.
+    climb(entries_, sink(entries_, index, size_), last);
+  }
+  shrink();
+  return removed;
+}
+
+void timer_heap::give_back() noexcept {
+  const std::size_t end = round_up(touched_ * sizeof(heap_entry), grain);
+  const std::size_t keep = std::max(round_up(2 * size_ * sizeof(heap_entry), grain), grain);
+  const std::size_t begin = std::max(keep, end - std::min(end, most_given_back));
+  // A refusal (locked memory) costs memory only, and is not tried again.
+  ::madvise(reinterpret_cast<std::byte*>(entries_) + begin, end - begin, MADV_DONTNEED);
+  touched_ = begin / sizeof(heap_entry);
+}
+
+bool timer_heap::verify() const noexcept {
+  if (size_ > touched_ || touched_ > capacity_) return false;
+  if (capacity_ * sizeof(heap_entry) > committed_ || committed_ > reserved_) return false;
+  for (std::size_t i = 1; i < size_; ++i) {
+    if (before(entries_[i], entries_[(i - 1) / 2])) return false;
+  }
+  return true;
+}
+
+}  // namespace vigil::internal

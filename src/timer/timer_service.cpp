@@ -1,0 +1,590 @@
+#include "timer/timer_service.hpp"
+
+#include "sched/park.hpp"
+
+#include <vigil/error.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+#include <new>
+
+namespace vigil::internal {
+namespace {
+
+constexpr std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+
+// Waits and sends take one cache line, callbacks what they need.
+record_pool wait_pool(64);
+record_pool callback_pool(round_up(sizeof(timer_record), 16));
+
+// Services that no runtime uses now. Never freed: handles may still look at
+// one.
+std::mutex spare_lock;
+std::vector<timer_service*> spare;
+
+}  // namespace
+
+timer_service& timer_service::begin(scheduler& owner) {
+  timer_service* s = nullptr;
+  {
+    const std::lock_guard guard(spare_lock);
+    if (!spare.empty()) {
+      s = spare.back();
+      spare.pop_back();
+    } else {
+      spare.reserve(spare.capacity() + 1);  // so that release() cannot fail
+    }
+  }
+  if (s == nullptr) s = new timer_service;
+  try {
+    auto heap = std::make_unique<timer_heap>();
+    std::vector<std::unique_ptr<intake>> intakes;
+    for (std::size_t i = 0; i <= owner.workers().size(); ++i) {
+      intakes.push_back(std::make_unique<intake>());
+    }
+    const lock_guard guard(s->heap_lock_);
+    s->heap_ = std::move(heap);
+    s->intakes_ = std::move(intakes);
+    s->taken_ = 0;
+    s->granted_ = 0;
+    s->sweep_at_ = 0;
+  } catch (...) {
+    const std::lock_guard guard(spare_lock);
+    spare.push_back(s);
+    throw;
+  }
+  s->shared_ = s->intakes_.back().get();
+  for (std::size_t i = 0; i < owner.workers().size(); ++i) {
+    owner.workers()[i]->intake = s->intakes_[i].get();
+  }
+  s->ties_ = random(owner.settings().seed ^ 0x7469'6573);
+  s->outside_.armed.store(0);
+  s->outside_.reset.store(0);
+  s->outside_.stopped.store(0);
+  s->outside_.fired.store(0);
+  for (auto& bucket : s->late_) bucket.clear();
+  s->latest_fire_.store(0);
+  s->sched_ = &owner;
+  owner.attach(*s);
+  return *s;
+}
+
+void timer_service::end() noexcept {
+  for (auto& w : sched_->workers()) {
+    w->wait_records.flush(wait_pool);
+    w->callback_records.flush(callback_pool);
+  }
+  {
+    const lock_guard guard(outside_lock_);
+    generation_.fetch_add(1);
+    sched_ = nullptr;
+  }
+  {
+    const lock_guard guard(heap_lock_);
+    heap_.reset();
+  }
+  intakes_.clear();
+  shared_ = nullptr;
+  const std::lock_guard guard(spare_lock);
+  spare.push_back(this);
+}
+
+// --- arming
+
+intake* timer_service::own_intake() const noexcept {
+  worker* const w = current_worker();
+  return w != nullptr && &w->sched == sched_ ? static_cast<intake*>(w->intake) : nullptr;
+}
+
+void timer_service::count(own_counter timer_counters::*which) noexcept {
+  if (intake* const in = own_intake()) {
+    (in->counters.*which).add();
+    return;
+  }
+  // ordering: statistics.
+  if (which == &timer_counters::armed) outside_.armed.fetch_add(1, relaxed);
+  if (which == &timer_counters::reset) outside_.reset.fetch_add(1, relaxed);
+  if (which == &timer_counters::stopped) outside_.stopped.fetch_add(1, relaxed);
+  if (which == &timer_counters::fired) outside_.fired.fetch_add(1, relaxed);
+}
+
+heap_entry timer_service::entry_for(runtime_timer& t, nanos key) noexcept {
+  // ordering: see key_for(); a slack that changes in between makes the due run
+  // look at the timer a little early or late, never fire it early.
+  const std::uint32_t slack = t.slack_us.load(relaxed);
+  // In virtual time the seed draws the order of equal keys.
+  const std::uint32_t tie =
+      sched_->is_virtual() ? static_cast<std::uint32_t>(ties_.next()) : std::uint32_t{0};
+  return {key, tie, slack, &t};
+}
+
+// Puts the deadline in force. True if an entry has to be filed, with `key`.
+bool timer_service::take_over(runtime_timer& t, nanos deadline, nanos& key) noexcept {
+  key = t.key_for(deadline);
+  // T1: when first, then filed; surfacing goes the other way round.
+  nanos seen = t.filed.load();
+  while (key < seen) {
+    if (t.filed.compare_exchange_weak(seen, key)) {
+      // ordering: the new reference is made from one that the caller holds.
+      t.references.fetch_add(1, relaxed);
+      return true;
+    }
+  }
+  return false;
+}
+
+void timer_service::lower_next_deadline(nanos key, bool parking) noexcept {
+  if (key >= runtime_timer::latest) return;
+  nanos seen = sched_->next_deadline.load();
+  while (key < seen) {
+    if (sched_->next_deadline.compare_exchange_weak(seen, key)) {
+      sched_->deadline_lowered(key, parking);
+      return;
+    }
+  }
+}
+
+bool timer_service::arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking) {
+  if (in.allowance == 0) make_room(in);
+  deadline = runtime_timer::clamp_deadline(deadline);
+  const nanos before = t.when.exchange(deadline);
+  nanos key = 0;
+  if (take_over(t, deadline, key)) {
+    {
+      const lock_guard guard(in.lock);
+      // ordering: the owner is the only one that adds; drains hold the lock.
+      const std::uint32_t n = in.size.load(relaxed);
+      in.entries[n] = entry_for(t, key);
+      in.size.store(n + 1);  // S1
+    }
+    --in.allowance;
+    lower_next_deadline(key, parking);
+  }
+  const bool was_pending = before > 0;
+  (was_pending ? in.counters.reset : in.counters.armed).add();
+  return was_pending;
+}
+
+// A thread without an intake of its own. outside_lock_ keeps the runtime from
+// ending in the middle.
+bool timer_service::arm_from_outside(runtime_timer& t, nanos deadline) {
+  const lock_guard guard(outside_lock_);
+  if (!is_of_this_run(t)) throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
+  intake& in = *shared_;
+  if (in.allowance == 0) make_room(in);
+  deadline = runtime_timer::clamp_deadline(deadline);
+  const nanos before = t.when.exchange(deadline);
+  nanos key = 0;
+  if (take_over(t, deadline, key)) {
+    {
+      const lock_guard adding(in.lock);
+      const std::uint32_t n = in.size.load(relaxed);  // ordering: under the lock
+      in.entries[n] = entry_for(t, key);
+      in.size.store(n + 1);  // S1
+    }
+    --in.allowance;
+    lower_next_deadline(key, false);
+  }
+  const bool was_pending = before > 0;
+  // ordering: statistics.
+  (was_pending ? outside_.reset : outside_.armed).fetch_add(1, relaxed);
+  return was_pending;
+}
+
+bool timer_service::arm_at(runtime_timer& t, nanos deadline) {
+  if (intake* const in = own_intake()) return arm_here(*in, t, deadline, false);
+  return arm_from_outside(t, deadline);
+}
+
+bool timer_service::stop(runtime_timer& t) noexcept {
+  // The claim. What was written before this arming is taken over by whoever
+  // arms next.
+  if (t.when.exchange(runtime_timer::idle) <= 0) return false;
+  if (is_of_this_run(t)) count(&timer_counters::stopped);
+  return true;
+}
+
+// S3: sets heap slots aside for a whole intake, after merging what is in it.
+void timer_service::make_room(intake& in) {
+  const lock_guard guard(heap_lock_);
+  if (in.size.load() != 0) merge(in);
+  const std::size_t dead = heap_->size() > pending() ? heap_->size() - pending() : 0;
+  if (dead > pending() + 1024) sweep(4 * intake::capacity);
+  if (!heap_->reserve(heap_->size() + taken_ + granted_ + intake::capacity)) {
+    throw std::bad_alloc();
+  }
+  heap_size_.store(heap_->size(), relaxed);  // ordering: a statistic
+  granted_ += intake::capacity;
+  in.allowance = intake::capacity;
+}
+
+// --- the heap
+
+// Takes a whole intake in, dropping what died there.
+void timer_service::merge(intake& in) noexcept {
+  heap_entry fresh[intake::capacity];
+  std::uint32_t n = 0;
+  {
+    const lock_guard guard(in.lock);
+    n = in.size.load(relaxed);  // ordering: under the lock
+    std::copy_n(in.entries, n, fresh);
+    in.size.store(0);
+  }
+  granted_ -= n;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    if (ask(fresh[i]) == speaks::no) {
+      drop_reference(*fresh[i].timer);
+    } else {
+      heap_->push(fresh[i]);
+    }
+  }
+}
+
+void timer_service::drain() noexcept {
+  for (const auto& in : intakes_) {
+    if (in->size.load() != 0) merge(*in);
+  }
+}
+
+// S1: the only place where next_deadline is raised.
+void timer_service::publish() noexcept {
+  for (;;) {
+    nanos next = never;
+    if (!heap_->empty() && heap_->top().key < runtime_timer::latest) next = heap_->top().key;
+    sched_->next_deadline.store(next);
+    heap_size_.store(heap_->size(), relaxed);  // ordering: a statistic
+    bool more = false;
+    for (const auto& in : intakes_) more = more || in->size.load() != 0;
+    if (!more) return;
+    drain();
+  }
+}
+
+// Whether anything will come of an entry. One that speaks for an idle timer,
+// or for a deadline later than its key, is withdrawn first and then `when` is
+// looked at again (T1); it may come out with a later key.
+timer_service::speaks timer_service::ask(heap_entry& e) noexcept {
+  runtime_timer& t = *e.timer;
+  if (t.filed.load() != e.key) return speaks::no;
+  nanos deadline = t.when.load();
+  if (deadline > 0 && t.key_for(deadline) <= e.key) return speaks::yes;
+  nanos expected = e.key;
+  if (!t.filed.compare_exchange_strong(expected, runtime_timer::nothing)) return speaks::no;
+  deadline = t.when.load();
+  if (deadline <= 0) return speaks::no;
+  const nanos key = t.key_for(deadline);
+  expected = runtime_timer::nothing;
+  if (!t.filed.compare_exchange_strong(expected, key)) return speaks::no;
+  const bool moved = key != e.key;
+  e.key = key;
+  return moved ? speaks::later : speaks::yes;
+}
+
+// Looks at a few entries for dead ones. Entries that climb past the cursor are
+// met in the next round.
+void timer_service::sweep(std::size_t budget) noexcept {
+  while (budget-- > 0 && !heap_->empty()) {
+    if (sweep_at_ >= heap_->size()) sweep_at_ = 0;
+    heap_entry e = (*heap_)[sweep_at_];
+    switch (ask(e)) {
+      case speaks::yes: ++sweep_at_; break;
+      case speaks::later:
+        heap_->remove(sweep_at_);
+        heap_->push(e);
+        break;
+      case speaks::no:
+        heap_->remove(sweep_at_);
+        drop_reference(*e.timer);
+        break;
+    }
+  }
+}
+
+void timer_service::tidy() noexcept {
+  // Enough that a worker does not sleep to a dead deadline, bounded so that it
+  // is not kept from its work; thorough if nothing is pending at all.
+  std::size_t budget = sched_->is_virtual() || pending() == 0 ? SIZE_MAX : 1024;
+  const lock_guard guard(heap_lock_);
+  drain();
+  while (!heap_->empty() && budget-- > 0) {
+    heap_entry e = heap_->top();
+    const speaks answer = ask(e);
+    if (answer == speaks::yes) break;
+    if (answer == speaks::later) {
+      heap_->replace_top(e);
+    } else {
+      heap_->pop();
+      drop_reference(*e.timer);
+    }
+  }
+  publish();
+}
+
+nanos timer_service::second_deadline() noexcept {
+  const lock_guard guard(heap_lock_);
+  const nanos second = heap_->second_key();
+  return second >= runtime_timer::latest ? never : second;
+}
+
+std::uint64_t timer_service::pending() const noexcept {
+  // ordering: statistics; exact when nobody arms.
+  std::uint64_t n = outside_.armed.load(relaxed) - outside_.stopped.load(relaxed) -
+                    outside_.fired.load(relaxed);
+  for (const auto& in : intakes_) {
+    n += in->counters.armed.get() - in->counters.stopped.get() - in->counters.fired.get();
+  }
+  // A timer armed on one worker and stopped on another may be counted as
+  // stopped first.
+  return n > UINT64_MAX / 2 ? 0 : n;
+}
+
+bool timer_service::anything_pending() noexcept { return pending() != 0; }
+
+// --- the deadlines of waits
+
+void timer_service::arm(waiter& w, ticket t, nanos deadline) {
+  worker& here = *current_worker();
+  auto* record = static_cast<runtime_timer*>(w.timer);
+  if (record == nullptr) {
+    void* const room = here.wait_records.take(wait_pool);
+    record = ::new (room) runtime_timer(timer_kind::fiber_ready, *this, generation());
+    w.timer = record;
+  }
+  record->wait.who = &w;
+  record->wait.which = t;
+  arm_here(*static_cast<intake*>(here.intake), *record, deadline, true);
+}
+
+void timer_service::disarm(waiter& w) noexcept {
+  auto& record = *static_cast<runtime_timer*>(w.timer);
+  nanos seen = record.when.load();
+  while (seen > 0) {
+    if (record.when.compare_exchange_weak(seen, runtime_timer::idle)) {
+      count(&timer_counters::stopped);
+      return;
+    }
+  }
+  // The timer fiber is touching the waiter: a few instructions, unless its
+  // thread has just lost the processor.
+  int spins = 0;
+  // Pairs with the end of fire_wait().
+  while (record.when.load(acquire) == runtime_timer::firing) {
+    if (++spins < 64) {
+      cpu_pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+void timer_service::forget(waiter& w) noexcept {
+  if (w.timer == nullptr) return;
+  drop_reference(*static_cast<runtime_timer*>(std::exchange(w.timer, nullptr)));
+}
+
+void timer_service::drop_reference(runtime_timer& t) noexcept {
+  // Pairs with the other decrements: the last one sees all that was written.
+  if (t.references.fetch_sub(1, acq_rel) != 1) return;
+  worker* const w = current_worker();
+  if (t.kind == timer_kind::go_func) {
+    auto* const record = static_cast<timer_record*>(&t);
+    record->~timer_record();
+    if (w != nullptr) {
+      w->callback_records.give(callback_pool, record);
+    } else {
+      callback_pool.give(record);
+    }
+    return;
+  }
+  t.~runtime_timer();
+  if (w != nullptr) {
+    w->wait_records.give(wait_pool, &t);
+  } else {
+    wait_pool.give(&t);
+  }
+}
+
+runtime_timer* timer_service::make_send(runtime_timer::send_function f, void* argument) {
+  worker* const w = current_worker();
+  void* const room = w != nullptr ? w->wait_records.take(wait_pool) : wait_pool.take();
+  auto* const t = ::new (room) runtime_timer(timer_kind::send_time, *this, generation());
+  t->send.function = f;
+  t->send.argument = argument;
+  return t;
+}
+
+timer_record* timer_service::make_record(detail::callback f, nanos period, bool from_end,
+                                         const site& from) {
+  worker* const w = current_worker();
+  void* const room =
+      w != nullptr ? w->callback_records.take(callback_pool) : callback_pool.take();
+  return ::new (room) timer_record(*this, generation(), std::move(f), period, from_end, from);
+}
+
+// --- firing
+
+struct timer_service::batch {
+  fiber_chain ready;
+  heap_entry again[batch_size];
+  std::size_t again_count = 0;
+  std::size_t held = 0;
+};
+
+void timer_service::timer_fiber_body() noexcept {
+  fiber& self = *current_fiber();
+  for (;;) {
+    if (ending_.load()) return;
+    bool more = false;
+    for (std::size_t i = 0; i < batches_per_turn; ++i) {
+      more = fire_due(sched_->clock.now());
+      if (!more) break;
+    }
+    const nanos next = sched_->next_deadline.load();
+    // ordering: the dump's fields.
+    self.reason.store(next == never ? wait_reason::timer_empty : wait_reason::timer_note, relaxed);
+    self.waiting_until.store(next, relaxed);  // ordering: as above
+    current_worker()->leave_to(more ? after_switch::timer_fiber_turn
+                                    : after_switch::park_timer_fiber);
+  }
+}
+
+// One bounded batch of due timers; true if there may be more. Nobody is locked
+// out while the timers are looked at: arming goes to the intakes, and the heap
+// is locked only to pop and to put back.
+bool timer_service::fire_due(nanos now) noexcept {
+  heap_entry due[batch_size];
+  std::size_t n = 0;
+  {
+    const lock_guard guard(heap_lock_);
+    drain();
+    while (n < batch_size && !heap_->empty()) {
+      const heap_entry& top = heap_->top();
+      // The key is `when` plus slack: the run goes on while the top's own
+      // `when` has come, so slack lets a prefix go early and nothing deeper.
+      if (top.key - static_cast<nanos>(top.slack_us) * 1000 > now) break;
+      due[n++] = heap_->pop();
+    }
+    if (n == 0) {
+      publish();
+      return false;
+    }
+    taken_ += n;
+  }
+  batch b;
+  for (std::size_t i = 0; i < n; ++i) surface(due[i], now, b);
+  if (!b.ready.empty()) sched_->ready_all(b.ready);
+  const lock_guard guard(heap_lock_);
+  for (std::size_t i = 0; i < b.again_count; ++i) heap_->push(b.again[i]);
+  taken_ -= n - b.held;
+  if (n == batch_size) return true;
+  drain();
+  publish();
+  return sched_->next_deadline.load() <= now;
+}
+
+void timer_service::surface(heap_entry e, nanos now, batch& b) noexcept {
+  runtime_timer& t = *e.timer;
+  nanos key = e.key;
+  if (!t.filed.compare_exchange_strong(key, runtime_timer::nothing)) {
+    drop_reference(t);  // a duplicate: another entry speaks for the timer
+    return;
+  }
+  for (;;) {
+    const nanos deadline = t.when.load();
+    if (deadline <= 0) break;
+    if (deadline > now) {
+      // Moved later meanwhile. Who arms at this moment sees `nothing` and
+      // files himself: one of the two succeeds.
+      nanos expected = runtime_timer::nothing;
+      const nanos later = t.key_for(deadline);
+      if (!t.filed.compare_exchange_strong(expected, later)) break;
+      b.again[b.again_count++] = {later, e.tie, e.slack_us, &t};
+      return;
+    }
+    switch (t.kind) {
+      case timer_kind::fiber_ready:
+        if (!fire_wait(t, deadline, b)) continue;
+        note_lateness(now - deadline);
+        drop_reference(t);
+        return;
+      case timer_kind::go_func: {
+        auto& record = static_cast<timer_record&>(t);
+        if (record.is_periodic()) {
+          // The runner holds the timer until it has looked at `when` last, so
+          // no two runs overlap; its heap slot stays set aside.
+          nanos expected = runtime_timer::nothing;
+          if (!t.filed.compare_exchange_strong(expected, runtime_timer::held)) {
+            drop_reference(t);
+            return;
+          }
+          ++b.held;
+        }
+        note_lateness(now - deadline);
+        if (!queue_callback(record, now)) drop_reference(t);
+        return;
+      }
+      case timer_kind::send_time: {
+        nanos expected = deadline;
+        if (!t.when.compare_exchange_strong(expected, runtime_timer::idle)) continue;
+        count(&timer_counters::fired);
+        note_lateness(now - deadline);
+        t.send.function(t.send.argument, deadline);
+        drop_reference(t);
+        return;
+      }
+    }
+  }
+  drop_reference(t);
+}
+
+// Ends a wait by its deadline. While `when` says firing, the waiter is kept
+// alive by disarm().
+bool timer_service::fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept {
+  if (!t.when.compare_exchange_strong(seen, runtime_timer::firing)) return false;
+  count(&timer_counters::fired);
+  waiter& w = *t.wait.who;
+  if (w.claim(t.wait.which, outcome::timeout)) {
+    if (w.what() == waiter::kind::of_fiber) {
+      // Readied with the others of the batch. The fiber cannot go on before.
+      b.ready.push_back(w.as_fiber());
+    } else {
+      w.deliver();
+    }
+  }
+  // A fiber that timed out may have armed again already: then it stays.
+  // Pairs with the acquire in disarm().
+  nanos expected = runtime_timer::firing;
+  t.when.compare_exchange_strong(expected, runtime_timer::idle);
+  return true;
+}
+
+void timer_service::note_lateness(nanos late) noexcept {
+  const auto n = static_cast<std::uint64_t>(late < 0 ? 0 : late);
+  const auto bucket = static_cast<std::size_t>(std::bit_width(n / 1000));
+  late_[std::min(bucket, late_.size() - 1)].add();
+  // ordering: a statistic with one writer.
+  if (n > latest_fire_.load(relaxed)) latest_fire_.store(n, relaxed);
+}
+
+void timer_service::add_stats(runtime_stats& s) const noexcept {
+  // ordering: statistics.
+  s.timers_armed += outside_.armed.load(relaxed);
+  s.timers_reset += outside_.reset.load(relaxed);
+  s.timers_stopped += outside_.stopped.load(relaxed);
+  s.timers_fired += outside_.fired.load(relaxed);
+  for (const auto& in : intakes_) {
+    s.timers_armed += in->counters.armed.get();
+    s.timers_reset += in->counters.reset.get();
+    s.timers_stopped += in->counters.stopped.get();
+    s.timers_fired += in->counters.fired.get();
+    s.heap_entries += in->size.load(relaxed);  // ordering: a statistic
+  }
+  s.timers_pending = pending();
+  s.heap_entries += heap_size_.load(relaxed);  // ordering: a statistic
+  s.dead_entries = s.heap_entries > s.timers_pending ? s.heap_entries - s.timers_pending : 0;
+  for (std::size_t i = 0; i < late_.size(); ++i) s.lateness.count[i] += late_[i].get();
+  s.lateness.max_nanos = std::max(s.lateness.max_nanos, latest_fire_.load(relaxed));  // ordering: as above
+}
+
+}  // namespace vigil::internal

@@ -1,0 +1,194 @@
+// timer_service: one heap, one timer fiber, one note; and intakes in front.
+//
+//  any fiber or thread                       timer fiber                kernel
+//  arm / stop / reset ──▶ [intake] ──▶ heap: {key, tie, timer*}[] ──▶ note
+//                                         │ due                (a worker's watch)
+//                        send_time │ go_func │ fiber_ready ──▶ run queues
+//
+// Who owns the heap: whoever holds heap_lock_. That is the timer fiber when it
+// fires, a worker that is about to sleep (tidy), and an owner whose intake is
+// full. Nobody pops but the timer fiber, except dead and postponed entries at
+// the top (tidy) and dead ones anywhere (sweep).
+//
+// S1  scheduler::next_deadline is never later than the earliest key in the
+//     heap and the intakes, once an arming has returned. Arming adds to the
+//     intake, then lowers next_deadline. Raising happens in publish() only:
+//     drain all intakes, store the top's key, look at the intakes once more,
+//     and if one is not empty begin again. All sequentially consistent: an
+//     entry added after the last look lowers next_deadline after the store.
+// S2  Then, and only if next_deadline was lowered, the arming side looks who
+//     sleeps (idle.hpp).
+// S3  heap_.capacity() >= heap_.size() + taken_ + granted_. taken_ counts
+//     entries that were popped and may come back; granted_ the entries in the
+//     intakes and those their owners may still add. So a merge never
+//     allocates; arming asks for a grant before it changes anything, and
+//     throws bad_alloc there.
+// S4  User code, destructors included, never runs on the timer fiber, nor
+//     under any lock here.
+//
+// The service is type-stable: a handle that outlives its runtime finds the
+// service's memory, sees by the generation that its runtime is gone, and is
+// told so.
+#pragma once
+
+#include "base/record_pool.hpp"
+#include "base/spinlock.hpp"
+#include "sched/scheduler.hpp"
+#include "sched/timer_seam.hpp"
+#include "timer/intake.hpp"
+#include "timer/runtime_timer.hpp"
+#include "timer/timer_heap.hpp"
+#include "timer/timer_record.hpp"
+
+#include <vigil/stats.hpp>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace vigil::internal {
+
+using timer_record = detail::timer_record;
+
+class timer_service final : public timer_seam {
+ public:
+  // For the scheduler's life. Throws std::bad_alloc.
+  static timer_service& begin(scheduler& owner);
+  void end() noexcept;
+
+  // --- armings. Deadlines are on the scheduler's clock. Return whether the
+  // timer was pending before; throw std::bad_alloc with nothing changed.
+  bool arm_at(runtime_timer& t, nanos deadline);
+  bool stop(runtime_timer& t) noexcept;
+
+  // --- callbacks
+  // A timer that hands the time to the channel layer. The caller's reference.
+  runtime_timer* make_send(runtime_timer::send_function f, void* argument);
+  timer_record* make_record(detail::callback f, nanos period, bool from_end, const site& from);
+  bool reset(timer_record& t, nanos deadline);
+  void stop_and_wait(timer_record& t);
+  static void drop_use(timer_record& t) noexcept;
+  static void drop_reference(runtime_timer& t) noexcept;
+
+  // --- seam
+  void arm(waiter& w, ticket t, nanos deadline) override;
+  void disarm(waiter& w) noexcept override;
+  void forget(waiter& w) noexcept override;
+  void tidy() noexcept override;
+  nanos second_deadline() noexcept override;
+  bool anything_pending() noexcept override;
+  bool has_callbacks() const noexcept override {
+    // seq_cst: a worker's last look before it sleeps.
+    return callbacks_waiting_.load() != 0 && !runners_wanting_.load() && !sched_->stopping();
+  }
+  fiber* take_runner(worker& w) noexcept override;
+  void open() override;
+  void abort_open() noexcept override;
+  void close() noexcept override;
+  void discard_callbacks() noexcept override;
+  void end_fibers() noexcept override;
+  void add_stats(runtime_stats& s) const noexcept override;
+
+  scheduler& sched() noexcept { return *sched_; }
+  // The scheduler if the timer's runtime still exists. Caller: a fiber of that
+  // runtime, or one that only reads the clock.
+  nanos now_for(const runtime_timer& t) noexcept VIGIL_EXCLUDES(outside_lock_);
+  bool is_of_this_run(const runtime_timer& t) const noexcept {
+    // Pairs with the increment in release().
+    return generation_.load(acquire) == t.generation;
+  }
+  std::uint32_t generation() const noexcept { return generation_.load(); }
+
+ private:
+  friend struct test_access;
+  timer_service() = default;
+
+  // What one turn of the timer fiber collects.
+  struct batch;
+  static constexpr std::size_t batch_size = 64;
+  static constexpr std::size_t batches_per_turn = 8;
+  static constexpr std::size_t callbacks_per_turn = 32;
+  static constexpr std::size_t idle_runners_kept = 32;
+
+  intake* own_intake() const noexcept;
+  void count(own_counter timer_counters::*which) noexcept;
+  bool arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking);
+  bool arm_from_outside(runtime_timer& t, nanos deadline);
+  bool run_soon(timer_record& t, nanos deadline, nanos now);
+  bool take_over(runtime_timer& t, nanos deadline, nanos& key) noexcept;
+  void make_room(intake& in) VIGIL_EXCLUDES(heap_lock_);
+  void lower_next_deadline(nanos key, bool parking) noexcept;
+
+  void merge(intake& in) noexcept VIGIL_REQUIRES(heap_lock_);
+  void drain() noexcept VIGIL_REQUIRES(heap_lock_);
+  void publish() noexcept VIGIL_REQUIRES(heap_lock_);
+  enum class speaks : std::uint8_t { no, yes, later };
+  static speaks ask(heap_entry& e) noexcept;
+  void sweep(std::size_t budget) noexcept VIGIL_REQUIRES(heap_lock_);
+  heap_entry entry_for(runtime_timer& t, nanos key) noexcept;
+  std::uint64_t pending() const noexcept;
+
+  void timer_fiber_body() noexcept;
+  bool fire_due(nanos now) noexcept VIGIL_EXCLUDES(heap_lock_);
+  void surface(heap_entry e, nanos now, batch& b) noexcept;
+  bool fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept;
+  void note_lateness(nanos late) noexcept;
+
+  bool queue_callback(timer_record& t, nanos now) noexcept VIGIL_EXCLUDES(callbacks_lock_);
+  timer_record* pop_callback(nanos& due_until) noexcept VIGIL_EXCLUDES(callbacks_lock_);
+  void runner_body() noexcept;
+  void run_once(fiber& self, timer_record& t, nanos due_until) noexcept;
+  void run_periodic(fiber& self, timer_record& t, nanos due_until) noexcept;
+  void call(fiber& self, timer_record& t) noexcept;
+  void let_go(timer_record& t) noexcept;
+  void finished_run(timer_record& t) noexcept;
+  fiber& make_system_fiber(const char* name, fiber_role role);
+
+  scheduler* sched_ = nullptr;
+  atomic<std::uint32_t> generation_{1};
+  random ties_{1};
+
+  spinlock outside_lock_{lock_rank::timer_outside};
+  spinlock heap_lock_{lock_rank::timer_heap};
+  std::unique_ptr<timer_heap> heap_ VIGIL_GUARDED_BY(heap_lock_);
+  std::size_t taken_ VIGIL_GUARDED_BY(heap_lock_) = 0;
+  std::size_t granted_ VIGIL_GUARDED_BY(heap_lock_) = 0;
+  std::size_t sweep_at_ VIGIL_GUARDED_BY(heap_lock_) = 0;
+  atomic<std::size_t> heap_size_{0};  // for statistics
+
+  std::vector<std::unique_ptr<intake>> intakes_;  // the last one is shared
+  intake* shared_ = nullptr;
+  // Of threads that are no workers of ours.
+  struct {
+    atomic<unsigned long> armed{0}, reset{0}, stopped{0}, fired{0};
+  } outside_;
+
+  atomic<bool> ending_{false};
+  fiber* timer_fiber_ = nullptr;
+
+  spinlock callbacks_lock_{lock_rank::callbacks};
+  chain<timer_record, &timer_record::next> callbacks_ VIGIL_GUARDED_BY(callbacks_lock_);
+  alignas(cache_line) atomic<std::size_t> callbacks_waiting_{0};
+  atomic<bool> runners_wanting_{false};  // no runner can be had; one will come free
+  atomic<bool> closed_{false};
+
+  spinlock runners_lock_{lock_rank::runners};
+  fiber_chain idle_runners_ VIGIL_GUARDED_BY(runners_lock_);
+
+  struct stop_waiter {
+    timer_record* timer;
+    waiter* who;
+    ticket which;
+    list_hook<stop_waiter> hook;
+  };
+  spinlock stops_lock_{lock_rank::fiber_join};
+  using stop_list = list<stop_waiter, &stop_waiter::hook>;
+  stop_list stop_waiters_ VIGIL_GUARDED_BY(stops_lock_);
+
+  // The timer fiber is the only writer.
+  std::array<own_counter, lateness_histogram::buckets> late_;
+  atomic<std::uint64_t> latest_fire_{0};
+};
+
+}  // namespace vigil::internal

@@ -1,0 +1,60 @@
+// Runs one test case of this executable in a process of its own.
+//
+// The case is marked with doctest::skip(), so that only run_child() starts it;
+// its name must hold no comma and no asterisk.
+#pragma once
+
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace vigil::testing_support {
+
+struct child_result {
+  int status = 0;      // as waitpid() gives it
+  std::string output;  // of both descriptors
+
+  bool succeeded() const { return WIFEXITED(status) && WEXITSTATUS(status) == 0; }
+
+  bool died_by(int signal) const { return WIFSIGNALED(status) && WTERMSIG(status) == signal; }
+
+  bool says(const char* text) const { return output.find(text) != std::string::npos; }
+};
+
+inline child_result run_child(
+    const char* test_case,
+    const std::vector<std::pair<const char*, const char*>>& environment = {}) {
+  child_result result;
+  int ends[2];
+  if (::pipe(ends) != 0) return result;
+  const std::string filter = std::string("--test-case=") + test_case;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit no_core{0, 0};
+    ::setrlimit(RLIMIT_CORE, &no_core);
+    ::dup2(ends[1], 1);
+    ::dup2(ends[1], 2);
+    ::close(ends[0]);
+    ::close(ends[1]);
+    for (const auto& [name, value] : environment)
+      ::setenv(name, value, 1);
+    ::execl("/proc/self/exe", "child", filter.c_str(), "--no-skip", static_cast<char*>(nullptr));
+    ::_exit(127);
+  }
+  ::close(ends[1]);
+  char text[4096];
+  for (ssize_t n; (n = ::read(ends[0], text, sizeof text)) > 0;) {
+    result.output.append(text, static_cast<std::size_t>(n));
+  }
+  ::close(ends[0]);
+  ::waitpid(child, &result.status, 0);
+  return result;
+}
+
+}  // namespace vigil::testing_support

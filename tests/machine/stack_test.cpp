@@ -1,0 +1,442 @@
+#include "machine/stack.hpp"
+
+#include "child.hpp"
+#include "machine/sanitizer.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+using namespace vigil::internal;
+using vigil::testing_support::run_child;
+
+namespace {
+
+constexpr bool has_sanitizer = VIGIL_ASAN || VIGIL_TSAN;
+constexpr std::size_t page = 4096;
+
+std::size_t resident_bytes() {
+  std::FILE* const file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr) return 0;
+  std::size_t total = 0;
+  std::size_t resident = 0;
+  const int got = std::fscanf(file, "%zu %zu", &total, &resident);
+  std::fclose(file);
+  return got == 2 ? resident * page : 0;
+}
+
+std::set<const std::byte*> bottoms_in_use() {
+  std::set<const std::byte*> found;
+  const slab_hold hold;
+  for_each_stack_in_use(
+      [](const stack& s, void* set) noexcept {
+        static_cast<std::set<const std::byte*>*>(set)->insert(s.bottom);
+      },
+      &found);
+  return found;
+}
+
+std::string text_of_error(std::size_t usable) {
+  try {
+    release_stack(allocate_stack(usable));
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "";
+}
+
+void touch(const stack& s) {
+  *(s.top - 1) = std::byte{1};
+}
+
+// Takes stacks until there are no more, or `most` are taken.
+std::vector<stack> take_all(std::size_t usable, std::size_t most, std::string& error) {
+  std::vector<stack> taken;
+  taken.reserve(most);
+  try {
+    while (taken.size() < most)
+      taken.push_back(allocate_stack(usable));
+  } catch (const stack_error& e) {
+    error = e.what();
+  }
+  return taken;
+}
+
+}  // namespace
+
+TEST_SUITE("stack") {
+  TEST_CASE("a stack is as big as asked for and writable from end to end") {
+    for (const std::size_t usable :
+         {min_stack_size, std::size_t{20000}, default_stack_size, std::size_t{3} << 20}) {
+      const stack s = allocate_stack(usable);
+      CHECK(s.size() >= usable);
+      CHECK(reinterpret_cast<std::uintptr_t>(s.top) % page == 0);
+      std::memset(s.bottom, 1, s.size());
+      release_stack(s);
+    }
+    const stack s = allocate_stack(default_stack_size);
+    CHECK(s.size() == default_stack_size);
+    release_stack(s);
+  }
+
+  TEST_CASE("the biggest stack can be had") {
+    const stack s = allocate_stack(max_stack_size);
+    touch(s);
+    *s.bottom = std::byte{1};
+    release_stack(s);
+  }
+
+  TEST_CASE("sizes out of range are refused with the range in the text") {
+    CHECK_THROWS_AS(static_cast<void>(allocate_stack(0)), std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(allocate_stack(min_stack_size - 1)), std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(allocate_stack(max_stack_size + 1)), std::invalid_argument);
+    CHECK(text_of_error(100).find("the least is 16 KiB") != std::string::npos);
+    CHECK(text_of_error(~std::size_t{0}).find("the most is 1024 MiB") != std::string::npos);
+  }
+
+  TEST_CASE("stacks taken and released at random never overlap and are found by address") {
+    trim_stacks();
+    const std::size_t before = read_stack_stats().in_use;
+    std::mt19937 random(7);
+    std::map<const std::byte*, stack> model;  // by bottom
+    const std::size_t sizes[] = {min_stack_size, 64 * 1024, default_stack_size, 1 << 20};
+    stack_cache cache;
+    for (int step = 0; step < 6000; ++step) {
+      const bool by_cache = random() % 2 == 0;
+      if (model.size() < 1000 && random() % 5 < 3) {
+        const std::size_t size = sizes[random() % 4];
+        const stack s = by_cache ? cache.take(size) : allocate_stack(size);
+        const auto above = model.lower_bound(s.bottom);
+        if (above != model.end()) REQUIRE(s.top + stack_guard_size <= above->second.bottom);
+        if (above != model.begin()) {
+          REQUIRE(std::prev(above)->second.top + stack_guard_size <= s.bottom);
+        }
+        touch(s);
+        model.emplace(s.bottom, s);
+      } else if (!model.empty()) {
+        auto chosen = model.begin();
+        std::advance(chosen, static_cast<long>(random() % model.size()));
+        if (by_cache) {
+          cache.give(chosen->second);
+        } else {
+          release_stack(chosen->second);
+        }
+        model.erase(chosen);
+      }
+      if (step % 500 == 0) CHECK(read_stack_stats().in_use == before + model.size());
+    }
+    const auto walked = bottoms_in_use();
+    CHECK(walked.size() == before + model.size());
+    for (const auto& [bottom, s] : model) {
+      CHECK(walked.count(bottom) == 1);
+      stack_place place;
+      REQUIRE(find_stack(s.top - 1, place));
+      CHECK(place.where.bottom == bottom);
+      CHECK(place.where.top == s.top);
+      CHECK(place.in_use);
+      CHECK_FALSE(place.in_guard);
+      REQUIRE(find_stack(s.bottom - 1, place));
+      CHECK(place.where.bottom == bottom);
+      CHECK(place.in_guard);
+    }
+    for (const auto& [bottom, s] : model)
+      release_stack(s);
+    cache.flush();
+    trim_stacks();
+    CHECK(read_stack_stats().in_use == before);
+  }
+
+  TEST_CASE("addresses elsewhere are no stacks") {
+    stack_place place;
+    int local = 0;
+    CHECK_FALSE(find_stack(&local, place));
+    CHECK_FALSE(find_stack(nullptr, place));
+  }
+
+  TEST_CASE("a released stack is found but not in use") {
+    stack_cache cache;
+    const stack s = cache.take(default_stack_size);
+    cache.give(s);
+    stack_place place;
+    REQUIRE(find_stack(s.bottom, place));
+    CHECK_FALSE(place.in_use);
+    CHECK(bottoms_in_use().count(s.bottom) == 0);
+  }
+
+  TEST_CASE("a stack put together by hand can be released") {
+    const stack s = allocate_stack(default_stack_size);
+    const std::size_t in_use = read_stack_stats().in_use;
+    stack by_hand;
+    by_hand.bottom = s.bottom;
+    by_hand.top = s.top;
+    release_stack(by_hand);
+    CHECK(read_stack_stats().in_use == in_use - 1);
+  }
+
+  TEST_CASE("a cache gives the hottest stack first and serves other sizes as well") {
+    stack_cache cache;
+    const stack first = cache.take(default_stack_size);
+    cache.give(first);
+    const stack again = cache.take(default_stack_size);
+    CHECK(again.bottom == first.bottom);
+    const stack big = cache.take(1 << 20);
+    CHECK(big.size() == 1 << 20);
+    cache.give(big);
+    cache.give(again);
+  }
+
+  TEST_CASE("slabs are unmapped when the last stack is released and trimmed") {
+    trim_stacks();
+    const std::size_t before = read_stack_stats().slabs;
+    std::vector<stack> taken;
+    for (int i = 0; i < 1000; ++i)
+      taken.push_back(allocate_stack(256 * 1024));
+    CHECK(read_stack_stats().slabs >= before + 1000 / 64);
+    for (const stack& s : taken)
+      release_stack(s);
+    CHECK(read_stack_stats().slabs <= before + 1);
+    trim_stacks();
+    CHECK(read_stack_stats().slabs == before);
+  }
+
+  TEST_CASE("no slab is unmapped under a hold and they are afterwards") {
+    trim_stacks();
+    const std::size_t before = read_stack_stats().slabs;
+    std::vector<stack> taken;
+    for (int i = 0; i < 300; ++i)
+      taken.push_back(allocate_stack(256 * 1024));
+    const std::size_t most = read_stack_stats().slabs;
+    {
+      const slab_hold outer;
+      const slab_hold inner;
+      for (const stack& s : taken)
+        touch(s);
+      for (const stack& s : taken)
+        release_stack(s);
+      trim_stacks();
+      CHECK(read_stack_stats().slabs == most);
+      // Still mapped: reading does not fault.
+      for (const stack& s : taken)
+        CHECK(*(s.top - 2) == std::byte{0});
+    }
+    release_stack(allocate_stack(256 * 1024));
+    CHECK(read_stack_stats().slabs <= before + 1);
+  }
+
+  TEST_CASE("walks and releases on several threads do not disturb each other") {
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < 3; ++t) {
+      threads.emplace_back([&stop, t] {
+        std::mt19937 random(t);
+        stack_cache cache;
+        std::vector<stack> mine;
+        while (!stop.load()) {
+          if (mine.size() < 200 && random() % 2 == 0) {
+            mine.push_back(cache.take(random() % 2 == 0 ? default_stack_size : 256 * 1024));
+          } else if (!mine.empty()) {
+            std::swap(mine[random() % mine.size()], mine.back());
+            cache.give(mine.back());
+            mine.pop_back();
+          } else if (random() % 16 == 0) {
+            trim_stacks();
+          }
+        }
+        for (const stack& s : mine)
+          cache.give(s);
+      });
+    }
+    for (int i = 0; i < 300; ++i) {
+      std::size_t bytes = 0;
+      const slab_hold hold;
+      for_each_stack_in_use(
+          [](const stack& s, void* sum) noexcept {
+            *static_cast<std::size_t*>(sum) +=
+                s.size() +
+                static_cast<std::size_t>(*static_cast<const volatile std::byte*>(s.bottom));
+          },
+          &bytes);
+    }
+    stop.store(true);
+    for (std::thread& t : threads)
+      t.join();
+  }
+
+  TEST_CASE("memory comes back after twenty thousand stacks ended in random order") {
+    if (has_sanitizer) return;
+    trim_stacks();
+    constexpr std::size_t count = 20000;
+    std::vector<stack> taken;
+    taken.reserve(count);
+    const std::size_t before = resident_bytes();
+    for (std::size_t i = 0; i < count; ++i) {
+      taken.push_back(allocate_stack(default_stack_size));
+      touch(taken.back());
+    }
+    const std::size_t at_most = resident_bytes();
+    CHECK(at_most - before >= count * page);
+    std::shuffle(taken.begin(), taken.end(), std::mt19937(11));
+    for (const stack& s : taken)
+      release_stack(s);
+    const std::size_t after = resident_bytes();
+    // 256 hot ones, 1024 of the floor: 6.4 % of so few.
+    CHECK(after - std::min(before, after) <= (at_most - before) * 8 / 100);
+  }
+
+  TEST_CASE("child: stacks until vm.max_map_count" * doctest::skip()) {
+    std::string error;
+    std::vector<stack> taken = take_all(default_stack_size, 60000, error);
+    std::printf("%zu stacks: %s\n", taken.size(), error.c_str());
+    REQUIRE(taken.size() > 1000);
+    REQUIRE(taken.size() < 60000);
+    CHECK(read_stack_stats().guard_is_madvise == 0);
+    CHECK(error.find("vm.max_map_count = ") != std::string::npos);
+    CHECK(read_stack_stats().in_use == taken.size());
+    for (const stack& s : taken)
+      touch(s);
+    // Room again after a release, wherever it was.
+    for (const std::size_t i : {taken.size() - 1, taken.size() / 2, std::size_t{5}}) {
+      release_stack(taken[i]);
+      taken[i] = allocate_stack(default_stack_size);
+      touch(taken[i]);
+    }
+    CHECK_THROWS_AS(static_cast<void>(allocate_stack(default_stack_size)), stack_error);
+    CHECK_THROWS_AS(static_cast<void>(allocate_stack(1 << 20)), stack_error);
+    // Low slabs are unmapped and mapped anew while others eat the mappings, so
+    // that the lowest slab with room has no guards for it. A stack released in
+    // a high slab has its own and must be found.
+    for (std::size_t i = 0; i < 640; ++i)
+      release_stack(taken[i]);
+    taken.erase(taken.begin(), taken.begin() + 640);
+    constexpr std::size_t eaten = 400;
+    auto* const eater = static_cast<std::byte*>(
+        ::mmap(nullptr, eaten * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    for (std::size_t i = 0; i < eaten; i += 2)
+      ::mprotect(eater + i * page, page, PROT_NONE);
+    const std::vector<stack> low = take_all(default_stack_size, 640, error);
+    REQUIRE(low.size() < 640);
+    taken.insert(taken.end(), low.begin(), low.end());
+    release_stack(taken[20000]);
+    // Its failure takes the hot stack back into its slab.
+    CHECK_THROWS_AS(static_cast<void>(allocate_stack(1 << 20)), stack_error);
+    taken[20000] = allocate_stack(default_stack_size);
+    ::munmap(eater, eaten * page);
+    for (std::size_t i = 0; i < 2000; ++i) {
+      release_stack(taken.back());
+      taken.pop_back();
+    }
+    std::vector<stack> again = take_all(default_stack_size, 1900, error);
+    CHECK(again.size() == 1900);
+    for (const stack& s : again)
+      release_stack(s);
+    for (const stack& s : taken)
+      release_stack(s);
+    trim_stacks();
+    CHECK(read_stack_stats().in_use == 0);
+    CHECK(read_stack_stats().slabs == 0);
+  }
+
+  TEST_CASE("guards by mprotect end at vm.max_map_count with an error that says so") {
+    if (has_sanitizer) return;
+    const auto child =
+        run_child("child: stacks until vm.max_map_count", {{"VIGIL_STACK_GUARD", "mprotect"}});
+    CAPTURE(child.output);
+    CHECK(child.succeeded());
+    CHECK(child.says("vm.max_map_count"));
+  }
+
+  TEST_CASE("child: stacks until RLIMIT_AS" * doctest::skip()) {
+    std::string error;
+    const rlimit limit{rlim_t{256} << 20, rlim_t{256} << 20};
+    REQUIRE(::setrlimit(RLIMIT_AS, &limit) == 0);
+    const std::vector<stack> taken = take_all(default_stack_size, 5000, error);
+    std::printf("%zu stacks: %s\n", taken.size(), error.c_str());
+    CHECK(taken.size() > 100);
+    CHECK(error.find("RLIMIT_AS to 262144 KiB") != std::string::npos);
+    for (const stack& s : taken)
+      release_stack(s);
+    const std::vector<stack> again = take_all(default_stack_size, taken.size(), error);
+    // The second list takes some of the address space as well.
+    CHECK(again.size() + 8 >= taken.size());
+  }
+
+  TEST_CASE("a limit on the address space is named and its last megabytes are used") {
+    if (has_sanitizer) return;
+    const auto child = run_child("child: stacks until RLIMIT_AS");
+    CAPTURE(child.output);
+    CHECK(child.succeeded());
+  }
+
+  TEST_CASE("child: stacks under mlockall" * doctest::skip()) {
+    const rlimit limit{rlim_t{6} << 20, rlim_t{6} << 20};
+    REQUIRE(::setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    const bool was_root = ::geteuid() == 0;
+    if (was_root) REQUIRE(::setresuid(65534, 65534, 65534) == 0);
+    if (::mlockall(MCL_FUTURE) != 0) {
+      std::printf("mlockall is not allowed here\n");
+      return;
+    }
+    std::string error;
+    const std::vector<stack> taken = take_all(default_stack_size, 200, error);
+    for (const stack& s : taken)
+      touch(s);
+    std::printf("%zu stacks: %s\n", taken.size(), error.c_str());
+    CHECK(taken.size() > 0);
+    CHECK(taken.size() < 200);
+    CHECK(error.find("RLIMIT_MEMLOCK allows 6144 KiB") != std::string::npos);
+    for (const stack& s : taken)
+      release_stack(s);
+  }
+
+  TEST_CASE("under mlockall stacks are mapped one by one and the limit is named") {
+    if (has_sanitizer) return;
+    const auto child = run_child("child: stacks under mlockall");
+    CAPTURE(child.output);
+    CHECK(child.succeeded());
+  }
+
+  TEST_CASE("child: stacks under mlockall without a limit" * doctest::skip()) {
+    const rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
+    if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || ::mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
+      return;
+    std::string error;
+    const std::vector<stack> taken = take_all(default_stack_size, 200, error);
+    CHECK(taken.size() == 200);
+    for (const stack& s : taken)
+      release_stack(s);
+    trim_stacks();
+    CHECK(read_stack_stats().slabs == 0);
+  }
+
+  TEST_CASE("under mlockall without a limit stacks can be had") {
+    if (has_sanitizer) return;
+    const auto child = run_child("child: stacks under mlockall without a limit");
+    CAPTURE(child.output);
+    CHECK(child.succeeded());
+  }
+
+  TEST_CASE("child: a stack is released twice" * doctest::skip()) {
+    const stack s = allocate_stack(default_stack_size);
+    release_stack(s);
+    release_stack(s);
+  }
+
+  TEST_CASE("releasing a stack twice ends the program") {
+    const auto child = run_child("child: a stack is released twice");
+    CHECK(child.died_by(SIGABRT));
+    CHECK(child.says("released twice"));
+  }
+}

@@ -1,0 +1,61 @@
+// A bare fiber for tests of the machine layer: a stack, a switch and a body.
+#pragma once
+
+#include "machine/stack.hpp"
+#include "machine/switch.hpp"
+
+#include <functional>
+#include <thread>
+#include <utility>
+
+namespace vigil::testing_support {
+
+class test_fiber {
+ public:
+  explicit test_fiber(std::function<void(test_fiber&)> body,
+                      std::size_t stack_size = internal::default_stack_size)
+      : stack_(internal::allocate_stack(stack_size)), body_(std::move(body)) {
+    side_.prepare(stack_, stack_.top, &run, this);
+  }
+
+  // Only after the body has ended.
+  ~test_fiber() {
+    side_.destroy();
+    internal::release_stack(stack_);
+  }
+
+  test_fiber(const test_fiber&) = delete;
+  test_fiber& operator=(const test_fiber&) = delete;
+
+  // From the body.
+  void leave() { internal::leave(side_); }
+
+  // From a thread.
+  void enter(internal::thread_side& thread) { internal::enter(thread, side_); }
+
+  void enter_on_another_thread() {
+    std::thread([this] {
+      internal::thread_side thread;
+      internal::enter(thread, side_);
+    }).join();
+  }
+
+  bool is_done() const { return done_; }
+
+  const internal::stack& where() const { return stack_; }
+
+ private:
+  static void run(void* argument) noexcept {
+    auto& self = *static_cast<test_fiber*>(argument);
+    self.body_(self);
+    self.done_ = true;
+    internal::leave_for_ever(self.side_);
+  }
+
+  internal::stack stack_;
+  internal::fiber_side side_;
+  std::function<void(test_fiber&)> body_;
+  bool done_ = false;
+};
+
+}  // namespace vigil::testing_support

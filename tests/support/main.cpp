@@ -1,0 +1,100 @@
+// main() of every test executable: doctest, and a clock that ends a hang.
+//
+// doctest judges a time-out only after the case has ended, so a hang would
+// stay a hang. Here SIGALRM names the running case, raises SIGQUIT (a running
+// runtime answers with its dump of all fibers), then aborts. An alarm and not
+// a thread, because some tests count the threads of the process.
+//
+// The same text is written when a case crashes. The handler that was there
+// before (a sanitizer's, the default) then gets the signal as well.
+//
+// VIGIL_TEST_TIMEOUT   seconds for the whole executable, 300 unless given;
+//                      0 means no limit, for work in a debugger
+#define DOCTEST_CONFIG_IMPLEMENT
+#define DOCTEST_CONFIG_NO_POSIX_SIGNALS
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+namespace {
+
+// Written on the main thread between cases, read by signal handlers.
+char running_case[256] = "";
+
+struct case_recorder : doctest::IReporter {
+  explicit case_recorder(const doctest::ContextOptions&) {}
+  void report_query(const doctest::QueryData&) override {}
+  void test_run_start() override {}
+  void test_run_end(const doctest::TestRunStats&) override {}
+  void test_case_start(const doctest::TestCaseData& data) override {
+    std::snprintf(running_case, sizeof running_case, "%s: %s", data.m_test_suite, data.m_name);
+  }
+  void test_case_reenter(const doctest::TestCaseData&) override {}
+  void test_case_end(const doctest::CurrentTestCaseStats&) override { running_case[0] = '\0'; }
+  void test_case_exception(const doctest::TestCaseException&) override {}
+  void subcase_start(const doctest::SubcaseSignature&) override {}
+  void subcase_end() override {}
+  void log_assert(const doctest::AssertData&) override {}
+  void log_message(const doctest::MessageData&) override {}
+  void test_case_skipped(const doctest::TestCaseData&) override {}
+};
+
+REGISTER_LISTENER("running case", 1, case_recorder);
+
+void write_text(const char* text) noexcept {
+  if (::write(2, text, std::strlen(text)) < 0) return;
+}
+
+void write_running_case(const char* what) noexcept {
+  if (running_case[0] == '\0') return;
+  write_text("\ntest: ");
+  write_text(what);
+  write_text(" while running\n  ");
+  write_text(running_case);
+  write_text("\n");
+}
+
+void on_alarm(int) {
+  write_running_case("out of time (VIGIL_TEST_TIMEOUT)");
+  std::raise(SIGQUIT);
+  std::abort();
+}
+
+constexpr int crash_signals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+struct sigaction earlier[NSIG];
+
+void on_crash(int signal) {
+  const int saved = errno;
+  write_running_case(signal == SIGABRT ? "aborted" : "crashed");
+  // Nothing more to say: the faulting instruction runs again, or abort() goes
+  // on, and meets the earlier handler.
+  ::sigaction(signal, &earlier[signal], nullptr);
+  errno = saved;
+}
+
+void install_handlers() {
+  struct sigaction action {};
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_ONSTACK;
+  action.sa_handler = on_crash;
+  for (const int signal : crash_signals) ::sigaction(signal, &action, &earlier[signal]);
+
+  action.sa_handler = on_alarm;
+  ::sigaction(SIGALRM, &action, nullptr);
+  const char* seconds = std::getenv("VIGIL_TEST_TIMEOUT");
+  ::alarm(seconds != nullptr ? static_cast<unsigned>(std::strtoul(seconds, nullptr, 10)) : 300);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  install_handlers();
+  doctest::Context context;
+  context.applyCommandLine(argc, argv);
+  return context.run();
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Code in the docs is code that runs: usage: check_docs.py SOURCE_ROOT
+
+A ```cpp block in README.md or docs/ that follows the line
+
+    <!-- example: examples/02_timers.cpp reset -->
+
+must equal the region between the two `//! [reset]` marks of that file, with
+the common indentation taken away.
+"""
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+MARK = re.compile(r"^\s*<!--\s*example:\s*(\S+)\s+(\S+)\s*-->\s*$")
+
+
+def region(path, name):
+    if not path.is_file():
+        return None, "there is no such file"
+    lines = path.read_text().splitlines()
+    marks = [i for i, line in enumerate(lines) if line.strip() == f"//! [{name}]"]
+    if len(marks) != 2:
+        return None, f"has {len(marks)} marks `//! [{name}]`, not 2"
+    return textwrap.dedent("\n".join(lines[marks[0] + 1 : marks[1]])).strip("\n"), None
+
+
+def block_after(lines, index):
+    """The text of the ```cpp block that starts right after line `index`."""
+    start = index + 1
+    while start < len(lines) and not lines[start].strip():
+        start += 1
+    if start == len(lines) or lines[start].strip() != "```cpp":
+        return None
+    for end in range(start + 1, len(lines)):
+        if lines[end].strip() == "```":
+            return textwrap.dedent("\n".join(lines[start + 1 : end])).strip("\n")
+    return None
+
+
+def check_page(root, page):
+    lines = page.read_text().splitlines()
+    for index, line in enumerate(lines):
+        if not (match := MARK.match(line)):
+            continue
+        place = f"{page.relative_to(root)}:{index + 1}"
+        wanted, trouble = region(root / match[1], match[2])
+        if trouble:
+            yield f"{place}: {match[1]} {trouble}"
+            continue
+        shown = block_after(lines, index)
+        if shown is None:
+            yield f"{place}: no ```cpp block follows"
+        elif shown != wanted:
+            yield f"{place}: differs from {match[1]} [{match[2]}], which reads\n{wanted}"
+
+
+def main():
+    root = Path(sys.argv[1])
+    pages = [p for p in sorted(root.glob("*.md")) + sorted((root / "docs").rglob("*.md"))]
+    faults = [fault for page in pages for fault in check_page(root, page)]
+    print("\n".join(faults) or f"{len(pages)} pages agree with the examples")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Public headers stay light: usage: check_headers.py SOURCE_ROOT COMPILER...
+
+Counts the lines of each header in include/vigil after preprocessing and
+compares them with tests/headers/budget.txt. A header without a budget, and a
+budget without a header, are faults too.
+"""
+import subprocess
+import sys
+from pathlib import Path
+
+
+def read_budgets(path):
+    lines = (line.split("#")[0].split() for line in path.read_text().splitlines())
+    return {words[0]: int(words[1]) for words in lines if words}
+
+
+def size_of(root, compiler, name):
+    done = subprocess.run(
+        [*compiler, "-std=c++20", "-E", "-P", "-x", "c++", "-I", root / "include", "-"],
+        input=f"#include <vigil/{name}>\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.count("\n")
+
+
+def main():
+    root, compiler = Path(sys.argv[1]), sys.argv[2:]
+    budgets = read_budgets(root / "tests" / "headers" / "budget.txt")
+    headers = sorted(p.name for p in (root / "include" / "vigil").glob("*.hpp"))
+    faults = [f"{name}: in budget.txt, but there is no such header"
+              for name in sorted(budgets.keys() - set(headers))]
+    for name in headers:
+        size = size_of(root, compiler, name)
+        if name not in budgets:
+            faults.append(f"{name}: no budget; it has {size} lines now")
+        elif size > budgets[name]:
+            faults.append(f"{name}: {size} lines, over its budget of {budgets[name]}")
+        else:
+            print(f"{name}: {size} of {budgets[name]}")
+    print("\n".join(faults))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Checks who includes whom: usage: check_layers.py SOURCE_ROOT
+
+ 1. A layer of src/ includes itself and the layers of ALLOWED only.
+ 2. Only `machine` includes Boost.Context, only `io` includes Asio, and no
+    layer but these two includes Boost at all.
+ 3. Nothing in include/vigil but io/ includes Boost, and no public header
+    includes a private one.
+ 4. Every file of src/ and include/ is listed in the build.
+"""
+import re
+import sys
+from pathlib import Path
+
+# From the bottom to the top: layer -> what it may include besides itself.
+BASE = set()
+MACHINE = {"base"}
+SCHED = MACHINE | {"machine"}
+MIDDLE = SCHED | {"sched"}  # timer, chan and sync do not know each other
+TIME = MIDDLE | {"timer", "chan", "sync"}
+UPPER = TIME | {"time"}
+IO = UPPER | {"cancel", "blocking"}
+RUNTIME = UPPER | {"cancel", "blocking"}  # puts the layers together
+TOP = IO | {"io", "runtime"}
+ALLOWED = {
+    "base": BASE,
+    "machine": MACHINE,
+    "sched": SCHED,
+    "timer": MIDDLE,
+    "chan": MIDDLE,
+    "sync": MIDDLE,
+    "time": TIME,
+    "cancel": UPPER,
+    "blocking": UPPER,
+    "runtime": RUNTIME,
+    "io": IO | {"runtime"},
+    "testing": TOP,
+    "debug": TOP,
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+ASIO = re.compile(r"^(boost/)?asio(/|\.hpp$)")
+
+
+def includes(path):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if match := INCLUDE.match(line):
+            yield number, match[1], match[2]
+
+
+def code_files(folder):
+    return sorted(p for p in folder.rglob("*") if p.suffix in (".hpp", ".cpp"))
+
+
+def check_private(root, complain):
+    src = root / "src"
+    for path in code_files(src):
+        parts = path.relative_to(src).parts
+        if len(parts) == 1:
+            continue  # src/*.cpp stand above all layers and put them together
+        layer = parts[0]
+        if layer not in ALLOWED:
+            complain(path, 1, f"the layer '{layer}' is not in the table")
+            continue
+        for number, quote, name in includes(path):
+            target = name.split("/")[0]
+            if quote == '"':
+                if "/" not in name:
+                    complain(path, number, f'"{name}" must be written relative to src')
+                elif target not in ALLOWED:
+                    complain(path, number, f"'{target}' is no layer")
+                elif target != layer and target not in ALLOWED[layer]:
+                    complain(path, number, f"{layer} may not include {target}")
+            elif ASIO.match(name):
+                if layer != "io":
+                    complain(path, number, "only io includes Asio")
+            elif name.startswith("boost/context"):
+                if layer != "machine":
+                    complain(path, number, "only machine includes Boost.Context")
+            elif target == "boost" and layer not in ("machine", "io"):
+                complain(path, number, f"{layer} may not include Boost")
+
+
+def check_public(root, complain):
+    public = root / "include" / "vigil"
+    for path in code_files(public):
+        in_io = path.relative_to(public).parts[0] == "io"
+        for number, quote, name in includes(path):
+            if quote == '"':
+                complain(path, number, "public headers include <vigil/...> only")
+            elif (name.startswith("boost/") or ASIO.match(name)) and not in_io:
+                complain(path, number, "only io/ includes Boost in public headers")
+
+
+def check_listed(root, complain):
+    for folder, suffix in (("src", ".cpp"), ("include", ".hpp")):
+        build = root / folder / "meson.build"
+        listed = build.read_text()
+        for path in code_files(root / folder):
+            name = path.relative_to(root / folder).as_posix()
+            if path.suffix == suffix and f"'{name}'" not in listed:
+                complain(path, 1, f"not listed in {folder}/meson.build")
+
+
+def main():
+    root = Path(sys.argv[1])
+    faults = []
+
+    def complain(path, number, text):
+        faults.append(f"{path.relative_to(root)}:{number}: {text}")
+
+    check_private(root, complain)
+    check_public(root, complain)
+    check_listed(root, complain)
+    print("\n".join(faults) or "every include goes downwards")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

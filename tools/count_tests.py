@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""Sums up a run of `meson test`: usage: count_tests.py TESTLOG_JSON [--filtered]
+
+Prints `N passed, N failed` (`, N skipped`) as its last line. A doctest
+executable counts by its cases, every other test as one. An executable that
+ended badly without a failed case (a crash, a sanitizer's report) counts as
+one failure more. With --filtered, cases left out by a filter are not counted
+as skipped. Exit status: 0 if something passed and nothing failed.
+"""
+import json
+import re
+import sys
+
+SUMMARY = re.compile(
+    r"test cases:\s*\d+\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed\s*\|\s*(\d+) skipped")
+
+
+def count(entry, filtered):
+    result = entry["result"]
+    summary = SUMMARY.search(entry.get("stdout", ""))
+    if summary is None:
+        return {"OK": (1, 0, 0), "SKIP": (0, 0, 1)}.get(result, (0, 1, 0))
+    passed, failed, skipped = map(int, summary.groups())
+    if result != "OK" and failed == 0:
+        failed = 1
+    return passed, failed, 0 if filtered else skipped
+
+
+def main():
+    filtered = "--filtered" in sys.argv
+    with open(sys.argv[1]) as log:
+        entries = [json.loads(line) for line in log if line.strip()]
+    counts = [count(entry, filtered) for entry in entries]
+    passed, failed, skipped = (sum(column) for column in zip((0, 0, 0), *counts))
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return 0 if passed > 0 and failed == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
