@@ -122,7 +122,7 @@ void scheduler::start_workers() {
   try {
     for (std::size_t i = 1; i < workers_.size(); ++i) {
       worker* const w = workers_[i].get();
-      w->thread_ = std::thread([this, w] {
+      w->thread_ = std::thread([w] {
         char name[16];
         std::snprintf(name, sizeof name, "vigil/%u", w->index);
         ::pthread_setname_np(::pthread_self(), name);
@@ -196,7 +196,7 @@ bool scheduler::wait_for_others(fiber& self, nanos limit) noexcept {
     }
     outcome how = outcome::timeout;
     try {
-      how = wait(self, end_ticket_, {wait_reason::shutdown, deadline, false}, &end_lock_);
+      how = wait(self, end_ticket_, {wait_reason::shutdown, deadline, false}, end_lock_);
     } catch (const std::bad_alloc&) {
       // No room for the deadline: the limit is given up, not the shutdown.
       limit = 0;
@@ -224,7 +224,7 @@ void scheduler::wait_for_system_fibers(fiber& self) noexcept {
       end_lock_.unlock();
       return;
     }
-    wait(self, end_ticket_, {wait_reason::shutdown, never, false}, &end_lock_);
+    wait(self, end_ticket_, {wait_reason::shutdown, never, false}, end_lock_);
     const lock_guard guard(end_lock_);
     end_waiter_ = nullptr;
     end_wanted_.store(false);
@@ -341,7 +341,8 @@ void scheduler::end_outside_work() noexcept {
 }
 
 void scheduler::maybe_deadlock() noexcept {
-  if (alive() == 0 || has_outside_work() || timers_->anything_pending()) return;
+  // The caller has tidied: `never` also if all that is pending never comes due.
+  if (alive() == 0 || has_outside_work() || next_deadline.load() != never) return;
   if (timers_->has_callbacks() || watched_signals_.load() != 0) return;
   const run_phase phase = phase_.load();
   if (phase != run_phase::running && phase != run_phase::ending) return;

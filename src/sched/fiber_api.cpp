@@ -112,7 +112,7 @@ bool join_from_fiber(fiber_core& self, fiber_core& core, nanos deadline, bool st
   outcome how = outcome::value;
   try {
     how = internal::wait(
-        self, t, {wait_reason::join, deadline, stoppable}, &core.join_lock);
+        self, t, {wait_reason::join, deadline, stoppable}, core.join_lock);
   } catch (...) {
     take_out(core, self.self);
     throw;

@@ -37,29 +37,8 @@ void park_on(fiber& self, wait_reason reason, spinlock* lock) noexcept
   self.reason.store(wait_reason::none, relaxed);  // ordering: as above
 }
 
-}  // namespace
-
-void park(wait_reason reason) noexcept { park_on(*current_fiber(), reason, nullptr); }
-
-void park(wait_reason reason, spinlock& lock) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  park_on(*current_fiber(), reason, &lock);
-}
-
-void ready(fiber& f) noexcept {
-  // Pairs with P1 in worker::after(): one of the two queues the fiber.
-  if (f.park_state.exchange(park_word::notified, acq_rel) == park_word::parked) {
-    f.sched->make_runnable(f);
-  }
-}
-
-bool before_wait(fiber& self) {
-  check_may_park(self);
-  const bool stoppable = self.stoppable();
-  if (stoppable && self.sched->must_stop(self)) throw_stopped(self);
-  return stoppable;
-}
-
-outcome wait(fiber& self, ticket t, const wait_how& how, spinlock* lock) {
+outcome wait_under(fiber& self, ticket t, const wait_how& how, spinlock* lock)
+    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   scheduler& sched = *self.sched;
   waiter& w = self.self;
   // ordering: the dump's fields; nothing hangs on them.
@@ -94,6 +73,37 @@ outcome wait(fiber& self, ticket t, const wait_how& how, spinlock* lock) {
     self.waiting_until.store(never, relaxed);  // ordering: the dump's field
   }
   return how_it_ended;
+}
+
+}  // namespace
+
+void park(wait_reason reason) noexcept { park_on(*current_fiber(), reason, nullptr); }
+
+void park(wait_reason reason, spinlock& lock) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  park_on(*current_fiber(), reason, &lock);
+}
+
+void ready(fiber& f) noexcept {
+  // Pairs with P1 in worker::after(): one of the two queues the fiber.
+  if (f.park_state.exchange(park_word::notified, acq_rel) == park_word::parked) {
+    f.sched->make_runnable(f);
+  }
+}
+
+bool before_wait(fiber& self) {
+  check_may_park(self);
+  const bool stoppable = self.stoppable();
+  if (stoppable && self.sched->must_stop(self)) throw_stopped(self);
+  return stoppable;
+}
+
+outcome wait(fiber& self, ticket t, const wait_how& how) {
+  return wait_under(self, t, how, nullptr);
+}
+
+outcome wait(fiber& self, ticket t, const wait_how& how, spinlock& lock)
+    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  return wait_under(self, t, how, &lock);
 }
 
 void throw_stopped(fiber& self) {

@@ -59,8 +59,8 @@ bool before_wait(fiber& self);
 // by neither value nor closed, the caller unlinks the waiter. The lock, if
 // any, is released in every case, also when it throws std::bad_alloc (then the
 // wait is over, and the caller unlinks).
-outcome wait(fiber& self, ticket t, const wait_how& how, spinlock* lock = nullptr)
-    VIGIL_NO_THREAD_SAFETY_ANALYSIS;
+outcome wait(fiber& self, ticket t, const wait_how& how);
+outcome wait(fiber& self, ticket t, const wait_how& how, spinlock& lock) VIGIL_RELEASE(lock);
 
 // What a wait that ended by a stop does next.
 [[noreturn]] void throw_stopped(fiber& self);

@@ -272,7 +272,9 @@ bool worker::timers_due() noexcept {
   until_clock_ = static_cast<std::uint32_t>(std::clamp<nanos>(interval / each, 1, 16));
   since_clock_ = 0;
   last_clock_ = now;
-  return next <= now;
+  if (next > now) return false;
+  until_clock_ = 1;  // a yield asks first, the worker right after: both must hear yes
+  return true;
 }
 
 // --- running
@@ -331,9 +333,9 @@ void worker::after(fiber& f) noexcept {
     case after_switch::park_timer_fiber:
     case after_switch::timer_fiber_turn:
       f.state.store(fiber_state::parked, relaxed);  // ordering: the dump's field
-      // Pairs with the exchange in take_timer_fiber(). seq_cst: a worker that
-      // found it missing looks again.
-      sched.parked_timer_fiber.store(&f);
+      // Pairs with the exchange in take_timer_fiber(). A worker that finds it
+      // missing goes on with other work: this one looks again right after.
+      sched.parked_timer_fiber.store(&f, release);
       // A deadline that came meanwhile is seen by timers_due() at the next
       // turn of this very worker, or after a few if this was a long burst.
       until_clock_ = what == after_switch::timer_fiber_turn ? 16 : 1;

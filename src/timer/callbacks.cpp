@@ -346,7 +346,7 @@ void timer_service::stop_and_wait(timer_record& t) {
     return;
   }
   const outcome how =
-      wait(*self, entry.which, {wait_reason::stop_and_wait, never, stoppable}, &stops_lock_);
+      wait(*self, entry.which, {wait_reason::stop_and_wait, never, stoppable}, stops_lock_);
   if (how == outcome::stopped) {
     {
       const lock_guard guard(stops_lock_);

@@ -88,11 +88,9 @@ class runtime_timer {
   timer_service* const service;
 
   union {
-    // fiber_ready. Written before `when` is exchanged, read after it was
-    // claimed.
     struct {
-      waiter* who;
-      ticket which;
+      waiter* who;   // written once, when the record is made
+      ticket which;  // written before `when` is exchanged, read after the claim
     } wait;
     struct {
       send_function function;

@@ -229,7 +229,8 @@ void timer_service::merge(intake& in) noexcept {
     const lock_guard guard(in.lock);
     n = in.size.load(relaxed);  // ordering: under the lock
     std::copy_n(in.entries, n, fresh);
-    in.size.store(0);
+    // Pairs with the loads of publish() and drain(): what was taken is taken.
+    in.size.store(0, release);
   }
   granted_ -= n;
   for (std::uint32_t i = 0; i < n; ++i) {
@@ -252,7 +253,8 @@ void timer_service::publish() noexcept {
   for (;;) {
     nanos next = never;
     if (!heap_->empty() && heap_->top().key < runtime_timer::latest) next = heap_->top().key;
-    sched_->next_deadline.store(next);
+    // An arming that lowers it meanwhile is right: nothing is stored over it.
+    if (sched_->next_deadline.load() != next) sched_->next_deadline.store(next);
     heap_size_.store(heap_->size(), relaxed);  // ordering: a statistic
     bool more = false;
     for (const auto& in : intakes_) more = more || in->size.load() != 0;
@@ -310,7 +312,10 @@ void timer_service::tidy() noexcept {
   while (!heap_->empty() && budget-- > 0) {
     heap_entry e = heap_->top();
     const speaks answer = ask(e);
-    if (answer == speaks::yes) break;
+    if (answer == speaks::yes) {
+      prefetch_waiter(*e.timer);
+      break;
+    }
     if (answer == speaks::later) {
       heap_->replace_top(e);
     } else {
@@ -349,9 +354,9 @@ void timer_service::arm(waiter& w, ticket t, nanos deadline) {
   if (record == nullptr) {
     void* const room = here.wait_records.take(wait_pool);
     record = ::new (room) runtime_timer(timer_kind::fiber_ready, *this, generation());
+    record->wait.who = &w;
     w.timer = record;
   }
-  record->wait.who = &w;
   record->wait.which = t;
   arm_here(*static_cast<intake*>(here.intake), *record, deadline, true);
 }
@@ -449,6 +454,11 @@ void timer_service::timer_fiber_body() noexcept {
   }
 }
 
+// The next to fire is known: its waiter is fetched while the switch goes on.
+void timer_service::prefetch_waiter(const runtime_timer& t) noexcept {
+  if (t.kind == timer_kind::fiber_ready) __builtin_prefetch(t.wait.who, 1);
+}
+
 // One bounded batch of due timers; true if there may be more. Nobody is locked
 // out while the timers are looked at: arming goes to the intakes, and the heap
 // is locked only to pop and to put back.
@@ -457,6 +467,7 @@ bool timer_service::fire_due(nanos now) noexcept {
   std::size_t n = 0;
   {
     const lock_guard guard(heap_lock_);
+    taken_ -= std::exchange(fired_before_, 0);
     drain();
     while (n < batch_size && !heap_->empty()) {
       const heap_entry& top = heap_->top();
@@ -465,22 +476,28 @@ bool timer_service::fire_due(nanos now) noexcept {
       if (top.key - static_cast<nanos>(top.slack_us) * 1000 > now) break;
       due[n++] = heap_->pop();
     }
-    if (n == 0) {
-      publish();
-      return false;
-    }
     taken_ += n;
+    publish();
   }
+  if (n == 0) return false;
   batch b;
-  for (std::size_t i = 0; i < n; ++i) surface(due[i], now, b);
+  for (std::size_t i = 0; i < n; ++i) {
+    // Records and waiters lie anywhere: fetch them while others are handled.
+    if (i + 8 < n) __builtin_prefetch(due[i + 8].timer, 1);
+    if (i + 4 < n) prefetch_waiter(*due[i + 4].timer);
+    surface(due[i], now, b);
+  }
   if (!b.ready.empty()) sched_->ready_all(b.ready);
-  const lock_guard guard(heap_lock_);
-  for (std::size_t i = 0; i < b.again_count; ++i) heap_->push(b.again[i]);
-  taken_ -= n - b.held;
-  if (n == batch_size) return true;
-  drain();
-  publish();
-  return sched_->next_deadline.load() <= now;
+  if (b.again_count != 0) {
+    const lock_guard guard(heap_lock_);
+    for (std::size_t i = 0; i < b.again_count; ++i) {
+      heap_->push(b.again[i]);
+      lower_next_deadline(b.again[i].key, false);
+    }
+    taken_ -= b.again_count;
+  }
+  fired_before_ = n - b.again_count - b.held;
+  return n == batch_size || sched_->next_deadline.load() <= now;
 }
 
 void timer_service::surface(heap_entry e, nanos now, batch& b) noexcept {
@@ -544,18 +561,20 @@ bool timer_service::fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept {
   if (!t.when.compare_exchange_strong(seen, runtime_timer::firing)) return false;
   count(&timer_counters::fired);
   waiter& w = *t.wait.who;
-  if (w.claim(t.wait.which, outcome::timeout)) {
-    if (w.what() == waiter::kind::of_fiber) {
-      // Readied with the others of the batch. The fiber cannot go on before.
-      b.ready.push_back(w.as_fiber());
-    } else {
-      w.deliver();
-    }
+  if (!w.claim(t.wait.which, outcome::timeout)) {
+    // The wait ended otherwise; its owner may be in disarm(), waiting for this
+    // to let go of the waiter. Pairs with the acquire there.
+    t.when.store(runtime_timer::idle, release);
+    return true;
   }
-  // A fiber that timed out may have armed again already: then it stays.
-  // Pairs with the acquire in disarm().
-  nanos expected = runtime_timer::firing;
-  t.when.compare_exchange_strong(expected, runtime_timer::idle);
+  // The owner does not disarm after a timeout: `firing` stays until it arms
+  // again, and says as much as `idle`.
+  if (w.what() == waiter::kind::of_fiber) {
+    // Readied with the others of the batch. The fiber cannot go on before.
+    b.ready.push_back(w.as_fiber());
+  } else {
+    w.deliver();
+  }
   return true;
 }
 

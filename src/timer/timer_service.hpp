@@ -134,6 +134,7 @@ class timer_service final : public timer_seam {
   void surface(heap_entry e, nanos now, batch& b) noexcept;
   bool fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept;
   void note_lateness(nanos late) noexcept;
+  static void prefetch_waiter(const runtime_timer& t) noexcept;
 
   bool queue_callback(timer_record& t, nanos now) noexcept VIGIL_EXCLUDES(callbacks_lock_);
   timer_record* pop_callback(nanos& due_until) noexcept VIGIL_EXCLUDES(callbacks_lock_);
@@ -154,6 +155,7 @@ class timer_service final : public timer_seam {
   std::unique_ptr<timer_heap> heap_ VIGIL_GUARDED_BY(heap_lock_);
   std::size_t taken_ VIGIL_GUARDED_BY(heap_lock_) = 0;
   std::size_t granted_ VIGIL_GUARDED_BY(heap_lock_) = 0;
+  std::size_t fired_before_ = 0;  // the timer fiber's: leaves taken_ at its next turn
   std::size_t sweep_at_ VIGIL_GUARDED_BY(heap_lock_) = 0;
   atomic<std::size_t> heap_size_{0};  // for statistics
 
