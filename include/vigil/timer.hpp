@@ -125,8 +125,9 @@ class timer {
   bool has_ref() const noexcept { return record_ != nullptr && detail::is_referenced(record_); }
 
   // Lets the timer fire between its deadline and slack later, so that it can
-  // share a wake-up with others. Counts from the next arming. Negative: 0; at
-  // most 71 minutes, kept in whole microseconds.
+  // share a wake-up with others. Counts from the next arming at the latest; an
+  // arming that is pending may or may not use it. Negative: 0; at most 71
+  // minutes, kept in whole microseconds.
   template <detail::duration_like D>
   void set_slack(const D& slack) {
     if (record_ != nullptr) detail::set_slack(record_, detail::to_nanos(slack));

@@ -39,12 +39,6 @@ struct main_frame {
   void (scheduler::*run)(fiber&, detail::call_ref) noexcept;
 };
 
-// A fiber that stops the others once the grace period has passed.
-struct stopper {
-  scheduler* sched;
-  void (scheduler::*stop)() noexcept;
-};
-
 }  // namespace
 
 void scheduler::run(detail::call_ref body, bool wants_result) {
@@ -66,6 +60,10 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   deadlock_warned_.store(false);
   main_stopped_ = false;
   main_error_ = nullptr;
+  {
+    const lock_guard guard(end_lock_);
+    stopper_dismissed_ = false;
+  }
 
   const process_guard process(*this);
   timers_->open();
@@ -162,8 +160,12 @@ void scheduler::main_body(fiber& self, detail::call_ref body) noexcept {
 void scheduler::end_run(fiber& self) noexcept {
   ++self.shields;  // E4: nothing ends the main fiber's waits from now on
   auto expected = run_phase::running;
-  phase_.compare_exchange_strong(expected, run_phase::ending);                      // E1
-  if (settings_.grace > 0 && !stopping()) wait_for_others(self, settings_.grace);   // E2
+  if (phase_.compare_exchange_strong(expected, run_phase::ending)) {                // E1
+    grace_until_ = saturating_add(clock.now(), settings_.grace > 0 ? settings_.grace : 0);
+  }
+  dismiss_stopper();
+  const nanos grace = grace_until_ - clock.now();
+  if (!stopping() && grace > 0) wait_for_others(self, grace);                       // E2
   stop_all();                                                                       // E3
   const nanos limit = settings_.stop_limit > 0 ? settings_.stop_limit : 0;
   if (!wait_for_others(self, limit)) stop_limit_passed(limit);                      // E4
@@ -269,32 +271,78 @@ void scheduler::count_system(int change) noexcept {
 void scheduler::request_stop() noexcept {
   auto expected = run_phase::running;
   if (!phase_.compare_exchange_strong(expected, run_phase::ending)) return;
-  if (settings_.grace <= 0) {
-    stop_all();
-    return;
-  }
+  grace_until_ = saturating_add(clock.now(), settings_.grace > 0 ? settings_.grace : 0);
+  if (settings_.grace <= 0) stop_all();
+  start_stopper();
+}
+
+// A fiber of our own that waits for the grace period, stops the others, and
+// sees to it that the main fiber does not outlive the stop limit. The main
+// fiber dismisses it once it comes to its end itself.
+void scheduler::start_stopper() noexcept {
   try {
-    fiber& f = make_fiber(
-        0, "shutdown", sizeof(stopper), alignof(stopper), site{"vigil", 0}, fiber_role::user);
-    ::new (f.body) stopper{this, &scheduler::stop_all};
+    fiber& f = make_fiber(0,
+                          "shutdown",
+                          sizeof(scheduler*),
+                          alignof(scheduler*),
+                          site{"vigil", 0},
+                          fiber_role::runner);
+    ::new (f.body) scheduler*(this);
     static constexpr detail::body_table table = {
-        [](void* body) {
-          auto& s = *static_cast<stopper*>(body);
-          fiber& self = *current_fiber();
-          const nanos deadline = saturating_add(s.sched->clock.now(), s.sched->settings().grace);
-          const ticket t = self.self.open(true);
-          wait(self, t, {wait_reason::shutdown, deadline, true});
-          (s.sched->*s.stop)();
-        },
+        [](void* body) { (*static_cast<scheduler**>(body))->stopper_body(*current_fiber()); },
         [](void*) noexcept {},
         [](void*) noexcept {},
         [](void*) noexcept -> void* { return nullptr; }};
     f.table = &table;
     f.handle.store(handle_state::detached);
-    start(f);
+    count_system(1);
+    adopt(f);
+    make_runnable(f);
   } catch (...) {
     stop_all();  // no stack for the fiber that waits: no grace
   }
+}
+
+void scheduler::stopper_body(fiber& self) noexcept {
+  if (!stopping() && !stopper_waits(self, grace_until_ - clock.now())) return;
+  stop_all();
+  const nanos limit = settings_.stop_limit > 0 ? settings_.stop_limit : 0;
+  if (stopper_waits(self, limit)) stop_limit_passed(limit);
+}
+
+// False if it was dismissed meanwhile.
+bool scheduler::stopper_waits(fiber& self, nanos length) noexcept {
+  end_lock_.lock();
+  if (stopper_dismissed_) {
+    end_lock_.unlock();
+    return false;
+  }
+  const ticket t = self.self.open(false);
+  stopper_ = &self.self;
+  stopper_ticket_ = t;
+  outcome how = outcome::timeout;
+  try {
+    how = wait(self,
+               t,
+               {wait_reason::shutdown, saturating_add(clock.now(), length > 0 ? length : 0), false},
+               end_lock_);
+  } catch (const std::bad_alloc&) {
+    // No room for the deadline: it is as if it had come.
+  }
+  const lock_guard guard(end_lock_);
+  stopper_ = nullptr;
+  return how == outcome::timeout && !stopper_dismissed_;
+}
+
+void scheduler::dismiss_stopper() noexcept {
+  waiter* w = nullptr;
+  {
+    const lock_guard guard(end_lock_);
+    stopper_dismissed_ = true;
+    if (stopper_ != nullptr && stopper_->claim(stopper_ticket_, outcome::value)) w = stopper_;
+    stopper_ = nullptr;
+  }
+  if (w != nullptr) w->deliver();
 }
 
 void scheduler::stop_all() noexcept {
@@ -340,34 +388,41 @@ void scheduler::end_outside_work() noexcept {
   idle_.wake_all();
 }
 
-void scheduler::maybe_deadlock() noexcept {
+bool scheduler::maybe_deadlock() noexcept {
   // The caller has tidied: `never` also if all that is pending never comes due.
-  if (alive() == 0 || has_outside_work() || next_deadline.load() != never) return;
-  if (timers_->has_callbacks() || watched_signals_.load() != 0) return;
+  if (alive() == 0 || has_outside_work() || next_deadline.load() != never) return false;
+  for (const auto& w : workers_) {
+    if (w->inbox_filled_.load()) return false;
+  }
+  if (watched_signals_.load() != 0) return false;
   const run_phase phase = phase_.load();
-  if (phase != run_phase::running && phase != run_phase::ending) return;
-  if (deadlocked_.load() || deadlock_warned_.load()) return;
-  report_deadlock();
+  if (phase != run_phase::running && phase != run_phase::ending) return false;
+  if (deadlocked_.load() || deadlock_warned_.load()) return false;
+  return report_deadlock();
 }
 
-void scheduler::report_deadlock() noexcept {
+bool scheduler::report_deadlock() noexcept {
   using policy = scheduler_options::deadlock_policy;
   bool is_fatal = settings_.deadlock == policy::fatal;
   if (settings_.deadlock == policy::automatic) {
     is_fatal = is_virtual() || process_thread_count() == workers_.size();
   }
   if (is_fatal) {
-    if (deadlocked_.exchange(true)) return;
+    if (deadlocked_.exchange(true)) return false;
     warn("deadlock: every fiber is parked, no timer is pending and no outside work is announced; "
          "nothing can ever happen again");
   } else {
-    if (deadlock_warned_.exchange(true)) return;
+    if (deadlock_warned_.exchange(true)) return false;
     warn("every fiber is parked, no timer is pending and no outside work is announced: unless "
          "another thread of the program does something, nothing will ever happen again (announce "
          "such work with runtime::make_work_guard)");
   }
   process_dump(2);
-  if (is_fatal) stop_all();
+  if (!is_fatal) return false;
+  phase_.store(run_phase::ending);
+  stop_all();
+  start_stopper();
+  return true;
 }
 
 // --- signals

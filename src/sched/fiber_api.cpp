@@ -157,10 +157,9 @@ void detach(fiber_core* core) {
   if (core == nullptr) {
     throw wrong_place("vigil::fiber::detach: the handle is empty");
   }
-  // Whoever comes second, this or the fiber's end, reports its exception.
+  // Whoever comes second, this or the fiber's end, takes care of what is left.
   if (core->handle.exchange(internal::handle_state::detached) == internal::handle_state::ended) {
-    while (!has_ended(*core)) std::this_thread::yield();  // it is on its last switch
-    internal::scheduler::report_unhandled(*core, std::exchange(core->error, nullptr));
+    internal::scheduler::drop_outcome(*core);
   }
   let_go(*core);
 }
@@ -183,11 +182,7 @@ void stop_and_join(fiber_core* core) noexcept {
       join_from_fiber(*self, *core, never, false);
     }
   }
-  if (core->error != nullptr) {
-    internal::scheduler::report_unhandled(*core, std::exchange(core->error, nullptr));
-  } else if (!core->ended_by_stop) {
-    core->table->destroy_result(core->body);
-  }
+  internal::scheduler::drop_outcome(*core);
   let_go(*core);
 }
 

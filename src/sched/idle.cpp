@@ -104,6 +104,15 @@ unsigned idle_workers::wake(sleeper& s) noexcept {
   return s.hook.linked ? rouse(s) : 0;
 }
 
+bool idle_workers::all_asleep_for_ever(std::size_t workers) noexcept {
+  const lock_guard guard(lock_);
+  if (sleepers_.size() != workers) return false;
+  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
+    if (s->until != never) return false;
+  }
+  return true;
+}
+
 unsigned idle_workers::wake_all() noexcept {
   const lock_guard guard(lock_);
   unsigned calls = 0;

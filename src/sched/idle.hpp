@@ -38,6 +38,7 @@
 #include "sched/note.hpp"
 #include "sched/watch.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -91,6 +92,10 @@ class idle_workers {
   // user code itself.
   unsigned wake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);  // this one, if it sleeps
   unsigned wake_all() noexcept VIGIL_EXCLUDES(lock_);
+
+  // Whether all `workers` sleep without a deadline: then nobody but the caller
+  // and threads from outside can change anything.
+  bool all_asleep_for_ever(std::size_t workers) noexcept VIGIL_EXCLUDES(lock_);
 
   // The earliest time to which a worker sleeps; nobody_sleeps if none does.
   static constexpr nanos nobody_sleeps = std::numeric_limits<nanos>::min();

@@ -266,13 +266,22 @@ void scheduler::fiber_entry(void* argument) noexcept {
     self.error = std::current_exception();
   }
   self.destroy_locals();
-  if (self.error != nullptr) {
-    // Whoever comes second sees the other: the fiber that ends, or detach().
-    if (self.handle.exchange(handle_state::ended) == handle_state::detached) {
-      report_unhandled(self, std::exchange(self.error, nullptr));
-    }
+  // Whoever comes second, this or detach(), sees the other and takes care of
+  // the result or the exception. `detached` is never taken back.
+  if (self.handle.load() == handle_state::detached ||
+      self.handle.exchange(handle_state::ended) == handle_state::detached) {
+    drop_outcome(self);
   }
   current_worker()->leave_for_ever_to_end();
+}
+
+// Nobody will join: the result dies, an exception is reported.
+void scheduler::drop_outcome(fiber& f) {
+  if (f.error != nullptr) {
+    report_unhandled(f, std::exchange(f.error, nullptr));
+  } else if (!f.ended_by_stop) {
+    f.table->destroy_result(f.body);
+  }
 }
 
 void scheduler::report_unhandled(fiber& f, std::exception_ptr error) {
@@ -366,15 +375,7 @@ void scheduler::add_stats(runtime_stats& s) const noexcept {
 // Nothing is ready and no timer is due. Returns what to run after the jump.
 fiber* scheduler::nothing_to_run(worker& w) noexcept {
   if (has_outside_work()) {
-    // Time stands still; the thread waits for the outside to come in.
-    idle_.start_looking();
-    idle_.lie_down(w.place, never, never);
-    if (w.sees_work()) {
-      idle_.stay_awake(w.place);
-    } else {
-      idle_.sleep(w.place);
-    }
-    idle_.stop_looking();
+    sleep_alone(w);  // time stands still
     return nullptr;
   }
   if (settler_ != nullptr) {
@@ -385,22 +386,34 @@ fiber* scheduler::nothing_to_run(worker& w) noexcept {
   timers_->tidy();
   const nanos next = next_deadline.load();
   if (next == never) {
-    if (!deadlock_warned_.load()) {
-      maybe_deadlock();
-      return nullptr;
-    }
-    idle_.start_looking();
-    idle_.lie_down(w.place, never, never);
-    if (w.sees_work()) {
-      idle_.stay_awake(w.place);
-    } else {
-      idle_.sleep(w.place);
-    }
-    idle_.stop_looking();
+    if (!maybe_deadlock()) sleep_alone(w);
     return nullptr;
   }
   if (next > clock.now()) clock.jump_to(next);
   return take_timer_fiber();
+}
+
+// Until something comes in from outside.
+void scheduler::sleep_alone(worker& w) noexcept {
+  idle_.start_looking();
+  idle_.lie_down(w.place, never, never);
+  if (w.sees_work()) {
+    idle_.stay_awake(w.place);
+  } else {
+    idle_.sleep(w.place);
+  }
+  idle_.stop_looking();
+}
+
+// Whether there is anything for any worker to do; inboxes count for their
+// owners, who look themselves, and for the deadlock check.
+bool scheduler::finds_work() noexcept {
+  if (injected_count_.load() != 0 || signals_.load() != 0 || quit_.load()) return true;
+  if (timers_->has_callbacks()) return true;
+  for (const auto& w : workers_) {
+    if (!w->queue_.empty() || w->next_.load() != nullptr) return true;
+  }
+  return false;
 }
 
 void scheduler::settle() {

@@ -73,7 +73,8 @@ class scheduler {
   static void dispose(fiber& f) noexcept;
   // Several that were parked: all become findable, then one worker is woken.
   void ready_all(fiber_chain& fibers) noexcept;
-  // Also after the runtime has gone.
+  // These two also after the runtime has gone.
+  static void drop_outcome(fiber& f);
   static void report_unhandled(fiber& f, std::exception_ptr error);
 
   // Makes f run: the scheduler's half of ready().
@@ -164,8 +165,14 @@ class scheduler {
   fiber* pop_injected() noexcept VIGIL_EXCLUDES(injection_lock_);
   fiber* take_timer_fiber() noexcept;
   fiber* nothing_to_run(worker& w) noexcept;  // virtual time
-  void maybe_deadlock() noexcept;
-  void report_deadlock() noexcept;
+  bool finds_work() noexcept;
+  void sleep_alone(worker& w) noexcept;  // virtual time
+  bool maybe_deadlock() noexcept;        // true if something was readied
+  bool report_deadlock() noexcept;
+  void start_stopper() noexcept;
+  void dismiss_stopper() noexcept;
+  void stopper_body(fiber& self) noexcept;
+  bool stopper_waits(fiber& self, nanos length) noexcept;
   void take_signals() noexcept;
   static void fiber_entry(void* self) noexcept;
 
@@ -201,6 +208,13 @@ class scheduler {
   ticket end_ticket_ VIGIL_GUARDED_BY(end_lock_) = 0;
   bool end_system_ VIGIL_GUARDED_BY(end_lock_) = false;  // waits for our own fibers
   atomic<bool> end_wanted_{false};
+
+  // The fiber that waits for the grace period and the stop limit until the
+  // main fiber does so itself.
+  waiter* stopper_ VIGIL_GUARDED_BY(end_lock_) = nullptr;
+  ticket stopper_ticket_ VIGIL_GUARDED_BY(end_lock_) = 0;
+  bool stopper_dismissed_ VIGIL_GUARDED_BY(end_lock_) = false;
+  nanos grace_until_ = 0;
 
   // settle(): one fiber at a time, virtual time only, so one thread.
   waiter* settler_ = nullptr;

@@ -15,7 +15,7 @@ thread_local scheduler* borrowed = nullptr;
 // those that queued earlier.
 constexpr std::uint32_t handoff_bound = 16;
 
-// Every so many turns the injection queue and the pinned fibers come first.
+// Every so many turns the injection queue comes before the worker's own.
 constexpr std::uint32_t fairness_turns = 61;
 
 }  // namespace
@@ -107,21 +107,22 @@ fiber* worker::pick_in_order() noexcept {
   if (turn_ % fairness_turns == 0) {
     if (fiber* const f = sched.pop_injected()) return f;
   }
-  // Callbacks and pinned fibers get every second turn before the queue, so
-  // neither they nor the queue can be starved by the other.
-  const bool queue_first = (turn_ & 1) != 0;
-  if (!queue_first) {
-    if (fiber* const f = pop_pinned()) return f;
-    if (sched.timers().has_callbacks()) {
-      if (fiber* const f = sched.timers().take_runner(*this)) return f;
+  // Each source comes first every third turn, so none can be starved by the
+  // others, however they refill.
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    fiber* f = nullptr;
+    switch ((turn_ + i) % 3) {
+      case 0:
+        f = take_next();
+        if (f == nullptr) f = queue_.pop();
+        if (f == nullptr) f = sched.pop_injected();
+        break;
+      case 1:
+        if (sched.timers().has_callbacks()) f = sched.timers().take_runner(*this);
+        break;
+      default: f = pop_pinned(); break;
     }
-  }
-  if (fiber* const f = take_next()) return f;
-  if (fiber* const f = queue_.pop()) return f;
-  if (fiber* const f = sched.pop_injected()) return f;
-  if (queue_first) {
-    if (fiber* const f = pop_pinned()) return f;
-    if (sched.timers().has_callbacks()) return sched.timers().take_runner(*this);
+    if (f != nullptr) return f;
   }
   return nullptr;
 }
@@ -328,6 +329,7 @@ void worker::after(fiber& f) noexcept {
         push_pinned(f);
       } else {
         push_back(f);
+        sched.work_added();  // another worker may take it meanwhile
       }
       break;
     case after_switch::park_timer_fiber:
@@ -351,24 +353,16 @@ void worker::stop_looking() noexcept {
   const bool last = sched.idle_.stop_looking();
   cover_before_user_code = false;
   if (sched.idle_.asleep() == 0) return;
-  // The next one, if there is more than this worker can take.
-  if (last && (!queue_.empty() || next_.load() != nullptr || sched.injected_count_.load() != 0 ||
-               sched.timers().has_callbacks())) {
-    counters.wake_calls.add(sched.idle_.wake_one());
-  }
+  // What others added while this one was looking was left to it: if there is
+  // more than it can take, anywhere, the next one is woken.
+  if (last && sched.finds_work()) counters.wake_calls.add(sched.idle_.wake_one());
   counters.wake_calls.add(sched.idle_.cover(sched.next_deadline.load()));
 }
 
 // The last look (I2 of idle.hpp).
 bool worker::sees_work() noexcept {
   if (!sched.is_virtual() && sched.next_deadline.load() < sched.idle_.earliest()) return true;
-  if (inbox_filled_.load() || sched.injected_count_.load() != 0) return true;
-  if (sched.timers().has_callbacks()) return true;
-  if (sched.signals_.load() != 0 || sched.quit_.load()) return true;
-  for (const auto& other : sched.workers_) {
-    if (!other->queue_.empty() || other->next_.load() != nullptr) return true;
-  }
-  return false;
+  return inbox_filled_.load() || sched.finds_work();
 }
 
 void worker::rest() noexcept {
@@ -384,7 +378,10 @@ void worker::rest() noexcept {
     sched.idle_.stay_awake(place);
     return;
   }
-  if (next == never && sched.idle_.asleep() == sched.workers_.size()) sched.maybe_deadlock();
+  if (next == never && sched.idle_.all_asleep_for_ever(sched.workers_.size()) &&
+      !sched.finds_work()) {
+    sched.maybe_deadlock();
+  }
   counters.kernel_waits.add();
   sched.idle_.sleep(place);
   just_woke_ = true;

@@ -88,14 +88,14 @@ bool timer_service::run_soon(timer_record& t, nanos deadline, nanos now) {
     count(before ? &timer_counters::reset : &timer_counters::armed);
     return before;
   };
-  if (own_intake() != nullptr) return queue();
+  if (own_intake() != nullptr && is_of_this_run(t)) return queue();
   const lock_guard guard(outside_lock_);
   if (!is_of_this_run(t)) throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
   return queue();
 }
 
 nanos timer_service::now_for(const runtime_timer& t) noexcept {
-  if (own_intake() != nullptr) return sched_->clock.now();
+  if (own_intake() != nullptr && is_of_this_run(t)) return sched_->clock.now();
   const lock_guard guard(outside_lock_);
   return is_of_this_run(t) ? sched_->clock.now() : monotonic_now();
 }
@@ -204,11 +204,17 @@ void timer_service::runner_body() noexcept {
   }
 }
 
+// `running` goes up before the claim is tried: who stops the timer, finds the
+// claim taken and then looks at `running`, sees the run that is coming.
 void timer_service::run_once(fiber& self, timer_record& t, nanos due_until) noexcept {
   nanos deadline = t.when.load();
   // A later deadline has an entry of its own; a stopped one has nothing.
   while (deadline > 0 && deadline <= due_until) {
-    if (!t.when.compare_exchange_weak(deadline, runtime_timer::idle)) continue;
+    t.running.fetch_add(1);
+    if (!t.when.compare_exchange_strong(deadline, runtime_timer::idle)) {
+      finished_run(t);
+      continue;
+    }
     count(&timer_counters::fired);
     call(self, t);  // the pending timer's use is the run's now
     drop_use(t);
@@ -216,6 +222,18 @@ void timer_service::run_once(fiber& self, timer_record& t, nanos due_until) noex
     break;
   }
   drop_reference(t);
+}
+
+// A use for the run; false if there is none left to make it from: the timer
+// was stopped and its last handle dropped meanwhile.
+bool timer_service::add_use(timer_record& t) noexcept {
+  // ordering: the compare-exchange decides; the captures were published with
+  // the arming that queued the timer.
+  std::uint32_t uses = t.uses.load(relaxed);
+  while (uses != 0) {
+    if (t.uses.compare_exchange_weak(uses, uses + 1)) return true;
+  }
+  return false;
 }
 
 void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) noexcept {
@@ -230,10 +248,11 @@ void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) 
       if (__builtin_mul_overflow(period, 1 + late / period, &steps)) steps = never;
       next = std::min(saturating_add(deadline, steps), runtime_timer::latest);
     }
-    // ordering: made while the pending timer's own use keeps the record.
-    t.uses.fetch_add(1, relaxed);
+    if (!add_use(t)) break;
+    t.running.fetch_add(1);
     // Next in force before the call, so that stop() and reset() inside it work.
     if (!t.when.compare_exchange_strong(deadline, next)) {
+      finished_run(t);
       drop_use(t);
       continue;
     }
@@ -278,7 +297,6 @@ void timer_service::let_go(timer_record& t) noexcept {
 }
 
 void timer_service::call(fiber& self, timer_record& t) noexcept {
-  t.running.fetch_add(1);
   sched_->count_alive(1);  // ended by the caller, after the captures
   self.callback = &t;
   self.file = t.made_at.file;
@@ -303,18 +321,19 @@ void timer_service::finished_run(timer_record& t) noexcept {
   // seq_cst, both: who waits sets awaited and then looks at running.
   if (t.running.fetch_sub(1) != 1 || !t.awaited.load()) return;
   for (;;) {
+    stop_waiter* found = nullptr;
     waiter* done = nullptr;
     {
       const lock_guard guard(stops_lock_);
-      for (stop_waiter* s = stop_waiters_.front(); s != nullptr; s = stop_list::next(*s)) {
-        if (s->timer != &t) continue;
-        stop_waiters_.remove(*s);
-        if (s->who->claim(s->which, outcome::value)) done = s->who;
-        break;
-      }
+      found = stop_waiters_.front();
+      while (found != nullptr && found->timer != &t) found = stop_list::next(*found);
+      if (found == nullptr) return;
+      stop_waiters_.remove(*found);
+      // One that was stopped meanwhile takes itself out under this lock, so it
+      // is alive here; it needs no delivery.
+      if (found->who->claim(found->which, outcome::value)) done = found->who;
     }
-    if (done == nullptr) return;
-    done->deliver();
+    if (done != nullptr) done->deliver();
   }
 }
 

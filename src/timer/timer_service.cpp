@@ -21,7 +21,7 @@ record_pool callback_pool(round_up(sizeof(timer_record), 16));
 // Services that no runtime uses now. Never freed: handles may still look at
 // one.
 std::mutex spare_lock;
-std::vector<timer_service*> spare;
+std::vector<timer_service*>& spare = *new std::vector<timer_service*>;
 
 }  // namespace
 
@@ -48,6 +48,7 @@ timer_service& timer_service::begin(scheduler& owner) {
     s->intakes_ = std::move(intakes);
     s->taken_ = 0;
     s->granted_ = 0;
+    s->fired_before_ = 0;
     s->sweep_at_ = 0;
   } catch (...) {
     const std::lock_guard guard(spare_lock);
@@ -193,7 +194,8 @@ bool timer_service::arm_from_outside(runtime_timer& t, nanos deadline) {
 }
 
 bool timer_service::arm_at(runtime_timer& t, nanos deadline) {
-  if (intake* const in = own_intake()) return arm_here(*in, t, deadline, false);
+  intake* const in = own_intake();
+  if (in != nullptr && is_of_this_run(t)) return arm_here(*in, t, deadline, false);
   return arm_from_outside(t, deadline);
 }
 
@@ -280,6 +282,7 @@ timer_service::speaks timer_service::ask(heap_entry& e) noexcept {
   if (!t.filed.compare_exchange_strong(expected, key)) return speaks::no;
   const bool moved = key != e.key;
   e.key = key;
+  e.slack_us = t.slack_us.load(relaxed);  // ordering: as in entry_for()
   return moved ? speaks::later : speaks::yes;
 }
 
@@ -516,7 +519,9 @@ void timer_service::surface(heap_entry e, nanos now, batch& b) noexcept {
       nanos expected = runtime_timer::nothing;
       const nanos later = t.key_for(deadline);
       if (!t.filed.compare_exchange_strong(expected, later)) break;
-      b.again[b.again_count++] = {later, e.tie, e.slack_us, &t};
+      e.key = later;
+      e.slack_us = t.slack_us.load(relaxed);  // ordering: as in entry_for()
+      b.again[b.again_count++] = e;
       return;
     }
     switch (t.kind) {

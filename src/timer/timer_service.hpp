@@ -68,6 +68,7 @@ class timer_service final : public timer_seam {
   timer_record* make_record(detail::callback f, nanos period, bool from_end, const site& from);
   bool reset(timer_record& t, nanos deadline);
   void stop_and_wait(timer_record& t);
+  static bool add_use(timer_record& t) noexcept;
   static void drop_use(timer_record& t) noexcept;
   static void drop_reference(runtime_timer& t) noexcept;
 

@@ -1,0 +1,253 @@
+// How a program ends: by unwinding every fiber, whatever it is doing.
+#include "support/child.hpp"
+#include "support/in_runtime.hpp"
+
+#include <vigil/error.hpp>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+
+namespace {
+
+// Counts its own life: every destructor must run.
+struct counted {
+  explicit counted(std::atomic<int>& n) : alive(&n) { ++*alive; }
+  counted(const counted& other) : alive(other.alive) { ++*alive; }
+  counted(counted&& other) noexcept : alive(other.alive) { ++*alive; }
+  ~counted() { --*alive; }
+  counted& operator=(const counted&) = delete;
+  std::atomic<int>* alive;
+};
+
+struct sleeps_when_destroyed {
+  std::atomic<int>* slept;
+  ~sleeps_when_destroyed() {
+    // While an exception passes, a stop does not end the wait.
+    if (std::uncaught_exceptions() == 0) return;
+    vigil::sleep_for(30ms);
+    ++*slept;
+  }
+};
+
+void under_shield(std::atomic<int>& done) noexcept {
+  const vigil::this_fiber::shield shield;
+  vigil::sleep_for(20ms);
+  ++done;
+}
+
+}  // namespace
+
+TEST_SUITE("shutdown") {
+  TEST_CASE("every fiber is unwound, wherever it is parked, and nothing is left") {
+    std::atomic<int> alive{0};
+    std::atomic<int> slept{0};
+    std::atomic<int> shielded{0};
+    std::atomic<int> caught{0};
+    std::mutex held;
+    const auto body = [&] {
+      const counted here(alive);
+      vigil::go([c = counted(alive)] { vigil::sleep_for(1h); });
+      vigil::go([c = counted(alive), &caught] {
+        try {
+          throw std::runtime_error("x");
+        } catch (const std::exception&) {
+          try {
+            vigil::sleep_for(1h);
+          } catch (const vigil::stopped&) {
+            ++caught;
+            throw;
+          }
+        }
+      });
+      vigil::go([c = counted(alive), &slept] {
+        try {
+          const sleeps_when_destroyed guard{&slept};
+          throw 1;
+        } catch (int) {
+        }
+        vigil::sleep_for(1h);
+      });
+      vigil::go([c = counted(alive), &held] {
+        const vigil::this_fiber::pin pin;
+        const std::lock_guard lock(held);
+        vigil::sleep_for(1h);
+      });
+      vigil::go([c = counted(alive), &alive] {
+        const auto child = vigil::spawn([c2 = counted(alive)] { vigil::sleep_for(1h); });
+        vigil::sleep_for(1h);
+      });
+      vigil::go([c = counted(alive), &alive] {
+        vigil::spawn([c2 = counted(alive)] { vigil::sleep_for(1h); }).join();
+      });
+      vigil::go([c = counted(alive), &shielded] { under_shield(shielded); });
+      vigil::go([c = counted(alive)] {
+        for (int i = 0; i < 10; ++i) {
+          try {
+            vigil::sleep_for(1h);
+          } catch (const vigil::stopped&) {
+          }
+        }
+      });
+      for (int i = 0; i < 100; ++i) {
+        vigil::after_func(1h, [c = counted(alive)] {});
+        vigil::every(1h, [c = counted(alive)] {});
+      }
+      vigil::after_func(1ms, [c = counted(alive)] { vigil::sleep_for(1h); });
+      vigil::sleep_for(10ms);
+    };
+    const auto check = [&] {
+      CHECK(alive == 0);
+      CHECK(caught == 1);
+      CHECK(slept == 1);
+      CHECK(shielded == 1);
+      caught = slept = shielded = 0;
+    };
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      in_virtual({.seed = seed, .runtime = {}}, body);
+      check();
+    }
+    for (const unsigned workers : {1u, 2u, 4u}) {
+      in_runtime({.workers = {workers}, .settings = {}}, body);
+      check();
+    }
+  }
+
+  TEST_CASE("a call that can complete at once still completes while stopping; a wait throws") {
+    in_virtual([] {
+      bool joined = false;
+      int thrown = 0;
+      auto child = vigil::spawn([] { return 7; });
+      auto f = vigil::spawn([&, child = std::move(child)]() mutable {
+        try {
+          vigil::sleep_for(1h);
+        } catch (const vigil::stopped&) {
+        }
+        joined = child.join() == 7;
+        for (const auto& wait : {+[] { vigil::sleep_for(0s); },
+                                 +[] { vigil::sleep_for(-1s); },
+                                 +[] { vigil::this_fiber::yield(); }}) {
+          try {
+            wait();
+          } catch (const vigil::stopped&) {
+            ++thrown;
+          }
+        }
+      });
+      vigil::sleep_for(1s);
+      f.request_stop();
+      f.join();
+      CHECK(joined);
+      CHECK(thrown == 3);
+    });
+  }
+
+  TEST_CASE("the grace period lets fibers end by themselves") {
+    vigil::testing::virtual_options how;
+    how.runtime.grace = 5s;
+    int finished = 0;
+    int unwound = 0;
+    vigil::testing::run_virtual(how, [&] {
+      for (const auto length : {1s, 4s, 6s, 9s}) {
+        vigil::go([&, length] {
+          try {
+            vigil::sleep_for(length);
+            ++finished;
+          } catch (const vigil::stopped&) {
+            ++unwound;
+            throw;
+          }
+        });
+      }
+      vigil::this_fiber::yield();
+    });
+    CHECK(finished == 2);
+    CHECK(unwound == 2);
+  }
+
+  TEST_CASE("join throws cancelled for a fiber that ended by stopped") {
+    in_virtual([] {
+      auto f = vigil::spawn([] {
+        vigil::sleep_for(1h);
+        return 1;
+      });
+      vigil::this_fiber::yield();
+      f.request_stop();
+      try {
+        static_cast<void>(f.join());
+        CHECK(false);
+      } catch (const vigil::cancelled& e) {
+        CHECK(e.code() == std::errc::operation_canceled);
+      }
+    });
+  }
+
+  TEST_CASE("child: swallows everything" * doctest::skip()) {
+    vigil::options o;
+    o.workers = 2;
+    vigil::run(o, [] {
+      vigil::go([] {
+        vigil::this_fiber::set_name("glutton");
+        for (;;) {
+          try {
+            vigil::sleep_for(1h);
+          } catch (...) {
+          }
+        }
+      });
+      vigil::sleep_for(10ms);
+    });
+  }
+
+  TEST_CASE("a fiber that swallows stopped for ever ends the program by name") {
+    const child_result r = run_child("child: swallows everything");
+    CHECK(r.died_by(SIGABRT));
+    CHECK(r.says("glutton"));
+    CHECK(r.says("swallowed vigil::stopped 1000 times"));
+  }
+
+  TEST_CASE("child: outlives the stop limit" * doctest::skip()) {
+    vigil::options o;
+    o.workers = 2;
+    o.stop_limit = 50ms;
+    vigil::run(o, [] {
+      vigil::go([] {
+        vigil::this_fiber::set_name("stubborn");
+        const vigil::this_fiber::shield shield;
+        vigil::sleep_for(1h);
+      });
+      vigil::sleep_for(10ms);
+    });
+  }
+
+  TEST_CASE("a fiber that outlives the stop limit ends the program by name") {
+    const child_result r = run_child("child: outlives the stop limit");
+    CHECK(r.died_by(SIGABRT));
+    CHECK(r.says("stubborn"));
+    CHECK(r.says("options::stop_limit"));
+    CHECK(r.says("sleep"));
+  }
+
+  TEST_CASE("child: waits in a noexcept function without a shield" * doctest::skip()) {
+    vigil::options o;
+    o.workers = 2;
+    vigil::run(o, [] {
+      vigil::go([] {
+        vigil::this_fiber::set_name("careless");
+        []() noexcept { vigil::sleep_for(1h); }();
+      });
+      vigil::sleep_for(10ms);
+    });
+  }
+
+  TEST_CASE("a wait in a noexcept function without a shield ends the program by name") {
+    const child_result r = run_child("child: waits in a noexcept function without a shield");
+    CHECK(r.died_by(SIGABRT));
+    CHECK(r.says("careless"));
+    CHECK(r.says("must be under this_fiber::shield"));
+  }
+}
