@@ -1,26 +1,58 @@
 #!/usr/bin/env python3
-"""Runs an example as a test: usage: run_example.py EXPECTED PROGRAM [ARGUMENT...]
+"""Runs an example as a test:
 
-It must exit with 0, and print what the file EXPECTED says, if that exists.
+    run_example.py [--interrupt-after=LINE] EXPECTED PROGRAM [ARGUMENT...]
+
+It must exit with 0, and print what the file EXPECTED says, if that exists;
+<n> there stands for any number, with the blanks before it. With
+--interrupt-after it gets a SIGINT, as from Ctrl-C, once it has printed LINE.
 """
 import difflib
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+NUMBER = re.compile(r" *[0-9]+(?: [0-9]{3})*(?:\.[0-9]+)?")
+
+
+def run(command, interrupt_after):
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          text=True) as process:
+        lines = []
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line.rstrip("\n"))
+            if lines[-1] == interrupt_after:
+                process.send_signal(signal.SIGINT)
+                interrupt_after = None
+    return lines, process.returncode
+
+
+def agrees(wanted, printed):
+    """Whether a printed line is the wanted one, which may hold <n>."""
+    pattern = NUMBER.pattern.join(re.escape(part) for part in wanted.split("<n>"))
+    return re.fullmatch(pattern, printed) is not None
+
 
 def main():
-    expected, command = Path(sys.argv[1]), sys.argv[2:]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-    print(done.stdout, end="")
-    if done.returncode != 0:
-        print(f"{command[0]} ended with {done.returncode}")
+    arguments, interrupt_after = sys.argv[1:], None
+    if arguments[0].startswith("--interrupt-after="):
+        interrupt_after = arguments.pop(0).partition("=")[2]
+    expected, command = Path(arguments[0]), arguments[1:]
+
+    printed, status = run(command, interrupt_after)
+    if status != 0:
+        print(f"{command[0]} ended with {status}")
         return 1
     if not expected.is_file():
         return 0
-    difference = list(difflib.unified_diff(
-        expected.read_text().splitlines(), done.stdout.splitlines(),
-        expected.name, "printed", lineterm=""))
+    # A line that agrees counts as the wanted one, so the difference shows only
+    # what is wrong.
+    wanted = expected.read_text().splitlines()
+    shown = [w if agrees(w, p) else p for w, p in zip(wanted, printed)] + printed[len(wanted):]
+    difference = list(difflib.unified_diff(wanted, shown, expected.name, "printed", lineterm=""))
     print("\n".join(difference))
     return 1 if difference else 0
 

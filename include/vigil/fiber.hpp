@@ -107,7 +107,7 @@ fiber_core* start(const fiber_options& how, bool detached, const site& from, F&&
   static_assert(!std::is_reference_v<R>,
                 "vigil: a fiber cannot return a reference; return a pointer or a value");
   using body = fiber_body<R, std::decay_t<F>, std::decay_t<Args>...>;
-  if constexpr (requires { f == nullptr; }) {
+  if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
     if (f == nullptr) throw_empty_function("vigil::go, vigil::spawn");
   }
   new_fiber fresh(how.stack_size, how.name, sizeof(body), alignof(body), from);

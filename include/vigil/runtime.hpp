@@ -106,7 +106,7 @@ class VIGIL_API runtime {
   requires std::is_invocable_v<F&>
   auto run(F&& f) {
     using R = std::invoke_result_t<F&>;
-    if constexpr (requires { f == nullptr; }) {
+    if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
       if (f == nullptr) detail::throw_empty_function("vigil::runtime::run");
     }
     if constexpr (std::is_void_v<R>) {
@@ -120,8 +120,9 @@ class VIGIL_API runtime {
     }
   }
 
-  // As vigil::go, from any thread. Before run() has begun the fiber waits for
-  // it; after the end it throws runtime_gone.
+  // As vigil::go, from any thread. Outside run() the fiber waits for the next
+  // one; at the very end of a run, when all other fibers have ended, it throws
+  // runtime_gone.
   template <class F>
   requires std::is_invocable_v<std::decay_t<F>>
   void go(F&& f, const site& from = site::current()) {

@@ -42,6 +42,10 @@ void futex_wake_one(futex_word& word) noexcept {
   errno = before;  // callers include signal handlers
 }
 
-void set_thread_timer_slack() noexcept { ::prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); }
+unsigned long set_thread_timer_slack(unsigned long nanoseconds) noexcept {
+  const int before = ::prctl(PR_GET_TIMERSLACK, 0UL, 0UL, 0UL, 0UL);
+  ::prctl(PR_SET_TIMERSLACK, nanoseconds, 0UL, 0UL, 0UL);
+  return before < 0 ? 0 : static_cast<unsigned long>(before);
+}
 
 }  // namespace vigil::internal

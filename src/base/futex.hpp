@@ -20,8 +20,9 @@ void futex_wait(futex_word& word, std::uint32_t expected, nanos deadline) noexce
 // Wakes one sleeper. Touches only the address, never the word. Async-signal-safe.
 void futex_wake_one(futex_word& word) noexcept;
 
-// Timeouts of the calling thread's sleeps are kept to 1 ns instead of the
-// default slack of 50 us.
-void set_thread_timer_slack() noexcept;
+// How far, in nanoseconds, the kernel may delay the timeouts of the calling
+// thread's sleeps (50 us by default; 0 means the default). Returns the slack
+// before.
+unsigned long set_thread_timer_slack(unsigned long nanoseconds) noexcept;
 
 }  // namespace vigil::internal

@@ -15,6 +15,15 @@ record_pool::link* record_pool::take_bundle() {
       bundles_ = first->next_bundle;
       return first;
     }
+    // What threads without a cache gave back.
+    if (singles_ != nullptr) {
+      link* const first = singles_;
+      link* last = first;
+      for (std::size_t i = 1; i < bundle && last->next != nullptr; ++i) last = last->next;
+      singles_ = last->next;
+      last->next = nullptr;
+      return first;
+    }
   }
   // The system call is made without the lock: another thread may cut a slab at
   // the same time, which costs memory, not correctness.

@@ -99,7 +99,6 @@ runtime_core::~runtime_core() {
     const std::lock_guard guard(gate->lock);
     gate->sched = nullptr;
   }
-  timers.discard_callbacks();
   timers.end();
 }
 

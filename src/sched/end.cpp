@@ -8,8 +8,8 @@
 //      (both sequentially consistent)                        phase stopping
 //   E4 the main fiber, under a shield, waits until it is the last user fiber,
 //      at most options::stop_limit; then the program is aborted, by name
-//   E5 no callback starts any more; captures of those that never started are
-//      destroyed, on the main fiber                          phase closed
+//   E5 no fiber can be started any more, but by the main fiber; captures of
+//      callbacks that never started are destroyed there      phase closed
 //   E6 the runner fibers and the timer fiber end; then the main fiber, and with
 //      it the workers
 //
@@ -50,20 +50,25 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   if (!phase_.compare_exchange_strong(expected, run_phase::running)) {
     throw wrong_place("vigil::runtime::run: this runtime is running already");
   }
+  // The traces of a run go at its end, so that a stop that is asked for as the
+  // next one begins is not wiped out.
   struct back_to_idle {
     scheduler& s;
-    ~back_to_idle() { s.phase_.store(run_phase::idle); }
+    ~back_to_idle() {
+      s.stopping_.store(false);
+      s.quit_.store(false);
+      s.signals_.store(0);
+      s.deadlock_warned_.store(false);
+      {
+        const lock_guard guard(s.end_lock_);
+        s.stopper_dismissed_ = false;
+      }
+      s.phase_.store(run_phase::idle);
+    }
   } const idle_again{*this};
-  stopping_.store(false);
-  quit_.store(false);
   deadlocked_.store(false);
-  deadlock_warned_.store(false);
   main_stopped_ = false;
   main_error_ = nullptr;
-  {
-    const lock_guard guard(end_lock_);
-    stopper_dismissed_ = false;
-  }
 
   const process_guard process(*this);
   timers_->open();
@@ -117,33 +122,42 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
 }
 
 void scheduler::start_workers() {
+  constexpr std::uint32_t wait = 0;
+  constexpr std::uint32_t go = 1;
+  constexpr std::uint32_t give_up = 2;
+  gate_.store(wait);
+  const auto open_gate = [this](std::uint32_t how) {
+    gate_.store(how);
+    for (std::size_t i = 1; i < workers_.size(); ++i) futex_wake_one(gate_);
+  };
   try {
     for (std::size_t i = 1; i < workers_.size(); ++i) {
       worker* const w = workers_[i].get();
-      w->thread_ = std::thread([w] {
+      w->thread_ = std::thread([this, w] {
         char name[16];
         std::snprintf(name, sizeof name, "vigil/%u", w->index);
         ::pthread_setname_np(::pthread_self(), name);
+        while (gate_.load() == wait) futex_wait(gate_, wait, never);
+        if (gate_.load() == give_up) return;
         const thread_guard thread;
         w->run();
       });
     }
   } catch (const std::system_error& e) {
-    quit_.store(true);
-    idle_.wake_all();
+    open_gate(give_up);
     std::size_t started = 1;
     for (auto& w : workers_) {
       if (!w->thread_.joinable()) continue;
       ++started;
       w->thread_.join();
     }
-    quit_.store(false);
     throw std::system_error(e.code(),
                             "vigil::run: worker thread " + std::to_string(started + 1) + " of " +
                                 std::to_string(workers_.size()) +
                                 " cannot be started; ask for fewer in options::workers, or raise "
                                 "the limit on threads (ulimit -u, cgroup pids.max)");
   }
+  open_gate(go);
 }
 
 void scheduler::main_body(fiber& self, detail::call_ref body) noexcept {
@@ -169,8 +183,7 @@ void scheduler::end_run(fiber& self) noexcept {
   stop_all();                                                                       // E3
   const nanos limit = settings_.stop_limit > 0 ? settings_.stop_limit : 0;
   if (!wait_for_others(self, limit)) stop_limit_passed(limit);                      // E4
-  timers_->close();                                                                 // E5
-  phase_.store(run_phase::closed);
+  phase_.store(run_phase::closed);                                                  // E5
   do {
     timers_->discard_callbacks();
     // A capture's destructor may have started a fiber.
@@ -182,7 +195,7 @@ void scheduler::end_run(fiber& self) noexcept {
 
 // Parks until the caller is the last user fiber; false after `limit`.
 bool scheduler::wait_for_others(fiber& self, nanos limit) noexcept {
-  const nanos deadline = saturating_add(clock.now(), limit);
+  nanos deadline = saturating_add(clock.now(), limit);
   while (alive() > 1) {
     end_lock_.lock();
     end_system_ = false;
@@ -201,7 +214,7 @@ bool scheduler::wait_for_others(fiber& self, nanos limit) noexcept {
       how = wait(self, end_ticket_, {wait_reason::shutdown, deadline, false}, end_lock_);
     } catch (const std::bad_alloc&) {
       // No room for the deadline: the limit is given up, not the shutdown.
-      limit = 0;
+      deadline = never;
       how = outcome::cancelled;
     }
     const lock_guard guard(end_lock_);
@@ -269,6 +282,12 @@ void scheduler::count_system(int change) noexcept {
 }
 
 void scheduler::request_stop() noexcept {
+  if (phase() == run_phase::idle) return;
+  // Done by a worker, as for a signal: it cannot outlive the run.
+  signal_arrived(0);
+}
+
+void scheduler::begin_end() noexcept {
   auto expected = run_phase::running;
   if (!phase_.compare_exchange_strong(expected, run_phase::ending)) return;
   grace_until_ = saturating_add(clock.now(), settings_.grace > 0 ? settings_.grace : 0);
@@ -347,7 +366,7 @@ void scheduler::dismiss_stopper() noexcept {
 
 void scheduler::stop_all() noexcept {
   if (stopping_.exchange(true)) return;
-  phase_.store(run_phase::stopping);
+  phase_.store(run_phase::stopping);  // callers are fibers and workers of the run
   for (shard& s : shards_) {
     const lock_guard guard(s.lock);
     for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
@@ -436,11 +455,12 @@ void scheduler::signal_arrived(int signal) noexcept {
 
 void scheduler::take_signals() noexcept {
   const std::uint64_t bits = signals_.exchange(0);
+  if ((bits & 1) != 0) begin_end();
   for (int signal = 1; signal < 64; ++signal) {
     if ((bits >> signal & 1) == 0) continue;
     bool stops = false;
     for (const int s : settings_.stop_on) stops = stops || s == signal;
-    if (stops) request_stop();
+    if (stops) begin_end();
     deliver_signal(signal);
   }
 }

@@ -96,7 +96,13 @@ unsigned idle_workers::cover_slowly(nanos deadline) noexcept {
   // The one with the latest deadline is woken and lies down again with this
   // one; an earlier one stays, as the deputy.
   sleeper* const s = latest();
-  return s == nullptr ? 0 : rouse(*s);
+  if (s == nullptr) return 0;
+  if (s->in_watch && watch_.earlier(deadline)) {
+    s->until = deadline;
+    publish_earliest();
+    return 1;
+  }
+  return rouse(*s);
 }
 
 unsigned idle_workers::wake(sleeper& s) noexcept {
@@ -104,11 +110,11 @@ unsigned idle_workers::wake(sleeper& s) noexcept {
   return s.hook.linked ? rouse(s) : 0;
 }
 
-bool idle_workers::all_asleep_for_ever(std::size_t workers) noexcept {
+bool idle_workers::all_asleep(std::size_t workers, nanos now) noexcept {
   const lock_guard guard(lock_);
   if (sleepers_.size() != workers) return false;
   for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
-    if (s->until != never) return false;
+    if (s->until <= now) return false;
   }
   return true;
 }

@@ -88,14 +88,13 @@ class idle_workers {
     return cover_slowly(deadline);
   }
 
-  // The same without regard to those who look: for one that is about to enter
-  // user code itself.
+  // Without regard to those who look.
   unsigned wake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);  // this one, if it sleeps
   unsigned wake_all() noexcept VIGIL_EXCLUDES(lock_);
 
-  // Whether all `workers` sleep without a deadline: then nobody but the caller
-  // and threads from outside can change anything.
-  bool all_asleep_for_ever(std::size_t workers) noexcept VIGIL_EXCLUDES(lock_);
+  // Whether all `workers` sleep, none of them to a deadline that has come: then
+  // only the caller and threads from outside can change anything.
+  bool all_asleep(std::size_t workers, nanos now) noexcept VIGIL_EXCLUDES(lock_);
 
   // The earliest time to which a worker sleeps; nobody_sleeps if none does.
   static constexpr nanos nobody_sleeps = std::numeric_limits<nanos>::min();

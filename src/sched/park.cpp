@@ -49,15 +49,14 @@ outcome wait_under(fiber& self, ticket t, const wait_how& how, spinlock* lock)
     try {
       sched.timers().arm(w, t, how.deadline);
     } catch (...) {
-      // Ends the wait; if somebody else just did, his ready() is on its way
-      // and must be taken in.
+      self.waiting_until.store(never, relaxed);  // ordering: the dump's field
       if (w.claim(t, outcome::cancelled)) {
         if (lock != nullptr) lock->unlock();
-      } else {
-        park_on(self, how.reason, lock);
+        throw;
       }
-      self.waiting_until.store(never, relaxed);  // ordering: as above
-      throw;
+      // Somebody has just ended the wait: it needs no deadline any more.
+      park_on(self, how.reason, lock);
+      return w.outcome();
     }
   }
   // The stop's flag is set before it looks for an open ticket; the ticket was

@@ -86,14 +86,13 @@ void describe(const stack& where, char* text, std::size_t size) noexcept {
       try {
         std::rethrow_exception(error);
       } catch (const stopped&) {
-        fatal("vigil::stopped has left a noexcept function of fiber %llu (%s, started at %s:%u), "
-              "which waits for: %s. A wait in a noexcept function, destructors included, must be "
-              "under this_fiber::shield",
+        fatal("vigil::stopped has left a noexcept function of fiber %llu (%s, started at %s:%u). A "
+              "wait in a noexcept function, destructors included, must be under "
+              "this_fiber::shield",
               static_cast<unsigned long long>(f->id),
               f->name,
               f->file,
-              f->line,
-              to_string(f->reason.load()));
+              f->line);
       } catch (...) {
       }
     }
@@ -207,7 +206,9 @@ process_guard::~process_guard() {
   while (handlers_inside.load() != 0) ::sched_yield();
 }
 
-thread_guard::thread_guard() { set_thread_timer_slack(); }
+thread_guard::thread_guard() : earlier_slack_(set_thread_timer_slack(1)) {}
+
+thread_guard::~thread_guard() { set_thread_timer_slack(earlier_slack_); }
 
 void process_check_fork(const char* call) noexcept {
   if (forked.load()) {

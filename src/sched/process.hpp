@@ -30,8 +30,12 @@ class process_guard {
 class thread_guard {
  public:
   thread_guard();
+  ~thread_guard();
+  thread_guard(const thread_guard&) = delete;
+  thread_guard& operator=(const thread_guard&) = delete;
 
  private:
+  unsigned long earlier_slack_;
   alternate_signal_stack signals_;
 };
 

@@ -69,8 +69,15 @@ fiber& scheduler::make_fiber(std::size_t stack_size, std::string_view name, std:
         "; pass a pointer, or give fiber_options::stack_size");
   }
   if (counted) {
-    // ordering: a count; the limit holds because the sum is taken by the add.
     const std::size_t before = alive_.fetch_add(1);
+    // Counted first, looked second; the main fiber closes first and looks at
+    // the count second. One of the two sees the other.
+    const fiber* const here = current_fiber();
+    if (phase() == run_phase::closed && (here == nullptr || here->role != fiber_role::main)) {
+      count_alive(-1);
+      throw runtime_gone("vigil: the run is ending, no fiber can be started any more; start it "
+                         "before, or in the next run");
+    }
     if (settings_.max_fibers != 0 && before >= settings_.max_fibers) {
       count_alive(-1);
       throw limit_reached(("vigil: options::max_fibers (" + std::to_string(settings_.max_fibers) +
@@ -375,7 +382,7 @@ void scheduler::add_stats(runtime_stats& s) const noexcept {
 // Nothing is ready and no timer is due. Returns what to run after the jump.
 fiber* scheduler::nothing_to_run(worker& w) noexcept {
   if (has_outside_work()) {
-    sleep_alone(w);  // time stands still
+    sleep_alone(w, true);  // time stands still
     return nullptr;
   }
   if (settler_ != nullptr) {
@@ -386,7 +393,7 @@ fiber* scheduler::nothing_to_run(worker& w) noexcept {
   timers_->tidy();
   const nanos next = next_deadline.load();
   if (next == never) {
-    if (!maybe_deadlock()) sleep_alone(w);
+    if (!maybe_deadlock()) sleep_alone(w, false);
     return nullptr;
   }
   if (next > clock.now()) clock.jump_to(next);
@@ -394,10 +401,10 @@ fiber* scheduler::nothing_to_run(worker& w) noexcept {
 }
 
 // Until something comes in from outside.
-void scheduler::sleep_alone(worker& w) noexcept {
+void scheduler::sleep_alone(worker& w, bool for_outside_work) noexcept {
   idle_.start_looking();
   idle_.lie_down(w.place, never, never);
-  if (w.sees_work()) {
+  if (w.sees_work() || (for_outside_work && !has_outside_work())) {
     idle_.stay_awake(w.place);
   } else {
     idle_.sleep(w.place);
@@ -407,9 +414,9 @@ void scheduler::sleep_alone(worker& w) noexcept {
 
 // Whether there is anything for any worker to do; inboxes count for their
 // owners, who look themselves, and for the deadlock check.
-bool scheduler::finds_work() noexcept {
+bool scheduler::finds_work(std::size_t callbacks_taken) noexcept {
   if (injected_count_.load() != 0 || signals_.load() != 0 || quit_.load()) return true;
-  if (timers_->has_callbacks()) return true;
+  if (timers_->has_callbacks(callbacks_taken)) return true;
   for (const auto& w : workers_) {
     if (!w->queue_.empty() || w->next_.load() != nullptr) return true;
   }

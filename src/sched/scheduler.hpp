@@ -101,7 +101,7 @@ class scheduler {
   bool has_outside_work() const noexcept { return outside_.load() != 0; }
 
   // --- the end
-  void request_stop() noexcept;  // any thread
+  void request_stop() noexcept;  // any thread; no effect outside run()
   bool stopping() const noexcept { return stopping_.load(); }
   run_phase phase() const noexcept { return phase_.load(); }
   bool must_stop(const fiber& f) const noexcept { return stopping() || f.stop_flag.load(); }
@@ -152,6 +152,7 @@ class scheduler {
   shard& shard_of(const fiber& f) noexcept { return shards_[f.id % shards]; }
   std::uint64_t take_id() noexcept;
   void start_workers();
+  void begin_end() noexcept;
   void main_body(fiber& self, detail::call_ref body) noexcept;
   void end_run(fiber& self) noexcept;
   bool wait_for_others(fiber& self, nanos limit) noexcept;
@@ -165,8 +166,8 @@ class scheduler {
   fiber* pop_injected() noexcept VIGIL_EXCLUDES(injection_lock_);
   fiber* take_timer_fiber() noexcept;
   fiber* nothing_to_run(worker& w) noexcept;  // virtual time
-  bool finds_work() noexcept;
-  void sleep_alone(worker& w) noexcept;  // virtual time
+  bool finds_work(std::size_t callbacks_taken = 0) noexcept;
+  void sleep_alone(worker& w, bool for_outside_work) noexcept;  // virtual time
   bool maybe_deadlock() noexcept;        // true if something was readied
   bool report_deadlock() noexcept;
   void start_stopper() noexcept;
@@ -220,7 +221,8 @@ class scheduler {
   waiter* settler_ = nullptr;
   ticket settler_ticket_ = 0;
 
-  atomic<std::uint64_t> signals_{0};
+  atomic<std::uint64_t> signals_{0};  // a bit for each that came; bit 0: request_stop()
+  futex_word gate_{0};  // workers start when all threads exist: 1 run, 2 give up
   atomic<unsigned> watched_signals_{0};
   spinlock signal_lock_{lock_rank::shutdown};
   list<signal_watcher, &signal_watcher::hook> signal_watchers_ VIGIL_GUARDED_BY(signal_lock_);

@@ -7,6 +7,7 @@
 
 #include <vigil/stats.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace vigil::internal {
@@ -30,15 +31,16 @@ class timer_seam {
 
   // --- for workers
   // Makes scheduler::next_deadline exact: takes in what was armed, drops dead
-  // entries at the top. In virtual time this must be thorough; in real time it
-  // is bounded. Caller: a worker on its own stack, about to sleep or jump.
-  virtual void tidy() noexcept = 0;
+  // entries. False if there is more to do: it works in slices, but in virtual
+  // time next_deadline is exact after one call. Caller: a worker on its own
+  // stack, about to sleep or to jump.
+  virtual bool tidy() noexcept = 0;
   // The second earliest deadline, for the deputy.
   virtual nanos second_deadline() noexcept = 0;
   // Whether timers are pending at all; dead entries do not count.
   virtual bool anything_pending() noexcept = 0;
-  // Due callbacks wait for a fiber that runs them.
-  virtual bool has_callbacks() const noexcept = 0;
+  // More than `besides` due callbacks wait for a fiber that runs them.
+  virtual bool has_callbacks(std::size_t besides = 0) const noexcept = 0;
   // A fiber that will run them, ready to be entered; nullptr if there is none.
   virtual fiber* take_runner(worker& w) noexcept = 0;
   // --- a run begins; caller: the thread that calls run()
@@ -48,8 +50,6 @@ class timer_seam {
   virtual void abort_open() noexcept = 0;
 
   // --- the shutdown; caller: the main fiber, after the last user fiber
-  // No callback starts from now on.
-  virtual void close() noexcept = 0;
   // Destroys the captures of callbacks that were never started. User code.
   virtual void discard_callbacks() noexcept = 0;
   // Ends the system fibers.

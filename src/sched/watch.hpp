@@ -30,12 +30,11 @@ class watch {
   // whether it made a system call.
   virtual bool interrupt() noexcept = 0;
 
-  // Moves the deadline of the present wait forward. A watch whose timer can be
-  // set from outside does that; the others end the wait. Returns whether the
-  // waiting worker will go on waiting.
+  // Moves the deadline of the present wait forward, if the watch's timer can be
+  // set from outside: true if it has. Otherwise the caller interrupts. Any
+  // thread; the wait cannot end meanwhile (its worker needs the caller's lock).
   virtual bool earlier(nanos deadline) noexcept {
     static_cast<void>(deadline);
-    interrupt();
     return false;
   }
 

@@ -73,7 +73,7 @@ void worker::run() noexcept {
     // The timer fiber is no user code: a worker that looks goes on looking.
     if (f->role != fiber_role::timer) {
       if (looking_) {
-        stop_looking();
+        stop_looking(*f);
       } else if (cover_before_user_code) {
         cover_before_user_code = false;
         counters.wake_calls.add(sched.idle_.cover(sched.next_deadline.load()));
@@ -105,6 +105,7 @@ fiber* worker::pick() noexcept {
 fiber* worker::pick_in_order() noexcept {
   ++turn_;
   if (turn_ % fairness_turns == 0) {
+    if (sched.watch_->needs_poll()) sched.watch_->poll();
     if (fiber* const f = sched.pop_injected()) return f;
   }
   // Each source comes first every third turn, so none can be starved by the
@@ -135,10 +136,11 @@ fiber* worker::pick_by_seed() noexcept {
   const bool callbacks = sched.timers().has_callbacks();
   if (fibers == 0 && !callbacks) return nullptr;
   const std::uint32_t choices = fibers + (callbacks ? 1 : 0);
-  const std::uint32_t drawn = choices == 1 ? 0 : sched.dice().below(choices);
+  std::uint32_t drawn = choices == 1 ? 0 : sched.dice().below(choices);
   if (drawn == fibers) {
     if (fiber* const f = sched.timers().take_runner(*this)) return f;
-    return nullptr;
+    if (fibers == 0) return nullptr;
+    drawn = 0;  // no stack for a runner: the callbacks wait
   }
   fiber* const f = seeded_[drawn];
   seeded_[drawn] = seeded_.back();
@@ -341,6 +343,7 @@ void worker::after(fiber& f) noexcept {
       // A deadline that came meanwhile is seen by timers_due() at the next
       // turn of this very worker, or after a few if this was a long burst.
       until_clock_ = what == after_switch::timer_fiber_turn ? 16 : 1;
+      cover_before_user_code = true;  // S2 of timer_service.hpp
       break;
     case after_switch::end: sched.ended(f); break;
   }
@@ -348,14 +351,15 @@ void worker::after(fiber& f) noexcept {
 
 // --- idling
 
-void worker::stop_looking() noexcept {
+void worker::stop_looking(const fiber& found) noexcept {
   looking_ = false;
   const bool last = sched.idle_.stop_looking();
   cover_before_user_code = false;
   if (sched.idle_.asleep() == 0) return;
   // What others added while this one was looking was left to it: if there is
   // more than it can take, anywhere, the next one is woken.
-  if (last && sched.finds_work()) counters.wake_calls.add(sched.idle_.wake_one());
+  const std::size_t taken = found.role == fiber_role::runner && found.callback == nullptr ? 1 : 0;
+  if (last && sched.finds_work(taken)) counters.wake_calls.add(sched.idle_.wake_one());
   counters.wake_calls.add(sched.idle_.cover(sched.next_deadline.load()));
 }
 
@@ -370,7 +374,7 @@ void worker::rest() noexcept {
     just_woke_ = false;
     counters.wakes_needless.add();
   }
-  sched.timers().tidy();
+  if (!sched.timers().tidy()) return;  // more to do: look around first
   const nanos next = sched.next_deadline.load();
   const nanos second = next == never ? never : sched.timers().second_deadline();
   sched.idle_.lie_down(place, next, second);
@@ -378,8 +382,8 @@ void worker::rest() noexcept {
     sched.idle_.stay_awake(place);
     return;
   }
-  if (next == never && sched.idle_.all_asleep_for_ever(sched.workers_.size()) &&
-      !sched.finds_work()) {
+  if (next == never && sched.idle_.asleep() == sched.workers_.size() &&
+      sched.idle_.all_asleep(sched.workers_.size(), monotonic_now()) && !sched.finds_work()) {
     sched.maybe_deadlock();
   }
   counters.kernel_waits.add();

@@ -98,7 +98,7 @@ class worker {
   bool timers_due() noexcept;
   void enter(fiber& f) noexcept;
   void after(fiber& f) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
-  void stop_looking() noexcept;
+  void stop_looking(const fiber& found) noexcept;
   void rest() noexcept;
   bool sees_work() noexcept;
 

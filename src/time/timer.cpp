@@ -37,7 +37,8 @@ timer_record* make(const char* call, nanos delay, nanos period, bool from_end, c
   timer_service& service = current_service(call);
   timer_record* const record = service.make_record(std::move(f), period, from_end, from);
   try {
-    service.reset(*record, saturating_add(service.sched().clock.now(), delay));
+    const nanos now = service.sched()->clock.now();
+    service.reset(*record, saturating_add(now, delay), now);
   } catch (...) {
     drop_handle(record);
     throw;
@@ -93,9 +94,15 @@ bool reset(timer_record* record, std::int64_t delay) {
       throw std::invalid_argument("vigil::timer::reset: the period of every() must be longer than "
                                   "zero; to end it, call stop()");
     }
-    record->period.store(delay);
   }
-  return service.reset(*record, saturating_add(service.now_for(*record), delay));
+  const nanos before = record->is_periodic() ? record->period.exchange(delay) : 0;
+  try {
+    const nanos now = service.now_for(*record);
+    return service.reset(*record, saturating_add(now, delay), now);
+  } catch (...) {
+    if (before != 0) record->period.store(before);
+    throw;
+  }
 }
 
 bool reset_at(timer_record* record, std::int64_t deadline) {
@@ -104,7 +111,8 @@ bool reset_at(timer_record* record, std::int64_t deadline) {
     throw std::logic_error("vigil::timer::reset: a periodic timer takes a duration, its new "
                            "period, not a time point");
   }
-  return record->service->reset(*record, deadline);
+  timer_service& service = *record->service;
+  return service.reset(*record, deadline, service.now_for(*record));
 }
 
 std::int64_t deadline_of(const timer_record* record) noexcept {

@@ -40,7 +40,7 @@ bool timer_service::queue_callback(timer_record& t, nanos now) noexcept {
     callbacks_.push_back(t);
     callbacks_waiting_.store(callbacks_.size());  // seq_cst: A1 of idle.hpp
   }
-  sched_->work_added();
+  sched()->work_added();
   return true;
 }
 
@@ -58,12 +58,11 @@ timer_record* timer_service::pop_callback(nanos& due_until) noexcept {
 
 // --- arming from the API
 
-bool timer_service::reset(timer_record& t, nanos deadline) {
+bool timer_service::reset(timer_record& t, nanos deadline, nanos now) {
   // ordering: the new use is made from a handle that the caller holds.
   t.uses.fetch_add(1, relaxed);
   bool was_pending = false;
   try {
-    const nanos now = now_for(t);
     if (deadline <= now && !t.is_periodic()) {
       was_pending = run_soon(t, deadline, now);
     } else {
@@ -95,9 +94,9 @@ bool timer_service::run_soon(timer_record& t, nanos deadline, nanos now) {
 }
 
 nanos timer_service::now_for(const runtime_timer& t) noexcept {
-  if (own_intake() != nullptr && is_of_this_run(t)) return sched_->clock.now();
+  if (own_intake() != nullptr && is_of_this_run(t)) return sched()->clock.now();
   const lock_guard guard(outside_lock_);
-  return is_of_this_run(t) ? sched_->clock.now() : monotonic_now();
+  return is_of_this_run(t) ? sched()->clock.now() : monotonic_now();
 }
 
 void timer_service::drop_use(timer_record& t) noexcept {
@@ -110,7 +109,7 @@ void timer_service::drop_use(timer_record& t) noexcept {
 // --- the runners
 
 fiber& timer_service::make_system_fiber(const char* name, fiber_role role) {
-  fiber& f = sched_->make_fiber(0,
+  fiber& f = sched()->make_fiber(0,
                                 name,
                                 sizeof(system_body),
                                 alignof(system_body),
@@ -128,8 +127,12 @@ fiber& timer_service::make_system_fiber(const char* name, fiber_role role) {
       [](void*) noexcept {},
       [](void*) noexcept -> void* { return nullptr; }};
   f.table = &table;
-  sched_->count_system(1);
-  sched_->adopt(f);
+  sched()->count_system(1);
+  sched()->adopt(f);
+  // Nobody queues it: who takes it enters it, as if it had parked before.
+  f.reason.store(role == fiber_role::timer ? wait_reason::timer_empty : wait_reason::idle_runner);
+  f.state.store(fiber_state::parked);
+  f.park_state.store(park_word::parked);
   return f;
 }
 
@@ -143,11 +146,11 @@ void timer_service::open() {
     const lock_guard guard(runners_lock_);
     idle_runners_.push_back(reserved);
   } catch (...) {
-    sched_->count_system(-1);
-    sched_->retire(*std::exchange(timer_fiber_, nullptr));
+    sched()->count_system(-1);
+    sched()->retire(*std::exchange(timer_fiber_, nullptr));
     throw;
   }
-  sched_->parked_timer_fiber.store(timer_fiber_);
+  sched()->parked_timer_fiber.store(timer_fiber_);
 }
 
 void timer_service::abort_open() noexcept {
@@ -156,10 +159,10 @@ void timer_service::abort_open() noexcept {
     const lock_guard guard(runners_lock_);
     reserved = idle_runners_.pop_front();
   }
-  sched_->parked_timer_fiber.store(nullptr);
+  sched()->parked_timer_fiber.store(nullptr);
   for (fiber* const f : {reserved, std::exchange(timer_fiber_, nullptr)}) {
-    sched_->count_system(-1);
-    sched_->retire(*f);
+    sched()->count_system(-1);
+    sched()->retire(*f);
   }
 }
 
@@ -182,7 +185,10 @@ fiber* timer_service::take_runner(worker&) noexcept {
 void timer_service::runner_body() noexcept {
   fiber& self = *current_fiber();
   for (;;) {
-    for (std::size_t i = 0; i < callbacks_per_turn && !sched_->stopping(); ++i) {
+    // Counted before the look at stopping(): either this sees the stop, or the
+    // main fiber, which looks at the count after it, waits for this turn.
+    sched()->count_alive(1);
+    for (std::size_t i = 0; i < callbacks_per_turn && !sched()->stopping(); ++i) {
       nanos due_until = 0;
       timer_record* const t = pop_callback(due_until);
       if (t == nullptr) break;
@@ -192,6 +198,7 @@ void timer_service::runner_body() noexcept {
         run_once(self, *t, due_until);
       }
     }
+    sched()->count_alive(-1);
     runners_lock_.lock();
     if (ending_.load() || idle_runners_.size() >= idle_runners_kept) {
       runners_lock_.unlock();
@@ -199,7 +206,7 @@ void timer_service::runner_body() noexcept {
     }
     idle_runners_.push_back(self);
     const bool wanted = runners_wanting_.exchange(false);
-    if (wanted) sched_->work_added();
+    if (wanted) sched()->work_added();
     park(wait_reason::idle_runner, runners_lock_);
   }
 }
@@ -218,7 +225,6 @@ void timer_service::run_once(fiber& self, timer_record& t, nanos due_until) noex
     count(&timer_counters::fired);
     call(self, t);  // the pending timer's use is the run's now
     drop_use(t);
-    sched_->count_alive(-1);
     break;
   }
   drop_reference(t);
@@ -243,7 +249,7 @@ void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) 
     nanos next = runtime_timer::latest;
     if (!t.from_end) {
       // The phase is kept: as many periods further as puts it after now.
-      const nanos late = std::max<nanos>(0, sched_->clock.now() - deadline);
+      const nanos late = std::max<nanos>(0, sched()->clock.now() - deadline);
       nanos steps = 0;
       if (__builtin_mul_overflow(period, 1 + late / period, &steps)) steps = never;
       next = std::min(saturating_add(deadline, steps), runtime_timer::latest);
@@ -263,11 +269,10 @@ void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) 
       nanos expected = runtime_timer::latest;
       t.when.compare_exchange_strong(
           expected,
-          std::min(saturating_add(sched_->clock.now(), t.period.load()), runtime_timer::latest));
+          std::min(saturating_add(sched()->clock.now(), t.period.load()), runtime_timer::latest));
     }
     let_go(t);
     drop_use(t);
-    sched_->count_alive(-1);
     return;
   }
   let_go(t);
@@ -297,7 +302,6 @@ void timer_service::let_go(timer_record& t) noexcept {
 }
 
 void timer_service::call(fiber& self, timer_record& t) noexcept {
-  sched_->count_alive(1);  // ended by the caller, after the captures
   self.callback = &t;
   self.file = t.made_at.file;
   self.line = t.made_at.line;
@@ -305,7 +309,7 @@ void timer_service::call(fiber& self, timer_record& t) noexcept {
     t.call();
   } catch (const stopped&) {
   } catch (...) {
-    sched_->report_unhandled(self, std::current_exception());
+    sched()->report_unhandled(self, std::current_exception());
   }
   self.destroy_locals();
   self.stops_thrown = 0;
@@ -377,8 +381,6 @@ void timer_service::stop_and_wait(timer_record& t) {
 
 // --- the end
 
-void timer_service::close() noexcept { closed_.store(true); }
-
 void timer_service::discard_callbacks() noexcept {
   nanos ignored = 0;
   while (timer_record* const t = pop_callback(ignored)) {
@@ -421,20 +423,14 @@ void timer_service::end_fibers() noexcept {
     const lock_guard guard(runners_lock_);
     idle.splice_back(idle_runners_);
   }
-  while (fiber* const f = idle.pop_front()) {
-    if (f->state.load() == fiber_state::parked) {
-      ready(*f);
-    } else {
-      sched_->make_runnable(*f);  // never entered
-    }
-  }
+  while (fiber* const f = idle.pop_front()) ready(*f);
   // Parked, or about to park on another worker.
   fiber* timer_fiber = nullptr;
-  while ((timer_fiber = sched_->parked_timer_fiber.exchange(nullptr)) == nullptr) {
+  while ((timer_fiber = sched()->parked_timer_fiber.exchange(nullptr)) == nullptr) {
     std::this_thread::yield();
   }
   timer_fiber_ = nullptr;
-  sched_->make_runnable(*timer_fiber);
+  sched()->make_runnable(*timer_fiber);
 }
 
 }  // namespace vigil::internal

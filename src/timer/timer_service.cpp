@@ -18,6 +18,14 @@ constexpr std::size_t round_up(std::size_t n, std::size_t to) { return (n + to -
 record_pool wait_pool(64);
 record_pool callback_pool(round_up(sizeof(timer_record), 16));
 
+class no_room_for_timer : public std::bad_alloc {
+ public:
+  const char* what() const noexcept override {
+    return "vigil: no memory for another pending timer; nothing was armed. Stop some, or raise the "
+           "limit on memory (ulimit -v, RLIMIT_DATA, cgroup memory.max)";
+  }
+};
+
 // Services that no runtime uses now. Never freed: handles may still look at
 // one.
 std::mutex spare_lock;
@@ -66,25 +74,27 @@ timer_service& timer_service::begin(scheduler& owner) {
   s->outside_.fired.store(0);
   for (auto& bucket : s->late_) bucket.clear();
   s->latest_fire_.store(0);
-  s->sched_ = &owner;
+  s->sched_.store(&owner);
   owner.attach(*s);
   return *s;
 }
 
 void timer_service::end() noexcept {
-  for (auto& w : sched_->workers()) {
-    w->wait_records.flush(wait_pool);
-    w->callback_records.flush(callback_pool);
-  }
   {
+    // From here on no thread outside arms or stops anything of this runtime.
     const lock_guard guard(outside_lock_);
     generation_.fetch_add(1);
-    sched_ = nullptr;
+  }
+  discard_callbacks();
+  for (auto& w : sched()->workers()) {
+    w->wait_records.flush(wait_pool);
+    w->callback_records.flush(callback_pool);
   }
   {
     const lock_guard guard(heap_lock_);
     heap_.reset();
   }
+  sched_.store(nullptr);
   intakes_.clear();
   shared_ = nullptr;
   const std::lock_guard guard(spare_lock);
@@ -95,7 +105,9 @@ void timer_service::end() noexcept {
 
 intake* timer_service::own_intake() const noexcept {
   worker* const w = current_worker();
-  return w != nullptr && &w->sched == sched_ ? static_cast<intake*>(w->intake) : nullptr;
+  return w != nullptr && &w->sched == sched_.load(relaxed)  // ordering: see sched_
+             ? static_cast<intake*>(w->intake)
+             : nullptr;
 }
 
 void timer_service::count(own_counter timer_counters::*which) noexcept {
@@ -116,7 +128,7 @@ heap_entry timer_service::entry_for(runtime_timer& t, nanos key) noexcept {
   const std::uint32_t slack = t.slack_us.load(relaxed);
   // In virtual time the seed draws the order of equal keys.
   const std::uint32_t tie =
-      sched_->is_virtual() ? static_cast<std::uint32_t>(ties_.next()) : std::uint32_t{0};
+      sched()->is_virtual() ? static_cast<std::uint32_t>(ties_.next()) : std::uint32_t{0};
   return {key, tie, slack, &t};
 }
 
@@ -137,10 +149,10 @@ bool timer_service::take_over(runtime_timer& t, nanos deadline, nanos& key) noex
 
 void timer_service::lower_next_deadline(nanos key, bool parking) noexcept {
   if (key >= runtime_timer::latest) return;
-  nanos seen = sched_->next_deadline.load();
+  nanos seen = sched()->next_deadline.load();
   while (key < seen) {
-    if (sched_->next_deadline.compare_exchange_weak(seen, key)) {
-      sched_->deadline_lowered(key, parking);
+    if (sched()->next_deadline.compare_exchange_weak(seen, key)) {
+      sched()->deadline_lowered(key, parking);
       return;
     }
   }
@@ -211,10 +223,16 @@ bool timer_service::stop(runtime_timer& t) noexcept {
 void timer_service::make_room(intake& in) {
   const lock_guard guard(heap_lock_);
   if (in.size.load() != 0) merge(in);
-  const std::size_t dead = heap_->size() > pending() ? heap_->size() - pending() : 0;
-  if (dead > pending() + 1024) sweep(4 * intake::capacity);
-  if (!heap_->reserve(heap_->size() + taken_ + granted_ + intake::capacity)) {
-    throw std::bad_alloc();
+  // More than half are dead then, so looking at twice as many entries as can
+  // have come in since the last time keeps their number where it is.
+  if (has_too_many_dead(pending())) sweep(2 * intake::capacity);
+  const auto reserve = [this]() VIGIL_REQUIRES(heap_lock_) {
+    return heap_->reserve(heap_->size() + taken_ + granted_ + intake::capacity);
+  };
+  if (!reserve()) {
+    // The room of dead entries is the last there is, however long that takes.
+    sweep(2 * heap_->size());
+    if (!reserve()) throw no_room_for_timer();
   }
   heap_size_.store(heap_->size(), relaxed);  // ordering: a statistic
   granted_ += intake::capacity;
@@ -250,18 +268,19 @@ void timer_service::drain() noexcept {
   }
 }
 
-// S1: the only place where next_deadline is raised.
+// S1: the only place where next_deadline is raised. Never over a lowering that
+// this has not taken in: then the compare-exchange fails.
 void timer_service::publish() noexcept {
   for (;;) {
+    nanos seen = sched()->next_deadline.load();
+    drain();
     nanos next = never;
     if (!heap_->empty() && heap_->top().key < runtime_timer::latest) next = heap_->top().key;
-    // An arming that lowers it meanwhile is right: nothing is stored over it.
-    if (sched_->next_deadline.load() != next) sched_->next_deadline.store(next);
     heap_size_.store(heap_->size(), relaxed);  // ordering: a statistic
+    if (next != seen && !sched()->next_deadline.compare_exchange_strong(seen, next)) continue;
     bool more = false;
     for (const auto& in : intakes_) more = more || in->size.load() != 0;
     if (!more) return;
-    drain();
   }
 }
 
@@ -306,27 +325,39 @@ void timer_service::sweep(std::size_t budget) noexcept {
   }
 }
 
-void timer_service::tidy() noexcept {
-  // Enough that a worker does not sleep to a dead deadline, bounded so that it
-  // is not kept from its work; thorough if nothing is pending at all.
-  std::size_t budget = sched_->is_virtual() || pending() == 0 ? SIZE_MAX : 1024;
+// Enough of it that a worker does not sleep to a dead deadline, and that dead
+// entries stay bounded; in slices, so that nobody waits long for the heap.
+bool timer_service::tidy() noexcept {
+  std::size_t budget = slice;
+  const std::uint64_t live = pending();
   const lock_guard guard(heap_lock_);
   drain();
-  while (!heap_->empty() && budget-- > 0) {
+  bool clean = heap_->empty();
+  while (!clean && (budget-- > 0 || sched()->is_virtual())) {
     heap_entry e = heap_->top();
-    const speaks answer = ask(e);
-    if (answer == speaks::yes) {
-      prefetch_waiter(*e.timer);
-      break;
-    }
-    if (answer == speaks::later) {
-      heap_->replace_top(e);
-    } else {
-      heap_->pop();
-      drop_reference(*e.timer);
+    switch (ask(e)) {
+      case speaks::yes:
+        prefetch_waiter(*e.timer);
+        clean = true;
+        break;
+      case speaks::later: heap_->replace_top(e); break;
+      case speaks::no:
+        heap_->pop();
+        drop_reference(*e.timer);
+        clean = heap_->empty();
+        break;
     }
   }
+  if (has_too_many_dead(live)) {
+    sweep(slice);
+    clean = clean && !has_too_many_dead(live);
+  }
   publish();
+  return clean;
+}
+
+bool timer_service::has_too_many_dead(std::uint64_t live) const noexcept {
+  return heap_->size() > 2 * live + 1024;
 }
 
 nanos timer_service::second_deadline() noexcept {
@@ -445,10 +476,10 @@ void timer_service::timer_fiber_body() noexcept {
     if (ending_.load()) return;
     bool more = false;
     for (std::size_t i = 0; i < batches_per_turn; ++i) {
-      more = fire_due(sched_->clock.now());
+      more = fire_due(sched()->clock.now());
       if (!more) break;
     }
-    const nanos next = sched_->next_deadline.load();
+    const nanos next = sched()->next_deadline.load();
     // ordering: the dump's fields.
     self.reason.store(next == never ? wait_reason::timer_empty : wait_reason::timer_note, relaxed);
     self.waiting_until.store(next, relaxed);  // ordering: as above
@@ -490,7 +521,7 @@ bool timer_service::fire_due(nanos now) noexcept {
     if (i + 4 < n) prefetch_waiter(*due[i + 4].timer);
     surface(due[i], now, b);
   }
-  if (!b.ready.empty()) sched_->ready_all(b.ready);
+  if (!b.ready.empty()) sched()->ready_all(b.ready);
   if (b.again_count != 0) {
     const lock_guard guard(heap_lock_);
     for (std::size_t i = 0; i < b.again_count; ++i) {
@@ -500,7 +531,7 @@ bool timer_service::fire_due(nanos now) noexcept {
     taken_ -= b.again_count;
   }
   fired_before_ = n - b.again_count - b.held;
-  return n == batch_size || sched_->next_deadline.load() <= now;
+  return n == batch_size || sched()->next_deadline.load() <= now;
 }
 
 void timer_service::surface(heap_entry e, nanos now, batch& b) noexcept {

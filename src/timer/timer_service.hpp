@@ -11,13 +11,15 @@
 // the top (tidy) and dead ones anywhere (sweep).
 //
 // S1  scheduler::next_deadline is never later than the earliest key in the
-//     heap and the intakes, once an arming has returned. Arming adds to the
-//     intake, then lowers next_deadline. Raising happens in publish() only:
-//     drain all intakes, store the top's key, look at the intakes once more,
-//     and if one is not empty begin again. All sequentially consistent: an
-//     entry added after the last look lowers next_deadline after the store.
+//     heap and the intakes, once an arming has returned and no publish() is
+//     under way. Arming adds to the intake, then lowers next_deadline. Raising
+//     happens in publish() only: read it, drain all intakes, compare-exchange
+//     it to the top's key, look at the intakes once more, and begin again if
+//     the exchange failed or one is not empty. All sequentially consistent: an
+//     entry added after the last look lowers next_deadline after the exchange.
 // S2  Then, and only if next_deadline was lowered, the arming side looks who
-//     sleeps (idle.hpp).
+//     sleeps (idle.hpp). What a publish() lowers is covered by its worker,
+//     which lies down with it or covers it before it enters user code.
 // S3  heap_.capacity() >= heap_.size() + taken_ + granted_. taken_ counts
 //     entries that were popped and may come back; granted_ the entries in the
 //     intakes and those their owners may still add. So a merge never
@@ -66,7 +68,8 @@ class timer_service final : public timer_seam {
   // A timer that hands the time to the channel layer. The caller's reference.
   runtime_timer* make_send(runtime_timer::send_function f, void* argument);
   timer_record* make_record(detail::callback f, nanos period, bool from_end, const site& from);
-  bool reset(timer_record& t, nanos deadline);
+  // `now` is the caller's reading of now_for(): one is enough.
+  bool reset(timer_record& t, nanos deadline, nanos now);
   void stop_and_wait(timer_record& t);
   static bool add_use(timer_record& t) noexcept;
   static void drop_use(timer_record& t) noexcept;
@@ -76,27 +79,28 @@ class timer_service final : public timer_seam {
   void arm(waiter& w, ticket t, nanos deadline) override;
   void disarm(waiter& w) noexcept override;
   void forget(waiter& w) noexcept override;
-  void tidy() noexcept override;
+  bool tidy() noexcept override;
   nanos second_deadline() noexcept override;
   bool anything_pending() noexcept override;
-  bool has_callbacks() const noexcept override {
+  bool has_callbacks(std::size_t besides) const noexcept override {
     // seq_cst: a worker's last look before it sleeps.
-    return callbacks_waiting_.load() != 0 && !runners_wanting_.load() && !sched_->stopping();
+    return callbacks_waiting_.load() > besides && !runners_wanting_.load() &&
+           !sched()->stopping();
   }
   fiber* take_runner(worker& w) noexcept override;
   void open() override;
   void abort_open() noexcept override;
-  void close() noexcept override;
   void discard_callbacks() noexcept override;
   void end_fibers() noexcept override;
   void add_stats(runtime_stats& s) const noexcept override;
 
-  scheduler& sched() noexcept { return *sched_; }
-  // The scheduler if the timer's runtime still exists. Caller: a fiber of that
-  // runtime, or one that only reads the clock.
+  // ordering: written before the runtime's first fiber and after its last;
+  // others only compare it with the scheduler they run on.
+  scheduler* sched() const noexcept { return sched_.load(relaxed); }
+  // Now on the clock of the timer's runtime, the monotonic one if that is gone.
   nanos now_for(const runtime_timer& t) noexcept VIGIL_EXCLUDES(outside_lock_);
   bool is_of_this_run(const runtime_timer& t) const noexcept {
-    // Pairs with the increment in release().
+    // Pairs with the increment in end().
     return generation_.load(acquire) == t.generation;
   }
   std::uint32_t generation() const noexcept { return generation_.load(); }
@@ -110,6 +114,7 @@ class timer_service final : public timer_seam {
   static constexpr std::size_t batch_size = 64;
   static constexpr std::size_t batches_per_turn = 8;
   static constexpr std::size_t callbacks_per_turn = 32;
+  static constexpr std::size_t slice = 256;  // entries looked at under one hold of the lock
   static constexpr std::size_t idle_runners_kept = 32;
 
   intake* own_intake() const noexcept;
@@ -127,6 +132,7 @@ class timer_service final : public timer_seam {
   enum class speaks : std::uint8_t { no, yes, later };
   static speaks ask(heap_entry& e) noexcept;
   void sweep(std::size_t budget) noexcept VIGIL_REQUIRES(heap_lock_);
+  bool has_too_many_dead(std::uint64_t live) const noexcept VIGIL_REQUIRES(heap_lock_);
   heap_entry entry_for(runtime_timer& t, nanos key) noexcept;
   std::uint64_t pending() const noexcept;
 
@@ -147,7 +153,7 @@ class timer_service final : public timer_seam {
   void finished_run(timer_record& t) noexcept;
   fiber& make_system_fiber(const char* name, fiber_role role);
 
-  scheduler* sched_ = nullptr;
+  atomic<scheduler*> sched_{nullptr};
   atomic<std::uint32_t> generation_{1};
   random ties_{1};
 
@@ -174,7 +180,6 @@ class timer_service final : public timer_seam {
   chain<timer_record, &timer_record::next> callbacks_ VIGIL_GUARDED_BY(callbacks_lock_);
   alignas(cache_line) atomic<std::size_t> callbacks_waiting_{0};
   atomic<bool> runners_wanting_{false};  // no runner can be had; one will come free
-  atomic<bool> closed_{false};
 
   spinlock runners_lock_{lock_rank::runners};
   fiber_chain idle_runners_ VIGIL_GUARDED_BY(runners_lock_);

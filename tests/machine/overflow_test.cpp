@@ -1,6 +1,6 @@
 #include "machine/overflow.hpp"
 
-#include "child.hpp"
+#include "support/child.hpp"
 #include "test_fiber.hpp"
 
 #include <csignal>

@@ -1,6 +1,6 @@
 #include "machine/stack.hpp"
 
-#include "child.hpp"
+#include "support/child.hpp"
 #include "machine/sanitizer.hpp"
 
 #include <algorithm>

@@ -18,8 +18,9 @@ class call_ref {
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, call_ref>)
   call_ref(F& f) noexcept  // NOLINT(google-explicit-constructor): a parameter type
-      : target_(const_cast<void*>(static_cast<const void*>(&f))),
-        call_([](void* target) { (*static_cast<F*>(target))(); }) {}
+      // The plain cast, because F may be const, or a plain function.
+      : target_((void*)&f),  // NOLINT(google-readability-casting): see above
+        call_([](void* target) { (*reinterpret_cast<F*>(target))(); }) {}
 
   void operator()() const { call_(target_); }
 
@@ -48,7 +49,7 @@ class callback {
            std::is_invocable_v<std::decay_t<F>&>)
   explicit callback(F&& f) {
     using target = std::decay_t<F>;
-    if constexpr (requires { f == nullptr; }) {
+    if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
       if (f == nullptr) return;  // stays empty; the caller reports it
     }
     if constexpr (sizeof(target) <= room && alignof(target) <= alignof(void*) &&

@@ -1,0 +1,124 @@
+// What the benchmarks share: a table with rows, medians, clocks and counters
+// of the process, and the bare kernel wait that vigil is measured against.
+#pragma once
+
+#include <vigil/runtime.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace bench {
+
+using nanos = std::int64_t;
+
+// One line of the table. The reference is what the same run measured without
+// vigil, if there is such a thing.
+struct row {
+  std::string name;
+  double value;
+  std::string unit;
+  std::optional<double> reference;
+  std::string remark;  // of the reference, or of the row
+};
+
+class report {
+ public:
+  report(bool json, bool long_run, bool filtered) noexcept
+      : json_(json), long_(long_run), filtered_(filtered) {}
+
+  // --long: the sample counts that the figures in the documents were made with.
+  bool is_long() const noexcept { return long_; }
+
+  // The group was named on the command line: it may take its time.
+  bool is_asked_for() const noexcept { return long_ || filtered_; }
+
+  void begin(const std::string& title);
+  void add(std::string name, double value, std::string unit, std::string remark = {});
+  void compare(std::string name,
+               double value,
+               std::string unit,
+               double reference,
+               std::string remark = "bare futex thread");
+  void end();
+
+ private:
+  void print(const row& r);
+
+  const bool json_;
+  const bool long_;
+  const bool filtered_;
+  bool first_ = true;
+};
+
+// The groups; each is a function in a file of its own or shares one.
+void arm_stop(report& out);
+void reset(report& out);
+void fire(report& out);
+void burst(report& out);
+void sleepers(report& out);
+void overshoot_idle(report& out);
+void overshoot_busy(report& out);
+void yield(report& out);
+void spawn_join(report& out);
+void kernel_calls(report& out);
+void long_computation(report& out);
+void virtual_time(report& out);
+
+// --- measuring
+
+nanos now() noexcept;                       // CLOCK_MONOTONIC
+nanos cpu_time() noexcept;                  // of the whole process, user and system
+nanos thread_cpu_time() noexcept;           // of the calling thread
+std::uint64_t context_switches() noexcept;  // voluntary ones, of the process
+std::size_t memory_held() noexcept;         // resident memory and page tables, bytes
+
+template <class T>
+T median(std::vector<T> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// The median of f() over some repetitions, after one that warms up.
+template <class F>
+double median_of(std::size_t repetitions, F&& f) {
+  static_cast<void>(f());
+  std::vector<double> values;
+  for (std::size_t i = 0; i < repetitions; ++i)
+    values.push_back(f());
+  return median(std::move(values));
+}
+
+// The share q (0 to 1) of the samples lies at or below the result.
+double quantile(std::vector<nanos> samples, double q);
+
+inline vigil::options with_workers(std::size_t n) {
+  vigil::options o;
+  o.workers = n;
+  return o;
+}
+
+// How many processors the process may use.
+std::size_t processors() noexcept;
+
+// Keeps a value, and what it was made from, from being optimised away.
+template <class T>
+void keep(const T& value) noexcept {
+  asm volatile("" : : "r,m"(value) : "memory");
+}
+
+// --- the bare kernel wait
+
+// Sleeps on a futex of the calling thread until an absolute time; the caller
+// has called exact_sleeps() once. Returns how late it came back.
+nanos bare_sleep_until(nanos deadline) noexcept;
+void exact_sleeps() noexcept;  // timer slack of the calling thread: 1 ns
+
+}  // namespace bench

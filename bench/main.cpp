@@ -1,0 +1,81 @@
+// vigil_bench [filter] [--long] [--json]: the table of what things cost.
+//
+// The filter is part of a group's name. Without one every group but those that
+// take minutes runs with small counts, about a minute in all; --long runs
+// everything with the counts of the documents, several minutes.
+#include "harness.hpp"
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+namespace {
+
+struct group {
+  const char* name;
+  const char* title;
+  void (*run)(bench::report& out);
+  bool only_if_asked;
+};
+
+constexpr group groups[] = {
+    {"arm-stop", "arm and stop a timer", &bench::arm_stop, false},
+    {"reset", "reset a pending timer", &bench::reset, false},
+    {"fire", "fire: from due to the callback's end, one worker", &bench::fire, false},
+    {"burst", "1 000 000 callbacks within one second", &bench::burst, false},
+    {"yield", "yield", &bench::yield, false},
+    {"spawn", "spawn and join", &bench::spawn_join, false},
+    {"kernel", "what a sleep and a callback ask of the kernel", &bench::kernel_calls, false},
+    {"overshoot-idle", "overshoot of a 1 ms sleep, idle", &bench::overshoot_idle, false},
+    {"overshoot-busy",
+     "overshoot of a 1 ms sleep, every worker busy",
+     &bench::overshoot_busy,
+     false},
+    {"sleepers", "sleeping fibers", &bench::sleepers, false},
+    {"virtual", "virtual time: a simulated week of 1 000 fibers", &bench::virtual_time, false},
+    {"p7", "timers beside a long computation, 2 workers", &bench::long_computation, true},
+};
+
+int usage(std::FILE* to) {
+  std::fprintf(to, "usage: vigil_bench [filter] [--long] [--json]\n\ngroups:\n");
+  for (const group& g : groups) {
+    std::fprintf(
+        to, "  %-16s %s%s\n", g.name, g.title, g.only_if_asked ? " (if named, or --long)" : "");
+  }
+  return to == stdout ? 0 : 2;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  std::string filter;
+  bool json = false;
+  bool long_run = false;
+  for (int i = 1; i < count; ++i) {
+    const std::string a = arguments[i];
+    if (a == "--json") {
+      json = true;
+    } else if (a == "--long") {
+      long_run = true;
+    } else if (a == "--help") {
+      return usage(stdout);
+    } else if (a[0] == '-' || !filter.empty()) {
+      return usage(stderr);
+    } else {
+      filter = a;
+    }
+  }
+
+  bench::report out(json, long_run, !filter.empty());
+  bool any = false;
+  for (const group& g : groups) {
+    if (filter.empty() ? g.only_if_asked && !long_run
+                       : std::strstr(g.name, filter.c_str()) == nullptr)
+      continue;
+    any = true;
+    out.begin(g.title);
+    g.run(out);
+  }
+  if (!any) return usage(stderr);
+  out.end();
+}

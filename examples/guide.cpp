@@ -1,0 +1,119 @@
+// The code of the guide (docs/guide), on virtual time: each function is one
+// passage there.
+//
+// Run:    build/release/examples/guide
+// Prints: what each passage does.
+#include <vigil/testing.hpp>
+#include <vigil/vigil.hpp>
+
+#include <cassert>
+#include <cstdio>
+#include <stdexcept>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+void stop_and_reset() {
+  //! [stop_and_reset]
+  auto t = vigil::after_func(1s, [] { std::puts("it ran"); });
+
+  bool pending = t.stop();  // true: this arming will not run
+  pending = t.stop();       // false: nothing was pending
+  pending = t.reset(2s);    // false: nothing was pending; it is now
+  pending = t.reset(3s);    // true: it was pending, and its deadline has moved
+
+  vigil::sleep_for(3s + 1ms);
+  pending = t.stop();  // false: it has run
+  //! [stop_and_reset]
+  assert(!pending);
+  static_cast<void>(pending);
+}
+
+void repeating() {
+  //! [repeating]
+  int runs = 0;
+  auto beat = vigil::every(100ms, [&runs] {
+    // Due at 100, 200, …; the second run takes 250 ms, so the runs of 300 and
+    // 400 collapse into one, at once after it; then at 500 again.
+    if (++runs == 2) vigil::sleep_for(250ms);
+  });
+  vigil::sleep_for(550ms);
+  beat.stop_and_wait();  // no run is under way any more: `runs` may go
+  std::printf("%d runs\n", runs);
+  //! [repeating]
+}
+
+void cleaning_up() {
+  struct connection {
+    //! [shield]
+    ~connection() {
+      const vigil::this_fiber::shield s;  // the wait below does not throw `stopped`
+      vigil::sleep_for(10ms);             // says goodbye to the other side
+      std::puts("closed");
+    }
+
+    //! [shield]
+  };
+
+  auto f = vigil::spawn([] {
+    const connection c;
+    vigil::sleep_for(1h);
+  });
+  vigil::sleep_for(1s);
+  f.request_stop();
+  //! [join_errors]
+  try {
+    f.join();
+  } catch (const vigil::cancelled&) {
+    std::puts("it was asked to stop");
+  }
+
+  auto broken = vigil::spawn([]() -> int { throw std::runtime_error("no such file"); });
+  try {
+    std::printf("%d\n", broken.join());
+  } catch (const std::exception& e) {
+    std::printf("it failed: %s\n", e.what());
+  }
+  //! [join_errors]
+}
+
+void with_timeout() {
+  //! [join_for]
+  auto slow = vigil::spawn([] {
+    vigil::sleep_for(10s);
+    return 7;
+  });
+  if (!slow.join_for(1s)) std::puts("not yet");
+  std::printf("%d\n", slow.join());
+  //! [join_for]
+}
+
+}  // namespace
+
+//! [virtual_test]
+// A test of a day's worth of retries. It takes a few microseconds, and its
+// times are exact.
+void retries_once_an_hour() {
+  vigil::testing::run_virtual([] {
+    int tries = 0;
+    auto retry = vigil::every(1h, [&tries] { ++tries; });
+    vigil::sleep_for(24h);
+    vigil::testing::settle();  // lets the run that is due now go first
+    assert(tries == 24);
+    assert(vigil::clock::now() == vigil::testing::epoch + 24h);
+    std::printf("%d tries\n", tries);
+  });
+}
+
+//! [virtual_test]
+
+int main() {
+  vigil::testing::run_virtual([] {
+    stop_and_reset();
+    repeating();
+    cleaning_up();
+    with_timeout();
+  });
+  retries_once_an_hour();
+}

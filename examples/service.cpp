@@ -1,0 +1,55 @@
+// service: starts, works every 100 ms, stops cleanly on Ctrl-C.
+//
+// Run it:     build/release/examples/service, then Ctrl-C (or SIGTERM)
+// It prints:  a line for every ten pieces of work, so one each second, and
+//             at the end what the shutdown does: it wakes every fiber with
+//             `vigil::stopped`, the destructors run, run() returns.
+#include "example.hpp"
+
+#include <chrono>
+
+#include <signal.h>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+struct said_at_the_end {
+  const char* text;
+
+  ~said_at_the_end() { std::puts(text); }
+};
+
+}  // namespace
+
+int main() {
+  //! [service]
+  vigil::options settings;
+  settings.stop_on = {SIGINT, SIGTERM};
+
+  const int status = example_main(settings, [] {
+    // A client that is never heard of again: only the shutdown ends this wait.
+    auto client = vigil::spawn([] {
+      const said_at_the_end goodbye{"the client is told goodbye"};
+      vigil::sleep_for(24h);
+    });
+
+    int done = 0;
+    auto work = vigil::every(100ms, [&done] {
+      if (++done % 10 == 0) std::printf("worked %d times\n", done);
+    });
+
+    std::puts("serving; Ctrl-C stops");
+    try {
+      vigil::sleep_for(24h);
+    } catch (const vigil::stopped&) {
+      // Clean-up that has to wait says so: under a shield a wait is a wait.
+      const vigil::this_fiber::shield shield;
+      work.stop_and_wait();
+      if (client.join_for(1s)) std::puts("nothing runs any more");
+    }
+  });
+  std::puts("stopped");
+  return status;
+  //! [service]
+}

@@ -1,0 +1,218 @@
+#include "support/child.hpp"
+#include "support/in_runtime.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::sleep_for;
+using vigil::spawn;
+
+namespace {
+
+std::string dumped() {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* const f = ::open_memstream(&text, &size);
+  vigil::debug::dump(f);
+  std::fclose(f);
+  std::string result(text, size);
+  std::free(text);
+  return result;
+}
+
+// The line that holds `part`; empty without one.
+std::string line_with(const std::string& text, const std::string& part) {
+  const auto at = text.find(part);
+  if (at == std::string::npos) return "";
+  const auto begin = text.rfind('\n', at) + 1;
+  return text.substr(begin, text.find('\n', at) - begin);
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+vigil::fiber_options named(std::string_view name) { return {.stack_size = 0, .name = name}; }
+
+}  // namespace
+
+TEST_SUITE("dump") {
+  TEST_CASE("names each fiber, why it waits, since when, until when, and where it was started") {
+    in_virtual([] {
+      auto sleeper = spawn(named("sleeper"), [] { sleep_for(10s); });
+      const std::string at = "dump_test.cpp:" + std::to_string(__LINE__ - 1);
+      auto joiner = spawn(named("joiner"), [&] { sleeper.join(); });
+      auto runnable = spawn(named("runnable"), [] {});
+      auto slow = vigil::after_func(0s, [] { sleep_for(1h); });
+      sleep_for(4s);
+      auto waiting = spawn(named("waiting"), [&] { slow.stop_and_wait(); });
+      auto patient = spawn(named("patient"), [&] { static_cast<void>(waiting.join_for(90s)); });
+      vigil::testing::settle();
+      auto fresh = spawn(named("fresh"), [] {});
+      const std::string text = dumped();
+
+      const std::string asleep = line_with(text, "(sleeper)");
+      CHECK_MESSAGE(has(asleep, "parked: sleep, for 4.000 s, due in 6.000 s"), text);
+      CHECK_MESSAGE(has(asleep, at), text);
+      CHECK_MESSAGE(has(asleep, "fiber " + std::to_string(sleeper.id()) + " "), text);
+      CHECK_MESSAGE(has(line_with(text, "(joiner)"), "parked: join, for 4.000 s]"), text);
+      CHECK_MESSAGE(has(line_with(text, "(waiting)"), "parked: stop_and_wait"), text);
+      CHECK_MESSAGE(has(line_with(text, "(patient)"), "join, for 0.000 s, due in 90.000 s"), text);
+      CHECK_MESSAGE(has(line_with(text, "(fresh)"), "runnable"), text);
+      CHECK_MESSAGE(has(line_with(text, "(main)"), "running, pinned"), text);
+      CHECK_MESSAGE(has(line_with(text, "timer fiber"), "timers"), text);
+      CHECK_FALSE(has(text, "(runnable)]"));
+      // The callback that sleeps is named by where its timer was made.
+      CHECK_MESSAGE(has(line_with(text, "(callbacks) [parked: sleep"), "dump_test.cpp:"), text);
+      // The two waits with a deadline, the sleep in the callback, patient's.
+      CHECK_MESSAGE(has(text, "1 workers"), text);
+      CHECK_MESSAGE(has(text, "3 timers pending"), text);
+      sleeper.request_stop();
+      waiting.request_stop();
+    });
+  }
+
+  TEST_CASE("a fiber that is asked to stop is marked") {
+    in_virtual([] {
+      auto f = spawn(named("asked"), [] {
+        const vigil::this_fiber::shield shield;
+        sleep_for(1s);
+      });
+      vigil::testing::settle();
+      f.request_stop();
+      CHECK(has(line_with(dumped(), "(asked)"), "stop requested"));
+      f.join();
+    });
+  }
+
+  // Go: TestNumGoroutine.
+  TEST_CASE("lists as many fibers as stats counts, and ours") {
+    in_virtual([] {
+      std::vector<vigil::fiber<>> fibers;
+      for (int i = 0; i < 57; ++i) fibers.push_back(spawn(named("counted"), [] { sleep_for(1s); }));
+      vigil::testing::settle();
+      const std::string text = dumped();
+      std::size_t lines = 0;
+      for (auto at = text.find("(counted)"); at != std::string::npos;
+           at = text.find("(counted)", at + 1)) {
+        ++lines;
+      }
+      CHECK(lines == 57);
+      CHECK(vigil::stats().fibers_alive == 58);
+      CHECK(has(text, "60 fibers"));  // with main, the timer fiber and a runner
+      for (auto& f : fibers) f.join();
+    });
+  }
+
+  TEST_CASE("an ended fiber is gone, or shown as ended while its handle is kept") {
+    in_virtual([] {
+      auto kept = spawn(named("kept"), [] {});
+      spawn(named("joined"), [] {}).join();
+      vigil::testing::settle();
+      const std::string text = dumped();
+      CHECK_FALSE(has(text, "(joined)"));
+      CHECK(has(line_with(text, "(kept)"), "ended"));
+      kept.join();
+      CHECK_FALSE(has(dumped(), "(kept)"));
+    });
+  }
+
+  TEST_CASE("works on a plain thread, with no runtime, and while everything moves") {
+    CHECK(has(dumped(), "0 fibers"));
+    in_runtime({.workers = {2}}, [] {
+      std::atomic<bool> done{false};
+      std::thread dumper([&] {
+        for (int i = 0; i < rounds(200); ++i) CHECK(has(dumped(), "fibers\n"));
+        done.store(true);
+      });
+      while (!done.load()) {
+        std::vector<vigil::fiber<>> fibers;
+        for (int i = 0; i < 20; ++i) {
+          fibers.push_back(spawn(named("moving"), [] { sleep_for(10us); }));
+        }
+        for (auto& f : fibers) f.join();
+      }
+      dumper.join();
+    });
+  }
+
+  TEST_CASE("shows at most ten thousand fibers and counts the rest") {
+    in_virtual([] {
+      for (int i = 0; i < 10'050; ++i) {
+        vigil::go([] { sleep_for(1s); });
+      }
+      vigil::testing::settle();
+      CHECK(has(dumped(), "more\n"));
+      sleep_for(2s);
+    });
+  }
+}
+
+TEST_SUITE("SIGQUIT") {
+  TEST_CASE("child: is stuck on every worker" * doctest::skip()) {
+    vigil::options o;
+    o.workers = 2;
+    vigil::run(o, [] {
+      std::atomic<int> stuck{0};
+      std::atomic<bool> done{false};
+      const auto compute = [&] {
+        stuck.fetch_add(1);
+        while (!done.load()) {
+        }
+      };
+      auto sleeper = spawn(named("sleeping one"), [] { sleep_for(1h); });
+      sleep_for(1ms);
+      auto other = spawn(named("stuck one"), compute);
+      std::thread asker([&] {
+        while (stuck.load() != 2) std::this_thread::yield();
+        std::raise(SIGQUIT);
+        ::kill(::getpid(), SIGQUIT);
+        done.store(true);
+      });
+      vigil::this_fiber::set_name("stuck main");
+      compute();
+      asker.join();
+      other.join();
+    });
+    std::puts("went on");
+  }
+
+  TEST_CASE("dumps although every worker is stuck in a computation, and the program goes on") {
+    const child_result r = run_child("child: is stuck on every worker");
+    CHECK_MESSAGE(r.succeeded(), r.output);
+    CHECK_MESSAGE(has(line_with(r.output, "(stuck main)"), "running"), r.output);
+    CHECK_MESSAGE(has(line_with(r.output, "(stuck one)"), "running"), r.output);
+    CHECK_MESSAGE(has(line_with(r.output, "(sleeping one)"), "parked: sleep"), r.output);
+    CHECK(r.says("runtime 1: 2 workers"));
+    CHECK(r.says("went on"));
+  }
+
+  TEST_CASE("child: has a handler for SIGQUIT" * doctest::skip()) {
+    std::signal(SIGQUIT, [](int) {
+      if (::write(1, "mine\n", 5) < 0) return;
+    });
+    vigil::run([] { std::raise(SIGQUIT); });
+  }
+
+  TEST_CASE("is left alone if the program has a handler of its own") {
+    const child_result r = run_child("child: has a handler for SIGQUIT");
+    CHECK(r.succeeded());
+    CHECK(r.says("mine"));
+    CHECK_FALSE(r.says("vigil: fibers"));
+  }
+
+  TEST_CASE("child: turned the dump off" * doctest::skip()) {
+    vigil::options o;
+    o.dump_on_sigquit = false;
+    vigil::run(o, [] { std::raise(SIGQUIT); });
+  }
+
+  TEST_CASE("ends the program if the dump is turned off, or no runtime runs") {
+    CHECK(run_child("child: turned the dump off").died_by(SIGQUIT));
+  }
+}

@@ -1,0 +1,195 @@
+#include "support/child.hpp"
+#include "support/in_runtime.hpp"
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::sleep_for;
+using vigil::spawn;
+
+namespace {
+
+// Parks for ever: joins a fiber that joins it.
+void park_for_ever() {
+  vigil::fiber<>* own = nullptr;
+  auto other = spawn([&own] {
+    while (own == nullptr) vigil::this_fiber::yield();
+    own->join();
+  });
+  vigil::fiber<> self = spawn([&other] { other.join(); });
+  own = &self;
+  self.join();
+}
+
+vigil::options with(vigil::on_deadlock policy, std::size_t workers) {
+  vigil::options o;
+  o.deadlock = policy;
+  o.workers = workers;
+  return o;
+}
+
+}  // namespace
+
+TEST_SUITE("deadlock") {
+  // Go: TestSimpleDeadlock, TestLockedDeadlock.
+  TEST_CASE("fibers parked for ever are unwound and run throws") {
+    for (const std::size_t workers : {1u, 2u, 4u}) {
+      std::atomic<int> unwound{0};
+      struct guard {
+        std::atomic<int>* n;
+        ~guard() { n->fetch_add(1); }
+      };
+      CHECK_THROWS_AS(vigil::run(with(vigil::on_deadlock::fatal, workers),
+                                 [&] {
+                                   const guard g{&unwound};
+                                   vigil::go([&] {
+                                     const guard mine{&unwound};
+                                     const vigil::this_fiber::pin pinned;
+                                     park_for_ever();
+                                   });
+                                   park_for_ever();
+                                 }),
+                      vigil::deadlock);
+      CHECK(unwound.load() == 2);
+    }
+  }
+
+  TEST_CASE("is found after timers have come and gone") {
+    CHECK_THROWS_AS(vigil::run(with(vigil::on_deadlock::fatal, 2),
+                               [] {
+                                 sleep_for(1ms);
+                                 auto t = vigil::after_func(1h, [] {});
+                                 vigil::after_func(1ms, [t]() mutable { t.stop(); });
+                                 park_for_ever();
+                               }),
+                    vigil::deadlock);
+  }
+
+  TEST_CASE("is found on virtual time, and not while a timer is pending") {
+    bool ran = false;
+    CHECK_THROWS_AS(vigil::testing::run_virtual([&] {
+                      vigil::after_func(24h, [&] { ran = true; });
+                      park_for_ever();
+                    }),
+                    vigil::deadlock);
+    CHECK(ran);
+  }
+
+  TEST_CASE("timers that never come due do not hide it") {
+    CHECK_THROWS_AS(vigil::testing::run_virtual([&] {
+                      vigil::after_func(std::chrono::hours::max(), [] {});
+                      sleep_for(std::chrono::hours::max());
+                    }),
+                    vigil::deadlock);
+    CHECK_THROWS_AS(vigil::run(with(vigil::on_deadlock::fatal, 2),
+                               [] {
+                                 auto f = spawn([] { sleep_for(std::chrono::nanoseconds::max()); });
+                                 f.join();
+                               }),
+                    vigil::deadlock);
+  }
+
+  TEST_CASE("is not reported while outside work is announced") {
+    vigil::runtime rt(with(vigil::on_deadlock::fatal, 2));
+    CHECK(rt.run([&] {
+      auto guard = rt.make_work_guard();
+      std::atomic<bool> done{false};
+      auto waiting = spawn([] { sleep_for(std::chrono::hours::max()); });
+      std::thread outside([&, g = std::move(guard)]() mutable {
+        std::this_thread::sleep_for(20ms);
+        rt.go([&] { waiting.request_stop(); });
+        g.release();
+      });
+      try {
+        waiting.join();
+      } catch (const vigil::cancelled&) {
+        done.store(true);
+      }
+      outside.join();
+      return done.load();
+    }));
+  }
+
+  TEST_CASE("is reported once the last work guard has gone") {
+    vigil::runtime rt(with(vigil::on_deadlock::fatal, 2));
+    std::thread outside;
+    CHECK_THROWS_AS(rt.run([&] {
+      outside = std::thread([g = rt.make_work_guard()]() mutable {
+        vigil::work_guard moved = std::move(g);
+        std::this_thread::sleep_for(5ms);
+      });
+      park_for_ever();
+    }),
+                    vigil::deadlock);
+    outside.join();
+  }
+
+  TEST_CASE("a work guard may outlive its runtime") {
+    vigil::work_guard guard;
+    {
+      vigil::runtime rt;
+      guard = rt.make_work_guard();
+      rt.run([] {});
+    }
+    guard.release();
+    guard.release();
+  }
+
+  TEST_CASE("child: deadlock beside a plain thread" * doctest::skip()) {
+    std::atomic<bool> stop{false};
+    vigil::runtime rt(with(vigil::on_deadlock::automatic, 2));
+    std::thread outside([&] {
+      std::this_thread::sleep_for(100ms);
+      rt.request_stop();
+      while (!stop.load()) std::this_thread::yield();
+    });
+    rt.run([] {
+      vigil::this_fiber::set_name("the stuck one");
+      park_for_ever();
+    });
+    stop.store(true);
+    outside.join();
+    std::puts("went on");
+  }
+
+  TEST_CASE("with a plain thread in the process it is one warning and the program goes on") {
+    const child_result r = run_child("child: deadlock beside a plain thread");
+    CHECK_MESSAGE(r.succeeded(), r.output);
+    CHECK(r.says("every fiber is parked"));
+    CHECK(r.says("make_work_guard"));
+    CHECK(r.says("the stuck one"));
+    CHECK(r.says("went on"));
+    CHECK(r.output.find("every fiber is parked") == r.output.rfind("every fiber is parked"));
+  }
+
+  TEST_CASE("child: deadlock alone" * doctest::skip()) {
+    CHECK_THROWS_AS(vigil::run(with(vigil::on_deadlock::automatic, 2),
+                               [] {
+                                 vigil::this_fiber::set_name("the stuck one");
+                                 park_for_ever();
+                               }),
+                    vigil::deadlock);
+  }
+
+  TEST_CASE("alone in the process it is fatal, with a dump that names the fibers") {
+    const child_result r = run_child("child: deadlock alone");
+    CHECK_MESSAGE(r.succeeded(), r.output);
+    CHECK(r.says("vigil: deadlock"));
+    CHECK(r.says("the stuck one"));
+    CHECK(r.says("parked: join"));
+    CHECK(r.says("deadlock_test.cpp:"));
+  }
+
+  TEST_CASE("is never reported of programs that only wait for one another") {
+    in_runtime({.workers = {1, 2, 4}, .settings = with(vigil::on_deadlock::fatal, 1)}, [] {
+      for (int round = 0; round < rounds(5000); ++round) {
+        auto f = spawn([] { vigil::spawn([] {}).join(); });
+        f.join();
+        if (round % 10 == 0) sleep_for(1us);
+      }
+    });
+  }
+}

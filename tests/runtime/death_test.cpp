@@ -1,0 +1,214 @@
+// How a program dies: each death says who, where and what to do.
+#include "support/child.hpp"
+#include "support/in_runtime.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::sleep_for;
+using vigil::spawn;
+
+namespace {
+
+vigil::options two_workers() {
+  vigil::options o;
+  o.workers = 2;
+  return o;
+}
+
+[[gnu::noinline]] int dig(int depth) {
+  volatile char room[512];
+  room[0] = static_cast<char>(depth);
+  return depth == 0 ? 0 : dig(depth - 1) + room[0];
+}
+
+}  // namespace
+
+TEST_SUITE("unhandled exception") {
+  TEST_CASE("child: throws from go" * doctest::skip()) {
+    vigil::run(two_workers(), [] {
+      vigil::go([] {
+        vigil::this_fiber::set_name("thrower");
+        throw std::runtime_error("planted");
+      });
+      sleep_for(1h);
+    });
+  }
+
+  TEST_CASE("child: throws from a callback" * doctest::skip()) {
+    vigil::run(two_workers(), [] {
+      vigil::after_func(1ms, [] { throw std::runtime_error("planted"); });
+      sleep_for(1h);
+    });
+  }
+
+  TEST_CASE("child: throws from every" * doctest::skip()) {
+    vigil::run(two_workers(), [] {
+      vigil::every(1ms, [] { throw std::runtime_error("planted"); });
+      sleep_for(1h);
+    });
+  }
+
+  TEST_CASE("child: throws an int" * doctest::skip()) {
+    vigil::run(two_workers(), [] {
+      vigil::go([] { throw 5; });
+      sleep_for(1h);
+    });
+  }
+
+  TEST_CASE("ends the program with its text and where the fiber was started") {
+    for (const char* const from : {"go", "a callback", "every"}) {
+      const auto name = std::string("child: throws from ") + from;
+      const child_result r = run_child(name.c_str());
+      CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
+      CHECK_MESSAGE(r.says("planted"), r.output);
+      CHECK_MESSAGE(r.says("death_test.cpp:"), r.output);
+    }
+    CHECK(run_child("child: throws from go").says("thrower"));
+    const child_result r = run_child("child: throws an int");
+    CHECK(r.died_by(SIGABRT));
+    CHECK(r.says("death_test.cpp:"));
+  }
+}
+
+TEST_SUITE("fork") {
+  TEST_CASE("child: forks and calls go" * doctest::skip()) {
+    vigil::run(two_workers(), [] {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        vigil::go([] {});
+        ::_exit(0);
+      }
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      std::printf("its child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    });
+  }
+
+  TEST_CASE("child: forks and calls run" * doctest::skip()) {
+    vigil::run(two_workers(), [] {});
+    const pid_t child = ::fork();
+    if (child == 0) {
+      vigil::run([] {});
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    std::printf("its child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+  }
+
+  TEST_CASE("child: forks and sleeps" * doctest::skip()) {
+    vigil::run(two_workers(), [] {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        sleep_for(1ms);
+        ::_exit(0);
+      }
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      std::printf("its child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    });
+  }
+
+  TEST_CASE("child: forks and arms a timer" * doctest::skip()) {
+    vigil::run(two_workers(), [] {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        vigil::after_func(1ms, [] {});
+        ::_exit(0);
+      }
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      std::printf("its child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    });
+  }
+
+  TEST_CASE("the child's first call ends it loudly and the parent goes on") {
+    for (const char* const what : {"calls go", "calls run", "sleeps", "arms a timer"}) {
+      const auto name = std::string("child: forks and ") + what;
+      const child_result r = run_child(name.c_str());
+      CHECK_MESSAGE(r.succeeded(), r.output);
+      CHECK_MESSAGE(r.says(("its child: " + std::to_string(SIGABRT)).c_str()), what, r.output);
+      CHECK_MESSAGE(r.says("in a forked child"), what, r.output);
+    }
+  }
+
+  TEST_CASE("child: forks and execs" * doctest::skip()) {
+    vigil::run(two_workers(), [] {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::execl("/bin/echo", "echo", "from exec", static_cast<char*>(nullptr));
+        ::_exit(1);
+      }
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      sleep_for(1ms);
+    });
+  }
+
+  TEST_CASE("followed by exec is fine") {
+    const child_result r = run_child("child: forks and execs");
+    CHECK(r.succeeded());
+    CHECK(r.says("from exec"));
+  }
+}
+
+TEST_SUITE("stack overflow") {
+#ifndef VIGIL_TEST_UNDER_SANITIZER
+  TEST_CASE("child: digs too deep" * doctest::skip()) {
+    vigil::run(two_workers(), [] {
+      auto f = spawn(vigil::fiber_options{.stack_size = 0, .name = "digger"},
+                     [] { return dig(1'000'000); });
+      f.join();
+    });
+  }
+
+  TEST_CASE("is reported with the number and the name of the fiber") {
+    const child_result r = run_child("child: digs too deep");
+    CHECK_MESSAGE(r.died_by(SIGABRT) != r.died_by(SIGSEGV), r.output);
+    CHECK_MESSAGE(r.says("digger"), r.output);
+    CHECK_MESSAGE(r.says("stack"), r.output);
+  }
+
+  TEST_CASE("a fiber that stays within its stack is left alone") {
+    in_runtime({.workers = {1, 2}}, [] {
+      CHECK(spawn([] { return dig(100); }).join() != 1);
+    });
+  }
+#endif
+}
+
+TEST_SUITE("misuse") {
+  TEST_CASE("child: destroys a runtime that runs" * doctest::skip()) {
+    auto* const rt = new vigil::runtime(two_workers());
+    rt->run([&] {
+      std::thread([&] { delete rt; }).join();
+    });
+  }
+
+  TEST_CASE("a runtime destroyed while it runs ends the program") {
+    const child_result r = run_child("child: destroys a runtime that runs");
+    CHECK(r.died_by(SIGABRT));
+    CHECK_MESSAGE(r.says("wait for run() to return"), r.output);
+  }
+
+  TEST_CASE("child: std::terminate on a fiber" * doctest::skip()) {
+    std::set_terminate([] {
+      std::puts("the program's own handler");
+      std::fflush(stdout);
+      std::abort();
+    });
+    vigil::run(two_workers(), [] { spawn([]() noexcept { throw 1; }).join(); });
+  }
+
+  TEST_CASE("std::terminate for other reasons reaches the program's handler") {
+    const child_result r = run_child("child: std::terminate on a fiber");
+    CHECK(r.died_by(SIGABRT));
+    CHECK_MESSAGE(r.says("the program's own handler"), r.output);
+  }
+}

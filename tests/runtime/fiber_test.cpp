@@ -1,0 +1,450 @@
+// go, spawn, join, detach, request_stop.
+#include "support/child.hpp"
+#include "support/in_runtime.hpp"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::go;
+using vigil::sleep_for;
+using vigil::spawn;
+
+TEST_SUITE("go") {
+  TEST_CASE("starts a fiber that runs once its creator gives the worker away") {
+    in_virtual([] {
+      bool ran = false;
+      go([&] { ran = true; });
+      CHECK_FALSE(ran);
+      vigil::testing::settle();
+      CHECK(ran);
+    });
+  }
+
+  TEST_CASE("copies and moves any number of arguments into the fiber") {
+    in_virtual([] {
+      std::string seen;
+      go([&](std::string a) { seen += a; }, std::string("a"));
+      vigil::testing::settle();
+      go([&](std::string a, int b) { seen += a + std::to_string(b); }, std::string("b"), 1);
+      vigil::testing::settle();
+      go([&](int a, int b, std::unique_ptr<int> c, int d) {
+        seen += std::to_string(a + b + *c + d);
+      }, 1, 2, std::make_unique<int>(3), 4);
+      vigil::testing::settle();
+      CHECK(seen == "ab110");
+    });
+  }
+
+  // Go: TestGoNil.
+  TEST_CASE("an empty function is refused at the call and starts nothing") {
+    in_virtual([] {
+      void (*none)() = nullptr;
+      CHECK_THROWS_AS(go(none), std::invalid_argument);
+      CHECK_THROWS_AS(go(std::function<void()>()), std::invalid_argument);
+      CHECK_THROWS_AS(static_cast<void>(spawn(none)), std::invalid_argument);
+      CHECK(vigil::stats().fibers_alive == 1);
+    });
+  }
+
+  TEST_CASE("a thread without a runtime is told of runtime::go") {
+    try {
+      go([] {});
+      FAIL("go outside a runtime did not throw");
+    } catch (const vigil::wrong_place& e) {
+      CHECK(std::string(e.what()).find("runtime::go") != std::string::npos);
+    }
+    CHECK_THROWS_AS(static_cast<void>(spawn([] {})), vigil::wrong_place);
+  }
+
+  TEST_CASE("a stack size out of range is refused and starts nothing") {
+    in_virtual([] {
+      const auto try_size = [](std::size_t size) {
+        static_cast<void>(spawn(vigil::fiber_options{.stack_size = size, .name = {}}, [] {}));
+      };
+      CHECK_THROWS_AS(try_size(1), std::invalid_argument);
+      CHECK_THROWS_AS(try_size(16 * 1024 - 1), std::invalid_argument);
+      CHECK_THROWS_AS(try_size(std::size_t{1} << 40), std::invalid_argument);
+      CHECK_THROWS_AS(try_size(SIZE_MAX), std::invalid_argument);
+      CHECK(vigil::stats().fibers_alive == 1);
+      try_size(16 * 1024);
+      try_size(1024 * 1024);
+    });
+  }
+
+  TEST_CASE("captures larger than half the stack are refused with the way out") {
+    in_virtual([] {
+      struct {
+        char room[100'000] = {};
+      } large;
+      try {
+        go([large] { static_cast<void>(large); });
+        FAIL("captures of 100 kB on a stack of 128 KiB were taken");
+      } catch (const std::invalid_argument& e) {
+        CHECK(std::string(e.what()).find("fiber_options::stack_size") != std::string::npos);
+      }
+      auto f = spawn(vigil::fiber_options{.stack_size = 1 << 20, .name = {}},
+                     [large] { return large.room[5]; });
+      CHECK(f.join() == 0);
+    });
+  }
+
+  TEST_CASE("a million fibers one after the other reuse their stacks") {
+    in_runtime({.workers = {2}}, [] {
+      const auto before = vigil::stats().stack_bytes_mapped;
+      std::atomic<int> ran{0};
+      const int n = rounds(1'000'000);
+      for (int i = 0; i < n; ++i) {
+        go([&] { ran.fetch_add(1); });
+        if (i % 64 == 0) vigil::this_fiber::yield();
+        while (ran.load() < i - 1000) vigil::this_fiber::yield();
+      }
+      while (ran.load() != n) vigil::this_fiber::yield();
+      CHECK(vigil::stats().stack_bytes_mapped < before + (std::size_t{1} << 30));
+      CHECK(vigil::stats().fibers_started >= static_cast<std::uint64_t>(n));
+    });
+  }
+}
+
+TEST_SUITE("spawn and join") {
+  TEST_CASE("join waits for the end and returns the result") {
+    in_virtual([] {
+      const auto start = vigil::clock::now();
+      auto f = spawn([] {
+        sleep_for(1s);
+        return std::string("result");
+      });
+      CHECK(f.joinable());
+      CHECK(f.join() == "result");
+      CHECK(since(start) == 1s);
+      CHECK_FALSE(f.joinable());
+    });
+  }
+
+  TEST_CASE("results may be move-only, large, or the arguments themselves") {
+    in_virtual([] {
+      CHECK(*spawn([] { return std::make_unique<int>(5); }).join() == 5);
+      CHECK(spawn([](std::string s) { return s; }, std::string(1000, 'x')).join().size() == 1000);
+      struct big {
+        std::array<int, 1000> values;
+      };
+      CHECK(spawn([] { return big{{1, 2, 3}}; }).join().values[2] == 3);
+      CHECK(*spawn([](std::unique_ptr<int> p, int) { return p; }, std::make_unique<int>(7), 0)
+                 .join() == 7);
+    });
+  }
+
+  TEST_CASE("the function and its captures die when it returns, before the join") {
+    in_virtual([] {
+      auto shared = std::make_shared<int>(1);
+      const std::weak_ptr<int> watch = shared;
+      auto f = spawn([p = std::move(shared)] { return 3; });
+      CHECK_FALSE(watch.expired());
+      vigil::testing::settle();
+      CHECK(watch.expired());
+      CHECK(f.join() == 3);
+    });
+  }
+
+  TEST_CASE("what the fiber threw comes out of join") {
+    in_virtual([] {
+      auto f = spawn([]() -> int { throw std::runtime_error("planted"); });
+      CHECK_THROWS_WITH_AS(static_cast<void>(f.join()), "planted", std::runtime_error);
+      CHECK_FALSE(f.joinable());
+      auto v = spawn([] { throw 42; });
+      CHECK_THROWS_AS(v.join(), int);
+    });
+  }
+
+  TEST_CASE("an empty handle, the second join and a join of oneself are refused") {
+    in_virtual([] {
+      vigil::fiber<> none;
+      CHECK_FALSE(none.joinable());
+      CHECK(none.id() == 0);
+      none.request_stop();
+      CHECK_THROWS_AS(none.join(), vigil::wrong_place);
+      CHECK_THROWS_AS(none.detach(), vigil::wrong_place);
+      auto f = spawn([] {});
+      f.join();
+      CHECK_THROWS_AS(f.join(), vigil::wrong_place);
+      vigil::fiber<> own;
+      bool refused = false;
+      own = spawn([&] {
+        try {
+          own.join();
+        } catch (const vigil::wrong_place&) {
+          refused = true;
+        }
+      });
+      vigil::testing::settle();
+      CHECK(refused);
+      own.join();
+    });
+  }
+
+  TEST_CASE("join_for is true once the fiber has ended and keeps the handle otherwise") {
+    in_virtual([] {
+      const auto start = vigil::clock::now();
+      auto f = spawn([] {
+        sleep_for(10s);
+        return 5;
+      });
+      CHECK_FALSE(f.join_for(0s));
+      CHECK_FALSE(f.join_for(-1h));
+      CHECK(since(start) == 0s);
+      CHECK_FALSE(f.join_for(3s));
+      CHECK(since(start) == 3s);
+      CHECK(f.join_for(std::chrono::hours::max()));
+      CHECK(since(start) == 10s);
+      CHECK(f.join_for(0s));
+      CHECK(f.join() == 5);
+      CHECK(vigil::stats().timers_pending == 0);
+    });
+  }
+
+  TEST_CASE("a plain thread may join, also with a timeout") {
+    in_runtime({.workers = {1, 2}}, [] {
+      auto f = spawn([] {
+        sleep_for(5ms);
+        return 9;
+      });
+      std::atomic<bool> done{false};
+      std::thread joiner([&] {
+        while (!f.join_for(100us)) {
+        }
+        CHECK(f.join() == 9);
+        done.store(true);
+      });
+      while (!done.load()) sleep_for(1ms);
+      joiner.join();
+    });
+  }
+
+  TEST_CASE("plain threads that join race the end of the fiber and lose nothing") {
+    in_runtime({.workers = {2}}, [] {
+      for (int round = 0; round < rounds(500); ++round) {
+        auto f = spawn([round] { return round; });
+        std::atomic<bool> done{false};
+        std::thread joiner([&] {
+          CHECK(f.join() == round);
+          done.store(true);
+        });
+        while (!done.load()) vigil::this_fiber::yield();
+        joiner.join();
+      }
+    });
+  }
+
+  TEST_CASE("a handle may outlive its runtime and still hold the result") {
+    vigil::fiber<int> f;
+    vigil::fiber<int> threw;
+    vigil::fiber<int> stopped;
+    vigil::run([&] {
+      f = spawn([] { return 3; });
+      threw = spawn([]() -> int { throw std::runtime_error("planted"); });
+      stopped = spawn([] {
+        sleep_for(1h);
+        return 1;
+      });
+      sleep_for(5ms);
+    });
+    f.request_stop();
+    CHECK(f.join_for(0s));
+    CHECK(f.join() == 3);
+    CHECK_THROWS_AS(static_cast<void>(threw.join()), std::runtime_error);
+    CHECK_THROWS_AS(static_cast<void>(stopped.join()), vigil::cancelled);
+  }
+
+  TEST_CASE("the destructor of a handle asks its fiber to stop and waits for it") {
+    in_virtual([] {
+      const auto start = vigil::clock::now();
+      bool unwound = false;
+      {
+        auto f = spawn([&] {
+          try {
+            sleep_for(1h);
+          } catch (const vigil::stopped&) {
+            const vigil::this_fiber::shield shield;
+            sleep_for(2s);
+            unwound = true;
+            throw;
+          }
+        });
+        sleep_for(1s);
+      }
+      CHECK(unwound);
+      CHECK(since(start) == 3s);
+    });
+  }
+
+  TEST_CASE("moving onto a handle stops and joins the fiber it held") {
+    in_virtual([] {
+      auto f = spawn([] { sleep_for(1h); });
+      vigil::testing::settle();
+      f = spawn([] { sleep_for(1s); });
+      f.join();
+      CHECK(vigil::clock::now() == vigil::testing::epoch + 1s);
+    });
+  }
+
+  TEST_CASE("a result that nobody takes is destroyed, joined or not") {
+    const auto shared = std::make_shared<int>(1);
+    in_runtime({.workers = {1, 2}}, [&] {
+      for (int i = 0; i < 10; ++i) {
+        go([p = shared] { return p; });
+        spawn([p = shared] { return p; }).detach();
+        auto ended = spawn([p = shared] { return p; });
+        while (!ended.join_for(0s)) vigil::this_fiber::yield();
+        ended.detach();
+        auto dropped = spawn([p = shared] { return p; });
+      }
+      sleep_for(5ms);
+    });
+    CHECK(shared.use_count() == 1);
+  }
+
+  TEST_CASE("a detached fiber goes on and its exception goes to on_unhandled") {
+    static std::atomic<int> seen{0};
+    seen.store(0);
+    vigil::testing::virtual_options how;
+    how.runtime.on_unhandled = [](std::exception_ptr) { seen.fetch_add(1); };
+    in_virtual(how, [] {
+      auto running = spawn([] {
+        sleep_for(1s);
+        throw 1;
+      });
+      running.detach();
+      CHECK_FALSE(running.joinable());
+      auto ended = spawn([] { throw 2; });
+      vigil::testing::settle();
+      CHECK(seen.load() == 0);
+      ended.detach();
+      CHECK(seen.load() == 1);
+      sleep_for(2s);
+      CHECK(seen.load() == 2);
+      go([] { throw 3; });
+      { auto dropped = spawn([] { throw 4; }); }
+      vigil::testing::settle();
+      CHECK(seen.load() == 4);
+    });
+  }
+
+  TEST_CASE("a fiber that is stopped before it ever ran still runs and sees it at its first wait") {
+    in_virtual([] {
+      bool began = false;
+      auto f = spawn([&] {
+        began = true;
+        CHECK(vigil::this_fiber::stop_requested());
+        sleep_for(1s);
+      });
+      f.request_stop();
+      CHECK_THROWS_AS(f.join(), vigil::cancelled);
+      CHECK(began);
+    });
+  }
+
+  TEST_CASE("a joiner that is stopped keeps its handle") {
+    in_virtual([] {
+      auto child = spawn([] {
+        sleep_for(10s);
+        return 5;
+      });
+      bool still = false;
+      auto parent = spawn([&] {
+        try {
+          static_cast<void>(child.join());
+        } catch (const vigil::stopped&) {
+          still = child.joinable();
+          throw;
+        }
+      });
+      sleep_for(1s);
+      parent.request_stop();
+      CHECK_THROWS_AS(parent.join(), vigil::cancelled);
+      CHECK(still);
+      CHECK(child.join() == 5);
+    });
+  }
+
+  TEST_CASE("stop, end and join race without losing or doubling anything") {
+    in_runtime({.workers = {1, 2, 4}}, [] {
+      for (int round = 0; round < rounds(2000); ++round) {
+        auto f = spawn([round] {
+          sleep_for(std::chrono::nanoseconds(round % 50 * 200));
+          return round;
+        });
+        auto stopper = spawn([&] { f.request_stop(); });
+        if (round % 2 == 0) vigil::this_fiber::yield();
+        stopper.join();
+        int result = round;
+        try {
+          result = f.join();
+        } catch (const vigil::cancelled&) {
+        }
+        CHECK(result == round);
+      }
+    });
+  }
+}
+
+TEST_SUITE("max_fibers and max_stack_bytes") {
+  TEST_CASE("a fiber too many is refused by name and a place comes free when one ends") {
+    vigil::testing::virtual_options how;
+    how.runtime.max_fibers = 3;
+    in_virtual(how, [] {
+      auto a = spawn([] { sleep_for(1s); });
+      auto b = spawn([] { sleep_for(2s); });
+      try {
+        go([] {});
+        FAIL("a fourth fiber was started");
+      } catch (const vigil::limit_reached& e) {
+        CHECK(std::string(e.what()).find("options::max_fibers") != std::string::npos);
+      }
+      a.join();
+      auto c = spawn([] { return 1; });
+      CHECK(c.join() == 1);
+      b.join();
+    });
+  }
+
+  TEST_CASE("stack memory is counted by whole stacks and given back") {
+    vigil::testing::virtual_options how;
+    how.runtime.max_stack_bytes = 4 * 1024 * 1024;
+    how.runtime.main_stack_size = 1024 * 1024;
+    in_virtual(how, [] {
+      const auto two = vigil::fiber_options{.stack_size = 2 * 1024 * 1024, .name = {}};
+      auto a = spawn(two, [] { sleep_for(1s); });
+      try {
+        static_cast<void>(spawn(two, [] {}));
+        FAIL("5 MiB of stacks were given out of 4");
+      } catch (const vigil::limit_reached& e) {
+        CHECK(std::string(e.what()).find("options::max_stack_bytes") != std::string::npos);
+      }
+      a.join();
+      spawn(two, [] {}).join();
+    });
+  }
+
+  TEST_CASE("callbacks run on the reserved runner when no fiber can be had") {
+    vigil::testing::virtual_options how;
+    how.runtime.max_stack_bytes = 1024 * 1024 + 3 * 128 * 1024;
+    in_virtual(how, [] {
+      int runs = 0;
+      auto hog = spawn([] { sleep_for(100s); });
+      for (int i = 0; i < 10; ++i) {
+        vigil::after_func(1s, [&] {
+          sleep_for(1s);  // keeps its stack: the next one needs another
+          ++runs;
+        });
+      }
+      sleep_for(50s);
+      CHECK(runs == 10);
+      hog.request_stop();
+    });
+  }
+}

@@ -1,0 +1,406 @@
+// run, runtime, options.
+#include "support/child.hpp"
+#include "support/in_runtime.hpp"
+
+#include "sched/process.hpp"
+
+#include <atomic>
+#include <climits>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include <sched.h>
+#include <sys/resource.h>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::sleep_for;
+
+TEST_SUITE("run") {
+  TEST_CASE("returns what f returns, and 0 for nothing") {
+    CHECK(vigil::run([] { return 7; }) == 7);
+    CHECK(vigil::run([] {}) == 0);
+    CHECK(*vigil::run([] { return std::make_unique<int>(3); }) == 3);
+    CHECK(vigil::run([] { return std::string("text"); }) == "text");
+  }
+
+  TEST_CASE("an exception of f leaves it after the shutdown") {
+    std::atomic<bool> unwound{false};
+    struct guard {
+      std::atomic<bool>* flag;
+      ~guard() { flag->store(true); }
+    };
+    CHECK_THROWS_WITH_AS(vigil::run([&] {
+                           vigil::go([&] {
+                             const guard g{&unwound};
+                             sleep_for(1h);
+                           });
+                           sleep_for(2ms);
+                           throw std::runtime_error("planted");
+                         }),
+                         "planted",
+                         std::runtime_error);
+    CHECK(unwound.load());
+  }
+
+  TEST_CASE("inside a fiber is refused and the fiber goes on") {
+    in_virtual([] {
+      CHECK_THROWS_AS(vigil::run([] {}), vigil::wrong_place);
+      CHECK_THROWS_AS(vigil::testing::run_virtual([] {}), vigil::wrong_place);
+      sleep_for(1s);
+    });
+  }
+
+  TEST_CASE("while it is running it is refused on another thread") {
+    vigil::runtime rt;
+    rt.run([&] {
+      bool refused = false;
+      std::thread([&] {
+        try {
+          rt.run([] {});
+        } catch (const vigil::wrong_place&) {
+          refused = true;
+        }
+      }).join();
+      CHECK(refused);
+    });
+  }
+
+  TEST_CASE("an empty function is refused") {
+    void (*none)() = nullptr;
+    CHECK_THROWS_AS(vigil::run(none), std::invalid_argument);
+    CHECK_THROWS_AS(vigil::run(std::function<void()>()), std::invalid_argument);
+  }
+
+  TEST_CASE("may be called again on the same runtime") {
+    vigil::options o;
+    o.workers = 2;
+    vigil::runtime rt(o);
+    for (int i = 0; i < rounds(100); ++i) {
+      int ended = 0;
+      rt.run([&] {
+        vigil::go([] { sleep_for(1h); });
+        vigil::after_func(1h, [] {});
+        vigil::spawn([&] { ++ended; }).join();
+        if (i % 3 == 0) sleep_for(10us);
+      });
+      CHECK(ended == 1);
+      CHECK(rt.stats().fibers_alive == 0);
+      CHECK(rt.stats().timers_pending == 0);
+    }
+  }
+
+  TEST_CASE("one after the other leaves no stack, no thread and no handler behind") {
+    struct sigaction before {};
+    struct sigaction after {};
+    ::sigaction(SIGQUIT, nullptr, &before);
+    const auto stacks = vigil::internal::read_stack_stats().in_use;
+    const auto threads = vigil::internal::process_thread_count();
+    for (int i = 0; i < rounds(200); ++i) {
+      vigil::options o;
+      o.workers = static_cast<std::size_t>(1 + i % 3);
+      vigil::run(o, [] {
+        auto f = vigil::spawn([] { sleep_for(1us); });
+        f.join();
+      });
+    }
+    ::sigaction(SIGQUIT, nullptr, &after);
+    CHECK(vigil::internal::read_stack_stats().in_use == stacks);
+    CHECK(vigil::internal::process_thread_count() == threads);
+    CHECK(bool{before.sa_handler == after.sa_handler});
+  }
+
+  TEST_CASE("several runtimes run at once in one process") {
+    std::vector<std::thread> threads;
+    std::atomic<int> sum{0};
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&, i] {
+        if (i == 0) {
+          vigil::testing::run_virtual([&] {
+            for (int round = 0; round < rounds(1000); ++round) sleep_for(1h);
+            sum.fetch_add(1);
+          });
+          return;
+        }
+        vigil::options o;
+        o.workers = 2;
+        vigil::run(o, [&] {
+          for (int round = 0; round < rounds(200); ++round) {
+            auto f = vigil::spawn([] { sleep_for(1us); });
+            f.join();
+          }
+          sum.fetch_add(1);
+        });
+      });
+    }
+    for (auto& t : threads) t.join();
+    CHECK(sum.load() == 3);
+  }
+
+  TEST_CASE("a fiber of one runtime uses another from outside") {
+    vigil::options o;
+    o.workers = 1;
+    vigil::runtime other(o);
+    std::atomic<bool> up{false};
+    std::atomic<bool> down{false};
+    std::thread thread([&] {
+      other.run([&] {
+        up.store(true);
+        while (!down.load()) sleep_for(100us);
+      });
+    });
+    vigil::run([&] {
+      while (!up.load()) sleep_for(100us);
+      std::atomic<std::uint64_t> there{0};
+      const auto* const here = &vigil::runtime::current();
+      other.go([&] { there.store(&vigil::runtime::current() == &other ? 1 : 2); });
+      while (there.load() == 0) sleep_for(100us);
+      CHECK(there.load() == 1);
+      CHECK(here != &other);
+      CHECK(&vigil::runtime::current() == here);
+      std::atomic<bool> fired{false};
+      auto t = other.after_func(1h, [&] { fired.store(true); });
+      CHECK(t.reset(0s));
+      while (!fired.load()) sleep_for(100us);
+      CHECK_FALSE(t.stop());
+      auto f = [&] {
+        vigil::fiber<int> spawned;
+        std::atomic<bool> made{false};
+        other.go([&] {
+          spawned = vigil::spawn([] {
+            sleep_for(1ms);
+            return 5;
+          });
+          made.store(true);
+        });
+        while (!made.load()) sleep_for(100us);
+        return spawned;
+      }();
+      CHECK(f.join() == 5);  // joined across runtimes
+      down.store(true);
+    });
+    thread.join();
+  }
+
+  TEST_CASE("plain threads start fibers while the runtime runs") {
+    in_runtime({.workers = {1, 2, 4}}, [](vigil::runtime& rt) {
+      std::atomic<int> ran{0};
+      const int each = rounds(5000);
+      std::vector<std::thread> threads;
+      for (int i = 0; i < 3; ++i) {
+        threads.emplace_back([&] {
+          for (int n = 0; n < each; ++n) rt.go([&] { ran.fetch_add(1); });
+        });
+      }
+      while (ran.load() != 3 * each) sleep_for(100us);
+      for (auto& t : threads) t.join();
+    });
+  }
+
+  TEST_CASE("a fiber started before run begins waits for it") {
+    vigil::runtime rt;
+    std::atomic<bool> ran{false};
+    rt.go([&] { ran.store(true); });
+    CHECK_FALSE(ran.load());
+    rt.run([&] {
+      while (!ran.load()) vigil::this_fiber::yield();
+    });
+  }
+
+  TEST_CASE("a runtime that never runs destroys what was given to it") {
+    const auto shared = std::make_shared<int>(1);
+    {
+      vigil::runtime rt;
+      rt.go([p = shared] {});
+      rt.after_func(1h, [p = shared] {});
+      rt.after_func(0s, [p = shared] {});
+      CHECK(shared.use_count() == 4);
+    }
+    CHECK(shared.use_count() == 1);
+  }
+
+  TEST_CASE("plain threads that start fibers across the end lose and leak none") {
+    const auto shared = std::make_shared<int>(1);
+    for (int round = 0; round < rounds(60); ++round) {
+      std::atomic<bool> done{false};
+      {
+        vigil::options o;
+        o.workers = 2;
+        vigil::runtime rt(o);
+        std::thread starter([&] {
+          while (!done.load()) {
+            try {
+              rt.go([p = shared] { vigil::this_fiber::yield(); });
+              rt.after_func(0s, [p = shared] {});
+            } catch (const vigil::runtime_gone&) {
+              break;
+            } catch (const vigil::stopped&) {
+              break;
+            }
+            std::this_thread::yield();
+          }
+        });
+        rt.run([] { sleep_for(100us); });
+        done.store(true);
+        starter.join();
+      }
+      REQUIRE(shared.use_count() == 1);
+    }
+  }
+
+  TEST_CASE("request_stop from a plain thread ends the main fiber's wait") {
+    vigil::runtime rt;
+    std::thread stopper;
+    CHECK(rt.run([&] {
+      stopper = std::thread([&] { rt.request_stop(); });
+      sleep_for(1h);
+    }) == 0);
+    stopper.join();
+  }
+
+  TEST_CASE("an f that had a result to return and was stopped makes run throw cancelled") {
+    vigil::runtime rt;
+    std::thread stopper;
+    CHECK_THROWS_AS(rt.run([&] {
+      stopper = std::thread([&] { rt.request_stop(); });
+      sleep_for(1h);
+      return 5;
+    }),
+                    vigil::cancelled);
+    stopper.join();
+  }
+
+  TEST_CASE("request_stop before and after the run does nothing") {
+    vigil::runtime rt;
+    rt.request_stop();
+    CHECK(rt.run([] {
+      sleep_for(1us);
+      return 3;
+    }) == 3);
+    rt.request_stop();
+    CHECK(rt.run([] {
+      sleep_for(1us);
+      return 4;
+    }) == 4);
+  }
+
+  TEST_CASE("a fiber that never gives up its worker delays the timers of others only") {
+    // P7: the watcher computes, another worker fires the timer.
+    in_runtime({.workers = {2}}, [] {
+      std::atomic<bool> fired{false};
+      vigil::after_func(1ms, [&] { fired.store(true); });
+      sleep_for(100us);
+      while (!fired.load()) {
+      }
+    });
+  }
+}
+
+TEST_SUITE("options") {
+  template <class F>
+  std::string refused(F change) {
+    vigil::options o;
+    change(o);
+    try {
+      const vigil::runtime rt(o);
+    } catch (const std::invalid_argument& e) {
+      return e.what();
+    }
+    return "";
+  }
+
+  TEST_CASE("a value out of range is refused by the constructor, with its name") {
+    using opt = vigil::options;
+    const auto has = [](const std::string& text, const char* part) {
+      CHECK_MESSAGE(text.find(part) != std::string::npos, text);
+    };
+    has(refused([](opt& o) { o.workers = 1025; }), "options::workers");
+    has(refused([](opt& o) { o.workers = SIZE_MAX; }), "1024");
+    has(refused([](opt& o) { o.stack_size = 0; }), "options::stack_size");
+    has(refused([](opt& o) { o.stack_size = 1; }), "16 KiB");
+    has(refused([](opt& o) { o.stack_size = SIZE_MAX; }), "1 GiB");
+    has(refused([](opt& o) { o.main_stack_size = 0; }), "options::main_stack_size");
+    has(refused([](opt& o) { o.main_stack_size = std::size_t{1} << 31; }), "1 GiB");
+    CHECK(refused([](opt& o) { o.stack_size = 16 * 1024; }).empty());
+    CHECK(refused([](opt& o) { o.workers = 1024; }).empty());
+  }
+
+  TEST_CASE("a bad signal in stop_on is refused and leaves nothing changed") {
+    for (const int signal : {0, -1, 64, 1000, SIGKILL, SIGSTOP}) {
+      vigil::options o;
+      o.stop_on = {SIGUSR1, signal};
+      struct sigaction before {};
+      struct sigaction after {};
+      ::sigaction(SIGUSR1, nullptr, &before);
+      CHECK_THROWS_AS(vigil::run(o, [] {}), std::invalid_argument);
+      ::sigaction(SIGUSR1, nullptr, &after);
+      CHECK(bool{before.sa_handler == after.sa_handler});
+    }
+    vigil::run([] { sleep_for(1us); });
+  }
+
+  TEST_CASE("negative times count as none") {
+    vigil::options o;
+    o.grace = -1s;
+    o.stop_limit = -1s;
+    CHECK(vigil::run(o, [] { return 1; }) == 1);
+  }
+
+  TEST_CASE("without a number there is a worker for each processor of the mask") {
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    ::sched_getaffinity(0, sizeof mask, &mask);
+    std::size_t threads = 0;
+    vigil::run([&] { threads = vigil::internal::process_thread_count(); });
+    CHECK(threads <= static_cast<std::size_t>(CPU_COUNT(&mask)));
+    CHECK(threads >= 1);
+  }
+
+  TEST_CASE("stack_size is what fibers get") {
+    vigil::options o;
+    o.workers = 1;
+    o.stack_size = 1024 * 1024;
+    CHECK(vigil::run(o, [] {
+      return vigil::spawn([] {
+               volatile char room[700'000];
+               room[0] = 5;
+               room[sizeof room - 1] = 1;
+               return room[0] + room[sizeof room - 1];
+             })
+          .join();
+    }) == 6);
+  }
+
+#ifndef VIGIL_TEST_UNDER_SANITIZER
+  TEST_CASE("child: asks for more threads than there is memory for" * doctest::skip()) {
+    vigil::run([] {});  // what is allocated once is there
+    rlimit room{};
+    room.rlim_cur = room.rlim_max = std::size_t{1} << 30;
+    ::setrlimit(RLIMIT_AS, &room);
+    vigil::options o;
+    o.workers = 1000;
+    bool ran = false;
+    try {
+      vigil::run(o, [&] { ran = true; });
+    } catch (const std::system_error& e) {
+      std::puts(e.what());
+    } catch (const std::bad_alloc&) {
+      std::puts("bad_alloc");
+    }
+    CHECK_FALSE(ran);
+    o.workers = 2;
+    CHECK(vigil::run(o, [] { return vigil::spawn([] { return 5; }).join(); }) == 5);
+    std::puts("went on");
+  }
+
+  TEST_CASE("threads that cannot be started are an error by name and nothing runs") {
+    const child_result r = run_child("child: asks for more threads than there is memory for");
+    CHECK_MESSAGE(r.succeeded(), r.output);
+    CHECK_MESSAGE(r.says("options::workers"), r.output);
+    CHECK(r.says("went on"));
+  }
+#endif
+}

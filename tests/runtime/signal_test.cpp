@@ -1,0 +1,209 @@
+#include "support/child.hpp"
+#include "support/in_runtime.hpp"
+
+#include "sched/park.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <thread>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::sleep_for;
+using vigil::spawn;
+
+TEST_SUITE("stop_on") {
+  TEST_CASE("child: serves until a signal" * doctest::skip()) {
+    struct guard {
+      ~guard() { std::puts("unwound"); }
+    };
+    vigil::options o;
+    o.workers = 2;
+    o.stop_on = {SIGINT, SIGTERM};
+    const int result = vigil::run(o, [] {
+      const guard here;
+      vigil::go([] {
+        const guard there;
+        sleep_for(1h);
+      });
+      sleep_for(2ms);
+      ::kill(::getpid(), SIGTERM);
+      sleep_for(1h);
+    });
+    std::printf("ended with %d\n", result);
+  }
+
+  TEST_CASE("a signal ends the program cleanly by unwinding") {
+    const child_result r = run_child("child: serves until a signal");
+    CHECK_MESSAGE(r.succeeded(), r.output);
+    CHECK(r.says("ended with 0"));
+    const auto first = r.output.find("unwound");
+    CHECK(first != std::string::npos);
+    CHECK(r.output.find("unwound", first + 1) != std::string::npos);
+  }
+
+  TEST_CASE("a signal stops a busy program and an idle one, and its handler is put back") {
+    for (const unsigned workers : {1u, 2u}) {
+      struct sigaction before {};
+      struct sigaction after {};
+      ::sigaction(SIGUSR1, nullptr, &before);
+      vigil::options o;
+      o.workers = workers;
+      o.stop_on = {SIGUSR1};
+      vigil::run(o, [] {
+        vigil::after_func(1ms, [] { ::kill(::getpid(), SIGUSR1); });
+        for (;;) vigil::this_fiber::yield();
+      });
+      vigil::run(o, [] {
+        vigil::after_func(1ms, [] { ::kill(::getpid(), SIGUSR1); });
+        sleep_for(1h);
+      });
+      std::atomic<bool> up{false};
+      std::thread sender([&] {
+        while (!up.load()) std::this_thread::yield();
+        std::this_thread::sleep_for(5ms);
+        ::kill(::getpid(), SIGUSR1);
+      });
+      vigil::run(o, [&] {
+        up.store(true);
+        sleep_for(1h);
+      });
+      sender.join();
+      ::sigaction(SIGUSR1, nullptr, &after);
+      CHECK(bool{before.sa_handler == after.sa_handler});
+    }
+  }
+
+  TEST_CASE("the grace period begins with the signal") {
+    vigil::options o;
+    o.workers = 2;
+    o.stop_on = {SIGUSR1};
+    o.grace = 20ms;
+    bool finished = false;
+    vigil::run(o, [&] {
+      vigil::go([&] {
+        sleep_for(10ms);
+        finished = true;
+      });
+      ::kill(::getpid(), SIGUSR1);
+      sleep_for(1h);
+    });
+    CHECK(finished);
+  }
+
+  TEST_CASE("two runtimes that stop on the same signal both do") {
+    std::atomic<int> up{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; ++i) {
+      threads.emplace_back([&] {
+        vigil::options o;
+        o.workers = 1;
+        o.stop_on = {SIGUSR1};
+        vigil::run(o, [&] {
+          up.fetch_add(1);
+          sleep_for(1h);
+        });
+      });
+    }
+    while (up.load() != 2) std::this_thread::yield();
+    ::kill(::getpid(), SIGUSR1);
+    for (auto& t : threads) t.join();
+  }
+}
+
+TEST_SUITE("signal watcher") {
+  using vigil::internal::scheduler;
+
+  struct listener {
+    std::atomic<int> usr1{0};
+    std::atomic<int> usr2{0};
+    scheduler::signal_watcher watcher;
+
+    listener() {
+      watcher.signals = std::uint64_t{1} << SIGUSR1 | std::uint64_t{1} << SIGUSR2;
+      watcher.argument = this;
+      watcher.receive = [](int signal, void* self) noexcept {
+        auto& l = *static_cast<listener*>(self);
+        (signal == SIGUSR1 ? l.usr1 : l.usr2).fetch_add(1);
+      };
+    }
+  };
+
+  TEST_CASE("hears of its signals from the moment it was added until it is removed") {
+    in_runtime({.workers = {1, 2}}, [] {
+      scheduler& s = *vigil::internal::current_scheduler();
+      listener l;
+      s.add_signal_watcher(l.watcher);
+      ::kill(::getpid(), SIGUSR1);
+      while (l.usr1.load() != 1) sleep_for(100us);
+      ::kill(::getpid(), SIGUSR2);
+      while (l.usr2.load() != 1) sleep_for(100us);
+      CHECK(l.usr1.load() == 1);
+      listener second;
+      s.add_signal_watcher(second.watcher);
+      ::kill(::getpid(), SIGUSR1);
+      while (l.usr1.load() != 2 || second.usr1.load() != 1) sleep_for(100us);
+      s.remove_signal_watcher(l.watcher);
+      ::kill(::getpid(), SIGUSR1);
+      while (second.usr1.load() != 2) sleep_for(100us);
+      CHECK(l.usr1.load() == 2);
+      s.remove_signal_watcher(second.watcher);
+    });
+  }
+
+  TEST_CASE("may claim a parked fiber's wait") {
+    in_runtime({.workers = {1, 2}}, [] {
+      scheduler& s = *vigil::internal::current_scheduler();
+      struct waiting {
+        vigil::internal::waiter* who = nullptr;
+        vigil::internal::ticket which = 0;
+      } w;
+      scheduler::signal_watcher watcher;
+      watcher.signals = std::uint64_t{1} << SIGUSR1;
+      watcher.argument = &w;
+      watcher.receive = [](int, void* argument) noexcept {
+        auto& target = *static_cast<waiting*>(argument);
+        if (target.who->claim(target.which, vigil::internal::outcome::value)) {
+          target.who->deliver();
+        }
+      };
+      vigil::internal::fiber& self = *vigil::internal::current_fiber();
+      w.who = &self.self;
+      w.which = self.self.open(true);
+      s.add_signal_watcher(watcher);
+      vigil::go([] { ::kill(::getpid(), SIGUSR1); });
+      const auto how =
+          vigil::internal::wait(self, w.which, {vigil::internal::wait_reason::signal});
+      CHECK(how == vigil::internal::outcome::value);
+      s.remove_signal_watcher(watcher);
+    });
+  }
+
+  TEST_CASE("holds back the deadlock report while it is there") {
+    vigil::options o;
+    o.workers = 2;
+    o.deadlock = vigil::on_deadlock::fatal;
+    vigil::run(o, [] {
+      scheduler& s = *vigil::internal::current_scheduler();
+      listener l;
+      s.add_signal_watcher(l.watcher);
+      auto f = spawn([] { sleep_for(std::chrono::nanoseconds::max()); });
+      std::thread outside([&] {
+        std::this_thread::sleep_for(10ms);
+        f.request_stop();
+      });
+      CHECK_THROWS_AS(f.join(), vigil::cancelled);
+      outside.join();
+      s.remove_signal_watcher(l.watcher);
+    });
+  }
+
+  TEST_CASE("a signal that cannot be caught is refused") {
+    in_virtual([] {
+      scheduler& s = *vigil::internal::current_scheduler();
+      listener l;
+      l.watcher.signals = std::uint64_t{1} << SIGKILL;
+      CHECK_THROWS_AS(s.add_signal_watcher(l.watcher), std::invalid_argument);
+    });
+  }
+}

@@ -1,0 +1,326 @@
+#include "support/child.hpp"
+#include "support/in_runtime.hpp"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::sleep_for;
+using vigil::spawn;
+namespace this_fiber = vigil::this_fiber;
+
+TEST_SUITE("this_fiber") {
+  TEST_CASE("each fiber has a number of its own, the one its handle shows") {
+    in_runtime({.workers = {1, 2}}, [] {
+      std::mutex lock;
+      std::set<std::uint64_t> seen{this_fiber::id()};
+      std::vector<vigil::fiber<std::uint64_t>> fibers;
+      for (int i = 0; i < 1000; ++i) fibers.push_back(spawn([] { return this_fiber::id(); }));
+      for (auto& f : fibers) {
+        const auto id = f.id();
+        CHECK(f.join() == id);
+        CHECK(seen.insert(id).second);
+      }
+    });
+    CHECK(this_fiber::id() == 0);
+  }
+
+  TEST_CASE("a name is given at the start or later and cut after 31 bytes") {
+    in_virtual([] {
+      CHECK(this_fiber::name() == "main");
+      auto f = spawn(vigil::fiber_options{.stack_size = 0, .name = "worker bee"}, [] {
+        CHECK(this_fiber::name() == "worker bee");
+        this_fiber::set_name("queen");
+        CHECK(this_fiber::name() == "queen");
+        this_fiber::set_name(std::string(100, 'x'));
+        CHECK(this_fiber::name() == std::string(31, 'x'));
+        this_fiber::set_name("");
+        CHECK(this_fiber::name().empty());
+      });
+      f.join();
+      CHECK(spawn([] { return std::string(this_fiber::name()); }).join().empty());
+    });
+    CHECK(this_fiber::name().empty());
+  }
+
+  TEST_CASE("outside a fiber the calls that need one say so") {
+    CHECK_THROWS_AS(this_fiber::yield(), vigil::wrong_place);
+    CHECK_THROWS_AS(this_fiber::set_name("x"), vigil::wrong_place);
+    CHECK_THROWS_AS(this_fiber::pin(), vigil::wrong_place);
+    CHECK_THROWS_AS(this_fiber::shield(), vigil::wrong_place);
+    CHECK_THROWS_AS(this_fiber::no_park(), vigil::wrong_place);
+    CHECK_THROWS_AS(vigil::stats(), vigil::wrong_place);
+    CHECK_THROWS_AS(vigil::runtime::current(), vigil::wrong_place);
+    CHECK_THROWS_AS(vigil::testing::settle(), vigil::wrong_place);
+    CHECK_FALSE(this_fiber::stop_requested());
+  }
+
+  TEST_CASE("yield lets every other runnable fiber go first") {
+    in_runtime({.workers = {1}}, [] {
+      std::vector<int> order;
+      std::vector<vigil::fiber<>> fibers;
+      for (int i = 0; i < 5; ++i) {
+        fibers.push_back(spawn([&order, i] {
+          for (int round = 0; round < 3; ++round) {
+            order.push_back(i);
+            this_fiber::yield();
+          }
+        }));
+      }
+      for (auto& f : fibers) f.join();
+      CHECK(order == std::vector<int>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4});
+    });
+  }
+
+  TEST_CASE("yield alone returns without a switch") {
+    in_virtual([] {
+      this_fiber::yield();
+      const auto before = vigil::stats().switches;
+      for (int i = 0; i < 100; ++i) this_fiber::yield();
+      CHECK(vigil::stats().switches == before);
+    });
+  }
+
+  TEST_CASE("a fiber that yields goes on although the main fiber keeps its worker") {
+    in_runtime({.workers = {2}}, [] {
+      std::atomic<bool> done{false};
+      std::atomic<int> turns{0};
+      auto f = spawn([&] {
+        while (!done.load()) {
+          turns.fetch_add(1);
+          this_fiber::yield();
+        }
+      });
+      for (int round = 0; round < rounds(500); ++round) {
+        sleep_for(20us);  // both workers have their turn
+        for (const int before = turns.load(); turns.load() == before;) {
+        }
+      }
+      done.store(true);
+      f.join();
+    });
+  }
+
+  TEST_CASE("the main fiber stays on the calling thread") {
+    const auto caller = std::this_thread::get_id();
+    in_runtime({.workers = {1, 2, 4}}, [caller] {
+      for (int i = 0; i < rounds(500); ++i) {
+        spawn([] { this_fiber::yield(); }).join();
+        sleep_for(1us);
+        REQUIRE(std::this_thread::get_id() == caller);
+      }
+    });
+  }
+
+  TEST_CASE("a pinned fiber stays on its worker, nested pins included") {
+    in_runtime({.workers = {2, 4}}, [] {
+      std::vector<vigil::fiber<>> fibers;
+      for (int i = 0; i < 8; ++i) {
+        fibers.push_back(spawn([] {
+          for (int round = 0; round < rounds(200); ++round) {
+            const this_fiber::pin outer;
+            const auto here = std::this_thread::get_id();
+            {
+              const this_fiber::pin inner;
+              this_fiber::yield();
+              REQUIRE(std::this_thread::get_id() == here);
+            }
+            sleep_for(1us);
+            REQUIRE(std::this_thread::get_id() == here);
+            spawn([] {}).join();
+            REQUIRE(std::this_thread::get_id() == here);
+          }
+        }));
+      }
+      for (auto& f : fibers) f.join();
+    });
+  }
+
+  TEST_CASE("unpinned fibers use all the workers") {
+    in_runtime({.workers = {2}}, [] {
+      std::mutex lock;
+      std::set<std::thread::id> threads;
+      std::atomic<int> arrived{0};
+      std::vector<vigil::fiber<>> fibers;
+      for (int i = 0; i < 2; ++i) {
+        fibers.push_back(spawn([&] {
+          {
+            const std::lock_guard guard(lock);
+            threads.insert(std::this_thread::get_id());
+          }
+          arrived.fetch_add(1);
+          while (arrived.load() < 2) {
+          }  // both must be on a thread of their own
+        }));
+      }
+      for (auto& f : fibers) f.join();
+      CHECK(threads.size() == 2);
+    });
+  }
+
+  TEST_CASE("under a shield waits go on and throw stopped again after it") {
+    in_virtual([] {
+      const auto start = vigil::clock::now();
+      bool waited = false;
+      bool thrown = false;
+      auto f = spawn([&] {
+        {
+          const this_fiber::shield outer;
+          {
+            const this_fiber::shield inner;
+            sleep_for(2s);
+          }
+          sleep_for(2s);
+          CHECK(this_fiber::stop_requested());
+          this_fiber::yield();
+          waited = true;
+        }
+        try {
+          sleep_for(1h);
+        } catch (const vigil::stopped&) {
+          thrown = true;
+        }
+      });
+      sleep_for(1s);
+      f.request_stop();
+      f.join();
+      CHECK(since(start) == 4s);
+      CHECK(waited);
+      CHECK(thrown);
+    });
+  }
+
+  TEST_CASE("stopped is no std::exception") {
+    in_virtual([] {
+      bool passed = true;
+      auto f = spawn([&] {
+        try {
+          sleep_for(1h);
+        } catch (const std::exception&) {
+          passed = false;
+        }
+      });
+      vigil::testing::settle();
+      f.request_stop();
+      CHECK_THROWS_AS(f.join(), vigil::cancelled);
+      CHECK(passed);
+    });
+  }
+
+  TEST_CASE("no_park lets through what does not park") {
+    in_virtual([] {
+      const this_fiber::no_park outer;
+      const this_fiber::no_park inner;
+      vigil::go([] {});
+      const auto t = vigil::after_func(1s, [] {});
+      CHECK(t.remaining() == 1s);
+    });
+  }
+
+  TEST_CASE("child: sleeps under no_park" * doctest::skip()) {
+    vigil::testing::run_virtual([] {
+      this_fiber::set_name("clumsy");
+      const this_fiber::no_park guard;
+      sleep_for(1s);
+    });
+  }
+
+  TEST_CASE("child: yields under no_park" * doctest::skip()) {
+    vigil::testing::run_virtual([] {
+      this_fiber::set_name("clumsy");
+      const this_fiber::no_park guard;
+      this_fiber::yield();
+    });
+  }
+
+  TEST_CASE("child: joins under no_park" * doctest::skip()) {
+    vigil::testing::run_virtual([] {
+      this_fiber::set_name("clumsy");
+      auto f = spawn([] { sleep_for(1s); });
+      const this_fiber::no_park guard;
+      f.join();
+    });
+  }
+
+  TEST_CASE("a wait under no_park ends the program by name") {
+    for (const char* const what : {"sleeps", "yields", "joins"}) {
+      const auto name = std::string("child: ") + what + " under no_park";
+      const child_result r = run_child(name.c_str());
+      CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
+      CHECK(r.says("clumsy"));
+      CHECK(r.says("this_fiber::no_park"));
+    }
+  }
+}
+
+TEST_SUITE("fiber_local") {
+  vigil::fiber_local<int> number(7);
+  vigil::fiber_local<std::string> text;
+
+  struct ordered {
+    std::vector<int>* into = nullptr;
+    int value = 0;
+    ~ordered() {
+      if (into != nullptr) into->push_back(value);
+    }
+  };
+  vigil::fiber_local<ordered> first;
+  vigil::fiber_local<ordered> second;
+
+  TEST_CASE("each fiber has its own value, made at its first use") {
+    in_runtime({.workers = {1, 2, 4}}, [] {
+      *number = 100;
+      std::vector<vigil::fiber<>> fibers;
+      for (int i = 0; i < 50; ++i) {
+        fibers.push_back(spawn([i] {
+          REQUIRE(*number == 7);
+          *number = i;
+          *text = std::to_string(i);
+          for (int round = 0; round < 20; ++round) {
+            this_fiber::yield();
+            REQUIRE(*number == i);
+            REQUIRE(text->size() == std::to_string(i).size());
+          }
+        }));
+      }
+      for (auto& f : fibers) f.join();
+      CHECK(*number == 100);
+      CHECK(text->empty());
+    });
+    CHECK_THROWS_AS(*number, vigil::wrong_place);
+  }
+
+  TEST_CASE("values die with their fiber in the reverse order of first use") {
+    in_virtual([] {
+      std::vector<int> died;
+      auto f = spawn([&] {
+        second->into = &died;
+        second->value = 2;
+        first->into = &died;
+        first->value = 1;
+      });
+      f.join();
+      CHECK(died == std::vector<int>{1, 2});
+    });
+  }
+
+  TEST_CASE("values of a callback die at its end although its runner goes on") {
+    in_virtual([] {
+      std::vector<int> died;
+      for (int i = 0; i < 3; ++i) {
+        vigil::after_func(1s, [&died, i] {
+          CHECK(first->into == nullptr);
+          first->into = &died;
+          first->value = i;
+        });
+      }
+      sleep_for(2s);
+      CHECK(died.size() == 3);
+    });
+  }
+}

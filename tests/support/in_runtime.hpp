@@ -1,0 +1,152 @@
+// Runs the body of a test as the main fiber of a runtime, and looks afterwards
+// whether anything was left behind.
+//
+//   in_virtual(body)          virtual time, seed 1: exact times
+//   for_each_seed(n, body)    virtual time under the seeds 1 to n
+//   in_runtime(how, body)     real time, once for each number of workers
+//
+// A failed REQUIRE in any fiber or callback comes out on the test's thread.
+// SUBCASE, INFO and CAPTURE belong to the test's thread, outside the body:
+// doctest keeps them in thread-locals, and fibers migrate.
+#pragma once
+
+#include "base/random.hpp"
+#include "machine/stack.hpp"
+#include "runtime/runtime_core.hpp"
+
+#include <vigil/testing.hpp>
+#include <vigil/vigil.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+// A sanitizer needs all the address space there is.
+#ifdef __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define VIGIL_TEST_UNDER_SANITIZER
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define VIGIL_TEST_UNDER_SANITIZER
+#endif
+
+namespace vigil::testing_support {
+
+// Replayed from one number.
+using seeded = internal::random;
+
+// Under VIGIL_SHORT (sanitizers) loops are a twentieth as long.
+inline int rounds(int full) {
+  static const bool is_short = std::getenv("VIGIL_SHORT") != nullptr;
+  return is_short && full >= 20 ? full / 20 : full;
+}
+
+// The first exception that left a `go` fiber or a callback.
+class kept_failure {
+ public:
+  static void keep(std::exception_ptr error) {
+    const std::lock_guard guard(lock());
+    if (slot() == nullptr) slot() = std::move(error);
+  }
+
+  static std::exception_ptr take() {
+    const std::lock_guard guard(lock());
+    return std::exchange(slot(), nullptr);
+  }
+
+ private:
+  static std::mutex& lock() {
+    static std::mutex m;
+    return m;
+  }
+
+  static std::exception_ptr& slot() {
+    static std::exception_ptr error;
+    return error;
+  }
+};
+
+struct real_options {
+  std::vector<unsigned> workers = {1, 2, 4};
+  options settings = {};
+};
+
+inline void check_nothing_left(const runtime_stats& s, std::size_t stacks_before) {
+  CHECK(s.fibers_alive == 0);
+  CHECK(s.fibers_sleeping == 0);
+  CHECK(s.timers_pending == 0);
+  CHECK(s.heap_entries == s.dead_entries);
+  CHECK(internal::read_stack_stats().in_use == stacks_before);
+  if (const std::exception_ptr error = kept_failure::take()) std::rethrow_exception(error);
+}
+
+// body() or body(runtime&).
+template <class F>
+void in_runtime(const real_options& how, F body) {
+  for (const unsigned workers : how.workers) {
+    INFO("workers: ", workers);
+    const std::size_t stacks = internal::read_stack_stats().in_use;
+    options o = how.settings;
+    o.workers = workers;
+    if (o.on_unhandled == nullptr) o.on_unhandled = &kept_failure::keep;
+    runtime rt(o);
+    rt.run([&] {
+      if constexpr (std::is_invocable_v<F&, runtime&>) {
+        body(rt);
+      } else {
+        body();
+      }
+    });
+    check_nothing_left(rt.stats(), stacks);
+  }
+}
+
+// As testing::run_virtual, which has tests of its own; here the statistics are
+// there to be looked at afterwards.
+template <class F>
+void in_virtual(const testing::virtual_options& how, F body) {
+  INFO("seed: ", how.seed);
+  const std::size_t stacks = internal::read_stack_stats().in_use;
+  internal::scheduler_options o = internal::checked(how.runtime);
+  o.workers = 1;
+  o.virtual_time = true;
+  o.seed = how.seed == 0 ? 1 : how.seed;
+  if (o.on_unhandled == nullptr) o.on_unhandled = &kept_failure::keep;
+  internal::runtime_core core(o);
+  core.sched.run(body, false);
+  runtime_stats after;
+  core.sched.add_stats(after);
+  check_nothing_left(after, stacks);
+}
+
+template <class F>
+void in_virtual(F body) {
+  in_virtual(testing::virtual_options{}, std::move(body));
+}
+
+// body() or body(seed).
+template <class F>
+void for_each_seed(std::uint64_t seeds, F body) {
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    in_virtual({.seed = seed, .runtime = {}}, [&] {
+      if constexpr (std::is_invocable_v<F&, std::uint64_t>) {
+        body(seed);
+      } else {
+        body();
+      }
+    });
+  }
+}
+
+// How long ago, on the clock of the calling fiber's runtime.
+inline std::chrono::nanoseconds since(clock::time_point start) { return clock::now() - start; }
+
+}  // namespace vigil::testing_support

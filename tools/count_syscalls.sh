@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# What the kernel is asked for, seen from outside with strace:
+#
+#   tools/count_syscalls.sh path/to/idle_program
+#
+# 1. an idle program with 1 000 pending one-hour timers makes no system call in
+#    10 s, counted from 1 s after strace attached;
+# 2. nor does it after 1 000 000 arm+stop from two workers, and at most 2
+#    wake-ups come in the second after that burst;
+# 3. a lone fiber's sleep_for(10ms) makes at most 1.1 system calls, with one
+#    worker and with two;
+# 4. arm+stop of a timer that is not the earliest makes none.
+#
+# Ends with 1 if one of them does not hold.
+set -euo pipefail
+
+program=${1:?usage: tools/count_syscalls.sh path/to/idle_program}
+command -v strace >/dev/null || { echo 'count_syscalls.sh: install strace' >&2; exit 2; }
+
+folder=$(mktemp -d)
+running=
+trap '[[ -z $running ]] || kill "$running" 2>/dev/null || true; rm -rf "$folder"' EXIT
+status=0
+
+verdict() { # text, whether it holds
+  if (($2)); then echo "ok      $1"; else echo "FAILED  $1"; status=1; fi
+}
+
+# System calls of an idle program in 10 s, from 1 s after strace attached: the
+# attaching itself restarts the waits.
+idle_calls() { # mode
+  : >"$folder/said" >"$folder/attached"
+  "$program" "$1" >"$folder/said" &
+  running=$!
+  until grep -q ready "$folder/said"; do sleep 0.1; done
+  sleep 0.5
+  timeout -s INT 12 strace -f -ttt -o "$folder/calls" -p "$running" 2>"$folder/attached" &
+  local tracer=$!
+  until grep -q attached "$folder/attached"; do sleep 0.01; done
+  local from
+  from=$(date +%s.%N)
+  wait "$tracer" || true
+  kill "$running"
+  wait "$running" 2>/dev/null || true
+  running=
+  # Lines begin with the thread and the time of the call. What was under way
+  # is shown as resumed or restarted.
+  awk -v from="$from" '$2 >= from + 1 && $2 <= from + 11' "$folder/calls" |
+    grep -c -v -e '<detached' -e '+++' -e '--- SIG' || true
+}
+
+calls=$(idle_calls idle)
+verdict "idle, 1 000 pending timers: $calls system calls in 10 s" "$((calls == 0))"
+
+calls=$(idle_calls burst)
+verdict "idle, after 1 000 000 arm+stop: $calls system calls in 10 s" "$((calls == 0))"
+wakes=$(sed -n 's/.*after the burst: \([0-9]*\),.*/\1/p' "$folder/said")
+verdict "$(head -1 "$folder/said")" "$((wakes <= 2))"
+
+# Calls between the two marks, all threads.
+between_marks() { # arguments of the program
+  strace -f -o "$folder/calls" "$program" "$@" >/dev/null
+  awk '/getppid\(/ { ++marks; next } marks == 1' "$folder/calls" |
+    grep -c -v -e 'resumed>' -e '+++' -e '--- SIG' || true
+}
+
+sleeps=500
+for workers in 1 2; do
+  calls=$(between_marks sleep "$workers" "$sleeps")
+  each=$(awk "BEGIN { printf \"%.3f\", $calls / $sleeps }")
+  verdict "sleep_for(10ms), $workers worker(s): $each system calls each" \
+    "$((calls * 10 <= sleeps * 11))"
+done
+
+calls=$(between_marks arm-stop 1000000)
+verdict "1 000 000 arm+stop, not the earliest: $calls system calls" "$((calls == 0))"
+
+exit "$status"
