@@ -166,8 +166,10 @@ runtime_stats stats() {
   return s;
 }
 
-runtime::use_here::use_here(runtime& rt)
-    : before_(internal::borrow_scheduler(&core_of(rt.core_).sched)) {}
+runtime::use_here::use_here(runtime& rt) : before_(nullptr) {
+  internal::process_check_fork("vigil::runtime");
+  before_ = internal::borrow_scheduler(&core_of(rt.core_).sched);
+}
 
 runtime::use_here::~use_here() {
   internal::borrow_scheduler(static_cast<internal::scheduler*>(before_));

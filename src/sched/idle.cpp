@@ -19,6 +19,7 @@ void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
       s.until = second;
     }
   }
+  s.asked = s.until;
   s.in_watch = !watch_taken_;
   if (s.in_watch) {
     watch_taken_ = true;
@@ -34,9 +35,9 @@ void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
 
 void idle_workers::sleep(sleeper& s) noexcept {
   if (s.in_watch) {
-    watch_.wait_until(s.until);
+    watch_.wait_until(s.asked);
   } else {
-    s.note.sleep_until(s.until);
+    s.note.sleep_until(s.asked);
   }
   stay_awake(s);
 }

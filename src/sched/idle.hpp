@@ -47,7 +47,8 @@ namespace vigil::internal {
 // A worker's place among the sleepers.
 struct sleeper {
   list_hook<sleeper> hook;
-  nanos until = never;
+  nanos until = never;  // guarded by idle_workers' lock; earlier() may move it
+  nanos asked = never;  // as it was on lying down; the worker's own
   bool in_watch = false;
   internal::note note;  // where it sleeps if not in the watch
 };

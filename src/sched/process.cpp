@@ -44,7 +44,10 @@ atomic<std::uint64_t> wanted_by[max_runtimes];
 // The pid in which vigil was set up; a forked child has another.
 atomic<bool> forked{false};
 
-void in_child() noexcept { forked.store(true); }
+void in_child() noexcept {
+  forked.store(true);
+  forget_worker_after_fork();
+}
 
 // --- handlers: async-signal-safe from here
 

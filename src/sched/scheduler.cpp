@@ -279,7 +279,9 @@ void scheduler::fiber_entry(void* argument) noexcept {
       self.handle.exchange(handle_state::ended) == handle_state::detached) {
     drop_outcome(self);
   }
-  current_worker()->leave_for_ever_to_end();
+  worker* const w = current_worker();
+  if (w == nullptr) process_check_fork("the end of a fiber");
+  w->leave_for_ever_to_end();
 }
 
 // Nobody will join: the result dies, an exception is reported.

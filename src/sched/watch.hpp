@@ -32,7 +32,9 @@ class watch {
 
   // Moves the deadline of the present wait forward, if the watch's timer can be
   // set from outside: true if it has. Otherwise the caller interrupts. Any
-  // thread; the wait cannot end meanwhile (its worker needs the caller's lock).
+  // thread; the worker cannot leave meanwhile (it needs the caller's lock), but
+  // it may still be on its way in: of all deadlines since prepare() the
+  // earliest counts.
   virtual bool earlier(nanos deadline) noexcept {
     static_cast<void>(deadline);
     return false;

@@ -39,6 +39,11 @@ __attribute__((noinline)) scheduler* borrow_scheduler(scheduler* s) noexcept {
   return std::exchange(borrowed, s);
 }
 
+void forget_worker_after_fork() noexcept {
+  this_worker = nullptr;
+  borrowed = nullptr;
+}
+
 worker::worker(scheduler& owner, unsigned number) noexcept
     : sched(owner), index(number), random_(owner.settings().seed * 0x9e3779b9 + number) {}
 
@@ -132,8 +137,9 @@ fiber* worker::pick_in_order() noexcept {
 fiber* worker::pick_by_seed() noexcept {
   while (fiber* const f = sched.pop_injected()) seeded_.push_back(f);
   while (fiber* const f = pop_pinned()) seeded_.push_back(f);
-  const auto fibers = static_cast<std::uint32_t>(seeded_.size());
   const bool callbacks = sched.timers().has_callbacks();
+  if (seeded_.empty() && !callbacks) seeded_.swap(yielded_);
+  const auto fibers = static_cast<std::uint32_t>(seeded_.size());
   if (fibers == 0 && !callbacks) return nullptr;
   const std::uint32_t choices = fibers + (callbacks ? 1 : 0);
   std::uint32_t drawn = choices == 1 ? 0 : sched.dice().below(choices);
@@ -246,7 +252,7 @@ void worker::push_pinned(fiber& f) noexcept {
 
 bool worker::nothing_else() noexcept {
   if (sched.is_virtual()) {
-    return seeded_.empty() && !sched.timers().has_callbacks() &&
+    return seeded_.empty() && yielded_.empty() && !sched.timers().has_callbacks() &&
            sched.injected_count_.load() == 0 && !inbox_filled_.load() && !timers_due() &&
            sched.signals_.load() == 0;
   }
@@ -327,7 +333,9 @@ void worker::after(fiber& f) noexcept {
     }
     case after_switch::yield:
       f.state.store(fiber_state::runnable, relaxed);  // ordering: the dump's field
-      if (f.pinned != nullptr) {
+      if (sched.is_virtual()) {
+        yielded_.push_back(&f);
+      } else if (f.pinned != nullptr) {
         push_pinned(f);
       } else {
         push_back(f);

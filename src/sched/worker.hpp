@@ -109,6 +109,7 @@ class worker {
   run_queue queue_;
   atomic<fiber*> next_{nullptr};  // taken by exchange, by thieves too
   std::vector<fiber*> seeded_;    // virtual time: all ready fibers
+  std::vector<fiber*> yielded_;   // virtual time: go after those
 
   spinlock inbox_lock_{lock_rank::inbox};
   fiber_chain inbox_ VIGIL_GUARDED_BY(inbox_lock_);
@@ -133,6 +134,10 @@ class worker {
 // thread-local across a switch, after which the fiber may be on another
 // thread. Never keep the result across a park.
 worker* current_worker() noexcept;
+
+// In a forked child: its thread is no worker any more, so that every call finds
+// itself outside a runtime and says why.
+void forget_worker_after_fork() noexcept;
 
 // The fiber that is running; nullptr outside one.
 fiber* current_fiber() noexcept;

@@ -1,3 +1,4 @@
+#include "sched/process.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>
@@ -23,6 +24,7 @@ namespace {
 timer_service& current_service(const char* call) {
   internal::scheduler* const s = internal::current_scheduler();
   if (s == nullptr) {
+    internal::process_check_fork(call);
     throw wrong_place((std::string("vigil::") + call +
                        ": this thread has no runtime; call it on a fiber, or use "
                        "runtime::after_func")

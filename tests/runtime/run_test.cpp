@@ -1,11 +1,10 @@
 // run, runtime, options.
-#include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
 #include "sched/process.hpp"
 
 #include <atomic>
-#include <climits>
+#include <csignal>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -13,7 +12,6 @@
 #include <thread>
 
 #include <sched.h>
-#include <sys/resource.h>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -373,34 +371,4 @@ TEST_SUITE("options") {
           .join();
     }) == 6);
   }
-
-#ifndef VIGIL_TEST_UNDER_SANITIZER
-  TEST_CASE("child: asks for more threads than there is memory for" * doctest::skip()) {
-    vigil::run([] {});  // what is allocated once is there
-    rlimit room{};
-    room.rlim_cur = room.rlim_max = std::size_t{1} << 30;
-    ::setrlimit(RLIMIT_AS, &room);
-    vigil::options o;
-    o.workers = 1000;
-    bool ran = false;
-    try {
-      vigil::run(o, [&] { ran = true; });
-    } catch (const std::system_error& e) {
-      std::puts(e.what());
-    } catch (const std::bad_alloc&) {
-      std::puts("bad_alloc");
-    }
-    CHECK_FALSE(ran);
-    o.workers = 2;
-    CHECK(vigil::run(o, [] { return vigil::spawn([] { return 5; }).join(); }) == 5);
-    std::puts("went on");
-  }
-
-  TEST_CASE("threads that cannot be started are an error by name and nothing runs") {
-    const child_result r = run_child("child: asks for more threads than there is memory for");
-    CHECK_MESSAGE(r.succeeded(), r.output);
-    CHECK_MESSAGE(r.says("options::workers"), r.output);
-    CHECK(r.says("went on"));
-  }
-#endif
 }

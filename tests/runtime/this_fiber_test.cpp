@@ -17,7 +17,6 @@ namespace this_fiber = vigil::this_fiber;
 TEST_SUITE("this_fiber") {
   TEST_CASE("each fiber has a number of its own, the one its handle shows") {
     in_runtime({.workers = {1, 2}}, [] {
-      std::mutex lock;
       std::set<std::uint64_t> seen{this_fiber::id()};
       std::vector<vigil::fiber<std::uint64_t>> fibers;
       for (int i = 0; i < 1000; ++i) fibers.push_back(spawn([] { return this_fiber::id(); }));

@@ -1,0 +1,119 @@
+#include "sched/note.hpp"
+
+#include "base/clock_source.hpp"
+#include "support/in_runtime.hpp"
+
+#include <atomic>
+#include <csignal>
+#include <thread>
+
+#include <pthread.h>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::internal::monotonic_now;
+using vigil::internal::never;
+using vigil::internal::note;
+
+TEST_SUITE("note") {
+  TEST_CASE("a wake before the sleep is not lost") {
+    note n;
+    n.clear();
+    CHECK_FALSE(n.wake());  // nobody sleeps: no system call
+    CHECK(n.sleep_until(never));
+  }
+
+  TEST_CASE("clear forgets earlier wakes") {
+    note n;
+    n.clear();
+    n.wake();
+    n.wake();
+    n.clear();
+    CHECK_FALSE(n.sleep_until(monotonic_now() + 1'000'000));
+  }
+
+  TEST_CASE("a deadline ends the sleep, never early, and past ones at once") {
+    note n;
+    for (const std::int64_t length : {0, 1, 1000, 100'000, 2'000'000}) {
+      n.clear();
+      const auto deadline = monotonic_now() + length;
+      CHECK_FALSE(n.sleep_until(deadline));
+      CHECK(monotonic_now() >= deadline);
+    }
+    n.clear();
+    CHECK_FALSE(n.sleep_until(1));
+    n.clear();
+    CHECK_FALSE(n.sleep_until(0));
+    n.clear();
+    CHECK_FALSE(n.sleep_until(-5));
+  }
+
+  TEST_CASE("signals do not end the sleep") {
+    struct sigaction action {};
+    struct sigaction before {};
+    action.sa_handler = [](int) {};
+    ::sigaction(SIGUSR1, &action, &before);
+    note n;
+    n.clear();
+    const pthread_t self = ::pthread_self();
+    std::atomic<bool> done{false};
+    std::thread disturber([&] {
+      while (!done.load()) {
+        ::pthread_kill(self, SIGUSR1);
+        std::this_thread::sleep_for(100us);
+      }
+    });
+    const auto deadline = monotonic_now() + 10'000'000;
+    CHECK_FALSE(n.sleep_until(deadline));
+    CHECK(monotonic_now() >= deadline);
+    done.store(true);
+    disturber.join();
+    ::sigaction(SIGUSR1, &before, nullptr);
+  }
+
+  TEST_CASE("what was written before the wake is seen after the sleep") {
+    note there;
+    note back;
+    int value = 0;
+    std::atomic<bool> done{false};
+    there.clear();
+    std::thread other([&] {
+      for (int i = 0; i < rounds(20'000); ++i) {
+        there.sleep_until(never);
+        there.clear();
+        ++value;
+        back.wake();
+      }
+      done.store(true);
+    });
+    for (int i = 0; i < rounds(20'000); ++i) {
+      back.clear();
+      value = 2 * i;
+      there.wake();
+      back.sleep_until(never);
+      REQUIRE(value == 2 * i + 1);
+    }
+    other.join();
+    CHECK(done.load());
+  }
+
+  TEST_CASE("wakes from many threads race the deadline and none hangs") {
+    note n;
+    std::atomic<bool> done{false};
+    std::vector<std::thread> wakers;
+    for (int i = 0; i < 2; ++i) {
+      wakers.emplace_back([&] {
+        while (!done.load()) {
+          n.wake();
+          std::this_thread::yield();
+        }
+      });
+    }
+    for (int i = 0; i < rounds(2000); ++i) {
+      n.clear();
+      n.sleep_until(monotonic_now() + i % 3 * 1000);
+    }
+    done.store(true);
+    for (auto& t : wakers) t.join();
+  }
+}
