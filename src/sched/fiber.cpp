@@ -3,7 +3,6 @@
 #include "sched/scheduler.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 
 namespace vigil {
@@ -21,7 +20,7 @@ fiber_core::~fiber_core() { magic.store(0); }
 
 void fiber_core::set_name(std::string_view text) noexcept {
   const std::size_t n = std::min(text.size(), name_room - 1);
-  std::memcpy(name, text.data(), n);
+  std::copy_n(text.data(), n, name);
   name[n] = '\0';
 }
 

@@ -254,6 +254,17 @@ void scheduler::deadline_lowered(nanos deadline, bool parking) noexcept {
   count_wake_calls(idle_.cover(deadline));
 }
 
+// Whether there is anything for any worker to do; inboxes count for their
+// owners, who look themselves, and for the deadlock check.
+bool scheduler::finds_work(std::size_t callbacks_taken) noexcept {
+  if (injected_count_.load() != 0 || signals_.load() != 0 || quit_.load()) return true;
+  if (timers_->has_callbacks(callbacks_taken)) return true;
+  for (const auto& w : workers_) {
+    if (!w->queue_.empty() || w->next_.load() != nullptr) return true;
+  }
+  return false;
+}
+
 fiber* scheduler::take_timer_fiber() noexcept {
   // ordering: a hint that spares the exchange; the exchange decides.
   if (parked_timer_fiber.load(relaxed) == nullptr) return nullptr;
@@ -377,68 +388,6 @@ void scheduler::add_stats(runtime_stats& s) const noexcept {
   }
   s.fibers_sleeping = begun > over ? begun - over : 0;
   if (timers_ != nullptr) timers_->add_stats(s);
-}
-
-// --- virtual time
-
-// Nothing is ready and no timer is due. Returns what to run after the jump.
-fiber* scheduler::nothing_to_run(worker& w) noexcept {
-  if (has_outside_work()) {
-    sleep_alone(w, true);  // time stands still
-    return nullptr;
-  }
-  if (settler_ != nullptr) {
-    waiter* const settled = std::exchange(settler_, nullptr);
-    if (settled->claim(settler_ticket_, outcome::value)) settled->deliver();
-    return nullptr;
-  }
-  timers_->tidy();
-  const nanos next = next_deadline.load();
-  if (next == never) {
-    if (!maybe_deadlock()) sleep_alone(w, false);
-    return nullptr;
-  }
-  if (next > clock.now()) clock.jump_to(next);
-  return take_timer_fiber();
-}
-
-// Until something comes in from outside.
-void scheduler::sleep_alone(worker& w, bool for_outside_work) noexcept {
-  idle_.start_looking();
-  idle_.lie_down(w.place, never, never);
-  if (w.sees_work() || (for_outside_work && !has_outside_work())) {
-    idle_.stay_awake(w.place);
-  } else {
-    idle_.sleep(w.place);
-  }
-  idle_.stop_looking();
-}
-
-// Whether there is anything for any worker to do; inboxes count for their
-// owners, who look themselves, and for the deadlock check.
-bool scheduler::finds_work(std::size_t callbacks_taken) noexcept {
-  if (injected_count_.load() != 0 || signals_.load() != 0 || quit_.load()) return true;
-  if (timers_->has_callbacks(callbacks_taken)) return true;
-  for (const auto& w : workers_) {
-    if (!w->queue_.empty() || w->next_.load() != nullptr) return true;
-  }
-  return false;
-}
-
-void scheduler::settle() {
-  fiber& self = require_fiber("testing::settle");
-  if (!is_virtual()) throw wrong_place("vigil::testing::settle: only inside testing::run_virtual");
-  if (settler_ != nullptr) {
-    throw wrong_place("vigil::testing::settle: another fiber is settling already");
-  }
-  const bool stoppable = before_wait(self);
-  settler_ticket_ = self.self.open(stoppable);
-  settler_ = &self.self;
-  const outcome how = wait(self, settler_ticket_, {wait_reason::settle, never, stoppable});
-  if (how == outcome::stopped) {
-    settler_ = nullptr;
-    throw_stopped(self);
-  }
 }
 
 fiber& require_fiber(const char* call) {

@@ -12,16 +12,8 @@ using vigil::spawn;
 
 namespace {
 
-// Parks for ever: joins a fiber that joins it.
 void park_for_ever() {
-  vigil::fiber<>* own = nullptr;
-  auto other = spawn([&own] {
-    while (own == nullptr) vigil::this_fiber::yield();
-    own->join();
-  });
-  vigil::fiber<> self = spawn([&other] { other.join(); });
-  own = &self;
-  self.join();
+  spawn([] { sleep_for(std::chrono::nanoseconds::max()); }).join();
 }
 
 vigil::options with(vigil::on_deadlock policy, std::size_t workers) {
@@ -165,6 +157,7 @@ TEST_SUITE("deadlock") {
     CHECK(r.output.find("every fiber is parked") == r.output.rfind("every fiber is parked"));
   }
 
+#ifndef VIGIL_TEST_UNDER_SANITIZER  // which may have a thread of its own
   TEST_CASE("child: deadlock alone" * doctest::skip()) {
     CHECK_THROWS_AS(vigil::run(with(vigil::on_deadlock::automatic, 2),
                                [] {
@@ -182,6 +175,7 @@ TEST_SUITE("deadlock") {
     CHECK(r.says("parked: join"));
     CHECK(r.says("deadlock_test.cpp:"));
   }
+#endif
 
   TEST_CASE("is never reported of programs that only wait for one another") {
     in_runtime({.workers = {1, 2, 4}, .settings = with(vigil::on_deadlock::fatal, 1)}, [] {

@@ -36,6 +36,9 @@ inline child_result run_child(
   const std::string filter = std::string("--test-case=") + test_case;
   const pid_t child = ::fork();
   if (child == 0) {
+    // A shell that runs the tests in the background has these ignored.
+    for (const int signal : {SIGQUIT, SIGINT, SIGTERM})
+      std::signal(signal, SIG_DFL);
     const rlimit no_core{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core);
     ::dup2(ends[1], 1);

@@ -1,0 +1,55 @@
+// Nothing can ever happen again: who finds out, and what is done about it.
+//
+// The last worker that lies down looks (worker::rest), and on virtual time the
+// one worker that has nothing to run. All workers sleep, so what was read
+// cannot change but by threads from outside; those announce themselves as
+// outside work, or the policy only warns.
+#include "sched/process.hpp"
+#include "sched/scheduler.hpp"
+
+namespace vigil::internal {
+
+void scheduler::end_outside_work() noexcept {
+  if (outside_.fetch_sub(1) != 1) return;
+  // A worker may have to report a deadlock, or to let virtual time go on.
+  idle_.wake_all();
+}
+
+bool scheduler::maybe_deadlock() noexcept {
+  // The caller has tidied: `never` also if all that is pending never comes due.
+  if (alive() == 0 || has_outside_work() || next_deadline.load() != never) return false;
+  for (const auto& w : workers_) {
+    if (w->inbox_filled_.load()) return false;
+  }
+  if (watched_signals_.load() != 0) return false;
+  const run_phase phase = phase_.load();
+  if (phase != run_phase::running && phase != run_phase::ending) return false;
+  if (deadlocked_.load() || deadlock_warned_.load()) return false;
+  return report_deadlock();
+}
+
+bool scheduler::report_deadlock() noexcept {
+  using policy = scheduler_options::deadlock_policy;
+  bool is_fatal = settings_.deadlock == policy::fatal;
+  if (settings_.deadlock == policy::automatic) {
+    is_fatal = is_virtual() || process_thread_count() == workers_.size();
+  }
+  if (is_fatal) {
+    if (deadlocked_.exchange(true)) return false;
+    warn("deadlock: every fiber is parked, no timer is pending and no outside work is announced; "
+         "nothing can ever happen again");
+  } else {
+    if (deadlock_warned_.exchange(true)) return false;
+    warn("every fiber is parked, no timer is pending and no outside work is announced: unless "
+         "another thread of the program does something, nothing will ever happen again (announce "
+         "such work with runtime::make_work_guard)");
+  }
+  process_dump(2);
+  if (!is_fatal) return false;
+  phase_.store(run_phase::ending);
+  stop_all();
+  start_stopper();
+  return true;
+}
+
+}  // namespace vigil::internal

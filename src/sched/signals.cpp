@@ -1,0 +1,49 @@
+// Signals, from the handler to those who watch them. The handler sets a bit and
+// wakes everybody who may sleep; a worker takes the bits at its next turn. Bit
+// 0 is no signal but scheduler::request_stop().
+#include "sched/process.hpp"
+#include "sched/scheduler.hpp"
+
+namespace vigil::internal {
+
+void scheduler::signal_arrived(int signal) noexcept {
+  // seq_cst: A1 of idle.hpp; the handler then wakes all who may sleep.
+  signals_.fetch_or(std::uint64_t{1} << (signal & 63));
+  watch_->interrupt();
+  for (auto& w : workers_) w->place.note.wake();
+}
+
+void scheduler::take_signals() noexcept {
+  const std::uint64_t bits = signals_.exchange(0);
+  if ((bits & 1) != 0) begin_end();
+  for (int signal = 1; signal < 64; ++signal) {
+    if ((bits >> signal & 1) == 0) continue;
+    bool stops = false;
+    for (const int s : settings_.stop_on) stops = stops || s == signal;
+    if (stops) begin_end();
+    deliver_signal(signal);
+  }
+}
+
+void scheduler::deliver_signal(int signal) noexcept {
+  const lock_guard guard(signal_lock_);
+  for (signal_watcher* w = signal_watchers_.front(); w != nullptr;
+       w = list<signal_watcher, &signal_watcher::hook>::next(*w)) {
+    if ((w->signals >> signal & 1) != 0) w->receive(signal, w->argument);
+  }
+}
+
+void scheduler::add_signal_watcher(signal_watcher& w) {
+  process_watch_signals(*this, w.signals);
+  const lock_guard guard(signal_lock_);
+  signal_watchers_.push_back(w);
+  watched_signals_.fetch_add(1);
+}
+
+void scheduler::remove_signal_watcher(signal_watcher& w) noexcept {
+  const lock_guard guard(signal_lock_);
+  signal_watchers_.remove(w);
+  watched_signals_.fetch_sub(1);
+}
+
+}  // namespace vigil::internal

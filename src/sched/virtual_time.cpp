@@ -1,0 +1,61 @@
+// The scheduler's half of virtual time: when nothing can run at this instant,
+// and only then, the clock jumps to the next deadline.
+#include "sched/park.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/error.hpp>
+
+#include <utility>
+
+namespace vigil::internal {
+
+// Nothing is ready and no timer is due. Returns what to run after the jump.
+fiber* scheduler::nothing_to_run(worker& w) noexcept {
+  if (has_outside_work()) {
+    sleep_alone(w, true);  // time stands still
+    return nullptr;
+  }
+  if (settler_ != nullptr) {
+    waiter* const settled = std::exchange(settler_, nullptr);
+    if (settled->claim(settler_ticket_, outcome::value)) settled->deliver();
+    return nullptr;
+  }
+  timers_->tidy();
+  const nanos next = next_deadline.load();
+  if (next == never) {
+    if (!maybe_deadlock()) sleep_alone(w, false);
+    return nullptr;
+  }
+  if (next > clock.now()) clock.jump_to(next);
+  return take_timer_fiber();
+}
+
+// Until something comes in from outside.
+void scheduler::sleep_alone(worker& w, bool for_outside_work) noexcept {
+  idle_.start_looking();
+  idle_.lie_down(w.place, never, never);
+  if (w.sees_work() || (for_outside_work && !has_outside_work())) {
+    idle_.stay_awake(w.place);
+  } else {
+    idle_.sleep(w.place);
+  }
+  idle_.stop_looking();
+}
+
+void scheduler::settle() {
+  fiber& self = require_fiber("testing::settle");
+  if (!is_virtual()) throw wrong_place("vigil::testing::settle: only inside testing::run_virtual");
+  if (settler_ != nullptr) {
+    throw wrong_place("vigil::testing::settle: another fiber is settling already");
+  }
+  const bool stoppable = before_wait(self);
+  settler_ticket_ = self.self.open(stoppable);
+  settler_ = &self.self;
+  const outcome how = wait(self, settler_ticket_, {wait_reason::settle, never, stoppable});
+  if (how == outcome::stopped) {
+    settler_ = nullptr;
+    throw_stopped(self);
+  }
+}
+
+}  // namespace vigil::internal

@@ -1,0 +1,172 @@
+// The timer fiber: takes due timers out of the heap in bounded batches and does
+// one of three things with each, none of which waits or calls user code (S4).
+#include "timer/timer_service.hpp"
+
+#include "sched/park.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace vigil::internal {
+
+struct timer_service::batch {
+  fiber_chain ready;
+  heap_entry again[batch_size];
+  std::size_t again_count = 0;
+  std::size_t held = 0;
+};
+
+void timer_service::timer_fiber_body() noexcept {
+  fiber& self = *current_fiber();
+  for (;;) {
+    if (ending_.load()) return;
+    bool more = false;
+    for (std::size_t i = 0; i < batches_per_turn; ++i) {
+      more = fire_due(sched()->clock.now());
+      if (!more) break;
+    }
+    const nanos next = sched()->next_deadline.load();
+    // ordering: the dump's fields.
+    self.reason.store(next == never ? wait_reason::timer_empty : wait_reason::timer_note, relaxed);
+    self.waiting_until.store(next, relaxed);  // ordering: as above
+    current_worker()->leave_to(more ? after_switch::timer_fiber_turn
+                                    : after_switch::park_timer_fiber);
+  }
+}
+
+// The next to fire is known: its waiter is fetched while the switch goes on.
+void timer_service::prefetch_waiter(const runtime_timer& t) noexcept {
+  if (t.kind == timer_kind::fiber_ready) __builtin_prefetch(t.wait.who, 1);
+}
+
+// One bounded batch of due timers; true if there may be more. Nobody is locked
+// out while the timers are looked at: arming goes to the intakes, and the heap
+// is locked only to pop and to put back.
+bool timer_service::fire_due(nanos now) noexcept {
+  heap_entry due[batch_size];
+  std::size_t n = 0;
+  {
+    const lock_guard guard(heap_lock_);
+    taken_ -= std::exchange(fired_before_, 0);
+    drain();
+    while (n < batch_size && !heap_->empty()) {
+      const heap_entry& top = heap_->top();
+      // The key is `when` plus slack: the run goes on while the top's own
+      // `when` has come, so slack lets a prefix go early and nothing deeper.
+      if (top.key - static_cast<nanos>(top.slack_us) * 1000 > now) break;
+      due[n++] = heap_->pop();
+    }
+    taken_ += n;
+    publish();
+  }
+  if (n == 0) return false;
+  batch b;
+  for (std::size_t i = 0; i < n; ++i) {
+    // Records and waiters lie anywhere: fetch them while others are handled.
+    if (i + 8 < n) __builtin_prefetch(due[i + 8].timer, 1);
+    if (i + 4 < n) prefetch_waiter(*due[i + 4].timer);
+    surface(due[i], now, b);
+  }
+  if (!b.ready.empty()) sched()->ready_all(b.ready);
+  if (b.again_count != 0) {
+    const lock_guard guard(heap_lock_);
+    for (std::size_t i = 0; i < b.again_count; ++i) {
+      heap_->push(b.again[i]);
+      lower_next_deadline(b.again[i].key, false);
+    }
+    taken_ -= b.again_count;
+  }
+  fired_before_ = n - b.again_count - b.held;
+  return n == batch_size || sched()->next_deadline.load() <= now;
+}
+
+void timer_service::surface(heap_entry e, nanos now, batch& b) noexcept {
+  runtime_timer& t = *e.timer;
+  nanos key = e.key;
+  if (!t.filed.compare_exchange_strong(key, runtime_timer::nothing)) {
+    drop_reference(t);  // a duplicate: another entry speaks for the timer
+    return;
+  }
+  for (;;) {
+    const nanos deadline = t.when.load();
+    if (deadline <= 0) break;
+    if (deadline > now) {
+      // Moved later meanwhile. Who arms at this moment sees `nothing` and
+      // files himself: one of the two succeeds.
+      nanos expected = runtime_timer::nothing;
+      const nanos later = t.key_for(deadline);
+      if (!t.filed.compare_exchange_strong(expected, later)) break;
+      e.key = later;
+      e.slack_us = t.slack_us.load(relaxed);  // ordering: as in entry_for()
+      b.again[b.again_count++] = e;
+      return;
+    }
+    switch (t.kind) {
+      case timer_kind::fiber_ready:
+        if (!fire_wait(t, deadline, b)) continue;
+        note_lateness(now - deadline);
+        drop_reference(t);
+        return;
+      case timer_kind::go_func: {
+        auto& record = static_cast<timer_record&>(t);
+        if (record.is_periodic()) {
+          // The runner holds the timer until it has looked at `when` last, so
+          // no two runs overlap; its heap slot stays set aside.
+          nanos expected = runtime_timer::nothing;
+          if (!t.filed.compare_exchange_strong(expected, runtime_timer::held)) {
+            drop_reference(t);
+            return;
+          }
+          ++b.held;
+        }
+        note_lateness(now - deadline);
+        if (!queue_callback(record, now)) drop_reference(t);
+        return;
+      }
+      case timer_kind::send_time: {
+        nanos expected = deadline;
+        if (!t.when.compare_exchange_strong(expected, runtime_timer::idle)) continue;
+        count(&timer_counters::fired);
+        note_lateness(now - deadline);
+        t.send.function(t.send.argument, deadline);
+        drop_reference(t);
+        return;
+      }
+    }
+  }
+  drop_reference(t);
+}
+
+// Ends a wait by its deadline. While `when` says firing, the waiter is kept
+// alive by disarm().
+bool timer_service::fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept {
+  if (!t.when.compare_exchange_strong(seen, runtime_timer::firing)) return false;
+  count(&timer_counters::fired);
+  waiter& w = *t.wait.who;
+  if (!w.claim(t.wait.which, outcome::timeout)) {
+    // The wait ended otherwise; its owner may be in disarm(), waiting for this
+    // to let go of the waiter. Pairs with the acquire there.
+    t.when.store(runtime_timer::idle, release);
+    return true;
+  }
+  // The owner does not disarm after a timeout: `firing` stays until it arms
+  // again, and says as much as `idle`.
+  if (w.what() == waiter::kind::of_fiber) {
+    // Readied with the others of the batch. The fiber cannot go on before.
+    b.ready.push_back(w.as_fiber());
+  } else {
+    w.deliver();
+  }
+  return true;
+}
+
+void timer_service::note_lateness(nanos late) noexcept {
+  const auto n = static_cast<std::uint64_t>(late < 0 ? 0 : late);
+  const auto bucket = static_cast<std::size_t>(std::bit_width(n / 1000));
+  late_[std::min(bucket, late_.size() - 1)].add();
+  // ordering: a statistic with one writer.
+  if (n > latest_fire_.load(relaxed)) latest_fire_.store(n, relaxed);
+}
+
+}  // namespace vigil::internal
