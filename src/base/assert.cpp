@@ -34,7 +34,9 @@ void print(const char* format, std::va_list arguments) noexcept {
 
 }  // namespace
 
-void set_fatal_hook(fatal_hook new_hook) noexcept { hook.store(new_hook); }
+void set_fatal_hook(fatal_hook new_hook) noexcept {
+  hook.store(new_hook);
+}
 
 void fatal(const char* format, ...) noexcept {
   std::va_list arguments;

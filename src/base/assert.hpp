@@ -23,13 +23,16 @@ void set_fatal_hook(fatal_hook hook) noexcept;
 // The same without the abort, for warnings.
 void warn(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
 
-[[noreturn]] void check_failed(const char* condition, const char* message, const char* file, int line) noexcept;
+[[noreturn]] void check_failed(const char* condition,
+                               const char* message,
+                               const char* file,
+                               int line) noexcept;
 
 }  // namespace vigil::internal
 
-#define VIGIL_CHECK(condition, message)                                                            \
-  (static_cast<bool>(condition)                                                                    \
-       ? static_cast<void>(0)                                                                      \
+#define VIGIL_CHECK(condition, message) \
+  (static_cast<bool>(condition)         \
+       ? static_cast<void>(0)           \
        : ::vigil::internal::check_failed(#condition, message, __FILE__, __LINE__))
 
 #ifdef NDEBUG

@@ -1,24 +1,28 @@
-#include <vigil/error.hpp>
-
 #include <vigil/detail/duration.hpp>
+#include <vigil/error.hpp>
 
 namespace vigil {
 inline namespace VIGIL_ABI {
 
 cancelled::cancelled(const char* why)
     : std::system_error(std::make_error_code(std::errc::operation_canceled), why) {}
+
 cancelled::~cancelled() = default;
 
 deadlock::deadlock(const char* why) : std::logic_error(why) {}
+
 deadlock::~deadlock() = default;
 
 runtime_gone::runtime_gone(const char* why) : std::logic_error(why) {}
+
 runtime_gone::~runtime_gone() = default;
 
 wrong_place::wrong_place(const char* why) : std::logic_error(why) {}
+
 wrong_place::~wrong_place() = default;
 
 limit_reached::limit_reached(const char* why) : std::runtime_error(why) {}
+
 limit_reached::~limit_reached() = default;
 
 namespace detail {

@@ -25,7 +25,9 @@ template <class T, list_hook<T> T::*Hook>
 class list {
  public:
   bool empty() const noexcept { return first_ == nullptr; }
+
   T* front() const noexcept { return first_; }
+
   std::size_t size() const noexcept { return size_; }
 
   static T* next(const T& element) noexcept { return (element.*Hook).after; }
@@ -64,7 +66,9 @@ template <class T, T* T::*Next>
 class chain {
  public:
   bool empty() const noexcept { return first_ == nullptr; }
+
   std::size_t size() const noexcept { return size_; }
+
   T* front() const noexcept { return first_; }
 
   void push_back(T& element) noexcept {

@@ -14,8 +14,8 @@ thread_local unsigned held = 0;
 
 __attribute__((noinline)) void lock_taken(lock_rank rank) noexcept {
   const unsigned bit = 1u << static_cast<unsigned>(rank);
-  if (held >= bit) fatal("lock order broken: rank %u taken while holding %#x",
-                         static_cast<unsigned>(rank), held);
+  if (held >= bit)
+    fatal("lock order broken: rank %u taken while holding %#x", static_cast<unsigned>(rank), held);
   held |= bit;
 }
 

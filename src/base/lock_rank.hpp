@@ -26,6 +26,7 @@ void lock_taken(lock_rank rank) noexcept;
 void lock_released(lock_rank rank) noexcept;
 #else
 inline void lock_taken(lock_rank) noexcept {}
+
 inline void lock_released(lock_rank) noexcept {}
 #endif
 

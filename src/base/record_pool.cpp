@@ -19,7 +19,8 @@ record_pool::link* record_pool::take_bundle() {
     if (singles_ != nullptr) {
       link* const first = singles_;
       link* last = first;
-      for (std::size_t i = 1; i < bundle && last->next != nullptr; ++i) last = last->next;
+      for (std::size_t i = 1; i < bundle && last->next != nullptr; ++i)
+        last = last->next;
       singles_ = last->next;
       last->next = nullptr;
       return first;
@@ -27,8 +28,8 @@ record_pool::link* record_pool::take_bundle() {
   }
   // The system call is made without the lock: another thread may cut a slab at
   // the same time, which costs memory, not correctness.
-  void* const slab = ::mmap(
-      nullptr, slab_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const slab =
+      ::mmap(nullptr, slab_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (slab == MAP_FAILED) throw std::bad_alloc();
   const std::size_t records = slab_bytes / size_;
   link* mine = nullptr;
@@ -68,7 +69,8 @@ void record_pool::give_bundle(link* first) noexcept {
 void* record_pool::cache::take(record_pool& pool) {
   if (free_ == nullptr) {
     free_ = pool.take_bundle();
-    for (link* r = free_; r != nullptr; r = r->next) ++count_;
+    for (link* r = free_; r != nullptr; r = r->next)
+      ++count_;
   }
   link* const record = free_;
   free_ = record->next;
@@ -84,7 +86,8 @@ void record_pool::cache::give(record_pool& pool, void* record) noexcept {
   // Keeps one bundle, gives one back.
   link* const first = free_;
   link* last = free_;
-  for (std::size_t i = 1; i < bundle; ++i) last = last->next;
+  for (std::size_t i = 1; i < bundle; ++i)
+    last = last->next;
   free_ = last->next;
   last->next = nullptr;
   count_ -= bundle;
@@ -110,7 +113,8 @@ void* record_pool::take() {
   if (first->next != nullptr) {
     link* last = first->next;
     const lock_guard guard(lock_);
-    while (last->next != nullptr) last = last->next;
+    while (last->next != nullptr)
+      last = last->next;
     last->next = singles_;
     singles_ = first->next;
   }

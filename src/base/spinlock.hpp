@@ -11,6 +11,7 @@ namespace vigil::internal {
 class VIGIL_CAPABILITY("spinlock") spinlock {
  public:
   explicit spinlock(lock_rank rank) noexcept : rank_(rank) {}
+
   spinlock(const spinlock&) = delete;
   spinlock& operator=(const spinlock&) = delete;
 
@@ -44,7 +45,9 @@ class VIGIL_CAPABILITY("spinlock") spinlock {
 class VIGIL_SCOPED_CAPABILITY lock_guard {
  public:
   explicit lock_guard(spinlock& lock) noexcept VIGIL_ACQUIRE(lock) : lock_(lock) { lock_.lock(); }
+
   ~lock_guard() VIGIL_RELEASE() { lock_.unlock(); }
+
   lock_guard(const lock_guard&) = delete;
   lock_guard& operator=(const lock_guard&) = delete;
 

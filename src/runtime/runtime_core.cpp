@@ -110,7 +110,9 @@ using internal::runtime_core;
 
 namespace {
 
-runtime_core& core_of(void* core) noexcept { return *static_cast<runtime_core*>(core); }
+runtime_core& core_of(void* core) noexcept {
+  return *static_cast<runtime_core*>(core);
+}
 
 // The runtime objects of schedulers, for runtime::current().
 std::mutex runtimes_lock;
@@ -135,7 +137,9 @@ void runtime::run_main(detail::call_ref main, bool wants_result) {
   core_of(core_).sched.run(main, wants_result);
 }
 
-void runtime::request_stop() noexcept { core_of(core_).sched.request_stop(); }
+void runtime::request_stop() noexcept {
+  core_of(core_).sched.request_stop();
+}
 
 runtime_stats runtime::stats() const {
   runtime_stats s;
@@ -152,8 +156,9 @@ runtime& runtime::current() {
   for (const auto& [sched, rt] : runtimes) {
     if (sched == self.sched) return *rt;
   }
-  throw wrong_place("vigil::runtime::current: inside testing::run_virtual there is no runtime "
-                    "object; use vigil::stats()");
+  throw wrong_place(
+      "vigil::runtime::current: inside testing::run_virtual there is no runtime "
+      "object; use vigil::stats()");
 }
 
 runtime_stats stats() {
@@ -194,11 +199,13 @@ work_guard& work_guard::operator=(work_guard&& other) noexcept {
   return *this;
 }
 
-work_guard::~work_guard() { release(); }
+work_guard::~work_guard() {
+  release();
+}
 
 void work_guard::release() noexcept {
-  auto* const gate = static_cast<std::shared_ptr<internal::outside_gate>*>(
-      std::exchange(core_, nullptr));
+  auto* const gate =
+      static_cast<std::shared_ptr<internal::outside_gate>*>(std::exchange(core_, nullptr));
   if (gate == nullptr) return;
   {
     const std::lock_guard guard((*gate)->lock);
@@ -211,9 +218,11 @@ void work_guard::release() noexcept {
 
 std::uint64_t lateness_histogram::quantile_nanos(double q) const noexcept {
   std::uint64_t total = 0;
-  for (const std::uint64_t n : count) total += n;
+  for (const std::uint64_t n : count)
+    total += n;
   if (total == 0) return 0;
-  const auto wanted = static_cast<std::uint64_t>(std::clamp(q, 0.0, 1.0) * static_cast<double>(total));
+  const auto wanted =
+      static_cast<std::uint64_t>(std::clamp(q, 0.0, 1.0) * static_cast<double>(total));
   std::uint64_t seen = 0;
   for (std::size_t i = 0; i < buckets; ++i) {
     seen += count[i];

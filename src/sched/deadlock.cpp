@@ -36,13 +36,15 @@ bool scheduler::report_deadlock() noexcept {
   }
   if (is_fatal) {
     if (deadlocked_.exchange(true)) return false;
-    warn("deadlock: every fiber is parked, no timer is pending and no outside work is announced; "
-         "nothing can ever happen again");
+    warn(
+        "deadlock: every fiber is parked, no timer is pending and no outside work is announced; "
+        "nothing can ever happen again");
   } else {
     if (deadlock_warned_.exchange(true)) return false;
-    warn("every fiber is parked, no timer is pending and no outside work is announced: unless "
-         "another thread of the program does something, nothing will ever happen again (announce "
-         "such work with runtime::make_work_guard)");
+    warn(
+        "every fiber is parked, no timer is pending and no outside work is announced: unless "
+        "another thread of the program does something, nothing will ever happen again (announce "
+        "such work with runtime::make_work_guard)");
   }
   process_dump(2);
   if (!is_fatal) return false;

@@ -43,17 +43,20 @@ struct main_frame {
 
 void scheduler::run(detail::call_ref body, bool wants_result) {
   if (current_fiber() != nullptr) {
-    throw wrong_place("vigil::run inside a fiber: use go or spawn; a second runtime needs a thread "
-                      "of its own");
+    throw wrong_place(
+        "vigil::run inside a fiber: use go or spawn; a second runtime needs a thread "
+        "of its own");
   }
   auto expected = run_phase::idle;
   if (!phase_.compare_exchange_strong(expected, run_phase::running)) {
     throw wrong_place("vigil::runtime::run: this runtime is running already");
   }
+
   // The traces of a run go at its end, so that a stop that is asked for as the
   // next one begins is not wiped out.
   struct back_to_idle {
     scheduler& s;
+
     ~back_to_idle() {
       s.stopping_.store(false);
       s.quit_.store(false);
@@ -66,6 +69,7 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
       s.phase_.store(run_phase::idle);
     }
   } const idle_again{*this};
+
   deadlocked_.store(false);
   main_stopped_ = false;
   main_error_ = nullptr;
@@ -113,8 +117,9 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   }
   if (main_error_ != nullptr) std::rethrow_exception(std::exchange(main_error_, nullptr));
   if (deadlocked_.load()) {
-    throw deadlock("vigil: deadlock: every fiber was parked, no timer was pending and no outside "
-                   "work was announced; the dump has been written to standard error");
+    throw deadlock(
+        "vigil: deadlock: every fiber was parked, no timer was pending and no outside "
+        "work was announced; the dump has been written to standard error");
   }
   if (main_stopped_ && wants_result) {
     throw cancelled("vigil::run: the main function was stopped before it had a result");
@@ -128,7 +133,8 @@ void scheduler::start_workers() {
   gate_.store(wait);
   const auto open_gate = [this](std::uint32_t how) {
     gate_.store(how);
-    for (std::size_t i = 1; i < workers_.size(); ++i) futex_wake_one(gate_);
+    for (std::size_t i = 1; i < workers_.size(); ++i)
+      futex_wake_one(gate_);
   };
   try {
     for (std::size_t i = 1; i < workers_.size(); ++i) {
@@ -137,7 +143,8 @@ void scheduler::start_workers() {
         char name[16];
         std::snprintf(name, sizeof name, "vigil/%u", w->index);
         ::pthread_setname_np(::pthread_self(), name);
-        while (gate_.load() == wait) futex_wait(gate_, wait, never);
+        while (gate_.load() == wait)
+          futex_wait(gate_, wait, never);
         if (gate_.load() == give_up) return;
         const thread_guard thread;
         w->run();
@@ -174,22 +181,22 @@ void scheduler::main_body(fiber& self, detail::call_ref body) noexcept {
 void scheduler::end_run(fiber& self) noexcept {
   ++self.shields;  // E4: nothing ends the main fiber's waits from now on
   auto expected = run_phase::running;
-  if (phase_.compare_exchange_strong(expected, run_phase::ending)) {                // E1
+  if (phase_.compare_exchange_strong(expected, run_phase::ending)) {  // E1
     grace_until_ = saturating_add(clock.now(), settings_.grace > 0 ? settings_.grace : 0);
   }
   dismiss_stopper();
   const nanos grace = grace_until_ - clock.now();
-  if (!stopping() && grace > 0) wait_for_others(self, grace);                       // E2
-  stop_all();                                                                       // E3
+  if (!stopping() && grace > 0) wait_for_others(self, grace);  // E2
+  stop_all();                                                  // E3
   const nanos limit = settings_.stop_limit > 0 ? settings_.stop_limit : 0;
-  if (!wait_for_others(self, limit)) stop_limit_passed(limit);                      // E4
-  phase_.store(run_phase::closed);                                                  // E5
+  if (!wait_for_others(self, limit)) stop_limit_passed(limit);  // E4
+  phase_.store(run_phase::closed);                              // E5
   do {
     timers_->discard_callbacks();
     // A capture's destructor may have started a fiber.
     if (!wait_for_others(self, limit)) stop_limit_passed(limit);
   } while (timers_->anything_pending());
-  timers_->end_fibers();                                                            // E6
+  timers_->end_fibers();  // E6
   wait_for_system_fibers(self);
 }
 
@@ -377,13 +384,15 @@ void scheduler::stop_all() noexcept {
 }
 
 void scheduler::stop_limit_passed(nanos waited) noexcept {
-  warn("the shutdown has waited %.3f s (options::stop_limit) for these fibers; a wait in a shield "
-       "or a destructor, a long computation, or catch (...) keeps them:",
-       static_cast<double>(waited) / 1e9);
+  warn(
+      "the shutdown has waited %.3f s (options::stop_limit) for these fibers; a wait in a shield "
+      "or a destructor, a long computation, or catch (...) keeps them:",
+      static_cast<double>(waited) / 1e9);
   for (shard& s : shards_) {
     const lock_guard guard(s.lock);
     for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
-      if (f->role != fiber_role::user && !(f->role == fiber_role::runner && f->callback != nullptr)) {
+      if (f->role != fiber_role::user &&
+          !(f->role == fiber_role::runner && f->callback != nullptr)) {
         continue;
       }
       // ordering: what the dump would print.

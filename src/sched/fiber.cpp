@@ -9,14 +9,18 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-fiber_core::fiber_core(internal::scheduler& owner, internal::stack where,
-                       std::string_view given_name, const site& from) noexcept
+fiber_core::fiber_core(internal::scheduler& owner,
+                       internal::stack where,
+                       std::string_view given_name,
+                       const site& from) noexcept
     : sched(&owner), whole(where), file(from.file), line(from.line) {
   set_name(given_name);
   magic.store(live_magic);
 }
 
-fiber_core::~fiber_core() { magic.store(0); }
+fiber_core::~fiber_core() {
+  magic.store(0);
+}
 
 void fiber_core::set_name(std::string_view text) noexcept {
   const std::size_t n = std::min(text.size(), name_room - 1);

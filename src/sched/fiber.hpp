@@ -45,11 +45,16 @@ enum class fiber_state : std::uint8_t {
 
 constexpr const char* to_string(fiber_state state) noexcept {
   switch (state) {
-    case fiber_state::made: return "made";
-    case fiber_state::runnable: return "runnable";
-    case fiber_state::running: return "running";
-    case fiber_state::parked: return "parked";
-    case fiber_state::ended: return "ended";
+    case fiber_state::made:
+      return "made";
+    case fiber_state::runnable:
+      return "runnable";
+    case fiber_state::running:
+      return "running";
+    case fiber_state::parked:
+      return "parked";
+    case fiber_state::ended:
+      return "ended";
   }
   return "?";
 }
@@ -79,7 +84,9 @@ namespace detail {
 
 class fiber_core {
  public:
-  fiber_core(internal::scheduler& owner, internal::stack where, std::string_view given_name,
+  fiber_core(internal::scheduler& owner,
+             internal::stack where,
+             std::string_view given_name,
              const site& from) noexcept;
   ~fiber_core();
   fiber_core(const fiber_core&) = delete;

@@ -28,13 +28,17 @@ void throw_empty_function(const char* where) {
   throw std::invalid_argument(std::string(where) + ": the function is empty (null)");
 }
 
-new_fiber::new_fiber(std::size_t stack_size, std::string_view name, std::size_t size,
-                     std::size_t align, const site& from) {
+new_fiber::new_fiber(std::size_t stack_size,
+                     std::string_view name,
+                     std::size_t size,
+                     std::size_t align,
+                     const site& from) {
   internal::scheduler* const s = current_scheduler();
   if (s == nullptr) {
     internal::process_check_fork("vigil::go");
-    throw wrong_place("vigil::go, vigil::spawn: this thread has no runtime; call it inside "
-                      "vigil::run, or use runtime::go");
+    throw wrong_place(
+        "vigil::go, vigil::spawn: this thread has no runtime; call it inside "
+        "vigil::run, or use runtime::go");
   }
   core_ = &s->make_fiber(stack_size, name, size, align, from, fiber_role::user);
 }
@@ -43,7 +47,9 @@ new_fiber::~new_fiber() {
   if (core_ != nullptr) core_->sched->abandon(*core_);
 }
 
-void* new_fiber::room() const noexcept { return core_->body; }
+void* new_fiber::room() const noexcept {
+  return core_->body;
+}
 
 fiber_core* new_fiber::start(const body_table& table, bool detached) noexcept {
   fiber_core* const core = std::exchange(core_, nullptr);
@@ -111,8 +117,7 @@ bool join_from_fiber(fiber_core& self, fiber_core& core, nanos deadline, bool st
   core.joiner_ticket = t;
   outcome how = outcome::value;
   try {
-    how = internal::wait(
-        self, t, {wait_reason::join, deadline, stoppable}, core.join_lock);
+    how = internal::wait(self, t, {wait_reason::join, deadline, stoppable}, core.join_lock);
   } catch (...) {
     take_out(core, self.self);
     throw;
@@ -126,8 +131,9 @@ bool join_from_fiber(fiber_core& self, fiber_core& core, nanos deadline, bool st
 bool join_until(fiber_core* core, nanos deadline) {
   fiber_core* const self = current_fiber();
   if (core == nullptr) {
-    throw wrong_place("vigil::fiber::join: the handle is empty; it was joined, detached or moved "
-                      "from before");
+    throw wrong_place(
+        "vigil::fiber::join: the handle is empty; it was joined, detached or moved "
+        "from before");
   }
   if (core == self) {
     throw wrong_place("vigil::fiber::join: a fiber cannot wait for its own end");
@@ -143,13 +149,15 @@ bool join_until(fiber_core* core, nanos deadline) {
 
 }  // namespace
 
-void join(fiber_core* core) { join_until(core, never); }
+void join(fiber_core* core) {
+  join_until(core, never);
+}
 
 bool join_for(fiber_core* core, std::int64_t timeout) {
   if (core != nullptr && (has_ended(*core) || timeout <= 0)) return has_ended(*core);
   const internal::scheduler* const s = current_scheduler();
-  const nanos now = s != nullptr && current_fiber() != nullptr ? s->clock.now()
-                                                               : internal::monotonic_now();
+  const nanos now =
+      s != nullptr && current_fiber() != nullptr ? s->clock.now() : internal::monotonic_now();
   return join_until(core, internal::saturating_add(now, timeout));
 }
 
@@ -186,7 +194,9 @@ void stop_and_join(fiber_core* core) noexcept {
   let_go(*core);
 }
 
-std::uint64_t id_of(const fiber_core* core) noexcept { return core->id; }
+std::uint64_t id_of(const fiber_core* core) noexcept {
+  return core->id;
+}
 
 ended_fiber::ended_fiber(fiber_core* core) : core_(core) {
   if (core->error == nullptr && !core->ended_by_stop) return;
@@ -202,7 +212,9 @@ ended_fiber::~ended_fiber() {
   let_go(*core_);
 }
 
-void* ended_fiber::result() const noexcept { return core_->table->result(core_->body); }
+void* ended_fiber::result() const noexcept {
+  return core_->table->result(core_->body);
+}
 
 void* find_local(const void* key) {
   const fiber_core& self = require_fiber("fiber_local");
@@ -238,7 +250,9 @@ std::string_view name() noexcept {
   return f == nullptr ? std::string_view{} : std::string_view(f->name);
 }
 
-void set_name(std::string_view text) { require_fiber("this_fiber::set_name").set_name(text); }
+void set_name(std::string_view text) {
+  require_fiber("this_fiber::set_name").set_name(text);
+}
 
 bool stop_requested() noexcept {
   const internal::fiber* const f = current_fiber();
@@ -255,13 +269,21 @@ pin::~pin() {
   if (--self.pins == 0) self.pinned = nullptr;
 }
 
-shield::shield() { ++require_fiber("this_fiber::shield").shields; }
+shield::shield() {
+  ++require_fiber("this_fiber::shield").shields;
+}
 
-shield::~shield() { --current_fiber()->shields; }
+shield::~shield() {
+  --current_fiber()->shields;
+}
 
-no_park::no_park() { ++require_fiber("this_fiber::no_park").no_parks; }
+no_park::no_park() {
+  ++require_fiber("this_fiber::no_park").no_parks;
+}
 
-no_park::~no_park() { --current_fiber()->no_parks; }
+no_park::~no_park() {
+  --current_fiber()->no_parks;
+}
 
 }  // namespace this_fiber
 

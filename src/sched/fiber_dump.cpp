@@ -10,12 +10,14 @@
 namespace vigil::internal {
 
 dump_writer& dump_writer::text(const char* s) noexcept {
-  while (*s != '\0') put(*s++);
+  while (*s != '\0')
+    put(*s++);
   return *this;
 }
 
 dump_writer& dump_writer::text(const char* s, std::size_t limit) noexcept {
-  for (std::size_t i = 0; i < limit && s[i] != '\0'; ++i) put(s[i]);
+  for (std::size_t i = 0; i < limit && s[i] != '\0'; ++i)
+    put(s[i]);
   return *this;
 }
 
@@ -100,14 +102,15 @@ VIGIL_NO_SANITIZE_THREAD bool look(const stack& where, snapshot& s) noexcept {
   // ordering: a snapshot.
   s.state = f->state.load(relaxed);
   s.role = f->role;
-  s.reason = f->reason.load(relaxed);          // ordering: as above
-  s.since = f->waiting_since.load(relaxed);    // ordering: as above
-  s.until = f->waiting_until.load(relaxed);    // ordering: as above
+  s.reason = f->reason.load(relaxed);        // ordering: as above
+  s.since = f->waiting_since.load(relaxed);  // ordering: as above
+  s.until = f->waiting_until.load(relaxed);  // ordering: as above
   s.pinned = f->pinned != nullptr;
-  s.stopped = f->stop_flag.load(relaxed);      // ordering: as above
+  s.stopped = f->stop_flag.load(relaxed);  // ordering: as above
   s.file = f->file;
   s.line = f->line;
-  for (std::size_t i = 0; i < sizeof s.name; ++i) s.name[i] = f->name[i];
+  for (std::size_t i = 0; i < sizeof s.name; ++i)
+    s.name[i] = f->name[i];
   s.name[sizeof s.name - 1] = '\0';
   s.now = f->sched->clock.now();
   return true;
@@ -180,7 +183,8 @@ void dump_runtime(dump_writer& out, const scheduler& s) noexcept {
   out.text("\n");
 }
 
-VIGIL_NO_SANITIZE_THREAD void describe_fiber(const stack& where, char* text,
+VIGIL_NO_SANITIZE_THREAD void describe_fiber(const stack& where,
+                                             char* text,
                                              std::size_t size) noexcept {
   const fiber* const f = control_block(where);
   if (size == 0) return;
@@ -188,7 +192,8 @@ VIGIL_NO_SANITIZE_THREAD void describe_fiber(const stack& where, char* text,
   if (f->magic.load() != fiber::live_magic) return;
   std::size_t n = 0;
   const auto put = [&](const char* s) {
-    while (*s != '\0' && n + 1 < size) text[n++] = *s++;
+    while (*s != '\0' && n + 1 < size)
+      text[n++] = *s++;
     text[n] = '\0';
   };
   char digits[21] = {};

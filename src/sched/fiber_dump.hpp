@@ -19,6 +19,7 @@ class scheduler;
 class dump_writer {
  public:
   explicit dump_writer(int descriptor) noexcept : descriptor_(descriptor) {}
+
   explicit dump_writer(std::FILE* stream) noexcept : stream_(stream) {}
 
   dump_writer& text(const char* s) noexcept;

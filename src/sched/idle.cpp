@@ -123,7 +123,8 @@ bool idle_workers::all_asleep(std::size_t workers, nanos now) noexcept {
 unsigned idle_workers::wake_all() noexcept {
   const lock_guard guard(lock_);
   unsigned calls = 0;
-  while (sleeper* const s = sleepers_.front()) calls += rouse(*s);
+  while (sleeper* const s = sleepers_.front())
+    calls += rouse(*s);
   return calls;
 }
 

@@ -99,8 +99,11 @@ class idle_workers {
 
   // The earliest time to which a worker sleeps; nobody_sleeps if none does.
   static constexpr nanos nobody_sleeps = std::numeric_limits<nanos>::min();
+
   nanos earliest() const noexcept { return earliest_.load(); }
+
   unsigned asleep() const noexcept { return asleep_.load(); }
+
   unsigned looking() const noexcept { return looking_.load(); }
 
  private:

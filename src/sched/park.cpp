@@ -22,15 +22,17 @@ nanos coarse_now(const scheduler& s) noexcept {
 
 void check_may_park(const fiber& self) noexcept {
   if (self.no_parks != 0) {
-    fatal("fiber %llu (%s) is about to wait under this_fiber::no_park: whatever it holds (a "
-          "std::mutex, the address of a thread_local, errno) must be let go first",
-          static_cast<unsigned long long>(self.id),
-          self.name);
+    fatal(
+        "fiber %llu (%s) is about to wait under this_fiber::no_park: whatever it holds (a "
+        "std::mutex, the address of a thread_local, errno) must be let go first",
+        static_cast<unsigned long long>(self.id),
+        self.name);
   }
 }
 
-void park_on(fiber& self, wait_reason reason, spinlock* lock) noexcept
-    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+void park_on(fiber& self,
+             wait_reason reason,
+             spinlock* lock) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   // ordering: the dump's fields; nothing hangs on them.
   self.reason.store(reason, relaxed);
   current_worker()->leave_to(after_switch::park, lock);
@@ -76,7 +78,9 @@ outcome wait_under(fiber& self, ticket t, const wait_how& how, spinlock* lock)
 
 }  // namespace
 
-void park(wait_reason reason) noexcept { park_on(*current_fiber(), reason, nullptr); }
+void park(wait_reason reason) noexcept {
+  park_on(*current_fiber(), reason, nullptr);
+}
 
 void park(wait_reason reason, spinlock& lock) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   park_on(*current_fiber(), reason, &lock);
@@ -108,20 +112,27 @@ outcome wait(fiber& self, ticket t, const wait_how& how, spinlock& lock)
 void throw_stopped(fiber& self) {
   constexpr std::uint16_t patience = 1000;
   if (++self.stops_thrown > patience) {
-    fatal("fiber %llu (%s) has swallowed vigil::stopped %u times: catch (...) must rethrow it, or "
-          "the shutdown never ends",
-          static_cast<unsigned long long>(self.id),
-          self.name,
-          static_cast<unsigned>(patience));
+    fatal(
+        "fiber %llu (%s) has swallowed vigil::stopped %u times: catch (...) must rethrow it, or "
+        "the shutdown never ends",
+        static_cast<unsigned long long>(self.id),
+        self.name,
+        static_cast<unsigned>(patience));
   }
   throw stopped();
 }
 
 void waiter::deliver() noexcept {
   switch (kind_) {
-    case kind::of_fiber: ready(*static_cast<fiber*>(owner_)); break;
-    case kind::of_thread: static_cast<note*>(owner_)->wake(); break;
-    case kind::of_coroutine: resume_(owner_); break;
+    case kind::of_fiber:
+      ready(*static_cast<fiber*>(owner_));
+      break;
+    case kind::of_thread:
+      static_cast<note*>(owner_)->wake();
+      break;
+    case kind::of_coroutine:
+      resume_(owner_);
+      break;
   }
 }
 

@@ -34,10 +34,12 @@ std::size_t runs = 0;
 std::terminate_handler earlier_terminate = nullptr;
 bool sigquit_is_ours = false;
 struct sigaction earlier_sigquit;
+
 struct caught_signal {
   std::size_t users = 0;
   struct sigaction earlier;
 };
+
 caught_signal caught[64];
 atomic<std::uint64_t> wanted_by[max_runtimes];
 
@@ -54,6 +56,7 @@ void in_child() noexcept {
 class handler_scope {
  public:
   handler_scope() noexcept { handlers_inside.fetch_add(1); }
+
   ~handler_scope() {
     handlers_inside.fetch_sub(1);
     errno = errno_;
@@ -89,13 +92,14 @@ void describe(const stack& where, char* text, std::size_t size) noexcept {
       try {
         std::rethrow_exception(error);
       } catch (const stopped&) {
-        fatal("vigil::stopped has left a noexcept function of fiber %llu (%s, started at %s:%u). A "
-              "wait in a noexcept function, destructors included, must be under "
-              "this_fiber::shield",
-              static_cast<unsigned long long>(f->id),
-              f->name,
-              f->file,
-              f->line);
+        fatal(
+            "vigil::stopped has left a noexcept function of fiber %llu (%s, started at %s:%u). A "
+            "wait in a noexcept function, destructors included, must be under "
+            "this_fiber::shield",
+            static_cast<unsigned long long>(f->id),
+            f->name,
+            f->file,
+            f->line);
       } catch (...) {
       }
     }
@@ -105,7 +109,9 @@ void describe(const stack& where, char* text, std::size_t size) noexcept {
   std::abort();
 }
 
-void dump_to_stderr() noexcept { process_dump(2); }
+void dump_to_stderr() noexcept {
+  process_dump(2);
+}
 
 std::size_t slot_of(scheduler& s) noexcept {
   for (std::size_t i = 0; i < max_runtimes; ++i) {
@@ -116,7 +122,9 @@ std::size_t slot_of(scheduler& s) noexcept {
 
 void catch_signal(int signal) {
   if (caught[signal].users++ != 0) return;
+
   struct sigaction action {};
+
   action.sa_handler = &on_signal;
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   sigfillset(&action.sa_mask);
@@ -156,7 +164,8 @@ process_guard::process_guard(scheduler& s) : sched_(s) {
   static const bool fork_handler = ::pthread_atfork(nullptr, nullptr, &in_child) == 0;
   static_cast<void>(fork_handler);
   std::size_t slot = 0;
-  while (slot < max_runtimes && running[slot].load() != nullptr) ++slot;
+  while (slot < max_runtimes && running[slot].load() != nullptr)
+    ++slot;
   if (slot == max_runtimes) {
     throw limit_reached("vigil::run: 64 runtimes are running in this process; no more can");
   }
@@ -185,6 +194,7 @@ process_guard::process_guard(scheduler& s) : sched_(s) {
     ::sigaction(SIGQUIT, nullptr, &earlier_sigquit);
     if ((earlier_sigquit.sa_flags & SA_SIGINFO) == 0 && earlier_sigquit.sa_handler == SIG_DFL) {
       struct sigaction action {};
+
       action.sa_handler = &on_sigquit;
       action.sa_flags = SA_RESTART | SA_ONSTACK;
       sigfillset(&action.sa_mask);
@@ -206,18 +216,22 @@ process_guard::~process_guard() {
     set_fatal_hook(nullptr);
   }
   // A handler on another thread may still hold the scheduler's address.
-  while (handlers_inside.load() != 0) ::sched_yield();
+  while (handlers_inside.load() != 0)
+    ::sched_yield();
 }
 
 thread_guard::thread_guard() : earlier_slack_(set_thread_timer_slack(1)) {}
 
-thread_guard::~thread_guard() { set_thread_timer_slack(earlier_slack_); }
+thread_guard::~thread_guard() {
+  set_thread_timer_slack(earlier_slack_);
+}
 
 void process_check_fork(const char* call) noexcept {
   if (forked.load()) {
-    fatal("%s in a forked child: the worker threads stayed in the parent. After fork() call exec, "
-          "or fork before the first vigil::run",
-          call);
+    fatal(
+        "%s in a forked child: the worker threads stayed in the parent. After fork() call exec, "
+        "or fork before the first vigil::run",
+        call);
   }
 }
 

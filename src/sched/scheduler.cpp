@@ -58,8 +58,12 @@ std::uint64_t scheduler::take_id() noexcept {
   return w->next_id++;
 }
 
-fiber& scheduler::make_fiber(std::size_t stack_size, std::string_view name, std::size_t body_size,
-                             std::size_t body_align, const site& from, fiber_role role) {
+fiber& scheduler::make_fiber(std::size_t stack_size,
+                             std::string_view name,
+                             std::size_t body_size,
+                             std::size_t body_align,
+                             const site& from,
+                             fiber_role role) {
   const bool counted = role == fiber_role::user || role == fiber_role::main;
   if (stack_size == 0) stack_size = settings_.stack_size;
   if (body_size > stack_size / 2) {
@@ -75,8 +79,9 @@ fiber& scheduler::make_fiber(std::size_t stack_size, std::string_view name, std:
     const fiber* const here = current_fiber();
     if (phase() == run_phase::closed && (here == nullptr || here->role != fiber_role::main)) {
       count_alive(-1);
-      throw runtime_gone("vigil: the run is ending, no fiber can be started any more; start it "
-                         "before, or in the next run");
+      throw runtime_gone(
+          "vigil: the run is ending, no fiber can be started any more; start it "
+          "before, or in the next run");
     }
     if (settings_.max_fibers != 0 && before >= settings_.max_fibers) {
       count_alive(-1);
@@ -91,10 +96,10 @@ fiber& scheduler::make_fiber(std::size_t stack_size, std::string_view name, std:
       const std::size_t before = stack_bytes_.fetch_add(stack_size);
       if (before + stack_size > settings_.max_stack_bytes) {
         stack_bytes_.fetch_sub(stack_size);
-        throw limit_reached(
-            ("vigil: options::max_stack_bytes (" + std::to_string(settings_.max_stack_bytes) +
-             ") would be passed; wait for fibers to end, or raise the limit")
-                .c_str());
+        throw limit_reached(("vigil: options::max_stack_bytes (" +
+                             std::to_string(settings_.max_stack_bytes) +
+                             ") would be passed; wait for fibers to end, or raise the limit")
+                                .c_str());
       }
     }
     try {
@@ -320,12 +325,13 @@ void scheduler::report_unhandled(fiber& f, std::exception_ptr error) {
          e.what());
     std::terminate();
   } catch (...) {
-    warn("an exception that is no std::exception has left fiber %llu (%s, started at %s:%u), and "
-         "nobody joins it",
-         static_cast<unsigned long long>(f.id),
-         f.name,
-         f.file,
-         f.line);
+    warn(
+        "an exception that is no std::exception has left fiber %llu (%s, started at %s:%u), and "
+        "nobody joins it",
+        static_cast<unsigned long long>(f.id),
+        f.name,
+        f.file,
+        f.line);
     std::terminate();
   }
 }
@@ -394,9 +400,9 @@ fiber& require_fiber(const char* call) {
   fiber* const f = current_fiber();
   if (f == nullptr) {
     process_check_fork(call);
-    throw wrong_place((std::string("vigil: ") + call +
-                       " needs a fiber: call it inside vigil::run, go or spawn")
-                          .c_str());
+    throw wrong_place(
+        (std::string("vigil: ") + call + " needs a fiber: call it inside vigil::run, go or spawn")
+            .c_str());
   }
   return *f;
 }

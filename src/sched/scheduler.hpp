@@ -39,7 +39,7 @@ struct scheduler_options {
 
 // How far the end has come.
 enum class run_phase : std::uint8_t {
-  idle,      // not running
+  idle,  // not running
   running,
   ending,    // a stop was asked for; the grace period
   stopping,  // waits throw `stopped`
@@ -63,12 +63,16 @@ class scheduler {
 
   // --- fibers
   // Throws as new_fiber promises.
-  fiber& make_fiber(std::size_t stack_size, std::string_view name, std::size_t body_size,
-                    std::size_t body_align, const site& from, fiber_role role);
-  void start(fiber& f) noexcept;      // registers it and makes it ready
-  void adopt(fiber& f) noexcept;      // registers it only (system fibers)
-  void abandon(fiber& f) noexcept;    // made, never started
-  void retire(fiber& f) noexcept;     // adopted, never entered
+  fiber& make_fiber(std::size_t stack_size,
+                    std::string_view name,
+                    std::size_t body_size,
+                    std::size_t body_align,
+                    const site& from,
+                    fiber_role role);
+  void start(fiber& f) noexcept;    // registers it and makes it ready
+  void adopt(fiber& f) noexcept;    // registers it only (system fibers)
+  void abandon(fiber& f) noexcept;  // made, never started
+  void retire(fiber& f) noexcept;   // adopted, never entered
   // The last owner lets go; also after the runtime has gone.
   static void dispose(fiber& f) noexcept;
   // Several that were parked: all become findable, then one worker is woken.
@@ -86,6 +90,7 @@ class scheduler {
 
   // --- timers
   timer_seam& timers() noexcept { return *timers_; }
+
   // Never later than the earliest deadline that is pending; written by the
   // timer layer, read by workers. seq_cst: half of the protocol in idle.hpp.
   alignas(cache_line) atomic<nanos> next_deadline{never};
@@ -97,29 +102,41 @@ class scheduler {
 
   // --- outside work
   void add_outside_work() noexcept { outside_.fetch_add(1); }
+
   void end_outside_work() noexcept;
+
   bool has_outside_work() const noexcept { return outside_.load() != 0; }
 
   // --- the end
   void request_stop() noexcept;  // any thread; no effect outside run()
+
   bool stopping() const noexcept { return stopping_.load(); }
+
   run_phase phase() const noexcept { return phase_.load(); }
+
   bool must_stop(const fiber& f) const noexcept { return stopping() || f.stop_flag.load(); }
+
   // A user fiber more, or one less.
   void count_alive(int change) noexcept;
+
   std::size_t alive() const noexcept { return alive_.load(); }
+
   // One of our own fibers more, or one less.
   void count_system(int change) noexcept;
 
   // --- virtual time
   bool is_virtual() const noexcept { return settings_.virtual_time; }
+
   clock_source clock;
+
   random& dice() noexcept { return dice_; }
+
   // Parks until nothing else can run at this instant.
   void settle();
 
   // --- signals
   void signal_arrived(int signal) noexcept;  // async-signal-safe
+
   // Somebody who wants to hear of signals (notify_signals). receive() runs on
   // a worker's stack: it only marks and readies. While there is one, no
   // deadlock is reported.
@@ -129,27 +146,37 @@ class scheduler {
     void* argument = nullptr;
     list_hook<signal_watcher> hook;
   };
+
   // Throws std::invalid_argument, std::system_error.
   void add_signal_watcher(signal_watcher& w) VIGIL_EXCLUDES(signal_lock_);
   void remove_signal_watcher(signal_watcher& w) noexcept VIGIL_EXCLUDES(signal_lock_);
 
   const scheduler_options& settings() const noexcept { return settings_; }
+
   idle_workers& idle() noexcept { return idle_; }
+
   std::vector<std::unique_ptr<worker>>& workers() noexcept { return workers_; }
+
   const std::vector<std::unique_ptr<worker>>& workers() const noexcept { return workers_; }
+
   void add_stats(runtime_stats& s) const noexcept;  // async-signal-safe
+
   unsigned idle_count() const noexcept { return idle_.asleep(); }
+
   std::uint64_t number() const noexcept { return number_; }
 
  private:
   friend class worker;
+
   struct shard {
     alignas(cache_line) spinlock lock{lock_rank::registry};
     fiber_list fibers VIGIL_GUARDED_BY(lock);
   };
+
   static constexpr std::size_t shards = 16;
 
   shard& shard_of(const fiber& f) noexcept { return shards_[f.id % shards]; }
+
   std::uint64_t take_id() noexcept;
   void start_workers();
   void begin_end() noexcept;
@@ -162,13 +189,13 @@ class scheduler {
   void count_wake_calls(unsigned calls) noexcept;
   void deliver_signal(int signal) noexcept VIGIL_EXCLUDES(signal_lock_);
   void stop_limit_passed(nanos waited) noexcept;
-  void ended(fiber& f) noexcept;      // on the worker's stack
+  void ended(fiber& f) noexcept;  // on the worker's stack
   fiber* pop_injected() noexcept VIGIL_EXCLUDES(injection_lock_);
   fiber* take_timer_fiber() noexcept;
   fiber* nothing_to_run(worker& w) noexcept;  // virtual time
   bool finds_work(std::size_t callbacks_taken = 0) noexcept;
   void sleep_alone(worker& w, bool for_outside_work) noexcept;  // virtual time
-  bool maybe_deadlock() noexcept;        // true if something was readied
+  bool maybe_deadlock() noexcept;                               // true if something was readied
   bool report_deadlock() noexcept;
   void start_stopper() noexcept;
   void dismiss_stopper() noexcept;
@@ -222,7 +249,7 @@ class scheduler {
   ticket settler_ticket_ = 0;
 
   atomic<std::uint64_t> signals_{0};  // a bit for each that came; bit 0: request_stop()
-  futex_word gate_{0};  // workers start when all threads exist: 1 run, 2 give up
+  futex_word gate_{0};                // workers start when all threads exist: 1 run, 2 give up
   atomic<unsigned> watched_signals_{0};
   spinlock signal_lock_{lock_rank::shutdown};
   list<signal_watcher, &signal_watcher::hook> signal_watchers_ VIGIL_GUARDED_BY(signal_lock_);

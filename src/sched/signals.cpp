@@ -10,7 +10,8 @@ void scheduler::signal_arrived(int signal) noexcept {
   // seq_cst: A1 of idle.hpp; the handler then wakes all who may sleep.
   signals_.fetch_or(std::uint64_t{1} << (signal & 63));
   watch_->interrupt();
-  for (auto& w : workers_) w->place.note.wake();
+  for (auto& w : workers_)
+    w->place.note.wake();
 }
 
 void scheduler::take_signals() noexcept {
@@ -19,7 +20,8 @@ void scheduler::take_signals() noexcept {
   for (int signal = 1; signal < 64; ++signal) {
     if ((bits >> signal & 1) == 0) continue;
     bool stops = false;
-    for (const int s : settings_.stop_on) stops = stops || s == signal;
+    for (const int s : settings_.stop_on)
+      stops = stops || s == signal;
     if (stops) begin_end();
     deliver_signal(signal);
   }

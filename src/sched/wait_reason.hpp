@@ -10,28 +10,39 @@ enum class wait_reason : std::uint8_t {
   sleep,
   join,
   stop_and_wait,
-  timer_empty,     // the timer fiber: no timer is pending
-  timer_note,      // the timer fiber: sleeping on the note
-  idle_runner,     // a callback fiber without a callback
-  shutdown,        // the main fiber, waiting for the others to end
-  settle,          // testing::settle
-  signal,          // waiting for a watched signal
-  test,            // the library's own tests
+  timer_empty,  // the timer fiber: no timer is pending
+  timer_note,   // the timer fiber: sleeping on the note
+  idle_runner,  // a callback fiber without a callback
+  shutdown,     // the main fiber, waiting for the others to end
+  settle,       // testing::settle
+  signal,       // waiting for a watched signal
+  test,         // the library's own tests
 };
 
 constexpr const char* to_string(wait_reason reason) noexcept {
   switch (reason) {
-    case wait_reason::none: return "nothing";
-    case wait_reason::sleep: return "sleep";
-    case wait_reason::join: return "join";
-    case wait_reason::stop_and_wait: return "stop_and_wait";
-    case wait_reason::timer_empty: return "timers: none pending";
-    case wait_reason::timer_note: return "timers: the note";
-    case wait_reason::idle_runner: return "a callback to run";
-    case wait_reason::shutdown: return "shutdown: other fibers";
-    case wait_reason::settle: return "settle";
-    case wait_reason::signal: return "signal";
-    case wait_reason::test: return "test";
+    case wait_reason::none:
+      return "nothing";
+    case wait_reason::sleep:
+      return "sleep";
+    case wait_reason::join:
+      return "join";
+    case wait_reason::stop_and_wait:
+      return "stop_and_wait";
+    case wait_reason::timer_empty:
+      return "timers: none pending";
+    case wait_reason::timer_note:
+      return "timers: the note";
+    case wait_reason::idle_runner:
+      return "a callback to run";
+    case wait_reason::shutdown:
+      return "shutdown: other fibers";
+    case wait_reason::settle:
+      return "settle";
+    case wait_reason::signal:
+      return "signal";
+    case wait_reason::test:
+      return "test";
   }
   return "?";
 }

@@ -45,9 +45,12 @@ class waiter {
   using resume_function = void (*)(void* frame) noexcept;
 
   explicit waiter(fiber& owner) noexcept : kind_(kind::of_fiber), owner_(&owner) {}
+
   explicit waiter(note& owner) noexcept : kind_(kind::of_thread), owner_(&owner) {}
+
   waiter(resume_function resume, void* frame) noexcept
       : kind_(kind::of_coroutine), owner_(frame), resume_(resume) {}
+
   waiter(const waiter&) = delete;
   waiter& operator=(const waiter&) = delete;
 
@@ -97,6 +100,7 @@ class waiter {
   }
 
   kind what() const noexcept { return kind_; }
+
   fiber& as_fiber() const noexcept { return *static_cast<fiber*>(owner_); }
 
   // The owner's timer for deadlines; belongs to the timer service.

@@ -43,6 +43,7 @@ class watch {
   // Takes in what is ready, without waiting. Busy workers call it now and then
   // if needs_poll() says so.
   virtual void poll() noexcept {}
+
   virtual bool needs_poll() const noexcept { return false; }
 };
 
@@ -50,7 +51,9 @@ class watch {
 class futex_watch final : public watch {
  public:
   void prepare() noexcept override { note_.clear(); }
+
   void wait_until(nanos deadline) noexcept override { note_.sleep_until(deadline); }
+
   bool interrupt() noexcept override { return note_.wake(); }
 
  private:

@@ -126,7 +126,9 @@ fiber* worker::pick_in_order() noexcept {
       case 1:
         if (sched.timers().has_callbacks()) f = sched.timers().take_runner(*this);
         break;
-      default: f = pop_pinned(); break;
+      default:
+        f = pop_pinned();
+        break;
     }
     if (f != nullptr) return f;
   }
@@ -135,8 +137,10 @@ fiber* worker::pick_in_order() noexcept {
 
 // Virtual time: everything that can run is in one bag, and the seed draws.
 fiber* worker::pick_by_seed() noexcept {
-  while (fiber* const f = sched.pop_injected()) seeded_.push_back(f);
-  while (fiber* const f = pop_pinned()) seeded_.push_back(f);
+  while (fiber* const f = sched.pop_injected())
+    seeded_.push_back(f);
+  while (fiber* const f = pop_pinned())
+    seeded_.push_back(f);
   const bool callbacks = sched.timers().has_callbacks();
   if (seeded_.empty() && !callbacks) seeded_.swap(yielded_);
   const auto fibers = static_cast<std::uint32_t>(seeded_.size());
@@ -211,7 +215,8 @@ fiber* worker::steal_from(worker& victim) noexcept {
     return f;
   }
   counters.steals.add(n);
-  for (std::uint32_t i = 1; i < n; ++i) push_back(*taken[i]);
+  for (std::uint32_t i = 1; i < n; ++i)
+    push_back(*taken[i]);
   return taken[0];
 }
 
@@ -236,7 +241,8 @@ void worker::push_back(fiber& f) noexcept {
   fiber* moved[run_queue::capacity / 2];
   const std::uint32_t n = queue_.grab(moved, run_queue::capacity / 2);
   fiber_chain overflow;
-  for (std::uint32_t i = 0; i < n; ++i) overflow.push_back(*moved[i]);
+  for (std::uint32_t i = 0; i < n; ++i)
+    overflow.push_back(*moved[i]);
   overflow.push_back(f);
   sched.inject(overflow);
 }
@@ -319,7 +325,8 @@ void worker::after(fiber& f) noexcept {
   after_lock_ = nullptr;
   const after_switch what = std::exchange(after_, after_switch::nothing);
   switch (what) {
-    case after_switch::nothing: break;
+    case after_switch::nothing:
+      break;
     case after_switch::park: {
       // ordering: the dump's field; and P1 publishes it.
       f.state.store(fiber_state::parked, relaxed);
@@ -353,7 +360,9 @@ void worker::after(fiber& f) noexcept {
       until_clock_ = what == after_switch::timer_fiber_turn ? 16 : 1;
       cover_before_user_code = true;  // S2 of timer_service.hpp
       break;
-    case after_switch::end: sched.ended(f); break;
+    case after_switch::end:
+      sched.ended(f);
+      break;
   }
 }
 

@@ -55,7 +55,8 @@ class worker {
   void run() noexcept;
 
   // --- from fibers on this worker
-  void leave_to(after_switch what, spinlock* lock = nullptr) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
+  void leave_to(after_switch what,
+                spinlock* lock = nullptr) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
   [[noreturn]] void leave_for_ever_to_end() noexcept;
 
   // Nothing but the calling fiber wants this worker now.

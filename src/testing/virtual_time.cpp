@@ -34,7 +34,9 @@ void run_main(const virtual_options& how, detail::call_ref main) {
 
 }  // namespace detail_virtual
 
-void settle() { internal::require_fiber("testing::settle").sched->settle(); }
+void settle() {
+  internal::require_fiber("testing::settle").sched->settle();
+}
 
 }  // namespace testing
 }  // namespace VIGIL_ABI

@@ -33,8 +33,8 @@ timer_service& current_service(const char* call) {
   return static_cast<timer_service&>(s->timers());
 }
 
-timer_record* make(const char* call, nanos delay, nanos period, bool from_end, callback f,
-                   const site& from) {
+timer_record* make(
+    const char* call, nanos delay, nanos period, bool from_end, callback f, const site& from) {
   if (!f) throw_empty_function(call);
   timer_service& service = current_service(call);
   timer_record* const record = service.make_record(std::move(f), period, from_end, from);
@@ -50,8 +50,9 @@ timer_record* make(const char* call, nanos delay, nanos period, bool from_end, c
 
 void check_handle(const timer_record* record) {
   if (record == nullptr) {
-    throw std::logic_error("vigil::timer::reset: the handle is empty; make a timer with "
-                           "after_func or every");
+    throw std::logic_error(
+        "vigil::timer::reset: the handle is empty; make a timer with "
+        "after_func or every");
   }
 }
 
@@ -73,7 +74,9 @@ void add_handle(timer_record* record) noexcept {
   record->uses.fetch_add(1, internal::relaxed);
 }
 
-void drop_handle(timer_record* record) noexcept { timer_service::drop_use(*record); }
+void drop_handle(timer_record* record) noexcept {
+  timer_service::drop_use(*record);
+}
 
 bool stop(timer_record* record) noexcept {
   if (!record->service->stop(*record)) return false;
@@ -93,8 +96,9 @@ bool reset(timer_record* record, std::int64_t delay) {
   timer_service& service = *record->service;
   if (record->is_periodic()) {
     if (delay <= 0) {
-      throw std::invalid_argument("vigil::timer::reset: the period of every() must be longer than "
-                                  "zero; to end it, call stop()");
+      throw std::invalid_argument(
+          "vigil::timer::reset: the period of every() must be longer than "
+          "zero; to end it, call stop()");
     }
   }
   const nanos before = record->is_periodic() ? record->period.exchange(delay) : 0;
@@ -110,8 +114,9 @@ bool reset(timer_record* record, std::int64_t delay) {
 bool reset_at(timer_record* record, std::int64_t deadline) {
   check_handle(record);
   if (record->is_periodic()) {
-    throw std::logic_error("vigil::timer::reset: a periodic timer takes a duration, its new "
-                           "period, not a time point");
+    throw std::logic_error(
+        "vigil::timer::reset: a periodic timer takes a duration, its new "
+        "period, not a time point");
   }
   timer_service& service = *record->service;
   return service.reset(*record, deadline, service.now_for(*record));
@@ -128,9 +133,13 @@ std::int64_t remaining(const timer_record* record) noexcept {
   return std::max<nanos>(0, deadline - record->service->now_for(*record));
 }
 
-void set_referenced(timer_record* record, bool on) noexcept { record->referenced.store(on); }
+void set_referenced(timer_record* record, bool on) noexcept {
+  record->referenced.store(on);
+}
 
-bool is_referenced(const timer_record* record) noexcept { return record->referenced.load(); }
+bool is_referenced(const timer_record* record) noexcept {
+  return record->referenced.load();
+}
 
 void set_slack(timer_record* record, std::int64_t slack) {
   const nanos micros = std::clamp<nanos>(slack / 1000, 0, UINT32_MAX);

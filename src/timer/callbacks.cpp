@@ -109,23 +109,18 @@ void timer_service::drop_use(timer_record& t) noexcept {
 // --- the runners
 
 fiber& timer_service::make_system_fiber(const char* name, fiber_role role) {
-  fiber& f = sched()->make_fiber(0,
-                                name,
-                                sizeof(system_body),
-                                alignof(system_body),
-                                site{"vigil", 0},
-                                role);
-  ::new (f.body) system_body{this,
-                             role == fiber_role::timer ? &timer_service::timer_fiber_body
-                                                       : &timer_service::runner_body};
-  static constexpr detail::body_table table = {
-      [](void* body) {
-        const auto& b = *static_cast<system_body*>(body);
-        (b.service->*b.run)();
-      },
-      [](void*) noexcept {},
-      [](void*) noexcept {},
-      [](void*) noexcept -> void* { return nullptr; }};
+  fiber& f = sched()->make_fiber(
+      0, name, sizeof(system_body), alignof(system_body), site{"vigil", 0}, role);
+  ::new (f.body) system_body{
+      this,
+      role == fiber_role::timer ? &timer_service::timer_fiber_body : &timer_service::runner_body};
+  static constexpr detail::body_table table = {[](void* body) {
+                                                 const auto& b = *static_cast<system_body*>(body);
+                                                 (b.service->*b.run)();
+                                               },
+                                               [](void*) noexcept {},
+                                               [](void*) noexcept {},
+                                               [](void*) noexcept -> void* { return nullptr; }};
   f.table = &table;
   sched()->count_system(1);
   sched()->adopt(f);
@@ -330,7 +325,8 @@ void timer_service::finished_run(timer_record& t) noexcept {
     {
       const lock_guard guard(stops_lock_);
       found = stop_waiters_.front();
-      while (found != nullptr && found->timer != &t) found = stop_list::next(*found);
+      while (found != nullptr && found->timer != &t)
+        found = stop_list::next(*found);
       if (found == nullptr) return;
       stop_waiters_.remove(*found);
       // One that was stopped meanwhile takes itself out under this lock, so it
@@ -345,8 +341,9 @@ void timer_service::stop_and_wait(timer_record& t) {
   if (t.running.load() == 0) return;
   fiber* const self = current_fiber();
   if (self != nullptr && self->callback == &t) {
-    throw wrong_place("vigil::timer::stop_and_wait inside the timer's own callback would wait for "
-                      "itself: use stop()");
+    throw wrong_place(
+        "vigil::timer::stop_and_wait inside the timer's own callback would wait for "
+        "itself: use stop()");
   }
   note thread_note;
   waiter thread_waiter(thread_note);
@@ -398,7 +395,8 @@ void timer_service::discard_callbacks() noexcept {
     {
       const lock_guard guard(heap_lock_);
       drain();
-      while (n < batch_size && !heap_->empty()) gone[n++] = heap_->pop();
+      while (n < batch_size && !heap_->empty())
+        gone[n++] = heap_->pop();
       if (n == 0) publish();
     }
     if (n == 0) return;
@@ -423,7 +421,8 @@ void timer_service::end_fibers() noexcept {
     const lock_guard guard(runners_lock_);
     idle.splice_back(idle_runners_);
   }
-  while (fiber* const f = idle.pop_front()) ready(*f);
+  while (fiber* const f = idle.pop_front())
+    ready(*f);
   // Parked, or about to park on another worker.
   fiber* timer_fiber = nullptr;
   while ((timer_fiber = sched()->parked_timer_fiber.exchange(nullptr)) == nullptr) {

@@ -1,8 +1,7 @@
 // The timer fiber: takes due timers out of the heap in bounded batches and does
 // one of three things with each, none of which waits or calls user code (S4).
-#include "timer/timer_service.hpp"
-
 #include "sched/park.hpp"
+#include "timer/timer_service.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -54,7 +54,7 @@ enum class timer_kind : std::uint8_t {
 class runtime_timer {
  public:
   static constexpr nanos idle = 0;
-  static constexpr nanos firing = -1;     // fiber_ready only: the waiter is being touched
+  static constexpr nanos firing = -1;  // fiber_ready only: the waiter is being touched
   static constexpr nanos nothing = never;
   static constexpr nanos held = std::numeric_limits<nanos>::min();  // filed: the runner has it
   static constexpr nanos latest = never - 1;  // the key of what never comes due
@@ -65,6 +65,7 @@ class runtime_timer {
 
   runtime_timer(timer_kind k, timer_service& s, std::uint32_t generation_of_service) noexcept
       : kind(k), generation(generation_of_service), service(&s) {}
+
   runtime_timer(const runtime_timer&) = delete;
   runtime_timer& operator=(const runtime_timer&) = delete;
 
@@ -92,6 +93,7 @@ class runtime_timer {
       waiter* who;   // written once, when the record is made
       ticket which;  // written before `when` is exchanged, read after the claim
     } wait;
+
     struct {
       send_function function;
       void* argument;

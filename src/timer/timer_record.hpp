@@ -18,8 +18,12 @@ namespace detail {
 
 class timer_record : public internal::runtime_timer {
  public:
-  timer_record(internal::timer_service& s, std::uint32_t generation_of_service, callback f,
-               internal::nanos every, bool counted_from_end, const site& from) noexcept
+  timer_record(internal::timer_service& s,
+               std::uint32_t generation_of_service,
+               callback f,
+               internal::nanos every,
+               bool counted_from_end,
+               const site& from) noexcept
       : runtime_timer(internal::timer_kind::go_func, s, generation_of_service),
         call(std::move(f)),
         period(every),
@@ -42,7 +46,7 @@ class timer_record : public internal::runtime_timer {
   internal::nanos due_until = 0;
   timer_record* next = nullptr;
   callback call;
-  internal::atomic<internal::nanos> period;    // 0: once
+  internal::atomic<internal::nanos> period;  // 0: once
   const bool from_end;
   const site made_at;
 };

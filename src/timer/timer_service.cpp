@@ -12,7 +12,9 @@
 namespace vigil::internal {
 namespace {
 
-constexpr std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+constexpr std::size_t round_up(std::size_t n, std::size_t to) {
+  return (n + to - 1) / to * to;
+}
 
 // Waits and sends take one cache line, callbacks what they need.
 record_pool wait_pool(64);
@@ -72,7 +74,8 @@ timer_service& timer_service::begin(scheduler& owner) {
   s->outside_.reset.store(0);
   s->outside_.stopped.store(0);
   s->outside_.fired.store(0);
-  for (auto& bucket : s->late_) bucket.clear();
+  for (auto& bucket : s->late_)
+    bucket.clear();
   s->latest_fire_.store(0);
   s->sched_.store(&owner);
   owner.attach(*s);
@@ -241,8 +244,8 @@ void timer_service::make_room(intake& in) {
 
 std::uint64_t timer_service::pending() const noexcept {
   // ordering: statistics; exact when nobody arms.
-  std::uint64_t n = outside_.armed.load(relaxed) - outside_.stopped.load(relaxed) -
-                    outside_.fired.load(relaxed);
+  std::uint64_t n =
+      outside_.armed.load(relaxed) - outside_.stopped.load(relaxed) - outside_.fired.load(relaxed);
   for (const auto& in : intakes_) {
     n += in->counters.armed.get() - in->counters.stopped.get() - in->counters.fired.get();
   }
@@ -251,7 +254,9 @@ std::uint64_t timer_service::pending() const noexcept {
   return n > UINT64_MAX / 2 ? 0 : n;
 }
 
-bool timer_service::anything_pending() noexcept { return pending() != 0; }
+bool timer_service::anything_pending() noexcept {
+  return pending() != 0;
+}
 
 // --- the deadlines of waits
 
@@ -326,11 +331,12 @@ runtime_timer* timer_service::make_send(runtime_timer::send_function f, void* ar
   return t;
 }
 
-timer_record* timer_service::make_record(detail::callback f, nanos period, bool from_end,
+timer_record* timer_service::make_record(detail::callback f,
+                                         nanos period,
+                                         bool from_end,
                                          const site& from) {
   worker* const w = current_worker();
-  void* const room =
-      w != nullptr ? w->callback_records.take(callback_pool) : callback_pool.take();
+  void* const room = w != nullptr ? w->callback_records.take(callback_pool) : callback_pool.take();
   return ::new (room) timer_record(*this, generation(), std::move(f), period, from_end, from);
 }
 
@@ -350,8 +356,10 @@ void timer_service::add_stats(runtime_stats& s) const noexcept {
   s.timers_pending = pending();
   s.heap_entries += heap_size_.load(relaxed);  // ordering: a statistic
   s.dead_entries = s.heap_entries > s.timers_pending ? s.heap_entries - s.timers_pending : 0;
-  for (std::size_t i = 0; i < late_.size(); ++i) s.lateness.count[i] += late_[i].get();
-  s.lateness.max_nanos = std::max(s.lateness.max_nanos, latest_fire_.load(relaxed));  // ordering: as above
+  for (std::size_t i = 0; i < late_.size(); ++i)
+    s.lateness.count[i] += late_[i].get();
+  s.lateness.max_nanos =
+      std::max(s.lateness.max_nanos, latest_fire_.load(relaxed));  // ordering: as above
 }
 
 }  // namespace vigil::internal

@@ -82,11 +82,12 @@ class timer_service final : public timer_seam {
   bool tidy() noexcept override;
   nanos second_deadline() noexcept override;
   bool anything_pending() noexcept override;
+
   bool has_callbacks(std::size_t besides) const noexcept override {
     // seq_cst: a worker's last look before it sleeps.
-    return callbacks_waiting_.load() > besides && !runners_wanting_.load() &&
-           !sched()->stopping();
+    return callbacks_waiting_.load() > besides && !runners_wanting_.load() && !sched()->stopping();
   }
+
   fiber* take_runner(worker& w) noexcept override;
   void open() override;
   void abort_open() noexcept override;
@@ -97,12 +98,15 @@ class timer_service final : public timer_seam {
   // ordering: written before the runtime's first fiber and after its last;
   // others only compare it with the scheduler they run on.
   scheduler* sched() const noexcept { return sched_.load(relaxed); }
+
   // Now on the clock of the timer's runtime, the monotonic one if that is gone.
   nanos now_for(const runtime_timer& t) noexcept VIGIL_EXCLUDES(outside_lock_);
+
   bool is_of_this_run(const runtime_timer& t) const noexcept {
     // Pairs with the increment in end().
     return generation_.load(acquire) == t.generation;
   }
+
   std::uint32_t generation() const noexcept { return generation_.load(); }
 
  private:
@@ -168,6 +172,7 @@ class timer_service final : public timer_seam {
 
   std::vector<std::unique_ptr<intake>> intakes_;  // the last one is shared
   intake* shared_ = nullptr;
+
   // Of threads that are no workers of ours.
   struct {
     atomic<unsigned long> armed{0}, reset{0}, stopped{0}, fired{0};
@@ -190,6 +195,7 @@ class timer_service final : public timer_seam {
     ticket which;
     list_hook<stop_waiter> hook;
   };
+
   spinlock stops_lock_{lock_rank::fiber_join};
   using stop_list = list<stop_waiter, &stop_waiter::hook>;
   stop_list stop_waiters_ VIGIL_GUARDED_BY(stops_lock_);

@@ -45,7 +45,8 @@ void timer_service::publish() noexcept {
     heap_size_.store(heap_->size(), relaxed);  // ordering: a statistic
     if (next != seen && !sched()->next_deadline.compare_exchange_strong(seen, next)) continue;
     bool more = false;
-    for (const auto& in : intakes_) more = more || in->size.load() != 0;
+    for (const auto& in : intakes_)
+      more = more || in->size.load() != 0;
     if (!more) return;
   }
 }
@@ -78,7 +79,9 @@ void timer_service::sweep(std::size_t budget) noexcept {
     if (sweep_at_ >= heap_->size()) sweep_at_ = 0;
     heap_entry e = (*heap_)[sweep_at_];
     switch (ask(e)) {
-      case speaks::yes: ++sweep_at_; break;
+      case speaks::yes:
+        ++sweep_at_;
+        break;
       case speaks::later:
         heap_->remove(sweep_at_);
         heap_->push(e);
@@ -106,7 +109,9 @@ bool timer_service::tidy() noexcept {
         prefetch_waiter(*e.timer);
         clean = true;
         break;
-      case speaks::later: heap_->replace_top(e); break;
+      case speaks::later:
+        heap_->replace_top(e);
+        break;
       case speaks::no:
         heap_->pop();
         drop_reference(*e.timer);
