@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Every explicit memory order names its partner: usage: check_orders.py SOURCE_ROOT
 
-Each `memory_order_...` in src/ and include/ needs the words "Pairs with" or
+Each `memory_order_...`, and each use of the short names of base/atomic.hpp, in
+src/ and include/ needs the words "Pairs with" or
 "ordering" in a comment on its line or within the three lines above it.
 Fences are refused: ThreadSanitizer does not understand them.
 """
@@ -11,7 +12,9 @@ from pathlib import Path
 
 LINES_ABOVE = 3
 COMMENT = re.compile(r"//.*|/\*.*")
-ORDER = re.compile(r"\bmemory_order(_|::)(relaxed|consume|acquire|release|acq_rel|seq_cst)\b")
+ORDER = re.compile(
+    r"\bmemory_order(_|::)(relaxed|consume|acquire|release|acq_rel|seq_cst)\b"
+    r"|[(,]\s*(internal::)?(relaxed|acquire|release|acq_rel)\s*[,)]")
 FENCE = re.compile(r"\batomic_(thread|signal)_fence\b")
 
 

@@ -23,7 +23,7 @@ class record_pool {
 
  public:
   // size: bytes of a record, a multiple of 16.
-  explicit record_pool(std::size_t size) noexcept : size_(size) {}
+  explicit constexpr record_pool(std::size_t size) noexcept : size_(size) {}
 
   record_pool(const record_pool&) = delete;
   record_pool& operator=(const record_pool&) = delete;

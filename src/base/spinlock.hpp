@@ -10,7 +10,7 @@ namespace vigil::internal {
 
 class VIGIL_CAPABILITY("spinlock") spinlock {
  public:
-  explicit spinlock(lock_rank rank) noexcept : rank_(rank) {}
+  explicit constexpr spinlock(lock_rank rank) noexcept : rank_(rank) {}
 
   spinlock(const spinlock&) = delete;
   spinlock& operator=(const spinlock&) = delete;

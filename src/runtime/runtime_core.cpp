@@ -114,21 +114,31 @@ runtime_core& core_of(void* core) noexcept {
   return *static_cast<runtime_core*>(core);
 }
 
-// The runtime objects of schedulers, for runtime::current().
-std::mutex runtimes_lock;
-std::vector<std::pair<internal::scheduler*, runtime*>> runtimes;
+// The runtime objects of schedulers, for runtime::current(). Made at the first
+// use, never destroyed: a runtime may be a global variable.
+struct known_runtimes {
+  std::mutex lock;
+  std::vector<std::pair<internal::scheduler*, runtime*>> all;
+};
+
+known_runtimes& known() {
+  static auto& made = *new known_runtimes;
+  return made;
+}
 
 }  // namespace
 
 runtime::runtime(options settings) : core_(new runtime_core(internal::checked(settings))) {
-  const std::lock_guard guard(runtimes_lock);
-  runtimes.emplace_back(&core_of(core_).sched, this);
+  known_runtimes& runtimes = known();
+  const std::lock_guard guard(runtimes.lock);
+  runtimes.all.emplace_back(&core_of(core_).sched, this);
 }
 
 runtime::~runtime() {
   {
-    const std::lock_guard guard(runtimes_lock);
-    std::erase_if(runtimes, [&](const auto& entry) { return entry.second == this; });
+    known_runtimes& runtimes = known();
+    const std::lock_guard guard(runtimes.lock);
+    std::erase_if(runtimes.all, [&](const auto& entry) { return entry.second == this; });
   }
   delete &core_of(core_);
 }
@@ -152,8 +162,9 @@ runtime_stats runtime::stats() const {
 
 runtime& runtime::current() {
   const internal::fiber& self = internal::require_fiber("runtime::current");
-  const std::lock_guard guard(runtimes_lock);
-  for (const auto& [sched, rt] : runtimes) {
+  known_runtimes& runtimes = known();
+  const std::lock_guard guard(runtimes.lock);
+  for (const auto& [sched, rt] : runtimes.all) {
     if (sched == self.sched) return *rt;
   }
   throw wrong_place(

@@ -48,6 +48,7 @@ bool scheduler::report_deadlock() noexcept {
   }
   process_dump(2);
   if (!is_fatal) return false;
+  set_grace();
   phase_.store(run_phase::ending);
   stop_all();
   start_stopper();

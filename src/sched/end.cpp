@@ -60,12 +60,13 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
     ~back_to_idle() {
       s.stopping_.store(false);
       s.quit_.store(false);
-      s.signals_.store(0);
       s.deadlock_warned_.store(false);
-      {
-        const lock_guard guard(s.end_lock_);
-        s.stopper_dismissed_ = false;
-      }
+      // A request_stop() that comes late must not stop the next run.
+      const lock_guard guard(s.end_lock_);
+      s.stopper_dismissed_ = false;
+      s.stopper_started_ = false;
+      s.grace_until_.store(0);
+      s.signals_.store(0);
       s.phase_.store(run_phase::idle);
     }
   } const idle_again{*this};
@@ -181,11 +182,10 @@ void scheduler::main_body(fiber& self, detail::call_ref body) noexcept {
 void scheduler::end_run(fiber& self) noexcept {
   ++self.shields;  // E4: nothing ends the main fiber's waits from now on
   auto expected = run_phase::running;
-  if (phase_.compare_exchange_strong(expected, run_phase::ending)) {  // E1
-    grace_until_ = saturating_add(clock.now(), settings_.grace > 0 ? settings_.grace : 0);
-  }
+  set_grace();
+  phase_.compare_exchange_strong(expected, run_phase::ending);  // E1
   dismiss_stopper();
-  const nanos grace = grace_until_ - clock.now();
+  const nanos grace = grace_until_.load() - clock.now();
   if (!stopping() && grace > 0) wait_for_others(self, grace);  // E2
   stop_all();                                                  // E3
   const nanos limit = settings_.stop_limit > 0 ? settings_.stop_limit : 0;
@@ -289,15 +289,26 @@ void scheduler::count_system(int change) noexcept {
 }
 
 void scheduler::request_stop() noexcept {
-  if (phase() == run_phase::idle) return;
-  // Done by a worker, as for a signal: it cannot outlive the run.
-  signal_arrived(0);
+  {
+    const lock_guard guard(end_lock_);
+    if (phase() == run_phase::idle) return;
+    signals_.fetch_or(1);
+  }
+  // Done by a worker, as for a signal.
+  wake_for_signal();
+}
+
+// The first who comes to the end sets it, before the phase says so.
+void scheduler::set_grace() noexcept {
+  nanos none = 0;
+  const nanos until = saturating_add(clock.now(), settings_.grace > 0 ? settings_.grace : 0);
+  grace_until_.compare_exchange_strong(none, until);
 }
 
 void scheduler::begin_end() noexcept {
+  set_grace();
   auto expected = run_phase::running;
   if (!phase_.compare_exchange_strong(expected, run_phase::ending)) return;
-  grace_until_ = saturating_add(clock.now(), settings_.grace > 0 ? settings_.grace : 0);
   if (settings_.grace <= 0) stop_all();
   start_stopper();
 }
@@ -306,6 +317,22 @@ void scheduler::begin_end() noexcept {
 // sees to it that the main fiber does not outlive the stop limit. The main
 // fiber dismisses it once it comes to its end itself.
 void scheduler::start_stopper() noexcept {
+  waiter* waiting = nullptr;
+  {
+    const lock_guard guard(end_lock_);
+    if (std::exchange(stopper_started_, true)) {
+      // There is one, in the grace period: it goes on to the stop limit.
+      if (stopper_ != nullptr && stopper_->claim(stopper_ticket_, outcome::value)) {
+        waiting = stopper_;
+      }
+      stopper_ = nullptr;
+      if (waiting == nullptr) return;
+    }
+  }
+  if (waiting != nullptr) {
+    waiting->deliver();
+    return;
+  }
   try {
     fiber& f = make_fiber(0,
                           "shutdown",
@@ -330,7 +357,7 @@ void scheduler::start_stopper() noexcept {
 }
 
 void scheduler::stopper_body(fiber& self) noexcept {
-  if (!stopping() && !stopper_waits(self, grace_until_ - clock.now())) return;
+  if (!stopping() && !stopper_waits(self, grace_until_.load() - clock.now())) return;
   stop_all();
   const nanos limit = settings_.stop_limit > 0 ? settings_.stop_limit : 0;
   if (stopper_waits(self, limit)) stop_limit_passed(limit);
@@ -346,18 +373,14 @@ bool scheduler::stopper_waits(fiber& self, nanos length) noexcept {
   const ticket t = self.self.open(false);
   stopper_ = &self.self;
   stopper_ticket_ = t;
-  outcome how = outcome::timeout;
   try {
-    how = wait(self,
-               t,
-               {wait_reason::shutdown, saturating_add(clock.now(), length > 0 ? length : 0), false},
-               end_lock_);
+    wait(self, t, {wait_reason::shutdown, saturating_add(clock.now(), length > 0 ? length : 0), false}, end_lock_);
   } catch (const std::bad_alloc&) {
     // No room for the deadline: it is as if it had come.
   }
   const lock_guard guard(end_lock_);
   stopper_ = nullptr;
-  return how == outcome::timeout && !stopper_dismissed_;
+  return !stopper_dismissed_;
 }
 
 void scheduler::dismiss_stopper() noexcept {
@@ -395,12 +418,13 @@ void scheduler::stop_limit_passed(nanos waited) noexcept {
           !(f->role == fiber_role::runner && f->callback != nullptr)) {
         continue;
       }
-      // ordering: what the dump would print.
+      const fiber_state state = f->state.load();
+      const wait_reason reason = f->reason.load();
       warn("  fiber %llu (%s), %s, waits for: %s, started at %s:%u",
            static_cast<unsigned long long>(f->id),
            f->name,
-           to_string(f->state.load(relaxed)),
-           to_string(f->reason.load(relaxed)),
+           to_string(state),
+           to_string(reason),
            f->file,
            f->line);
     }

@@ -1,6 +1,7 @@
 #include "sched/fiber_dump.hpp"
 
 #include "base/thread_annotations.hpp"
+#include "sched/process.hpp"
 #include "sched/scheduler.hpp"
 
 #include <cstring>
@@ -112,8 +113,11 @@ VIGIL_NO_SANITIZE_THREAD bool look(const stack& where, snapshot& s) noexcept {
   for (std::size_t i = 0; i < sizeof s.name; ++i)
     s.name[i] = f->name[i];
   s.name[sizeof s.name - 1] = '\0';
-  s.now = f->sched->clock.now();
-  return true;
+  // The runtime may have gone while a handle keeps the fiber: its address is
+  // only compared.
+  s.now = process_now(f->sched);
+  // The fiber may have ended meanwhile and its page be gone: zeros then.
+  return s.file != nullptr && f->magic.load() == fiber::live_magic;
 }
 
 void describe_state(dump_writer& out, const snapshot& s) noexcept {

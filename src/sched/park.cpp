@@ -20,16 +20,6 @@ nanos coarse_now(const scheduler& s) noexcept {
   return static_cast<nanos>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
 }
 
-void check_may_park(const fiber& self) noexcept {
-  if (self.no_parks != 0) {
-    fatal(
-        "fiber %llu (%s) is about to wait under this_fiber::no_park: whatever it holds (a "
-        "std::mutex, the address of a thread_local, errno) must be let go first",
-        static_cast<unsigned long long>(self.id),
-        self.name);
-  }
-}
-
 void park_on(fiber& self,
              wait_reason reason,
              spinlock* lock) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
@@ -77,6 +67,16 @@ outcome wait_under(fiber& self, ticket t, const wait_how& how, spinlock* lock)
 }
 
 }  // namespace
+
+void check_may_park(const fiber& self) noexcept {
+  if (self.no_parks != 0) {
+    fatal(
+        "fiber %llu (%s) is about to wait under this_fiber::no_park: whatever it holds (a "
+        "std::mutex, the address of a thread_local, errno) must be let go first",
+        static_cast<unsigned long long>(self.id),
+        self.name);
+  }
+}
 
 void park(wait_reason reason) noexcept {
   park_on(*current_fiber(), reason, nullptr);

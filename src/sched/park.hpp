@@ -42,6 +42,9 @@ void park(wait_reason reason, spinlock& lock) noexcept VIGIL_RELEASE(lock);
 // elsewhere into the injection queue.
 void ready(fiber& f) noexcept;
 
+// Ends the program if the fiber is under this_fiber::no_park.
+void check_may_park(const fiber& self) noexcept;
+
 struct wait_how {
   wait_reason reason;
   nanos deadline = never;

@@ -251,9 +251,16 @@ void process_dump(int descriptor) noexcept {
   process_dump(out);
 }
 
+nanos process_now(const scheduler* s) noexcept {
+  for (auto& slot : running) {
+    if (slot.load() == s && s != nullptr) return s->clock.now();
+  }
+  return monotonic_now();
+}
+
 void process_dump(dump_writer& out) noexcept {
-  dump_fibers(out);
   handlers_inside.fetch_add(1);
+  dump_fibers(out);
   for (auto& slot : running) {
     if (const scheduler* const s = slot.load()) dump_runtime(out, *s);
   }

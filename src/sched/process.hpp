@@ -2,6 +2,7 @@
 // handlers, the terminate handler, the fork handler, the overflow report.
 #pragma once
 
+#include "base/nanos.hpp"
 #include "machine/overflow.hpp"
 
 #include <cstddef>
@@ -44,6 +45,10 @@ void process_check_fork(const char* call) noexcept;
 
 // Threads of the process, ours included.
 std::size_t process_thread_count() noexcept;
+
+// Now on the clock of a runtime that runs; on the monotonic one if there is none
+// at this address. Async-signal-safe; caller: inside process_dump().
+nanos process_now(const scheduler* s) noexcept;
 
 // Every fiber and every running runtime. Async-signal-safe if the writer is.
 void process_dump(dump_writer& out) noexcept;

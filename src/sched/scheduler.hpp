@@ -179,7 +179,9 @@ class scheduler {
 
   std::uint64_t take_id() noexcept;
   void start_workers();
+  void set_grace() noexcept;
   void begin_end() noexcept;
+  void wake_for_signal() noexcept;  // async-signal-safe
   void main_body(fiber& self, detail::call_ref body) noexcept;
   void end_run(fiber& self) noexcept;
   bool wait_for_others(fiber& self, nanos limit) noexcept;
@@ -242,7 +244,8 @@ class scheduler {
   waiter* stopper_ VIGIL_GUARDED_BY(end_lock_) = nullptr;
   ticket stopper_ticket_ VIGIL_GUARDED_BY(end_lock_) = 0;
   bool stopper_dismissed_ VIGIL_GUARDED_BY(end_lock_) = false;
-  nanos grace_until_ = 0;
+  bool stopper_started_ VIGIL_GUARDED_BY(end_lock_) = false;
+  atomic<nanos> grace_until_{0};  // 0: the end has not begun
 
   // settle(): one fiber at a time, virtual time only, so one thread.
   waiter* settler_ = nullptr;

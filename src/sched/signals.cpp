@@ -9,6 +9,10 @@ namespace vigil::internal {
 void scheduler::signal_arrived(int signal) noexcept {
   // seq_cst: A1 of idle.hpp; the handler then wakes all who may sleep.
   signals_.fetch_or(std::uint64_t{1} << (signal & 63));
+  wake_for_signal();
+}
+
+void scheduler::wake_for_signal() noexcept {
   watch_->interrupt();
   for (auto& w : workers_)
     w->place.note.wake();

@@ -142,7 +142,13 @@ fiber* worker::pick_by_seed() noexcept {
   while (fiber* const f = pop_pinned())
     seeded_.push_back(f);
   const bool callbacks = sched.timers().has_callbacks();
-  if (seeded_.empty() && !callbacks) seeded_.swap(yielded_);
+  // Who yielded joins the bag again after as many turns as there were fibers in
+  // it, so that those go first and later ones cannot keep it waiting.
+  if (!yielded_.empty() && (before_yielded_ == 0 || (seeded_.empty() && !callbacks))) {
+    seeded_.insert(seeded_.end(), yielded_.begin(), yielded_.end());
+    yielded_.clear();
+  }
+  if (before_yielded_ != 0) --before_yielded_;
   const auto fibers = static_cast<std::uint32_t>(seeded_.size());
   if (fibers == 0 && !callbacks) return nullptr;
   const std::uint32_t choices = fibers + (callbacks ? 1 : 0);
@@ -341,6 +347,7 @@ void worker::after(fiber& f) noexcept {
     case after_switch::yield:
       f.state.store(fiber_state::runnable, relaxed);  // ordering: the dump's field
       if (sched.is_virtual()) {
+        if (yielded_.empty()) before_yielded_ = seeded_.size();
         yielded_.push_back(&f);
       } else if (f.pinned != nullptr) {
         push_pinned(f);

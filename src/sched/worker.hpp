@@ -110,7 +110,8 @@ class worker {
   run_queue queue_;
   atomic<fiber*> next_{nullptr};  // taken by exchange, by thieves too
   std::vector<fiber*> seeded_;    // virtual time: all ready fibers
-  std::vector<fiber*> yielded_;   // virtual time: go after those
+  std::vector<fiber*> yielded_;   // virtual time: go after those that were ready then
+  std::size_t before_yielded_ = 0;
 
   spinlock inbox_lock_{lock_rank::inbox};
   fiber_chain inbox_ VIGIL_GUARDED_BY(inbox_lock_);

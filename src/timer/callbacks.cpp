@@ -133,6 +133,7 @@ fiber& timer_service::make_system_fiber(const char* name, fiber_role role) {
 
 void timer_service::open() {
   ending_.store(false);
+  timer_ending_.store(false);
   runners_wanting_.store(false);
   timer_fiber_ = &make_system_fiber("timer fiber", fiber_role::timer);
   try {
@@ -429,6 +430,7 @@ void timer_service::end_fibers() noexcept {
     std::this_thread::yield();
   }
   timer_fiber_ = nullptr;
+  timer_ending_.store(true);  // only now: nobody else can enter it any more
   sched()->make_runnable(*timer_fiber);
 }
 

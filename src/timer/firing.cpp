@@ -19,7 +19,7 @@ struct timer_service::batch {
 void timer_service::timer_fiber_body() noexcept {
   fiber& self = *current_fiber();
   for (;;) {
-    if (ending_.load()) return;
+    if (timer_ending_.load()) return;
     bool more = false;
     for (std::size_t i = 0; i < batches_per_turn; ++i) {
       more = fire_due(sched()->clock.now());

@@ -5,7 +5,6 @@
 #include <vigil/error.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <mutex>
 #include <new>
 
@@ -17,8 +16,8 @@ constexpr std::size_t round_up(std::size_t n, std::size_t to) {
 }
 
 // Waits and sends take one cache line, callbacks what they need.
-record_pool wait_pool(64);
-record_pool callback_pool(round_up(sizeof(timer_record), 16));
+constinit record_pool wait_pool(64);
+constinit record_pool callback_pool(round_up(sizeof(timer_record), 16));
 
 class no_room_for_timer : public std::bad_alloc {
  public:
@@ -30,20 +29,29 @@ class no_room_for_timer : public std::bad_alloc {
 
 // Services that no runtime uses now. Never freed: handles may still look at
 // one.
-std::mutex spare_lock;
-std::vector<timer_service*>& spare = *new std::vector<timer_service*>;
+struct spare_services {
+  std::mutex lock;
+  std::vector<timer_service*> all;
+};
+
+// Made at the first use, never destroyed: a runtime may be a global variable.
+spare_services& spares() {
+  static auto& made = *new spare_services;
+  return made;
+}
 
 }  // namespace
 
 timer_service& timer_service::begin(scheduler& owner) {
   timer_service* s = nullptr;
   {
-    const std::lock_guard guard(spare_lock);
-    if (!spare.empty()) {
-      s = spare.back();
-      spare.pop_back();
+    spare_services& spare = spares();
+    const std::lock_guard guard(spare.lock);
+    if (!spare.all.empty()) {
+      s = spare.all.back();
+      spare.all.pop_back();
     } else {
-      spare.reserve(spare.capacity() + 1);  // so that release() cannot fail
+      spare.all.reserve(spare.all.capacity() + 1);  // so that end() cannot fail
     }
   }
   if (s == nullptr) s = new timer_service;
@@ -61,8 +69,9 @@ timer_service& timer_service::begin(scheduler& owner) {
     s->fired_before_ = 0;
     s->sweep_at_ = 0;
   } catch (...) {
-    const std::lock_guard guard(spare_lock);
-    spare.push_back(s);
+    spare_services& spare = spares();
+    const std::lock_guard guard(spare.lock);
+    spare.all.push_back(s);
     throw;
   }
   s->shared_ = s->intakes_.back().get();
@@ -100,8 +109,9 @@ void timer_service::end() noexcept {
   sched_.store(nullptr);
   intakes_.clear();
   shared_ = nullptr;
-  const std::lock_guard guard(spare_lock);
-  spare.push_back(this);
+  spare_services& spare = spares();
+  const std::lock_guard guard(spare.lock);
+  spare.all.push_back(this);
 }
 
 // --- arming
@@ -121,6 +131,7 @@ void timer_service::count(own_counter timer_counters::*which) noexcept {
   // ordering: statistics.
   if (which == &timer_counters::armed) outside_.armed.fetch_add(1, relaxed);
   if (which == &timer_counters::reset) outside_.reset.fetch_add(1, relaxed);
+  // ordering: as above.
   if (which == &timer_counters::stopped) outside_.stopped.fetch_add(1, relaxed);
   if (which == &timer_counters::fired) outside_.fired.fetch_add(1, relaxed);
 }
@@ -344,6 +355,7 @@ void timer_service::add_stats(runtime_stats& s) const noexcept {
   // ordering: statistics.
   s.timers_armed += outside_.armed.load(relaxed);
   s.timers_reset += outside_.reset.load(relaxed);
+  // ordering: as above.
   s.timers_stopped += outside_.stopped.load(relaxed);
   s.timers_fired += outside_.fired.load(relaxed);
   for (const auto& in : intakes_) {

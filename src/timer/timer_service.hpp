@@ -178,7 +178,8 @@ class timer_service final : public timer_seam {
     atomic<unsigned long> armed{0}, reset{0}, stopped{0}, fired{0};
   } outside_;
 
-  atomic<bool> ending_{false};
+  atomic<bool> ending_{false};        // the runners
+  atomic<bool> timer_ending_{false};  // the timer fiber, once nobody else can take it
   fiber* timer_fiber_ = nullptr;
 
   spinlock callbacks_lock_{lock_rank::callbacks};

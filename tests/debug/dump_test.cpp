@@ -37,7 +37,9 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-vigil::fiber_options named(std::string_view name) { return {.stack_size = 0, .name = name}; }
+vigil::fiber_options named(std::string_view name) {
+  return {.stack_size = 0, .name = name};
+}
 
 }  // namespace
 
@@ -60,7 +62,8 @@ TEST_SUITE("dump") {
       CHECK_MESSAGE(has(asleep, "parked: sleep, for 4.000 s, due in 6.000 s"), text);
       CHECK_MESSAGE(has(asleep, at), text);
       CHECK_MESSAGE(has(asleep, "fiber " + std::to_string(sleeper.id()) + " "), text);
-      CHECK_MESSAGE(has(line_with(text, "(joiner)"), "parked: join, for 4.000 s, due in 3596.000 s]"), text);
+      CHECK_MESSAGE(
+          has(line_with(text, "(joiner)"), "parked: join, for 4.000 s, due in 3596.000 s]"), text);
       CHECK_MESSAGE(has(line_with(text, "(waiting)"), "parked: stop_and_wait"), text);
       CHECK_MESSAGE(has(line_with(text, "(patient)"), "join, for 0.000 s, due in 90.000 s"), text);
       CHECK_MESSAGE(has(line_with(text, "(fresh)"), "runnable"), text);
@@ -93,7 +96,8 @@ TEST_SUITE("dump") {
   TEST_CASE("lists as many fibers as stats counts, and ours") {
     in_virtual([] {
       std::vector<vigil::fiber<>> fibers;
-      for (int i = 0; i < 57; ++i) fibers.push_back(spawn(named("counted"), [] { sleep_for(1s); }));
+      for (int i = 0; i < 57; ++i)
+        fibers.push_back(spawn(named("counted"), [] { sleep_for(1s); }));
       vigil::testing::settle();
       const std::string text = dumped();
       std::size_t lines = 0;
@@ -104,7 +108,8 @@ TEST_SUITE("dump") {
       CHECK(lines == 57);
       CHECK(vigil::stats().fibers_alive == 58);
       CHECK(has(text, "60 fibers"));  // with main, the timer fiber and a runner
-      for (auto& f : fibers) f.join();
+      for (auto& f : fibers)
+        f.join();
     });
   }
 
@@ -126,7 +131,8 @@ TEST_SUITE("dump") {
     in_runtime({.workers = {2}}, [] {
       std::atomic<bool> done{false};
       std::thread dumper([&] {
-        for (int i = 0; i < rounds(200); ++i) CHECK(has(dumped(), "fibers\n"));
+        for (int i = 0; i < rounds(200); ++i)
+          CHECK(has(dumped(), "fibers\n"));
         done.store(true);
       });
       while (!done.load()) {
@@ -134,7 +140,8 @@ TEST_SUITE("dump") {
         for (int i = 0; i < 20; ++i) {
           fibers.push_back(spawn(named("moving"), [] { sleep_for(10us); }));
         }
-        for (auto& f : fibers) f.join();
+        for (auto& f : fibers)
+          f.join();
       }
       dumper.join();
     });
@@ -168,7 +175,8 @@ TEST_SUITE("SIGQUIT") {
       sleep_for(1ms);
       auto other = spawn(named("stuck one"), compute);
       std::thread asker([&] {
-        while (stuck.load() != 2) std::this_thread::yield();
+        while (stuck.load() != 2)
+          std::this_thread::yield();
         std::raise(SIGQUIT);
         ::kill(::getpid(), SIGQUIT);
         done.store(true);

@@ -30,10 +30,13 @@ TEST_SUITE("deadlock") {
   TEST_CASE("fibers parked for ever are unwound and run throws") {
     for (const std::size_t workers : {1u, 2u, 4u}) {
       std::atomic<int> unwound{0};
+
       struct guard {
         std::atomic<int>* n;
+
         ~guard() { n->fetch_add(1); }
       };
+
       CHECK_THROWS_AS(vigil::run(with(vigil::on_deadlock::fatal, workers),
                                  [&] {
                                    const guard g{&unwound};
@@ -136,7 +139,8 @@ TEST_SUITE("deadlock") {
     std::thread outside([&] {
       std::this_thread::sleep_for(100ms);
       rt.request_stop();
-      while (!stop.load()) std::this_thread::yield();
+      while (!stop.load())
+        std::this_thread::yield();
     });
     rt.run([] {
       vigil::this_fiber::set_name("the stuck one");

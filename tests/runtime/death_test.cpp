@@ -21,7 +21,9 @@ vigil::options two_workers() {
   return o;
 }
 
-[[gnu::noinline]] void throw_one() { throw 1; }
+[[gnu::noinline]] void throw_one() {
+  throw 1;
+}
 
 }  // namespace
 
@@ -182,9 +184,7 @@ TEST_SUITE("stack overflow") {
   }
 
   TEST_CASE("a fiber that stays within its stack is left alone") {
-    in_runtime({.workers = {1, 2}}, [] {
-      CHECK(spawn([] { return dig(100); }).join() != 1);
-    });
+    in_runtime({.workers = {1, 2}}, [] { CHECK(spawn([] { return dig(100); }).join() != 1); });
   }
 }
 #endif
@@ -192,9 +192,7 @@ TEST_SUITE("stack overflow") {
 TEST_SUITE("misuse") {
   TEST_CASE("child: destroys a runtime that runs" * doctest::skip()) {
     auto* const rt = new vigil::runtime(two_workers());
-    rt->run([&] {
-      std::thread([&] { delete rt; }).join();
-    });
+    rt->run([&] { std::thread([&] { delete rt; }).join(); });
   }
 
   TEST_CASE("a runtime destroyed while it runs ends the program") {

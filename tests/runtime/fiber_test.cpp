@@ -33,9 +33,14 @@ TEST_SUITE("go") {
       vigil::testing::settle();
       go([&](std::string a, int b) { seen += a + std::to_string(b); }, std::string("b"), 1);
       vigil::testing::settle();
-      go([&](int a, int b, std::unique_ptr<int> c, int d) {
-        seen += std::to_string(a + b + *c + d);
-      }, 1, 2, std::make_unique<int>(3), 4);
+      go(
+          [&](int a, int b, std::unique_ptr<int> c, int d) {
+            seen += std::to_string(a + b + *c + d);
+          },
+          1,
+          2,
+          std::make_unique<int>(3),
+          4);
       vigil::testing::settle();
       CHECK(seen == "ab110");
     });
@@ -102,9 +107,11 @@ TEST_SUITE("go") {
       for (int i = 0; i < n; ++i) {
         go([&] { ran.fetch_add(1); });
         if (i % 64 == 0) vigil::this_fiber::yield();
-        while (ran.load() < i - 1000) vigil::this_fiber::yield();
+        while (ran.load() < i - 1000)
+          vigil::this_fiber::yield();
       }
-      while (ran.load() != n) vigil::this_fiber::yield();
+      while (ran.load() != n)
+        vigil::this_fiber::yield();
       CHECK(vigil::stats().stack_bytes_mapped < before + (std::size_t{1} << 30));
       CHECK(vigil::stats().fibers_started >= static_cast<std::uint64_t>(n));
     });
@@ -220,7 +227,8 @@ TEST_SUITE("spawn and join") {
         CHECK(f.join() == 9);
         done.store(true);
       });
-      while (!done.load()) sleep_for(1ms);
+      while (!done.load())
+        sleep_for(1ms);
       joiner.join();
     });
   }
@@ -234,7 +242,8 @@ TEST_SUITE("spawn and join") {
           CHECK(f.join() == round);
           done.store(true);
         });
-        while (!done.load()) vigil::this_fiber::yield();
+        while (!done.load())
+          vigil::this_fiber::yield();
         joiner.join();
       }
     });
@@ -299,7 +308,8 @@ TEST_SUITE("spawn and join") {
         go([p = shared] { return p; });
         spawn([p = shared] { return p; }).detach();
         auto ended = spawn([p = shared] { return p; });
-        while (!ended.join_for(0s)) vigil::this_fiber::yield();
+        while (!ended.join_for(0s))
+          vigil::this_fiber::yield();
         ended.detach();
         auto dropped = spawn([p = shared] { return p; });
       }
@@ -328,7 +338,9 @@ TEST_SUITE("spawn and join") {
       sleep_for(2s);
       CHECK(seen.load() == 2);
       go([] { throw 3; });
-      { auto dropped = spawn([] { throw 4; }); }
+      {
+        auto dropped = spawn([] { throw 4; });
+      }
       vigil::testing::settle();
       CHECK(seen.load() == 4);
     });

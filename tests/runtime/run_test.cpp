@@ -1,7 +1,6 @@
 // run, runtime, options.
-#include "support/in_runtime.hpp"
-
 #include "sched/process.hpp"
+#include "support/in_runtime.hpp"
 
 #include <atomic>
 #include <csignal>
@@ -27,10 +26,13 @@ TEST_SUITE("run") {
 
   TEST_CASE("an exception of f leaves it after the shutdown") {
     std::atomic<bool> unwound{false};
+
     struct guard {
       std::atomic<bool>* flag;
+
       ~guard() { flag->store(true); }
     };
+
     CHECK_THROWS_WITH_AS(vigil::run([&] {
                            vigil::go([&] {
                              const guard g{&unwound};
@@ -93,7 +95,9 @@ TEST_SUITE("run") {
 
   TEST_CASE("one after the other leaves no stack, no thread and no handler behind") {
     struct sigaction before {};
+
     struct sigaction after {};
+
     ::sigaction(SIGQUIT, nullptr, &before);
     const auto stacks = vigil::internal::read_stack_stats().in_use;
     const auto threads = vigil::internal::process_thread_count();
@@ -118,7 +122,8 @@ TEST_SUITE("run") {
       threads.emplace_back([&, i] {
         if (i == 0) {
           vigil::testing::run_virtual([&] {
-            for (int round = 0; round < rounds(1000); ++round) sleep_for(1h);
+            for (int round = 0; round < rounds(1000); ++round)
+              sleep_for(1h);
             sum.fetch_add(1);
           });
           return;
@@ -134,7 +139,8 @@ TEST_SUITE("run") {
         });
       });
     }
-    for (auto& t : threads) t.join();
+    for (auto& t : threads)
+      t.join();
     CHECK(sum.load() == 3);
   }
 
@@ -147,22 +153,26 @@ TEST_SUITE("run") {
     std::thread thread([&] {
       other.run([&] {
         up.store(true);
-        while (!down.load()) sleep_for(100us);
+        while (!down.load())
+          sleep_for(100us);
       });
     });
     vigil::run([&] {
-      while (!up.load()) sleep_for(100us);
+      while (!up.load())
+        sleep_for(100us);
       std::atomic<std::uint64_t> there{0};
       const auto* const here = &vigil::runtime::current();
       other.go([&] { there.store(&vigil::runtime::current() == &other ? 1 : 2); });
-      while (there.load() == 0) sleep_for(100us);
+      while (there.load() == 0)
+        sleep_for(100us);
       CHECK(there.load() == 1);
       CHECK(here != &other);
       CHECK(&vigil::runtime::current() == here);
       std::atomic<bool> fired{false};
       auto t = other.after_func(1h, [&] { fired.store(true); });
       CHECK(t.reset(0s));
-      while (!fired.load()) sleep_for(100us);
+      while (!fired.load())
+        sleep_for(100us);
       CHECK_FALSE(t.stop());
       auto f = [&] {
         vigil::fiber<int> spawned;
@@ -174,7 +184,8 @@ TEST_SUITE("run") {
           });
           made.store(true);
         });
-        while (!made.load()) sleep_for(100us);
+        while (!made.load())
+          sleep_for(100us);
         return spawned;
       }();
       CHECK(f.join() == 5);  // joined across runtimes
@@ -190,11 +201,14 @@ TEST_SUITE("run") {
       std::vector<std::thread> threads;
       for (int i = 0; i < 3; ++i) {
         threads.emplace_back([&] {
-          for (int n = 0; n < each; ++n) rt.go([&] { ran.fetch_add(1); });
+          for (int n = 0; n < each; ++n)
+            rt.go([&] { ran.fetch_add(1); });
         });
       }
-      while (ran.load() != 3 * each) sleep_for(100us);
-      for (auto& t : threads) t.join();
+      while (ran.load() != 3 * each)
+        sleep_for(100us);
+      for (auto& t : threads)
+        t.join();
     });
   }
 
@@ -204,7 +218,8 @@ TEST_SUITE("run") {
     rt.go([&] { ran.store(true); });
     CHECK_FALSE(ran.load());
     rt.run([&] {
-      while (!ran.load()) vigil::this_fiber::yield();
+      while (!ran.load())
+        vigil::this_fiber::yield();
     });
   }
 
@@ -330,8 +345,11 @@ TEST_SUITE("options") {
     for (const int signal : {0, -1, 64, 1000, SIGKILL, SIGSTOP}) {
       vigil::options o;
       o.stop_on = {SIGUSR1, signal};
+
       struct sigaction before {};
+
       struct sigaction after {};
+
       ::sigaction(SIGUSR1, nullptr, &before);
       CHECK_THROWS_AS(vigil::run(o, [] {}), std::invalid_argument);
       ::sigaction(SIGUSR1, nullptr, &after);
@@ -363,13 +381,13 @@ TEST_SUITE("options") {
     o.workers = 1;
     o.stack_size = 1024 * 1024;
     CHECK(vigil::run(o, [] {
-      return vigil::spawn([] {
-               volatile char room[700'000];
-               room[0] = 5;
-               room[sizeof room - 1] = 1;
-               return room[0] + room[sizeof room - 1];
-             })
-          .join();
-    }) == 6);
+            return vigil::spawn([] {
+                     volatile char room[700'000];
+                     room[0] = 5;
+                     room[sizeof room - 1] = 1;
+                     return room[0] + room[sizeof room - 1];
+                   })
+                .join();
+          }) == 6);
   }
 }

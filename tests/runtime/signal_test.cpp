@@ -1,7 +1,6 @@
+#include "sched/park.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
-
-#include "sched/park.hpp"
 
 #include <atomic>
 #include <cstdio>
@@ -17,6 +16,7 @@ TEST_SUITE("stop_on") {
     struct guard {
       ~guard() { std::puts("unwound"); }
     };
+
     vigil::options o;
     o.workers = 2;
     o.stop_on = {SIGINT, SIGTERM};
@@ -45,14 +45,17 @@ TEST_SUITE("stop_on") {
   TEST_CASE("a signal stops a busy program and an idle one, and its handler is put back") {
     for (const unsigned workers : {1u, 2u}) {
       struct sigaction before {};
+
       struct sigaction after {};
+
       ::sigaction(SIGUSR1, nullptr, &before);
       vigil::options o;
       o.workers = workers;
       o.stop_on = {SIGUSR1};
       vigil::run(o, [] {
         vigil::after_func(1ms, [] { ::kill(::getpid(), SIGUSR1); });
-        for (;;) vigil::this_fiber::yield();
+        for (;;)
+          vigil::this_fiber::yield();
       });
       vigil::run(o, [] {
         vigil::after_func(1ms, [] { ::kill(::getpid(), SIGUSR1); });
@@ -60,7 +63,8 @@ TEST_SUITE("stop_on") {
       });
       std::atomic<bool> up{false};
       std::thread sender([&] {
-        while (!up.load()) std::this_thread::yield();
+        while (!up.load())
+          std::this_thread::yield();
         std::this_thread::sleep_for(5ms);
         ::kill(::getpid(), SIGUSR1);
       });
@@ -105,9 +109,11 @@ TEST_SUITE("stop_on") {
         });
       });
     }
-    while (up.load() != 2) std::this_thread::yield();
+    while (up.load() != 2)
+      std::this_thread::yield();
     ::kill(::getpid(), SIGUSR1);
-    for (auto& t : threads) t.join();
+    for (auto& t : threads)
+      t.join();
   }
 }
 
@@ -135,17 +141,21 @@ TEST_SUITE("signal watcher") {
       listener l;
       s.add_signal_watcher(l.watcher);
       ::kill(::getpid(), SIGUSR1);
-      while (l.usr1.load() != 1) sleep_for(100us);
+      while (l.usr1.load() != 1)
+        sleep_for(100us);
       ::kill(::getpid(), SIGUSR2);
-      while (l.usr2.load() != 1) sleep_for(100us);
+      while (l.usr2.load() != 1)
+        sleep_for(100us);
       CHECK(l.usr1.load() == 1);
       listener second;
       s.add_signal_watcher(second.watcher);
       ::kill(::getpid(), SIGUSR1);
-      while (l.usr1.load() != 2 || second.usr1.load() != 1) sleep_for(100us);
+      while (l.usr1.load() != 2 || second.usr1.load() != 1)
+        sleep_for(100us);
       s.remove_signal_watcher(l.watcher);
       ::kill(::getpid(), SIGUSR1);
-      while (second.usr1.load() != 2) sleep_for(100us);
+      while (second.usr1.load() != 2)
+        sleep_for(100us);
       CHECK(l.usr1.load() == 2);
       s.remove_signal_watcher(second.watcher);
     });
@@ -172,8 +182,7 @@ TEST_SUITE("signal watcher") {
       w.which = self.self.open(true);
       s.add_signal_watcher(watcher);
       vigil::go([] { ::kill(::getpid(), SIGUSR1); });
-      const auto how =
-          vigil::internal::wait(self, w.which, {vigil::internal::wait_reason::signal});
+      const auto how = vigil::internal::wait(self, w.which, {vigil::internal::wait_reason::signal});
       CHECK(how == vigil::internal::outcome::value);
       s.remove_signal_watcher(watcher);
     });

@@ -19,7 +19,8 @@ TEST_SUITE("this_fiber") {
     in_runtime({.workers = {1, 2}}, [] {
       std::set<std::uint64_t> seen{this_fiber::id()};
       std::vector<vigil::fiber<std::uint64_t>> fibers;
-      for (int i = 0; i < 1000; ++i) fibers.push_back(spawn([] { return this_fiber::id(); }));
+      for (int i = 0; i < 1000; ++i)
+        fibers.push_back(spawn([] { return this_fiber::id(); }));
       for (auto& f : fibers) {
         const auto id = f.id();
         CHECK(f.join() == id);
@@ -71,7 +72,8 @@ TEST_SUITE("this_fiber") {
           }
         }));
       }
-      for (auto& f : fibers) f.join();
+      for (auto& f : fibers)
+        f.join();
       CHECK(order == std::vector<int>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4});
     });
   }
@@ -80,7 +82,8 @@ TEST_SUITE("this_fiber") {
     in_virtual([] {
       this_fiber::yield();
       const auto before = vigil::stats().switches;
-      for (int i = 0; i < 100; ++i) this_fiber::yield();
+      for (int i = 0; i < 100; ++i)
+        this_fiber::yield();
       CHECK(vigil::stats().switches == before);
     });
   }
@@ -136,7 +139,8 @@ TEST_SUITE("this_fiber") {
           }
         }));
       }
-      for (auto& f : fibers) f.join();
+      for (auto& f : fibers)
+        f.join();
     });
   }
 
@@ -157,7 +161,8 @@ TEST_SUITE("this_fiber") {
           }  // both must be on a thread of their own
         }));
       }
-      for (auto& f : fibers) f.join();
+      for (auto& f : fibers)
+        f.join();
       CHECK(threads.size() == 2);
     });
   }
@@ -264,10 +269,12 @@ TEST_SUITE("fiber_local") {
   struct ordered {
     std::vector<int>* into = nullptr;
     int value = 0;
+
     ~ordered() {
       if (into != nullptr) into->push_back(value);
     }
   };
+
   vigil::fiber_local<ordered> first;
   vigil::fiber_local<ordered> second;
 
@@ -287,7 +294,8 @@ TEST_SUITE("fiber_local") {
           }
         }));
       }
-      for (auto& f : fibers) f.join();
+      for (auto& f : fibers)
+        f.join();
       CHECK(*number == 100);
       CHECK(text->empty());
     });

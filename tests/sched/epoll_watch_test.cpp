@@ -1,11 +1,9 @@
 // The seam for I/O: a watch over epoll and a timerfd, as an io_context would
 // be, in the place of the futex one.
-#include "sched/watch.hpp"
-
 #include "base/clock_source.hpp"
-#include "support/in_runtime.hpp"
-
 #include "sched/park.hpp"
+#include "sched/watch.hpp"
+#include "support/in_runtime.hpp"
 
 #include <atomic>
 #include <memory>
@@ -165,7 +163,8 @@ TEST_SUITE("a watch over epoll and timerfd") {
           }
         }));
       }
-      for (auto& f : fibers) f.join();
+      for (auto& f : fibers)
+        f.join();
       CHECK(calls.waits.load() > 0);
     });
   }
@@ -231,7 +230,8 @@ TEST_SUITE("a watch over epoll and timerfd") {
       const int before = calls.waits.load();
       const auto kernel = vigil::stats().kernel_waits;
       const int sleeps = 20;
-      for (int i = 0; i < sleeps; ++i) sleep_for(1ms);
+      for (int i = 0; i < sleeps; ++i)
+        sleep_for(1ms);
       CHECK(calls.waits.load() - before <= sleeps + 2);
       CHECK(vigil::stats().kernel_waits - kernel <= static_cast<std::uint64_t>(sleeps) + 3);
     });
@@ -244,7 +244,8 @@ TEST_SUITE("the futex watch") {
       sleep_for(1ms);
       const auto before = vigil::stats();
       const int sleeps = 50;
-      for (int i = 0; i < sleeps; ++i) sleep_for(1ms);
+      for (int i = 0; i < sleeps; ++i)
+        sleep_for(1ms);
       const auto after = vigil::stats();
       CHECK(after.kernel_waits - before.kernel_waits <= static_cast<std::uint64_t>(sleeps) + 5);
       CHECK(after.wake_calls - before.wake_calls <= 5);
@@ -256,7 +257,8 @@ TEST_SUITE("the futex watch") {
       auto earliest = vigil::after_func(1h, [] {});
       sleep_for(2ms);  // the other worker sleeps to the hour
       const auto before = vigil::stats();
-      for (int i = 0; i < rounds(100'000); ++i) vigil::after_func(2h, [] {}).stop();
+      for (int i = 0; i < rounds(100'000); ++i)
+        vigil::after_func(2h, [] {}).stop();
       const auto after = vigil::stats();
       CHECK(after.wake_calls == before.wake_calls);
       earliest.stop();

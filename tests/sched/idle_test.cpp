@@ -46,7 +46,8 @@ TEST_SUITE("idle_workers") {
     CHECK(idle.asleep() == 3);
     CHECK(idle.looking() == 0);
     CHECK(idle.earliest() == 100);
-    for (sleeper* const s : {&a, &b, &c}) idle.stay_awake(*s);
+    for (sleeper* const s : {&a, &b, &c})
+      idle.stay_awake(*s);
     CHECK(idle.asleep() == 0);
     CHECK(idle.looking() == 3);
     CHECK(idle.earliest() == idle_workers::nobody_sleeps);
@@ -138,13 +139,17 @@ TEST_SUITE("idle_workers") {
         idle.stop_looking();
       });
     }
-    while (idle.asleep() != 3) std::this_thread::yield();
+    while (idle.asleep() != 3)
+      std::this_thread::yield();
     for (int n = 1; n <= 3; ++n) {
-      while (idle.looking() != 0) std::this_thread::yield();
+      while (idle.looking() != 0)
+        std::this_thread::yield();
       idle.wake_one();
-      while (awake.load() != n) std::this_thread::yield();
+      while (awake.load() != n)
+        std::this_thread::yield();
     }
-    for (auto& t : threads) t.join();
+    for (auto& t : threads)
+      t.join();
     CHECK(idle.asleep() == 0);
     CHECK(idle.looking() == 0);
   }
@@ -204,7 +209,8 @@ TEST_SUITE("idle_workers") {
       idle.wake_one();
       if (i % 64 == 0) std::this_thread::yield();
     }
-    for (auto& t : workers) t.join();
+    for (auto& t : workers)
+      t.join();
     CHECK(done.load() == total);
   }
 }

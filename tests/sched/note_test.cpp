@@ -50,7 +50,9 @@ TEST_SUITE("note") {
 
   TEST_CASE("signals do not end the sleep") {
     struct sigaction action {};
+
     struct sigaction before {};
+
     action.sa_handler = [](int) {};
     ::sigaction(SIGUSR1, &action, &before);
     note n;
@@ -114,6 +116,7 @@ TEST_SUITE("note") {
       n.sleep_until(monotonic_now() + i % 3 * 1000);
     }
     done.store(true);
-    for (auto& t : wakers) t.join();
+    for (auto& t : wakers)
+      t.join();
   }
 }

@@ -21,7 +21,9 @@ std::uintptr_t as_number(vigil::internal::fiber* f) {
   return reinterpret_cast<std::uintptr_t>(f) / 16;
 }
 
-bool push(run_queue& q, std::uintptr_t n) { return q.push(*as_fiber(n)); }
+bool push(run_queue& q, std::uintptr_t n) {
+  return q.push(*as_fiber(n));
+}
 
 }  // namespace
 
@@ -33,16 +35,19 @@ TEST_SUITE("run_queue") {
     std::uintptr_t in = 1;
     std::uintptr_t out = 1;
     for (int round = 0; round < 1000; ++round) {
-      for (int i = 0; i < round % 7; ++i) REQUIRE(push(q, in++));
+      for (int i = 0; i < round % 7; ++i)
+        REQUIRE(push(q, in++));
       CHECK(q.empty() == (in == out));
-      for (int i = 0; i < round % 7; ++i) REQUIRE(as_number(q.pop()) == out++);
+      for (int i = 0; i < round % 7; ++i)
+        REQUIRE(as_number(q.pop()) == out++);
       CHECK(q.empty());
     }
   }
 
   TEST_CASE("takes capacity fibers and refuses one more") {
     run_queue q;
-    for (std::uintptr_t i = 1; i <= run_queue::capacity; ++i) REQUIRE(push(q, i));
+    for (std::uintptr_t i = 1; i <= run_queue::capacity; ++i)
+      REQUIRE(push(q, i));
     CHECK_FALSE(push(q, 1000));
     CHECK(as_number(q.pop()) == 1);
     CHECK(push(q, 1000));
@@ -53,9 +58,11 @@ TEST_SUITE("run_queue") {
     run_queue q;
     vigil::internal::fiber* into[run_queue::capacity];
     CHECK(q.grab(into, run_queue::capacity) == 0);
-    for (std::uintptr_t i = 1; i <= 9; ++i) push(q, i);
+    for (std::uintptr_t i = 1; i <= 9; ++i)
+      push(q, i);
     CHECK(q.grab(into, run_queue::capacity) == 5);
-    for (std::uintptr_t i = 0; i < 5; ++i) CHECK(as_number(into[i]) == i + 1);
+    for (std::uintptr_t i = 0; i < 5; ++i)
+      CHECK(as_number(into[i]) == i + 1);
     CHECK(q.grab(into, 1) == 1);
     CHECK(as_number(into[0]) == 6);
     CHECK(q.grab(into, 100) == 2);
@@ -103,11 +110,14 @@ TEST_SUITE("run_queue") {
       }
     }
     done.store(true);
-    while (vigil::internal::fiber* const f = q.pop()) take(f);
-    for (auto& t : thieves) t.join();
+    while (vigil::internal::fiber* const f = q.pop())
+      take(f);
+    for (auto& t : thieves)
+      t.join();
     CHECK(count.load() == total);
     bool once = true;
-    for (std::uintptr_t i = 1; i <= total; ++i) once = once && taken[i].load() == 1;
+    for (std::uintptr_t i = 1; i <= total; ++i)
+      once = once && taken[i].load() == 1;
     CHECK(once);
   }
 }

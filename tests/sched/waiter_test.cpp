@@ -1,9 +1,8 @@
 #include "sched/waiter.hpp"
 
 #include "sched/note.hpp"
-#include "support/in_runtime.hpp"
-
 #include "sched/park.hpp"
+#include "support/in_runtime.hpp"
 
 #include <atomic>
 #include <thread>
@@ -31,7 +30,8 @@ TEST_SUITE("waiter") {
       CHECK(w.outcome() == outcome::open);
       CHECK(w.claim(t, how));
       CHECK(w.outcome() == how);
-      for (const outcome late : all) CHECK_FALSE(w.claim(t, late));
+      for (const outcome late : all)
+        CHECK_FALSE(w.claim(t, late));
       CHECK_FALSE(w.claim_stop());
       CHECK(w.outcome() == how);
     }
@@ -100,7 +100,8 @@ TEST_SUITE("waiter") {
       arrived.store(0);
       won.store(0);
       current.store(w.open(true));
-      while (arrived.load() != 3) std::this_thread::yield();
+      while (arrived.load() != 3)
+        std::this_thread::yield();
       if (won.load() != 1) FAIL("won ", won.load(), " times");
     }
     done.store(true);
@@ -166,8 +167,7 @@ TEST_SUITE("waiter") {
           vigil::sleep_for(1s);
           if (self.self.claim(t, outcome::value)) self.self.deliver();
         });
-        return vigil::internal::wait(
-            self, t, {vigil::internal::wait_reason::test, deadline, true});
+        return vigil::internal::wait(self, t, {vigil::internal::wait_reason::test, deadline, true});
       };
       const auto start = vigil::clock::now();
       const auto at = [&](std::chrono::nanoseconds d) {
@@ -205,21 +205,20 @@ TEST_SUITE("waiter") {
                 racers.fetch_sub(1);
               });
             }
-            const auto deadline =
-                vigil::clock::now() + std::chrono::nanoseconds(dice.below(3000));
-            const outcome how =
-                vigil::internal::wait(self,
-                                      t,
-                                      {vigil::internal::wait_reason::test,
-                                       deadline.time_since_epoch().count(),
-                                       true});
-            while (racers.load() != 0) vigil::this_fiber::yield();
+            const auto deadline = vigil::clock::now() + std::chrono::nanoseconds(dice.below(3000));
+            const outcome how = vigil::internal::wait(
+                self,
+                t,
+                {vigil::internal::wait_reason::test, deadline.time_since_epoch().count(), true});
+            while (racers.load() != 0)
+              vigil::this_fiber::yield();
             REQUIRE(claims.load() == (how == outcome::timeout ? 0 : 1));
           }
           ended.fetch_add(1);
         });
       }
-      while (ended.load() != 20) vigil::sleep_for(100us);
+      while (ended.load() != 20)
+        vigil::sleep_for(100us);
     });
   }
 }
@@ -227,7 +226,8 @@ TEST_SUITE("waiter") {
 TEST_SUITE("park and ready") {
   TEST_CASE("a fiber that is readied before it has parked is not lost") {
     // ready() comes from a thread outside while the fiber is on its way.
-    in_runtime({.workers = {1, 2}}, [] {
+    in_runtime({.workers = {1, 2}}, [](vigil::runtime& rt) {
+      const vigil::work_guard outside = rt.make_work_guard();
       auto& self = *vigil::internal::current_fiber();
       std::atomic<ticket> open{0};
       std::atomic<bool> done{false};

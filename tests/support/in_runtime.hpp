@@ -147,6 +147,8 @@ void for_each_seed(std::uint64_t seeds, F body) {
 }
 
 // How long ago, on the clock of the calling fiber's runtime.
-inline std::chrono::nanoseconds since(clock::time_point start) { return clock::now() - start; }
+inline std::chrono::nanoseconds since(clock::time_point start) {
+  return clock::now() - start;
+}
 
 }  // namespace vigil::testing_support

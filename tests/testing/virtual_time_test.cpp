@@ -1,6 +1,6 @@
-#include <vigil/testing.hpp>
-
 #include "support/in_runtime.hpp"
+
+#include <vigil/testing.hpp>
 
 #include <atomic>
 #include <cstdlib>
@@ -39,7 +39,8 @@ std::string history(std::uint64_t seed) {
       }));
     }
     auto t = vigil::every(1ms, [&text] { text += '.'; });
-    for (auto& f : fibers) f.join();
+    for (auto& f : fibers)
+      f.join();
     t.stop();
     return text + std::to_string(vigil::clock::now().time_since_epoch().count());
   });
@@ -68,9 +69,8 @@ TEST_SUITE("run_virtual") {
   }
 
   TEST_CASE("rethrows what f threw") {
-    CHECK_THROWS_WITH_AS(run_virtual([] { throw std::runtime_error("planted"); }),
-                         "planted",
-                         std::runtime_error);
+    CHECK_THROWS_WITH_AS(
+        run_virtual([] { throw std::runtime_error("planted"); }), "planted", std::runtime_error);
     CHECK_THROWS_AS(run_virtual([]() -> int { throw 5; }), int);
   }
 
@@ -133,10 +133,9 @@ TEST_SUITE("run_virtual") {
   TEST_CASE("fibers that wait for one another for ever are a deadlock") {
     CHECK_THROWS_AS(run_virtual([] { sleep_for(std::chrono::nanoseconds::max()); }),
                     vigil::deadlock);
-    CHECK_THROWS_AS(run_virtual([] {
-                      spawn([] { sleep_for(std::chrono::nanoseconds::max()); }).join();
-                    }),
-                    vigil::deadlock);
+    CHECK_THROWS_AS(
+        run_virtual([] { spawn([] { sleep_for(std::chrono::nanoseconds::max()); }).join(); }),
+        vigil::deadlock);
   }
 
   TEST_CASE("a ticking every keeps a program from being a deadlock") {
@@ -181,9 +180,11 @@ TEST_SUITE("run_virtual") {
     const std::string expected = history(9);
     std::string other;
     std::thread thread([&] {
-      for (int i = 0; i < rounds(40); ++i) other = history(9);
+      for (int i = 0; i < rounds(40); ++i)
+        other = history(9);
     });
-    for (int i = 0; i < rounds(40); ++i) CHECK(history(9) == expected);
+    for (int i = 0; i < rounds(40); ++i)
+      CHECK(history(9) == expected);
     thread.join();
     CHECK(other == expected);
   }
@@ -249,7 +250,8 @@ TEST_SUITE("settle") {
 
   TEST_CASE("alone returns at once, again and again") {
     in_virtual([] {
-      for (int i = 0; i < 100; ++i) settle();
+      for (int i = 0; i < 100; ++i)
+        settle();
       CHECK(vigil::clock::now() == vigil::testing::epoch);
     });
   }

@@ -134,7 +134,8 @@ TEST_SUITE("sleep") {
           ended.fetch_add(1);
         });
       }
-      while (ended.load() != 10) vigil::this_fiber::yield();
+      while (ended.load() != 10)
+        vigil::this_fiber::yield();
     });
   }
 
@@ -149,14 +150,17 @@ TEST_SUITE("sleep") {
       sleepers.push_back(vigil::spawn([] { sleep_until(vigil::clock::time_point::max()); }));
       sleepers.push_back(
           vigil::spawn([] { sleep_until(std::chrono::steady_clock::time_point::max()); }));
-      sleepers.push_back(vigil::spawn(
-          [] { sleep_for(std::chrono::duration<double>(std::numeric_limits<double>::infinity())); }));
+      sleepers.push_back(vigil::spawn([] {
+        sleep_for(std::chrono::duration<double>(std::numeric_limits<double>::infinity()));
+      }));
       sleep_for(25ms);
       CHECK(since(start) == 25ms);
       sleep_for(std::chrono::hours(24 * 365 * 100));  // a century later they still sleep
       CHECK(vigil::stats().fibers_sleeping == sleepers.size());
-      for (auto& f : sleepers) f.request_stop();
-      for (auto& f : sleepers) CHECK_THROWS_AS(f.join(), vigil::cancelled);
+      for (auto& f : sleepers)
+        f.request_stop();
+      for (auto& f : sleepers)
+        CHECK_THROWS_AS(f.join(), vigil::cancelled);
       CHECK(vigil::stats().timers_pending == 0);
     });
   }
@@ -197,7 +201,8 @@ TEST_SUITE("sleep") {
       for (const std::int64_t edge : {std::int64_t{1} << 31, std::int64_t{1} << 32}) {
         const auto target = vigil::testing::epoch + std::chrono::milliseconds(edge);
         sleep_until(target - 1ms);
-        for (int i = 0; i < 3; ++i) sleep_for(1ms);
+        for (int i = 0; i < 3; ++i)
+          sleep_for(1ms);
         CHECK(vigil::clock::now() == target + 2ms);
       }
     });
@@ -270,7 +275,9 @@ TEST_SUITE("sleep") {
   // Go: TestSleep.
   TEST_CASE("a sleep disturbed by signals still lasts its whole length") {
     struct sigaction action {};
+
     struct sigaction before {};
+
     action.sa_handler = [](int) {};
     ::sigaction(SIGUSR1, &action, &before);
     in_runtime({.workers = {1, 2}}, [] {
@@ -308,7 +315,8 @@ TEST_SUITE("sleep") {
           }
         }));
       }
-      for (auto& f : sleepers) f.join();
+      for (auto& f : sleepers)
+        f.join();
     });
   }
 
@@ -324,7 +332,8 @@ TEST_SUITE("sleep") {
           woken.fetch_add(1);
         });
       }
-      while (woken.load() != n) sleep_for(1ms);
+      while (woken.load() != n)
+        sleep_for(1ms);
     });
   }
 
@@ -332,12 +341,12 @@ TEST_SUITE("sleep") {
     in_virtual([] {
       sleep_for(1ns);
       const auto before = vigil::stats();
-      for (int i = 0; i < rounds(10'000); ++i) sleep_for(1us);
+      for (int i = 0; i < rounds(10'000); ++i)
+        sleep_for(1us);
       const auto after = vigil::stats();
       CHECK(after.stacks_in_use == before.stacks_in_use);
       CHECK(after.heap_entries <= before.heap_entries + 1);
-      CHECK(after.timers_fired - before.timers_fired ==
-            static_cast<std::uint64_t>(rounds(10'000)));
+      CHECK(after.timers_fired - before.timers_fired == static_cast<std::uint64_t>(rounds(10'000)));
     });
   }
 }

@@ -54,7 +54,8 @@ TEST_SUITE("after_func") {
       bool ran = false;
       after_func(0s, [&] { ran = true; });
       const auto start = vigil::clock::now();
-      while (!ran) vigil::this_fiber::yield();
+      while (!ran)
+        vigil::this_fiber::yield();
       CHECK(since(start) == 0s);
     });
   }
@@ -86,7 +87,8 @@ TEST_SUITE("after_func") {
       CHECK(runs == 1);
       sleep_for(std::chrono::hours(24 * 365 * 200));
       CHECK(never_ran);
-      for (auto& t : huge) CHECK(t.stop());
+      for (auto& t : huge)
+        CHECK(t.stop());
     });
   }
 
@@ -105,7 +107,8 @@ TEST_SUITE("after_func") {
       };
       const auto start = vigil::clock::now();
       after_func(0s, next);
-      while (!done.load()) vigil::this_fiber::yield();
+      while (!done.load())
+        vigil::this_fiber::yield();
       CHECK(since(start) < 1s);
       sleep_for(400ms);  // the blocked ones use `left` no more
     };
@@ -123,7 +126,8 @@ TEST_SUITE("after_func") {
       }
       sleep_for(2s);
       REQUIRE(at.size() == 100);
-      for (int i = 1; i <= 100; ++i) CHECK(at[static_cast<std::size_t>(i) - 1] == i * 10ms);
+      for (int i = 1; i <= 100; ++i)
+        CHECK(at[static_cast<std::size_t>(i) - 1] == i * 10ms);
       sleep_for(2h);
     });
   }
@@ -150,7 +154,8 @@ TEST_SUITE("after_func") {
     std::set<std::vector<int>> orders;
     for_each_seed(60, [&] {
       std::vector<int> order;
-      for (int i = 0; i < 3; ++i) after_func(1s, [&order, i] { order.push_back(i); });
+      for (int i = 0; i < 3; ++i)
+        after_func(1s, [&order, i] { order.push_back(i); });
       sleep_for(2s);
       orders.insert(order);
     });
@@ -188,7 +193,8 @@ TEST_SUITE("after_func") {
   TEST_CASE("a dropped handle lets the timer run") {
     in_virtual([] {
       int runs = 0;
-      for (int i = 0; i < 10; ++i) static_cast<void>(after_func(1s, [&] { ++runs; }));
+      for (int i = 0; i < 10; ++i)
+        static_cast<void>(after_func(1s, [&] { ++runs; }));
       sleep_for(2s);
       CHECK(runs == 10);
     });
@@ -258,8 +264,10 @@ TEST_SUITE("after_func") {
           }
         });
       }
-      while (runs.load() < 3 * each) sleep_for(1ms);
-      for (auto& t : threads) t.join();
+      while (runs.load() < 3 * each)
+        sleep_for(1ms);
+      for (auto& t : threads)
+        t.join();
       sleep_for(1ms);
       CHECK(runs.load() == 3 * each);
     });
@@ -273,7 +281,8 @@ TEST_SUITE("after_func") {
     rt.after_func(0s, [&] { runs.fetch_add(1); });
     rt.after_func(1ms, [&] { runs.fetch_add(1); });
     rt.run([&] {
-      while (runs.load() != 2) sleep_for(1ms);
+      while (runs.load() != 2)
+        sleep_for(1ms);
     });
     CHECK(rt.stats().timers_pending == 0);
   }
@@ -313,7 +322,8 @@ TEST_SUITE("after_func") {
           runs.fetch_add(1);
         });
       }
-      while (runs.load() != n) sleep_for(100us);
+      while (runs.load() != n)
+        sleep_for(100us);
       CHECK_FALSE(early.load());
     });
   }
@@ -325,13 +335,15 @@ TEST_SUITE("after_func") {
       for (int i = 0; i < n; ++i) {
         std::atomic<bool> ran{false};
         after_func(0s, [&] { ran.store(true); });
-        while (!ran.load()) vigil::this_fiber::yield();
+        while (!ran.load())
+          vigil::this_fiber::yield();
       }
       std::atomic<int> again{0};
       auto t = after_func(1h, [&] { again.fetch_add(1); });
       for (int i = 0; i < n; ++i) {
         t.reset(0s);
-        while (again.load() != i + 1) vigil::this_fiber::yield();
+        while (again.load() != i + 1)
+          vigil::this_fiber::yield();
       }
     });
   }
@@ -344,11 +356,13 @@ TEST_SUITE("after_func") {
         std::vector<vigil::fiber<>> pair;
         for (int i = 0; i < 2; ++i) {
           pair.push_back(vigil::spawn([&] {
-            while (!done.load()) vigil::this_fiber::yield();
+            while (!done.load())
+              vigil::this_fiber::yield();
           }));
         }
         after_func(1us, [&] { done.store(true); });
-        for (auto& f : pair) f.join();
+        for (auto& f : pair)
+          f.join();
       }
     });
   }
@@ -360,7 +374,8 @@ TEST_SUITE("after_func") {
       for (int round = 0; round < rounds(1000); ++round) {
         std::atomic<bool> done{false};
         after_func(1us, [&] { done.store(true); });
-        while (!done.load()) vigil::spawn([] {}).join();
+        while (!done.load())
+          vigil::spawn([] {}).join();
       }
     });
   }

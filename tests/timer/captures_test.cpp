@@ -16,10 +16,12 @@ using vigil::timer;
 // Notes where it dies.
 struct witness {
   explicit witness(std::string& where) : place(&where) {}
+
   ~witness() {
     *place = vigil::this_fiber::id() == 0 ? "plain thread" : std::string(vigil::this_fiber::name());
     if (place->empty()) *place = "fiber";
   }
+
   witness(const witness&) = delete;
   witness& operator=(const witness&) = delete;
   std::string* place;
@@ -133,10 +135,14 @@ TEST_SUITE("captures of a timer") {
         after_func(1h, [c = count] { ++*c; });
         vigil::this_fiber::yield();
       }
+
       explicit restarter(int* c) : count(c) {}
+
       restarter(restarter&& other) noexcept : count(std::exchange(other.count, nullptr)) {}
+
       int* count;
     };
+
     int count = 0;
     in_virtual([&] { after_func(1h, [r = restarter(&count)] { static_cast<void>(r); }); });
     CHECK(count == 1);
@@ -196,7 +202,8 @@ TEST_SUITE("captures of a timer") {
         }
       });
       dropper.join();
-      while (vigil::stats().timers_pending > 0) sleep_for(100us);
+      while (vigil::stats().timers_pending > 0)
+        sleep_for(100us);
     });
     CHECK(shared.use_count() == 1);
   }

@@ -1,5 +1,4 @@
 #include "support/in_runtime.hpp"
-
 #include "timer/timer_service.hpp"
 
 #include <atomic>
@@ -121,7 +120,8 @@ TEST_SUITE("every") {
       // A reset in every round would push the deadline away for ever.
       for (int before = 0; before < rounds(2000); before = runs.load()) {
         t.reset(1us);
-        while (runs.load() == before) vigil::this_fiber::yield();
+        while (runs.load() == before)
+          vigil::this_fiber::yield();
       }
       t.stop_and_wait();
       CHECK_FALSE(overlapped.load());
@@ -260,7 +260,9 @@ TEST_SUITE("every") {
     in_virtual([] {
       CHECK_THROWS_AS(every(0s, [] {}), std::invalid_argument);
       CHECK_THROWS_AS(every(-1ns, [] {}), std::invalid_argument);
-      CHECK_THROWS_AS(every(0s, [] {}, vigil::from_end), std::invalid_argument);
+      CHECK_THROWS_AS(every(
+                          0s, [] {}, vigil::from_end),
+                      std::invalid_argument);
       int runs = 0;
       timer t = every(10ms, [&] { ++runs; });
       CHECK_THROWS_AS(t.reset(0s), std::invalid_argument);
@@ -335,7 +337,8 @@ TEST_SUITE("every") {
       });
       std::atomic<int> runs{0};
       timer t = every(1ns, [&] { runs.fetch_add(1); });
-      while (runs.load() < 100) vigil::this_fiber::yield();
+      while (runs.load() < 100)
+        vigil::this_fiber::yield();
       t.stop_and_wait();
       done.store(true);
       churn.join();
@@ -352,7 +355,8 @@ TEST_SUITE("every") {
         if (since(start) < 1ms * (runs.load() + 1)) early.store(true);
         runs.fetch_add(1);
       });
-      while (runs.load() < 20) sleep_for(1ms);
+      while (runs.load() < 20)
+        sleep_for(1ms);
       t.stop_and_wait();
       CHECK_FALSE(early.load());
     });

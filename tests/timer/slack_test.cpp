@@ -1,5 +1,4 @@
 #include "support/in_runtime.hpp"
-
 #include "timer/timer_service.hpp"
 
 #include <map>
@@ -52,9 +51,9 @@ TEST_SUITE("timer slack") {
     in_virtual([] {
       const auto start = vigil::clock::now();
       std::map<char, nanoseconds> at;
-      timer first = after_func(12ms, [&] { at['f'] = since(start); });     // key 12
-      timer close = with_slack(11ms, 4ms, [&] { at['c'] = since(start); });  // key 15
-      timer wall = after_func(50ms, [&] { at['w'] = since(start); });      // key 50
+      timer first = after_func(12ms, [&] { at['f'] = since(start); });        // key 12
+      timer close = with_slack(11ms, 4ms, [&] { at['c'] = since(start); });   // key 15
+      timer wall = after_func(50ms, [&] { at['w'] = since(start); });         // key 50
       timer deep = with_slack(10ms, 100ms, [&] { at['d'] = since(start); });  // key 110
       sleep_for(1s);
       CHECK(at['f'] == 12ms);
@@ -127,6 +126,7 @@ TEST_SUITE("send_time") {
   struct received {
     std::vector<vigil::internal::nanos> values;
     std::string fiber;
+
     static void take(void* self, vigil::internal::nanos when) noexcept {
       auto& r = *static_cast<received*>(self);
       r.values.push_back(when);
@@ -136,8 +136,7 @@ TEST_SUITE("send_time") {
 
   TEST_CASE("hands over exactly the deadline, on the timer fiber") {
     in_virtual([] {
-      auto& service =
-          static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
+      auto& service = static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
       received r;
       auto* const t = service.make_send(&received::take, &r);
       const auto deadline = vigil::clock::now().time_since_epoch().count() + 1'000'000'007;
@@ -154,8 +153,7 @@ TEST_SUITE("send_time") {
 
   TEST_CASE("stop and a new arming decide as for every timer") {
     in_virtual([] {
-      auto& service =
-          static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
+      auto& service = static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
       received r;
       auto* const t = service.make_send(&received::take, &r);
       const auto start = vigil::clock::now().time_since_epoch().count();
@@ -184,9 +182,12 @@ TEST_SUITE("timer statistics") {
   TEST_CASE("armed equals fired plus stopped plus pending") {
     in_virtual([] {
       std::vector<timer> timers;
-      for (int i = 1; i <= 30; ++i) timers.push_back(after_func(i * 1s, [] {}));
-      for (std::size_t i = 0; i < 10; ++i) timers[i].stop();
-      for (std::size_t i = 10; i < 15; ++i) timers[i].reset(40s);
+      for (int i = 1; i <= 30; ++i)
+        timers.push_back(after_func(i * 1s, [] {}));
+      for (std::size_t i = 0; i < 10; ++i)
+        timers[i].stop();
+      for (std::size_t i = 10; i < 15; ++i)
+        timers[i].reset(40s);
       sleep_for(25s + 1ns);
       const auto s = vigil::stats();
       CHECK(s.timers_armed == 31);
@@ -198,7 +199,8 @@ TEST_SUITE("timer statistics") {
       CHECK(s.heap_entries >= s.timers_pending);
       CHECK(s.dead_entries == s.heap_entries - s.timers_pending);
       std::uint64_t counted = 0;
-      for (const auto n : s.lateness.count) counted += n;
+      for (const auto n : s.lateness.count)
+        counted += n;
       CHECK(counted == s.timers_fired);
       CHECK(s.lateness.max_nanos == 0);
       CHECK(s.lateness.quantile_nanos(0.5) == 0);
