@@ -15,9 +15,11 @@ void scheduler::end_outside_work() noexcept {
   idle_.wake_all();
 }
 
-bool scheduler::maybe_deadlock() noexcept {
+// `asleep` is what all_asleep() said; all looks are between that and the last.
+bool scheduler::maybe_deadlock(std::uint64_t asleep) noexcept {
   // The caller has tidied: `never` also if all that is pending never comes due.
   if (alive() == 0 || has_outside_work() || next_deadline.load() != never) return false;
+  if (!is_virtual() && finds_work()) return false;
   for (const auto& w : workers_) {
     if (w->inbox_filled_.load()) return false;
   }
@@ -25,6 +27,7 @@ bool scheduler::maybe_deadlock() noexcept {
   const run_phase phase = phase_.load();
   if (phase != run_phase::running && phase != run_phase::ending) return false;
   if (deadlocked_.load() || deadlock_warned_.load()) return false;
+  if (idle_.times_got_up() != asleep) return false;
   return report_deadlock();
 }
 

@@ -374,7 +374,10 @@ bool scheduler::stopper_waits(fiber& self, nanos length) noexcept {
   stopper_ = &self.self;
   stopper_ticket_ = t;
   try {
-    wait(self, t, {wait_reason::shutdown, saturating_add(clock.now(), length > 0 ? length : 0), false}, end_lock_);
+    wait(self,
+         t,
+         {wait_reason::shutdown, saturating_add(clock.now(), length > 0 ? length : 0), false},
+         end_lock_);
   } catch (const std::bad_alloc&) {
     // No room for the deadline: it is as if it had come.
   }

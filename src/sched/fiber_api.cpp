@@ -186,10 +186,11 @@ void stop_and_join(fiber_core* core) noexcept {
     if (self == nullptr) {
       join_from_thread(*core, never);
     } else if (self == core) {
-      internal::fatal("fiber %llu (%s) destroys its own last handle, which would wait for the "
-                      "fiber's end for ever: detach() it first, or let another fiber own it",
-                      static_cast<unsigned long long>(core->id),
-                      core->name);
+      internal::fatal(
+          "fiber %llu (%s) destroys its own last handle, which would wait for the "
+          "fiber's end for ever: detach() it first, or let another fiber own it",
+          static_cast<unsigned long long>(core->id),
+          core->name);
     } else {
       internal::check_may_park(*self);
       // A joining destructor: nothing ends this wait but the child's end.

@@ -4,7 +4,7 @@
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
 
-#include <cstring>
+#include <cstddef>
 
 #include <unistd.h>
 
@@ -79,8 +79,7 @@ struct census {
 // More fibers than anybody reads; the rest is counted.
 constexpr std::size_t shown_at_most = 10'000;
 
-// What the dump prints of a fiber, copied out first. Racing reads are meant,
-// so the race detector is told to look away.
+// What the dump prints of a fiber, taken from a copy of its block.
 struct snapshot {
   std::uint64_t id;
   fiber_state state;
@@ -96,18 +95,26 @@ struct snapshot {
   char name[fiber::name_room];
 };
 
-VIGIL_NO_SANITIZE_THREAD bool look(const stack& where, snapshot& s) noexcept {
-  const fiber* const f = control_block(where);
+// The block's bytes as they are at this moment, each read once.
+VIGIL_NO_SANITIZE_THREAD void copy_block(const fiber& from, std::byte* to) noexcept {
+  const auto* const bytes = reinterpret_cast<const volatile std::byte*>(&from);
+  for (std::size_t i = 0; i < sizeof(fiber); ++i)
+    to[i] = bytes[i];
+}
+
+bool look(const stack& where, snapshot& s) noexcept {
+  alignas(fiber) std::byte room[sizeof(fiber)];
+  copy_block(*control_block(where), room);
+  const auto* const f = reinterpret_cast<const fiber*>(room);
   if (f->magic.load() != fiber::live_magic) return false;
   s.id = f->id;
-  // ordering: a snapshot.
-  s.state = f->state.load(relaxed);
+  s.state = f->state.load();
   s.role = f->role;
-  s.reason = f->reason.load(relaxed);        // ordering: as above
-  s.since = f->waiting_since.load(relaxed);  // ordering: as above
-  s.until = f->waiting_until.load(relaxed);  // ordering: as above
+  s.reason = f->reason.load();
+  s.since = f->waiting_since.load();
+  s.until = f->waiting_until.load();
   s.pinned = f->pinned != nullptr;
-  s.stopped = f->stop_flag.load(relaxed);  // ordering: as above
+  s.stopped = f->stop_flag.load();
   s.file = f->file;
   s.line = f->line;
   for (std::size_t i = 0; i < sizeof s.name; ++i)
@@ -116,7 +123,8 @@ VIGIL_NO_SANITIZE_THREAD bool look(const stack& where, snapshot& s) noexcept {
   // The runtime may have gone while a handle keeps the fiber: its address is
   // only compared.
   s.now = process_now(f->sched);
-  // The fiber may have ended meanwhile and its page be gone: zeros then.
+  // The fiber may have begun or ended meanwhile: look at the word once more.
+  copy_block(*control_block(where), room);
   return s.file != nullptr && f->magic.load() == fiber::live_magic;
 }
 
@@ -187,31 +195,28 @@ void dump_runtime(dump_writer& out, const scheduler& s) noexcept {
   out.text("\n");
 }
 
-VIGIL_NO_SANITIZE_THREAD void describe_fiber(const stack& where,
-                                             char* text,
-                                             std::size_t size) noexcept {
-  const fiber* const f = control_block(where);
+void describe_fiber(const stack& where, char* text, std::size_t size) noexcept {
+  snapshot s{};
   if (size == 0) return;
   text[0] = '\0';
-  if (f->magic.load() != fiber::live_magic) return;
+  if (!look(where, s)) return;
   std::size_t n = 0;
-  const auto put = [&](const char* s) {
-    while (*s != '\0' && n + 1 < size)
-      text[n++] = *s++;
+  const auto put = [&](const char* part) {
+    while (*part != '\0' && n + 1 < size)
+      text[n++] = *part++;
     text[n] = '\0';
   };
   char digits[21] = {};
   std::size_t i = sizeof digits - 1;
-  std::uint64_t id = f->id;
   do {
-    digits[--i] = static_cast<char>('0' + id % 10);
-    id /= 10;
-  } while (id != 0);
+    digits[--i] = static_cast<char>('0' + s.id % 10);
+    s.id /= 10;
+  } while (s.id != 0);
   put("fiber ");
   put(digits + i);
-  if (f->name[0] != '\0') {
+  if (s.name[0] != '\0') {
     put(" (");
-    put(f->name);
+    put(s.name);
     put(")");
   }
 }

@@ -55,6 +55,7 @@ void idle_workers::stay_awake(sleeper& s) noexcept {
 void idle_workers::remove(sleeper& s) noexcept {
   looking_.fetch_add(1);  // first: it will look before it sleeps again
   sleepers_.remove(s);
+  ++got_up_;
   asleep_.fetch_sub(1);
   publish_earliest();
 }
@@ -111,13 +112,18 @@ unsigned idle_workers::wake(sleeper& s) noexcept {
   return s.hook.linked ? rouse(s) : 0;
 }
 
-bool idle_workers::all_asleep(std::size_t workers, nanos now) noexcept {
+std::uint64_t idle_workers::all_asleep(std::size_t workers, nanos now) noexcept {
   const lock_guard guard(lock_);
-  if (sleepers_.size() != workers) return false;
+  if (sleepers_.size() != workers) return 0;
   for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
-    if (s->until <= now) return false;
+    if (s->until <= now) return 0;
   }
-  return true;
+  return got_up_;
+}
+
+std::uint64_t idle_workers::times_got_up() noexcept {
+  const lock_guard guard(lock_);
+  return got_up_;
 }
 
 unsigned idle_workers::wake_all() noexcept {

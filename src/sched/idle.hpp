@@ -93,9 +93,12 @@ class idle_workers {
   unsigned wake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);  // this one, if it sleeps
   unsigned wake_all() noexcept VIGIL_EXCLUDES(lock_);
 
-  // Whether all `workers` sleep, none of them to a deadline that has come: then
-  // only the caller and threads from outside can change anything.
-  bool all_asleep(std::size_t workers, nanos now) noexcept VIGIL_EXCLUDES(lock_);
+  // If all `workers` sleep, none of them to a deadline that has come: a number
+  // other than 0. While it stays the same nobody has got up, so between two
+  // calls with one answer only the caller and threads from outside can have
+  // changed anything.
+  std::uint64_t all_asleep(std::size_t workers, nanos now) noexcept VIGIL_EXCLUDES(lock_);
+  std::uint64_t times_got_up() noexcept VIGIL_EXCLUDES(lock_);
 
   // The earliest time to which a worker sleeps; nobody_sleeps if none does.
   static constexpr nanos nobody_sleeps = std::numeric_limits<nanos>::min();
@@ -120,6 +123,7 @@ class idle_workers {
   spinlock lock_{lock_rank::idle};
   sleeper_list sleepers_ VIGIL_GUARDED_BY(lock_);
   bool watch_taken_ VIGIL_GUARDED_BY(lock_) = false;
+  std::uint64_t got_up_ VIGIL_GUARDED_BY(lock_) = 1;  // how often somebody did
   alignas(cache_line) atomic<nanos> earliest_{nobody_sleeps};
   atomic<unsigned> asleep_{0};
   atomic<unsigned> looking_{0};

@@ -197,7 +197,7 @@ class scheduler {
   fiber* nothing_to_run(worker& w) noexcept;  // virtual time
   bool finds_work(std::size_t callbacks_taken = 0) noexcept;
   void sleep_alone(worker& w, bool for_outside_work) noexcept;  // virtual time
-  bool maybe_deadlock() noexcept;                               // true if something was readied
+  bool maybe_deadlock(std::uint64_t asleep) noexcept;           // true if something was readied
   bool report_deadlock() noexcept;
   void start_stopper() noexcept;
   void dismiss_stopper() noexcept;

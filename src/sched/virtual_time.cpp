@@ -23,7 +23,7 @@ fiber* scheduler::nothing_to_run(worker& w) noexcept {
   timers_->tidy();
   const nanos next = next_deadline.load();
   if (next == never) {
-    if (!maybe_deadlock()) sleep_alone(w, false);
+    if (!maybe_deadlock(idle_.times_got_up())) sleep_alone(w, false);
     return nullptr;
   }
   if (next > clock.now()) clock.jump_to(next);
