@@ -58,13 +58,12 @@ class fiber_body {
       // The result is built before the function dies, and moved into its
       // place afterwards: the function may return a reference into itself.
       alignas(R) std::byte room[sizeof(R)];
-      R* made = nullptr;
+      end_of_result result;
       {
         const end_of_call guard{body};
-        made = ::new (static_cast<void*>(room)) R(body.invoke());
+        result.made = ::new (static_cast<void*>(room)) R(body.invoke());
       }
-      ::new (static_cast<void*>(&body.result_)) R(std::move(*made));
-      made->~R();
+      ::new (static_cast<void*>(&body.result_)) R(std::move(*result.made));
     }
   }
 
@@ -86,6 +85,12 @@ class fiber_body {
   struct end_of_call {
     fiber_body& body;
     ~end_of_call() { destroy_call(&body); }
+  };
+  struct end_of_result {
+    R* made = nullptr;
+    ~end_of_result() {
+      if (made != nullptr) made->~R();
+    }
   };
   struct nothing {};
 

@@ -5,6 +5,7 @@
 #include <vigil/error.hpp>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -66,6 +67,12 @@ scheduler_options checked(const options& settings) {
   }
   check_stack("stack_size", settings.stack_size);
   check_stack("main_stack_size", settings.main_stack_size);
+  for (const int signal : settings.stop_on) {
+    if (signal < 1 || signal > 63 || signal == SIGKILL || signal == SIGSTOP) {
+      throw std::invalid_argument("vigil: options::stop_on: " + std::to_string(signal) +
+                                  " is no signal from 1 to 63 other than SIGKILL and SIGSTOP");
+    }
+  }
   scheduler_options o;
   o.workers = settings.workers == 0 ? default_workers() : static_cast<unsigned>(settings.workers);
   o.stack_size = settings.stack_size;

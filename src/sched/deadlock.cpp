@@ -24,6 +24,8 @@ bool scheduler::maybe_deadlock(std::uint64_t asleep) noexcept {
     if (w->inbox_filled_.load()) return false;
   }
   if (watched_signals_.load() != 0) return false;
+  // A main fiber that sleeps for ever waits for a signal of stop_on.
+  if (!settings_.stop_on.empty() && main_sleeps()) return false;
   const run_phase phase = phase_.load();
   if (phase != run_phase::running && phase != run_phase::ending) return false;
   if (deadlocked_.load() || deadlock_warned_.load()) return false;
@@ -52,7 +54,7 @@ bool scheduler::report_deadlock() noexcept {
   process_dump(2);
   if (!is_fatal) return false;
   set_grace();
-  phase_.store(run_phase::ending);
+  advance(run_phase::ending);
   stop_all();
   start_stopper();
   return true;

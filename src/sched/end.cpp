@@ -99,6 +99,7 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
       [](void*) noexcept {},
       [](void*) noexcept -> void* { return nullptr; }};
   main->table = &main_table;
+  main_fiber_ = main;
   main->pinned = workers_[0].get();
   main->pins = 1;
   try {
@@ -173,6 +174,12 @@ void scheduler::main_body(fiber& self, detail::call_ref body) noexcept {
     body();
   } catch (const stopped&) {
     main_stopped_ = true;
+  } catch (const cancelled&) {
+    if (must_stop(self)) {
+      main_stopped_ = true;
+    } else {
+      main_error_ = std::current_exception();
+    }
   } catch (...) {
     main_error_ = std::current_exception();
   }
@@ -181,16 +188,15 @@ void scheduler::main_body(fiber& self, detail::call_ref body) noexcept {
 
 void scheduler::end_run(fiber& self) noexcept {
   ++self.shields;  // E4: nothing ends the main fiber's waits from now on
-  auto expected = run_phase::running;
   set_grace();
-  phase_.compare_exchange_strong(expected, run_phase::ending);  // E1
+  advance(run_phase::ending);  // E1
   dismiss_stopper();
   const nanos grace = grace_until_.load() - clock.now();
   if (!stopping() && grace > 0) wait_for_others(self, grace);  // E2
   stop_all();                                                  // E3
   const nanos limit = settings_.stop_limit > 0 ? settings_.stop_limit : 0;
   if (!wait_for_others(self, limit)) stop_limit_passed(limit);  // E4
-  phase_.store(run_phase::closed);                              // E5
+  advance(run_phase::closed);                                   // E5
   do {
     timers_->discard_callbacks();
     // A capture's destructor may have started a fiber.
@@ -298,6 +304,13 @@ void scheduler::request_stop() noexcept {
   wake_for_signal();
 }
 
+// The phase only goes forward, whoever is late.
+void scheduler::advance(run_phase to) noexcept {
+  run_phase seen = phase_.load();
+  while (seen < to && !phase_.compare_exchange_weak(seen, to)) {
+  }
+}
+
 // The first who comes to the end sets it, before the phase says so.
 void scheduler::set_grace() noexcept {
   nanos none = 0;
@@ -399,7 +412,7 @@ void scheduler::dismiss_stopper() noexcept {
 
 void scheduler::stop_all() noexcept {
   if (stopping_.exchange(true)) return;
-  phase_.store(run_phase::stopping);  // callers are fibers and workers of the run
+  advance(run_phase::stopping);
   for (shard& s : shards_) {
     const lock_guard guard(s.lock);
     for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
@@ -417,12 +430,11 @@ void scheduler::stop_limit_passed(nanos waited) noexcept {
   for (shard& s : shards_) {
     const lock_guard guard(s.lock);
     for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
-      if (f->role != fiber_role::user &&
-          !(f->role == fiber_role::runner && f->callback != nullptr)) {
-        continue;
-      }
       const fiber_state state = f->state.load();
       const wait_reason reason = f->reason.load();
+      const bool ours = f->role == fiber_role::timer || reason == wait_reason::shutdown ||
+                        (f->role == fiber_role::runner && f->callback == nullptr);
+      if (ours) continue;
       warn("  fiber %llu (%s), %s, waits for: %s, started at %s:%u",
            static_cast<unsigned long long>(f->id),
            f->name,

@@ -248,6 +248,13 @@ void scheduler::work_added(unsigned pieces) noexcept {
   if (pieces != 0) count_wake_calls(idle_.wake_one());
 }
 
+void scheduler::cover_owed() noexcept {
+  worker& w = *current_worker();
+  if (!w.cover_before_user_code) return;
+  w.cover_before_user_code = false;
+  w.counters.wake_calls.add(idle_.cover(next_deadline.load()));
+}
+
 void scheduler::deadline_lowered(nanos deadline, bool parking) noexcept {
   if (is_virtual()) return;
   if (parking) {
@@ -285,6 +292,13 @@ void scheduler::fiber_entry(void* argument) noexcept {
     self.table->run(self.body);
   } catch (const stopped&) {
     self.ended_by_stop = true;
+  } catch (const cancelled&) {
+    // One that the shutdown caused, a joined child's for example, is as silent.
+    if (self.sched->must_stop(self)) {
+      self.ended_by_stop = true;
+    } else {
+      self.error = std::current_exception();
+    }
   } catch (...) {
     self.error = std::current_exception();
   }
@@ -301,7 +315,7 @@ void scheduler::fiber_entry(void* argument) noexcept {
 }
 
 // Nobody will join: the result dies, an exception is reported.
-void scheduler::drop_outcome(fiber& f) {
+void scheduler::drop_outcome(fiber& f) noexcept {
   if (f.error != nullptr) {
     report_unhandled(f, std::exchange(f.error, nullptr));
   } else if (!f.ended_by_stop) {

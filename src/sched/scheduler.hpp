@@ -78,7 +78,7 @@ class scheduler {
   // Several that were parked: all become findable, then one worker is woken.
   void ready_all(fiber_chain& fibers) noexcept;
   // These two also after the runtime has gone.
-  static void drop_outcome(fiber& f);
+  static void drop_outcome(fiber& f) noexcept;
   static void report_unhandled(fiber& f, std::exception_ptr error);
 
   // Makes f run: the scheduler's half of ready().
@@ -99,6 +99,8 @@ class scheduler {
   // A2, A3 of idle.hpp after next_deadline has been lowered. `parking`: the
   // calling fiber parks right after, so its worker will look.
   void deadline_lowered(nanos deadline, bool parking) noexcept;
+  // What a `parking` one left to be done, if user code is to run after all.
+  void cover_owed() noexcept;
 
   // --- outside work
   void add_outside_work() noexcept { outside_.fetch_add(1); }
@@ -180,6 +182,7 @@ class scheduler {
   std::uint64_t take_id() noexcept;
   void start_workers();
   void set_grace() noexcept;
+  void advance(run_phase to) noexcept;
   void begin_end() noexcept;
   void wake_for_signal() noexcept;  // async-signal-safe
   void main_body(fiber& self, detail::call_ref body) noexcept;
@@ -195,6 +198,9 @@ class scheduler {
   fiber* pop_injected() noexcept VIGIL_EXCLUDES(injection_lock_);
   fiber* take_timer_fiber() noexcept;
   fiber* nothing_to_run(worker& w) noexcept;  // virtual time
+
+  bool main_sleeps() const noexcept { return main_fiber_->reason.load() == wait_reason::sleep; }
+
   bool finds_work(std::size_t callbacks_taken = 0) noexcept;
   void sleep_alone(worker& w, bool for_outside_work) noexcept;  // virtual time
   bool maybe_deadlock(std::uint64_t asleep) noexcept;           // true if something was readied
@@ -256,6 +262,7 @@ class scheduler {
   atomic<unsigned> watched_signals_{0};
   spinlock signal_lock_{lock_rank::shutdown};
   list<signal_watcher, &signal_watcher::hook> signal_watchers_ VIGIL_GUARDED_BY(signal_lock_);
+  fiber* main_fiber_ = nullptr;  // of the present run
   bool main_stopped_ = false;
   std::exception_ptr main_error_;
 };

@@ -267,8 +267,8 @@ void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) 
           expected,
           std::min(saturating_add(sched()->clock.now(), t.period.load()), runtime_timer::latest));
     }
-    let_go(t);
     drop_use(t);
+    let_go(t);
     return;
   }
   let_go(t);
@@ -286,7 +286,9 @@ void timer_service::let_go(timer_record& t) noexcept {
       const lock_guard guard(heap_lock_);
       heap_->push(entry_for(t, key));
       --taken_;
-      lower_next_deadline(key, false);
+      // As if parking: the runner's turn ends soon, and call() covers it before
+      // more user code runs.
+      lower_next_deadline(key, own_intake() != nullptr);
       return;
     }
   }
@@ -301,14 +303,18 @@ void timer_service::call(fiber& self, timer_record& t) noexcept {
   self.callback = &t;
   self.file = t.made_at.file;
   self.line = t.made_at.line;
+  sched()->cover_owed();
   try {
     t.call();
   } catch (const stopped&) {
+  } catch (const cancelled&) {
+    if (!sched()->must_stop(self)) sched()->report_unhandled(self, std::current_exception());
   } catch (...) {
     sched()->report_unhandled(self, std::current_exception());
   }
   self.destroy_locals();
   self.stops_thrown = 0;
+  self.set_name("callbacks");
   self.callback = nullptr;
   self.file = "vigil";
   self.line = 0;
