@@ -1,0 +1,155 @@
+// Faults that reviews of the protocols found, each as the behaviour that must
+// hold.
+#include "support/in_runtime.hpp"
+
+#include <vigil/error.hpp>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+
+TEST_SUITE("regression") {
+  TEST_CASE("a main fiber that yields lets callbacks and other fibers run, on one worker") {
+    in_runtime({.workers = {1}, .settings = {}}, [] {
+      std::atomic<bool> called{false};
+      std::atomic<bool> done{false};
+      vigil::go([&done] {
+        while (!done) vigil::this_fiber::yield();
+      });
+      vigil::after_func(1us, [&called] { called = true; });
+      while (!called) vigil::this_fiber::yield();
+      done = true;
+    });
+  }
+
+  TEST_CASE("a fiber that yields is taken by an idle worker while its own computes") {
+    in_runtime({.workers = {2}, .settings = {}}, [] {
+      std::atomic<int> steps{0};
+      std::atomic<bool> done{false};
+      vigil::go([&] {
+        while (!done) {
+          ++steps;
+          vigil::this_fiber::yield();
+        }
+      });
+      vigil::sleep_for(1ms);
+      const int before = steps;
+      // No wait here: only the other worker can make the steps.
+      while (steps < before + 3) {
+      }
+      done = true;
+    });
+  }
+
+  TEST_CASE("a parent whose joined child is stopped by the shutdown ends silently") {
+    in_runtime({}, [] {
+      for (int i = 0; i < 8; ++i) {
+        vigil::go([] { vigil::spawn([] { vigil::sleep_for(1h); }).join(); });
+      }
+      vigil::sleep_for(1ms);
+    });
+  }
+
+  TEST_CASE("results that nobody joins are destroyed") {
+    std::atomic<int> alive{0};
+    struct counted {
+      explicit counted(std::atomic<int>& a) : n(&a) { ++*n; }
+      counted(counted&& other) noexcept : n(other.n) { ++*n; }
+      ~counted() { --*n; }
+      std::atomic<int>* n;
+    };
+    in_runtime({}, [&alive] {
+      for (int i = 0; i < 20; ++i) {
+        vigil::go([&alive] { return counted(alive); });
+        vigil::spawn([&alive] { return counted(alive); }).detach();
+        auto late = vigil::spawn([&alive] { return counted(alive); });
+        vigil::sleep_for(100us);
+        late.detach();
+        const auto dropped = vigil::spawn([&alive] { return counted(alive); });
+      }
+    });
+    CHECK(alive == 0);
+  }
+
+  TEST_CASE("a runtime may be run again and again, and a late request_stop stops none but its own") {
+    vigil::runtime rt;
+    for (int i = 0; i < rounds(200); ++i) {
+      CHECK(rt.run([&rt, i] {
+        if (i % 2 == 0) rt.request_stop();
+        return i;
+      }) == i);
+      rt.request_stop();  // nothing runs: no effect
+      int slept = 0;
+      rt.run([&slept] {
+        vigil::sleep_for(10us);
+        slept = 1;
+      });
+      CHECK(slept == 1);
+    }
+  }
+
+  TEST_CASE("a stop with a long grace ends as soon as nothing is alive") {
+    vigil::options o;
+    o.grace = 1h;
+    vigil::runtime rt(o);
+    rt.run([&rt] {
+      rt.request_stop();
+      vigil::sleep_for(1ms);
+    });
+    // Would have taken an hour.
+  }
+
+  TEST_CASE("every waiter in stop_and_wait goes on, also after one of them was stopped") {
+    in_runtime({}, [] {
+      std::atomic<bool> inside{false};
+      std::atomic<bool> leave{false};
+      auto t = vigil::after_func(0s, [&] {
+        inside = true;
+        while (!leave) vigil::sleep_for(100us);
+      });
+      while (!inside) vigil::sleep_for(100us);
+      auto first = vigil::spawn([t]() mutable { t.stop_and_wait(); });
+      auto second = vigil::spawn([t]() mutable { t.stop_and_wait(); });
+      vigil::sleep_for(1ms);
+      first.request_stop();
+      leave = true;
+      second.join();
+      CHECK_THROWS_AS(first.join(), vigil::cancelled);
+    });
+  }
+
+  TEST_CASE("on virtual time a fiber that yields gets its turn beside others that never rest") {
+    for_each_seed(10, [] {
+      bool turned = false;
+      vigil::go([&turned] {
+        vigil::this_fiber::yield();
+        turned = true;
+      });
+      int rounds_needed = 0;
+      while (!turned) {
+        vigil::spawn([] {}).join();
+        ++rounds_needed;
+        REQUIRE(rounds_needed < 1000);
+      }
+    });
+  }
+
+  TEST_CASE("records made by fibers and dropped by plain threads are used again") {
+    // 168 bytes a timer: without reuse this takes 30 MB.
+    vigil::runtime rt;
+    rt.run([] {
+      for (int round = 0; round < 20; ++round) {
+        std::vector<vigil::timer> timers;
+        for (int i = 0; i < 10'000; ++i) {
+          timers.push_back(vigil::after_func(1h, [] {}));
+          timers.back().stop();
+        }
+        std::thread([gone = std::move(timers)] {}).join();
+      }
+    });
+    CHECK(rt.stats().timers_pending == 0);
+  }
+}
