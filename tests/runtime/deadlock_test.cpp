@@ -94,6 +94,7 @@ TEST_SUITE("deadlock") {
       std::atomic<bool> done{false};
       auto waiting = spawn([] { sleep_for(std::chrono::hours::max()); });
       std::thread outside([&, g = std::move(guard)]() mutable {
+        // Real time, so that the workers are asleep by then; it holds either way.
         std::this_thread::sleep_for(20ms);
         rt.go([&] { waiting.request_stop(); });
         g.release();
@@ -114,6 +115,7 @@ TEST_SUITE("deadlock") {
     CHECK_THROWS_AS(rt.run([&] {
       outside = std::thread([g = rt.make_work_guard()]() mutable {
         vigil::work_guard moved = std::move(g);
+        // Real time, so that the workers are asleep by then; it holds either way.
         std::this_thread::sleep_for(5ms);
       });
       park_for_ever();
@@ -137,6 +139,7 @@ TEST_SUITE("deadlock") {
     std::atomic<bool> stop{false};
     vigil::runtime rt(with(vigil::on_deadlock::automatic, 2));
     std::thread outside([&] {
+      // Real time, so that the workers are asleep by then; it holds either way.
       std::this_thread::sleep_for(100ms);
       rt.request_stop();
       while (!stop.load())

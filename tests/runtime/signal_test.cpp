@@ -65,6 +65,7 @@ TEST_SUITE("stop_on") {
       std::thread sender([&] {
         while (!up.load())
           std::this_thread::yield();
+        // Real time, so that the workers are asleep by then; it holds either way.
         std::this_thread::sleep_for(5ms);
         ::kill(::getpid(), SIGUSR1);
       });
@@ -198,6 +199,7 @@ TEST_SUITE("signal watcher") {
       s.add_signal_watcher(l.watcher);
       auto f = spawn([] { sleep_for(std::chrono::nanoseconds::max()); });
       std::thread outside([&] {
+        // Real time, so that the workers are asleep by then; it holds either way.
         std::this_thread::sleep_for(10ms);
         f.request_stop();
       });

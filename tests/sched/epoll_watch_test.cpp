@@ -175,7 +175,8 @@ TEST_SUITE("a watch over epoll and timerfd") {
       std::atomic<bool> fired{false};
       auto t = vigil::after_func(2h, [&] { fired.store(true); });
       std::thread outside([&] {
-        std::this_thread::sleep_for(5ms);  // the workers sleep to the hour
+        // Real time, so that the workers are asleep by then; it holds either way.
+        std::this_thread::sleep_for(5ms);
         t.reset(1ms);
       });
       while (!fired.load()) {
@@ -192,6 +193,7 @@ TEST_SUITE("a watch over epoll and timerfd") {
     over_epoll({1, 2}, [](vigil::internal::runtime_core& core, watch_calls&, auto&) {
       auto waiting = spawn([] { sleep_for(1h); });
       std::thread outside([&] {
+        // Real time, so that the workers are asleep by then; it holds either way.
         std::this_thread::sleep_for(5ms);
         waiting.request_stop();
       });
@@ -211,6 +213,7 @@ TEST_SUITE("a watch over epoll and timerfd") {
       const auto t = self.self.open(true);
       w.await(ends[0], self.self, t);
       std::thread writer([&] {
+        // Real time, so that the workers are asleep by then; it holds either way.
         std::this_thread::sleep_for(5ms);
         if (::write(ends[1], "x", 1) != 1) std::abort();
       });
