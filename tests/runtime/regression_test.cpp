@@ -16,12 +16,13 @@ TEST_SUITE("regression") {
     in_runtime({.workers = {1}, .settings = {}}, [] {
       std::atomic<bool> called{false};
       std::atomic<bool> done{false};
-      vigil::go([&done] {
+      auto busy = vigil::spawn([&done] {
         while (!done) vigil::this_fiber::yield();
       });
       vigil::after_func(1us, [&called] { called = true; });
       while (!called) vigil::this_fiber::yield();
       done = true;
+      busy.join();
     });
   }
 
@@ -29,7 +30,7 @@ TEST_SUITE("regression") {
     in_runtime({.workers = {2}, .settings = {}}, [] {
       std::atomic<int> steps{0};
       std::atomic<bool> done{false};
-      vigil::go([&] {
+      auto busy = vigil::spawn([&] {
         while (!done) {
           ++steps;
           vigil::this_fiber::yield();
@@ -41,6 +42,7 @@ TEST_SUITE("regression") {
       while (steps < before + 3) {
       }
       done = true;
+      busy.join();
     });
   }
 
