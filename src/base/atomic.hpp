@@ -1,5 +1,6 @@
 // The atomics of every shared word in the library: std::atomic, under a name
-// of our own so that a model checker's can take its place by a build switch.
+// of our own. The model tests need no other: they build this code so that the
+// compiler hands each access to their explorer (tests/model).
 #pragma once
 
 #include <atomic>
@@ -14,7 +15,11 @@ inline constexpr auto acquire = std::memory_order_acquire;  // ordering: each us
 inline constexpr auto release = std::memory_order_release;  // ordering: each use says why
 inline constexpr auto acq_rel = std::memory_order_acq_rel;  // ordering: each use says why
 
-// Tells the processor that this is a spin loop.
+// Tells the processor that this is a spin loop. The model tests' explorer has
+// one of its own: another thread must move first.
+#if VIGIL_MODEL
+void cpu_pause() noexcept;
+#else
 inline void cpu_pause() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -22,6 +27,7 @@ inline void cpu_pause() noexcept {
   asm volatile("yield");
 #endif
 }
+#endif
 
 inline constexpr unsigned long cache_line = 64;
 

@@ -1,0 +1,352 @@
+// The explorer's inside: threads as fibers, the search, the memory.
+//
+//   hooks.cpp   what the instrumented code calls ──▶ engine
+//   world.cpp   futex, clock, threads, memory    ──▶ engine
+//   engine.cpp  who goes on: the search over all decisions
+//   memory.cpp  which values a load may see; races on plain memory
+//
+// Everything here runs on one thread of the operating system and is compiled
+// without instrumentation. Nothing of it lies in the program's static memory,
+// which is put back before each run.
+#pragma once
+
+#include "explorer/explorer.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace model {
+
+inline constexpr unsigned max_threads = 6;
+
+using thread_mask = std::uint32_t;
+using step_clock = std::array<std::uint32_t, max_threads>;
+
+enum class order : std::uint8_t { relaxed, acquire, release, acq_rel, seq_cst };
+
+constexpr bool acquires(order o) noexcept {
+  return o == order::acquire || o == order::acq_rel || o == order::seq_cst;
+}
+
+constexpr bool releases(order o) noexcept {
+  return o == order::release || o == order::acq_rel || o == order::seq_cst;
+}
+
+// --- memory
+
+// What a thread, or a message, knows: for each location the oldest value that
+// may still be read, and for each thread how far it has been heard of.
+struct view {
+  step_clock heard{};
+  std::vector<std::uint16_t> oldest;  // by location; missing ones are 0
+
+  std::uint16_t at(unsigned location) const noexcept {
+    return location < oldest.size() ? oldest[location] : std::uint16_t{0};
+  }
+
+  void raise(unsigned location, std::uint16_t to);
+  void join(const view& other);
+};
+
+struct message {
+  std::uint64_t value = 0;
+  bool carries = false;  // a view that acquiring readers take over
+  view known;
+};
+
+// One atomic object during one run.
+struct location {
+  const void* address = nullptr;
+  unsigned size = 0;
+  std::vector<message> history;  // in modification order
+  std::size_t length = 0;        // of the history in use
+  std::uint16_t last_seq_cst = 0;
+  // For the reduction: the last access of each thread, and the steps that any
+  // later access comes after.
+  struct access {
+    std::uint32_t step = 0;  // of its thread; 0: none
+    std::int32_t decision = -1;
+    std::int32_t block = -1;
+  };
+  std::array<access, max_threads> last_write{};
+  std::array<access, max_threads> last_any{};
+  step_clock after_writes{};
+  step_clock after_all{};
+};
+
+class memory {
+ public:
+  memory();
+  void begin_run();
+
+  unsigned find(const void* address, unsigned size, unsigned thread);
+  location& at(unsigned l) { return locations_[l]; }
+  std::size_t count() const noexcept { return used_; }
+
+  view& of_thread(unsigned thread) { return views_[thread]; }
+
+  // The oldest message that the thread may read.
+  std::uint16_t oldest_readable(unsigned l, unsigned thread, order o);
+  std::uint64_t read(unsigned l, unsigned thread, std::uint16_t which, order o);
+  // Appends; `continues`: a read-modify-write, which carries on what the
+  // message before carried.
+  void write(unsigned l, unsigned thread, std::uint64_t value, order o, bool continues);
+
+  // A plain access; returns why it is a fault, or nullptr.
+  const char* plain(std::uintptr_t address, std::size_t size, bool is_write, unsigned thread);
+  const char* atomic_access(std::uintptr_t address, std::size_t size, unsigned thread);
+
+  // What a thread knows at its start, or learns from one that has ended.
+  void hand_over(unsigned from, unsigned to);
+  // After a release: later steps are not yet heard of by others.
+  void tick(unsigned thread) { ++views_[thread].heard[thread]; }
+  void see_newest(unsigned thread);
+
+ private:
+  struct shadow_cell {
+    std::uintptr_t granule = 0;
+    std::uint32_t run = 0;
+    std::uint8_t atomics = 0;  // bytes at which an atomic object begins
+    std::array<std::uint32_t, max_threads> wrote{};
+    std::array<std::uint32_t, max_threads> read{};
+    std::array<std::uint8_t, max_threads> wrote_bytes{};
+    std::array<std::uint8_t, max_threads> read_bytes{};
+  };
+
+  static constexpr unsigned no_location = UINT32_MAX;
+
+  shadow_cell& cell(std::uintptr_t granule);
+  void forget(std::uintptr_t start);
+
+  std::vector<location> locations_;
+  std::size_t used_ = 0;
+  std::array<view, max_threads> views_;
+  std::vector<shadow_cell> cells_;
+  std::size_t cells_used_ = 0;
+  struct place {
+    const void* address = nullptr;
+    std::uint32_t run = 0;
+    unsigned location = 0;
+  };
+  std::vector<place> places_;
+  std::uint32_t run_ = 0;
+};
+
+// --- threads
+
+enum class thread_state : std::uint8_t {
+  absent,
+  ready,     // at an operation, or at its start
+  paused,    // spins: waits for somebody's write
+  sleeping,  // in a futex wait
+  joining,   // waits for a thread's end
+  waiting,   // in wait_until()
+  locked,    // waits for a mutex of the operating system
+  ended,
+};
+
+// The operation that a thread is about to do.
+struct pending {
+  std::int64_t location = -1;
+  bool writes = false;
+};
+
+// The clock is a location of its own: timeouts write it.
+inline constexpr unsigned clock_location = 0;
+
+struct thread {
+  thread_state state = thread_state::absent;
+  void* context = nullptr;
+  void (*start)(void*) = nullptr;
+  void* argument = nullptr;
+  pending next;
+  std::uint64_t paused_at = 0;          // the count of writes when it paused
+  const void* futex = nullptr;          // sleeping: on which word
+  std::int64_t until = 0;               // sleeping: until when
+  bool timed_out = false;
+  unsigned joined = 0;
+  bool (*condition)(void*) = nullptr;
+  void* condition_argument = nullptr;
+  const void* mutex = nullptr;
+  step_clock clock{};                   // for the reduction
+  std::vector<std::byte> locals;        // its copy of the program's thread-locals
+  std::array<std::uint64_t, 2> exceptions{};
+  int error_number = 0;
+  std::uint16_t repeated = 0;           // reads of one stale value in a row
+  std::int64_t repeated_at = -1;
+};
+
+// --- the search
+
+struct decision {
+  enum class kind : std::uint8_t { thread, value };
+  kind what = kind::thread;
+  bool open = false;  // inside a window: alternatives are tried
+  // of a thread
+  std::uint8_t previous = 0;  // who ran before
+  std::uint8_t taken = 0;     // who runs now
+  thread_mask ready = 0;
+  thread_mask enabled = 0;  // those, and the sleepers whose deadline may come
+  thread_mask wanted = 0;  // the reduction's: to be tried
+  thread_mask done = 0;    // tried
+  thread_mask asleep = 0;  // tried before, and nothing since depends on it
+  // of a value: 0 is the newest
+  std::uint16_t choices = 0;
+  std::uint16_t chosen = 0;
+  // used up before this decision
+  std::int16_t preemptions = 0;
+  std::int16_t stale = 0;
+};
+
+class engine {
+ public:
+  static engine& get();
+
+  report explore(const std::function<void()>& program, const bounds& within);
+  report replay(const std::function<void()>& program, const std::string& schedule);
+
+  bool running() const noexcept { return running_; }
+  unsigned current() const noexcept { return current_; }
+  memory& mem() noexcept { return memory_; }
+  thread& of(unsigned t) noexcept { return threads_[t]; }
+
+  // Before each operation: stops here until the thread is chosen, and then
+  // counts the operation as done.
+  void reach(const pending& next);
+  // An operation that comes without a choice, such as a timeout.
+  void record(const pending& done);
+  // Which of n values, the newest first; none but the newest outside a window.
+  std::uint16_t choose_value(std::uint16_t n);
+  // One line of the trace, at the code that called.
+  void trace(const void* from, const char* format, ...) __attribute__((format(printf, 3, 4)));
+
+  // Gives the turn away until the thread's state is ready again.
+  void block();
+  [[noreturn]] void fail(const std::string& fault);
+  [[noreturn]] void end_thread();
+
+  unsigned create_thread(void (*start)(void*), void* argument);
+  std::uint64_t next_arrival() noexcept { return ++arrivals_; }
+  void wrote() noexcept {
+    ++writes_;
+    idle_rounds_ = 0;
+  }
+  std::uint64_t writes() const noexcept { return writes_; }
+
+  void open_window();
+  void close_window() noexcept { --windows_; }
+  bool exploring() const noexcept { return !uses_windows_ || windows_ > 0; }
+
+  // Threads that sleep on `word` (nullptr: any) until a deadline might time out
+  // before this operation.
+  void offer_timeouts(const void* word);
+  // Everything that `from` has done comes before what `to` does next.
+  void comes_after(unsigned to, unsigned from);
+
+  std::int64_t clock = 1'000'000'000;
+  std::set<std::string> outcomes;
+  bool tracing = false;
+  // The engine itself runs, on whatever stack: its own operations and
+  // allocations are not the program's.
+  bool inside = false;
+
+ private:
+  engine();
+  friend struct thread_entry;
+  void run_once(const std::function<void()>& program);
+  bool next_run();
+  thread_mask enabled_threads();
+  bool can_run(unsigned t);
+  void schedule();
+  unsigned choose_thread();
+  unsigned choose_without_ready();
+  unsigned decide(thread_mask ready, thread_mask enabled);
+  void switch_to(unsigned t);
+  void leave_locals(thread& t);
+  void enter_locals(thread& t);
+  [[noreturn]] void end_run();
+  std::string schedule_text() const;
+  void parse_schedule(const std::string& text);
+  bool affords(const decision& d, unsigned t) const noexcept;
+  void want(std::int32_t decision_index, unsigned t);
+  void want_before(unsigned q, const location::access& a, unsigned t);
+  bool uses_sleep() const noexcept;
+
+  memory memory_;
+  std::array<thread, max_threads> threads_;
+  unsigned current_ = 0;
+  unsigned thread_count_ = 0;
+  bool running_ = false;
+  std::byte* stacks_ = nullptr;
+
+  bounds bounds_;
+  std::vector<decision> path_;
+  std::size_t depth_ = 0;
+  bool replaying_ = false;
+  bool cut_ = false;
+  bool restart_ = false;
+  std::vector<std::uint16_t> script_;
+  std::int32_t last_decision_ = -1;   // that chose the present operation, -1: none
+  std::int32_t block_decision_ = -1;  // that gave the turn to the present thread
+  thread_mask asleep_ = 0;
+  thread main_;
+  struct past_step {
+    unsigned thread;
+    step_clock after;  // the steps that it comes after, and itself
+  };
+  std::vector<past_step> history_;
+  std::vector<std::size_t> between_;
+  std::uint64_t writes_ = 0;
+  std::uint64_t arrivals_ = 0;
+  std::uint64_t steps_ = 0;
+  std::uint64_t idle_rounds_ = 0;
+  int windows_ = 0;
+  bool uses_windows_ = false;
+  report report_;
+  std::string fault_;
+  std::vector<std::string> trace_;
+  const std::function<void()>* program_ = nullptr;
+};
+
+// Made by the first exploration, and never destroyed.
+extern engine* the_engine;
+
+// The engine, if what calls here is the program; nullptr otherwise.
+inline engine* engine_of_program() noexcept {
+  engine* const e = the_engine;
+  return e != nullptr && e->running() && !e->inside ? e : nullptr;
+}
+
+// While one exists, the engine's own work is not taken for the program's.
+class inside_engine {
+ public:
+  explicit inside_engine(engine& e) noexcept : engine_(e) { e.inside = true; }
+  ~inside_engine() { engine_.inside = false; }
+  inside_engine(const inside_engine&) = delete;
+  inside_engine& operator=(const inside_engine&) = delete;
+
+ private:
+  engine& engine_;
+};
+
+// --- the world (world.cpp)
+
+void world_begin();    // remembers the program's static memory
+void world_restore();  // puts it back, and frees all that the last run allocated
+void world_end();
+bool freed_memory(const void* address) noexcept;
+void stacks_begin();  // stacks.cpp: those of the program's fibers
+bool released_stack(const void* address) noexcept;
+// The engine gives each thread a copy of its own at the same place: the
+// program's thread-locals, the C++ library's exceptions, errno.
+bool is_thread_local(const void* address) noexcept;
+std::size_t thread_locals_size() noexcept;
+std::byte* thread_locals() noexcept;
+const void* thread_locals_image() noexcept;
+std::string source_line(const void* code);
+
+}  // namespace model

@@ -1,0 +1,95 @@
+// The explorer: runs a small program of a few threads again and again, each
+// time in another interleaving, until none is left that differs.
+//
+// The program is real code. It and the library's sources are compiled with the
+// compiler's thread instrumentation (-fsanitize=thread), but linked with the
+// explorer in place of the sanitizer's run-time: so each atomic operation with
+// its memory order, and each plain access to memory, comes here first. Futex,
+// clock, threads and memory are the explorer's as well (world.cpp).
+//
+// At each atomic operation the explorer chooses which thread goes on, and for
+// each load which of the values that C++ allows it sees. What counts as a
+// fault: a requirement that does not hold, a data race on plain memory, memory
+// used after it was freed, a program that ends in fatal() or an uncaught
+// exception, threads that all wait for ever, and a thread that spins for ever.
+//
+// How to write a model test: docs/internals/model.md.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+
+namespace model {
+
+inline constexpr int unlimited = -1;
+
+struct bounds {
+  // How often a thread that could go on is made to wait for another.
+  int preemptions = 2;
+  // How many loads of an interleaving may see another value than the newest.
+  int stale_reads = 1;
+  // Gives up after so many states.
+  std::uint64_t states = 10'000'000;
+  // Leaves out interleavings that differ only in the order of operations that
+  // do not touch the same memory.
+  bool reduce = true;
+};
+
+struct report {
+  bool complete = false;  // every interleaving within the bounds was run
+  bool found = false;     // a fault
+  std::string fault;      // what it was; empty without one
+  std::string schedule;   // the decisions that lead to it: replay() takes it
+  std::string trace;      // what each thread did, an operation a line
+  std::uint64_t interleavings = 0;
+  std::uint64_t states = 0;  // decisions reached: which thread, which value
+  std::uint64_t longest = 0;  // operations in the longest interleaving
+};
+
+// Runs `program` in every interleaving within the bounds, until one shows a
+// fault. The program runs on thread 0 and may start three more with
+// std::thread; each run starts from the same memory, so it must make what it
+// uses itself.
+report explore(const std::function<void()>& program, const bounds& within);
+
+// Runs it once, as the schedule says. The trace is filled in any case.
+report replay(const std::function<void()>& program, const std::string& schedule);
+
+// --- called by the program
+
+// A fault unless `holds`.
+void require(bool holds, const char* what);
+
+// While none exists, nobody is preempted, and loads see the newest value: for
+// the parts of a program that only lead up to what is to be proved. A program
+// that never uses one is explored from its beginning to its end.
+class window {
+ public:
+  window();
+  ~window();
+  window(const window&) = delete;
+  window& operator=(const window&) = delete;
+};
+
+// Waits, for ever if need be, until `condition` holds; it reads memory without
+// ordering anything. What a thread does that is kept busy by its user.
+void wait_until(bool (*condition)(void*), void* argument);
+
+template <class F>
+void wait_until(F&& condition) {
+  wait_until([](void* f) { return static_cast<bool>((*static_cast<F*>(f))()); }, &condition);
+}
+
+// The explorer's clock, in nanoseconds. It moves when a wait with a deadline
+// times out, and by advance().
+std::int64_t now();
+void advance(std::int64_t nanoseconds);
+
+// Adds to the set of all outcomes of all runs, of which take_outcomes(), called
+// by the test, makes a set and begins a new one.
+void note_outcome(const std::string& text);
+std::set<std::string> take_outcomes();
+
+}  // namespace model

@@ -1,0 +1,235 @@
+// Which values a load may see, and which plain accesses race.
+//
+// Each atomic object has a history: its values in modification order, which is
+// here the order in which the stores were executed. Each thread has a view: of
+// each object the oldest value that it may still read. Reading and writing
+// raise it (coherence). A releasing store puts its thread's view into the
+// message; an acquiring load takes that over. A read-modify-write reads the
+// newest value and carries on what its predecessor carried (release sequence).
+// A sequentially consistent load reads nothing older than the last
+// sequentially consistent store.
+//
+// Left out, as in most such tools: a load never sees a value that is stored
+// later in execution order (load buffering), and two stores never come in
+// another modification order than they were executed in.
+#include "explorer/engine.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace model {
+namespace {
+
+constexpr std::size_t places = 1 << 14;
+constexpr std::size_t cells = 1 << 16;
+
+std::size_t hash(std::uintptr_t key) noexcept {
+  return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15u) >> 32);
+}
+
+std::uint64_t value_in_memory(const void* address, unsigned size) noexcept {
+  std::uint64_t value = 0;
+  std::memcpy(&value, address, size);
+  return value;
+}
+
+}  // namespace
+
+void view::raise(unsigned location, std::uint16_t to) {
+  if (location >= oldest.size()) oldest.resize(location + 1, 0);
+  oldest[location] = std::max(oldest[location], to);
+}
+
+void view::join(const view& other) {
+  for (unsigned i = 0; i < max_threads; ++i)
+    heard[i] = std::max(heard[i], other.heard[i]);
+  if (oldest.size() < other.oldest.size()) oldest.resize(other.oldest.size(), 0);
+  for (std::size_t i = 0; i < other.oldest.size(); ++i)
+    oldest[i] = std::max(oldest[i], other.oldest[i]);
+}
+
+memory::memory() {
+  places_.resize(places);
+  cells_.resize(cells);
+}
+
+void memory::begin_run() {
+  ++run_;
+  used_ = 0;
+  cells_used_ = 0;
+  for (unsigned t = 0; t < max_threads; ++t) {
+    views_[t].heard = {};
+    views_[t].heard[t] = 1;
+    views_[t].oldest.clear();
+  }
+  find(this, 0, 0);  // the clock
+}
+
+unsigned memory::find(const void* address, unsigned size, unsigned thread) {
+  std::size_t slot = hash(reinterpret_cast<std::uintptr_t>(address)) % places;
+  while (places_[slot].run == run_ && places_[slot].address != address)
+    slot = (slot + 1) % places;
+  place& p = places_[slot];
+  if (p.run == run_) {
+    if (p.location != no_location) return p.location;
+  } else {
+    if (used_ + 1 >= places / 2) {
+      engine::get().fail("the program has more atomic objects than the explorer has room for");
+    }
+    p.run = run_;
+    p.address = address;
+  }
+  if (used_ == locations_.size()) locations_.emplace_back();
+  p.location = static_cast<unsigned>(used_++);
+  location& l = locations_[p.location];
+  l.address = address;
+  l.size = size;
+  l.length = 0;
+  l.last_seq_cst = 0;
+  l.last_write = {};
+  l.last_any = {};
+  l.after_writes = {};
+  l.after_all = {};
+  if (l.history.empty()) l.history.emplace_back();
+  message& first = l.history[0];
+  l.length = 1;
+  first.value = size == 0 ? 0 : value_in_memory(address, size);
+  first.carries = false;
+  if (size != 0) {
+    const auto start = reinterpret_cast<std::uintptr_t>(address);
+    shadow_cell& c = cell(start / 8);
+    c.atomics |= static_cast<std::uint8_t>(1u << (start % 8));
+  }
+  static_cast<void>(thread);
+  return p.location;
+}
+
+// The object at this address ends: another may begin there.
+void memory::forget(std::uintptr_t start) {
+  const void* const address = reinterpret_cast<const void*>(start);
+  std::size_t slot = hash(start) % places;
+  while (places_[slot].run == run_ && places_[slot].address != address)
+    slot = (slot + 1) % places;
+  if (places_[slot].run == run_) places_[slot].location = no_location;
+}
+
+std::uint16_t memory::oldest_readable(unsigned l, unsigned thread, order o) {
+  const std::uint16_t known = views_[thread].at(l);
+  return o == order::seq_cst ? std::max(known, locations_[l].last_seq_cst) : known;
+}
+
+std::uint64_t memory::read(unsigned l, unsigned thread, std::uint16_t which, order o) {
+  view& mine = views_[thread];
+  const message& m = locations_[l].history[which];
+  mine.raise(l, which);
+  if (acquires(o) && m.carries) mine.join(m.known);
+  return m.value;
+}
+
+void memory::write(unsigned l, unsigned thread, std::uint64_t value, order o, bool continues) {
+  location& at = locations_[l];
+  const auto index = static_cast<std::uint16_t>(at.length);
+  if (at.length == at.history.size()) at.history.emplace_back();
+  ++at.length;
+  message& m = at.history[index];
+  view& mine = views_[thread];
+  mine.raise(l, index);
+  m.value = value;
+  m.carries = releases(o);
+  if (m.carries) m.known = mine;
+  if (continues) {
+    const message& before = at.history[index - 1u];
+    if (before.carries) {
+      if (m.carries) {
+        m.known.join(before.known);
+      } else {
+        m.known = before.known;
+        m.carries = true;
+      }
+    }
+  }
+  if (o == order::seq_cst) at.last_seq_cst = index;
+  if (releases(o)) tick(thread);
+}
+
+void memory::hand_over(unsigned from, unsigned to) {
+  views_[to].join(views_[from]);
+  tick(from);
+}
+
+void memory::see_newest(unsigned thread) {
+  for (unsigned l = 0; l < used_; ++l)
+    views_[thread].raise(l, static_cast<std::uint16_t>(locations_[l].length - 1));
+}
+
+// --- plain memory
+
+memory::shadow_cell& memory::cell(std::uintptr_t granule) {
+  std::size_t slot = hash(granule) % cells;
+  while (cells_[slot].run == run_ && cells_[slot].granule != granule)
+    slot = (slot + 1) % cells;
+  shadow_cell& c = cells_[slot];
+  if (c.run != run_) {
+    if (++cells_used_ > cells * 3 / 4) {
+      engine::get().fail("a run touches more memory than the explorer watches (384 KiB)");
+    }
+    c = {};
+    c.run = run_;
+    c.granule = granule;
+  }
+  return c;
+}
+
+const char* memory::plain(std::uintptr_t address, std::size_t size, bool is_write, unsigned thread) {
+  const view& mine = views_[thread];
+  const char* fault = nullptr;
+  while (size != 0) {
+    const std::uintptr_t first = address % 8;
+    const std::size_t here = std::min<std::size_t>(size, 8 - first);
+    const auto bytes = static_cast<std::uint8_t>(((1u << here) - 1u) << first);
+    shadow_cell& c = cell(address / 8);
+    if (is_write && (c.atomics & bytes) != 0) {
+      for (unsigned i = 0; i < 8; ++i) {
+        if ((c.atomics & bytes & (1u << i)) != 0) forget(address / 8 * 8 + i);
+      }
+      c.atomics = static_cast<std::uint8_t>(c.atomics & ~bytes);
+    }
+    for (unsigned t = 0; t < max_threads; ++t) {
+      if (t == thread) continue;
+      if (c.wrote[t] > mine.heard[t] && (c.wrote_bytes[t] & bytes) != 0) {
+        fault = is_write ? "data race: two threads write the same memory"
+                         : "data race: a thread reads what another writes";
+      }
+      if (is_write && c.read[t] > mine.heard[t] && (c.read_bytes[t] & bytes) != 0) {
+        fault = "data race: a thread writes what another reads";
+      }
+    }
+    std::uint32_t& when = is_write ? c.wrote[thread] : c.read[thread];
+    std::uint8_t& which = is_write ? c.wrote_bytes[thread] : c.read_bytes[thread];
+    which = when == mine.heard[thread] ? static_cast<std::uint8_t>(which | bytes) : bytes;
+    when = mine.heard[thread];
+    address += here;
+    size -= here;
+  }
+  return fault;
+}
+
+const char* memory::atomic_access(std::uintptr_t address, std::size_t size, unsigned thread) {
+  const view& mine = views_[thread];
+  const auto bytes = static_cast<std::uint8_t>(((1u << size) - 1u) << (address % 8));
+  shadow_cell& c = cell(address / 8);
+  const char* fault = nullptr;
+  for (unsigned t = 0; t < max_threads; ++t) {
+    if (t != thread && c.wrote[t] > mine.heard[t] && (c.wrote_bytes[t] & bytes) != 0) {
+      fault = "data race: an atomic is used by a thread that does not know of its construction";
+    }
+  }
+  // As a read: who ends the object must know of this use.
+  c.read_bytes[thread] = c.read[thread] == mine.heard[thread]
+                             ? static_cast<std::uint8_t>(c.read_bytes[thread] | bytes)
+                             : bytes;
+  c.read[thread] = mine.heard[thread];
+  return fault;
+}
+
+}  // namespace model

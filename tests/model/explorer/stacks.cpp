@@ -1,0 +1,91 @@
+// In place of the stacks of machine: plain memory, none used twice in a run.
+// Guards, and the report of an overflow, are no subject here.
+#include "explorer/engine.hpp"
+
+#include "machine/overflow.hpp"
+#include "machine/stack.hpp"
+
+#include <new>
+
+#include <sys/mman.h>
+
+namespace model {
+namespace {
+
+constexpr std::size_t stacks = 256;
+constexpr std::size_t room = 256 * 1024;
+
+// Mapped once, and never part of the program's static memory.
+std::byte* region = nullptr;
+// Part of it: begins anew with each run.
+std::size_t taken = 0;
+bool released[stacks] = {};
+
+}  // namespace
+
+void stacks_begin() {
+  if (region != nullptr) return;
+  void* const mapped = ::mmap(nullptr,
+                              stacks * room,
+                              PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                              -1,
+                              0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  region = static_cast<std::byte*>(mapped);
+}
+
+bool released_stack(const void* address) noexcept {
+  const auto* const at = static_cast<const std::byte*>(address);
+  if (region == nullptr || at < region || at >= region + stacks * room) return false;
+  return released[static_cast<std::size_t>(at - region) / room];
+}
+
+}  // namespace model
+
+namespace vigil::internal {
+
+stack allocate_stack(std::size_t usable) {
+  static_cast<void>(usable);  // one size is enough for what a model test does
+  if (model::taken == model::stacks) throw std::bad_alloc();
+  std::byte* const bottom = model::region + model::room * model::taken++;
+  return {bottom, bottom + model::room, 0};
+}
+
+void release_stack(stack s) noexcept {
+  model::released[static_cast<std::size_t>(s.bottom - model::region) / model::room] = true;
+}
+
+void trim_stacks() noexcept {}
+
+stack stack_cache::take(std::size_t usable) {
+  return allocate_stack(usable);
+}
+
+void stack_cache::give(stack s) noexcept {
+  release_stack(s);
+}
+
+void stack_cache::flush() noexcept {}
+
+stack_stats read_stack_stats() noexcept {
+  return {};
+}
+
+bool find_stack(const void*, stack_place&) noexcept {
+  return false;
+}
+
+slab_hold::slab_hold() noexcept = default;
+slab_hold::~slab_hold() = default;
+
+void for_each_stack_in_use(stack_visitor, void*) noexcept {}
+
+alternate_signal_stack::alternate_signal_stack() = default;
+alternate_signal_stack::~alternate_signal_stack() = default;
+
+void install_overflow_report(describe_stack) noexcept {}
+
+void remove_overflow_report() noexcept {}
+
+}  // namespace vigil::internal

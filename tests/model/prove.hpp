@@ -1,0 +1,21 @@
+// prove(): a program shows no fault in any interleaving within the bounds.
+//
+// The suite runs with at most 2 preemptions and 1 stale read; VIGIL_LONG=1 with
+// 3 and 2, and without any bound where the states are fewer than ten million.
+//
+// Where the build has a planted fault (faults/), VIGIL_EXPECT_FAULT=1 turns the
+// test round: some program must show a fault, and its schedule must lead there
+// again.
+#pragma once
+
+#include "explorer/explorer.hpp"
+
+#include <functional>
+
+enum class also {
+  nothing,
+  unbounded,  // small enough to be run whole in the suite
+};
+
+// `name` stands in the table that VIGIL_MODEL_TABLE=FILE collects.
+void prove(const char* name, const std::function<void()>& program, also more = also::nothing);
