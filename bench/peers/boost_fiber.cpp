@@ -1,0 +1,208 @@
+// The workloads with Boost.Fiber: sleeps, yields, spawn and join.
+//
+// One worker uses round_robin, the default; two share a queue (shared_work),
+// the algorithm of Boost's own benchmarks that is given any number of threads.
+// Stacks are 16 KiB, from Boost's pool on one thread, from malloc for two and
+// for sleepers (the pool touches a second page of each stack). The default of
+// 128 KiB is mapped one by one, which costs a system call or two for each.
+// There is no timer object, so nothing to arm and stop.
+#include "peers.hpp"
+
+#include <chrono>
+#include <memory>
+
+#include <boost/fiber/algo/shared_work.hpp>
+#include <boost/fiber/barrier.hpp>
+#include <boost/fiber/condition_variable.hpp>
+#include <boost/fiber/fiber.hpp>
+#include <boost/fiber/fixedsize_stack.hpp>
+#include <boost/fiber/mutex.hpp>
+#include <boost/fiber/operations.hpp>
+#include <boost/fiber/pooled_fixedsize_stack.hpp>
+
+namespace {
+
+using namespace peers;
+using boost::fibers::fiber;
+namespace this_fiber = boost::this_fiber;
+using std::chrono::nanoseconds;
+
+constexpr std::size_t stack_size = 16 * 1024;
+
+void sleep(nanos length) {
+  this_fiber::sleep_for(nanoseconds(length));
+}
+
+void sleep_until(nanos t) {
+  using clock = std::chrono::steady_clock;
+  this_fiber::sleep_until(clock::time_point(nanoseconds(t)));
+}
+
+// Threads that help to run fibers while the object lives.
+class workers {
+ public:
+  explicit workers(std::size_t n) : started_(n) {
+    if (n == 1) return;
+    for (std::size_t i = 1; i < n; ++i)
+      threads_.emplace_back([this] { help(); });
+    boost::fibers::use_scheduling_algorithm<boost::fibers::algo::shared_work>(true);
+    started_.wait();
+  }
+
+  ~workers() {
+    {
+      const std::unique_lock lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& t : threads_)
+      t.join();
+  }
+
+  workers(const workers&) = delete;
+  workers& operator=(const workers&) = delete;
+
+ private:
+  void help() {
+    boost::fibers::use_scheduling_algorithm<boost::fibers::algo::shared_work>(true);
+    started_.wait();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return over_; });
+  }
+
+  boost::fibers::mutex mutex_;
+  boost::fibers::condition_variable_any changed_;
+  bool over_ = false;
+  boost::fibers::barrier started_;
+  std::vector<std::thread> threads_;
+};
+
+int yield(const request& asked) {
+  const std::size_t ops = asked["ops"];
+  return serve([&] {
+    const auto often = [ops] {
+      for (std::size_t i = 0; i < ops; ++i)
+        this_fiber::yield();
+    };
+    const nanos start = cpu_time();
+    fiber a(often);
+    fiber b(often);
+    a.join();
+    b.join();
+    return numbers{{"yield", each(cpu_time() - start, 2 * ops)}};
+  });
+}
+
+// One at a time, then a hundred at a time, on stacks of `stacks`.
+template <class Stacks>
+numbers spawn_and_join(std::size_t ops, Stacks& stacks) {
+  const auto start = [&stacks] { return fiber(std::allocator_arg, stacks, [] {}); };
+  const nanos begun = now();
+  for (std::size_t i = 0; i < ops; ++i)
+    start().join();
+  const nanos middle = now();
+  std::vector<fiber> fibers(100);
+  for (std::size_t i = 0; i < ops / 100; ++i) {
+    for (fiber& f : fibers)
+      f = start();
+    for (fiber& f : fibers)
+      f.join();
+  }
+  return {{"single", each(middle - begun, ops)}, {"hundred", each(now() - middle, ops)}};
+}
+
+int spawn(const request& asked) {
+  const std::size_t ops = asked["ops"];
+  if (asked["workers"] == 1) {
+    boost::fibers::pooled_fixedsize_stack stacks(stack_size);
+    return serve([&] { return spawn_and_join(ops, stacks); });
+  }
+  // The pool is not for several threads.
+  const workers two(2);
+  boost::fibers::fixedsize_stack stacks(stack_size);
+  return serve([&] { return spawn_and_join(ops, stacks); });
+}
+
+// Longer than it takes to start a fiber and see it asleep, page faults included.
+constexpr nanos start_of_one = 10 * microsecond;
+
+int sleepers(const request& asked) {
+  const std::size_t n = asked["n"];
+  const workers all(asked["workers"]);
+  boost::fibers::fixedsize_stack stacks(stack_size);
+  return serve([&] {
+    std::atomic<std::size_t> asleep{0};
+    std::atomic<std::size_t> done{0};
+    random_numbers dice;
+    const double memory = memory_held();
+    const nanos start = cpu_time();
+    const nanos first = now() + 50 * millisecond + static_cast<nanos>(n) * start_of_one;
+    for (std::size_t i = 0; i < n; ++i) {
+      const nanos t = first + dice.within(second);
+      fiber(std::allocator_arg, stacks, [t, &asleep, &done] {
+        asleep.fetch_add(1);
+        sleep_until(t);
+        done.fetch_add(1);
+      }).detach();
+    }
+    while (asleep.load() < n)
+      sleep(millisecond);
+    const bool together = now() < first;
+    const double held = memory_held() - memory;
+    while (done.load() < n)
+      sleep(5 * millisecond);
+    return numbers{{"cpu", each(cpu_time() - start, n)},
+                   {"memory", held / static_cast<double>(n)},
+                   {"together", together ? 1.0 : 0.0}};
+  });
+}
+
+int overshoot(const request& asked) {
+  return serve([&] {
+    lateness late(asked["n"]);
+    for (std::size_t i = 0; i < asked["n"]; ++i) {
+      const nanos deadline = now() + millisecond;
+      sleep(millisecond);
+      late.add(now() - deadline);
+    }
+    return late.result();
+  });
+}
+
+// A timer is a fiber that sleeps.
+int kernel_random(const request& asked) {
+  boost::fibers::pooled_fixedsize_stack stacks(stack_size);
+  return serve([&] {
+    random_numbers dice;
+    return counted([&] {
+      std::vector<fiber> fibers;
+      for (std::size_t i = 0; i < asked["n"]; ++i)
+        fibers.emplace_back(std::allocator_arg, stacks, [d = dice.within(second)] { sleep(d); });
+      for (fiber& f : fibers)
+        f.join();
+    });
+  });
+}
+
+int kernel_ticks(const request& asked) {
+  return serve([&] {
+    return counted([&] {
+      const nanos start = now();
+      for (std::size_t i = 1; i <= asked["n"]; ++i)
+        sleep_until(start + static_cast<nanos>(i) * millisecond);
+    });
+  });
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const request asked(count, arguments);
+  if (asked.is("yield")) return yield(asked);
+  if (asked.is("spawn")) return spawn(asked);
+  if (asked.is("sleepers")) return sleepers(asked);
+  if (asked.is("overshoot")) return overshoot(asked);
+  if (asked.is("kernel-random")) return kernel_random(asked);
+  if (asked.is("kernel-ticks")) return kernel_ticks(asked);
+  return unsupported();
+}
