@@ -17,7 +17,7 @@ inline constexpr auto acq_rel = std::memory_order_acq_rel;  // ordering: each us
 
 // Tells the processor that this is a spin loop. The model tests' explorer has
 // one of its own: another thread must move first.
-#if VIGIL_MODEL
+#ifdef VIGIL_MODEL
 void cpu_pause() noexcept;
 #else
 inline void cpu_pause() noexcept {

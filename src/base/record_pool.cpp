@@ -1,63 +1,100 @@
 #include "base/record_pool.hpp"
 
+#include <cstdint>
 #include <new>
 
 #include <sys/mman.h>
 
 namespace vigil::internal {
 
-// Cuts a fresh slab into bundles; the first is returned, the others are kept.
-record_pool::link* record_pool::take_bundle() {
+namespace {
+
+constexpr std::size_t small_slab = 64 * 1024;
+constexpr std::size_t huge_page = 2 * 1024 * 1024;
+constexpr std::size_t small_slabs = 1024 * 1024;  // bytes of them, before large ones
+
+// 2 MiB, aligned to as much, so that one huge page may hold it.
+std::byte* map_large_slab() {
+  void* const mapped =
+      ::mmap(nullptr, 2 * huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  auto* const start = static_cast<std::byte*>(mapped);
+  const std::size_t before = (0 - reinterpret_cast<std::uintptr_t>(start)) % huge_page;
+  if (before != 0) ::munmap(start, before);
+  ::munmap(start + before + huge_page, huge_page - before);
+  // A refusal costs speed only.
+  ::madvise(start + before, huge_page, MADV_HUGEPAGE);
+  return start + before;
+}
+
+std::byte* map_small_slab() {
+  void* const mapped =
+      ::mmap(nullptr, small_slab, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  return static_cast<std::byte*>(mapped);
+}
+
+}  // namespace
+
+// The system calls are made without the lock. If somebody else has added a slab
+// meanwhile, this one is given back untouched.
+void record_pool::add_slab() {
+  std::size_t mapped = 0;
   {
     const lock_guard guard(lock_);
-    if (bundles_ != nullptr) {
-      link* const first = bundles_;
-      bundles_ = first->next_bundle;
-      return first;
-    }
-    // What threads without a cache gave back.
-    if (singles_ != nullptr) {
-      link* const first = singles_;
-      link* last = first;
-      for (std::size_t i = 1; i < bundle && last->next != nullptr; ++i)
-        last = last->next;
-      singles_ = last->next;
-      last->next = nullptr;
-      return first;
+    mapped = mapped_;
+  }
+  const std::size_t size = mapped < small_slabs ? small_slab : huge_page;
+  std::byte* const slab = size == small_slab ? map_small_slab() : map_large_slab();
+  {
+    const lock_guard guard(lock_);
+    if (rest_.records == 0) {
+      rest_ = {slab, size / size_};
+      mapped_ += size;
+      return;
     }
   }
-  // The system call is made without the lock: another thread may cut a slab at
-  // the same time, which costs memory, not correctness.
-  void* const slab =
-      ::mmap(nullptr, slab_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (slab == MAP_FAILED) throw std::bad_alloc();
-  const std::size_t records = slab_bytes / size_;
-  link* mine = nullptr;
-  link* rest = nullptr;
-  link* last_rest = nullptr;
-  for (std::size_t i = 0; i < records; i += bundle) {
+  ::munmap(slab, size);
+}
+
+record_pool::link* record_pool::take_bundle() {
+  for (;;) {
+    uncut fresh;
+    {
+      const lock_guard guard(lock_);
+      if (bundles_ != nullptr) {
+        link* const first = bundles_;
+        bundles_ = first->next_bundle;
+        return first;
+      }
+      // What threads without a cache gave back.
+      if (singles_ != nullptr) {
+        link* const first = singles_;
+        link* last = first;
+        for (std::size_t i = 1; i < bundle && last->next != nullptr; ++i)
+          last = last->next;
+        singles_ = last->next;
+        last->next = nullptr;
+        return first;
+      }
+      fresh = {rest_.at, rest_.records < bundle ? rest_.records : bundle};
+      rest_.at += fresh.records * size_;
+      rest_.records -= fresh.records;
+    }
+    if (fresh.records == 0) {
+      add_slab();
+      continue;
+    }
+    // Touched without the lock: the first touch of a page is a fault.
     link* first = nullptr;
-    const std::size_t end = i + bundle < records ? i + bundle : records;
-    for (std::size_t k = end; k-- > i;) {
-      auto* const record = reinterpret_cast<link*>(static_cast<std::byte*>(slab) + k * size_);
+    for (std::size_t i = fresh.records; i-- > 0;) {
+      auto* const record = reinterpret_cast<link*>(fresh.at + i * size_);
       record->next = first;
       record->next_bundle = nullptr;
       first = record;
     }
-    if (mine == nullptr) {
-      mine = first;
-    } else {
-      first->next_bundle = rest;
-      if (rest == nullptr) last_rest = first;
-      rest = first;
-    }
+    return first;
   }
-  if (rest != nullptr) {
-    const lock_guard guard(lock_);
-    last_rest->next_bundle = bundles_;
-    bundles_ = rest;
-  }
-  return mine;
 }
 
 void record_pool::give_bundle(link* first) noexcept {

@@ -5,6 +5,12 @@
 // Each thread that calls often keeps a cache of its own; caches exchange
 // bundles of records with the pool under its lock, so a record may be given
 // back on another thread than the one that took it.
+//
+// Memory comes in slabs of 64 KiB, and from 1 MiB on in slabs of 2 MiB, for
+// which huge pages are asked: a random one among a million records costs a
+// cache miss, and should not cost a walk through the page tables as well
+// (bench/, docs/performance.md). A slab is cut a bundle at a time, so that
+// memory nobody takes is never touched.
 #pragma once
 
 #include "base/lock_rank.hpp"
@@ -46,14 +52,21 @@ class record_pool {
 
  private:
   static constexpr std::size_t bundle = 32;
-  static constexpr std::size_t slab_bytes = 64 * 1024;
+
+  struct uncut {
+    std::byte* at = nullptr;
+    std::size_t records = 0;
+  };
 
   link* take_bundle() VIGIL_EXCLUDES(lock_);
+  void add_slab() VIGIL_EXCLUDES(lock_);
   void give_bundle(link* first) noexcept VIGIL_EXCLUDES(lock_);
 
   spinlock lock_{lock_rank::records};
   link* bundles_ VIGIL_GUARDED_BY(lock_) = nullptr;
   link* singles_ VIGIL_GUARDED_BY(lock_) = nullptr;
+  uncut rest_ VIGIL_GUARDED_BY(lock_);         // of the newest slab
+  std::size_t mapped_ VIGIL_GUARDED_BY(lock_) = 0;  // bytes in all slabs
   const std::size_t size_;
 };
 

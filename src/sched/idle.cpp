@@ -33,11 +33,12 @@ void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
   looking_.fetch_sub(1);  // last: until here A2 finds somebody looking
 }
 
-void idle_workers::sleep(sleeper& s) noexcept {
+void idle_workers::sleep(sleeper& s, nanos not_before) noexcept {
+  const nanos until = s.asked < not_before ? not_before : s.asked;
   if (s.in_watch) {
-    watch_.wait_until(s.asked);
+    watch_.wait_until(until);
   } else {
-    s.note.sleep_until(s.asked);
+    s.note.sleep_until(until);
   }
   stay_awake(s);
 }

@@ -68,8 +68,9 @@ class idle_workers {
   // caller looks (I2), then calls sleep() or stay_awake().
   void lie_down(sleeper& s, nanos next, nanos second) noexcept VIGIL_EXCLUDES(lock_);
 
-  // I3. Looking again when it returns. Returns true if a deadline ended it.
-  void sleep(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);
+  // I3. Until the deadline that was published, or `not_before` if that is later,
+  // or somebody wakes it. Looking again when it returns.
+  void sleep(sleeper& s, nanos not_before = 0) noexcept VIGIL_EXCLUDES(lock_);
 
   // The last look found something. Looking again when it returns.
   void stay_awake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);

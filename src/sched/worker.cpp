@@ -393,6 +393,24 @@ bool worker::sees_work() noexcept {
   return inbox_filled_.load() || sched.finds_work();
 }
 
+// A deadline nearer than it takes to fall asleep makes a sleep that is none: a
+// system call, and awake again. One such is the price of being exact. Many in a
+// row mean that deadlines come faster than that, so that nothing but system
+// calls would be done in between; then the worker sleeps past some of them, and
+// takes them together. (docs/decisions/0006)
+nanos worker::not_before() noexcept {
+  constexpr nanos no_sleep = 5'000;
+  constexpr nanos real_sleep = 25'000;
+  constexpr std::uint32_t row = 16;
+  if (place.asked == never) return 0;
+  const nanos now = monotonic_now();
+  if (place.asked - now >= no_sleep) {
+    short_sleeps_ = 0;
+    return 0;
+  }
+  return ++short_sleeps_ <= row ? 0 : now + real_sleep;
+}
+
 void worker::rest() noexcept {
   if (just_woke_) {
     just_woke_ = false;
@@ -411,7 +429,7 @@ void worker::rest() noexcept {
     if (asleep != 0) sched.maybe_deadlock(asleep);
   }
   counters.kernel_waits.add();
-  sched.idle_.sleep(place);
+  sched.idle_.sleep(place, not_before());
   just_woke_ = true;
   until_clock_ = 1;
 }

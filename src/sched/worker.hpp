@@ -101,6 +101,7 @@ class worker {
   void after(fiber& f) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
   void stop_looking(const fiber& found) noexcept;
   void rest() noexcept;
+  nanos not_before() noexcept;
   bool sees_work() noexcept;
 
   thread_side* side_ = nullptr;  // on the stack of run()
@@ -126,6 +127,7 @@ class worker {
   std::uint32_t until_clock_ = 1;
   std::uint32_t since_clock_ = 0;
   nanos last_clock_ = 0;
+  std::uint32_t short_sleeps_ = 0;  // in a row
 
   random random_;
   std::thread thread_;

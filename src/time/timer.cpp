@@ -39,8 +39,7 @@ timer_record* make(
   timer_service& service = current_service(call);
   timer_record* const record = service.make_record(std::move(f), period, from_end, from);
   try {
-    const nanos now = service.sched()->clock.now();
-    service.reset(*record, saturating_add(now, delay), now);
+    service.reset_after(*record, delay);
   } catch (...) {
     drop_handle(record);
     throw;
@@ -71,18 +70,15 @@ timer_record* every(std::int64_t period, bool from_end, callback f, const site& 
 
 void add_handle(timer_record* record) noexcept {
   // ordering: made from a handle that the caller holds.
-  record->uses.fetch_add(1, internal::relaxed);
+  record->uses.fetch_add(timer_record::handle, internal::relaxed);
 }
 
 void drop_handle(timer_record* record) noexcept {
-  timer_service::drop_use(*record);
+  timer_service::drop_handle(*record);
 }
 
 bool stop(timer_record* record) noexcept {
-  if (!record->service->stop(*record)) return false;
-  // The pending timer's use; the caller's handle keeps the captures.
-  timer_service::drop_use(*record);
-  return true;
+  return record->service->stop(*record);
 }
 
 bool stop_and_wait(timer_record* record) {
@@ -94,32 +90,29 @@ bool stop_and_wait(timer_record* record) {
 bool reset(timer_record* record, std::int64_t delay) {
   check_handle(record);
   timer_service& service = *record->service;
-  if (record->is_periodic()) {
-    if (delay <= 0) {
-      throw std::invalid_argument(
-          "vigil::timer::reset: the period of every() must be longer than "
-          "zero; to end it, call stop()");
-    }
+  if (!record->is_periodic) return service.reset_after(*record, delay);
+  if (delay <= 0) {
+    throw std::invalid_argument(
+        "vigil::timer::reset: the period of every() must be longer than "
+        "zero; to end it, call stop()");
   }
-  const nanos before = record->is_periodic() ? record->period.exchange(delay) : 0;
+  const nanos before = record->period.exchange(delay);
   try {
-    const nanos now = service.now_for(*record);
-    return service.reset(*record, saturating_add(now, delay), now);
+    return service.reset_after(*record, delay);
   } catch (...) {
-    if (before != 0) record->period.store(before);
+    record->period.store(before);
     throw;
   }
 }
 
 bool reset_at(timer_record* record, std::int64_t deadline) {
   check_handle(record);
-  if (record->is_periodic()) {
+  if (record->is_periodic) {
     throw std::logic_error(
         "vigil::timer::reset: a periodic timer takes a duration, its new "
         "period, not a time point");
   }
-  timer_service& service = *record->service;
-  return service.reset(*record, deadline, service.now_for(*record));
+  return record->service->reset_at(*record, deadline);
 }
 
 std::int64_t deadline_of(const timer_record* record) noexcept {

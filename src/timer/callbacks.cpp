@@ -52,45 +52,53 @@ timer_record* timer_service::pop_callback(nanos& due_until) noexcept {
   if (t != nullptr) {
     t->queued = false;
     due_until = t->due_until;
+    // The run after this one: its claim word, its function, its place.
+    if (const timer_record* const next = callbacks_.front()) {
+      __builtin_prefetch(next, 1);
+      __builtin_prefetch(&next->call, 1);
+      __builtin_prefetch(&next->made_at);
+    }
   }
   return t;
 }
 
 // --- arming from the API
 
-bool timer_service::reset(timer_record& t, nanos deadline, nanos now) {
-  // ordering: the new use is made from a handle that the caller holds.
-  t.uses.fetch_add(1, relaxed);
-  bool was_pending = false;
-  try {
-    if (deadline <= now && !t.is_periodic()) {
-      was_pending = run_soon(t, deadline, now);
-    } else {
-      was_pending = arm_at(t, deadline);
-    }
-  } catch (...) {
-    t.uses.fetch_sub(1, relaxed);  // ordering: the caller's handle stays
-    throw;
+bool timer_service::reset_after(timer_record& t, nanos delay) {
+  intake* const own = own_intake();
+  const bool here = own != nullptr && is_of_this_run(t);
+  const nanos now = here ? sched()->clock.now() : now_for(t);
+  return reset(t, saturating_add(now, delay), now, here ? own : nullptr);
+}
+
+bool timer_service::reset_at(timer_record& t, nanos deadline) {
+  intake* const own = own_intake();
+  const bool here = own != nullptr && is_of_this_run(t);
+  return reset(t, deadline, now_for(t), here ? own : nullptr);
+}
+
+// `own`: the caller's intake, nullptr outside the timer's runtime.
+bool timer_service::reset(timer_record& t, nanos deadline, nanos now, intake* own) {
+  if (deadline <= now && !t.is_periodic) {
+    return own != nullptr ? run_soon(t, deadline, now) : run_soon_from_outside(t, deadline, now);
   }
-  // The earlier arming's use has become this one's.
-  if (was_pending) t.uses.fetch_sub(1, relaxed);  // ordering: as above
-  return was_pending;
+  return own != nullptr ? arm_here(*own, t, deadline, false) : arm_from_outside(t, deadline);
 }
 
 // Due when armed: it never enters the heap.
 bool timer_service::run_soon(timer_record& t, nanos deadline, nanos now) {
-  const auto queue = [&] {
-    const bool before = t.when.exchange(runtime_timer::clamp_deadline(deadline)) > 0;
-    // ordering: made from a reference that the caller holds.
-    t.references.fetch_add(1, relaxed);
-    if (!queue_callback(t, now)) drop_reference(t);
-    count(before ? &timer_counters::reset : &timer_counters::armed);
-    return before;
-  };
-  if (own_intake() != nullptr && is_of_this_run(t)) return queue();
+  const bool before = t.when.exchange(runtime_timer::clamp_deadline(deadline)) > 0;
+  // ordering: made from a reference that the caller holds.
+  t.references.fetch_add(1, relaxed);
+  if (!queue_callback(t, now)) drop_reference(t);
+  count(before ? &timer_counters::reset : &timer_counters::armed);
+  return before;
+}
+
+bool timer_service::run_soon_from_outside(timer_record& t, nanos deadline, nanos now) {
   const lock_guard guard(outside_lock_);
   if (!is_of_this_run(t)) throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
-  return queue();
+  return run_soon(t, deadline, now);
 }
 
 nanos timer_service::now_for(const runtime_timer& t) noexcept {
@@ -99,9 +107,27 @@ nanos timer_service::now_for(const runtime_timer& t) noexcept {
   return is_of_this_run(t) ? sched()->clock.now() : monotonic_now();
 }
 
-void timer_service::drop_use(timer_record& t) noexcept {
+// --- the captures: U1 to U3 of timer_record.hpp
+
+void timer_service::drop_handle(timer_record& t) noexcept {
   // Pairs with the other decrements: the last one sees all that was written.
-  if (t.uses.fetch_sub(1, acq_rel) != 1) return;
+  // seq_cst: comes before the look at `when`.
+  if (t.uses.fetch_sub(timer_record::handle) == timer_record::handle) bury_if_unused(t);
+}
+
+// U2. Only a run may begin from zero: the timer is pending then.
+bool timer_service::begin_run(timer_record& t) noexcept {
+  // Nobody minds a buried record's run that is counted for a moment.
+  if ((t.uses.fetch_add(timer_record::run) & timer_record::buried) == 0) return true;
+  t.uses.fetch_sub(timer_record::run);
+  return false;
+}
+
+// Caller: holds a reference, or knows that the timer does.
+void timer_service::bury_if_unused(timer_record& t) noexcept {
+  if (t.when.load() > 0) return;
+  std::uint64_t none = 0;
+  if (!t.uses.compare_exchange_strong(none, timer_record::buried)) return;
   t.call.reset();  // the captures: user code, on the caller's thread
   drop_reference(t);
 }
@@ -188,7 +214,7 @@ void timer_service::runner_body() noexcept {
       nanos due_until = 0;
       timer_record* const t = pop_callback(due_until);
       if (t == nullptr) break;
-      if (t->is_periodic()) {
+      if (t->is_periodic) {
         run_periodic(self, *t, due_until);
       } else {
         run_once(self, *t, due_until);
@@ -207,35 +233,21 @@ void timer_service::runner_body() noexcept {
   }
 }
 
-// `running` goes up before the claim is tried: who stops the timer, finds the
-// claim taken and then looks at `running`, sees the run that is coming.
+// The run is counted before the claim is tried: who stops the timer, finds the
+// claim taken and then looks, sees the run that is coming.
 void timer_service::run_once(fiber& self, timer_record& t, nanos due_until) noexcept {
   nanos deadline = t.when.load();
   // A later deadline has an entry of its own; a stopped one has nothing.
-  while (deadline > 0 && deadline <= due_until) {
-    t.running.fetch_add(1);
-    if (!t.when.compare_exchange_strong(deadline, runtime_timer::idle)) {
-      finished_run(t);
-      continue;
+  while (deadline > 0 && deadline <= due_until && begin_run(t)) {
+    const bool claimed = t.when.compare_exchange_strong(deadline, runtime_timer::idle);
+    if (claimed) {
+      count(&timer_counters::fired);
+      call(self, t);
     }
-    count(&timer_counters::fired);
-    call(self, t);  // the pending timer's use is the run's now
-    drop_use(t);
-    break;
+    end_run(t);
+    if (claimed) break;
   }
   drop_reference(t);
-}
-
-// A use for the run; false if there is none left to make it from: the timer
-// was stopped and its last handle dropped meanwhile.
-bool timer_service::add_use(timer_record& t) noexcept {
-  // ordering: the compare-exchange decides; the captures were published with
-  // the arming that queued the timer.
-  std::uint32_t uses = t.uses.load(relaxed);
-  while (uses != 0) {
-    if (t.uses.compare_exchange_weak(uses, uses + 1)) return true;
-  }
-  return false;
 }
 
 void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) noexcept {
@@ -250,26 +262,23 @@ void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) 
       if (__builtin_mul_overflow(period, 1 + late / period, &steps)) steps = never;
       next = std::min(saturating_add(deadline, steps), runtime_timer::latest);
     }
-    if (!add_use(t)) break;
-    t.running.fetch_add(1);
+    // Buried: stopped, and its last handle dropped, meanwhile.
+    if (!begin_run(t)) break;
     // Next in force before the call, so that stop() and reset() inside it work.
-    if (!t.when.compare_exchange_strong(deadline, next)) {
-      finished_run(t);
-      drop_use(t);
-      continue;
+    const bool claimed = t.when.compare_exchange_strong(deadline, next);
+    if (claimed) {
+      count(&timer_counters::fired);
+      count(&timer_counters::armed);
+      call(self, t);
+      if (t.from_end) {
+        nanos expected = runtime_timer::latest;
+        t.when.compare_exchange_strong(
+            expected,
+            std::min(saturating_add(sched()->clock.now(), t.period.load()), runtime_timer::latest));
+      }
     }
-    count(&timer_counters::fired);
-    count(&timer_counters::armed);
-    call(self, t);
-    if (t.from_end) {
-      nanos expected = runtime_timer::latest;
-      t.when.compare_exchange_strong(
-          expected,
-          std::min(saturating_add(sched()->clock.now(), t.period.load()), runtime_timer::latest));
-    }
-    drop_use(t);
-    let_go(t);
-    return;
+    end_run(t);
+    if (claimed) break;
   }
   let_go(t);
 }
@@ -318,14 +327,19 @@ void timer_service::call(fiber& self, timer_record& t) noexcept {
   self.callback = nullptr;
   self.file = "vigil";
   self.line = 0;
-  finished_run(t);
 }
 
 // --- stop_and_wait
 
-void timer_service::finished_run(timer_record& t) noexcept {
-  // seq_cst, both: who waits sets awaited and then looks at running.
-  if (t.running.fetch_sub(1) != 1 || !t.awaited.load()) return;
+// The caller's reference keeps the record beyond this.
+void timer_service::end_run(timer_record& t) noexcept {
+  // seq_cst, both: who waits sets awaited and then looks for runs.
+  const std::uint64_t left = t.uses.fetch_sub(timer_record::run) - timer_record::run;
+  if (left < timer_record::run && t.awaited.load()) tell_stop_waiters(t);
+  if (left == 0) bury_if_unused(t);
+}
+
+void timer_service::tell_stop_waiters(timer_record& t) noexcept {
   for (;;) {
     stop_waiter* found = nullptr;
     waiter* done = nullptr;
@@ -345,7 +359,7 @@ void timer_service::finished_run(timer_record& t) noexcept {
 }
 
 void timer_service::stop_and_wait(timer_record& t) {
-  if (t.running.load() == 0) return;
+  if (!t.is_running()) return;
   fiber* const self = current_fiber();
   if (self != nullptr && self->callback == &t) {
     throw wrong_place(
@@ -361,7 +375,7 @@ void timer_service::stop_and_wait(timer_record& t) {
   if (self == nullptr) thread_note.clear();
   stops_lock_.lock();
   t.awaited.store(true);
-  if (t.running.load() == 0) {
+  if (!t.is_running()) {
     w.claim(entry.which, outcome::value);
     stops_lock_.unlock();
     return;
@@ -393,7 +407,7 @@ void timer_service::discard_callbacks() noexcept {
       const lock_guard guard(heap_lock_);
       --taken_;
     }
-    if (stop(*t)) drop_use(*t);
+    if (stop(*t)) bury_if_unused(*t);
     drop_reference(*t);
   }
   for (;;) {
@@ -412,7 +426,7 @@ void timer_service::discard_callbacks() noexcept {
       nanos key = gone[i].key;
       t.filed.compare_exchange_strong(key, runtime_timer::nothing);
       if (t.kind == timer_kind::go_func) {
-        if (stop(t)) drop_use(static_cast<timer_record&>(t));
+        if (stop(t)) bury_if_unused(static_cast<timer_record&>(t));
       } else {
         stop(t);
       }

@@ -63,8 +63,11 @@ class runtime_timer {
   // deadline that has come; must not wait, allocate, or call user code.
   using send_function = void (*)(void* argument, nanos when) noexcept;
 
-  runtime_timer(timer_kind k, timer_service& s, std::uint32_t generation_of_service) noexcept
-      : kind(k), generation(generation_of_service), service(&s) {}
+  runtime_timer(timer_kind k,
+                timer_service& s,
+                std::uint32_t generation_of_service,
+                bool periodic = false) noexcept
+      : kind(k), is_periodic(periodic), generation(generation_of_service), service(&s) {}
 
   runtime_timer(const runtime_timer&) = delete;
   runtime_timer& operator=(const runtime_timer&) = delete;
@@ -83,6 +86,7 @@ class runtime_timer {
   atomic<nanos> filed{nothing};
   atomic<std::uint32_t> references{1};
   const timer_kind kind;
+  const bool is_periodic;  // every(): the runner files it again
   atomic<bool> referenced{false};  // ref/unref: a flag, not a count
   atomic<std::uint32_t> slack_us{0};
   const std::uint32_t generation;
@@ -102,5 +106,6 @@ class runtime_timer {
 };
 
 static_assert(sizeof(runtime_timer) <= 64, "a sleeping fiber's timer is one cache line");
+
 
 }  // namespace vigil::internal

@@ -18,8 +18,12 @@
 //
 // The cost of giving back. Only slots that were pushed into since are freed,
 // and after it the heap must grow to four times its size before a page faults
-// again: O(1) per push. One step frees at most 256 KiB, so that the owner's
-// lock is never held for a whole burst.
+// again: O(1) per push. One step frees one grain that is a huge page, or at
+// most 256 KiB of small ones, so that the owner's lock is never held for a
+// whole burst.
+//
+// From 2 MiB on (87 000 entries) huge pages are asked for: the lower half of a
+// sift in a large heap would otherwise walk the page tables at each level.
 #include "timer/timer_heap.hpp"
 
 #include <algorithm>
@@ -33,9 +37,15 @@ namespace {
 constexpr std::size_t most_reserved = std::size_t{16} << 30;
 constexpr std::size_t least_reserved = std::size_t{1} << 20;
 constexpr std::size_t most_given_back = std::size_t{256} << 10;
+constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
   return (bytes + unit - 1) / unit * unit;
+}
+
+// The unit in which memory is committed and given back at this place.
+constexpr std::size_t grain_at(std::size_t bytes, std::size_t small) noexcept {
+  return bytes <= huge_page ? small : huge_page;
 }
 
 // Compilers make one rarely taken branch (equal keys) and one flag of this.
@@ -90,11 +100,18 @@ inline std::size_t sink(heap_entry* entries, std::size_t hole, std::size_t size)
 
 timer_heap::timer_heap() {
   for (std::size_t bytes = most_reserved; bytes >= least_reserved; bytes /= 2) {
-    void* const address =
-        ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const address = ::mmap(
+        nullptr, bytes + huge_page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (address == MAP_FAILED) continue;
-    entries_ = static_cast<heap_entry*>(address);
+    auto* const start = static_cast<std::byte*>(address);
+    const std::size_t skipped = (0 - reinterpret_cast<std::uintptr_t>(start)) % huge_page;
+    if (skipped != 0) ::munmap(start, skipped);
+    ::munmap(start + skipped + bytes, huge_page - skipped);
+    entries_ = reinterpret_cast<heap_entry*>(start + skipped);
     reserved_ = bytes;
+    // A refusal costs speed only.
+    if (bytes > huge_page)
+      ::madvise(start + skipped + huge_page, bytes - huge_page, MADV_HUGEPAGE);
     return;
   }
   throw std::bad_alloc();
@@ -115,9 +132,11 @@ bool timer_heap::reserve(std::size_t entries) noexcept {
     return true;
   };
 
-  // reserved_ is a multiple of grain, so neither size passes its end.
-  const std::size_t needed = round_up(entries * sizeof(heap_entry), grain);
-  const std::size_t generous = std::min(round_up(committed_ + committed_ / 2, grain), reserved_);
+  // reserved_ is a multiple of every grain that occurs in it, so neither size
+  // passes its end.
+  const auto rounded = [](std::size_t bytes) { return round_up(bytes, grain_at(bytes, grain)); };
+  const std::size_t needed = rounded(entries * sizeof(heap_entry));
+  const std::size_t generous = std::min(rounded(committed_ + committed_ / 2), reserved_);
   return (generous > needed && commit(generous)) || commit(needed);
 }
 
@@ -165,9 +184,11 @@ heap_entry timer_heap::remove(std::size_t index) noexcept {
 }
 
 void timer_heap::give_back() noexcept {
-  const std::size_t end = round_up(touched_ * sizeof(heap_entry), grain);
-  const std::size_t keep = std::max(round_up(2 * size_ * sizeof(heap_entry), grain), grain);
-  const std::size_t begin = std::max(keep, end - std::min(end, most_given_back));
+  const auto rounded = [](std::size_t bytes) { return round_up(bytes, grain_at(bytes, grain)); };
+  const std::size_t end = rounded(touched_ * sizeof(heap_entry));
+  const std::size_t keep = std::max(rounded(2 * size_ * sizeof(heap_entry)), grain);
+  const std::size_t step = end > huge_page ? huge_page : most_given_back;
+  const std::size_t begin = std::max(keep, end - std::min(end, step));
   // A refusal (locked memory) costs memory only, and is not tried again.
   ::madvise(reinterpret_cast<std::byte*>(entries_) + begin, end - begin, MADV_DONTNEED);
   touched_ = begin / sizeof(heap_entry);

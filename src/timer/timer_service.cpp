@@ -17,7 +17,8 @@ constexpr std::size_t round_up(std::size_t n, std::size_t to) {
 
 // Waits and sends take one cache line, callbacks what they need.
 constinit record_pool wait_pool(64);
-constinit record_pool callback_pool(round_up(sizeof(timer_record), 16));
+// Whole cache lines: arming and stopping touch one.
+constinit record_pool callback_pool(round_up(sizeof(timer_record), 64));
 
 class no_room_for_timer : public std::bad_alloc {
  public:

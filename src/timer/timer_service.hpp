@@ -68,11 +68,13 @@ class timer_service final : public timer_seam {
   // A timer that hands the time to the channel layer. The caller's reference.
   runtime_timer* make_send(runtime_timer::send_function f, void* argument);
   timer_record* make_record(detail::callback f, nanos period, bool from_end, const site& from);
-  // `now` is the caller's reading of now_for(): one is enough.
-  bool reset(timer_record& t, nanos deadline, nanos now);
+  // Arms for `delay` from now, or for a deadline; as arm_at(), but what is due
+  // already never enters the heap.
+  bool reset_after(timer_record& t, nanos delay);
+  bool reset_at(timer_record& t, nanos deadline);
   void stop_and_wait(timer_record& t);
-  static bool add_use(timer_record& t) noexcept;
-  static void drop_use(timer_record& t) noexcept;
+  // The captures of a timer (timer_record.hpp): a handle ends.
+  static void drop_handle(timer_record& t) noexcept;
   static void drop_reference(runtime_timer& t) noexcept;
 
   // --- seam
@@ -125,7 +127,9 @@ class timer_service final : public timer_seam {
   void count(own_counter timer_counters::*which) noexcept;
   bool arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking);
   bool arm_from_outside(runtime_timer& t, nanos deadline);
+  bool reset(timer_record& t, nanos deadline, nanos now, intake* own);
   bool run_soon(timer_record& t, nanos deadline, nanos now);
+  bool run_soon_from_outside(timer_record& t, nanos deadline, nanos now) VIGIL_EXCLUDES(outside_lock_);
   bool take_over(runtime_timer& t, nanos deadline, nanos& key) noexcept;
   void make_room(intake& in) VIGIL_EXCLUDES(heap_lock_);
   void lower_next_deadline(nanos key, bool parking) noexcept;
@@ -145,6 +149,7 @@ class timer_service final : public timer_seam {
   void surface(heap_entry e, nanos now, batch& b) noexcept;
   bool fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept;
   void note_lateness(nanos late) noexcept;
+  static void prefetch_timer(const runtime_timer& t) noexcept;
   static void prefetch_waiter(const runtime_timer& t) noexcept;
 
   bool queue_callback(timer_record& t, nanos now) noexcept VIGIL_EXCLUDES(callbacks_lock_);
@@ -154,7 +159,10 @@ class timer_service final : public timer_seam {
   void run_periodic(fiber& self, timer_record& t, nanos due_until) noexcept;
   void call(fiber& self, timer_record& t) noexcept;
   void let_go(timer_record& t) noexcept;
-  void finished_run(timer_record& t) noexcept;
+  static bool begin_run(timer_record& t) noexcept;
+  void end_run(timer_record& t) noexcept;
+  void tell_stop_waiters(timer_record& t) noexcept;
+  static void bury_if_unused(timer_record& t) noexcept;
   fiber& make_system_fiber(const char* name, fiber_role role);
 
   atomic<scheduler*> sched_{nullptr};

@@ -299,7 +299,7 @@ TEST_SUITE("every") {
           vigil::detail::callback([&] { ++runs; }), INT64_MAX, false, vigil::site::current());
       timer t(record);
       const vigil::internal::nanos now = vigil::clock::now().time_since_epoch().count();
-      service.reset(*record, now, now);
+      service.reset_at(*record, now);
       sleep_for(25ms);
       CHECK(runs == 1);
       int others = 0;
