@@ -107,15 +107,24 @@ nanos timer_service::now_for(const runtime_timer& t) noexcept {
   return is_of_this_run(t) ? sched()->clock.now() : monotonic_now();
 }
 
-// --- the captures: U1 to U3 of timer_record.hpp
+// --- the captures: U1 to U4 of timer_record.hpp
 
 void timer_service::drop_handle(timer_record& t) noexcept {
-  // Pairs with the other decrements: the last one sees all that was written.
-  // seq_cst: comes before the look at `when`.
-  if (t.uses.fetch_sub(timer_record::handle) == timer_record::handle) bury_if_unused(t);
+  std::uint64_t seen = t.uses.load();
+  for (;;) {
+    const bool last = (seen & timer_record::counts) == timer_record::handle;
+    if (last && t.when.load() <= 0) {
+      if (t.uses.compare_exchange_weak(seen, timer_record::buried)) {
+        bury(t);
+        return;
+      }
+    } else if (t.uses.compare_exchange_weak(seen, seen - timer_record::handle)) {
+      return;  // U4: whoever is left may have freed the record by now
+    }
+  }
 }
 
-// U2. Only a run may begin from zero: the timer is pending then.
+// U2. A run may begin from zero: the timer is pending then.
 bool timer_service::begin_run(timer_record& t) noexcept {
   // Nobody minds a buried record's run that is counted for a moment.
   if ((t.uses.fetch_add(timer_record::run) & timer_record::buried) == 0) return true;
@@ -123,11 +132,17 @@ bool timer_service::begin_run(timer_record& t) noexcept {
   return false;
 }
 
-// Caller: holds a reference, or knows that the timer does.
-void timer_service::bury_if_unused(timer_record& t) noexcept {
-  if (t.when.load() > 0) return;
-  std::uint64_t none = 0;
-  if (!t.uses.compare_exchange_strong(none, timer_record::buried)) return;
+// Caller: holds a reference to the record beyond this.
+void timer_service::end_run(timer_record& t) noexcept {
+  // seq_cst: who waits for runs sets awaited and then looks for them.
+  constexpr std::uint64_t change = timer_record::run_ended - timer_record::run;
+  std::uint64_t left = t.uses.fetch_add(change) + change;
+  if ((left & timer_record::counts) < timer_record::run && t.awaited.load()) tell_stop_waiters(t);
+  if ((left & timer_record::counts) != 0 || t.when.load() > 0) return;
+  if (t.uses.compare_exchange_strong(left, timer_record::buried)) bury(t);
+}
+
+void timer_service::bury(timer_record& t) noexcept {
   t.call.reset();  // the captures: user code, on the caller's thread
   drop_reference(t);
 }
@@ -331,14 +346,6 @@ void timer_service::call(fiber& self, timer_record& t) noexcept {
 
 // --- stop_and_wait
 
-// The caller's reference keeps the record beyond this.
-void timer_service::end_run(timer_record& t) noexcept {
-  // seq_cst, both: who waits sets awaited and then looks for runs.
-  const std::uint64_t left = t.uses.fetch_sub(timer_record::run) - timer_record::run;
-  if (left < timer_record::run && t.awaited.load()) tell_stop_waiters(t);
-  if (left == 0) bury_if_unused(t);
-}
-
 void timer_service::tell_stop_waiters(timer_record& t) noexcept {
   for (;;) {
     stop_waiter* found = nullptr;
@@ -399,6 +406,13 @@ void timer_service::stop_and_wait(timer_record& t) {
 
 // --- the end
 
+// As if it had run, so that handles that go at this moment see it (U2).
+void timer_service::discard(timer_record& t) noexcept {
+  if (!begin_run(t)) return;
+  stop(t);
+  end_run(t);
+}
+
 void timer_service::discard_callbacks() noexcept {
   nanos ignored = 0;
   while (timer_record* const t = pop_callback(ignored)) {
@@ -407,7 +421,7 @@ void timer_service::discard_callbacks() noexcept {
       const lock_guard guard(heap_lock_);
       --taken_;
     }
-    if (stop(*t)) bury_if_unused(*t);
+    discard(*t);
     drop_reference(*t);
   }
   for (;;) {
@@ -426,7 +440,7 @@ void timer_service::discard_callbacks() noexcept {
       nanos key = gone[i].key;
       t.filed.compare_exchange_strong(key, runtime_timer::nothing);
       if (t.kind == timer_kind::go_func) {
-        if (stop(t)) bury_if_unused(static_cast<timer_record&>(t));
+        discard(static_cast<timer_record&>(t));
       } else {
         stop(t);
       }

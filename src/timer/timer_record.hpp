@@ -5,14 +5,16 @@
 // runs are counted in one word, `uses`; pending is what `when` says, so arming
 // and stopping touch no count.
 //
-// U1  Who takes `uses` to zero looks at `when`. Pending: the run to come, or
-//     the end of the runtime, will come here again. Idle: it changes `uses`
-//     from zero to `buried`, and only one who succeeds destroys the captures,
-//     on its own thread: never the timer fiber, which touches no count.
+// U1  The last to go, handle or run, looks at `when`. Pending: the run to come
+//     is the last. Idle: it changes `uses` to `buried`, and only who succeeds
+//     destroys the captures, on its own thread: never the timer fiber, which
+//     touches no count.
 // U2  A run adds itself to `uses` before it claims `when`, and gives up if it
-//     finds it buried. So who sees the claim taken, and not by itself, sees the
-//     run, or sees `uses` after it.
-// U3  Without a handle and a run `when` can only be claimed, never armed.
+//     finds it buried. Ended runs are counted in the same word, so that a handle
+//     that saw the timer pending does not miss the run that came since.
+// U3  Without a handle `when` can only be claimed, never armed.
+// U4  A run looks back at the record after its count, under the reference of
+//     its queue entry; a handle has none of its own, and looks before.
 //
 // A dead entry holds only a reference to the record, not a use.
 #pragma once
@@ -43,14 +45,17 @@ class timer_record : public internal::runtime_timer {
     referenced.store(true, internal::relaxed);
   }
 
+  // uses: | runs ended, 15 bits | buried | runs, 16 bits | handles, 32 bits |
   static constexpr std::uint64_t handle = 1;
   static constexpr std::uint64_t run = std::uint64_t{1} << 32;
-  static constexpr std::uint64_t buried = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t buried = std::uint64_t{1} << 48;
+  static constexpr std::uint64_t run_ended = std::uint64_t{1} << 49;
+  static constexpr std::uint64_t counts = buried - 1;
 
   // Runs of the callback under way.
-  bool is_running() const noexcept { return (uses.load() & ~buried) >= run; }
+  bool is_running() const noexcept { return (uses.load() & counts) >= run; }
 
-  internal::atomic<std::uint64_t> uses{handle};  // handles, runs; or buried
+  internal::atomic<std::uint64_t> uses{handle};
   internal::atomic<bool> awaited{false};       // somebody is in stop_and_wait
   // The queue of due callbacks; guarded by its lock. Deadlines up to due_until
   // are due; a later one in force has an entry of its own.

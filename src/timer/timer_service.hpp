@@ -162,7 +162,8 @@ class timer_service final : public timer_seam {
   static bool begin_run(timer_record& t) noexcept;
   void end_run(timer_record& t) noexcept;
   void tell_stop_waiters(timer_record& t) noexcept;
-  static void bury_if_unused(timer_record& t) noexcept;
+  static void bury(timer_record& t) noexcept;
+  void discard(timer_record& t) noexcept;
   fiber& make_system_fiber(const char* name, fiber_role role);
 
   atomic<scheduler*> sched_{nullptr};
