@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <utility>
 
 #include <boost/context/detail/fcontext.hpp>
 
@@ -50,10 +51,7 @@ struct fiber_start {
     asm volatile(".cfi_undefined x30");
 #endif
     auto& self = *static_cast<fiber_side*>(from.data);
-    self.context_ = from.fctx;
-#if VIGIL_ASAN
-    __sanitizer_finish_switch_fiber(nullptr, &self.thread_bottom_, &self.thread_size_);
-#endif
+    self.arrived(from.fctx);
     self.entry_(self.argument_);
     fatal("the entry of a fiber returned; it must end with leave_for_ever()");
   }
@@ -91,7 +89,39 @@ void fiber_side::destroy() noexcept {
 #endif
 }
 
-// In the three functions below ThreadSanitizer is told of the switch by the
+// The first thing on a fiber's stack after a jump to it, from a thread (which
+// left its own place in this side, W1) or from a fiber.
+inline void fiber_side::arrived(void* from) noexcept {
+#if VIGIL_ASAN
+  if (left_behind_ == this) {
+    __sanitizer_finish_switch_fiber(fake_stack_, &thread_bottom_, &thread_size_);
+  } else {
+    __sanitizer_finish_switch_fiber(fake_stack_, nullptr, nullptr);
+  }
+#endif
+  left_behind_->context_ = from;
+}
+
+// What belongs to whoever runs goes from this fiber to the next.
+inline void fiber_side::make_way_for(thread_side& thread, fiber_side& next) noexcept {
+  clear_sticky_flags();
+  exceptions_.caught = thread.exceptions_->caught;
+  exceptions_.in_flight = thread.exceptions_->in_flight;
+  errno_ = *thread.errno_;
+  thread.exceptions_->caught = next.exceptions_.caught;
+  thread.exceptions_->in_flight = next.exceptions_.in_flight;
+  *thread.errno_ = next.errno_;
+  next.left_behind_ = this;
+#if VIGIL_ASAN
+  next.thread_bottom_ = thread_bottom_;
+  next.thread_size_ = thread_size_;
+#endif
+#if VIGIL_TSAN
+  next.tsan_thread_ = tsan_thread_;
+#endif
+}
+
+// In the functions below ThreadSanitizer is told of the switch by the
 // function that jumps and as the last thing before it: its record of calls is
 // the other stack's from there on, and no instrumented function may begin or
 // end in between.
@@ -106,6 +136,7 @@ void fiber_side::destroy() noexcept {
   *thread.exceptions_ = fiber.exceptions_;
   *thread.errno_ = fiber.errno_;
   void* const to = fiber.context_;
+  fiber.left_behind_ = &fiber;
 #if VIGIL_ASAN
   void* fake_stack = nullptr;
   __sanitizer_start_switch_fiber(&fake_stack, fiber.whole_.bottom, fiber.whole_.size());
@@ -114,13 +145,15 @@ void fiber_side::destroy() noexcept {
   fiber.tsan_thread_ = thread.tsan_fiber_;
   __tsan_switch_to_fiber(fiber.tsan_fiber_, 0);
 #endif
-  void* const left_at = context::jump_fcontext(to, &fiber).fctx;
+  const context::transfer_t back = context::jump_fcontext(to, &fiber);
 #if VIGIL_ASAN
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
-  fiber.context_ = left_at;
-  fiber.exceptions_ = *thread.exceptions_;
-  fiber.errno_ = *thread.errno_;
+  // The one that left; not the one that was entered if they have handed over.
+  fiber_side& last = *static_cast<fiber_side*>(back.data);
+  last.context_ = back.fctx;
+  last.exceptions_ = *thread.exceptions_;
+  last.errno_ = *thread.errno_;
   thread.exceptions_->caught = own_caught;
   thread.exceptions_->in_flight = own_in_flight;
   *thread.errno_ = own_errno;
@@ -135,11 +168,7 @@ void fiber_side::destroy() noexcept {
 #if VIGIL_TSAN
   __tsan_switch_to_fiber(self.tsan_thread_, 0);
 #endif
-  void* const entered_from = context::jump_fcontext(to, nullptr).fctx;
-#if VIGIL_ASAN
-  __sanitizer_finish_switch_fiber(self.fake_stack_, &self.thread_bottom_, &self.thread_size_);
-#endif
-  self.context_ = entered_from;
+  self.arrived(context::jump_fcontext(to, &self).fctx);
 }
 
 void leave_for_ever(fiber_side& self) noexcept {
@@ -152,7 +181,35 @@ void leave_for_ever(fiber_side& self) noexcept {
 #if VIGIL_TSAN
   __tsan_switch_to_fiber(self.tsan_thread_, 0);
 #endif
-  context::jump_fcontext(to, nullptr);
+  context::jump_fcontext(to, &self);
+  fatal("a fiber was entered after it had left for ever");
+}
+
+[[gnu::noinline]] void hand_over(thread_side& thread,
+                                 fiber_side& self,
+                                 fiber_side& next) noexcept {
+  self.make_way_for(thread, next);
+  void* const to = std::exchange(next.context_, self.context_);
+#if VIGIL_ASAN
+  __sanitizer_start_switch_fiber(&self.fake_stack_, next.whole_.bottom, next.whole_.size());
+#endif
+#if VIGIL_TSAN
+  __tsan_switch_to_fiber(next.tsan_fiber_, 0);
+#endif
+  self.arrived(context::jump_fcontext(to, &next).fctx);
+}
+
+void hand_over_for_ever(thread_side& thread, fiber_side& self, fiber_side& next) noexcept {
+  self.make_way_for(thread, next);
+  void* const to = std::exchange(next.context_, self.context_);
+#if VIGIL_ASAN
+  // Null: the fake stack of this fiber is freed.
+  __sanitizer_start_switch_fiber(nullptr, next.whole_.bottom, next.whole_.size());
+#endif
+#if VIGIL_TSAN
+  __tsan_switch_to_fiber(next.tsan_fiber_, 0);
+#endif
+  context::jump_fcontext(to, &next);
   fatal("a fiber was entered after it had left for ever");
 }
 

@@ -9,13 +9,16 @@
 // The rule. All of it is swapped on the thread's side, in enter(), through
 // addresses that the thread looked up itself. The fiber never asks for an
 // address of thread-local state across a switch: compilers and `const` library
-// functions may remember the one of the thread it was on.
+// functions may remember the one of the thread it was on. A fiber that hands
+// over to another one does both sides' swaps, with the thread_side that its
+// worker gives it.
 //
 // Invariants
 //   W1  While a fiber runs, its fiber_side holds the way back to the thread;
 //       otherwise it holds where the fiber goes on.
-//   W2  Only the thread between enter() and its return touches the fiber_side.
-//       Whoever makes another thread enter it next publishes it in between.
+//   W2  Only the thread between enter() and its return touches the sides of the
+//       fibers that run in between. Who left by hand_over() can be entered
+//       elsewhere once the next one, which stored where it goes on, says so.
 //   W3  The sticky floating-point flags are clear at each switch, so that the
 //       switch reloads an MXCSR equal to the present one, which is cheap.
 //       Rounding and masks belong to the stack and stay with it.
@@ -49,6 +52,16 @@ void leave(fiber_side& self) noexcept;
 // The same for the last time.
 [[noreturn]] void leave_for_ever(fiber_side& self) noexcept;
 
+// On the fiber's stack: straight to another fiber, which may be new, at half the
+// price of leave() and enter(). `thread` is that of the worker both run on.
+// Returns when the fiber is entered again.
+void hand_over(thread_side& thread, fiber_side& self, fiber_side& next) noexcept;
+
+// The same for the last time.
+[[noreturn]] void hand_over_for_ever(thread_side& thread,
+                                     fiber_side& self,
+                                     fiber_side& next) noexcept;
+
 // The thread's own side. Constructed and used on that thread only.
 class thread_side {
  public:
@@ -56,8 +69,14 @@ class thread_side {
   thread_side(const thread_side&) = delete;
   thread_side& operator=(const thread_side&) = delete;
 
+  // What std::uncaught_exceptions() says of the fiber that runs.
+  unsigned exceptions_in_flight() const noexcept { return exceptions_->in_flight; }
+
  private:
   friend void enter(thread_side&, fiber_side&) noexcept;
+  friend void hand_over(thread_side&, fiber_side&, fiber_side&) noexcept;
+  friend void hand_over_for_ever(thread_side&, fiber_side&, fiber_side&) noexcept;
+  friend class fiber_side;
 
   exception_state* const exceptions_;  // the thread's; the address never changes
   int* const errno_;                   // likewise
@@ -81,9 +100,15 @@ class fiber_side {
   friend void enter(thread_side&, fiber_side&) noexcept;
   friend void leave(fiber_side&) noexcept;
   friend void leave_for_ever(fiber_side&) noexcept;
+  friend void hand_over(thread_side&, fiber_side&, fiber_side&) noexcept;
+  friend void hand_over_for_ever(thread_side&, fiber_side&, fiber_side&) noexcept;
   friend struct fiber_start;
 
-  void* context_ = nullptr;  // W1
+  void arrived(void* from) noexcept;
+  void make_way_for(thread_side& thread, fiber_side& next) noexcept;
+
+  void* context_ = nullptr;           // W1
+  fiber_side* left_behind_ = nullptr;  // whose place the next arrival here stores
   exception_state exceptions_;
   int errno_ = 0;
   void (*entry_)(void*) noexcept = nullptr;

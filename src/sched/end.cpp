@@ -197,11 +197,14 @@ void scheduler::end_run(fiber& self) noexcept {
   const nanos limit = settings_.stop_limit > 0 ? settings_.stop_limit : 0;
   if (!wait_for_others(self, limit)) stop_limit_passed(limit);  // E4
   advance(run_phase::closed);                                   // E5
-  do {
+  for (;;) {
     timers_->discard_callbacks();
     // A capture's destructor may have started a fiber.
     if (!wait_for_others(self, limit)) stop_limit_passed(limit);
-  } while (timers_->anything_pending());
+    if (!timers_->anything_pending()) break;
+    // Somebody is in the middle of arming, stopping or firing one.
+    std::this_thread::yield();
+  }
   timers_->end_fibers();  // E6
   wait_for_system_fibers(self);
 }
@@ -433,7 +436,7 @@ void scheduler::stop_limit_passed(nanos waited) noexcept {
       const fiber_state state = f->state.load();
       const wait_reason reason = f->reason.load();
       const bool ours = f->role == fiber_role::timer || reason == wait_reason::shutdown ||
-                        (f->role == fiber_role::runner && f->callback == nullptr);
+                        (f->role == fiber_role::runner && f->callback.load() == nullptr);
       if (ours) continue;
       warn("  fiber %llu (%s), %s, waits for: %s, started at %s:%u",
            static_cast<unsigned long long>(f->id),

@@ -3,7 +3,6 @@
 #include "sched/scheduler.hpp"
 
 #include <algorithm>
-#include <exception>
 
 namespace vigil {
 inline namespace VIGIL_ABI {
@@ -15,21 +14,17 @@ fiber_core::fiber_core(internal::scheduler& owner,
                        const site& from) noexcept
     : sched(&owner), whole(where), file(from.file), line(from.line) {
   set_name(given_name);
-  magic.store(live_magic);
+  magic.store(live_magic, internal::release);  // ordering: the dump sees the rest, or does not look
 }
 
 fiber_core::~fiber_core() {
-  magic.store(0);
+  magic.store(0, internal::relaxed);  // ordering: as above
 }
 
 void fiber_core::set_name(std::string_view text) noexcept {
   const std::size_t n = std::min(text.size(), name_room - 1);
   std::copy_n(text.data(), n, name);
   name[n] = '\0';
-}
-
-__attribute__((noinline)) bool fiber_core::stoppable() const noexcept {
-  return shields == 0 && std::uncaught_exceptions() == 0;
 }
 
 void fiber_core::destroy_locals() noexcept {

@@ -97,10 +97,6 @@ class fiber_core {
 
   void set_name(std::string_view text) noexcept;
 
-  // True if a wait of this fiber may throw `stopped` now: not shielded, not
-  // unwinding. Caller: the fiber itself.
-  bool stoppable() const noexcept;
-
   // The values of fiber_local, in the reverse order of first use.
   void destroy_locals() noexcept;
 
@@ -132,7 +128,7 @@ class fiber_core {
   internal::scheduler* sched;
   const body_table* table = nullptr;
   void* body = nullptr;
-  const void* callback = nullptr;  // a runner: the timer whose callback it is in
+  internal::atomic<const void*> callback{nullptr};  // a runner: the timer whose callback it is in
   std::exception_ptr error;
   void (*on_unhandled)(std::exception_ptr) = nullptr;
   bool ended_by_stop = false;

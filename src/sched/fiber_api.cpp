@@ -67,7 +67,7 @@ fiber_core* new_fiber::start(const body_table& table, bool detached) noexcept {
 namespace {
 
 bool has_ended(const fiber_core& core) noexcept {
-  // Pairs with the release in scheduler::ended().
+  // Pairs with the release in scheduler::finish().
   return core.has_ended.load(internal::acquire);
 }
 
@@ -241,10 +241,10 @@ void add_local(const void* key, void* value, void (*destroy)(void*) noexcept) {
 namespace this_fiber {
 
 void yield() {
-  internal::fiber& self = require_fiber("this_fiber::yield");
-  internal::before_wait(self);
-  internal::worker& w = *internal::current_worker();
-  if (!w.nothing_else()) w.leave_to(internal::after_switch::yield);
+  internal::worker* const w = internal::current_worker();
+  if (w == nullptr || w->current == nullptr) require_fiber("this_fiber::yield");
+  internal::before_wait(*w->current, *w);
+  w->yield();
 }
 
 std::uint64_t id() noexcept {

@@ -86,16 +86,22 @@ void park(wait_reason reason, spinlock& lock) noexcept VIGIL_NO_THREAD_SAFETY_AN
   park_on(*current_fiber(), reason, &lock);
 }
 
-void ready(fiber& f) noexcept {
+void ready(fiber& f, turn when) noexcept {
   // Pairs with P1 in worker::after(): one of the two queues the fiber.
   if (f.park_state.exchange(park_word::notified, acq_rel) == park_word::parked) {
-    f.sched->make_runnable(f);
+    f.sched->make_runnable(f, when);
   }
 }
 
 bool before_wait(fiber& self) {
-  check_may_park(self);
-  const bool stoppable = self.stoppable();
+  return before_wait(self, *current_worker());
+}
+
+bool before_wait(fiber& self, const worker& on) {
+  if (self.no_parks != 0) [[unlikely]]
+    check_may_park(self);
+  // Not while shielded, nor while unwinding.
+  const bool stoppable = self.shields == 0 && on.exceptions_in_flight() == 0;
   if (stoppable && self.sched->must_stop(self)) throw_stopped(self);
   return stoppable;
 }
@@ -122,10 +128,10 @@ void throw_stopped(fiber& self) {
   throw stopped();
 }
 
-void waiter::deliver() noexcept {
+void waiter::deliver(turn when) noexcept {
   switch (kind_) {
     case kind::of_fiber:
-      ready(*static_cast<fiber*>(owner_));
+      ready(*static_cast<fiber*>(owner_), when);
       break;
     case kind::of_thread:
       static_cast<note*>(owner_)->wake();

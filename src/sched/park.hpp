@@ -7,10 +7,11 @@
 // The rule, in two halves.
 //
 // A lock that guards the place where it can be found is not released by the
-// fiber but handed to park(), and the worker releases it after the switch:
+// fiber but handed to park(), and released after the switch, by the worker or
+// by the fiber that it hands over to:
 //
 //   fiber's stack    lock; list.push(self); park(lock)
-//   worker's stack   P1  park_state: running -> parked
+//   another stack    P1  park_state: running -> parked
 //                    P2  unlock                <- from here others find it
 //                    P3  other work            <- the fiber is not touched
 //
@@ -20,7 +21,7 @@
 //
 // caller    park() on a fiber; ready() from any thread, once for each park,
 //           by who claimed the waiter's ticket (waiter.hpp).
-// commit    P1 and P2 run on the worker's stack; they do not allocate, throw
+// commit    P1 and P2 run off the fiber's stack; they do not allocate, throw
 //           or park.
 // ordering  ready() releases and the worker acquires, through park_state or
 //           the queue: what was written before ready() is visible after park().
@@ -38,9 +39,9 @@ namespace vigil::internal {
 void park(wait_reason reason) noexcept;
 void park(wait_reason reason, spinlock& lock) noexcept VIGIL_RELEASE(lock);
 
-// Makes f runnable. On one of its runtime's workers it goes next there;
-// elsewhere into the injection queue.
-void ready(fiber& f) noexcept;
+// Makes f runnable. On one of its runtime's workers it goes next there, or
+// behind the others; elsewhere into the injection queue.
+void ready(fiber& f, turn when = turn::next) noexcept;
 
 // Ends the program if the fiber is under this_fiber::no_park.
 void check_may_park(const fiber& self) noexcept;
@@ -56,6 +57,7 @@ struct wait_how {
 // Before a fiber makes itself findable: throws `stopped` if it must not wait.
 // Returns whether the wait is to be stoppable.
 bool before_wait(fiber& self);
+bool before_wait(fiber& self, const worker& on);  // the worker it runs on
 
 // Waits with a ticket that is open, and a waiter that is already findable:
 // arms the deadline, parks, disarms, and says how the wait ended. If it ended

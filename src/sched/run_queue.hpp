@@ -10,6 +10,9 @@
 //     read from the slots before. A slot read in vain is thrown away: the
 //     compare-exchange fails if head_ has moved.
 //
+// The queue of a lone worker has no thieves: nothing in it is ordered, and
+// nothing locked.
+//
 // ordering  tail_ is released by the owner after the slot is written and
 //           acquired by thieves before they read it. head_ is released by who
 //           takes, after it read the slots, and acquired by the owner before it
@@ -27,6 +30,8 @@ class run_queue {
  public:
   static constexpr std::uint32_t capacity = 256;
 
+  explicit run_queue(bool lone = false) noexcept : lone_(lone) {}
+
   // Caller: the owner. False if full.
   bool push(fiber& f) noexcept {
     // Pairs with the releases of head_ in pop() and grab().
@@ -36,6 +41,10 @@ class run_queue {
     if (tail - head >= capacity) return false;
     // ordering: published by the store of tail_.
     slots_[tail % capacity].store(&f, relaxed);
+    if (lone_) {
+      tail_.store(tail + 1, relaxed);  // ordering: nobody else looks
+      return true;
+    }
     // seq_cst: the owner then looks whether a worker sleeps, while that one
     // publishes its sleep and then looks at this queue.
     tail_.store(tail + 1);
@@ -50,6 +59,10 @@ class run_queue {
       // ordering: the owner is the only writer of tail_.
       if (head == tail_.load(relaxed)) return nullptr;
       fiber* const f = slots_[head % capacity].load(relaxed);  // ordering: own writes
+      if (lone_) {
+        head_.store(head + 1, relaxed);  // ordering: nobody else looks
+        return f;
+      }
       // Pairs with the acquire in push().
       if (head_.compare_exchange_weak(head, head + 1, acq_rel, acquire)) return f;
     }
@@ -86,6 +99,7 @@ class run_queue {
  private:
   alignas(cache_line) atomic<std::uint32_t> head_{0};
   alignas(cache_line) atomic<std::uint32_t> tail_{0};
+  const bool lone_;
   atomic<fiber*> slots_[capacity] = {};
 };
 

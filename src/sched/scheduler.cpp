@@ -177,7 +177,7 @@ void scheduler::dispose(fiber& f) noexcept {
 
 // --- queues
 
-void scheduler::make_runnable(fiber& f) noexcept {
+void scheduler::make_runnable(fiber& f, turn when) noexcept {
   f.state.store(fiber_state::runnable, relaxed);  // ordering: the dump's field
   if (f.pinned != nullptr) {
     f.pinned->push_pinned(f);
@@ -185,7 +185,11 @@ void scheduler::make_runnable(fiber& f) noexcept {
   }
   worker* const w = current_worker();
   if (w != nullptr && &w->sched == this) {
-    w->push_next(f);
+    if (when == turn::next) {
+      w->push_next(f);
+    } else {
+      w->push_back(f);
+    }
     work_added();
   } else {
     fiber_chain one;
@@ -288,6 +292,7 @@ fiber* scheduler::take_timer_fiber() noexcept {
 // On the fiber's own stack, from its first instruction to its last.
 void scheduler::fiber_entry(void* argument) noexcept {
   auto& self = *static_cast<fiber*>(argument);
+  worker::arrived();
   try {
     self.table->run(self.body);
   } catch (const stopped&) {
@@ -311,6 +316,7 @@ void scheduler::fiber_entry(void* argument) noexcept {
   }
   worker* const w = current_worker();
   if (w == nullptr) process_check_fork("the end of a fiber");
+  self.sched->finish(self);
   w->leave_for_ever_to_end();
 }
 
@@ -350,17 +356,15 @@ void scheduler::report_unhandled(fiber& f, std::exception_ptr error) {
   }
 }
 
-// On the worker's stack, after the fiber's last switch.
-void scheduler::ended(fiber& f) noexcept {
-  const fiber_role role = f.role;
+// On the fiber's own stack, its last act: whoever joins may go on, while this
+// one leaves. The stack is the run's until ended().
+void scheduler::finish(fiber& f) noexcept {
   timers_->forget(f.self);
-  if (f.stack_charge != 0) stack_bytes_.fetch_sub(f.stack_charge);
   {
     shard& s = shard_of(f);
     const lock_guard guard(s.lock);
     s.fibers.remove(f);
   }
-  f.state.store(fiber_state::ended, relaxed);  // ordering: the dump's field
   waiter* joiner = nullptr;
   {
     const lock_guard guard(f.join_lock);
@@ -373,7 +377,14 @@ void scheduler::ended(fiber& f) noexcept {
     }
     f.joiner = nullptr;
   }
-  if (joiner != nullptr) joiner->deliver();
+  if (joiner != nullptr) joiner->deliver(turn::in_order);
+}
+
+// Off the fiber's stack, after its last switch.
+void scheduler::ended(fiber& f) noexcept {
+  const fiber_role role = f.role;
+  if (f.stack_charge != 0) stack_bytes_.fetch_sub(f.stack_charge);
+  f.state.store(fiber_state::ended, relaxed);  // ordering: the dump's field
   // Pairs with the other owner's decrement: the last one sees all the others
   // wrote.
   if (f.owners.fetch_sub(1, acq_rel) == 1) dispose(f);

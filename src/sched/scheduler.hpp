@@ -82,7 +82,7 @@ class scheduler {
   static void report_unhandled(fiber& f, std::exception_ptr error);
 
   // Makes f run: the scheduler's half of ready().
-  void make_runnable(fiber& f) noexcept;
+  void make_runnable(fiber& f, turn when = turn::next) noexcept;
   // Fired sleepers and fibers from outside: all at once.
   void inject(fiber_chain& fibers) noexcept VIGIL_EXCLUDES(injection_lock_);
   // Somebody may have to be woken for work that is findable now.
@@ -94,6 +94,9 @@ class scheduler {
   // Never later than the earliest deadline that is pending; written by the
   // timer layer, read by workers. seq_cst: half of the protocol in idle.hpp.
   alignas(cache_line) atomic<nanos> next_deadline{never};
+  // Due callbacks that wait for a runner; written by the timer layer. seq_cst: A1
+  // of idle.hpp.
+  atomic<std::size_t> callbacks_waiting{0};
   // The timer fiber, while it is parked: whoever exchanges it runs it.
   atomic<fiber*> parked_timer_fiber{nullptr};
   // A2, A3 of idle.hpp after next_deadline has been lowered. `parking`: the
@@ -194,7 +197,8 @@ class scheduler {
   void count_wake_calls(unsigned calls) noexcept;
   void deliver_signal(int signal) noexcept VIGIL_EXCLUDES(signal_lock_);
   void stop_limit_passed(nanos waited) noexcept;
-  void ended(fiber& f) noexcept;  // on the worker's stack
+  void finish(fiber& f) noexcept;  // on its own stack
+  void ended(fiber& f) noexcept;   // off its stack
   fiber* pop_injected() noexcept VIGIL_EXCLUDES(injection_lock_);
   fiber* take_timer_fiber() noexcept;
   fiber* nothing_to_run(worker& w) noexcept;  // virtual time

@@ -15,6 +15,9 @@ fiber* scheduler::nothing_to_run(worker& w) noexcept {
     sleep_alone(w, true);  // time stands still
     return nullptr;
   }
+  // Whoever ended the outside work readied something first, maybe after this
+  // worker's look.
+  if (w.sees_work()) return nullptr;
   if (settler_ != nullptr) {
     waiter* const settled = std::exchange(settler_, nullptr);
     if (settled->claim(settler_ticket_, outcome::value)) settled->deliver();

@@ -37,6 +37,10 @@ enum class outcome : std::uint8_t { open = 0, value, closed, timeout, cancelled,
 
 using ticket = std::uint64_t;
 
+// When a fiber that was made runnable goes: before those that queue on its
+// worker, within the bound of hand-offs, or behind them.
+enum class turn : std::uint8_t { next, in_order };
+
 class waiter {
  public:
   enum class kind : std::uint8_t { of_fiber, of_thread, of_coroutine };
@@ -91,7 +95,7 @@ class waiter {
   }
 
   // Makes the owner go on. Caller: who claimed; its last touch (W2).
-  void deliver() noexcept;
+  void deliver(turn when = turn::next) noexcept;
 
   // Caller: the owner, after it was delivered.
   internal::outcome outcome() const noexcept {

@@ -45,7 +45,11 @@ void forget_worker_after_fork() noexcept {
 }
 
 worker::worker(scheduler& owner, unsigned number) noexcept
-    : sched(owner), index(number), random_(owner.settings().seed * 0x9e3779b9 + number) {}
+    : sched(owner),
+      index(number),
+      lone_(owner.settings().workers == 1),
+      queue_(lone_),
+      random_(owner.settings().seed * 0x9e3779b9 + number) {}
 
 void worker::run() noexcept {
   thread_side side;
@@ -105,6 +109,22 @@ fiber* worker::pick() noexcept {
     if (fiber* const f = sched.take_timer_fiber()) return f;
   }
   return sched.is_virtual() ? pick_by_seed() : pick_in_order();
+}
+
+// On the stack of a fiber that leaves: the next one, if it comes from this
+// worker's own queue and nothing else wants the worker first. What is passed
+// over here is seen by pick(), after a bounded number of turns.
+fiber* worker::pick_directly() noexcept {
+  // ordering: hints, as in pick(); a signal is taken a turn later.
+  if (sched.is_virtual() || cover_before_user_code || sched.signals_.load(relaxed) != 0 ||
+      inbox_filled_.load(relaxed) || sched.callbacks_waiting.load(relaxed) != 0 || timers_due()) {
+    return nullptr;
+  }
+  if ((turn_ + 1) % fairness_turns == 0) return nullptr;
+  fiber* f = take_next();
+  if (f == nullptr) f = queue_.pop();
+  if (f != nullptr) ++turn_;
+  return f;
 }
 
 fiber* worker::pick_in_order() noexcept {
@@ -170,8 +190,14 @@ fiber* worker::take_next() noexcept {
     handoffs_ = 0;
     return nullptr;
   }
-  // Pairs with the exchange in push_next() and in steal_from().
-  fiber* const f = next_.exchange(nullptr, acq_rel);
+  fiber* f = nullptr;
+  if (lone_) {
+    f = next_.load(relaxed);         // ordering: nobody else looks
+    next_.store(nullptr, relaxed);  // ordering: as above
+  } else {
+    // Pairs with the exchange in push_next() and in steal_from().
+    f = next_.exchange(nullptr, acq_rel);
+  }
   if (f == nullptr) return nullptr;
   if (++handoffs_ <= handoff_bound || queue_.empty()) return f;
   handoffs_ = 0;
@@ -231,9 +257,15 @@ void worker::push_next(fiber& f) noexcept {
     seeded_.push_back(&f);
     return;
   }
-  // Pairs with the exchanges in take_next() and steal_from(). seq_cst: comes
-  // before the look at the sleepers.
-  fiber* const before = next_.exchange(&f);
+  fiber* before = nullptr;
+  if (lone_) {
+    before = next_.load(relaxed);  // ordering: nobody else looks
+    next_.store(&f, relaxed);      // ordering: as above
+  } else {
+    // Pairs with the exchanges in take_next() and steal_from(). seq_cst: comes
+    // before the look at the sleepers.
+    before = next_.exchange(&f);
+  }
   if (before != nullptr) push_back(*before);
 }
 
@@ -300,29 +332,60 @@ bool worker::timers_due() noexcept {
 
 // --- running
 
-void worker::enter(fiber& f) noexcept {
+void worker::about_to_run(fiber& f) noexcept {
   current = &f;
   // ordering: the fiber is owned by this worker now; both words were handed
   // over through the queue or the exchange that found it.
   f.park_state.store(park_word::running, relaxed);
   f.state.store(fiber_state::running, relaxed);  // ordering: as above
   counters.switches.add();
+}
+
+void worker::enter(fiber& f) noexcept {
+  about_to_run(f);
   internal::enter(*side_, f.side);
-  current = nullptr;
-  after(f);
+  fiber& last = *std::exchange(current, nullptr);
+  after(last);
 }
 
 void worker::leave_to(after_switch what, spinlock* lock) noexcept {
+  leave_for(what == after_switch::park ? pick_directly() : nullptr, what, lock);
+}
+
+void worker::yield() noexcept {
+  fiber* const next = pick_directly();
+  if (next == nullptr && nothing_else()) return;
+  leave_for(next, after_switch::yield, nullptr);
+}
+
+// For `next`, or for the worker to look for one.
+inline void worker::leave_for(fiber* next, after_switch what, spinlock* lock) noexcept {
   fiber& self = *current;
   after_ = what;
   after_lock_ = lock;
-  leave(self.side);
+  if (next == nullptr) {
+    leave(self.side);
+  } else {
+    left_ = &self;
+    about_to_run(*next);
+    hand_over(*side_, self.side, next->side);
+  }
+  arrived();
 }
 
 void worker::leave_for_ever_to_end() noexcept {
   fiber& self = *current;
   after_ = after_switch::end;
-  leave_for_ever(self.side);
+  fiber* const next = pick_directly();
+  if (next == nullptr) leave_for_ever(self.side);
+  left_ = &self;
+  about_to_run(*next);
+  hand_over_for_ever(*side_, self.side, next->side);
+}
+
+void worker::arrived() noexcept {
+  worker& here = *current_worker();
+  if (fiber* const before = std::exchange(here.left_, nullptr)) here.after(*before);
 }
 
 // What the fiber asked for, now that it is off its stack.
@@ -353,7 +416,7 @@ void worker::after(fiber& f) noexcept {
         push_pinned(f);
       } else {
         push_back(f);
-        sched.work_added();  // another worker may take it meanwhile
+        if (!lone_) sched.work_added();  // another worker may take it meanwhile
       }
       break;
     case after_switch::park_timer_fiber:
@@ -382,7 +445,8 @@ void worker::stop_looking(const fiber& found) noexcept {
   if (sched.idle_.asleep() == 0) return;
   // What others added while this one was looking was left to it: if there is
   // more than it can take, anywhere, the next one is woken.
-  const std::size_t taken = found.role == fiber_role::runner && found.callback == nullptr ? 1 : 0;
+  // ordering: this worker is the only one that has the fiber.
+  const std::size_t taken = found.role == fiber_role::runner && found.callback.load(relaxed) == nullptr ? 1 : 0;
   if (last && sched.finds_work(taken)) counters.wake_calls.add(sched.idle_.wake_one());
   counters.wake_calls.add(sched.idle_.cover(sched.next_deadline.load()));
 }

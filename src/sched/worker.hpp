@@ -1,6 +1,11 @@
 // worker: a thread that runs fibers. Its loop is: pick a fiber, enter it, and
 // after the switch back do what the fiber asked for (commit a park, requeue,
 // end). Without a fiber it looks around, steals, and sleeps.
+//
+// If nothing but the next ready fiber is to be seen to, the one that leaves
+// hands over to it straight, and what the first asked for is done on the stack
+// of the second, as the first thing there: arrived(). Either way it is done off
+// the stack of the fiber that asked.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -58,9 +63,14 @@ class worker {
   void leave_to(after_switch what,
                 spinlock* lock = nullptr) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
   [[noreturn]] void leave_for_ever_to_end() noexcept;
+  // On a fiber's stack, first thing after each switch to it.
+  static void arrived() noexcept;
 
-  // Nothing but the calling fiber wants this worker now.
-  bool nothing_else() noexcept;
+  // Lets the others go first, if there are any.
+  void yield() noexcept;
+
+  // What std::uncaught_exceptions() says of the fiber that runs here.
+  unsigned exceptions_in_flight() const noexcept { return side_->exceptions_in_flight(); }
 
   // --- from this thread
   // Goes next on this worker, within the bound of hand-offs; what was next
@@ -90,6 +100,10 @@ class worker {
   friend class scheduler;
 
   fiber* pick() noexcept;
+  fiber* pick_directly() noexcept;
+  void leave_for(fiber* next, after_switch what, spinlock* lock) noexcept;
+  bool nothing_else() noexcept;
+  void about_to_run(fiber& f) noexcept;
   fiber* pick_in_order() noexcept;
   fiber* pick_by_seed() noexcept;
   fiber* pop_pinned() noexcept VIGIL_EXCLUDES(inbox_lock_);
@@ -105,9 +119,11 @@ class worker {
   bool sees_work() noexcept;
 
   thread_side* side_ = nullptr;  // on the stack of run()
+  fiber* left_ = nullptr;  // handed over, and waits for arrived()
   after_switch after_ = after_switch::nothing;
   spinlock* after_lock_ = nullptr;
 
+  const bool lone_;  // the only worker: nobody steals from it
   run_queue queue_;
   atomic<fiber*> next_{nullptr};  // taken by exchange, by thieves too
   std::vector<fiber*> seeded_;    // virtual time: all ready fibers

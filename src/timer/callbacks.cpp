@@ -38,17 +38,17 @@ bool timer_service::queue_callback(timer_record& t, nanos now) noexcept {
     t.queued = true;
     t.due_until = now;
     callbacks_.push_back(t);
-    callbacks_waiting_.store(callbacks_.size());  // seq_cst: A1 of idle.hpp
+    sched()->callbacks_waiting.store(callbacks_.size());  // seq_cst: A1 of idle.hpp
   }
   sched()->work_added();
   return true;
 }
 
 timer_record* timer_service::pop_callback(nanos& due_until) noexcept {
-  if (callbacks_waiting_.load() == 0) return nullptr;
+  if (sched()->callbacks_waiting.load() == 0) return nullptr;
   const lock_guard guard(callbacks_lock_);
   timer_record* const t = callbacks_.pop_front();
-  callbacks_waiting_.store(callbacks_.size());
+  sched()->callbacks_waiting.store(callbacks_.size());
   if (t != nullptr) {
     t->queued = false;
     due_until = t->due_until;
@@ -324,7 +324,7 @@ void timer_service::let_go(timer_record& t) noexcept {
 }
 
 void timer_service::call(fiber& self, timer_record& t) noexcept {
-  self.callback = &t;
+  self.callback.store(&t, relaxed);  // ordering: its own word, and the dump's
   self.file = t.made_at.file;
   self.line = t.made_at.line;
   sched()->cover_owed();
@@ -339,7 +339,7 @@ void timer_service::call(fiber& self, timer_record& t) noexcept {
   self.destroy_locals();
   self.stops_thrown = 0;
   self.set_name("callbacks");
-  self.callback = nullptr;
+  self.callback.store(nullptr, relaxed);  // ordering: as above
   self.file = "vigil";
   self.line = 0;
 }
@@ -368,7 +368,8 @@ void timer_service::tell_stop_waiters(timer_record& t) noexcept {
 void timer_service::stop_and_wait(timer_record& t) {
   if (!t.is_running()) return;
   fiber* const self = current_fiber();
-  if (self != nullptr && self->callback == &t) {
+  // ordering: the fiber's own word.
+  if (self != nullptr && self->callback.load(relaxed) == &t) {
     throw wrong_place(
         "vigil::timer::stop_and_wait inside the timer's own callback would wait for "
         "itself: use stop()");

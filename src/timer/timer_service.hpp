@@ -87,7 +87,7 @@ class timer_service final : public timer_seam {
 
   bool has_callbacks(std::size_t besides) const noexcept override {
     // seq_cst: a worker's last look before it sleeps.
-    return callbacks_waiting_.load() > besides && !runners_wanting_.load() && !sched()->stopping();
+    return sched()->callbacks_waiting.load() > besides && !runners_wanting_.load() && !sched()->stopping();
   }
 
   fiber* take_runner(worker& w) noexcept override;
@@ -193,7 +193,6 @@ class timer_service final : public timer_seam {
 
   spinlock callbacks_lock_{lock_rank::callbacks};
   chain<timer_record, &timer_record::next> callbacks_ VIGIL_GUARDED_BY(callbacks_lock_);
-  alignas(cache_line) atomic<std::size_t> callbacks_waiting_{0};
   atomic<bool> runners_wanting_{false};  // no runner can be had; one will come free
 
   spinlock runners_lock_{lock_rank::runners};
