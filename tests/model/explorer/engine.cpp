@@ -1,7 +1,5 @@
 #include "explorer/engine.hpp"
 
-#include <boost/context/detail/fcontext.hpp>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -11,6 +9,8 @@
 #include <cstring>
 #include <exception>
 #include <new>
+
+#include <boost/context/detail/fcontext.hpp>
 
 #include <cxxabi.h>
 #include <sys/mman.h>
@@ -42,7 +42,11 @@ struct thread_entry {
     thread& self = e.threads_[e.current_];
     e.enter_locals(self);
     e.inside = false;
-    self.start(self.argument);
+    try {
+      self.start(self.argument);
+    } catch (...) {
+      e.fail("an exception leaves the thread");
+    }
     e.end_thread();
   }
 };
@@ -84,6 +88,7 @@ void engine::switch_to(unsigned t) {
   thread& from = threads_[current_];
   leave_locals(from);
   current_ = t;
+  ++switches_;
   const auto back = fcontext::jump_fcontext(threads_[t].context, &from);
   static_cast<thread*>(back.data)->context = back.fctx;
   enter_locals(threads_[current_]);
@@ -136,6 +141,14 @@ void engine::fail(const std::string& fault) {
   end_run();
 }
 
+void engine::ends(const void* start, std::size_t size) {
+  if (!running_) return;
+  const char* const fault = memory_.end_of(reinterpret_cast<std::uintptr_t>(start), size, current_);
+  if (fault == nullptr) return;
+  trace(__builtin_return_address(0), "%s", fault);
+  fail(fault);
+}
+
 void engine::comes_after(unsigned to, unsigned from) {
   for (unsigned i = 0; i < max_threads; ++i) {
     threads_[to].clock[i] = std::max(threads_[to].clock[i], threads_[from].clock[i]);
@@ -178,7 +191,9 @@ unsigned engine::choose_without_ready() {
   ++idle_rounds_;
   unsigned spins = max_threads;
   unsigned sleeps = max_threads;
-  for (unsigned t = 0; t < thread_count_; ++t) {
+  // Of equals the next one round, so that each has its turn.
+  for (unsigned i = 1; i <= thread_count_; ++i) {
+    const unsigned t = (current_ + i) % thread_count_;
     const thread& it = threads_[t];
     if (it.state == thread_state::paused &&
         (spins == max_threads || it.paused_at < threads_[spins].paused_at)) {
@@ -192,7 +207,14 @@ unsigned engine::choose_without_ready() {
   if (spins != max_threads && idle_rounds_ < patience) return spins;
   if (sleeps != max_threads) {
     idle_rounds_ = 0;
-    return sleeps;
+    if (!exploring()) return sleeps;
+    // Who sleeps longer may still be the first to go on.
+    thread_mask timed = 0;
+    for (unsigned t = 0; t < thread_count_; ++t) {
+      const thread& it = threads_[t];
+      if (it.state == thread_state::sleeping && it.until != INT64_MAX) timed |= bit(t);
+    }
+    return std::popcount(timed) == 1 ? sleeps : decide(0, timed, sleeps);
   }
   if (spins != max_threads) {
     if (idle_rounds_ < 4 * patience) return spins;
@@ -225,6 +247,7 @@ unsigned engine::choose_without_ready() {
 }
 
 unsigned engine::choose_thread() {
+  last_decision_ = -1;
   const thread_mask ready = enabled_threads();
   if (ready == 0) return choose_without_ready();
   thread_mask enabled = ready;
@@ -234,11 +257,20 @@ unsigned engine::choose_thread() {
         enabled |= bit(t);
     }
   }
-  // The same thread goes on; if it cannot, the first that can.
-  const auto usual = static_cast<unsigned>((ready & bit(current_)) != 0
-                                               ? current_
-                                               : static_cast<unsigned>(std::countr_zero(ready)));
-  last_decision_ = -1;
+  // The same thread goes on; if it cannot, the first that can. Who spins comes
+  // last, so that spinning threads do not go round among themselves.
+  unsigned usual = current_;
+  if ((ready & bit(current_)) == 0) {
+    thread_mask spinning = 0;
+    for (unsigned t = 0; t < thread_count_; ++t) {
+      if (threads_[t].state == thread_state::paused) spinning |= bit(t);
+    }
+    const thread_mask first = (ready & ~spinning) != 0 ? ready & ~spinning : ready;
+    usual = static_cast<unsigned>(std::countr_zero(first));
+    for (unsigned t = 0; first == ready && (first & spinning) != 0 && t < thread_count_; ++t) {
+      if ((first & bit(t)) != 0 && threads_[t].paused_at < threads_[usual].paused_at) usual = t;
+    }
+  }
   if (!exploring()) return usual;
   if (std::popcount(enabled) == 1) {
     if (!replaying_ && (asleep_ & enabled) != 0) {
@@ -247,10 +279,11 @@ unsigned engine::choose_thread() {
     }
     return usual;
   }
-  return decide(ready, enabled);
+  return decide(ready, enabled, usual);
 }
 
-unsigned engine::decide(thread_mask ready, thread_mask enabled) {
+// `ready`: those of the enabled that go on without a timeout.
+unsigned engine::decide(thread_mask ready, thread_mask enabled, unsigned usual) {
   const bool all_unlimited = uses_sleep();
   if (depth_ == path_.size()) {
     decision d;
@@ -276,13 +309,13 @@ unsigned engine::decide(thread_mask ready, thread_mask enabled) {
       }
     }
     if (taken == max_threads) {
-      const thread_mask awake = ready & ~d.asleep;
+      thread_mask awake = ready & ~d.asleep;
+      if (awake == 0) awake = enabled & ~d.asleep;
       if (awake == 0) {
         cut_ = true;  // all that could follow has been seen in another order
         end_run();
       }
-      taken = (awake & bit(current_)) != 0 ? current_
-                                           : static_cast<unsigned>(std::countr_zero(awake));
+      taken = (awake & bit(usual)) != 0 ? usual : static_cast<unsigned>(std::countr_zero(awake));
     }
     d.taken = static_cast<std::uint8_t>(taken);
     d.wanted = bounds_.reduce ? bit(taken) : enabled;
@@ -319,7 +352,8 @@ std::uint16_t engine::choose_value(std::uint16_t n) {
     }
     if (replaying_ && depth_ < script_.size()) {
       d.chosen = script_[depth_];
-      if (d.chosen >= n) fail("the schedule does not fit the program: it was made from another one");
+      if (d.chosen >= n)
+        fail("the schedule does not fit the program: it was made from another one");
     }
     path_.push_back(d);
   }
@@ -364,7 +398,10 @@ void engine::want(std::int32_t index, unsigned t) {
 
 // The present operation of thread t meets an earlier one of thread q: the other
 // order is to be tried.
-void engine::want_before(unsigned q, const location::access& a, unsigned t) {
+void engine::want_before(unsigned q,
+                         const location::access& a,
+                         unsigned t,
+                         const step_clock& clock_of_present) {
   if (a.decision < 0) return;
   if (!uses_sleep()) {
     want(a.decision, t);
@@ -386,7 +423,7 @@ void engine::want_before(unsigned q, const location::access& a, unsigned t) {
   for (std::size_t j = first; j <= history_.size(); ++j) {
     const bool present = j == history_.size();
     const unsigned who = present ? t : history_[j].thread;
-    const step_clock& after = present ? threads_[t].clock : history_[j].after;
+    const step_clock& after = present ? clock_of_present : history_[j].after;
     if (!present && after[q] >= a.step) continue;  // comes after the earlier one
     if ((seen & bit(who)) == 0) {
       seen |= bit(who);
@@ -418,14 +455,16 @@ void engine::record(const pending& done) {
     return;
   }
   location& l = memory_.at(static_cast<unsigned>(done.location));
+  const step_clock& after = done.writes ? l.after_all : l.after_writes;
+  step_clock joined = self.clock;
+  for (unsigned i = 0; i < max_threads; ++i)
+    joined[i] = std::max(joined[i], after[i]);
   for (unsigned q = 0; q < thread_count_; ++q) {
     if (q == current_) continue;
     const location::access& a = done.writes ? l.last_any[q] : l.last_write[q];
-    if (a.step > self.clock[q]) want_before(q, a, current_);
+    if (a.step > self.clock[q]) want_before(q, a, current_, joined);
   }
-  const step_clock& after = done.writes ? l.after_all : l.after_writes;
-  for (unsigned i = 0; i < max_threads; ++i)
-    self.clock[i] = std::max(self.clock[i], after[i]);
+  self.clock = joined;
   for (unsigned i = 0; i < max_threads; ++i) {
     l.after_all[i] = std::max(l.after_all[i], self.clock[i]);
     if (done.writes) l.after_writes[i] = std::max(l.after_writes[i], self.clock[i]);
@@ -488,12 +527,16 @@ void engine::run_once(const std::function<void()>& program) {
     t.clock = {};
     t.futex = nullptr;
     t.repeated_at = -1;
+    t.looked_at.fill(-1);
+    t.in_vain_at = 0;
   }
   program_ = &program;
   depth_ = 0;
   last_decision_ = block_decision_ = -1;
   asleep_ = 0;
   writes_ = steps_ = idle_rounds_ = 0;
+  switches_ = 1;
+  observing = false;
   windows_ = 0;
   clock = 1'000'000'000;
   cut_ = false;
@@ -516,6 +559,7 @@ void engine::run_once(const std::function<void()>& program) {
   fcontext::jump_fcontext(first.context, &main_);
   running_ = false;
   enter_locals(main_);
+  inside = false;
   report_.longest = std::max(report_.longest, steps_);
 }
 
@@ -573,8 +617,22 @@ report engine::replay(const std::function<void()>& program, const std::string& s
   report_.found = !fault_.empty();
   report_.fault = fault_;
   report_.schedule = schedule;
-  for (const std::string& line : trace_)
-    report_.trace += line;
+  std::set<const void*> codes;
+  for (const trace_line& line : trace_)
+    codes.insert(line.from);
+  const auto names = source_lines(codes);
+  for (const trace_line& line : trace_) {
+    char text[400];
+    std::snprintf(text,
+                  sizeof text,
+                  "%*sthread %u  %-28s %s\n",
+                  static_cast<int>(line.thread * 2),
+                  "",
+                  line.thread,
+                  names.at(line.from).c_str(),
+                  line.text.c_str());
+    report_.trace += text;
+  }
   return report_;
 }
 
@@ -625,16 +683,7 @@ void engine::trace(const void* from, const char* format, ...) {
   va_start(arguments, format);
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  char line[400];
-  std::snprintf(line,
-                sizeof line,
-                "%*sthread %u  %-28s %s\n",
-                static_cast<int>(current_ * 2),
-                "",
-                current_,
-                source_line(from).c_str(),
-                text);
-  trace_.emplace_back(line);
+  trace_.push_back({current_, from, text});
 }
 
 // A program that uses windows is explored in them only: what was decided before

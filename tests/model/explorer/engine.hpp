@@ -15,8 +15,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace model {
@@ -25,6 +27,8 @@ inline constexpr unsigned max_threads = 6;
 
 using thread_mask = std::uint32_t;
 using step_clock = std::array<std::uint32_t, max_threads>;
+
+enum class access : std::uint8_t { load, store, modify };
 
 enum class order : std::uint8_t { relaxed, acquire, release, acq_rel, seq_cst };
 
@@ -65,6 +69,7 @@ struct location {
   std::vector<message> history;  // in modification order
   std::size_t length = 0;        // of the history in use
   std::uint16_t last_seq_cst = 0;
+
   // For the reduction: the last access of each thread, and the steps that any
   // later access comes after.
   struct access {
@@ -72,6 +77,7 @@ struct location {
     std::int32_t decision = -1;
     std::int32_t block = -1;
   };
+
   std::array<access, max_threads> last_write{};
   std::array<access, max_threads> last_any{};
   step_clock after_writes{};
@@ -84,7 +90,9 @@ class memory {
   void begin_run();
 
   unsigned find(const void* address, unsigned size, unsigned thread);
+
   location& at(unsigned l) { return locations_[l]; }
+
   std::size_t count() const noexcept { return used_; }
 
   view& of_thread(unsigned thread) { return views_[thread]; }
@@ -102,9 +110,18 @@ class memory {
 
   // What a thread knows at its start, or learns from one that has ended.
   void hand_over(unsigned from, unsigned to);
+
   // After a release: later steps are not yet heard of by others.
   void tick(unsigned thread) { ++views_[thread].heard[thread]; }
-  void see_newest(unsigned thread);
+
+  void see_newest(unsigned thread, unsigned l);
+
+  bool is_behind(unsigned thread, unsigned l) const noexcept {
+    return views_[thread].at(l) + 1u < locations_[l].length;
+  }
+
+  // The memory is given back: as a write to all of it.
+  const char* end_of(std::uintptr_t start, std::size_t size, unsigned thread);
 
  private:
   struct shadow_cell {
@@ -126,12 +143,15 @@ class memory {
   std::size_t used_ = 0;
   std::array<view, max_threads> views_;
   std::vector<shadow_cell> cells_;
-  std::size_t cells_used_ = 0;
+  std::vector<std::uint32_t> cells_in_use_;  // of this run
+  std::vector<std::uint32_t> blocks_;  // by hash, of 16 granules: the last run that touched one
+
   struct place {
     const void* address = nullptr;
     std::uint32_t run = 0;
     unsigned location = 0;
   };
+
   std::vector<place> places_;
   std::uint32_t run_ = 0;
 };
@@ -164,20 +184,27 @@ struct thread {
   void (*start)(void*) = nullptr;
   void* argument = nullptr;
   pending next;
-  std::uint64_t paused_at = 0;          // the count of writes when it paused
-  const void* futex = nullptr;          // sleeping: on which word
-  std::int64_t until = 0;               // sleeping: until when
+  std::uint64_t paused_at = 0;   // the count of writes when it paused
+  std::uint64_t in_vain_at = 0;  // the count of switches at its last wait in vain
+  const void* futex = nullptr;   // sleeping: on which word
+  std::int64_t until = 0;        // sleeping: until when
   bool timed_out = false;
   unsigned joined = 0;
   bool (*condition)(void*) = nullptr;
   void* condition_argument = nullptr;
   const void* mutex = nullptr;
-  step_clock clock{};                   // for the reduction
-  std::vector<std::byte> locals;        // its copy of the program's thread-locals
+  step_clock clock{};             // for the reduction
+  std::vector<std::byte> locals;  // its copy of the program's thread-locals
   std::array<std::uint64_t, 2> exceptions{};
   int error_number = 0;
-  std::uint16_t repeated = 0;           // reads of one stale value in a row
+  std::uint16_t repeated = 0;  // reads of one stale value in a row
   std::int64_t repeated_at = -1;
+  std::array<std::int64_t, 4> looked_at{};  // its latest loads' locations, -1: none
+  std::uint8_t looks = 0;
+
+  void looks_at(unsigned location) noexcept {
+    looked_at[looks++ % looked_at.size()] = static_cast<std::int64_t>(location);
+  }
 };
 
 // --- the search
@@ -191,9 +218,9 @@ struct decision {
   std::uint8_t taken = 0;     // who runs now
   thread_mask ready = 0;
   thread_mask enabled = 0;  // those, and the sleepers whose deadline may come
-  thread_mask wanted = 0;  // the reduction's: to be tried
-  thread_mask done = 0;    // tried
-  thread_mask asleep = 0;  // tried before, and nothing since depends on it
+  thread_mask wanted = 0;   // the reduction's: to be tried
+  thread_mask done = 0;     // tried
+  thread_mask asleep = 0;   // tried before, and nothing since depends on it
   // of a value: 0 is the newest
   std::uint16_t choices = 0;
   std::uint16_t chosen = 0;
@@ -210,8 +237,11 @@ class engine {
   report replay(const std::function<void()>& program, const std::string& schedule);
 
   bool running() const noexcept { return running_; }
+
   unsigned current() const noexcept { return current_; }
+
   memory& mem() noexcept { return memory_; }
+
   thread& of(unsigned t) noexcept { return threads_[t]; }
 
   // Before each operation: stops here until the thread is chosen, and then
@@ -227,18 +257,26 @@ class engine {
   // Gives the turn away until the thread's state is ready again.
   void block();
   [[noreturn]] void fail(const std::string& fault);
+  [[noreturn]] void end_run();
+  // Memory that others may still use is given back.
+  void ends(const void* start, std::size_t size);
   [[noreturn]] void end_thread();
 
   unsigned create_thread(void (*start)(void*), void* argument);
+
   std::uint64_t next_arrival() noexcept { return ++arrivals_; }
+
   void wrote() noexcept {
     ++writes_;
     idle_rounds_ = 0;
   }
+
   std::uint64_t writes() const noexcept { return writes_; }
 
   void open_window();
+
   void close_window() noexcept { --windows_; }
+
   bool exploring() const noexcept { return !uses_windows_ || windows_ > 0; }
 
   // Threads that sleep on `word` (nullptr: any) until a deadline might time out
@@ -247,35 +285,53 @@ class engine {
   // Everything that `from` has done comes before what `to` does next.
   void comes_after(unsigned to, unsigned from);
 
+  // The order that the operation at `from` is done with.
+  order order_at(const void* from, order written, access what) {
+    return watches_orders || !weakened.empty() ? watched_order(from, written, what) : written;
+  }
+
   std::int64_t clock = 1'000'000'000;
   std::set<std::string> outcomes;
+  bool watches_orders = false;
+  std::set<order_site> order_sites;
+  std::set<unsigned long> weakened;
   bool tracing = false;
   // The engine itself runs, on whatever stack: its own operations and
   // allocations are not the program's.
   bool inside = false;
+  // Loads see the newest value, and nobody else's turn comes.
+  bool observing = false;
+
+  // How often the turn went from one thread to another.
+  std::uint64_t switches() const noexcept { return switches_; }
+
+  bool can_run(unsigned t);
 
  private:
   engine();
   friend struct thread_entry;
+  order watched_order(const void* from, order written, access what);
   void run_once(const std::function<void()>& program);
   bool next_run();
   thread_mask enabled_threads();
-  bool can_run(unsigned t);
   void schedule();
   unsigned choose_thread();
   unsigned choose_without_ready();
-  unsigned decide(thread_mask ready, thread_mask enabled);
+  unsigned decide(thread_mask ready, thread_mask enabled, unsigned usual);
   void switch_to(unsigned t);
   void leave_locals(thread& t);
   void enter_locals(thread& t);
-  [[noreturn]] void end_run();
   std::string schedule_text() const;
   void parse_schedule(const std::string& text);
   bool affords(const decision& d, unsigned t) const noexcept;
   void want(std::int32_t decision_index, unsigned t);
-  void want_before(unsigned q, const location::access& a, unsigned t);
+  void want_before(unsigned q,
+                   const location::access& a,
+                   unsigned t,
+                   const step_clock& clock_of_present);
   bool uses_sleep() const noexcept;
 
+  std::unordered_map<const void*, unsigned long> offsets_;
   memory memory_;
   std::array<thread, max_threads> threads_;
   unsigned current_ = 0;
@@ -294,21 +350,31 @@ class engine {
   std::int32_t block_decision_ = -1;  // that gave the turn to the present thread
   thread_mask asleep_ = 0;
   thread main_;
+
   struct past_step {
     unsigned thread;
     step_clock after;  // the steps that it comes after, and itself
   };
+
   std::vector<past_step> history_;
   std::vector<std::size_t> between_;
   std::uint64_t writes_ = 0;
   std::uint64_t arrivals_ = 0;
+  std::uint64_t switches_ = 0;
   std::uint64_t steps_ = 0;
   std::uint64_t idle_rounds_ = 0;
   int windows_ = 0;
   bool uses_windows_ = false;
   report report_;
   std::string fault_;
-  std::vector<std::string> trace_;
+
+  struct trace_line {
+    unsigned thread;
+    const void* from;
+    std::string text;
+  };
+
+  std::vector<trace_line> trace_;
   const std::function<void()>* program_ = nullptr;
 };
 
@@ -325,7 +391,9 @@ inline engine* engine_of_program() noexcept {
 class inside_engine {
  public:
   explicit inside_engine(engine& e) noexcept : engine_(e) { e.inside = true; }
+
   ~inside_engine() { engine_.inside = false; }
+
   inside_engine(const inside_engine&) = delete;
   inside_engine& operator=(const inside_engine&) = delete;
 
@@ -347,6 +415,8 @@ bool is_thread_local(const void* address) noexcept;
 std::size_t thread_locals_size() noexcept;
 std::byte* thread_locals() noexcept;
 const void* thread_locals_image() noexcept;
-std::string source_line(const void* code);
+// "idle.cpp:42" for each, of the innermost place that is no header of the
+// compiler's.
+std::map<const void*, std::string> source_lines(const std::set<const void*>& codes);
 
 }  // namespace model

@@ -44,7 +44,7 @@ struct report {
   std::string schedule;   // the decisions that lead to it: replay() takes it
   std::string trace;      // what each thread did, an operation a line
   std::uint64_t interleavings = 0;
-  std::uint64_t states = 0;  // decisions reached: which thread, which value
+  std::uint64_t states = 0;   // decisions reached: which thread, which value
   std::uint64_t longest = 0;  // operations in the longest interleaving
 };
 
@@ -62,6 +62,10 @@ report replay(const std::function<void()>& program, const std::string& schedule)
 // A fault unless `holds`.
 void require(bool holds, const char* what);
 
+// Ends the run, as one without a fault, once none of the other threads can go
+// on: for programs that have shown all they have to before their own end.
+[[noreturn]] void enough();
+
 // While none exists, nobody is preempted, and loads see the newest value: for
 // the parts of a program that only lead up to what is to be proved. A program
 // that never uses one is explored from its beginning to its end.
@@ -73,8 +77,8 @@ class window {
   window& operator=(const window&) = delete;
 };
 
-// Waits, for ever if need be, until `condition` holds; it reads memory without
-// ordering anything. What a thread does that is kept busy by its user.
+// Waits, for ever if need be, until `condition` holds, and then stays true; its
+// loads see what is there. What a thread does that is kept busy by its user.
 void wait_until(bool (*condition)(void*), void* argument);
 
 template <class F>
@@ -91,5 +95,23 @@ void advance(std::int64_t nanoseconds);
 // by the test, makes a set and begins a new one.
 void note_outcome(const std::string& text);
 std::set<std::string> take_outcomes();
+
+// --- for tools/weaken_orders.py
+
+// A place in the code, as an offset in the program's file, that does an atomic
+// operation with an order stronger than relaxed.
+struct order_site {
+  unsigned long offset = 0;
+  const char* what = "";   // load, store, modify
+  const char* order = "";  // as written
+
+  bool operator<(const order_site& other) const noexcept { return offset < other.offset; }
+};
+
+// Those met since the last call. The first call begins the watch.
+std::set<order_site> take_order_sites();
+
+// From now on these do it with the next weaker order.
+void weaken_orders(const std::set<unsigned long>& offsets);
 
 }  // namespace model

@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::size_t places = 1 << 14;
 constexpr std::size_t cells = 1 << 16;
+constexpr std::size_t blocks = 1 << 14;
+constexpr std::uintptr_t block_size = 16;  // granules
 
 std::size_t hash(std::uintptr_t key) noexcept {
   return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15u) >> 32);
@@ -51,12 +53,13 @@ void view::join(const view& other) {
 memory::memory() {
   places_.resize(places);
   cells_.resize(cells);
+  blocks_.resize(blocks);
 }
 
 void memory::begin_run() {
   ++run_;
   used_ = 0;
-  cells_used_ = 0;
+  cells_in_use_.clear();
   for (unsigned t = 0; t < max_threads; ++t) {
     views_[t].heard = {};
     views_[t].heard[t] = 1;
@@ -128,6 +131,7 @@ std::uint64_t memory::read(unsigned l, unsigned thread, std::uint16_t which, ord
 
 void memory::write(unsigned l, unsigned thread, std::uint64_t value, order o, bool continues) {
   location& at = locations_[l];
+  if (at.length == UINT16_MAX) engine::get().fail("a word is written more than 65 000 times");
   const auto index = static_cast<std::uint16_t>(at.length);
   if (at.length == at.history.size()) at.history.emplace_back();
   ++at.length;
@@ -157,9 +161,8 @@ void memory::hand_over(unsigned from, unsigned to) {
   tick(from);
 }
 
-void memory::see_newest(unsigned thread) {
-  for (unsigned l = 0; l < used_; ++l)
-    views_[thread].raise(l, static_cast<std::uint16_t>(locations_[l].length - 1));
+void memory::see_newest(unsigned thread, unsigned l) {
+  views_[thread].raise(l, static_cast<std::uint16_t>(locations_[l].length - 1));
 }
 
 // --- plain memory
@@ -170,9 +173,11 @@ memory::shadow_cell& memory::cell(std::uintptr_t granule) {
     slot = (slot + 1) % cells;
   shadow_cell& c = cells_[slot];
   if (c.run != run_) {
-    if (++cells_used_ > cells * 3 / 4) {
+    if (cells_in_use_.size() == cells * 3 / 4) {
       engine::get().fail("a run touches more memory than the explorer watches (384 KiB)");
     }
+    cells_in_use_.push_back(static_cast<std::uint32_t>(slot));
+    blocks_[hash(granule / block_size) % blocks] = run_;
     c = {};
     c.run = run_;
     c.granule = granule;
@@ -180,7 +185,10 @@ memory::shadow_cell& memory::cell(std::uintptr_t granule) {
   return c;
 }
 
-const char* memory::plain(std::uintptr_t address, std::size_t size, bool is_write, unsigned thread) {
+const char* memory::plain(std::uintptr_t address,
+                          std::size_t size,
+                          bool is_write,
+                          unsigned thread) {
   const view& mine = views_[thread];
   const char* fault = nullptr;
   while (size != 0) {
@@ -212,6 +220,36 @@ const char* memory::plain(std::uintptr_t address, std::size_t size, bool is_writ
     size -= here;
   }
   return fault;
+}
+
+const char* memory::end_of(std::uintptr_t start, std::size_t size, unsigned thread) {
+  const view& mine = views_[thread];
+  const auto ends_badly = [&](const shadow_cell& c) {
+    for (unsigned t = 0; t < max_threads; ++t) {
+      if (t != thread && (c.wrote[t] > mine.heard[t] || c.read[t] > mine.heard[t])) return true;
+    }
+    return false;
+  };
+  // Of the two ways the shorter one.
+  bool bad = false;
+  if (size / 8 > cells_in_use_.size()) {
+    for (const std::uint32_t slot : cells_in_use_) {
+      const shadow_cell& c = cells_[slot];
+      if (c.granule >= start / 8 && c.granule < (start + size) / 8) bad = bad || ends_badly(c);
+    }
+  } else {
+    for (std::uintptr_t g = start / 8; g < (start + size) / 8; ++g) {
+      if (blocks_[hash(g / block_size) % blocks] != run_) {
+        g |= block_size - 1;  // none of its block was touched
+        continue;
+      }
+      std::size_t slot = hash(g) % cells;
+      while (cells_[slot].run == run_ && cells_[slot].granule != g)
+        slot = (slot + 1) % cells;
+      if (cells_[slot].run == run_) bad = bad || ends_badly(cells_[slot]);
+    }
+  }
+  return bad ? "data race: memory is freed that another thread may still use" : nullptr;
 }
 
 const char* memory::atomic_access(std::uintptr_t address, std::size_t size, unsigned thread) {

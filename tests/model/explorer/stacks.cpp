@@ -1,7 +1,6 @@
 // In place of the stacks of machine: plain memory, none used twice in a run.
 // Guards, and the report of an overflow, are no subject here.
 #include "explorer/engine.hpp"
-
 #include "machine/overflow.hpp"
 #include "machine/stack.hpp"
 
@@ -53,6 +52,7 @@ stack allocate_stack(std::size_t usable) {
 }
 
 void release_stack(stack s) noexcept {
+  if (model::engine* const e = model::engine_of_program()) e->ends(s.bottom, model::room);
   model::released[static_cast<std::size_t>(s.bottom - model::region) / model::room] = true;
 }
 

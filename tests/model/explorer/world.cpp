@@ -4,10 +4,9 @@
 // memory is remembered before the first run and put back before each; what it
 // allocates comes from an arena that begins anew; what it freed stays marked
 // until the run ends, so that a later use is found.
-#include "explorer/engine.hpp"
-
 #include "base/atomic.hpp"
 #include "base/futex.hpp"
+#include "explorer/engine.hpp"
 
 #include <cerrno>
 #include <cstdio>
@@ -60,12 +59,8 @@ struct world {
 world* the_world = nullptr;
 
 std::byte* reserve(std::size_t size) {
-  void* const at = ::mmap(nullptr,
-                          size,
-                          PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                          -1,
-                          0);
+  void* const at = ::mmap(
+      nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) throw std::bad_alloc();
   return static_cast<std::byte*>(at);
 }
@@ -105,7 +100,9 @@ world& get_world() {
 void* allocate(std::size_t size) {
   world& w = *the_world;
   size = (size + granule - 1) / granule * granule + granule;  // a gap behind each
-  if (w.arena_used + size > arena_size) throw std::bad_alloc();
+  if (w.arena_used + size > arena_size) {
+    engine::get().fail("a run allocates more than the explorer's arena holds (64 MiB)");
+  }
   std::byte* const at = w.arena + w.arena_used;
   w.arena_used += size;
   // Its size stands in the gap before it.
@@ -122,6 +119,7 @@ void free_memory(void* p) {
   if (engine::get().running() && w.freed[first] == w.run) {
     engine::get().fail("memory is freed twice");
   }
+  engine::get().ends(start, size - granule);
   for (std::size_t i = 0; i < size / granule - 1; ++i)
     w.freed[first + i] = w.run;
 }
@@ -145,7 +143,7 @@ void world_restore() {
   world& w = *the_world;
   std::memcpy(__data_start, w.statics, static_cast<std::size_t>(_end - __data_start));
   std::set_terminate(w.terminate);  // what the C++ library remembers of the program
-  w.arena_used = granule;  // so that the first is not at the arena's start
+  w.arena_used = granule;           // so that the first is not at the arena's start
   ++w.run;
   if (w.mappings_used != 0) {
     ::madvise(w.mappings, w.mappings_used, MADV_DONTNEED);
@@ -154,16 +152,15 @@ void world_restore() {
 }
 
 void world_end() {
-  std::memcpy(
-      __data_start, the_world->statics, static_cast<std::size_t>(_end - __data_start));
+  std::memcpy(__data_start, the_world->statics, static_cast<std::size_t>(_end - __data_start));
   std::free(the_world->statics);
   the_world->statics = nullptr;
 }
 
 bool freed_memory(const void* address) noexcept {
   if (!is_ours(address)) return released_stack(address);
-  const auto at = static_cast<std::size_t>(static_cast<const std::byte*>(address) -
-                                           the_world->arena);
+  const auto at =
+      static_cast<std::size_t>(static_cast<const std::byte*>(address) - the_world->arena);
   return the_world->freed[at / granule] == the_world->run;
 }
 
@@ -185,37 +182,50 @@ bool is_thread_local(const void* address) noexcept {
     const auto* const first = static_cast<const std::byte*>(start);
     return at >= first && at < first + size;
   };
-  return lies_in(the_world->locals, the_world->locals_size) ||
-         lies_in(the_world->exceptions, 16) || lies_in(&errno, sizeof errno);
+  return lies_in(the_world->locals, the_world->locals_size) || lies_in(the_world->exceptions, 16) ||
+         lies_in(&errno, sizeof errno);
 }
 
-// "idle.cpp:42", of the innermost place that is no header of the compiler's.
-std::string source_line(const void* code) {
-  static std::map<const void*, std::string>* const known = new std::map<const void*, std::string>;
-  if (const auto at = known->find(code); at != known->end()) return at->second;
-  Dl_info info{};
-  std::string line = "?";
-  if (::dladdr(code, &info) != 0) {
-    char command[512];
-    std::snprintf(command,
-                  sizeof command,
-                  "addr2line -i -e /proc/%d/exe %#lx 2>/dev/null",
-                  static_cast<int>(::getpid()),
-                  static_cast<unsigned long>(static_cast<const char*>(code) -
-                                             static_cast<const char*>(info.dli_fbase) - 1));
-    if (std::FILE* const f = ::popen(command, "r")) {
-      char text[512];
-      while (std::fgets(text, sizeof text, f) != nullptr) {
-        const std::string whole(text, std::strcspn(text, "\n"));
-        if (whole.find("/include/c++/") != std::string::npos) continue;
-        line = whole.substr(whole.find_last_of('/') + 1);
-        line = line.substr(0, line.find(' '));
-        break;
-      }
-      ::pclose(f);
-    }
+std::map<const void*, std::string> source_lines(const std::set<const void*>& codes) {
+  std::map<const void*, std::string> lines;
+  char addresses[] = "/tmp/vigil-model-XXXXXX";
+  const int file = ::mkstemp(addresses);
+  if (file < 0) return lines;
+  std::vector<const void*> asked;
+  for (const void* const code : codes) {
+    lines[code] = "?";
+    Dl_info info{};
+    if (::dladdr(code, &info) == 0) continue;
+    asked.push_back(code);
+    ::dprintf(file,
+              "%#lx\n",
+              static_cast<unsigned long>(static_cast<const char*>(code) -
+                                         static_cast<const char*>(info.dli_fbase) - 1));
   }
-  return known->emplace(code, line).first->second;
+  ::close(file);
+  // Of each its address first, on a line of its own, then the places, innermost
+  // first.
+  const std::string command = "addr2line -a -i -e /proc/" + std::to_string(::getpid()) + "/exe < " +
+                              addresses + " 2>/dev/null";
+  if (std::FILE* const f = ::popen(command.c_str(), "r")) {
+    char text[512];
+    std::size_t at = 0;
+    bool named = true;
+    while (std::fgets(text, sizeof text, f) != nullptr) {
+      const std::string whole(text, std::strcspn(text, "\n"));
+      if (whole.compare(0, 2, "0x") == 0) {
+        ++at;
+        named = false;
+      } else if (!named && at <= asked.size() && whole.find("/include/c++/") == std::string::npos) {
+        const std::string line = whole.substr(whole.find_last_of('/') + 1);
+        lines[asked[at - 1]] = line.substr(0, line.find(' '));
+        named = true;
+      }
+    }
+    ::pclose(f);
+  }
+  ::unlink(addresses);
+  return lines;
 }
 
 // --- for programs
@@ -234,23 +244,36 @@ window::window() {
   e.open_window();
 }
 
+namespace {
+
+bool others_rest(void* me) {
+  engine& e = engine::get();
+  for (unsigned t = 0; t < max_threads; ++t) {
+    const thread& other = e.of(t);
+    const bool ends_a_window =
+        other.state == thread_state::waiting && other.condition == others_rest;
+    if (&other != me && !ends_a_window && e.can_run(t)) return false;
+  }
+  return true;
+}
+
+void let_others_rest(engine& e) {
+  thread& self = e.of(e.current());
+  self.condition = others_rest;
+  self.condition_argument = &self;
+  self.state = thread_state::waiting;
+  self.next = {};
+  e.block();
+}
+
+}  // namespace
+
 // What the others have begun inside the window they also end there: its thread
 // goes on when none of them can.
 window::~window() {
   engine& e = engine::get();
   const inside_engine guard(e);
-  thread& self = e.of(e.current());
-  self.condition = [](void* me) {
-    for (unsigned t = 0; t < max_threads; ++t) {
-      const thread& other = engine::get().of(t);
-      if (&other != me && other.state == thread_state::ready) return false;
-    }
-    return true;
-  };
-  self.condition_argument = &self;
-  self.state = thread_state::waiting;
-  self.next = {};
-  e.block();
+  let_others_rest(e);
   e.close_window();
 }
 
@@ -263,6 +286,19 @@ void wait_until(bool (*condition)(void*), void* argument) {
   self.condition_argument = argument;
   self.state = thread_state::waiting;
   e.block();
+  // The look that found it, as the thread's own: it acquires what it acquires.
+  e.observing = true;
+  e.inside = false;
+  condition(argument);
+  e.inside = true;
+  e.observing = false;
+}
+
+void enough() {
+  engine& e = engine::get();
+  const inside_engine guard(e);
+  let_others_rest(e);
+  e.end_run();
 }
 
 std::int64_t now() {
@@ -297,9 +333,16 @@ void pause_here(const void* from) {
   self.next = {};
   self.state = thread_state::paused;
   self.paused_at = e->writes();
+  // Who has just seen an old value need not wait for another.
+  for (const std::int64_t l : self.looked_at) {
+    if (l >= 0 && e->mem().is_behind(e->current(), static_cast<unsigned>(l))) self.paused_at = 0;
+  }
   e->block();
-  // What was stored meanwhile is seen at last.
-  e->mem().see_newest(e->current());
+  // What it spins on is seen at last, and no more than that.
+  for (const std::int64_t l : self.looked_at) {
+    if (l >= 0) e->mem().see_newest(e->current(), static_cast<unsigned>(l));
+  }
+  self.looked_at.fill(-1);
 }
 
 std::int64_t read_clock() {
@@ -337,6 +380,15 @@ void futex_wait(futex_word& word, std::uint32_t expected, nanos deadline) noexce
   }
   if (deadline <= e.clock) {
     e.trace(from, "futex  word %u: the deadline has come", l);
+    thread& self = e.of(e.current());
+    if (self.in_vain_at == e.switches()) {
+      // Round and round: somebody else must move first.
+      self.next = {};
+      self.state = thread_state::paused;
+      self.paused_at = e.writes();
+      e.block();
+    }
+    self.in_vain_at = e.switches();
     return;
   }
   e.trace(from, "futex  word %u: sleeps", l);
@@ -376,7 +428,9 @@ void futex_wake_one(futex_word& word) noexcept {
       who = t;
     }
   }
-  e.trace(__builtin_return_address(0), "futex  word %u: wakes %s", l,
+  e.trace(__builtin_return_address(0),
+          "futex  word %u: wakes %s",
+          l,
           first != nullptr ? std::to_string(who).c_str() : "nobody");
   if (first == nullptr) return;
   first->state = thread_state::ready;
@@ -466,10 +520,10 @@ int clock_gettime(clockid_t which, timespec* t) noexcept {
   return 0;
 }
 
-void* mmap(void* address, std::size_t size, int protection, int flags, int file, off_t at) noexcept {
+void* mmap(
+    void* address, std::size_t size, int protection, int flags, int file, off_t at) noexcept {
   if (model::engine_of_program() == nullptr || (flags & MAP_ANONYMOUS) == 0) {
-    static auto* const original =
-        real<void*(void*, std::size_t, int, int, int, off_t)>("mmap");
+    static auto* const original = real<void*(void*, std::size_t, int, int, int, off_t)>("mmap");
     return original(address, size, protection, flags, file, at);
   }
   model::world& w = *model::the_world;
@@ -500,10 +554,12 @@ int pthread_create(pthread_t* made,
     return original(made, attributes, start, argument);
   }
   const model::inside_engine guard(*e);
+
   struct call {
     void* (*start)(void*);
     void* argument;
   };
+
   auto* const what = static_cast<call*>(model::allocate(sizeof(call)));
   *what = {start, argument};
   const unsigned t = e->create_thread(
@@ -570,6 +626,24 @@ int pthread_mutex_lock(pthread_mutex_t* mutex) {
     self.paused_at = e->writes();
     e->block();
   }
+}
+
+int pthread_mutex_trylock(pthread_mutex_t* mutex) {
+  model::engine* const e = model::engine_of_program();
+  if (e == nullptr) {
+    static auto* const original = real<int(pthread_mutex_t*)>("pthread_mutex_trylock");
+    return original(mutex);
+  }
+  e->fail("pthread_mutex_trylock is not modelled");
+}
+
+int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
+  model::engine* const e = model::engine_of_program();
+  if (e == nullptr) {
+    static auto* const original = real<int(pthread_cond_t*, pthread_mutex_t*)>("pthread_cond_wait");
+    return original(condition, mutex);
+  }
+  e->fail("pthread_cond_wait is not modelled");
 }
 
 int pthread_mutex_unlock(pthread_mutex_t* mutex) {

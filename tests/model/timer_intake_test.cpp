@@ -1,0 +1,440 @@
+// The intakes against publish and drain (S1 to S3 of timer_service.hpp): once an
+// arming has returned, the deadline that workers sleep to is never later than
+// it, so nothing that was armed is forgotten, nor fires late.
+//
+// The main fiber stays awake on its worker, so only the other one can fire. If
+// a deadline is lost, that one sleeps for ever, and the explorer says so; if it
+// sleeps to a later one, the model's clock shows it.
+#include "base/nanos.hpp"
+#include "base/spinlock.hpp"
+#include "prove.hpp"
+#include "sched/scheduler.hpp"
+#include "timer/timer_service.hpp"
+
+#include <vigil/vigil.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+using namespace std::chrono_literals;
+
+using vigil::internal::intake;
+using vigil::internal::lock_guard;
+using vigil::internal::nanos;
+using vigil::internal::never;
+using vigil::internal::timer_service;
+
+namespace vigil::internal {
+
+struct test_access {
+  // Leaves room for `left` more entries only, as if the others were dead ones
+  // that have been taken in.
+  static void fill(timer_service& s, intake& in, std::uint32_t left) {
+    const lock_guard guard(s.heap_lock_);
+    s.granted_ -= in.allowance - left;
+    in.allowance = left;
+  }
+
+  static intake& own(timer_service& s) { return *s.own_intake(); }
+
+  static intake& shared(timer_service& s) { return *s.shared_; }
+
+  // Caller: the owner.
+  static bool has_room_for_its_allowance(const intake& in) {
+    return in.size.load() + in.allowance <= intake::capacity;
+  }
+
+  static std::uint32_t left(const intake& in) { return in.allowance; }
+
+  // Caller: nobody arms, and no publish() is under way.
+  static void check(timer_service& s) {
+    const lock_guard guard(s.heap_lock_);
+    nanos earliest = s.heap_->empty() ? never : s.heap_->top().key;
+    std::size_t granted = 0;
+    for (const auto& in : s.intakes_) {
+      const lock_guard adding(in->lock);
+      const std::uint32_t n = in->size.load();
+      for (std::uint32_t i = 0; i < n; ++i)
+        earliest = std::min(earliest, in->entries[i].key);
+      granted += n + in->allowance;
+    }
+    const nanos next = s.sched()->next_deadline.load();
+    model::require(next <= earliest || earliest >= runtime_timer::latest, "S1");
+    model::require(granted == s.granted_, "S3: what is granted is what may still come");
+    model::require(s.heap_->capacity() >= s.heap_->size() + s.taken_ + s.granted_, "S3");
+    model::require(s.heap_->verify(), "the heap is one");
+  }
+};
+
+}  // namespace vigil::internal
+
+using vigil::internal::test_access;
+
+namespace {
+
+constexpr nanos near = 1000;
+constexpr nanos nearer = 500;
+constexpr nanos far = 1'000'000;
+
+vigil::options workers(unsigned n) {
+  vigil::options o;
+  o.workers = n;
+  o.dump_on_sigquit = false;
+  return o;
+}
+
+// Plain threads have something to do with it as well: no deadlock is reported.
+template <class F>
+void run_with_outside_work(F&& f) {
+  vigil::runtime rt(workers(2));
+  const vigil::work_guard outside = rt.make_work_guard();
+  rt.run(f);
+}
+
+timer_service& service() {
+  return static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
+}
+
+void let_the_other_rest() {
+  auto& idle = vigil::internal::current_scheduler()->idle();
+  model::wait_until([&] { return idle.asleep() == 1; });
+}
+
+// Time goes on until nothing is pending any more and all that fired has run;
+// then the books are looked at, and that is all.
+void finish() {
+  auto& sched = *vigil::internal::current_scheduler();
+  model::wait_until([&] {
+    return sched.idle().asleep() == 1 && sched.idle().earliest() == never &&
+           sched.next_deadline.load() == never && !sched.timers().has_callbacks();
+  });
+  test_access::check(service());
+  model::enough();
+}
+
+// Keeps a worker busy, as a user's long computation does.
+class gate {
+ public:
+  void enter() {
+    entered_.store(true, std::memory_order_release);
+    model::wait_until([this] { return open_.load(std::memory_order_relaxed); });
+  }
+
+  // Until somebody is in it.
+  void await() {
+    model::wait_until([this] { return entered_.load(std::memory_order_relaxed); });
+  }
+
+  void open() { open_.store(true, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> entered_{false};
+  std::atomic<bool> open_{false};
+};
+
+// A timer that hands over the time, on the timer fiber itself: it shows when it
+// fired without a callback's way through the queue.
+class stamp {
+ public:
+  stamp() : timer_(service().make_send(&stamp::fired, this)) {}
+
+  ~stamp() { timer_service::drop_reference(*timer_); }
+
+  stamp(const stamp&) = delete;
+  stamp& operator=(const stamp&) = delete;
+
+  void arm_at(nanos deadline) {
+    armed_ = deadline;
+    service_.arm_at(*timer_, deadline);
+    returned_ = model::now();
+  }
+
+  bool stop() { return service_.stop(*timer_); }
+
+  bool has_fired() const { return at_.load() != 0; }
+
+  // If time stood still until the arming had returned, the only one who sleeps
+  // had to sleep to this deadline or an earlier one.
+  void await_on_time() {
+    model::wait_until([this] { return has_fired(); });
+    model::require(at_.load() >= armed_, "not early");
+    if (returned_ < armed_) model::require(at_.load() == armed_, "on time");
+  }
+
+ private:
+  static void fired(void* self, nanos) noexcept {
+    auto& s = *static_cast<stamp*>(self);
+    s.at_.store(model::now());
+  }
+
+  timer_service& service_ = service();
+  vigil::internal::runtime_timer* const timer_;
+  nanos armed_ = 0;
+  nanos returned_ = 0;
+  std::atomic<nanos> at_{0};
+};
+
+// The shared intake is given its room outside the window.
+void arm_once_from_outside(stamp& s) {
+  std::thread([&] {
+    s.arm_at(model::now() + far);
+    s.stop();
+  }).join();
+}
+
+}  // namespace
+
+TEST_CASE("intake: armed here while the other worker fires an earlier one, and publishes") {
+  prove("intake: arm against fire", [] {
+    vigil::run(workers(2), [] {
+      stamp first;
+      stamp second;
+      const nanos begin = model::now();
+      first.arm_at(begin + nearer);
+      let_the_other_rest();
+      const model::window w;
+      second.arm_at(begin + near);
+      second.await_on_time();
+      finish();
+    });
+  });
+  prove("intake: arm twice against fire", [] {
+    vigil::run(workers(2), [] {
+      stamp first;
+      stamp second;
+      stamp third;
+      const nanos begin = model::now();
+      first.arm_at(begin + nearer);
+      let_the_other_rest();
+      const model::window w;
+      second.arm_at(begin + 2 * near);
+      third.arm_at(begin + near);
+      third.await_on_time();
+      second.await_on_time();
+      finish();
+    });
+  });
+}
+
+TEST_CASE("intake: armed earlier than the deadline that the other worker sleeps to") {
+  prove("intake: arm earlier", [] {
+    vigil::run(workers(2), [] {
+      stamp first;
+      stamp second;
+      const nanos begin = model::now();
+      first.arm_at(begin + far);
+      let_the_other_rest();
+      const model::window w;
+      second.arm_at(begin + near);
+      second.await_on_time();
+      finish();
+    });
+  });
+}
+
+TEST_CASE("intake: armed while the other worker tidies, publishes and lies down") {
+  prove("intake: arm against lying down", [] {
+    vigil::run(workers(2), [] {
+      gate busy;
+      stamp first;
+      vigil::go([&] { busy.enter(); });
+      busy.await();
+      const model::window w;
+      busy.open();
+      first.arm_at(model::now() + near);
+      first.await_on_time();
+      finish();
+    });
+  });
+  prove("intake: arm against lying down to a dead deadline", [] {
+    vigil::run(workers(2), [] {
+      gate busy;
+      stamp dead;
+      stamp first;
+      vigil::go([&] { busy.enter(); });
+      busy.await();
+      const nanos begin = model::now();
+      dead.arm_at(begin + nearer);
+      dead.stop();
+      const model::window w;
+      busy.open();
+      first.arm_at(begin + near);  // lowers nothing: the dead one is earlier
+      first.await_on_time();
+      finish();
+    });
+  });
+}
+
+TEST_CASE("intake: armed by both workers at once") {
+  prove("intake: arm here and there", [] {
+    vigil::run(workers(2), [] {
+      gate busy;
+      stamp here;
+      stamp there;
+      const nanos begin = model::now();
+      vigil::go([&] {
+        busy.enter();
+        there.arm_at(begin + nearer);
+      });
+      busy.await();
+      const model::window w;
+      busy.open();
+      here.arm_at(begin + near);
+      model::wait_until([&] { return here.has_fired() && there.has_fired(); });
+      finish();
+    });
+  });
+}
+
+TEST_CASE("intake: armed by a plain thread") {
+  prove("intake: arm outside against fire", [] {
+    run_with_outside_work([] {
+      stamp first;
+      stamp second;
+      arm_once_from_outside(second);
+      const nanos begin = model::now();
+      first.arm_at(begin + nearer);
+      let_the_other_rest();
+      const model::window w;
+      std::thread thread([&] { second.arm_at(begin + near); });
+      thread.join();
+      second.await_on_time();
+      finish();
+    });
+  });
+  prove("intake: arm outside against lying down", [] {
+    run_with_outside_work([] {
+      gate busy;
+      stamp first;
+      arm_once_from_outside(first);
+      vigil::go([&] { busy.enter(); });
+      busy.await();
+      const model::window w;
+      std::thread thread([&] { first.arm_at(model::now() + near); });
+      busy.open();
+      thread.join();
+      first.await_on_time();
+      finish();
+    });
+  });
+  prove("intake: arm outside and here", [] {
+    run_with_outside_work([] {
+      gate busy;
+      stamp here;
+      stamp outside;
+      arm_once_from_outside(outside);
+      vigil::go([&] { busy.enter(); });
+      busy.await();
+      const nanos begin = model::now();
+      const model::window w;
+      std::thread thread([&] { outside.arm_at(begin + nearer); });
+      here.arm_at(begin + near);
+      thread.join();
+      busy.open();
+      outside.await_on_time();
+      here.await_on_time();
+      finish();
+    });
+  });
+}
+
+TEST_CASE("intake: a full one is taken in by its owner while the other worker fires or tidies") {
+  prove("intake: full, against fire", [] {
+    vigil::run(workers(2), [] {
+      stamp first;
+      stamp second;
+      stamp third;
+      const nanos begin = model::now();
+      first.arm_at(begin + nearer);
+      let_the_other_rest();
+      test_access::fill(service(), test_access::own(service()), 1);
+      const model::window w;
+      second.arm_at(begin + near);
+      third.arm_at(begin + near);
+      model::require(test_access::left(test_access::own(service())) == intake::capacity - 1,
+                     "it was full");
+      model::require(test_access::has_room_for_its_allowance(test_access::own(service())), "S3");
+      second.await_on_time();
+      model::wait_until([&] { return third.has_fired(); });
+      finish();
+    });
+  });
+  prove("intake: full, against lying down", [] {
+    vigil::run(workers(2), [] {
+      gate busy;
+      stamp first;
+      stamp second;
+      vigil::go([&] { busy.enter(); });
+      busy.await();
+      const nanos begin = model::now();
+      first.arm_at(begin + near);
+      test_access::fill(service(), test_access::own(service()), 0);
+      const model::window w;
+      busy.open();
+      second.arm_at(begin + nearer);
+      model::require(test_access::has_room_for_its_allowance(test_access::own(service())), "S3");
+      second.await_on_time();
+      model::wait_until([&] { return first.has_fired(); });
+      finish();
+    });
+  });
+  prove("intake: the shared one full, against fire", [] {
+    run_with_outside_work([] {
+      stamp first;
+      stamp second;
+      stamp third;
+      const nanos begin = model::now();
+      arm_once_from_outside(second);
+      first.arm_at(begin + nearer);
+      let_the_other_rest();
+      intake& shared = test_access::shared(service());
+      test_access::fill(service(), shared, 1);
+      const model::window w;
+      std::thread thread([&] {
+        second.arm_at(begin + near);
+        third.arm_at(begin + near);
+        model::require(test_access::has_room_for_its_allowance(shared), "S3");
+      });
+      thread.join();
+      second.await_on_time();
+      model::wait_until([&] { return third.has_fired(); });
+      finish();
+    });
+  });
+}
+
+TEST_CASE("intake: a timer is moved later while its entry surfaces") {
+  prove("intake: moved later against surfacing", [] {
+    vigil::run(workers(2), [] {
+      stamp s;
+      const nanos begin = model::now();
+      s.arm_at(begin + nearer);
+      let_the_other_rest();
+      const model::window w;
+      if (s.stop()) {
+        s.arm_at(begin + near);
+        s.await_on_time();
+      }
+      finish();
+    });
+  });
+  // Its entry is put back into the heap, and the worker that did it runs on.
+  prove("intake: moved later, and who fires is kept busy", [] {
+    vigil::run(workers(2), [] {
+      stamp moved;
+      const nanos begin = model::now();
+      moved.arm_at(begin + nearer);
+      auto busy = vigil::after_func(std::chrono::nanoseconds(nearer),
+                                    [&] { model::wait_until([&] { return moved.has_fired(); }); });
+      let_the_other_rest();
+      const model::window w;
+      moved.arm_at(begin + near);
+      busy.stop_and_wait();
+      finish();
+    });
+  });
+}
