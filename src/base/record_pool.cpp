@@ -13,11 +13,12 @@ constexpr std::size_t small_slab = 64 * 1024;
 constexpr std::size_t huge_page = 2 * 1024 * 1024;
 constexpr std::size_t small_slabs = 1024 * 1024;  // bytes of them, before large ones
 
-// 2 MiB, aligned to as much, so that one huge page may hold it.
+// 2 MiB, aligned to as much, so that one huge page may hold it; nullptr if there
+// is no room for the 4 MiB that this takes for a moment.
 std::byte* map_large_slab() {
   void* const mapped =
       ::mmap(nullptr, 2 * huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  if (mapped == MAP_FAILED) return nullptr;
   auto* const start = static_cast<std::byte*>(mapped);
   const std::size_t before = (0 - reinterpret_cast<std::uintptr_t>(start)) % huge_page;
   if (before != 0) ::munmap(start, before);
@@ -44,8 +45,9 @@ void record_pool::add_slab() {
     const lock_guard guard(lock_);
     mapped = mapped_;
   }
-  const std::size_t size = mapped < small_slabs ? small_slab : huge_page;
-  std::byte* const slab = size == small_slab ? map_small_slab() : map_large_slab();
+  std::byte* slab = mapped < small_slabs ? nullptr : map_large_slab();
+  const std::size_t size = slab != nullptr ? huge_page : small_slab;
+  if (slab == nullptr) slab = map_small_slab();
   {
     const lock_guard guard(lock_);
     if (rest_.records == 0) {

@@ -72,6 +72,10 @@ class thread_side {
   // What std::uncaught_exceptions() says of the fiber that runs.
   unsigned exceptions_in_flight() const noexcept { return exceptions_->in_flight; }
 
+  // The thread's errno, by the address that the thread itself looked up.
+  int error_number() const noexcept { return *errno_; }
+  void set_error_number(int value) const noexcept { *errno_ = value; }
+
  private:
   friend void enter(thread_side&, fiber_side&) noexcept;
   friend void hand_over(thread_side&, fiber_side&, fiber_side&) noexcept;

@@ -187,6 +187,7 @@ void scheduler::main_body(fiber& self, detail::call_ref body) noexcept {
 }
 
 void scheduler::end_run(fiber& self) noexcept {
+  process_check_fork("the end of vigil::run");
   ++self.shields;  // E4: nothing ends the main fiber's waits from now on
   set_grace();
   advance(run_phase::ending);  // E1

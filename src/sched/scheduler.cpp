@@ -73,7 +73,7 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
         "; pass a pointer, or give fiber_options::stack_size");
   }
   if (counted) {
-    const std::size_t before = alive_.fetch_add(1);
+    alive_.fetch_add(1);
     // Counted first, looked second; the main fiber closes first and looks at
     // the count second. One of the two sees the other.
     const fiber* const here = current_fiber();
@@ -83,7 +83,8 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
           "vigil: the run is ending, no fiber can be started any more; start it "
           "before, or in the next run");
     }
-    if (settings_.max_fibers != 0 && before >= settings_.max_fibers) {
+    if (settings_.max_fibers != 0 && limited_.fetch_add(1) >= settings_.max_fibers) {
+      limited_.fetch_sub(1);
       count_alive(-1);
       throw limit_reached(("vigil: options::max_fibers (" + std::to_string(settings_.max_fibers) +
                            ") are alive; wait for some to end, or raise the limit")
@@ -111,7 +112,10 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
       throw;
     }
   } catch (...) {
-    if (counted) count_alive(-1);
+    if (counted) {
+      if (settings_.max_fibers != 0) limited_.fetch_sub(1);
+      count_alive(-1);
+    }
     throw;
   }
   fiber* const f = control_block(where);
@@ -149,8 +153,16 @@ void scheduler::start(fiber& f) noexcept {
   make_runnable(f);
 }
 
+// What options::max_fibers and max_stack_bytes count. Given back before a
+// joiner hears of the end: he may start the next fiber at once.
+void scheduler::release_limits(fiber& f) noexcept {
+  if (f.stack_charge != 0) stack_bytes_.fetch_sub(std::exchange(f.stack_charge, 0));
+  const bool counted = f.role == fiber_role::user || f.role == fiber_role::main;
+  if (counted && settings_.max_fibers != 0) limited_.fetch_sub(1);
+}
+
 void scheduler::abandon(fiber& f) noexcept {
-  if (f.stack_charge != 0) stack_bytes_.fetch_sub(f.stack_charge);
+  release_limits(f);
   if (f.role == fiber_role::user || f.role == fiber_role::main) count_alive(-1);
   dispose(f);
 }
@@ -365,6 +377,7 @@ void scheduler::finish(fiber& f) noexcept {
     const lock_guard guard(s.lock);
     s.fibers.remove(f);
   }
+  release_limits(f);
   waiter* joiner = nullptr;
   {
     const lock_guard guard(f.join_lock);
@@ -383,7 +396,6 @@ void scheduler::finish(fiber& f) noexcept {
 // Off the fiber's stack, after its last switch.
 void scheduler::ended(fiber& f) noexcept {
   const fiber_role role = f.role;
-  if (f.stack_charge != 0) stack_bytes_.fetch_sub(f.stack_charge);
   f.state.store(fiber_state::ended, relaxed);  // ordering: the dump's field
   // Pairs with the other owner's decrement: the last one sees all the others
   // wrote.

@@ -183,6 +183,7 @@ class scheduler {
   shard& shard_of(const fiber& f) noexcept { return shards_[f.id % shards]; }
 
   std::uint64_t take_id() noexcept;
+  void release_limits(fiber& f) noexcept;
   void start_workers();
   void set_grace() noexcept;
   void advance(run_phase to) noexcept;
@@ -229,6 +230,7 @@ class scheduler {
   alignas(cache_line) atomic<std::size_t> alive_{0};
   atomic<std::size_t> system_{0};
   atomic<std::size_t> stack_bytes_{0};
+  atomic<std::size_t> limited_{0};  // user fibers, counted if max_fibers is set
   atomic<std::uint64_t> outside_wake_calls_{0};
 
   spinlock injection_lock_{lock_rank::injection};

@@ -274,8 +274,13 @@ void worker::push_back(fiber& f) noexcept {
     seeded_.push_back(&f);
     return;
   }
-  if (queue_.push(f)) return;
-  // Full: half of it moves to the injection queue, with the new one behind.
+  if (!queue_.push(f)) push_overflow(f);
+}
+
+// Full: half of it moves to the injection queue, with the new one behind. Not
+// inlined: its kilobyte would lie on the stack of each fiber that makes another
+// one run.
+[[gnu::noinline]] void worker::push_overflow(fiber& f) noexcept {
   fiber* moved[run_queue::capacity / 2];
   const std::uint32_t n = queue_.grab(moved, run_queue::capacity / 2);
   fiber_chain overflow;
@@ -354,7 +359,10 @@ void worker::leave_to(after_switch what, spinlock* lock) noexcept {
 
 void worker::yield() noexcept {
   fiber* const next = pick_directly();
-  if (next == nullptr && nothing_else()) return;
+  if (next == nullptr && nothing_else()) {
+    // I/O has its turn although one fiber alone yields for ever.
+    if (!sched.watch_->needs_poll() || ++turn_ % fairness_turns != fairness_turns - 1) return;
+  }
   leave_for(next, after_switch::yield, nullptr);
 }
 
@@ -385,7 +393,12 @@ void worker::leave_for_ever_to_end() noexcept {
 
 void worker::arrived() noexcept {
   worker& here = *current_worker();
-  if (fiber* const before = std::exchange(here.left_, nullptr)) here.after(*before);
+  fiber* const before = std::exchange(here.left_, nullptr);
+  if (before == nullptr) return;
+  // What is done for the other one may make system calls; errno is this one's.
+  const int error_number = here.side_->error_number();
+  here.after(*before);
+  here.side_->set_error_number(error_number);
 }
 
 // What the fiber asked for, now that it is off its stack.
@@ -466,7 +479,10 @@ nanos worker::not_before() noexcept {
   constexpr nanos no_sleep = 5'000;
   constexpr nanos real_sleep = 25'000;
   constexpr std::uint32_t row = 16;
-  if (place.asked == never) return 0;
+  if (place.asked == never) {
+    short_sleeps_ = 0;
+    return 0;
+  }
   const nanos now = monotonic_now();
   if (place.asked - now >= no_sleep) {
     short_sleeps_ = 0;

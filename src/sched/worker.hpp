@@ -77,6 +77,7 @@ class worker {
   // before goes to the tail.
   void push_next(fiber& f) noexcept;
   void push_back(fiber& f) noexcept;
+  void push_overflow(fiber& f) noexcept;
 
   // --- from any thread
   void push_pinned(fiber& f) noexcept VIGIL_EXCLUDES(inbox_lock_);

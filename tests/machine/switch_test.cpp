@@ -338,6 +338,49 @@ TEST_SUITE("switch") {
   }
 #endif
 
+  TEST_CASE("fibers that hand over to each other keep their exceptions and errno") {
+    thread_side thread;
+    std::vector<std::string> seen;
+    test_fiber* a = nullptr;
+    test_fiber* b = nullptr;
+    test_fiber first([&](test_fiber& self) {
+      try {
+        throw std::runtime_error("first");
+      } catch (...) {
+        write_errno(11);
+        self.hand_over(thread, *b);  // new: starts it
+        seen.push_back(handled() + " " + std::to_string(read_errno()));
+        self.hand_over(thread, *b);
+      }
+      seen.push_back(std::to_string(std::uncaught_exceptions()));
+      self.end_and_hand_over(thread, *b);
+    });
+    test_fiber second([&](test_fiber& self) {
+      try {
+        throw std::runtime_error("second");
+      } catch (...) {
+        write_errno(22);
+        self.hand_over(thread, *a);
+        seen.push_back(handled() + " " + std::to_string(read_errno()));
+        self.leave();  // to the thread, which entered the other one
+        self.hand_over(thread, *a);
+        seen.push_back(handled());
+      }
+    });
+    a = &first;
+    b = &second;
+    write_errno(33);
+    first.enter(thread);
+    CHECK(read_errno() == 33);
+    CHECK(std::current_exception() == nullptr);
+    CHECK(seen == std::vector<std::string>{"first 11", "second 22"});
+    second.enter(thread);
+    CHECK(read_errno() == 33);
+    CHECK(seen == std::vector<std::string>{"first 11", "second 22", "0", "second"});
+    CHECK(first.is_done());
+    CHECK(second.is_done());
+  }
+
   TEST_CASE("a backtrace ends at the lowest frame of the fiber") {
     thread_side thread;
     int frames = 0;

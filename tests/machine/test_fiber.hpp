@@ -30,6 +30,16 @@ class test_fiber {
   // From the body.
   void leave() { internal::leave(side_); }
 
+  // From the body: straight to another one, and for the last time.
+  void hand_over(internal::thread_side& thread, test_fiber& next) {
+    internal::hand_over(thread, side_, next.side_);
+  }
+
+  void end_and_hand_over(internal::thread_side& thread, test_fiber& next) {
+    done_ = true;
+    internal::hand_over_for_ever(thread, side_, next.side_);
+  }
+
   // From a thread.
   void enter(internal::thread_side& thread) { internal::enter(thread, side_); }
 

@@ -132,6 +132,17 @@ TEST_SUITE("limits") {
     });
   }
 
+  TEST_CASE("a fiber that was joined counts no more against the limits") {
+    vigil::options o;
+    o.max_fibers = 2;
+    // Those of the main fiber, the timer fiber, the reserved runner, and one.
+    o.max_stack_bytes = o.main_stack_size + 3 * o.stack_size;
+    in_runtime({.workers = {1, 2}, .settings = o}, [] {
+      for (int i = 0; i < rounds(20'000); ++i)
+        vigil::spawn([] {}).join();
+    });
+  }
+
   TEST_CASE("child: no worker thread" * doctest::skip()) {
     vigil::options o;
     o.workers = 64;
