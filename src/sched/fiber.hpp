@@ -6,7 +6,7 @@
 //                          ▲  ▲                │ yield                │
 //                          │  └────────────────┘        ready         │
 //                          └──────────────────────────────────────────┘
-//   running ── the body returned, on the worker's stack ──▶ ended
+//   running ── the body returned, off its stack ──▶ ended
 //
 // Who may touch what: the fiber itself and, while it is off its stack, the
 // worker that switched away from it; others only through the atomics here,

@@ -27,7 +27,7 @@ namespace vigil::internal {
 
 class scheduler;
 
-// What the worker does on its own stack after a fiber has left.
+// What is done for a fiber that has left, off its stack.
 enum class after_switch : std::uint8_t {
   nothing,
   park,

@@ -1,5 +1,6 @@
 // How a run ends, and what is found to be its end: outside work, deadlock,
 // shutdown. Whole programs on real workers.
+#include "programs.hpp"
 #include "prove.hpp"
 #include "runtime/runtime_core.hpp"
 #include "sched/fiber.hpp"
@@ -21,31 +22,12 @@
 
 using namespace std::chrono_literals;
 
+using programs::strict_workers;
+using programs::turnstile;
+
 namespace {
 
-vigil::options workers(unsigned n) {
-  vigil::options o;
-  o.workers = n;
-  o.dump_on_sigquit = false;
-  o.deadlock = vigil::on_deadlock::fatal;
-  o.stop_limit = std::chrono::nanoseconds::max();  // the explorer's clock may jump
-  return o;
-}
-
 constexpr auto for_ever = std::chrono::hours::max();
-
-// A fiber that somebody goes on with: park and ready, without a wait.
-class turnstile {
- public:
-  turnstile() : fiber_(*vigil::internal::current_fiber()) {}
-
-  void wait() { vigil::internal::park(vigil::internal::wait_reason::test); }
-
-  void open() { vigil::internal::ready(fiber_); }
-
- private:
-  vigil::internal::fiber& fiber_;
-};
 
 // A window from the middle of a run to its end.
 using long_window = std::optional<model::window>;
@@ -104,7 +86,7 @@ struct counted {
 TEST_CASE("end: outside work that ends without a trace leaves a deadlock, and it is reported") {
   const no_standard_error quiet;
   prove("end: work guard released, 1 worker: a deadlock", [] {
-    vigil::runtime rt(workers(1));
+    vigil::runtime rt(strict_workers(1));
     vigil::work_guard guard = rt.make_work_guard();
     std::thread outside;
     long_window w;
@@ -127,7 +109,7 @@ TEST_CASE("end: outside work that ends without a trace leaves a deadlock, and it
 TEST_CASE("end: no deadlock is reported that outside work has just undone") {
   const no_standard_error quiet;
   prove("end: a fiber from outside, then the guard released, 1 worker", [] {
-    vigil::runtime rt(workers(1));
+    vigil::runtime rt(strict_workers(1));
     vigil::work_guard guard = rt.make_work_guard();
     run_without_deadlock(rt, [&] {
       turnstile main;
@@ -145,7 +127,7 @@ TEST_CASE("end: no deadlock is reported that outside work has just undone") {
 TEST_CASE("end: of two workers the last to lie down reports no deadlock falsely") {
   const no_standard_error quiet;
   prove("end: a fiber from outside, then the guard released, 2 workers", [] {
-    vigil::runtime rt(workers(2));
+    vigil::runtime rt(strict_workers(2));
     vigil::work_guard guard = rt.make_work_guard();
     run_without_deadlock(rt, [&] {
       turnstile main;
@@ -164,7 +146,7 @@ TEST_CASE("end: of two workers the last to lie down reports no deadlock falsely"
 TEST_CASE("end: a timer armed from outside is no deadlock") {
   const no_standard_error quiet;
   prove("end: a timer from outside, then the guard released, 1 worker", [] {
-    vigil::runtime rt(workers(1));
+    vigil::runtime rt(strict_workers(1));
     vigil::work_guard guard = rt.make_work_guard();
     run_without_deadlock(rt, [&] {
       turnstile main;
@@ -250,7 +232,7 @@ TEST_CASE("end: the last fiber ends on another worker while the main fiber waits
     bool ran = false;
     long_window w;
     {
-      vigil::runtime rt(workers(2));
+      vigil::runtime rt(strict_workers(2));
       rt.run([&] {
         vigil::sleep_for(1ms);
         w.emplace();
@@ -267,7 +249,7 @@ TEST_CASE("end: a fiber that is about to wait as the run ends is stopped") {
     std::atomic<int> alive{0};
     bool stopped = false;
     long_window w;
-    vigil::runtime rt(workers(2));
+    vigil::runtime rt(strict_workers(2));
     rt.run([&] {
       vigil::sleep_for(1ms);
       w.emplace();
@@ -289,7 +271,7 @@ TEST_CASE("end: a stop asked for from outside ends the wait that begins") {
   prove("end: request_stop against a wait that begins", [] {
     bool stopped = false;
     long_window w;
-    vigil::runtime rt(workers(1));
+    vigil::runtime rt(strict_workers(1));
     const vigil::work_guard guard = rt.make_work_guard();
     std::thread outside;
     rt.run([&] {
@@ -311,7 +293,7 @@ TEST_CASE("end: a stop asked for from outside ends the wait that begins") {
 TEST_CASE("end: a fiber asked to stop from outside ends its wait") {
   prove("end: a fiber's request_stop against a wait that begins", [] {
     bool stopped = false;
-    vigil::runtime rt(workers(2));
+    vigil::runtime rt(strict_workers(2));
     const vigil::work_guard guard = rt.make_work_guard();
     rt.run([&] {
       vigil::sleep_for(1ms);
@@ -333,7 +315,7 @@ TEST_CASE("end: a fiber asked to stop from outside ends its wait") {
 
 TEST_CASE("end: a stop that comes as the run ends does not stop the next run") {
   prove("end: request_stop as the run ends, then another run", [] {
-    vigil::runtime rt(workers(1));
+    vigil::runtime rt(strict_workers(1));
     long_window w;
     std::thread outside;
     rt.run([&] {
@@ -357,7 +339,7 @@ TEST_CASE("end: a fiber started from outside as the run ends runs, now or later,
     std::atomic<bool> begun{false};
     bool refused = false;
     {
-      vigil::runtime rt(workers(1));
+      vigil::runtime rt(strict_workers(1));
       long_window w;
       std::thread outside;
       rt.run([&] {
@@ -390,7 +372,7 @@ TEST_CASE("end: a callback that is due as the run ends runs or is discarded") {
   prove("end: a due callback as the run ends", [] {
     std::atomic<int> alive{0};
     long_window w;
-    vigil::runtime rt(workers(2));
+    vigil::runtime rt(strict_workers(2));
     rt.run([&] {
       vigil::sleep_for(1ms);
       w.emplace();
@@ -408,7 +390,7 @@ TEST_CASE("end: a timer that fires as the run ends runs its callback or discards
   prove("end: a timer fires as the run ends", [] {
     std::atomic<int> alive{0};
     long_window w;
-    vigil::runtime rt(workers(2));
+    vigil::runtime rt(strict_workers(2));
     rt.run([&] {
       vigil::after_func(1ms, [c = counted(alive)] {});
       const auto& idle = vigil::internal::current_fiber()->sched->idle();
@@ -425,7 +407,7 @@ TEST_CASE("end: a timer's handle used as its runtime goes does what it says or r
     std::atomic<int> alive{0};
     vigil::timer t;
     {
-      auto rt = std::make_unique<vigil::runtime>(workers(1));
+      auto rt = std::make_unique<vigil::runtime>(strict_workers(1));
       rt->run([&] { t = vigil::after_func(1h, [c = counted(alive)] {}); });
       const model::window w;
       std::thread outside([&] {
@@ -453,7 +435,7 @@ TEST_CASE("end: a timer stopped as the run ends has its captures destroyed once"
     std::atomic<int> alive{0};
     {
       vigil::timer t;
-      vigil::runtime rt(workers(1));
+      vigil::runtime rt(strict_workers(1));
       long_window w;
       std::thread outside;
       rt.run([&] {

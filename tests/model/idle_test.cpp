@@ -9,6 +9,7 @@
 #include "base/clock_source.hpp"
 #include "base/futex.hpp"
 #include "base/spinlock.hpp"
+#include "programs.hpp"
 #include "prove.hpp"
 #include "sched/fiber.hpp"
 #include "sched/park.hpp"
@@ -36,6 +37,9 @@ using vigil::internal::never;
 using vigil::internal::sleeper;
 using vigil::internal::spinlock;
 using vigil::internal::watch;
+
+using programs::strict_workers;
+using programs::turnstile;
 
 namespace {
 
@@ -474,27 +478,6 @@ TEST_CASE("idle: who is to be woken by name is woken, wherever it sleeps") {
 
 namespace {
 
-vigil::options workers(unsigned n) {
-  vigil::options o;
-  o.workers = n;
-  o.dump_on_sigquit = false;
-  o.deadlock = vigil::on_deadlock::fatal;
-  return o;
-}
-
-// A fiber that somebody goes on with: park and ready, without a wait.
-class turnstile {
- public:
-  turnstile() : fiber_(*vigil::internal::current_fiber()) {}
-
-  void wait() { vigil::internal::park(vigil::internal::wait_reason::test); }
-
-  void open() { vigil::internal::ready(fiber_); }
-
- private:
-  vigil::internal::fiber& fiber_;
-};
-
 // Keeps its worker until another has set it.
 void busy_until(const std::atomic<bool>& set) {
   model::wait_until([&] { return set.load(); });
@@ -505,7 +488,7 @@ void busy_until(const std::atomic<bool>& set) {
 // work guard: plain threads are about to do something.
 template <class F>
 void when_others_sleep(unsigned n, F&& body) {
-  vigil::runtime rt(workers(n));
+  vigil::runtime rt(strict_workers(n));
   const vigil::work_guard guard = rt.make_work_guard();
   rt.run([&] {
     vigil::sleep_for(1ms);

@@ -1,6 +1,7 @@
 // The note: a wake is never lost, and what was written before it is seen.
-#include "prove.hpp"
 #include "sched/note.hpp"
+
+#include "prove.hpp"
 
 #include <memory>
 #include <thread>

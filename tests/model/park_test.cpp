@@ -4,6 +4,7 @@
 
 #include "base/spinlock.hpp"
 #include "explorer/engine.hpp"
+#include "programs.hpp"
 #include "prove.hpp"
 #include "sched/note.hpp"
 #include "sched/waiter.hpp"
@@ -32,22 +33,11 @@ using vigil::internal::ticket;
 using vigil::internal::wait_reason;
 using vigil::internal::waiter;
 
+using programs::gate;
+using programs::run_with_outside_work;
+using programs::workers;
+
 namespace {
-
-vigil::options workers(unsigned n) {
-  vigil::options o;
-  o.workers = n;
-  o.dump_on_sigquit = false;
-  return o;
-}
-
-// Plain threads have something to do with it as well: no deadlock is reported.
-template <class F>
-void run_with_outside_work(unsigned n, F&& f) {
-  vigil::runtime rt(workers(n));
-  const vigil::work_guard outside = rt.make_work_guard();
-  rt.run(f);
-}
 
 // One value for one fiber, built on park and ready as the library's own waits
 // are: the lock goes to park().
@@ -133,26 +123,6 @@ class alarm_clock {
   std::atomic<ticket> set_{0};
   waiter* who_ = nullptr;
   int brought_ = 0;
-};
-
-// Keeps a worker busy, as a user's long computation does.
-class gate {
- public:
-  void enter() {
-    entered_.store(true, std::memory_order_release);
-    model::wait_until([this] { return open_.load(std::memory_order_relaxed); });
-  }
-
-  // Until somebody is in it.
-  void await() {
-    model::wait_until([this] { return entered_.load(std::memory_order_relaxed); });
-  }
-
-  void open() { open_.store(true, std::memory_order_relaxed); }
-
- private:
-  std::atomic<bool> entered_{false};
-  std::atomic<bool> open_{false};
 };
 
 // Whether the fiber's stack, with its control block, has been given back.

@@ -4,6 +4,7 @@
 // The other worker sleeps to the deadline, so it may come at any moment; or the
 // callback lies in the queue while both workers are busy.
 #include "base/nanos.hpp"
+#include "programs.hpp"
 #include "prove.hpp"
 #include "sched/fiber.hpp"
 #include "sched/park.hpp"
@@ -27,42 +28,17 @@ using vigil::internal::ticket;
 using vigil::internal::timer_service;
 using vigil::internal::wait_reason;
 
+using programs::gate;
+using programs::let_the_other_rest;
+using programs::let_time_pass;
+using programs::run_with_outside_work;
+using programs::workers;
+
 namespace {
 
 constexpr nanos near = 1000;
 constexpr nanos nearer = 500;
 constexpr nanos far = 1'000'000;
-
-vigil::options workers(unsigned n) {
-  vigil::options o;
-  o.workers = n;
-  o.dump_on_sigquit = false;
-  return o;
-}
-
-// Plain threads have something to do with it as well: no deadlock is reported.
-template <class F>
-void run_with_outside_work(F&& f) {
-  vigil::runtime rt(workers(2));
-  const vigil::work_guard outside = rt.make_work_guard();
-  rt.run(f);
-}
-
-// Caller: the main fiber, which stays awake.
-void let_the_other_rest() {
-  auto& idle = vigil::internal::current_scheduler()->idle();
-  model::wait_until([&] { return idle.asleep() == 1; });
-}
-
-// Time goes on until nothing is pending any more and all that fired has run.
-// Caller: as above.
-void let_time_pass() {
-  auto& sched = *vigil::internal::current_scheduler();
-  model::wait_until([&] {
-    return sched.idle().asleep() == 1 && sched.idle().earliest() == never &&
-           sched.next_deadline.load() == never && !sched.timers().has_callbacks();
-  });
-}
 
 // The shared intake has room, so that arming from a plain thread later is as
 // short as it can be.
@@ -72,26 +48,6 @@ void arm_once_from_outside(const vigil::timer& t) {
     copy.stop();
   }).join();
 }
-
-// Keeps a worker busy, as a user's long computation does.
-class gate {
- public:
-  void enter() {
-    entered_.store(true, std::memory_order_release);
-    model::wait_until([this] { return open_.load(std::memory_order_relaxed); });
-  }
-
-  // Until somebody is in it.
-  void await() {
-    model::wait_until([this] { return entered_.load(std::memory_order_relaxed); });
-  }
-
-  void open() { open_.store(true, std::memory_order_relaxed); }
-
- private:
-  std::atomic<bool> entered_{false};
-  std::atomic<bool> open_{false};
-};
 
 // When the callback ran.
 class runs {
@@ -152,7 +108,7 @@ struct contest {
   action outside = nothing;
 
   void operator()() const {
-    run_with_outside_work([this] { play(); });
+    run_with_outside_work(2, [this] { play(); });
   }
 
   void play() const {
@@ -223,7 +179,7 @@ TEST_CASE("claim: of two resets the last is in force") {
   prove("claim: fire, reset later, reset later still outside",
         contest{.here = reset(far), .outside = reset(2 * far)});
   prove("claim: reset here and outside", [] {
-    run_with_outside_work([] {
+    run_with_outside_work(2, [] {
       runs r;
       gate busy;
       vigil::go([&] { busy.enter(); });
@@ -439,7 +395,7 @@ TEST_CASE("claim: stop_and_wait comes back when no run is under way, and none wi
   });
   prove("claim: stop_and_wait on a plain thread against the end of the run", [] {
     gate g;
-    run_with_outside_work([&] {
+    run_with_outside_work(2, [&] {
       int finished = 0;
       auto t = vigil::after_func(0s, [&] {
         g.enter();
@@ -458,7 +414,7 @@ TEST_CASE("claim: stop_and_wait comes back when no run is under way, and none wi
   });
   prove("claim: stop_and_wait from two sides", [] {
     gate g;
-    run_with_outside_work([&] {
+    run_with_outside_work(2, [&] {
       int finished = 0;
       auto t = vigil::after_func(0s, [&] {
         g.enter();

@@ -7,6 +7,7 @@
 // sleeps to a later one, the model's clock shows it.
 #include "base/nanos.hpp"
 #include "base/spinlock.hpp"
+#include "programs.hpp"
 #include "prove.hpp"
 #include "sched/scheduler.hpp"
 #include "timer/timer_service.hpp"
@@ -72,6 +73,11 @@ struct test_access {
 
 }  // namespace vigil::internal
 
+using programs::gate;
+using programs::let_the_other_rest;
+using programs::let_time_pass;
+using programs::run_with_outside_work;
+using programs::workers;
 using vigil::internal::test_access;
 
 namespace {
@@ -80,61 +86,17 @@ constexpr nanos near = 1000;
 constexpr nanos nearer = 500;
 constexpr nanos far = 1'000'000;
 
-vigil::options workers(unsigned n) {
-  vigil::options o;
-  o.workers = n;
-  o.dump_on_sigquit = false;
-  return o;
-}
-
-// Plain threads have something to do with it as well: no deadlock is reported.
-template <class F>
-void run_with_outside_work(F&& f) {
-  vigil::runtime rt(workers(2));
-  const vigil::work_guard outside = rt.make_work_guard();
-  rt.run(f);
-}
-
 timer_service& service() {
   return static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
-}
-
-void let_the_other_rest() {
-  auto& idle = vigil::internal::current_scheduler()->idle();
-  model::wait_until([&] { return idle.asleep() == 1; });
 }
 
 // Time goes on until nothing is pending any more and all that fired has run;
 // then the books are looked at, and that is all.
 void finish() {
-  auto& sched = *vigil::internal::current_scheduler();
-  model::wait_until([&] {
-    return sched.idle().asleep() == 1 && sched.idle().earliest() == never &&
-           sched.next_deadline.load() == never && !sched.timers().has_callbacks();
-  });
+  let_time_pass();
   test_access::check(service());
   model::enough();
 }
-
-// Keeps a worker busy, as a user's long computation does.
-class gate {
- public:
-  void enter() {
-    entered_.store(true, std::memory_order_release);
-    model::wait_until([this] { return open_.load(std::memory_order_relaxed); });
-  }
-
-  // Until somebody is in it.
-  void await() {
-    model::wait_until([this] { return entered_.load(std::memory_order_relaxed); });
-  }
-
-  void open() { open_.store(true, std::memory_order_relaxed); }
-
- private:
-  std::atomic<bool> entered_{false};
-  std::atomic<bool> open_{false};
-};
 
 // A timer that hands over the time, on the timer fiber itself: it shows when it
 // fired without a callback's way through the queue.
@@ -292,7 +254,7 @@ TEST_CASE("intake: armed by both workers at once") {
 
 TEST_CASE("intake: armed by a plain thread") {
   prove("intake: arm outside against fire", [] {
-    run_with_outside_work([] {
+    run_with_outside_work(2, [] {
       stamp first;
       stamp second;
       arm_once_from_outside(second);
@@ -307,7 +269,7 @@ TEST_CASE("intake: armed by a plain thread") {
     });
   });
   prove("intake: arm outside against lying down", [] {
-    run_with_outside_work([] {
+    run_with_outside_work(2, [] {
       gate busy;
       stamp first;
       arm_once_from_outside(first);
@@ -322,7 +284,7 @@ TEST_CASE("intake: armed by a plain thread") {
     });
   });
   prove("intake: arm outside and here", [] {
-    run_with_outside_work([] {
+    run_with_outside_work(2, [] {
       gate busy;
       stamp here;
       stamp outside;
@@ -383,7 +345,7 @@ TEST_CASE("intake: a full one is taken in by its owner while the other worker fi
     });
   });
   prove("intake: the shared one full, against fire", [] {
-    run_with_outside_work([] {
+    run_with_outside_work(2, [] {
       stamp first;
       stamp second;
       stamp third;

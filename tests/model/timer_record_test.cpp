@@ -2,6 +2,7 @@
 // them go and never on the timer fiber (S4), and its memory is given back once
 // nobody can look at it (T3). The explorer finds a look that comes too late.
 #include "base/nanos.hpp"
+#include "programs.hpp"
 #include "prove.hpp"
 #include "sched/fiber.hpp"
 #include "sched/scheduler.hpp"
@@ -19,59 +20,13 @@ using namespace std::chrono_literals;
 
 using vigil::internal::never;
 
+using programs::gate;
+using programs::let_the_other_rest;
+using programs::let_time_pass;
+using programs::run_with_outside_work;
+using programs::workers;
+
 namespace {
-
-vigil::options workers(unsigned n) {
-  vigil::options o;
-  o.workers = n;
-  o.dump_on_sigquit = false;
-  o.stop_limit = std::chrono::nanoseconds::max();  // it may come at any moment
-  return o;
-}
-
-// Plain threads have something to do with it as well: no deadlock is reported.
-template <class F>
-void run_with_outside_work(F&& f) {
-  vigil::runtime rt(workers(2));
-  const vigil::work_guard outside = rt.make_work_guard();
-  rt.run(f);
-}
-
-// Caller: the main fiber, which stays awake.
-void let_the_other_rest() {
-  auto& idle = vigil::internal::current_scheduler()->idle();
-  model::wait_until([&] { return idle.asleep() == 1; });
-}
-
-// Time goes on until nothing is pending any more and all that fired has run.
-// Caller: as above.
-void let_time_pass() {
-  auto& sched = *vigil::internal::current_scheduler();
-  model::wait_until([&] {
-    return sched.idle().asleep() == 1 && sched.idle().earliest() == never &&
-           sched.next_deadline.load() == never && !sched.timers().has_callbacks();
-  });
-}
-
-// Keeps a worker busy, as a user's long computation does.
-class gate {
- public:
-  void enter() {
-    entered_.store(true, std::memory_order_release);
-    model::wait_until([this] { return open_.load(std::memory_order_relaxed); });
-  }
-
-  // Until somebody is in it.
-  void await() {
-    model::wait_until([this] { return entered_.load(std::memory_order_relaxed); });
-  }
-
-  void open() { open_.store(true, std::memory_order_relaxed); }
-
- private:
-  std::atomic<bool> entered_{false};
-  std::atomic<bool> open_{false};
-};
 
 // What a callback does and what became of its captures.
 struct fate {
@@ -121,7 +76,7 @@ enum class state { due, queued, running };
 template <class Here, class Outside>
 auto meeting(state how, Here here, Outside outside) {
   return [=] {
-    run_with_outside_work([&] {
+    run_with_outside_work(2, [&] {
       fate f;
       gate busy;
       vigil::timer t;

@@ -283,6 +283,17 @@ unsigned engine::choose_thread() {
 }
 
 // `ready`: those of the enabled that go on without a timeout.
+// What a new decision finds used up: what the one before did, and what that cost.
+void engine::count_budget(decision& d) const {
+  if (depth_ == 0) return;
+  const decision& before = path_[depth_ - 1];
+  const bool paid = before.what == decision::kind::thread && before.taken != before.previous &&
+                    (before.ready & bit(before.previous)) != 0;
+  d.preemptions = static_cast<std::int16_t>(before.preemptions + (paid ? 1 : 0));
+  d.stale = static_cast<std::int16_t>(
+      before.stale + (before.what == decision::kind::value && before.chosen != 0 ? 1 : 0));
+}
+
 unsigned engine::decide(thread_mask ready, thread_mask enabled, unsigned usual) {
   const bool all_unlimited = uses_sleep();
   if (depth_ == path_.size()) {
@@ -293,14 +304,7 @@ unsigned engine::decide(thread_mask ready, thread_mask enabled, unsigned usual) 
     d.ready = ready;
     d.enabled = enabled;
     d.asleep = all_unlimited ? asleep_ : 0;
-    if (depth_ != 0) {
-      const decision& before = path_[depth_ - 1];
-      const bool paid = before.what == decision::kind::thread && before.taken != before.previous &&
-                        (before.ready & bit(before.previous)) != 0;
-      d.preemptions = static_cast<std::int16_t>(before.preemptions + (paid ? 1 : 0));
-      d.stale = static_cast<std::int16_t>(
-          before.stale + (before.what == decision::kind::value && before.chosen != 0 ? 1 : 0));
-    }
+    count_budget(d);
     unsigned taken = max_threads;
     if (replaying_) {
       taken = depth_ < script_.size() ? script_[depth_] : max_threads;
@@ -342,14 +346,7 @@ std::uint16_t engine::choose_value(std::uint16_t n) {
     d.what = decision::kind::value;
     d.open = true;
     d.choices = n;
-    if (depth_ != 0) {
-      const decision& before = path_[depth_ - 1];
-      const bool paid = before.what == decision::kind::thread && before.taken != before.previous &&
-                        (before.ready & bit(before.previous)) != 0;
-      d.preemptions = static_cast<std::int16_t>(before.preemptions + (paid ? 1 : 0));
-      d.stale = static_cast<std::int16_t>(
-          before.stale + (before.what == decision::kind::value && before.chosen != 0 ? 1 : 0));
-    }
+    count_budget(d);
     if (replaying_ && depth_ < script_.size()) {
       d.chosen = script_[depth_];
       if (d.chosen >= n)

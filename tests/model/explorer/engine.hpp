@@ -317,6 +317,7 @@ class engine {
   void schedule();
   unsigned choose_thread();
   unsigned choose_without_ready();
+  void count_budget(decision& d) const;
   unsigned decide(thread_mask ready, thread_mask enabled, unsigned usual);
   void switch_to(unsigned t);
   void leave_locals(thread& t);

@@ -188,8 +188,7 @@ bool is_thread_local(const void* address) noexcept {
 
 std::map<const void*, std::string> source_lines(const std::set<const void*>& codes) {
   std::map<const void*, std::string> lines;
-  char addresses[] = "/tmp/vigil-model-XXXXXX";
-  const int file = ::mkstemp(addresses);
+  const int file = ::memfd_create("addresses", MFD_CLOEXEC);
   if (file < 0) return lines;
   std::vector<const void*> asked;
   for (const void* const code : codes) {
@@ -202,11 +201,11 @@ std::map<const void*, std::string> source_lines(const std::set<const void*>& cod
               static_cast<unsigned long>(static_cast<const char*>(code) -
                                          static_cast<const char*>(info.dli_fbase) - 1));
   }
-  ::close(file);
   // Of each its address first, on a line of its own, then the places, innermost
   // first.
-  const std::string command = "addr2line -a -i -e /proc/" + std::to_string(::getpid()) + "/exe < " +
-                              addresses + " 2>/dev/null";
+  const std::string self = "/proc/" + std::to_string(::getpid());
+  const std::string command = "addr2line -a -i -e " + self + "/exe < " + self + "/fd/" +
+                              std::to_string(file) + " 2>/dev/null";
   if (std::FILE* const f = ::popen(command.c_str(), "r")) {
     char text[512];
     std::size_t at = 0;
@@ -224,7 +223,7 @@ std::map<const void*, std::string> source_lines(const std::set<const void*>& cod
     }
     ::pclose(f);
   }
-  ::unlink(addresses);
+  ::close(file);
   return lines;
 }
 

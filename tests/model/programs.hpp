@@ -1,0 +1,91 @@
+// What the programs of the model tests share: a runtime of a few workers, and
+// ways to bring its workers to rest or to keep them busy.
+#pragma once
+
+#include "base/nanos.hpp"
+#include "explorer/explorer.hpp"
+#include "sched/fiber.hpp"
+#include "sched/park.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/vigil.hpp>
+
+#include <atomic>
+#include <chrono>
+
+namespace programs {
+
+inline vigil::options workers(unsigned n) {
+  vigil::options o;
+  o.workers = n;
+  o.dump_on_sigquit = false;
+  o.stop_limit = std::chrono::nanoseconds::max();  // the explorer's clock may jump
+  return o;
+}
+
+// A deadlock that is found, rightly or not, ends the run.
+inline vigil::options strict_workers(unsigned n) {
+  vigil::options o = workers(n);
+  o.deadlock = vigil::on_deadlock::fatal;
+  return o;
+}
+
+// Plain threads have something to do with it as well: no deadlock is reported.
+template <class F>
+void run_with_outside_work(unsigned n, F&& f) {
+  vigil::runtime rt(workers(n));
+  const vigil::work_guard outside = rt.make_work_guard();
+  rt.run(f);
+}
+
+// Caller: the main fiber of two workers, which stays awake.
+inline void let_the_other_rest() {
+  auto& idle = vigil::internal::current_scheduler()->idle();
+  model::wait_until([&] { return idle.asleep() == 1; });
+}
+
+// Time goes on until nothing is pending any more and all that fired has run.
+// Caller: as above.
+inline void let_time_pass() {
+  using vigil::internal::never;
+  auto& sched = *vigil::internal::current_scheduler();
+  model::wait_until([&] {
+    return sched.idle().asleep() == 1 && sched.idle().earliest() == never &&
+           sched.next_deadline.load() == never && !sched.timers().has_callbacks();
+  });
+}
+
+// A fiber that somebody goes on with: park and ready, without a wait.
+class turnstile {
+ public:
+  turnstile() : fiber_(*vigil::internal::current_fiber()) {}
+
+  void wait() { vigil::internal::park(vigil::internal::wait_reason::test); }
+
+  void open() { vigil::internal::ready(fiber_); }
+
+ private:
+  vigil::internal::fiber& fiber_;
+};
+
+// Keeps a worker busy, as a user's long computation does.
+class gate {
+ public:
+  void enter() {
+    entered_.store(true, std::memory_order_release);
+    model::wait_until([this] { return open_.load(std::memory_order_relaxed); });
+  }
+
+  // Until somebody is in it.
+  void await() {
+    model::wait_until([this] { return entered_.load(std::memory_order_relaxed); });
+  }
+
+  void open() { open_.store(true, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> entered_{false};
+  std::atomic<bool> open_{false};
+};
+
+}  // namespace programs
