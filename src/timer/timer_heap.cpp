@@ -96,6 +96,30 @@ inline std::size_t sink(heap_entry* entries, std::size_t hole, std::size_t size)
   return hole;
 }
 
+// Moves the hole two levels down, along the smaller children. False if the entry
+// belongs on the way: it is there then.
+inline bool descend(heap_entry* entries,
+                    std::size_t& hole,
+                    const heap_entry& entry,
+                    std::size_t size) noexcept {
+  for (int level = 0; level < 2; ++level) {
+    std::size_t child = 2 * hole + 1;
+    if (child + 1 < size)
+      child += static_cast<std::size_t>(before(entries[child + 1], entries[child]));
+    if (child >= size || !before(entries[child], entry)) {
+      entries[hole] = entry;
+      return false;
+    }
+    entries[hole] = entries[child];
+    hole = child;
+  }
+  __builtin_prefetch(&entries[2 * hole + 1]);
+  __builtin_prefetch(&entries[2 * hole + 2]);
+  __builtin_prefetch(&entries[4 * hole + 3]);
+  __builtin_prefetch(&entries[4 * hole + 6]);
+  return true;
+}
+
 }  // namespace
 
 timer_heap::timer_heap() {
@@ -149,6 +173,45 @@ void timer_heap::push(heap_entry entry) noexcept {
 
 heap_entry timer_heap::pop() noexcept {
   return remove(0);
+}
+
+// A pop waits for one cache miss after another. Here several are under way at
+// once, each two levels above the one before: a leaf taken off the end of the
+// array goes down from the root, fetches the slots of its next two levels, and
+// comes to its next turn when they are there. The deepest moves first, so that
+// nobody looks at a slot whose entry is still to come.
+std::size_t timer_heap::pop_until(nanos limit, heap_entry* out, std::size_t most) noexcept {
+  std::size_t n = 0;
+  if (size_ < large) {
+    while (n < most && size_ != 0 && entries_[0].when() <= limit)
+      out[n++] = pop();
+    return n;
+  }
+
+  struct descent {
+    std::size_t hole;
+    std::size_t leaf;  // its slot, now past the end; nobody writes there meanwhile
+  };
+
+  descent descents[most_descents];  // the deepest first
+  std::size_t under_way = 0;
+  for (;;) {
+    const bool more = n < most && size_ >= large && entries_[0].when() <= limit;
+    if (more && under_way < most_descents) {
+      out[n++] = entries_[0];
+      descents[under_way++] = {0, --size_};
+    } else if (under_way == 0) {
+      break;
+    }
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < under_way; ++i) {
+      descent d = descents[i];
+      if (descend(entries_, d.hole, entries_[d.leaf], size_)) descents[kept++] = d;
+    }
+    under_way = kept;
+  }
+  shrink();
+  return n;
 }
 
 // Top-down, unlike remove(): the new entry is often due soon, as that of a

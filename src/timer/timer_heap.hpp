@@ -27,6 +27,9 @@ struct heap_entry {
   std::uint32_t tie;
   std::uint32_t slack_us;
   runtime_timer* timer;
+
+  // The key less the slack.
+  [[nodiscard]] nanos when() const noexcept { return key - static_cast<nanos>(slack_us) * 1000; }
 };
 
 static_assert(sizeof(heap_entry) == 24, "the cost of a pending timer is part of the design");
@@ -74,6 +77,10 @@ class timer_heap {
   // Takes the top. caller: not empty.
   heap_entry pop() noexcept;
 
+  // Takes tops, in order, while their when() is at most `limit`: up to `most` of
+  // them. Returns how many. As pop() in a loop does, and in a large heap faster.
+  std::size_t pop_until(nanos limit, heap_entry* out, std::size_t most) noexcept;
+
   // pop() and push(entry) in one sift. caller: not empty.
   void replace_top(heap_entry entry) noexcept;
 
@@ -103,6 +110,11 @@ class timer_heap {
   // machine; the last unit is never given back.
   static constexpr std::size_t grain = std::size_t{64} << 10;
   static constexpr std::size_t floor_entries = grain / sizeof(heap_entry);
+
+  // A heap below this is in the core's cache. It also keeps the leaves that
+  // pop_until() takes off the end away from the holes on their way down.
+  static constexpr std::size_t large = 4096;
+  static constexpr std::size_t most_descents = 16;  // two levels each: any heap
 
   void give_back() noexcept;
 

@@ -135,11 +135,24 @@ class twins {
     return image(removed) == image(expected) && model_.erase(image(removed)) == 1 && agree();
   }
 
+  bool pop_until() {
+    const nanos limit = heap[below(heap.size())].when();
+    heap_entry out[64];
+    const std::size_t most = below(std::size(out) + 1);
+    const std::size_t n = heap.pop_until(limit, out, most);
+    if (n > most) return false;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (out[i].when() > limit || !took_least(out[i])) return false;
+    }
+    return (n == most || heap.empty() || heap.top().when() > limit) && agree();
+  }
+
   // One random operation that leads the size towards `target`.
   bool step(std::size_t target) {
     if (heap.empty()) return push();
     const std::size_t roll = below(100);
     if (roll < 20) return replace_top();
+    if (roll == 98) return pop_until();
     const bool grow = heap.size() < target ? roll < 75 : roll < 45;
     if (grow) return push();
     return roll % 2 == 0 ? pop() : remove();
@@ -354,6 +367,55 @@ TEST_SUITE("timer_heap") {
     while (!both.heap.empty())
       REQUIRE(both.pop());
     CHECK(both.heap.verify());
+  }
+
+  TEST_CASE("many taken at once leave in order, whatever the heap looks like") {
+    std::mt19937_64 random(1);
+    heap_entry out[64];
+    for (const nanos range : {1, 30, 1'000'000}) {
+      // From well above the size from which several move at once to below it.
+      for (const std::size_t entries : {9000U, 4200U}) {
+        for (const char* const order : {"any", "rising", "falling"}) {
+          INFO("range ", range, ", entries ", entries, ", order ", order);
+          std::vector<nanos> keys(entries);
+          for (nanos& key : keys)
+            key = static_cast<nanos>(random()) % range;
+          std::vector<nanos> sorted = keys;
+          std::sort(sorted.begin(), sorted.end());
+          if (order[0] == 'r') keys = sorted;
+          if (order[0] == 'f') keys.assign(sorted.rbegin(), sorted.rend());
+          timer_heap heap;
+          for (const nanos key : keys)
+            push(heap, entry(key));
+          std::vector<nanos> left;
+          while (!heap.empty()) {
+            const std::size_t n = heap.pop_until(never, out, 1 + random() % std::size(out));
+            REQUIRE(n > 0);
+            for (std::size_t i = 0; i < n; ++i)
+              left.push_back(out[i].key);
+            REQUIRE(heap.verify());
+          }
+          REQUIRE(left == sorted);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("what is taken at once ends at the limit, less its slack") {
+    timer_heap heap;
+    for (nanos i = 0; i < 10'000; ++i)
+      push(heap, entry(1'000'000 + i));
+    heap_entry out[64];
+    CHECK(heap.pop_until(999'999, out, 64) == 0);
+    CHECK(heap.pop_until(1'000'009, out, 64) == 10);
+    CHECK(heap.pop_until(never, out, 0) == 0);
+    heap_entry slack = entry(1'000'005);
+    slack.slack_us = 1;
+    push(heap, slack);
+    CHECK(heap.pop_until(999'004, out, 64) == 0);
+    CHECK(heap.pop_until(999'005, out, 64) == 1);
+    CHECK(heap.top().key == 1'000'010);
+    CHECK(heap.size() == 9'990);
   }
 
   TEST_CASE("the heap grows without moving an entry") {
