@@ -27,28 +27,37 @@ struct system_body {
 
 // --- the queue
 
-// True if the queue took over the caller's reference.
-bool timer_service::queue_callback(timer_record& t, nanos now) noexcept {
+// Takes over a reference of each.
+void timer_service::queue_callbacks(timer_record** due, std::size_t n, nanos now) noexcept {
+  std::size_t queued_before = 0;
   {
     const lock_guard guard(callbacks_lock_);
-    if (t.queued) {
-      if (t.due_until < now) t.due_until = now;
-      return false;
+    for (std::size_t i = 0; i < n; ++i) {
+      timer_record& t = *due[i];
+      if (t.queued) {
+        if (t.due_until < now) t.due_until = now;
+        due[queued_before++] = &t;
+        continue;
+      }
+      t.queued = true;
+      t.due_until = now;
+      callbacks_.push_back(t);
+      __builtin_prefetch(&t.made_at);  // for the run
     }
-    t.queued = true;
-    t.due_until = now;
-    callbacks_.push_back(t);
     sched()->callbacks_waiting.store(callbacks_.size());  // seq_cst: A1 of idle.hpp
   }
+  for (std::size_t i = 0; i < queued_before; ++i)
+    drop_reference(*due[i]);
   sched()->work_added();
-  return true;
 }
 
 timer_record* timer_service::pop_callback(nanos& due_until) noexcept {
   if (sched()->callbacks_waiting.load() == 0) return nullptr;
   const lock_guard guard(callbacks_lock_);
   timer_record* const t = callbacks_.pop_front();
-  sched()->callbacks_waiting.store(callbacks_.size());
+  // ordering: a count that seems too high for a moment costs a look; the next
+  // increase comes after it, under the lock.
+  sched()->callbacks_waiting.store(callbacks_.size(), relaxed);
   if (t != nullptr) {
     t->queued = false;
     due_until = t->due_until;
@@ -90,7 +99,8 @@ bool timer_service::run_soon(timer_record& t, nanos deadline, nanos now) {
   const bool before = t.when.exchange(runtime_timer::clamp_deadline(deadline)) > 0;
   // ordering: made from a reference that the caller holds.
   t.references.fetch_add(1, relaxed);
-  if (!queue_callback(t, now)) drop_reference(t);
+  timer_record* due = &t;
+  queue_callbacks(&due, 1, now);
   count(before ? &timer_counters::reset : &timer_counters::armed);
   return before;
 }
@@ -431,8 +441,7 @@ void timer_service::discard_callbacks() noexcept {
     {
       const lock_guard guard(heap_lock_);
       drain();
-      while (n < batch_size && !heap_->empty())
-        gone[n++] = heap_->pop();
+      n = heap_->pop_until(never, gone, batch_size);
       if (n == 0) publish();
     }
     if (n == 0) return;

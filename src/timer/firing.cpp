@@ -11,6 +11,8 @@ namespace vigil::internal {
 
 struct timer_service::batch {
   fiber_chain ready;
+  timer_record* callbacks[batch_size];
+  std::size_t callback_count = 0;
   heap_entry again[batch_size];
   std::size_t again_count = 0;
   std::size_t held = 0;
@@ -56,13 +58,9 @@ bool timer_service::fire_due(nanos now) noexcept {
     const lock_guard guard(heap_lock_);
     taken_ -= std::exchange(fired_before_, 0);
     drain();
-    while (n < batch_size && !heap_->empty()) {
-      const heap_entry& top = heap_->top();
-      // The key is `when` plus slack: the run goes on while the top's own
-      // `when` has come, so slack lets a prefix go early and nothing deeper.
-      if (top.key - static_cast<nanos>(top.slack_us) * 1000 > now) break;
-      due[n++] = heap_->pop();
-    }
+    // The key is `when` plus slack: the run goes on while the top's own `when`
+    // has come, so slack lets a prefix go early and nothing deeper.
+    n = heap_->pop_until(now, due, batch_size);
     taken_ += n;
     publish();
   }
@@ -75,6 +73,7 @@ bool timer_service::fire_due(nanos now) noexcept {
     surface(due[i], now, b);
   }
   if (!b.ready.empty()) sched()->ready_all(b.ready);
+  if (b.callback_count != 0) queue_callbacks(b.callbacks, b.callback_count, now);
   if (b.again_count != 0) {
     const lock_guard guard(heap_lock_);
     for (std::size_t i = 0; i < b.again_count; ++i) {
@@ -127,7 +126,7 @@ void timer_service::surface(heap_entry e, nanos now, batch& b) noexcept {
           ++b.held;
         }
         note_lateness(now - deadline);
-        if (!queue_callback(record, now)) drop_reference(t);
+        b.callbacks[b.callback_count++] = &record;
         return;
       }
       case timer_kind::send_time: {

@@ -313,8 +313,9 @@ void timer_service::forget(waiter& w) noexcept {
 }
 
 void timer_service::drop_reference(runtime_timer& t) noexcept {
-  // Pairs with the other decrements: the last one sees all that was written.
-  if (t.references.fetch_sub(1, acq_rel) != 1) return;
+  // Pairs with the other decrements: the last one sees all that was written. If
+  // the caller's is the only one, nobody else can count.
+  if (t.references.load(acquire) != 1 && t.references.fetch_sub(1, acq_rel) != 1) return;
   worker* const w = current_worker();
   if (t.kind == timer_kind::go_func) {
     auto* const record = static_cast<timer_record*>(&t);

@@ -152,7 +152,8 @@ class timer_service final : public timer_seam {
   static void prefetch_timer(const runtime_timer& t) noexcept;
   static void prefetch_waiter(const runtime_timer& t) noexcept;
 
-  bool queue_callback(timer_record& t, nanos now) noexcept VIGIL_EXCLUDES(callbacks_lock_);
+  void queue_callbacks(timer_record** due, std::size_t n, nanos now) noexcept
+      VIGIL_EXCLUDES(callbacks_lock_);
   timer_record* pop_callback(nanos& due_until) noexcept VIGIL_EXCLUDES(callbacks_lock_);
   void runner_body() noexcept;
   void run_once(fiber& self, timer_record& t, nanos due_until) noexcept;
