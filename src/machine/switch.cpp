@@ -1,34 +1,15 @@
 #include "machine/switch.hpp"
 
 #include "base/assert.hpp"
+#include "machine/jump.hpp"
 
 #include <cerrno>
 #include <cstdint>
 #include <utility>
 
-#include <boost/context/detail/fcontext.hpp>
-
 #include <cxxabi.h>
 
 namespace vigil::internal {
-
-namespace context = boost::context::detail;
-
-namespace {
-
-// Restores W3. The instruction that loads the register is slow, the one that
-// stores it is not. The flags are not part of what a fiber keeps across a
-// switch: fetestexcept() after one sees them clear.
-inline void clear_sticky_flags() noexcept {
-#if defined(__x86_64__) || (defined(__i386__) && defined(__SSE__))
-  constexpr std::uint32_t sticky = 0x3f;
-  const std::uint32_t now = __builtin_ia32_stmxcsr();
-  if ((now & sticky) != 0) [[unlikely]]
-    __builtin_ia32_ldmxcsr(now & ~sticky);
-#endif
-}
-
-}  // namespace
 
 thread_side::thread_side() noexcept
     : exceptions_(reinterpret_cast<exception_state*>(abi::__cxa_get_globals())),
@@ -40,34 +21,22 @@ thread_side::thread_side() noexcept
 {
 }
 
-// The lowest frame of each fiber.
-struct fiber_start {
-  static void run(context::transfer_t from) {
-    // Says that there is no caller, so that debuggers, backtrace() and the
-    // unwinder stop here instead of reading past the stack.
-#if defined(__x86_64__)
-    asm volatile(".cfi_undefined rip");
-#elif defined(__aarch64__)
-    asm volatile(".cfi_undefined x30");
-#endif
-    auto& self = *static_cast<fiber_side*>(from.data);
-    self.arrived(from.fctx);
-    self.entry_(self.argument_);
-    fatal("the entry of a fiber returned; it must end with leave_for_ever()");
-  }
-};
+[[noreturn]] void stack_begins(void* data) noexcept {
+  VIGIL_NO_CALLER;
+  auto& self = *static_cast<fiber_side*>(data);
+  self.arrived();
+  self.entry_(self.argument_);
+  fatal("the entry of a fiber returned; it must end with leave_for_ever()");
+}
 
-void fiber_side::prepare(stack whole,
+void fiber_side::prepare(const stack& whole,
                          void* sp,
                          void (*entry)(void*) noexcept,
                          void* argument) noexcept {
   auto* const top = static_cast<std::byte*>(sp);
   VIGIL_ASSERT(reinterpret_cast<std::uintptr_t>(sp) % 16 == 0, "sp is not a multiple of 16");
   VIGIL_ASSERT(top > whole.bottom && top <= whole.top, "sp is not in its stack");
-  // The new stack starts with a copy of this thread's register.
-  clear_sticky_flags();
-  context_ =
-      context::make_fcontext(sp, static_cast<std::size_t>(top - whole.bottom), &fiber_start::run);
+  context_ = make_context(sp, static_cast<std::size_t>(top - whole.bottom));
   exceptions_ = {};
   errno_ = 0;
   entry_ = entry;
@@ -89,30 +58,27 @@ void fiber_side::destroy() noexcept {
 #endif
 }
 
-// The first thing on a fiber's stack after a jump to it, from a thread (which
-// left its own place in this side, W1) or from a fiber.
-inline void fiber_side::arrived(void* from) noexcept {
+// The first thing on a fiber's stack after a jump to it.
+inline void fiber_side::arrived() noexcept {
 #if VIGIL_ASAN
-  if (left_behind_ == this) {
+  if (from_thread_) {
     __sanitizer_finish_switch_fiber(fake_stack_, &thread_bottom_, &thread_size_);
   } else {
     __sanitizer_finish_switch_fiber(fake_stack_, nullptr, nullptr);
   }
 #endif
-  left_behind_->context_ = from;
 }
 
 // What belongs to whoever runs goes from this fiber to the next.
 inline void fiber_side::make_way_for(thread_side& thread, fiber_side& next) noexcept {
-  clear_sticky_flags();
   exceptions_.caught = thread.exceptions_->caught;
   exceptions_.in_flight = thread.exceptions_->in_flight;
   errno_ = *thread.errno_;
   thread.exceptions_->caught = next.exceptions_.caught;
   thread.exceptions_->in_flight = next.exceptions_.in_flight;
   *thread.errno_ = next.errno_;
-  next.left_behind_ = this;
 #if VIGIL_ASAN
+  next.from_thread_ = false;
   next.thread_bottom_ = thread_bottom_;
   next.thread_size_ = thread_size_;
 #endif
@@ -127,7 +93,6 @@ inline void fiber_side::make_way_for(thread_side& thread, fiber_side& next) noex
 // end in between.
 
 [[gnu::noinline]] void enter(thread_side& thread, fiber_side& fiber) noexcept {
-  clear_sticky_flags();
   // Field by field: a copy of the whole would read as one what was written in
   // parts just before, and wait for it.
   void* const own_caught = thread.exceptions_->caught;
@@ -135,9 +100,8 @@ inline void fiber_side::make_way_for(thread_side& thread, fiber_side& next) noex
   const int own_errno = *thread.errno_;
   *thread.exceptions_ = fiber.exceptions_;
   *thread.errno_ = fiber.errno_;
-  void* const to = fiber.context_;
-  fiber.left_behind_ = &fiber;
 #if VIGIL_ASAN
+  fiber.from_thread_ = true;
   void* fake_stack = nullptr;
   __sanitizer_start_switch_fiber(&fake_stack, fiber.whole_.bottom, fiber.whole_.size());
 #endif
@@ -145,13 +109,12 @@ inline void fiber_side::make_way_for(thread_side& thread, fiber_side& next) noex
   fiber.tsan_thread_ = thread.tsan_fiber_;
   __tsan_switch_to_fiber(fiber.tsan_fiber_, 0);
 #endif
-  const context::transfer_t back = context::jump_fcontext(to, &fiber);
+  void* const back = jump(fiber.context_, fiber.context_, &fiber);
 #if VIGIL_ASAN
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
   // The one that left; not the one that was entered if they have handed over.
-  fiber_side& last = *static_cast<fiber_side*>(back.data);
-  last.context_ = back.fctx;
+  fiber_side& last = *static_cast<fiber_side*>(back);
   last.exceptions_ = *thread.exceptions_;
   last.errno_ = *thread.errno_;
   thread.exceptions_->caught = own_caught;
@@ -160,20 +123,17 @@ inline void fiber_side::make_way_for(thread_side& thread, fiber_side& next) noex
 }
 
 [[gnu::noinline]] void leave(fiber_side& self) noexcept {
-  clear_sticky_flags();
-  void* const to = self.context_;
 #if VIGIL_ASAN
   __sanitizer_start_switch_fiber(&self.fake_stack_, self.thread_bottom_, self.thread_size_);
 #endif
 #if VIGIL_TSAN
   __tsan_switch_to_fiber(self.tsan_thread_, 0);
 #endif
-  self.arrived(context::jump_fcontext(to, &self).fctx);
+  jump(self.context_, self.context_, &self);
+  self.arrived();
 }
 
 void leave_for_ever(fiber_side& self) noexcept {
-  clear_sticky_flags();
-  void* const to = self.context_;
 #if VIGIL_ASAN
   // Null: the fake stack of this fiber is freed.
   __sanitizer_start_switch_fiber(nullptr, self.thread_bottom_, self.thread_size_);
@@ -181,27 +141,26 @@ void leave_for_ever(fiber_side& self) noexcept {
 #if VIGIL_TSAN
   __tsan_switch_to_fiber(self.tsan_thread_, 0);
 #endif
-  context::jump_fcontext(to, &self);
+  jump(self.context_, self.context_, &self);
   fatal("a fiber was entered after it had left for ever");
 }
 
-[[gnu::noinline]] void hand_over(thread_side& thread,
-                                 fiber_side& self,
-                                 fiber_side& next) noexcept {
+[[gnu::noinline]] void hand_over(thread_side& thread, fiber_side& self, fiber_side& next) noexcept {
   self.make_way_for(thread, next);
-  void* const to = std::exchange(next.context_, self.context_);
+  const context to = std::exchange(next.context_, self.context_);
 #if VIGIL_ASAN
   __sanitizer_start_switch_fiber(&self.fake_stack_, next.whole_.bottom, next.whole_.size());
 #endif
 #if VIGIL_TSAN
   __tsan_switch_to_fiber(next.tsan_fiber_, 0);
 #endif
-  self.arrived(context::jump_fcontext(to, &next).fctx);
+  jump(self.context_, to, &next);
+  self.arrived();
 }
 
 void hand_over_for_ever(thread_side& thread, fiber_side& self, fiber_side& next) noexcept {
   self.make_way_for(thread, next);
-  void* const to = std::exchange(next.context_, self.context_);
+  const context to = std::exchange(next.context_, self.context_);
 #if VIGIL_ASAN
   // Null: the fake stack of this fiber is freed.
   __sanitizer_start_switch_fiber(nullptr, next.whole_.bottom, next.whole_.size());
@@ -209,7 +168,7 @@ void hand_over_for_ever(thread_side& thread, fiber_side& self, fiber_side& next)
 #if VIGIL_TSAN
   __tsan_switch_to_fiber(next.tsan_fiber_, 0);
 #endif
-  context::jump_fcontext(to, &next);
+  jump(self.context_, to, &next);
   fatal("a fiber was entered after it had left for ever");
 }
 

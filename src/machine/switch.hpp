@@ -18,12 +18,12 @@
 //       otherwise it holds where the fiber goes on.
 //   W2  Only the thread between enter() and its return touches the sides of the
 //       fibers that run in between. Who left by hand_over() can be entered
-//       elsewhere once the next one, which stored where it goes on, says so.
-//   W3  The sticky floating-point flags are clear at each switch, so that the
-//       switch reloads an MXCSR equal to the present one, which is cheap.
+//       elsewhere once the next one, which is off that stack, says so.
+//   W3  The sticky floating-point flags are clear after each switch (jump.hpp).
 //       Rounding and masks belong to the stack and stay with it.
 #pragma once
 
+#include "machine/jump.hpp"
 #include "machine/sanitizer.hpp"
 #include "machine/stack.hpp"
 
@@ -74,6 +74,7 @@ class thread_side {
 
   // The thread's errno, by the address that the thread itself looked up.
   int error_number() const noexcept { return *errno_; }
+
   void set_error_number(int value) const noexcept { *errno_ = value; }
 
  private:
@@ -95,7 +96,10 @@ class fiber_side {
   // The first enter() calls entry(argument) on [.., sp). It never returns: it
   // ends with leave_for_ever(). `whole` is the stack that sp, a multiple of
   // 16, points into.
-  void prepare(stack whole, void* sp, void (*entry)(void*) noexcept, void* argument) noexcept;
+  void prepare(const stack& whole,
+               void* sp,
+               void (*entry)(void*) noexcept,
+               void* argument) noexcept;
 
   // caller  after leave_for_ever(), on another stack.
   void destroy() noexcept;
@@ -106,13 +110,12 @@ class fiber_side {
   friend void leave_for_ever(fiber_side&) noexcept;
   friend void hand_over(thread_side&, fiber_side&, fiber_side&) noexcept;
   friend void hand_over_for_ever(thread_side&, fiber_side&, fiber_side&) noexcept;
-  friend struct fiber_start;
+  friend void stack_begins(void*) noexcept;
 
-  void arrived(void* from) noexcept;
+  void arrived() noexcept;
   void make_way_for(thread_side& thread, fiber_side& next) noexcept;
 
-  void* context_ = nullptr;           // W1
-  fiber_side* left_behind_ = nullptr;  // whose place the next arrival here stores
+  context context_ = nullptr;  // W1
   exception_state exceptions_;
   int errno_ = 0;
   void (*entry_)(void*) noexcept = nullptr;
@@ -120,6 +123,7 @@ class fiber_side {
 #if VIGIL_ASAN
   stack whole_;
   void* fake_stack_ = nullptr;
+  bool from_thread_ = true;              // who jumped here last
   const void* thread_bottom_ = nullptr;  // of the stack to go back to
   std::size_t thread_size_ = 0;
 #endif

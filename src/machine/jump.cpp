@@ -1,0 +1,189 @@
+#include "machine/jump.hpp"
+
+#include <cstdint>
+
+// With shadow stacks a `ret` must find on them what it finds on the stack; then
+// Boost's jump is taken, which is built to go with them.
+#if defined(__x86_64__) && defined(__ELF__) && defined(__LP64__) && \
+    !(defined(__CET__) && (__CET__ & 2))
+#define VIGIL_OWN_JUMP 1
+#else
+#include <boost/context/detail/fcontext.hpp>
+#endif
+
+namespace vigil::internal {
+
+#ifdef VIGIL_OWN_JUMP
+
+namespace {
+
+constexpr std::uint32_t sticky_flags = 0x3f;
+
+// What a stack is left with at its lower end, as the code below pushes it.
+struct left_frame {
+  std::uint32_t mxcsr;  // the sticky flags are clear
+  std::uint16_t x87_control;
+  void* r15;
+  void* r14;
+  void* r13;
+  void* r12;
+  void* rbx;
+  void* rbp;
+  void (*goes_on)(void*);
+  void* no_caller;  // where stack_begins() would find its return address
+};
+
+static_assert(sizeof(left_frame) == 72);
+
+}  // namespace
+
+context make_context(void* sp, std::size_t) noexcept {
+  // stack_begins() finds its stack as after a call: 8 bytes off a multiple of 16.
+  auto* const frame = static_cast<left_frame*>(sp) - 1;
+  *frame = {};
+  frame->mxcsr = __builtin_ia32_stmxcsr() & ~sticky_flags;
+  asm volatile("fnstcw %0" : "=m"(frame->x87_control));
+  frame->goes_on = &stack_begins;
+  return frame;
+}
+
+// rdi: where to store the place that is left; rsi: the one to go to; rdx: data,
+// returned in rax, and for stack_begins() the argument, in rdi.
+//
+// A `ret` is predicted to go where this call came from. That is right for a
+// stack that was left by the same call, as it is among fibers that wait in one
+// way; for the others, and for new stacks, the indirect jump is.
+//
+// The saved sticky flags are clear. So one comparison finds both: flags to be
+// cleared, and a stack with other rounding or masks.
+asm(R"(
+  .text
+  .p2align 4
+  .globl vigil_jump
+  .hidden vigil_jump
+  .type vigil_jump, @function
+vigil_jump:
+  .cfi_startproc
+  pushq %rbp
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset rbp, 0
+  pushq %rbx
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset rbx, 0
+  pushq %r12
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset r12, 0
+  pushq %r13
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset r13, 0
+  pushq %r14
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset r14, 0
+  pushq %r15
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset r15, 0
+  subq $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  stmxcsr (%rsp)
+  fnstcw 4(%rsp)
+  movl (%rsp), %eax
+  movq 56(%rsp), %rcx
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  xorl (%rsi), %eax
+  jne 2f
+1:
+  fldcw 4(%rsp)
+  addq $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  popq %r15
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore r15
+  popq %r14
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore r14
+  popq %r13
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore r13
+  popq %r12
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore r12
+  popq %rbx
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore rbx
+  popq %rbp
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore rbp
+  movq %rdx, %rdi
+  movq %rdx, %rax
+  cmpq %rcx, (%rsp)
+  jne 3f
+  ret
+2:
+  movq (%rdi), %r8
+  andl $~0x3f, (%r8)
+  ldmxcsr (%rsp)
+  jmp 1b
+3:
+  popq %rcx
+  .cfi_adjust_cfa_offset -8
+  .cfi_register rip, rcx
+  jmp *%rcx
+  .cfi_endproc
+  .size vigil_jump, . - vigil_jump
+)");
+
+extern "C" void* vigil_jump(context* left, context to, void* data) noexcept;
+
+void* jump(context& left, context to, void* data) noexcept {
+  return vigil_jump(&left, to, data);
+}
+
+#else
+
+namespace fcontext = boost::context::detail;
+
+namespace {
+
+// Read on the stack that is gone to; lies on the one that is left.
+struct message {
+  context* left;
+  void* data;
+};
+
+// Clears the sticky flags; elsewhere than on x86 loading them is not slow.
+inline void clear_sticky_flags() noexcept {
+#if defined(__x86_64__) || (defined(__i386__) && defined(__SSE__))
+  constexpr std::uint32_t sticky = 0x3f;
+  const std::uint32_t now = __builtin_ia32_stmxcsr();
+  if ((now & sticky) != 0) __builtin_ia32_ldmxcsr(now & ~sticky);
+#endif
+}
+
+void* taken_from(fcontext::transfer_t from) noexcept {
+  const message& m = *static_cast<const message*>(from.data);
+  *m.left = from.fctx;
+  return m.data;
+}
+
+[[noreturn]] void start(fcontext::transfer_t from) noexcept {
+  VIGIL_NO_CALLER;
+  stack_begins(taken_from(from));
+}
+
+}  // namespace
+
+context make_context(void* sp, std::size_t size) noexcept {
+  clear_sticky_flags();  // the new stack starts with a copy of the register
+  return fcontext::make_fcontext(sp, size, &start);
+}
+
+void* jump(context& left, context to, void* data) noexcept {
+  clear_sticky_flags();
+  message m{&left, data};
+  return taken_from(fcontext::jump_fcontext(to, &m));
+}
+
+#endif
+
+}  // namespace vigil::internal
