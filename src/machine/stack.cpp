@@ -7,6 +7,7 @@
 #include "machine/stack_error.hpp"
 #include "machine/stack_pool.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -70,7 +71,8 @@ void trim_stacks() noexcept {
 }
 
 stack stack_cache::take(std::size_t usable) {
-  if (count_ == 0 || !is_default_class(usable)) return allocate_stack(usable);
+  if (!is_default_class(usable)) return allocate_stack(usable);
+  if (count_ == 0 && !refill()) return allocate_stack(usable);
   const stack taken = hot(--count_);
   mark_in_use(taken);
   return taken;
@@ -82,29 +84,36 @@ void stack_cache::give(stack released) noexcept {
     pool.give(&released, 1);
     return;
   }
-  if (count_ == capacity) hand_back(capacity / 2);
+  if (count_ == capacity) hand_back(batch);
   bottoms_[count_] = released.bottom;
   homes_[count_] = released.home;
   ++count_;
 }
 
 void stack_cache::flush() noexcept {
-  hand_back(0);
+  while (count_ != 0)
+    hand_back(std::min(count_, batch));
 }
 
-// The coldest leave.
-void stack_cache::hand_back(std::size_t keep) noexcept {
-  if (count_ <= keep) return;
-  const std::size_t leaving = count_ - keep;
-  stack cold[capacity];
+[[gnu::noinline]] bool stack_cache::refill() noexcept {
+  stack taken[batch];
+  count_ = pool.take_hot(taken, batch);
+  for (std::size_t i = 0; i < count_; ++i) {
+    bottoms_[i] = taken[i].bottom;
+    homes_[i] = taken[i].home;
+  }
+  return count_ != 0;
+}
+
+// The coldest leave, at most a batch.
+[[gnu::noinline]] void stack_cache::hand_back(std::size_t leaving) noexcept {
+  stack cold[batch];
   for (std::size_t i = 0; i < leaving; ++i)
     cold[i] = hot(i);
   pool.give(cold, leaving);
-  for (std::size_t i = 0; i < keep; ++i) {
-    bottoms_[i] = bottoms_[leaving + i];
-    homes_[i] = homes_[leaving + i];
-  }
-  count_ = keep;
+  std::copy(bottoms_ + leaving, bottoms_ + count_, bottoms_);
+  std::copy(homes_ + leaving, homes_ + count_, homes_);
+  count_ -= leaving;
 }
 
 stack_stats read_stack_stats() noexcept {

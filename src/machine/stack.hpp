@@ -77,9 +77,13 @@ class stack_cache {
   void flush() noexcept;
 
  private:
-  static constexpr std::size_t capacity = 32;
+  static constexpr std::size_t capacity = 128;
+  // What goes to or comes from the pool at once: its lock is taken for each
+  // batch, and the batch lies on a fiber's stack.
+  static constexpr std::size_t batch = 16;
 
-  void hand_back(std::size_t keep) noexcept;
+  bool refill() noexcept;
+  void hand_back(std::size_t leaving) noexcept;
 
   stack hot(std::size_t i) const noexcept {
     return {bottoms_[i], bottoms_[i] + default_stack_size, homes_[i]};

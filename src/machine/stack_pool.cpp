@@ -100,6 +100,14 @@ stack stack_pool::take(unsigned size_class, stack_failure& why) noexcept {
   return take_from_slabs(size_class, why);
 }
 
+std::size_t stack_pool::take_hot(stack* into, std::size_t room) noexcept {
+  const std::lock_guard guard(lock_);
+  const std::size_t n = std::min(room, hot_count_);
+  hot_count_ -= n;
+  std::copy_n(hot_ + hot_count_, n, into);
+  return n;
+}
+
 stack stack_pool::take_from_slabs(unsigned size_class, stack_failure& why) noexcept {
   slab* const s = slab_with_room(size_class, why);
   if (s == nullptr) return take_guarded(size_class);

@@ -61,6 +61,10 @@ class stack_pool {
   // Empty, with the reason in `why`, if none can be had. Not yet in use.
   stack take(unsigned size_class, stack_failure& why) noexcept;
 
+  // Those of the default size that are kept for reuse, at most `room` of them.
+  // Not yet in use. Returns how many.
+  std::size_t take_hot(stack* into, std::size_t room) noexcept;
+
   // `count` idle stacks.
   void give(const stack* released, std::size_t count) noexcept;
 

@@ -9,7 +9,7 @@ inline namespace VIGIL_ABI {
 namespace detail {
 
 fiber_core::fiber_core(internal::scheduler& owner,
-                       internal::stack where,
+                       const internal::stack& where,
                        std::string_view given_name,
                        const site& from) noexcept
     : sched(&owner), whole(where), file(from.file), line(from.line) {
@@ -23,7 +23,7 @@ fiber_core::~fiber_core() {
 
 void fiber_core::set_name(std::string_view text) noexcept {
   const std::size_t n = std::min(text.size(), name_room - 1);
-  std::copy_n(text.data(), n, name);
+  if (n != 0) std::copy_n(text.data(), n, name);  // most have none: no call
   name[n] = '\0';
 }
 

@@ -85,7 +85,7 @@ namespace detail {
 class fiber_core {
  public:
   fiber_core(internal::scheduler& owner,
-             internal::stack where,
+             const internal::stack& where,
              std::string_view given_name,
              const site& from) noexcept;
   ~fiber_core();
@@ -96,6 +96,13 @@ class fiber_core {
   static constexpr std::uint64_t live_magic = 0x766967696c206662;  // "vigil fb"
 
   void set_name(std::string_view text) noexcept;
+
+  // One owner less. True if it was the last: the caller disposes of the fiber.
+  bool drop_owner() noexcept {
+    // Pairs with the other owner's decrement: the last one sees all that was
+    // written. A single owner's word changes no more, so it needs no decrement.
+    return owners.load(internal::acquire) == 1 || owners.fetch_sub(1, internal::acq_rel) == 1;
+  }
 
   // The values of fiber_local, in the reverse order of first use.
   void destroy_locals() noexcept;

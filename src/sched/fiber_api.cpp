@@ -73,8 +73,7 @@ bool has_ended(const fiber_core& core) noexcept {
 
 // The handle is gone.
 void let_go(fiber_core& core) noexcept {
-  // Pairs with the decrement in scheduler::ended().
-  if (core.owners.fetch_sub(1, internal::acq_rel) == 1) internal::scheduler::dispose(core);
+  if (core.drop_owner()) internal::scheduler::dispose(core);
 }
 
 void take_out(fiber_core& core, internal::waiter& w) noexcept {
@@ -243,7 +242,9 @@ namespace this_fiber {
 void yield() {
   internal::worker* const w = internal::current_worker();
   if (w == nullptr || w->current == nullptr) require_fiber("this_fiber::yield");
-  internal::before_wait(*w->current, *w);
+  const internal::fiber& self = *w->current;
+  // What before_wait() does, and only when there is cause to.
+  if (self.no_parks != 0 || self.sched->must_stop(self)) internal::before_wait(*w->current, *w);
   w->yield();
 }
 

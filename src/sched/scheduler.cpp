@@ -15,6 +15,14 @@ namespace {
 
 atomic<std::uint64_t> runtimes_made{0};
 
+bool is_main_fiber(const fiber* f) noexcept {
+  return f != nullptr && f->role == fiber_role::main;
+}
+
+stack take_uncharged_stack(std::size_t size, worker* here) {
+  return here != nullptr ? here->stacks.take(size) : allocate_stack(size);
+}
+
 std::byte* align_down(std::byte* p, std::size_t align) noexcept {
   return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(p) & ~(align - 1));
 }
@@ -44,11 +52,17 @@ scheduler::~scheduler() {
 
 // --- making fibers
 
-std::uint64_t scheduler::take_id() noexcept {
-  constexpr std::uint64_t block = 64;
+// The calling worker, if it is one of this runtime's.
+worker* scheduler::own_worker() noexcept {
   worker* const w = current_worker();
+  return w != nullptr && &w->sched == this ? w : nullptr;
+}
+
+// `w`: the calling worker, if it is one of this runtime's.
+std::uint64_t scheduler::take_id(worker* w) noexcept {
+  constexpr std::uint64_t block = 64;
   // ordering: only uniqueness matters.
-  if (w == nullptr || &w->sched != this) return next_id_.fetch_add(1, relaxed);
+  if (w == nullptr) return next_id_.fetch_add(1, relaxed);
   if (w->next_id == w->last_id) {
     // Virtual time counts one by one, so that numbers do not depend on blocks.
     const std::uint64_t n = is_virtual() ? 1 : block;
@@ -58,6 +72,34 @@ std::uint64_t scheduler::take_id() noexcept {
   return w->next_id++;
 }
 
+// Counted already; gives back what was counted if it throws. The result is built
+// where the caller has it: a copy would read as one what was written in parts
+// just before, and wait for it.
+stack scheduler::take_stack(std::size_t size, bool counted, worker* here) {
+  try {
+    if (settings_.max_stack_bytes == 0) return take_uncharged_stack(size, here);
+    const std::size_t before = stack_bytes_.fetch_add(size);
+    try {
+      if (before + size > settings_.max_stack_bytes) {
+        throw limit_reached(("vigil: options::max_stack_bytes (" +
+                             std::to_string(settings_.max_stack_bytes) +
+                             ") would be passed; wait for fibers to end, or raise the limit")
+                                .c_str());
+      }
+      return take_uncharged_stack(size, here);
+    } catch (...) {
+      stack_bytes_.fetch_sub(size);
+      throw;
+    }
+  } catch (...) {
+    if (counted) {
+      if (settings_.max_fibers != 0) limited_.fetch_sub(1);
+      count_alive(-1);
+    }
+    throw;
+  }
+}
+
 fiber& scheduler::make_fiber(std::size_t stack_size,
                              std::string_view name,
                              std::size_t body_size,
@@ -65,6 +107,7 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
                              const site& from,
                              fiber_role role) {
   const bool counted = role == fiber_role::user || role == fiber_role::main;
+  worker* const here = own_worker();
   if (stack_size == 0) stack_size = settings_.stack_size;
   if (body_size > stack_size / 2) {
     throw std::invalid_argument(
@@ -76,8 +119,7 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
     alive_.fetch_add(1);
     // Counted first, looked second; the main fiber closes first and looks at
     // the count second. One of the two sees the other.
-    const fiber* const here = current_fiber();
-    if (phase() == run_phase::closed && (here == nullptr || here->role != fiber_role::main)) {
+    if (phase() == run_phase::closed && !is_main_fiber(current_fiber())) {
       count_alive(-1);
       throw runtime_gone(
           "vigil: the run is ending, no fiber can be started any more; start it "
@@ -91,39 +133,13 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
                               .c_str());
     }
   }
-  stack where;
-  try {
-    if (settings_.max_stack_bytes != 0) {
-      const std::size_t before = stack_bytes_.fetch_add(stack_size);
-      if (before + stack_size > settings_.max_stack_bytes) {
-        stack_bytes_.fetch_sub(stack_size);
-        throw limit_reached(("vigil: options::max_stack_bytes (" +
-                             std::to_string(settings_.max_stack_bytes) +
-                             ") would be passed; wait for fibers to end, or raise the limit")
-                                .c_str());
-      }
-    }
-    try {
-      worker* const w = current_worker();
-      where = w != nullptr && &w->sched == this ? w->stacks.take(stack_size)
-                                                : allocate_stack(stack_size);
-    } catch (...) {
-      if (settings_.max_stack_bytes != 0) stack_bytes_.fetch_sub(stack_size);
-      throw;
-    }
-  } catch (...) {
-    if (counted) {
-      if (settings_.max_fibers != 0) limited_.fetch_sub(1);
-      count_alive(-1);
-    }
-    throw;
-  }
+  const stack where = take_stack(stack_size, counted, here);
   fiber* const f = control_block(where);
   ::new (static_cast<void*>(f)) fiber(*this, where, name, from);
   f->role = role;
   f->stack_charge = settings_.max_stack_bytes != 0 ? stack_size : 0;
   f->on_unhandled = settings_.on_unhandled;
-  f->id = take_id();
+  f->id = take_id(here);
   std::byte* const top = reinterpret_cast<std::byte*>(f);
   std::byte* const room = align_down(top - body_size, body_align < 16 ? 16 : body_align);
   f->body = room;
@@ -141,8 +157,7 @@ void scheduler::adopt(fiber& f) noexcept {
 
 void scheduler::start(fiber& f) noexcept {
   adopt(f);
-  worker* const w = current_worker();
-  if (w != nullptr && &w->sched == this) {
+  if (worker* const w = own_worker()) {
     w->counters.fibers_started.add();
     if (f.pinned == nullptr) {
       w->push_back(f);
@@ -195,8 +210,7 @@ void scheduler::make_runnable(fiber& f, turn when) noexcept {
     f.pinned->push_pinned(f);
     return;
   }
-  worker* const w = current_worker();
-  if (w != nullptr && &w->sched == this) {
+  if (worker* const w = own_worker()) {
     if (when == turn::next) {
       w->push_next(f);
     } else {
@@ -251,8 +265,7 @@ fiber* scheduler::pop_injected() noexcept {
 
 void scheduler::count_wake_calls(unsigned calls) noexcept {
   if (calls == 0) return;
-  worker* const w = current_worker();
-  if (w != nullptr && &w->sched == this) {
+  if (worker* const w = own_worker()) {
     w->counters.wake_calls.add(calls);
   } else {
     // ordering: a statistic.
@@ -397,9 +410,7 @@ void scheduler::finish(fiber& f) noexcept {
 void scheduler::ended(fiber& f) noexcept {
   const fiber_role role = f.role;
   f.state.store(fiber_state::ended, relaxed);  // ordering: the dump's field
-  // Pairs with the other owner's decrement: the last one sees all the others
-  // wrote.
-  if (f.owners.fetch_sub(1, acq_rel) == 1) dispose(f);
+  if (f.drop_owner()) dispose(f);
   if (role == fiber_role::main) {
     count_alive(-1);
     quit_.store(true);

@@ -182,7 +182,9 @@ class scheduler {
 
   shard& shard_of(const fiber& f) noexcept { return shards_[f.id % shards]; }
 
-  std::uint64_t take_id() noexcept;
+  worker* own_worker() noexcept;
+  stack take_stack(std::size_t size, bool counted, worker* here);
+  std::uint64_t take_id(worker* w) noexcept;
   void release_limits(fiber& f) noexcept;
   void start_workers();
   void set_grace() noexcept;

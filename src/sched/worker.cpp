@@ -48,6 +48,7 @@ worker::worker(scheduler& owner, unsigned number) noexcept
     : sched(owner),
       index(number),
       lone_(owner.settings().workers == 1),
+      virtual_(owner.is_virtual()),
       queue_(lone_),
       random_(owner.settings().seed * 0x9e3779b9 + number) {}
 
@@ -101,6 +102,13 @@ void worker::run() noexcept {
 
 // --- choosing
 
+// Whether the earliest deadline has come.
+inline bool worker::timers_due() noexcept {
+  // Pairs with the seq_cst writes of the timer layer.
+  const nanos next = sched.next_deadline.load(acquire);
+  return next != never && has_come(next);
+}
+
 fiber* worker::pick() noexcept {
   // ordering: a signal's bits are taken by an exchange later; a bit that is
   // not seen now is seen at the next turn, and the handler wakes sleepers.
@@ -115,9 +123,12 @@ fiber* worker::pick() noexcept {
 // worker's own queue and nothing else wants the worker first. What is passed
 // over here is seen by pick(), after a bounded number of turns.
 fiber* worker::pick_directly() noexcept {
+  // Looked at together: one branch.
   // ordering: hints, as in pick(); a signal is taken a turn later.
-  if (sched.is_virtual() || cover_before_user_code || sched.signals_.load(relaxed) != 0 ||
-      inbox_filled_.load(relaxed) || sched.callbacks_waiting.load(relaxed) != 0 || timers_due()) {
+  const std::uint64_t others = sched.signals_.load(relaxed) | sched.callbacks_waiting.load(relaxed);
+  // ordering: as above.
+  if ((virtual_ | cover_before_user_code | inbox_filled_.load(relaxed) | (others != 0)) ||
+      timers_due()) {
     return nullptr;
   }
   if ((turn_ + 1) % fairness_turns == 0) return nullptr;
@@ -192,7 +203,7 @@ fiber* worker::take_next() noexcept {
   }
   fiber* f = nullptr;
   if (lone_) {
-    f = next_.load(relaxed);         // ordering: nobody else looks
+    f = next_.load(relaxed);        // ordering: nobody else looks
     next_.store(nullptr, relaxed);  // ordering: as above
   } else {
     // Pairs with the exchange in push_next() and in steal_from().
@@ -253,7 +264,7 @@ fiber* worker::steal_from(worker& victim) noexcept {
 }
 
 void worker::push_next(fiber& f) noexcept {
-  if (sched.is_virtual()) {
+  if (virtual_) {
     seeded_.push_back(&f);
     return;
   }
@@ -270,7 +281,7 @@ void worker::push_next(fiber& f) noexcept {
 }
 
 void worker::push_back(fiber& f) noexcept {
-  if (sched.is_virtual()) {
+  if (virtual_) {
     seeded_.push_back(&f);
     return;
   }
@@ -311,14 +322,11 @@ bool worker::nothing_else() noexcept {
          sched.signals_.load(relaxed) == 0 && !timers_due();
 }
 
-// Whether the earliest deadline has come. Reading the clock costs as much as a
+// Reading the clock costs as much as a
 // switch, so between quick switches it is read about once a microsecond, and
 // at each switch when fibers run longer than that.
-bool worker::timers_due() noexcept {
-  // Pairs with the seq_cst writes of the timer layer.
-  const nanos next = sched.next_deadline.load(acquire);
-  if (next == never) return false;
-  if (sched.is_virtual()) return next <= sched.clock.now();
+bool worker::has_come(nanos next) noexcept {
+  if (virtual_) return next <= sched.clock.now();
   ++since_clock_;
   if (until_clock_ > 1 && !looking_) {
     --until_clock_;
@@ -422,7 +430,7 @@ void worker::after(fiber& f) noexcept {
     }
     case after_switch::yield:
       f.state.store(fiber_state::runnable, relaxed);  // ordering: the dump's field
-      if (sched.is_virtual()) {
+      if (virtual_) {
         if (yielded_.empty()) before_yielded_ = seeded_.size();
         yielded_.push_back(&f);
       } else if (f.pinned != nullptr) {
@@ -459,7 +467,8 @@ void worker::stop_looking(const fiber& found) noexcept {
   // What others added while this one was looking was left to it: if there is
   // more than it can take, anywhere, the next one is woken.
   // ordering: this worker is the only one that has the fiber.
-  const std::size_t taken = found.role == fiber_role::runner && found.callback.load(relaxed) == nullptr ? 1 : 0;
+  const std::size_t taken =
+      found.role == fiber_role::runner && found.callback.load(relaxed) == nullptr ? 1 : 0;
   if (last && sched.finds_work(taken)) counters.wake_calls.add(sched.idle_.wake_one());
   counters.wake_calls.add(sched.idle_.cover(sched.next_deadline.load()));
 }

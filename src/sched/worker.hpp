@@ -112,6 +112,7 @@ class worker {
   fiber* steal() noexcept;
   fiber* steal_from(worker& victim) noexcept;
   bool timers_due() noexcept;
+  bool has_come(nanos next) noexcept;
   void enter(fiber& f) noexcept;
   void after(fiber& f) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
   void stop_looking(const fiber& found) noexcept;
@@ -120,11 +121,12 @@ class worker {
   bool sees_work() noexcept;
 
   thread_side* side_ = nullptr;  // on the stack of run()
-  fiber* left_ = nullptr;  // handed over, and waits for arrived()
+  fiber* left_ = nullptr;        // handed over, and waits for arrived()
   after_switch after_ = after_switch::nothing;
   spinlock* after_lock_ = nullptr;
 
-  const bool lone_;  // the only worker: nobody steals from it
+  const bool lone_;     // the only worker: nobody steals from it
+  const bool virtual_;  // on virtual time
   run_queue queue_;
   atomic<fiber*> next_{nullptr};  // taken by exchange, by thieves too
   std::vector<fiber*> seeded_;    // virtual time: all ready fibers
