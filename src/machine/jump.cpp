@@ -2,18 +2,13 @@
 
 #include <cstdint>
 
-// With shadow stacks a `ret` must find on them what it finds on the stack; then
-// Boost's jump is taken, which is built to go with them.
-#if defined(__x86_64__) && defined(__ELF__) && defined(__LP64__) && \
-    !(defined(__CET__) && (__CET__ & 2))
-#define VIGIL_OWN_JUMP 1
-#else
+#if !VIGIL_OWN_JUMP
 #include <boost/context/detail/fcontext.hpp>
 #endif
 
 namespace vigil::internal {
 
-#ifdef VIGIL_OWN_JUMP
+#if VIGIL_OWN_JUMP
 
 namespace {
 
@@ -132,12 +127,6 @@ vigil_jump:
   .cfi_endproc
   .size vigil_jump, . - vigil_jump
 )");
-
-extern "C" void* vigil_jump(context* left, context to, void* data) noexcept;
-
-void* jump(context& left, context to, void* data) noexcept {
-  return vigil_jump(&left, to, data);
-}
 
 #else
 
