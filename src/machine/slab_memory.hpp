@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include <sys/uio.h>
+
 namespace vigil::internal {
 
 // Address space without huge pages; memory comes with the first touch. Null if
@@ -11,16 +13,18 @@ namespace vigil::internal {
 std::byte* map_memory(std::size_t size) noexcept;
 bool unmap_memory(std::byte* at, std::size_t size) noexcept;
 
-// Makes stack_guard_size bytes fault. By MADV_GUARD_INSTALL, which splits no
-// mapping (Linux 6.13 and later, not for locked memory), else by mprotect,
-// which makes two mappings out of one. VIGIL_STACK_GUARD=mprotect in the
-// environment of the process forces the latter.
-bool install_guard(std::byte* at) noexcept;
+// Makes stack_guard_size bytes fault at `first` and, where that costs less than
+// doing it later, at a few of the `count` - 1 places that follow, `stride`
+// apart; returns how many, 0 if not even the first. By MADV_GUARD_INSTALL,
+// which splits no mapping (Linux 6.13 and later, not for locked memory), else
+// by mprotect, which makes two mappings out of one. VIGIL_STACK_GUARD=mprotect
+// in the environment of the process forces the latter.
+std::size_t install_guards(std::byte* first, std::size_t stride, std::size_t count) noexcept;
 
 // Whether the latest guard came from MADV_GUARD_INSTALL.
 bool latest_guard_is_madvise() noexcept;
 
 // Gives the memory back and keeps the address space. Guards inside survive.
-void give_back_memory(std::byte* at, std::size_t size) noexcept;
+void give_back_memory(const ::iovec* ranges, std::size_t count) noexcept;
 
 }  // namespace vigil::internal

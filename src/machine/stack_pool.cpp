@@ -179,17 +179,22 @@ void stack_pool::release(const stack& released) noexcept {
   if (free_touched_ > std::max(touched_floor, taken_)) give_back_free(s);
 }
 
-// One call for each run of free places.
+// Once they are as many as the slab's taken ones: so a slab that runs empty
+// asks the kernel a few times, not at each release.
 void stack_pool::give_back_free(slab& s) noexcept {
   const std::uint64_t idle = s.free & s.touched;
+  if (std::popcount(idle) < std::popcount(s.all_places() & ~s.free)) return;
   const std::size_t stride = stride_of(s.size_class);
+  ::iovec ranges[slab_places / 2];
+  std::size_t count = 0;
   for (std::uint64_t left = idle; left != 0;) {
     const unsigned first = lowest_bit(left);
     const auto length = static_cast<unsigned>(std::countr_one(left >> first));
-    give_back_memory(s.base + first * stride + stack_guard_size,
-                     length * stride - stack_guard_size);
+    ranges[count++] = {s.base + first * stride + stack_guard_size,
+                       length * stride - stack_guard_size};
     left = first + length >= 64 ? 0 : left & (~std::uint64_t{0} << (first + length));
   }
+  give_back_memory(ranges, count);
   free_touched_ -= static_cast<std::size_t>(std::popcount(idle));
   s.touched &= ~idle;
 }
@@ -270,17 +275,24 @@ slab* stack_pool::vacant_record(unsigned size_class, stack_failure& why) noexcep
   return &c.slabs[lowest_bit(c.vacant)];
 }
 
+// The places behind it are likely to be next.
 bool stack_pool::guard_place(slab& s, unsigned place) noexcept {
   if ((s.guarded & bit(place)) != 0) return true;
-  if (!install_guard(s.base + place * stride_of(s.size_class))) return false;
-  s.guarded |= bit(place);
+  const std::size_t stride = stride_of(s.size_class);
+  const std::uint64_t behind = s.guarded >> place;
+  const auto room = std::min(static_cast<unsigned>(std::countr_zero(behind)), s.count - place);
+  const auto installed =
+      static_cast<unsigned>(install_guards(s.base + place * stride, stride, room));
+  for (unsigned i = place; i < place + installed; ++i) {
+    s.guarded |= bit(i);
 #if VIGIL_VALGRIND
-  if (s.valgrind_ids != nullptr) {
-    const stack where = s.at(place);
-    s.valgrind_ids[place] = VALGRIND_STACK_REGISTER(where.bottom, where.top);
-  }
+    if (s.valgrind_ids != nullptr) {
+      const stack where = s.at(i);
+      s.valgrind_ids[i] = VALGRIND_STACK_REGISTER(where.bottom, where.top);
+    }
 #endif
-  return true;
+  }
+  return installed != 0;
 }
 
 // False if it must stay for now; it then remains an empty slab.
