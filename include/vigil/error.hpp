@@ -39,6 +39,14 @@ class VIGIL_API deadlock : public std::logic_error {
   ~deadlock() override;
 };
 
+// A send on a closed channel, or a second close. The value of a send is still
+// in the caller's hand.
+class VIGIL_API channel_closed : public std::logic_error {
+ public:
+  explicit channel_closed(const char* why);
+  ~channel_closed() override;
+};
+
 // The handle's runtime has ended: there is nobody left to do what was asked.
 class VIGIL_API runtime_gone : public std::logic_error {
  public:

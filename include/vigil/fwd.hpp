@@ -17,12 +17,21 @@ template <class T>
 class fiber_local;
 struct fiber_options;
 
+template <class T>
+class channel;
+template <class T>
+class sender;
+template <class T>
+class receiver;
+class case_list;
+
 struct clock;
 class timer;
 struct from_end_t;
 
 class stopped;
 class cancelled;
+class channel_closed;
 class deadlock;
 class runtime_gone;
 class wrong_place;

@@ -1,11 +1,13 @@
 // Everything, for examples and small programs.
 #pragma once
 
+#include <vigil/channel.hpp>
 #include <vigil/debug.hpp>
 #include <vigil/error.hpp>
 #include <vigil/fiber.hpp>
 #include <vigil/fwd.hpp>
 #include <vigil/runtime.hpp>
+#include <vigil/select.hpp>
 #include <vigil/stats.hpp>
 #include <vigil/ticker.hpp>
 #include <vigil/time.hpp>

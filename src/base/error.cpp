@@ -13,6 +13,10 @@ deadlock::deadlock(const char* why) : std::logic_error(why) {}
 
 deadlock::~deadlock() = default;
 
+channel_closed::channel_closed(const char* why) : std::logic_error(why) {}
+
+channel_closed::~channel_closed() = default;
+
 runtime_gone::runtime_gone(const char* why) : std::logic_error(why) {}
 
 runtime_gone::~runtime_gone() = default;

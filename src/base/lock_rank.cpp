@@ -19,6 +19,13 @@ __attribute__((noinline)) void lock_taken(lock_rank rank) noexcept {
   held |= bit;
 }
 
+__attribute__((noinline)) void lock_taken_beside(lock_rank rank) noexcept {
+  const unsigned bit = 1u << static_cast<unsigned>(rank);
+  if (held >= 2 * bit)
+    fatal("lock order broken: rank %u taken while holding %#x", static_cast<unsigned>(rank), held);
+  held |= bit;
+}
+
 __attribute__((noinline)) void lock_released(lock_rank rank) noexcept {
   held &= ~(1u << static_cast<unsigned>(rank));
 }

@@ -9,6 +9,7 @@ enum class lock_rank : unsigned char {
   fiber_join,     // one fiber's joiners
   shutdown,       // the stop tree
   registry,       // one shard of the list of all fibers
+  channel,        // one channel; several only in the order of their addresses
   timer_outside,  // armings by threads that are no workers
   timer_heap,     // the heap, held by whoever merges or pops
   intake,         // one intake
@@ -23,9 +24,13 @@ enum class lock_rank : unsigned char {
 #ifndef NDEBUG
 // Kept per thread: locks are never held across a switch.
 void lock_taken(lock_rank rank) noexcept;
+// One more of the rank taken last.
+void lock_taken_beside(lock_rank rank) noexcept;
 void lock_released(lock_rank rank) noexcept;
 #else
 inline void lock_taken(lock_rank) noexcept {}
+
+inline void lock_taken_beside(lock_rank) noexcept {}
 
 inline void lock_released(lock_rank) noexcept {}
 #endif

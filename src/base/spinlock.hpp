@@ -21,6 +21,13 @@ class VIGIL_CAPABILITY("spinlock") spinlock {
     lock_taken(rank_);
   }
 
+  // Beside others of the same rank, in an order that all who do so keep.
+  void lock_beside() noexcept VIGIL_ACQUIRE() {
+    // Pairs with the release in unlock().
+    if (taken_.exchange(true, acquire)) lock_slowly();
+    lock_taken_beside(rank_);
+  }
+
   bool try_lock() noexcept VIGIL_TRY_ACQUIRE(true) {
     // Pairs with the release in unlock(). The load spares the line's owner a
     // failing exchange; ordering: only a hint.

@@ -16,6 +16,12 @@ enum class wait_reason : std::uint8_t {
   shutdown,     // the main fiber, waiting for the others to end
   settle,       // testing::settle
   signal,       // waiting for a watched signal
+  send,
+  recv,
+  send_nil,
+  recv_nil,
+  select,
+  select_none,  // a select without cases
   test,         // the library's own tests
 };
 
@@ -41,6 +47,18 @@ constexpr const char* to_string(wait_reason reason) noexcept {
       return "settle";
     case wait_reason::signal:
       return "signal";
+    case wait_reason::send:
+      return "channel send";
+    case wait_reason::recv:
+      return "channel receive";
+    case wait_reason::send_nil:
+      return "channel send (nil channel)";
+    case wait_reason::recv_nil:
+      return "channel receive (nil channel)";
+    case wait_reason::select:
+      return "select";
+    case wait_reason::select_none:
+      return "select (no cases)";
     case wait_reason::test:
       return "test";
   }

@@ -66,6 +66,9 @@ class worker {
   // On a fiber's stack, first thing after each switch to it.
   static void arrived() noexcept;
 
+  // Evenly among 0 … n - 1.
+  std::uint32_t draw(std::uint32_t n) noexcept { return random_.below(n); }
+
   // Lets the others go first, if there are any.
   void yield() noexcept;
 

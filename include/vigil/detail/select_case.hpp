@@ -1,0 +1,50 @@
+// What select() does with its cases, whatever they wait for.
+#pragma once
+
+#include <vigil/detail/channel_core.hpp>
+#include <vigil/detail/config.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+// {poll, enqueue, claim, retract} of one kind of case; src/chan/select_core.hpp.
+struct case_table;
+
+// One case of a select, for the length of the call.
+struct select_case {
+  enum class kind : std::uint8_t {
+    waits,      // for what its table says
+    timeout,    // taken when `time` nanoseconds have passed, if nothing else was
+    deadline,   // the same, when the clock says `time`
+    otherwise,  // taken if nothing else is ready
+  };
+
+  const case_table* table = nullptr;
+  void* object = nullptr;  // nullptr: never ready, as Go's nil channel
+  void* value = nullptr;
+  std::int64_t time = 0;
+  kind what = kind::waits;
+  channel_status status = channel_status::not_ready;
+  // Its place in the queue of what it waits for. Not initialised.
+  alignas(void*) std::byte place[72];
+};
+
+VIGIL_API extern const case_table recv_case_table;
+VIGIL_API extern const case_table send_case_table;
+
+enum class choice : std::uint8_t {
+  fair,     // among those that are ready each has the same chance
+  ordered,  // the first of them
+};
+
+// Waits until one case can be taken, takes it and returns its index. Throws
+// `stopped`, std::bad_alloc, std::invalid_argument (more than one otherwise).
+VIGIL_API std::size_t select(select_case* const* cases, std::size_t count, choice how);
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

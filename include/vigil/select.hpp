@@ -1,0 +1,319 @@
+// select: waits for the first of several things.
+//
+//   vigil::select(
+//       vigil::on_recv(lines, [&](std::optional<std::string> s) { ... }),
+//       vigil::on_send(replies, std::move(reply), [&] { ... }),
+//       vigil::on_timeout(1s, [&] { ... }));
+//
+// Exactly one case is taken, and its function is called after everything else
+// of the select has been undone; what it throws comes out of select(). If
+// several cases are ready, one of them is drawn, each with the same chance:
+// select_ordered() takes the first instead. A select looks at one instant: it
+// never says that nothing is ready while something is all the time.
+//
+// All arguments are evaluated once, in the order of C++, before the select
+// looks at anything. A nil channel is never ready, so a case can be switched
+// off by assigning an empty handle. The same channel may stand in several
+// cases. A select without a case that can ever be taken waits until the fiber
+// is stopped; if all fibers do, that is reported as a deadlock.
+//
+// Behaviour: Go's select, with timeouts. Thread safety: as the channels.
+#pragma once
+
+#include <vigil/channel.hpp>
+#include <vigil/detail/select_case.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+namespace detail {
+
+template <class F, class... Args>
+inline constexpr bool takes = std::is_invocable_v<F&, Args...>;
+
+template <class T, class F>
+class recv_case : public select_case {
+  static_assert(takes<F, std::optional<T>> || takes<F>,
+                "on_recv(channel, f): f takes a std::optional<T>, empty when the channel is "
+                "closed and drained, or nothing");
+
+ public:
+  recv_case(channel_handle from, F f) : from_(std::move(from)), f_(std::move(f)) {
+    table = &recv_case_table;
+  }
+
+  void prepare() noexcept {
+    object = from_.core();
+    value = room_.room();
+  }
+  void taken() {
+    std::optional<T> got = room_.take(status);
+    if constexpr (takes<F, std::optional<T>>) {
+      static_cast<void>(f_(std::move(got)));
+    } else {
+      static_cast<void>(f_());
+    }
+  }
+
+ private:
+  channel_handle from_;
+  F f_;
+  value_room<T> room_;
+};
+
+template <class F>
+class recv_case<void, F> : public select_case {
+  static_assert(takes<F, bool> || takes<F>,
+                "on_recv(channel, f): f takes a bool, false when the channel is closed and "
+                "drained, or nothing");
+
+ public:
+  recv_case(channel_handle from, F f) : from_(std::move(from)), f_(std::move(f)) {
+    table = &recv_case_table;
+  }
+
+  void prepare() noexcept { object = from_.core(); }
+  void taken() {
+    if constexpr (takes<F, bool>) {
+      static_cast<void>(f_(status == channel_status::ok));
+    } else {
+      static_cast<void>(f_());
+    }
+  }
+
+ private:
+  channel_handle from_;
+  F f_;
+};
+
+// Value: T& for one that stays in the caller's hand until the case is taken, T
+// for a copy of our own, void for none.
+template <class Value, class F>
+class send_case : public select_case {
+  static_assert(takes<F>, "on_send(channel, value, f): f takes nothing");
+
+ public:
+  send_case(channel_handle to, Value value, F f)
+      : to_(std::move(to)), value_(static_cast<Value&&>(value)), f_(std::move(f)) {
+    table = &send_case_table;
+  }
+
+  void prepare() noexcept {
+    object = to_.core();
+    value = std::addressof(value_);
+  }
+  void taken() {
+    if (status == channel_status::closed) throw_send_on_closed();
+    static_cast<void>(f_());
+  }
+
+ private:
+  channel_handle to_;
+  Value value_;
+  F f_;
+};
+
+struct no_value {};
+
+template <class F>
+class time_case : public select_case {
+  static_assert(takes<F>, "on_timeout(duration, f): f takes nothing");
+
+ public:
+  time_case(kind k, std::int64_t t, F f) : f_(std::move(f)) {
+    what = k;
+    time = t;
+  }
+
+  void prepare() noexcept {}
+  void taken() { static_cast<void>(f_()); }
+
+ private:
+  F f_;
+};
+
+template <class C>
+inline constexpr bool is_case = std::is_base_of_v<select_case, C>;
+
+// What a case without a function does.
+struct nothing {
+  void operator()() const noexcept {}
+};
+
+}  // namespace detail
+
+// --- the cases; the function may be left out
+
+// Taken when something can be received from ch, or ch is closed. f takes a
+// std::optional<T> (a bool for channel<void>), or nothing.
+template <class T, class F = detail::nothing>
+[[nodiscard]] auto on_recv(const channel<T>& ch, F f = {}) {
+  return detail::recv_case<T, F>(ch.handle(), std::move(f));
+}
+template <class T, class F = detail::nothing>
+[[nodiscard]] auto on_recv(const receiver<T>& ch, F f = {}) {
+  return detail::recv_case<T, F>(ch.handle(), std::move(f));
+}
+
+namespace detail {
+
+template <class T, class Ch, class U, class F>
+auto make_send_case(const Ch& ch, U&& value, F f) {
+  if constexpr (std::is_same_v<U&&, T&&>) {
+    return send_case<T&, F>(ch.handle(), value, std::move(f));
+  } else {
+    return send_case<T, F>(ch.handle(), T(std::forward<U>(value)), std::move(f));
+  }
+}
+
+}  // namespace detail
+
+// Taken when the value can be sent. An rvalue stays in the caller's hand: it
+// must outlive the select, and is moved from only if the case is taken; any
+// other value is copied at once. If the case is taken because ch is closed,
+// select() throws channel_closed, and the value is untouched.
+template <class T, class U, class F = detail::nothing>
+  requires std::is_constructible_v<T, U&&>
+[[nodiscard]] auto on_send(const channel<T>& ch, U&& value, F f = {}) {
+  return detail::make_send_case<T>(ch, std::forward<U>(value), std::move(f));
+}
+template <class T, class U, class F = detail::nothing>
+  requires std::is_constructible_v<T, U&&>
+[[nodiscard]] auto on_send(const sender<T>& ch, U&& value, F f = {}) {
+  return detail::make_send_case<T>(ch, std::forward<U>(value), std::move(f));
+}
+template <class F = detail::nothing>
+[[nodiscard]] auto on_send(const channel<void>& ch, F f = {}) {
+  return detail::send_case<detail::no_value, F>(ch.handle(), {}, std::move(f));
+}
+template <class F = detail::nothing>
+[[nodiscard]] auto on_send(const sender<void>& ch, F f = {}) {
+  return detail::send_case<detail::no_value, F>(ch.handle(), {}, std::move(f));
+}
+
+// Taken when d has passed since the select began to wait, and nothing else came
+// first; zero or negative: when nothing else is ready. Costs no timer unless
+// the select waits.
+template <detail::duration_like D, class F = detail::nothing>
+[[nodiscard]] auto on_timeout(const D& d, F f = {}) {
+  return detail::time_case<F>(detail::select_case::kind::timeout, detail::to_nanos(d),
+                              std::move(f));
+}
+
+// The same at a deadline, which several selects can share.
+template <class Clock, class Duration, class F = detail::nothing>
+[[nodiscard]] auto on_deadline(const std::chrono::time_point<Clock, Duration>& t, F f = {}) {
+  return detail::time_case<F>(detail::select_case::kind::deadline,
+                              deadline_at(t).time_since_epoch().count(), std::move(f));
+}
+
+// Taken if nothing else is ready: the select does not wait. At most one.
+template <class F = detail::nothing>
+[[nodiscard]] auto otherwise(F f = {}) {
+  return detail::time_case<F>(detail::select_case::kind::otherwise, 0, std::move(f));
+}
+
+// --- select
+
+namespace detail {
+
+template <class... Cases>
+std::size_t select_of(choice how, Cases&... cases) {
+  static_assert((is_case<Cases> && ...),
+                "select(...) takes cases: on_recv, on_send, on_timeout, on_deadline, otherwise");
+  constexpr std::size_t count = sizeof...(Cases);
+  (cases.prepare(), ...);
+  select_case* const all[count + 1] = {&cases..., nullptr};
+  const std::size_t taken = select(all, count, how);
+  std::size_t i = 0;
+  static_cast<void>(((i++ == taken ? (cases.taken(), true) : false) || ...));
+  return taken;
+}
+
+}  // namespace detail
+
+// Takes one case and returns its index. Without a case it waits for ever.
+// Throws what the case's function throws, channel_closed (see on_send),
+// `stopped`, wrong_place, std::bad_alloc (a deadline could not be armed), and
+// std::invalid_argument for a second otherwise.
+template <class... Cases>
+std::size_t select(Cases&&... cases) {
+  return detail::select_of(detail::choice::fair, cases...);
+}
+
+// The same, but of those that are ready the first is taken.
+template <class... Cases>
+std::size_t select_ordered(Cases&&... cases) {
+  return detail::select_of(detail::choice::ordered, cases...);
+}
+
+// Any number of cases, known at run time. It may be selected from again and
+// again: each on_send() then sends what its value is at that time, a moved-from
+// one after it was taken. One thread or fiber at a time.
+class case_list {
+ public:
+  // Returns the index of the case.
+  template <class C>
+    requires detail::is_case<C>
+  std::size_t add(C one) {
+    all_.push_back(std::make_unique<held<C>>(std::move(one)));
+    pointers_.push_back(all_.back()->core());
+    return all_.size() - 1;
+  }
+
+  std::size_t size() const noexcept { return all_.size(); }
+
+  void clear() noexcept {
+    pointers_.clear();
+    all_.clear();
+  }
+
+ private:
+  friend std::size_t select(case_list& cases);
+  friend std::size_t select_ordered(case_list& cases);
+
+  struct any_case {
+    virtual ~any_case() = default;
+    virtual detail::select_case* core() noexcept = 0;
+    virtual void prepare() noexcept = 0;
+    virtual void taken() = 0;
+  };
+
+  template <class C>
+  struct held final : any_case {
+    explicit held(C&& given) : one(std::move(given)) {}
+    detail::select_case* core() noexcept override { return &one; }
+    void prepare() noexcept override { one.prepare(); }
+    void taken() override { one.taken(); }
+    C one;
+  };
+
+  std::size_t choose(detail::choice how) {
+    for (const auto& one : all_)
+      one->prepare();
+    const std::size_t taken = detail::select(pointers_.data(), pointers_.size(), how);
+    all_[taken]->taken();
+    return taken;
+  }
+
+  std::vector<std::unique_ptr<any_case>> all_;
+  std::vector<detail::select_case*> pointers_;
+};
+
+inline std::size_t select(case_list& cases) {
+  return cases.choose(detail::choice::fair);
+}
+
+inline std::size_t select_ordered(case_list& cases) {
+  return cases.choose(detail::choice::ordered);
+}
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,103 @@
+#include "chan/caller.hpp"
+
+#include "sched/process.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/error.hpp>
+
+#include <string>
+
+namespace vigil::internal {
+namespace {
+
+nanos now_of_caller() noexcept {
+  const fiber* const f = current_fiber();
+  return f != nullptr ? f->sched->clock.now() : monotonic_now();
+}
+
+}  // namespace
+
+bool timeout::is_over() const noexcept {
+  switch (kind_) {
+    case kind::none:
+      return false;
+    case kind::in:
+      return n_ <= 0;
+    case kind::at:
+      return n_ != never && n_ <= now_of_caller();
+  }
+  return false;
+}
+
+nanos timeout::deadline() const noexcept {
+  return kind_ == kind::in ? saturating_add(now_of_caller(), n_) : n_;
+}
+
+caller::caller() noexcept : fiber_(current_fiber()) {
+  if (fiber_ == nullptr) thread_.emplace();
+}
+
+bool caller::may_not_wait() noexcept {
+  worker* const w = current_worker();
+  if (fiber_ == nullptr) return w != nullptr;
+  if (fiber_->no_parks != 0) return true;
+  // Not while shielded, nor while unwinding.
+  stoppable_ = fiber_->shields == 0 && w->exceptions_in_flight() == 0;
+  return stoppable_ && fiber_->sched->must_stop(*fiber_);
+}
+
+void caller::refuse(const char* call) {
+  if (fiber_ == nullptr) {
+    throw wrong_place((std::string("vigil::") + call +
+                       ": it would have to wait on a worker's own stack, inside a handler of the "
+                       "library; use a try_ form there, or start a fiber with go")
+                          .c_str());
+  }
+  check_may_park(*fiber_);
+  throw_stopped(*fiber_);
+}
+
+ticket caller::open() noexcept {
+  if (fiber_ != nullptr) return fiber_->self.open(stoppable_);
+  process_check_fork("a wait on a channel");
+  thread_->sleep.clear();
+  return thread_->self.open(false);
+}
+
+outcome caller::wait(ticket t, wait_reason why, nanos deadline, spinlock& held)
+    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  if (fiber_ != nullptr) return internal::wait(*fiber_, t, {why, deadline, stoppable_}, held);
+  held.unlock();
+  return sleep(t, deadline);
+}
+
+outcome caller::wait(ticket t, wait_reason why, nanos deadline) {
+  if (fiber_ != nullptr) return internal::wait(*fiber_, t, {why, deadline, stoppable_});
+  return sleep(t, deadline);
+}
+
+// Whoever claims wakes the note, once; a claim that beats the deadline is
+// therefore waited for.
+outcome caller::sleep(ticket t, nanos deadline) noexcept {
+  if (!thread_->sleep.sleep_until(deadline)) {
+    if (thread_->self.claim(t, outcome::timeout)) return outcome::timeout;
+    thread_->sleep.sleep_until(never);
+  }
+  return thread_->self.outcome();
+}
+
+void caller::stop() {
+  throw_stopped(*fiber_);
+}
+
+channel_status wait_on_nothing(wait_reason why, timeout limit) {
+  if (limit.is_over()) return channel_status::timeout;
+  caller self;
+  if (self.may_not_wait()) self.refuse("channel");
+  const nanos deadline = limit.deadline();
+  const outcome how = self.wait(self.open(), why, deadline);
+  if (how == outcome::stopped) self.stop();
+  return channel_status::timeout;
+}
+
+}  // namespace vigil::internal

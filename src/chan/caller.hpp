@@ -1,0 +1,79 @@
+// caller: who calls an operation that may have to wait: the running fiber, or a
+// thread that is none, which sleeps on a note of its own.
+//
+//   if (self.may_not_wait()) { unlock; self.refuse(...); }
+//   queue the cases; t = self.open(); how = self.wait(t, ...); unlink them
+#pragma once
+
+#include "base/nanos.hpp"
+#include "sched/note.hpp"
+#include "sched/park.hpp"
+
+#include <vigil/detail/channel_core.hpp>
+
+#include <cstdint>
+#include <optional>
+
+namespace vigil::internal {
+
+// How long an operation may wait, as the user said it. The clock is read only
+// when it has to.
+class timeout {
+ public:
+  static timeout none() noexcept { return {kind::none, never}; }
+  static timeout in(nanos d) noexcept { return {kind::in, d}; }
+  static timeout at(nanos deadline) noexcept { return {kind::at, deadline}; }
+
+  // Nothing is to be waited for.
+  bool is_over() const noexcept;
+  // On the clock of who calls; never earlier than was asked for.
+  nanos deadline() const noexcept;
+
+ private:
+  enum class kind : std::uint8_t { none, in, at };
+
+  timeout(kind k, nanos n) noexcept : kind_(k), n_(n) {}
+
+  kind kind_;
+  nanos n_;
+};
+
+class caller {
+ public:
+  caller() noexcept;
+
+  // Whether it must not wait here or now; refuse() then says why. Under a lock.
+  bool may_not_wait() noexcept;
+  // Throws `stopped` or wrong_place, or ends the program under no_park.
+  [[noreturn]] void refuse(const char* call);
+
+  waiter& self() noexcept { return fiber_ != nullptr ? fiber_->self : thread_->self; }
+
+  ticket open() noexcept;
+
+  // Until the ticket is claimed or the deadline comes: then the outcome is
+  // `timeout`. Throws std::bad_alloc if the deadline cannot be armed; the wait
+  // is over then. `held` is released in every case.
+  outcome wait(ticket t, wait_reason why, nanos deadline, spinlock& held) VIGIL_RELEASE(held);
+  outcome wait(ticket t, wait_reason why, nanos deadline);
+
+  // What a wait that ended by a stop does.
+  [[noreturn]] void stop();
+
+ private:
+  struct thread_part {
+    note sleep;
+    waiter self{sleep};
+  };
+
+  outcome sleep(ticket t, nanos deadline) noexcept;
+
+  fiber* const fiber_;
+  bool stoppable_ = false;
+  std::optional<thread_part> thread_;
+};
+
+// Waits for nothing that could come: a nil channel, a select without cases.
+channel_status wait_on_nothing(wait_reason why, timeout limit);
+
+}  // namespace vigil::internal

@@ -1,0 +1,326 @@
+#include "chan/channel_core.hpp"
+
+#include "chan/caller.hpp"
+
+#include <vigil/error.hpp>
+
+#include <cstring>
+#include <limits>
+#include <new>
+#include <stdexcept>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+using internal::attempt;
+using internal::case_list;
+using internal::lock_guard;
+using internal::look;
+using internal::outcome;
+using internal::queued_case;
+
+namespace {
+
+void move_value(const element_ops& ops, void* to, void* from) noexcept {
+  if (ops.move != nullptr) {
+    ops.move(to, from);
+  } else if (ops.size == sizeof(void*)) {
+    std::memcpy(to, from, sizeof(void*));
+  } else if (ops.size != 0) {
+    std::memcpy(to, from, ops.size);
+  }
+}
+
+void destroy_value(const element_ops& ops, void* value) noexcept {
+  if (ops.destroy != nullptr) ops.destroy(value);
+}
+
+}  // namespace
+
+channel_core::~channel_core() {
+  for (std::size_t i = 0; i < size_; ++i)
+    destroy_value(ops, slot(i));
+  ::operator delete(ring_, std::align_val_t(ops.align));
+}
+
+// The i-th value from the front, or the i-th place behind it.
+std::byte* channel_core::slot(std::size_t i) const noexcept {
+  std::size_t at = first_ + i;
+  if (at >= capacity_) at -= capacity_;
+  return ring_ + at * ops.size;
+}
+
+queued_case* channel_core::claim_first(case_list& queue) noexcept {
+  while (queued_case* const c = queue.pop_front()) {
+    if (c->who->claim(c->which, outcome::value)) {
+      *c->chosen = c;
+      c->status = channel_status::ok;
+      return c;
+    }
+  }
+  return nullptr;
+}
+
+attempt channel_core::send_now(void* value) noexcept {
+  if (closed_) return {channel_status::closed};
+  if (!receivers_.empty()) {
+    if (queued_case* const c = claim_first(receivers_)) {
+      move_value(ops, c->value, value);
+      return {channel_status::ok, c->who};
+    }
+  }
+  if (size_ == capacity_) return {channel_status::not_ready};
+  move_value(ops, slot(size_), value);
+  ++size_;
+  return {channel_status::ok};
+}
+
+attempt channel_core::recv_now(void* into, look how) noexcept {
+  if (size_ != 0) {
+    std::byte* const front = slot(0);
+    move_value(ops, into, front);
+    destroy_value(ops, front);
+    if (++first_ == capacity_) first_ = 0;
+    --size_;
+    // The first who waits to send has room now.
+    if (senders_.empty()) return {channel_status::ok};
+    queued_case* const c = claim_first(senders_);
+    if (c == nullptr) return {channel_status::ok};
+    move_value(ops, slot(size_), c->value);
+    ++size_;
+    return {channel_status::ok, c->who};
+  }
+  if (!senders_.empty()) {
+    if (queued_case* const c = claim_first(senders_)) {
+      move_value(ops, into, c->value);
+      return {channel_status::ok, c->who};
+    }
+  }
+  if (source != nullptr && source->take(into, how)) return {channel_status::ok};
+  return {closed_ ? channel_status::closed : channel_status::not_ready};
+}
+
+void channel_core::wait_to_send(queued_case& c) noexcept {
+  senders_.push_back(c);
+}
+
+void channel_core::wait_to_recv(queued_case& c) {
+  if (source != nullptr && receivers_.empty()) source->somebody_waits();
+  receivers_.push_back(c);
+}
+
+void channel_core::leave_senders(queued_case& c) noexcept {
+  if (c.hook.linked) senders_.remove(c);
+}
+
+void channel_core::leave_receivers(queued_case& c) noexcept {
+  if (!c.hook.linked) return;
+  receivers_.remove(c);
+  if (source != nullptr && receivers_.empty()) source->nobody_waits();
+}
+
+bool channel_core::close() noexcept {
+  case_list told;
+  {
+    const lock_guard guard(lock);
+    if (closed_) return false;
+    closed_ = true;
+    for (case_list* const queue : {&receivers_, &senders_}) {
+      while (queued_case* const c = queue->pop_front()) {
+        if (!c->who->claim(c->which, outcome::closed)) continue;
+        *c->chosen = c;
+        c->status = channel_status::closed;
+        told.push_back(*c);  // C3: it stays until it is delivered
+      }
+    }
+    if (source != nullptr) source->nobody_waits();
+  }
+  while (queued_case* const c = told.pop_front())
+    c->who->deliver(internal::turn::in_order);
+  return true;
+}
+
+std::size_t channel_core::size() const noexcept {
+  const lock_guard guard(lock);
+  return size_;
+}
+
+// --- the operations on one channel
+
+namespace {
+
+enum class direction : std::uint8_t { send, recv };
+
+attempt try_now(channel_core& c, direction d, void* value) noexcept VIGIL_REQUIRES(c.lock) {
+  return d == direction::send ? c.send_now(value) : c.recv_now(value, look::exact);
+}
+
+channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lock) {
+  c.lock.unlock();
+  if (done.peer != nullptr) done.peer->deliver();
+  return done.status;
+}
+
+// Waits as one case of one channel; the lock is held and released.
+[[gnu::noinline]] channel_status wait_for_peer(channel_core& c,
+                                               direction d,
+                                               void* value,
+                                               internal::timeout limit) VIGIL_RELEASE(c.lock) {
+  internal::caller self;
+  if (self.may_not_wait()) {
+    c.lock.unlock();
+    self.refuse(d == direction::send ? "channel::send" : "channel::recv");
+  }
+  queued_case* chosen = nullptr;
+  queued_case own;
+  own.value = value;
+  own.chosen = &chosen;
+  own.who = &self.self();
+  const internal::nanos deadline = limit.deadline();
+  try {
+    d == direction::send ? c.wait_to_send(own) : c.wait_to_recv(own);
+  } catch (...) {
+    c.lock.unlock();
+    throw;
+  }
+  own.which = self.open();  // nobody sees the case before the lock is released
+  const auto leave = [&]() noexcept {
+    const lock_guard guard(c.lock);
+    d == direction::send ? c.leave_senders(own) : c.leave_receivers(own);
+  };
+  outcome how = outcome::open;
+  try {
+    how = self.wait(own.which,
+                    d == direction::send ? internal::wait_reason::send : internal::wait_reason::recv,
+                    deadline,
+                    c.lock);
+  } catch (...) {
+    leave();
+    throw;
+  }
+  if (chosen != nullptr) return own.status;
+  leave();
+  if (how == outcome::stopped) self.stop();
+  return channel_status::timeout;
+}
+
+channel_status operate(channel_core* c,
+                       direction d,
+                       void* value,
+                       internal::timeout limit) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  if (c == nullptr) return internal::wait_on_nothing(
+      d == direction::send ? internal::wait_reason::send_nil : internal::wait_reason::recv_nil, limit);
+  c->lock.lock();
+  const attempt done = try_now(*c, d, value);
+  if (done.status != channel_status::not_ready) return finish(*c, done);
+  if (limit.is_over()) {
+    c->lock.unlock();
+    return channel_status::timeout;
+  }
+  return wait_for_peer(*c, d, value, limit);
+}
+
+channel_status try_operate(channel_core* c, direction d, void* value) noexcept
+    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  if (c == nullptr) return channel_status::not_ready;
+  c->lock.lock();
+  return finish(*c, try_now(*c, d, value));
+}
+
+}  // namespace
+
+channel_status send(channel_core* c, void* value) {
+  return operate(c, direction::send, value, internal::timeout::none());
+}
+
+channel_status try_send(channel_core* c, void* value) {
+  return try_operate(c, direction::send, value);
+}
+
+channel_status send_for(channel_core* c, void* value, std::int64_t timeout) {
+  return operate(c, direction::send, value, internal::timeout::in(timeout));
+}
+
+channel_status send_until(channel_core* c, void* value, std::int64_t deadline) {
+  return operate(c, direction::send, value, internal::timeout::at(deadline));
+}
+
+channel_status recv(channel_core* c, void* into) {
+  return operate(c, direction::recv, into, internal::timeout::none());
+}
+
+channel_status try_recv(channel_core* c, void* into) {
+  return try_operate(c, direction::recv, into);
+}
+
+channel_status recv_for(channel_core* c, void* into, std::int64_t timeout) {
+  return operate(c, direction::recv, into, internal::timeout::in(timeout));
+}
+
+channel_status recv_until(channel_core* c, void* into, std::int64_t deadline) {
+  return operate(c, direction::recv, into, internal::timeout::at(deadline));
+}
+
+// --- handles
+
+channel_core* make_channel(const element_ops& ops, std::size_t capacity) {
+  constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
+  if (capacity > most || (ops.size != 0 && capacity > most / ops.size)) {
+    throw std::length_error(
+        "vigil::make_channel: no machine has memory for a buffer of that capacity; give the number "
+        "of values that may wait, 0 for none");
+  }
+  auto* const ring = static_cast<std::byte*>(
+      capacity * ops.size == 0 ? nullptr
+                               : ::operator new(capacity * ops.size, std::align_val_t(ops.align)));
+  struct plain final : channel_core {
+    using channel_core::channel_core;
+  };
+  try {
+    return new plain(ops, ring, capacity);
+  } catch (...) {
+    ::operator delete(ring, std::align_val_t(ops.align));
+    throw;
+  }
+}
+
+void add_handle(channel_core* c) noexcept {
+  // ordering: made from a handle that the caller holds.
+  c->handles.fetch_add(1, internal::relaxed);
+}
+
+void drop_handle(channel_core* c) noexcept {
+  // Pairs with the other decrements: the last one sees all that was done.
+  if (c->handles.fetch_sub(1, internal::acq_rel) == 1) delete c;
+}
+
+void close(channel_core* c) {
+  if (c == nullptr) {
+    throw std::logic_error(
+        "vigil::channel::close: the channel is nil (default-constructed or moved from); make one "
+        "with make_channel");
+  }
+  if (!c->close()) {
+    throw channel_closed(
+        "vigil::channel::close: the channel is closed already; let one place own the closing");
+  }
+}
+
+std::size_t size(const channel_core* c) noexcept {
+  return c == nullptr ? 0 : c->size();
+}
+
+std::size_t capacity(const channel_core* c) noexcept {
+  return c == nullptr ? 0 : c->capacity();
+}
+
+void throw_send_on_closed() {
+  throw channel_closed(
+      "vigil::channel::send: the channel is closed, and the value was not sent; senders must be "
+      "done before close(), or use try_send");
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,143 @@
+// channel_core: a channel without its type, and the queues of those who wait.
+//
+//   senders ──▶ [ ring of `capacity` slots ] ──▶ receivers
+//
+// Everything is guarded by the channel's lock; a value moves under it, straight
+// from the sender's hand into the receiver's when one of them waits.
+//
+// Who waits leaves a queued_case in a queue, or several at once (select), all
+// with the ticket of one waiter. Who finds one claims the ticket, moves the
+// value, says which case it was and how it ended, unlocks, and delivers.
+//
+// C1  A case is linked and unlinked under the lock of its channel. Its owner
+//     leaves no case behind: those that nobody claimed it unlinks itself, also
+//     when an exception ends the wait.
+// C2  A claim fails if the wait has ended otherwise; whoever failed unlinks the
+//     case and looks at the next one.
+// C3  Between claim and deliver() the owner cannot go on, so its case, its
+//     value and the word that says which case it was stay where they are.
+// C4  Receivers wait only if the ring is empty, senders only if it is full;
+//     none waits on a closed channel. So at most one of the queues holds cases
+//     that can be claimed, but for one select that waits on both: it never
+//     meets itself, because it looks before it is queued.
+//
+// The channel of a timer has a timed_source instead of senders: whoever looks
+// asks it whether a value is due.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/intrusive_list.hpp"
+#include "base/spinlock.hpp"
+#include "sched/park.hpp"
+#include "sched/waiter.hpp"
+
+#include <vigil/detail/channel_core.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vigil::internal {
+
+using channel_core = detail::channel_core;
+using vigil::channel_status;
+
+struct queued_case {
+  list_hook<queued_case> hook;
+  waiter* who = nullptr;
+  ticket which = 0;
+  void* value = nullptr;  // to move from, or room to move into
+  channel_status status = channel_status::not_ready;
+  queued_case** chosen = nullptr;  // where the claimer says which case it was
+};
+
+using case_list = list<queued_case, &queued_case::hook>;
+
+// How closely a look reads the clock. A coarse one may find what has just come
+// due not due yet; only a look that is followed by an exact one may be coarse.
+enum class look : std::uint8_t { exact, coarse };
+
+// Where a timer's channel has its values from. All under the channel's lock.
+class timed_source {
+ public:
+  // The value that is due, constructed at `into`; false if none is.
+  virtual bool take(void* into, look how) noexcept = 0;
+  // The first receiver is about to be queued. Throws std::bad_alloc.
+  virtual void somebody_waits() = 0;
+  // No receiver is queued any more.
+  virtual void nobody_waits() noexcept = 0;
+
+ protected:
+  ~timed_source() = default;
+};
+
+// Who is to be delivered once the lock is released; nullptr: nobody.
+struct attempt {
+  channel_status status;
+  waiter* peer = nullptr;
+};
+
+}  // namespace vigil::internal
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+class channel_core {
+ public:
+  channel_core(const element_ops& operations, std::byte* slots, std::size_t capacity) noexcept
+      : ops(operations), capacity_(capacity), ring_(slots) {}
+
+  channel_core(const channel_core&) = delete;
+  channel_core& operator=(const channel_core&) = delete;
+
+  // --- the steps of an operation; caller: holds the lock
+  // At once or not at all: ok, closed or not_ready.
+  internal::attempt send_now(void* value) noexcept VIGIL_REQUIRES(lock);
+  internal::attempt recv_now(void* into, internal::look how) noexcept VIGIL_REQUIRES(lock);
+  // Queues a case whose other fields are set. Throws std::bad_alloc.
+  void wait_to_send(internal::queued_case& c) noexcept VIGIL_REQUIRES(lock);
+  void wait_to_recv(internal::queued_case& c) VIGIL_REQUIRES(lock);
+  // Unlinks it if it is still queued.
+  void leave_senders(internal::queued_case& c) noexcept VIGIL_REQUIRES(lock);
+  void leave_receivers(internal::queued_case& c) noexcept VIGIL_REQUIRES(lock);
+
+  // Everybody who waits is told. False if it was closed already.
+  bool close() noexcept VIGIL_EXCLUDES(lock);
+
+  std::size_t size() const noexcept VIGIL_EXCLUDES(lock);
+
+  std::size_t capacity() const noexcept { return capacity_; }
+
+  // Caller: the timer's channel, holding the lock.
+  internal::queued_case* first_receiver() noexcept VIGIL_REQUIRES(lock) {
+    return claim_first(receivers_);
+  }
+  bool has_receivers() const noexcept VIGIL_REQUIRES(lock) { return !receivers_.empty(); }
+
+  mutable internal::spinlock lock{internal::lock_rank::channel};
+  const element_ops& ops;
+  internal::atomic<std::size_t> handles{1};
+  internal::timed_source* source = nullptr;  // set while nobody else has the channel
+
+ protected:
+  virtual ~channel_core();
+
+ private:
+  friend void drop_handle(channel_core*) noexcept;
+
+  // Takes cases out until one can be claimed for a value.
+  static internal::queued_case* claim_first(internal::case_list& queue) noexcept;
+  std::byte* slot(std::size_t i) const noexcept;
+
+  const std::size_t capacity_;
+  std::byte* const ring_;
+  std::size_t first_ VIGIL_GUARDED_BY(lock) = 0;
+  std::size_t size_ VIGIL_GUARDED_BY(lock) = 0;
+  bool closed_ VIGIL_GUARDED_BY(lock) = false;
+  internal::case_list receivers_ VIGIL_GUARDED_BY(lock);
+  internal::case_list senders_ VIGIL_GUARDED_BY(lock);
+};
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

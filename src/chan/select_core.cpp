@@ -1,0 +1,335 @@
+#include "chan/select_core.hpp"
+
+#include "chan/caller.hpp"
+#include "sched/scheduler.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <stdexcept>
+
+namespace vigil::internal {
+namespace {
+
+// --- channels as cases
+
+channel_core& channel_of(void* object) noexcept {
+  return *static_cast<channel_core*>(object);
+}
+
+queued_case& place_of(select_case& c) noexcept {
+  static_assert(sizeof(queued_case) <= sizeof c.place);
+  return *std::launder(reinterpret_cast<queued_case*>(c.place));
+}
+
+void new_place(select_case& c, waiter& who, queued_case*& chosen) noexcept {
+  auto& place = *::new (static_cast<void*>(c.place)) queued_case;
+  place.who = &who;
+  place.value = c.value;
+  place.chosen = &chosen;
+}
+
+spinlock& lock_of_channel(void* object) noexcept {
+  return channel_of(object).lock;
+}
+
+void claim_channel(select_case& c) noexcept {
+  c.status = place_of(c).status;
+}
+
+attempt poll_recv(select_case& c, look how) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  return channel_of(c.object).recv_now(c.value, how);
+}
+
+void enqueue_recv(select_case& c) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  channel_of(c.object).wait_to_recv(place_of(c));
+}
+
+void retract_recv(select_case& c) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  channel_of(c.object).leave_receivers(place_of(c));
+}
+
+attempt poll_send(select_case& c, look) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  return channel_of(c.object).send_now(c.value);
+}
+
+void enqueue_send(select_case& c) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  channel_of(c.object).wait_to_send(place_of(c));
+}
+
+void retract_send(select_case& c) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  channel_of(c.object).leave_senders(place_of(c));
+}
+
+// --- the draw
+
+// Of a thread that runs no fiber.
+random& thread_dice() noexcept {
+  thread_local random dice(reinterpret_cast<std::uintptr_t>(&dice) ^
+                           static_cast<std::uint64_t>(monotonic_now()));
+  return dice;
+}
+
+std::uint32_t draw(std::uint32_t n) noexcept {
+  const fiber* const f = current_fiber();
+  if (f == nullptr) return thread_dice().below(n);
+  if (f->sched->is_virtual()) return f->sched->dice().below(n);
+  return current_worker()->draw(n);
+}
+
+// --- one select
+
+// Indices of cases, with room for few on the stack.
+class index_array {
+ public:
+  explicit index_array(std::size_t n) {
+    if (n > few) {
+      many_ = std::make_unique<std::uint32_t[]>(n);
+      at_ = many_.get();
+    }
+  }
+
+  void push_back(std::uint32_t i) noexcept { at_[size_++] = i; }
+  std::uint32_t* begin() noexcept { return at_; }
+  std::uint32_t* end() noexcept { return at_ + size_; }
+  std::uint32_t size() const noexcept { return size_; }
+  std::uint32_t& operator[](std::size_t i) noexcept { return at_[i]; }
+
+ private:
+  static constexpr std::size_t few = 16;
+
+  std::uint32_t buffer_[few];
+  std::unique_ptr<std::uint32_t[]> many_;
+  std::uint32_t* at_ = buffer_;
+  std::uint32_t size_ = 0;
+};
+
+constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+class selecting {
+ public:
+  selecting(select_case* const* cases, std::size_t count, detail::choice how)
+      : cases_(cases), order_(count), locks_(count) {
+    sort_out(count);
+    if (how == detail::choice::fair) shuffle();
+  }
+
+  std::size_t run();
+
+ private:
+  void sort_out(std::size_t count);
+  void shuffle() noexcept;
+  std::size_t look_at_each() noexcept;
+  std::size_t look_at_all(waiter*& peer) noexcept;
+  spinlock& lock_of(std::uint32_t i) noexcept { return cases_[i]->table->lock(cases_[i]->object); }
+  void lock_all() noexcept;
+  void unlock_all() noexcept;
+  void enqueue_all(caller& self, queued_case*& chosen);
+  void retract_all(const queued_case* but) noexcept;
+  [[gnu::noinline]] std::size_t queue_and_wait();
+
+  select_case* const* const cases_;
+  index_array order_;         // the cases that can come, as they were drawn
+  index_array locks_;         // the same by the addresses of their locks
+  std::size_t otherwise_ = none;
+  std::size_t timed_ = none;  // whose time comes first
+  timeout limit_ = timeout::none();
+};
+
+void selecting::sort_out(std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    select_case& c = *cases_[i];
+    if (c.what == select_case::kind::waits) {
+      c.status = channel_status::not_ready;
+      if (c.object != nullptr) order_.push_back(static_cast<std::uint32_t>(i));
+    } else if (c.what == select_case::kind::otherwise) {
+      if (otherwise_ != none) {
+        throw std::invalid_argument(
+            "vigil::select: two otherwise cases; only one can be taken when nothing is ready");
+      }
+      otherwise_ = i;
+    } else {
+      const bool relative = c.what == select_case::kind::timeout;
+      const timeout given = relative ? timeout::in(c.time) : timeout::at(c.time);
+      if (timed_ == none) {
+        timed_ = i;
+        limit_ = given;
+      } else {
+        const nanos before = limit_.deadline();
+        const nanos at = given.deadline();
+        if (at < before) timed_ = i;
+        limit_ = timeout::at(std::min(at, before));
+      }
+    }
+  }
+}
+
+void selecting::shuffle() noexcept {
+  for (std::uint32_t n = order_.size(); n > 1; --n)
+    std::swap(order_[n - 1], order_[draw(n)]);
+}
+
+// The first in the order that is ready. Each look is at an instant of its own,
+// which is enough for a case that is taken.
+std::size_t selecting::look_at_each() noexcept {
+  for (const std::uint32_t i : order_) {
+    select_case& c = *cases_[i];
+    attempt done{channel_status::not_ready};
+    {
+      const lock_guard guard(lock_of(i));
+      done = c.table->poll(c, look::coarse);
+    }
+    if (done.status == channel_status::not_ready) continue;
+    c.status = done.status;
+    if (done.peer != nullptr) done.peer->deliver();
+    return i;
+  }
+  return none;
+}
+
+// Caller: holds all locks.
+std::size_t selecting::look_at_all(waiter*& peer) noexcept {
+  for (const std::uint32_t i : order_) {
+    select_case& c = *cases_[i];
+    const attempt done = c.table->poll(c, look::exact);
+    if (done.status == channel_status::not_ready) continue;
+    c.status = done.status;
+    peer = done.peer;
+    return i;
+  }
+  return none;
+}
+
+void selecting::lock_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  for (const std::uint32_t i : order_)
+    locks_.push_back(i);
+  std::sort(locks_.begin(), locks_.end(), [this](std::uint32_t a, std::uint32_t b) {
+    return std::less<>()(&lock_of(a), &lock_of(b));
+  });
+  const spinlock* last = nullptr;
+  for (const std::uint32_t i : locks_) {
+    spinlock& lock = lock_of(i);
+    if (&lock == last) continue;
+    last == nullptr ? lock.lock() : lock.lock_beside();
+    last = &lock;
+  }
+}
+
+void selecting::unlock_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  const spinlock* last = nullptr;
+  for (const std::uint32_t i : locks_) {
+    spinlock& lock = lock_of(i);
+    if (&lock == last) continue;
+    last = &lock;
+    lock.unlock();
+  }
+}
+
+// Caller: holds all locks, so nobody sees the places before they are whole.
+// Throws with nothing queued.
+void selecting::enqueue_all(caller& self, queued_case*& chosen) {
+  for (std::uint32_t n = 0; n < order_.size(); ++n) {
+    select_case& c = *cases_[order_[n]];
+    new_place(c, self.self(), chosen);
+    try {
+      c.table->enqueue(c);
+    } catch (...) {
+      while (n-- > 0)
+        cases_[order_[n]]->table->retract(*cases_[order_[n]]);
+      throw;
+    }
+  }
+  const ticket t = self.open();
+  for (const std::uint32_t i : order_)
+    place_of(*cases_[i]).which = t;
+}
+
+void selecting::retract_all(const queued_case* but) noexcept {
+  for (const std::uint32_t i : order_) {
+    select_case& c = *cases_[i];
+    if (&place_of(c) == but) continue;
+    const lock_guard guard(lock_of(i));
+    c.table->retract(c);
+  }
+}
+
+std::size_t selecting::run() {
+  const std::size_t ready = look_at_each();
+  if (ready != none) return ready;
+  if (order_.size() != 0) return queue_and_wait();
+  if (otherwise_ != none) return otherwise_;
+  wait_on_nothing(timed_ != none ? wait_reason::select : wait_reason::select_none, limit_);
+  return timed_;
+}
+
+std::size_t selecting::queue_and_wait() {
+  caller self;
+  queued_case* chosen = nullptr;
+  waiter* peer = nullptr;
+  lock_all();
+  const std::size_t ready = look_at_all(peer);
+  const bool over = otherwise_ != none || limit_.is_over();
+  if (ready != none || over) {
+    unlock_all();
+    if (peer != nullptr) peer->deliver();
+    if (ready != none) return ready;
+    return otherwise_ != none ? otherwise_ : timed_;
+  }
+  if (self.may_not_wait()) {
+    unlock_all();
+    self.refuse("select");
+  }
+  const nanos deadline = limit_.deadline();
+  try {
+    enqueue_all(self, chosen);
+  } catch (...) {
+    unlock_all();
+    throw;
+  }
+  const ticket t = place_of(*cases_[order_[0]]).which;
+  unlock_all();
+  outcome how = outcome::open;
+  try {
+    how = self.wait(t, wait_reason::select, deadline);
+  } catch (...) {
+    retract_all(nullptr);
+    throw;
+  }
+  retract_all(chosen);
+  if (chosen != nullptr) {
+    for (const std::uint32_t i : order_) {
+      select_case& c = *cases_[i];
+      if (&place_of(c) != chosen) continue;
+      c.table->claim(c);
+      return i;
+    }
+  }
+  if (how == outcome::stopped) self.stop();
+  return timed_;
+}
+
+}  // namespace
+}  // namespace vigil::internal
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+constexpr case_table recv_case_table = {internal::lock_of_channel,
+                                        internal::poll_recv,
+                                        internal::enqueue_recv,
+                                        internal::claim_channel,
+                                        internal::retract_recv};
+constexpr case_table send_case_table = {internal::lock_of_channel,
+                                        internal::poll_send,
+                                        internal::enqueue_send,
+                                        internal::claim_channel,
+                                        internal::retract_send};
+
+std::size_t select(select_case* const* cases, std::size_t count, choice how) {
+  return internal::selecting(cases, count, how).run();
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

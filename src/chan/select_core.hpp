@@ -1,0 +1,50 @@
+// select: waits for several things at once, takes one, and leaves no trace of
+// the others.
+//
+//   look    the cases in the order of the draw, each under its own lock; the
+//           first that is ready is taken
+//   queue   none was: all locks, in the order of their addresses; look again,
+//           at one instant; then a place in each queue, all with one ticket
+//   wait    unlock, park; who claims the ticket says which case it was
+//   undo    the places that nobody took are taken back
+//
+// Whatever can be waited for is a case_table. The first look may be coarse
+// (channel_core.hpp), the second is exact.
+//
+// L1  A select that says "nothing is ready" (otherwise, a timeout of zero) has
+//     looked at all cases while it held all their locks.
+// L2  No lock is held while it parks: who claims before it has parked leaves
+//     word in park_state (park.hpp).
+#pragma once
+
+#include "chan/channel_core.hpp"
+
+#include <vigil/detail/select_case.hpp>
+
+namespace vigil::internal {
+
+using select_case = detail::select_case;
+
+}  // namespace vigil::internal
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+struct case_table {
+  // Guards the queue that the case would be in; the same for equal objects.
+  internal::spinlock& (*lock)(void* object) noexcept;
+  // Under the lock: takes the case if it is ready, else says not_ready.
+  internal::attempt (*poll)(select_case& c, internal::look how) noexcept;
+  // Under the lock: queues the queued_case in its place. Throws std::bad_alloc,
+  // with nothing queued.
+  void (*enqueue)(select_case& c);
+  // After the wait, for the case that ended it: what came is the caller's now.
+  void (*claim)(select_case& c) noexcept;
+  // Under the lock: unlinks it if it is still queued.
+  void (*retract)(select_case& c) noexcept;
+};
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil
