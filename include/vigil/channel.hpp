@@ -25,11 +25,11 @@
 // it must not use the library, and it cannot throw.
 #pragma once
 
+#include <vigil/clock.hpp>
 #include <vigil/detail/channel_core.hpp>
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/duration.hpp>
 #include <vigil/error.hpp>
-#include <vigil/time.hpp>
 
 #include <cstddef>
 #include <iterator>

@@ -27,6 +27,8 @@ class case_list;
 
 struct clock;
 class timer;
+class scoped_timer;
+class ticker;
 struct from_end_t;
 
 class stopped;

@@ -1,9 +1,11 @@
-// Time: the clock, sleep_for, sleep_until.
+// Time: sleep_for, sleep_until, after, tick; and the clock.
 //
 // All waiting is on the monotonic clock: steps of the wall clock change
 // nothing. A sleep never ends early, not by a nanosecond.
 #pragma once
 
+#include <vigil/channel.hpp>
+#include <vigil/clock.hpp>
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/duration.hpp>
 
@@ -14,54 +16,12 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 
 namespace detail {
-VIGIL_API std::int64_t now() noexcept;
 VIGIL_API void sleep_until(std::int64_t deadline);
 VIGIL_API void sleep_for(std::int64_t duration);
+VIGIL_API channel_core* make_timer(const char* call, std::int64_t delay);
+VIGIL_API channel_core* make_timer_at(const char* call, std::int64_t deadline);
+VIGIL_API channel_core* make_ticker(const char* call, std::int64_t first, std::int64_t period);
 }  // namespace detail
-
-// The clock of the calling fiber's runtime: CLOCK_MONOTONIC, or virtual time
-// inside testing::run_virtual. On a thread without a runtime, CLOCK_MONOTONIC.
-struct clock {
-  using duration = std::chrono::nanoseconds;
-  using rep = duration::rep;
-  using period = duration::period;
-  using time_point = std::chrono::time_point<clock>;
-  static constexpr bool is_steady = true;
-
-  // Never fails. About the cost of one clock_gettime.
-  static time_point now() noexcept { return time_point(duration(detail::now())); }
-};
-
-// The deadline `d` from now, saturated: huge durations give time_point::max(),
-// which is never reached.
-template <detail::duration_like D>
-clock::time_point deadline_in(const D& d) {
-  std::int64_t sum = 0;
-  const std::int64_t length = detail::to_nanos(d);
-  if (__builtin_add_overflow(detail::now(), length, &sum)) {
-    return length > 0 ? clock::time_point::max() : clock::time_point::min();
-  }
-  return clock::time_point(clock::duration(sum));
-}
-
-// A deadline of another clock, converted once by its distance from that
-// clock's own now; later steps of a wall clock change nothing.
-template <class Clock, class Duration>
-clock::time_point deadline_at(const std::chrono::time_point<Clock, Duration>& t) {
-  if constexpr (std::is_same_v<Clock, clock>) {
-    return clock::time_point(clock::duration(detail::to_nanos(t.time_since_epoch())));
-  } else {
-    if (t == std::chrono::time_point<Clock, Duration>::max()) return clock::time_point::max();
-    const auto from = Clock::now();
-    const std::int64_t target = detail::to_nanos(t.time_since_epoch());
-    const std::int64_t base = detail::to_nanos(from.time_since_epoch());
-    std::int64_t distance = 0;
-    if (__builtin_sub_overflow(target, base, &distance)) {
-      return target > base ? clock::time_point::max() : clock::time_point::min();
-    }
-    return deadline_in(clock::duration(distance));
-  }
-}
 
 // Parks the calling fiber for at least d. Zero or negative: returns at once,
 // without giving the worker away. Durations beyond the clock's range sleep
@@ -81,6 +41,30 @@ void sleep_for(const D& d) {
 template <class Clock, class Duration>
 void sleep_until(const std::chrono::time_point<Clock, Duration>& t) {
   detail::sleep_until(deadline_at(t).time_since_epoch().count());
+}
+
+// What a timer's channel hands over: the deadline itself, however late it is
+// received.
+using timer_receiver = receiver<clock::time_point>;
+
+// A channel that hands over its deadline once, d from now; zero or negative: at
+// once. Nobody has to drain it or stop it: dropping the receiver frees it, and
+// it is in the heap only while somebody waits on it. Throws wrong_place on a
+// thread without a runtime (bound a wait with recv_for there, or make the timer
+// on a fiber), std::bad_alloc. Behaviour: Go's time.After, since 1.23.
+template <detail::duration_like D>
+[[nodiscard]] timer_receiver after(const D& d) {
+  return timer_receiver(detail::channel_handle(detail::make_timer("after", detail::to_nanos(d))));
+}
+
+// A channel of ticks, each handing over the instant at which it was due; see
+// ticker. Dropping the receiver ends it. Zero or negative: a nil channel, as in
+// Go, which is never ready.
+template <detail::duration_like D>
+[[nodiscard]] timer_receiver tick(const D& period) {
+  const std::int64_t length = detail::to_nanos(period);
+  if (length <= 0) return {};
+  return timer_receiver(detail::channel_handle(detail::make_ticker("tick", length, length)));
 }
 
 }  // namespace VIGIL_ABI

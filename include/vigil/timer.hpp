@@ -1,8 +1,19 @@
-// Timers that call a function: after_func and its handle.
+// Timers: one that hands the time to a channel, and one that calls a function.
 //
-// A pending timer costs no fiber, no thread and no stack. Its callback runs on
-// a fiber of its own runtime, never on the timer fiber, so a slow one delays
-// nobody.
+//   vigil::timer deadline(1s);
+//   vigil::select(vigil::on_recv(lines, ...), vigil::on_recv(deadline.channel(), ...));
+//   deadline.reset(1s);
+//
+//   vigil::timer later = vigil::after_func(1s, [] { ... });
+//
+// A pending timer costs no fiber, no thread and no stack. A callback runs on a
+// fiber of its own runtime, never on the timer fiber, so a slow one delays
+// nobody. A channel's timer is in the heap only while somebody waits on it;
+// otherwise who looks finds the value by the clock.
+//
+// Behaviour: Go's timers since 1.23. After stop() or reset() has returned,
+// nothing of the earlier arming can be received or started, and nothing ever
+// has to be drained.
 #pragma once
 
 #include <vigil/detail/callable.hpp>
@@ -37,13 +48,21 @@ VIGIL_API void set_referenced(timer_record* record, bool on) noexcept;
 VIGIL_API bool is_referenced(const timer_record* record) noexcept;
 VIGIL_API void set_slack(timer_record* record, std::int64_t slack);
 
+VIGIL_API bool stop(channel_core* timer) noexcept;
+VIGIL_API bool reset(channel_core* timer, std::int64_t delay);
+VIGIL_API bool reset_at(channel_core* timer, std::int64_t deadline);
+VIGIL_API std::int64_t deadline_of(const channel_core* timer) noexcept;
+VIGIL_API std::int64_t remaining(const channel_core* timer) noexcept;
+VIGIL_API void set_slack(channel_core* timer, std::int64_t slack);
+VIGIL_API void stop_for_scope(timer_record* record) noexcept;
+
 }  // namespace detail
 
 // A handle to a timer. Copies name the same timer, as in Go. Dropping the last
-// handle of a pending timer lets it run; scoped ownership is what `stop()` in
-// a destructor is for.
+// handle of a callback's timer lets it run (see scoped_timer); of a channel's
+// timer it frees it, but a receiver of its channel is a handle too.
 //
-// The captures of the callback die as soon as the timer is neither pending nor
+// The captures of a callback die as soon as the timer is neither pending nor
 // running and the last handle is gone, in the thread that makes this true.
 //
 // Thread safety: all members may be called from any thread at any time, on the
@@ -54,14 +73,26 @@ class timer {
   // An empty handle: stop() is false, reset() throws std::logic_error.
   timer() noexcept = default;
 
-  timer(const timer& other) noexcept : record_(other.record_) {
+  // Hands its deadline to its channel, d from now; zero or negative: at once.
+  // Throws wrong_place on a thread without a runtime, std::bad_alloc.
+  template <detail::duration_like D>
+  explicit timer(const D& d)
+      : channel_(detail::channel_handle(detail::make_timer("timer", detail::to_nanos(d)))) {}
+  template <class Clock, class Duration>
+  explicit timer(const std::chrono::time_point<Clock, Duration>& t)
+      : channel_(detail::channel_handle(
+            detail::make_timer_at("timer", deadline_at(t).time_since_epoch().count()))) {}
+
+  timer(const timer& other) noexcept : record_(other.record_), channel_(other.channel_) {
     if (record_ != nullptr) detail::add_handle(record_);
   }
 
-  timer(timer&& other) noexcept : record_(std::exchange(other.record_, nullptr)) {}
+  timer(timer&& other) noexcept
+      : record_(std::exchange(other.record_, nullptr)), channel_(std::move(other.channel_)) {}
 
   timer& operator=(timer other) noexcept {
     std::swap(record_, other.record_);
+    std::swap(channel_, other.channel_);
     return *this;
   }
 
@@ -69,29 +100,38 @@ class timer {
     if (record_ != nullptr) detail::drop_handle(record_);
   }
 
-  explicit operator bool() const noexcept { return record_ != nullptr; }
+  explicit operator bool() const noexcept { return record_ != nullptr || core() != nullptr; }
 
-  // Stops the timer. True exactly if that prevented a run: the callback of
-  // this arming has not started, and will not. False if it had started,
-  // finished, or was not pending. Does not wait for a callback that is
-  // running. O(1), no lock of the heap. Keeps the callback; reset() starts
-  // the timer again.
-  bool stop() noexcept { return record_ != nullptr && detail::stop(record_); }
+  // Where the deadline is received, exactly, however late that is. Its size
+  // and capacity are 0. Of a callback's timer, and of an empty handle: a nil
+  // channel, which is never ready. It is not closed by stop(); if its runtime
+  // ends while a plain thread waits on it, that one is told that it is closed.
+  timer_receiver channel() const noexcept { return channel_; }
+
+  // Stops the timer. True exactly if that prevented something: of a channel's
+  // timer, the value of this arming has not been received, and cannot be any
+  // more; of a callback's, its run has not started, and will not. False if it
+  // was not pending. Does not wait for a callback that is running. O(1), no
+  // lock of the heap. Keeps the callback; reset() starts the timer again.
+  bool stop() noexcept {
+    if (record_ != nullptr) return detail::stop(record_);
+    return core() != nullptr && detail::stop(core());
+  }
 
   // stop(), then waits until a callback that is running has ended. Inside that
   // callback itself it throws wrong_place, since it would wait for itself.
   // From a fiber or a plain thread.
-  bool stop_and_wait() { return record_ != nullptr && detail::stop_and_wait(record_); }
+  bool stop_and_wait() { return record_ != nullptr ? detail::stop_and_wait(record_) : stop(); }
 
   // Gives the timer a new deadline, d from now; for a periodic one d is the
   // new period too (zero or negative: std::invalid_argument). Returns whether
-  // it was still pending: then the earlier arming is gone and will not run.
-  // Zero or negative: runs as soon as possible. A later deadline than the one
-  // in force costs no heap operation. May be called inside the callback.
-  // Throws std::bad_alloc if the heap cannot grow (the timer is then as it
-  // was).
+  // it was still pending, as stop() does: then the earlier arming is gone.
+  // Zero or negative: as soon as possible. A later deadline than the one in
+  // force costs no heap operation. May be called inside the callback. Throws
+  // std::bad_alloc if the heap cannot grow (the timer is then as it was).
   template <detail::duration_like D>
   bool reset(const D& d) {
+    if (core() != nullptr) return detail::reset(core(), detail::to_nanos(d));
     return detail::reset(record_, detail::to_nanos(d));
   }
 
@@ -99,23 +139,29 @@ class timer {
   // (std::logic_error).
   template <class Clock, class Duration>
   bool reset(const std::chrono::time_point<Clock, Duration>& t) {
-    return detail::reset_at(record_, deadline_at(t).time_since_epoch().count());
+    const std::int64_t deadline = deadline_at(t).time_since_epoch().count();
+    if (core() != nullptr) return detail::reset_at(core(), deadline);
+    return detail::reset_at(record_, deadline);
   }
 
-  // When it runs next; time_point::max() if it is not pending. Inside the
+  // The deadline in force; time_point::max() if nothing is pending. Inside the
   // callback of every(): the next run.
   clock::time_point deadline() const noexcept {
-    return clock::time_point(clock::duration(record_ == nullptr ? INT64_MAX
-                                                                 : detail::deadline_of(record_)));
+    return clock::time_point(clock::duration(record_ != nullptr ? detail::deadline_of(record_)
+                                             : core() != nullptr ? detail::deadline_of(core())
+                                                                 : INT64_MAX));
   }
 
   // The time until then: 0 when it is due, duration::max() if not pending.
   clock::duration remaining() const noexcept {
-    return clock::duration(record_ == nullptr ? INT64_MAX : detail::remaining(record_));
+    return clock::duration(record_ != nullptr ? detail::remaining(record_)
+                           : core() != nullptr ? detail::remaining(core())
+                                               : INT64_MAX);
   }
 
   // Whether the pending timer keeps a program with exit_when::all_done alive.
-  // A flag, not a count; after_func and every() set it.
+  // A flag, not a count; after_func and every() set it. A channel's timer never
+  // does: who waits on the channel keeps the program alive.
   void ref() noexcept {
     if (record_ != nullptr) detail::set_referenced(record_, true);
   }
@@ -131,13 +177,19 @@ class timer {
   template <detail::duration_like D>
   void set_slack(const D& slack) {
     if (record_ != nullptr) detail::set_slack(record_, detail::to_nanos(slack));
+    if (core() != nullptr) detail::set_slack(core(), detail::to_nanos(slack));
   }
 
   // Made by after_func and every().
   explicit timer(detail::timer_record* record) noexcept : record_(record) {}
 
  private:
+  friend class scoped_timer;
+
+  detail::channel_core* core() const noexcept { return channel_.core(); }
+
   detail::timer_record* record_ = nullptr;
+  timer_receiver channel_;
 };
 
 // Runs f on a fiber of the current runtime, d from now, once; zero or
@@ -152,6 +204,40 @@ timer after_func(const D& d, F&& f,
   return timer(detail::after_func(
       detail::to_nanos(d), detail::callback(std::forward<F>(f)), from));
 }
+
+// A timer that ends with its scope: the destructor stops it, and waits for a
+// callback that is running (but not inside that callback itself), so that the
+// callback may refer to what the scope holds. A stop of the fiber does not cut
+// that wait short. On a plain thread it waits, too.
+class scoped_timer {
+ public:
+  scoped_timer() noexcept = default;
+  scoped_timer(timer t) noexcept : timer_(std::move(t)) {}  // NOLINT(google-explicit-constructor)
+  scoped_timer(scoped_timer&& other) noexcept = default;
+  scoped_timer& operator=(scoped_timer&& other) noexcept {
+    if (this != &other) {
+      end();
+      timer_ = std::move(other.timer_);
+    }
+    return *this;
+  }
+  ~scoped_timer() { end(); }
+
+  timer* operator->() noexcept { return &timer_; }
+  timer& operator*() noexcept { return timer_; }
+  const timer& get() const noexcept { return timer_; }
+
+  // Gives the timer away: it is not stopped.
+  timer release() noexcept { return std::move(timer_); }
+
+ private:
+  void end() noexcept {
+    timer_.stop();
+    if (timer_.record_ != nullptr) detail::stop_for_scope(timer_.record_);
+  }
+
+  timer timer_;
+};
 
 }  // namespace VIGIL_ABI
 }  // namespace vigil

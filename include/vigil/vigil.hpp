@@ -2,6 +2,7 @@
 #pragma once
 
 #include <vigil/channel.hpp>
+#include <vigil/clock.hpp>
 #include <vigil/debug.hpp>
 #include <vigil/error.hpp>
 #include <vigil/fiber.hpp>

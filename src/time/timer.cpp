@@ -1,7 +1,9 @@
 #include "sched/process.hpp"
+#include "time/timer_channel.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>
+#include <vigil/fiber.hpp>
 #include <vigil/ticker.hpp>
 #include <vigil/timer.hpp>
 
@@ -17,6 +19,7 @@ using internal::nanos;
 using internal::never;
 using internal::runtime_timer;
 using internal::saturating_add;
+using internal::timer_channel;
 using internal::timer_service;
 
 namespace {
@@ -50,7 +53,7 @@ timer_record* make(
 void check_handle(const timer_record* record) {
   if (record == nullptr) {
     throw std::logic_error(
-        "vigil::timer::reset: the handle is empty; make a timer with "
+        "vigil::timer::reset: the handle is empty; make a timer with timer(duration), ticker, "
         "after_func or every");
   }
 }
@@ -137,6 +140,92 @@ bool is_referenced(const timer_record* record) noexcept {
 void set_slack(timer_record* record, std::int64_t slack) {
   const nanos micros = std::clamp<nanos>(slack / 1000, 0, UINT32_MAX);
   record->slack_us.store(static_cast<std::uint32_t>(micros));
+}
+
+void stop_for_scope(timer_record* record) noexcept {
+  const internal::fiber* const self = internal::current_fiber();
+  // ordering: the fiber's own word.
+  if (self != nullptr && self->callback.load(internal::relaxed) == record) return;
+  if (self == nullptr) {
+    record->service->stop_and_wait(*record);
+    return;
+  }
+  const this_fiber::shield until_it_has_ended;
+  record->service->stop_and_wait(*record);
+}
+
+// --- timers with a channel
+
+namespace {
+
+timer_channel& timer_of(channel_core* c) {
+  if (c == nullptr) check_handle(nullptr);
+  return *static_cast<timer_channel*>(c);
+}
+
+const timer_channel& timer_of(const channel_core* c) noexcept {
+  return *static_cast<const timer_channel*>(c);
+}
+
+void check_period(const char* call, nanos period) {
+  if (period > 0) return;
+  throw std::invalid_argument(std::string("vigil::") + call +
+                              ": the period must be longer than zero; to end it, call stop()");
+}
+
+}  // namespace
+
+channel_core* make_timer(const char* call, std::int64_t delay) {
+  timer_service& service = current_service(call);
+  return new timer_channel(service, saturating_add(service.sched()->clock.now(), delay), 0);
+}
+
+channel_core* make_timer_at(const char* call, std::int64_t deadline) {
+  return new timer_channel(current_service(call), deadline, 0);
+}
+
+channel_core* make_ticker(const char* call, std::int64_t first, std::int64_t period) {
+  check_period(call, period);
+  timer_service& service = current_service(call);
+  return new timer_channel(service, saturating_add(service.sched()->clock.now(), first), period);
+}
+
+bool stop(channel_core* timer) noexcept {
+  return static_cast<timer_channel*>(timer)->stop();
+}
+
+bool reset(channel_core* timer, std::int64_t delay) {
+  timer_channel& t = timer_of(timer);
+  return t.reset(saturating_add(t.now(), delay), 0);
+}
+
+bool reset_at(channel_core* timer, std::int64_t deadline) {
+  return timer_of(timer).reset(deadline, 0);
+}
+
+bool reset_ticker(channel_core* ticker, std::int64_t first, std::int64_t period) {
+  timer_channel& t = timer_of(ticker);
+  check_period("ticker::reset", period);
+  return t.reset(saturating_add(t.now(), first), period);
+}
+
+std::int64_t deadline_of(const channel_core* timer) noexcept {
+  return timer_of(timer).deadline();
+}
+
+std::int64_t remaining(const channel_core* timer) noexcept {
+  const timer_channel& t = timer_of(timer);
+  const nanos deadline = t.deadline();
+  return deadline == never ? never : std::max<nanos>(0, deadline - t.now());
+}
+
+std::uint64_t missed(const channel_core* ticker) noexcept {
+  return timer_of(ticker).missed();
+}
+
+void set_slack(channel_core* timer, std::int64_t slack) {
+  const nanos micros = std::clamp<nanos>(slack / 1000, 0, UINT32_MAX);
+  timer_of(timer).set_slack(static_cast<std::uint32_t>(micros));
 }
 
 }  // namespace detail

@@ -111,10 +111,10 @@ bool timer_service::run_soon_from_outside(timer_record& t, nanos deadline, nanos
   return run_soon(t, deadline, now);
 }
 
-nanos timer_service::now_for(const runtime_timer& t) noexcept {
-  if (own_intake() != nullptr && is_of_this_run(t)) return sched()->clock.now();
+nanos timer_service::now_in(std::uint32_t run) noexcept {
+  if (own_intake() != nullptr && is_this_run(run)) return sched()->clock.now();
   const lock_guard guard(outside_lock_);
-  return is_of_this_run(t) ? sched()->clock.now() : monotonic_now();
+  return is_this_run(run) ? sched()->clock.now() : monotonic_now();
 }
 
 // --- the captures: U1 to U4 of timer_record.hpp
@@ -424,6 +424,15 @@ void timer_service::discard(timer_record& t) noexcept {
   end_run(t);
 }
 
+namespace {
+
+class nothing_more final : public runtime_timer::refire {
+ public:
+  bool at(nanos) noexcept override { return false; }
+};
+
+}  // namespace
+
 void timer_service::discard_callbacks() noexcept {
   nanos ignored = 0;
   while (timer_record* const t = pop_callback(ignored)) {
@@ -451,8 +460,9 @@ void timer_service::discard_callbacks() noexcept {
       t.filed.compare_exchange_strong(key, runtime_timer::nothing);
       if (t.kind == timer_kind::go_func) {
         discard(static_cast<timer_record&>(t));
-      } else {
-        stop(t);
+      } else if (stop(t) && t.kind == timer_kind::send_time) {
+        nothing_more last;
+        t.send.function(t.send.argument, never, last);
       }
       drop_reference(t);
     }

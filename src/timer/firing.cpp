@@ -18,6 +18,29 @@ struct timer_service::batch {
   std::size_t held = 0;
 };
 
+// The slot that the timer's entry has just left is still set aside (S3).
+class timer_service::fire_again final : public runtime_timer::refire {
+ public:
+  fire_again(timer_service& service, runtime_timer& t, batch& b) noexcept
+      : service_(service), timer_(t), batch_(b) {}
+
+  bool at(nanos deadline) noexcept override {
+    deadline = runtime_timer::clamp_deadline(deadline);
+    const bool was_pending = timer_.when.exchange(deadline) > 0;
+    if (!was_pending) service_.count(&timer_counters::armed);
+    nanos key = 0;
+    if (service_.take_over(timer_, deadline, key)) {
+      batch_.again[batch_.again_count++] = service_.entry_for(timer_, key);
+    }
+    return was_pending;
+  }
+
+ private:
+  timer_service& service_;
+  runtime_timer& timer_;
+  batch& batch_;
+};
+
 void timer_service::timer_fiber_body() noexcept {
   fiber& self = *current_fiber();
   for (;;) {
@@ -134,7 +157,8 @@ void timer_service::surface(heap_entry e, nanos now, batch& b) noexcept {
         if (!t.when.compare_exchange_strong(expected, runtime_timer::idle)) continue;
         count(&timer_counters::fired);
         note_lateness(now - deadline);
-        t.send.function(t.send.argument, deadline);
+        fire_again again(*this, t, b);
+        t.send.function(t.send.argument, deadline, again);
         drop_reference(t);
         return;
       }

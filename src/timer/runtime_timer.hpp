@@ -59,9 +59,21 @@ class runtime_timer {
   static constexpr nanos held = std::numeric_limits<nanos>::min();  // filed: the runner has it
   static constexpr nanos latest = never - 1;  // the key of what never comes due
 
+  // What a send function may do with its timer: have it fire again, without
+  // the room or the wake-up that an arming needs.
+  class refire {
+   public:
+    // True if it was pending all the same.
+    virtual bool at(nanos deadline) noexcept = 0;
+
+   protected:
+    ~refire() = default;
+  };
+
   // A function of the channel layer. Called on the timer fiber with the
-  // deadline that has come; must not wait, allocate, or call user code.
-  using send_function = void (*)(void* argument, nanos when) noexcept;
+  // deadline that has come, or with `never` when the runtime ends; must not
+  // wait, allocate, or call user code.
+  using send_function = void (*)(void* argument, nanos when, refire& again) noexcept;
 
   runtime_timer(timer_kind k,
                 timer_service& s,

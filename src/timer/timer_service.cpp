@@ -226,6 +226,12 @@ bool timer_service::arm_at(runtime_timer& t, nanos deadline) {
   return arm_from_outside(t, deadline);
 }
 
+bool timer_service::arm_parking(runtime_timer& t, nanos deadline) {
+  intake* const in = own_intake();
+  if (in != nullptr && is_of_this_run(t)) return arm_here(*in, t, deadline, true);
+  return arm_from_outside(t, deadline);
+}
+
 bool timer_service::stop(runtime_timer& t) noexcept {
   // The claim. What was written before this arming is taken over by whoever
   // arms next.

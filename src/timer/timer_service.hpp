@@ -62,6 +62,9 @@ class timer_service final : public timer_seam {
   // --- armings. Deadlines are on the scheduler's clock. Return whether the
   // timer was pending before; throw std::bad_alloc with nothing changed.
   bool arm_at(runtime_timer& t, nanos deadline);
+  // The same by a fiber that parks right after: its worker will look. Should it
+  // not park, it calls scheduler::cover_owed().
+  bool arm_parking(runtime_timer& t, nanos deadline);
   bool stop(runtime_timer& t) noexcept;
 
   // --- callbacks
@@ -102,11 +105,14 @@ class timer_service final : public timer_seam {
   scheduler* sched() const noexcept { return sched_.load(relaxed); }
 
   // Now on the clock of the timer's runtime, the monotonic one if that is gone.
-  nanos now_for(const runtime_timer& t) noexcept VIGIL_EXCLUDES(outside_lock_);
+  nanos now_for(const runtime_timer& t) noexcept { return now_in(t.generation); }
+  nanos now_in(std::uint32_t run) noexcept VIGIL_EXCLUDES(outside_lock_);
 
-  bool is_of_this_run(const runtime_timer& t) const noexcept {
+  bool is_of_this_run(const runtime_timer& t) const noexcept { return is_this_run(t.generation); }
+
+  bool is_this_run(std::uint32_t run) const noexcept {
     // Pairs with the increment in end().
-    return generation_.load(acquire) == t.generation;
+    return generation_.load(acquire) == run;
   }
 
   std::uint32_t generation() const noexcept { return generation_.load(); }
@@ -117,6 +123,7 @@ class timer_service final : public timer_seam {
 
   // What one turn of the timer fiber collects.
   struct batch;
+  class fire_again;
   static constexpr std::size_t batch_size = 64;
   static constexpr std::size_t batches_per_turn = 8;
   static constexpr std::size_t callbacks_per_turn = 32;

@@ -1,0 +1,60 @@
+// timer_channel: the channel of a timer, an after or a ticker.
+//
+// The danger. A value may be due, received, stopped and reset at the same
+// moment from different threads, and none may be received that belongs to an
+// arming that stop() or reset() has already ended.
+//
+// The rule. The deadline in force, `when_`, is guarded by the channel's lock,
+// and there is no slot: a value exists only in the hand of who receives it.
+// Whoever looks while `when_` has come takes it and moves `when_` on, in one
+// step. So stop() and reset() are true exactly if nobody took it.
+//
+// H1  The runtime timer is armed only while a receiver is queued. It is an
+//     alarm clock: when it rings, `when_` is looked at again.
+// H2  An arming owns a handle of the channel. It passes to who ends the
+//     arming: stop, or the ring.
+#pragma once
+
+#include "chan/channel_core.hpp"
+#include "timer/timer_service.hpp"
+
+namespace vigil::internal {
+
+class timer_channel final : public channel_core, public timed_source {
+ public:
+  // Period 0: once. Caller: a fiber, or a thread that has borrowed a runtime.
+  timer_channel(timer_service& service, nanos when, nanos period) noexcept;
+
+  // True if a value was pending. Throws runtime_gone, std::bad_alloc with
+  // nothing changed.
+  bool reset(nanos when, nanos period) VIGIL_EXCLUDES(lock);
+  bool stop() noexcept VIGIL_EXCLUDES(lock);
+
+  nanos deadline() const noexcept VIGIL_EXCLUDES(lock);  // never: not pending
+  std::uint64_t missed() const noexcept VIGIL_EXCLUDES(lock);
+  void set_slack(std::uint32_t micros) VIGIL_EXCLUDES(lock);
+  nanos now() const noexcept { return service_.now_in(generation_); }
+
+ private:
+  ~timer_channel() override;
+
+  bool take(void* into, look how) noexcept override;
+  void somebody_waits() override;
+  void nobody_waits() noexcept override;
+
+  static void ring(void* self, nanos when, runtime_timer::refire& again) noexcept;
+  bool is_far(nanos when) const noexcept;
+  void move_on(nanos now) noexcept VIGIL_REQUIRES(lock);
+  void arm(bool parking) VIGIL_REQUIRES(lock);
+
+  timer_service& service_;
+  const std::uint32_t generation_;
+  const bool virtual_;
+  std::uint32_t slack_us_ VIGIL_GUARDED_BY(lock) = 0;
+  nanos when_ VIGIL_GUARDED_BY(lock);
+  nanos period_ VIGIL_GUARDED_BY(lock);
+  std::uint64_t missed_ VIGIL_GUARDED_BY(lock) = 0;
+  runtime_timer* timer_ VIGIL_GUARDED_BY(lock) = nullptr;  // made when somebody waits first
+};
+
+}  // namespace vigil::internal
