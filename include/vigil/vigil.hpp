@@ -9,6 +9,7 @@
 #include <vigil/fwd.hpp>
 #include <vigil/runtime.hpp>
 #include <vigil/select.hpp>
+#include <vigil/signals.hpp>
 #include <vigil/stats.hpp>
 #include <vigil/ticker.hpp>
 #include <vigil/time.hpp>

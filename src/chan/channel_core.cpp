@@ -22,6 +22,14 @@ using internal::queued_case;
 
 namespace {
 
+class plain_channel final : public channel_core {
+ public:
+  using channel_core::channel_core;
+
+ private:
+  ~plain_channel() override = default;
+};
+
 void move_value(const element_ops& ops, void* to, void* from) noexcept {
   if (ops.move != nullptr) {
     ops.move(to, from);
@@ -38,10 +46,24 @@ void destroy_value(const element_ops& ops, void* value) noexcept {
 
 }  // namespace
 
+channel_core::channel_core(const element_ops& operations, std::size_t capacity)
+    : ops(operations), capacity_(capacity) {
+  constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(capacity, ops.size, &bytes) || capacity > most || bytes > most) {
+    throw std::length_error(
+        "vigil::make_channel: no machine has memory for a buffer of that capacity; give the number "
+        "of values that may wait, 0 for none");
+  }
+  if (bytes != 0) {
+    ring_ = static_cast<std::byte*>(::operator new(bytes, std::align_val_t(ops.align)));
+  }
+}
+
 channel_core::~channel_core() {
   for (std::size_t i = 0; i < size_; ++i)
     destroy_value(ops, slot(i));
-  ::operator delete(ring_, std::align_val_t(ops.align));
+  if (ring_ != nullptr) ::operator delete(ring_, std::align_val_t(ops.align));
 }
 
 // The i-th value from the front, or the i-th place behind it.
@@ -265,24 +287,7 @@ channel_status recv_until(channel_core* c, void* into, std::int64_t deadline) {
 // --- handles
 
 channel_core* make_channel(const element_ops& ops, std::size_t capacity) {
-  constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
-  if (capacity > most || (ops.size != 0 && capacity > most / ops.size)) {
-    throw std::length_error(
-        "vigil::make_channel: no machine has memory for a buffer of that capacity; give the number "
-        "of values that may wait, 0 for none");
-  }
-  auto* const ring = static_cast<std::byte*>(
-      capacity * ops.size == 0 ? nullptr
-                               : ::operator new(capacity * ops.size, std::align_val_t(ops.align)));
-  struct plain final : channel_core {
-    using channel_core::channel_core;
-  };
-  try {
-    return new plain(ops, ring, capacity);
-  } catch (...) {
-    ::operator delete(ring, std::align_val_t(ops.align));
-    throw;
-  }
+  return new plain_channel(ops, capacity);
 }
 
 void add_handle(channel_core* c) noexcept {

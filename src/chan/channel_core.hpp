@@ -84,8 +84,8 @@ namespace detail {
 
 class channel_core {
  public:
-  channel_core(const element_ops& operations, std::byte* slots, std::size_t capacity) noexcept
-      : ops(operations), capacity_(capacity), ring_(slots) {}
+  // Throws std::length_error, std::bad_alloc.
+  channel_core(const element_ops& operations, std::size_t capacity);
 
   channel_core(const channel_core&) = delete;
   channel_core& operator=(const channel_core&) = delete;
@@ -130,7 +130,7 @@ class channel_core {
   std::byte* slot(std::size_t i) const noexcept;
 
   const std::size_t capacity_;
-  std::byte* const ring_;
+  std::byte* ring_ = nullptr;
   std::size_t first_ VIGIL_GUARDED_BY(lock) = 0;
   std::size_t size_ VIGIL_GUARDED_BY(lock) = 0;
   bool closed_ VIGIL_GUARDED_BY(lock) = false;

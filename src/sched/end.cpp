@@ -117,6 +117,7 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   for (auto& w : workers_) {
     if (w->thread_.joinable()) w->thread_.join();
   }
+  dismiss_signal_watchers();
   if (main_error_ != nullptr) std::rethrow_exception(std::exchange(main_error_, nullptr));
   if (deadlocked_.load()) {
     throw deadlock(

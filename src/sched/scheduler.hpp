@@ -148,6 +148,9 @@ class scheduler {
   struct signal_watcher {
     std::uint64_t signals = 0;  // a bit for each
     void (*receive)(int signal, void* argument) noexcept = nullptr;
+    // The run ends, and the watcher is taken out; false: its owner is doing that
+    // at this moment. Null if the owner always does before.
+    bool (*dismiss)(void* argument) noexcept = nullptr;
     void* argument = nullptr;
     list_hook<signal_watcher> hook;
   };
@@ -199,6 +202,7 @@ class scheduler {
   void tell_main() noexcept;
   void count_wake_calls(unsigned calls) noexcept;
   void deliver_signal(int signal) noexcept VIGIL_EXCLUDES(signal_lock_);
+  void dismiss_signal_watchers() noexcept VIGIL_EXCLUDES(signal_lock_);
   void stop_limit_passed(nanos waited) noexcept;
   void finish(fiber& f) noexcept;  // on its own stack
   void ended(fiber& f) noexcept;   // off its stack

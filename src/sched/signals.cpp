@@ -4,6 +4,8 @@
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
 
+#include <thread>
+
 namespace vigil::internal {
 
 void scheduler::signal_arrived(int signal) noexcept {
@@ -44,6 +46,27 @@ void scheduler::add_signal_watcher(signal_watcher& w) {
   const lock_guard guard(signal_lock_);
   signal_watchers_.push_back(w);
   watched_signals_.fetch_add(1);
+}
+
+// At the end of a run, when no fiber is left: those of plain threads.
+void scheduler::dismiss_signal_watchers() noexcept {
+  for (;;) {
+    {
+      const lock_guard guard(signal_lock_);
+      signal_watcher* const w = signal_watchers_.front();
+      if (w == nullptr) return;
+      // Taken out first: after dismiss() it may be gone.
+      bool (*const dismiss)(void*) noexcept = w->dismiss;
+      if (dismiss == nullptr) fatal("a signal watcher outlives its run");
+      signal_watchers_.remove(*w);
+      if (dismiss(w->argument)) {
+        watched_signals_.fetch_sub(1);
+        continue;
+      }
+      signal_watchers_.push_back(*w);
+    }
+    std::this_thread::yield();  // its owner waits for the lock
+  }
 }
 
 void scheduler::remove_signal_watcher(signal_watcher& w) noexcept {

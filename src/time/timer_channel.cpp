@@ -15,8 +15,8 @@ void put(void* into, nanos when) noexcept {
 
 }  // namespace
 
-timer_channel::timer_channel(timer_service& service, nanos when, nanos period) noexcept
-    : channel_core(time_ops, nullptr, 0),
+timer_channel::timer_channel(timer_service& service, nanos when, nanos period)
+    : channel_core(time_ops, 0),
       service_(service),
       generation_(service.generation()),
       virtual_(service.sched()->is_virtual()),

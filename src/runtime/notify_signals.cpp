@@ -1,0 +1,107 @@
+// A channel that watches signals. Its watcher stands in the scheduler's list;
+// the last handle takes it out, or the end of the run does. Which of the two
+// comes first decides `fate_`, and the other waits for it, so neither touches
+// what the other has freed.
+#include "chan/channel_core.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/error.hpp>
+#include <vigil/signals.hpp>
+
+#include <csignal>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+namespace vigil::internal {
+namespace {
+
+class signal_channel final : public channel_core {
+ public:
+  signal_channel(scheduler& s, std::uint64_t signals, std::size_t capacity)
+      : channel_core(detail::ops_of<int>, capacity), sched_(s) {
+    watcher_.signals = signals;
+    watcher_.argument = this;
+    watcher_.receive = &signal_channel::receive;
+    watcher_.dismiss = &signal_channel::dismiss;
+  }
+
+  void watch() {
+    fate_.store(fate::watching);
+    try {
+      sched_.add_signal_watcher(watcher_);
+    } catch (...) {
+      fate_.store(fate::out);
+      throw;
+    }
+  }
+
+ private:
+  enum class fate : std::uint8_t { out, watching, leaving, dismissed };
+
+  ~signal_channel() override {
+    auto before = fate::watching;
+    if (fate_.compare_exchange_strong(before, fate::leaving)) {
+      sched_.remove_signal_watcher(watcher_);
+      return;
+    }
+    while (before == fate::dismissed) {  // its last touch is the store of `out`
+      std::this_thread::yield();
+      before = fate_.load();
+    }
+  }
+
+  static void receive(int signal, void* self) noexcept {
+    auto& c = *static_cast<signal_channel*>(self);
+    attempt done{channel_status::not_ready};
+    {
+      const lock_guard guard(c.lock);
+      done = c.send_now(&signal);
+    }
+    if (done.peer != nullptr) done.peer->deliver();
+  }
+
+  static bool dismiss(void* self) noexcept {
+    auto& c = *static_cast<signal_channel*>(self);
+    auto before = fate::watching;
+    if (!c.fate_.compare_exchange_strong(before, fate::dismissed)) return false;
+    c.close();
+    c.fate_.store(fate::out);
+    return true;
+  }
+
+  scheduler& sched_;
+  scheduler::signal_watcher watcher_;
+  atomic<fate> fate_{fate::out};
+};
+
+}  // namespace
+}  // namespace vigil::internal
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+receiver<int> notify_signals(std::initializer_list<int> signals, std::size_t capacity) {
+  const internal::fiber& self = internal::require_fiber("notify_signals");
+  std::uint64_t bits = 0;
+  for (const int signal : signals) {
+    if (signal < 1 || signal > 63 || signal == SIGKILL || signal == SIGSTOP) {
+      throw std::invalid_argument("vigil::notify_signals: " + std::to_string(signal) +
+                                  " is no signal from 1 to 63 other than SIGKILL and SIGSTOP");
+    }
+    bits |= std::uint64_t{1} << signal;
+  }
+  if (bits == 0) throw std::invalid_argument("vigil::notify_signals: no signal is named");
+  if (capacity == 0 || capacity > std::size_t{1} << 30) {
+    throw std::invalid_argument(
+        "vigil::notify_signals: the capacity must be at least 1 and at most 2^30, since a signal "
+        "does not wait for a receiver");
+  }
+  auto* const c = new internal::signal_channel(*self.sched, bits, capacity);
+  receiver<int> made{detail::channel_handle(c)};
+  c->watch();
+  return made;
+}
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil
