@@ -81,7 +81,9 @@ struct firing {
   std::vector<nanos> late;
   std::atomic<bool> done{false};
 
-  static void fired(void* argument, vigil::internal::nanos when) noexcept {
+  static void fired(void* argument,
+                    vigil::internal::nanos when,
+                    vigil::internal::runtime_timer::refire&) noexcept {
     auto& self = *static_cast<firing*>(argument);
     self.late.push_back(now() - when);  // there is room
     self.done = true;
@@ -116,7 +118,7 @@ busy_run with_crowd(std::size_t crowd, std::size_t samples) {
     fire.late.reserve(samples);
     vigil::spawn([&] {
       auto& service = static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
-      vigil::internal::runtime_timer* const t = service.make_send(&firing::fired, &fire);
+      vigil::internal::runtime_timer* const t = service.make_send(&firing::fired, &fire, service.generation());
       for (std::size_t i = 0; i < samples; ++i) {
         const nanos deadline = now() + millisecond;
         fire.done = false;

@@ -357,7 +357,8 @@ class receiver : public detail::receiving<receiver<T>, T>,
   explicit receiver(detail::channel_handle handle) noexcept : handle_(std::move(handle)) {}
 
   detail::channel_core* core() const noexcept { return handle_.core(); }
-  const detail::channel_handle& handle() const noexcept { return handle_; }
+  const detail::channel_handle& handle() const& noexcept { return handle_; }
+  detail::channel_handle&& handle() && noexcept { return std::move(handle_); }
 
  private:
   detail::channel_handle handle_;
@@ -374,7 +375,8 @@ class sender : public detail::sending<sender<T>, T>, public detail::channel_fact
   void close() const { detail::close(core()); }
 
   detail::channel_core* core() const noexcept { return handle_.core(); }
-  const detail::channel_handle& handle() const noexcept { return handle_; }
+  const detail::channel_handle& handle() const& noexcept { return handle_; }
+  detail::channel_handle&& handle() && noexcept { return std::move(handle_); }
 
  private:
   detail::channel_handle handle_;
@@ -398,7 +400,8 @@ class channel : public detail::sending<channel<T>, T>,
   void close() const { detail::close(core()); }
 
   detail::channel_core* core() const noexcept { return handle_.core(); }
-  const detail::channel_handle& handle() const noexcept { return handle_; }
+  const detail::channel_handle& handle() const& noexcept { return handle_; }
+  detail::channel_handle&& handle() && noexcept { return std::move(handle_); }
 
  private:
   detail::channel_handle handle_;

@@ -38,21 +38,21 @@ namespace detail {
 template <class F, class... Args>
 inline constexpr bool takes = std::is_invocable_v<F&, Args...>;
 
-template <class T, class F>
+// What a case does with the handle that it was given: keeps a temporary one,
+// and only looks at one that the caller keeps.
+struct borrowed_handle {};
+
+template <class T, class Kept, class F>
 class recv_case : public select_case {
   static_assert(takes<F, std::optional<T>> || takes<F>,
                 "on_recv(channel, f): f takes a std::optional<T>, empty when the channel is "
                 "closed and drained, or nothing");
 
  public:
-  recv_case(channel_handle from, F f) : from_(std::move(from)), f_(std::move(f)) {
-    table = &recv_case_table;
-  }
+  recv_case(channel_core* from, Kept kept, F f)
+      : select_case(recv_case_table, from), kept_(std::move(kept)), f_(std::move(f)) {}
 
-  void prepare() noexcept {
-    object = from_.core();
-    value = room_.room();
-  }
+  void prepare() noexcept { value = room_.room(); }
   void taken() {
     std::optional<T> got = room_.take(status);
     if constexpr (takes<F, std::optional<T>>) {
@@ -63,23 +63,22 @@ class recv_case : public select_case {
   }
 
  private:
-  channel_handle from_;
-  F f_;
+  [[no_unique_address]] Kept kept_;
+  [[no_unique_address]] F f_;
   value_room<T> room_;
 };
 
-template <class F>
-class recv_case<void, F> : public select_case {
+template <class Kept, class F>
+class recv_case<void, Kept, F> : public select_case {
   static_assert(takes<F, bool> || takes<F>,
                 "on_recv(channel, f): f takes a bool, false when the channel is closed and "
                 "drained, or nothing");
 
  public:
-  recv_case(channel_handle from, F f) : from_(std::move(from)), f_(std::move(f)) {
-    table = &recv_case_table;
-  }
+  recv_case(channel_core* from, Kept kept, F f)
+      : select_case(recv_case_table, from), kept_(std::move(kept)), f_(std::move(f)) {}
 
-  void prepare() noexcept { object = from_.core(); }
+  void prepare() noexcept {}
   void taken() {
     if constexpr (takes<F, bool>) {
       static_cast<void>(f_(status == channel_status::ok));
@@ -89,35 +88,33 @@ class recv_case<void, F> : public select_case {
   }
 
  private:
-  channel_handle from_;
-  F f_;
+  [[no_unique_address]] Kept kept_;
+  [[no_unique_address]] F f_;
 };
 
 // Value: T& for one that stays in the caller's hand until the case is taken, T
-// for a copy of our own, void for none.
-template <class Value, class F>
+// for a copy of our own, no_value for none.
+template <class Value, class Kept, class F>
 class send_case : public select_case {
   static_assert(takes<F>, "on_send(channel, value, f): f takes nothing");
 
  public:
-  send_case(channel_handle to, Value value, F f)
-      : to_(std::move(to)), value_(static_cast<Value&&>(value)), f_(std::move(f)) {
-    table = &send_case_table;
-  }
+  send_case(channel_core* to, Kept kept, Value given, F f)
+      : select_case(send_case_table, to),
+        kept_(std::move(kept)),
+        value_(static_cast<Value&&>(given)),
+        f_(std::move(f)) {}
 
-  void prepare() noexcept {
-    object = to_.core();
-    value = std::addressof(value_);
-  }
+  void prepare() noexcept { value = std::addressof(value_); }
   void taken() {
     if (status == channel_status::closed) throw_send_on_closed();
     static_cast<void>(f_());
   }
 
  private:
-  channel_handle to_;
+  [[no_unique_address]] Kept kept_;
   Value value_;
-  F f_;
+  [[no_unique_address]] F f_;
 };
 
 struct no_value {};
@@ -127,10 +124,7 @@ class time_case : public select_case {
   static_assert(takes<F>, "on_timeout(duration, f): f takes nothing");
 
  public:
-  time_case(kind k, std::int64_t t, F f) : f_(std::move(f)) {
-    what = k;
-    time = t;
-  }
+  time_case(kind k, std::int64_t t, F f) : select_case(k, t), f_(std::move(f)) {}
 
   void prepare() noexcept {}
   void taken() { static_cast<void>(f_()); }
@@ -149,53 +143,89 @@ struct nothing {
 
 }  // namespace detail
 
-// --- the cases; the function may be left out
+namespace detail {
+
+template <class T, class F>
+auto recv_from(const channel_handle& kept_by_caller, F f) {
+  return recv_case<T, borrowed_handle, F>(kept_by_caller.core(), {}, std::move(f));
+}
+template <class T, class F>
+auto recv_from(channel_handle&& temporary, F f) {
+  channel_core* const core = temporary.core();
+  return recv_case<T, channel_handle, F>(core, std::move(temporary), std::move(f));
+}
+
+template <class T, class Kept, class U, class F>
+auto send_to(channel_core* core, Kept kept, U&& value, F f) {
+  if constexpr (std::is_same_v<U&&, T&&>) {
+    return send_case<T&, Kept, F>(core, std::move(kept), value, std::move(f));
+  } else {
+    return send_case<T, Kept, F>(core, std::move(kept), T(std::forward<U>(value)), std::move(f));
+  }
+}
+
+template <class T, class U>
+concept sendable = std::is_constructible_v<T, U&&>;
+
+}  // namespace detail
+
+// --- the cases; the function may be left out. A channel that is not a
+// temporary must outlive the select.
 
 // Taken when something can be received from ch, or ch is closed. f takes a
 // std::optional<T> (a bool for channel<void>), or nothing.
 template <class T, class F = detail::nothing>
 [[nodiscard]] auto on_recv(const channel<T>& ch, F f = {}) {
-  return detail::recv_case<T, F>(ch.handle(), std::move(f));
+  return detail::recv_from<T>(ch.handle(), std::move(f));
+}
+template <class T, class F = detail::nothing>
+[[nodiscard]] auto on_recv(channel<T>&& ch, F f = {}) {
+  return detail::recv_from<T>(std::move(ch).handle(), std::move(f));
 }
 template <class T, class F = detail::nothing>
 [[nodiscard]] auto on_recv(const receiver<T>& ch, F f = {}) {
-  return detail::recv_case<T, F>(ch.handle(), std::move(f));
+  return detail::recv_from<T>(ch.handle(), std::move(f));
 }
-
-namespace detail {
-
-template <class T, class Ch, class U, class F>
-auto make_send_case(const Ch& ch, U&& value, F f) {
-  if constexpr (std::is_same_v<U&&, T&&>) {
-    return send_case<T&, F>(ch.handle(), value, std::move(f));
-  } else {
-    return send_case<T, F>(ch.handle(), T(std::forward<U>(value)), std::move(f));
-  }
+template <class T, class F = detail::nothing>
+[[nodiscard]] auto on_recv(receiver<T>&& ch, F f = {}) {
+  return detail::recv_from<T>(std::move(ch).handle(), std::move(f));
 }
-
-}  // namespace detail
 
 // Taken when the value can be sent. An rvalue stays in the caller's hand: it
 // must outlive the select, and is moved from only if the case is taken; any
 // other value is copied at once. If the case is taken because ch is closed,
 // select() throws channel_closed, and the value is untouched.
 template <class T, class U, class F = detail::nothing>
-  requires std::is_constructible_v<T, U&&>
+  requires detail::sendable<T, U>
 [[nodiscard]] auto on_send(const channel<T>& ch, U&& value, F f = {}) {
-  return detail::make_send_case<T>(ch, std::forward<U>(value), std::move(f));
+  return detail::send_to<T>(ch.core(), detail::borrowed_handle{}, std::forward<U>(value),
+                            std::move(f));
 }
 template <class T, class U, class F = detail::nothing>
-  requires std::is_constructible_v<T, U&&>
+  requires detail::sendable<T, U>
+[[nodiscard]] auto on_send(channel<T>&& ch, U&& value, F f = {}) {
+  return detail::send_to<T>(ch.core(), ch.handle(), std::forward<U>(value), std::move(f));
+}
+template <class T, class U, class F = detail::nothing>
+  requires detail::sendable<T, U>
 [[nodiscard]] auto on_send(const sender<T>& ch, U&& value, F f = {}) {
-  return detail::make_send_case<T>(ch, std::forward<U>(value), std::move(f));
+  return detail::send_to<T>(ch.core(), detail::borrowed_handle{}, std::forward<U>(value),
+                            std::move(f));
+}
+template <class T, class U, class F = detail::nothing>
+  requires detail::sendable<T, U>
+[[nodiscard]] auto on_send(sender<T>&& ch, U&& value, F f = {}) {
+  return detail::send_to<T>(ch.core(), ch.handle(), std::forward<U>(value), std::move(f));
 }
 template <class F = detail::nothing>
 [[nodiscard]] auto on_send(const channel<void>& ch, F f = {}) {
-  return detail::send_case<detail::no_value, F>(ch.handle(), {}, std::move(f));
+  return detail::send_case<detail::no_value, detail::channel_handle, F>(ch.core(), ch.handle(), {},
+                                                                        std::move(f));
 }
 template <class F = detail::nothing>
 [[nodiscard]] auto on_send(const sender<void>& ch, F f = {}) {
-  return detail::send_case<detail::no_value, F>(ch.handle(), {}, std::move(f));
+  return detail::send_case<detail::no_value, detail::channel_handle, F>(ch.core(), ch.handle(), {},
+                                                                        std::move(f));
 }
 
 // Taken when d has passed since the select began to wait, and nothing else came
@@ -263,6 +293,7 @@ class case_list {
   template <class C>
     requires detail::is_case<C>
   std::size_t add(C one) {
+    pointers_.reserve(pointers_.size() + 1);
     all_.push_back(std::make_unique<held<C>>(std::move(one)));
     pointers_.push_back(all_.back()->core());
     return all_.size() - 1;
@@ -288,11 +319,12 @@ class case_list {
 
   template <class C>
   struct held final : any_case {
-    explicit held(C&& given) : one(std::move(given)) {}
+    explicit held(C&& given) : one(std::move(given)), kept(detail::keep_channel(one)) {}
     detail::select_case* core() noexcept override { return &one; }
     void prepare() noexcept override { one.prepare(); }
     void taken() override { one.taken(); }
     C one;
+    detail::channel_handle kept;
   };
 
   std::size_t choose(detail::choice how) {

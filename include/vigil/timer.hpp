@@ -104,8 +104,9 @@ class timer {
 
   // Where the deadline is received, exactly, however late that is. Its size
   // and capacity are 0. Of a callback's timer, and of an empty handle: a nil
-  // channel, which is never ready. It is not closed by stop(); if its runtime
-  // ends while a plain thread waits on it, that one is told that it is closed.
+  // channel, which is never ready. stop() does not close it: whoever waits goes
+  // on waiting, until a reset(). When the runtime has ended it is closed, also
+  // for a plain thread that waits for a pending one.
   timer_receiver channel() const noexcept { return channel_; }
 
   // Stops the timer. True exactly if that prevented something: of a channel's

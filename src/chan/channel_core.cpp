@@ -16,7 +16,6 @@ namespace detail {
 using internal::attempt;
 using internal::case_list;
 using internal::lock_guard;
-using internal::look;
 using internal::outcome;
 using internal::queued_case;
 
@@ -33,10 +32,19 @@ class plain_channel final : public channel_core {
 void move_value(const element_ops& ops, void* to, void* from) noexcept {
   if (ops.move != nullptr) {
     ops.move(to, from);
-  } else if (ops.size == sizeof(void*)) {
-    std::memcpy(to, from, sizeof(void*));
-  } else if (ops.size != 0) {
-    std::memcpy(to, from, ops.size);
+    return;
+  }
+  switch (ops.size) {  // a call for the others
+    case 0:
+      return;
+    case 4:
+      std::memcpy(to, from, 4);
+      return;
+    case 8:
+      std::memcpy(to, from, 8);
+      return;
+    default:
+      std::memcpy(to, from, ops.size);
   }
 }
 
@@ -98,7 +106,7 @@ attempt channel_core::send_now(void* value) noexcept {
   return {channel_status::ok};
 }
 
-attempt channel_core::recv_now(void* into, look how) noexcept {
+attempt channel_core::recv_now(void* into) noexcept {
   if (size_ != 0) {
     std::byte* const front = slot(0);
     move_value(ops, into, front);
@@ -119,7 +127,10 @@ attempt channel_core::recv_now(void* into, look how) noexcept {
       return {channel_status::ok, c->who};
     }
   }
-  if (source != nullptr && source->take(into, how)) return {channel_status::ok};
+  if (source != nullptr) {
+    if (source->take(into)) return {channel_status::ok};
+    if (source->has_ended()) return {channel_status::closed};
+  }
   return {closed_ ? channel_status::closed : channel_status::not_ready};
 }
 
@@ -175,7 +186,7 @@ namespace {
 enum class direction : std::uint8_t { send, recv };
 
 attempt try_now(channel_core& c, direction d, void* value) noexcept VIGIL_REQUIRES(c.lock) {
-  return d == direction::send ? c.send_now(value) : c.recv_now(value, look::exact);
+  return d == direction::send ? c.send_now(value) : c.recv_now(value);
 }
 
 channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lock) {
@@ -202,6 +213,9 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   const internal::nanos deadline = limit.deadline();
   try {
     d == direction::send ? c.wait_to_send(own) : c.wait_to_recv(own);
+  } catch (const runtime_gone&) {
+    c.lock.unlock();
+    return channel_status::closed;
   } catch (...) {
     c.lock.unlock();
     throw;

@@ -52,19 +52,23 @@ struct queued_case {
 
 using case_list = list<queued_case, &queued_case::hook>;
 
-// How closely a look reads the clock. A coarse one may find what has just come
-// due not due yet; only a look that is followed by an exact one may be coarse.
-enum class look : std::uint8_t { exact, coarse };
-
-// Where a timer's channel has its values from. All under the channel's lock.
+// Where a timer's channel has its values from.
 class timed_source {
  public:
+  // --- under the channel's lock
   // The value that is due, constructed at `into`; false if none is.
-  virtual bool take(void* into, look how) noexcept = 0;
-  // The first receiver is about to be queued. Throws std::bad_alloc.
+  virtual bool take(void* into) noexcept = 0;
+  // Its runtime has ended: nothing will come any more.
+  virtual bool has_ended() const noexcept = 0;
+  // The first receiver is about to be queued. Throws std::bad_alloc, and
+  // runtime_gone if has_ended().
   virtual void somebody_waits() = 0;
   // No receiver is queued any more.
   virtual void nobody_waits() noexcept = 0;
+
+  // --- without it
+  // Nothing is due for some milliseconds: cheaper than a look, and a hint.
+  virtual bool is_far() const noexcept = 0;
 
  protected:
   ~timed_source() = default;
@@ -93,8 +97,8 @@ class channel_core {
   // --- the steps of an operation; caller: holds the lock
   // At once or not at all: ok, closed or not_ready.
   internal::attempt send_now(void* value) noexcept VIGIL_REQUIRES(lock);
-  internal::attempt recv_now(void* into, internal::look how) noexcept VIGIL_REQUIRES(lock);
-  // Queues a case whose other fields are set. Throws std::bad_alloc.
+  internal::attempt recv_now(void* into) noexcept VIGIL_REQUIRES(lock);
+  // Queues a case whose other fields are set. Throws as somebody_waits().
   void wait_to_send(internal::queued_case& c) noexcept VIGIL_REQUIRES(lock);
   void wait_to_recv(internal::queued_case& c) VIGIL_REQUIRES(lock);
   // Unlinks it if it is still queued.

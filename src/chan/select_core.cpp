@@ -3,6 +3,8 @@
 #include "chan/caller.hpp"
 #include "sched/scheduler.hpp"
 
+#include <vigil/error.hpp>
+
 #include <algorithm>
 #include <memory>
 #include <new>
@@ -37,8 +39,17 @@ void claim_channel(select_case& c) noexcept {
   c.status = place_of(c).status;
 }
 
-attempt poll_recv(select_case& c, look how) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  return channel_of(c.object).recv_now(c.value, how);
+channel_status look_recv(select_case& c) noexcept {
+  channel_core& from = channel_of(c.object);
+  from.lock.lock();
+  const attempt done = from.recv_now(c.value);
+  from.lock.unlock();
+  if (done.peer != nullptr) done.peer->deliver();
+  return done.status;
+}
+
+attempt poll_recv(select_case& c) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  return channel_of(c.object).recv_now(c.value);
 }
 
 void enqueue_recv(select_case& c) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
@@ -49,7 +60,16 @@ void retract_recv(select_case& c) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   channel_of(c.object).leave_receivers(place_of(c));
 }
 
-attempt poll_send(select_case& c, look) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+channel_status look_send(select_case& c) noexcept {
+  channel_core& to = channel_of(c.object);
+  to.lock.lock();
+  const attempt done = to.send_now(c.value);
+  to.lock.unlock();
+  if (done.peer != nullptr) done.peer->deliver();
+  return done.status;
+}
+
+attempt poll_send(select_case& c) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   return channel_of(c.object).send_now(c.value);
 }
 
@@ -70,11 +90,10 @@ random& thread_dice() noexcept {
   return dice;
 }
 
-std::uint32_t draw(std::uint32_t n) noexcept {
-  const fiber* const f = current_fiber();
-  if (f == nullptr) return thread_dice().below(n);
-  if (f->sched->is_virtual()) return f->sched->dice().below(n);
-  return current_worker()->draw(n);
+random& dice_of_caller() noexcept {
+  worker* const w = current_worker();
+  if (w == nullptr) return thread_dice();
+  return w->sched.is_virtual() ? w->sched.dice() : w->dice();
 }
 
 // --- one select
@@ -106,19 +125,28 @@ class index_array {
 
 constexpr std::size_t none = static_cast<std::size_t>(-1);
 
+// Whether a look at the case may find something.
+bool is_near(const select_case& c) noexcept {
+  if (c.what != select_case::kind::waits || c.object == nullptr) return false;
+  if (c.table == &detail::recv_case_table) {  // the commonest, without a call
+    const timed_source* const source = channel_of(c.object).source;
+    return source == nullptr || !source->is_far();
+  }
+  return c.table->is_far == nullptr || !c.table->is_far(c.object);
+}
+
 class selecting {
  public:
   selecting(select_case* const* cases, std::size_t count, detail::choice how)
-      : cases_(cases), order_(count), locks_(count) {
+      : cases_(cases), near_(count), order_(count), locks_(count), how_(how) {
     sort_out(count);
-    if (how == detail::choice::fair) shuffle();
   }
 
   std::size_t run();
 
  private:
   void sort_out(std::size_t count);
-  void shuffle() noexcept;
+  void shuffle(index_array& order) noexcept;
   std::size_t look_at_each() noexcept;
   std::size_t look_at_all(waiter*& peer) noexcept;
   spinlock& lock_of(std::uint32_t i) noexcept { return cases_[i]->table->lock(cases_[i]->object); }
@@ -129,19 +157,22 @@ class selecting {
   [[gnu::noinline]] std::size_t queue_and_wait();
 
   select_case* const* const cases_;
-  index_array order_;         // the cases that can come, as they were drawn
+  index_array near_;          // the cases that may be ready
+  index_array order_;         // those that can come at all
   index_array locks_;         // the same by the addresses of their locks
   std::size_t otherwise_ = none;
   std::size_t timed_ = none;  // whose time comes first
   timeout limit_ = timeout::none();
+  const detail::choice how_;
 };
 
 void selecting::sort_out(std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     select_case& c = *cases_[i];
     if (c.what == select_case::kind::waits) {
-      c.status = channel_status::not_ready;
-      if (c.object != nullptr) order_.push_back(static_cast<std::uint32_t>(i));
+      if (c.object == nullptr) continue;
+      order_.push_back(static_cast<std::uint32_t>(i));
+      if (is_near(c)) near_.push_back(static_cast<std::uint32_t>(i));
     } else if (c.what == select_case::kind::otherwise) {
       if (otherwise_ != none) {
         throw std::invalid_argument(
@@ -164,25 +195,21 @@ void selecting::sort_out(std::size_t count) {
   }
 }
 
-void selecting::shuffle() noexcept {
-  for (std::uint32_t n = order_.size(); n > 1; --n)
-    std::swap(order_[n - 1], order_[draw(n)]);
+void selecting::shuffle(index_array& order) noexcept {
+  if (how_ == detail::choice::ordered || order.size() < 2) return;
+  random& dice = dice_of_caller();
+  for (std::uint32_t n = order.size(); n > 1; --n)
+    std::swap(order[n - 1], order[dice.below(n)]);
 }
 
 // The first in the order that is ready. Each look is at an instant of its own,
 // which is enough for a case that is taken.
 std::size_t selecting::look_at_each() noexcept {
-  for (const std::uint32_t i : order_) {
+  shuffle(near_);
+  for (const std::uint32_t i : near_) {
     select_case& c = *cases_[i];
-    attempt done{channel_status::not_ready};
-    {
-      const lock_guard guard(lock_of(i));
-      done = c.table->poll(c, look::coarse);
-    }
-    if (done.status == channel_status::not_ready) continue;
-    c.status = done.status;
-    if (done.peer != nullptr) done.peer->deliver();
-    return i;
+    c.status = c.table->look(c);
+    if (c.status != channel_status::not_ready) return i;
   }
   return none;
 }
@@ -191,7 +218,7 @@ std::size_t selecting::look_at_each() noexcept {
 std::size_t selecting::look_at_all(waiter*& peer) noexcept {
   for (const std::uint32_t i : order_) {
     select_case& c = *cases_[i];
-    const attempt done = c.table->poll(c, look::exact);
+    const attempt done = c.table->poll(c);
     if (done.status == channel_status::not_ready) continue;
     c.status = done.status;
     peer = done.peer;
@@ -266,6 +293,7 @@ std::size_t selecting::queue_and_wait() {
   caller self;
   queued_case* chosen = nullptr;
   waiter* peer = nullptr;
+  shuffle(order_);
   lock_all();
   const std::size_t ready = look_at_all(peer);
   const bool over = otherwise_ != none || limit_.is_over();
@@ -282,8 +310,13 @@ std::size_t selecting::queue_and_wait() {
   const nanos deadline = limit_.deadline();
   try {
     enqueue_all(self, chosen);
+  } catch (const runtime_gone&) {
+    // The runtime of a timer has just ended: its channel is closed now.
+    unlock_all();
+    return look_at_each();
   } catch (...) {
     unlock_all();
+    if (current_fiber() != nullptr) current_scheduler()->cover_owed();
     throw;
   }
   const ticket t = place_of(*cases_[order_[0]]).which;
@@ -308,6 +341,32 @@ std::size_t selecting::queue_and_wait() {
   return timed_;
 }
 
+[[gnu::noinline]] std::size_t select_among(select_case* const* cases,
+                                           std::size_t count,
+                                           detail::choice how) {
+  return selecting(cases, count, how).run();
+}
+
+// With only one case that may be ready there is nothing to draw.
+std::size_t select_one(select_case* const* cases, std::size_t count, detail::choice how) {
+  std::size_t only = none;
+  std::size_t others = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (is_near(*cases[i])) {
+      if (only != none) return select_among(cases, count, how);
+      only = i;
+    } else if (cases[i]->what == select_case::kind::otherwise && ++others == 2) {
+      return select_among(cases, count, how);  // which says what is wrong
+    }
+  }
+  if (only != none) {
+    select_case& c = *cases[only];
+    c.status = c.table->look(c);
+    if (c.status != channel_status::not_ready) return only;
+  }
+  return select_among(cases, count, how);
+}
+
 }  // namespace
 }  // namespace vigil::internal
 
@@ -315,19 +374,23 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-constexpr case_table recv_case_table = {internal::lock_of_channel,
+constexpr case_table recv_case_table = {nullptr,
+                                        internal::look_recv,
+                                        internal::lock_of_channel,
                                         internal::poll_recv,
                                         internal::enqueue_recv,
                                         internal::claim_channel,
                                         internal::retract_recv};
-constexpr case_table send_case_table = {internal::lock_of_channel,
+constexpr case_table send_case_table = {nullptr,
+                                        internal::look_send,
+                                        internal::lock_of_channel,
                                         internal::poll_send,
                                         internal::enqueue_send,
                                         internal::claim_channel,
                                         internal::retract_send};
 
 std::size_t select(select_case* const* cases, std::size_t count, choice how) {
-  return internal::selecting(cases, count, how).run();
+  return internal::select_one(cases, count, how);
 }
 
 }  // namespace detail

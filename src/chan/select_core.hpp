@@ -1,15 +1,16 @@
 // select: waits for several things at once, takes one, and leaves no trace of
 // the others.
 //
-//   look    the cases in the order of the draw, each under its own lock; the
-//           first that is ready is taken
+//   look    the cases in the order of a draw, each under its own lock; the
+//           first that is ready is taken. Timers that are far from due are left
+//           out, so that one beside a ready channel costs no clock read
 //   queue   none was: all locks, in the order of their addresses; look again,
-//           at one instant; then a place in each queue, all with one ticket
+//           at all of them at one instant; then a place in each queue, all
+//           with one ticket
 //   wait    unlock, park; who claims the ticket says which case it was
 //   undo    the places that nobody took are taken back
 //
-// Whatever can be waited for is a case_table. The first look may be coarse
-// (channel_core.hpp), the second is exact.
+// Whatever can be waited for is a case_table.
 //
 // L1  A select that says "nothing is ready" (otherwise, a timeout of zero) has
 //     looked at all cases while it held all their locks.
@@ -32,10 +33,15 @@ inline namespace VIGIL_ABI {
 namespace detail {
 
 struct case_table {
+  // Surely not ready for some milliseconds: a hint, without the lock. Null for
+  // what may be ready at any time, and for receives (see is_near()).
+  bool (*is_far)(void* object) noexcept;
+  // By itself: takes the case if it is ready, else says not_ready.
+  channel_status (*look)(select_case& c) noexcept;
   // Guards the queue that the case would be in; the same for equal objects.
   internal::spinlock& (*lock)(void* object) noexcept;
   // Under the lock: takes the case if it is ready, else says not_ready.
-  internal::attempt (*poll)(select_case& c, internal::look how) noexcept;
+  internal::attempt (*poll)(select_case& c) noexcept;
   // Under the lock: queues the queued_case in its place. Throws std::bad_alloc,
   // with nothing queued.
   void (*enqueue)(select_case& c);

@@ -66,8 +66,8 @@ class worker {
   // On a fiber's stack, first thing after each switch to it.
   static void arrived() noexcept;
 
-  // Evenly among 0 … n - 1.
-  std::uint32_t draw(std::uint32_t n) noexcept { return random_.below(n); }
+  // For draws of the fibers that run here. Virtual time has the scheduler's.
+  random& dice() noexcept { return random_; }
 
   // Lets the others go first, if there are any.
   void yield() noexcept;

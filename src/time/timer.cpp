@@ -158,6 +158,11 @@ void stop_for_scope(timer_record* record) noexcept {
 
 namespace {
 
+// Zero or less is now, and that is what is handed over.
+nanos in(nanos now, nanos delay) noexcept {
+  return saturating_add(now, std::max<nanos>(0, delay));
+}
+
 timer_channel& timer_of(channel_core* c) {
   if (c == nullptr) check_handle(nullptr);
   return *static_cast<timer_channel*>(c);
@@ -177,7 +182,7 @@ void check_period(const char* call, nanos period) {
 
 channel_core* make_timer(const char* call, std::int64_t delay) {
   timer_service& service = current_service(call);
-  return new timer_channel(service, saturating_add(service.sched()->clock.now(), delay), 0);
+  return new timer_channel(service, in(service.sched()->clock.now(), delay), 0);
 }
 
 channel_core* make_timer_at(const char* call, std::int64_t deadline) {
@@ -187,7 +192,7 @@ channel_core* make_timer_at(const char* call, std::int64_t deadline) {
 channel_core* make_ticker(const char* call, std::int64_t first, std::int64_t period) {
   check_period(call, period);
   timer_service& service = current_service(call);
-  return new timer_channel(service, saturating_add(service.sched()->clock.now(), first), period);
+  return new timer_channel(service, in(service.sched()->clock.now(), first), period);
 }
 
 bool stop(channel_core* timer) noexcept {
@@ -196,7 +201,7 @@ bool stop(channel_core* timer) noexcept {
 
 bool reset(channel_core* timer, std::int64_t delay) {
   timer_channel& t = timer_of(timer);
-  return t.reset(saturating_add(t.now(), delay), 0);
+  return t.reset(in(t.now(), delay), 0);
 }
 
 bool reset_at(channel_core* timer, std::int64_t deadline) {
@@ -206,7 +211,7 @@ bool reset_at(channel_core* timer, std::int64_t deadline) {
 bool reset_ticker(channel_core* ticker, std::int64_t first, std::int64_t period) {
   timer_channel& t = timer_of(ticker);
   check_period("ticker::reset", period);
-  return t.reset(saturating_add(t.now(), first), period);
+  return t.reset(in(t.now(), first), period);
 }
 
 std::int64_t deadline_of(const channel_core* timer) noexcept {

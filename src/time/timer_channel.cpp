@@ -2,6 +2,7 @@
 
 #include <vigil/error.hpp>
 
+#include <algorithm>
 #include <ctime>
 
 namespace vigil::internal {
@@ -20,7 +21,7 @@ timer_channel::timer_channel(timer_service& service, nanos when, nanos period)
       service_(service),
       generation_(service.generation()),
       virtual_(service.sched()->is_virtual()),
-      when_(when),
+      when_(pending_deadline(when)),
       period_(period) {
   source = this;
 }
@@ -29,51 +30,63 @@ timer_channel::~timer_channel() {
   if (timer_ != nullptr) timer_service::drop_reference(*timer_);
 }
 
-// Surely not due yet, for a quarter of the price of a clock read. The coarse
-// clock is behind by a tick of the kernel's, 10 ms at most, more only if the
-// whole machine was stopped; then the value is found by the next look.
-bool timer_channel::is_far(nanos when) const noexcept {
+// For a quarter of the price of a clock read. The coarse clock is behind by a
+// tick of the kernel's, 10 ms at most, more only if the whole machine stood
+// still; then one more look passes the value over.
+bool timer_channel::is_far() const noexcept {
   constexpr nanos tick = 20'000'000;
-  if (virtual_) return false;
+  // ordering: a hint.
+  const nanos when = when_.load(relaxed);
+  if (virtual_ || when == never) return when == never && !has_ended();
   timespec t{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
   const nanos now = static_cast<nanos>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
-  return saturating_add(now, tick) < when;
+  return saturating_add(now, tick) < when && !has_ended();
+}
+
+nanos timer_channel::pending_deadline(nanos when) noexcept {
+  return std::min(when, runtime_timer::latest);
 }
 
 // Phase kept, missed ticks collapsed: Go's timerproc.
 void timer_channel::move_on(nanos now) noexcept {
+  nanos when = in_force();
   if (period_ == 0) {
-    when_ = never;
+    set(never);
     return;
   }
-  const nanos late = now > when_ ? now - when_ : 0;
+  const nanos late = now > when ? now - when : 0;
   const nanos dropped = late / period_;
   missed_ += static_cast<std::uint64_t>(dropped);
-  when_ = saturating_add(when_, dropped * period_);  // not beyond now
-  when_ = saturating_add(when_, period_);
+  when = saturating_add(when, dropped * period_);  // not beyond now
+  set(pending_deadline(saturating_add(when, period_)));
 }
 
-bool timer_channel::take(void* into, look how) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  if (when_ == never || (how == look::coarse && is_far(when_))) return false;
+bool timer_channel::take(void* into) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  const nanos when = in_force();
+  if (when == never || has_ended()) return false;
   const nanos time = now();
-  if (time < when_) return false;
-  put(into, when_);
+  if (time < when) return false;
+  put(into, when);
   move_on(time);
   return true;
 }
 
 void timer_channel::arm(bool parking) {
-  if (when_ == never) return;
+  if (in_force() == never) {
+    if (has_ended()) throw runtime_gone("vigil::timer: the timer's runtime has ended");
+    return;
+  }
   if (timer_ == nullptr) {
-    timer_ = service_.make_send(&timer_channel::ring, this);
+    timer_ = service_.make_send(&timer_channel::ring, this, generation_);
     timer_->slack_us.store(slack_us_, relaxed);  // ordering: nobody else has it yet
   }
   // H2; not the last one, since the caller has another.
   add_handle(this);
   bool was_armed = true;
   try {
-    was_armed = parking ? service_.arm_parking(*timer_, when_) : service_.arm_at(*timer_, when_);
+    const nanos when = in_force();
+    was_armed = parking ? service_.arm_parking(*timer_, when) : service_.arm_at(*timer_, when);
   } catch (...) {
     drop_handle(this);
     throw;
@@ -101,16 +114,16 @@ void timer_channel::ring(void* self, nanos when, runtime_timer::refire& again) n
   waiter* woken = nullptr;
   {
     const lock_guard guard(c.lock);
-    if (c.when_ <= when) {
+    if (c.in_force() <= when) {
       if (queued_case* const first = c.first_receiver()) {
-        put(first->value, c.when_);
+        put(first->value, c.in_force());
         woken = first->who;
         c.move_on(c.period_ == 0 ? when : c.service_.sched()->clock.now());
       }
     }
-    if (c.has_receivers() && c.when_ != never) {
+    if (c.has_receivers() && c.in_force() != never) {
       add_handle(&c);
-      if (again.at(c.when_)) drop_handle(&c);
+      if (again.at(c.in_force())) drop_handle(&c);
     } else {
       c.nobody_waits();  // armed by a reset() after the bell, for those who have left since
     }
@@ -120,38 +133,36 @@ void timer_channel::ring(void* self, nanos when, runtime_timer::refire& again) n
 }
 
 bool timer_channel::reset(nanos when, nanos period) {
-  if (!service_.is_this_run(generation_)) {
-    throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
-  }
   const lock_guard guard(lock);
-  const nanos before = when_;
+  if (has_ended()) throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
+  const nanos before = in_force();
   const nanos period_before = period_;
-  when_ = when;
+  set(pending_deadline(when));
   period_ = period;
   if (has_receivers()) {
     try {
       arm(false);
     } catch (...) {
-      when_ = before;
+      set(before);
       period_ = period_before;
       throw;
     }
-    if (when_ == never) nobody_waits();
   }
   return before != never;
 }
 
 bool timer_channel::stop() noexcept {
   const lock_guard guard(lock);
-  const bool was_pending = when_ != never;
-  when_ = never;
+  const bool was_pending = in_force() != never && !has_ended();
+  set(never);
   if (was_pending && has_receivers()) nobody_waits();
   return was_pending;
 }
 
 nanos timer_channel::deadline() const noexcept {
   const lock_guard guard(lock);
-  return when_;
+  const nanos when = in_force();
+  return when >= runtime_timer::latest || has_ended() ? never : when;
 }
 
 std::uint64_t timer_channel::missed() const noexcept {

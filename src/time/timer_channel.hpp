@@ -9,6 +9,10 @@
 // Whoever looks while `when_` has come takes it and moves `when_` on, in one
 // step. So stop() and reset() are true exactly if nobody took it.
 //
+// A deadline that can never come is one below `never`: it is pending all the
+// same. When the runtime has ended, nothing is pending, and the channel is
+// closed.
+//
 // H1  The runtime timer is armed only while a receiver is queued. It is an
 //     alarm clock: when it rings, `when_` is looked at again.
 // H2  An arming owns a handle of the channel. It passes to who ends the
@@ -38,12 +42,22 @@ class timer_channel final : public channel_core, public timed_source {
  private:
   ~timer_channel() override;
 
-  bool take(void* into, look how) noexcept override;
+  bool take(void* into) noexcept override;
+  bool has_ended() const noexcept override { return !service_.is_this_run(generation_); }
   void somebody_waits() override;
   void nobody_waits() noexcept override;
+  bool is_far() const noexcept override;
 
   static void ring(void* self, nanos when, runtime_timer::refire& again) noexcept;
-  bool is_far(nanos when) const noexcept;
+  static nanos pending_deadline(nanos when) noexcept;
+  nanos in_force() const noexcept VIGIL_REQUIRES(lock) {
+    return when_.load(relaxed);  // ordering: under the lock
+  }
+
+  void set(nanos when) noexcept VIGIL_REQUIRES(lock) {
+    when_.store(when, relaxed);  // ordering: under the lock; is_far() only takes a hint
+  }
+
   void move_on(nanos now) noexcept VIGIL_REQUIRES(lock);
   void arm(bool parking) VIGIL_REQUIRES(lock);
 
@@ -51,7 +65,7 @@ class timer_channel final : public channel_core, public timed_source {
   const std::uint32_t generation_;
   const bool virtual_;
   std::uint32_t slack_us_ VIGIL_GUARDED_BY(lock) = 0;
-  nanos when_ VIGIL_GUARDED_BY(lock);
+  atomic<nanos> when_;  // written under the lock; `never`: not pending
   nanos period_ VIGIL_GUARDED_BY(lock);
   std::uint64_t missed_ VIGIL_GUARDED_BY(lock) = 0;
   runtime_timer* timer_ VIGIL_GUARDED_BY(lock) = nullptr;  // made when somebody waits first

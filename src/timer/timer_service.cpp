@@ -341,10 +341,12 @@ void timer_service::drop_reference(runtime_timer& t) noexcept {
   }
 }
 
-runtime_timer* timer_service::make_send(runtime_timer::send_function f, void* argument) {
+runtime_timer* timer_service::make_send(runtime_timer::send_function f,
+                                        void* argument,
+                                        std::uint32_t run) {
   worker* const w = current_worker();
   void* const room = w != nullptr ? w->wait_records.take(wait_pool) : wait_pool.take();
-  auto* const t = ::new (room) runtime_timer(timer_kind::send_time, *this, generation());
+  auto* const t = ::new (room) runtime_timer(timer_kind::send_time, *this, run);
   t->send.function = f;
   t->send.argument = argument;
   return t;

@@ -69,7 +69,8 @@ class timer_service final : public timer_seam {
 
   // --- callbacks
   // A timer that hands the time to the channel layer. The caller's reference.
-  runtime_timer* make_send(runtime_timer::send_function f, void* argument);
+  // `run`: the generation of the timer's runtime.
+  runtime_timer* make_send(runtime_timer::send_function f, void* argument, std::uint32_t run);
   timer_record* make_record(detail::callback f, nanos period, bool from_end, const site& from);
   // Arms for `delay` from now, or for a deadline; as arm_at(), but what is due
   // already never enters the heap.

@@ -360,8 +360,11 @@ TEST_CASE("claim: a dead duplicate does not take a periodic timer from its runne
       // Fires right after the old entry, on the timer fiber.
       auto& service = static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
       auto* const after = service.make_send(
-          [](void* flag, nanos) noexcept { static_cast<std::atomic<bool>*>(flag)->store(true); },
-          &surfaced);
+          [](void* flag, nanos, runtime_timer::refire&) noexcept {
+            static_cast<std::atomic<bool>*>(flag)->store(true);
+          },
+          &surfaced,
+          service.generation());
       service.arm_at(*after, model::now() + near + 1);
       let_the_other_rest();
       t.reset(std::chrono::nanoseconds(nearer));

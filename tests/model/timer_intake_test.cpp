@@ -102,7 +102,7 @@ void finish() {
 // fired without a callback's way through the queue.
 class stamp {
  public:
-  stamp() : timer_(service().make_send(&stamp::fired, this)) {}
+  stamp() : timer_(service().make_send(&stamp::fired, this, service().generation())) {}
 
   ~stamp() { timer_service::drop_reference(*timer_); }
 
@@ -128,7 +128,7 @@ class stamp {
   }
 
  private:
-  static void fired(void* self, nanos) noexcept {
+  static void fired(void* self, nanos, runtime_timer::refire&) noexcept {
     auto& s = *static_cast<stamp*>(self);
     s.at_.store(model::now());
   }

@@ -127,7 +127,7 @@ TEST_SUITE("send_time") {
     std::vector<vigil::internal::nanos> values;
     std::string fiber;
 
-    static void take(void* self, vigil::internal::nanos when) noexcept {
+    static void take(void* self, vigil::internal::nanos when, vigil::internal::runtime_timer::refire&) noexcept {
       auto& r = *static_cast<received*>(self);
       r.values.push_back(when);
       r.fiber = vigil::this_fiber::name();
@@ -138,7 +138,7 @@ TEST_SUITE("send_time") {
     in_virtual([] {
       auto& service = static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
       received r;
-      auto* const t = service.make_send(&received::take, &r);
+      auto* const t = service.make_send(&received::take, &r, service.generation());
       const auto deadline = vigil::clock::now().time_since_epoch().count() + 1'000'000'007;
       CHECK_FALSE(service.arm_at(*t, deadline));
       sleep_for(1s);
@@ -155,7 +155,7 @@ TEST_SUITE("send_time") {
     in_virtual([] {
       auto& service = static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
       received r;
-      auto* const t = service.make_send(&received::take, &r);
+      auto* const t = service.make_send(&received::take, &r, service.generation());
       const auto start = vigil::clock::now().time_since_epoch().count();
       service.arm_at(*t, start + 1000);
       CHECK(service.stop(*t));

@@ -1,6 +1,7 @@
 // What select() does with its cases, whatever they wait for.
 #pragma once
 
+#include <vigil/channel.hpp>
 #include <vigil/detail/channel_core.hpp>
 #include <vigil/detail/config.hpp>
 
@@ -23,11 +24,15 @@ struct select_case {
     otherwise,  // taken if nothing else is ready
   };
 
+  select_case(const case_table& of, void* waits_for) noexcept
+      : table(&of), object(waits_for), what(kind::waits) {}
+  select_case(kind k, std::int64_t t) noexcept : time(t), what(k) {}
+
   const case_table* table = nullptr;
   void* object = nullptr;  // nullptr: never ready, as Go's nil channel
   void* value = nullptr;
   std::int64_t time = 0;
-  kind what = kind::waits;
+  kind what;
   channel_status status = channel_status::not_ready;
   // Its place in the queue of what it waits for. Not initialised.
   alignas(void*) std::byte place[72];
@@ -35,6 +40,14 @@ struct select_case {
 
 VIGIL_API extern const case_table recv_case_table;
 VIGIL_API extern const case_table send_case_table;
+
+// A handle for a case that outlives the statement it was made in.
+inline channel_handle keep_channel(const select_case& c) noexcept {
+  if (c.table != &recv_case_table && c.table != &send_case_table) return {};
+  auto* const core = static_cast<channel_core*>(c.object);
+  if (core != nullptr) add_handle(core);
+  return channel_handle(core);
+}
 
 enum class choice : std::uint8_t {
   fair,     // among those that are ready each has the same chance
