@@ -76,8 +76,10 @@ class [[nodiscard]] recv_result {
   T&& operator*() && noexcept { return *std::move(value_); }
   const T& operator*() const& noexcept { return *value_; }
   T* operator->() noexcept { return &*value_; }
+  const T* operator->() const noexcept { return &*value_; }
   // Throws std::bad_optional_access without a value.
   T& value() & { return value_.value(); }
+  const T& value() const& { return value_.value(); }
   T&& value() && { return std::move(value_).value(); }
 
  private:

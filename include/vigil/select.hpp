@@ -54,10 +54,10 @@ class recv_case : public select_case {
 
   void prepare() noexcept { value = room_.room(); }
   void taken() {
-    std::optional<T> got = room_.take(status);
     if constexpr (takes<F, std::optional<T>>) {
-      static_cast<void>(f_(std::move(got)));
+      static_cast<void>(f_(room_.take(status)));
     } else {
+      static_cast<void>(room_.take(status));
       static_cast<void>(f_());
     }
   }
