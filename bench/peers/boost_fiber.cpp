@@ -1,4 +1,4 @@
-// The workloads with Boost.Fiber: sleeps, yields, spawn and join.
+// The workloads with Boost.Fiber: sleeps, yields, spawn and join, channels.
 //
 // One worker uses round_robin, the default; two share a queue (shared_work),
 // the algorithm of Boost's own benchmarks that is given any number of threads.
@@ -13,12 +13,14 @@
 
 #include <boost/fiber/algo/shared_work.hpp>
 #include <boost/fiber/barrier.hpp>
+#include <boost/fiber/buffered_channel.hpp>
 #include <boost/fiber/condition_variable.hpp>
 #include <boost/fiber/fiber.hpp>
 #include <boost/fiber/fixedsize_stack.hpp>
 #include <boost/fiber/mutex.hpp>
 #include <boost/fiber/operations.hpp>
 #include <boost/fiber/pooled_fixedsize_stack.hpp>
+#include <boost/fiber/unbuffered_channel.hpp>
 
 namespace {
 
@@ -123,6 +125,63 @@ int spawn(const request& asked) {
   return serve([&] { return spawn_and_join(ops, stacks); });
 }
 
+// Each way in turn; see workloads.py.
+int channels(const request& asked) {
+  using boost::fibers::buffered_channel;
+  using boost::fibers::unbuffered_channel;
+  const std::size_t ops = asked["ops"];
+  const workers all_workers(asked["workers"]);
+  return serve([&] {
+    const auto there_and_back = [ops](const auto& receive) {
+      unbuffered_channel<std::size_t> ping;
+      unbuffered_channel<std::size_t> pong;
+      const nanos start = now();
+      fiber other([&] {
+        for (std::size_t i = 0; i < ops; ++i) {
+          receive(ping);
+          pong.push(i);
+        }
+      });
+      for (std::size_t i = 0; i < ops; ++i) {
+        ping.push(i);
+        receive(pong);
+      }
+      other.join();
+      return each(now() - start, ops);
+    };
+    // Its capacities are powers of two, one of which stays free.
+    const auto through = [ops](std::size_t fibers, std::size_t capacity) {
+      buffered_channel<std::size_t> items(capacity);
+      const nanos start = now();
+      std::vector<fiber> all;
+      for (std::size_t f = 0; f < fibers; ++f) {
+        all.emplace_back([&] {
+          for (std::size_t i = 0; i < ops / fibers; ++i)
+            items.push(i);
+        });
+        all.emplace_back([&] {
+          std::size_t value = 0;
+          for (std::size_t i = 0; i < ops / fibers; ++i)
+            items.pop(value);
+        });
+      }
+      for (fiber& f : all)
+        f.join();
+      return each(now() - start, ops);
+    };
+    return numbers{{"rendezvous", there_and_back([](auto& from) {
+                      std::size_t value = 0;
+                      from.pop(value);
+                    })},
+                   {"timed", there_and_back([](auto& from) {
+                      std::size_t value = 0;
+                      from.pop_wait_for(value, nanoseconds(second));
+                    })},
+                   {"buffered", through(1, 128)},
+                   {"shared", through(4, 8)}};
+  });
+}
+
 // Longer than it takes to start a fiber and see it asleep, page faults included.
 constexpr nanos start_of_one = 10 * microsecond;
 
@@ -200,6 +259,7 @@ int main(int count, char** arguments) {
   const request asked(count, arguments);
   if (asked.is("yield")) return yield(asked);
   if (asked.is("spawn")) return spawn(asked);
+  if (asked.is("channels")) return channels(asked);
   if (asked.is("sleepers")) return sleepers(asked);
   if (asked.is("overshoot")) return overshoot(asked);
   if (asked.is("kernel-random")) return kernel_random(asked);

@@ -217,6 +217,58 @@ int spawn(const request& asked) {
 // Longer than it takes to start a fiber and see it asleep, page faults included.
 constexpr nanos start_of_one = 8 * microsecond;
 
+// Each way in turn; see workloads.py.
+int channels(const request& asked) {
+  return with_workers(asked["workers"], [&] {
+    const std::size_t ops = asked["ops"];
+    return serve_in_fibers([&] {
+      const auto there_and_back = [ops](const auto& receive) {
+        const auto ping = vigil::make_channel<std::size_t>();
+        const auto pong = vigil::make_channel<std::size_t>();
+        const nanos start = now();
+        auto other = vigil::spawn([&] {
+          for (std::size_t i = 0; i < ops; ++i) {
+            receive(ping);
+            pong.send(i);
+          }
+        });
+        for (std::size_t i = 0; i < ops; ++i) {
+          ping.send(i);
+          receive(pong);
+        }
+        other.join();
+        return each(now() - start, ops);
+      };
+      // From some fibers to as many others.
+      const auto through = [ops](std::size_t fibers, std::size_t capacity) {
+        const auto items = vigil::make_channel<std::size_t>(capacity);
+        const nanos start = now();
+        std::vector<vigil::fiber<>> all;
+        for (std::size_t f = 0; f < fibers; ++f) {
+          all.push_back(vigil::spawn([&] {
+            for (std::size_t i = 0; i < ops / fibers; ++i)
+              items.send(i);
+          }));
+          all.push_back(vigil::spawn([&] {
+            for (std::size_t i = 0; i < ops / fibers; ++i)
+              items.recv();
+          }));
+        }
+        for (vigil::fiber<>& f : all)
+          f.join();
+        return each(now() - start, ops);
+      };
+      return numbers{
+          {"rendezvous", there_and_back([](const auto& from) { from.recv(); })},
+          {"timed", there_and_back([](const auto& from) {
+             static_cast<void>(from.recv_for(nanoseconds(second)));
+           })},
+          {"buffered", through(1, 128)},
+          {"shared", through(4, 8)}};
+    });
+  });
+}
+
 int sleepers(const request& asked) {
   return with_workers(asked["workers"], [&] {
     const std::size_t n = asked["n"];
@@ -320,6 +372,7 @@ int main(int count, char** arguments) {
   if (asked.is("burst")) return burst(asked);
   if (asked.is("yield")) return yield(asked);
   if (asked.is("spawn")) return spawn(asked);
+  if (asked.is("channels")) return channels(asked);
   if (asked.is("sleepers")) return sleepers(asked);
   if (asked.is("overshoot")) return overshoot(asked);
   if (asked.is("kernel-random")) return kernel_random(asked);

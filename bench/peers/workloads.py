@@ -82,6 +82,15 @@ SPAWN_METRICS = (
     Metric("hundred", "spawn+join, a hundred at a time", "ns"),
 )
 
+# Round trips between two fibers; items from one fiber to another through 128
+# places; items from four fibers to four others through 8 places. Wall time.
+CHANNEL_METRICS = (
+    Metric("rendezvous", "unbuffered, there and back", "ns"),
+    Metric("timed", "the same, each receive with a timeout of 1 s", "ns"),
+    Metric("buffered", "an item through a buffer of 128", "ns"),
+    Metric("shared", "an item among 8 fibers, buffer of 8", "ns"),
+)
+
 SLEEPER_METRICS = (
     Metric("cold_cpu", "CPU each from start to end, in a new process", "ns"),
     Metric("cpu", "CPU each from start to end, the second time", "ns"),
@@ -127,6 +136,12 @@ def spawn(name, workers, what):
                     SPAWN_METRICS)
 
 
+def channels(name, workers, what):
+    return Workload(name, f"channels, {what}", "channels",
+                    {"ops": 20_000, "workers": workers}, {"ops": 200_000, "workers": workers},
+                    CHANNEL_METRICS, (11, 11))
+
+
 def sleepers(name, short, long, what, rounds):
     return Workload(name, f"{what} sleeping fibers, each until a random instant of one second",
                     "sleepers",
@@ -151,6 +166,8 @@ WORKLOADS = (
              {"ops": 50_000}, {"ops": 300_000}, (Metric("yield", "yield", "ns"),)),
     spawn("spawn-1", 1, "one worker"),
     spawn("spawn-2", 2, "two workers"),
+    channels("channels-1", 1, "one worker"),
+    channels("channels-2", 2, "two workers"),
     sleepers("sleepers", 20_000, 100_000, "100 000", (2, 4)),
     sleepers("sleepers-million", 1_000_000, 1_000_000, "1 000 000", (0, 3)),
     Workload("overshoot", "how late a sleep of 1 ms ends, idle machine", "overshoot",

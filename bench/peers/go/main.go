@@ -292,6 +292,63 @@ func spawn() {
 // Longer than it takes to start a goroutine and see it asleep.
 const startOfOne = 6 * time.Microsecond
 
+// Each way in turn; see workloads.py. A timed receive is a select with
+// time.After.
+func channels() {
+	runtime.GOMAXPROCS(parameters["workers"])
+	ops := parameters["ops"]
+	plain := func(from chan int) { <-from }
+	timed := func(from chan int) {
+		select {
+		case <-from:
+		case <-time.After(time.Second):
+		}
+	}
+	thereAndBack := func(receive func(chan int)) float64 {
+		ping, pong, done := make(chan int), make(chan int), make(chan bool)
+		start := time.Now()
+		go func() {
+			for i := 0; i < ops; i++ {
+				receive(ping)
+				pong <- i
+			}
+			done <- true
+		}()
+		for i := 0; i < ops; i++ {
+			ping <- i
+			receive(pong)
+		}
+		<-done
+		return each(time.Since(start), ops)
+	}
+	through := func(routines, capacity int) float64 {
+		items := make(chan int, capacity)
+		var done sync.WaitGroup
+		start := time.Now()
+		for r := 0; r < routines; r++ {
+			done.Add(2)
+			go func() {
+				for i := 0; i < ops/routines; i++ {
+					items <- i
+				}
+				done.Done()
+			}()
+			go func() {
+				for i := 0; i < ops/routines; i++ {
+					<-items
+				}
+				done.Done()
+			}()
+		}
+		done.Wait()
+		return each(time.Since(start), ops)
+	}
+	serve(func() []number {
+		return []number{{"rendezvous", thereAndBack(plain)}, {"timed", thereAndBack(timed)},
+			{"buffered", through(1, 128)}, {"shared", through(4, 8)}}
+	})
+}
+
 func sleepers() {
 	runtime.GOMAXPROCS(parameters["workers"])
 	n := parameters["n"]
@@ -401,7 +458,7 @@ func main() {
 		parameters[name], _ = strconv.Atoi(value)
 	}
 	workloads := map[string]func(){
-		"arm": arm, "arm-parallel": armParallel, "burst": burst, "yield": yield, "spawn": spawn,
+		"arm": arm, "arm-parallel": armParallel, "burst": burst, "yield": yield, "spawn": spawn, "channels": channels,
 		"sleepers": sleepers, "overshoot": overshoot, "kernel-random": kernelRandom,
 		"kernel-ticks": kernelTicks, "kernel-stopped": kernelStopped,
 	}
