@@ -157,7 +157,8 @@ auto recv_from(channel_handle&& temporary, F f) {
 
 template <class T, class Kept, class U, class F>
 auto send_to(channel_core* core, Kept kept, U&& value, F f) {
-  if constexpr (std::is_same_v<U&&, T&&>) {
+  // What a copy cannot lose is copied.
+  if constexpr (std::is_same_v<U&&, T&&> && !std::is_trivially_copyable_v<T>) {
     return send_case<T&, Kept, F>(core, std::move(kept), value, std::move(f));
   } else {
     return send_case<T, Kept, F>(core, std::move(kept), T(std::forward<U>(value)), std::move(f));
@@ -193,7 +194,7 @@ template <class T, class F = detail::nothing>
 
 // Taken when the value can be sent. An rvalue stays in the caller's hand: it
 // must outlive the select, and is moved from only if the case is taken; any
-// other value is copied at once. If the case is taken because ch is closed,
+// other value, and any that is trivially copyable, is copied at once. If the case is taken because ch is closed,
 // select() throws channel_closed, and the value is untouched.
 template <class T, class U, class F = detail::nothing>
   requires detail::sendable<T, U>
@@ -230,14 +231,15 @@ template <class F = detail::nothing>
 
 // Taken when d has passed since the select began to wait, and nothing else came
 // first; zero or negative: when nothing else is ready. Costs no timer unless
-// the select waits.
+// the select waits. It bounds this wait only: to end a loop over channels that
+// may always be ready, use a channel of after(), which has its turn among them.
 template <detail::duration_like D, class F = detail::nothing>
 [[nodiscard]] auto on_timeout(const D& d, F f = {}) {
   return detail::time_case<F>(detail::select_case::kind::timeout, detail::to_nanos(d),
                               std::move(f));
 }
 
-// The same at a deadline, which several selects can share.
+// The same at a deadline, which the waits of several selects can share.
 template <class Clock, class Duration, class F = detail::nothing>
 [[nodiscard]] auto on_deadline(const std::chrono::time_point<Clock, Duration>& t, F f = {}) {
   return detail::time_case<F>(detail::select_case::kind::deadline,
@@ -293,9 +295,14 @@ class case_list {
   template <class C>
     requires detail::is_case<C>
   std::size_t add(C one) {
-    pointers_.reserve(pointers_.size() + 1);
-    all_.push_back(std::make_unique<held<C>>(std::move(one)));
-    pointers_.push_back(all_.back()->core());
+    auto given = std::make_unique<held<C>>(std::move(one));
+    pointers_.push_back(given->core());
+    try {
+      all_.push_back(std::move(given));
+    } catch (...) {
+      pointers_.pop_back();
+      throw;
+    }
     return all_.size() - 1;
   }
 

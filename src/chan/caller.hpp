@@ -62,8 +62,10 @@ class caller {
 
  private:
   struct thread_part {
+    thread_part() noexcept : self(sleep) {}
+
     note sleep;
-    waiter self{sleep};
+    waiter self;
   };
 
   outcome sleep(ticket t, nanos deadline) noexcept;

@@ -2,6 +2,7 @@
 
 #include "chan/caller.hpp"
 
+#include <vigil/channel.hpp>
 #include <vigil/error.hpp>
 
 #include <cstring>
@@ -153,25 +154,43 @@ void channel_core::leave_receivers(queued_case& c) noexcept {
   if (source != nullptr && receivers_.empty()) source->nobody_waits();
 }
 
+// C3: what is taken out stays where it is until it is delivered.
+void channel_core::take_all(case_list& told) noexcept {
+  for (case_list* const queue : {&receivers_, &senders_}) {
+    while (queued_case* const c = queue->pop_front()) {
+      if (!c->who->claim(c->which, outcome::closed)) continue;
+      *c->chosen = c;
+      c->status = channel_status::closed;
+      told.push_back(*c);
+    }
+  }
+  if (source != nullptr) source->nobody_waits();
+}
+
+void channel_core::tell(case_list& told) noexcept {
+  while (queued_case* const c = told.pop_front())
+    c->who->deliver(internal::turn::in_order);
+}
+
 bool channel_core::close() noexcept {
   case_list told;
   {
     const lock_guard guard(lock);
     if (closed_) return false;
     closed_ = true;
-    for (case_list* const queue : {&receivers_, &senders_}) {
-      while (queued_case* const c = queue->pop_front()) {
-        if (!c->who->claim(c->which, outcome::closed)) continue;
-        *c->chosen = c;
-        c->status = channel_status::closed;
-        told.push_back(*c);  // C3: it stays until it is delivered
-      }
-    }
-    if (source != nullptr) source->nobody_waits();
+    take_all(told);
   }
-  while (queued_case* const c = told.pop_front())
-    c->who->deliver(internal::turn::in_order);
+  tell(told);
   return true;
+}
+
+void channel_core::dismiss_all() noexcept {
+  case_list told;
+  {
+    const lock_guard guard(lock);
+    take_all(told);
+  }
+  tell(told);
 }
 
 std::size_t channel_core::size() const noexcept {
@@ -205,6 +224,8 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
     c.lock.unlock();
     self.refuse(d == direction::send ? "channel::send" : "channel::recv");
   }
+  add_handle(&c);  // C5
+  const channel_handle kept(&c);
   queued_case* chosen = nullptr;
   queued_case own;
   own.value = value;

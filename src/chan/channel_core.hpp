@@ -20,6 +20,8 @@
 //     none waits on a closed channel. So at most one of the queues holds cases
 //     that can be claimed, but for one select that waits on both: it never
 //     meets itself, because it looks before it is queued.
+// C5  Who waits has a handle of the channel, so that it lives until the case is
+//     unlinked, whatever becomes of the handles outside.
 //
 // The channel of a timer has a timed_source instead of senders: whoever looks
 // asks it whether a value is due.
@@ -107,6 +109,8 @@ class channel_core {
 
   // Everybody who waits is told. False if it was closed already.
   bool close() noexcept VIGIL_EXCLUDES(lock);
+  // The same, but it is not closed: nothing will come for those who wait now.
+  void dismiss_all() noexcept VIGIL_EXCLUDES(lock);
 
   std::size_t size() const noexcept VIGIL_EXCLUDES(lock);
 
@@ -129,6 +133,8 @@ class channel_core {
  private:
   friend void drop_handle(channel_core*) noexcept;
 
+  void take_all(internal::case_list& told) noexcept VIGIL_REQUIRES(lock);
+  static void tell(internal::case_list& told) noexcept;
   // Takes cases out until one can be claimed for a value.
   static internal::queued_case* claim_first(internal::case_list& queue) noexcept;
   std::byte* slot(std::size_t i) const noexcept;

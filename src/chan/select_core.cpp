@@ -35,6 +35,14 @@ spinlock& lock_of_channel(void* object) noexcept {
   return channel_of(object).lock;
 }
 
+void keep_channel(void* object) noexcept {
+  detail::add_handle(&channel_of(object));
+}
+
+void let_channel_go(void* object) noexcept {
+  detail::drop_handle(&channel_of(object));
+}
+
 void claim_channel(select_case& c) noexcept {
   c.status = place_of(c).status;
 }
@@ -152,6 +160,26 @@ class selecting {
   spinlock& lock_of(std::uint32_t i) noexcept { return cases_[i]->table->lock(cases_[i]->object); }
   void lock_all() noexcept;
   void unlock_all() noexcept;
+  // Keeps all that is waited for while it lives (C5).
+  class kept_objects {
+   public:
+    explicit kept_objects(selecting& s) noexcept : selecting_(s) {
+      for (const std::uint32_t i : s.order_)
+        s.cases_[i]->table->keep(s.cases_[i]->object);
+    }
+
+    ~kept_objects() {
+      for (const std::uint32_t i : selecting_.order_)
+        selecting_.cases_[i]->table->let_go(selecting_.cases_[i]->object);
+    }
+
+    kept_objects(const kept_objects&) = delete;
+    kept_objects& operator=(const kept_objects&) = delete;
+
+   private:
+    selecting& selecting_;
+  };
+
   void enqueue_all(caller& self, queued_case*& chosen);
   void retract_all(const queued_case* but) noexcept;
   [[gnu::noinline]] std::size_t queue_and_wait();
@@ -210,6 +238,8 @@ std::size_t selecting::look_at_each() noexcept {
     select_case& c = *cases_[i];
     c.status = c.table->look(c);
     if (c.status != channel_status::not_ready) return i;
+    // The first that is ready must be so while those before it are not.
+    if (how_ == detail::choice::ordered) return none;
   }
   return none;
 }
@@ -308,12 +338,13 @@ std::size_t selecting::queue_and_wait() {
     self.refuse("select");
   }
   const nanos deadline = limit_.deadline();
+  const kept_objects kept(*this);
   try {
     enqueue_all(self, chosen);
   } catch (const runtime_gone&) {
     // The runtime of a timer has just ended: its channel is closed now.
     unlock_all();
-    return look_at_each();
+    return queue_and_wait();
   } catch (...) {
     unlock_all();
     if (current_fiber() != nullptr) current_scheduler()->cover_owed();
@@ -379,6 +410,8 @@ constexpr case_table recv_case_table = {nullptr,
                                         internal::lock_of_channel,
                                         internal::poll_recv,
                                         internal::enqueue_recv,
+                                        internal::keep_channel,
+                                        internal::let_channel_go,
                                         internal::claim_channel,
                                         internal::retract_recv};
 constexpr case_table send_case_table = {nullptr,
@@ -386,6 +419,8 @@ constexpr case_table send_case_table = {nullptr,
                                         internal::lock_of_channel,
                                         internal::poll_send,
                                         internal::enqueue_send,
+                                        internal::keep_channel,
+                                        internal::let_channel_go,
                                         internal::claim_channel,
                                         internal::retract_send};
 

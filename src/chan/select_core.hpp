@@ -45,6 +45,9 @@ struct case_table {
   // Under the lock: queues the queued_case in its place. Throws std::bad_alloc,
   // with nothing queued.
   void (*enqueue)(select_case& c);
+  // The object lives between the two (C5).
+  void (*keep)(void* object) noexcept;
+  void (*let_go)(void* object) noexcept;
   // After the wait, for the case that ended it: what came is the caller's now.
   void (*claim)(select_case& c) noexcept;
   // Under the lock: unlinks it if it is still queued.

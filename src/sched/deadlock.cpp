@@ -16,7 +16,7 @@ void scheduler::end_outside_work() noexcept {
 }
 
 // `asleep` is what all_asleep() said; all looks are between that and the last.
-bool scheduler::maybe_deadlock(std::uint64_t asleep) noexcept {
+bool scheduler::looks_dead(std::uint64_t asleep) noexcept {
   // The caller has tidied: `never` also if all that is pending never comes due.
   if (alive() == 0 || has_outside_work() || next_deadline.load() != never) return false;
   if (!is_virtual() && finds_work()) return false;
@@ -29,16 +29,21 @@ bool scheduler::maybe_deadlock(std::uint64_t asleep) noexcept {
   const run_phase phase = phase_.load();
   if (phase != run_phase::running && phase != run_phase::ending) return false;
   if (deadlocked_.load() || deadlock_warned_.load()) return false;
-  if (idle_.times_got_up() != asleep) return false;
-  return report_deadlock();
+  return idle_.times_got_up() == asleep;
 }
 
-bool scheduler::report_deadlock() noexcept {
+bool scheduler::maybe_deadlock(std::uint64_t asleep) noexcept {
+  if (!looks_dead(asleep)) return false;
+  // A thread of the program's may have ended since, after it readied somebody:
+  // once there is none, what is seen cannot change any more.
+  const bool alone = is_virtual() || process_thread_count() == workers_.size();
+  return looks_dead(asleep) && report_deadlock(alone);
+}
+
+bool scheduler::report_deadlock(bool alone) noexcept {
   using policy = scheduler_options::deadlock_policy;
-  bool is_fatal = settings_.deadlock == policy::fatal;
-  if (settings_.deadlock == policy::automatic) {
-    is_fatal = is_virtual() || process_thread_count() == workers_.size();
-  }
+  const bool is_fatal = settings_.deadlock == policy::fatal ||
+                        (settings_.deadlock == policy::automatic && alone);
   if (is_fatal) {
     if (deadlocked_.exchange(true)) return false;
     warn(

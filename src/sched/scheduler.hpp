@@ -215,7 +215,8 @@ class scheduler {
   bool finds_work(std::size_t callbacks_taken = 0) noexcept;
   void sleep_alone(worker& w, bool for_outside_work) noexcept;  // virtual time
   bool maybe_deadlock(std::uint64_t asleep) noexcept;           // true if something was readied
-  bool report_deadlock() noexcept;
+  bool looks_dead(std::uint64_t asleep) noexcept;
+  bool report_deadlock(bool alone) noexcept;
   void start_stopper() noexcept;
   void dismiss_stopper() noexcept;
   void stopper_body(fiber& self) noexcept;

@@ -29,8 +29,9 @@ timer_service& current_service(const char* call) {
   if (s == nullptr) {
     internal::process_check_fork(call);
     throw wrong_place((std::string("vigil::") + call +
-                       ": this thread has no runtime; call it on a fiber, or use "
-                       "runtime::after_func")
+                       ": this thread has no runtime; call it on a fiber. From a plain thread use "
+                       "runtime::after_func, or bound a wait on a channel with recv_for or "
+                       "on_timeout")
                           .c_str());
   }
   return static_cast<timer_service&>(s->timers());

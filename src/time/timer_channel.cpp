@@ -107,7 +107,7 @@ void timer_channel::nobody_waits() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
 void timer_channel::ring(void* self, nanos when, runtime_timer::refire& again) noexcept {
   auto& c = *static_cast<timer_channel*>(self);
   if (when == never) {
-    c.close();
+    c.dismiss_all();
     drop_handle(&c);
     return;
   }
