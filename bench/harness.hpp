@@ -67,6 +67,8 @@ void overshoot_idle(report& out);
 void overshoot_busy(report& out);
 void yield(report& out);
 void spawn_join(report& out);
+void select_ready(report& out);
+void round_trips(report& out);
 void kernel_calls(report& out);
 void long_computation(report& out);
 void virtual_time(report& out);

@@ -25,6 +25,8 @@ constexpr group groups[] = {
     {"burst", "1 000 000 callbacks within one second", &bench::burst, false},
     {"yield", "yield", &bench::yield, false},
     {"spawn", "spawn and join", &bench::spawn_join, false},
+    {"select-ready", "receive and select, a value is ready", &bench::select_ready, false},
+    {"round-trip", "a question and its answer between two fibers", &bench::round_trips, false},
     {"kernel", "what a sleep and a callback ask of the kernel", &bench::kernel_calls, false},
     {"overshoot-idle", "overshoot of a 1 ms sleep, idle", &bench::overshoot_idle, false},
     {"overshoot-busy",

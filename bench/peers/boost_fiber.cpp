@@ -132,9 +132,7 @@ int channels(const request& asked) {
   const std::size_t ops = asked["ops"];
   const workers all_workers(asked["workers"]);
   return serve([&] {
-    const auto there_and_back = [ops](const auto& receive) {
-      unbuffered_channel<std::size_t> ping;
-      unbuffered_channel<std::size_t> pong;
+    const auto there_and_back = [ops](auto& ping, auto& pong, const auto& receive) {
       const nanos start = now();
       fiber other([&] {
         for (std::size_t i = 0; i < ops; ++i) {
@@ -169,11 +167,15 @@ int channels(const request& asked) {
         f.join();
       return each(now() - start, ops);
     };
-    return numbers{{"rendezvous", there_and_back([](auto& from) {
+    unbuffered_channel<std::size_t> ping;
+    unbuffered_channel<std::size_t> pong;
+    buffered_channel<std::size_t> one_ping(2);
+    buffered_channel<std::size_t> one_pong(2);
+    return numbers{{"rendezvous", there_and_back(ping, pong, [](auto& from) {
                       std::size_t value = 0;
                       from.pop(value);
                     })},
-                   {"timed", there_and_back([](auto& from) {
+                   {"timed", there_and_back(one_ping, one_pong, [](auto& from) {
                       std::size_t value = 0;
                       from.pop_wait_for(value, nanoseconds(second));
                     })},

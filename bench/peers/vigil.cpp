@@ -222,9 +222,9 @@ int channels(const request& asked) {
   return with_workers(asked["workers"], [&] {
     const std::size_t ops = asked["ops"];
     return serve_in_fibers([&] {
-      const auto there_and_back = [ops](const auto& receive) {
-        const auto ping = vigil::make_channel<std::size_t>();
-        const auto pong = vigil::make_channel<std::size_t>();
+      const auto there_and_back = [ops](std::size_t capacity, const auto& receive) {
+        const auto ping = vigil::make_channel<std::size_t>(capacity);
+        const auto pong = vigil::make_channel<std::size_t>(capacity);
         const nanos start = now();
         auto other = vigil::spawn([&] {
           for (std::size_t i = 0; i < ops; ++i) {
@@ -259,8 +259,8 @@ int channels(const request& asked) {
         return each(now() - start, ops);
       };
       return numbers{
-          {"rendezvous", there_and_back([](const auto& from) { from.recv(); })},
-          {"timed", there_and_back([](const auto& from) {
+          {"rendezvous", there_and_back(0, [](const auto& from) { from.recv(); })},
+          {"timed", there_and_back(1, [](const auto& from) {
              static_cast<void>(from.recv_for(nanoseconds(second)));
            })},
           {"buffered", through(1, 128)},

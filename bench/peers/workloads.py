@@ -86,7 +86,7 @@ SPAWN_METRICS = (
 # places; items from four fibers to four others through 8 places. Wall time.
 CHANNEL_METRICS = (
     Metric("rendezvous", "unbuffered, there and back", "ns"),
-    Metric("timed", "the same, each receive with a timeout of 1 s", "ns"),
+    Metric("timed", "buffer of 1, each receive with a timeout of 1 s", "ns"),
     Metric("buffered", "an item through a buffer of 128", "ns"),
     Metric("shared", "an item among 8 fibers, buffer of 8", "ns"),
 )

@@ -29,8 +29,10 @@ bool timeout::is_over() const noexcept {
   return false;
 }
 
-nanos timeout::deadline() const noexcept {
-  return kind_ == kind::in ? saturating_add(now_of_caller(), n_) : n_;
+nanos timeout::deadline(nanos& now) const noexcept {
+  if (kind_ != kind::in) return n_;
+  now = now_of_caller();
+  return saturating_add(now, n_);
 }
 
 caller::caller() noexcept : fiber_(current_fiber()) {
@@ -64,15 +66,19 @@ ticket caller::open() noexcept {
   return thread_->self.open(false);
 }
 
-outcome caller::wait(ticket t, wait_reason why, nanos deadline, spinlock& held)
+outcome caller::wait(ticket t, wait_reason why, timeout limit, spinlock& held)
     VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  if (fiber_ != nullptr) return internal::wait(*fiber_, t, {why, deadline, stoppable_}, held);
+  nanos now = 0;
+  const nanos deadline = limit.deadline(now);
+  if (fiber_ != nullptr) return internal::wait(*fiber_, t, {why, deadline, stoppable_, now}, held);
   held.unlock();
   return sleep(t, deadline);
 }
 
-outcome caller::wait(ticket t, wait_reason why, nanos deadline) {
-  if (fiber_ != nullptr) return internal::wait(*fiber_, t, {why, deadline, stoppable_});
+outcome caller::wait(ticket t, wait_reason why, timeout limit) {
+  nanos now = 0;
+  const nanos deadline = limit.deadline(now);
+  if (fiber_ != nullptr) return internal::wait(*fiber_, t, {why, deadline, stoppable_, now});
   return sleep(t, deadline);
 }
 
@@ -94,8 +100,7 @@ channel_status wait_on_nothing(wait_reason why, timeout limit) {
   if (limit.is_over()) return channel_status::timeout;
   caller self;
   if (self.may_not_wait()) self.refuse("channel");
-  const nanos deadline = limit.deadline();
-  const outcome how = self.wait(self.open(), why, deadline);
+  const outcome how = self.wait(self.open(), why, limit);
   if (how == outcome::stopped) self.stop();
   return channel_status::timeout;
 }

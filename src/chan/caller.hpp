@@ -26,8 +26,13 @@ class timeout {
 
   // Nothing is to be waited for.
   bool is_over() const noexcept;
-  // On the clock of who calls; never earlier than was asked for.
-  nanos deadline() const noexcept;
+  // On the clock of who calls; never earlier than was asked for. `now` is
+  // where the time is left if the clock was read.
+  nanos deadline(nanos& now) const noexcept;
+  nanos deadline() const noexcept {
+    nanos ignored = 0;
+    return deadline(ignored);
+  }
 
  private:
   enum class kind : std::uint8_t { none, in, at };
@@ -54,8 +59,8 @@ class caller {
   // Until the ticket is claimed or the deadline comes: then the outcome is
   // `timeout`. Throws std::bad_alloc if the deadline cannot be armed; the wait
   // is over then. `held` is released in every case.
-  outcome wait(ticket t, wait_reason why, nanos deadline, spinlock& held) VIGIL_RELEASE(held);
-  outcome wait(ticket t, wait_reason why, nanos deadline);
+  outcome wait(ticket t, wait_reason why, timeout limit, spinlock& held) VIGIL_RELEASE(held);
+  outcome wait(ticket t, wait_reason why, timeout limit);
 
   // What a wait that ended by a stop does.
   [[noreturn]] void stop();

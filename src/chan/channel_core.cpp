@@ -231,7 +231,6 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   own.value = value;
   own.chosen = &chosen;
   own.who = &self.self();
-  const internal::nanos deadline = limit.deadline();
   try {
     d == direction::send ? c.wait_to_send(own) : c.wait_to_recv(own);
   } catch (const runtime_gone&) {
@@ -250,7 +249,7 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   try {
     how = self.wait(own.which,
                     d == direction::send ? internal::wait_reason::send : internal::wait_reason::recv,
-                    deadline,
+                    limit,
                     c.lock);
   } catch (...) {
     leave();

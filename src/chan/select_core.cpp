@@ -337,7 +337,6 @@ std::size_t selecting::queue_and_wait() {
     unlock_all();
     self.refuse("select");
   }
-  const nanos deadline = limit_.deadline();
   const kept_objects kept(*this);
   try {
     enqueue_all(self, chosen);
@@ -354,7 +353,7 @@ std::size_t selecting::queue_and_wait() {
   unlock_all();
   outcome how = outcome::open;
   try {
-    how = self.wait(t, wait_reason::select, deadline);
+    how = self.wait(t, wait_reason::select, limit_);
   } catch (...) {
     retract_all(nullptr);
     throw;

@@ -34,7 +34,7 @@ outcome wait_under(fiber& self, ticket t, const wait_how& how, spinlock* lock)
   scheduler& sched = *self.sched;
   waiter& w = self.self;
   // ordering: the dump's fields; nothing hangs on them.
-  self.waiting_since.store(coarse_now(sched), relaxed);
+  self.waiting_since.store(how.since != 0 ? how.since : coarse_now(sched), relaxed);
   const bool timed = how.deadline != never;
   if (timed) {
     self.waiting_until.store(how.deadline, relaxed);  // ordering: as above

@@ -52,6 +52,8 @@ struct wait_how {
   // False for waits that a stop must not end: under a shield, while
   // unwinding, in a joining destructor.
   bool stoppable = true;
+  // The time, for the dump, if the caller has just read it.
+  nanos since = 0;
 };
 
 // Before a fiber makes itself findable: throws `stopped` if it must not wait.

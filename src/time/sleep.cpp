@@ -13,12 +13,12 @@ using internal::outcome;
 
 namespace {
 
-void sleep_on(internal::fiber& self, nanos deadline, bool stoppable) {
+void sleep_on(internal::fiber& self, nanos now, nanos deadline, bool stoppable) {
   const internal::ticket t = self.self.open(stoppable);
   internal::current_worker()->counters.sleeps_begun.add();
   outcome how = outcome::open;
   try {
-    how = internal::wait(self, t, {internal::wait_reason::sleep, deadline, stoppable});
+    how = internal::wait(self, t, {internal::wait_reason::sleep, deadline, stoppable, now});
   } catch (...) {
     internal::current_worker()->counters.sleeps_ended.add();
     throw;
@@ -40,14 +40,16 @@ void sleep_for(std::int64_t duration) {
   if (duration <= 0) return;
   // The clock is read before the deadline is made: reading it later could only
   // make the sleep longer, an older reading would make it shorter.
-  sleep_on(self, internal::saturating_add(self.sched->clock.now(), duration), stoppable);
+  const nanos now = self.sched->clock.now();
+  sleep_on(self, now, internal::saturating_add(now, duration), stoppable);
 }
 
 void sleep_until(std::int64_t deadline) {
   internal::fiber& self = internal::require_fiber("sleep_until");
   const bool stoppable = internal::before_wait(self);
-  if (deadline <= self.sched->clock.now()) return;
-  sleep_on(self, deadline, stoppable);
+  const nanos now = self.sched->clock.now();
+  if (deadline <= now) return;
+  sleep_on(self, now, deadline, stoppable);
 }
 
 }  // namespace detail

@@ -304,8 +304,8 @@ func channels() {
 		case <-time.After(time.Second):
 		}
 	}
-	thereAndBack := func(receive func(chan int)) float64 {
-		ping, pong, done := make(chan int), make(chan int), make(chan bool)
+	thereAndBack := func(capacity int, receive func(chan int)) float64 {
+		ping, pong, done := make(chan int, capacity), make(chan int, capacity), make(chan bool)
 		start := time.Now()
 		go func() {
 			for i := 0; i < ops; i++ {
@@ -344,7 +344,7 @@ func channels() {
 		return each(time.Since(start), ops)
 	}
 	serve(func() []number {
-		return []number{{"rendezvous", thereAndBack(plain)}, {"timed", thereAndBack(timed)},
+		return []number{{"rendezvous", thereAndBack(0, plain)}, {"timed", thereAndBack(1, timed)},
 			{"buffered", through(1, 128)}, {"shared", through(4, 8)}}
 	})
 }
