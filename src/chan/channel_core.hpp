@@ -128,7 +128,7 @@ class channel_core {
   internal::timed_source* source = nullptr;  // set while nobody else has the channel
 
  protected:
-  virtual ~channel_core();
+  virtual ~channel_core() VIGIL_NO_THREAD_SAFETY_ANALYSIS;
 
  private:
   friend void drop_handle(channel_core*) noexcept;
@@ -137,7 +137,7 @@ class channel_core {
   static void tell(internal::case_list& told) noexcept;
   // Takes cases out until one can be claimed for a value.
   static internal::queued_case* claim_first(internal::case_list& queue) noexcept;
-  std::byte* slot(std::size_t i) const noexcept;
+  std::byte* slot(std::size_t i) const noexcept VIGIL_REQUIRES(lock);
 
   const std::size_t capacity_;
   std::byte* ring_ = nullptr;

@@ -117,6 +117,7 @@ class index_array {
   }
 
   void push_back(std::uint32_t i) noexcept { at_[size_++] = i; }
+  void clear() noexcept { size_ = 0; }
   std::uint32_t* begin() noexcept { return at_; }
   std::uint32_t* end() noexcept { return at_ + size_; }
   std::uint32_t size() const noexcept { return size_; }
@@ -235,11 +236,12 @@ void selecting::shuffle(index_array& order) noexcept {
 std::size_t selecting::look_at_each() noexcept {
   shuffle(near_);
   for (const std::uint32_t i : near_) {
+    // In order only the first: any other must be ready while those before it
+    // are not, which is a matter of one instant.
+    if (how_ == detail::choice::ordered && i != order_[0]) return none;
     select_case& c = *cases_[i];
     c.status = c.table->look(c);
     if (c.status != channel_status::not_ready) return i;
-    // The first that is ready must be so while those before it are not.
-    if (how_ == detail::choice::ordered) return none;
   }
   return none;
 }
@@ -258,6 +260,7 @@ std::size_t selecting::look_at_all(waiter*& peer) noexcept {
 }
 
 void selecting::lock_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  locks_.clear();
   for (const std::uint32_t i : order_)
     locks_.push_back(i);
   std::sort(locks_.begin(), locks_.end(), [this](std::uint32_t a, std::uint32_t b) {
@@ -385,6 +388,8 @@ std::size_t select_one(select_case* const* cases, std::size_t count, detail::cho
     if (is_near(*cases[i])) {
       if (only != none) return select_among(cases, count, how);
       only = i;
+    } else if (how == detail::choice::ordered && cases[i]->object != nullptr) {
+      return select_among(cases, count, how);  // a far timer has its turn before others
     } else if (cases[i]->what == select_case::kind::otherwise && ++others == 2) {
       return select_among(cases, count, how);  // which says what is wrong
     }
