@@ -1,30 +1,42 @@
-// The program on the first page of the README: a fiber with a result, work
-// that repeats, and a timer that is stopped before its time.
+// The program on the first page of the README: a fiber that sends, a ticker, a
+// deadline, and a select that waits for whichever comes first.
 //
 // Run:    build/release/examples/readme
-// Prints: two ticks, the answer, and that it came in time.
+// Prints: two ticks and the line.
 
+// The layout of the select is made by hand: a case begins a line.
+// clang-format off
 //! [program]
 #include <vigil/vigil.hpp>
 
 #include <cstdio>
+#include <optional>
+#include <string>
 
 using namespace std::chrono_literals;
 
 int main() {
   return vigil::run([] {
-    auto answer = vigil::spawn([] {
+    auto lines = vigil::make_channel<std::string>();
+    vigil::go([lines] {
       vigil::sleep_for(500ms);  // parks this fiber; its thread goes on with others
-      return 42;
+      lines.send("hello");
     });
 
-    auto beat = vigil::every(200ms, [] { std::puts("tick"); });
-    auto too_late = vigil::after_func(2s, [] { std::puts("too late"); });
-
-    std::printf("the answer is %d\n", answer.join());
-    beat.stop();
-    if (too_late.stop()) std::puts("in time");
+    vigil::ticker beat(200ms);
+    auto too_late = vigil::after(2s);  // one deadline for the whole loop
+    for (bool done = false; !done;) {
+      vigil::select(
+          vigil::on_recv(lines, [&](std::optional<std::string> line) {
+            std::puts(line->c_str());
+            done = true;
+          }),
+          vigil::on_recv(beat.channel(), [] { std::puts("tick"); }),
+          vigil::on_recv(too_late, [&] {
+            std::puts("too late");
+            done = true;
+          }));
+    }
   });
 }
-
 //! [program]
