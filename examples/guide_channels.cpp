@@ -141,6 +141,21 @@ void choose() {
   }
 }
 
+void as_in_go() {
+  auto lines = vigil::make_channel<std::string>(1);
+  auto replies = vigil::make_channel<std::string>();
+  std::string reply = "yes";
+  lines.send("a question");
+  //! [from_go]
+  vigil::select(
+      vigil::on_recv(lines, [](std::optional<std::string> line) {
+        if (line) std::puts(line->c_str());
+      }),
+      vigil::on_send(replies, std::move(reply), [] { std::puts("sent"); }),
+      vigil::on_timeout(1s, [] { std::puts("too late"); }));
+  //! [from_go]
+}
+
 void in_order() {
   auto quit = vigil::make_channel<void>();
   auto work = vigil::make_channel<int>(2);
@@ -217,6 +232,7 @@ int main() {
     vigil::go(count, b);
     std::printf("%d\n", merge(a, b));
     choose();
+    as_in_go();
     in_order();
     any_number();
     drain_when_stopped();

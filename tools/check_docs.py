@@ -6,7 +6,8 @@ A ```cpp block in README.md or docs/ that follows the line
     <!-- example: examples/02_timers.cpp reset -->
 
 must equal the region between the two `//! [reset]` marks of that file, with
-the common indentation taken away.
+the common indentation taken away. A ```cpp block without that line is a fault:
+what is not taken from an example is not known to compile.
 """
 import re
 import sys
@@ -39,8 +40,20 @@ def block_after(lines, index):
     return None
 
 
+def unmarked_blocks(lines):
+    """The lines that open a ```cpp block which no mark introduces."""
+    before = ""
+    for index, line in enumerate(lines):
+        if line.strip() == "```cpp" and not MARK.match(before):
+            yield index
+        if line.strip():
+            before = line
+
+
 def check_page(root, page):
     lines = page.read_text().splitlines()
+    for index in unmarked_blocks(lines):
+        yield f"{page.relative_to(root)}:{index + 1}: a ```cpp block that no example stands for"
     for index, line in enumerate(lines):
         if not (match := MARK.match(line)):
             continue
