@@ -17,6 +17,10 @@ using namespace std::chrono_literals;
 
 namespace {
 
+void say(bool pending) {
+  std::puts(pending ? "true" : "false");
+}
+
 void the_value() {
   //! [after]
   const auto start = vigil::clock::now();
@@ -30,14 +34,13 @@ void the_value() {
 void stop_and_reset() {
   //! [timer]
   vigil::timer t(1s);
-  bool pending = t.stop();   // true: it will not come
-  pending = t.reset(1s);     // false: it was not pending; it is now
-  vigil::sleep_for(2s);      // it is due, and nobody has received it:
-  pending = t.reset(1s);     // true, and what was due cannot be received any more
-  t.channel().recv();        // a second later
-  pending = t.stop();        // false: it has been received
+  say(t.stop());         // true: it will not come
+  say(t.reset(1s));      // false: it was not pending; it is now
+  vigil::sleep_for(2s);  // it is due, and nobody has received it:
+  say(t.reset(1s));      // true, and what was due cannot be received any more
+  t.channel().recv();    // a second later
+  say(t.stop());         // false: it has been received
   //! [timer]
-  std::puts(pending ? "pending" : "not pending");
 }
 
 void idle_timeout(const vigil::receiver<std::string>& messages) {
@@ -99,7 +102,7 @@ void with_timeout(const vigil::receiver<int>& a, const vigil::receiver<int>& b) 
       vigil::on_recv(b, [] { std::puts("b"); }),
       vigil::on_timeout(1s, [] { std::puts("neither within a second"); }));
 
-  const auto deadline = vigil::clock::now() + 1s;  // for both selects together
+  const auto deadline = vigil::clock::now() + 1s;  // of both selects together
   for (int i = 0; i < 2; ++i) {
     vigil::select(
         vigil::on_recv(a, [] { std::puts("a"); }),
