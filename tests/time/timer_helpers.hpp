@@ -1,0 +1,49 @@
+// What the tests of timers with a channel share.
+#pragma once
+
+#include "support/in_runtime.hpp"
+
+#include <optional>
+#include <utility>
+
+namespace vigil::testing_support {
+
+using instant = clock::time_point;
+
+inline constexpr instant no_deadline = instant::max();
+
+// body(handle, is_a_ticker) for both kinds, far from due, under a few seeds.
+template <class F>
+void for_timer_and_ticker(F body) {
+  for_each_seed(10, [&] { body(timer(std::chrono::seconds(10'000)), false); });
+  for_each_seed(10, [&] { body(ticker(std::chrono::seconds(10'000)), true); });
+}
+
+// Timers that are in the heap and will fire, the waits of fibers among them.
+inline std::uint64_t pending() {
+  return stats().timers_pending;
+}
+
+// A fiber that receives once, and what it got.
+struct waiting {
+  explicit waiting(timer_receiver from)
+      : fiber(spawn([this, c = std::move(from)] {
+          value = c.recv().value_or(instant::min());
+          at = clock::now();
+          is_done = true;
+        })) {}
+
+  // It must not be served any more.
+  void leave() {
+    CHECK_FALSE(is_done);
+    fiber.request_stop();
+    CHECK_THROWS_AS(fiber.join(), cancelled);
+  }
+
+  instant value{};
+  instant at{};
+  bool is_done = false;
+  vigil::fiber<> fiber;
+};
+
+}  // namespace vigil::testing_support
