@@ -323,6 +323,30 @@ TEST_SUITE("scoped_timer") {
     });
   }
 
+  TEST_CASE("nor does one that the fiber has caught and forgotten") {
+    for_each_seed(10, [] {
+      const auto start = vigil::clock::now();
+      auto f = vigil::spawn([&] {
+        bool callback_ended = false;
+        {
+          const scoped_timer t = after_func(1s, [&] {
+            sleep_for(5s);
+            callback_ended = true;
+          });
+          try {
+            sleep_for(1h);
+          } catch (const vigil::stopped&) {
+          }
+        }
+        CHECK(callback_ended);
+        CHECK(since(start) == 6s);
+      });
+      sleep_for(2s);
+      f.request_stop();
+      f.join();
+    });
+  }
+
   TEST_CASE("in the shutdown the scope outlives the callback that refers to it") {
     for_each_seed(30, [] {
       struct scope {

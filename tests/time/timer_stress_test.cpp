@@ -108,6 +108,12 @@ void receive_all(const timer_receiver& from, const vigil::channel<void>& end, lo
   }
 }
 
+template <class F>
+void for_both(F body) {
+  body(timer(5h));
+  body(ticker(5h));
+}
+
 std::size_t bytes_in_use() {
   return ::mallinfo2().uordblks;
 }
@@ -692,7 +698,7 @@ TEST_SUITE("timers with channels and plain threads") {
         closed.store(!t.channel().recv().has_value());
       });
     });
-    in_runtime({.workers = {2}}, [&] {
+    vigil::run(with_workers(2), [&] {
       ready.send(timer(1ms));
       while (received.load() != 101 || pending() < 1)
         vigil::this_fiber::yield();
@@ -749,6 +755,39 @@ TEST_SUITE("memory of timers with channels") {
       make_all();
       CHECK(bytes_in_use() <= before + 16 * 1024);
       CHECK(vigil::stats().heap_entries <= 4'000);
+    });
+#endif
+  }
+
+  // Each arming holds a handle of the channel until it ends.
+  TEST_CASE("whatever ends the wait of a receiver, nothing is left of timer and channel") {
+#ifndef VIGIL_TEST_UNDER_SANITIZER
+    in_virtual([] {
+      const auto wait_in_every_way = [] {
+        for (int i = 0; i < 200; ++i) {
+          for_both([&](auto t) {
+            waiting w(t.channel());
+            vigil::testing::settle();
+            if (i % 2 == 0) t.reset(1h);  // sooner
+            if (i % 3 == 0) t.reset(10h);
+            if (i % 5 == 0) t.stop();
+            if (i % 7 == 0) t.reset(30min);
+            if (t.deadline() == no_deadline || i % 4 == 0) {
+              w.leave();
+            } else {
+              sleep_for(24h);
+              CHECK(w.is_done);
+            }
+            if (i % 3 == 1) CHECK(t.channel().recv_for(1ns).status() != vigil::channel_status::closed);
+          });
+        }
+      };
+      for (int i = 0; i < 20; ++i)
+        wait_in_every_way();  // dead entries have reached their bound
+      const std::size_t before = bytes_in_use();
+      for (int i = 0; i < 20; ++i)
+        wait_in_every_way();
+      CHECK(bytes_in_use() <= before + 16 * 1024);
     });
 #endif
   }
