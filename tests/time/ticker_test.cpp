@@ -118,7 +118,8 @@ TEST_SUITE("ticker") {
   }
 
   // Go: TestTickTimes; 2.1, the period rule and its example.
-  TEST_CASE("read late it hands over the first missed tick, drops the others, and keeps its phase") {
+  TEST_CASE(
+      "read late it hands over the first missed tick, drops the others, and keeps its phase") {
     in_virtual([] {
       const auto start = vigil::clock::now();
       ticker t(100ms);
@@ -151,7 +152,8 @@ TEST_SUITE("ticker") {
     });
   }
 
-  TEST_CASE("however late its receiver, values are on the grid, rise, and missed makes up the rest") {
+  TEST_CASE(
+      "however late its receiver, values are on the grid, rise, and missed makes up the rest") {
     for_each_seed(20, [](std::uint64_t seed) {
       seeded dice(seed);
       const auto start = vigil::clock::now();
@@ -190,9 +192,8 @@ TEST_SUITE("ticker") {
       ticker t(10ms);
       times got;
       for (int i = 0; i < 4; ++i) {
-        vigil::select(on_recv(t.channel(), [&](std::optional<instant> v) {
-          got.push_back(*v - start);
-        }));
+        vigil::select(
+            on_recv(t.channel(), [&](std::optional<instant> v) { got.push_back(*v - start); }));
         sleep_for(25ms);
       }
       CHECK(got == times{10ms, 20ms, 40ms, 70ms});
@@ -334,12 +335,12 @@ TEST_SUITE("ticker") {
       ticker t(10s);
       auto f = vigil::spawn([&] { return ticks_of(t.channel(), 4, start); });
       sleep_for(1s);
-      CHECK(t.reset(1s));    // 2, 3
-      sleep_for(2500ms);     // 3.5
-      CHECK(t.reset(20s));   // 23.5
-      sleep_for(10s);        // 13.5
+      CHECK(t.reset(1s));   // 2, 3
+      sleep_for(2500ms);    // 3.5
+      CHECK(t.reset(20s));  // 23.5
+      sleep_for(10s);       // 13.5
       CHECK(t.stop());
-      sleep_for(100s);       // 113.5
+      sleep_for(100s);                  // 113.5
       CHECK_FALSE(t.reset(500ms, 2s));  // 114, 116
       CHECK(f.join() == times{2s, 3s, 114s, 116s});
     });
@@ -448,7 +449,9 @@ TEST_SUITE("ticker") {
       const auto start = vigil::clock::now();
       int ended = 0;
       for (int i = 0; i < 100; ++i) {
-        vigil::go([&ended, start, first = nanoseconds(dice.below(5000)),
+        vigil::go([&ended,
+                   start,
+                   first = nanoseconds(dice.below(5000)),
                    period = nanoseconds(1000 + dice.below(5000))] {
           ticker t(first, period);
           for (int n = 0; n < 100; ++n) {

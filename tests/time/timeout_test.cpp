@@ -111,8 +111,8 @@ TEST_SUITE("select with a time") {
       CHECK(since(start) == 2s);
       start = vigil::clock::now();
       CHECK(vigil::select(on_deadline(start + 1h), on_timeout(1s), on_timeout(0s)) == 2);
-      CHECK(vigil::select(on_timeout(1h), on_recv(vigil::channel<int>()),
-                          on_deadline(start - 1s)) == 2);
+      CHECK(vigil::select(
+                on_timeout(1h), on_recv(vigil::channel<int>()), on_deadline(start - 1s)) == 2);
       CHECK(since(start) == 0s);
     });
   }
@@ -169,9 +169,8 @@ TEST_SUITE("select with a time") {
   TEST_CASE("ends by a stop of the fiber and leaves no timer and no waiter behind") {
     in_virtual([] {
       const auto values = vigil::make_channel<int>();
-      auto f = vigil::spawn([&] {
-        vigil::select(on_recv(values), on_recv(after(1h)), on_timeout(2h));
-      });
+      auto f =
+          vigil::spawn([&] { vigil::select(on_recv(values), on_recv(after(1h)), on_timeout(2h)); });
       auto g = vigil::spawn([&] { static_cast<void>(values.recv_for(1h)); });
       sleep_for(1s);
       CHECK(pending() == 3);

@@ -74,9 +74,7 @@ TEST_SUITE("the heap and timers with a channel") {
       std::vector<std::unique_ptr<waiting>> receivers;
       for (int i = 0; i < 3; ++i)
         receivers.push_back(std::make_unique<waiting>(t.channel()));
-      const auto leave = [&](std::size_t i) {
-        receivers[i]->leave();
-      };
+      const auto leave = [&](std::size_t i) { receivers[i]->leave(); };
       settle();
       CHECK(pending() == 1);
       leave(1);
@@ -133,8 +131,8 @@ TEST_SUITE("the heap and timers with a channel") {
     in_virtual([] {
       const auto values = vigil::make_channel<int>();
       auto f = vigil::spawn([&, values] {
-        return vigil::select(on_recv(values), on_recv(after(1h)), on_recv(vigil::tick(1h)),
-                             on_timeout(1h));
+        return vigil::select(
+            on_recv(values), on_recv(after(1h)), on_recv(vigil::tick(1h)), on_timeout(1h));
       });
       settle();
       CHECK(pending() == 3);
