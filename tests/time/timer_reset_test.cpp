@@ -282,7 +282,8 @@ TEST_SUITE("timer with a channel: reset") {
       int ended = 0;
       for (int i = 0; i < 2; ++i) {
         vigil::go([&, end, c = t.channel()] {
-          for (bool on = true; on;) {
+          bool on = true;
+          while (on) {
             vigil::select(on_recv(c, [&] { ++received; }), on_recv(end, [&] { on = false; }));
           }
           ++ended;

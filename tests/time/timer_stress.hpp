@@ -71,7 +71,8 @@ inline bool all_differ(const std::vector<instant>& sorted) {
 
 // Receives until `end` is closed.
 inline void receive_all(const timer_receiver& from, const channel<void>& end, log_of_values& log) {
-  for (bool on = true; on;) {
+  bool on = true;
+  while (on) {
     select(on_recv(from,
                    [&](std::optional<instant> v) {
                      REQUIRE(v.has_value());

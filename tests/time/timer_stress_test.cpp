@@ -472,7 +472,8 @@ TEST_SUITE("timers with channels in real time") {
       in_fibers(2, [&](int) {
         const auto enough = after(5ms);
         char none;
-        for (bool on = true; on;) {
+        bool on = true;
+        while (on) {
           static_cast<void>(::read(0, &none, 0));
           vigil::select(
               vigil::on_send(values, 1), on_recv(values), on_recv(enough, [&] { on = false; }));
