@@ -1,0 +1,104 @@
+// What the tests of channels and select share.
+#pragma once
+
+#include "chan/channel_core.hpp"
+#include "support/in_runtime.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace vigil::testing_support {
+
+// rounds(), and ten times as many under VIGIL_LONG.
+inline int many(int full) {
+  static const bool is_long = std::getenv("VIGIL_LONG") != nullptr;
+  return is_long ? full * 10 : rounds(full);
+}
+
+// Whether f(), on a fiber of its own, still waits when nothing else can happen
+// at this instant. It is stopped then. In virtual time.
+template <class F>
+bool waits(F f) {
+  bool returned = false;
+  auto other = spawn([&] {
+    f();
+    returned = true;
+  });
+  testing::settle();
+  if (other.join_for(std::chrono::nanoseconds(0))) {
+    other.join();  // throws what f threw
+    return !returned;
+  }
+  other.request_stop();
+  CHECK_THROWS_AS(other.join(), cancelled);
+  CHECK_FALSE(returned);
+  return true;
+}
+
+// Writes over the stack below the caller, so that whoever finds a waiter there
+// that should have gone follows a pointer to nowhere.
+[[gnu::noinline]] inline void wipe_stack_below() {
+  unsigned char dirt[8192];
+  std::memset(dirt, 0xab, sizeof dirt);
+  asm volatile("" : : "r"(dirt) : "memory");
+}
+
+// Nobody waits on the channel: not one who could be served, nor one whose wait
+// has ended. Its own waits must have been on the calling fiber or thread. The
+// channel must be empty and open; it is empty and open afterwards.
+template <class Ch>
+[[gnu::noinline]] void check_nobody_waits(const Ch& ch) {
+  wipe_stack_below();
+  {
+    auto& core = *ch.core();
+    const internal::lock_guard guard(core.lock);
+    CHECK_FALSE(core.has_receivers());
+  }
+  // Looks into the queue of the senders, and meets nobody.
+  CHECK(ch.try_recv().status() == channel_status::not_ready);
+}
+
+// n rounds of two plain threads: before(i) alone, then first(i) and, as soon as
+// the other thread hears of it, second(i), then after(i) alone.
+template <class Before, class First, class Second, class After>
+void race(int n, Before before, First first, Second second, After after) {
+  std::atomic<int> began{0};
+  std::atomic<int> ended{0};
+  std::thread other([&] {
+    for (int i = 1; i <= n; ++i) {
+      for (int spins = 0; began.load(std::memory_order_acquire) < i; ++spins) {
+        if (spins > 2000) std::this_thread::yield();
+      }
+      second(i);
+      ended.store(i, std::memory_order_release);
+    }
+  });
+  for (int i = 1; i <= n; ++i) {
+    before(i);
+    began.store(i, std::memory_order_release);
+    first(i);
+    while (ended.load(std::memory_order_acquire) < i)
+      std::this_thread::yield();
+    after(i);
+  }
+  other.join();
+}
+
+// Pearson's statistic of counts that should be equal.
+inline double chi_square(const std::vector<int>& counts) {
+  double total = 0;
+  for (const int c : counts)
+    total += c;
+  const double expected = total / static_cast<double>(counts.size());
+  double sum = 0;
+  for (const int c : counts)
+    sum += (c - expected) * (c - expected) / expected;
+  return sum;
+}
+
+}  // namespace vigil::testing_support
