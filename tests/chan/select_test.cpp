@@ -6,12 +6,12 @@
 #include <vigil/time.hpp>
 
 #include <array>
-#include <cstdint>
 #include <cmath>
-#include <cstdlib>
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
-#include <new>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -59,6 +59,102 @@ void check_share(int got, int total, int of) {
   const double sigma = std::sqrt(total * p * (1 - p));
   CHECK(got > total * p - 6 * sigma);
   CHECK(got < total * p + 6 * sigma);
+}
+
+// --- power series, coefficient by coefficient; Go: chan/powser1.go
+
+struct rational {
+  std::int64_t over = 0;
+  std::int64_t under = 1;
+
+  friend rational operator+(rational a, rational b) {
+    return reduced({a.over * b.under + b.over * a.under, a.under * b.under});
+  }
+  friend rational operator*(rational a, rational b) {
+    return reduced({a.over * b.over, a.under * b.under});
+  }
+  friend bool operator==(rational, rational) = default;
+
+ private:
+  static rational reduced(rational r) {
+    const std::int64_t g = std::gcd(r.over, r.under);
+    return {r.over / g, r.under / g};
+  }
+};
+
+using series = receiver<rational>;
+
+series from(std::function<rational(int)> coefficient) {
+  const auto out = make_channel<rational>();
+  go([out, f = std::move(coefficient)] {
+    for (int n = 0;; ++n)
+      out.send(f(n));
+  });
+  return out;
+}
+
+rational next(const series& s) {
+  return s.recv().value();
+}
+
+// The same series twice, for two who take it at different speeds.
+std::pair<series, series> split(series in) {
+  const std::array<channel<rational>, 2> out{make_channel<rational>(), make_channel<rational>()};
+  go([in, out] {
+    std::array<std::deque<rational>, 2> kept;
+    const series nothing;
+    const channel<rational> nobody;
+    for (;;) {
+      const bool a = !kept[0].empty();
+      const bool b = !kept[1].empty();
+      const rational front_a = a ? kept[0].front() : rational();
+      const rational front_b = b ? kept[1].front() : rational();
+      select(on_recv(a && b ? nothing : in,
+                     [&](std::optional<rational> v) {
+                       kept[0].push_back(*v);
+                       kept[1].push_back(*v);
+                     }),
+             on_send(a ? out[0] : nobody, front_a, [&] { kept[0].pop_front(); }),
+             on_send(b ? out[1] : nobody, front_b, [&] { kept[1].pop_front(); }));
+    }
+  });
+  return {out[0], out[1]};
+}
+
+series sum(series u, series v) {
+  return from([u, v](int) { return next(u) + next(v); });
+}
+
+// u0 v0 + x (u0 V + v0 U + x U V), where U and V are the rest of each.
+series product(series u, series v) {
+  const auto out = make_channel<rational>();
+  go([u, v, out] {
+    const rational u0 = next(u);
+    const rational v0 = next(v);
+    out.send(u0 * v0);
+    const auto [u1, u2] = split(u);
+    const auto [v1, v2] = split(v);
+    out.send(u0 * next(v1) + v0 * next(u1));
+    const series rest = product(u2, v2);
+    for (;;)
+      out.send(u0 * next(v1) + v0 * next(u1) + next(rest));
+  });
+  return out;
+}
+
+series integral(series u, rational constant) {
+  return from([u, constant](int n) { return n == 0 ? constant : next(u) * rational{1, n}; });
+}
+
+// The series that is f of itself.
+series fixed_point(const std::function<series(series)>& f) {
+  const auto back = make_channel<rational>();
+  const auto [result, fed_back] = split(f(back));
+  go([back, s = fed_back] {
+    for (;;)
+      back.send(next(s));
+  });
+  return result;
 }
 
 }  // namespace
@@ -1046,6 +1142,31 @@ TEST_SUITE("select") {
   }
 
   // --- many
+
+  // Go: chan/powser1.go, powser2.go.
+  TEST_CASE("many fibers that select compute power series with exact coefficients") {
+    const auto compute = [] {
+      const auto ones = [] { return from([](int) { return rational{1, 1}; }); };
+      const auto check = [](const series& s, const std::vector<rational>& expected) {
+        for (const rational& r : expected)
+          REQUIRE(next(s) == r);
+      };
+      check(sum(ones(), ones()), {{2, 1}, {2, 1}, {2, 1}, {2, 1}});
+      check(product(ones(), ones()), {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}, {7, 1}});
+      check(integral(ones(), {}), {{0, 1}, {1, 1}, {1, 2}, {1, 3}, {1, 4}, {1, 5}});
+      check(fixed_point([](series e) { return integral(e, {1, 1}); }),
+            {{1, 1}, {1, 1}, {1, 2}, {1, 6}, {1, 24}, {1, 120}, {1, 720}, {1, 5040}});
+      // tan' = 1 + tan^2
+      check(fixed_point([](series t) {
+              const auto [t1, t2] = split(t);
+              const auto one = from([](int n) { return rational{n == 0 ? 1 : 0, 1}; });
+              return integral(sum(one, product(t1, t2)), {});
+            }),
+            {{0, 1}, {1, 1}, {0, 1}, {1, 3}, {0, 1}, {2, 15}, {0, 1}, {17, 315}, {0, 1}, {62, 2835}});
+    };
+    for_each_seed(3, compute);
+    in_runtime({.workers = {1, 2, 4}}, compute);
+  }
 
   // Go: TestSelectStress.
   TEST_CASE("plain and selecting senders and receivers of four channels all come to their end") {
