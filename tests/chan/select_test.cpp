@@ -361,7 +361,7 @@ TEST_SUITE("select") {
 
   // --- one instant
 
-  // Go: TestNonblockSelectRace.
+  // Go: TestNonblockSelectRace, TestNonblockSelectRace2.
   TEST_CASE("one of two is ready all the time, so otherwise is never taken") {
     channel<int> c1;
     channel<int> c2;
@@ -399,8 +399,8 @@ TEST_SUITE("select") {
           c1.send(1);
         },
         look,
-        [&](int) {
-          c2.send(1);
+        [&](int i) {
+          i % 3 == 0 ? c2.close() : c2.send(1);
           static_cast<void>(c1.try_recv());
         },
         [](int) {});
