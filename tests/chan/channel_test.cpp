@@ -3,7 +3,9 @@
 #include "support/child.hpp"
 
 #include <vigil/channel.hpp>
+#include <vigil/select.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -1370,6 +1372,7 @@ TEST_SUITE("channel") {
       auto c = make_channel<int>();
       auto f = spawn([&c] { static_cast<void>(c.recv()); });
       auto g = spawn([&c] { return c.recv_for(1h).is_timeout(); });
+      auto h = spawn([&c] { return vigil::select(vigil::on_recv(c), vigil::on_timeout(1h)); });
       settle();
       c = {};
       // Whatever takes the memory now is not what they wait on.
@@ -1377,6 +1380,7 @@ TEST_SUITE("channel") {
       f.request_stop();
       CHECK_THROWS_AS(f.join(), vigil::cancelled);
       CHECK(g.join());
+      CHECK(h.join() == 1);
     });
   }
 
