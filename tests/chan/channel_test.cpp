@@ -116,7 +116,7 @@ struct traced {
 
 struct nothing_in_it {};
 
-struct alignas(64) wide {
+struct alignas(32) wide {
   std::array<std::uint64_t, 24> words{};
 };
 
