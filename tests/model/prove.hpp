@@ -11,6 +11,8 @@
 #include "explorer/explorer.hpp"
 
 #include <functional>
+#include <set>
+#include <string>
 
 enum class also {
   nothing,
@@ -19,3 +21,8 @@ enum class also {
 
 // `name` stands in the table that VIGIL_MODEL_TABLE=FILE collects.
 void prove(const char* name, const std::function<void()>& program, also more = also::nothing);
+
+// The programs proved since the last call have noted (model::note_outcome)
+// these outcomes and no other: the proofs leave none of them out. Says nothing
+// where a fault is expected, or not all proofs run.
+void expect_outcomes(const std::set<std::string>& all);
