@@ -172,6 +172,25 @@ TEST_CASE("channel: values of one sender arrive in order, then the close") {
   });
 }
 
+TEST_CASE("channel: a receive makes room for the sender that waits, who goes on at once") {
+  prove(
+      "channel: send against recv, full",
+      [] {
+        int ended = 0;
+        const auto ch = vigil::make_channel<parcel>(1);
+        model::require(static_cast<bool>(ch.try_send(parcel(1, ended))), "there is room");
+        std::thread giver([&] {
+          parcel p(2, ended);
+          model::require(send(ch, p) == channel_status::ok, "it is sent");
+        });
+        const auto first = ch.recv();
+        giver.join();
+        const auto second = ch.recv();
+        model::require(first->id() == 1 && second->id() == 2, "in the order they were sent in");
+      },
+      also::unbounded);
+}
+
 TEST_CASE("channel: a close ends each wait, and a value is received or still in the hand") {
   prove("channel: send against close", closing{}, also::unbounded);
   prove("channel: recv against close", closing{.senders = 0, .receivers = 1}, also::unbounded);

@@ -172,6 +172,8 @@ TEST_CASE("timer channel: after a reset the receiver gets the new deadline, or h
       const bool prevented = t.reset(at(second));
       model::note_outcome(prevented ? "prevented" : "received");
       model::require(r.value() == (prevented ? second : first), "the value in force");
+      model::require(!vigil::internal::current_scheduler()->timers().anything_pending(),
+                     "no alarm is set while nobody waits");
       let_time_pass();
       model::require(t.stop() != prevented, "the new arming is pending, or was received");
     });
