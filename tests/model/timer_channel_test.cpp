@@ -423,6 +423,32 @@ TEST_CASE("timer channel: a thread that waits as the runtime goes is told that i
     rt.reset();
     model::require(!r->value(), "it is told that there will be none");
   });
+  const auto arrives = [](auto receive) {
+    return [receive] {
+      vigil::timer_receiver from;
+      auto rt = std::make_unique<vigil::runtime>(workers(1));
+      rt->run([&] { from = vigil::after(1h); });
+      const model::window w;
+      std::thread thread([&] { receive(from); });
+      rt.reset();
+      thread.join();
+      model::require(from.try_recv().is_closed(), "it stays closed");
+      model::wait_until([&] { return from.core()->handles.load() == 1; });
+    };
+  };
+  prove("timer channel: recv as the runtime goes", arrives([](const vigil::timer_receiver& from) {
+          model::require(!from.recv(), "it is told that there will be none");
+        }));
+  prove(
+      "timer channel: a select as the runtime goes", arrives([](const vigil::timer_receiver& from) {
+        const auto other = vigil::make_channel<int>();
+        bool closed = false;
+        const std::size_t taken = vigil::select_ordered(
+            vigil::on_recv(other),
+            vigil::on_recv(from, [&](std::optional<vigil::clock::time_point> t) { closed = !t; }));
+        model::require(taken == 1 && closed, "it is told that there will be none");
+        model::require(!other.try_send(1), "no receiver is left behind");
+      }));
   prove("timer channel: ring as the run ends", [] {
     std::optional<receiving> r;
     std::optional<model::window> w;

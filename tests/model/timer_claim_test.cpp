@@ -24,6 +24,7 @@ using namespace std::chrono_literals;
 using vigil::internal::nanos;
 using vigil::internal::never;
 using vigil::internal::outcome;
+using vigil::internal::runtime_timer;
 using vigil::internal::ticket;
 using vigil::internal::timer_service;
 using vigil::internal::wait_reason;

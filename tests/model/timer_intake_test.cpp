@@ -27,6 +27,7 @@ using vigil::internal::intake;
 using vigil::internal::lock_guard;
 using vigil::internal::nanos;
 using vigil::internal::never;
+using vigil::internal::runtime_timer;
 using vigil::internal::timer_service;
 
 namespace vigil::internal {
