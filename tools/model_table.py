@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Writes the tables of docs/internals/model.md.
 
-usage: model_table.py BUILD_DIR [--long]
+usage: model_table.py BUILD_DIR [--long | --add=FILE...]
 
 Runs the model tests of a build and its planted faults, and puts what they say
 between the marks of the page. With --long the proofs run with the wider bounds
-as well (VIGIL_LONG=1), for as long as that takes.
+as well (VIGIL_LONG=1), for as long as that takes. With --add no proof runs: what
+earlier runs have left in FILE (VIGIL_MODEL_TABLE=FILE) is put into the table,
+whose other rows stay.
 """
 
 import json
@@ -17,6 +19,27 @@ import sys
 import tempfile
 
 PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs/internals/model.md"
+
+
+COLUMNS = ["2/1", "3/2", "whole"]
+
+
+def read_runs(lines, rows):
+    """Adds what VIGIL_MODEL_TABLE has collected to {name: {bounds: states}}."""
+    for line in lines:
+        name, preemptions, stale, _, states, _, complete = line.split("\t")
+        bounds = "whole" if preemptions == "unlimited" else f"{preemptions}/{stale}"
+        number = f"{int(states):,}".replace(",", " ")
+        rows.setdefault(name, {})[bounds] = (
+            number if complete == "complete" else f"more than {number}")
+
+
+def table_of(rows):
+    # Those that were run with every bound they can bear say so.
+    text = ["| Proof | 2/1 | 3/2 | without bounds |", "|---|---:|---:|---:|"]
+    for name, states in rows.items():
+        text.append(f"| {name} | {' | '.join(states.get(b, '') for b in COLUMNS)} |")
+    return "\n".join(text)
 
 
 def proofs(build, is_long):
@@ -31,18 +54,20 @@ def proofs(build, is_long):
                                   stdout=subprocess.DEVNULL)
             if done.returncode != 0 and not long_form:
                 sys.exit("model_table.py: test_model fails: mend that first")
-            for line in table.read().splitlines():
-                name, preemptions, stale, _, states, _, complete = line.split("\t")
-                bounds = "whole" if preemptions == "unlimited" else f"{preemptions}/{stale}"
-                number = f"{int(states):,}".replace(",", " ")
-                rows.setdefault(name, {})[bounds] = (
-                    number if complete == "complete" else f"more than {number}")
-    # Those that were run with every bound they can bear say so.
-    text = ["| Proof | 2/1 | 3/2 | without bounds |", "|---|---:|---:|---:|"]
-    for name, states in rows.items():
-        cells = [states.get(b, "") for b in ("2/1", "3/2", "whole")]
-        text.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(text)
+            read_runs(table.read().splitlines(), rows)
+    return table_of(rows)
+
+
+def proofs_added(page, files):
+    rows = {}
+    for line in re.search(r"<!-- proofs -->\n(.*?)<!-- end", page, re.S)[1].splitlines()[2:]:
+        name, *states = [cell.strip() for cell in line.strip("|").split("|")]
+        rows[name] = {b: n for b, n in zip(COLUMNS, states) if n}
+    added = {}
+    for file in files:
+        read_runs(pathlib.Path(file).read_text().splitlines(), added)
+    new = {name: rows.pop(name, {}) | states for name, states in added.items()}
+    return table_of(rows | new)
 
 
 def faults(build):
@@ -80,13 +105,15 @@ def put(page, mark, table):
 
 
 def main():
-    arguments = [a for a in sys.argv[1:] if a != "--long"]
+    arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
+    files = [a.removeprefix("--add=") for a in sys.argv[1:] if a.startswith("--add=")]
     if len(arguments) != 1:
         sys.exit(__doc__)
     build = pathlib.Path(arguments[0]).resolve()
     page = PAGE.read_text()
     page = put(page, "faults", faults(build))
-    page = put(page, "proofs", proofs(build, "--long" in sys.argv))
+    page = put(page, "proofs",
+               proofs_added(page, files) if files else proofs(build, "--long" in sys.argv))
     PAGE.write_text(page)
 
 
