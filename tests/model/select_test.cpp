@@ -3,16 +3,19 @@
 // select_core.hpp).
 //
 // The cases lie in a vigil::case_list, which is freed after the select: one
-// that is left in a queue is memory used after it was freed. select_ordered,
-// because the draw would differ from run to run.
+// that is left in a queue is memory used after it was freed. A thread's select is
+// select_ordered: its draw would differ from process to process. A fiber's hangs
+// on the seed.
 #include "parcel.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
+#include "sched/worker.hpp"
 
 #include <vigil/vigil.hpp>
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <thread>
@@ -23,6 +26,7 @@
 using namespace std::chrono_literals;
 
 using vigil::channel_status;
+using vigil::detail::choice;
 
 using programs::let_the_other_rest;
 using programs::let_time_pass;
@@ -92,8 +96,8 @@ class cases {
     return *this;
   }
 
-  void run() {
-    vigil::select_ordered(list_);
+  void run(choice how = choice::ordered) {
+    how == choice::fair ? vigil::select(list_) : vigil::select_ordered(list_);
     model::require(deed_.count() == 1, "a select takes one case");
   }
 
@@ -117,15 +121,15 @@ struct lines {
 };
 
 // Two selects that can meet on either channel.
-void meet(patience here, patience there) {
+void meet(patience here, patience there, choice how = choice::ordered) {
   int ended = 0;
   const lines l;
   deed one;
   deed other;
   parcel for_b(1, ended);
   parcel for_a(2, ended);
-  std::thread thread([&] { cases(other).send_a(l.a, for_a).recv_b(l.b).give_up(there).run(); });
-  cases(one).recv_a(l.a).send_b(l.b, for_b).give_up(here).run();
+  std::thread thread([&] { cases(other).recv_b(l.b).send_a(l.a, for_a).give_up(there).run(); });
+  cases(one).recv_a(l.a).send_b(l.b, for_b).give_up(here).run(how);
   model::note_outcome(one.said());
   // One that has gone must not be found any more, while the other still waits.
   if (one.timed_out && !there) {
@@ -167,6 +171,21 @@ void two_senders(patience selects, bool senders_wait) {
   model::require(for_b.is_here() == (d.from_b == 0), "received or in the hand");
   require_idle(l.a);
   require_idle(l.b);
+}
+
+// A value moves from b to a while a select with otherwise looks: it is in one of
+// them all the time.
+template <class F>
+void a_value_moves(F selects) {
+  const auto a = vigil::make_channel<int>(1);
+  const auto b = vigil::make_channel<int>(1);
+  model::require(static_cast<bool>(b.try_send(1)), "there is room");
+  std::thread mover([&] {
+    model::require(static_cast<bool>(a.try_send(2)), "there is room");
+    static_cast<void>(b.try_recv());
+  });
+  model::require(selects(a, b) != 2, "one of them is ready all the time");
+  mover.join();
 }
 
 }  // namespace
@@ -249,22 +268,13 @@ TEST_CASE("select: of a close, a value and a timeout one ends it") {
   });
 }
 
-// The value is in one of them all the time.
 TEST_CASE("select: a select that says that nothing is ready has looked at one instant") {
   prove(
       "select: otherwise, while a value moves",
       [] {
-        const auto a = vigil::make_channel<int>(1);
-        const auto b = vigil::make_channel<int>(1);
-        model::require(static_cast<bool>(b.try_send(1)), "there is room");
-        std::thread mover([&] {
-          model::require(static_cast<bool>(a.try_send(2)), "there is room");
-          static_cast<void>(b.try_recv());
+        a_value_moves([](const auto& a, const auto& b) {
+          return vigil::select_ordered(vigil::on_recv(a), vigil::on_recv(b), vigil::otherwise());
         });
-        const std::size_t taken =
-            vigil::select_ordered(vigil::on_recv(a), vigil::on_recv(b), vigil::otherwise());
-        model::require(taken != 2, "one of them is ready all the time");
-        mover.join();
       },
       also::unbounded);
 }
@@ -297,6 +307,32 @@ TEST_CASE("select: a fiber's select that a thread or its deadline ends") {
     });
   });
   expect_outcomes({"from a", "into b", "timeout"});
+}
+
+// A fair select first looks at each channel by itself, in the order it draws.
+TEST_CASE("select: a fair select looks at one instant before it waits or gives up") {
+  for (const std::uint64_t seed : {1, 3}) {  // which draw differently
+    const std::string which = ", seed " + std::to_string(seed);
+    const auto on_a_fiber = [seed](auto f) {
+      return [seed, f] {
+        run_with_outside_work(1, [seed, f] {
+          vigil::internal::current_worker()->dice() = vigil::internal::random(seed);
+          const model::window w;
+          f();
+          model::enough();
+        });
+      };
+    };
+    model::take_outcomes();
+    prove(("select: a fiber's fair one and a thread's" + which).c_str(),
+          on_a_fiber([] { meet(near, {}, choice::fair); }));
+    expect_outcomes({"from a", "into b", "timeout"});
+    prove(("select: fair, otherwise, while a value moves" + which).c_str(), on_a_fiber([] {
+            a_value_moves([](const auto& a, const auto& b) {
+              return vigil::select(vigil::on_recv(a), vigil::on_recv(b), vigil::otherwise());
+            });
+          }));
+  }
 }
 
 // The other fiber waits already, on the other worker, which sleeps to its
