@@ -31,7 +31,6 @@ using programs::workers;
 namespace {
 
 constexpr auto near = 1us;
-constexpr auto far = 1ms;
 
 using line = vigil::channel<parcel>;
 
