@@ -1,0 +1,37 @@
+// How many operations the random tests make, and which seeds they draw.
+//
+// VIGIL_LONG=1 ten million instead of a few hundred thousand; VIGIL_SEED=n only
+// the program with that seed. A failure names the seed.
+#pragma once
+
+#include "support/in_runtime.hpp"
+
+#include <cstdint>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include <doctest/doctest.h>
+
+namespace vigil::testing_support {
+
+inline std::uint64_t operations(int normal) {
+  return std::getenv("VIGIL_LONG") != nullptr ? 10'000'000
+                                              : static_cast<std::uint64_t>(rounds(normal));
+}
+
+// one(seed), which returns how many operations it made, for seed after seed.
+template <class F>
+void draw_until(std::uint64_t wanted, F one) {
+  const char* const given = std::getenv("VIGIL_SEED");
+  std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 0) : 1;
+  std::uint64_t made = 0;
+  for (; made < wanted; ++seed) {
+    INFO("seed: ", seed, "; VIGIL_SEED=", seed, " replays it");
+    made += one(seed);
+    if (given != nullptr) break;
+  }
+  MESSAGE(made << " operations, seeds up to " << seed);
+}
+
+}  // namespace vigil::testing_support
