@@ -1,26 +1,25 @@
 // How many operations the random tests make, and which seeds they draw.
 //
-// VIGIL_LONG=1 ten million instead of a few hundred thousand; VIGIL_SEED=n only
-// the program with that seed. A failure names the seed.
+// VIGIL_LONG=1: ten million instead of a few hundred thousand. VIGIL_SEED=n: only
+// the program with that seed; a failure names it.
 #pragma once
 
 #include "support/in_runtime.hpp"
 
 #include <cstdint>
 #include <cstdlib>
-#include <stdexcept>
-#include <string>
 
 #include <doctest/doctest.h>
 
 namespace vigil::testing_support {
 
-inline std::uint64_t operations(int normal) {
-  return std::getenv("VIGIL_LONG") != nullptr ? 10'000'000
+inline std::uint64_t operations(int normal, std::uint64_t long_form = 10'000'000) {
+  return std::getenv("VIGIL_LONG") != nullptr ? long_form
                                               : static_cast<std::uint64_t>(rounds(normal));
 }
 
-// one(seed), which returns how many operations it made, for seed after seed.
+// one(seed), which returns how many operations it made, for seed after seed. On
+// the test's thread: outside a runtime or on a main fiber, which is pinned.
 template <class F>
 void draw_until(std::uint64_t wanted, F one) {
   const char* const given = std::getenv("VIGIL_SEED");
