@@ -36,10 +36,7 @@ class short_history {
     for (std::size_t i = 0; i < actors; ++i) {
       const auto act = [this, &made, &done, i, seed = dice_.next()] {
         seeded dice(seed);
-        // Together, or most of it is over before the last one has begun.
-        ++ready_;
-        while (ready_.load() < actors)
-          i < 2 ? vigil::this_fiber::yield() : std::this_thread::yield();
+        start_.recv();  // together, or one is over before another has begun
         for (std::uint32_t n = 6 + dice.below(3); n > 0; --n)
           made[i].push_back(call(dice));
         done.send();
@@ -50,6 +47,8 @@ class short_history {
         plain.emplace_back(act);
       }
     }
+    vigil::this_fiber::yield();
+    start_.close();
     for (std::size_t i = 0; i < actors;) {
       if (done.recv_for(1ms)) {
         ++i;
@@ -160,7 +159,7 @@ class short_history {
   seeded dice_;
   const std::size_t capacity_;
   const vigil::channel<int> channel_;
-  std::atomic<std::size_t> ready_{0};
+  const vigil::channel<void> start_ = vigil::make_channel<void>();
   std::atomic<std::uint64_t> clock_{0};
   std::atomic<int> last_value_{0};
   bool may_be_stuck_ = true;
