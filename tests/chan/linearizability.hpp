@@ -28,9 +28,9 @@ struct channel_call {
   enum class ending : std::uint8_t { done, closed, not_ready };
   kind what = kind::send;
   ending how = ending::done;
-  bool waits = false;        // or could have, for a while
-  std::uint8_t value = 0;    // sent or received, from 1
-  std::uint64_t begun = 0;   // on a clock that counts
+  bool waits = false;       // or could have, for a while
+  std::uint8_t value = 0;   // sent or received, from 1
+  std::uint64_t begun = 0;  // on a clock that counts
   std::uint64_t ended = 0;
 };
 
@@ -52,7 +52,7 @@ class linearization {
 
  private:
   struct state {
-    std::uint64_t made = 0;  // a bit for each call
+    std::uint64_t made = 0;   // a bit for each call
     std::uint32_t queue = 0;  // a byte for each value, the front lowest
     std::size_t size = 0;
     bool closed = false;
@@ -86,7 +86,8 @@ class linearization {
     const bool full = s.size == capacity_;
     const bool empty = s.size == 0;
     if (c.how == ending::closed) return s.closed && (c.what == kind::send || empty) && from(s);
-    if (c.how == ending::not_ready) return !s.closed && (c.what == kind::send ? full : empty) && from(s);
+    if (c.how == ending::not_ready)
+      return !s.closed && (c.what == kind::send ? full : empty) && from(s);
     if (c.what == kind::send) {
       if (s.closed) return false;
       if (capacity_ == 0) return meet(s, c, first_end);

@@ -1,6 +1,7 @@
 // Short histories of one channel, fibers and plain threads together, and the
 // checker itself on histories written by hand.
 #include "chan/linearizability.hpp"
+
 #include "chan/random_form.hpp"
 #include "support/in_runtime.hpp"
 
@@ -68,8 +69,9 @@ class short_history {
 
   std::string text() const {
     std::vector<channel_call> sorted = calls_;
-    std::sort(sorted.begin(), sorted.end(),
-              [](const auto& a, const auto& b) { return a.begun < b.begun; });
+    std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+      return a.begun < b.begun;
+    });
     std::string all = "capacity " + std::to_string(capacity_) + "\n";
     for (const channel_call& c : sorted)
       all += to_string(c) + "\n";
@@ -80,6 +82,7 @@ class short_history {
   static ending of(const vigil::send_result& r) {
     return r ? ending::done : r.is_closed() ? ending::closed : ending::not_ready;
   }
+
   static ending of(const vigil::recv_result<int>& r) {
     return r ? ending::done : r.is_closed() ? ending::closed : ending::not_ready;
   }
@@ -111,17 +114,22 @@ class short_history {
     try {
       switch (form) {
         case 0:
-        case 1: c.how = of(channel_.try_send(std::move(value))); break;
+        case 1:
+          c.how = of(channel_.try_send(std::move(value)));
+          break;
         case 2:
           vigil::select(vigil::on_send(channel_, std::move(value)),
                         vigil::otherwise([&] { c.how = ending::not_ready; }));
           break;
-        case 3: channel_.send(std::move(value)); break;
+        case 3:
+          channel_.send(std::move(value));
+          break;
         case 4:
           vigil::select(vigil::on_send(channel_, std::move(value)),
                         vigil::on_timeout(moment, [&] { c.how = ending::not_ready; }));
           break;
-        default: c.how = of(channel_.send_for(std::move(value), moment));
+        default:
+          c.how = of(channel_.send_for(std::move(value), moment));
       }
     } catch (const vigil::channel_closed&) {
       c.how = ending::closed;
@@ -146,11 +154,20 @@ class short_history {
     c.begun = ++clock_;
     switch (form) {
       case 0:
-      case 1: note(channel_.try_recv()); break;
-      case 2: vigil::select(vigil::on_recv(channel_, keep), vigil::otherwise()); break;
-      case 3: keep(channel_.recv()); break;
-      case 4: vigil::select(vigil::on_recv(channel_, keep), vigil::on_timeout(moment)); break;
-      default: note(channel_.recv_for(moment));
+      case 1:
+        note(channel_.try_recv());
+        break;
+      case 2:
+        vigil::select(vigil::on_recv(channel_, keep), vigil::otherwise());
+        break;
+      case 3:
+        keep(channel_.recv());
+        break;
+      case 4:
+        vigil::select(vigil::on_recv(channel_, keep), vigil::on_timeout(moment));
+        break;
+      default:
+        note(channel_.recv_for(moment));
     }
     c.ended = ++clock_;
     return c;
@@ -169,9 +186,11 @@ class short_history {
 channel_call sent(int value, std::uint64_t from, std::uint64_t to) {
   return {kind::send, ending::done, true, static_cast<std::uint8_t>(value), from, to};
 }
+
 channel_call received(int value, std::uint64_t from, std::uint64_t to) {
   return {kind::recv, ending::done, true, static_cast<std::uint8_t>(value), from, to};
 }
+
 channel_call ended(kind what, ending how, std::uint64_t from, std::uint64_t to) {
   return {what, how, true, 9, from, to};
 }
@@ -222,8 +241,9 @@ TEST_SUITE("histories of one channel") {
     const auto closed = [](std::uint64_t from, std::uint64_t to) {
       return ended(kind::close, ending::done, from, to);
     };
-    CHECK(allows(1, {sent(1, 1, 2), closed(3, 4), received(1, 5, 6),
-                     ended(kind::recv, ending::closed, 7, 8)}));
+    CHECK(allows(
+        1,
+        {sent(1, 1, 2), closed(3, 4), received(1, 5, 6), ended(kind::recv, ending::closed, 7, 8)}));
     CHECK_FALSE(allows(1, {sent(1, 1, 2), closed(3, 4), ended(kind::recv, ending::closed, 5, 6)}));
     CHECK_FALSE(allows(1, {closed(1, 2), sent(1, 3, 4)}));
     CHECK_FALSE(allows(1, {closed(1, 2), closed(3, 4)}));

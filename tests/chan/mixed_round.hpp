@@ -105,14 +105,18 @@ class mixed_round {
 
   struct parcel {
     parcel() = default;
+
     parcel(std::size_t c, std::size_t f, std::uint32_t n) : channel(c), from(f), number(n) {}
+
     parcel(parcel&& other) noexcept { *this = std::move(other); }
+
     parcel& operator=(parcel&& other) noexcept {
       channel = other.channel;
       from = other.from;
       number = std::exchange(other.number, 0);
       return *this;
     }
+
     ~parcel() { number = 0; }
 
     bool is_here() const { return number != 0; }
@@ -127,15 +131,16 @@ class mixed_round {
   struct actor {
     actor(std::size_t i, std::size_t channels, std::uint64_t seed)
         : id(i), dice(seed), hand(channels), sent(channels), closed(channels) {}
+
     bool sends() const { return is == role::sender || is == role::relay; }
 
     const std::size_t id;
     seeded dice;
     role is = role::sender;
     bool in_fiber = true;
-    std::vector<parcel> hand;           // for each channel the next to send
-    std::vector<std::uint32_t> sent;    // to each channel
-    std::vector<bool> closed;           // of which it knows
+    std::vector<parcel> hand;         // for each channel the next to send
+    std::vector<std::uint32_t> sent;  // to each channel
+    std::vector<bool> closed;         // of which it knows
     std::vector<parcel> got;
     std::vector<time_point> ticks;
     std::uint64_t operations = 0;
@@ -144,6 +149,7 @@ class mixed_round {
   static std::size_t draw(seeded& dice, std::size_t n) {
     return dice.below(static_cast<std::uint32_t>(n));
   }
+
   static microseconds moment(actor& a) {
     return microseconds(draw(a.dice, 8) == 0 ? 0 : 1 + draw(a.dice, 60));
   }
@@ -160,7 +166,7 @@ class mixed_round {
   void act(actor& a) {
     if (a.sends()) {
       for (int i = 0; i < share; ++i)
-        a.is == role::relay && draw(a.dice, 2) == 0 ? recv_some(a) : send_one(a);
+        a.is == role::relay&& draw(a.dice, 2) == 0 ? recv_some(a) : send_one(a);
       senders_done_.send();
     } else {
       while (!is_over(a))
@@ -185,6 +191,7 @@ class mixed_round {
     }
     return std::nullopt;
   }
+
   channel_of at(std::optional<std::size_t> c) const { return c ? channels_[*c] : channel_of(); }
 
   void close(std::size_t c) {
@@ -231,13 +238,17 @@ class mixed_round {
         }
         return note_sent(a, c, sent);
       }
-      case 2: return note_send(a, c, channels_[c].try_send(std::move(value)));
-      case 3: return note_send(a, c, channels_[c].send_for(std::move(value), moment(a)));
-      case 4: return touch_timer(a);
+      case 2:
+        return note_send(a, c, channels_[c].try_send(std::move(value)));
+      case 3:
+        return note_send(a, c, channels_[c].send_for(std::move(value), moment(a)));
+      case 4:
+        return touch_timer(a);
       case 5:
         if (ends_by_close_ && draw(a.dice, 100) == 0) close(c);
         return;
-      default: return choose(a, c, a.is == role::relay ? any_open(a) : std::nullopt, {});
+      default:
+        return choose(a, c, a.is == role::relay ? any_open(a) : std::nullopt, {});
     }
   }
 
@@ -263,10 +274,13 @@ class mixed_round {
     if (!open) return;
     const std::size_t c = *open;
     switch (draw(a.dice, 10)) {
-      case 0: return note_recv(a, c, channels_[c].try_recv());
+      case 0:
+        return note_recv(a, c, channels_[c].try_recv());
       case 1:
-      case 2: return note_recv(a, c, channels_[c].recv_for(moment(a)));
-      case 3: return touch_timer(a);
+      case 2:
+        return note_recv(a, c, channels_[c].recv_for(moment(a)));
+      case 3:
+        return touch_timer(a);
       case 4:
       case 5:
         if (a.is != role::receiver || !ends_by_close_) return choose_all(a);
@@ -275,8 +289,10 @@ class mixed_round {
         }
         a.closed[c] = true;
         return;
-      case 6: return choose_all(a);
-      default: return choose(a, std::nullopt, c, any_open(a));
+      case 6:
+        return choose_all(a);
+      default:
+        return choose(a, std::nullopt, c, any_open(a));
     }
   }
 
@@ -291,6 +307,7 @@ class mixed_round {
       }
     };
   }
+
   auto keep_tick(actor& a) {
     return [this, &a](std::optional<time_point> t) { note_tick(a, *t); };
   }
@@ -302,7 +319,8 @@ class mixed_round {
               std::optional<std::size_t> other) {
     bool sent = false;
     const auto send_case = [&] {
-      return vigil::on_send(at(to), std::move(to ? fill_hand(a, *to) : spare_), [&] { sent = true; });
+      return vigil::on_send(
+          at(to), std::move(to ? fill_hand(a, *to) : spare_), [&] { sent = true; });
     };
     const auto tick_case = [&] {
       return vigil::on_recv(draw(a.dice, 4) == 0 ? ticker_.channel() : vigil::timer_receiver(),
@@ -311,23 +329,31 @@ class mixed_round {
     try {
       switch (draw(a.dice, 4)) {
         case 0:
-          vigil::select(send_case(), vigil::on_recv(at(from), keep(a, from)),
-                        vigil::on_recv(at(other), keep(a, other)), tick_case(),
+          vigil::select(send_case(),
+                        vigil::on_recv(at(from), keep(a, from)),
+                        vigil::on_recv(at(other), keep(a, other)),
+                        tick_case(),
                         vigil::on_timeout(moment(a)));
           break;
         case 1:
-          vigil::select_ordered(vigil::on_recv(at(from), keep(a, from)), send_case(), tick_case(),
+          vigil::select_ordered(vigil::on_recv(at(from), keep(a, from)),
+                                send_case(),
+                                tick_case(),
                                 vigil::on_deadline(vigil::clock::now() + moment(a)));
           break;
         case 2:
-          vigil::select(vigil::on_recv(at(from), keep(a, from)), send_case(),
-                        vigil::on_recv(at(other), keep(a, other)), vigil::otherwise());
+          vigil::select(vigil::on_recv(at(from), keep(a, from)),
+                        send_case(),
+                        vigil::on_recv(at(other), keep(a, other)),
+                        vigil::otherwise());
           break;
         default:
           // `after` needs a runtime.
-          vigil::select(send_case(), vigil::on_recv(at(from), keep(a, from)),
-                        vigil::on_recv(a.in_fiber ? vigil::after(moment(a)) : vigil::timer_receiver()),
-                        vigil::on_timeout(std::chrono::milliseconds(1)));
+          vigil::select(
+              send_case(),
+              vigil::on_recv(at(from), keep(a, from)),
+              vigil::on_recv(a.in_fiber ? vigil::after(moment(a)) : vigil::timer_receiver()),
+              vigil::on_timeout(std::chrono::milliseconds(1)));
       }
     } catch (const vigil::channel_closed&) {
       a.closed[*to] = true;
@@ -363,8 +389,10 @@ class mixed_round {
         ++armed_;
         if (t.reset(moment(a))) ++ended_;
         return;
-      case 3: return note_time(t.channel().try_recv());
-      case 4: return note_time(t.channel().recv_for(moment(a)));
+      case 3:
+        return note_time(t.channel().try_recv());
+      case 4:
+        return note_time(t.channel().recv_for(moment(a)));
       default:
         if (auto r = ticker_.channel().recv_for(moment(a))) note_tick(a, *r);
     }
@@ -401,7 +429,8 @@ class mixed_round {
       parcel value(c, 0, 1);
       if (channels_[c].try_recv().is_closed()) {
         ++closed;
-        expect(channels_[c].try_send(std::move(value)).is_closed(), "R4: closed, but not for sends");
+        expect(channels_[c].try_send(std::move(value)).is_closed(),
+               "R4: closed, but not for sends");
         expect(value.is_here(), "R4: a closed channel took a value");
         continue;
       }
@@ -424,8 +453,8 @@ class mixed_round {
         arrived[c].emplace_back(a->sent[c], 0);
     }
     for (const auto& a : actors_) {
-      std::vector<std::vector<std::uint32_t>> last(
-          channels_.size(), std::vector<std::uint32_t>(actors_.size(), 0));
+      std::vector<std::vector<std::uint32_t>> last(channels_.size(),
+                                                   std::vector<std::uint32_t>(actors_.size(), 0));
       for (const parcel& p : a->got) {
         std::vector<int>& numbers = arrived[p.channel][p.from];
         if (p.number > numbers.size()) {

@@ -11,9 +11,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <chrono>
 #include <initializer_list>
 #include <optional>
 #include <stdexcept>
@@ -26,8 +26,11 @@ namespace vigil::testing_support {
 // counted. Both say whether they are still in the hand that sends them.
 struct plain_value {
   plain_value() = default;
+
   explicit plain_value(value_id v) : id(v) {}
+
   bool is_in_hand(value_id sent) const { return id == sent; }
+
   static bool is_moved_out(const plain_value&) { return true; }  // the bytes stay
 
   value_id id = 0;
@@ -35,16 +38,22 @@ struct plain_value {
 
 struct moved_value {
   moved_value() = default;
+
   explicit moved_value(value_id v) : id(v) { ++alive; }
+
   moved_value(moved_value&& other) noexcept : id(std::exchange(other.id, 0)) {}
+
   moved_value& operator=(moved_value&& other) noexcept {
     std::swap(id, other.id);
     return *this;
   }
+
   ~moved_value() {
     if (id != 0) --alive;
   }
+
   bool is_in_hand(value_id sent) const { return id == sent; }
+
   static bool is_moved_out(const moved_value& v) { return v.id == 0; }
 
   value_id id = 0;
@@ -95,6 +104,7 @@ class random_program {
     bool ticks = false;
 
     vigil::timer_receiver channel() const { return ticks ? again.channel() : once.channel(); }
+
     vigil::clock::time_point deadline() const { return ticks ? again.deadline() : once.deadline(); }
   };
 
@@ -109,10 +119,13 @@ class random_program {
   };
 
   int draw(int n) { return static_cast<int>(random_.below(static_cast<std::uint32_t>(n))); }
+
   static int draw(seeded& dice, int n) {
     return static_cast<int>(dice.below(static_cast<std::uint32_t>(n)));
   }
+
   static instant now() { return vigil::clock::now().time_since_epoch().count(); }
+
   static nanoseconds length(seeded& dice) { return std::chrono::milliseconds(draw(dice, 6) - 1); }
 
   // A timer with a negative delay is due now.
@@ -167,13 +180,13 @@ class random_program {
     if (may_be_nil && draw(dice, 16) == 0) return {};
     return channels_[static_cast<std::size_t>(draw(dice, static_cast<int>(channels_.size())))];
   }
+
   clock_slot& any_clock(seeded& dice) {
     return clocks_[static_cast<std::size_t>(draw(dice, static_cast<int>(clocks_.size())))];
   }
 
-  static wish timeout_in(nanoseconds d) {
-    return {wish::kind::timeout, nil, 0, now() + d.count()};
-  }
+  static wish timeout_in(nanoseconds d) { return {wish::kind::timeout, nil, 0, now() + d.count()}; }
+
   static constexpr wish otherwise_wish{wish::kind::otherwise, nil, 0, 0};
 
   void send(int f, seeded& dice) {
@@ -193,9 +206,10 @@ class random_program {
       }
     } else {
       begin(f, false, {sends, form == 1 ? otherwise_wish : timeout_in(d)});
-      const vigil::send_result how = form == 1   ? to.channel.try_send(std::move(value))
-                                     : form == 2 ? to.channel.send_for(std::move(value), d)
-                                                 : to.channel.send_until(std::move(value), vigil::clock::now() + d);
+      const vigil::send_result how =
+          form == 1   ? to.channel.try_send(std::move(value))
+          : form == 2 ? to.channel.send_for(std::move(value), d)
+                      : to.channel.send_until(std::move(value), vigil::clock::now() + d);
       if (how.is_closed()) got = {result::kind::threw_closed, nil, 0};
       if (!how && !how.is_closed()) got.index = 1;
       REQUIRE(how.is_timeout() == (form != 1 && got.index == 1));
@@ -215,14 +229,17 @@ class random_program {
   }
 
   static value_id id_of(const Value& value) { return value.id; }
+
   static value_id id_of(vigil::clock::time_point t) {
     return static_cast<value_id>(t.time_since_epoch().count());
   }
 
   template <class T>
   static result result_of(const std::optional<T>& value) {
-    return value ? result{result::kind::done, 0, id_of(*value)} : result{result::kind::closed, 0, 0};
+    return value ? result{result::kind::done, 0, id_of(*value)}
+                 : result{result::kind::closed, 0, 0};
   }
+
   template <class T>
   static result result_of(vigil::recv_result<T> r) {
     if (r) return {result::kind::done, 0, id_of(*r)};
@@ -269,7 +286,8 @@ class random_program {
     bool has_otherwise = false;
     for (int i = 0; i < n; ++i) {
       // The form with a fixed number of cases: two receives, a send, a timer.
-      const int kind = in_list ? draw(dice, 20) : std::array{0, 1, 8, 15}[static_cast<std::size_t>(i)];
+      const int kind =
+          in_list ? draw(dice, 20) : std::array{0, 1, 8, 15}[static_cast<std::size_t>(i)];
       drawn_case c;
       wish w;
       if (kind < 14) {
@@ -314,8 +332,8 @@ class random_program {
 
     result got;
     try {
-      const std::size_t index = in_list ? select_list(cases, ordered, got)
-                                        : select_four(cases, ordered, got);
+      const std::size_t index =
+          in_list ? select_list(cases, ordered, got) : select_four(cases, ordered, got);
       REQUIRE(static_cast<int>(index) == got.index);
     } catch (const vigil::channel_closed&) {
       got = {result::kind::threw_closed, nil, 0};
@@ -323,7 +341,8 @@ class random_program {
     end(f, got);
     for (std::size_t i = 0; i < cases.size(); ++i) {
       if (cases[i].what != wish::kind::send) continue;
-      check_hand(cases[i].value, wishes[i].value,
+      check_hand(cases[i].value,
+                 wishes[i].value,
                  got.how == result::kind::done && got.index == static_cast<int>(i));
     }
     renew_closed(f, dice);
@@ -336,6 +355,7 @@ class random_program {
       got.index = static_cast<int>(i);
     };
   }
+
   static auto note(result& got, std::size_t i) {
     return [&got, i] { got = {result::kind::done, static_cast<int>(i), 0}; };
   }
@@ -345,7 +365,9 @@ class random_program {
     for (std::size_t i = 0; i < cases.size(); ++i) {
       drawn_case& c = cases[i];
       switch (c.what) {
-        case wish::kind::recv: list.add(vigil::on_recv(c.channel, keep<Value>(got, i))); break;
+        case wish::kind::recv:
+          list.add(vigil::on_recv(c.channel, keep<Value>(got, i)));
+          break;
         case wish::kind::send:
           list.add(vigil::on_send(c.channel, std::move(c.value), note(got, i)));
           break;
@@ -359,7 +381,9 @@ class random_program {
             list.add(vigil::on_timeout(c.timeout, note(got, i)));
           }
           break;
-        case wish::kind::otherwise: list.add(vigil::otherwise(note(got, i))); break;
+        case wish::kind::otherwise:
+          list.add(vigil::otherwise(note(got, i)));
+          break;
       }
     }
     return ordered ? vigil::select_ordered(list) : vigil::select(list);
@@ -431,6 +455,7 @@ class random_program {
         channels_[static_cast<std::size_t>(draw(dice, static_cast<int>(channels_.size())))];
     if (draw(dice, 3) == 0 && is_closed(slot)) slot = fresh_channel(f);
   }
+
   bool is_closed(const channel_slot& slot) const {
     return closed_[static_cast<std::size_t>(slot.id)];
   }

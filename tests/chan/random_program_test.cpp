@@ -1,6 +1,7 @@
 // Random programs on virtual time against Go's rules (reference_model.hpp).
-#include "chan/random_form.hpp"
 #include "chan/random_program.hpp"
+
+#include "chan/random_form.hpp"
 #include "chan/reference_model.hpp"
 #include "support/in_runtime.hpp"
 

@@ -72,7 +72,7 @@ struct record {
   int object = nil;
   instant a = 0;
   instant b = 0;
-  bool ok = false;       // begin: the select is ordered
+  bool ok = false;        // begin: the select is ordered
   std::size_t first = 0;  // of its wishes
   std::size_t count = 0;
   result got;
@@ -84,13 +84,13 @@ struct history {
 };
 
 inline std::string to_string(const history& h, const record& r) {
-  static constexpr const char* names[] = {"begin", "end",   "channel",  "timer",  "close",
-                                          "stop",  "reset", "deadline", "missed", "size"};
+  static constexpr const char* names[] = {
+      "begin", "end", "channel", "timer", "close", "stop", "reset", "deadline", "missed", "size"};
   static constexpr const char* wishes[] = {"recv", "send", "timer", "timeout", "otherwise"};
   static constexpr const char* results[] = {"done", "closed", "threw closed"};
   const auto num = [](auto n) { return std::to_string(n); };
-  std::string text = num(r.now) + " fiber " + num(r.fiber) + ": " +
-                     names[static_cast<std::size_t>(r.what)];
+  std::string text =
+      num(r.now) + " fiber " + num(r.fiber) + ": " + names[static_cast<std::size_t>(r.what)];
   if (r.what == record::kind::end) {
     return text + " " + results[static_cast<std::size_t>(r.got.how)] + ", case " +
            num(r.got.index) + ", value " + num(r.got.value);
@@ -176,7 +176,8 @@ class reference_model {
   [[noreturn]] void refuse(const std::string& why) const {
     std::string text = why + "\nthe steps up to there:\n";
     constexpr std::size_t shown = 40;
-    for (std::size_t i = at_ < shown ? 0 : at_ - shown; i <= at_ && i < history_.records.size(); ++i)
+    for (std::size_t i = at_ < shown ? 0 : at_ - shown; i <= at_ && i < history_.records.size();
+         ++i)
       text += "  " + to_string(history_, history_.records[i]) + "\n";
     throw std::runtime_error(text);
   }
@@ -189,25 +190,35 @@ class reference_model {
       all.resize(static_cast<std::size_t>(object) + 1);
     return all[static_cast<std::size_t>(object)];
   }
+
   channel_state& channel_at(int object) { return at(channels_, object); }
+
   timer_state& timer_at(int object) { return at(timers_, object); }
+
   const wish& wish_of(const operation& op, std::size_t i) const {
     return history_.wishes[op.asked->first + i];
   }
+
   // What its end says it took; nullptr if that is not known.
   const wish* taken_by(const operation& op) const {
     if (op.end == nullptr || op.end->got.index < 0) return nullptr;
     return &wish_of(op, static_cast<std::size_t>(op.end->got.index));
   }
+
   std::vector<place>* queue_of(const wish& w) {
     if (w.object == nil) return nullptr;
     switch (w.what) {
-      case wish::kind::recv: return &channel_at(w.object).receivers;
-      case wish::kind::send: return &channel_at(w.object).senders;
-      case wish::kind::timer: return &timer_at(w.object).receivers;
-      default: return nullptr;
+      case wish::kind::recv:
+        return &channel_at(w.object).receivers;
+      case wish::kind::send:
+        return &channel_at(w.object).senders;
+      case wish::kind::timer:
+        return &timer_at(w.object).receivers;
+      default:
+        return nullptr;
     }
   }
+
   instant deadline_of(const operation& op) const {
     instant least = never;
     for (std::size_t i = 0; i < op.asked->count; ++i) {
@@ -216,6 +227,7 @@ class reference_model {
     }
     return least;
   }
+
   bool is_due(const timer_state& t) const { return t.when != never && t.when <= now_; }
 
   bool sends_on(const operation& op, int channel) const {
@@ -230,7 +242,8 @@ class reference_model {
   bool ends_by_itself(const operation& op) {
     const wish* const w = taken_by(op);
     if (w == nullptr) return false;
-    if (w->what == wish::kind::timeout) return w->deadline == deadline_of(op) && w->deadline == now_;
+    if (w->what == wish::kind::timeout)
+      return w->deadline == deadline_of(op) && w->deadline == now_;
     if (w->what != wish::kind::timer) return false;
     const timer_state& t = timer_at(w->object);
     return is_due(t) && op.end->got.value == static_cast<value_id>(t.when);
@@ -266,8 +279,9 @@ class reference_model {
     if (op.end != nullptr &&
         (w == nullptr || w->what != wish::kind::recv || w->object != channel ||
          op.end->got.how != result::kind::done || op.end->got.value != value)) {
-      refuse(op, "is the first that waits for channel " + std::to_string(channel) +
-                     ", which was just sent " + std::to_string(value));
+      refuse(op,
+             "is the first that waits for channel " + std::to_string(channel) +
+                 ", which was just sent " + std::to_string(value));
     }
     serve(op);
   }
@@ -276,8 +290,9 @@ class reference_model {
     const wish* w = taken_by(op);
     if (op.end != nullptr && (w == nullptr || w->what != wish::kind::send || w->object != channel ||
                               op.end->got.how != result::kind::done)) {
-      refuse(op, "is the first that waits to send on channel " + std::to_string(channel) +
-                     ", where just now something was received");
+      refuse(op,
+             "is the first that waits to send on channel " + std::to_string(channel) +
+                 ", where just now something was received");
     }
     for (std::size_t i = 0; w == nullptr; ++i)
       if (wish_of(op, i).what == wish::kind::send && wish_of(op, i).object == channel)
@@ -331,7 +346,7 @@ class reference_model {
     if (w.what != wish::kind::timer) return readiness::no;
     timer_state& t = timer_at(w.object);
     // Somebody waits on it: at this instant it has fired for him, or will.
-    return !is_due(t)              ? readiness::no
+    return !is_due(t)            ? readiness::no
            : t.receivers.empty() ? readiness::yes
                                  : readiness::unless_rung;
   }
@@ -398,7 +413,8 @@ class reference_model {
       const wish& w = wish_of(op, i);
       if (taken != nullptr && (!r.ok || &w == taken)) break;
       const readiness is = ready(w);
-      if (is == readiness::yes) refuse(op, "did not take case " + std::to_string(i) + ", which is ready");
+      if (is == readiness::yes)
+        refuse(op, "did not take case " + std::to_string(i) + ", which is ready");
       if (is == readiness::unless_rung) ring(w.object);
     }
     if (taken != nullptr) {
@@ -421,8 +437,7 @@ class reference_model {
   }
 
   bool is_way_out(const wish& w) const {
-    return w.what == wish::kind::otherwise ||
-           (w.what == wish::kind::timeout && w.deadline <= now_);
+    return w.what == wish::kind::otherwise || (w.what == wish::kind::timeout && w.deadline <= now_);
   }
 
   void end(const record& r) {
@@ -448,9 +463,8 @@ class reference_model {
         const wish* const w = taken_by(*op);
         const bool told =
             op->end == nullptr ||
-            (w != nullptr
-                 ? op->end->got.how == result::kind::closed && w->object == r.object
-                 : queue == &c.senders || sends_on(*op, r.object));
+            (w != nullptr ? op->end->got.how == result::kind::closed && w->object == r.object
+                          : queue == &c.senders || sends_on(*op, r.object));
         if (!told) refuse(*op, "waits on a channel that was closed");
         serve(*op);
       }
@@ -459,16 +473,21 @@ class reference_model {
 
   void play(const record& r) {
     switch (r.what) {
-      case record::kind::begin: return begin(r);
-      case record::kind::end: return end(r);
-      case record::kind::close: return close(r);
+      case record::kind::begin:
+        return begin(r);
+      case record::kind::end:
+        return end(r);
+      case record::kind::close:
+        return close(r);
       case record::kind::channel:
         channel_at(r.object) = {static_cast<std::size_t>(r.a), {}, false, {}, {}};
         return;
       case record::kind::size:
-        if (r.a != static_cast<instant>(channel_at(r.object).buffer.size())) refuse("size() is wrong");
+        if (r.a != static_cast<instant>(channel_at(r.object).buffer.size()))
+          refuse("size() is wrong");
         return;
-      default: break;
+      default:
+        break;
     }
     timer_state& t = timer_at(r.object);
     switch (r.what) {

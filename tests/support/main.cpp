@@ -12,14 +12,22 @@
 //                      0 means no limit, for work in a debugger
 #define DOCTEST_CONFIG_IMPLEMENT
 #define DOCTEST_CONFIG_NO_POSIX_SIGNALS
+#include "support/running_seed.hpp"
+
+#include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include <doctest/doctest.h>
 #include <unistd.h>
+
+namespace vigil::testing_support {
+std::atomic<std::uint64_t> running_seed{0};
+}  // namespace vigil::testing_support
 
 namespace {
 
@@ -50,12 +58,23 @@ void write_text(const char* text) noexcept {
   if (::write(2, text, std::strlen(text)) < 0) return;
 }
 
+void write_seed(std::uint64_t seed) noexcept {
+  if (seed == 0) return;
+  char digits[24];
+  char* first = digits + sizeof digits;
+  *--first = '\0';
+  for (; seed != 0; seed /= 10) *--first = static_cast<char>('0' + seed % 10);
+  write_text("\n  VIGIL_SEED=");
+  write_text(first);
+}
+
 void write_running_case(const char* what) noexcept {
   if (running_case[0] == '\0') return;
   write_text("\ntest: ");
   write_text(what);
   write_text(" while running\n  ");
   write_text(running_case);
+  write_seed(vigil::testing_support::running_seed.load());
   write_text("\n");
 }
 
