@@ -143,13 +143,17 @@ class random_program {
     return r;
   }
 
-  void begin(int fiber, bool ordered, std::initializer_list<wish> wishes) {
+  void begin(int fiber, bool ordered, const wish* first, std::size_t count) {
     record& r = write(record::kind::begin, fiber);
     r.ok = ordered;
     r.first = history_.wishes.size();
-    r.count = wishes.size();
-    history_.wishes.insert(history_.wishes.end(), wishes);
+    r.count = count;
+    history_.wishes.insert(history_.wishes.end(), first, first + count);
     ++operations_;
+  }
+
+  void begin(int fiber, bool ordered, std::initializer_list<wish> wishes) {
+    begin(fiber, ordered, wishes.begin(), wishes.size());
   }
 
   void end(int fiber, result got) {
@@ -323,12 +327,7 @@ class random_program {
     }
     if (!ends) return;
     const bool ordered = draw(dice, 3) == 0;
-    record& r = write(record::kind::begin, f);
-    r.ok = ordered;
-    r.first = history_.wishes.size();
-    r.count = wishes.size();
-    history_.wishes.insert(history_.wishes.end(), wishes.begin(), wishes.end());
-    ++operations_;
+    begin(f, ordered, wishes.data(), wishes.size());
 
     result got;
     try {
