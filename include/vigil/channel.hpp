@@ -33,7 +33,6 @@
 
 #include <cstddef>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>

@@ -24,7 +24,6 @@
 #include <vigil/detail/select_case.hpp>
 
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -291,26 +290,41 @@ std::size_t select_ordered(Cases&&... cases) {
 // one after it was taken. One thread or fiber at a time.
 class case_list {
  public:
+  case_list() noexcept = default;
+  case_list(case_list&& other) noexcept
+      : all_(std::exchange(other.all_, {})), pointers_(std::exchange(other.pointers_, {})) {}
+  case_list& operator=(case_list other) noexcept {
+    std::swap(all_, other.all_);
+    std::swap(pointers_, other.pointers_);
+    return *this;
+  }
+  ~case_list() { clear(); }
+
   // Returns the index of the case.
   template <class C>
     requires detail::is_case<C>
   std::size_t add(C one) {
-    auto given = std::make_unique<held<C>>(std::move(one));
-    pointers_.push_back(given->core());
+    const std::size_t index = all_.size();
+    auto* const given = new held<C>(std::move(one));
     try {
-      all_.push_back(std::move(given));
+      pointers_.push_back(given->core());
+      all_.push_back(given);
     } catch (...) {
-      pointers_.pop_back();
+      pointers_.resize(index);
+      delete given;
       throw;
     }
-    return all_.size() - 1;
+    return index;
   }
 
   std::size_t size() const noexcept { return all_.size(); }
 
   void clear() noexcept {
     pointers_.clear();
-    all_.clear();
+    while (!all_.empty()) {
+      delete all_.back();
+      all_.pop_back();
+    }
   }
 
  private:
@@ -335,14 +349,14 @@ class case_list {
   };
 
   std::size_t choose(detail::choice how) {
-    for (const auto& one : all_)
+    for (any_case* const one : all_)
       one->prepare();
     const std::size_t taken = detail::select(pointers_.data(), pointers_.size(), how);
     all_[taken]->taken();
     return taken;
   }
 
-  std::vector<std::unique_ptr<any_case>> all_;
+  std::vector<any_case*> all_;
   std::vector<detail::select_case*> pointers_;
 };
 
