@@ -62,7 +62,7 @@ class [[nodiscard]] send_result {
 template <class T>
 class [[nodiscard]] recv_result {
  public:
-  recv_result(std::optional<T> value, channel_status status) noexcept
+  recv_result(std::optional<T>&& value, channel_status status) noexcept
       : value_(std::move(value)), status_(status) {}
 
   explicit operator bool() const noexcept { return value_.has_value(); }
