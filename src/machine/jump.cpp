@@ -88,6 +88,7 @@ vigil_jump:
   xorl (%rsi), %eax
   jne 2f
 1:
+  .cfi_remember_state
   fldcw 4(%rsp)
   addq $8, %rsp
   .cfi_adjust_cfa_offset -8
@@ -114,12 +115,20 @@ vigil_jump:
   cmpq %rcx, (%rsp)
   jne 3f
   ret
+  .cfi_restore_state
 2:
   movq (%rdi), %r8
   andl $~0x3f, (%r8)
   ldmxcsr (%rsp)
   jmp 1b
 3:
+  .cfi_def_cfa_offset 8
+  .cfi_restore r15
+  .cfi_restore r14
+  .cfi_restore r13
+  .cfi_restore r12
+  .cfi_restore rbx
+  .cfi_restore rbp
   popq %rcx
   .cfi_adjust_cfa_offset -8
   .cfi_register rip, rcx

@@ -7,17 +7,19 @@
 // is slow, once (docs/decisions/0004).
 //
 // What a stack keeps across a jump: the registers that a function must keep,
-// the x87 control word, and of MXCSR the rounding and the masks. The sticky
-// floating-point flags are clear after each jump: loading a register that
-// differs from the present one takes a hundred nanoseconds on some processors.
+// the x87 control word, and of MXCSR the rounding and the masks. MXCSR's sticky
+// flags are clear after each jump: loading a register that differs from the
+// present one takes a hundred nanoseconds on some processors. Those of the x87
+// unit (long double) stay with the thread, as with Boost's jump.
 #pragma once
 
 #include <cstddef>
 
-// With shadow stacks a `ret` must find on them what it finds on the stack; then
-// Boost's jump is taken, which is built to go with them.
+// With shadow stacks a `ret` must find on them what it finds on the stack, and
+// with branch tracking a jump must end at a landing pad; for code that is built
+// for either, Boost's jump is taken, which goes with them.
 #if defined(__x86_64__) && defined(__ELF__) && defined(__LP64__) && \
-    !(defined(__CET__) && (__CET__ & 2))
+    !(defined(__CET__) && (__CET__ & 3))
 #define VIGIL_OWN_JUMP 1
 #else
 #define VIGIL_OWN_JUMP 0

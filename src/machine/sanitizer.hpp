@@ -41,4 +41,5 @@
 #define VIGIL_VALGRIND 1
 #else
 #define VIGIL_VALGRIND 0
+#define RUNNING_ON_VALGRIND 0
 #endif

@@ -1,9 +1,11 @@
 #include "machine/slab_memory.hpp"
 
+#include "machine/sanitizer.hpp"
 #include "machine/stack.hpp"
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -32,14 +34,20 @@ bool mprotect_is_forced() noexcept {
 }
 
 // madvise() for several ranges in one call; how many bytes of them were done,
-// from the first on. Half the price of calling for each.
+// from the first on. Half the price of calling for each. Valgrind does not know
+// the call, and says so.
 std::size_t advise(const ::iovec* ranges, std::size_t count, int advice) noexcept {
   // ordering: a hint; a call too many is refused again.
-  if (ranges_are_refused.load(std::memory_order_relaxed)) return 0;
+  if (ranges_are_refused.load(std::memory_order_relaxed) || mprotect_is_forced() ||
+      RUNNING_ON_VALGRIND != 0) {
+    return 0;
+  }
   const long done = ::syscall(SYS_process_madvise, pidfd_self, ranges, count, advice, 0);
   if (done > 0) return static_cast<std::size_t>(done);
-  // ordering: as above.
-  ranges_are_refused.store(true, std::memory_order_relaxed);
+  // An older kernel, or a filter. Anything else is about these ranges.
+  if (errno == ENOSYS || errno == EPERM || errno == EBADF) {
+    ranges_are_refused.store(true, std::memory_order_relaxed);  // ordering: as above
+  }
   return 0;
 }
 

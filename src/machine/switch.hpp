@@ -19,7 +19,7 @@
 //   W2  Only the thread between enter() and its return touches the sides of the
 //       fibers that run in between. Who left by hand_over() can be entered
 //       elsewhere once the next one, which is off that stack, says so.
-//   W3  The sticky floating-point flags are clear after each switch (jump.hpp).
+//   W3  MXCSR's sticky flags are clear after each switch (jump.hpp).
 //       Rounding and masks belong to the stack and stay with it.
 #pragma once
 

@@ -190,8 +190,12 @@ std::size_t timer_heap::pop_until(nanos limit, heap_entry* out, std::size_t most
 
   struct descent {
     std::size_t hole;
-    std::size_t leaf;  // its slot, now past the end; nobody writes there meanwhile
+    std::size_t leaf;  // its slot, now past the end
   };
+
+  // An older descent may end in the very slot that a newer one has as its leaf.
+  // It is deeper, moves first in each round, and so has put its entry there
+  // before the newer one reads it.
 
   descent descents[most_descents];  // the deepest first
   std::size_t under_way = 0;
@@ -210,6 +214,8 @@ std::size_t timer_heap::pop_until(nanos limit, heap_entry* out, std::size_t most
     }
     under_way = kept;
   }
+  while (n < most && size_ != 0 && entries_[0].when() <= limit)
+    out[n++] = pop();
   shrink();
   return n;
 }

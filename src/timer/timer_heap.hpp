@@ -111,8 +111,7 @@ class timer_heap {
   static constexpr std::size_t grain = std::size_t{64} << 10;
   static constexpr std::size_t floor_entries = grain / sizeof(heap_entry);
 
-  // A heap below this is in the core's cache. It also keeps the leaves that
-  // pop_until() takes off the end away from the holes on their way down.
+  // A heap below this is in the core's cache: nothing is gained by overlapping.
   static constexpr std::size_t large = 4096;
   static constexpr std::size_t most_descents = 16;  // two levels each: any heap
 

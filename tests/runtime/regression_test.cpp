@@ -1,12 +1,20 @@
 // Faults that reviews of the protocols found, each as the behaviour that must
 // hold.
+#include "machine/jump.hpp"
+#include "machine/sanitizer.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vigil/error.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <csignal>
+#include <cstdint>
 #include <memory>
 #include <thread>
+
+#include <execinfo.h>
+#include <ucontext.h>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -154,4 +162,68 @@ TEST_SUITE("regression") {
     });
     CHECK(rt.stats().timers_pending == 0);
   }
+
+#if VIGIL_OWN_JUMP && !VIGIL_ASAN && !VIGIL_TSAN
+  // Each instruction traps while two fibers yield, one of them with a sticky
+  // floating-point flag, so that both ways through the jump are walked; from
+  // each of its instructions the stack can be unwound to the fiber's function.
+  namespace stepping {
+  int traps = 0;
+  int shortest = 1000;
+  std::uintptr_t furthest = 0;
+
+  void trapped(int, siginfo_t*, void* context) {
+    const auto at = static_cast<std::uintptr_t>(
+        static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+    const std::uintptr_t offset = at - reinterpret_cast<std::uintptr_t>(&vigil::internal::vigil_jump);
+    if (offset >= 256) return;
+    void* frames[64];
+    ++traps;
+    shortest = std::min(shortest, ::backtrace(frames, 64));
+    furthest = std::max(furthest, offset);
+  }
+
+  void trap_each_instruction(bool on) {
+    if (on) {
+      asm volatile("pushfq; orq $0x100, (%%rsp); popfq" : : : "memory", "cc");
+    } else {
+      asm volatile("pushfq; andq $~0x100, (%%rsp); popfq" : : : "memory", "cc");
+    }
+  }
+  }  // namespace stepping
+
+  TEST_CASE("the stack can be unwound from every instruction of a jump") {
+    void* warm[4];
+    ::backtrace(warm, 4);  // loads what it needs
+    struct sigaction before {};
+    struct sigaction traps {};
+    traps.sa_sigaction = &stepping::trapped;
+    traps.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    ::sigaction(SIGTRAP, &traps, &before);
+    vigil::options one;
+    one.workers = 1;
+    vigil::run(one, [] {
+      volatile double x = 0.7;
+      auto other = vigil::spawn([] {
+        for (int i = 0; i < 3; ++i)
+          vigil::this_fiber::yield();
+      });
+      auto inexact = vigil::spawn([&x] {
+        stepping::trap_each_instruction(true);
+        for (int i = 0; i < 3; ++i) {
+          x = x / 3.1;
+          vigil::this_fiber::yield();
+        }
+        stepping::trap_each_instruction(false);
+      });
+      other.join();
+      inexact.join();
+      stepping::trap_each_instruction(false);
+    });
+    ::sigaction(SIGTRAP, &before, nullptr);
+    CHECK(stepping::traps > 100);
+    CHECK(stepping::furthest > 0x47);  // the way of those with a flag, at the end
+    CHECK(stepping::shortest >= 4);
+  }
+#endif
 }
