@@ -19,7 +19,8 @@
 // wait; what can be done at once is still done, so that a channel can be
 // drained). A value is never lost: a send takes its value by reference and
 // moves from it only when it commits, so one that ends otherwise leaves the
-// value in the caller's hand.
+// value in the caller's hand. (A value of another type is converted first, and
+// what it was converted to is lost then: convert what must be kept yourself.)
 //
 // A moved or destroyed value is user code that runs under the channel's lock:
 // it must not use the library, and it cannot throw.
@@ -113,7 +114,7 @@ class value_room {
   // NOLINTNEXTLINE(modernize-use-equals-default): T may have a destructor
   ~value_room() {}
 
-  void* room() noexcept { return &value_; }
+  void* room() noexcept { return std::addressof(value_); }
 
   // What an operation that ended so has constructed here; once for each.
   std::optional<T> take(channel_status status) noexcept {
@@ -163,14 +164,18 @@ class recv_iterator {
   using iterator_category = std::input_iterator_tag;
 
   recv_iterator() noexcept = default;
-  explicit recv_iterator(channel_core* core) : core_(core) { ++*this; }
+  // It keeps the channel, whatever becomes of the handle that the loop began with.
+  explicit recv_iterator(channel_handle from) : from_(std::move(from)) { ++*this; }
 
   T& operator*() const noexcept { return *value_; }
   T* operator->() const noexcept { return &*value_; }
 
   recv_iterator& operator++() {
+    value_.reset();
     value_room<T> room;
-    value_ = room.take(recv(core_, room.room()));
+    if (std::optional<T> got = room.take(recv(from_.core(), room.room()))) {
+      value_.emplace(*std::move(got));
+    }
     return *this;
   }
   void operator++(int) { ++*this; }
@@ -180,7 +185,7 @@ class recv_iterator {
   }
 
  private:
-  channel_core* core_ = nullptr;
+  channel_handle from_;
   mutable std::optional<T> value_;
 };
 
@@ -192,47 +197,47 @@ class sending {
   // moved from only then. Throws channel_closed, with the value untouched, if
   // the channel is closed or is closed meanwhile. On a nil channel it waits
   // for ever.
-  void send(T&& value) const { check(detail::send(core(), &value)); }
+  void send(T&& value) const { check(detail::send(core(), std::addressof(value))); }
   // The copy is made first: if that throws, nothing was sent.
   void send(const T& value) const
     requires std::is_copy_constructible_v<T>
   {
     T copy(value);
-    check(detail::send(core(), &copy));
+    check(detail::send(core(), std::addressof(copy)));
   }
 
   // Sends if that needs no waiting. A closed channel is a result, not an
   // exception, and so it is with a deadline.
-  send_result try_send(T&& value) const { return detail::try_send(core(), &value); }
+  send_result try_send(T&& value) const { return detail::try_send(core(), std::addressof(value)); }
   send_result try_send(const T& value) const
     requires std::is_copy_constructible_v<T>
   {
     T copy(value);
-    return detail::try_send(core(), &copy);
+    return detail::try_send(core(), std::addressof(copy));
   }
 
   // Gives up after the timeout, never earlier; zero or negative: at once.
   template <duration_like D>
   send_result send_for(T&& value, const D& timeout) const {
-    return detail::send_for(core(), &value, to_nanos(timeout));
+    return detail::send_for(core(), std::addressof(value), to_nanos(timeout));
   }
   template <duration_like D>
   send_result send_for(const T& value, const D& timeout) const
     requires std::is_copy_constructible_v<T>
   {
     T copy(value);
-    return detail::send_for(core(), &copy, to_nanos(timeout));
+    return detail::send_for(core(), std::addressof(copy), to_nanos(timeout));
   }
   template <class Clock, class Duration>
   send_result send_until(T&& value, const std::chrono::time_point<Clock, Duration>& t) const {
-    return detail::send_until(core(), &value, deadline_at(t).time_since_epoch().count());
+    return detail::send_until(core(), std::addressof(value), deadline_at(t).time_since_epoch().count());
   }
   template <class Clock, class Duration>
   send_result send_until(const T& value, const std::chrono::time_point<Clock, Duration>& t) const
     requires std::is_copy_constructible_v<T>
   {
     T copy(value);
-    return detail::send_until(core(), &copy, deadline_at(t).time_since_epoch().count());
+    return detail::send_until(core(), std::addressof(copy), deadline_at(t).time_since_epoch().count());
   }
 
  private:
@@ -298,7 +303,9 @@ class receiving {
   }
 
   // For range-for: until the channel is closed and drained.
-  recv_iterator<T> begin() const { return recv_iterator<T>(core()); }
+  recv_iterator<T> begin() const {
+    return recv_iterator<T>(static_cast<const Self*>(this)->handle());
+  }
   std::default_sentinel_t end() const noexcept { return {}; }
 
  private:

@@ -24,6 +24,7 @@
 #include <vigil/detail/select_case.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -154,18 +155,25 @@ auto recv_from(channel_handle&& temporary, F f) {
   return recv_case<T, channel_handle, F>(core, std::move(temporary), std::move(f));
 }
 
+// As an argument is: implicitly, with the compiler's warnings.
+template <class T>
+T converted(std::type_identity_t<T> value) {
+  return value;
+}
+
 template <class T, class Kept, class U, class F>
 auto send_to(channel_core* core, Kept kept, U&& value, F f) {
   // What a copy cannot lose is copied.
   if constexpr (std::is_same_v<U&&, T&&> && !std::is_trivially_copyable_v<T>) {
     return send_case<T&, Kept, F>(core, std::move(kept), value, std::move(f));
   } else {
-    return send_case<T, Kept, F>(core, std::move(kept), T(std::forward<U>(value)), std::move(f));
+    return send_case<T, Kept, F>(core, std::move(kept), converted<T>(std::forward<U>(value)),
+                                 std::move(f));
   }
 }
 
 template <class T, class U>
-concept sendable = std::is_constructible_v<T, U&&>;
+concept sendable = std::is_convertible_v<U&&, T>;
 
 }  // namespace detail
 
@@ -193,7 +201,8 @@ template <class T, class F = detail::nothing>
 
 // Taken when the value can be sent. An rvalue stays in the caller's hand: it
 // must outlive the select, and is moved from only if the case is taken; any
-// other value, and any that is trivially copyable, is copied at once. If the case is taken because ch is closed,
+// other value, and any that is trivially copyable, is copied or converted at
+// once. If the case is taken because ch is closed,
 // select() throws channel_closed, and the value is untouched.
 template <class T, class U, class F = detail::nothing>
   requires detail::sendable<T, U>
@@ -287,15 +296,19 @@ std::size_t select_ordered(Cases&&... cases) {
 
 // Any number of cases, known at run time. It may be selected from again and
 // again: each on_send() then sends what its value is at that time, a moved-from
-// one after it was taken. One thread or fiber at a time.
+// one after it was taken. One thread or fiber at a time, and not from within one
+// of its own functions (std::logic_error).
 class case_list {
  public:
   case_list() noexcept = default;
   case_list(case_list&& other) noexcept
-      : all_(std::exchange(other.all_, {})), pointers_(std::exchange(other.pointers_, {})) {}
+      : all_(std::exchange(other.all_, {})),
+        cleared_(other.cleared_++),
+        pointers_(std::exchange(other.pointers_, {})) {}
   case_list& operator=(case_list other) noexcept {
     std::swap(all_, other.all_);
     std::swap(pointers_, other.pointers_);
+    ++cleared_;
     return *this;
   }
   ~case_list() { clear(); }
@@ -319,12 +332,22 @@ class case_list {
 
   std::size_t size() const noexcept { return all_.size(); }
 
+  // No case is left. A case's function may call it, and add() others then.
   void clear() noexcept {
+    ++cleared_;
     pointers_.clear();
     while (!all_.empty()) {
       delete all_.back();
       all_.pop_back();
     }
+  }
+
+  // The case is never ready from now on; the others keep their indices. A case's
+  // function may call it, for itself too. Throws std::out_of_range.
+  void switch_off(std::size_t index) {
+    detail::select_case& c = *pointers_.at(index);
+    c.what = detail::select_case::kind::waits;
+    c.object = nullptr;
   }
 
  private:
@@ -349,14 +372,31 @@ class case_list {
   };
 
   std::size_t choose(detail::choice how) {
-    for (any_case* const one : all_)
+    for (any_case* const one : all_) {
+      if (one == nullptr) detail::throw_select_within();
       one->prepare();
+    }
     const std::size_t taken = detail::select(pointers_.data(), pointers_.size(), how);
-    all_[taken]->taken();
+    // Out of the list while its function runs, which may clear that.
+    struct held_out {
+      ~held_out() {
+        if (list.cleared_ == cleared) {
+          list.all_[index] = one;
+        } else {
+          delete one;
+        }
+      }
+      case_list& list;
+      std::size_t index;
+      any_case* one;
+      std::uint64_t cleared;
+    } const out{*this, taken, std::exchange(all_[taken], nullptr), cleared_};
+    out.one->taken();
     return taken;
   }
 
-  std::vector<any_case*> all_;
+  std::vector<any_case*> all_;  // nullptr: its function is running
+  std::uint64_t cleared_ = 0;
   std::vector<detail::select_case*> pointers_;
 };
 

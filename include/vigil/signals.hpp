@@ -22,9 +22,12 @@ inline namespace VIGIL_ABI {
 // options::stop_on still stop the runtime.
 //
 // Caller: a fiber. Throws wrong_place elsewhere, std::invalid_argument for an
-// empty list, for a number that is no signal from 1 to 63 or cannot be caught,
-// for a signal that another runtime has, and for a capacity of 0;
-// std::system_error, std::bad_alloc. Behaviour: Go's signal.Notify.
+// empty list, for a number that is no signal from 1 to 63, cannot be caught
+// (SIGKILL, SIGSTOP) or reports a fault of the program (SIGSEGV, SIGBUS, SIGILL,
+// SIGFPE), and for a capacity of 0; std::bad_alloc. A signal may be asked for
+// several times, also in several runtimes: all hear of it. Behaviour: Go's
+// signal.Notify, but what happened before comes back at the end of the run, not
+// when the receiver goes.
 VIGIL_API receiver<int> notify_signals(std::initializer_list<int> signals,
                                        std::size_t capacity = 16);
 

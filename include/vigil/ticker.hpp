@@ -41,17 +41,17 @@ class ticker {
 
   // No more ticks; also one that was due and not received is gone. True if it
   // was ticking. The channel is not closed; reset() starts it again.
-  bool stop() noexcept { return channel_.core() != nullptr && detail::stop(channel_.core()); }
+  bool stop() const noexcept { return channel_.core() != nullptr && detail::stop(channel_.core()); }
 
   // Ticks from now on every `period`, the first time one period (or `first`)
   // from now; an unreceived tick is gone. Returns whether it was ticking.
   // Throws as the constructor does, and runtime_gone.
   template <detail::duration_like D>
-  bool reset(const D& period) {
+  bool reset(const D& period) const {
     return reset(period, period);
   }
   template <detail::duration_like D1, detail::duration_like D2>
-  bool reset(const D1& first, const D2& period) {
+  bool reset(const D1& first, const D2& period) const {
     return detail::reset_ticker(channel_.core(), detail::to_nanos(first),
                                 detail::to_nanos(period));
   }
@@ -71,7 +71,7 @@ class ticker {
 
   // As for timer.
   template <detail::duration_like D>
-  void set_slack(const D& slack) {
+  void set_slack(const D& slack) const {
     if (channel_.core() != nullptr) detail::set_slack(channel_.core(), detail::to_nanos(slack));
   }
 

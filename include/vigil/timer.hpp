@@ -106,7 +106,8 @@ class timer {
   // and capacity are 0. Of a callback's timer, and of an empty handle: a nil
   // channel, which is never ready. stop() does not close it: whoever waits goes
   // on waiting, until a reset(). When the runtime has ended it is closed, also
-  // for a plain thread that waits for a pending one.
+  // for a plain thread that waits for a pending one. Between two runs of one
+  // runtime object nothing fires: who waits there waits for the next run.
   timer_receiver channel() const noexcept { return channel_; }
 
   // Stops the timer. True exactly if that prevented something: of a channel's
@@ -114,7 +115,7 @@ class timer {
   // more; of a callback's, its run has not started, and will not. False if it
   // was not pending. Does not wait for a callback that is running. O(1), no
   // lock of the heap. Keeps the callback; reset() starts the timer again.
-  bool stop() noexcept {
+  bool stop() const noexcept {
     if (record_ != nullptr) return detail::stop(record_);
     return core() != nullptr && detail::stop(core());
   }
@@ -122,7 +123,7 @@ class timer {
   // stop(), then waits until a callback that is running has ended. Inside that
   // callback itself it throws wrong_place, since it would wait for itself.
   // From a fiber or a plain thread.
-  bool stop_and_wait() { return record_ != nullptr ? detail::stop_and_wait(record_) : stop(); }
+  bool stop_and_wait() const { return record_ != nullptr ? detail::stop_and_wait(record_) : stop(); }
 
   // Gives the timer a new deadline, d from now; for a periodic one d is the
   // new period too (zero or negative: std::invalid_argument). Returns whether
@@ -131,7 +132,7 @@ class timer {
   // force costs no heap operation. May be called inside the callback. Throws
   // std::bad_alloc if the heap cannot grow (the timer is then as it was).
   template <detail::duration_like D>
-  bool reset(const D& d) {
+  bool reset(const D& d) const {
     if (core() != nullptr) return detail::reset(core(), detail::to_nanos(d));
     return detail::reset(record_, detail::to_nanos(d));
   }
@@ -139,7 +140,7 @@ class timer {
   // The same with an absolute deadline; not for periodic timers
   // (std::logic_error).
   template <class Clock, class Duration>
-  bool reset(const std::chrono::time_point<Clock, Duration>& t) {
+  bool reset(const std::chrono::time_point<Clock, Duration>& t) const {
     const std::int64_t deadline = deadline_at(t).time_since_epoch().count();
     if (core() != nullptr) return detail::reset_at(core(), deadline);
     return detail::reset_at(record_, deadline);
@@ -163,10 +164,10 @@ class timer {
   // Whether the pending timer keeps a program with exit_when::all_done alive.
   // A flag, not a count; after_func and every() set it. A channel's timer never
   // does: who waits on the channel keeps the program alive.
-  void ref() noexcept {
+  void ref() const noexcept {
     if (record_ != nullptr) detail::set_referenced(record_, true);
   }
-  void unref() noexcept {
+  void unref() const noexcept {
     if (record_ != nullptr) detail::set_referenced(record_, false);
   }
   bool has_ref() const noexcept { return record_ != nullptr && detail::is_referenced(record_); }
@@ -176,7 +177,7 @@ class timer {
   // arming that is pending may or may not use it. Negative: 0; at most 71
   // minutes, kept in whole microseconds.
   template <detail::duration_like D>
-  void set_slack(const D& slack) {
+  void set_slack(const D& slack) const {
     if (record_ != nullptr) detail::set_slack(record_, detail::to_nanos(slack));
     if (core() != nullptr) detail::set_slack(core(), detail::to_nanos(slack));
   }

@@ -428,6 +428,12 @@ constexpr case_table send_case_table = {nullptr,
                                         internal::claim_channel,
                                         internal::retract_send};
 
+void throw_select_within() {
+  throw std::logic_error(
+      "vigil::select: the list of cases is being selected from already, by the select whose "
+      "function is running; give the inner select a list of its own");
+}
+
 std::size_t select(select_case* const* cases, std::size_t count, choice how) {
   return internal::select_one(cases, count, how);
 }

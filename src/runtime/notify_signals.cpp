@@ -89,6 +89,12 @@ receiver<int> notify_signals(std::initializer_list<int> signals, std::size_t cap
       throw std::invalid_argument("vigil::notify_signals: " + std::to_string(signal) +
                                   " is no signal from 1 to 63 other than SIGKILL and SIGSTOP");
     }
+    if (signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE) {
+      throw std::invalid_argument(
+          "vigil::notify_signals: signal " + std::to_string(signal) +
+          " reports a fault of the program, which would fault again at once; it is not for a "
+          "channel");
+    }
     bits |= std::uint64_t{1} << signal;
   }
   if (bits == 0) throw std::invalid_argument("vigil::notify_signals: no signal is named");

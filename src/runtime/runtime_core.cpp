@@ -72,6 +72,10 @@ scheduler_options checked(const options& settings) {
       throw std::invalid_argument("vigil: options::stop_on: " + std::to_string(signal) +
                                   " is no signal from 1 to 63 other than SIGKILL and SIGSTOP");
     }
+    if (signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE) {
+      throw std::invalid_argument("vigil: options::stop_on: " + std::to_string(signal) +
+                                  " reports a fault of the program, which would fault again");
+    }
   }
   scheduler_options o;
   o.workers = settings.workers == 0 ? default_workers() : static_cast<unsigned>(settings.workers);

@@ -140,20 +140,31 @@ void release_signal(int signal) noexcept {
   if (--caught[signal].users == 0) ::sigaction(signal, &caught[signal].earlier, nullptr);
 }
 
+void forget_signals(std::size_t slot, std::uint64_t signals) noexcept {
+  wanted_by[slot].fetch_and(~signals);
+  for (int signal = 1; signal < 64; ++signal) {
+    if ((signals >> signal & 1) != 0) release_signal(signal);
+  }
+}
+
 void add_signals(std::size_t slot, std::uint64_t signals) {
+  std::uint64_t added = 0;
   for (int signal = 1; signal < 64; ++signal) {
     const std::uint64_t bit = std::uint64_t{1} << signal;
     if ((signals & bit) == 0 || (wanted_by[slot].load() & bit) != 0) continue;
-    catch_signal(signal);
+    try {
+      catch_signal(signal);
+    } catch (...) {
+      forget_signals(slot, added);
+      throw;
+    }
     wanted_by[slot].fetch_or(bit);
+    added |= bit;
   }
 }
 
 void drop_signals(std::size_t slot) noexcept {
-  const std::uint64_t signals = wanted_by[slot].exchange(0);
-  for (int signal = 1; signal < 64; ++signal) {
-    if ((signals >> signal & 1) != 0) release_signal(signal);
-  }
+  forget_signals(slot, wanted_by[slot].load());
 }
 
 }  // namespace

@@ -16,8 +16,7 @@ class scheduler;
 // For the length of a run. Several may exist at once.
 class process_guard {
  public:
-  // Throws std::invalid_argument for a signal that cannot be caught, or one
-  // that another runtime has, and std::system_error.
+  // Throws std::invalid_argument for a signal that cannot be caught.
   explicit process_guard(scheduler& s);
   ~process_guard();
   process_guard(const process_guard&) = delete;

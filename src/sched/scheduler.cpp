@@ -9,6 +9,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace vigil::internal {
 namespace {
@@ -43,6 +44,8 @@ scheduler::scheduler(scheduler_options settings, std::unique_ptr<watch> w)
 }
 
 scheduler::~scheduler() {
+  while (visitors_.load() != 0)
+    std::this_thread::yield();
   // Fibers that were started before a run that never came.
   while (fiber* const f = pop_injected()) {
     if (f->table != nullptr) f->table->destroy_call(f->body);
@@ -206,22 +209,29 @@ void scheduler::dispose(fiber& f) noexcept {
 
 void scheduler::make_runnable(fiber& f, turn when) noexcept {
   f.state.store(fiber_state::runnable, relaxed);  // ordering: the dump's field
+  worker* const w = own_worker();
+  if (w == nullptr) {
+    visitors_.fetch_add(1);
+    if (f.pinned != nullptr) {
+      f.pinned->push_pinned(f);
+    } else {
+      fiber_chain one;
+      one.push_back(f);
+      inject(one);
+    }
+    visitors_.fetch_sub(1);  // the last touch; the destructor waits for it
+    return;
+  }
   if (f.pinned != nullptr) {
     f.pinned->push_pinned(f);
     return;
   }
-  if (worker* const w = own_worker()) {
-    if (when == turn::next) {
-      w->push_next(f);
-    } else {
-      w->push_back(f);
-    }
-    work_added();
+  if (when == turn::next) {
+    w->push_next(f);
   } else {
-    fiber_chain one;
-    one.push_back(f);
-    inject(one);
+    w->push_back(f);
   }
+  work_added();
 }
 
 void scheduler::ready_all(fiber_chain& fibers) noexcept {

@@ -81,7 +81,9 @@ class scheduler {
   static void drop_outcome(fiber& f) noexcept;
   static void report_unhandled(fiber& f, std::exception_ptr error);
 
-  // Makes f run: the scheduler's half of ready().
+  // Makes f run: the scheduler's half of ready(). Also from threads that nothing
+  // else keeps out of the runtime's end: once f is in a queue, it may end the
+  // run while they are still here.
   void make_runnable(fiber& f, turn when = turn::next) noexcept;
   // Fired sleepers and fibers from outside: all at once.
   void inject(fiber_chain& fibers) noexcept VIGIL_EXCLUDES(injection_lock_);
@@ -210,7 +212,11 @@ class scheduler {
   fiber* take_timer_fiber() noexcept;
   fiber* nothing_to_run(worker& w) noexcept;  // virtual time
 
-  bool main_sleeps() const noexcept { return main_fiber_->reason.load() == wait_reason::sleep; }
+  // In a sleep, or a select without cases.
+  bool main_only_waits() const noexcept {
+    const wait_reason why = main_fiber_->reason.load();
+    return why == wait_reason::sleep || why == wait_reason::select_none;
+  }
 
   bool finds_work(std::size_t callbacks_taken = 0) noexcept;
   void sleep_alone(worker& w, bool for_outside_work) noexcept;  // virtual time
@@ -239,6 +245,7 @@ class scheduler {
   atomic<std::size_t> stack_bytes_{0};
   atomic<std::size_t> limited_{0};  // user fibers, counted if max_fibers is set
   atomic<std::uint64_t> outside_wake_calls_{0};
+  atomic<unsigned> visitors_{0};  // threads in make_runnable() that are no workers of ours
 
   spinlock injection_lock_{lock_rank::injection};
   fiber_chain injected_ VIGIL_GUARDED_BY(injection_lock_);

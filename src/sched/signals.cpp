@@ -42,10 +42,18 @@ void scheduler::deliver_signal(int signal) noexcept {
 }
 
 void scheduler::add_signal_watcher(signal_watcher& w) {
-  process_watch_signals(*this, w.signals);
-  const lock_guard guard(signal_lock_);
-  signal_watchers_.push_back(w);
-  watched_signals_.fetch_add(1);
+  {
+    // First, so that it hears of the first signal that is caught.
+    const lock_guard guard(signal_lock_);
+    signal_watchers_.push_back(w);
+    watched_signals_.fetch_add(1);
+  }
+  try {
+    process_watch_signals(*this, w.signals);
+  } catch (...) {
+    remove_signal_watcher(w);
+    throw;
+  }
 }
 
 // At the end of a run, when no fiber is left: those of plain threads.

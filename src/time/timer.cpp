@@ -222,7 +222,9 @@ std::int64_t deadline_of(const channel_core* timer) noexcept {
 std::int64_t remaining(const channel_core* timer) noexcept {
   const timer_channel& t = timer_of(timer);
   const nanos deadline = t.deadline();
-  return deadline == never ? never : std::max<nanos>(0, deadline - t.now());
+  if (deadline == never) return never;
+  const nanos now = t.now();
+  return deadline <= now ? 0 : deadline - now;
 }
 
 std::uint64_t missed(const channel_core* ticker) noexcept {

@@ -49,6 +49,8 @@ inline channel_handle keep_channel(const select_case& c) noexcept {
   return channel_handle(core);
 }
 
+[[noreturn]] VIGIL_API void throw_select_within();
+
 enum class choice : std::uint8_t {
   fair,     // among those that are ready each has the same chance
   ordered,  // the first of them
