@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -68,17 +68,32 @@ struct rational {
   std::int64_t under = 1;
 
   friend rational operator+(rational a, rational b) {
-    return reduced({a.over * b.under + b.over * a.under, a.under * b.under});
+    return reduced(times(a.over, b.under) + times(b.over, a.under), times(a.under, b.under));
   }
   friend rational operator*(rational a, rational b) {
-    return reduced({a.over * b.over, a.under * b.under});
+    return reduced(times(a.over, b.over), times(a.under, b.under));
   }
   friend bool operator==(rational, rational) = default;
 
  private:
-  static rational reduced(rational r) {
-    const std::int64_t g = std::gcd(r.over, r.under);
-    return {r.over / g, r.under / g};
+  __extension__ using wide = __int128;
+
+  static wide times(std::int64_t a, std::int64_t b) { return static_cast<wide>(a) * b; }
+
+  // Fibers work ahead of who looks at their coefficients; what has become too
+  // large there is nothing.
+  static rational reduced(wide over, wide under) {
+    wide divisor = over < 0 ? -over : over;
+    for (wide rest = under; rest != 0;)
+      divisor = std::exchange(rest, divisor % rest);
+    constexpr auto most = std::numeric_limits<std::int64_t>::max();
+    over /= divisor;
+    under /= divisor;
+    if (over > most || over < -most || under > most) return {0, 1};
+    return {static_cast<std::int64_t>(over), static_cast<std::int64_t>(under)};
+  }
+};
+    return {static_cast<std::int64_t>(over / g), static_cast<std::int64_t>(under / g)};
   }
 };
 
