@@ -93,9 +93,6 @@ struct rational {
     return {static_cast<std::int64_t>(over), static_cast<std::int64_t>(under)};
   }
 };
-    return {static_cast<std::int64_t>(over / g), static_cast<std::int64_t>(under / g)};
-  }
-};
 
 using series = receiver<rational>;
 
