@@ -1,4 +1,5 @@
 // notify_signals: signals as values of a channel.
+#include "machine/sanitizer.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vigil/vigil.hpp>
@@ -21,6 +22,10 @@ void raise_in_process(int signal) {
   ::kill(::getpid(), signal);
 }
 
+// ThreadSanitizer runs handlers when the thread next enters its run-time library,
+// which a worker that sleeps does not.
+constexpr bool signals_are_late = VIGIL_TSAN != 0;
+
 bool is_default(int signal) {
   struct sigaction now {};
   ::sigaction(signal, nullptr, &now);
@@ -28,7 +33,8 @@ bool is_default(int signal) {
 }
 
 TEST_SUITE("notify_signals") {
-  TEST_CASE("hands over the numbers of the signals that were named, and of no others") {
+  TEST_CASE("hands over the numbers of the signals that were named, and of no others" *
+            doctest::skip(signals_are_late)) {
     in_runtime({.workers = {1, 2}}, [] {
       const auto signals = vigil::notify_signals({SIGUSR1, SIGUSR2});
       CHECK(signals.try_recv().status() == vigil::channel_status::not_ready);
@@ -39,7 +45,8 @@ TEST_SUITE("notify_signals") {
     });
   }
 
-  TEST_CASE("is a case of a select") {
+  TEST_CASE("is a case of a select" *
+            doctest::skip(signals_are_late)) {
     in_runtime({.workers = {1, 2}}, [] {
       const auto signals = vigil::notify_signals({SIGUSR1});
       const auto never = vigil::make_channel<int>();
@@ -56,7 +63,8 @@ TEST_SUITE("notify_signals") {
     });
   }
 
-  TEST_CASE("each receiver that was asked for hears of the signal") {
+  TEST_CASE("each receiver that was asked for hears of the signal" *
+            doctest::skip(signals_are_late)) {
     in_runtime({.workers = {1, 2}}, [] {
       const auto one = vigil::notify_signals({SIGUSR1});
       const auto other = vigil::notify_signals({SIGUSR1, SIGUSR2});
@@ -66,7 +74,8 @@ TEST_SUITE("notify_signals") {
     });
   }
 
-  TEST_CASE("a signal that finds the buffer full is dropped") {
+  TEST_CASE("a signal that finds the buffer full is dropped" *
+            doctest::skip(signals_are_late)) {
     in_runtime({.workers = {1, 2}}, [] {
       const auto narrow = vigil::notify_signals({SIGUSR1, SIGUSR2}, 1);
       const auto wide = vigil::notify_signals({SIGUSR1, SIGUSR2}, 2);
@@ -83,7 +92,8 @@ TEST_SUITE("notify_signals") {
     });
   }
 
-  TEST_CASE("whoever waits for one is no deadlock") {
+  TEST_CASE("whoever waits for one is no deadlock" *
+            doctest::skip(signals_are_late)) {
     in_runtime({.workers = {1, 2}}, [] {
       const auto signals = vigil::notify_signals({SIGUSR1});
       std::thread late([] {
