@@ -486,7 +486,7 @@ bool worker::sees_work() noexcept {
 // takes them together. (docs/decisions/0006)
 nanos worker::not_before() noexcept {
   constexpr nanos no_sleep = 5'000;
-  constexpr nanos real_sleep = 25'000;
+  constexpr nanos real_sleep = 100'000;
   constexpr std::uint32_t row = 16;
   if (place.asked == never) {
     short_sleeps_ = 0;
