@@ -74,13 +74,11 @@ void select_ready(report& out) {
           repeat("try_recv", [&c] { keep(c.try_recv()); }),
           repeat("recv_for(1s)", [&c] { keep(c.recv_for(1s)); }),
           repeat("select{recv}", [&c] { vigil::select(vigil::on_recv(c, take)); }),
+          repeat("select{recv, on_timeout(1s)}",
+                 [&c] { vigil::select(vigil::on_recv(c, take), vigil::on_timeout(1s)); }),
           repeat(
-              "select{recv, on_timeout(1s)}",
-              [&c] { vigil::select(vigil::on_recv(c, take), vigil::on_timeout(1s)); }),
-          repeat("select{recv, after(1s)}",
-                 [&c] {
-                   vigil::select(vigil::on_recv(c, take), vigil::on_recv(vigil::after(1s)));
-                 }),
+              "select{recv, after(1s)}",
+              [&c] { vigil::select(vigil::on_recv(c, take), vigil::on_recv(vigil::after(1s))); }),
       };
       const auto fill = [&c] {
         while (c.try_send(1)) {
@@ -91,8 +89,8 @@ void select_ready(report& out) {
       in_turn(all, out.is_long() ? 1'001 : 201, fill);
       const vigil::runtime_stats after = vigil::stats();
       const double plain = of(all, "try_recv");
-      const double parts = of(all, "clock read") + of(all, "new and delete") +
-                           2 * of(all, "lock pair");
+      const double parts =
+          of(all, "clock read") + of(all, "new and delete") + 2 * of(all, "lock pair");
       for (const operation& o : all) {
         if (o.name == "select{recv, on_timeout(1s)}") {
           out.compare(o.name, median(o.samples), "ns", 3 * plain, "3 x try_recv");

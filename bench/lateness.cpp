@@ -118,7 +118,8 @@ busy_run with_crowd(std::size_t crowd, std::size_t samples) {
     fire.late.reserve(samples);
     vigil::spawn([&] {
       auto& service = static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
-      vigil::internal::runtime_timer* const t = service.make_send(&firing::fired, &fire, service.generation());
+      vigil::internal::runtime_timer* const t =
+          service.make_send(&firing::fired, &fire, service.generation());
       for (std::size_t i = 0; i < samples; ++i) {
         const nanos deadline = now() + millisecond;
         fire.done = false;

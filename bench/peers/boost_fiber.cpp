@@ -171,14 +171,20 @@ int channels(const request& asked) {
     unbuffered_channel<std::size_t> pong;
     buffered_channel<std::size_t> one_ping(2);
     buffered_channel<std::size_t> one_pong(2);
-    return numbers{{"rendezvous", there_and_back(ping, pong, [](auto& from) {
-                      std::size_t value = 0;
-                      from.pop(value);
-                    })},
-                   {"timed", there_and_back(one_ping, one_pong, [](auto& from) {
-                      std::size_t value = 0;
-                      from.pop_wait_for(value, nanoseconds(second));
-                    })},
+    return numbers{{"rendezvous",
+                    there_and_back(ping,
+                                   pong,
+                                   [](auto& from) {
+                                     std::size_t value = 0;
+                                     from.pop(value);
+                                   })},
+                   {"timed",
+                    there_and_back(one_ping,
+                                   one_pong,
+                                   [](auto& from) {
+                                     std::size_t value = 0;
+                                     from.pop_wait_for(value, nanoseconds(second));
+                                   })},
                    {"buffered", through(1, 128)},
                    {"shared", through(4, 8)}};
   });

@@ -260,9 +260,9 @@ int channels(const request& asked) {
       };
       return numbers{
           {"rendezvous", there_and_back(0, [](const auto& from) { from.recv(); })},
-          {"timed", there_and_back(1, [](const auto& from) {
-             static_cast<void>(from.recv_for(nanoseconds(second)));
-           })},
+          {"timed",
+           there_and_back(
+               1, [](const auto& from) { static_cast<void>(from.recv_for(nanoseconds(second))); })},
           {"buffered", through(1, 128)},
           {"shared", through(4, 8)}};
     });

@@ -21,7 +21,9 @@ namespace vigil::internal {
 class timeout {
  public:
   static timeout none() noexcept { return {kind::none, never}; }
+
   static timeout in(nanos d) noexcept { return {kind::in, d}; }
+
   static timeout at(nanos deadline) noexcept { return {kind::at, deadline}; }
 
   // Nothing is to be waited for.
@@ -29,6 +31,7 @@ class timeout {
   // On the clock of who calls; never earlier than was asked for. `now` is
   // where the time is left if the clock was read.
   nanos deadline(nanos& now) const noexcept;
+
   nanos deadline() const noexcept {
     nanos ignored = 0;
     return deadline(ignored);

@@ -247,10 +247,11 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   };
   outcome how = outcome::open;
   try {
-    how = self.wait(own.which,
-                    d == direction::send ? internal::wait_reason::send : internal::wait_reason::recv,
-                    limit,
-                    c.lock);
+    how =
+        self.wait(own.which,
+                  d == direction::send ? internal::wait_reason::send : internal::wait_reason::recv,
+                  limit,
+                  c.lock);
   } catch (...) {
     leave();
     throw;
@@ -261,12 +262,12 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   return channel_status::timeout;
 }
 
-channel_status operate(channel_core* c,
-                       direction d,
-                       void* value,
-                       internal::timeout limit) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  if (c == nullptr) return internal::wait_on_nothing(
-      d == direction::send ? internal::wait_reason::send_nil : internal::wait_reason::recv_nil, limit);
+channel_status operate(channel_core* c, direction d, void* value, internal::timeout limit)
+    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  if (c == nullptr)
+    return internal::wait_on_nothing(
+        d == direction::send ? internal::wait_reason::send_nil : internal::wait_reason::recv_nil,
+        limit);
   c->lock.lock();
   const attempt done = try_now(*c, d, value);
   if (done.status != channel_status::not_ready) return finish(*c, done);
@@ -277,8 +278,9 @@ channel_status operate(channel_core* c,
   return wait_for_peer(*c, d, value, limit);
 }
 
-channel_status try_operate(channel_core* c, direction d, void* value) noexcept
-    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+channel_status try_operate(channel_core* c,
+                           direction d,
+                           void* value) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   if (c == nullptr) return channel_status::not_ready;
   c->lock.lock();
   return finish(*c, try_now(*c, d, value));

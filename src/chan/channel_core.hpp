@@ -120,6 +120,7 @@ class channel_core {
   internal::queued_case* first_receiver() noexcept VIGIL_REQUIRES(lock) {
     return claim_first(receivers_);
   }
+
   bool has_receivers() const noexcept VIGIL_REQUIRES(lock) { return !receivers_.empty(); }
 
   mutable internal::spinlock lock{internal::lock_rank::channel};

@@ -117,10 +117,15 @@ class index_array {
   }
 
   void push_back(std::uint32_t i) noexcept { at_[size_++] = i; }
+
   void clear() noexcept { size_ = 0; }
+
   std::uint32_t* begin() noexcept { return at_; }
+
   std::uint32_t* end() noexcept { return at_ + size_; }
+
   std::uint32_t size() const noexcept { return size_; }
+
   std::uint32_t& operator[](std::size_t i) noexcept { return at_[i]; }
 
  private:
@@ -158,9 +163,12 @@ class selecting {
   void shuffle(index_array& order) noexcept;
   std::size_t look_at_each() noexcept;
   std::size_t look_at_all(waiter*& peer) noexcept;
+
   spinlock& lock_of(std::uint32_t i) noexcept { return cases_[i]->table->lock(cases_[i]->object); }
+
   void lock_all() noexcept;
   void unlock_all() noexcept;
+
   // Keeps all that is waited for while it lives (C5).
   class kept_objects {
    public:
@@ -186,9 +194,9 @@ class selecting {
   [[gnu::noinline]] std::size_t queue_and_wait();
 
   select_case* const* const cases_;
-  index_array near_;          // the cases that may be ready
-  index_array order_;         // those that can come at all
-  index_array locks_;         // the same by the addresses of their locks
+  index_array near_;   // the cases that may be ready
+  index_array order_;  // those that can come at all
+  index_array locks_;  // the same by the addresses of their locks
   std::size_t otherwise_ = none;
   std::size_t timed_ = none;  // whose time comes first
   timeout limit_ = timeout::none();

@@ -42,8 +42,8 @@ bool scheduler::maybe_deadlock(std::uint64_t asleep) noexcept {
 
 bool scheduler::report_deadlock(bool alone) noexcept {
   using policy = scheduler_options::deadlock_policy;
-  const bool is_fatal = settings_.deadlock == policy::fatal ||
-                        (settings_.deadlock == policy::automatic && alone);
+  const bool is_fatal =
+      settings_.deadlock == policy::fatal || (settings_.deadlock == policy::automatic && alone);
   if (is_fatal) {
     if (deadlocked_.exchange(true)) return false;
     warn(

@@ -37,19 +37,23 @@ class timer_channel final : public channel_core, public timed_source {
   nanos deadline() const noexcept VIGIL_EXCLUDES(lock);  // never: not pending
   std::uint64_t missed() const noexcept VIGIL_EXCLUDES(lock);
   void set_slack(std::uint32_t micros) VIGIL_EXCLUDES(lock);
+
   nanos now() const noexcept { return service_.now_in(generation_); }
 
  private:
   ~timer_channel() override;
 
   bool take(void* into) noexcept override;
+
   bool has_ended() const noexcept override { return !service_.is_this_run(generation_); }
+
   void somebody_waits() override;
   void nobody_waits() noexcept override;
   bool is_far() const noexcept override;
 
   static void ring(void* self, nanos when, runtime_timer::refire& again) noexcept;
   static nanos pending_deadline(nanos when) noexcept;
+
   nanos in_force() const noexcept VIGIL_REQUIRES(lock) {
     return when_.load(relaxed);  // ordering: under the lock
   }

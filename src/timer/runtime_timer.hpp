@@ -98,7 +98,7 @@ class runtime_timer {
   atomic<nanos> filed{nothing};
   atomic<std::uint32_t> references{1};
   const timer_kind kind;
-  const bool is_periodic;  // every(): the runner files it again
+  const bool is_periodic;          // every(): the runner files it again
   atomic<bool> referenced{false};  // ref/unref: a flag, not a count
   atomic<std::uint32_t> slack_us{0};
   const std::uint32_t generation;
@@ -118,6 +118,5 @@ class runtime_timer {
 };
 
 static_assert(sizeof(runtime_timer) <= 64, "a sleeping fiber's timer is one cache line");
-
 
 }  // namespace vigil::internal

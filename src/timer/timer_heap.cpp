@@ -134,8 +134,7 @@ timer_heap::timer_heap() {
     entries_ = reinterpret_cast<heap_entry*>(start + skipped);
     reserved_ = bytes;
     // A refusal costs speed only.
-    if (bytes > huge_page)
-      ::madvise(start + skipped + huge_page, bytes - huge_page, MADV_HUGEPAGE);
+    if (bytes > huge_page) ::madvise(start + skipped + huge_page, bytes - huge_page, MADV_HUGEPAGE);
     return;
   }
   throw std::bad_alloc();

@@ -91,7 +91,8 @@ class timer_service final : public timer_seam {
 
   bool has_callbacks(std::size_t besides) const noexcept override {
     // seq_cst: a worker's last look before it sleeps.
-    return sched()->callbacks_waiting.load() > besides && !runners_wanting_.load() && !sched()->stopping();
+    return sched()->callbacks_waiting.load() > besides && !runners_wanting_.load() &&
+           !sched()->stopping();
   }
 
   fiber* take_runner(worker& w) noexcept override;
@@ -107,6 +108,7 @@ class timer_service final : public timer_seam {
 
   // Now on the clock of the timer's runtime, the monotonic one if that is gone.
   nanos now_for(const runtime_timer& t) noexcept { return now_in(t.generation); }
+
   nanos now_in(std::uint32_t run) noexcept VIGIL_EXCLUDES(outside_lock_);
 
   bool is_of_this_run(const runtime_timer& t) const noexcept { return is_this_run(t.generation); }
@@ -137,7 +139,8 @@ class timer_service final : public timer_seam {
   bool arm_from_outside(runtime_timer& t, nanos deadline);
   bool reset(timer_record& t, nanos deadline, nanos now, intake* own);
   bool run_soon(timer_record& t, nanos deadline, nanos now);
-  bool run_soon_from_outside(timer_record& t, nanos deadline, nanos now) VIGIL_EXCLUDES(outside_lock_);
+  bool run_soon_from_outside(timer_record& t, nanos deadline, nanos now)
+      VIGIL_EXCLUDES(outside_lock_);
   bool take_over(runtime_timer& t, nanos deadline, nanos& key) noexcept;
   void make_room(intake& in) VIGIL_EXCLUDES(heap_lock_);
   void lower_next_deadline(nanos key, bool parking) noexcept;

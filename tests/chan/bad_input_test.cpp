@@ -53,7 +53,9 @@ bool holds(const std::string& text, const char* part) {
 
 struct copy_throws {
   explicit copy_throws(int v) : value(v) {}
+
   copy_throws(const copy_throws&) { throw std::runtime_error("no copy today"); }
+
   copy_throws(copy_throws&&) noexcept = default;
   int value = 0;
 };
@@ -71,249 +73,254 @@ void say_so_far_so_good() {
 // A value that must not be sent, seen at compile time.
 struct move_throws {
   move_throws() = default;
+
   move_throws(move_throws&&) noexcept(false) {}
 };
 
 template <class T>
 constexpr bool fit_to_be_sent =
-    std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T>;
+    std::is_nothrow_move_constructible_v<T>&& std::is_nothrow_destructible_v<T>;
 
 struct not_a_case {};
 
 template <class L, class C>
-concept can_add = requires(L& list, C c) { list.add(std::move(c)); };
+concept can_add = requires(L& list, C c) {
+  list.add(std::move(c));
+};
+
 template <class V, class U>
-concept can_be_sent_as = requires(const channel<V>& c, U u) { on_send(c, std::move(u)); };
+concept can_be_sent_as = requires(const channel<V>& c, U u) {
+  on_send(c, std::move(u));
+};
 
 }  // namespace
 
-TEST_SUITE("channel: bad input") {
-  TEST_CASE("a send on a closed channel is channel_closed, says so, and sends nothing") {
-    in_virtual([] {
-      for (const std::size_t n : {0u, 2u}) {
-        const auto c = make_channel<std::string>(n);
-        const sender<std::string> half = c;
-        c.close();
-        std::string value = "kept";
-        for (const auto& send : {std::function<void()>([&] { c.send(std::move(value)); }),
-                                 std::function<void()>([&] { half.send(std::move(value)); }),
-                                 std::function<void()>([&] { half.send(value); }),
-                                 std::function<void()>([&] { select(on_send(c, std::move(value))); }),
-                                 std::function<void()>(
-                                     [&] { select(on_send(half, std::move(value)), otherwise()); })}) {
-          const std::string text = text_of<channel_closed>(send);
-          CHECK(holds(text, "the channel is closed"));
-          CHECK(holds(text, "try_send"));
-          CHECK(value == "kept");
-        }
-        // The forms with a result do not throw.
-        CHECK(c.try_send(std::move(value)).is_closed());
-        CHECK(c.send_for(std::move(value), 1s).is_closed());
-        CHECK(value == "kept");
-        CHECK(c.size() == 0);
-        CHECK(c.recv() == std::nullopt);
-      }
-    });
+TEST_SUITE("channel: bad input"){TEST_CASE(
+    "a send on a closed channel is channel_closed, says so, and sends nothing"){in_virtual([] {
+  for (const std::size_t n : {0u, 2u}) {
+    const auto c = make_channel<std::string>(n);
+    const sender<std::string> half = c;
+    c.close();
+    std::string value = "kept";
+    for (const auto& send :
+         {std::function<void()>([&] { c.send(std::move(value)); }),
+          std::function<void()>([&] { half.send(std::move(value)); }),
+          std::function<void()>([&] { half.send(value); }),
+          std::function<void()>([&] { select(on_send(c, std::move(value))); }),
+          std::function<void()>([&] { select(on_send(half, std::move(value)), otherwise()); })}) {
+      const std::string text = text_of<channel_closed>(send);
+      CHECK(holds(text, "the channel is closed"));
+      CHECK(holds(text, "try_send"));
+      CHECK(value == "kept");
+    }
+    // The forms with a result do not throw.
+    CHECK(c.try_send(std::move(value)).is_closed());
+    CHECK(c.send_for(std::move(value), 1s).is_closed());
+    CHECK(value == "kept");
+    CHECK(c.size() == 0);
+    CHECK(c.recv() == std::nullopt);
   }
+});
+}
 
-  TEST_CASE("the second close is channel_closed and changes nothing, from either half") {
-    in_virtual([] {
-      const auto c = make_channel<int>(1);
-      c.send(1);
+TEST_CASE("the second close is channel_closed and changes nothing, from either half") {
+  in_virtual([] {
+    const auto c = make_channel<int>(1);
+    c.send(1);
+    c.close();
+    CHECK(holds(text_of<channel_closed>([&] { c.close(); }), "closed already"));
+    CHECK(holds(text_of<channel_closed>([&] { sender<int>(c).close(); }), "one place own"));
+    CHECK(c.recv() == 1);
+    CHECK(c.recv() == std::nullopt);
+    // It is a std::logic_error to those who do not know it.
+    CHECK_THROWS_AS(c.close(), std::logic_error);
+  });
+}
+
+TEST_CASE("of many that close at once exactly one succeeds") {
+  channel<int> c;
+  std::atomic<int> closed{0};
+  const auto close = [&](int) {
+    try {
       c.close();
-      CHECK(holds(text_of<channel_closed>([&] { c.close(); }), "closed already"));
-      CHECK(holds(text_of<channel_closed>([&] { sender<int>(c).close(); }), "one place own"));
-      CHECK(c.recv() == 1);
-      CHECK(c.recv() == std::nullopt);
-      // It is a std::logic_error to those who do not know it.
-      CHECK_THROWS_AS(c.close(), std::logic_error);
-    });
-  }
-
-  TEST_CASE("of many that close at once exactly one succeeds") {
-    channel<int> c;
-    std::atomic<int> closed{0};
-    const auto close = [&](int) {
-      try {
-        c.close();
-        ++closed;
-      } catch (const channel_closed&) {
-      }
-    };
-    const int n = many(3000);
-    race(
-        n,
-        [&](int) {
-          c = make_channel<int>();
-          closed = 0;
-        },
-        close,
-        close,
-        [&](int) { REQUIRE(closed == 1); });
-  }
-
-  TEST_CASE("the close of a nil channel is a logic_error that says how to make one") {
-    const auto check = [](auto nil) {
-      const std::string text = text_of<std::logic_error>([&] { nil.close(); });
-      CHECK(holds(text, "nil"));
-      CHECK(holds(text, "make_channel"));
-    };
-    check(channel<int>());
-    check(sender<int>());
-    check(channel<void>());
-    auto c = make_channel<int>();
-    const auto moved = std::move(c);
-    check(c);  // NOLINT(bugprone-use-after-move)
-    moved.close();
-  }
-
-  // Go: makechan.go.
-  TEST_CASE("a capacity that no memory could hold is refused before anything is allocated") {
-    constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
-    for (const std::size_t n : {most, most / 2 + 1, static_cast<std::size_t>(-1), most / 1024 + 1}) {
-      const std::string text =
-          text_of<std::length_error>([&] { make_channel<as_large_as_it_gets>(n); });
-      CHECK(holds(text, "capacity"));
-      CHECK(holds(text, "number of values"));
+      ++closed;
+    } catch (const channel_closed&) {
     }
-    CHECK_THROWS_AS(make_channel<char>(most), std::length_error);
-    CHECK_THROWS_AS(make_channel<void>(most), std::length_error);
-    CHECK_THROWS_AS(make_channel<int>(static_cast<std::size_t>(-1)), std::length_error);
+  };
+  const int n = many(3000);
+  race(
+      n,
+      [&](int) {
+        c = make_channel<int>();
+        closed = 0;
+      },
+      close,
+      close,
+      [&](int) { REQUIRE(closed == 1); });
+}
+
+TEST_CASE("the close of a nil channel is a logic_error that says how to make one") {
+  const auto check = [](auto nil) {
+    const std::string text = text_of<std::logic_error>([&] { nil.close(); });
+    CHECK(holds(text, "nil"));
+    CHECK(holds(text, "make_channel"));
+  };
+  check(channel<int>());
+  check(sender<int>());
+  check(channel<void>());
+  auto c = make_channel<int>();
+  const auto moved = std::move(c);
+  check(c);  // NOLINT(bugprone-use-after-move)
+  moved.close();
+}
+
+// Go: makechan.go.
+TEST_CASE("a capacity that no memory could hold is refused before anything is allocated") {
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+  for (const std::size_t n : {most, most / 2 + 1, static_cast<std::size_t>(-1), most / 1024 + 1}) {
+    const std::string text =
+        text_of<std::length_error>([&] { make_channel<as_large_as_it_gets>(n); });
+    CHECK(holds(text, "capacity"));
+    CHECK(holds(text, "number of values"));
+  }
+  CHECK_THROWS_AS(make_channel<char>(most), std::length_error);
+  CHECK_THROWS_AS(make_channel<void>(most), std::length_error);
+  CHECK_THROWS_AS(make_channel<int>(static_cast<std::size_t>(-1)), std::length_error);
 #ifndef VIGIL_TEST_UNDER_SANITIZER  // whose allocator ends the program
-    // Possible somewhere, not here.
-    CHECK_THROWS_AS(make_channel<as_large_as_it_gets>(most / 4096), std::bad_alloc);
+  // Possible somewhere, not here.
+  CHECK_THROWS_AS(make_channel<as_large_as_it_gets>(most / 4096), std::bad_alloc);
 #endif
-    CHECK(make_channel<int>(1000).capacity() == 1000);
-  }
+  CHECK(make_channel<int>(1000).capacity() == 1000);
+}
 
-  TEST_CASE("a value whose copy throws: the exception comes out and nothing was sent") {
-    in_virtual([] {
-      for (const std::size_t n : {0u, 1u}) {
-        const auto c = make_channel<copy_throws>(n);
-        const copy_throws value(7);
-        auto f = spawn([&] { return c.recv_for(1h).status(); });
-        settle();
-        CHECK(text_of<std::runtime_error>([&] { c.send(value); }) == "no copy today");
-        CHECK_THROWS_AS(static_cast<void>(c.try_send(value)), std::runtime_error);
-        CHECK_THROWS_AS(static_cast<void>(c.send_for(value, 1s)), std::runtime_error);
-        CHECK_THROWS_AS(static_cast<void>(c.send_until(value, vigil::clock::now())),
-                        std::runtime_error);
-        CHECK_THROWS_AS(select(on_send(c, value), on_timeout(1s)), std::runtime_error);
-        CHECK(c.size() == 0);
-        CHECK_FALSE(f.join_for(0s));
-        c.send(copy_throws(8));  // moved
-        CHECK(f.join() == channel_status::ok);
-        check_nobody_waits(c);
-      }
-    });
-  }
-
-  TEST_CASE("a value whose move may throw, or that is none, is refused by the compiler") {
-    // The assertion's own words cannot be tested here; what it asks is.
-    CHECK_FALSE(fit_to_be_sent<move_throws>);
-    CHECK(fit_to_be_sent<std::unique_ptr<move_throws>>);
-    CHECK(fit_to_be_sent<copy_throws>);
-    // An on_send of what does not become a T, and what is no case, are no call.
-    static_assert(can_be_sent_as<std::string, const char*>);
-    static_assert(!can_be_sent_as<std::string, not_a_case>);
-    static_assert(!can_be_sent_as<int, std::string>);
-    static_assert(!can_add<vigil::case_list, not_a_case>);
-    static_assert(!can_add<vigil::case_list, int>);
-    static_assert(!std::is_invocable_v<decltype([](auto c) -> decltype(on_recv(c)) {}), sender<int>>);
-    static_assert(
-        !std::is_invocable_v<decltype([](auto c) -> decltype(on_send(c, 1)) {}), receiver<int>>);
-  }
-
-  TEST_CASE("a duration that is not a number is refused, and nobody waits") {
-    in_virtual([] {
-      const auto c = make_channel<int>();
-      const std::chrono::duration<double> nan(std::numeric_limits<double>::quiet_NaN());
-      CHECK_THROWS_AS(static_cast<void>(c.recv_for(nan)), std::invalid_argument);
-      CHECK_THROWS_AS(static_cast<void>(c.send_for(1, nan)), std::invalid_argument);
-      CHECK_THROWS_AS(select(on_recv(c), on_timeout(nan)), std::invalid_argument);
+TEST_CASE("a value whose copy throws: the exception comes out and nothing was sent") {
+  in_virtual([] {
+    for (const std::size_t n : {0u, 1u}) {
+      const auto c = make_channel<copy_throws>(n);
+      const copy_throws value(7);
+      auto f = spawn([&] { return c.recv_for(1h).status(); });
+      settle();
+      CHECK(text_of<std::runtime_error>([&] { c.send(value); }) == "no copy today");
+      CHECK_THROWS_AS(static_cast<void>(c.try_send(value)), std::runtime_error);
+      CHECK_THROWS_AS(static_cast<void>(c.send_for(value, 1s)), std::runtime_error);
+      CHECK_THROWS_AS(static_cast<void>(c.send_until(value, vigil::clock::now())),
+                      std::runtime_error);
+      CHECK_THROWS_AS(select(on_send(c, value), on_timeout(1s)), std::runtime_error);
+      CHECK(c.size() == 0);
+      CHECK_FALSE(f.join_for(0s));
+      c.send(copy_throws(8));  // moved
+      CHECK(f.join() == channel_status::ok);
       check_nobody_waits(c);
-    });
-  }
-
-  // --- a place where nobody may wait
-
-  TEST_CASE("child: receives under no_park" * doctest::skip()) {
-    vigil::testing::run_virtual([] {
-      vigil::this_fiber::set_name("clumsy");
-      const auto c = make_channel<int>(1);
-      const vigil::this_fiber::no_park guard;
-      c.send(1);  // these wait for nothing
-      CHECK(c.recv() == 1);
-      CHECK(select(on_recv(c), otherwise()) == 1);
-      say_so_far_so_good();
-      static_cast<void>(c.recv());
-    });
-  }
-
-  TEST_CASE("child: sends under no_park" * doctest::skip()) {
-    vigil::testing::run_virtual([] {
-      vigil::this_fiber::set_name("clumsy");
-      const auto c = make_channel<int>();
-      const vigil::this_fiber::no_park guard;
-      say_so_far_so_good();
-      static_cast<void>(c.send_for(1, 1s));
-    });
-  }
-
-  TEST_CASE("child: selects under no_park" * doctest::skip()) {
-    vigil::testing::run_virtual([] {
-      vigil::this_fiber::set_name("clumsy");
-      const auto c = make_channel<int>();
-      const vigil::this_fiber::no_park guard;
-      CHECK(select(on_recv(c), on_timeout(0s)) == 1);
-      say_so_far_so_good();
-      select(on_recv(c), on_timeout(1s));
-    });
-  }
-
-  TEST_CASE("child: waits on nil under no_park" * doctest::skip()) {
-    vigil::testing::run_virtual([] {
-      vigil::this_fiber::set_name("clumsy");
-      const vigil::this_fiber::no_park guard;
-      say_so_far_so_good();
-      static_cast<void>(channel<int>().recv());
-    });
-  }
-
-  TEST_CASE("a wait under no_park ends the program by name, what needs no wait is let through") {
-    for (const char* const what : {"receives", "sends", "selects", "waits on nil"}) {
-      const auto name = std::string("child: ") + what + " under no_park";
-      const child_result r = run_child(name.c_str());
-      CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
-      CHECK(r.says("so far so good"));
-      CHECK(r.says("clumsy"));
-      CHECK(r.says("this_fiber::no_park"));
     }
-  }
+  });
+}
 
-  TEST_CASE("child: waits on a channel after a fork" * doctest::skip()) {
-    vigil::options o;
-    o.workers = 1;
-    vigil::run(o, [] {
-      if (const pid_t child = ::fork(); child == 0) {
-        static_cast<void>(make_channel<int>().recv_for(1ms));
-        std::puts("waited");
-        ::_exit(0);
-      } else {
-        int status = 0;
-        ::waitpid(child, &status, 0);
-        if (WIFSIGNALED(status)) std::puts("the child died");
-      }
-    });
+TEST_CASE("a value whose move may throw, or that is none, is refused by the compiler") {
+  // The assertion's own words cannot be tested here; what it asks is.
+  CHECK_FALSE(fit_to_be_sent<move_throws>);
+  CHECK(fit_to_be_sent<std::unique_ptr<move_throws>>);
+  CHECK(fit_to_be_sent<copy_throws>);
+  // An on_send of what does not become a T, and what is no case, are no call.
+  static_assert(can_be_sent_as<std::string, const char*>);
+  static_assert(!can_be_sent_as<std::string, not_a_case>);
+  static_assert(!can_be_sent_as<int, std::string>);
+  static_assert(!can_add<vigil::case_list, not_a_case>);
+  static_assert(!can_add<vigil::case_list, int>);
+  static_assert(!std::is_invocable_v<decltype([](auto c) -> decltype(on_recv(c)) {}), sender<int>>);
+  static_assert(
+      !std::is_invocable_v<decltype([](auto c) -> decltype(on_send(c, 1)) {}), receiver<int>>);
+}
+
+TEST_CASE("a duration that is not a number is refused, and nobody waits") {
+  in_virtual([] {
+    const auto c = make_channel<int>();
+    const std::chrono::duration<double> nan(std::numeric_limits<double>::quiet_NaN());
+    CHECK_THROWS_AS(static_cast<void>(c.recv_for(nan)), std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(c.send_for(1, nan)), std::invalid_argument);
+    CHECK_THROWS_AS(select(on_recv(c), on_timeout(nan)), std::invalid_argument);
+    check_nobody_waits(c);
+  });
+}
+
+// --- a place where nobody may wait
+
+TEST_CASE("child: receives under no_park" * doctest::skip()) {
+  vigil::testing::run_virtual([] {
+    vigil::this_fiber::set_name("clumsy");
+    const auto c = make_channel<int>(1);
+    const vigil::this_fiber::no_park guard;
+    c.send(1);  // these wait for nothing
+    CHECK(c.recv() == 1);
+    CHECK(select(on_recv(c), otherwise()) == 1);
+    say_so_far_so_good();
+    static_cast<void>(c.recv());
+  });
+}
+
+TEST_CASE("child: sends under no_park" * doctest::skip()) {
+  vigil::testing::run_virtual([] {
+    vigil::this_fiber::set_name("clumsy");
+    const auto c = make_channel<int>();
+    const vigil::this_fiber::no_park guard;
+    say_so_far_so_good();
+    static_cast<void>(c.send_for(1, 1s));
+  });
+}
+
+TEST_CASE("child: selects under no_park" * doctest::skip()) {
+  vigil::testing::run_virtual([] {
+    vigil::this_fiber::set_name("clumsy");
+    const auto c = make_channel<int>();
+    const vigil::this_fiber::no_park guard;
+    CHECK(select(on_recv(c), on_timeout(0s)) == 1);
+    say_so_far_so_good();
+    select(on_recv(c), on_timeout(1s));
+  });
+}
+
+TEST_CASE("child: waits on nil under no_park" * doctest::skip()) {
+  vigil::testing::run_virtual([] {
+    vigil::this_fiber::set_name("clumsy");
+    const vigil::this_fiber::no_park guard;
+    say_so_far_so_good();
+    static_cast<void>(channel<int>().recv());
+  });
+}
+
+TEST_CASE("a wait under no_park ends the program by name, what needs no wait is let through") {
+  for (const char* const what : {"receives", "sends", "selects", "waits on nil"}) {
+    const auto name = std::string("child: ") + what + " under no_park";
+    const child_result r = run_child(name.c_str());
+    CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
+    CHECK(r.says("so far so good"));
+    CHECK(r.says("clumsy"));
+    CHECK(r.says("this_fiber::no_park"));
   }
+}
+
+TEST_CASE("child: waits on a channel after a fork" * doctest::skip()) {
+  vigil::options o;
+  o.workers = 1;
+  vigil::run(o, [] {
+    if (const pid_t child = ::fork(); child == 0) {
+      static_cast<void>(make_channel<int>().recv_for(1ms));
+      std::puts("waited");
+      ::_exit(0);
+    } else {
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      if (WIFSIGNALED(status)) std::puts("the child died");
+    }
+  });
+}
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER
-  TEST_CASE("a wait in the child of a fork ends it loudly") {
-    const child_result r = run_child("child: waits on a channel after a fork");
-    CHECK(r.says("fork"));
-    CHECK(r.says("the child died"));
-    CHECK_FALSE(r.says("waited"));
-  }
+TEST_CASE("a wait in the child of a fork ends it loudly") {
+  const child_result r = run_child("child: waits on a channel after a fork");
+  CHECK(r.says("fork"));
+  CHECK(r.says("the child died"));
+  CHECK_FALSE(r.says("waited"));
+}
 #endif
 }
 

@@ -74,7 +74,8 @@ void race(int n, Before before, First first, Second second, After after) {
   std::thread other([&] {
     for (int i = 1;; ++i) {
       int now = 0;
-      for (int spins = 0; (now = began.load(std::memory_order_acquire)) < i && now != over; ++spins) {
+      for (int spins = 0; (now = began.load(std::memory_order_acquire)) < i && now != over;
+           ++spins) {
         if (spins > 2000) std::this_thread::yield();
       }
       if (now == over) return;

@@ -37,27 +37,44 @@ constexpr std::size_t most_slots = 20;  // capacities 0 … 20 are tried
 // --- who may do what
 
 template <class H, class T>
-concept can_send = requires(const H& h, T v) { h.send(std::move(v)); };
+concept can_send = requires(const H& h, T v) {
+  h.send(std::move(v));
+};
+
 template <class H, class T>
 concept can_try_send = requires(const H& h, T v) {
   h.try_send(std::move(v));
   h.send_for(std::move(v), 1s);
   h.send_until(std::move(v), vigil::clock::now());
 };
+
 template <class H, class T>
-concept can_send_copy = requires(const H& h, const T& v) { h.send(v); };
+concept can_send_copy = requires(const H& h, const T& v) {
+  h.send(v);
+};
+
 template <class H>
-concept can_signal = requires(const H& h) { h.send(); };
+concept can_signal = requires(const H& h) {
+  h.send();
+};
+
 template <class H>
-concept can_recv = requires(const H& h) { h.recv(); };
+concept can_recv = requires(const H& h) {
+  h.recv();
+};
+
 template <class H>
 concept can_try_recv = requires(const H& h) {
   h.try_recv();
   h.recv_for(1s);
   h.recv_until(vigil::clock::now());
 };
+
 template <class H>
-concept can_close = requires(const H& h) { h.close(); };
+concept can_close = requires(const H& h) {
+  h.close();
+};
+
 template <class H>
 concept can_be_ranged_over = requires(const H& h) {
   h.begin();
@@ -99,15 +116,18 @@ struct traced {
   };
 
   traced(counts& c, int v) : of(&c), value(v) { ++of->alive; }
+
   traced(traced&& other) noexcept : of(other.of), value(std::exchange(other.value, -1)) {
     ++of->alive;
     ++of->moves;
   }
+
   traced& operator=(traced&& other) noexcept {
     value = std::exchange(other.value, -1);
     ++of->moves;
     return *this;
   }
+
   ~traced() { --of->alive; }
 
   counts* of;
@@ -125,6 +145,7 @@ struct shape {
   virtual ~shape() = default;
   virtual int corners() const = 0;
 };
+
 struct square final : shape {
   int corners() const override { return 4; }
 };
@@ -213,7 +234,8 @@ class traffic {
             sent = static_cast<bool>(ch_.send_for(std::move(value), 2us));
             break;
           default:
-            sent = vigil::select(vigil::on_timeout(5us), vigil::on_send(ch_, std::move(value))) == 1;
+            sent =
+                vigil::select(vigil::on_timeout(5us), vigil::on_send(ch_, std::move(value))) == 1;
         }
         if (sent != (value == nullptr)) ++lost_in_hand_;
         if (value == nullptr) sent = true;
@@ -496,8 +518,7 @@ TEST_SUITE("channel") {
             if (s % 2 == 0) {
               r.answer.send(std::move(v));
             } else {
-              vigil::select(vigil::on_send(r.answer, std::move(v)),
-                            vigil::on_recv(channel<int>()));
+              vigil::select(vigil::on_send(r.answer, std::move(v)), vigil::on_recv(channel<int>()));
             }
           }
         });
@@ -1053,7 +1074,8 @@ TEST_SUITE("channel") {
     });
   }
 
-  TEST_CASE("a send that is stopped leaves the value in the caller's hand, and nobody in the queue") {
+  TEST_CASE(
+      "a send that is stopped leaves the value in the caller's hand, and nobody in the queue") {
     for_each_seed(10, [] {
       const auto c = make_channel<std::unique_ptr<int>>();
       int kept = 0;
@@ -1104,7 +1126,8 @@ TEST_SUITE("channel") {
     });
   }
 
-  TEST_CASE("a stop and a value at the same instant: the value is received or stays with the sender") {
+  TEST_CASE(
+      "a stop and a value at the same instant: the value is received or stays with the sender") {
     for_each_seed(200, [](std::uint64_t seed) {
       const auto c = make_channel<std::unique_ptr<int>>();
       bool got = false;
@@ -1558,14 +1581,17 @@ TEST_SUITE("channel") {
 TEST_SUITE("channel: what is ordered") {
   struct edge {
     virtual ~edge() = default;
+
     virtual void before() {}
+
     virtual void first() = 0;
     virtual void second() = 0;
+
     virtual void after() {}
   };
 
   // Between plain threads, and between fibers on several workers.
-  void try_edge(edge& e, int n) {
+  void try_edge(edge & e, int n) {
     race(
         n,
         [&](int) { e.before(); },
@@ -1588,23 +1614,28 @@ TEST_SUITE("channel: what is ordered") {
     for (const std::size_t n : {0u, 1u, 10u}) {
       struct sent final : edge {
         explicit sent(std::size_t n) : capacity(n) {}
+
         void before() override {
           c = make_channel<int>(capacity);
           plain = 0;
         }
+
         void first() override {
           plain = 1;
           c.send(0);
         }
+
         void second() override {
           REQUIRE(c.recv().has_value());
           CHECK(plain == 1);
           plain = 2;
         }
+
         std::size_t capacity;
         channel<int> c;
         int plain = 0;
       } e(n);
+
       try_edge(e, many(1000));
     }
   }
@@ -1616,18 +1647,22 @@ TEST_SUITE("channel: what is ordered") {
         c = make_channel<int>();
         plain = 0;
       }
+
       void first() override {
         c.send(0);
         CHECK(plain == 1);
         plain = 2;
       }
+
       void second() override {
         plain = 1;
         static_cast<void>(c.recv());
       }
+
       channel<int> c;
       int plain = 0;
     } e;
+
     try_edge(e, many(1000));
   }
 
@@ -1640,18 +1675,22 @@ TEST_SUITE("channel: what is ordered") {
         c.send(0);
         plain = 0;
       }
+
       void first() override {
         c.send(0);
         CHECK(plain == 1);
         plain = 2;
       }
+
       void second() override {
         plain = 1;
         static_cast<void>(c.recv());
       }
+
       channel<int> c;
       int plain = 0;
     } e;
+
     try_edge(e, many(1000));
   }
 
@@ -1660,23 +1699,28 @@ TEST_SUITE("channel: what is ordered") {
     for (const std::size_t n : {0u, 10u}) {
       struct closed final : edge {
         explicit closed(std::size_t n) : capacity(n) {}
+
         void before() override {
           c = make_channel<int>(capacity);
           plain = 0;
         }
+
         void first() override {
           plain = 1;
           c.close();
         }
+
         void second() override {
           CHECK_FALSE(c.recv().has_value());
           CHECK(plain == 1);
           plain = 2;
         }
+
         std::size_t capacity;
         channel<int> c;
         int plain = 0;
       } e(n);
+
       try_edge(e, many(1000));
     }
   }
@@ -1689,6 +1733,7 @@ TEST_SUITE("channel: what is ordered") {
         d = make_channel<int>();
         plain = other = 0;
       }
+
       void first() override {
         plain = 1;
         if (vigil::select(vigil::on_send(c, 1), vigil::on_send(d, 1)) == 1) {
@@ -1698,6 +1743,7 @@ TEST_SUITE("channel: what is ordered") {
         }
         other = 3;
       }
+
       void second() override {
         if (++turn % 2 == 0) {
           other = 1;
@@ -1709,12 +1755,14 @@ TEST_SUITE("channel: what is ordered") {
         CHECK(plain == 1);
         plain = 2;
       }
+
       channel<int> c;
       channel<int> d;
       int turn = 0;
       int plain = 0;
       int other = 0;
     } e;
+
     try_edge(e, many(1000));
   }
 
@@ -1733,7 +1781,8 @@ TEST_SUITE("channel: what is ordered") {
     };
     const int n = many(3000);
     int rounds_run = 0;
-    race(n, [](int) {}, add, add, [&](int) { ++rounds_run; });
+    race(
+        n, [](int) {}, add, add, [&](int) { ++rounds_run; });
     CHECK(counter == 2 * rounds_run);
     in_runtime({.workers = {2, 4}}, [&] {
       counter = 0;

@@ -22,8 +22,10 @@ inline std::uint64_t operations(int normal, std::uint64_t long_form = 10'000'000
 // While it lives, a crash or a hang names the seed.
 struct named_seed {
   explicit named_seed(std::uint64_t seed) { running_seed = seed; }
+
   named_seed(const named_seed&) = delete;
   named_seed& operator=(const named_seed&) = delete;
+
   ~named_seed() { running_seed = 0; }
 };
 

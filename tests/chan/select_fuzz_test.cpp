@@ -82,7 +82,7 @@ struct candidate {
   std::string_view name;
   bool can_be_taken = false;
   bool throws = false;
-  std::string brings;  // what a receive hands over: "nothing" if closed
+  std::string brings;                      // what a receive hands over: "nothing" if closed
   std::function<void()> helper = nullptr;  // makes it ready
   std::function<void(vigil::case_list&, report&)> add;
   std::function<void(bool taken)> check = [](bool) {};
@@ -124,6 +124,7 @@ candidate a_send(readiness how, int n) {
     T value;
     std::string received = "";
   };
+
   auto s = std::make_shared<state>(state{{}, value_of<T>(n)});
   if (how != readiness::nil) s->ch = make_channel<T>(how == readiness::ready ? 1 : 0);
   if (how == readiness::closed) s->ch.close();
@@ -167,6 +168,7 @@ candidate a_receive(readiness how, int n) {
     channel<T> ch;
     bool sent = false;
   };
+
   auto s = std::make_shared<state>();
   if (how != readiness::nil) s->ch = make_channel<T>(how == readiness::ready ? 1 : 0);
   if (how == readiness::closed) s->ch.close();
@@ -210,8 +212,7 @@ candidate make(bool sends, readiness how, int n) {
     case 1:
       return sends ? a_send<std::string>(how, n) : a_receive<std::string>(how, n);
     default:
-      return sends ? a_send<std::unique_ptr<int>>(how, n)
-                   : a_receive<std::unique_ptr<int>>(how, n);
+      return sends ? a_send<std::unique_ptr<int>>(how, n) : a_receive<std::unique_ptr<int>>(how, n);
   }
 }
 

@@ -70,9 +70,11 @@ struct rational {
   friend rational operator+(rational a, rational b) {
     return reduced(times(a.over, b.under) + times(b.over, a.under), times(a.under, b.under));
   }
+
   friend rational operator*(rational a, rational b) {
     return reduced(times(a.over, b.over), times(a.under, b.under));
   }
+
   friend bool operator==(rational, rational) = default;
 
  private:
@@ -316,7 +318,8 @@ TEST_SUITE("select") {
       in_virtual({.seed = seed, .runtime = {}}, [&] {
         const auto closed = closed_channel();
         for (int i = 0; i < 40; ++i)
-          text += static_cast<char>('a' + select(on_recv(closed), on_recv(closed), on_recv(closed)));
+          text +=
+              static_cast<char>('a' + select(on_recv(closed), on_recv(closed), on_recv(closed)));
       });
       return text;
     };
@@ -792,11 +795,12 @@ TEST_SUITE("select") {
       CHECK_FALSE(wrong);
       // The same for one that had to wait.
       auto f = spawn([&] {
-        select(on_recv(empty, [&](std::optional<int> v) {
-                 CHECK(v == 9);
-                 check_nobody_waits(empty);
-                 sleep_for(1s);
-               }),
+        select(on_recv(empty,
+                       [&](std::optional<int> v) {
+                         CHECK(v == 9);
+                         check_nobody_waits(empty);
+                         sleep_for(1s);
+                       }),
                on_send(empty, 1));
       });
       settle();
@@ -961,7 +965,8 @@ TEST_SUITE("select") {
   TEST_CASE("a timeout beyond the range of the clock never comes") {
     in_virtual([] {
       const auto c = make_channel<int>();
-      auto f = spawn([&] { return select(on_timeout(std::chrono::nanoseconds::max()), on_recv(c)); });
+      auto f =
+          spawn([&] { return select(on_timeout(std::chrono::nanoseconds::max()), on_recv(c)); });
       auto g = spawn([&] { return select(on_deadline(vigil::clock::time_point::max())); });
       sleep_for(24h * 365 * 100);
       CHECK_FALSE(f.join_for(0s));
@@ -1166,15 +1171,18 @@ TEST_SUITE("select") {
       check(sum(ones(), ones()), {{2, 1}, {2, 1}, {2, 1}, {2, 1}});
       check(product(ones(), ones()), {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}, {7, 1}});
       check(integral(ones(), {}), {{0, 1}, {1, 1}, {1, 2}, {1, 3}, {1, 4}, {1, 5}});
-      check(fixed_point([](series e) { return integral(e, {1, 1}); }),
+      check(fixed_point([](series e) {
+              return integral(e, {1, 1});
+            }),
             {{1, 1}, {1, 1}, {1, 2}, {1, 6}, {1, 24}, {1, 120}, {1, 720}, {1, 5040}});
       // tan' = 1 + tan^2
-      check(fixed_point([](series t) {
-              const auto [t1, t2] = split(t);
-              const auto one = from([](int n) { return rational{n == 0 ? 1 : 0, 1}; });
-              return integral(sum(one, product(t1, t2)), {});
-            }),
-            {{0, 1}, {1, 1}, {0, 1}, {1, 3}, {0, 1}, {2, 15}, {0, 1}, {17, 315}, {0, 1}, {62, 2835}});
+      check(
+          fixed_point([](series t) {
+            const auto [t1, t2] = split(t);
+            const auto one = from([](int n) { return rational{n == 0 ? 1 : 0, 1}; });
+            return integral(sum(one, product(t1, t2)), {});
+          }),
+          {{0, 1}, {1, 1}, {0, 1}, {1, 3}, {0, 1}, {2, 15}, {0, 1}, {17, 315}, {0, 1}, {62, 2835}});
     };
     for_each_seed(3, compute);
     in_runtime({.workers = {1, 2, 4}}, compute);
@@ -1213,8 +1221,8 @@ TEST_SUITE("select") {
         auto from = c;
         std::array<int, 4> got{};
         for (int i = 0; i < 4 * n; ++i) {
-          const std::size_t k = select(
-              on_recv(from[0]), on_recv(from[1]), on_recv(from[2]), on_recv(from[3]));
+          const std::size_t k =
+              select(on_recv(from[0]), on_recv(from[1]), on_recv(from[2]), on_recv(from[3]));
           if (++got[k] == n) from[k] = {};
         }
       }));

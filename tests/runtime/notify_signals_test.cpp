@@ -11,6 +11,7 @@
 #include <thread>
 
 #include <doctest/doctest.h>
+
 #include <unistd.h>
 
 namespace {
@@ -28,6 +29,7 @@ constexpr bool signals_are_late = VIGIL_TSAN != 0;
 
 bool is_default(int signal) {
   struct sigaction now {};
+
   ::sigaction(signal, nullptr, &now);
   return now.sa_handler == SIG_DFL;
 }
@@ -45,8 +47,7 @@ TEST_SUITE("notify_signals") {
     });
   }
 
-  TEST_CASE("is a case of a select" *
-            doctest::skip(signals_are_late)) {
+  TEST_CASE("is a case of a select" * doctest::skip(signals_are_late)) {
     in_runtime({.workers = {1, 2}}, [] {
       const auto signals = vigil::notify_signals({SIGUSR1});
       const auto never = vigil::make_channel<int>();
@@ -74,8 +75,7 @@ TEST_SUITE("notify_signals") {
     });
   }
 
-  TEST_CASE("a signal that finds the buffer full is dropped" *
-            doctest::skip(signals_are_late)) {
+  TEST_CASE("a signal that finds the buffer full is dropped" * doctest::skip(signals_are_late)) {
     in_runtime({.workers = {1, 2}}, [] {
       const auto narrow = vigil::notify_signals({SIGUSR1, SIGUSR2}, 1);
       const auto wide = vigil::notify_signals({SIGUSR1, SIGUSR2}, 2);
@@ -92,8 +92,7 @@ TEST_SUITE("notify_signals") {
     });
   }
 
-  TEST_CASE("whoever waits for one is no deadlock" *
-            doctest::skip(signals_are_late)) {
+  TEST_CASE("whoever waits for one is no deadlock" * doctest::skip(signals_are_late)) {
     in_runtime({.workers = {1, 2}}, [] {
       const auto signals = vigil::notify_signals({SIGUSR1});
       std::thread late([] {

@@ -25,10 +25,12 @@ TEST_SUITE("regression") {
       std::atomic<bool> called{false};
       std::atomic<bool> done{false};
       auto busy = vigil::spawn([&done] {
-        while (!done) vigil::this_fiber::yield();
+        while (!done)
+          vigil::this_fiber::yield();
       });
       vigil::after_func(1us, [&called] { called = true; });
-      while (!called) vigil::this_fiber::yield();
+      while (!called)
+        vigil::this_fiber::yield();
       done = true;
       busy.join();
     });
@@ -65,12 +67,17 @@ TEST_SUITE("regression") {
 
   TEST_CASE("results that nobody joins are destroyed") {
     std::atomic<int> alive{0};
+
     struct counted {
       explicit counted(std::atomic<int>& a) : n(&a) { ++*n; }
+
       counted(counted&& other) noexcept : n(other.n) { ++*n; }
+
       ~counted() { --*n; }
+
       std::atomic<int>* n;
     };
+
     in_runtime({}, [&alive] {
       for (int i = 0; i < 20; ++i) {
         vigil::go([&alive] { return counted(alive); });
@@ -84,7 +91,8 @@ TEST_SUITE("regression") {
     CHECK(alive == 0);
   }
 
-  TEST_CASE("a runtime may be run again and again, and a late request_stop stops none but its own") {
+  TEST_CASE(
+      "a runtime may be run again and again, and a late request_stop stops none but its own") {
     vigil::runtime rt;
     for (int i = 0; i < rounds(200); ++i) {
       CHECK(rt.run([&rt, i] {
@@ -118,9 +126,11 @@ TEST_SUITE("regression") {
       std::atomic<bool> leave{false};
       auto t = vigil::after_func(0s, [&] {
         inside = true;
-        while (!leave) vigil::sleep_for(100us);
+        while (!leave)
+          vigil::sleep_for(100us);
       });
-      while (!inside) vigil::sleep_for(100us);
+      while (!inside)
+        vigil::sleep_for(100us);
       auto first = vigil::spawn([t]() mutable { t.stop_and_wait(); });
       auto second = vigil::spawn([t]() mutable { t.stop_and_wait(); });
       vigil::sleep_for(1ms);
@@ -173,9 +183,10 @@ TEST_SUITE("regression") {
   std::uintptr_t furthest = 0;
 
   void trapped(int, siginfo_t*, void* context) {
-    const auto at = static_cast<std::uintptr_t>(
-        static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
-    const std::uintptr_t offset = at - reinterpret_cast<std::uintptr_t>(&vigil::internal::vigil_jump);
+    const auto at =
+        static_cast<std::uintptr_t>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+    const std::uintptr_t offset =
+        at - reinterpret_cast<std::uintptr_t>(&vigil::internal::vigil_jump);
     if (offset >= 256) return;
     void* frames[64];
     ++traps;
@@ -195,8 +206,11 @@ TEST_SUITE("regression") {
   TEST_CASE("the stack can be unwound from every instruction of a jump") {
     void* warm[4];
     ::backtrace(warm, 4);  // loads what it needs
+
     struct sigaction before {};
+
     struct sigaction traps {};
+
     traps.sa_sigaction = &stepping::trapped;
     traps.sa_flags = SA_SIGINFO | SA_ONSTACK;
     ::sigaction(SIGTRAP, &traps, &before);

@@ -23,6 +23,7 @@
 #include <cstring>
 
 #include <doctest/doctest.h>
+
 #include <unistd.h>
 
 namespace vigil::testing_support {
@@ -36,19 +37,31 @@ char running_case[256] = "";
 
 struct case_recorder : doctest::IReporter {
   explicit case_recorder(const doctest::ContextOptions&) {}
+
   void report_query(const doctest::QueryData&) override {}
+
   void test_run_start() override {}
+
   void test_run_end(const doctest::TestRunStats&) override {}
+
   void test_case_start(const doctest::TestCaseData& data) override {
     std::snprintf(running_case, sizeof running_case, "%s: %s", data.m_test_suite, data.m_name);
   }
+
   void test_case_reenter(const doctest::TestCaseData&) override {}
+
   void test_case_end(const doctest::CurrentTestCaseStats&) override { running_case[0] = '\0'; }
+
   void test_case_exception(const doctest::TestCaseException&) override {}
+
   void subcase_start(const doctest::SubcaseSignature&) override {}
+
   void subcase_end() override {}
+
   void log_assert(const doctest::AssertData&) override {}
+
   void log_message(const doctest::MessageData&) override {}
+
   void test_case_skipped(const doctest::TestCaseData&) override {}
 };
 
@@ -63,7 +76,8 @@ void write_seed(std::uint64_t seed) noexcept {
   char digits[24];
   char* first = digits + sizeof digits;
   *--first = '\0';
-  for (; seed != 0; seed /= 10) *--first = static_cast<char>('0' + seed % 10);
+  for (; seed != 0; seed /= 10)
+    *--first = static_cast<char>('0' + seed % 10);
   write_text("\n  VIGIL_SEED=");
   write_text(first);
 }
@@ -98,10 +112,12 @@ void on_crash(int signal) {
 
 void install_handlers() {
   struct sigaction action {};
+
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_ONSTACK;
   action.sa_handler = on_crash;
-  for (const int signal : crash_signals) ::sigaction(signal, &action, &earlier[signal]);
+  for (const int signal : crash_signals)
+    ::sigaction(signal, &action, &earlier[signal]);
 
   action.sa_handler = on_alarm;
   ::sigaction(SIGALRM, &action, nullptr);

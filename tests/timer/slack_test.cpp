@@ -127,7 +127,9 @@ TEST_SUITE("send_time") {
     std::vector<vigil::internal::nanos> values;
     std::string fiber;
 
-    static void take(void* self, vigil::internal::nanos when, vigil::internal::runtime_timer::refire&) noexcept {
+    static void take(void* self,
+                     vigil::internal::nanos when,
+                     vigil::internal::runtime_timer::refire&) noexcept {
       auto& r = *static_cast<received*>(self);
       r.values.push_back(when);
       r.fiber = vigil::this_fiber::name();
