@@ -9,10 +9,20 @@
 
 namespace vigil::internal {
 
-inline nanos monotonic_now() noexcept {
+inline nanos read_clock(clockid_t which) noexcept {
   timespec t{};
-  ::clock_gettime(CLOCK_MONOTONIC, &t);
+  ::clock_gettime(which, &t);
   return static_cast<nanos>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
+
+inline nanos monotonic_now() noexcept {
+  return read_clock(CLOCK_MONOTONIC);
+}
+
+// For a fifth of the price, and behind by a tick of the kernel's: 10 ms at most,
+// more only if the whole machine stood still.
+inline nanos coarse_monotonic_now() noexcept {
+  return read_clock(CLOCK_MONOTONIC_COARSE);
 }
 
 class clock_source {

@@ -15,7 +15,7 @@ inline namespace VIGIL_ABI {
 namespace detail {
 
 using internal::attempt;
-using internal::case_list;
+using internal::case_queue;
 using internal::lock_guard;
 using internal::outcome;
 using internal::queued_case;
@@ -82,7 +82,7 @@ std::byte* channel_core::slot(std::size_t i) const noexcept {
   return ring_ + at * ops.size;
 }
 
-queued_case* channel_core::claim_first(case_list& queue) noexcept {
+queued_case* channel_core::claim_first(case_queue& queue) noexcept {
   while (queued_case* const c = queue.pop_front()) {
     if (c->who->claim(c->which, outcome::value)) {
       *c->chosen = c;
@@ -155,8 +155,8 @@ void channel_core::leave_receivers(queued_case& c) noexcept {
 }
 
 // C3: what is taken out stays where it is until it is delivered.
-void channel_core::take_all(case_list& told) noexcept {
-  for (case_list* const queue : {&receivers_, &senders_}) {
+void channel_core::take_all(case_queue& told) noexcept {
+  for (case_queue* const queue : {&receivers_, &senders_}) {
     while (queued_case* const c = queue->pop_front()) {
       if (!c->who->claim(c->which, outcome::closed)) continue;
       *c->chosen = c;
@@ -167,13 +167,13 @@ void channel_core::take_all(case_list& told) noexcept {
   if (source != nullptr) source->nobody_waits();
 }
 
-void channel_core::tell(case_list& told) noexcept {
+void channel_core::tell(case_queue& told) noexcept {
   while (queued_case* const c = told.pop_front())
     c->who->deliver(internal::turn::in_order);
 }
 
 bool channel_core::close() noexcept {
-  case_list told;
+  case_queue told;
   {
     const lock_guard guard(lock);
     if (closed_) return false;
@@ -185,7 +185,7 @@ bool channel_core::close() noexcept {
 }
 
 void channel_core::dismiss_all() noexcept {
-  case_list told;
+  case_queue told;
   {
     const lock_guard guard(lock);
     take_all(told);
@@ -292,7 +292,7 @@ channel_status send(channel_core* c, void* value) {
   return operate(c, direction::send, value, internal::timeout::none());
 }
 
-channel_status try_send(channel_core* c, void* value) {
+channel_status try_send(channel_core* c, void* value) noexcept {
   return try_operate(c, direction::send, value);
 }
 
@@ -308,7 +308,7 @@ channel_status recv(channel_core* c, void* into) {
   return operate(c, direction::recv, into, internal::timeout::none());
 }
 
-channel_status try_recv(channel_core* c, void* into) {
+channel_status try_recv(channel_core* c, void* into) noexcept {
   return try_operate(c, direction::recv, into);
 }
 

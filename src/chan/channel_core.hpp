@@ -52,7 +52,7 @@ struct queued_case {
   queued_case** chosen = nullptr;  // where the claimer says which case it was
 };
 
-using case_list = list<queued_case, &queued_case::hook>;
+using case_queue = list<queued_case, &queued_case::hook>;
 
 // Where a timer's channel has its values from.
 class timed_source {
@@ -134,10 +134,10 @@ class channel_core {
  private:
   friend void drop_handle(channel_core*) noexcept;
 
-  void take_all(internal::case_list& told) noexcept VIGIL_REQUIRES(lock);
-  static void tell(internal::case_list& told) noexcept;
+  void take_all(internal::case_queue& told) noexcept VIGIL_REQUIRES(lock);
+  static void tell(internal::case_queue& told) noexcept;
   // Takes cases out until one can be claimed for a value.
-  static internal::queued_case* claim_first(internal::case_list& queue) noexcept;
+  static internal::queued_case* claim_first(internal::case_queue& queue) noexcept;
   std::byte* slot(std::size_t i) const noexcept VIGIL_REQUIRES(lock);
 
   const std::size_t capacity_;
@@ -145,8 +145,8 @@ class channel_core {
   std::size_t first_ VIGIL_GUARDED_BY(lock) = 0;
   std::size_t size_ VIGIL_GUARDED_BY(lock) = 0;
   bool closed_ VIGIL_GUARDED_BY(lock) = false;
-  internal::case_list receivers_ VIGIL_GUARDED_BY(lock);
-  internal::case_list senders_ VIGIL_GUARDED_BY(lock);
+  internal::case_queue receivers_ VIGIL_GUARDED_BY(lock);
+  internal::case_queue senders_ VIGIL_GUARDED_BY(lock);
 };
 
 }  // namespace detail

@@ -48,12 +48,7 @@ void claim_channel(select_case& c) noexcept {
 }
 
 channel_status look_recv(select_case& c) noexcept {
-  channel_core& from = channel_of(c.object);
-  from.lock.lock();
-  const attempt done = from.recv_now(c.value);
-  from.lock.unlock();
-  if (done.peer != nullptr) done.peer->deliver();
-  return done.status;
+  return detail::try_recv(&channel_of(c.object), c.value);
 }
 
 attempt poll_recv(select_case& c) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
@@ -69,12 +64,7 @@ void retract_recv(select_case& c) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
 }
 
 channel_status look_send(select_case& c) noexcept {
-  channel_core& to = channel_of(c.object);
-  to.lock.lock();
-  const attempt done = to.send_now(c.value);
-  to.lock.unlock();
-  if (done.peer != nullptr) done.peer->deliver();
-  return done.status;
+  return detail::try_send(&channel_of(c.object), c.value);
 }
 
 attempt poll_send(select_case& c) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
@@ -142,11 +132,9 @@ constexpr std::size_t none = static_cast<std::size_t>(-1);
 // Whether a look at the case may find something.
 bool is_near(const select_case& c) noexcept {
   if (c.what != select_case::kind::waits || c.object == nullptr) return false;
-  if (c.table == &detail::recv_case_table) {  // the commonest, without a call
-    const timed_source* const source = channel_of(c.object).source;
-    return source == nullptr || !source->is_far();
-  }
-  return c.table->is_far == nullptr || !c.table->is_far(c.object);
+  if (c.table != &detail::recv_case_table) return true;
+  const timed_source* const source = channel_of(c.object).source;
+  return source == nullptr || !source->is_far();
 }
 
 class selecting {
@@ -337,11 +325,13 @@ std::size_t selecting::queue_and_wait() {
   shuffle(order_);
   lock_all();
   const std::size_t ready = look_at_all(peer);
-  const bool over = otherwise_ != none || limit_.is_over();
-  if (ready != none || over) {
+  if (ready != none) {
     unlock_all();
     if (peer != nullptr) peer->deliver();
-    if (ready != none) return ready;
+    return ready;
+  }
+  if (otherwise_ != none || limit_.is_over()) {
+    unlock_all();
     return otherwise_ != none ? otherwise_ : timed_;
   }
   if (self.may_not_wait()) {
@@ -417,8 +407,7 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-constexpr case_table recv_case_table = {nullptr,
-                                        internal::look_recv,
+constexpr case_table recv_case_table = {internal::look_recv,
                                         internal::lock_of_channel,
                                         internal::poll_recv,
                                         internal::enqueue_recv,
@@ -426,8 +415,7 @@ constexpr case_table recv_case_table = {nullptr,
                                         internal::let_channel_go,
                                         internal::claim_channel,
                                         internal::retract_recv};
-constexpr case_table send_case_table = {nullptr,
-                                        internal::look_send,
+constexpr case_table send_case_table = {internal::look_send,
                                         internal::lock_of_channel,
                                         internal::poll_send,
                                         internal::enqueue_send,

@@ -33,9 +33,6 @@ inline namespace VIGIL_ABI {
 namespace detail {
 
 struct case_table {
-  // Surely not ready for some milliseconds: a hint, without the lock. Null for
-  // what may be ready at any time, and for receives (see is_near()).
-  bool (*is_far)(void* object) noexcept;
   // By itself: takes the case if it is ready, else says not_ready.
   channel_status (*look)(select_case& c) noexcept;
   // Guards the queue that the case would be in; the same for equal objects.

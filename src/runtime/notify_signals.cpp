@@ -52,13 +52,8 @@ class signal_channel final : public channel_core {
   }
 
   static void receive(int signal, void* self) noexcept {
-    auto& c = *static_cast<signal_channel*>(self);
-    attempt done{channel_status::not_ready};
-    {
-      const lock_guard guard(c.lock);
-      done = c.send_now(&signal);
-    }
-    if (done.peer != nullptr) done.peer->deliver();
+    // Dropped if the buffer is full.
+    detail::try_send(static_cast<signal_channel*>(self), &signal);
   }
 
   static bool dismiss(void* self) noexcept {

@@ -3,7 +3,6 @@
 #include <vigil/error.hpp>
 
 #include <algorithm>
-#include <ctime>
 
 namespace vigil::internal {
 namespace {
@@ -30,18 +29,15 @@ timer_channel::~timer_channel() {
   if (timer_ != nullptr) timer_service::drop_reference(*timer_);
 }
 
-// For a quarter of the price of a clock read. The coarse clock is behind by a
-// tick of the kernel's, 10 ms at most, more only if the whole machine stood
-// still; then one more look passes the value over.
+// By the coarse clock; should that be further behind than `tick`, one more look
+// passes the value over.
 bool timer_channel::is_far() const noexcept {
   constexpr nanos tick = 20'000'000;
+  if (has_ended()) return false;  // closed
   // ordering: a hint.
   const nanos when = when_.load(relaxed);
-  if (virtual_ || when == never) return when == never && !has_ended();
-  timespec t{};
-  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-  const nanos now = static_cast<nanos>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
-  return saturating_add(now, tick) < when && !has_ended();
+  if (when == never) return true;
+  return !virtual_ && saturating_add(coarse_monotonic_now(), tick) < when;
 }
 
 nanos timer_channel::pending_deadline(nanos when) noexcept {

@@ -150,6 +150,7 @@ TEST_SUITE("channels: regression") {
     o.workers = 1;
     o.stop_on = {SIGTERM};
     std::thread later([] {
+      // Real time, so that the worker is asleep by then; it holds either way.
       std::this_thread::sleep_for(20ms);
       ::kill(::getpid(), SIGTERM);
     });

@@ -143,6 +143,29 @@ TEST_CASE("end: of two workers the last to lie down reports no deadlock falsely"
   });
 }
 
+TEST_CASE("end: a plain thread may hand over the value that ends the run, and the runtime") {
+  for (const int n : {1, 2}) {
+    prove(n == 1 ? "end: the last value from a plain thread, 1 worker"
+                 : "end: the last value from a plain thread, 2 workers",
+          [n] {
+            const auto c = vigil::make_channel<int>();
+            std::thread last;
+            long_window w;
+            {
+              vigil::runtime rt(strict_workers(n));
+              const vigil::work_guard guard = rt.make_work_guard();
+              rt.run([&] {
+                w.emplace();
+                last = std::thread([c] { c.send(1); });
+                static_cast<void>(c.recv());
+              });
+            }
+            w.reset();
+            last.join();
+          });
+  }
+}
+
 TEST_CASE("end: a timer armed from outside is no deadlock") {
   const no_standard_error quiet;
   prove("end: a timer from outside, then the guard released, 1 worker", [] {

@@ -96,6 +96,7 @@ TEST_SUITE("notify_signals") {
     in_runtime({.workers = {1, 2}}, [] {
       const auto signals = vigil::notify_signals({SIGUSR1});
       std::thread late([] {
+        // Real time, so that the workers are asleep by then; it holds either way.
         std::this_thread::sleep_for(20ms);
         raise_in_process(SIGUSR1);
       });

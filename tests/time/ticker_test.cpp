@@ -140,7 +140,7 @@ TEST_SUITE("ticker") {
     });
   }
 
-  TEST_CASE("a look at the very instant of a tick drops those before it and leaves none for now") {
+  TEST_CASE("a look at the very instant of a tick drops those before it and leaves none") {
     in_virtual([] {
       const auto start = vigil::clock::now();
       ticker t(100ms);

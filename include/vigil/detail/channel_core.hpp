@@ -52,13 +52,13 @@ VIGIL_API void drop_handle(channel_core* c) noexcept;
 
 // `value` is moved from if the status is ok, and untouched otherwise.
 VIGIL_API channel_status send(channel_core* c, void* value);
-VIGIL_API channel_status try_send(channel_core* c, void* value);
+VIGIL_API channel_status try_send(channel_core* c, void* value) noexcept;
 VIGIL_API channel_status send_for(channel_core* c, void* value, std::int64_t timeout);
 VIGIL_API channel_status send_until(channel_core* c, void* value, std::int64_t deadline);
 
 // `into` is room for a value, constructed there if the status is ok.
 VIGIL_API channel_status recv(channel_core* c, void* into);
-VIGIL_API channel_status try_recv(channel_core* c, void* into);
+VIGIL_API channel_status try_recv(channel_core* c, void* into) noexcept;
 VIGIL_API channel_status recv_for(channel_core* c, void* into, std::int64_t timeout);
 VIGIL_API channel_status recv_until(channel_core* c, void* into, std::int64_t deadline);
 
