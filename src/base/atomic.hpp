@@ -15,17 +15,20 @@ inline constexpr auto acquire = std::memory_order_acquire;  // ordering: each us
 inline constexpr auto release = std::memory_order_release;  // ordering: each use says why
 inline constexpr auto acq_rel = std::memory_order_acq_rel;  // ordering: each use says why
 
-// Tells the processor that this is a spin loop. The model tests' explorer has
-// one of its own: another thread must move first.
+// Tells the processor that this is a spin loop, `times` over: some nanoseconds
+// each. The model tests' explorer has one of its own: another thread must move
+// first.
 #ifdef VIGIL_MODEL
-void cpu_pause() noexcept;
+void cpu_pause(unsigned times = 1) noexcept;
 #else
-inline void cpu_pause() noexcept {
+inline void cpu_pause(unsigned times = 1) noexcept {
+  for (; times != 0; --times) {
 #if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
+    __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  asm volatile("yield");
+    asm volatile("yield");
 #endif
+  }
 }
 #endif
 

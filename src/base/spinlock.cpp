@@ -4,15 +4,18 @@
 
 namespace vigil::internal {
 
+// Who waits looks ever more rarely: each look takes the line away from the
+// owner, who with it could do several sections in a row. The owner may also have
+// lost its processor; after some microseconds, let it have this one.
+// (bench/channels.cpp: 8 fibers on one channel, 2 workers: 95 to 30 ns an item)
 void spinlock::lock_slowly() noexcept {
-  int spins = 0;
+  unsigned pauses = 32;
   do {
     // ordering: waits for a change; the exchange below acquires.
     while (taken_.load(relaxed)) {
-      // The owner may have lost its processor: after a while, let it have
-      // this one.
-      if (++spins < 64) {
-        cpu_pause();
+      if (pauses <= 256) {
+        cpu_pause(pauses);
+        pauses *= 2;
       } else {
         ::sched_yield();
       }

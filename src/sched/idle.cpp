@@ -1,5 +1,7 @@
 #include "sched/idle.hpp"
 
+#include <utility>
+
 namespace vigil::internal {
 
 void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
@@ -110,7 +112,35 @@ unsigned idle_workers::cover_slowly(nanos deadline) noexcept {
 
 unsigned idle_workers::wake(sleeper& s) noexcept {
   const lock_guard guard(lock_);
+  if (napper_ == &s) return end_nap();
   return s.hook.linked ? rouse(s) : 0;
+}
+
+bool idle_workers::settle_to_nap(sleeper& s, nanos until) noexcept {
+  const lock_guard guard(lock_);
+  if (napper_ != nullptr) return false;
+  s.note.clear();
+  napper_ = &s;
+  nap_until_.store(until);
+  return true;
+}
+
+void idle_workers::get_up(sleeper& s) noexcept {
+  const lock_guard guard(lock_);
+  if (napper_ != &s) return;
+  napper_ = nullptr;
+  nap_until_.store(nobody_sleeps);
+}
+
+unsigned idle_workers::end_nap() noexcept {
+  sleeper& s = *std::exchange(napper_, nullptr);
+  nap_until_.store(nobody_sleeps);
+  return s.note.wake() ? 1 : 0;  // under the lock: it cannot lie down before
+}
+
+unsigned idle_workers::rouse_napper() noexcept {
+  const lock_guard guard(lock_);
+  return napper_ == nullptr ? 0 : end_nap();
 }
 
 std::uint64_t idle_workers::all_asleep(std::size_t workers, nanos now) noexcept {
@@ -130,6 +160,7 @@ std::uint64_t idle_workers::times_got_up() noexcept {
 unsigned idle_workers::wake_all() noexcept {
   const lock_guard guard(lock_);
   unsigned calls = 0;
+  if (napper_ != nullptr) calls += end_nap();
   while (sleeper* const s = sleepers_.front())
     calls += rouse(*s);
   return calls;

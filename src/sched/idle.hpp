@@ -23,6 +23,13 @@
 // each worker that stops looking because it found something wakes the next one
 // if there is more.
 //
+// A looking worker may nap (worker::nap): it stays counted, sleeps for some tens
+// of microseconds at most, and looks again. Meanwhile it is the one who looks, so
+// a fiber that hands over to another wakes nobody. Whatever should not wait that
+// long rouses it: a second piece of work, a deadline before its nap ends. It
+// publishes, looks for those once more, and sleeps: I1 to I3 once more, but a
+// nap that was missed only ends by itself.
+//
 // P7: before a looking worker enters user code it makes sure that, if any
 // worker sleeps, one sleeps no longer than to next_deadline (cover()).
 //
@@ -75,17 +82,31 @@ class idle_workers {
   // The last look found something. Looking again when it returns.
   void stay_awake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);
 
+  // Caller: looking, and stays so. False if another one naps: no nap then.
+  // Afterwards the caller looks for what may not wait, then calls nap() or not,
+  // and get_up().
+  bool settle_to_nap(sleeper& s, nanos until) noexcept VIGIL_EXCLUDES(lock_);
+  // True if somebody roused it.
+  static bool nap(sleeper& s, nanos until) noexcept { return s.note.sleep_until(until); }
+  void get_up(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);
+
   // --- by anybody
   // A2, A3 for one piece of work: wakes one sleeper unless somebody looks.
-  // Returns the system calls made.
-  unsigned wake_one() noexcept {
-    if (asleep_.load() == 0 || looking_.load() != 0) return 0;
-    return wake_one_slowly();
+  // Returns the system calls made. `may_wait`: for as long as a nap.
+  unsigned wake_one(bool may_wait = false) noexcept {
+    if (nobody_rests()) return 0;
+    if (looking_.load() == 0) return wake_one_slowly();
+    return may_wait || nap_until_.load() == nobody_sleeps ? 0 : rouse_napper();
+  }
+
+  bool nobody_rests() const noexcept {
+    return asleep_.load() == 0 && nap_until_.load() == nobody_sleeps;
   }
 
   // A2, A3 for a deadline: makes sure that a sleeper, if there is one, sleeps
   // no longer than to `deadline`, unless somebody looks.
   unsigned cover(nanos deadline) noexcept {
+    if (deadline < nap_until_.load()) return rouse_napper();
     if (deadline >= earliest_.load() || looking_.load() != 0) return 0;
     return cover_slowly(deadline);
   }
@@ -115,6 +136,8 @@ class idle_workers {
 
   unsigned wake_one_slowly() noexcept VIGIL_EXCLUDES(lock_);
   unsigned cover_slowly(nanos deadline) noexcept VIGIL_EXCLUDES(lock_);
+  unsigned rouse_napper() noexcept VIGIL_EXCLUDES(lock_);
+  unsigned end_nap() noexcept VIGIL_REQUIRES(lock_);
   void remove(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void publish_earliest() noexcept VIGIL_REQUIRES(lock_);
   unsigned rouse(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
@@ -125,9 +148,11 @@ class idle_workers {
   sleeper_list sleepers_ VIGIL_GUARDED_BY(lock_);
   bool watch_taken_ VIGIL_GUARDED_BY(lock_) = false;
   std::uint64_t got_up_ VIGIL_GUARDED_BY(lock_) = 1;  // how often somebody did
+  sleeper* napper_ VIGIL_GUARDED_BY(lock_) = nullptr;
   alignas(cache_line) atomic<nanos> earliest_{nobody_sleeps};
   atomic<unsigned> asleep_{0};
   atomic<unsigned> looking_{0};
+  atomic<nanos> nap_until_{nobody_sleeps};  // nobody_sleeps: no napper_
 };
 
 }  // namespace vigil::internal

@@ -88,6 +88,12 @@ class run_queue {
     }
   }
 
+  // Caller: the owner. Thieves may make it less at any time.
+  std::uint32_t size() const noexcept {
+    // ordering: the owner writes tail_; an older head_ makes it more.
+    return tail_.load(relaxed) - head_.load(relaxed);
+  }
+
   // Any thread. A true answer was right at the moment tail_ was read: head_
   // never passes tail_, so an older head_ that equals it is the present one.
   bool empty() const noexcept {

@@ -164,7 +164,7 @@ void scheduler::start(fiber& f) noexcept {
     w->counters.fibers_started.add();
     if (f.pinned == nullptr) {
       w->push_back(f);
-      work_added();
+      work_added_here(*w);
       return;
     }
   }
@@ -231,7 +231,7 @@ void scheduler::make_runnable(fiber& f, turn when) noexcept {
   } else {
     w->push_back(f);
   }
-  work_added();
+  work_added_here(*w);
 }
 
 void scheduler::ready_all(fiber_chain& fibers) noexcept {
@@ -289,6 +289,13 @@ void scheduler::work_added(unsigned pieces) noexcept {
   if (pieces != 0) count_wake_calls(idle_.wake_one());
 }
 
+// One fiber alone most likely goes on here as soon as the one that made it
+// runnable waits for it.
+void scheduler::work_added_here(worker& w) noexcept {
+  if (idle_.nobody_rests()) return;
+  w.counters.wake_calls.add(idle_.wake_one(w.has_one()));
+}
+
 void scheduler::cover_owed() noexcept {
   worker& w = *current_worker();
   if (!w.cover_before_user_code) return;
@@ -307,11 +314,15 @@ void scheduler::deadline_lowered(nanos deadline, bool parking) noexcept {
   count_wake_calls(idle_.cover(deadline));
 }
 
+bool scheduler::finds_common_work(std::size_t callbacks_taken) noexcept {
+  return injected_count_.load() != 0 || signals_.load() != 0 || quit_.load() ||
+         timers_->has_callbacks(callbacks_taken);
+}
+
 // Whether there is anything for any worker to do; inboxes count for their
 // owners, who look themselves, and for the deadlock check.
 bool scheduler::finds_work(std::size_t callbacks_taken) noexcept {
-  if (injected_count_.load() != 0 || signals_.load() != 0 || quit_.load()) return true;
-  if (timers_->has_callbacks(callbacks_taken)) return true;
+  if (finds_common_work(callbacks_taken)) return true;
   for (const auto& w : workers_) {
     if (!w->queue_.empty() || w->next_.load() != nullptr) return true;
   }

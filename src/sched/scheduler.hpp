@@ -89,6 +89,7 @@ class scheduler {
   void inject(fiber_chain& fibers) noexcept VIGIL_EXCLUDES(injection_lock_);
   // Somebody may have to be woken for work that is findable now.
   void work_added(unsigned pieces = 1) noexcept;
+  void work_added_here(worker& w) noexcept;  // in the calling worker's own queue
 
   // --- timers
   timer_seam& timers() noexcept { return *timers_; }
@@ -106,6 +107,11 @@ class scheduler {
   void deadline_lowered(nanos deadline, bool parking) noexcept;
   // What a `parking` one left to be done, if user code is to run after all.
   void cover_owed() noexcept;
+
+  // A worker naps (worker::nap) after so many wake-ups in vain, at most so often
+  // in a row; tests change it.
+  atomic<unsigned> naps_after{4};
+  atomic<unsigned> naps_in_a_row{20};
 
   // --- outside work
   void add_outside_work() noexcept { outside_.fetch_add(1); }
@@ -219,6 +225,7 @@ class scheduler {
   }
 
   bool finds_work(std::size_t callbacks_taken = 0) noexcept;
+  bool finds_common_work(std::size_t callbacks_taken = 0) noexcept;  // in no worker's own queue
   void sleep_alone(worker& w, bool for_outside_work) noexcept;  // virtual time
   bool maybe_deadlock(std::uint64_t asleep) noexcept;           // true if something was readied
   bool looks_dead(std::uint64_t asleep) noexcept;

@@ -72,14 +72,16 @@ void worker::run() noexcept {
       if (f == nullptr) f = steal();
       if (f == nullptr) {
         if (sched.quit_.load()) break;
-        rest();
+        if (!nap()) rest();
         continue;
       }
     }
     if (just_woke_) {
       just_woke_ = false;
       counters.wakes_useful.add();
+      woken_in_vain_ /= 2;
     }
+    naps_ = 0;
     // The timer fiber is no user code: a worker that looks goes on looking.
     if (f->role != fiber_role::timer) {
       if (looking_) {
@@ -301,6 +303,11 @@ void worker::push_back(fiber& f) noexcept {
   sched.inject(overflow);
 }
 
+bool worker::has_one() const noexcept {
+  // ordering: own writes; thieves only take away.
+  return queue_.size() + (next_.load(relaxed) != nullptr ? 1 : 0) <= 1;
+}
+
 void worker::push_pinned(fiber& f) noexcept {
   {
     const lock_guard guard(inbox_lock_);
@@ -500,11 +507,45 @@ nanos worker::not_before() noexcept {
   return ++short_sleeps_ <= row ? 0 : now + real_sleep;
 }
 
-void worker::rest() noexcept {
-  if (just_woke_) {
-    just_woke_ = false;
-    counters.wakes_needless.add();
+void worker::woke_in_vain() noexcept {
+  if (!std::exchange(just_woke_, false)) return;
+  counters.wakes_needless.add();
+  if (woken_in_vain_ < 16) ++woken_in_vain_;
+}
+
+// Two fibers that take turns on one worker would wake another one at each
+// hand-over, which finds nothing to do: a system call for each, and a processor
+// that does nothing else. A worker that was woken in vain several times of late
+// therefore stays among those who look and naps. Not while all others sleep,
+// and not for long: then nobody hands over. (docs/decisions/0010)
+bool worker::nap() noexcept {
+  constexpr nanos length = 50'000;  // about what a wake-up takes
+  // ordering: settings.
+  if (lone_ || virtual_ || woken_in_vain_ < sched.naps_after.load(relaxed) ||
+      naps_ >= sched.naps_in_a_row.load(relaxed) ||  // ordering: as above
+      sched.idle_.asleep() + 1 >= sched.workers_.size()) {
+    naps_ = 0;
+    return false;
   }
+  woke_in_vain();
+  const nanos until = monotonic_now() + length;
+  // Who waits for a deadline lies down.
+  if (sched.next_deadline.load() < until || !sched.idle_.settle_to_nap(place, until)) {
+    naps_ = 0;
+    return false;
+  }
+  ++naps_;
+  if (sched.next_deadline.load() >= until && !inbox_filled_.load() && !sched.finds_common_work()) {
+    counters.kernel_waits.add();
+    just_woke_ = idle_workers::nap(place, until);
+  }
+  sched.idle_.get_up(place);
+  until_clock_ = 1;
+  return true;
+}
+
+void worker::rest() noexcept {
+  woke_in_vain();
   if (!sched.timers().tidy()) return;  // more to do: look around first
   const nanos next = sched.next_deadline.load();
   const nanos second = next == never ? never : sched.timers().second_deadline();

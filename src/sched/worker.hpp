@@ -81,6 +81,7 @@ class worker {
   void push_next(fiber& f) noexcept;
   void push_back(fiber& f) noexcept;
   void push_overflow(fiber& f) noexcept;
+  bool has_one() const noexcept;  // no more than one fiber waits here
 
   // --- from any thread
   void push_pinned(fiber& f) noexcept VIGIL_EXCLUDES(inbox_lock_);
@@ -119,6 +120,8 @@ class worker {
   void enter(fiber& f) noexcept;
   void after(fiber& f) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
   void stop_looking(const fiber& found) noexcept;
+  void woke_in_vain() noexcept;
+  bool nap() noexcept;  // false: it is time to rest
   void rest() noexcept;
   nanos not_before() noexcept;
   bool sees_work() noexcept;
@@ -149,7 +152,9 @@ class worker {
   std::uint32_t until_clock_ = 1;
   std::uint32_t since_clock_ = 0;
   nanos last_clock_ = 0;
-  std::uint32_t short_sleeps_ = 0;  // in a row
+  std::uint32_t short_sleeps_ = 0;   // in a row
+  std::uint32_t woken_in_vain_ = 0;  // of late
+  std::uint32_t naps_ = 0;           // in a row
 
   random random_;
   std::thread thread_;

@@ -359,7 +359,7 @@ std::int64_t read_clock() {
 
 namespace vigil::internal {
 
-void cpu_pause() noexcept {
+void cpu_pause(unsigned) noexcept {
   model::pause_here(__builtin_return_address(0));
 }
 

@@ -1,0 +1,86 @@
+// worker::nap: fibers that take turns do not wake a worker at each turn, and
+// what two workers could do side by side still finds the second one.
+#include "support/in_runtime.hpp"
+
+#include <vigil/vigil.hpp>
+
+#include <atomic>
+
+#include <doctest/doctest.h>
+
+namespace {
+
+void take_turns(int rounds) {
+  const auto there = vigil::make_channel<int>();
+  const auto back = vigil::make_channel<int>();
+  auto other = vigil::spawn([&] {
+    for (const int n : there)
+      back.send(n);
+  });
+  for (int i = 0; i < rounds; ++i) {
+    there.send(i);
+    static_cast<void>(back.recv());
+  }
+  there.close();
+  other.join();
+}
+
+vigil::options with_workers(std::size_t n) {
+  vigil::options o;
+  o.workers = n;
+  return o;
+}
+
+TEST_SUITE("nap") {
+  TEST_CASE("two fibers that take turns do not wake another worker at each turn") {
+    vigil::run(with_workers(2), [] {
+      vigil::spawn([] {
+        constexpr int rounds = 50'000;
+        const auto before = vigil::stats().wake_calls;
+        take_turns(rounds);
+        // Two for each round without it, on a quiet machine.
+        CHECK(vigil::stats().wake_calls - before < rounds / 4);
+      }).join();
+    });
+  }
+
+  TEST_CASE("what is readied while a worker naps runs beside one that computes") {
+    for (const std::size_t workers : {2, 4}) {
+      vigil::run(with_workers(workers), [] {
+        vigil::spawn([] {
+          for (int round = 0; round < 50; ++round) {
+            take_turns(200);
+            std::atomic<bool> ran{false};
+            auto other = vigil::spawn([&ran] { ran.store(true); });
+            while (!ran.load()) {  // never gives its worker away
+            }
+            other.join();
+          }
+        }).join();
+      });
+    }
+  }
+
+  TEST_CASE("a value handed over while a worker naps is taken beside one that computes") {
+    vigil::run(with_workers(2), [] {
+      vigil::spawn([] {
+        const auto c = vigil::make_channel<int>();
+        std::atomic<int> got{0};
+        auto other = vigil::spawn([&] {
+          for (const int n : c)
+            got.store(n);
+        });
+        for (int round = 1; round <= 50; ++round) {
+          take_turns(200);
+          c.send(round);
+          while (got.load() != round) {
+          }
+        }
+        c.close();
+        other.join();
+      }).join();
+    });
+  }
+}
+
+}  // namespace
