@@ -86,8 +86,10 @@ class idle_workers {
   // Afterwards the caller looks for what may not wait, then calls nap() or not,
   // and get_up().
   bool settle_to_nap(sleeper& s, nanos until) noexcept VIGIL_EXCLUDES(lock_);
+
   // True if somebody roused it.
   static bool nap(sleeper& s, nanos until) noexcept { return s.note.sleep_until(until); }
+
   void get_up(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);
 
   // --- by anybody

@@ -226,8 +226,8 @@ class scheduler {
 
   bool finds_work(std::size_t callbacks_taken = 0) noexcept;
   bool finds_common_work(std::size_t callbacks_taken = 0) noexcept;  // in no worker's own queue
-  void sleep_alone(worker& w, bool for_outside_work) noexcept;  // virtual time
-  bool maybe_deadlock(std::uint64_t asleep) noexcept;           // true if something was readied
+  void sleep_alone(worker& w, bool for_outside_work) noexcept;       // virtual time
+  bool maybe_deadlock(std::uint64_t asleep) noexcept;  // true if something was readied
   bool looks_dead(std::uint64_t asleep) noexcept;
   bool report_deadlock(bool alone) noexcept;
   void start_stopper() noexcept;
