@@ -6,14 +6,14 @@ namespace vigil::internal {
 
 // Who waits looks ever more rarely: each look takes the line away from the
 // owner, who with it could do several sections in a row. The owner may also have
-// lost its processor; after some microseconds, let it have this one.
+// lost its processor; after some ten microseconds, let it have this one.
 // (bench/channels.cpp: 8 fibers on one channel, 2 workers: 95 to 30 ns an item)
 void spinlock::lock_slowly() noexcept {
   unsigned pauses = 32;
   do {
     // ordering: waits for a change; the exchange below acquires.
     while (taken_.load(relaxed)) {
-      if (pauses <= 256) {
+      if (pauses <= 128) {
         cpu_pause(pauses);
         pauses *= 2;
       } else {

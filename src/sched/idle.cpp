@@ -22,13 +22,7 @@ void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
     }
   }
   s.asked = s.until;
-  s.in_watch = !watch_taken_;
-  if (s.in_watch) {
-    watch_taken_ = true;
-    watch_.prepare();
-  } else {
-    s.note.clear();
-  }
+  choose_place(s);
   sleepers_.push_back(s);
   publish_earliest();
   asleep_.fetch_add(1);
@@ -36,21 +30,13 @@ void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
 }
 
 void idle_workers::sleep(sleeper& s, nanos not_before) noexcept {
-  const nanos until = s.asked < not_before ? not_before : s.asked;
-  if (s.in_watch) {
-    watch_.wait_until(until);
-  } else {
-    s.note.sleep_until(until);
-  }
+  wait(s, s.asked < not_before ? not_before : s.asked);
   stay_awake(s);
 }
 
 void idle_workers::stay_awake(sleeper& s) noexcept {
   const lock_guard guard(lock_);
-  if (s.in_watch) {
-    s.in_watch = false;
-    watch_taken_ = false;
-  }
+  leave_place(s);
   // A waker may have taken it out already, and counted it as looking.
   if (s.hook.linked) remove(s);
 }
@@ -73,9 +59,7 @@ void idle_workers::publish_earliest() noexcept {
 
 unsigned idle_workers::rouse(sleeper& s) noexcept {
   remove(s);
-  // Under the lock: the sleeper cannot leave the watch, nor another enter it,
-  // before it is interrupted.
-  return (s.in_watch ? watch_.interrupt() : s.note.wake()) ? 1 : 0;
+  return interrupt(s) ? 1 : 0;
 }
 
 // The one whose sleep matters least: without a deadline, or with the latest.
@@ -116,10 +100,39 @@ unsigned idle_workers::wake(sleeper& s) noexcept {
   return s.hook.linked ? rouse(s) : 0;
 }
 
+// Takes the watch if nobody has it.
+void idle_workers::choose_place(sleeper& s) noexcept {
+  s.in_watch = !watch_taken_;
+  if (s.in_watch) {
+    watch_taken_ = true;
+    watch_.prepare();
+  } else {
+    s.note.clear();
+  }
+}
+
+void idle_workers::leave_place(sleeper& s) noexcept {
+  if (std::exchange(s.in_watch, false)) watch_taken_ = false;
+}
+
+void idle_workers::wait(sleeper& s, nanos until) noexcept {
+  if (s.in_watch) {
+    watch_.wait_until(until);
+  } else {
+    s.note.sleep_until(until);
+  }
+}
+
+// Caller: holds the lock, so that the sleeper cannot leave its place, nor another
+// enter the watch, before it is interrupted.
+bool idle_workers::interrupt(sleeper& s) noexcept {
+  return s.in_watch ? watch_.interrupt() : s.note.wake();
+}
+
 bool idle_workers::settle_to_nap(sleeper& s, nanos until) noexcept {
   const lock_guard guard(lock_);
   if (napper_ != nullptr) return false;
-  s.note.clear();
+  choose_place(s);
   napper_ = &s;
   nap_until_.store(until);
   return true;
@@ -127,6 +140,7 @@ bool idle_workers::settle_to_nap(sleeper& s, nanos until) noexcept {
 
 void idle_workers::get_up(sleeper& s) noexcept {
   const lock_guard guard(lock_);
+  leave_place(s);
   if (napper_ != &s) return;
   napper_ = nullptr;
   nap_until_.store(nobody_sleeps);
@@ -135,7 +149,7 @@ void idle_workers::get_up(sleeper& s) noexcept {
 unsigned idle_workers::end_nap() noexcept {
   sleeper& s = *std::exchange(napper_, nullptr);
   nap_until_.store(nobody_sleeps);
-  return s.note.wake() ? 1 : 0;  // under the lock: it cannot lie down before
+  return interrupt(s) ? 1 : 0;
 }
 
 unsigned idle_workers::rouse_napper() noexcept {

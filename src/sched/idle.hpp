@@ -24,11 +24,11 @@
 // if there is more.
 //
 // A looking worker may nap (worker::nap): it stays counted, sleeps for some tens
-// of microseconds at most, and looks again. Meanwhile it is the one who looks, so
-// a fiber that hands over to another wakes nobody. Whatever should not wait that
-// long rouses it: a second piece of work, a deadline before its nap ends. It
-// publishes, looks for those once more, and sleeps: I1 to I3 once more, but a
-// nap that was missed only ends by itself.
+// of microseconds at most, in the watch if that is free, and looks again.
+// Meanwhile it is the one who looks, so a fiber that hands over to another wakes
+// nobody. Whatever should not wait that long rouses it: a second piece of work, a
+// deadline before its nap ends. It publishes, looks for those once more, and
+// sleeps, as in I1 to I3.
 //
 // P7: before a looking worker enters user code it makes sure that, if any
 // worker sleeps, one sleeps no longer than to next_deadline (cover()).
@@ -67,9 +67,9 @@ class idle_workers {
   // --- by the worker itself, on its own stack
   void start_looking() noexcept { looking_.fetch_add(1); }
 
-  // Stops looking without going to sleep. True if it was the last one looking:
-  // the caller then wakes another if there is more to do.
-  bool stop_looking() noexcept { return looking_.fetch_sub(1) == 1; }
+  // Stops looking without going to sleep. True if it was the last one awake that
+  // looked: the caller then wakes another if there is more to do.
+  bool stop_looking() noexcept { return looking_.fetch_sub(1) == (somebody_naps() ? 2u : 1u); }
 
   // I1. `next` and `second` are the two earliest deadlines. Afterwards the
   // caller looks (I2), then calls sleep() or stay_awake().
@@ -87,8 +87,7 @@ class idle_workers {
   // and get_up().
   bool settle_to_nap(sleeper& s, nanos until) noexcept VIGIL_EXCLUDES(lock_);
 
-  // True if somebody roused it.
-  static bool nap(sleeper& s, nanos until) noexcept { return s.note.sleep_until(until); }
+  void nap(sleeper& s, nanos until) noexcept { wait(s, until); }
 
   void get_up(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);
 
@@ -98,12 +97,12 @@ class idle_workers {
   unsigned wake_one(bool may_wait = false) noexcept {
     if (nobody_rests()) return 0;
     if (looking_.load() == 0) return wake_one_slowly();
-    return may_wait || nap_until_.load() == nobody_sleeps ? 0 : rouse_napper();
+    return may_wait || !somebody_naps() ? 0 : rouse_napper();
   }
 
-  bool nobody_rests() const noexcept {
-    return asleep_.load() == 0 && nap_until_.load() == nobody_sleeps;
-  }
+  bool somebody_naps() const noexcept { return nap_until_.load() != nobody_sleeps; }
+
+  bool nobody_rests() const noexcept { return asleep_.load() == 0 && !somebody_naps(); }
 
   // A2, A3 for a deadline: makes sure that a sleeper, if there is one, sleeps
   // no longer than to `deadline`, unless somebody looks.
@@ -140,6 +139,10 @@ class idle_workers {
   unsigned cover_slowly(nanos deadline) noexcept VIGIL_EXCLUDES(lock_);
   unsigned rouse_napper() noexcept VIGIL_EXCLUDES(lock_);
   unsigned end_nap() noexcept VIGIL_REQUIRES(lock_);
+  void choose_place(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
+  void leave_place(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
+  void wait(sleeper& s, nanos until) noexcept;
+  bool interrupt(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void remove(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void publish_earliest() noexcept VIGIL_REQUIRES(lock_);
   unsigned rouse(sleeper& s) noexcept VIGIL_REQUIRES(lock_);

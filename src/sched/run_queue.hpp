@@ -88,10 +88,11 @@ class run_queue {
     }
   }
 
-  // Caller: the owner. Thieves may make it less at any time.
+  // Any thread. As it was at some moment, or more by what was taken meanwhile.
   std::uint32_t size() const noexcept {
-    // ordering: the owner writes tail_; an older head_ makes it more.
-    return tail_.load(relaxed) - head_.load(relaxed);
+    // seq_cst: the last look of a worker that has published its nap.
+    const std::uint32_t head = head_.load();
+    return tail_.load() - head;
   }
 
   // Any thread. A true answer was right at the moment tail_ was read: head_

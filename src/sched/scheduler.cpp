@@ -314,9 +314,19 @@ void scheduler::deadline_lowered(nanos deadline, bool parking) noexcept {
   count_wake_calls(idle_.cover(deadline));
 }
 
+// In no worker's own queue.
 bool scheduler::finds_common_work(std::size_t callbacks_taken) noexcept {
   return injected_count_.load() != 0 || signals_.load() != 0 || quit_.load() ||
          timers_->has_callbacks(callbacks_taken);
+}
+
+// What does not wait for the end of a nap.
+bool scheduler::finds_much_work() noexcept {
+  if (finds_common_work(0)) return true;
+  for (const auto& w : workers_) {
+    if (!w->has_one()) return true;
+  }
+  return false;
 }
 
 // Whether there is anything for any worker to do; inboxes count for their

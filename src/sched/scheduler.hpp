@@ -177,7 +177,7 @@ class scheduler {
 
   void add_stats(runtime_stats& s) const noexcept;  // async-signal-safe
 
-  unsigned idle_count() const noexcept { return idle_.asleep(); }
+  unsigned idle_count() const noexcept { return idle_.asleep() + (idle_.somebody_naps() ? 1 : 0); }
 
   std::uint64_t number() const noexcept { return number_; }
 
@@ -225,9 +225,10 @@ class scheduler {
   }
 
   bool finds_work(std::size_t callbacks_taken = 0) noexcept;
-  bool finds_common_work(std::size_t callbacks_taken = 0) noexcept;  // in no worker's own queue
-  void sleep_alone(worker& w, bool for_outside_work) noexcept;       // virtual time
-  bool maybe_deadlock(std::uint64_t asleep) noexcept;  // true if something was readied
+  bool finds_common_work(std::size_t callbacks_taken) noexcept;
+  bool finds_much_work() noexcept;
+  void sleep_alone(worker& w, bool for_outside_work) noexcept;  // virtual time
+  bool maybe_deadlock(std::uint64_t asleep) noexcept;           // true if something was readied
   bool looks_dead(std::uint64_t asleep) noexcept;
   bool report_deadlock(bool alone) noexcept;
   void start_stopper() noexcept;

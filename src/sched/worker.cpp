@@ -303,9 +303,10 @@ void worker::push_back(fiber& f) noexcept {
   sched.inject(overflow);
 }
 
+// seq_cst: half of the naps of idle.hpp, for the owner that adds as for the
+// worker that settles down.
 bool worker::has_one() const noexcept {
-  // ordering: own writes; thieves only take away.
-  return queue_.size() + (next_.load(relaxed) != nullptr ? 1 : 0) <= 1;
+  return queue_.size() + (next_.load() != nullptr ? 1 : 0) <= 1;
 }
 
 void worker::push_pinned(fiber& f) noexcept {
@@ -470,7 +471,7 @@ void worker::stop_looking(const fiber& found) noexcept {
   looking_ = false;
   const bool last = sched.idle_.stop_looking();
   cover_before_user_code = false;
-  if (sched.idle_.asleep() == 0) return;
+  if (sched.idle_.nobody_rests()) return;
   // What others added while this one was looking was left to it: if there is
   // more than it can take, anywhere, the next one is woken.
   // ordering: this worker is the only one that has the fiber.
@@ -535,9 +536,10 @@ bool worker::nap() noexcept {
     return false;
   }
   ++naps_;
-  if (sched.next_deadline.load() >= until && !inbox_filled_.load() && !sched.finds_common_work()) {
+  if (sched.next_deadline.load() >= until && !inbox_filled_.load() && !sched.finds_much_work()) {
     counters.kernel_waits.add();
-    just_woke_ = idle_workers::nap(place, until);
+    sched.idle_.nap(place, until);
+    just_woke_ = true;
   }
   sched.idle_.get_up(place);
   until_clock_ = 1;

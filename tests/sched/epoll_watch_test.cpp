@@ -227,6 +227,39 @@ TEST_SUITE("a watch over epoll and timerfd") {
     });
   }
 
+  TEST_CASE("a worker that naps beside a computing fiber hears of it") {
+    over_epoll({2}, [](vigil::internal::runtime_core& core, watch_calls& calls, epoll_watch& w) {
+      core.sched.naps_after.store(0);
+      core.sched.naps_in_a_row.store(-1U);  // the other worker does nothing but nap
+      int ends[2];
+      REQUIRE(::pipe(ends) == 0);
+      core.sched.add_outside_work();
+      std::atomic<bool> heard{false};
+      auto reader = spawn([&] {
+        auto& self = *vigil::internal::current_fiber();
+        const auto t = self.self.open(true);
+        w.await(ends[0], self.self, t);
+        CHECK(vigil::internal::wait(self, t, {vigil::internal::wait_reason::test}) ==
+              vigil::internal::outcome::value);
+        heard.store(true);
+      });
+      std::thread writer([&] {
+        // Real time, so that the worker naps by then; it holds either way.
+        std::this_thread::sleep_for(5ms);
+        if (::write(ends[1], "x", 1) != 1) std::abort();
+      });
+      while (!heard.load()) {  // never gives its worker away
+      }
+      CHECK(calls.readable.load() == 1);
+      core.sched.naps_after.store(-1U);
+      core.sched.end_outside_work();
+      reader.join();
+      writer.join();
+      ::close(ends[0]);
+      ::close(ends[1]);
+    });
+  }
+
   TEST_CASE("a lone sleep costs one wait") {
     over_epoll({1, 2}, [](auto&, watch_calls& calls, auto&) {
       sleep_for(1ms);
