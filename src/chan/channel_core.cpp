@@ -1,6 +1,6 @@
 #include "chan/channel_core.hpp"
 
-#include "chan/caller.hpp"
+#include "sched/caller.hpp"
 
 #include <vigil/channel.hpp>
 #include <vigil/error.hpp>
@@ -365,3 +365,16 @@ void throw_send_on_closed() {
 }  // namespace detail
 }  // namespace VIGIL_ABI
 }  // namespace vigil
+
+namespace vigil::internal {
+
+channel_status wait_on_nothing(wait_reason why, timeout limit) {
+  if (limit.is_over()) return channel_status::timeout;
+  caller self;
+  if (self.may_not_wait()) self.refuse("channel");
+  const outcome how = self.wait(self.open(), why, limit);
+  if (how == outcome::stopped) self.stop();
+  return channel_status::timeout;
+}
+
+}  // namespace vigil::internal

@@ -30,6 +30,7 @@
 #include "base/atomic.hpp"
 #include "base/intrusive_list.hpp"
 #include "base/spinlock.hpp"
+#include "sched/caller.hpp"
 #include "sched/park.hpp"
 #include "sched/waiter.hpp"
 
@@ -81,6 +82,9 @@ struct attempt {
   channel_status status;
   waiter* peer = nullptr;
 };
+
+// Waits for nothing that could come: a nil channel, a select without cases.
+channel_status wait_on_nothing(wait_reason why, timeout limit);
 
 }  // namespace vigil::internal
 

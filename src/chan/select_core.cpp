@@ -1,6 +1,6 @@
 #include "chan/select_core.hpp"
 
-#include "chan/caller.hpp"
+#include "sched/caller.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/error.hpp>

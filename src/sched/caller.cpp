@@ -1,4 +1,4 @@
-#include "chan/caller.hpp"
+#include "sched/caller.hpp"
 
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
@@ -39,12 +39,12 @@ caller::caller() noexcept : fiber_(current_fiber()) {
   if (fiber_ == nullptr) thread_.emplace();
 }
 
-bool caller::may_not_wait() noexcept {
+bool caller::may_not_wait(bool stoppable) noexcept {
   worker* const w = current_worker();
   if (fiber_ == nullptr) return w != nullptr;
   if (fiber_->no_parks != 0) return true;
   // Not while shielded, nor while unwinding.
-  stoppable_ = fiber_->shields == 0 && w->exceptions_in_flight() == 0;
+  stoppable_ = stoppable && fiber_->shields == 0 && w->exceptions_in_flight() == 0;
   return stoppable_ && fiber_->sched->must_stop(*fiber_);
 }
 
@@ -61,7 +61,7 @@ void caller::refuse(const char* call) {
 
 ticket caller::open() noexcept {
   if (fiber_ != nullptr) return fiber_->self.open(stoppable_);
-  process_check_fork("a wait on a channel");
+  process_check_fork("a wait on a channel or a lock");
   thread_->sleep.clear();
   return thread_->self.open(false);
 }
@@ -94,15 +94,6 @@ outcome caller::sleep(ticket t, nanos deadline) noexcept {
 
 void caller::stop() {
   throw_stopped(*fiber_);
-}
-
-channel_status wait_on_nothing(wait_reason why, timeout limit) {
-  if (limit.is_over()) return channel_status::timeout;
-  caller self;
-  if (self.may_not_wait()) self.refuse("channel");
-  const outcome how = self.wait(self.open(), why, limit);
-  if (how == outcome::stopped) self.stop();
-  return channel_status::timeout;
 }
 
 }  // namespace vigil::internal

@@ -9,8 +9,6 @@
 #include "sched/note.hpp"
 #include "sched/park.hpp"
 
-#include <vigil/detail/channel_core.hpp>
-
 #include <cstdint>
 #include <optional>
 
@@ -51,7 +49,8 @@ class caller {
   caller() noexcept;
 
   // Whether it must not wait here or now; refuse() then says why. Under a lock.
-  bool may_not_wait() noexcept;
+  // `stoppable`: whether a stop of the fiber ends the wait, or refuses it.
+  bool may_not_wait(bool stoppable = true) noexcept;
   // Throws `stopped` or wrong_place, or ends the program under no_park.
   [[noreturn]] void refuse(const char* call);
 
@@ -82,8 +81,5 @@ class caller {
   bool stoppable_ = false;
   std::optional<thread_part> thread_;
 };
-
-// Waits for nothing that could come: a nil channel, a select without cases.
-channel_status wait_on_nothing(wait_reason why, timeout limit);
 
 }  // namespace vigil::internal
