@@ -31,6 +31,14 @@ class scoped_timer;
 class ticker;
 struct from_end_t;
 
+class mutex;
+class shared_mutex;
+class condition_variable;
+class wait_group;
+class latch;
+class semaphore;
+class once;
+
 class stopped;
 class cancelled;
 class channel_closed;

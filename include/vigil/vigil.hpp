@@ -11,6 +11,7 @@
 #include <vigil/select.hpp>
 #include <vigil/signals.hpp>
 #include <vigil/stats.hpp>
+#include <vigil/sync.hpp>
 #include <vigil/ticker.hpp>
 #include <vigil/time.hpp>
 #include <vigil/timer.hpp>

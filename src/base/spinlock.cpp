@@ -8,11 +8,11 @@ namespace vigil::internal {
 // owner, who with it could do several sections in a row. The owner may also have
 // lost its processor; after some ten microseconds, let it have this one.
 // (bench/channels.cpp: 8 fibers on one channel, 2 workers: 95 to 30 ns an item)
-void spinlock::lock_slowly() noexcept {
+void spinlock::wait_for(atomic<bool>& taken) noexcept {
   unsigned pauses = 32;
   do {
     // ordering: waits for a change; the exchange below acquires.
-    while (taken_.load(relaxed)) {
+    while (taken.load(relaxed)) {
       if (pauses <= 128) {
         cpu_pause(pauses);
         pauses *= 2;
@@ -21,7 +21,7 @@ void spinlock::lock_slowly() noexcept {
       }
     }
     // Pairs with the release in unlock().
-  } while (taken_.exchange(true, acquire));
+  } while (taken.exchange(true, acquire));
 }
 
 }  // namespace vigil::internal

@@ -36,6 +36,9 @@ class VIGIL_CAPABILITY("spinlock") spinlock {
     return true;
   }
 
+  // Takes a word that is taken now: the slow half of a lock of this kind.
+  static void wait_for(atomic<bool>& taken) noexcept;
+
   void unlock() noexcept VIGIL_RELEASE() {
     lock_released(rank_);
     // Pairs with the acquires in lock() and try_lock().
@@ -43,7 +46,7 @@ class VIGIL_CAPABILITY("spinlock") spinlock {
   }
 
  private:
-  void lock_slowly() noexcept;
+  void lock_slowly() noexcept { wait_for(taken_); }
 
   atomic<bool> taken_{false};
   const lock_rank rank_;

@@ -22,7 +22,17 @@ enum class wait_reason : std::uint8_t {
   recv_nil,
   select,
   select_none,  // a select without cases
-  test,         // the library's own tests
+  mutex,
+  shared_mutex_write,
+  shared_mutex_read,
+  condition,
+  wait_group,
+  latch,
+  semaphore,
+  once,
+  single_flight,
+  rate_limiter,
+  test,  // the library's own tests
 };
 
 constexpr const char* to_string(wait_reason reason) noexcept {
@@ -59,6 +69,26 @@ constexpr const char* to_string(wait_reason reason) noexcept {
       return "select";
     case wait_reason::select_none:
       return "select (no cases)";
+    case wait_reason::mutex:
+      return "mutex";
+    case wait_reason::shared_mutex_write:
+      return "shared_mutex (to write)";
+    case wait_reason::shared_mutex_read:
+      return "shared_mutex (to read)";
+    case wait_reason::condition:
+      return "condition_variable";
+    case wait_reason::wait_group:
+      return "wait_group";
+    case wait_reason::latch:
+      return "latch";
+    case wait_reason::semaphore:
+      return "semaphore";
+    case wait_reason::once:
+      return "once (another runs it)";
+    case wait_reason::single_flight:
+      return "single_flight (another calls)";
+    case wait_reason::rate_limiter:
+      return "rate_limiter";
     case wait_reason::test:
       return "test";
   }

@@ -1,0 +1,118 @@
+// What sync.hpp is made of: the words that its fast paths touch, and the
+// functions for everything else.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+
+#include <atomic>
+#include <cstdint>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+struct queued_wait;
+
+// Those who wait for one thing, first come, first served. src/sync/wait_queue.hpp.
+struct wait_queue {
+  std::atomic<bool> taken{false};  // its lock
+  queued_wait* first = nullptr;
+  queued_wait* last = nullptr;
+};
+
+// How long a call may wait, in nanoseconds.
+struct wait_limit {
+  enum class kind : std::uint8_t { none, in, at };
+
+  kind is = kind::none;
+  std::int64_t nanoseconds = 0;
+};
+
+struct mutex_core {
+  static constexpr std::uint32_t locked = 1;
+
+  // 0: free, and nobody waits. src/sync/mutex.cpp has the other bits.
+  std::atomic<std::uint32_t> word{0};
+  wait_queue queue;
+};
+
+// True if it is locked now; false: the limit has come.
+VIGIL_API bool lock_slowly(mutex_core& m, const wait_limit& limit);
+VIGIL_API bool try_lock_slowly(mutex_core& m) noexcept;
+VIGIL_API void unlock_slowly(mutex_core& m);
+
+struct shared_mutex_core {
+  static constexpr std::uint32_t exclusive = 1;
+  static constexpr std::uint32_t waiting = 2;
+  static constexpr std::uint32_t one_reader = 4;
+
+  std::atomic<std::uint32_t> word{0};
+  wait_queue queue;  // the writers; its lock guards both
+  queued_wait* first_reader = nullptr;
+  queued_wait* last_reader = nullptr;
+};
+
+VIGIL_API bool lock_slowly(shared_mutex_core& m, const wait_limit& limit);
+VIGIL_API void unlock_slowly(shared_mutex_core& m);
+VIGIL_API bool lock_shared_slowly(shared_mutex_core& m, const wait_limit& limit);
+VIGIL_API void unlock_shared_slowly(shared_mutex_core& m);
+
+struct condition_core {
+  wait_queue queue;
+};
+
+// The caller's lock, whatever its type.
+struct any_lock {
+  void* lock;
+  void (*unlock)(void* lock);
+  void (*relock)(void* lock) noexcept;
+};
+
+// True if notified; false: the limit has come. The lock is held afterwards, also
+// when it throws.
+VIGIL_API bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit);
+VIGIL_API void notify_one(condition_core& c) noexcept;
+VIGIL_API void notify_all(condition_core& c) noexcept;
+
+// wait_group and latch.
+struct counter_core {
+  wait_queue queue;  // its lock guards the count
+  std::int64_t count = 0;
+};
+
+VIGIL_API void add_to(counter_core& c, std::int64_t n);         // wait_group
+VIGIL_API void count_down(counter_core& c, std::int64_t n);     // latch
+VIGIL_API std::int64_t count_of(const counter_core& c) noexcept;
+// True if the count is zero, or was meanwhile; false: the limit has come.
+VIGIL_API bool wait(counter_core& c, bool is_latch, const wait_limit& limit);
+VIGIL_API void check_latch(std::int64_t count);
+
+struct semaphore_core {
+  wait_queue queue;  // its lock guards the count
+  std::int64_t count = 0;
+};
+
+VIGIL_API bool acquire_permits(semaphore_core& s, std::int64_t n, const wait_limit& limit);
+VIGIL_API bool try_acquire_permits(semaphore_core& s, std::int64_t n);
+VIGIL_API void release_permits(semaphore_core& s, std::int64_t n);
+VIGIL_API std::int64_t count_of(const semaphore_core& s) noexcept;
+VIGIL_API void check_semaphore(std::int64_t count);
+
+struct once_core {
+  static constexpr std::uint8_t idle = 0;
+  static constexpr std::uint8_t running = 1;
+  static constexpr std::uint8_t done = 2;
+
+  std::atomic<std::uint8_t> state{idle};
+  wait_queue queue;  // its lock guards what follows, and changes of the state
+  const void* runner = nullptr;
+};
+
+// True: the caller is to run the function, then calls end_once(). False: it has
+// been run.
+VIGIL_API bool begin_once(once_core& o);
+VIGIL_API void end_once(once_core& o, bool done) noexcept;
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,444 @@
+// Locks, conditions and counters for fibers: mutex, shared_mutex,
+// condition_variable, wait_group, semaphore, latch, once.
+//
+//   vigil::mutex m;
+//   vigil::condition_variable changed;
+//   {
+//     std::unique_lock lock(m);
+//     changed.wait(lock, [&] { return ready; });
+//   }
+//
+// A fiber that waits here gives its worker to others; one that holds a
+// vigil::mutex may sleep, receive, or wait for anything else, and may go on on
+// another thread. (A std::mutex may not be held across a wait.) They work with
+// std::unique_lock, std::scoped_lock, std::shared_lock and std::lock.
+//
+// Thread safety: everything may be called from fibers of any runtime and from
+// plain threads, in any mix. None of them can be copied or moved. One may be
+// destroyed when nobody waits in it or holds it, also right after one's own
+// call has returned, while the call that let it return is on its last steps (but
+// a `once` only when nobody calls it any more).
+//
+// What ends a wait: what it waits for; the deadline of the `_for` and `_until`
+// forms, never early, which is a result and no exception; a stop of the fiber,
+// which throws `stopped`. But a stop does not end the wait for a lock: lock(),
+// lock_shared() and the relocking of a condition variable wait on. So two
+// fibers that wait for each other's mutex keep a runtime from ending
+// (options::stop_limit).
+//
+// On a plain thread the thread sleeps. Inside a handler on a worker's own stack
+// a call that would wait throws wrong_place. The timed forms throw
+// std::bad_alloc if their deadline cannot be armed.
+#pragma once
+
+#include <vigil/clock.hpp>
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/duration.hpp>
+#include <vigil/detail/sync_core.hpp>
+#include <vigil/fiber.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+namespace detail {
+
+template <duration_like D>
+wait_limit within(const D& timeout) {
+  return {wait_limit::kind::in, to_nanos(timeout)};
+}
+
+template <class Clock, class Duration>
+wait_limit until(const std::chrono::time_point<Clock, Duration>& t) {
+  return {wait_limit::kind::at, deadline_at(t).time_since_epoch().count()};
+}
+
+}  // namespace detail
+
+// Mutual exclusion. Meets the standard's TimedMutex requirements.
+//
+// Fairness: who comes while it is free takes it, also before those who wait; but
+// once somebody has waited for a millisecond, or has been overtaken some dozens
+// of times, the next unlock keeps it for him. Those who wait have it in the
+// order in which they came. Behaviour: Go's sync.Mutex.
+//
+// It does not know its owner: any fiber or thread may unlock it, and locking it
+// twice waits for ever. Cost: uncontended, two atomic operations on one word.
+class mutex {
+ public:
+  constexpr mutex() noexcept = default;
+  mutex(const mutex&) = delete;
+  mutex& operator=(const mutex&) = delete;
+
+  // Throws wrong_place only; not ended by a stop.
+  void lock() {
+    if (!take()) detail::lock_slowly(core_, {});
+  }
+
+  bool try_lock() noexcept { return take() || detail::try_lock_slowly(core_); }
+
+  // False if the timeout passes first. Zero or negative: as try_lock.
+  template <detail::duration_like D>
+  bool try_lock_for(const D& timeout) {
+    return take() || detail::lock_slowly(core_, detail::within(timeout));
+  }
+  template <class Clock, class Duration>
+  bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t) {
+    return take() || detail::lock_slowly(core_, detail::until(t));
+  }
+
+  // Throws std::logic_error if it is not locked (a std::lock_guard makes that
+  // std::terminate).
+  void unlock() {
+    std::uint32_t seen = detail::mutex_core::locked;
+    // Pairs with the acquire in take() and in lock_slowly().
+    if (!core_.word.compare_exchange_strong(seen, 0, std::memory_order_release,
+                                            std::memory_order_relaxed)) {
+      detail::unlock_slowly(core_);
+    }
+  }
+
+ private:
+  bool take() noexcept {
+    std::uint32_t seen = 0;
+    // Pairs with the release in unlock() and in unlock_slowly().
+    return core_.word.compare_exchange_strong(seen, detail::mutex_core::locked,
+                                              std::memory_order_acquire,
+                                              std::memory_order_relaxed);
+  }
+
+  detail::mutex_core core_;
+};
+
+// One writer, or any number of readers. Meets the standard's SharedTimedMutex
+// requirements.
+//
+// Fairness: while a writer waits no new reader gets in; when a writer leaves, all
+// readers that wait by then go before the next writer. So neither starves the
+// other. Hence a fiber that locks it shared twice may wait for ever, as in Go.
+// Otherwise as mutex. Behaviour: Go's sync.RWMutex.
+class shared_mutex {
+ public:
+  constexpr shared_mutex() noexcept = default;
+  shared_mutex(const shared_mutex&) = delete;
+  shared_mutex& operator=(const shared_mutex&) = delete;
+
+  void lock() {
+    if (!take()) detail::lock_slowly(core_, {});
+  }
+  bool try_lock() noexcept { return take(); }
+  template <detail::duration_like D>
+  bool try_lock_for(const D& timeout) {
+    return take() || detail::lock_slowly(core_, detail::within(timeout));
+  }
+  template <class Clock, class Duration>
+  bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t) {
+    return take() || detail::lock_slowly(core_, detail::until(t));
+  }
+  // Throws std::logic_error if it is not locked by a writer.
+  void unlock() {
+    std::uint32_t seen = word::exclusive;
+    // Pairs with the acquires in take() and take_shared().
+    if (!core_.word.compare_exchange_strong(seen, 0, std::memory_order_release,
+                                            std::memory_order_relaxed)) {
+      detail::unlock_slowly(core_);
+    }
+  }
+
+  void lock_shared() {
+    if (!take_shared()) detail::lock_shared_slowly(core_, {});
+  }
+  bool try_lock_shared() noexcept { return take_shared(); }
+  template <detail::duration_like D>
+  bool try_lock_shared_for(const D& timeout) {
+    return take_shared() || detail::lock_shared_slowly(core_, detail::within(timeout));
+  }
+  template <class Clock, class Duration>
+  bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& t) {
+    return take_shared() || detail::lock_shared_slowly(core_, detail::until(t));
+  }
+  // Throws std::logic_error if no reader holds it.
+  void unlock_shared() {
+    std::uint32_t seen = word::one_reader;
+    // Pairs with the acquire in take().
+    if (!core_.word.compare_exchange_strong(seen, 0, std::memory_order_release,
+                                            std::memory_order_relaxed)) {
+      detail::unlock_shared_slowly(core_);
+    }
+  }
+
+ private:
+  using word = detail::shared_mutex_core;
+
+  bool take() noexcept {
+    std::uint32_t seen = 0;
+    // Pairs with the releases in unlock() and unlock_shared().
+    return core_.word.compare_exchange_strong(seen, word::exclusive, std::memory_order_acquire,
+                                              std::memory_order_relaxed);
+  }
+  bool take_shared() noexcept {
+    // ordering: the load only proposes.
+    std::uint32_t seen = core_.word.load(std::memory_order_relaxed);
+    while ((seen & (word::exclusive | word::waiting)) == 0) {
+      // Pairs with the release in unlock().
+      if (core_.word.compare_exchange_weak(seen, seen + word::one_reader,
+                                           std::memory_order_acquire,
+                                           std::memory_order_relaxed)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  detail::shared_mutex_core core_;
+};
+
+// Waits until another says that something has changed. Takes any lock: a
+// std::unique_lock or std::shared_lock of the mutexes above, or a mutex itself.
+// Its unlock() must not wait, its lock() must not throw.
+//
+// notify_one() lets one go on, the one who has waited longest; notify_all() all
+// that wait at that moment, and whoever comes later waits for the next. There
+// are no spurious wake-ups; but the condition may have changed again before the
+// lock is taken back: use the forms with a predicate.
+// Behaviour: Go's sync.Cond, with timeouts.
+class condition_variable {
+ public:
+  constexpr condition_variable() noexcept = default;
+  condition_variable(const condition_variable&) = delete;
+  condition_variable& operator=(const condition_variable&) = delete;
+
+  // Need not hold the lock.
+  void notify_one() noexcept { detail::notify_one(core_); }
+  void notify_all() noexcept { detail::notify_all(core_); }
+
+  // Unlocks, waits, and locks again in every case. Throws `stopped`, and what
+  // lock.unlock() throws if it is not locked.
+  template <class Lock>
+  void wait(Lock& lock) {
+    detail::wait(core_, any(lock), {});
+  }
+  template <class Lock, class Predicate>
+  void wait(Lock& lock, Predicate holds) {
+    while (!holds())
+      wait(lock);
+  }
+
+  // True if notified, false if the timeout passed first; zero or negative: the
+  // lock is let go and taken back.
+  template <class Lock, detail::duration_like D>
+  bool wait_for(Lock& lock, const D& timeout) {
+    return detail::wait(core_, any(lock), detail::within(timeout));
+  }
+  template <class Lock, class Clock, class Duration>
+  bool wait_until(Lock& lock, const std::chrono::time_point<Clock, Duration>& t) {
+    return detail::wait(core_, any(lock), detail::until(t));
+  }
+  // What the predicate says at the end.
+  template <class Lock, detail::duration_like D, class Predicate>
+  bool wait_for(Lock& lock, const D& timeout, Predicate holds) {
+    return wait_until(lock, deadline_in(timeout), std::move(holds));
+  }
+  template <class Lock, class Clock, class Duration, class Predicate>
+  bool wait_until(Lock& lock, const std::chrono::time_point<Clock, Duration>& t, Predicate holds) {
+    const clock::time_point deadline = deadline_at(t);
+    while (!holds()) {
+      if (!wait_until(lock, deadline)) return holds();
+    }
+    return true;
+  }
+
+ private:
+  template <class Lock>
+  static detail::any_lock any(Lock& lock) noexcept {
+    return {&lock, [](void* l) { static_cast<Lock*>(l)->unlock(); },
+            [](void* l) noexcept { static_cast<Lock*>(l)->lock(); }};
+  }
+
+  detail::condition_core core_;
+};
+
+// Waits until a number of things are done. It may be used again after a wait,
+// and any number may wait. What was written before a done() is visible after the
+// wait() that it ends. Behaviour: Go's sync.WaitGroup.
+//
+//   vigil::wait_group all;
+//   for (auto& part : parts) all.go([&part] { work_on(part); });
+//   all.wait();
+class wait_group {
+ public:
+  constexpr wait_group() noexcept = default;
+  wait_group(const wait_group&) = delete;
+  wait_group& operator=(const wait_group&) = delete;
+
+  // n more to wait for; negative: that many are done. Throws std::logic_error,
+  // with nothing changed, if fewer than none would be left or the count would
+  // overflow.
+  void add(std::int64_t n = 1) { detail::add_to(core_, n); }
+  void done() { detail::add_to(core_, -1); }
+  std::int64_t count() const noexcept { return detail::count_of(core_); }
+
+  // Until the count is zero; at once if it is. One who waits goes on once it has
+  // been zero, whatever is added afterwards.
+  void wait() { detail::wait(core_, false, {}); }
+  // False if the timeout passed first.
+  template <detail::duration_like D>
+  bool wait_for(const D& timeout) {
+    return detail::wait(core_, false, detail::within(timeout));
+  }
+  template <class Clock, class Duration>
+  bool wait_until(const std::chrono::time_point<Clock, Duration>& t) {
+    return detail::wait(core_, false, detail::until(t));
+  }
+
+  // Runs f on a fiber of its own that counts until f has returned or thrown, and
+  // its captures are gone. What f throws goes to options::on_unhandled, as for
+  // vigil::go; that function's errors, with nothing counted.
+  template <class F>
+  void go(F&& f, const site& from = site::current()) {
+    if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
+      if (f == nullptr) detail::throw_empty_function("vigil::wait_group::go");
+    }
+    add();
+    try {
+      vigil::go(
+          [this, f = std::decay_t<F>(std::forward<F>(f))]() mutable {
+            const struct at_end {
+              wait_group& group;
+              ~at_end() { group.done(); }
+            } counted{*this};
+            std::decay_t<F> call(std::move(f));
+            static_cast<void>(call());
+          },
+          from);
+    } catch (...) {
+      done();
+      throw;
+    }
+  }
+
+ private:
+  detail::counter_core core_;
+};
+
+// Counts down to zero once; whoever waits goes on then. Behaviour: std::latch,
+// with timeouts.
+class latch {
+ public:
+  // Throws std::invalid_argument for a negative count.
+  constexpr explicit latch(std::int64_t count) {
+    if (count < 0) detail::check_latch(count);
+    core_.count = count;
+  }
+  latch(const latch&) = delete;
+  latch& operator=(const latch&) = delete;
+
+  // Throws std::logic_error, with nothing changed, if n is negative or more than
+  // is left.
+  void count_down(std::int64_t n = 1) { detail::count_down(core_, n); }
+  // Whether it has come to zero.
+  bool try_wait() const noexcept { return detail::count_of(core_) == 0; }
+  std::int64_t count() const noexcept { return detail::count_of(core_); }
+
+  void wait() { detail::wait(core_, true, {}); }
+  template <detail::duration_like D>
+  bool wait_for(const D& timeout) {
+    return detail::wait(core_, true, detail::within(timeout));
+  }
+  template <class Clock, class Duration>
+  bool wait_until(const std::chrono::time_point<Clock, Duration>& t) {
+    return detail::wait(core_, true, detail::until(t));
+  }
+  void arrive_and_wait(std::int64_t n = 1) {
+    count_down(n);
+    wait();
+  }
+
+ private:
+  detail::counter_core core_;
+};
+
+// A number of permits. First come, first served: who asks for many is not
+// overtaken by those who ask for few. Behaviour: Go's semaphore.Weighted; the
+// names of std::counting_semaphore.
+//
+// Each call throws std::invalid_argument for a negative number; 0 permits are had
+// at once. A request that is larger than all permits there ever are waits until
+// its deadline, and those behind it with it.
+class semaphore {
+ public:
+  constexpr explicit semaphore(std::int64_t permits) {
+    if (permits < 0) detail::check_semaphore(permits);
+    core_.count = permits;
+  }
+  semaphore(const semaphore&) = delete;
+  semaphore& operator=(const semaphore&) = delete;
+
+  void acquire(std::int64_t n = 1) { detail::acquire_permits(core_, n, {}); }
+  // Only if they are free and nobody waits.
+  bool try_acquire(std::int64_t n = 1) { return detail::try_acquire_permits(core_, n); }
+  // False, with none taken, if the timeout passed first.
+  template <detail::duration_like D>
+  bool acquire_for(const D& timeout, std::int64_t n = 1) {
+    return detail::acquire_permits(core_, n, detail::within(timeout));
+  }
+  template <class Clock, class Duration>
+  bool acquire_until(const std::chrono::time_point<Clock, Duration>& t, std::int64_t n = 1) {
+    return detail::acquire_permits(core_, n, detail::until(t));
+  }
+
+  // Any fiber or thread may give permits, also such that were never acquired.
+  // Throws std::overflow_error, with nothing changed, beyond 2^63 - 1.
+  void release(std::int64_t n = 1) { detail::release_permits(core_, n); }
+
+  // How many are free; others may take them at any moment.
+  std::int64_t available() const noexcept { return detail::count_of(core_); }
+
+ private:
+  detail::semaphore_core core_;
+};
+
+// Runs a function once, whoever comes first; the others wait until it has
+// returned. If it throws (a stop included), the exception goes to who ran it,
+// and the next one runs its own: the rule of std::call_once. Not Go's, whose
+// Once counts a panic as done.
+//
+//   vigil::once opened;
+//   opened.call([&] { connection = open(); });
+class once {
+ public:
+  constexpr once() noexcept = default;
+  once(const once&) = delete;
+  once& operator=(const once&) = delete;
+
+  // Throws what f throws, `stopped` while it waits for another, and
+  // std::logic_error if f calls it (directly) again. Cost afterwards: one load.
+  template <class F, class... Args>
+  void call(F&& f, Args&&... args) {
+    if (is_done() || !detail::begin_once(core_)) return;
+    struct run {
+      detail::once_core& core;
+      bool done = false;
+      ~run() { detail::end_once(core, done); }
+    } this_one{core_};
+    static_cast<void>(std::forward<F>(f)(std::forward<Args>(args)...));
+    this_one.done = true;
+  }
+
+  // What the function wrote is visible if true.
+  bool is_done() const noexcept {
+    // Pairs with the release in end_once().
+    return core_.state.load(std::memory_order_acquire) == detail::once_core::done;
+  }
+
+ private:
+  detail::once_core core_;
+};
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,86 @@
+// condition_variable: a queue of those who wait.
+//
+// The danger. Between looking at the condition and waiting for its change
+// somebody may change it and notify, and find nobody.
+//
+// The rule. Who waits queues first and unlocks then: who has the lock afterwards,
+// to change the condition, finds him. A notification takes out those who are
+// queued, so that whoever comes later cannot take it away from them.
+#include "sync/wait_queue.hpp"
+
+#include <vigil/detail/sync_core.hpp>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+using internal::outcome;
+using internal::told_list;
+
+bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
+  const internal::how_to_wait how{
+      internal::wait_reason::condition, "condition_variable::wait", internal::to_timeout(limit)};
+  internal::caller self;
+  if (self.may_not_wait(how.stoppable)) self.refuse(how.call);
+
+  queued_wait own;
+  own.who = &self.self();
+  {
+    internal::queue_guard guard(c.queue);
+    own.which = self.open();
+    internal::all_of(c.queue).push_back(own);
+  }
+  const auto leave = [&]() noexcept {
+    const internal::queue_guard guard(c.queue);
+    if (own.linked) internal::all_of(c.queue).remove(own);
+  };
+  try {
+    lock.unlock(lock.lock);
+  } catch (...) {
+    // It is as if it had not been called; a notification that has come already
+    // goes to the next one.
+    if (own.who->claim(own.which, outcome::cancelled)) {
+      leave();
+    } else {
+      const bool notified =
+          self.wait(own.which, how.why, internal::timeout::none()) == outcome::value;
+      notified ? notify_one(c) : leave();
+    }
+    throw;
+  }
+  outcome ended = outcome::open;
+  try {
+    ended = self.wait(own.which, how.why, how.limit);
+  } catch (...) {
+    leave();
+    lock.relock(lock.lock);
+    throw;
+  }
+  // After a notification the condition variable may be gone.
+  if (ended != outcome::value) leave();
+  lock.relock(lock.lock);
+  if (ended == outcome::stopped) self.stop();
+  return ended == outcome::value;
+}
+
+void notify_one(condition_core& c) noexcept {
+  queued_wait* first = nullptr;
+  {
+    const internal::queue_guard guard(c.queue);
+    first = internal::all_of(c.queue).claim_first();
+  }
+  if (first != nullptr) first->who->deliver();
+}
+
+void notify_all(condition_core& c) noexcept {
+  told_list told;
+  {
+    const internal::queue_guard guard(c.queue);
+    internal::all_of(c.queue).claim_all(told);
+  }
+  told.deliver();
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,60 @@
+#include "sync/wait_queue.hpp"
+
+namespace vigil::internal {
+
+void line::push_back(queued_wait& w) const noexcept {
+  w.before = last;
+  w.after = nullptr;
+  w.linked = true;
+  (last != nullptr ? last->after : first) = &w;
+  last = &w;
+}
+
+void line::push_front(queued_wait& w) const noexcept {
+  w.before = nullptr;
+  w.after = first;
+  w.linked = true;
+  (first != nullptr ? first->before : last) = &w;
+  first = &w;
+}
+
+void line::remove(queued_wait& w) const noexcept {
+  (w.before != nullptr ? w.before->after : first) = w.after;
+  (w.after != nullptr ? w.after->before : last) = w.before;
+  w.before = w.after = nullptr;
+  w.linked = false;
+}
+
+queued_wait* line::claim_first() const noexcept {
+  while (first != nullptr) {
+    queued_wait& w = *first;
+    remove(w);
+    if (w.who->claim(w.which, outcome::value)) return &w;
+  }
+  return nullptr;
+}
+
+void line::claim_all(told_list& told) const noexcept {
+  while (queued_wait* const w = claim_first())
+    told.add(*w);
+}
+
+timeout to_timeout(const wait_limit& limit) noexcept {
+  switch (limit.is) {
+    case wait_limit::kind::in:
+      return timeout::in(limit.nanoseconds);
+    case wait_limit::kind::at:
+      return timeout::at(limit.nanoseconds);
+    case wait_limit::kind::none:
+      break;
+  }
+  return timeout::none();
+}
+
+void before_waiting(caller& self, const how_to_wait& how, queue_guard& guard) {
+  if (!self.may_not_wait(how.stoppable)) return;
+  guard.unlock();
+  self.refuse(how.call);
+}
+
+}  // namespace vigil::internal

@@ -1,0 +1,185 @@
+// wait_queue: those who wait for one mutex, condition or counter, in the order
+// in which they came.
+//
+// The danger. Whoever ends a wait lets its owner go on, and the owner may destroy
+// the queue, and the record in it, at once.
+//
+// The rule. Under the queue's lock a record is taken out and its ticket is
+// claimed; then the lock is released, the last touch of the queue; then the
+// waiter is delivered, the last touch of the record.
+//
+// S1  A record is linked and unlinked under the queue's lock. Its owner leaves
+//     none behind: one that nobody took out it takes out itself.
+// S2  A claim fails if the wait has ended otherwise. Whoever failed has taken the
+//     record out, and looks at the next one.
+// S3  Who ends a wait by a value has done before what the value means: the lock is
+//     the waiter's, the permits are taken. So a wait that ended otherwise has
+//     nothing to give back.
+// S4  A call that may return without having waited looks at the state under the
+//     queue's lock, or changes it in a way that ends it: so the call that let it
+//     return has made its last touch but one, the unlocking.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/lock_rank.hpp"
+#include "base/nanos.hpp"
+#include "base/spinlock.hpp"
+#include "sched/caller.hpp"
+#include "sched/waiter.hpp"
+
+#include <vigil/detail/sync_core.hpp>
+
+#include <cstdint>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+// What one leaves in a queue; on its own stack.
+struct queued_wait {
+  queued_wait* before = nullptr;
+  queued_wait* after = nullptr;
+  bool linked = false;
+  internal::waiter* who = nullptr;
+  internal::ticket which = 0;
+  std::int64_t amount = 0;    // of a semaphore's permits
+  internal::nanos since = 0;  // of a mutex: when it came
+};
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil
+
+namespace vigil::internal {
+
+using detail::queued_wait;
+using detail::wait_limit;
+using detail::wait_queue;
+
+// Those that were claimed, until the queue's lock is released.
+class told_list {
+ public:
+  void add(queued_wait& w) noexcept {
+    w.after = nullptr;
+    (last_ != nullptr ? last_->after : first_) = &w;
+    last_ = &w;
+  }
+
+  bool empty() const noexcept { return first_ == nullptr; }
+
+  // Caller: without the lock. Each record is gone once it is delivered.
+  void deliver(turn when = turn::in_order) noexcept {
+    for (queued_wait* w = first_; w != nullptr;) {
+      queued_wait* const next = w->after;
+      w->who->deliver(when);
+      w = next;
+    }
+  }
+
+ private:
+  queued_wait* first_ = nullptr;
+  queued_wait* last_ = nullptr;
+};
+
+// The operations on {first, last}, for a record of the queue's or a second list
+// under its lock.
+struct line {
+  queued_wait*& first;
+  queued_wait*& last;
+
+  bool empty() const noexcept { return first == nullptr; }
+
+  void push_back(queued_wait& w) const noexcept;
+  void push_front(queued_wait& w) const noexcept;
+  void remove(queued_wait& w) const noexcept;
+  // S2: takes records out until one can be claimed for a value.
+  queued_wait* claim_first() const noexcept;
+  void claim_all(told_list& told) const noexcept;
+};
+
+inline line all_of(wait_queue& q) noexcept {
+  return {q.first, q.last};
+}
+
+// The queue's lock.
+class queue_guard {
+ public:
+  explicit queue_guard(wait_queue& q) noexcept : queue_(q) { lock(); }
+
+  ~queue_guard() {
+    if (held_) unlock();
+  }
+
+  queue_guard(const queue_guard&) = delete;
+  queue_guard& operator=(const queue_guard&) = delete;
+
+  void lock() noexcept {
+    // Pairs with the release in unlock().
+    if (queue_.taken.exchange(true, acquire)) spinlock::wait_for(queue_.taken);
+    lock_taken(lock_rank::sync);
+    held_ = true;
+  }
+
+  // The last touch of the queue.
+  void unlock() noexcept {
+    held_ = false;
+    lock_released(lock_rank::sync);
+    // Pairs with the acquire in lock() and in spinlock::wait_for().
+    queue_.taken.store(false, release);
+  }
+
+ private:
+  wait_queue& queue_;
+  bool held_ = false;
+};
+
+timeout to_timeout(const wait_limit& limit) noexcept;
+
+// How a wait is to be done. Every wait of this layer goes through wait_in().
+struct how_to_wait {
+  wait_reason why;
+  const char* call;  // for the error's text
+  timeout limit = timeout::none();
+  bool stoppable = true;
+};
+
+// Whoever may have to wait, before it is queued: throws `stopped` or wrong_place,
+// with the guard released.
+void before_waiting(caller& self, const how_to_wait& how, queue_guard& guard);
+
+// Queues `own` (at the end, or at the front), releases the guard, waits. If the
+// wait ended otherwise than by a value, the record has been taken out, and
+// `left(told)` has been called under the guard's lock, for what changes by its
+// going; those it tells are delivered. Throws std::bad_alloc; the same holds.
+template <class Left>
+outcome wait_in(line where,
+                queued_wait& own,
+                caller& self,
+                const how_to_wait& how,
+                queue_guard& guard,
+                Left left,
+                bool at_front = false) {
+  own.who = &self.self();
+  own.which = self.open();  // nobody sees the record before the guard is released
+  at_front ? where.push_front(own) : where.push_back(own);
+  guard.unlock();
+  const auto leave = [&]() noexcept {
+    told_list told;
+    guard.lock();
+    if (own.linked) where.remove(own);
+    left(told);
+    guard.unlock();
+    told.deliver();
+  };
+  outcome ended = outcome::open;
+  try {
+    ended = self.wait(own.which, how.why, how.limit);
+  } catch (...) {
+    leave();
+    throw;
+  }
+  if (ended != outcome::value) leave();
+  return ended;
+}
+
+}  // namespace vigil::internal

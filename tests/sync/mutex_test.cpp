@@ -1,0 +1,468 @@
+#include "sync/mutex.hpp"
+
+#include "support/child.hpp"
+#include "sync_test.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <type_traits>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::clock;
+using vigil::mutex;
+using vigil::sleep_for;
+using vigil::spawn;
+using vigil::testing::settle;
+
+namespace {
+
+static_assert(!std::is_copy_constructible_v<mutex> && !std::is_move_constructible_v<mutex>);
+static_assert(std::is_nothrow_default_constructible_v<mutex>);
+static_assert(std::is_trivially_destructible_v<mutex>);
+
+constinit mutex of_the_program;  // needs no constructor at run time
+
+}  // namespace
+
+TEST_SUITE("mutex") {
+  TEST_CASE("keeps the others out for as long as it is held, across sleeps and yields") {
+    for_each_seed(20, [] {
+      mutex m;
+      int inside = 0;
+      int sum = 0;
+      crowd all;
+      for (int i = 0; i < 8; ++i) {
+        all.add([&] {
+          for (int n = 0; n < 5; ++n) {
+            const std::lock_guard lock(m);
+            CHECK(++inside == 1);
+            n % 2 == 0 ? vigil::this_fiber::yield() : sleep_for(1ms);
+            ++sum;
+            --inside;
+          }
+        });
+      }
+      all.join();
+      CHECK(sum == 40);
+    });
+  }
+
+  TEST_CASE("fibers of several workers and plain threads exclude each other") {
+    in_runtime({}, [] {
+      const auto threads_act = vigil::runtime::current().make_work_guard();
+      mutex m;
+      long sum = 0;
+      const int each = rounds(20'000);
+      const auto work = [&] {
+        for (int i = 0; i < each; ++i) {
+          const std::lock_guard lock(m);
+          ++sum;
+        }
+      };
+      crowd all;
+      for (int i = 0; i < 8; ++i)
+        all.add(work);
+      std::thread a(work);
+      std::thread b(work);
+      all.join();
+      a.join();
+      b.join();
+      CHECK(sum == 10L * each);
+    });
+  }
+
+  TEST_CASE("excludes plain threads without any runtime") {
+    long sum = 0;
+    const int each = rounds(100'000);
+    const auto work = [&] {
+      for (int i = 0; i < each; ++i) {
+        const std::lock_guard lock(of_the_program);
+        ++sum;
+      }
+    };
+    std::thread a(work);
+    std::thread b(work);
+    std::thread c(work);
+    a.join();
+    b.join();
+    c.join();
+    CHECK(sum == 3L * each);
+  }
+
+  TEST_CASE("those who wait have it in the order in which they came") {
+    for_each_seed(20, [] {
+      mutex m;
+      m.lock();
+      std::vector<int> order;
+      crowd all;
+      for (int i = 0; i < 6; ++i) {
+        all.add([&, i] {
+          const std::lock_guard lock(m);
+          order.push_back(i);
+        });
+        settle();
+      }
+      m.unlock();
+      all.join();
+      CHECK(order == std::vector{0, 1, 2, 3, 4, 5});
+    });
+  }
+
+  TEST_CASE("is kept for who has waited a millisecond, although the owner comes back at once") {
+    in_virtual([] {
+      mutex m;
+      m.lock();
+      std::optional<clock::time_point> had;
+      auto patient = spawn([&] {
+        const std::lock_guard lock(m);
+        had = clock::now();
+      });
+      settle();
+      const auto start = clock::now();
+      // Never free for longer than no time at all.
+      for (int i = 0; i < 10; ++i) {
+        sleep_for(400us);
+        m.unlock();
+        m.lock();
+      }
+      m.unlock();
+      patient.join();
+      REQUIRE(had.has_value());
+      CHECK(*had - start == 1200us);
+    });
+  }
+
+  TEST_CASE("is kept for who has been overtaken some dozens of times, in no time at all") {
+    in_virtual([] {
+      mutex m;
+      m.lock();
+      bool had = false;
+      auto waiting = spawn([&] {
+        const std::lock_guard lock(m);
+        had = true;
+      });
+      settle();
+      int rounds_until = 0;
+      while (!had && rounds_until < 1'000) {
+        m.unlock();
+        m.lock();
+        ++rounds_until;
+      }
+      m.unlock();
+      waiting.join();
+      CHECK(rounds_until > 1);
+      CHECK(rounds_until < 200);
+    });
+  }
+
+  // Go's TestMutexFairness.
+  TEST_CASE("one who needs it ten times gets it ten times beside one who nearly always holds it") {
+    in_runtime({.workers = {1, 2}, .settings = {}}, [] {
+      mutex m;
+      std::atomic<bool> stop{false};
+      auto greedy = spawn([&] {
+        while (!stop.load()) {
+          const std::lock_guard lock(m);
+          sleep_for(100us);
+        }
+      });
+      for (int i = 0; i < 10; ++i) {
+        sleep_for(100us);
+        const std::lock_guard lock(m);
+      }
+      stop.store(true);
+      greedy.join();
+      CHECK(true);  // it has come here
+    });
+  }
+
+  TEST_CASE("try_lock takes it if it is free and never waits") {
+    in_virtual([] {
+      mutex m;
+      CHECK(m.try_lock());
+      CHECK_FALSE(m.try_lock());
+      auto other = spawn([&] { CHECK_FALSE(m.try_lock()); });
+      other.join();
+      m.unlock();
+      CHECK(m.try_lock());
+      m.unlock();
+    });
+  }
+
+  TEST_CASE("a timed lock gives up at exactly its deadline, and gets it if it is free before") {
+    in_virtual([] {
+      mutex m;
+      m.lock();
+      auto in_vain = spawn([&] {
+        const auto start = clock::now();
+        CHECK_FALSE(m.try_lock_for(10ms));
+        CHECK(since(start) == 10ms);
+        CHECK_FALSE(m.try_lock_until(clock::now() + 5ms));
+        CHECK(since(start) == 15ms);
+        CHECK_FALSE(m.try_lock_for(0ms));
+        CHECK_FALSE(m.try_lock_for(-1h));
+        CHECK_FALSE(m.try_lock_until(start));
+        CHECK(since(start) == 15ms);
+      });
+      auto in_time = spawn([&] {
+        const auto start = clock::now();
+        CHECK(m.try_lock_for(1h));
+        CHECK(since(start) == 20ms);
+        m.unlock();
+      });
+      auto at_any_time = spawn([&] {
+        CHECK(m.try_lock_for(std::chrono::hours::max()));
+        m.unlock();
+      });
+      sleep_for(20ms);
+      m.unlock();
+      in_vain.join();
+      in_time.join();
+      at_any_time.join();
+      CHECK(m.try_lock_for(-1h));  // it is free: as try_lock
+      m.unlock();
+    });
+  }
+
+  TEST_CASE("one who gives up is not in the way of those behind") {
+    for_each_seed(10, [] {
+      mutex m;
+      m.lock();
+      auto first = spawn([&] { CHECK_FALSE(m.try_lock_for(1ms)); });
+      settle();
+      bool had = false;
+      auto second = spawn([&] {
+        const std::lock_guard lock(m);
+        had = true;
+      });
+      sleep_for(2ms);
+      m.unlock();
+      second.join();
+      first.join();
+      CHECK(had);
+      CHECK(m.try_lock());
+      m.unlock();
+    });
+  }
+
+  TEST_CASE("works with unique_lock, scoped_lock of several and std::lock") {
+    for_each_seed(10, [] {
+      mutex a;
+      mutex b;
+      int both = 0;
+      crowd all;
+      for (int i = 0; i < 6; ++i) {
+        all.add([&, i] {
+          for (int n = 0; n < 4; ++n) {
+            if (i % 2 == 0) {
+              const std::scoped_lock lock(a, b);
+              vigil::this_fiber::yield();
+              ++both;
+            } else {
+              const std::scoped_lock lock(b, a);
+              sleep_for(1us);
+              ++both;
+            }
+          }
+        });
+      }
+      all.join();
+      CHECK(both == 24);
+      std::unique_lock held(a, 1ms);
+      CHECK(held.owns_lock());
+      std::unique_lock late(a, std::defer_lock);
+      CHECK_FALSE(late.try_lock());
+      CHECK_FALSE(late.try_lock_for(1ms));
+      CHECK_FALSE(late.try_lock_until(clock::now() + 1ms));
+    });
+  }
+
+  TEST_CASE("may be unlocked by another fiber and by a plain thread") {
+    in_runtime({}, [] {
+      mutex m;
+      m.lock();
+      spawn([&] { m.unlock(); }).join();
+      m.lock();
+      std::thread([&] { m.unlock(); }).join();
+      CHECK(m.try_lock());
+      m.unlock();
+    });
+  }
+
+  TEST_CASE("unlock of one that is not locked throws and changes nothing") {
+    mutex m;
+    CHECK(holds(text_of<std::logic_error>([&] { m.unlock(); }), "not locked"));
+    CHECK(m.try_lock());
+    CHECK_FALSE(m.try_lock());
+    m.unlock();
+    CHECK_THROWS_AS(m.unlock(), std::logic_error);
+    CHECK(m.try_lock());
+    m.unlock();
+  }
+
+  TEST_CASE("a stop does not end the wait for it: it is had, and the next wait throws") {
+    in_virtual([] {
+      mutex m;
+      m.lock();
+      bool had = false;
+      bool stopped = false;
+      auto f = spawn([&] {
+        {
+          const std::lock_guard lock(m);
+          had = true;
+        }
+        try {
+          sleep_for(1ms);
+        } catch (const vigil::stopped&) {
+          stopped = true;
+          throw;
+        }
+      });
+      settle();
+      f.request_stop();
+      sleep_for(5ms);
+      CHECK_FALSE(had);
+      m.unlock();
+      CHECK_THROWS_AS(f.join(), vigil::cancelled);
+      CHECK(had);
+      CHECK(stopped);
+    });
+  }
+
+  TEST_CASE("a fiber that was asked to stop before may still lock it") {
+    in_virtual([] {
+      mutex m;
+      m.lock();
+      bool had = false;
+      auto f = spawn([&] {
+        const std::lock_guard lock(m);
+        had = true;
+      });
+      f.request_stop();
+      settle();
+      m.unlock();
+      f.join();
+      CHECK(had);
+    });
+  }
+
+  TEST_CASE("the shutdown unwinds its owner, and who waits for it has it then") {
+    std::vector<int> freed;
+    in_virtual([&] {
+      static mutex m;
+      vigil::go([&] {
+        const std::lock_guard lock(m);
+        sleep_for(1h);
+      });
+      vigil::go([&] {
+        const std::lock_guard lock(m);
+        freed.push_back(1);
+        sleep_for(1h);
+      });
+      vigil::go([&] {
+        const std::lock_guard lock(m);
+        freed.push_back(2);
+      });
+      settle();
+    });
+    CHECK(freed.size() == 2);
+  }
+
+  TEST_CASE("may be destroyed by whoever has locked it last, while the unlock before returns") {
+    in_runtime({.workers = {2}, .settings = {}}, [] {
+      for (int i = 0; i < rounds(2'000); ++i) {
+        auto* const m = new mutex;
+        m->lock();
+        auto other = spawn([m] {
+          m->lock();
+          m->unlock();
+          delete m;
+        });
+        if (i % 2 == 0) vigil::this_fiber::yield();
+        m->unlock();
+        other.join();
+      }
+    });
+  }
+
+  TEST_CASE("random holders with deadlines: each gets it or gives up, and it is free at the end") {
+    in_runtime({}, [] {
+      const auto threads_act = vigil::runtime::current().make_work_guard();
+      mutex m;
+      long inside = 0;
+      std::atomic<long> had{0};
+      std::atomic<long> gave_up{0};
+      const auto work = [&](std::uint64_t seed) {
+        seeded dice(seed);
+        for (int i = 0; i < rounds(2'000); ++i) {
+          bool mine = true;
+          switch (dice.below(4)) {
+            case 0:
+              m.lock();
+              break;
+            case 1:
+              mine = m.try_lock();
+              break;
+            default:
+              mine = m.try_lock_for(std::chrono::microseconds(dice.below(30)));
+          }
+          if (!mine) {
+            gave_up.fetch_add(1);
+            continue;
+          }
+          had.fetch_add(1);
+          CHECK(++inside == 1);
+          if (dice.below(8) == 0 && vigil::this_fiber::id() != 0) vigil::this_fiber::yield();
+          --inside;
+          m.unlock();
+        }
+      };
+      crowd all;
+      for (std::uint64_t i = 0; i < 6; ++i)
+        all.add([&, i] { work(i + 1); });
+      std::thread outside([&] { work(100); });
+      all.join();
+      outside.join();
+      CHECK(had + gave_up == 7 * rounds(2'000));
+      CHECK(m.try_lock());
+      m.unlock();
+    });
+  }
+
+  TEST_CASE("child: lock under no_park" * doctest::skip()) {
+    vigil::testing::run_virtual([] {
+      mutex m;
+      m.lock();
+      const vigil::this_fiber::no_park guard;
+      m.lock();
+    });
+  }
+
+  TEST_CASE("waiting for it under no_park ends the program and says why") {
+    const child_result r = run_child("child: lock under no_park");
+    CHECK_FALSE(r.succeeded());
+    CHECK(r.says("no_park"));
+  }
+
+  TEST_CASE("child: locked twice" * doctest::skip()) {
+    vigil::options o;
+    o.stop_limit = 50ms;
+    o.workers = 1;
+    vigil::run(o, [] {
+      mutex m;
+      m.lock();
+      m.lock();
+    });
+  }
+
+  TEST_CASE("locking it twice is a deadlock, and the dump names the mutex") {
+    const child_result r = run_child("child: locked twice");
+    CHECK_FALSE(r.succeeded());
+    CHECK(r.says("waits for: mutex"));
+  }
+}

@@ -1,0 +1,51 @@
+// What the tests of sync share.
+#pragma once
+
+#include "support/in_runtime.hpp"
+
+#include <vigil/sync.hpp>
+#include <vigil/vigil.hpp>
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+namespace vigil::testing_support {
+
+// The text of the E that f throws; empty if it throws none.
+template <class E, class F>
+std::string text_of(F f) {
+  try {
+    f();
+  } catch (const E& e) {
+    return e.what();
+  }
+  return {};
+}
+
+inline bool holds(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Fibers that are joined at the end of a scope.
+class crowd {
+ public:
+  template <class F>
+  void add(F f) {
+    fibers_.push_back(vigil::spawn(std::move(f)));
+  }
+
+  void join() {
+    for (auto& f : fibers_)
+      f.join();
+    fibers_.clear();
+  }
+
+ private:
+  std::vector<vigil::fiber<>> fibers_;
+};
+
+}  // namespace vigil::testing_support
