@@ -1,4 +1,5 @@
-// The workloads with Boost.Fiber: sleeps, yields, spawn and join, channels.
+// The workloads with Boost.Fiber: sleeps, yields, spawn and join, channels, a
+// mutex.
 //
 // One worker uses round_robin, the default; two share a queue (shared_work),
 // the algorithm of Boost's own benchmarks that is given any number of threads.
@@ -190,6 +191,23 @@ int channels(const request& asked) {
   });
 }
 
+int mutex(const request& asked) {
+  const workers all(asked["workers"]);
+  boost::fibers::fixedsize_stack stacks(stack_size);
+  return serve([&] {
+    return contend<boost::fibers::mutex>(
+        asked["ops"],
+        [&](std::size_t n, const auto& f) {
+          std::vector<fiber> fibers;
+          for (std::size_t i = 0; i < n; ++i)
+            fibers.emplace_back(std::allocator_arg, stacks, f);
+          for (fiber& one : fibers)
+            one.join();
+        },
+        [] { this_fiber::yield(); });
+  });
+}
+
 // Longer than it takes to start a fiber and see it asleep, page faults included.
 constexpr nanos start_of_one = 10 * microsecond;
 
@@ -268,6 +286,7 @@ int main(int count, char** arguments) {
   if (asked.is("yield")) return yield(asked);
   if (asked.is("spawn")) return spawn(asked);
   if (asked.is("channels")) return channels(asked);
+  if (asked.is("mutex")) return mutex(asked);
   if (asked.is("sleepers")) return sleepers(asked);
   if (asked.is("overshoot")) return overshoot(asked);
   if (asked.is("kernel-random")) return kernel_random(asked);

@@ -257,4 +257,46 @@ nanos time_threads(std::size_t n, F&& f) {
          *std::min_element(begun.begin(), begun.end());
 }
 
+// --- one mutex, locked and unlocked by each of some fibers again and again
+//
+// `together(n, f)` runs f on n fibers and returns when all have ended. Wall time.
+template <class Mutex>
+numbers contend(std::size_t ops, const auto& together, const auto& yield) {
+  constexpr std::size_t fibers = 8;
+  const auto measured = [&](std::size_t n, const auto& section) {
+    Mutex m;
+    const nanos start = now();
+    together(n, [&] {
+      for (std::size_t i = 0; i < ops / n; ++i)
+        section(m);
+    });
+    return each(now() - start, ops);
+  };
+  std::size_t sum = 0;
+  const auto count = [&](Mutex& m) {
+    m.lock();
+    ++sum;
+    m.unlock();
+  };
+  nanos longest = 0;
+  const double alone = measured(1, count);
+  const double tight = measured(fibers, count);
+  const double turns = measured(fibers, [&](Mutex& m) {
+    count(m);
+    yield();
+  });
+  // Guarded by the mutex as well.
+  measured(fibers, [&](Mutex& m) {
+    const nanos before = now();
+    m.lock();
+    const nanos waited = now() - before;
+    if (waited > longest) longest = waited;
+    m.unlock();
+  });
+  return {{"alone", alone},
+          {"tight", tight},
+          {"turns", turns},
+          {"longest", static_cast<double>(longest) / microsecond}};
+}
+
 }  // namespace peers

@@ -269,6 +269,23 @@ int channels(const request& asked) {
   });
 }
 
+int mutex(const request& asked) {
+  return with_workers(asked["workers"], [&] {
+    return serve_in_fibers([&] {
+      return contend<vigil::mutex>(
+          asked["ops"],
+          [](std::size_t n, const auto& f) {
+            std::vector<vigil::fiber<>> all;
+            for (std::size_t i = 0; i < n; ++i)
+              all.push_back(vigil::spawn(f));
+            for (vigil::fiber<>& one : all)
+              one.join();
+          },
+          [] { vigil::this_fiber::yield(); });
+    });
+  });
+}
+
 int sleepers(const request& asked) {
   return with_workers(asked["workers"], [&] {
     const std::size_t n = asked["n"];
@@ -373,6 +390,7 @@ int main(int count, char** arguments) {
   if (asked.is("yield")) return yield(asked);
   if (asked.is("spawn")) return spawn(asked);
   if (asked.is("channels")) return channels(asked);
+  if (asked.is("mutex")) return mutex(asked);
   if (asked.is("sleepers")) return sleepers(asked);
   if (asked.is("overshoot")) return overshoot(asked);
   if (asked.is("kernel-random")) return kernel_random(asked);

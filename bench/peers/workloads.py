@@ -91,6 +91,14 @@ CHANNEL_METRICS = (
     Metric("shared", "an item among 8 fibers, buffer of 8", "ns"),
 )
 
+# One mutex; wall time of a lock and unlock. In turns: with a yield after each.
+MUTEX_METRICS = (
+    Metric("alone", "one fiber", "ns"),
+    Metric("tight", "8 fibers", "ns"),
+    Metric("turns", "8 fibers, a yield after each", "ns"),
+    Metric("longest", "8 fibers, the longest wait", "us"),
+)
+
 SLEEPER_METRICS = (
     Metric("cold_cpu", "CPU each from start to end, in a new process", "ns"),
     Metric("cpu", "CPU each from start to end, the second time", "ns"),
@@ -142,6 +150,12 @@ def channels(name, workers, what):
                     CHANNEL_METRICS, (11, 11))
 
 
+def mutex(name, workers, what):
+    return Workload(name, f"lock and unlock of a mutex, {what}", "mutex",
+                    {"ops": 200_000, "workers": workers}, {"ops": 2_000_000, "workers": workers},
+                    MUTEX_METRICS, (11, 11))
+
+
 def sleepers(name, short, long, what, rounds):
     return Workload(name, f"{what} sleeping fibers, each until a random instant of one second",
                     "sleepers",
@@ -168,6 +182,8 @@ WORKLOADS = (
     spawn("spawn-2", 2, "two workers"),
     channels("channels-1", 1, "one worker"),
     channels("channels-2", 2, "two workers"),
+    mutex("mutex-1", 1, "one worker"),
+    mutex("mutex-2", 2, "two workers"),
     sleepers("sleepers", 20_000, 100_000, "100 000", (2, 4)),
     sleepers("sleepers-million", 1_000_000, 1_000_000, "1 000 000", (0, 3)),
     Workload("overshoot", "how late a sleep of 1 ms ends, idle machine", "overshoot",
