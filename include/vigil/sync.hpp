@@ -63,7 +63,7 @@ wait_limit until(const std::chrono::time_point<Clock, Duration>& t) {
 // Mutual exclusion. Meets the standard's TimedMutex requirements.
 //
 // Fairness: who comes while it is free takes it, also before those who wait; but
-// once somebody has waited for a millisecond, or has been overtaken some dozens
+// once somebody has waited for a millisecond, or has been overtaken a thousand
 // of times, the next unlock keeps it for him. Those who wait have it in the
 // order in which they came. Behaviour: Go's sync.Mutex.
 //

@@ -47,7 +47,7 @@ constexpr std::uint32_t locked = mutex_core::locked;
 constexpr std::uint32_t waiting = 2;
 constexpr std::uint32_t woken = 4;
 constexpr std::uint32_t one_overtake = 8;
-constexpr std::uint32_t most_overtakes = 64 * one_overtake;
+constexpr std::uint32_t most_overtakes = 1024 * one_overtake;
 constexpr nanos patience = 1'000'000;
 
 constexpr std::uint32_t overtakes(std::uint32_t word) noexcept {
