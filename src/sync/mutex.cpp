@@ -18,7 +18,7 @@
 // M2  Unlocked and waiting implies woken: so nobody is forgotten. Whoever is woken
 //     takes the mutex, or takes the bit back while the mutex is locked, or passes
 //     it on.
-// M3  With `overtakes` at its most nobody but the woken one takes it.
+// M3  With `overtakes` at its most (mutex_overtakes) nobody but the woken one takes it.
 // M4  The release of the word, or of the queue's lock, is an unlock's last touch of
 //     the mutex. With `waiting` set the word is released under the queue's lock:
 //     those who wait cannot return before that is released as well.
@@ -47,11 +47,13 @@ constexpr std::uint32_t locked = mutex_core::locked;
 constexpr std::uint32_t waiting = 2;
 constexpr std::uint32_t woken = 4;
 constexpr std::uint32_t one_overtake = 8;
-constexpr std::uint32_t most_overtakes = 1024 * one_overtake;
+constexpr std::uint32_t all_overtakes = ~(locked | waiting | woken);
 constexpr nanos patience = 1'000'000;
 
-constexpr std::uint32_t overtakes(std::uint32_t word) noexcept {
-  return word & ~(locked | waiting | woken);
+// Whether it is kept for who is on his way.
+bool is_kept(std::uint32_t word) noexcept {
+  // ordering: a setting.
+  return word != 0 && word / one_overtake >= internal::mutex_overtakes.load(relaxed);
 }
 
 // Takes it if it is free and not kept for somebody else. `on_his_way`: the caller
@@ -63,7 +65,7 @@ bool take(mutex_core& m, bool on_his_way) noexcept {
     if (on_his_way) {
       next = locked | (seen & waiting);
     } else if (seen != 0) {
-      if (overtakes(seen) >= most_overtakes) return false;
+      if (is_kept(seen)) return false;
       next += one_overtake;
     }
     // Pairs with the release in unlock() and unlock_slowly().
@@ -116,7 +118,7 @@ bool announce(mutex_core& m, bool on_his_way) noexcept {
     if (take(m, on_his_way)) return false;
     std::uint32_t seen = m.word.load(relaxed);  // ordering: the load only proposes
     // Free, but kept for another; free without that, and take() has not seen it.
-    if ((seen & locked) == 0 && (on_his_way || overtakes(seen) < most_overtakes)) continue;
+    if ((seen & locked) == 0 && (on_his_way || !is_kept(seen))) continue;
     const std::uint32_t next = (seen | waiting) & ~(on_his_way ? woken : 0);
     // ordering: hands nothing over; it goes on with the release before it.
     if (m.word.compare_exchange_strong(seen, next, relaxed)) return true;
@@ -184,7 +186,7 @@ void unlock_slowly(mutex_core& m) {
     std::uint32_t word = m.queue.first != nullptr ? waiting : 0;
     if (next != nullptr) {
       const bool has_waited = now_of(*next->who) - next->since >= patience;
-      word |= woken | (has_waited ? most_overtakes : overtakes(seen));
+      word |= woken | (has_waited ? all_overtakes : seen & all_overtakes);
     }
     // Pairs with the acquire in take(). Locked, and the guard held: nobody else
     // changes the word.

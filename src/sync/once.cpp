@@ -1,7 +1,7 @@
 // once: idle -> running -> done, or back to idle if the function has thrown; then
 // the first who waits runs its own.
+#include "sched/worker.hpp"
 #include "sync/wait_queue.hpp"
-#include "sync/who_calls.hpp"
 
 #include <vigil/detail/sync_core.hpp>
 
@@ -16,6 +16,25 @@ using internal::relaxed;
 using internal::release;
 using internal::told_list;
 
+namespace {
+
+// Of the plain thread. A value, since it may be asked for across waits.
+[[gnu::noinline]] std::uint64_t thread_id() noexcept {
+  static internal::atomic<std::uint64_t> last{0};
+  thread_local std::uint64_t mine = 0;
+  // ordering: only that each is another one.
+  if (mine == 0) mine = last.fetch_add(1, relaxed) + 1;
+  return mine;
+}
+
+}  // namespace
+
+// Ids of fibers and of threads overlap: the lowest bit tells them apart.
+std::uint64_t caller_id() noexcept {
+  const internal::fiber* const f = internal::current_fiber();
+  return f != nullptr ? reinterpret_cast<std::uintptr_t>(f) << 1 : thread_id() << 1 | 1;
+}
+
 bool begin_once(once_core& o) {
   const internal::how_to_wait how{internal::wait_reason::once, "once::call"};
   internal::queue_guard guard(o.queue);
@@ -25,12 +44,12 @@ bool begin_once(once_core& o) {
         return false;
       case once_core::idle:
         o.state.store(once_core::running, relaxed);  // ordering: as above
-        o.runner = internal::who_calls();
+        o.runner = caller_id();
         return true;
       default:
         break;
     }
-    if (o.runner == internal::who_calls()) {
+    if (o.runner == caller_id()) {
       throw std::logic_error(
           "vigil::once::call: the function that it runs has called it again, which would wait for "
           "itself for ever; let the function not use what it makes");
@@ -49,7 +68,7 @@ void end_once(once_core& o, bool done) noexcept {
   told_list told;
   {
     const internal::queue_guard guard(o.queue);
-    o.runner = nullptr;
+    o.runner = 0;
     // Pairs with the acquire in is_done().
     o.state.store(done ? once_core::done : once_core::idle, release);
     internal::all_of(o.queue).claim_all(told);

@@ -105,8 +105,12 @@ struct once_core {
 
   std::atomic<std::uint8_t> state{idle};
   wait_queue queue;  // its lock guards what follows, and changes of the state
-  const void* runner = nullptr;
+  std::uint64_t runner = 0;  // as caller_id()
 };
+
+// Who calls: a fiber, or a thread that runs none. No other has it while that one
+// lives; never 0.
+VIGIL_API std::uint64_t caller_id() noexcept;
 
 // True: the caller is to run the function, then calls end_once(). False: it has
 // been run.
