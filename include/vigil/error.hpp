@@ -1,11 +1,12 @@
 // Errors.
 //
-// A timeout is a result, never an exception. A cancelled wait throws
+// A timeout is a result, never an exception. A wait whose context is done throws
 // `cancelled`; a shutdown throws `stopped`.
 #pragma once
 
 #include <vigil/detail/config.hpp>
 
+#include <exception>
 #include <stdexcept>
 #include <system_error>
 
@@ -22,12 +23,27 @@ class VIGIL_API stopped {
   const char* what() const noexcept { return "vigil: the fiber has been asked to stop"; }
 };
 
-// A wait was cancelled; code() is errc::operation_canceled. join() throws it
-// for a fiber that ended by `stopped`.
+// A wait was cancelled: its context is done. code() says why: equivalent to
+// std::errc::timed_out if the context's deadline has passed, otherwise to
+// std::errc::operation_canceled. join() throws it, too, for a fiber that ended by
+// `stopped`. One that the shutdown caused ends a fiber as silently as `stopped`.
 class VIGIL_API cancelled : public std::system_error {
  public:
   explicit cancelled(const char* why);
+  cancelled(std::error_code code, const char* why, std::exception_ptr cause,
+            bool by_shutdown = false);
   ~cancelled() override;
+
+  // What was given to the context's cancel function, or to with_deadline or
+  // with_timeout; null if nothing was.
+  const std::exception_ptr& cause() const noexcept { return cause_; }
+
+  // The runtime of the context is shutting down.
+  bool is_by_shutdown() const noexcept { return by_shutdown_; }
+
+ private:
+  std::exception_ptr cause_;
+  bool by_shutdown_ = false;
 };
 
 // Nothing in the program can ever happen again: every fiber is parked, no

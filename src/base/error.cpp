@@ -1,11 +1,19 @@
 #include <vigil/detail/duration.hpp>
 #include <vigil/error.hpp>
 
+#include <utility>
+
 namespace vigil {
 inline namespace VIGIL_ABI {
 
 cancelled::cancelled(const char* why)
     : std::system_error(std::make_error_code(std::errc::operation_canceled), why) {}
+
+cancelled::cancelled(std::error_code code,
+                     const char* why,
+                     std::exception_ptr cause,
+                     bool by_shutdown)
+    : std::system_error(code, why), cause_(std::move(cause)), by_shutdown_(by_shutdown) {}
 
 cancelled::~cancelled() = default;
 

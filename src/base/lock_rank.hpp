@@ -11,6 +11,7 @@ enum class lock_rank : unsigned char {
   registry,       // one shard of the list of all fibers
   channel,        // one channel; several only in the order of their addresses
   sync,           // who waits for one mutex, condition or counter
+  stop_tree,      // one node of a context tree; several only from a parent down
   timer_outside,  // armings by threads that are no workers
   timer_heap,     // the heap, held by whoever merges or pops
   intake,         // one intake

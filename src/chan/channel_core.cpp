@@ -218,8 +218,9 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
 [[gnu::noinline]] channel_status wait_for_peer(channel_core& c,
                                                direction d,
                                                void* value,
-                                               internal::timeout limit) VIGIL_RELEASE(c.lock) {
-  internal::caller self;
+                                               internal::timeout limit,
+                                               internal::stop_node* under) VIGIL_RELEASE(c.lock) {
+  internal::caller self(under);
   if (self.may_not_wait()) {
     c.lock.unlock();
     self.refuse(d == direction::send ? "channel::send" : "channel::recv");
@@ -258,16 +259,20 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   }
   if (chosen != nullptr) return own.status;
   leave();
-  if (how == outcome::stopped) self.stop();
+  self.throw_if_ended(how);
   return channel_status::timeout;
 }
 
-channel_status operate(channel_core* c, direction d, void* value, internal::timeout limit)
-    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+channel_status operate(channel_core* c,
+                       direction d,
+                       void* value,
+                       internal::timeout limit,
+                       internal::stop_node* under = nullptr) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   if (c == nullptr)
     return internal::wait_on_nothing(
         d == direction::send ? internal::wait_reason::send_nil : internal::wait_reason::recv_nil,
-        limit);
+        limit,
+        under);
   c->lock.lock();
   const attempt done = try_now(*c, d, value);
   if (done.status != channel_status::not_ready) return finish(*c, done);
@@ -275,7 +280,7 @@ channel_status operate(channel_core* c, direction d, void* value, internal::time
     c->lock.unlock();
     return channel_status::timeout;
   }
-  return wait_for_peer(*c, d, value, limit);
+  return wait_for_peer(*c, d, value, limit, under);
 }
 
 channel_status try_operate(channel_core* c,
@@ -302,6 +307,14 @@ channel_status send_for(channel_core* c, void* value, std::int64_t timeout) {
 
 channel_status send_until(channel_core* c, void* value, std::int64_t deadline) {
   return operate(c, direction::send, value, internal::timeout::at(deadline));
+}
+
+channel_status send_under(channel_core* c, void* value, stop_node* under) {
+  return operate(c, direction::send, value, internal::timeout::none(), under);
+}
+
+channel_status recv_under(channel_core* c, void* into, stop_node* under) {
+  return operate(c, direction::recv, into, internal::timeout::none(), under);
 }
 
 channel_status recv(channel_core* c, void* into) {
@@ -333,7 +346,7 @@ void add_handle(channel_core* c) noexcept {
 
 void drop_handle(channel_core* c) noexcept {
   // Pairs with the other decrements: the last one sees all that was done.
-  if (c->handles.fetch_sub(1, internal::acq_rel) == 1) delete c;
+  if (c->handles.fetch_sub(1, internal::acq_rel) == 1) c->end();
 }
 
 void close(channel_core* c) {
@@ -368,12 +381,12 @@ void throw_send_on_closed() {
 
 namespace vigil::internal {
 
-channel_status wait_on_nothing(wait_reason why, timeout limit) {
+channel_status wait_on_nothing(wait_reason why, timeout limit, stop_node* under) {
   if (limit.is_over()) return channel_status::timeout;
-  caller self;
+  caller self(under);
   if (self.may_not_wait()) self.refuse("channel");
   const outcome how = self.wait(self.open(), why, limit);
-  if (how == outcome::stopped) self.stop();
+  self.throw_if_ended(how);
   return channel_status::timeout;
 }
 

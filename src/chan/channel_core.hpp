@@ -84,7 +84,7 @@ struct attempt {
 };
 
 // Waits for nothing that could come: a nil channel, a select without cases.
-channel_status wait_on_nothing(wait_reason why, timeout limit);
+channel_status wait_on_nothing(wait_reason why, timeout limit, stop_node* under = nullptr);
 
 }  // namespace vigil::internal
 
@@ -137,6 +137,9 @@ class channel_core {
 
  private:
   friend void drop_handle(channel_core*) noexcept;
+
+  // The last handle has gone.
+  virtual void end() noexcept { delete this; }
 
   void take_all(internal::case_queue& told) noexcept VIGIL_REQUIRES(lock);
   static void tell(internal::case_queue& told) noexcept;

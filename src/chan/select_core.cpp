@@ -368,7 +368,7 @@ std::size_t selecting::queue_and_wait() {
       return i;
     }
   }
-  if (how == outcome::stopped) self.stop();
+  self.throw_if_ended(how);
   return timed_;
 }
 

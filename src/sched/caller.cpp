@@ -35,7 +35,7 @@ nanos timeout::deadline(nanos& now) const noexcept {
   return saturating_add(now, n_);
 }
 
-caller::caller() noexcept : fiber_(current_fiber()) {
+caller::caller(stop_node* under) noexcept : fiber_(current_fiber()), under_(under) {
   if (fiber_ == nullptr) thread_.emplace();
 }
 
@@ -70,7 +70,8 @@ outcome caller::wait(ticket t, wait_reason why, timeout limit, spinlock& held)
     VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   nanos now = 0;
   const nanos deadline = limit.deadline(now);
-  if (fiber_ != nullptr) return internal::wait(*fiber_, t, {why, deadline, stoppable_, now}, held);
+  if (fiber_ != nullptr)
+    return internal::wait(*fiber_, t, {why, deadline, stoppable_, now, under_.get()}, held);
   held.unlock();
   return sleep(t, deadline);
 }
@@ -78,13 +79,14 @@ outcome caller::wait(ticket t, wait_reason why, timeout limit, spinlock& held)
 outcome caller::wait(ticket t, wait_reason why, timeout limit) {
   nanos now = 0;
   const nanos deadline = limit.deadline(now);
-  if (fiber_ != nullptr) return internal::wait(*fiber_, t, {why, deadline, stoppable_, now});
+  if (fiber_ != nullptr)
+    return internal::wait(*fiber_, t, {why, deadline, stoppable_, now, under_.get()});
   return sleep(t, deadline);
 }
 
 // Whoever claims wakes the note, once; a claim that beats the deadline is
 // therefore waited for.
-outcome caller::sleep(ticket t, nanos deadline) noexcept {
+outcome caller::sleep_alone(ticket t, nanos deadline) noexcept {
   if (!thread_->sleep.sleep_until(deadline)) {
     if (thread_->self.claim(t, outcome::timeout)) return outcome::timeout;
     thread_->sleep.sleep_until(never);
@@ -92,8 +94,23 @@ outcome caller::sleep(ticket t, nanos deadline) noexcept {
   return thread_->self.outcome();
 }
 
-void caller::stop() {
-  throw_stopped(*fiber_);
+outcome caller::sleep(ticket t, nanos deadline) noexcept {
+  if (under_.get() == nullptr) return sleep_alone(t, deadline);
+  stop_waiter entry;
+  entry.who = &thread_->self;
+  entry.which = t;
+  if (!under_.get()->link(entry) && thread_->self.claim(t, outcome::cancelled)) {
+    return outcome::cancelled;
+  }
+  const outcome how = sleep_alone(t, deadline);
+  // Whoever cancels takes it out before it delivers.
+  if (how != outcome::cancelled) under_.get()->unlink(entry);
+  return how;
+}
+
+void caller::throw_if_ended(outcome how) {
+  if (how == outcome::stopped) throw_stopped(*fiber_);
+  if (how == outcome::cancelled) throw_cancelled(*under_.get());
 }
 
 }  // namespace vigil::internal

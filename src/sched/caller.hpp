@@ -3,6 +3,7 @@
 //
 //   if (self.may_not_wait()) { unlock; self.refuse(...); }
 //   queue the cases; t = self.open(); how = self.wait(t, ...); unlink them
+//   self.throw_if_ended(how)
 #pragma once
 
 #include "base/nanos.hpp"
@@ -46,7 +47,8 @@ class timeout {
 
 class caller {
  public:
-  caller() noexcept;
+  // `under`: waits end when this node does; the caller keeps it meanwhile.
+  explicit caller(stop_node* under = nullptr) noexcept;
 
   // Whether it must not wait here or now; refuse() then says why. Under a lock.
   // `stoppable`: whether a stop of the fiber ends the wait, or refuses it.
@@ -64,8 +66,9 @@ class caller {
   outcome wait(ticket t, wait_reason why, timeout limit, spinlock& held) VIGIL_RELEASE(held);
   outcome wait(ticket t, wait_reason why, timeout limit);
 
-  // What a wait that ended by a stop does.
-  [[noreturn]] void stop();
+  // After a wait that brought nothing: throws what one that ended by a stop or a
+  // cancel throws.
+  void throw_if_ended(outcome how);
 
  private:
   struct thread_part {
@@ -76,8 +79,10 @@ class caller {
   };
 
   outcome sleep(ticket t, nanos deadline) noexcept;
+  outcome sleep_alone(ticket t, nanos deadline) noexcept;
 
   fiber* const fiber_;
+  const kept_stop_node under_;
   bool stoppable_ = false;
   std::optional<thread_part> thread_;
 };

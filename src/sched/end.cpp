@@ -2,6 +2,7 @@
 //
 //   E1 the main fiber's function has returned, or a stop was asked for
 //      (signal, request_stop, deadlock)                      phase ending
+//      then the root context is cancelled
 //   E2 options::grace passes, or every other user fiber has ended
 //   E3 stopping_ is set, then every open stoppable wait is claimed as stopped:
 //      a wait opened before is found there, one opened later sees the flag
@@ -118,6 +119,7 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
     if (w->thread_.joinable()) w->thread_.join();
   }
   dismiss_signal_watchers();
+  if (stop_node* const node = root.exchange(nullptr)) node->let_go();
   if (main_error_ != nullptr) std::rethrow_exception(std::exchange(main_error_, nullptr));
   if (deadlocked_.load()) {
     throw deadlock(
@@ -175,8 +177,8 @@ void scheduler::main_body(fiber& self, detail::call_ref body) noexcept {
     body();
   } catch (const stopped&) {
     main_stopped_ = true;
-  } catch (const cancelled&) {
-    if (must_stop(self)) {
+  } catch (const cancelled& e) {
+    if (e.is_by_shutdown() || must_stop(self)) {
       main_stopped_ = true;
     } else {
       main_error_ = std::current_exception();
@@ -192,6 +194,7 @@ void scheduler::end_run(fiber& self) noexcept {
   ++self.shields;  // E4: nothing ends the main fiber's waits from now on
   set_grace();
   advance(run_phase::ending);  // E1
+  cancel_root();
   dismiss_stopper();
   const nanos grace = grace_until_.load() - clock.now();
   if (!stopping() && grace > 0) wait_for_others(self, grace);  // E2
@@ -327,8 +330,15 @@ void scheduler::begin_end() noexcept {
   set_grace();
   auto expected = run_phase::running;
   if (!phase_.compare_exchange_strong(expected, run_phase::ending)) return;
-  if (settings_.grace <= 0) stop_all();
+  // The root context first, which may call functions of the user's: a fiber's work.
+  if (settings_.grace <= 0 && root.load() == nullptr) stop_all();
   start_stopper();
+}
+
+// After the phase says that the end has begun: who makes a root context looks at
+// the phase afterwards. Both sequentially consistent, so one sees the other.
+void scheduler::cancel_root() noexcept {
+  if (stop_node* const node = root.load()) node->cancel(stop_state::shutdown, nullptr);
 }
 
 // A fiber of our own that waits for the grace period, stops the others, and
@@ -370,11 +380,13 @@ void scheduler::start_stopper() noexcept {
     adopt(f);
     make_runnable(f);
   } catch (...) {
+    cancel_root();
     stop_all();  // no stack for the fiber that waits: no grace
   }
 }
 
 void scheduler::stopper_body(fiber& self) noexcept {
+  cancel_root();
   if (!stopping() && !stopper_waits(self, grace_until_.load() - clock.now())) return;
   stop_all();
   const nanos limit = settings_.stop_limit > 0 ? settings_.stop_limit : 0;

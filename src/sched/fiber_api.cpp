@@ -8,6 +8,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 namespace vigil {
 inline namespace VIGIL_ABI {
@@ -82,7 +83,7 @@ void take_out(fiber_core& core, internal::waiter& w) noexcept {
 }
 
 // A thread that is no fiber sleeps on a note of its own.
-bool join_from_thread(fiber_core& core, nanos deadline) {
+bool join_from_thread(fiber_core& core, nanos deadline, stop_node* under = nullptr) {
   internal::note note;
   internal::waiter w(note);
   const internal::ticket t = w.open(false);
@@ -93,7 +94,21 @@ bool join_from_thread(fiber_core& core, nanos deadline) {
     core.joiner = &w;
     core.joiner_ticket = t;
   }
-  if (note.sleep_until(deadline)) return true;
+  internal::stop_waiter entry;
+  entry.who = &w;
+  entry.which = t;
+  if (under != nullptr && !under->link(entry) && w.claim(t, outcome::cancelled)) {
+    take_out(core, w);
+    internal::throw_cancelled(*under);
+  }
+  const bool delivered = note.sleep_until(deadline);
+  // Whoever cancels takes the entry out before it delivers.
+  if (under != nullptr && (!delivered || w.outcome() != outcome::cancelled)) under->unlink(entry);
+  if (delivered) {
+    if (w.outcome() != outcome::cancelled) return true;
+    take_out(core, w);
+    internal::throw_cancelled(*under);
+  }
   // Out of time, unless the fiber has just ended: then it has claimed, and
   // will wake the note.
   if (!w.claim(t, outcome::timeout)) {
@@ -105,7 +120,11 @@ bool join_from_thread(fiber_core& core, nanos deadline) {
 }
 
 // Parks until the fiber has ended; false if the deadline came first.
-bool join_from_fiber(fiber_core& self, fiber_core& core, nanos deadline, bool stoppable) {
+bool join_from_fiber(fiber_core& self,
+                     fiber_core& core,
+                     nanos deadline,
+                     bool stoppable,
+                     stop_node* under = nullptr) {
   core.join_lock.lock();
   if (core.has_ended.load()) {
     core.join_lock.unlock();
@@ -116,7 +135,8 @@ bool join_from_fiber(fiber_core& self, fiber_core& core, nanos deadline, bool st
   core.joiner_ticket = t;
   outcome how = outcome::value;
   try {
-    how = internal::wait(self, t, {wait_reason::join, deadline, stoppable}, core.join_lock);
+    how =
+        internal::wait(self, t, {wait_reason::join, deadline, stoppable, 0, under}, core.join_lock);
   } catch (...) {
     take_out(core, self.self);
     throw;
@@ -124,10 +144,11 @@ bool join_from_fiber(fiber_core& self, fiber_core& core, nanos deadline, bool st
   if (how == outcome::value) return true;
   take_out(core, self.self);
   if (how == outcome::stopped) internal::throw_stopped(self);
+  if (how == outcome::cancelled) internal::throw_cancelled(*under);
   return false;
 }
 
-bool join_until(fiber_core* core, nanos deadline) {
+bool join_until(fiber_core* core, nanos deadline, stop_node* under = nullptr) {
   fiber_core* const self = current_fiber();
   if (core == nullptr) {
     throw wrong_place(
@@ -140,16 +161,21 @@ bool join_until(fiber_core* core, nanos deadline) {
   if (has_ended(*core)) return true;
   if (self == nullptr) {
     internal::process_check_fork("vigil::fiber::join");
-    return join_from_thread(*core, deadline);
+    return join_from_thread(*core, deadline, under);
   }
   const bool stoppable = internal::before_wait(*self);
-  return join_from_fiber(*self, *core, deadline, stoppable);
+  return join_from_fiber(*self, *core, deadline, stoppable, under);
 }
 
 }  // namespace
 
 void join(fiber_core* core) {
   join_until(core, never);
+}
+
+void join_under(fiber_core* core, stop_node* under) {
+  const internal::kept_stop_node kept(under);
+  join_until(core, never, under);
 }
 
 bool join_for(fiber_core* core, std::int64_t timeout) {
@@ -208,9 +234,13 @@ ended_fiber::ended_fiber(fiber_core* core) : core_(core) {
   if (core->error == nullptr && !core->ended_by_stop) return;
   // There is no result, and with the exception no destructor either.
   const std::exception_ptr error = std::exchange(core->error, nullptr);
+  const bool by_shutdown = core->ended_by_shutdown;
   let_go(*core);
   if (error != nullptr) std::rethrow_exception(error);
-  throw cancelled("vigil::fiber::join: the fiber was asked to stop before it had a result");
+  throw cancelled(std::make_error_code(std::errc::operation_canceled),
+                  "vigil::fiber::join: the fiber was asked to stop before it had a result",
+                  nullptr,
+                  by_shutdown);
 }
 
 ended_fiber::~ended_fiber() {

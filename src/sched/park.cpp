@@ -25,6 +25,23 @@ void park_on(fiber& self,
   self.reason.store(wait_reason::none, relaxed);  // ordering: as above
 }
 
+// Parks with an entry under a node. Apart, so that other waits have no room for
+// the entry in their frames.
+[[gnu::noinline]] void park_below(fiber& self, ticket t, const wait_how& how, spinlock* lock)
+    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  waiter& w = self.self;
+  stop_waiter entry;
+  entry.who = &w;
+  entry.which = t;
+  if (!how.under->link(entry) && w.claim(t, outcome::cancelled)) {
+    if (lock != nullptr) lock->unlock();
+    return;
+  }
+  park_on(self, how.reason, lock);
+  // Whoever cancels takes it out before it delivers.
+  if (w.outcome() != outcome::cancelled) how.under->unlink(entry);
+}
+
 outcome wait_under(fiber& self, ticket t, const wait_how& how, spinlock* lock)
     VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   scheduler& sched = *self.sched;
@@ -51,8 +68,10 @@ outcome wait_under(fiber& self, ticket t, const wait_how& how, spinlock* lock)
   // opened before this look. One of the two sees the other.
   if (how.stoppable && sched.must_stop(self) && w.claim(t, outcome::stopped)) {
     if (lock != nullptr) lock->unlock();
-  } else {
+  } else if (how.under == nullptr) {
     park_on(self, how.reason, lock);
+  } else {
+    park_below(self, t, how, lock);
   }
   const outcome how_it_ended = w.outcome();
   if (timed) {

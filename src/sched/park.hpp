@@ -30,6 +30,7 @@
 #include "base/nanos.hpp"
 #include "base/spinlock.hpp"
 #include "sched/fiber.hpp"
+#include "sched/stop_tree.hpp"
 #include "sched/waiter.hpp"
 
 namespace vigil::internal {
@@ -54,6 +55,8 @@ struct wait_how {
   bool stoppable = true;
   // The time, for the dump, if the caller has just read it.
   nanos since = 0;
+  // The wait ends when this node does: outcome::cancelled. Kept by the caller.
+  detail::stop_node* under = nullptr;
 };
 
 // Before a fiber makes itself findable: throws `stopped` if it must not wait.

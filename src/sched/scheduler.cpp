@@ -355,9 +355,10 @@ void scheduler::fiber_entry(void* argument) noexcept {
     self.table->run(self.body);
   } catch (const stopped&) {
     self.ended_by_stop = true;
-  } catch (const cancelled&) {
+  } catch (const cancelled& e) {
     // One that the shutdown caused, a joined child's for example, is as silent.
-    if (self.sched->must_stop(self)) {
+    self.ended_by_shutdown = e.is_by_shutdown();
+    if (self.ended_by_shutdown || self.sched->must_stop(self)) {
       self.ended_by_stop = true;
     } else {
       self.error = std::current_exception();

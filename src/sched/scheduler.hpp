@@ -6,6 +6,7 @@
 #include "base/spinlock.hpp"
 #include "sched/fiber.hpp"
 #include "sched/idle.hpp"
+#include "sched/stop_tree.hpp"
 #include "sched/timer_seam.hpp"
 #include "sched/watch.hpp"
 #include "sched/worker.hpp"
@@ -113,6 +114,11 @@ class scheduler {
   atomic<unsigned> naps_after{4};
   atomic<unsigned> naps_in_a_row{20};
 
+  // --- contexts
+  // The present run's root context, made when the first fiber asks for it by the
+  // layer of contexts; held until the run's end.
+  atomic<stop_node*> root{nullptr};
+
   // --- outside work
   void add_outside_work() noexcept { outside_.fetch_add(1); }
 
@@ -201,6 +207,7 @@ class scheduler {
   void set_grace() noexcept;
   void advance(run_phase to) noexcept;
   void begin_end() noexcept;
+  void cancel_root() noexcept;
   void wake_for_signal() noexcept;  // async-signal-safe
   void main_body(fiber& self, detail::call_ref body) noexcept;
   void end_run(fiber& self) noexcept;

@@ -59,7 +59,7 @@ bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
   // After a notification the condition variable may be gone.
   if (ended != outcome::value) leave();
   lock.relock(lock.lock);
-  if (ended == outcome::stopped) self.stop();
+  self.throw_if_ended(ended);
   return ended == outcome::value;
 }
 

@@ -103,7 +103,7 @@ bool wait(counter_core& c, bool is_latch, const wait_limit& limit) {
   queued_wait own;
   const outcome ended = internal::wait_in(
       internal::all_of(c.queue), own, self, how, guard, [](told_list&) noexcept {});
-  if (ended == outcome::stopped) self.stop();
+  self.throw_if_ended(ended);
   return ended == outcome::value;
 }
 
@@ -131,7 +131,7 @@ bool acquire_permits(semaphore_core& s, std::int64_t n, const wait_limit& limit)
       internal::all_of(s.queue), own, self, how, guard, [&s](told_list& told) noexcept {
         grant(s, told);
       });
-  if (ended == outcome::stopped) self.stop();
+  self.throw_if_ended(ended);
   return ended == outcome::value;
 }
 

@@ -59,7 +59,7 @@ bool begin_once(once_core& o) {
     queued_wait own;
     const outcome ended = internal::wait_in(
         internal::all_of(o.queue), own, self, how, guard, [](told_list&) noexcept {});
-    if (ended == outcome::stopped) self.stop();
+    self.throw_if_ended(ended);
     guard.lock();
   }
 }

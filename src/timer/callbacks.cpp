@@ -341,8 +341,9 @@ void timer_service::call(fiber& self, timer_record& t) noexcept {
   try {
     t.call();
   } catch (const stopped&) {
-  } catch (const cancelled&) {
-    if (!sched()->must_stop(self)) sched()->report_unhandled(self, std::current_exception());
+  } catch (const cancelled& e) {
+    if (!e.is_by_shutdown() && !sched()->must_stop(self))
+      sched()->report_unhandled(self, std::current_exception());
   } catch (...) {
     sched()->report_unhandled(self, std::current_exception());
   }

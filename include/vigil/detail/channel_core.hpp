@@ -22,6 +22,7 @@ enum class channel_status : std::uint8_t {
 namespace detail {
 
 class channel_core;
+class stop_node;  // what a context makes others wait under
 
 // What the channel does with values of one type. Null functions: the bytes are
 // copied, and nothing is destroyed.
@@ -55,6 +56,10 @@ VIGIL_API channel_status send(channel_core* c, void* value);
 VIGIL_API channel_status try_send(channel_core* c, void* value) noexcept;
 VIGIL_API channel_status send_for(channel_core* c, void* value, std::int64_t timeout);
 VIGIL_API channel_status send_until(channel_core* c, void* value, std::int64_t deadline);
+
+// Throws `cancelled` if the node is done before. nullptr: one that never is.
+VIGIL_API channel_status send_under(channel_core* c, void* value, stop_node* under);
+VIGIL_API channel_status recv_under(channel_core* c, void* into, stop_node* under);
 
 // `into` is room for a value, constructed there if the status is ok.
 VIGIL_API channel_status recv(channel_core* c, void* into);

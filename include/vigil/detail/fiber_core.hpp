@@ -12,6 +12,7 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
+class stop_node;   // what a context makes others wait under
 class fiber_core;  // the control block, at the top of the fiber's stack
 
 // What the runtime must know of a fiber_body.
@@ -43,6 +44,7 @@ class VIGIL_API new_fiber {
 [[noreturn]] VIGIL_API void throw_empty_function(const char* where);
 
 VIGIL_API void join(fiber_core* core);
+VIGIL_API void join_under(fiber_core* core, stop_node* under);
 VIGIL_API bool join_for(fiber_core* core, std::int64_t timeout);
 VIGIL_API void detach(fiber_core* core);
 VIGIL_API void request_stop(fiber_core* core) noexcept;
