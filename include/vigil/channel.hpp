@@ -15,7 +15,7 @@
 // from an unbuffered channel before the send returns.
 //
 // What ends a wait: the other side, a close, the deadline of the `_for` and
-// `_until` forms, or a stop of the fiber (`stopped` is thrown, as by every
+// `_until` forms, the end of the context of those with one, or a stop of the fiber (`stopped` is thrown, as by every
 // wait; what can be done at once is still done, so that a channel can be
 // drained). A value is never lost: a send takes its value by reference and
 // moves from it only when it commits, so one that ends otherwise leaves the
@@ -43,6 +43,7 @@ inline namespace VIGIL_ABI {
 
 template <class T>
 class channel;
+class context;  // context.hpp
 
 // How a try_send or a send_for ended: true if the value was sent.
 class [[nodiscard]] send_result {
@@ -206,6 +207,20 @@ class sending {
     check(detail::send(core(), std::addressof(copy)));
   }
 
+  // The same, at most until ctx is done: then throws `cancelled`, with the value
+  // untouched. What can be done at once is done all the same.
+  template <class C>
+    requires std::is_same_v<C, context>
+  void send(T&& value, const C& ctx) const {
+    check(detail::send_under(core(), std::addressof(value), ctx.stop()));
+  }
+  template <class C>
+    requires(std::is_same_v<C, context> && std::is_copy_constructible_v<T>)
+  void send(const T& value, const C& ctx) const {
+    T copy(value);
+    check(detail::send_under(core(), std::addressof(copy), ctx.stop()));
+  }
+
   // Sends if that needs no waiting. A closed channel is a result, not an
   // exception, and so it is with a deadline.
   send_result try_send(T&& value) const { return detail::try_send(core(), std::addressof(value)); }
@@ -253,6 +268,12 @@ class sending<Self, void> {
   void send() const {
     if (detail::send(core(), nullptr) == channel_status::closed) throw_send_on_closed();
   }
+  template <class C>
+    requires std::is_same_v<C, context>
+  void send(const C& ctx) const {
+    if (detail::send_under(core(), nullptr, ctx.stop()) == channel_status::closed)
+      throw_send_on_closed();
+  }
   send_result try_send() const { return detail::try_send(core(), nullptr); }
   template <duration_like D>
   send_result send_for(const D& timeout) const {
@@ -277,6 +298,13 @@ class receiving {
   std::optional<T> recv() const {
     value_room<T> room;
     return room.take(detail::recv(core(), room.room()));
+  }
+  // The same, at most until ctx is done: then throws `cancelled`.
+  template <class C>
+    requires std::is_same_v<C, context>
+  std::optional<T> recv(const C& ctx) const {
+    value_room<T> room;
+    return room.take(detail::recv_under(core(), room.room(), ctx.stop()));
   }
 
   // A value if there is one at this moment.
@@ -319,6 +347,11 @@ class receiving<Self, void> {
 
   // True when something was received, false when closed and drained.
   bool recv() const { return detail::recv(core(), nullptr) == channel_status::ok; }
+  template <class C>
+    requires std::is_same_v<C, context>
+  bool recv(const C& ctx) const {
+    return detail::recv_under(core(), nullptr, ctx.stop()) == channel_status::ok;
+  }
   recv_result<void> try_recv() const { return detail::try_recv(core(), nullptr); }
   template <duration_like D>
   recv_result<void> recv_for(const D& timeout) const {

@@ -27,6 +27,8 @@
 namespace vigil {
 inline namespace VIGIL_ABI {
 
+class context;  // context.hpp
+
 // How a fiber is started.
 struct fiber_options {
   // Usable bytes, 16 KiB to 1 GiB, rounded up to a size class; 0: the
@@ -160,8 +162,17 @@ class [[nodiscard]] fiber {
   // fiber or a plain thread.
   R join() {
     detail::join(core_);
-    const detail::ended_fiber ended(std::exchange(core_, nullptr));
-    if constexpr (!std::is_void_v<R>) return R(std::move(*static_cast<R*>(ended.result())));
+    return take();
+  }
+
+  // The same, at most until ctx is done: then throws `cancelled`, and the handle
+  // stays joinable. (One thrown because the fiber itself was stopped does not:
+  // joinable() tells them apart.)
+  template <class C>
+    requires std::is_same_v<C, context>
+  R join(const C& ctx) {
+    detail::join_under(core_, ctx.stop());
+    return take();
   }
 
   // The same with a timeout: true if the fiber has ended, and join() will not
@@ -185,6 +196,11 @@ class [[nodiscard]] fiber {
   std::uint64_t id() const noexcept { return core_ == nullptr ? 0 : detail::id_of(core_); }
 
  private:
+  R take() {
+    const detail::ended_fiber ended(std::exchange(core_, nullptr));
+    if constexpr (!std::is_void_v<R>) return R(std::move(*static_cast<R*>(ended.result())));
+  }
+
   detail::fiber_core* core_ = nullptr;
 };
 

@@ -25,6 +25,14 @@ template <class T>
 class receiver;
 class case_list;
 
+class context;
+class cancel_function;
+class done_callback;
+struct cancellable;
+template <class T>
+class context_key;
+class group;
+
 struct clock;
 class timer;
 class scoped_timer;

@@ -254,6 +254,13 @@ template <class Clock, class Duration, class F = detail::nothing>
                               deadline_at(t).time_since_epoch().count(), std::move(f));
 }
 
+// Taken when ctx is done. Of one that never is: never.
+template <class C, class F = detail::nothing>
+  requires std::is_same_v<C, context>
+[[nodiscard]] auto on_done(const C& ctx, F f = {}) {
+  return on_recv(ctx.done(), std::move(f));
+}
+
 // Taken if nothing else is ready: the select does not wait. At most one.
 template <class F = detail::nothing>
 [[nodiscard]] auto otherwise(F f = {}) {

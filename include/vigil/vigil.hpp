@@ -3,6 +3,7 @@
 
 #include <vigil/channel.hpp>
 #include <vigil/clock.hpp>
+#include <vigil/context.hpp>
 #include <vigil/debug.hpp>
 #include <vigil/error.hpp>
 #include <vigil/fiber.hpp>

@@ -1,0 +1,297 @@
+// Contexts: how work that is spread over fibers and calls ends together, and in
+// time.
+//
+//   auto [ctx, cancel] = vigil::with_timeout(vigil::background(), 1s);
+//   vigil::go([ctx = ctx] { serve(ctx); });   // waits in there: lines.recv(ctx)
+//   cancel();                                 // at the latest after a second
+//
+// A context is made from a parent and is done when its cancel function is
+// called, when its deadline has passed, or when its parent is done. Whoever waits
+// hands the context to the wait (`recv(ctx)`, `sleep_for(d, ctx)`, `join(ctx)`, a
+// select with `on_done(ctx, f)`): a wait whose context is done throws `cancelled`.
+// A call that can complete at once completes although its context is done.
+//
+// Nothing is ambient: who is not given a context is not cancelled by one.
+//
+// Behaviour: Go's package context. Cancelling is synchronous: when the cancel
+// function returns, the context and all that were made from it are done, also if
+// another thread cancels a part of them at the same moment; those who wait have
+// been readied and run when it is their turn.
+//
+// Handles are cheap and shared: a copy names the same context. A context leaves
+// its parent when it is done, or when its last handle goes (a cancel function, a
+// receiver of done(), a context made from it, a pending after_func and what that
+// returned are handles, too); its timer stops then, and nothing is left.
+//
+// Thread safety: everything may be called from fibers of any runtime and from
+// plain threads at any time, also after the runtime has gone.
+#pragma once
+
+#include <vigil/channel.hpp>
+#include <vigil/clock.hpp>
+#include <vigil/detail/callable.hpp>
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/duration.hpp>
+#include <vigil/detail/site.hpp>
+#include <vigil/error.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+namespace detail {
+
+class context_core;
+class done_registration;
+
+VIGIL_API void add_handle(context_core* c) noexcept;
+VIGIL_API void drop_handle(context_core* c) noexcept;
+VIGIL_API void add_handle(done_registration* r) noexcept;
+VIGIL_API void drop_handle(done_registration* r) noexcept;
+
+// A counted reference.
+template <class Core>
+class core_handle {
+ public:
+  core_handle() noexcept = default;
+  explicit core_handle(Core* owned) noexcept : core_(owned) {}
+  core_handle(const core_handle& other) noexcept : core_(other.core_) {
+    if (core_ != nullptr) add_handle(core_);
+  }
+  core_handle(core_handle&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+  core_handle& operator=(core_handle other) noexcept {
+    std::swap(core_, other.core_);
+    return *this;
+  }
+  ~core_handle() {
+    if (core_ != nullptr) drop_handle(core_);
+  }
+
+  Core* get() const noexcept { return core_; }
+
+ private:
+  Core* core_ = nullptr;
+};
+
+using context_handle = core_handle<context_core>;
+
+// These throw std::invalid_argument, with the name of the call, for a null core.
+VIGIL_API stop_node* stop_of(const context_core* c);
+VIGIL_API channel_core* done_of(context_core* c);
+VIGIL_API bool is_done(const context_core* c);
+VIGIL_API std::error_code error_of(const context_core* c);
+VIGIL_API std::exception_ptr cause_of(const context_core* c);
+VIGIL_API std::int64_t deadline_of_context(const context_core* c);
+VIGIL_API const void* value_of(const context_core* c, const void* key);
+
+VIGIL_API context_core* background();
+VIGIL_API context_core* with_cancel(context_core* parent);
+VIGIL_API context_core* with_deadline(context_core* parent, std::int64_t deadline,
+                                      std::exception_ptr cause);
+VIGIL_API context_core* with_timeout(context_core* parent, std::int64_t timeout,
+                                     std::exception_ptr cause);
+VIGIL_API context_core* without_cancel(context_core* parent);
+// Owns the value as soon as it is called.
+VIGIL_API context_core* with_value(context_core* parent, const void* key, void* value,
+                                   void (*destroy)(void*) noexcept);
+VIGIL_API void cancel(context_core* c, const std::exception_ptr& cause) noexcept;
+VIGIL_API done_registration* after_func(context_core* c, callback f, const site& from);
+VIGIL_API bool stop(done_registration* r) noexcept;
+
+}  // namespace detail
+
+// A key for with_value: the object itself, not what is in it. Declare it with
+// static storage.
+template <class T>
+class context_key {
+ public:
+  constexpr context_key() noexcept = default;
+  context_key(const context_key&) = delete;
+  context_key& operator=(const context_key&) = delete;
+
+ private:
+  [[maybe_unused]] char different_addresses_ = 0;
+};
+
+class context {
+ public:
+  // Nil: names no context. Its members, and calls that are given it, throw
+  // std::invalid_argument.
+  context() noexcept = default;
+
+  explicit operator bool() const noexcept { return handle_.get() != nullptr; }
+
+  // Closed when the context is done; of one that never is: a nil channel. The
+  // receiver keeps the context.
+  receiver<void> done() const {
+    return receiver<void>(detail::channel_handle(detail::done_of(handle_.get())));
+  }
+
+  bool is_done() const { return detail::is_done(handle_.get()); }
+
+  // Why it is done: equivalent to std::errc::timed_out if a deadline has passed
+  // (its own or an ancestor's), to std::errc::operation_canceled otherwise; no
+  // error while it is not done.
+  std::error_code error() const { return detail::error_of(handle_.get()); }
+
+  // What was given to the cancel, the deadline or the timeout that came first; if
+  // nothing was, a `cancelled` with the code of error(). Null while it is not done.
+  std::exception_ptr cause() const { return detail::cause_of(handle_.get()); }
+
+  // The earliest of its own and its ancestors'; time_point::max() if there is none.
+  clock::time_point deadline() const {
+    return clock::time_point(clock::duration(detail::deadline_of_context(handle_.get())));
+  }
+
+  // Of the nearest with_value of that key; nullptr if there is none. It lives as
+  // long as this handle. Cost: one step for each context up to there.
+  template <class T>
+  const T* value(const context_key<T>& key) const {
+    return static_cast<const T*>(detail::value_of(handle_.get(), &key));
+  }
+
+  // The same context?
+  friend bool operator==(const context& a, const context& b) noexcept {
+    return a.handle_.get() == b.handle_.get();
+  }
+
+  // For the library's waits; nullptr: never done.
+  detail::stop_node* stop() const { return detail::stop_of(handle_.get()); }
+  explicit context(detail::context_core* owned) noexcept : handle_(owned) {}
+  detail::context_core* core() const noexcept { return handle_.get(); }
+
+ private:
+  detail::context_handle handle_;
+};
+
+// Cancels the context that it was made with. Copies do the same. Calling it again,
+// or when the context is done already, does nothing: the first cause stays. It
+// runs what was registered for that moment: callbacks of std::stop_token, and the
+// destructors of what only this context kept. Never waits. Dropping it cancels
+// nothing.
+class cancel_function {
+ public:
+  cancel_function() noexcept = default;  // does nothing
+  explicit cancel_function(context of) noexcept : of_(std::move(of)) {}
+
+  void operator()() const noexcept { (*this)(std::exception_ptr()); }
+
+  // With a cause; null: none.
+  void operator()(const std::exception_ptr& cause) const noexcept {
+    if (of_) detail::cancel(of_.core(), cause);
+  }
+  void operator()(const std::error_code& cause) const {
+    (*this)(std::make_exception_ptr(std::system_error(cause)));
+  }
+  // Any exception object.
+  template <class E>
+    requires(std::is_class_v<E> && !std::is_same_v<E, std::exception_ptr> &&
+             !std::is_same_v<E, std::error_code>)
+  void operator()(E cause) const {
+    (*this)(std::make_exception_ptr(std::move(cause)));
+  }
+
+ private:
+  context of_;
+};
+
+struct [[nodiscard]] cancellable {
+  context ctx;
+  cancel_function cancel;
+};
+
+namespace detail {
+
+inline cancellable cancellable_of(context_core* owned) {
+  context ctx(owned);
+  return {ctx, cancel_function(ctx)};
+}
+
+}  // namespace detail
+
+// All that is made here throws std::invalid_argument for a nil parent and
+// std::bad_alloc, and is done from the start if the parent is.
+
+// The root. On a fiber it is its runtime's, done as soon as the runtime begins to
+// shut down, before options::grace passes: the cancelled waits throw `cancelled`
+// with is_by_shutdown(), which ends a fiber silently. On a plain thread it is one
+// that is never done.
+[[nodiscard]] inline context background() {
+  return context(detail::background());
+}
+
+// Done when cancel is called.
+inline cancellable with_cancel(const context& parent) {
+  return detail::cancellable_of(detail::with_cancel(parent.core()));
+}
+
+// Done at the deadline, too; error() is timed_out then, and cause() is the cause
+// if one was given. One that has passed: at once. Without a timer of its own if
+// the parent's deadline is not later, or if there is none (time_point::max()). A
+// timer needs a runtime: throws wrong_place on a plain thread. It keeps no program
+// alive. It fires on a fiber, so a busy program may be late; it never is early.
+template <class Clock, class Duration>
+cancellable with_deadline(const context& parent,
+                          const std::chrono::time_point<Clock, Duration>& t,
+                          std::exception_ptr cause = nullptr) {
+  return detail::cancellable_of(detail::with_deadline(
+      parent.core(), deadline_at(t).time_since_epoch().count(), std::move(cause)));
+}
+
+// The same, d from now; zero or negative: done at once. Beyond the range of the
+// clock: no deadline.
+template <detail::duration_like D>
+cancellable with_timeout(const context& parent, const D& d, std::exception_ptr cause = nullptr) {
+  return detail::cancellable_of(
+      detail::with_timeout(parent.core(), detail::to_nanos(d), std::move(cause)));
+}
+
+// Like its parent, but finds this value under this key.
+template <class T>
+[[nodiscard]] context with_value(const context& parent, const context_key<T>& key,
+                                 std::type_identity_t<T> value) {
+  return context(detail::with_value(parent.core(), &key, new T(std::move(value)),
+                                    [](void* old) noexcept { delete static_cast<T*>(old); }));
+}
+
+// The parent's values, but never done and without a deadline.
+[[nodiscard]] inline context without_cancel(const context& parent) {
+  return context(detail::without_cancel(parent.core()));
+}
+
+// What after_func(ctx, f) returns. Copies name the same registration. Dropping it
+// changes nothing.
+class done_callback {
+ public:
+  done_callback() noexcept = default;  // stop() is false
+  explicit done_callback(detail::done_registration* owned) noexcept : handle_(owned) {}
+
+  // True exactly if that prevented f: the context was not done, and nobody stopped
+  // it before. f is destroyed then. Does not wait for an f that is running.
+  bool stop() const noexcept { return handle_.get() != nullptr && detail::stop(handle_.get()); }
+
+ private:
+  detail::core_handle<detail::done_registration> handle_;
+};
+
+// Runs f once on a fiber of the current runtime when ctx is done; at once if it is
+// already. Who cancels does not wait for it. Until then it keeps the context: stop
+// it, or end the context. If the runtime has gone meanwhile, or waits throw
+// `stopped` in it already, f is destroyed without having run. An exception that
+// leaves f goes to options::on_unhandled. Throws std::invalid_argument for a nil
+// context or an empty function, and wrong_place on a thread without a runtime.
+template <class F>
+  requires std::is_invocable_v<std::decay_t<F>&>
+done_callback after_func(const context& ctx, F&& f, const site& from = site::current()) {
+  return done_callback(
+      detail::after_func(ctx.core(), detail::callback(std::forward<F>(f)), from));
+}
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

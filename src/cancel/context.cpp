@@ -1,0 +1,469 @@
+#include "cancel/context_core.hpp"
+#include "sched/process.hpp"
+#include "timer/timer_service.hpp"
+
+#include <vigil/error.hpp>
+#include <vigil/time.hpp>
+#include <vigil/timer.hpp>
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+using internal::current_fiber;
+using internal::lock_guard;
+using internal::nanos;
+using internal::never;
+using internal::run_phase;
+using internal::scheduler;
+using internal::stop_callback;
+using internal::stop_state;
+using internal::timer_service;
+
+namespace {
+
+[[noreturn]] void throw_nil(const char* call) {
+  throw std::invalid_argument(
+      std::string("vigil::") + call +
+      ": the context is nil (default-constructed or moved from); begin with background(), or with "
+      "the context that the caller was given");
+}
+
+context_core& checked(context_core* c, const char* call) {
+  if (c == nullptr) throw_nil(call);
+  return *c;
+}
+
+const context_core& checked(const context_core* c, const char* call) {
+  if (c == nullptr) throw_nil(call);
+  return *c;
+}
+
+timer_service& current_service(const char* call) {
+  scheduler* const s = internal::current_scheduler();
+  if (s == nullptr) {
+    internal::process_check_fork(call);
+    throw wrong_place((std::string("vigil::") + call +
+                       ": a context with a deadline needs a runtime's timer, and this thread has "
+                       "no runtime; make it on a fiber, or use with_cancel")
+                          .c_str());
+  }
+  return static_cast<timer_service&>(s->timers());
+}
+
+// The one that is never done.
+context_core& plain_background() {
+  static auto& made = *new value_context(nullptr, nullptr, never);
+  return made;
+}
+
+context_core* kept(context_core& c) noexcept {
+  c.keep();
+  return &c;
+}
+
+// A handle that is given back unless it is released.
+class owned_context {
+ public:
+  explicit owned_context(cancel_context* owned) noexcept : core_(owned) {}
+
+  ~owned_context() {
+    if (core_ != nullptr) core_->let_go();
+  }
+
+  owned_context(const owned_context&) = delete;
+  owned_context& operator=(const owned_context&) = delete;
+
+  cancel_context* operator->() const noexcept { return core_; }
+
+  context_core* release() noexcept { return std::exchange(core_, nullptr); }
+
+ private:
+  cancel_context* core_;
+};
+
+cancel_context* new_child(context_core& parent, nanos deadline) {
+  auto* const made = new cancel_context(&parent, std::min(deadline, parent.deadline));
+  parent.keep();  // K1
+  if (parent.stop != nullptr) made->hang_below(*parent.stop);
+  return made;
+}
+
+}  // namespace
+
+// --- handles
+
+// K1
+void context_core::let_go() noexcept {
+  for (context_core* c = this; c != nullptr && c->drop();) {
+    context_core* const above = std::exchange(c->parent, nullptr);
+    c->destroy();
+    c = above;
+  }
+}
+
+void value_context::keep() noexcept {
+  // ordering: made from a handle that the caller holds.
+  handles_.fetch_add(1, internal::relaxed);
+}
+
+bool value_context::drop() noexcept {
+  // Pairs with the other decrements: the last one sees all that was done.
+  return handles_.fetch_sub(1, internal::acq_rel) == 1;
+}
+
+void value_context::destroy() noexcept {
+  if (destroy_value != nullptr) destroy_value(value);
+  delete this;
+}
+
+void weak_context::cancel(stop_state how, const std::exception_ptr& cause) noexcept {
+  cancel_context* found = nullptr;
+  {
+    const lock_guard guard(lock);
+    if (target != nullptr && target->try_keep()) found = target;
+  }
+  if (found == nullptr) return;
+  found->stop_node::cancel(how, cause);
+  found->let_go();
+}
+
+void cancel_from_token::operator()() const noexcept {
+  // A copy: the cancel may end the context, and this function with it.
+  const std::shared_ptr<weak_context> mine = link;
+  mine->cancel(stop_state::cancelled, nullptr);
+}
+
+cancel_context::cancel_context(context_core* above, nanos d)
+    : context_core(above, this, d), channel_core(ops_of<void>, 0) {
+  source = this;
+}
+
+bool cancel_context::try_keep() noexcept {
+  // ordering: the compare-exchange decides, and takes part in the decrements'
+  // release sequence; what is touched with the handle is under locks.
+  std::size_t seen = handles.load(internal::relaxed);
+  while (seen != 0) {
+    if (handles.compare_exchange_weak(seen, seen + 1)) return true;
+  }
+  return false;
+}
+
+bool cancel_context::drop() noexcept {
+  // Pairs with the other decrements: the last one sees all that was done.
+  return handles.fetch_sub(1, internal::acq_rel) == 1;
+}
+
+void cancel_context::end() noexcept {
+  context_core* const above = std::exchange(parent, nullptr);
+  destroy();
+  if (above != nullptr) above->let_go();
+}
+
+void cancel_context::destroy() noexcept {
+  leave();  // N3 of stop_tree.hpp
+  if (link_ != nullptr) {
+    const lock_guard guard(link_->lock);
+    link_->target = nullptr;
+  }
+  heard_.reset();
+  if (timer_ != nullptr) {
+    detail::stop(timer_);
+    drop_handle(timer_);
+  }
+  delete token_.load();
+  delete this;
+}
+
+// --- its making
+
+const std::shared_ptr<weak_context>& cancel_context::weak() {
+  if (link_ == nullptr) {
+    link_ = std::make_shared<weak_context>();
+    const lock_guard guard(link_->lock);
+    link_->target = this;
+  }
+  return link_;
+}
+
+void cancel_context::arm(std::exception_ptr cause) {
+  timer_service& service = current_service("with_deadline");
+  // A function of ours, but what it ends may destroy the user's: so it is a
+  // callback, for a fiber.
+  timer_ = service.make_record(callback([link = weak(), why = std::move(cause)] {
+                                 link->cancel(stop_state::timed_out, why);
+                               }),
+                               0,
+                               false,
+                               site{"vigil::with_deadline", 0});
+  timer_->referenced.store(false);
+  ask_to_be_told();
+  service.reset_at(*timer_, deadline);
+  if (is_done()) detail::stop(timer_);  // by its parent, before it asked
+}
+
+void cancel_context::listen(std::stop_token t) {
+  heard_ = std::make_unique<std::stop_callback<cancel_from_token>>(std::move(t),
+                                                                   cancel_from_token{weak()});
+}
+
+// --- its end
+
+channel_core* cancel_context::done_channel() noexcept {
+  ask_to_be_told();
+  keep();
+  return this;
+}
+
+// The flag first, then the look; told() is called after the node is done.
+std::stop_token cancel_context::token() {
+  ask_to_be_told();
+  std::stop_source* made = token_.load();
+  if (made == nullptr) {
+    auto fresh = std::make_unique<std::stop_source>();
+    if (token_.compare_exchange_strong(made, fresh.get())) made = fresh.release();
+  }
+  std::stop_token result = made->get_token();
+  if (is_done()) made->request_stop();
+  return result;
+}
+
+void cancel_context::told() noexcept {
+  dismiss_all();
+  if (timer_ != nullptr) detail::stop(timer_);
+  if (std::stop_source* const source_of_token = token_.load()) source_of_token->request_stop();
+}
+
+// --- after_func
+
+// One owner is its node's list, until it has run or was stopped; the others are
+// the handles. Whoever takes it out of the list deals with the record.
+class done_registration final : public stop_callback {
+ public:
+  done_registration(context_core& c, timer_record* r) noexcept : context(c), record(r) {
+    run = [](stop_callback& self) noexcept { static_cast<done_registration&>(self).fire(); };
+    c.keep();
+  }
+
+  void fire() noexcept {
+    try {
+      record->service->reset_after(*record, 0);
+    } catch (...) {
+      // Its runtime has gone: the function goes without having run.
+    }
+    drop_handle(record);
+    drop_handle(this);
+  }
+
+  bool stop() noexcept {
+    if (context.stop == nullptr) {
+      if (!waits_in_vain.exchange(false)) return false;
+      drop_handle(record);
+      return true;
+    }
+    if (!context.stop->unlink(*this)) return false;
+    drop_handle(record);
+    drop_handle(this);  // the list's; the caller has another
+    return true;
+  }
+
+  context_core& context;
+  timer_record* const record;
+  internal::atomic<bool> waits_in_vain{false};  // for a context that is never done
+  internal::atomic<std::size_t> handles{1};
+};
+
+void add_handle(done_registration* r) noexcept {
+  // ordering: made from a handle that the caller holds.
+  r->handles.fetch_add(1, internal::relaxed);
+}
+
+void drop_handle(done_registration* r) noexcept {
+  // Pairs with the other decrements: the last one sees all that was done.
+  if (r->handles.fetch_sub(1, internal::acq_rel) != 1) return;
+  if (r->waits_in_vain.load()) drop_handle(r->record);
+  r->context.let_go();
+  delete r;
+}
+
+done_registration* after_func(context_core* c, callback f, const site& from) {
+  context_core& ctx = checked(c, "after_func");
+  if (!f) throw_empty_function("after_func");
+  scheduler* const s = internal::current_scheduler();
+  if (s == nullptr) {
+    internal::process_check_fork("after_func");
+    throw wrong_place(
+        "vigil::after_func: this thread has no runtime to run the function in; call it on a fiber. "
+        "On a plain thread wait for the context's done(), or use stop_token_of");
+  }
+  timer_record* const record =
+      static_cast<timer_service&>(s->timers()).make_record(std::move(f), 0, false, from);
+  done_registration* made = nullptr;
+  try {
+    made = new done_registration(ctx, record);
+  } catch (...) {
+    drop_handle(record);
+    throw;
+  }
+  if (ctx.stop == nullptr) {
+    made->waits_in_vain.store(true);
+  } else {
+    add_handle(made);
+    if (!ctx.stop->link(*made)) made->fire();
+  }
+  return made;
+}
+
+bool stop(done_registration* r) noexcept {
+  return r->stop();
+}
+
+// --- what the handles call
+
+void add_handle(context_core* c) noexcept {
+  c->keep();
+}
+
+void drop_handle(context_core* c) noexcept {
+  c->let_go();
+}
+
+stop_node* stop_of(const context_core* c) {
+  return checked(c, "context").stop;
+}
+
+channel_core* done_of(context_core* c) {
+  stop_node* const node = checked(c, "context::done").stop;
+  return node == nullptr ? nullptr : static_cast<cancel_context*>(node)->done_channel();
+}
+
+bool is_done(const context_core* c) {
+  const stop_node* const node = checked(c, "context::is_done").stop;
+  return node != nullptr && node->is_done();
+}
+
+std::error_code error_of(const context_core* c) {
+  const stop_node* const node = checked(c, "context::error").stop;
+  if (node == nullptr) return {};
+  switch (node->state()) {
+    case stop_state::open:
+      return {};
+    case stop_state::timed_out:
+      return std::make_error_code(std::errc::timed_out);
+    default:
+      return std::make_error_code(std::errc::operation_canceled);
+  }
+}
+
+std::exception_ptr cause_of(const context_core* c) {
+  const stop_node* const node = checked(c, "context::cause").stop;
+  if (node == nullptr || !node->is_done()) return nullptr;
+  if (node->cause() != nullptr) return node->cause();
+  try {
+    internal::throw_cancelled(*node);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+std::int64_t deadline_of_context(const context_core* c) {
+  return checked(c, "context::deadline").deadline;
+}
+
+const void* value_of(const context_core* c, const void* key) {
+  for (const context_core* at = &checked(c, "context::value"); at != nullptr; at = at->parent) {
+    if (at->key == key) return at->value;
+  }
+  return nullptr;
+}
+
+// The first fiber that asks makes its runtime's. The runtime's end lets go of it
+// when no fiber is left, so a fiber may take a handle.
+context_core* background() {
+  const internal::fiber* const self = current_fiber();
+  if (self == nullptr) return kept(plain_background());
+  scheduler& sched = *self->sched;
+  stop_node* root = sched.root.load();
+  if (root == nullptr) {
+    auto* const fresh = new cancel_context(nullptr, never);
+    if (sched.root.compare_exchange_strong(root, fresh)) {
+      root = fresh;
+      // Who begins the shutdown changes the phase and then looks for the root.
+      if (sched.phase() >= run_phase::ending) root->cancel(stop_state::shutdown, nullptr);
+    } else {
+      fresh->let_go();
+    }
+  }
+  return kept(*static_cast<cancel_context*>(root));
+}
+
+context_core* with_cancel(context_core* parent) {
+  return new_child(checked(parent, "with_cancel"), never);
+}
+
+context_core* with_deadline(context_core* parent, std::int64_t deadline, std::exception_ptr cause) {
+  context_core& above = checked(parent, "with_deadline");
+  owned_context made(new_child(above, deadline));
+  if (deadline >= above.deadline || made->is_done()) return made.release();
+  if (deadline <= now()) {
+    made->stop_node::cancel(stop_state::timed_out, cause);
+  } else {
+    made->arm(std::move(cause));
+  }
+  return made.release();
+}
+
+context_core* with_timeout(context_core* parent, std::int64_t timeout, std::exception_ptr cause) {
+  return with_deadline(parent, internal::saturating_add(now(), timeout), std::move(cause));
+}
+
+context_core* with_stop_token(context_core* parent, std::stop_token token) {
+  owned_context made(new_child(checked(parent, "with_stop_token"), never));
+  made->listen(std::move(token));
+  return made.release();
+}
+
+context_core* without_cancel(context_core* parent) {
+  context_core& above = checked(parent, "without_cancel");
+  auto* const made = new value_context(&above, nullptr, never);
+  above.keep();
+  return made;
+}
+
+context_core* with_value(context_core* parent,
+                         const void* key,
+                         void* value,
+                         void (*destroy)(void*) noexcept) {
+  value_context* made = nullptr;
+  try {
+    context_core& above = checked(parent, "with_value");
+    made = new value_context(&above, above.stop, above.deadline);
+    above.keep();
+  } catch (...) {
+    destroy(value);
+    throw;
+  }
+  made->key = key;
+  made->value = value;
+  made->destroy_value = destroy;
+  return made;
+}
+
+void cancel(context_core* c, const std::exception_ptr& cause) noexcept {
+  c->stop->cancel(stop_state::cancelled, cause);
+}
+
+std::stop_token stop_token_of(context_core* c) {
+  stop_node* const node = checked(c, "stop_token_of").stop;
+  return node == nullptr ? std::stop_token() : static_cast<cancel_context*>(node)->token();
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,136 @@
+// context_core: what a context's handles name. Three kinds:
+//
+//   plain_context    never done: the background of plain threads, without_cancel
+//   value_context    a value; done when its parent is
+//   cancel_context   a node of the stop tree, and the channel that done() hands
+//                    out: closed as soon as the node is done
+//
+// K1  A child keeps its parent, and so all above it. A long chain goes one by one,
+//     not by recursion.
+// K2  The handles of a cancel_context are counted with those of its channel: a
+//     receiver of done() is a handle.
+// K3  Who may come after the last handle (its timer, a stop_token) has only a weak
+//     link: it looks under the link's lock whether the context is there, and takes
+//     a handle unless the last one has gone.
+#pragma once
+
+#include "chan/channel_core.hpp"
+#include "sched/stop_tree.hpp"
+
+#include <vigil/context.hpp>
+#include <vigil/stop_token.hpp>
+
+#include <memory>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+class context_core {
+ public:
+  // Takes over a handle of the parent.
+  context_core(context_core* above, stop_node* ends_with, internal::nanos d) noexcept
+      : parent(above), stop(ends_with), deadline(d) {}
+
+  context_core(const context_core&) = delete;
+  context_core& operator=(const context_core&) = delete;
+
+  virtual void keep() noexcept = 0;
+  void let_go() noexcept;
+
+  context_core* parent;  // owned; nullptr: none
+  stop_node* stop;       // it or the nearest ancestor that can be done
+  internal::nanos deadline;
+  const void* key = nullptr;
+  void* value = nullptr;
+
+ protected:
+  ~context_core() = default;
+
+  // What remains after the last handle has gone; the parent is taken care of.
+  virtual void destroy() noexcept = 0;
+
+ private:
+  virtual bool drop() noexcept = 0;  // true: it was the last handle
+};
+
+class value_context final : public context_core {
+ public:
+  value_context(context_core* above, stop_node* ends_with, internal::nanos d) noexcept
+      : context_core(above, ends_with, d) {}
+
+  void keep() noexcept override;
+  void (*destroy_value)(void*) noexcept = nullptr;
+
+ private:
+  bool drop() noexcept override;
+  void destroy() noexcept override;
+
+  internal::atomic<std::size_t> handles_{1};
+};
+
+class cancel_context;
+class timer_record;
+
+// K3.
+struct weak_context {
+  internal::spinlock lock{internal::lock_rank::stop_tree};
+  cancel_context* target VIGIL_GUARDED_BY(lock) = nullptr;
+
+  void cancel(internal::stop_state how, const std::exception_ptr& cause) noexcept;
+};
+
+struct cancel_from_token {
+  std::shared_ptr<weak_context> link;
+  void operator()() const noexcept;
+};
+
+class cancel_context final : public context_core,
+                             public stop_node,
+                             public channel_core,
+                             private internal::timed_source {
+ public:
+  cancel_context(context_core* above, internal::nanos d);
+
+  // --- its making
+  void arm(std::exception_ptr cause);
+  void listen(std::stop_token token);
+
+  channel_core* done_channel() noexcept;
+  std::stop_token token();
+
+  void keep() noexcept override { add_handle(static_cast<channel_core*>(this)); }
+
+  void let_go() noexcept override { context_core::let_go(); }
+
+  bool try_keep() noexcept override;
+
+ private:
+  ~cancel_context() override = default;
+
+  bool drop() noexcept override;
+  void destroy() noexcept override;
+  void end() noexcept override;  // the last handle was a receiver
+  void told() noexcept override;
+  const std::shared_ptr<weak_context>& weak();
+
+  // Nothing ever comes but the end.
+  bool take(void*) noexcept override { return false; }
+
+  bool has_ended() const noexcept override { return is_done(); }
+
+  void somebody_waits() override {}
+
+  void nobody_waits() noexcept override {}
+
+  bool is_far() const noexcept override { return !is_done(); }
+
+  std::shared_ptr<weak_context> link_;  // written by its maker only
+  timer_record* timer_ = nullptr;       // written by its maker only
+  std::unique_ptr<std::stop_callback<cancel_from_token>> heard_;
+  internal::atomic<std::stop_source*> token_{nullptr};
+};
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,827 @@
+// What a context is and how it ends: Go's rules (reference/go.md 1.7).
+#include "cancel/context_core.hpp"
+#include "support/in_runtime.hpp"
+
+#include <vigil/stop_token.hpp>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::after_func;
+using vigil::background;
+using vigil::cancellable;
+using vigil::cancelled;
+using vigil::context;
+using vigil::context_key;
+using vigil::sleep_for;
+using vigil::stats;
+using vigil::with_cancel;
+using vigil::with_deadline;
+using vigil::with_timeout;
+using vigil::with_value;
+using vigil::without_cancel;
+using vigil::testing::settle;
+using clock = vigil::clock;
+
+struct failure {
+  int number;
+};
+
+std::exception_ptr cause_of(int number) {
+  return std::make_exception_ptr(failure{number});
+}
+
+// The number of the failure that is the cause; 0: none; -1: cancelled, -2: timed out.
+int number_of(const context& ctx) {
+  if (ctx.cause() == nullptr) return 0;
+  try {
+    std::rethrow_exception(ctx.cause());
+  } catch (const failure& f) {
+    return f.number;
+  } catch (const cancelled& c) {
+    CHECK(c.code() == ctx.error());
+    return c.code() == std::errc::timed_out ? -2 : -1;
+  }
+}
+
+bool is_closed(const vigil::receiver<void>& done) {
+  return done.try_recv().is_closed();
+}
+
+bool is_cancelled(const context& ctx) {
+  return ctx.is_done() && ctx.error() == std::errc::operation_canceled && is_closed(ctx.done());
+}
+
+bool is_timed_out(const context& ctx) {
+  return ctx.is_done() && ctx.error() == std::errc::timed_out && is_closed(ctx.done());
+}
+
+bool is_open(const context& ctx) {
+  return !ctx.is_done() && !ctx.error() && ctx.cause() == nullptr && !is_closed(ctx.done());
+}
+
+std::size_t children_of(const context& ctx) {
+  return ctx.stop()->children();
+}
+
+const context_key<std::string> name_key;
+const context_key<std::string> other_key;
+const context_key<int> number_key;
+
+}  // namespace
+
+TEST_SUITE("context") {
+  TEST_CASE("the background of a fiber is open, the same for all, and has no deadline") {
+    in_virtual([] {
+      const context ctx = background();
+      CHECK(is_open(ctx));
+      CHECK(ctx.deadline() == clock::time_point::max());
+      CHECK(ctx == background());
+      CHECK(vigil::spawn([] { return background(); }).join() == ctx);
+    });
+  }
+
+  TEST_CASE("the background of a plain thread is never done, and its done is nil") {
+    const context ctx = background();
+    CHECK_FALSE(ctx.is_done());
+    CHECK_FALSE(ctx.error());
+    CHECK(ctx.cause() == nullptr);
+    CHECK_FALSE(static_cast<bool>(ctx.done()));
+    auto [child, cancel] = with_cancel(ctx);
+    CHECK(is_open(child));
+    cancel();
+    CHECK(is_cancelled(child));
+    CHECK_FALSE(ctx.is_done());
+  }
+
+  TEST_CASE("a cancel has ended all descendants when it returns, and nothing else") {
+    in_virtual([] {
+      auto root = with_cancel(background());
+      auto a = with_cancel(root.ctx);
+      const context value = with_value(a.ctx, number_key, 7);
+      auto b = with_timeout(value, 1h);
+      auto c = with_cancel(b.ctx);
+      auto sibling = with_cancel(root.ctx);
+      for (const context& ctx : {root.ctx, a.ctx, value, b.ctx, c.ctx, sibling.ctx})
+        CHECK(is_open(ctx));
+      a.cancel();
+      for (const context& ctx : {a.ctx, value, b.ctx, c.ctx})
+        CHECK(is_cancelled(ctx));
+      CHECK(is_open(root.ctx));
+      CHECK(is_open(sibling.ctx));
+      CHECK(stats().timers_pending == 0);
+    });
+  }
+
+  TEST_CASE("a parent that ends forgets its children, whatever they are") {
+    in_virtual([] {
+      auto parent = with_cancel(background());
+      auto a = with_cancel(parent.ctx);
+      auto b = with_timeout(parent.ctx, 1h);
+      const context c = with_value(parent.ctx, number_key, 1);
+      auto d = with_cancel(c);
+      const auto f = after_func(parent.ctx, [] {});
+      CHECK(children_of(parent.ctx) == 3);
+      parent.cancel();
+      CHECK(children_of(parent.ctx) == 0);
+      CHECK_FALSE(f.stop());
+      for (const context& ctx : {a.ctx, b.ctx, d.ctx})
+        CHECK(is_cancelled(ctx));
+      CHECK(children_of(background()) == 0);
+    });
+  }
+
+  TEST_CASE("a child that ends leaves its parent, which goes on") {
+    in_virtual([] {
+      auto parent = with_cancel(background());
+      auto by_cancel = with_cancel(parent.ctx);
+      auto by_time = with_timeout(parent.ctx, 1s);
+      {
+        const auto by_drop = with_cancel(parent.ctx);
+        CHECK(children_of(parent.ctx) == 3);
+      }
+      CHECK(children_of(parent.ctx) == 2);
+      by_cancel.cancel();
+      CHECK(children_of(parent.ctx) == 1);
+      sleep_for(2s);
+      CHECK(children_of(parent.ctx) == 0);
+      CHECK(is_timed_out(by_time.ctx));
+      CHECK(is_open(parent.ctx));
+      by_time.cancel();
+      CHECK(is_timed_out(by_time.ctx));
+    });
+  }
+
+  TEST_CASE("a deadline ends it at its very instant") {
+    in_virtual([] {
+      const auto t = clock::now() + 3s;
+      auto by_point = with_deadline(background(), t);
+      auto by_length = with_timeout(background(), 3s);
+      CHECK(by_point.ctx.deadline() == t);
+      CHECK(by_length.ctx.deadline() == t);
+      static_cast<void>(by_point.ctx.done().recv());
+      CHECK(clock::now() == t);
+      settle();
+      CHECK(is_timed_out(by_point.ctx));
+      CHECK(is_timed_out(by_length.ctx));
+      CHECK(number_of(by_point.ctx) == -2);
+    });
+  }
+
+  TEST_CASE("a real deadline never ends it early") {
+    in_runtime({}, [] {
+      for (int i = 0; i < 20; ++i) {
+        const auto start = clock::now();
+        auto it = with_timeout(background(), 700us);
+        static_cast<void>(it.ctx.done().recv());
+        CHECK(clock::now() - start >= 700us);
+      }
+    });
+  }
+
+  TEST_CASE("a deadline that has passed, or is now, ends it from the start") {
+    in_virtual([] {
+      const auto now = clock::now();
+      CHECK(is_timed_out(with_deadline(background(), now).ctx));
+      CHECK(is_timed_out(with_deadline(background(), now - 1h).ctx));
+      CHECK(is_timed_out(with_deadline(background(), clock::time_point::min()).ctx));
+      CHECK(is_timed_out(with_timeout(background(), 0s).ctx));
+      CHECK(is_timed_out(with_timeout(background(), -1h).ctx));
+      CHECK(is_timed_out(with_timeout(background(), std::chrono::nanoseconds::min()).ctx));
+      auto late = with_timeout(background(), 0s, cause_of(3));
+      late.cancel();
+      CHECK(is_timed_out(late.ctx));
+      CHECK(number_of(late.ctx) == 3);
+      CHECK(children_of(background()) == 0);
+      CHECK(stats().timers_pending == 0);
+    });
+  }
+
+  TEST_CASE("a deadline beyond the range of the clock is none, and arms nothing") {
+    in_virtual([] {
+      auto it = with_timeout(background(), std::chrono::hours::max());
+      CHECK(it.ctx.deadline() == clock::time_point::max());
+      CHECK(stats().timers_pending == 0);
+      sleep_for(1h);
+      CHECK(is_open(it.ctx));
+      it.cancel();
+    });
+  }
+
+  TEST_CASE("of parent and child the earlier deadline wins; a later one arms no timer") {
+    in_virtual([] {
+      const auto start = clock::now();
+      auto parent = with_timeout(background(), 2s);
+      CHECK(stats().timers_pending == 1);
+      auto later = with_timeout(parent.ctx, 3s, cause_of(3));
+      auto equal = with_timeout(parent.ctx, 2s, cause_of(2));
+      auto none = with_cancel(parent.ctx);
+      CHECK(stats().timers_pending == 1);
+      auto earlier = with_timeout(parent.ctx, 1s, cause_of(1));
+      CHECK(stats().timers_pending == 2);
+      CHECK(later.ctx.deadline() == start + 2s);
+      CHECK(none.ctx.deadline() == start + 2s);
+      CHECK(earlier.ctx.deadline() == start + 1s);
+      static_cast<void>(earlier.ctx.done().recv());
+      CHECK(since(start) == 1s);
+      CHECK(number_of(earlier.ctx) == 1);
+      static_cast<void>(later.ctx.done().recv());
+      CHECK(since(start) == 2s);
+      settle();
+      CHECK(number_of(later.ctx) == -2);
+      CHECK(number_of(equal.ctx) == -2);
+      CHECK(is_timed_out(none.ctx));
+    });
+  }
+
+  TEST_CASE("a cancel before the deadline is a cancel, and stops the timer") {
+    in_virtual([] {
+      auto it = with_timeout(background(), 1h, cause_of(1));
+      CHECK(stats().timers_pending == 1);
+      it.cancel();
+      CHECK(is_cancelled(it.ctx));
+      CHECK(number_of(it.ctx) == -1);
+      CHECK(stats().timers_pending == 0);
+    });
+  }
+
+  TEST_CASE("dropping all handles of a pending one stops its timer and leaves the parent") {
+    in_virtual([] {
+      auto parent = with_cancel(background());
+      {
+        auto it = with_timeout(parent.ctx, 1h);
+        CHECK(stats().timers_pending == 1);
+        const context copy = it.ctx;
+        it = {};
+        CHECK(stats().timers_pending == 1);
+        const auto done = copy.done();
+        CHECK(children_of(parent.ctx) == 1);
+      }
+      CHECK(stats().timers_pending == 0);
+      CHECK(children_of(parent.ctx) == 0);
+    });
+  }
+
+  TEST_CASE("a receiver of done is a handle: the context still ends") {
+    in_virtual([] {
+      const auto start = clock::now();
+      const auto done = with_timeout(background(), 1s).ctx.done();
+      CHECK_FALSE(done.recv());
+      CHECK(since(start) == 1s);
+    });
+  }
+
+  TEST_CASE("a child keeps its parent, so that its deadline and its values hold") {
+    in_virtual([] {
+      const auto start = clock::now();
+      context child;
+      {
+        auto parent = with_timeout(background(), 1s);
+        child = with_cancel(with_value(parent.ctx, name_key, "kept")).ctx;
+      }
+      CHECK(*child.value(name_key) == "kept");
+      static_cast<void>(child.done().recv());
+      CHECK(since(start) == 1s);
+    });
+  }
+
+  TEST_CASE("a value is found by its key in the nearest context that has it") {
+    in_virtual([] {
+      CHECK(background().value(name_key) == nullptr);
+      const context a = with_value(background(), name_key, "a");
+      const context b = with_value(with_cancel(a).ctx, number_key, 7);
+      const context c = with_value(b, name_key, std::string("c"));
+      CHECK(*a.value(name_key) == "a");
+      CHECK(a.value(number_key) == nullptr);
+      CHECK(*b.value(name_key) == "a");
+      CHECK(*b.value(number_key) == 7);
+      CHECK(*c.value(name_key) == "c");
+      CHECK(*c.value(number_key) == 7);
+      CHECK(c.value(other_key) == nullptr);  // of the same type
+    });
+  }
+
+  TEST_CASE("a value dies with the last context that has it") {
+    const context_key<std::shared_ptr<int>> key;
+    auto shared = std::make_shared<int>(1);
+    const std::weak_ptr<int> watch = shared;
+    {
+      context ctx = with_value(background(), key, std::move(shared));
+      auto child = with_cancel(ctx);
+      ctx = context();
+      CHECK_FALSE(watch.expired());
+      child.cancel();
+      CHECK_FALSE(watch.expired());
+    }
+    CHECK(watch.expired());
+  }
+
+  TEST_CASE("simultaneous cancels of all of a tree return, and all of it is done") {
+    in_runtime({{2, 4}, {}}, [] {
+      for (int round = 0; round < rounds(40); ++round) {
+        std::vector<cancellable> tree = {with_cancel(background())};
+        seeded dice(static_cast<std::uint64_t>(round) + 1);
+        for (int i = 1; i < 100; ++i)
+          tree.push_back(with_cancel(tree[dice.below(static_cast<std::uint32_t>(i))].ctx));
+        std::vector<std::size_t> order(tree.size());
+        for (std::size_t i = 0; i < order.size(); ++i)
+          order[i] = i;
+        for (auto n = static_cast<std::uint32_t>(order.size()); n > 1; --n)
+          std::swap(order[n - 1], order[dice.below(n)]);
+        std::vector<vigil::fiber<>> fibers;
+        std::atomic<int> undone{0};
+        for (const std::size_t i : order) {
+          fibers.push_back(vigil::spawn([&tree, &undone, i] {
+            tree[i].cancel();
+            // Synchronous, whoever was faster.
+            if (!is_cancelled(tree[i].ctx)) ++undone;
+          }));
+        }
+        for (auto& f : fibers)
+          f.join();
+        CHECK(undone.load() == 0);
+        for (const cancellable& c : tree)
+          CHECK(is_cancelled(c.ctx));
+      }
+      CHECK(children_of(background()) == 0);
+    });
+  }
+
+  TEST_CASE("a cancel returns only when all below is done, also if another is at it") {
+    in_runtime({{2}, {}}, [] {
+      for (int round = 0; round < rounds(200); ++round) {
+        auto top = with_cancel(background());
+        auto middle = with_cancel(top.ctx);
+        std::vector<context> below;
+        context at = middle.ctx;
+        for (int i = 0; i < 200; ++i)
+          below.push_back(at = with_cancel(at).ctx);
+        auto other = vigil::spawn([&] { top.cancel(); });
+        middle.cancel();
+        CHECK(below.back().is_done());
+        other.join();
+      }
+    });
+  }
+
+  TEST_CASE("thirty random layers pass a cancel, or a timeout, to the innermost and keep values") {
+    for_each_seed(20, [](std::uint64_t seed) {
+      for (const bool by_timeout : {false, true}) {
+        seeded dice(seed);
+        std::vector<cancellable> all;
+        std::vector<std::unique_ptr<context_key<int>>> keys;
+        const auto start = clock::now();
+        if (by_timeout) {
+          all.push_back(with_timeout(background(), 200ms));
+        } else {
+          all.push_back(with_cancel(background()));
+        }
+        context at = all.back().ctx;
+        for (int i = 0; i < 30; ++i) {
+          switch (dice.below(3)) {
+            case 0:
+              keys.push_back(std::make_unique<context_key<int>>());
+              at = with_value(at, *keys.back(), static_cast<int>(keys.size()));
+              break;
+            case 1:
+              all.push_back(with_cancel(at));
+              at = all.back().ctx;
+              break;
+            default:
+              all.push_back(with_timeout(at, 1h));
+              at = all.back().ctx;
+          }
+        }
+        const auto values_hold = [&] {
+          for (std::size_t i = 0; i < keys.size(); ++i)
+            CHECK(*at.value(*keys[i]) == static_cast<int>(i) + 1);
+        };
+        CHECK(is_open(at));
+        values_hold();
+        if (by_timeout) {
+          static_cast<void>(at.done().recv());
+          CHECK(since(start) == 200ms);
+          CHECK(is_timed_out(at));
+        } else {
+          all[dice.below(static_cast<std::uint32_t>(all.size()))].cancel();
+          CHECK(is_cancelled(at));
+        }
+        values_hold();
+      }
+    });
+  }
+
+  TEST_CASE("a child of a context that is done is done from the start, with its cause") {
+    in_virtual([] {
+      auto parent = with_cancel(background());
+      parent.cancel(failure{7});
+      const std::array children = {with_cancel(parent.ctx).ctx,
+                                   with_timeout(parent.ctx, 1s).ctx,
+                                   with_timeout(parent.ctx, -1s).ctx,
+                                   with_cancel(with_value(parent.ctx, number_key, 1)).ctx};
+      for (const context& child : children) {
+        CHECK(is_cancelled(child));
+        CHECK(number_of(child) == 7);
+      }
+      CHECK(children_of(parent.ctx) == 0);
+      CHECK(stats().timers_pending == 0);
+    });
+  }
+
+  TEST_CASE("a child made while its parent is cancelled is never left behind") {
+    in_runtime({{2}, {}}, [] {
+      for (int round = 0; round < rounds(2000); ++round) {
+        auto parent = with_cancel(background());
+        auto maker = vigil::spawn([&] { return with_timeout(parent.ctx, 1h).ctx; });
+        parent.cancel(failure{round});
+        const context child = maker.join();
+        CHECK(is_cancelled(child));
+        CHECK(number_of(child) == round);
+      }
+    });
+  }
+
+  TEST_CASE("the error of a deadline is a timeout, of a cancel a cancellation, in std's terms") {
+    in_virtual([] {
+      CHECK(with_timeout(background(), 0s).ctx.error() == std::errc::timed_out);
+      auto it = with_cancel(background());
+      it.cancel();
+      CHECK(it.ctx.error() == std::errc::operation_canceled);
+      CHECK_FALSE(it.ctx.error() == std::errc::timed_out);
+    });
+  }
+
+  // TestCause: parent and child, each cancelled with a cause (its number), without
+  // one, or not at all.
+  TEST_CASE("the first end decides the cause") {
+    in_virtual([] {
+      constexpr int no = -9;
+      const auto end = [](const vigil::cancel_function& cancel, int how) {
+        if (how == 0) cancel();
+        if (how == 1) cancel(nullptr);
+        if (how > 1) cancel(failure{how});
+      };
+      struct row {
+        int parent, child;
+        bool child_first;
+        int cause_of_parent, cause_of_child;
+      };
+      const row rows[] = {
+          {no, no, false, 0, 0},   // open
+          {0, no, false, -1, -1},  // no cause: cancelled
+          {1, no, false, -1, -1},  // a null cause as well
+          {5, no, false, 5, 5},    // a cause goes down
+          {no, 6, false, 0, 6},    // and not up
+          {5, 6, false, 5, 5},     // parent before child
+          {5, 6, true, 5, 6},      // child before parent
+          {5, 0, false, 5, 5},     // parent's cause before none
+          {5, 0, true, 5, -1},     // none before the parent's
+          {0, 6, false, -1, -1},   // the parent's none before a cause
+          {0, 6, true, -1, 6},     // a cause before the parent's none
+      };
+      for (const row& r : rows) {
+        CAPTURE(r.parent);
+        CAPTURE(r.child);
+        auto parent = with_cancel(background());
+        auto child = with_cancel(parent.ctx);
+        if (r.child_first) end(child.cancel, r.child);
+        end(parent.cancel, r.parent);
+        if (!r.child_first) end(child.cancel, r.child);
+        CHECK(number_of(parent.ctx) == r.cause_of_parent);
+        CHECK(number_of(child.ctx) == r.cause_of_child);
+      }
+    });
+  }
+
+  TEST_CASE("the cause of a deadline is its own, a cancel's is not") {
+    in_virtual([] {
+      CHECK(number_of(with_timeout(background(), 0s).ctx) == -2);
+      CHECK(number_of(with_timeout(background(), 0s, cause_of(4)).ctx) == 4);
+      auto cancelled_first = with_timeout(background(), 1h, cause_of(4));
+      cancelled_first.cancel();
+      CHECK(number_of(cancelled_first.ctx) == -1);
+      auto parent = with_cancel(background());
+      auto stacked = with_timeout(parent.ctx, 1s, cause_of(4));
+      auto by_parent = with_timeout(parent.ctx, 1h, cause_of(5));
+      sleep_for(2s);
+      CHECK(number_of(stacked.ctx) == 4);
+      CHECK(is_timed_out(stacked.ctx));
+      parent.cancel(failure{6});
+      CHECK(number_of(stacked.ctx) == 4);
+      CHECK(number_of(by_parent.ctx) == 6);
+      CHECK(is_cancelled(by_parent.ctx));
+    });
+  }
+
+  TEST_CASE("a cause may be an error code or any exception") {
+    auto by_code = with_cancel(background());
+    by_code.cancel(std::make_error_code(std::errc::connection_reset));
+    CHECK_THROWS_AS(std::rethrow_exception(by_code.ctx.cause()), std::system_error);
+    auto by_exception = with_cancel(background());
+    by_exception.cancel(std::runtime_error("why"));
+    CHECK_THROWS_WITH(std::rethrow_exception(by_exception.ctx.cause()), "why");
+  }
+
+  TEST_CASE("a cause may be read while it is being set") {
+    in_runtime({{2}, {}}, [] {
+      for (int round = 0; round < rounds(2000); ++round) {
+        auto it = with_cancel(background());
+        auto reader = vigil::spawn([&] {
+          while (it.ctx.cause() == nullptr)
+            vigil::this_fiber::yield();
+          return number_of(it.ctx);
+        });
+        it.cancel(failure{round + 1});
+        CHECK(reader.join() == round + 1);
+      }
+    });
+  }
+
+  TEST_CASE("without_cancel has the values, no deadline, and is never done") {
+    in_virtual([] {
+      auto parent = with_timeout(with_value(background(), name_key, "v"), 1s, cause_of(1));
+      const context it = without_cancel(parent.ctx);
+      CHECK(it.deadline() == clock::time_point::max());
+      CHECK(*it.value(name_key) == "v");
+      CHECK_FALSE(static_cast<bool>(it.done()));
+      auto below = with_cancel(it);
+      sleep_for(2s);
+      CHECK(parent.ctx.is_done());
+      CHECK_FALSE(it.is_done());
+      CHECK(it.cause() == nullptr);
+      CHECK_FALSE(it.error());
+      CHECK(is_open(below.ctx));
+      below.cancel();
+      CHECK(is_cancelled(below.ctx));
+    });
+  }
+
+  TEST_CASE("no fiber is started for contexts, whatever is made of them") {
+    in_virtual([] {
+      const auto before = stats().fibers_alive;
+      auto a = with_cancel(background());
+      auto b = with_timeout(a.ctx, 1h);
+      const auto f = after_func(b.ctx, [] {});
+      const auto done = b.ctx.done();
+      const auto token = vigil::stop_token_of(b.ctx);
+      CHECK(stats().fibers_alive == before);
+      CHECK(f.stop());
+    });
+  }
+
+  TEST_CASE("a timer of a context keeps no program alive") {
+    in_virtual([] {
+      auto it = with_timeout(background(), 1h);
+      CHECK(stats().timers_pending == 1);
+    });  // main's end does not wait for it
+  }
+
+  TEST_CASE("a chain of a hundred thousand is cancelled, and goes, without deep recursion") {
+    std::vector<context> some;
+    auto top = with_cancel(background());
+    context at = top.ctx;
+    for (int i = 0; i < rounds(100'000); ++i)
+      at = with_cancel(at).ctx;
+    const context last = at;
+    {
+      context dropped = with_cancel(background()).ctx;
+      for (int i = 0; i < rounds(100'000); ++i)
+        dropped = with_value(with_cancel(dropped).ctx, number_key, i);
+    }
+    top.cancel();
+    CHECK(is_cancelled(last));
+  }
+
+  TEST_CASE("a child leaves a parent of a million as fast as a parent of a few") {
+    const auto nanos_to_leave = [](int siblings) {
+      auto parent = with_cancel(background());
+      std::vector<context> others;
+      others.reserve(static_cast<std::size_t>(siblings));
+      for (int i = 0; i < siblings; ++i)
+        others.push_back(with_cancel(parent.ctx).ctx);
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < 1000; ++i)
+        with_cancel(parent.ctx).cancel();
+      const auto took = std::chrono::steady_clock::now() - start;
+      CHECK(children_of(parent.ctx) == static_cast<std::size_t>(siblings));
+      return took.count() / 1000;
+    };
+    const auto few = nanos_to_leave(10);
+    const auto million = nanos_to_leave(rounds(1'000'000));
+    // A walk over the siblings would take milliseconds.
+    CHECK(million < few * 50 + 20'000);
+  }
+}
+
+TEST_SUITE("after_func of a context") {
+  TEST_CASE("runs once on a fiber of its own after the cancel, which does not wait for it") {
+    in_virtual([] {
+      auto it = with_cancel(background());
+      int runs = 0;
+      const auto self = vigil::this_fiber::id();
+      const auto f = after_func(it.ctx, [&] {
+        CHECK(it.ctx.is_done());
+        CHECK(vigil::this_fiber::id() != self);
+        sleep_for(1s);
+        ++runs;
+      });
+      sleep_for(1s);
+      CHECK(runs == 0);
+      const auto start = clock::now();
+      it.cancel();
+      CHECK(runs == 0);
+      CHECK(since(start) == 0s);
+      CHECK_FALSE(f.stop());
+      sleep_for(2s);
+      CHECK(runs == 1);
+      it.cancel();
+      sleep_for(2s);
+      CHECK(runs == 1);
+    });
+  }
+
+  TEST_CASE("runs at the deadline") {
+    in_virtual([] {
+      const auto start = clock::now();
+      clock::time_point ran;
+      {
+        // Pending, it keeps the context.
+        static_cast<void>(
+            after_func(with_timeout(background(), 1s).ctx, [&] { ran = clock::now(); }));
+      }
+      sleep_for(2s);
+      CHECK(ran == start + 1s);
+    });
+  }
+
+  TEST_CASE("runs at once for a context that is done") {
+    in_virtual([] {
+      auto it = with_cancel(background());
+      it.cancel();
+      bool ran = false;
+      const auto f = after_func(it.ctx, [&] { ran = true; });
+      CHECK_FALSE(f.stop());
+      settle();
+      CHECK(ran);
+    });
+  }
+
+  TEST_CASE("stop is true exactly once if it prevented the run, and drops the captures") {
+    in_virtual([] {
+      auto it = with_cancel(background());
+      auto shared = std::make_shared<int>(1);
+      const std::weak_ptr<int> watch = shared;
+      bool ran = false;
+      const auto f = after_func(it.ctx, [&ran, p = std::move(shared)] { ran = true; });
+      const auto copy = f;
+      CHECK_FALSE(watch.expired());
+      CHECK(copy.stop());
+      CHECK(watch.expired());
+      CHECK_FALSE(f.stop());
+      it.cancel();
+      sleep_for(1s);
+      CHECK_FALSE(ran);
+      CHECK_FALSE(vigil::done_callback().stop());
+    });
+  }
+
+  TEST_CASE("of a context that is never done stop is true once, and dropping it drops f") {
+    in_virtual([] {
+      auto shared = std::make_shared<int>(1);
+      const std::weak_ptr<int> watch = shared;
+      {
+        const auto f = after_func(without_cancel(background()), [p = shared] {});
+        const auto g = after_func(without_cancel(background()), [p = std::move(shared)] {});
+        CHECK(f.stop());
+        CHECK_FALSE(f.stop());
+        CHECK_FALSE(watch.expired());
+      }
+      CHECK(watch.expired());
+    });
+  }
+
+  TEST_CASE("stop and cancel at once: it runs, or stop says that it prevented it") {
+    in_runtime({{2}, {}}, [] {
+      for (int round = 0; round < rounds(2000); ++round) {
+        auto it = with_cancel(background());
+        std::atomic<int> ran{0};
+        auto came = vigil::make_channel<void>(1);
+        const auto f = after_func(it.ctx, [&ran, came] {
+          ++ran;
+          came.send();
+        });
+        auto other = vigil::spawn([&] { it.cancel(); });
+        const bool prevented = f.stop();
+        other.join();
+        if (!prevented) came.recv();
+        CHECK(ran.load() == (prevented ? 0 : 1));
+      }
+    });
+  }
+
+  TEST_CASE("a plain thread may cancel, and it runs in the runtime where it was made") {
+    in_runtime({{1, 2}, {}}, [](vigil::runtime& rt) {
+      const auto guard = rt.make_work_guard();
+      auto it = with_cancel(background());
+      auto came = vigil::make_channel<std::uint64_t>(1);
+      static_cast<void>(after_func(it.ctx, [came] { came.send(vigil::this_fiber::id()); }));
+      std::thread([cancel = it.cancel] { cancel(); }).join();
+      CHECK(*came.recv() != 0);
+    });
+  }
+
+  TEST_CASE("after its runtime has gone the function goes without having run") {
+    bool ran = false;
+    auto shared = std::make_shared<int>(1);
+    const std::weak_ptr<int> watch = shared;
+    auto it = with_cancel(background());  // of this thread
+    in_virtual([&] {
+      static_cast<void>(after_func(it.ctx, [&ran, p = std::move(shared)] { ran = true; }));
+    });
+    it.cancel();
+    CHECK_FALSE(ran);
+    CHECK(watch.expired());
+  }
+}
+
+TEST_SUITE("contexts and stop tokens") {
+  TEST_CASE("a stop that is requested ends the context, and so do its parent and its cancel") {
+    in_virtual([] {
+      std::stop_source source;
+      auto parent = with_cancel(background());
+      auto a = vigil::with_stop_token(parent.ctx, source.get_token());
+      auto b = vigil::with_stop_token(parent.ctx, source.get_token());
+      CHECK(is_open(a.ctx));
+      b.cancel(failure{2});
+      CHECK(number_of(b.ctx) == 2);
+      source.request_stop();
+      CHECK(is_cancelled(a.ctx));
+      CHECK(number_of(b.ctx) == 2);
+      CHECK(is_cancelled(vigil::with_stop_token(parent.ctx, source.get_token()).ctx));
+      std::stop_source other;
+      auto c = vigil::with_stop_token(parent.ctx, other.get_token());
+      parent.cancel();
+      CHECK(is_cancelled(c.ctx));
+      CHECK_FALSE(other.stop_requested());
+    });
+  }
+
+  TEST_CASE("a context that has gone hears no more of its token") {
+    std::stop_source source;
+    { const auto gone = vigil::with_stop_token(background(), source.get_token()); }
+    CHECK(source.request_stop());
+  }
+
+  TEST_CASE("a token of a context is asked when it is done, once, by who cancels") {
+    auto it = with_cancel(background());
+    const std::stop_token token = vigil::stop_token_of(it.ctx);
+    CHECK(token == vigil::stop_token_of(it.ctx));
+    int asked = 0;
+    const std::stop_callback callback(token, [&] { ++asked; });
+    CHECK(token.stop_possible());
+    CHECK_FALSE(token.stop_requested());
+    it.cancel();
+    CHECK(asked == 1);
+    CHECK(token.stop_requested());
+    it.cancel();
+    CHECK(asked == 1);
+    CHECK(vigil::stop_token_of(it.ctx).stop_requested());
+    auto done = with_cancel(background());
+    done.cancel();
+    CHECK(vigil::stop_token_of(done.ctx).stop_requested());
+    CHECK_FALSE(vigil::stop_token_of(background()).stop_possible());
+  }
+
+  TEST_CASE("the last handle may go in the very callback of the token") {
+    std::stop_source source;
+    auto it =
+        std::make_unique<cancellable>(vigil::with_stop_token(background(), source.get_token()));
+    const std::stop_callback callback(vigil::stop_token_of(it->ctx), [&] { it.reset(); });
+    source.request_stop();
+    CHECK(it == nullptr);
+  }
+
+  TEST_CASE("a jthread's token ends with the context") {
+    auto it = with_cancel(background());
+    std::atomic<bool> ended{false};
+    std::thread worker([token = vigil::stop_token_of(it.ctx), &ended] {
+      while (!token.stop_requested())
+        std::this_thread::yield();
+      ended = true;
+    });
+    it.cancel();
+    worker.join();
+    CHECK(ended.load());
+  }
+}
