@@ -1,0 +1,202 @@
+// The stop tree: a cancel misses nobody, whatever hangs itself below, dies or
+// ends by itself at that moment, and has ended all when it returns (N1 to N4 of
+// stop_tree.hpp).
+#include "sched/stop_tree.hpp"
+
+#include "chan/caller.hpp"
+#include "parcel.hpp"
+#include "programs.hpp"
+#include "prove.hpp"
+
+#include <vigil/context.hpp>
+#include <vigil/vigil.hpp>
+
+#include <atomic>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+using namespace std::chrono_literals;
+
+using vigil::background;
+using vigil::cancellable;
+using vigil::context;
+using vigil::with_cancel;
+using vigil::internal::outcome;
+
+using programs::parcel;
+using programs::run_with_outside_work;
+using programs::workers;
+
+namespace {
+
+// Receives under ctx: 0 if it was cancelled.
+int recv(const vigil::channel<parcel>& from, const context& ctx) {
+  try {
+    return from.recv(ctx)->id();
+  } catch (const vigil::cancelled&) {
+    return 0;
+  }
+}
+
+void require_nobody_waits(const context& ctx) {
+  model::require(ctx.stop()->waiters() == 0, "no waiter is left under it");
+}
+
+// One receives under a context, one sends if somebody is there, this one cancels
+// the context or its parent.
+auto value_against_cancel(bool the_parent) {
+  return [the_parent] {
+    int ended = 0;
+    auto parent = with_cancel(background());
+    auto it = with_cancel(parent.ctx);
+    const auto ch = vigil::make_channel<parcel>();
+    int got = 0;
+    parcel p(7, ended);
+    std::thread receiver([&] { got = recv(ch, it.ctx); });
+    std::thread sender([&] { static_cast<void>(ch.try_send(std::move(p))); });
+    (the_parent ? parent : it).cancel();
+    model::require(it.ctx.is_done(), "it is done");
+    receiver.join();
+    sender.join();
+    model::require(p.is_here() == (got == 0), "received or in the hand");
+    require_nobody_waits(it.ctx);
+    model::note_outcome(got == 0 ? "cancelled" : "value");
+  };
+}
+
+// A wait with a deadline under a context, and somebody who would end it by a value.
+void three_ends() {
+  auto it = with_cancel(background());
+  std::atomic<vigil::internal::waiter*> found{nullptr};
+  std::atomic<vigil::internal::ticket> which{0};
+  std::atomic<bool> giver_gone{false};
+  outcome how = outcome::open;
+  std::thread thread([&] {
+    vigil::internal::caller self(it.ctx.stop());
+    static_cast<void>(self.may_not_wait());
+    const auto t = self.open();
+    which.store(t);
+    found.store(&self.self());
+    how = self.wait(t, vigil::internal::wait_reason::test, vigil::internal::timeout::in(1000));
+    model::wait_until([&] { return giver_gone.load(); });  // it looks at this stack
+  });
+  std::thread giver([&] {
+    if (auto* const w = found.load()) {
+      if (w->claim(which.load(), outcome::value)) w->deliver();
+    }
+    giver_gone.store(true);
+  });
+  it.cancel();
+  giver.join();
+  thread.join();
+  require_nobody_waits(it.ctx);
+  model::note_outcome(how == outcome::value       ? "value"
+                      : how == outcome::cancelled ? "cancelled"
+                                                  : "timeout");
+}
+
+// A context is made below another that is cancelled, and a wait begins under it.
+void link_against_cancel() {
+  auto parent = with_cancel(background());
+  std::thread maker([&] {
+    auto child = with_cancel(parent.ctx);
+    model::require(recv(vigil::make_channel<parcel>(), child.ctx) == 0, "it is cancelled");
+    model::require(child.ctx.is_done(), "it is done");
+  });
+  parent.cancel();
+  maker.join();
+  model::require(parent.ctx.stop()->children() == 0, "no child is left");
+}
+
+// top - middle - below. Whoever returns from a cancel finds all below it done.
+void two_cancels() {
+  auto top = with_cancel(background());
+  auto middle = with_cancel(top.ctx);
+  auto below = with_cancel(middle.ctx);
+  std::thread other([&] {
+    top.cancel();
+    model::require(middle.ctx.is_done() && below.ctx.is_done(), "all below the top is done");
+  });
+  middle.cancel();
+  model::require(below.ctx.is_done(), "all below the middle is done");
+  other.join();
+  model::require(top.ctx.stop()->children() == 0, "no child is left");
+}
+
+// The last handle of a child goes while its parent, or it, is cancelled.
+void death_against_cancel(bool also_cancelled) {
+  auto parent = with_cancel(background());
+  std::optional<cancellable> child(with_cancel(parent.ctx));
+  std::optional<context> grandchild(with_cancel(child->ctx).ctx);
+  std::thread other([&] {
+    if (also_cancelled) child->cancel();
+    child.reset();
+  });
+  std::thread third([&] { grandchild.reset(); });
+  parent.cancel();
+  other.join();
+  third.join();
+  model::require(parent.ctx.stop()->children() == 0, "no child is left");
+}
+
+// Two wait for done; the last of three handles is a receiver, or not.
+void done_channel() {
+  std::optional<cancellable> it(with_cancel(background()));
+  std::thread one([done = it->ctx.done()] { model::require(!done.recv(), "closed"); });
+  std::thread other([ctx = it->ctx] { vigil::select_ordered(vigil::on_done(ctx)); });
+  it->cancel();
+  model::require(it->ctx.done().try_recv().is_closed(), "closed when the cancel has returned");
+  it.reset();
+  one.join();
+  other.join();
+}
+
+}  // namespace
+
+TEST_CASE("stop tree: of a value and a cancel one ends the wait") {
+  prove("stop tree: recv, try_send, cancel", value_against_cancel(false));
+  prove("stop tree: recv, try_send, the parent's cancel", value_against_cancel(true));
+  expect_outcomes({"cancelled", "value"});
+}
+
+TEST_CASE("stop tree: of a value, a deadline and a cancel one ends the wait") {
+  prove("stop tree: value, deadline, cancel", three_ends);
+  expect_outcomes({"cancelled", "timeout", "value"});
+}
+
+TEST_CASE("stop tree: what is hung below while it is cancelled is cancelled") {
+  prove("stop tree: a child is made, its parent cancelled", link_against_cancel, also::unbounded);
+}
+
+TEST_CASE("stop tree: two cancels of overlapping parts both return when all is done") {
+  prove("stop tree: cancel of a parent, cancel of its child", two_cancels, also::unbounded);
+}
+
+TEST_CASE("stop tree: a child may die while its parent, and it, are cancelled") {
+  prove("stop tree: cancel of a parent, the child dies", [] { death_against_cancel(false); });
+  prove("stop tree: cancels of parent and child, the child dies",
+        [] { death_against_cancel(true); });
+}
+
+TEST_CASE("stop tree: who waits for done hears of it, and may be the last who has it") {
+  prove("stop tree: two wait for done, cancel", done_channel);
+}
+
+TEST_CASE("stop tree: a fiber that begins to wait while another worker cancels") {
+  prove("stop tree: a fiber waits, the other worker cancels", [] {
+    vigil::runtime rt(workers(2));
+    rt.run([] {
+      auto it = with_cancel(background());
+      programs::let_the_other_rest();
+      const model::window looked_at;
+      vigil::go([ctx = it.ctx] {
+        model::require(recv(vigil::make_channel<parcel>(), ctx) == 0, "it is cancelled");
+      });
+      it.cancel();
+    });
+  });
+}
