@@ -65,6 +65,7 @@ void burst(report& out);
 void sleepers(report& out);
 void overshoot_idle(report& out);
 void overshoot_busy(report& out);
+void cancel(report& out);
 void yield(report& out);
 void spawn_join(report& out);
 void select_ready(report& out);

@@ -33,6 +33,7 @@ constexpr group groups[] = {
      "overshoot of a 1 ms sleep, every worker busy",
      &bench::overshoot_busy,
      false},
+    {"cancel", "contexts: one, and one with 100 000 fibers", &bench::cancel, false},
     {"sleepers", "sleeping fibers", &bench::sleepers, false},
     {"virtual", "virtual time: a simulated week of 1 000 fibers", &bench::virtual_time, false},
     {"p7", "timers beside a long computation, 2 workers", &bench::long_computation, true},
