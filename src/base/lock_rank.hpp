@@ -12,6 +12,9 @@ enum class lock_rank : unsigned char {
   channel,        // one channel; several only in the order of their addresses
   sync,           // who waits for one mutex, condition or counter
   stop_tree,      // one node of a context tree; several only from a parent down
+  timeout_lists,  // timeout lists by duration
+  timeout_list,   // the entries of one
+  timeout_run,    // whose on_expire is running
   timer_outside,  // armings by threads that are no workers
   timer_heap,     // the heap, held by whoever merges or pops
   intake,         // one intake

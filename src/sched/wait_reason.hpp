@@ -22,6 +22,7 @@ enum class wait_reason : std::uint8_t {
   recv_nil,
   select,
   select_none,  // a select without cases
+  on_expire,    // the end of a timeout entry's callback
   mutex,
   shared_mutex_write,
   shared_mutex_read,
@@ -69,6 +70,8 @@ constexpr const char* to_string(wait_reason reason) noexcept {
       return "select";
     case wait_reason::select_none:
       return "select (no cases)";
+    case wait_reason::on_expire:
+      return "the end of an on_expire";
     case wait_reason::mutex:
       return "mutex";
     case wait_reason::shared_mutex_write:
