@@ -38,6 +38,8 @@ class timer;
 class scoped_timer;
 class ticker;
 struct from_end_t;
+class timeout_list;
+class timeout_lists;
 
 class mutex;
 class shared_mutex;

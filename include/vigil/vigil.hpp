@@ -15,4 +15,5 @@
 #include <vigil/sync.hpp>
 #include <vigil/ticker.hpp>
 #include <vigil/time.hpp>
+#include <vigil/timeout_list.hpp>
 #include <vigil/timer.hpp>

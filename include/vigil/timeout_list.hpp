@@ -1,0 +1,298 @@
+// Idle timeouts for many: one duration, one timer, any number of entries.
+//
+//   struct connection {
+//     vigil::timeout_list::entry idle;
+//   };
+//   vigil::timeout_list idle(30s, [](vigil::timeout_list::entry& e) {
+//     vigil::owner_of<&connection::idle>(e).close();
+//   });
+//   idle.add(c.idle);
+//   c.idle.touch(now);      // at each activity: one word is changed
+//
+// A touch changes nothing but the entry's own word. The list learns of it when
+// it would have expired the entry, and puts it where it belongs then.
+//
+// Behaviour: Node's timer lists, kept to the nanosecond; an entry is never
+// expired early, and entries expire in the order of their last touch.
+#pragma once
+
+#include <vigil/clock.hpp>
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/duration.hpp>
+#include <vigil/detail/fiber_core.hpp>
+#include <vigil/detail/site.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+class timeout_list;
+class timeout_lists;
+
+namespace detail {
+
+class timeout_core;   // a list
+class timeout_table;  // lists by duration
+struct timeout_run;   // an on_expire under way
+
+struct timeout_links {
+  timeout_links* before = nullptr;
+  timeout_links* after = nullptr;
+};
+
+struct timeout_node : timeout_links {
+  // The time of the last touch while in a list, otherwise 0.
+  std::atomic<std::int64_t> touched{0};
+  std::atomic<timeout_core*> home{nullptr};
+  std::atomic<timeout_run*> run{nullptr};
+};
+
+// on_expire, whatever its type. Counted, since several lists may share it.
+struct timeout_function {
+  virtual void call(timeout_node& n) = 0;
+  virtual ~timeout_function() = default;
+  std::atomic<std::size_t> uses{1};
+};
+
+VIGIL_API timeout_core* make_timeouts(std::int64_t duration, timeout_function* f,
+                                      const site& from);
+VIGIL_API void end_timeouts(timeout_core* list) noexcept;
+VIGIL_API void add(timeout_core* list, timeout_node& n);
+VIGIL_API bool remove(timeout_node& n) noexcept;
+VIGIL_API void forget(timeout_node& n) noexcept;
+VIGIL_API std::size_t expire_now(timeout_core* list);
+VIGIL_API std::size_t size_of(const timeout_core* list) noexcept;
+VIGIL_API std::int64_t duration_of(const timeout_core* list) noexcept;
+VIGIL_API timeout_table* make_table(timeout_function* f, const site& from);
+VIGIL_API void end_table(timeout_table* lists) noexcept;
+VIGIL_API void add(timeout_table* lists, timeout_node& n, std::int64_t duration);
+VIGIL_API std::size_t expire_now(timeout_table* lists);
+VIGIL_API std::size_t size_of(const timeout_table* lists) noexcept;
+VIGIL_API std::size_t count_of(const timeout_table* lists) noexcept;
+
+}  // namespace detail
+
+// Entries that expire one duration after they were last touched.
+//
+// on_expire(entry) runs on a fiber of the list's runtime, never on the timer
+// fiber. The entry is in no list then; on_expire may add it again, to this list
+// or another, touch or destroy any entry, destroy the list, and wait. Expiries
+// begin in the order of the last touch. One that takes long or waits does not
+// hold up the others: on several workers, calls for different entries may
+// overlap. There are never two for one entry at once: the second begins when
+// the first has returned. An exception that leaves it goes to
+// options::on_unhandled.
+//
+// One timer serves all entries; it never keeps a program alive (exit_when). A
+// list without entries has none. When the timer rings and the entries were
+// touched meanwhile, it is set to the oldest touch there is now: with entries
+// that are each touched within any t, it rings once in duration - t.
+//
+// Thread safety: add, remove, touch, is_linked, size from any fiber or thread,
+// on the same entry too. The list must outlive no entry, nor the reverse:
+// entries that are in it when it is destroyed are in no list after that.
+class timeout_list {
+ public:
+  // What stands for a connection in a list: a member of it, or a base. 40
+  // bytes. Neither copied nor moved. In at most one list at a time.
+  class entry : detail::timeout_node {
+   public:
+    entry() noexcept = default;
+    entry(const entry&) = delete;
+    entry& operator=(const entry&) = delete;
+
+    // Removes it, as remove() does: waits for an on_expire of it that is
+    // running, unless called inside that. A stop does not cut that wait short.
+    ~entry() {
+      if (home.load() != nullptr || run.load() != nullptr) detail::forget(*this);
+    }
+
+    // Whether it is in a list. False from the moment its expiry begins.
+    bool is_linked() const noexcept { return touched.load() > 0; }
+
+    // Its timeout counts from `now` on. One load and one compare-exchange of
+    // one word (more only if others touch it at the same moment): no lock, no
+    // allocation, no clock. A `now` older than the last touch changes nothing
+    // and is a success; one in the future is believed: the entry expires a
+    // duration after it. False if its expiry has begun, or if it is in no list.
+    // After true, on_expire is not called before now + duration.
+    bool touch(clock::time_point now) noexcept {
+      __builtin_prefetch(&touched, 1);
+      const std::int64_t time = now.time_since_epoch().count();
+      std::int64_t last = touched.load();
+      while (last > 0) {
+        if (time <= last) return true;
+        if (touched.compare_exchange_strong(last, time)) return true;
+      }
+      return false;
+    }
+
+    // The same, by the clock of the caller (vigil::clock).
+    bool touch() noexcept { return touch(clock::now()); }
+
+    // When it was touched last, or added; time_point::min() if it is in no list.
+    clock::time_point last_touch() const noexcept {
+      const std::int64_t last = touched.load();
+      return last > 0 ? clock::time_point(clock::duration(last)) : clock::time_point::min();
+    }
+
+   private:
+    friend class timeout_list;
+    friend class timeout_lists;
+  };
+
+  // Throws std::invalid_argument for a duration of zero or less and for an
+  // empty function, wrong_place on a thread without a runtime, std::bad_alloc.
+  // Durations beyond the clock's range: nothing ever expires.
+  template <detail::duration_like D, class F>
+  requires std::is_invocable_v<std::decay_t<F>&, entry&>
+  timeout_list(const D& d, F&& on_expire, const site& from = site::current())
+      : core_(detail::make_timeouts(detail::to_nanos(d),
+                                    function_of("vigil::timeout_list", std::forward<F>(on_expire)),
+                                    from)) {}
+
+  timeout_list(timeout_list&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+
+  timeout_list& operator=(timeout_list&& other) noexcept {
+    std::swap(core_, other.core_);
+    return *this;
+  }
+
+  // Takes all entries out; none expires any more. Waits for on_expires that are
+  // running, but not for one that it is called in. A stop does not cut the wait
+  // short.
+  ~timeout_list() {
+    if (core_ != nullptr) detail::end_timeouts(core_);
+  }
+
+  // Puts e in, touched now; takes it out of the list it is in. Throws
+  // runtime_gone, and std::bad_alloc if the list was empty and its timer cannot
+  // be armed; then e is in no list. No allocation otherwise.
+  void add(entry& e) { detail::add(core_, e); }
+
+  // Takes e out of the list it is in, whichever that is. True if that prevented
+  // its expiry. After it has returned, on_expire is neither running for e nor
+  // will it start: it waits for one that runs, from a fiber or a plain thread,
+  // and a stop does not end that wait. Inside on_expire for e it does not wait.
+  // Two on_expires that each remove the other's entry wait for each other.
+  static bool remove(entry& e) noexcept { return detail::remove(e); }
+
+  // For a shutdown: calls on_expire for each entry that is in the list now, in
+  // the order of their last touch, one after another on the calling fiber,
+  // however recently they were touched. What is added meanwhile stays. An entry
+  // whose earlier on_expire is still running stays, too. Returns how many there
+  // were. `stopped` leaves it if the fiber is stopped in on_expire; the rest
+  // stays in the list. Throws wrong_place outside a fiber.
+  std::size_t expire_now() { return detail::expire_now(core_); }
+
+  // How many entries are in it.
+  std::size_t size() const noexcept { return detail::size_of(core_); }
+
+  clock::duration duration() const noexcept {
+    return clock::duration(detail::duration_of(core_));
+  }
+
+ private:
+  friend class timeout_lists;
+
+  template <class F>
+  struct function final : detail::timeout_function {
+    template <class G>
+    explicit function(G&& g) : f(std::forward<G>(g)) {}
+
+    void call(detail::timeout_node& n) override { static_cast<void>(f(static_cast<entry&>(n))); }
+
+    F f;
+  };
+
+  template <class F>
+  static detail::timeout_function* function_of(const char* call, F&& f) {
+    using target = std::decay_t<F>;
+    if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
+      if (f == nullptr) detail::throw_empty_function(call);
+    }
+    return new function<target>(std::forward<F>(f));
+  }
+
+  detail::timeout_core* core_;
+};
+
+// Lists for many durations: the first entry of a duration makes its list, and
+// those that have become empty are dropped as others are made. One on_expire
+// for all. Entries, their thread safety and on_expire are timeout_list's.
+class timeout_lists {
+ public:
+  using entry = timeout_list::entry;
+
+  // Throws std::invalid_argument for an empty function, wrong_place on a thread
+  // without a runtime, std::bad_alloc.
+  template <class F>
+  requires std::is_invocable_v<std::decay_t<F>&, entry&>
+  explicit timeout_lists(F&& on_expire, const site& from = site::current())
+      : table_(detail::make_table(
+            timeout_list::function_of("vigil::timeout_lists", std::forward<F>(on_expire)), from)) {}
+
+  timeout_lists(timeout_lists&& other) noexcept : table_(std::exchange(other.table_, nullptr)) {}
+
+  timeout_lists& operator=(timeout_lists&& other) noexcept {
+    std::swap(table_, other.table_);
+    return *this;
+  }
+
+  ~timeout_lists() {
+    if (table_ != nullptr) detail::end_table(table_);
+  }
+
+  // Puts e into the list of d, touched now; takes it out of the one it is in.
+  // Throws std::invalid_argument for a duration of zero or less (e is where it
+  // was), otherwise as timeout_list::add.
+  template <detail::duration_like D>
+  void add(entry& e, const D& d) {
+    detail::add(table_, e, detail::to_nanos(d));
+  }
+
+  static bool remove(entry& e) noexcept { return detail::remove(e); }
+
+  // timeout_list::expire_now for each list, the shortest duration first.
+  std::size_t expire_now() { return detail::expire_now(table_); }
+
+  // Entries in all lists.
+  std::size_t size() const noexcept { return detail::size_of(table_); }
+
+  // Lists there are, empty ones that are not dropped yet among them.
+  std::size_t lists() const noexcept { return detail::count_of(table_); }
+
+ private:
+  detail::timeout_table* table_;
+};
+
+namespace detail {
+
+template <auto Member>
+struct member_of;
+
+template <class T, class M, M T::*Member>
+struct member_of<Member> {
+  using owner = T;
+};
+
+}  // namespace detail
+
+// The object whose member e is: owner_of<&connection::idle>(e). For members of
+// classes without virtual bases above them.
+template <auto Member>
+auto& owner_of(timeout_list::entry& e) noexcept {
+  using owner = typename detail::member_of<Member>::owner;
+  // A pointer to a data member is its offset (Itanium C++ ABI).
+  return *reinterpret_cast<owner*>(reinterpret_cast<std::byte*>(&e) -
+                                   __builtin_bit_cast(std::ptrdiff_t, Member));
+}
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

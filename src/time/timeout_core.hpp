@@ -1,0 +1,150 @@
+// timeout_core: one list of idle timeouts, as all who use it see it.
+//
+// The danger. An entry is touched, removed, added, expired and destroyed at the
+// same moment from different threads, and none of these but its owner knows
+// whether its memory will be there in the next. A touch that returns true must
+// keep the entry from expiring; after a remove no on_expire may run for it.
+//
+// The rule. Three words in the entry, two locks.
+//
+//   touched  0: in no list, otherwise the last touch. Expiry begins by a
+//            compare-exchange from the very time that was found due to 0; a
+//            touch is one from the time that it saw to a later one. Each
+//            change is therefore won by exactly one of touch, expiry, remove.
+//   home     the list that it is in; changed under that list's lock
+//   run      its on_expire that is under way; changed under a run lock, one of
+//            a few for all entries of the process
+//
+//   expiring   list's lock: run lock: run = mine; touched: found -> 0; unlink,
+//              home = none; both unlocked; on_expire; run lock: run = none,
+//              those who wait for it are told
+//   removing   home's lock: touched = 0, unlink, home = none; then run lock:
+//              wait while run is another's
+//
+// C1  run is set before home is cleared, so who finds neither finds an entry
+//     that nobody else knows.
+// C2  An on_expire that destroys its entry says so in its run; the entry is not
+//     touched after that. One run for each entry: one that is due again
+//     meanwhile is held, and filed again when the run ends.
+// C3  While the lock is free and there are entries, the list's timer is armed
+//     for armed_, not later than the first of them is due as it stands in
+//     order_; or its callback has begun and is on its way to the lock.
+// C4  Lists are type-stable: who has read home may lock it, and looks again.
+// C5  on_expire is called under no lock, and so die its captures.
+//
+// The timer's callback expires one entry. Before it calls on_expire it arms the
+// timer for the next: at once, if that is due, which queues the timer behind
+// the other callbacks. So those of one list take turns with all others, and one
+// that waits leaves the next to another runner (timer/callbacks.cpp).
+#pragma once
+
+#include "base/intrusive_list.hpp"
+#include "base/spinlock.hpp"
+#include "time/timeout_order.hpp"
+#include "timer/timer_service.hpp"
+
+#include <vigil/timeout_list.hpp>
+
+#include <cstddef>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+// On the stack of who calls on_expire.
+struct timeout_run {
+  struct waiting {
+    internal::waiter* who;
+    internal::ticket which;
+    waiting* next;
+  };
+
+  timeout_run(timeout_core* of, internal::fiber* caller) noexcept : list(of), on(caller) {}
+
+  timeout_core* const list;
+  internal::fiber* const on;
+  internal::spinlock* lock = nullptr;  // of the entry; guards what follows
+  timeout_node* entry = nullptr;       // nullptr: destroyed in its on_expire
+  timeout_core* held_in = nullptr;     // where the entry is due again
+  waiting* waiters = nullptr;
+  internal::list_hook<timeout_run> hook;
+};
+
+class timeout_core {
+ public:
+  // The service of the caller's runtime. Throws wrong_place if there is none.
+  static internal::timer_service& service_here(const char* call);
+  // Throws runtime_gone unless `run` is the service's, std::invalid_argument,
+  // std::bad_alloc. Takes over a use of f, unless it throws.
+  static timeout_core& make(const char* call,
+                            internal::timer_service& service,
+                            std::uint32_t run,
+                            internal::nanos duration,
+                            timeout_function* f,
+                            const site& from);
+  static void drop_function(timeout_function* f) noexcept;
+
+  void add(timeout_node& n);
+  // True if it was in a list.
+  static bool take_out(timeout_node& n) noexcept;
+  // Waits for a run of n that is not the caller's own. `gone`: n is destroyed.
+  static void await_run(timeout_node& n, bool gone) noexcept;
+  std::size_t expire_now();
+  // The end of the handle.
+  void end() noexcept;
+  // The same, without waiting for runs. Caller: nobody adds any more.
+  void drop() noexcept;
+
+  void keep() noexcept;
+  void let_go() noexcept;
+
+  internal::nanos duration() const noexcept { return duration_; }
+
+  std::size_t size() const noexcept { return size_.load(); }
+
+  timeout_core* next_spare = nullptr;  // those that no list uses
+
+ private:
+  friend class timeout_callback;
+
+  timeout_core() noexcept { internal::timeout_order::make_empty(held_); }
+
+  void run_due();
+  timeout_node* due(internal::nanos now, unsigned& moves) noexcept VIGIL_REQUIRES(lock_);
+  bool begin(timeout_run& r, timeout_node& n, internal::nanos touched) noexcept
+      VIGIL_REQUIRES(lock_);
+  void call(timeout_run& r);
+  void finish(timeout_run& r) noexcept;
+  void file_held() noexcept;
+  void take_out_here(timeout_node& n) noexcept VIGIL_REQUIRES(lock_);
+  void take_out_all(internal::timeout_order& from) noexcept;
+  void put_back(internal::timeout_order& from) noexcept;
+  void arm(internal::nanos deadline) VIGIL_REQUIRES(lock_);
+  void arm_surely(internal::nanos deadline) noexcept VIGIL_REQUIRES(lock_);
+  void disarm() noexcept VIGIL_REQUIRES(lock_);
+  void close() noexcept;
+
+  internal::nanos now() const noexcept { return service_->now_in(generation_); }
+
+  using run_list = internal::list<timeout_run, &timeout_run::hook>;
+  static constexpr unsigned moves_at_once = 128;  // under one hold of the lock
+  static constexpr internal::nanos at_once = 0;   // armed_: the callback is queued
+
+  internal::spinlock lock_{internal::lock_rank::timeout_list};
+  internal::timeout_order order_ VIGIL_GUARDED_BY(lock_);
+  timeout_links held_ VIGIL_GUARDED_BY(lock_);  // due, but still in an earlier on_expire
+  run_list runs_ VIGIL_GUARDED_BY(lock_);
+  internal::nanos armed_ VIGIL_GUARDED_BY(lock_) = internal::never;
+  bool closed_ VIGIL_GUARDED_BY(lock_) = false;
+  internal::atomic<std::size_t> size_{0};  // changed under the lock
+  internal::atomic<std::size_t> uses_{1};  // the handle, the timer's callback, runs
+  internal::nanos duration_ = 0;
+  internal::timer_service* service_ = nullptr;
+  std::uint32_t generation_ = 0;
+  timer_record* timer_ = nullptr;
+  timeout_function* function_ = nullptr;
+};
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

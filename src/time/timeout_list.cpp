@@ -1,0 +1,526 @@
+#include "chan/caller.hpp"
+#include "sched/process.hpp"
+#include "time/timeout_core.hpp"
+
+#include <vigil/error.hpp>
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+using internal::lock_guard;
+using internal::nanos;
+using internal::never;
+using internal::outcome;
+using internal::saturating_add;
+using internal::spinlock;
+using internal::timeout_order;
+using internal::timer_service;
+
+namespace {
+
+// The run locks.
+struct alignas(internal::cache_line) run_lock {
+  spinlock lock{internal::lock_rank::timeout_run};
+};
+
+spinlock& lock_of(const timeout_node& n) noexcept {
+  static constinit run_lock locks[16];
+  const auto address = reinterpret_cast<std::uintptr_t>(&n);
+  return locks[(address >> 5 ^ address >> 12) % 16].lock;
+}
+
+// Lists that no handle uses now. Never freed (C4).
+struct spare_lists {
+  std::mutex lock;
+  timeout_core* first = nullptr;
+};
+
+spare_lists& spares() {
+  static auto& made = *new spare_lists;
+  return made;
+}
+
+}  // namespace
+
+// What the timer calls. Owns a use of the list.
+class timeout_callback {
+ public:
+  explicit timeout_callback(timeout_core& list) noexcept : list_(&list) { list.keep(); }
+
+  timeout_callback(timeout_callback&& other) noexcept
+      : list_(std::exchange(other.list_, nullptr)) {}
+
+  timeout_callback& operator=(timeout_callback&&) = delete;
+
+  ~timeout_callback() {
+    if (list_ != nullptr) list_->let_go();
+  }
+
+  void operator()() { list_->run_due(); }
+
+ private:
+  timeout_core* list_;
+};
+
+// --- the list's life
+
+void timeout_core::drop_function(timeout_function* f) noexcept {
+  if (f->uses.fetch_sub(1) == 1) delete f;
+}
+
+timer_service& timeout_core::service_here(const char* call) {
+  internal::scheduler* const s = internal::current_scheduler();
+  if (s == nullptr) {
+    internal::process_check_fork(call);
+    throw wrong_place((std::string("vigil::") + call +
+                       ": this thread has no runtime; make the list on a fiber. Entries may be "
+                       "added, touched and removed from any thread")
+                          .c_str());
+  }
+  return static_cast<timer_service&>(s->timers());
+}
+
+timeout_core& timeout_core::make(const char* call,
+                                 timer_service& service,
+                                 std::uint32_t run,
+                                 nanos duration,
+                                 timeout_function* f,
+                                 const site& from) {
+  if (duration <= 0) {
+    throw std::invalid_argument(std::string("vigil::") + call +
+                                ": the duration must be longer than zero");
+  }
+  timeout_core* c = nullptr;
+  {
+    spare_lists& spare = spares();
+    const std::lock_guard guard(spare.lock);
+    c = spare.first;
+    if (c != nullptr) spare.first = c->next_spare;
+  }
+  if (c == nullptr) c = new timeout_core;
+  c->service_ = &service;
+  c->uses_.store(1);
+  c->duration_ = duration;
+  try {
+    // If this throws, the callback's use has gone already.
+    c->timer_ = service.make_record(callback(timeout_callback(*c)), 0, false, from);
+    c->generation_ = c->timer_->generation;
+    if (c->generation_ != run) {
+      timer_service::drop_handle(*c->timer_);
+      throw runtime_gone("vigil::timeout_lists::add: the runtime of the lists has ended");
+    }
+  } catch (...) {
+    c->let_go();
+    throw;
+  }
+  // ordering: nobody else has the timer yet.
+  c->timer_->referenced.store(false, internal::relaxed);
+  c->function_ = f;
+  const lock_guard guard(c->lock_);  // against one who has read an entry's home long ago (C4)
+  c->closed_ = false;
+  c->armed_ = never;
+  return *c;
+}
+
+void timeout_core::keep() noexcept {
+  uses_.fetch_add(1);
+}
+
+void timeout_core::let_go() noexcept {
+  if (uses_.fetch_sub(1) != 1) return;
+  if (function_ != nullptr) drop_function(std::exchange(function_, nullptr));
+  spare_lists& spare = spares();
+  const std::lock_guard guard(spare.lock);
+  next_spare = std::exchange(spare.first, this);
+}
+
+void timeout_core::close() noexcept {
+  {
+    const lock_guard guard(lock_);
+    closed_ = true;
+    disarm();
+  }
+  take_out_all(order_);
+  const lock_guard guard(lock_);
+  while (!timeout_order::is_empty(held_))
+    take_out_here(static_cast<timeout_node&>(*held_.after));
+}
+
+void timeout_core::drop() noexcept {
+  close();
+  timer_service::drop_handle(*timer_);
+  let_go();
+}
+
+void timeout_core::end() noexcept {
+  close();
+  const internal::fiber* const self = internal::current_fiber();
+  for (;;) {
+    internal::caller caller;
+    lock_.lock();
+    timeout_run* r = runs_.front();
+    while (r != nullptr && r->on == self)
+      r = run_list::next(*r);
+    if (r == nullptr) {
+      lock_.unlock();
+      break;
+    }
+    spinlock& held = *r->lock;
+    held.lock();  // r is in runs_, so it has not told its waiters yet
+    timeout_run::waiting mine{&caller.self(), caller.open(), r->waiters};
+    r->waiters = &mine;
+    lock_.unlock();
+    caller.wait(mine.which, internal::wait_reason::on_expire, internal::timeout::none(), held);
+  }
+  timer_service::drop_handle(*timer_);
+  let_go();
+}
+
+// --- the timer
+
+void timeout_core::arm(nanos deadline) {
+  if (deadline == armed_) return;
+  if (deadline >= internal::runtime_timer::latest) {
+    disarm();
+    return;
+  }
+  service_->reset_at(*timer_, deadline);
+  armed_ = deadline;
+}
+
+// Without memory for it the callback is queued again instead, which takes none:
+// late, never lost.
+void timeout_core::arm_surely(nanos deadline) noexcept {
+  try {
+    try {
+      arm(deadline);
+    } catch (const std::bad_alloc&) {
+      arm(at_once);
+    }
+  } catch (const runtime_gone&) {
+    armed_ = never;  // nothing expires any more
+  }
+}
+
+void timeout_core::disarm() noexcept {
+  if (armed_ != never) service_->stop(*timer_);
+  armed_ = never;
+}
+
+// --- in and out
+
+void timeout_core::add(timeout_node& n) {
+  for (;;) {
+    take_out(n);
+    const lock_guard guard(lock_);
+    if (!service_->is_this_run(generation_)) {
+      throw runtime_gone("vigil::timeout_list::add: the list's runtime has ended");
+    }
+    timeout_core* none = nullptr;
+    if (!n.home.compare_exchange_strong(none, this)) continue;  // somebody else has added it
+    const nanos time = std::max<nanos>(1, now());
+    const nanos deadline = saturating_add(time, duration_);
+    if (deadline < armed_) {
+      try {
+        arm(deadline);
+      } catch (...) {
+        n.home.store(nullptr);
+        throw;
+      }
+    }
+    if (size_.load() == 0) order_.begin_at(time);
+    size_.store(size_.load() + 1);
+    order_.insert(n, time);
+    n.touched.store(time);
+    return;
+  }
+}
+
+void timeout_core::take_out_here(timeout_node& n) noexcept {
+  n.touched.store(0);
+  timeout_order::unlink(n);
+  size_.store(size_.load() - 1);
+  n.home.store(nullptr);
+}
+
+bool timeout_core::take_out(timeout_node& n) noexcept {
+  while (timeout_core* const c = n.home.load()) {
+    const lock_guard guard(c->lock_);
+    if (n.home.load() != c) continue;  // C4
+    c->take_out_here(n);
+    if (c->size_.load() == 0) c->disarm();
+    return true;
+  }
+  return false;
+}
+
+void timeout_core::take_out_all(timeout_order& from) noexcept {
+  for (bool is_left = true; is_left;) {
+    const lock_guard guard(lock_);
+    for (unsigned i = 0; i < moves_at_once && is_left; ++i) {
+      timeout_node* const n = from.any();
+      is_left = n != nullptr;
+      if (is_left) take_out_here(*n);
+    }
+  }
+}
+
+// --- expiring
+
+// The first entry, if it is due. Otherwise arms the timer for it.
+timeout_node* timeout_core::due(nanos now, unsigned& moves) noexcept {
+  const timeout_order::found f = order_.first(now, moves);
+  if (f.more) {
+    arm_surely(at_once);
+    return nullptr;
+  }
+  const nanos time = f.first != nullptr ? f.first->touched.load() : f.look_again;
+  const nanos deadline = saturating_add(time, duration_);
+  if (f.first != nullptr && deadline <= now) return f.first;
+  arm_surely(deadline);
+  return nullptr;
+}
+
+// The claim. False if n was touched meanwhile, or is held (C2).
+bool timeout_core::begin(timeout_run& r, timeout_node& n, nanos touched) noexcept {
+  r.lock = &lock_of(n);
+  {
+    const lock_guard guard(*r.lock);
+    if (timeout_run* const earlier = n.run.load()) {
+      earlier->held_in = this;
+      timeout_order::unlink(n);
+      timeout_order::append(held_, n);
+      return false;
+    }
+    if (!n.touched.compare_exchange_strong(touched, 0)) return false;
+    r.entry = &n;
+    n.run.store(&r);  // C1
+  }
+  timeout_order::unlink(n);
+  size_.store(size_.load() - 1);
+  n.home.store(nullptr);
+  runs_.push_back(r);
+  keep();
+  return true;
+}
+
+// On a runner.
+void timeout_core::run_due() {
+  timeout_run r(this, internal::current_fiber());
+  {
+    const lock_guard guard(lock_);
+    armed_ = never;
+    if (closed_) return;
+    const nanos time = now();
+    unsigned moves = moves_at_once;
+    for (;;) {
+      timeout_node* const n = due(time, moves);
+      if (n == nullptr) return;
+      const nanos touched = n->touched.load();
+      if (saturating_add(touched, duration_) <= time && begin(r, *n, touched)) break;
+    }
+    if (due(time, moves) != nullptr) arm_surely(at_once);
+  }
+  call(r);
+}
+
+void timeout_core::call(timeout_run& r) {
+  struct guard {
+    timeout_run& r;
+
+    ~guard() { r.list->finish(r); }
+  };
+
+  const guard at_the_end{r};
+  function_->call(*r.entry);
+}
+
+void timeout_core::finish(timeout_run& r) noexcept {
+  {
+    const lock_guard guard(lock_);
+    runs_.remove(r);
+  }
+  timeout_run::waiting* w = nullptr;
+  {
+    const lock_guard guard(*r.lock);
+    if (r.entry != nullptr) r.entry->run.store(nullptr);
+    w = r.waiters;
+  }
+  if (r.held_in != nullptr) r.held_in->file_held();
+  while (w != nullptr) {
+    timeout_run::waiting& done = *w;
+    w = w->next;
+    if (done.who->claim(done.which, outcome::value)) done.who->deliver();
+  }
+  let_go();
+}
+
+// All of them: those whose on_expire still runs come back.
+void timeout_core::file_held() noexcept {
+  const lock_guard guard(lock_);
+  while (!timeout_order::is_empty(held_)) {
+    auto& n = static_cast<timeout_node&>(*held_.after);
+    timeout_order::unlink(n);
+    order_.insert(n, n.touched.load());
+    const nanos deadline = saturating_add(n.touched.load(), duration_);
+    if (deadline < armed_) arm_surely(deadline);
+  }
+}
+
+void timeout_core::await_run(timeout_node& n, bool gone) noexcept {
+  while (n.run.load() != nullptr) {
+    internal::caller caller;
+    spinlock& lock = lock_of(n);
+    lock.lock();
+    timeout_run* const r = n.run.load();
+    if (r == nullptr || r->on == internal::current_fiber()) {
+      if (r != nullptr && gone) r->entry = nullptr;  // C2
+      lock.unlock();
+      return;
+    }
+    timeout_run::waiting mine{&caller.self(), caller.open(), r->waiters};
+    r->waiters = &mine;
+    caller.wait(mine.which, internal::wait_reason::on_expire, internal::timeout::none(), lock);
+  }
+}
+
+// What has been added meanwhile is later than what is left of `from`, so it goes
+// there, and then all of it back.
+void timeout_core::put_back(timeout_order& from) noexcept {
+  for (;;) {
+    const lock_guard guard(lock_);
+    for (unsigned i = 0; i < moves_at_once; ++i) {
+      timeout_node* const n = order_.any();
+      if (n == nullptr) {
+        order_.take(from);
+        unsigned moves = moves_at_once;
+        if (size_.load() != 0 && due(now(), moves) != nullptr) arm_surely(at_once);
+        return;
+      }
+      timeout_order::unlink(*n);
+      from.insert(*n, n->touched.load());
+    }
+  }
+}
+
+std::size_t timeout_core::expire_now() {
+  internal::fiber& self = internal::require_fiber("timeout_list::expire_now");
+  keep();
+  timeout_order now_due;
+  {
+    const lock_guard guard(lock_);
+    now_due.take(order_);
+  }
+  std::size_t called = 0;
+  bool is_stopped = false;
+  for (;;) {
+    timeout_run r(this, &self);
+    {
+      const lock_guard guard(lock_);
+      if (closed_) break;
+      unsigned moves = moves_at_once;
+      const timeout_order::found f = now_due.first(now(), moves);
+      if (f.more) continue;
+      // Those that were touched in the future come last.
+      timeout_node* const n = f.first != nullptr ? f.first : now_due.any();
+      if (n == nullptr) break;
+      if (!begin(r, *n, n->touched.load())) continue;
+      if (size_.load() == 0) disarm();
+    }
+    ++called;
+    try {
+      call(r);
+    } catch (const stopped&) {
+      is_stopped = true;
+      break;
+    } catch (const cancelled&) {
+      if (!self.sched->must_stop(self))
+        internal::scheduler::report_unhandled(self, std::current_exception());
+    } catch (...) {
+      internal::scheduler::report_unhandled(self, std::current_exception());
+    }
+  }
+  bool is_closed = false;
+  {
+    const lock_guard guard(lock_);
+    is_closed = closed_;
+  }
+  if (is_closed) {
+    take_out_all(now_due);
+  } else {
+    put_back(now_due);
+  }
+  let_go();
+  if (is_stopped) throw stopped();
+  return called;
+}
+
+// --- the public functions
+
+timeout_core* make_timeouts(std::int64_t duration, timeout_function* f, const site& from) {
+  try {
+    timer_service& service = timeout_core::service_here("timeout_list");
+    return &timeout_core::make("timeout_list", service, service.generation(), duration, f, from);
+  } catch (...) {
+    timeout_core::drop_function(f);
+    throw;
+  }
+}
+
+void end_timeouts(timeout_core* list) noexcept {
+  list->end();
+}
+
+namespace {
+
+timeout_core& checked(timeout_core* list, const char* call) {
+  if (list == nullptr) {
+    throw std::logic_error(std::string("vigil::timeout_list::") + call +
+                           ": the list has been moved from");
+  }
+  return *list;
+}
+
+}  // namespace
+
+void add(timeout_core* list, timeout_node& n) {
+  checked(list, "add").add(n);
+}
+
+bool remove(timeout_node& n) noexcept {
+  const bool prevented = timeout_core::take_out(n);
+  timeout_core::await_run(n, false);
+  return prevented;
+}
+
+void forget(timeout_node& n) noexcept {
+  // Again, should the on_expire have added it before it ended.
+  do {
+    timeout_core::take_out(n);
+    timeout_core::await_run(n, true);
+  } while (n.home.load() != nullptr);
+}
+
+std::size_t expire_now(timeout_core* list) {
+  return checked(list, "expire_now").expire_now();
+}
+
+std::size_t size_of(const timeout_core* list) noexcept {
+  return list != nullptr ? list->size() : 0;
+}
+
+std::int64_t duration_of(const timeout_core* list) noexcept {
+  return list != nullptr ? list->duration() : 0;
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,189 @@
+// Lists by duration.
+//
+// T1  A list is in the map from its making until it is dropped, under lock_;
+//     adding goes on under lock_ as well, so a list that is found empty there
+//     stays empty.
+// T2  Each new duration looks at two lists and drops those that are empty, so
+//     empty ones are about as many as others, at most.
+#include "time/timeout_core.hpp"
+
+#include <exception>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+using internal::lock_guard;
+using internal::nanos;
+
+class timeout_table {
+ public:
+  // Takes over a use of f, unless it throws.
+  timeout_table(timeout_function* f, const site& from)
+      : service_(timeout_core::service_here("timeout_lists")),
+        run_(service_.generation()),
+        function_(f),
+        from_(from) {}
+
+  ~timeout_table() {
+    for (auto& [duration, list] : lists_)
+      list->end();
+    timeout_core::drop_function(function_);
+  }
+
+  timeout_table(const timeout_table&) = delete;
+  timeout_table& operator=(const timeout_table&) = delete;
+
+  void add(timeout_node& n, nanos duration) VIGIL_EXCLUDES(lock_) {
+    {
+      const lock_guard guard(lock_);
+      const auto found = lists_.find(duration);
+      if (found != lists_.end()) {
+        found->second->add(n);
+        return;
+      }
+    }
+    map::node_type node = make_list(duration);
+    map::node_type dropped[looked_at];
+    std::exception_ptr error;
+    {
+      const lock_guard guard(lock_);
+      drop_empty(dropped);
+      auto placed = lists_.insert(std::move(node));
+      node = std::move(placed.node);  // somebody else has made one meanwhile
+      try {
+        placed.position->second->add(n);
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }
+    if (!node.empty()) node.mapped()->end();
+    for (map::node_type& d : dropped) {
+      if (!d.empty()) d.mapped()->drop();
+    }
+    if (error != nullptr) std::rethrow_exception(error);
+  }
+
+  std::size_t expire_now() VIGIL_EXCLUDES(lock_) {
+    internal::require_fiber("timeout_lists::expire_now");
+    std::size_t called = 0;
+    for (nanos after = 0;;) {
+      timeout_core* list = nullptr;
+      {
+        const lock_guard guard(lock_);
+        const auto next = lists_.upper_bound(after);
+        if (next == lists_.end()) return called;
+        after = next->first;
+        list = next->second;
+        list->keep();
+      }
+
+      struct guard {
+        timeout_core* list;
+
+        ~guard() { list->let_go(); }
+      };
+
+      const guard kept{list};
+      called += list->expire_now();
+    }
+  }
+
+  std::size_t size() const noexcept VIGIL_EXCLUDES(lock_) {
+    const lock_guard guard(lock_);
+    std::size_t n = 0;
+    for (const auto& [duration, list] : lists_)
+      n += list->size();
+    return n;
+  }
+
+  std::size_t count() const noexcept VIGIL_EXCLUDES(lock_) {
+    const lock_guard guard(lock_);
+    return lists_.size();
+  }
+
+ private:
+  using map = std::map<nanos, timeout_core*>;
+  static constexpr std::size_t looked_at = 2;
+
+  map::node_type make_list(nanos duration) {
+    timeout_core& made =
+        timeout_core::make("timeout_lists", service_, run_, duration, function_, from_);
+    function_->uses.fetch_add(1);
+    map one;
+    try {
+      one.emplace(duration, &made);
+    } catch (...) {
+      made.end();
+      throw;
+    }
+    return one.extract(one.begin());
+  }
+
+  void drop_empty(map::node_type (&dropped)[looked_at]) VIGIL_REQUIRES(lock_) {
+    for (map::node_type& d : dropped) {
+      if (lists_.empty()) return;
+      auto next = lists_.upper_bound(looked_at_last_);
+      if (next == lists_.end()) next = lists_.begin();
+      looked_at_last_ = next->first;
+      if (next->second->size() == 0) d = lists_.extract(next);
+    }
+  }
+
+  mutable internal::spinlock lock_{internal::lock_rank::timeout_lists};
+  map lists_ VIGIL_GUARDED_BY(lock_);
+  nanos looked_at_last_ VIGIL_GUARDED_BY(lock_) = 0;
+  internal::timer_service& service_;
+  const std::uint32_t run_;
+  timeout_function* const function_;
+  const site from_;
+};
+
+timeout_table* make_table(timeout_function* f, const site& from) {
+  try {
+    return new timeout_table(f, from);
+  } catch (...) {
+    timeout_core::drop_function(f);
+    throw;
+  }
+}
+
+void end_table(timeout_table* lists) noexcept {
+  delete lists;
+}
+
+namespace {
+
+timeout_table& checked(timeout_table* lists, const char* call) {
+  if (lists == nullptr) {
+    throw std::logic_error(std::string("vigil::timeout_lists::") + call +
+                           ": it has been moved from");
+  }
+  return *lists;
+}
+
+}  // namespace
+
+void add(timeout_table* lists, timeout_node& n, std::int64_t duration) {
+  checked(lists, "add").add(n, duration);
+}
+
+std::size_t expire_now(timeout_table* lists) {
+  return checked(lists, "expire_now").expire_now();
+}
+
+std::size_t size_of(const timeout_table* lists) noexcept {
+  return lists != nullptr ? lists->size() : 0;
+}
+
+std::size_t count_of(const timeout_table* lists) noexcept {
+  return lists != nullptr ? lists->count() : 0;
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil
