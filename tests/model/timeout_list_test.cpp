@@ -1,0 +1,276 @@
+// A timeout list: touch, remove, add and the death of an entry meet its expiry
+// at any moment (C1 to C3 of timeout_core.hpp).
+//
+// The other worker sleeps to the deadline, so the timer may ring at any moment
+// of the window, and on_expire runs there while the main fiber does its part.
+// What on_expire writes is plain memory: who relies on its end and was not made
+// to wait for it is in a data race with it.
+#include "base/nanos.hpp"
+#include "programs.hpp"
+#include "prove.hpp"
+
+#include <vigil/timeout_list.hpp>
+#include <vigil/vigil.hpp>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+using namespace std::chrono_literals;
+
+using vigil::timeout_list;
+using vigil::internal::nanos;
+
+using programs::let_the_other_rest;
+using programs::let_time_pass;
+using programs::run_with_outside_work;
+
+using entry = timeout_list::entry;
+
+namespace {
+
+constexpr nanos d = 1000;
+
+vigil::clock::time_point at(nanos n) {
+  return vigil::clock::time_point(std::chrono::nanoseconds(n));
+}
+
+struct connection {
+  entry idle;
+  std::atomic<nanos> promised{0};  // no expiry before this
+  std::atomic<int> expired{0};
+  int written = 0;  // by on_expire
+};
+
+// A list whose entry is about to expire on the other worker.
+struct expiring {
+  std::unique_ptr<connection> c = std::make_unique<connection>();
+  timeout_list list;
+
+  expiring() : expiring([](connection&) {}) {}
+
+  template <class F>
+  explicit expiring(F f)
+      : list(std::chrono::nanoseconds(d), [f](entry& e) {
+          connection& due = vigil::owner_of<&connection::idle>(e);
+          model::require(model::now() >= due.promised.load(), "no entry expires early");
+          due.expired.fetch_add(1);
+          ++due.written;
+          f(due);
+        }) {
+    add();
+    let_the_other_rest();
+  }
+
+  void add() {
+    c->promised.store(model::now() + d);
+    list.add(c->idle);
+  }
+
+  // A touch by the clock. Announced before, so that no expiry sees less.
+  static bool touch(connection& c) {
+    const nanos time = model::now();
+    if (!c.idle.touch(at(time))) return false;
+    nanos seen = c.promised.load();
+    while (seen < time + d && !c.promised.compare_exchange_strong(seen, time + d)) {
+    }
+    return true;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("timeout list: a touch at the deadline keeps the entry, or it has begun to expire") {
+  model::take_outcomes();
+  prove("timeout list: touch against expiry", [] {
+    run_with_outside_work(2, [] {
+      expiring x;
+      {
+        const model::window w;
+        model::advance(d / 2);
+        const bool kept = expiring::touch(*x.c);
+        model::note_outcome(kept ? "kept" : "expired");
+        let_time_pass();
+      }
+      model::require(x.c->expired.load() == 1, "it expires once");
+      model::require(x.list.size() == 0, "and is in no list");
+      model::enough();
+    });
+  });
+  expect_outcomes({"kept", "expired"});
+}
+
+TEST_CASE("timeout list: two touch as it expires, and the later time counts") {
+  prove("timeout list: two touches against expiry", [] {
+    run_with_outside_work(2, [] {
+      expiring x;
+      {
+        const model::window w;
+        std::thread other([&] { expiring::touch(*x.c); });
+        model::advance(d / 4);
+        expiring::touch(*x.c);
+        other.join();
+        let_time_pass();
+      }
+      model::require(x.c->expired.load() == 1, "it expires once");
+      model::enough();
+    });
+  });
+}
+
+TEST_CASE("timeout list: after a remove on_expire neither runs nor starts") {
+  model::take_outcomes();
+  prove("timeout list: remove against expiry", [] {
+    run_with_outside_work(2, [] {
+      expiring x;
+      {
+        const model::window w;
+        const bool prevented = timeout_list::remove(x.c->idle);
+        model::note_outcome(prevented ? "prevented" : "expired");
+        // Plain memory: a race unless the remove has waited.
+        model::require(x.c->written == (prevented ? 0 : 1), "expired or prevented");
+        let_time_pass();
+      }
+      model::require(x.c->written + static_cast<int>(x.c->expired.load() == 0) == 1,
+                     "nothing starts later");
+      model::enough();
+    });
+  });
+  expect_outcomes({"prevented", "expired"});
+}
+
+TEST_CASE("timeout list: an entry dies as it expires") {
+  prove("timeout list: death against expiry", [] {
+    run_with_outside_work(2, [] {
+      expiring x;
+      const model::window w;
+      x.c.reset();
+      let_time_pass();
+      model::require(x.list.size() == 0, "it is in no list");
+      model::enough();
+    });
+  });
+  prove("timeout list: death on a plain thread against expiry", [] {
+    run_with_outside_work(2, [] {
+      expiring x;
+      const model::window w;
+      std::thread outside([&] { x.c.reset(); });
+      outside.join();
+      let_time_pass();
+      model::require(x.list.size() == 0, "it is in no list");
+      model::enough();
+    });
+  });
+}
+
+TEST_CASE("timeout list: an entry that dies in its own on_expire is not touched after that") {
+  prove("timeout list: death in on_expire", [] {
+    run_with_outside_work(2, [] {
+      std::atomic<std::unique_ptr<connection>*> mine{nullptr};
+      expiring x([&mine](connection&) { mine.load()->reset(); });
+      mine.store(&x.c);
+      const model::window w;
+      model::advance(d);
+      let_time_pass();
+      model::require(x.c == nullptr, "it has expired");
+      model::enough();
+    });
+  });
+}
+
+TEST_CASE("timeout list: touch, remove and expiry, each from another thread") {
+  model::take_outcomes();
+  prove("timeout list: touch, remove, expiry", [] {
+    run_with_outside_work(2, [] {
+      expiring x;
+      {
+        const model::window w;
+        bool kept = false;
+        std::thread other([&] { kept = expiring::touch(*x.c); });
+        const bool prevented = timeout_list::remove(x.c->idle);
+        const int expired = x.c->written;
+        other.join();
+        model::note_outcome(prevented ? (kept ? "kept, removed" : "removed") : "expired");
+        model::require(expired == (prevented ? 0 : 1), "expired or prevented");
+        let_time_pass();
+        model::require(x.c->written == expired, "nothing starts later");
+      }
+      model::enough();
+    });
+  });
+  expect_outcomes({"kept, removed", "removed", "expired"});
+}
+
+TEST_CASE("timeout list: what is added as another expires is armed for, and nothing is lost") {
+  prove("timeout list: add against expiry", [] {
+    run_with_outside_work(2, [] {
+      expiring x;
+      connection second;
+      {
+        const model::window w;
+        second.promised.store(model::now() + d);
+        x.list.add(second.idle);
+        let_time_pass();
+      }
+      model::require(x.c->expired.load() == 1, "the first expires");
+      model::require(second.expired.load() == 1, "and the second");
+      model::enough();
+    });
+  });
+  prove("timeout list: added again as it expires", [] {
+    run_with_outside_work(2, [] {
+      expiring x;
+      {
+        const model::window w;
+        x.add();
+        let_time_pass();
+      }
+      model::require(x.list.size() == 0, "it expires");
+      model::enough();
+    });
+  });
+}
+
+TEST_CASE("timeout list: one that is due in its own on_expire waits for its end") {
+  prove("timeout list: due again in on_expire", [] {
+    run_with_outside_work(2, [] {
+      std::atomic<timeout_list*> list{nullptr};
+      std::atomic<int> inside{0};
+      expiring x([&](connection& c) {
+        model::require(inside.fetch_add(1) == 0, "no two for one entry");
+        if (c.written == 1) {
+          list.load()->add(c.idle);
+          vigil::sleep_for(std::chrono::nanoseconds(d));
+        }
+        inside.fetch_sub(1);
+      });
+      list.store(&x.list);
+      {
+        const model::window w;
+        model::advance(d);
+        let_time_pass();
+      }
+      model::require(x.c->expired.load() == 2, "it expires again");
+      model::enough();
+    });
+  });
+}
+
+TEST_CASE("timeout list: the list and its entry die at the same moment") {
+  prove("timeout list: both die", [] {
+    run_with_outside_work(2, [] {
+      auto l = std::make_unique<timeout_list>(1h, [](entry&) {});
+      auto c = std::make_unique<connection>();
+      l->add(c->idle);
+      let_the_other_rest();
+      const model::window w;
+      std::thread other([&] { c.reset(); });
+      l.reset();
+      other.join();
+      model::enough();
+    });
+  });
+}
