@@ -62,6 +62,7 @@ void arm_stop(report& out);
 void reset(report& out);
 void fire(report& out);
 void burst(report& out);
+void timeouts(report& out);
 void sleepers(report& out);
 void overshoot_idle(report& out);
 void overshoot_busy(report& out);

@@ -23,6 +23,7 @@ constexpr group groups[] = {
     {"reset", "reset a pending timer", &bench::reset, false},
     {"fire", "fire: from due to the callback's end, one worker", &bench::fire, false},
     {"burst", "1 000 000 callbacks within one second", &bench::burst, false},
+    {"timeouts", "idle timeouts: touch, and libev's four ways", &bench::timeouts, false},
     {"yield", "yield", &bench::yield, false},
     {"spawn", "spawn and join", &bench::spawn_join, false},
     {"select-ready", "receive and select, a value is ready", &bench::select_ready, false},

@@ -278,12 +278,25 @@ int kernel_stopped(const request& asked) {
   });
 }
 
+// expires_after ends the wait that is pending, so another is begun.
+int touch(const request& asked) {
+  io_context io(1);
+  std::deque<steady_timer> timers = make_others(io, asked["n"]);
+  random_numbers dice;
+  return serve([&] {
+    return numbers{{"touch", cpu_each(io, asked["ops"], [&](std::size_t) {
+                      start(timers[dice.below(timers.size())], hour);
+                    })}};
+  });
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   const request asked(count, arguments);
   if (asked.is("arm")) return arm(asked);
   if (asked.is("arm-parallel")) return arm_parallel(asked);
+  if (asked.is("touch")) return touch(asked);
   if (asked.is("burst")) return burst(asked);
   if (asked.is("overshoot")) return overshoot(asked);
   if (asked.is("kernel-random")) return kernel_random(asked);

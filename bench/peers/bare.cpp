@@ -71,11 +71,32 @@ int overshoot(const request& asked) {
   });
 }
 
+// A store to a random word, as far apart as vigil's entries.
+int touch(const request& asked) {
+  struct alignas(8) spaced {
+    std::uint64_t word;
+    std::array<std::uint64_t, 4> rest;
+  };
+
+  std::vector<spaced> all(asked["n"]);
+  random_numbers dice;
+  const std::size_t ops = asked["ops"];
+  return serve([&] {
+    const nanos begun = cpu_time();
+    for (std::size_t i = 0; i < ops; ++i) {
+      volatile std::uint64_t& word = all[dice.below(all.size())].word;
+      word = i;
+    }
+    return numbers{{"touch", each(cpu_time() - begun, ops)}};
+  });
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   const request asked(count, arguments);
   if (asked.is("arm-parallel")) return arm_parallel(asked);
+  if (asked.is("touch")) return touch(asked);
   if (asked.is("overshoot")) return overshoot(asked);
   return unsupported();
 }

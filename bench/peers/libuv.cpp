@@ -295,12 +295,31 @@ int kernel_stopped(const request& asked) {
   });
 }
 
+// uv_timer_again, by the time that the loop caches.
+int touch(const request& asked) {
+  loop l;
+  std::vector<uv_timer_t> timers = make_timers(l, asked["n"]);
+  for (uv_timer_t& t : timers) {
+    constexpr std::uint64_t hour_in_milliseconds = hour / millisecond;
+    ::uv_timer_start(
+        &t, [](uv_timer_t*) {}, hour_in_milliseconds, hour_in_milliseconds);
+  }
+  random_numbers dice;
+  return serve([&] {
+    ::uv_update_time(l.get());
+    return numbers{{"touch", cpu_each(l, asked["ops"], [&](std::size_t) {
+                      ::uv_timer_again(&timers[dice.below(timers.size())]);
+                    })}};
+  });
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   const request asked(count, arguments);
   if (asked.is("arm")) return arm(asked);
   if (asked.is("arm-parallel")) return arm_parallel(asked);
+  if (asked.is("touch")) return touch(asked);
   if (asked.is("burst")) return burst(asked);
   if (asked.is("overshoot")) return overshoot(asked);
   if (asked.is("kernel-random")) return kernel_random(asked);

@@ -380,12 +380,31 @@ int kernel_stopped(const request& asked) {
   });
 }
 
+// The refresh of a random idle timeout, with the time at hand.
+int touch(const request& asked) {
+  using entry = vigil::timeout_list::entry;
+  return with_workers(1, [&] {
+    vigil::timeout_list list(nanoseconds(hour), [](entry&) {});
+    std::vector<entry> entries(asked["n"]);
+    for (entry& e : entries)
+      list.add(e);
+    random_numbers dice;
+    nanos time = now();
+    return serve_in_fibers([&] {
+      return numbers{{"touch", cpu_each(asked["ops"], [&](std::size_t) {
+                        static_cast<void>(entries[dice.below(entries.size())].touch(at(++time)));
+                      })}};
+    });
+  });
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   const request asked(count, arguments);
   if (asked.is("arm")) return arm(asked);
   if (asked.is("arm-parallel")) return arm_parallel(asked);
+  if (asked.is("touch")) return touch(asked);
   if (asked.is("burst")) return burst(asked);
   if (asked.is("yield")) return yield(asked);
   if (asked.is("spawn")) return spawn(asked);
