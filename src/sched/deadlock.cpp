@@ -36,7 +36,8 @@ bool scheduler::maybe_deadlock(std::uint64_t asleep) noexcept {
   if (!looks_dead(asleep)) return false;
   // A thread of the program's may have ended since, after it readied somebody:
   // once there is none, what is seen cannot change any more.
-  const bool alone = is_virtual() || process_thread_count() == workers_.size();
+  const bool alone =
+      is_virtual() || process_thread_count() == workers_.size() + process_resting_threads();
   return looks_dead(asleep) && report_deadlock(alone);
 }
 

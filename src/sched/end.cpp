@@ -8,7 +8,8 @@
 //      a wait opened before is found there, one opened later sees the flag
 //      (both sequentially consistent)                        phase stopping
 //   E4 the main fiber, under a shield, waits until it is the last user fiber,
-//      at most options::stop_limit; then the program is aborted, by name
+//      and no function of a fiber runs on a side pool, at most
+//      options::stop_limit; then the program is aborted, by name
 //   E5 no fiber can be started any more, but by the main fiber; captures of
 //      callbacks that never started are destroyed there      phase closed
 //   E6 the runner fibers and the timer fiber end; then the main fiber, and with
@@ -68,6 +69,7 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
       s.stopper_started_ = false;
       s.grace_until_.store(0);
       s.signals_.store(0);
+      s.calls_given_up_at_ = 0;
       s.phase_.store(run_phase::idle);
     }
   } const idle_again{*this};
@@ -214,16 +216,17 @@ void scheduler::end_run(fiber& self) noexcept {
   wait_for_system_fibers(self);
 }
 
-// Parks until the caller is the last user fiber; false after `limit`.
+// Parks until the caller is the last user fiber and no function is left on a
+// side pool; false after `limit`.
 bool scheduler::wait_for_others(fiber& self, nanos limit) noexcept {
   nanos deadline = saturating_add(clock.now(), limit);
-  while (alive() > 1) {
+  while (others_left()) {
     end_lock_.lock();
     end_system_ = false;
     end_ticket_ = self.self.open(false);
     end_waiter_ = &self.self;
     end_wanted_.store(true);
-    if (alive() <= 1) {
+    if (!others_left()) {
       self.self.claim(end_ticket_, outcome::value);
       end_waiter_ = nullptr;
       end_wanted_.store(false);
@@ -241,7 +244,7 @@ bool scheduler::wait_for_others(fiber& self, nanos limit) noexcept {
     const lock_guard guard(end_lock_);
     end_waiter_ = nullptr;
     end_wanted_.store(false);
-    if (how == outcome::timeout && alive() > 1) return false;
+    if (how == outcome::timeout && others_left()) return false;
   }
   return true;
 }
@@ -276,7 +279,7 @@ void scheduler::tell_main() noexcept {
   waiter* w = nullptr;
   {
     const lock_guard guard(end_lock_);
-    const bool enough = end_system_ ? system_.load() == 0 : alive() <= 1;
+    const bool enough = end_system_ ? system_.load() == 0 : !others_left();
     if (end_waiter_ == nullptr || !enough) return;
     if (end_waiter_->claim(end_ticket_, outcome::value)) w = end_waiter_;
     end_waiter_ = nullptr;
@@ -441,8 +444,9 @@ void scheduler::stop_all() noexcept {
 
 void scheduler::stop_limit_passed(nanos waited) noexcept {
   warn(
-      "the shutdown has waited %.3f s (options::stop_limit) for these fibers; a wait in a shield "
-      "or a destructor, a long computation, or catch (...) keeps them:",
+      "the shutdown has waited %.3f s (options::stop_limit) for these; a wait in a shield or a "
+      "destructor, a long computation, catch (...), or a function on a side pool that does not "
+      "return keeps them:",
       static_cast<double>(waited) / 1e9);
   for (shard& s : shards_) {
     const lock_guard guard(s.lock);
@@ -461,6 +465,7 @@ void scheduler::stop_limit_passed(nanos waited) noexcept {
            f->line);
     }
   }
+  name_calls();
   fatal("shutdown: giving up");
 }
 

@@ -28,6 +28,7 @@ namespace {
 constexpr std::size_t max_runtimes = 64;
 atomic<scheduler*> running[max_runtimes];
 atomic<int> handlers_inside{0};
+atomic<int> resting_threads{0};
 
 std::mutex process_lock;  // guards the rest: taken when a run begins or ends
 std::size_t runs = 0;
@@ -260,6 +261,14 @@ std::size_t process_thread_count() noexcept {
 void process_dump(int descriptor) noexcept {
   dump_writer out(descriptor);
   process_dump(out);
+}
+
+void process_count_resting_threads(int change) noexcept {
+  resting_threads.fetch_add(change);
+}
+
+std::size_t process_resting_threads() noexcept {
+  return static_cast<std::size_t>(resting_threads.load());
 }
 
 nanos process_now(const scheduler* s) noexcept {

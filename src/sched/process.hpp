@@ -45,6 +45,11 @@ void process_check_fork(const char* call) noexcept;
 // Threads of the process, ours included.
 std::size_t process_thread_count() noexcept;
 
+// Threads of ours that are no workers and do nothing by themselves: those of
+// side pools, while they have no function to run.
+void process_count_resting_threads(int change) noexcept;
+std::size_t process_resting_threads() noexcept;
+
 // Now on the clock of a runtime that runs; on the monotonic one if there is none
 // at this address. Async-signal-safe; caller: inside process_dump().
 nanos process_now(const scheduler* s) noexcept;

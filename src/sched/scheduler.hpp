@@ -6,6 +6,7 @@
 #include "base/spinlock.hpp"
 #include "sched/fiber.hpp"
 #include "sched/idle.hpp"
+#include "sched/side_call.hpp"
 #include "sched/stop_tree.hpp"
 #include "sched/timer_seam.hpp"
 #include "sched/watch.hpp"
@@ -126,6 +127,15 @@ class scheduler {
 
   bool has_outside_work() const noexcept { return outside_.load() != 0; }
 
+  // --- functions on threads of a side pool: side_call.hpp
+  void call_begins(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
+  bool call_returned(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
+  bool leave_call(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
+  void call_withdrawn(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
+  void call_over() noexcept;
+
+  void* side_pool = nullptr;  // the runtime's own; of the blocking layer
+
   // --- the end
   void request_stop() noexcept;  // any thread; no effect outside run()
 
@@ -235,7 +245,14 @@ class scheduler {
   bool finds_common_work(std::size_t callbacks_taken) noexcept;
   bool finds_much_work() noexcept;
   void sleep_alone(worker& w, bool for_outside_work) noexcept;  // virtual time
-  bool maybe_deadlock(std::uint64_t asleep) noexcept;           // true if something was readied
+  bool all_calls_done() noexcept VIGIL_EXCLUDES(calls_lock_);
+  bool take_in_calls() noexcept VIGIL_EXCLUDES(calls_lock_);
+  void sleep_for_calls(worker& w) noexcept;
+  void name_calls() noexcept VIGIL_EXCLUDES(calls_lock_);
+
+  bool others_left() const noexcept { return alive() > 1 || calls_under_way_.load() != 0; }
+
+  bool maybe_deadlock(std::uint64_t asleep) noexcept;  // true if something was readied
   bool looks_dead(std::uint64_t asleep) noexcept;
   bool report_deadlock(bool alone) noexcept;
   void start_stopper() noexcept;
@@ -267,6 +284,11 @@ class scheduler {
   alignas(cache_line) atomic<std::size_t> injected_count_{0};
 
   atomic<long> outside_{0};
+  using call_list = list<side_call, &side_call::hook>;
+  spinlock calls_lock_{lock_rank::side_calls};
+  call_list calls_ VIGIL_GUARDED_BY(calls_lock_);
+  atomic<std::size_t> calls_under_way_{0};
+  nanos calls_given_up_at_ = 0;  // virtual time, while the run ends; 0: not yet set
   atomic<run_phase> phase_{run_phase::idle};
   atomic<bool> stopping_{false};
   atomic<bool> quit_{false};

@@ -11,6 +11,10 @@ namespace vigil::internal {
 
 // Nothing is ready and no timer is due. Returns what to run after the jump.
 fiber* scheduler::nothing_to_run(worker& w) noexcept {
+  if (calls_under_way_.load() != 0) {
+    if (!take_in_calls()) sleep_for_calls(w);  // time stands still
+    return nullptr;
+  }
   if (has_outside_work()) {
     sleep_alone(w, true);  // time stands still
     return nullptr;

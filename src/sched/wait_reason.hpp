@@ -22,6 +22,7 @@ enum class wait_reason : std::uint8_t {
   recv_nil,
   select,
   select_none,  // a select without cases
+  blocking,     // a function on a side pool
   on_expire,    // the end of a timeout entry's callback
   mutex,
   shared_mutex_write,
@@ -70,6 +71,8 @@ constexpr const char* to_string(wait_reason reason) noexcept {
       return "select";
     case wait_reason::select_none:
       return "select (no cases)";
+    case wait_reason::blocking:
+      return "blocking: a function on a side pool";
     case wait_reason::on_expire:
       return "the end of an on_expire";
     case wait_reason::mutex:

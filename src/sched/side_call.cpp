@@ -1,0 +1,140 @@
+// The scheduler's half of functions on side pools: side_call.hpp.
+#include "sched/side_call.hpp"
+
+#include "sched/park.hpp"
+#include "sched/process.hpp"
+#include "sched/scheduler.hpp"
+
+namespace vigil::internal {
+
+void scheduler::call_begins(side_call& c) noexcept {
+  add_outside_work();
+  calls_under_way_.fetch_add(1);
+  const lock_guard guard(calls_lock_);
+  calls_.push_back(c);
+}
+
+// True: nobody waits, the record is the caller's, who then calls call_over().
+bool scheduler::call_returned(side_call& c) noexcept {
+  waiter* waits = nullptr;
+  const bool in_virtual = is_virtual();
+  if (in_virtual) visitors_.fetch_add(1);  // once done, the call holds the run no more
+  {
+    const lock_guard guard(calls_lock_);
+    if (c.left) {
+      calls_.remove(c);
+      if (in_virtual) visitors_.fetch_sub(1);
+      return true;
+    }
+    c.done = true;
+    if (!in_virtual) {
+      calls_.remove(c);
+      // Claimed under the lock: who waits leaves under it, so he is alive here.
+      if (c.who->claim(c.which, outcome::value)) waits = c.who;
+    }
+  }
+  if (in_virtual) {
+    idle_.wake_all();  // it may be the last one: take_in_calls()
+    visitors_.fetch_sub(1);
+    return false;
+  }
+  if (waits != nullptr) waits->deliver();
+  call_over();
+  return false;
+}
+
+bool scheduler::leave_call(side_call& c) noexcept {
+  {
+    const lock_guard guard(calls_lock_);
+    if (!c.done) {
+      c.left = true;
+      return false;
+    }
+    if (!c.hook.linked) return true;  // over already
+    calls_.remove(c);
+  }
+  call_over();
+  return true;
+}
+
+void scheduler::call_withdrawn(side_call& c) noexcept {
+  {
+    const lock_guard guard(calls_lock_);
+    calls_.remove(c);
+  }
+  call_over();
+}
+
+// From threads outside too. The main fiber may end the run as soon as the count
+// is down: the destructor waits for who is in here.
+void scheduler::call_over() noexcept {
+  visitors_.fetch_add(1);
+  calls_under_way_.fetch_sub(1);
+  end_outside_work();
+  if (is_virtual()) idle_.wake_all();
+  tell_main();
+  visitors_.fetch_sub(1);
+}
+
+// --- virtual time: C3
+
+bool scheduler::all_calls_done() noexcept {
+  const lock_guard guard(calls_lock_);
+  if (calls_.size() != calls_under_way_.load()) return false;  // one is being dropped
+  for (side_call* c = calls_.front(); c != nullptr; c = call_list::next(*c)) {
+    if (!c->done) return false;
+  }
+  return true;
+}
+
+// Caller: the one worker, on its own stack, so nobody runs meanwhile. False if
+// one is still under way.
+bool scheduler::take_in_calls() noexcept {
+  if (!all_calls_done()) return false;
+  for (;;) {
+    side_call* c = nullptr;
+    {
+      const lock_guard guard(calls_lock_);
+      c = calls_.pop_front();
+    }
+    if (c == nullptr) return true;
+    if (c->who->claim(c->which, outcome::value)) c->who->deliver();
+    call_over();
+  }
+}
+
+// Until a call comes in. The virtual clock stands still, so while the run ends
+// the real one counts the stop limit.
+void scheduler::sleep_for_calls(worker& w) noexcept {
+  nanos until = never;
+  if (stopping()) {
+    const nanos limit = settings_.stop_limit > 0 ? settings_.stop_limit : 0;
+    if (calls_given_up_at_ == 0) calls_given_up_at_ = saturating_add(monotonic_now(), limit);
+    until = calls_given_up_at_;
+    if (monotonic_now() >= until) stop_limit_passed(limit);
+  }
+  idle_.start_looking();
+  idle_.lie_down(w.place, until, never);
+  if (w.sees_work() || calls_under_way_.load() == 0 || all_calls_done()) {
+    idle_.stay_awake(w.place);
+  } else {
+    idle_.sleep(w.place);
+  }
+  idle_.stop_looking();
+}
+
+void scheduler::name_calls() noexcept {
+  const nanos now = monotonic_now();
+  const lock_guard guard(calls_lock_);
+  for (side_call* c = calls_.front(); c != nullptr; c = call_list::next(*c)) {
+    if (c->done) continue;
+    warn("  a function on a side pool, called %.3f s ago by fiber %llu (%s) at %s:%u",
+         static_cast<double>(now - c->since) / 1e9,
+         static_cast<unsigned long long>(c->fiber_id),
+         c->fiber_name,
+         c->from.file,
+         c->from.line);
+  }
+}
+
+}  // namespace vigil::internal

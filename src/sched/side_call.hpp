@@ -1,0 +1,53 @@
+// side_call: a function that a fiber has given to a thread of a side pool, as
+// the fiber's runtime sees it.
+//
+// The danger. The function may return at the very moment at which its caller's
+// wait is ended by a timeout or a stop: the result would be lost, or handed to
+// a fiber that has gone, or the record freed by both or by nobody. And the
+// runtime may end while the function still runs.
+//
+// The rule. All such calls of a runtime are in one list, and the lock of the
+// list decides who comes first:
+//
+//   pool's thread   the function has returned: call_returned(). If somebody
+//                   waits, his ticket is claimed under the lock, and the record
+//                   is his. If he has left, it is the thread's.
+//   caller          his wait has ended otherwise: leave_call(). If the function
+//                   has returned, the record is his; if not, the thread's.
+//
+// C1  A record has one owner at any time: its caller until it is submitted and
+//     after `done`, the pool otherwise.
+// C2  A call is outside work, and one of calls_under_way_, from call_begins()
+//     to call_over(), which is the last touch of the scheduler. The end of the
+//     run waits for the count, so the scheduler outlives every call.
+// C3  On virtual time a function that has returned stays in the list, and its
+//     caller parked, until nothing else can run and every other one has
+//     returned as well: then all are taken in at once, in the order in which
+//     they began, and the seed draws who goes first.
+#pragma once
+
+#include "base/intrusive_list.hpp"
+#include "base/nanos.hpp"
+#include "sched/waiter.hpp"
+
+#include <vigil/detail/site.hpp>
+
+#include <cstdint>
+
+namespace vigil::internal {
+
+struct side_call {
+  list_hook<side_call> hook;
+  waiter* who = nullptr;  // until the call is left
+  ticket which = 0;
+  bool left = false;  // nobody waits any more
+  bool done = false;  // the function has returned
+
+  // For who reads what the runtime waits for.
+  nanos since = 0;  // on the monotonic clock
+  std::uint64_t fiber_id = 0;
+  char fiber_name[32] = {};
+  site from{"", 0};
+};
+
+}  // namespace vigil::internal
