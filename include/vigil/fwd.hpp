@@ -33,6 +33,10 @@ template <class T>
 class context_key;
 class group;
 
+class blocking_pool;
+struct blocking_options;
+struct blocking_stats;
+
 struct clock;
 class timer;
 class scoped_timer;

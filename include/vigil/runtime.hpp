@@ -52,6 +52,10 @@ struct options {
   std::chrono::nanoseconds grace{0};
   std::chrono::nanoseconds stop_limit{std::chrono::seconds{10}};
 
+  // Threads at most of the runtime's side pool for blocking(), 1 to 1024. Not
+  // given: VIGIL_BLOCKING_THREADS from the environment, or else 4.
+  std::optional<std::size_t> blocking_threads = {};
+
   // Signals that shut the runtime down, SIGINT and SIGTERM for example. Their
   // earlier handlers are put back when run() ends.
   std::vector<int> stop_on;

@@ -1,6 +1,7 @@
 // Everything, for examples and small programs.
 #pragma once
 
+#include <vigil/blocking.hpp>
 #include <vigil/channel.hpp>
 #include <vigil/clock.hpp>
 #include <vigil/context.hpp>

@@ -77,6 +77,7 @@ scheduler_options checked(const options& settings) {
                                   " reports a fault of the program, which would fault again");
     }
   }
+  if (settings.blocking_threads.has_value()) side_pool_size(settings.blocking_threads);
   scheduler_options o;
   o.workers = settings.workers == 0 ? default_workers() : static_cast<unsigned>(settings.workers);
   o.stack_size = settings.stack_size;
@@ -95,11 +96,15 @@ scheduler_options checked(const options& settings) {
   return o;
 }
 
-runtime_core::runtime_core(scheduler_options settings, std::unique_ptr<watch> w)
+runtime_core::runtime_core(scheduler_options settings,
+                           std::unique_ptr<watch> w,
+                           std::optional<std::size_t> blocking_threads)
     : sched(std::move(settings), std::move(w)),
       timers(timer_service::begin(sched)),
-      gate(std::make_shared<outside_gate>()) {
+      gate(std::make_shared<outside_gate>()),
+      blocking(std::make_unique<side_pool>(blocking_threads, "blocking")) {
   gate->sched = &sched;
+  sched.side_pool = blocking.get();
 }
 
 runtime_core::~runtime_core() {
@@ -110,6 +115,7 @@ runtime_core::~runtime_core() {
     const std::lock_guard guard(gate->lock);
     gate->sched = nullptr;
   }
+  blocking.reset();  // its threads end
   timers.end();
 }
 
@@ -139,7 +145,8 @@ known_runtimes& known() {
 
 }  // namespace
 
-runtime::runtime(options settings) : core_(new runtime_core(internal::checked(settings))) {
+runtime::runtime(options settings)
+    : core_(new runtime_core(internal::checked(settings), nullptr, settings.blocking_threads)) {
   known_runtimes& runtimes = known();
   const std::lock_guard guard(runtimes.lock);
   runtimes.all.emplace_back(&core_of(core_).sched, this);

@@ -1,6 +1,7 @@
 // The parts of a runtime, put together: above all layers.
 #pragma once
 
+#include "blocking/side_pool.hpp"
 #include "sched/scheduler.hpp"
 #include "timer/timer_service.hpp"
 
@@ -8,6 +9,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 
 namespace vigil::internal {
 
@@ -19,7 +21,9 @@ struct outside_gate {
 
 class runtime_core {
  public:
-  explicit runtime_core(scheduler_options settings, std::unique_ptr<watch> w = nullptr);
+  explicit runtime_core(scheduler_options settings,
+                        std::unique_ptr<watch> w = nullptr,
+                        std::optional<std::size_t> blocking_threads = {});
   ~runtime_core();
   runtime_core(const runtime_core&) = delete;
   runtime_core& operator=(const runtime_core&) = delete;
@@ -27,6 +31,7 @@ class runtime_core {
   scheduler sched;
   timer_service& timers;
   std::shared_ptr<outside_gate> gate;
+  std::unique_ptr<side_pool> blocking;
 };
 
 // Checks the values and fills in the defaults of the machine; throws

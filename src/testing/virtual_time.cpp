@@ -21,7 +21,7 @@ void run_main(const virtual_options& how, detail::call_ref main) {
     o.seed = given != nullptr ? std::strtoull(given, nullptr, 0) : 0;
     if (o.seed == 0) o.seed = 1;
   }
-  internal::runtime_core core(o);
+  internal::runtime_core core(o, nullptr, how.runtime.blocking_threads);
   try {
     core.sched.run(main, true);
   } catch (...) {

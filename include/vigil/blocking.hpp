@@ -1,0 +1,261 @@
+// blocking(f): calls that block their thread, on threads that are there for it.
+//
+//   std::string text = vigil::blocking([&] { return read_whole_file(path); });
+//
+// A fiber that calls read(), getaddrinfo() or a compressor keeps its worker, and
+// all fibers that wait for that one. blocking(f) runs f on a thread of a side
+// pool instead, parks the fiber, and returns what f returned or throws what f
+// threw.
+//
+// The runtime has one pool, of 4 threads unless options::blocking_threads or the
+// environment variable VIGIL_BLOCKING_THREADS says otherwise; they are made when
+// they are first needed, and kept. Functions start in the order in which they
+// were given. A class of calls that may take all threads for long (name look-ups
+// are the classic one) gets a blocking_pool of its own.
+//
+// f runs on a plain thread: no fiber, no runtime there. It may use channels and
+// whatever else works from plain threads; runtime::go starts fibers. It is
+// destroyed on that thread as soon as it has returned.
+//
+// While it is queued or runs it is outside work: no deadlock is reported, and
+// virtual time stands still. On virtual time its caller goes on when nothing
+// else can run and all other functions have returned as well, so f must not wait
+// there for a fiber that sleeps or is in blocking() itself.
+//
+// Ended early, by a deadline or a stop: if f has not started, it never does. If
+// it runs, nothing can end it: the caller goes on at once, and what f returns or
+// throws is dropped on its thread. So f owns what it uses; references to the
+// caller's variables are for calls without a deadline on fibers that are not
+// stopped, or under this_fiber::shield. The shutdown waits for functions that
+// run, options::stop_limit at most, then names them and ends the program.
+//
+// Cost: two allocations, two hand-overs between threads (about 10 us).
+// Behaviour: libuv's thread pool.
+#pragma once
+
+#include <vigil/clock.hpp>
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/duration.hpp>
+#include <vigil/detail/fiber_core.hpp>
+#include <vigil/detail/site.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+// What a pool does now; `done` since it was made.
+struct blocking_stats {
+  std::size_t threads = 0;  // made so far
+  std::size_t queued = 0;   // functions that wait for a thread
+  std::size_t running = 0;
+  std::uint64_t done = 0;                    // returned or thrown
+  std::chrono::nanoseconds oldest_wait{0};  // of the first one in the queue, real time
+};
+
+struct blocking_options {
+  // Threads at most, 1 to 1024. Not given: VIGIL_BLOCKING_THREADS from the
+  // environment, or else 4.
+  std::optional<std::size_t> threads = {};
+  // Of its threads, with their numbers: "blocking/1"; 15 bytes in all.
+  std::string_view name = "blocking";
+};
+
+// A side pool of one's own. Any thread may make and use it; fibers of several
+// runtimes may share it. The destructor waits, blocking its thread, for what is
+// queued and running.
+class VIGIL_API blocking_pool {
+ public:
+  // Throws std::invalid_argument for a number of threads out of range, in the
+  // options or the environment. Makes no thread yet.
+  explicit blocking_pool(const blocking_options& settings = {});
+  ~blocking_pool();
+  blocking_pool(const blocking_pool&) = delete;
+  blocking_pool& operator=(const blocking_pool&) = delete;
+
+  blocking_stats stats() const;  // any thread
+
+  // For blocking().
+  void* core() const noexcept { return core_; }
+
+ private:
+  void* core_;
+};
+
+// Of the calling fiber's runtime's own pool; throws wrong_place elsewhere.
+VIGIL_API blocking_stats stats_of_blocking();
+
+namespace detail {
+
+struct blocking_table {
+  void (*run)(void* record) noexcept;      // calls f, keeps what comes of it, destroys f
+  void (*destroy)(void* record) noexcept;  // the record with what was kept
+};
+
+enum class blocking_limit : std::uint8_t { none, in, at };
+
+// False on a plain thread, where f just runs. Throws wrong_place on a worker
+// that runs no fiber.
+VIGIL_API bool goes_to_side_pool();
+// Whether a deadline has come already.
+VIGIL_API bool is_over(blocking_limit kind, std::int64_t limit) noexcept;
+// True: f has run, the record is the caller's. False: the deadline came first,
+// and the record is gone, as it is when this throws.
+VIGIL_API bool run_blocking(void* pool, const blocking_table& table, void* record,
+                            blocking_limit kind, std::int64_t limit, const site& from);
+
+// What the caller and the pool's thread share.
+template <class F>
+class blocking_record {
+ public:
+  using result = std::invoke_result_t<F>;
+
+  template <class G>
+  explicit blocking_record(G&& f) : function_(std::in_place, std::forward<G>(f)) {}
+
+  static constexpr blocking_table table = {
+      [](void* self) noexcept { static_cast<blocking_record*>(self)->run(); },
+      [](void* self) noexcept { delete static_cast<blocking_record*>(self); }};
+
+  result take() {
+    if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
+    if constexpr (!std::is_void_v<result>) return std::move(*result_);
+  }
+
+ private:
+  struct nothing {};
+
+  void run() noexcept {
+    try {
+      if constexpr (std::is_void_v<result>) {
+        std::move (*function_)();
+      } else {
+        result_.emplace(std::move(*function_)());
+      }
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    function_.reset();
+  }
+
+  std::optional<F> function_;
+  std::optional<std::conditional_t<std::is_void_v<result>, nothing, result>> result_;
+  std::exception_ptr error_;
+};
+
+template <class F>
+using blocking_result = typename blocking_record<std::decay_t<F>>::result;
+
+// Of a form with a deadline: an optional result, or whether f has run.
+template <class R>
+using blocking_answer = std::conditional_t<std::is_void_v<R>, bool, std::optional<R>>;
+
+template <class F>
+auto call_blocking(void* pool, blocking_limit kind, std::int64_t limit, const site& from, F&& f) {
+  using record = blocking_record<std::decay_t<F>>;
+  using R = typename record::result;
+  static_assert(!std::is_reference_v<R>,
+                "vigil::blocking: f cannot return a reference; return a pointer or a value");
+  if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
+    if (f == nullptr) throw_empty_function("vigil::blocking");
+  }
+  using answer = blocking_answer<std::conditional_t<std::is_void_v<R>, void, R>>;
+  if (is_over(kind, limit)) return answer{};
+  if (!goes_to_side_pool()) {
+    if constexpr (std::is_void_v<R>) {
+      std::forward<F>(f)();
+      return true;
+    } else {
+      return answer(std::in_place, std::forward<F>(f)());
+    }
+  }
+  auto* const made = new record(std::forward<F>(f));
+  if (!run_blocking(pool, record::table, made, kind, limit, from)) return answer{};
+  struct owner {
+    record* held;
+    ~owner() { delete held; }
+  } const dies_here{made};
+  if constexpr (std::is_void_v<R>) {
+    made->take();
+    return true;
+  } else {
+    return answer(std::in_place, made->take());
+  }
+}
+
+}  // namespace detail
+
+// Runs f on a thread of the runtime's side pool, or of the one given, and
+// returns its result or throws what it threw. Throws `stopped` if the fiber is
+// asked to stop meanwhile; std::invalid_argument for an empty function or a bad
+// VIGIL_BLOCKING_THREADS; std::system_error if the pool's first thread cannot be
+// started; std::bad_alloc. On a plain thread f simply runs there.
+template <class F>
+requires std::is_invocable_v<std::decay_t<F>>
+detail::blocking_result<F> blocking(F&& f, const site& from = site::current()) {
+  if constexpr (std::is_void_v<detail::blocking_result<F>>) {
+    detail::call_blocking(nullptr, detail::blocking_limit::none, 0, from, std::forward<F>(f));
+  } else {
+    return std::move(
+        *detail::call_blocking(nullptr, detail::blocking_limit::none, 0, from, std::forward<F>(f)));
+  }
+}
+
+template <class F>
+requires std::is_invocable_v<std::decay_t<F>>
+detail::blocking_result<F> blocking(blocking_pool& pool, F&& f, const site& from = site::current()) {
+  if constexpr (std::is_void_v<detail::blocking_result<F>>) {
+    detail::call_blocking(pool.core(), detail::blocking_limit::none, 0, from, std::forward<F>(f));
+  } else {
+    return std::move(*detail::call_blocking(pool.core(), detail::blocking_limit::none, 0, from,
+                                            std::forward<F>(f)));
+  }
+}
+
+// The same with a timeout: f's result in an optional, which is empty if the time
+// was over first; for an f that returns nothing, whether it has run. Zero or
+// negative: f is not even queued. On a plain thread f runs to its end.
+template <detail::duration_like D, class F>
+requires std::is_invocable_v<std::decay_t<F>>
+[[nodiscard]] auto blocking_for(const D& timeout, F&& f, const site& from = site::current()) {
+  return detail::call_blocking(nullptr, detail::blocking_limit::in, detail::to_nanos(timeout), from,
+                               std::forward<F>(f));
+}
+
+template <detail::duration_like D, class F>
+requires std::is_invocable_v<std::decay_t<F>>
+[[nodiscard]] auto blocking_for(blocking_pool& pool, const D& timeout, F&& f,
+                                const site& from = site::current()) {
+  return detail::call_blocking(pool.core(), detail::blocking_limit::in, detail::to_nanos(timeout),
+                               from, std::forward<F>(f));
+}
+
+// The same with a deadline, of any clock.
+template <class Clock, class Duration, class F>
+requires std::is_invocable_v<std::decay_t<F>>
+[[nodiscard]] auto blocking_until(const std::chrono::time_point<Clock, Duration>& t, F&& f,
+                                  const site& from = site::current()) {
+  return detail::call_blocking(nullptr, detail::blocking_limit::at,
+                               deadline_at(t).time_since_epoch().count(), from,
+                               std::forward<F>(f));
+}
+
+template <class Clock, class Duration, class F>
+requires std::is_invocable_v<std::decay_t<F>>
+[[nodiscard]] auto blocking_until(blocking_pool& pool,
+                                  const std::chrono::time_point<Clock, Duration>& t, F&& f,
+                                  const site& from = site::current()) {
+  return detail::call_blocking(pool.core(), detail::blocking_limit::at,
+                               deadline_at(t).time_since_epoch().count(), from,
+                               std::forward<F>(f));
+}
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,164 @@
+// What the templates of blocking.hpp call.
+#include "base/clock_source.hpp"
+#include "blocking/side_pool.hpp"
+#include "chan/caller.hpp"
+#include "sched/process.hpp"
+
+#include <vigil/blocking.hpp>
+#include <vigil/error.hpp>
+
+#include <cstring>
+#include <memory>
+#include <new>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+using internal::outcome;
+using internal::side_job;
+using internal::side_pool;
+
+namespace {
+
+side_pool& pool_of(void* core) noexcept {
+  return *static_cast<side_pool*>(core);
+}
+
+}  // namespace
+
+blocking_pool::blocking_pool(const blocking_options& settings)
+    : core_(new side_pool(internal::side_pool_size(settings.threads), settings.name)) {}
+
+blocking_pool::~blocking_pool() {
+  delete &pool_of(core_);
+}
+
+blocking_stats blocking_pool::stats() const {
+  return pool_of(core_).stats();
+}
+
+blocking_stats stats_of_blocking() {
+  return pool_of(internal::require_fiber("stats_of_blocking").sched->side_pool).stats();
+}
+
+namespace detail {
+namespace {
+
+internal::timeout limit_of(blocking_limit kind, std::int64_t limit) noexcept {
+  switch (kind) {
+    case blocking_limit::in:
+      return internal::timeout::in(limit);
+    case blocking_limit::at:
+      return internal::timeout::at(limit);
+    case blocking_limit::none:
+      break;
+  }
+  return internal::timeout::none();
+}
+
+// The call with its record, while they are the caller's.
+class owned_job {
+ public:
+  owned_job(const blocking_table& table, void* record) noexcept : table_(table), record_(record) {}
+
+  ~owned_job() {
+    if (record_ != nullptr) table_.destroy(record_);
+  }
+
+  owned_job(const owned_job&) = delete;
+  owned_job& operator=(const owned_job&) = delete;
+
+  side_job& make() {
+    job_ = std::make_unique<side_job>();
+    job_->table = &table_;
+    job_->record = record_;
+    return *job_;
+  }
+
+  // The pool's thread has it from now on.
+  void give_away() noexcept {
+    static_cast<void>(job_.release());
+    record_ = nullptr;
+  }
+
+  void keep_record() noexcept { record_ = nullptr; }
+
+ private:
+  const blocking_table& table_;
+  void* record_;
+  std::unique_ptr<side_job> job_;
+};
+
+// The wait has ended without a result. True if the function has returned all the
+// same.
+bool leave(side_pool& pool, side_job& job, owned_job& owned) noexcept {
+  if (pool.withdraw(job)) {
+    job.sched->call_withdrawn(job);
+    return false;
+  }
+  if (job.sched->leave_call(job)) return true;
+  owned.give_away();
+  return false;
+}
+
+}  // namespace
+
+bool goes_to_side_pool() {
+  if (internal::current_fiber() != nullptr) return true;
+  internal::process_check_fork("vigil::blocking");
+  internal::caller self;
+  if (self.may_not_wait()) self.refuse("blocking");
+  return false;
+}
+
+bool is_over(blocking_limit kind, std::int64_t limit) noexcept {
+  return limit_of(kind, limit).is_over();
+}
+
+bool run_blocking(void* given,
+                  const blocking_table& table,
+                  void* record,
+                  blocking_limit kind,
+                  std::int64_t limit,
+                  const site& from) {
+  owned_job owned(table, record);
+  internal::caller self;
+  if (self.may_not_wait()) self.refuse("blocking");
+  internal::fiber& f = *internal::current_fiber();
+  internal::scheduler& sched = *f.sched;
+  side_pool& pool = pool_of(given != nullptr ? given : sched.side_pool);
+  side_job& job = owned.make();
+  job.sched = &sched;
+  job.since = internal::monotonic_now();
+  job.fiber_id = f.id;
+  std::memcpy(job.fiber_name, f.name, sizeof job.fiber_name);
+  job.from = from;
+  job.who = &self.self();
+  job.which = self.open();
+  sched.call_begins(job);
+  try {
+    pool.submit(job);
+  } catch (...) {
+    job.who->claim(job.which, outcome::cancelled);
+    sched.call_withdrawn(job);
+    throw;
+  }
+  outcome how = outcome::value;
+  try {
+    how = self.wait(job.which, internal::wait_reason::blocking, limit_of(kind, limit));
+  } catch (const std::bad_alloc&) {
+    leave(pool, job, owned);  // no room for the deadline
+    throw;
+  }
+  if (how != outcome::value && !leave(pool, job, owned)) {
+    if (how == outcome::stopped) self.stop();
+    return false;
+  }
+  if (how == outcome::stopped) self.stop();
+  owned.keep_record();
+  return true;
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,188 @@
+#include "blocking/side_pool.hpp"
+
+#include "base/clock_source.hpp"
+#include "sched/process.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include <pthread.h>
+
+namespace vigil::internal {
+namespace {
+
+constexpr std::size_t most_threads = 1024;
+constexpr std::size_t default_threads = 4;
+constexpr const char* variable = "VIGIL_BLOCKING_THREADS";
+
+// The whole text as a number; 0 if it is none, which no size may be either.
+std::size_t number_in(const char* text) noexcept {
+  if (*text < '0' || *text > '9') return 0;
+  char* end = nullptr;
+  errno = 0;
+  const unsigned long n = std::strtoul(text, &end, 10);
+  return *end != '\0' || errno != 0 ? 0 : n;
+}
+
+}  // namespace
+
+std::size_t side_pool_size(std::optional<std::size_t> asked) {
+  if (asked.has_value()) {
+    if (*asked >= 1 && *asked <= most_threads) return *asked;
+    throw std::invalid_argument("vigil: a side pool of " + std::to_string(*asked) +
+                                " threads; it must have 1 to 1024 (leave the number out for " +
+                                variable + ", or else 4)");
+  }
+  const char* const given = std::getenv(variable);
+  if (given == nullptr) return default_threads;
+  const std::size_t n = number_in(given);
+  if (n >= 1 && n <= most_threads) return n;
+  throw std::invalid_argument("vigil: " + std::string(variable) + " is \"" + given +
+                              "\"; it must be a number from 1 to 1024 (unset it for 4)");
+}
+
+side_pool::side_pool(std::optional<std::size_t> size, std::string_view name)
+    : asked_(size), name_(name) {}
+
+side_pool::~side_pool() {
+  chain<place, &place::next> resting;
+  std::size_t places = 0;
+  {
+    const lock_guard guard(lock_);
+    closing_ = true;
+    resting.splice_back(resting_);
+    places = size_;
+  }
+  while (place* const p = resting.pop_front())
+    p->sleep.wake();
+  int ended = 0;
+  for (std::size_t i = 0; i < places; ++i) {
+    if (!places_[i].thread.joinable()) continue;
+    places_[i].thread.join();
+    ++ended;
+  }
+  process_count_resting_threads(-ended);
+}
+
+void side_pool::make_places() {
+  {
+    const lock_guard guard(lock_);
+    if (size_ != 0) return;
+  }
+  const std::size_t size = side_pool_size(asked_);
+  auto places = std::make_unique<place[]>(size);
+  const lock_guard guard(lock_);
+  if (size_ != 0) return;  // another one was faster
+  places_ = std::move(places);
+  size_ = size;
+}
+
+void side_pool::submit(side_job& job) {
+  make_places();
+  place* fresh = nullptr;
+  std::size_t number = 0;
+  {
+    const lock_guard guard(lock_);
+    queue_.push_back(job);
+    if (place* const p = resting_.pop_front()) {
+      process_count_resting_threads(-1);
+      // Under the lock: the pool cannot go before its thread has the lock.
+      p->sleep.wake();
+      return;
+    }
+    if (threads_ == size_) return;
+    while (places_[number].used)
+      ++number;
+    fresh = &places_[number];
+    fresh->used = true;
+    ++threads_;
+  }
+  if (start_thread(*fresh, number)) return;
+  const int error = EAGAIN;
+  {
+    const lock_guard guard(lock_);
+    fresh->used = false;
+    // Others will come to it, or have already.
+    if (--threads_ != 0 || !job.queued.linked) return;
+    queue_.remove(job);
+  }
+  throw std::system_error(error,
+                          std::generic_category(),
+                          "vigil::blocking: the first thread of the side pool \"" + name_ +
+                              "\" cannot be started; raise the limit on threads (ulimit -u, "
+                              "cgroup pids.max)");
+}
+
+bool side_pool::start_thread(place& p, std::size_t number) noexcept {
+  try {
+    p.thread = std::thread([this, &p, number] { body(p, number); });
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+bool side_pool::withdraw(side_job& job) noexcept {
+  const lock_guard guard(lock_);
+  if (!job.queued.linked) return false;
+  queue_.remove(job);
+  return true;
+}
+
+void side_pool::body(place& here, std::size_t number) noexcept {
+  // The kernel keeps fifteen bytes; the number is worth more than the name.
+  const std::string suffix = "/" + std::to_string(number + 1);
+  ::pthread_setname_np(::pthread_self(), (name_.substr(0, 15 - suffix.size()) + suffix).c_str());
+  for (;;) {
+    side_job* job = nullptr;
+    {
+      const lock_guard guard(lock_);
+      job = queue_.pop_front();
+      if (job != nullptr) {
+        ++running_;
+      } else {
+        process_count_resting_threads(1);
+        if (closing_) return;  // resting until it is joined
+        here.sleep.clear();
+        resting_.push_front(here);  // the last to rest is the first to work: its caches are warm
+      }
+    }
+    if (job != nullptr) {
+      run(*job);
+    } else {
+      here.sleep.sleep_until(never);
+    }
+  }
+}
+
+void side_pool::run(side_job& job) noexcept {
+  job.table->run(job.record);
+  {
+    const lock_guard guard(lock_);
+    --running_;
+    ++done_;
+  }
+  scheduler& sched = *job.sched;
+  if (!sched.call_returned(job)) return;
+  job.table->destroy(job.record);
+  delete &job;
+  sched.call_over();
+}
+
+blocking_stats side_pool::stats() noexcept {
+  blocking_stats s;
+  const lock_guard guard(lock_);
+  s.threads = threads_;
+  s.queued = queue_.size();
+  s.running = running_;
+  s.done = done_;
+  if (const side_job* const oldest = queue_.front()) {
+    s.oldest_wait = std::chrono::nanoseconds(monotonic_now() - oldest->since);
+  }
+  return s;
+}
+
+}  // namespace vigil::internal

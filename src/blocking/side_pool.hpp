@@ -1,0 +1,88 @@
+// side_pool: threads that run functions which would block a worker, first in,
+// first out.
+//
+//   submit()   queue; wake a thread that rests, or make one if there are fewer
+//              than the limit
+//   thread     take the first; run it; if there is none, rest on a note
+//   withdraw() out of the queue again, if no thread has taken it
+//
+// Q1  Functions start in the order in which they were submitted.
+// Q2  A thread rests only if, under the lock, the queue was empty; who queues
+//     takes a resting thread out under the same lock and wakes it. So no
+//     function waits beside a thread that rests.
+// Q3  A queued or running call belongs to the pool (C1 of side_call.hpp), but
+//     for one that withdraw() has taken out.
+#pragma once
+
+#include "base/intrusive_list.hpp"
+#include "base/spinlock.hpp"
+#include "sched/note.hpp"
+#include "sched/scheduler.hpp"
+#include "sched/side_call.hpp"
+
+#include <vigil/blocking.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+namespace vigil::internal {
+
+struct side_job : side_call {
+  list_hook<side_job> queued;
+  scheduler* sched = nullptr;
+  const detail::blocking_table* table = nullptr;
+  void* record = nullptr;
+};
+
+// The number of threads that is asked for, or what the environment says;
+// throws std::invalid_argument.
+std::size_t side_pool_size(std::optional<std::size_t> asked);
+
+class side_pool {
+ public:
+  // The environment is asked when the first function comes if there is no size.
+  side_pool(std::optional<std::size_t> size, std::string_view name);
+  // Waits for what is queued and running.
+  ~side_pool();
+  side_pool(const side_pool&) = delete;
+  side_pool& operator=(const side_pool&) = delete;
+
+  // Throws std::system_error if the pool has no thread and none can be made,
+  // std::invalid_argument for a bad size in the environment; the call is the
+  // caller's again then.
+  void submit(side_job& job) VIGIL_EXCLUDES(lock_);
+  bool withdraw(side_job& job) noexcept VIGIL_EXCLUDES(lock_);
+  blocking_stats stats() noexcept VIGIL_EXCLUDES(lock_);
+
+ private:
+  struct place {
+    note sleep;
+    place* next = nullptr;  // among those that rest
+    bool used = false;
+    std::thread thread;
+  };
+
+  void make_places() VIGIL_EXCLUDES(lock_);
+  bool start_thread(place& p, std::size_t number) noexcept;
+  void body(place& here, std::size_t number) noexcept VIGIL_EXCLUDES(lock_);
+  void run(side_job& job) noexcept VIGIL_EXCLUDES(lock_);
+
+  const std::optional<std::size_t> asked_;
+  const std::string name_;
+
+  spinlock lock_{lock_rank::side_pool};
+  std::unique_ptr<place[]> places_ VIGIL_GUARDED_BY(lock_);
+  std::size_t size_ VIGIL_GUARDED_BY(lock_) = 0;  // 0: no function has come yet
+  std::size_t threads_ VIGIL_GUARDED_BY(lock_) = 0;
+  list<side_job, &side_job::queued> queue_ VIGIL_GUARDED_BY(lock_);
+  chain<place, &place::next> resting_ VIGIL_GUARDED_BY(lock_);
+  std::size_t running_ VIGIL_GUARDED_BY(lock_) = 0;
+  std::uint64_t done_ VIGIL_GUARDED_BY(lock_) = 0;
+  bool closing_ VIGIL_GUARDED_BY(lock_) = false;
+};
+
+}  // namespace vigil::internal

@@ -1,0 +1,264 @@
+// The pool: its threads, its order, its figures.
+#include "support/child.hpp"
+#include "support/in_runtime.hpp"
+
+#include <atomic>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <pthread.h>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+
+namespace {
+
+std::string thread_name() {
+  char name[32] = {};
+  ::pthread_getname_np(::pthread_self(), name, sizeof name);
+  return name;
+}
+
+real_options with_threads(std::size_t n) {
+  real_options how;
+  how.settings.blocking_threads = n;
+  return how;
+}
+
+// Holds its thread until every one of `n` has come.
+void meet(std::atomic<int>& here, int n) {
+  ++here;
+  while (here.load() < n)
+    std::this_thread::sleep_for(100us);
+}
+
+}  // namespace
+
+TEST_SUITE("side pool") {
+  TEST_CASE("makes its threads when they are needed, and four by default") {
+    in_runtime({}, [] {
+      CHECK(vigil::stats_of_blocking().threads == 0);
+      vigil::blocking([] {});
+      CHECK(vigil::stats_of_blocking().threads == 1);
+      vigil::blocking([] {});
+      CHECK(vigil::stats_of_blocking().threads <= 2);  // the first may not have lain down yet
+      std::atomic<int> together{0};
+      std::vector<vigil::fiber<>> callers;
+      for (int i = 0; i < 4; ++i)
+        callers.push_back(
+            vigil::spawn([&together] { vigil::blocking([&together] { meet(together, 4); }); }));
+      for (auto& c : callers)
+        c.join();
+      CHECK(vigil::stats_of_blocking().threads == 4);
+      callers.clear();
+      for (int i = 0; i < 40; ++i)
+        callers.push_back(vigil::spawn([] { vigil::blocking([] {}); }));
+      for (auto& c : callers)
+        c.join();
+      CHECK(vigil::stats_of_blocking().threads == 4);
+    });
+  }
+
+  TEST_CASE("of one thread runs strictly one after another, in the order of the calls") {
+    in_runtime(with_threads(1), [] {
+      std::vector<int> order;
+      std::atomic<int> inside{0};
+      bool overlap = false;
+      std::vector<vigil::fiber<>> callers;
+      for (int i = 0; i < 50; ++i) {
+        callers.push_back(vigil::spawn([&, i] {
+          vigil::blocking([&, i] {
+            if (++inside != 1) overlap = true;
+            order.push_back(i);
+            --inside;
+          });
+        }));
+        // One after another into the queue, also where workers steal.
+        while (vigil::stats_of_blocking().queued + vigil::stats_of_blocking().running +
+                   vigil::stats_of_blocking().done <
+               static_cast<std::size_t>(i) + 1)
+          vigil::this_fiber::yield();
+      }
+      for (auto& c : callers)
+        c.join();
+      CHECK_FALSE(overlap);
+      REQUIRE(order.size() == 50);
+      for (int i = 0; i < 50; ++i)
+        CHECK(order[static_cast<std::size_t>(i)] == i);
+    });
+  }
+
+  TEST_CASE("never runs more functions at once than it has threads") {
+    in_runtime(with_threads(3), [] {
+      std::atomic<int> inside{0};
+      std::atomic<int> most{0};
+      std::vector<vigil::fiber<>> callers;
+      for (int i = 0; i < 60; ++i) {
+        callers.push_back(vigil::spawn([&] {
+          vigil::blocking([&] {
+            const int n = ++inside;
+            int seen = most.load();
+            while (seen < n && !most.compare_exchange_weak(seen, n)) {
+            }
+            std::this_thread::sleep_for(200us);
+            --inside;
+          });
+        }));
+      }
+      for (auto& c : callers)
+        c.join();
+      CHECK(most.load() <= 3);
+      CHECK(vigil::stats_of_blocking().done == 60);
+    });
+  }
+
+  TEST_CASE("its threads have names with numbers") {
+    in_virtual([] {
+      CHECK(vigil::blocking(&thread_name) == "blocking/1");
+      vigil::blocking_pool dns({.threads = 1, .name = "names"});
+      CHECK(vigil::blocking(dns, &thread_name) == "names/1");
+      vigil::blocking_pool longer({.threads = 1, .name = "a name of many letters"});
+      CHECK(vigil::blocking(longer, &thread_name) == "a name of man/1");
+    });
+  }
+
+  TEST_CASE("a second pool goes on while the first is full") {
+    in_runtime(with_threads(1), [] {
+      std::atomic<bool> open{false};
+      std::atomic<bool> entered{false};
+      auto stuck = vigil::spawn([&] {
+        vigil::blocking([&] {
+          entered = true;
+          while (!open)
+            std::this_thread::sleep_for(100us);
+        });
+      });
+      while (!entered)
+        vigil::sleep_for(100us);
+      vigil::blocking_pool files({.threads = 2, .name = "files"});
+      CHECK(vigil::blocking(files, [] { return 1; }) == 1);
+      CHECK(vigil::blocking_for(files, 1h, [] { return 2; }) == 2);
+      CHECK(vigil::blocking_until(files, vigil::clock::now() + 1h, [] { return 3; }) == 3);
+      CHECK(files.stats().done == 3);
+      CHECK(vigil::stats_of_blocking().running == 1);
+      open = true;
+      stuck.join();
+    });
+  }
+
+  TEST_CASE("two runtimes may share one, which outlives both") {
+    vigil::blocking_pool shared({.threads = 2, .name = "shared"});
+    const auto use = [&shared] {
+      vigil::run([&shared] {
+        for (int i = 0; i < rounds(200); ++i)
+          CHECK(vigil::blocking(shared, [i] { return i; }) == i);
+      });
+    };
+    std::thread other(use);
+    use();
+    other.join();
+    CHECK(shared.stats().done == 2 * static_cast<std::uint64_t>(rounds(200)));
+  }
+
+  TEST_CASE("tells the length of its queue, the oldest wait, what runs and what is done") {
+    in_runtime(with_threads(1), [] {
+      std::atomic<bool> open{false};
+      std::vector<vigil::fiber<>> callers;
+      for (int i = 0; i < 3; ++i) {
+        callers.push_back(vigil::spawn([&] {
+          vigil::blocking([&] {
+            while (!open)
+              std::this_thread::sleep_for(100us);
+          });
+        }));
+      }
+      while (vigil::stats_of_blocking().queued < 2)
+        vigil::sleep_for(100us);
+      vigil::sleep_for(3ms);
+      const vigil::blocking_stats s = vigil::stats_of_blocking();
+      CHECK(s.threads == 1);
+      CHECK(s.running == 1);
+      CHECK(s.queued == 2);
+      CHECK(s.done == 0);
+      CHECK(s.oldest_wait >= 3ms);
+      open = true;
+      for (auto& c : callers)
+        c.join();
+      const vigil::blocking_stats after = vigil::stats_of_blocking();
+      CHECK(after.running == 0);
+      CHECK(after.queued == 0);
+      CHECK(after.done == 3);
+      CHECK(after.oldest_wait == 0ns);
+    });
+  }
+
+  TEST_CASE("a size out of range is refused with the range in the text") {
+    for (const std::size_t n : {std::size_t{0}, std::size_t{1025}}) {
+      vigil::options o;
+      o.blocking_threads = n;
+      try {
+        vigil::run(o, [] {});
+        FAIL("accepted");
+      } catch (const std::invalid_argument& e) {
+        CHECK(std::string(e.what()).find("1 to 1024") != std::string::npos);
+      }
+      CHECK_THROWS_AS(vigil::blocking_pool({.threads = n, .name = "x"}), std::invalid_argument);
+    }
+    const vigil::blocking_pool most({.threads = 1024, .name = "most"});
+    CHECK(most.stats().threads == 0);
+  }
+
+  TEST_CASE("child: size from the environment" * doctest::skip()) {
+    vigil::run([] {
+      try {
+        vigil::blocking([] {});
+        std::atomic<int> together{0};
+        std::vector<vigil::fiber<>> callers;
+        for (int i = 0; i < 6; ++i)
+          callers.push_back(
+              vigil::spawn([&together] { vigil::blocking([&together] { meet(together, 6); }); }));
+        for (auto& c : callers)
+          c.join();
+        std::printf("%zu threads\n", vigil::stats_of_blocking().threads);
+      } catch (const std::invalid_argument& e) {
+        std::printf("refused: %s\n", e.what());
+      }
+    });
+  }
+
+  TEST_CASE("its size comes from VIGIL_BLOCKING_THREADS, where zero is an error that says so") {
+    const char* const name = "child: size from the environment";
+    CHECK(run_child(name, {{"VIGIL_BLOCKING_THREADS", "6"}}).says("6 threads"));
+    for (const char* bad : {"0", "1025", "-1", "many", "4x", ""}) {
+      const child_result child = run_child(name, {{"VIGIL_BLOCKING_THREADS", bad}});
+      CHECK(child.succeeded());
+      CHECK(child.says("refused: vigil: VIGIL_BLOCKING_THREADS is \""));
+      CHECK(child.says("it must be a number from 1 to 1024"));
+    }
+  }
+
+  TEST_CASE("its resting threads do not hide a deadlock") {
+    const child_result child = run_child("child: deadlock beside a side pool");
+    CHECK(child.says("nothing can ever happen again"));
+    CHECK(child.says("thrown"));
+  }
+
+  TEST_CASE("child: deadlock beside a side pool" * doctest::skip()) {
+    try {
+      vigil::run([] {
+        vigil::blocking([] {});
+        auto nobody_sends = vigil::make_channel<int>();
+        nobody_sends.recv();
+      });
+    } catch (const vigil::deadlock&) {
+      std::puts("thrown");
+    }
+  }
+
+  TEST_CASE("is refused outside a fiber where only a fiber's runtime has figures") {
+    CHECK_THROWS_AS(static_cast<void>(vigil::stats_of_blocking()), vigil::wrong_place);
+  }
+}
