@@ -16,6 +16,14 @@ namespace debug {
 // from SIGQUIT and before an abort.
 VIGIL_API void dump(std::FILE* out);
 
+// Writes what holds each running runtime, by kind: its fibers besides the main
+// one, referenced timers that are pending (posted functions among them), and
+// outside work, functions in blocking() by their callers. With
+// exit_when::all_done these are what run() waits for. At most 64 of each kind
+// are named, all are counted. Any thread but a signal handler; walks the heap of
+// timers, whatever its size.
+VIGIL_API void holders(std::FILE* out);
+
 }  // namespace debug
 }  // namespace VIGIL_ABI
 }  // namespace vigil

@@ -28,6 +28,18 @@ enum class on_deadlock {
   warn,       // dump once to standard error, and wait on
 };
 
+// When run() returns.
+enum class exit_when {
+  main_returns,  // with the main fiber, as a Go program
+  // ... and when nothing more is to be expected, as a Node program: no other
+  // fiber is left, no referenced timer is pending (timer::ref), no posted
+  // function waits and no outside work is announced (a function in blocking(), a
+  // work_guard). Fibers that are parked for ever are a deadlock then. A stop, or
+  // an exception of the main fiber, ends the run at once all the same. Plain
+  // threads that still want to start something hold a work_guard.
+  all_done,
+};
+
 // Settings of a runtime. Values out of range throw std::invalid_argument from
 // the runtime's constructor, with the range in the text.
 struct options {
@@ -45,6 +57,8 @@ struct options {
   // limit_reached. Stack memory counts whole stacks, touched or not.
   std::size_t max_fibers = 0;
   std::size_t max_stack_bytes = 0;
+
+  exit_when exit = exit_when::main_returns;
 
   // The shutdown: after the root context is cancelled, fibers have `grace` to
   // end by themselves before their waits throw `stopped`; a fiber that has not

@@ -13,6 +13,12 @@ void dump(std::FILE* out) {
   std::fflush(out);
 }
 
+void holders(std::FILE* out) {
+  internal::dump_writer writer(out);
+  internal::process_list_holders(writer);
+  std::fflush(out);
+}
+
 }  // namespace debug
 }  // namespace VIGIL_ABI
 }  // namespace vigil

@@ -91,6 +91,7 @@ scheduler_options checked(const options& settings) {
   o.deadlock = settings.deadlock == on_deadlock::fatal  ? policy::fatal
                : settings.deadlock == on_deadlock::warn ? policy::warn
                                                         : policy::automatic;
+  o.waits_for_all = settings.exit == exit_when::all_done;
   o.on_unhandled = settings.on_unhandled;
   o.dump_on_sigquit = settings.dump_on_sigquit;
   return o;

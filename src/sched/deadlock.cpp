@@ -11,6 +11,7 @@ namespace vigil::internal {
 
 void scheduler::end_outside_work() noexcept {
   if (outside_.fetch_sub(1) != 1) return;
+  tell_main();  // it may have been the last thing that the main fiber waited for
   // A worker may have to report a deadlock, or to let virtual time go on.
   idle_.wake_all();
 }
@@ -34,6 +35,10 @@ bool scheduler::looks_dead(std::uint64_t asleep) noexcept {
 
 bool scheduler::maybe_deadlock(std::uint64_t asleep) noexcept {
   if (!looks_dead(asleep)) return false;
+  if (waits_for_all() && all_done()) {
+    tell_main();  // as does whoever took the last thing away, at this moment
+    return false;
+  }
   // A thread of the program's may have ended since, after it readied somebody:
   // once there is none, what is seen cannot change any more.
   const bool alone =

@@ -1,5 +1,7 @@
 // How a run begins and ends.
 //
+//   E0 exit_when::all_done: the main fiber's function has returned, and it waits
+//      until all_done(), or for a stop
 //   E1 the main fiber's function has returned, or a stop was asked for
 //      (signal, request_stop, deadlock)                      phase ending
 //      then the root context is cancelled
@@ -177,6 +179,7 @@ void scheduler::start_workers() {
 void scheduler::main_body(fiber& self, detail::call_ref body) noexcept {
   try {
     body();
+    if (waits_for_all()) wait_until_all_done(self);  // E0
   } catch (const stopped&) {
     main_stopped_ = true;
   } catch (const cancelled& e) {
@@ -216,13 +219,58 @@ void scheduler::end_run(fiber& self) noexcept {
   wait_for_system_fibers(self);
 }
 
+// No fiber but the main one, no outside work, no referenced timer. Looked at one
+// after the other, which is enough: a fiber that lived in between would have
+// changed the upper half of alive_, and without one nothing can come but from
+// threads that have announced nothing. A timer counts until its claim is taken,
+// and who takes it is counted as alive before.
+bool scheduler::all_done() const noexcept {
+  const std::uint64_t before = alive_.load();
+  if ((before & alive_count) > 1 || outside_.load() != 0 || timers_->holds_program()) return false;
+  return alive_.load() == before;
+}
+
+// Caller: the main fiber, whose function has returned.
+void scheduler::wait_until_all_done(fiber& self) noexcept {
+  while (!stopping() && !all_done()) {
+    end_lock_.lock();
+    end_what_ = end_wait::all_done;
+    end_ticket_ = self.self.open(true);
+    end_waiter_ = &self.self;
+    end_wanted_.store(true);
+    if (all_done()) {
+      self.self.claim(end_ticket_, outcome::value);
+      end_waiter_ = nullptr;
+      end_wanted_.store(false);
+      end_lock_.unlock();
+      return;
+    }
+    wait(self, end_ticket_, {wait_reason::all_done, never, true}, end_lock_);
+    const lock_guard guard(end_lock_);
+    end_waiter_ = nullptr;
+    end_wanted_.store(false);
+  }
+}
+
+bool scheduler::end_has_come() const noexcept {
+  switch (end_what_) {
+    case end_wait::all_done:
+      return all_done();
+    case end_wait::others:
+      return !others_left();
+    case end_wait::system:
+      break;
+  }
+  return system_.load() == 0;
+}
+
 // Parks until the caller is the last user fiber and no function is left on a
 // side pool; false after `limit`.
 bool scheduler::wait_for_others(fiber& self, nanos limit) noexcept {
   nanos deadline = saturating_add(clock.now(), limit);
   while (others_left()) {
     end_lock_.lock();
-    end_system_ = false;
+    end_what_ = end_wait::others;
     end_ticket_ = self.self.open(false);
     end_waiter_ = &self.self;
     end_wanted_.store(true);
@@ -252,7 +300,7 @@ bool scheduler::wait_for_others(fiber& self, nanos limit) noexcept {
 void scheduler::wait_for_system_fibers(fiber& self) noexcept {
   while (system_.load() != 0) {
     end_lock_.lock();
-    end_system_ = true;
+    end_what_ = end_wait::system;
     end_ticket_ = self.self.open(false);
     end_waiter_ = &self.self;
     end_wanted_.store(true);
@@ -279,8 +327,7 @@ void scheduler::tell_main() noexcept {
   waiter* w = nullptr;
   {
     const lock_guard guard(end_lock_);
-    const bool enough = end_system_ ? system_.load() == 0 : !others_left();
-    if (end_waiter_ == nullptr || !enough) return;
+    if (end_waiter_ == nullptr || !end_has_come()) return;
     if (end_waiter_->claim(end_ticket_, outcome::value)) w = end_waiter_;
     end_waiter_ = nullptr;
   }
@@ -289,7 +336,7 @@ void scheduler::tell_main() noexcept {
 
 void scheduler::count_alive(int change) noexcept {
   if (change > 0) {
-    alive_.fetch_add(1);
+    alive_.fetch_add(one_more);
   } else {
     alive_.fetch_sub(1);
     tell_main();

@@ -288,6 +288,15 @@ void process_dump(dump_writer& out) noexcept {
   out.flush();
 }
 
+void process_list_holders(dump_writer& out) noexcept {
+  handlers_inside.fetch_add(1);
+  for (auto& slot : running) {
+    if (scheduler* const s = slot.load()) s->list_holders(out);
+  }
+  handlers_inside.fetch_sub(1);
+  out.flush();
+}
+
 void process_watch_signals(scheduler& s, std::uint64_t signals) {
   const std::lock_guard guard(process_lock);
   const std::size_t slot = slot_of(s);

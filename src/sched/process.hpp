@@ -58,6 +58,9 @@ nanos process_now(const scheduler* s) noexcept;
 void process_dump(dump_writer& out) noexcept;
 void process_dump(int descriptor) noexcept;
 
+// What holds each running runtime. Not for signal handlers: it takes locks.
+void process_list_holders(dump_writer& out) noexcept;
+
 // Catches the signals (a bit for each) from now on until the end of the run.
 void process_watch_signals(scheduler& s, std::uint64_t signals);
 

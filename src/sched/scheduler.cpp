@@ -119,7 +119,7 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
         "; pass a pointer, or give fiber_options::stack_size");
   }
   if (counted) {
-    alive_.fetch_add(1);
+    alive_.fetch_add(one_more);
     // Counted first, looked second; the main fiber closes first and looks at
     // the count second. One of the two sees the other.
     if (phase() == run_phase::closed && !is_main_fiber(current_fiber())) {

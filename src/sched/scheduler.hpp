@@ -35,6 +35,7 @@ struct scheduler_options {
   enum class deadlock_policy { automatic, fatal, warn } deadlock = deadlock_policy::automatic;
   void (*on_unhandled)(std::exception_ptr) = nullptr;
   bool dump_on_sigquit = true;
+  bool waits_for_all = false;  // options::exit
   bool virtual_time = false;
   std::uint64_t seed = 1;
 };
@@ -47,6 +48,8 @@ enum class run_phase : std::uint8_t {
   stopping,  // waits throw `stopped`
   closed,    // no user fiber is left
 };
+
+class dump_writer;
 
 class scheduler {
  public:
@@ -148,7 +151,19 @@ class scheduler {
   // A user fiber more, or one less.
   void count_alive(int change) noexcept;
 
-  std::size_t alive() const noexcept { return alive_.load(); }
+  std::size_t alive() const noexcept { return alive_.load() & alive_count; }
+
+  // exit_when::all_done: the main fiber waits until all_done().
+  bool waits_for_all() const noexcept { return settings_.waits_for_all; }
+
+  // A plain thread may have taken away the last thing that held the program.
+  // Between enter() and leave() the scheduler lives, whatever becomes of the run.
+  void enter() noexcept { visitors_.fetch_add(1); }
+
+  void leave() noexcept {
+    tell_main();
+    visitors_.fetch_sub(1);
+  }
 
   // One of our own fibers more, or one less.
   void count_system(int change) noexcept;
@@ -182,6 +197,9 @@ class scheduler {
   // Throws std::invalid_argument, std::system_error.
   void add_signal_watcher(signal_watcher& w) VIGIL_EXCLUDES(signal_lock_);
   void remove_signal_watcher(signal_watcher& w) noexcept VIGIL_EXCLUDES(signal_lock_);
+
+  // What keeps exit_when::all_done from ending the run, by kind.
+  void list_holders(dump_writer& out) noexcept;
 
   const scheduler_options& settings() const noexcept { return settings_; }
 
@@ -223,6 +241,8 @@ class scheduler {
   void end_run(fiber& self) noexcept;
   bool wait_for_others(fiber& self, nanos limit) noexcept;
   void stop_all() noexcept;
+  void wait_until_all_done(fiber& self) noexcept;
+  bool all_done() const noexcept;
   void wait_for_system_fibers(fiber& self) noexcept;
   void tell_main() noexcept;
   void count_wake_calls(unsigned calls) noexcept;
@@ -250,6 +270,8 @@ class scheduler {
   void sleep_for_calls(worker& w) noexcept;
   void name_calls() noexcept VIGIL_EXCLUDES(calls_lock_);
 
+  bool end_has_come() const noexcept VIGIL_REQUIRES(end_lock_);
+
   bool others_left() const noexcept { return alive() > 1 || calls_under_way_.load() != 0; }
 
   bool maybe_deadlock(std::uint64_t asleep) noexcept;  // true if something was readied
@@ -272,7 +294,10 @@ class scheduler {
 
   shard shards_[shards];
   alignas(cache_line) atomic<std::uint64_t> next_id_{1};
-  alignas(cache_line) atomic<std::size_t> alive_{0};
+  // User fibers, and above that how often one was added: all_done().
+  static constexpr std::uint64_t alive_count = 0xffff'ffff;
+  static constexpr std::uint64_t one_more = (std::uint64_t{1} << 32) + 1;
+  alignas(cache_line) atomic<std::uint64_t> alive_{0};
   atomic<std::size_t> system_{0};
   atomic<std::size_t> stack_bytes_{0};
   atomic<std::size_t> limited_{0};  // user fibers, counted if max_fibers is set
@@ -299,7 +324,8 @@ class scheduler {
   spinlock end_lock_{lock_rank::shutdown};
   waiter* end_waiter_ VIGIL_GUARDED_BY(end_lock_) = nullptr;
   ticket end_ticket_ VIGIL_GUARDED_BY(end_lock_) = 0;
-  bool end_system_ VIGIL_GUARDED_BY(end_lock_) = false;  // waits for our own fibers
+  enum class end_wait : std::uint8_t { all_done, others, system };
+  end_wait end_what_ VIGIL_GUARDED_BY(end_lock_) = end_wait::others;
   atomic<bool> end_wanted_{false};
 
   // The fiber that waits for the grace period and the stop limit until the

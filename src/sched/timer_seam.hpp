@@ -5,6 +5,7 @@
 #include "base/nanos.hpp"
 #include "sched/waiter.hpp"
 
+#include <vigil/detail/site.hpp>
 #include <vigil/stats.hpp>
 
 #include <cstddef>
@@ -13,6 +14,13 @@
 namespace vigil::internal {
 
 class worker;
+
+// A referenced timer that is pending, for who asks what holds the program.
+struct timer_holder {
+  site made_at;
+  nanos deadline;
+  bool periodic;
+};
 
 class timer_seam {
  public:
@@ -39,6 +47,11 @@ class timer_seam {
   virtual nanos second_deadline() noexcept = 0;
   // Whether timers are pending at all; dead entries do not count.
   virtual bool anything_pending() noexcept = 0;
+  // Whether a referenced timer is pending. Counted only if the scheduler waits
+  // for all; exact while no fiber runs.
+  virtual bool holds_program() const noexcept = 0;
+  // Up to `room` of them, and how many there are; walks the heap.
+  virtual std::size_t list_holders(timer_holder* out, std::size_t room) noexcept = 0;
   // More than `besides` due callbacks wait for a fiber that runs them.
   virtual bool has_callbacks(std::size_t besides = 0) const noexcept = 0;
   // A fiber that will run them, ready to be entered; nullptr if there is none.

@@ -14,6 +14,7 @@ enum class wait_reason : std::uint8_t {
   timer_note,   // the timer fiber: sleeping on the note
   idle_runner,  // a callback fiber without a callback
   shutdown,     // the main fiber, waiting for the others to end
+  all_done,     // the main fiber, waiting for the program to end by itself
   settle,       // testing::settle
   signal,       // waiting for a watched signal
   send,
@@ -55,6 +56,8 @@ constexpr const char* to_string(wait_reason reason) noexcept {
       return "a callback to run";
     case wait_reason::shutdown:
       return "shutdown: other fibers";
+    case wait_reason::all_done:
+      return "exit: until all is done";
     case wait_reason::settle:
       return "settle";
     case wait_reason::signal:

@@ -131,7 +131,7 @@ std::int64_t remaining(const timer_record* record) noexcept {
 }
 
 void set_referenced(timer_record* record, bool on) noexcept {
-  record->referenced.store(on);
+  record->service->set_referenced(*record, on);
 }
 
 bool is_referenced(const timer_record* record) noexcept {

@@ -84,6 +84,9 @@ timer_service& timer_service::begin(scheduler& owner) {
   s->outside_.reset.store(0);
   s->outside_.stopped.store(0);
   s->outside_.fired.store(0);
+  s->outside_.held.store(0);
+  s->outside_.let_go.store(0);
+  s->counts_holds_.store(owner.waits_for_all());
   for (auto& bucket : s->late_)
     bucket.clear();
   s->latest_fire_.store(0);

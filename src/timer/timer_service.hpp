@@ -67,6 +67,20 @@ class timer_service final : public timer_seam {
   bool arm_parking(runtime_timer& t, nanos deadline);
   bool stop(runtime_timer& t) noexcept;
 
+  bool stop(timer_record& t) noexcept {
+    const bool prevented = stop(static_cast<runtime_timer&>(t));
+    if (prevented && counts_holds()) [[unlikely]]
+      hold_changed(t);
+    return prevented;
+  }
+
+  // ref() and unref().
+  void set_referenced(timer_record& t, bool on) noexcept {
+    t.referenced.store(on);
+    if (counts_holds()) [[unlikely]]
+      hold_changed(t);
+  }
+
   // --- callbacks
   // A timer that hands the time to the channel layer. The caller's reference.
   // `run`: the generation of the timer's runtime.
@@ -88,6 +102,8 @@ class timer_service final : public timer_seam {
   bool tidy() noexcept override;
   nanos second_deadline() noexcept override;
   bool anything_pending() noexcept override;
+  bool holds_program() const noexcept override;
+  std::size_t list_holders(timer_holder* out, std::size_t room) noexcept override;
 
   bool has_callbacks(std::size_t besides) const noexcept override {
     // seq_cst: a worker's last look before it sleeps.
@@ -176,10 +192,18 @@ class timer_service final : public timer_seam {
   void tell_stop_waiters(timer_record& t) noexcept;
   static void bury(timer_record& t) noexcept;
   void discard(timer_record& t) noexcept;
+
+  // ordering: set before the runtime's first timer; a handle of an earlier one
+  // is told apart by its generation.
+  bool counts_holds() const noexcept { return counts_holds_.load(relaxed); }
+
+  void hold_changed(timer_record& t) noexcept VIGIL_EXCLUDES(outside_lock_);
+  void count_hold(timer_record& t, intake* own) noexcept;
   fiber& make_system_fiber(const char* name, fiber_role role);
 
   atomic<scheduler*> sched_{nullptr};
   atomic<std::uint32_t> generation_{1};
+  atomic<bool> counts_holds_{false};  // exit_when::all_done
   random ties_{1};
 
   spinlock outside_lock_{lock_rank::timer_outside};
@@ -196,7 +220,7 @@ class timer_service final : public timer_seam {
 
   // Of threads that are no workers of ours.
   struct {
-    atomic<unsigned long> armed{0}, reset{0}, stopped{0}, fired{0};
+    atomic<unsigned long> armed{0}, reset{0}, stopped{0}, fired{0}, held{0}, let_go{0};
   } outside_;
 
   atomic<bool> ending_{false};        // the runners
