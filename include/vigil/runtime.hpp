@@ -6,6 +6,7 @@
 #include <vigil/detail/duration.hpp>
 #include <vigil/detail/fiber_core.hpp>
 #include <vigil/fiber.hpp>
+#include <vigil/post.hpp>
 #include <vigil/stats.hpp>
 #include <vigil/timer.hpp>
 
@@ -154,6 +155,15 @@ class VIGIL_API runtime {
   timer after_func(const D& d, F&& f) {
     const use_here use(*this);
     return vigil::after_func(d, std::forward<F>(f));
+  }
+
+  // As vigil::post, from any thread. Outside run() the function waits for the
+  // next one.
+  template <class F>
+  requires std::is_invocable_v<std::decay_t<F>&>
+  void post(F&& f, const site& from = site::current()) {
+    const use_here use(*this);
+    vigil::post(std::forward<F>(f), from);
   }
 
   work_guard make_work_guard();

@@ -179,6 +179,7 @@ void scheduler::start_workers() {
 void scheduler::main_body(fiber& self, detail::call_ref body) noexcept {
   try {
     body();
+    if (self.deferred != nullptr) timers_->release_deferred(self);
     if (waits_for_all()) wait_until_all_done(self);  // E0
   } catch (const stopped&) {
     main_stopped_ = true;

@@ -130,6 +130,7 @@ class fiber_core {
   std::uint16_t no_parks = 0;
   std::uint16_t pins = 0;
   std::uint16_t stops_thrown = 0;
+  void* deferred = nullptr;  // functions that wait for its next park; of the timer layer
 
   // --- what it runs
   internal::scheduler* sched;

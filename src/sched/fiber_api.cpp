@@ -272,9 +272,11 @@ namespace this_fiber {
 void yield() {
   internal::worker* const w = internal::current_worker();
   if (w == nullptr || w->current == nullptr) require_fiber("this_fiber::yield");
-  const internal::fiber& self = *w->current;
+  internal::fiber& self = *w->current;
   // What before_wait() does, and only when there is cause to.
   if (self.no_parks != 0 || self.sched->must_stop(self)) internal::before_wait(*w->current, *w);
+  if (self.deferred != nullptr) [[unlikely]]
+    self.sched->timers().release_deferred(self);
   w->yield();
 }
 

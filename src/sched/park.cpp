@@ -19,6 +19,8 @@ nanos coarse_now(const scheduler& s) noexcept {
 void park_on(fiber& self,
              wait_reason reason,
              spinlock* lock) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  if (self.deferred != nullptr) [[unlikely]]
+    self.sched->timers().release_deferred(self);
   // ordering: the dump's fields; nothing hangs on them.
   self.reason.store(reason, relaxed);
   current_worker()->leave_to(after_switch::park, lock);

@@ -367,6 +367,8 @@ void scheduler::fiber_entry(void* argument) noexcept {
     self.error = std::current_exception();
   }
   self.destroy_locals();
+  if (self.deferred != nullptr) [[unlikely]]
+    self.sched->timers().release_deferred(self);
   // Whoever comes second, this or detach(), sees the other and takes care of
   // the result or the exception. `detached` is never taken back.
   if (self.handle.load() == handle_state::detached ||

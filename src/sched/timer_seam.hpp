@@ -56,6 +56,9 @@ class timer_seam {
   virtual bool has_callbacks(std::size_t besides = 0) const noexcept = 0;
   // A fiber that will run them, ready to be entered; nullptr if there is none.
   virtual fiber* take_runner(worker& w) noexcept = 0;
+  // What the fiber has deferred may run from now on. Caller: the fiber itself;
+  // locks of a lower rank than the queue of callbacks may be held.
+  virtual void release_deferred(fiber& f) noexcept = 0;
   // --- a run begins; caller: the thread that calls run()
   // Makes the timer fiber and the reserved runner. Throws as make_fiber does.
   virtual void open() = 0;

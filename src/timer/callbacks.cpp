@@ -51,9 +51,13 @@ void timer_service::queue_callbacks(timer_record** due, std::size_t n, nanos now
   sched()->work_added();
 }
 
-timer_record* timer_service::pop_callback(nanos& due_until) noexcept {
+// `round`: the last of the posted functions that belongs to the round; new_round
+// before the first. What was posted since ends the runner's turn.
+timer_record* timer_service::pop_callback(nanos& due_until, std::uint64_t& round) noexcept {
   if (sched()->callbacks_waiting.load() == 0) return nullptr;
   const lock_guard guard(callbacks_lock_);
+  if (round == new_round) round = posted_;
+  if (callbacks_.front() != nullptr && callbacks_.front()->posted_as > round) return nullptr;
   timer_record* const t = callbacks_.pop_front();
   // ordering: a count that seems too high for a moment costs a look; the next
   // increase comes after it, under the lock.
@@ -69,6 +73,103 @@ timer_record* timer_service::pop_callback(nanos& due_until) noexcept {
     }
   }
   return t;
+}
+
+// --- post and defer
+
+// Pending and due, without a handle; the caller queues it.
+void timer_service::make_due(timer_record& t) noexcept {
+  constexpr nanos long_ago = 1;
+  t.when.store(long_ago);
+  // ordering: made from the reference of the handle, which is still there.
+  t.references.fetch_add(1, relaxed);
+  count(&timer_counters::armed);
+  drop_handle(t);  // pending: the captures stay
+  t.queued = true;
+  t.due_until = long_ago;
+}
+
+void timer_service::queue_post(timer_record& t) noexcept {
+  make_due(t);
+  {
+    const lock_guard guard(callbacks_lock_);
+    t.posted_as = ++posted_;
+    callbacks_.push_back(t);
+    sched()->callbacks_waiting.store(callbacks_.size());  // seq_cst: A1 of idle.hpp
+  }
+  sched()->work_added();
+}
+
+void timer_service::post(timer_record& t) {
+  if (intake* const own = own_intake()) {
+    // ordering: made from the reference of the handle; the runner may be done
+    // before the count below is looked at.
+    t.references.fetch_add(1, relaxed);
+    queue_post(t);
+    if (counts_holds()) [[unlikely]]
+      count_hold(t, own);
+    drop_reference(t);
+    return;
+  }
+  scheduler* s = nullptr;
+  {
+    const lock_guard guard(outside_lock_);
+    if (!is_of_this_run(t)) throw runtime_gone("vigil::post: the runtime has ended");
+    // ordering: as above.
+    t.references.fetch_add(1, relaxed);
+    queue_post(t);
+    if (counts_holds()) count_hold(t, nullptr);
+    s = sched();
+    s->enter();
+  }
+  drop_reference(t);
+  s->leave();
+}
+
+// Newest first, until release_deferred().
+void timer_service::defer(fiber& self, timer_record& t) noexcept {
+  // ordering: the fiber's own word.
+  const auto* const in = static_cast<const timer_record*>(self.callback.load(relaxed));
+  t.deferred = true;
+  t.deferred_by_deferred = in != nullptr && in->deferred;
+  t.next = static_cast<timer_record*>(self.deferred);
+  self.deferred = &t;
+}
+
+// To the head of the queue; what a deferred one has deferred to the tail, as if
+// posted, or a chain of them would keep all others waiting.
+void timer_service::release_deferred(fiber& f) noexcept {
+  auto* newest = static_cast<timer_record*>(std::exchange(f.deferred, nullptr));
+  const bool to_tail = newest->deferred_by_deferred;
+  timer_record* oldest = nullptr;
+  for (timer_record* t = newest; t != nullptr;) {
+    timer_record* const earlier = t->next;
+    make_due(*t);
+    if (counts_holds()) [[unlikely]]
+      count_hold(*t, own_intake());
+    t->next = oldest;
+    oldest = t;
+    t = earlier;
+  }
+  chain<timer_record, &timer_record::next> all;
+  for (timer_record* t = oldest; t != nullptr;) {
+    timer_record* const later = t->next;
+    all.push_back(*t);
+    t = later;
+  }
+  {
+    const lock_guard guard(callbacks_lock_);
+    if (to_tail) {
+      for (timer_record* t = all.front(); t != nullptr; t = t->next)
+        t->posted_as = ++posted_;
+      callbacks_.splice_back(all);
+    } else {
+      all.splice_back(callbacks_);
+      callbacks_.splice_back(all);
+    }
+    sched()->callbacks_waiting.store(callbacks_.size());  // seq_cst: A1 of idle.hpp
+  }
+  sched()->work_added();
 }
 
 // --- arming from the API
@@ -318,9 +419,10 @@ void timer_service::runner_body() noexcept {
     // Counted before the look at stopping(): either this sees the stop, or the
     // main fiber, which looks at the count after it, waits for this turn.
     sched()->count_alive(1);
+    std::uint64_t round = new_round;
     for (std::size_t i = 0; i < callbacks_per_turn && !sched()->stopping(); ++i) {
       nanos due_until = 0;
-      timer_record* const t = pop_callback(due_until);
+      timer_record* const t = pop_callback(due_until, round);
       if (t == nullptr) break;
       if (t->is_periodic) {
         run_periodic(self, *t, due_until);
@@ -433,6 +535,8 @@ void timer_service::call(fiber& self, timer_record& t) noexcept {
     sched()->report_unhandled(self, std::current_exception());
   }
   self.destroy_locals();
+  if (self.deferred != nullptr) [[unlikely]]
+    release_deferred(self);
   self.stops_thrown = 0;
   self.set_name("callbacks");
   self.callback.store(nullptr, relaxed);  // ordering: as above
@@ -521,7 +625,10 @@ class nothing_more final : public runtime_timer::refire {
 
 void timer_service::discard_callbacks() noexcept {
   nanos ignored = 0;
-  while (timer_record* const t = pop_callback(ignored)) {
+  for (;;) {
+    std::uint64_t round = new_round;
+    timer_record* const t = pop_callback(ignored, round);
+    if (t == nullptr) break;
     if (t->filed.load() == runtime_timer::held) {
       t->filed.store(runtime_timer::nothing);
       const lock_guard guard(heap_lock_);

@@ -63,6 +63,10 @@ class timer_record : public internal::runtime_timer {
   // are due; a later one in force has an entry of its own.
   bool queued = false;
   internal::nanos due_until = 0;
+  // post() and defer(); 0: neither, or a deferred one that goes first.
+  std::uint64_t posted_as = 0;
+  bool deferred = false;
+  bool deferred_by_deferred = false;
   timer_record* next = nullptr;
   callback call;
   internal::atomic<internal::nanos> period;  // 0: once

@@ -91,6 +91,11 @@ class timer_service final : public timer_seam {
   bool reset_after(timer_record& t, nanos delay);
   bool reset_at(timer_record& t, nanos deadline);
   void stop_and_wait(timer_record& t);
+  // Queued as due, behind all others. Takes over the caller's handle, but if it
+  // throws runtime_gone.
+  void post(timer_record& t);
+  // The same when the fiber next gives its worker away.
+  static void defer(fiber& self, timer_record& t) noexcept;
   // The captures of a timer (timer_record.hpp): a handle ends.
   static void drop_handle(timer_record& t) noexcept;
   static void drop_reference(runtime_timer& t) noexcept;
@@ -111,6 +116,7 @@ class timer_service final : public timer_seam {
            !sched()->stopping();
   }
 
+  void release_deferred(fiber& f) noexcept override;
   fiber* take_runner(worker& w) noexcept override;
   void open() override;
   void abort_open() noexcept override;
@@ -181,7 +187,11 @@ class timer_service final : public timer_seam {
 
   void queue_callbacks(timer_record** due, std::size_t n, nanos now) noexcept
       VIGIL_EXCLUDES(callbacks_lock_);
-  timer_record* pop_callback(nanos& due_until) noexcept VIGIL_EXCLUDES(callbacks_lock_);
+  static constexpr std::uint64_t new_round = UINT64_MAX;
+  timer_record* pop_callback(nanos& due_until, std::uint64_t& round) noexcept
+      VIGIL_EXCLUDES(callbacks_lock_);
+  void make_due(timer_record& t) noexcept;
+  void queue_post(timer_record& t) noexcept VIGIL_EXCLUDES(callbacks_lock_);
   void runner_body() noexcept;
   void run_once(fiber& self, timer_record& t, nanos due_until) noexcept;
   void run_periodic(fiber& self, timer_record& t, nanos due_until) noexcept;
@@ -229,6 +239,7 @@ class timer_service final : public timer_seam {
 
   spinlock callbacks_lock_{lock_rank::callbacks};
   chain<timer_record, &timer_record::next> callbacks_ VIGIL_GUARDED_BY(callbacks_lock_);
+  std::uint64_t posted_ VIGIL_GUARDED_BY(callbacks_lock_) = 0;  // functions so far
   atomic<bool> runners_wanting_{false};  // no runner can be had; one will come free
 
   spinlock runners_lock_{lock_rank::runners};

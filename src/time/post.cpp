@@ -1,0 +1,43 @@
+// post and defer: timers that are due at once, and have no handle.
+#include "sched/process.hpp"
+#include "timer/timer_service.hpp"
+
+#include <vigil/detail/fiber_core.hpp>
+#include <vigil/error.hpp>
+#include <vigil/post.hpp>
+
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+using internal::timer_service;
+
+void post(callback f, const site& from) {
+  if (!f) throw_empty_function("vigil::post");
+  internal::scheduler* const s = internal::current_scheduler();
+  if (s == nullptr) {
+    internal::process_check_fork("vigil::post");
+    throw wrong_place("vigil::post: this thread has no runtime; use runtime::post there");
+  }
+  auto& service = static_cast<timer_service&>(s->timers());
+  timer_record* const record = service.make_record(std::move(f), 0, false, from);
+  try {
+    service.post(*record);
+  } catch (...) {
+    timer_service::drop_handle(*record);
+    throw;
+  }
+}
+
+void defer(callback f, const site& from) {
+  if (!f) throw_empty_function("vigil::defer");
+  internal::fiber& self = internal::require_fiber("defer (on a plain thread use runtime::post)");
+  auto& service = static_cast<timer_service&>(self.sched->timers());
+  timer_service::defer(self, *service.make_record(std::move(f), 0, false, from));
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

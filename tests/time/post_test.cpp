@@ -1,0 +1,368 @@
+// post and defer: when their functions start, and that they starve nobody.
+#include "support/in_runtime.hpp"
+
+#include <vigil/error.hpp>
+
+#include <atomic>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+
+namespace {
+
+// Posts or defers itself until told to end.
+struct endless_post {
+  std::shared_ptr<std::atomic<bool>> end;
+
+  void operator()() const {
+    if (!*end) vigil::post(endless_post{end});
+  }
+};
+
+struct endless_defer {
+  std::shared_ptr<std::atomic<bool>> end;
+
+  void operator()() const {
+    if (!*end) vigil::defer(endless_defer{end});
+  }
+};
+
+vigil::options all_done() {
+  vigil::options o;
+  o.exit = vigil::exit_when::all_done;
+  return o;
+}
+
+}  // namespace
+
+TEST_SUITE("post") {
+  TEST_CASE("runs the function once, later, on a fiber of its own, at no later time") {
+    in_virtual([] {
+      const auto start = vigil::clock::now();
+      const auto me = vigil::this_fiber::id();
+      int runs = 0;
+      vigil::post([&] {
+        ++runs;
+        CHECK(vigil::this_fiber::id() != me);
+        CHECK(vigil::clock::now() == start);
+      });
+      CHECK(runs == 0);
+      vigil::testing::settle();
+      CHECK(runs == 1);
+      CHECK(since(start) == 0ns);
+    });
+  }
+
+  TEST_CASE("functions start in the order in which they were posted") {
+    for_each_seed(10, [] {
+      std::vector<int> order;
+      for (int i = 0; i < 200; ++i)
+        vigil::post([&order, i] { order.push_back(i); });
+      vigil::testing::settle();
+      REQUIRE(order.size() == 200);
+      for (int i = 0; i < 200; ++i)
+        CHECK(order[static_cast<std::size_t>(i)] == i);
+    });
+  }
+
+  TEST_CASE("a round is what was there at its start: of a thousand that add one each, a thousand") {
+    for_each_seed(5, [] {
+      int first = 0;
+      int second = 0;
+      for (int i = 0; i < 1000; ++i) {
+        vigil::post([&] {
+          CHECK(second == 0);
+          ++first;
+          vigil::post([&] {
+            CHECK(first == 1000);
+            ++second;
+          });
+        });
+      }
+      vigil::testing::settle();
+      CHECK(first == 1000);
+      CHECK(second == 1000);
+    });
+  }
+
+  TEST_CASE("between two rounds ready fibers and due timers have their turns") {
+    in_runtime({.workers = {1}}, [] {
+      auto end = std::make_shared<std::atomic<bool>>(false);
+      // A chain of rounds of one function each; 32 rounds in one turn of a runner
+      // would be 32 for each yield.
+      auto rounds_run = std::make_shared<int>(0);
+      struct chain {
+        std::shared_ptr<std::atomic<bool>> end;
+        std::shared_ptr<int> n;
+        void operator()() const {
+          ++*n;
+          if (!*end) vigil::post(chain{end, n});
+        }
+      };
+      vigil::post(chain{end, rounds_run});
+      for (int i = 0; i < 300; ++i)
+        vigil::this_fiber::yield();
+      CHECK(*rounds_run >= 1);
+      CHECK(*rounds_run <= 3 * 300);
+      *end = true;
+    });
+  }
+
+  TEST_CASE("an endless chain starves neither timers nor fibers nor other posts") {
+    in_runtime({.workers = {1, 2}}, [] {
+      auto end = std::make_shared<std::atomic<bool>>(false);
+      vigil::post(endless_post{end});
+      vigil::post(endless_post{end});
+      for (int i = 0; i < 5; ++i)
+        vigil::sleep_for(1ms);
+      auto ran = vigil::make_channel<int>(3);
+      vigil::after_func(1ms, [ran] { ran.send(1); });
+      vigil::go([ran] { ran.send(2); });
+      vigil::post([ran] { ran.send(3); });
+      int sum = 0;
+      for (int i = 0; i < 3; ++i)
+        sum += *ran.recv();
+      CHECK(sum == 6);
+      *end = true;
+    });
+  }
+
+  TEST_CASE("a function that parks holds up no other") {
+    for_each_seed(5, [] {
+      int ended = 0;
+      vigil::post([&] {
+        vigil::sleep_for(1h);
+        ++ended;
+      });
+      vigil::post([&] { ++ended; });
+      vigil::testing::settle();
+      CHECK(ended == 1);
+      vigil::sleep_for(1h);
+      vigil::testing::settle();
+      CHECK(ended == 2);
+    });
+  }
+
+  TEST_CASE("of many posted by plain threads each one runs, none is merged") {
+    for (const unsigned workers : {1u, 2u, 4u}) {
+      std::atomic<int> ran{0};
+      const int each = rounds(5000);
+      vigil::options o = all_done();
+      o.workers = workers;
+      vigil::runtime rt(o);
+      std::vector<std::thread> threads;
+      rt.run([&] {
+        for (int t = 0; t < 3; ++t) {
+          threads.emplace_back([&, guard = rt.make_work_guard()] {
+            for (int i = 0; i < each; ++i)
+              rt.post([&ran] { ++ran; });
+          });
+        }
+      });
+      for (auto& t : threads)
+        t.join();
+      CHECK(ran.load() == 3 * each);
+    }
+  }
+
+  TEST_CASE("before a run waits for it") {
+    vigil::runtime rt(all_done());
+    bool ran = false;
+    rt.post([&ran] { ran = true; });
+    CHECK_FALSE(ran);
+    rt.run([] {});
+    CHECK(ran);
+  }
+
+  TEST_CASE("holds a program that ends when all is done, link by link") {
+    const int links = rounds(100'000);
+    for (const unsigned workers : {1u, 2u}) {
+      int left = links;
+
+      struct link {
+        int& left;
+
+        void operator()() const {
+          if (--left > 0) vigil::post(link{left});
+        }
+      };
+
+      vigil::options o = all_done();
+      o.workers = workers;
+      vigil::run(o, [&] { vigil::post(link{left}); });
+      CHECK(left == 0);
+    }
+  }
+
+  TEST_CASE("one that has not started when the run ends never does, and its captures die") {
+    auto token = std::make_shared<int>(0);
+    vigil::testing::run_virtual([token] { vigil::post([token] { FAIL("runs"); }); });
+    CHECK(token.use_count() == 1);
+    vigil::runtime rt;
+    rt.run([] {});
+    rt.post([token] {});
+    CHECK(token.use_count() == 2);
+  }
+
+  TEST_CASE("an exception goes to on_unhandled, and the others go on") {
+    static std::atomic<int> unhandled;
+    unhandled = 0;
+    real_options how;
+    how.settings.on_unhandled = [](std::exception_ptr) { ++unhandled; };
+    in_runtime(how, [] {
+      unhandled = 0;
+      auto done = vigil::make_channel<int>(1);
+      vigil::post([] { throw std::runtime_error("x"); });
+      vigil::defer([] { throw std::runtime_error("y"); });
+      vigil::post([done] { done.send(1); });
+      done.recv();
+      while (unhandled.load() < 2)
+        vigil::this_fiber::yield();
+    });
+  }
+
+  TEST_CASE("an empty function and a thread without a runtime are refused") {
+    void (*none)() = nullptr;
+    CHECK_THROWS_WITH_AS(
+        vigil::post([] {}), doctest::Contains("runtime::post"), vigil::wrong_place);
+    CHECK_THROWS_WITH_AS(
+        vigil::defer([] {}), doctest::Contains("runtime::post"), vigil::wrong_place);
+    in_virtual([none] {
+      CHECK_THROWS_AS(vigil::post(none), std::invalid_argument);
+      CHECK_THROWS_AS(vigil::defer(none), std::invalid_argument);
+    });
+  }
+}
+
+TEST_SUITE("defer") {
+  TEST_CASE("in a callback starts after it has returned, in order, before what was posted") {
+    for_each_seed(10, [] {
+      std::string order;
+      vigil::after_func(1s, [&order] {
+        vigil::post([&order] { order += 'p'; });
+        vigil::defer([&order] { order += '1'; });
+        vigil::defer([&order] { order += '2'; });
+        order += 'c';
+      });
+      vigil::sleep_for(2s);
+      CHECK(order == "c12p");
+    });
+  }
+
+  TEST_CASE("on a fiber starts when it parks, yields or ends, and not before") {
+    in_runtime({.workers = {1, 2, 4}}, [] {
+      for (int round = 0; round < rounds(200); ++round) {
+        std::atomic<int> ran{0};
+        std::atomic<bool> early{false};
+        std::atomic<bool> in_stretch{true};
+        const auto note = [&] {
+          if (in_stretch.load()) early = true;
+          ++ran;
+        };
+        auto f = vigil::spawn([&] {
+          vigil::defer(note);
+          for (int i = 0; i < 100; ++i)
+            CHECK(ran.load() == 0);
+          in_stretch = false;
+          switch (round % 3) {
+            case 0:
+              vigil::sleep_for(1us);
+              break;
+            case 1:
+              vigil::this_fiber::yield();
+              break;
+            default:
+              break;
+          }
+        });
+        f.join();
+        while (ran.load() == 0)
+          vigil::this_fiber::yield();
+        CHECK(ran.load() == 1);
+        CHECK_FALSE(early);
+      }
+    });
+  }
+
+  TEST_CASE("a wait on a channel is a park, and the function may end it") {
+    in_runtime({.workers = {1, 2}}, [] {
+      auto ch = vigil::make_channel<int>();
+      for (int i = 0; i < rounds(1000); ++i) {
+        vigil::defer([ch, i] { ch.send(i); });
+        CHECK(*ch.recv() == i);
+      }
+    });
+  }
+
+  TEST_CASE("in a callback that parks it starts then") {
+    in_virtual([] {
+      std::string order;
+      vigil::after_func(1s, [&order] {
+        vigil::defer([&order] { order += 'd'; });
+        vigil::sleep_for(1s);
+        order += 'c';
+      });
+      vigil::sleep_for(5s);
+      CHECK(order == "dc");
+    });
+  }
+
+  TEST_CASE("what a deferred function defers comes in a later round") {
+    for_each_seed(5, [] {
+      std::string order;
+      vigil::post([&order] {
+        vigil::defer([&order] {
+          order += '1';
+          vigil::defer([&order] { order += '3'; });
+        });
+        vigil::post([&order] { order += '2'; });
+      });
+      vigil::testing::settle();
+      CHECK(order == "123");
+    });
+  }
+
+  TEST_CASE("an endless chain starves neither timers nor fibers nor posts") {
+    in_runtime({.workers = {1, 2}}, [] {
+      auto end = std::make_shared<std::atomic<bool>>(false);
+      vigil::defer(endless_defer{end});
+      auto ran = vigil::make_channel<int>(3);
+      for (int i = 0; i < 3; ++i)
+        vigil::sleep_for(1ms);
+      vigil::after_func(1ms, [ran] { ran.send(1); });
+      vigil::go([ran] { ran.send(2); });
+      vigil::post([ran] { ran.send(3); });
+      int sum = 0;
+      for (int i = 0; i < 3; ++i)
+        sum += *ran.recv();
+      CHECK(sum == 6);
+      *end = true;
+    });
+  }
+
+  TEST_CASE("by the main fiber's last line it holds a program that ends when all is done") {
+    for (const unsigned workers : {1u, 2u}) {
+      vigil::options o = all_done();
+      o.workers = workers;
+      int runs = 0;
+      vigil::run(o, [&runs] {
+        vigil::defer([&runs] {
+          ++runs;
+          vigil::defer([&runs] { ++runs; });
+        });
+      });
+      CHECK(runs == 2);
+    }
+  }
+
+  TEST_CASE("one that has not started when the run ends never does, and its captures die") {
+    auto token = std::make_shared<int>(0);
+    vigil::testing::run_virtual([token] { vigil::defer([token] { FAIL("runs"); }); });
+    CHECK(token.use_count() == 1);
+  }
+}
