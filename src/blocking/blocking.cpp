@@ -1,7 +1,7 @@
 // What the templates of blocking.hpp call.
 #include "base/clock_source.hpp"
 #include "blocking/side_pool.hpp"
-#include "chan/caller.hpp"
+#include "sched/caller.hpp"
 #include "sched/process.hpp"
 
 #include <vigil/blocking.hpp>
@@ -151,10 +151,10 @@ bool run_blocking(void* given,
     throw;
   }
   if (how != outcome::value && !leave(pool, job, owned)) {
-    if (how == outcome::stopped) self.stop();
+    self.throw_if_ended(how);
     return false;
   }
-  if (how == outcome::stopped) self.stop();
+  self.throw_if_ended(how);
   owned.keep_record();
   return true;
 }

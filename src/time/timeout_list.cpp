@@ -1,4 +1,4 @@
-#include "chan/caller.hpp"
+#include "sched/caller.hpp"
 #include "sched/process.hpp"
 #include "time/timeout_core.hpp"
 

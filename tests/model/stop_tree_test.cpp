@@ -3,7 +3,7 @@
 // stop_tree.hpp).
 #include "sched/stop_tree.hpp"
 
-#include "chan/caller.hpp"
+#include "sched/caller.hpp"
 #include "parcel.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
