@@ -282,8 +282,8 @@ timeout_node* timeout_core::due(nanos now, unsigned& moves) noexcept {
     arm_surely(at_once);
     return nullptr;
   }
-  const nanos time = f.first != nullptr ? f.first->touched.load() : f.look_again;
-  const nanos deadline = saturating_add(time, duration_);
+  // Not what its word says by now: it may not be the first any more.
+  const nanos deadline = saturating_add(f.time, duration_);
   if (f.first != nullptr && deadline <= now) return f.first;
   arm_surely(deadline);
   return nullptr;
@@ -496,13 +496,16 @@ void add(timeout_core* list, timeout_node& n) {
 }
 
 bool remove(timeout_node& n) noexcept {
-  const bool prevented = timeout_core::take_out(n);
-  timeout_core::await_run(n, false);
+  bool prevented = false;
+  // Again, should the on_expire have added it before it ended.
+  do {
+    prevented = timeout_core::take_out(n) || prevented;
+    timeout_core::await_run(n, false);
+  } while (n.home.load() != nullptr);
   return prevented;
 }
 
 void forget(timeout_node& n) noexcept {
-  // Again, should the on_expire have added it before it ended.
   do {
     timeout_core::take_out(n);
     timeout_core::await_run(n, true);

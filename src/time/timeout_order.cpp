@@ -100,7 +100,7 @@ timeout_order::found timeout_order::first(nanos now, unsigned& moves) noexcept {
       continue;
     }
     const bool alone = head.before == head.after;
-    if (level == 0 || alone) return {&n, false, 0};
+    if (level == 0 || alone) return {&n, false, time};
     const nanos begin = earliest_[level][slot];
     if (begin > now) return {nullptr, false, begin};  // O2
     base_ = begin;

@@ -50,7 +50,9 @@ class timeout_order {
   struct found {
     timeout_node* first;  // the earliest, or none
     bool more;            // the moves did not suffice: ask again
-    nanos look_again;     // nothing is before this; `never`: nothing is there
+    // The time it was found with; without one, nothing is before this, `never`
+    // if nothing is there. No entry is before it, however the first is touched.
+    nanos time;
   };
 
   // Moves at most `moves` entries. `now`: see O2.

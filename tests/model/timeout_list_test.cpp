@@ -103,6 +103,30 @@ TEST_CASE("timeout list: a touch at the deadline keeps the entry, or it has begu
   expect_outcomes({"kept", "expired"});
 }
 
+TEST_CASE("timeout list: a touch of the first leaves the timer armed for the second") {
+  prove("timeout list: touch of the first of two", [] {
+    run_with_outside_work(2, [] {
+      connection second;
+      // The clock moves to the deadlines that are slept to, and no further.
+      expiring x([&second](connection& c) {
+        if (&c == &second) model::require(model::now() <= c.promised.load(), "it is not late");
+      });
+      model::advance(1);
+      second.promised.store(model::now() + d);
+      x.list.add(second.idle);
+      model::advance(1);
+      {
+        const model::window w;
+        expiring::touch(*x.c);
+        let_time_pass();
+      }
+      model::require(x.c->expired.load() == 1, "the first expires");
+      model::require(second.expired.load() == 1, "and the second");
+      model::enough();
+    });
+  });
+}
+
 TEST_CASE("timeout list: two touch as it expires, and the later time counts") {
   prove("timeout list: two touches against expiry", [] {
     run_with_outside_work(2, [] {

@@ -474,6 +474,25 @@ TEST_SUITE("timeout_list") {
     });
   }
 
+  TEST_CASE("remove during an on_expire that adds the entry again takes it out once more") {
+    in_virtual([] {
+      std::optional<timeout_list> l;
+      int calls = 0;
+      l.emplace(10ms, [&](entry& e) {
+        ++calls;
+        sleep_for(1s);
+        l->add(e);
+      });
+      connection c;
+      l->add(c.idle);
+      sleep_for(11ms);
+      CHECK(timeout_list::remove(c.idle));
+      CHECK_FALSE(c.idle.is_linked());
+      sleep_for(1h);
+      CHECK(calls == 1);
+    });
+  }
+
   TEST_CASE("remove inside its own on_expire does not wait") {
     in_virtual([] {
       std::optional<timeout_list> l;
