@@ -95,8 +95,8 @@ VIGIL_API std::size_t count_of(const timeout_table* lists) noexcept;
 // that are each touched within any t, it rings once in duration - t.
 //
 // Thread safety: add, remove, touch, is_linked, size from any fiber or thread,
-// on the same entry too. The list must outlive no entry, nor the reverse:
-// entries that are in it when it is destroyed are in no list after that.
+// on the same entry too. Neither the list nor an entry has to outlive the other:
+// entries that are in a list when it is destroyed are in none after that.
 class timeout_list {
  public:
   // What stands for a connection in a list: a member of it, or a base. 40

@@ -142,7 +142,8 @@ void timeout_core::let_go() noexcept {
   next_spare = std::exchange(spare.first, this);
 }
 
-void timeout_core::close() noexcept {
+// Names the order without the lock, under which it is looked at.
+void timeout_core::close() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   {
     const lock_guard guard(lock_);
     closed_ = true;

@@ -1100,6 +1100,69 @@ TEST_SUITE("timeout_list at random") {
     for_each_seed(static_cast<std::uint64_t>(rounds(2000)), random_program);
   }
 
+  TEST_CASE("random programs whose on_expire waits: never early, never two at once, none lost") {
+    for_each_seed(static_cast<std::uint64_t>(rounds(500)), [](std::uint64_t seed) {
+      seeded dice(seed);
+      constexpr std::uint32_t n = 8;
+      constexpr nanoseconds d = 10ms;
+      std::array<instant, n> last{};
+      std::array<int, n> inside{};
+      std::array<int, n> balance{};  // adds that neither expired nor were taken out
+      std::deque<connection> c;
+      for (std::uint32_t i = 0; i < n; ++i)
+        c.emplace_back(static_cast<int>(i));
+      std::optional<timeout_list> l;
+      const auto add = [&](std::uint32_t i) {
+        balance[i] = 1;
+        last[i] = now();
+        l->add(c[i].idle);
+      };
+      const auto touch = [&](std::uint32_t i) {
+        if (c[i].idle.touch()) last[i] = now();
+      };
+      l.emplace(d, [&](entry& e) {
+        const auto i = static_cast<std::uint32_t>(id_of(e));
+        CHECK(inside[i]++ == 0);
+        CHECK(balance[i]-- == 1);
+        CHECK(now() >= last[i] + d);
+        for (std::uint32_t k = dice.below(4); k > 0; --k) {
+          if (dice.below(2) == 0) sleep_for(nanoseconds(dice.below(25'000'000)));
+          if (dice.below(2) == 0) add(i);
+          touch(dice.below(n));
+        }
+        --inside[i];
+      });
+      for (int k = 0; k < 100; ++k) {
+        const std::uint32_t i = dice.below(n);
+        switch (dice.below(4)) {
+          case 0:
+            add(i);
+            break;
+          case 1:
+            touch(i);
+            break;
+          case 2:
+            if (timeout_list::remove(c[i].idle)) balance[i] = 0;
+            CHECK(inside[i] == 0);
+            CHECK(balance[i] == 0);
+            break;
+          case 3:
+            sleep_for(nanoseconds(dice.below(10'000'000)));
+            break;
+        }
+      }
+      for (connection& each : c)
+        timeout_list::remove(each.idle);
+      // An on_expire may have added its entry again after that of another.
+      for (int k = 0; k < 100 && l->size() != 0; ++k) {
+        for (connection& each : c)
+          timeout_list::remove(each.idle);
+      }
+      l.reset();
+      CHECK(inside == std::array<int, n>{});
+    });
+  }
+
   // Some touched all the time, some now and then, some never; each expiry is at
   // exactly its last touch and a duration, in that order.
   TEST_CASE("ten thousand entries touched at random expire in the order of their last touch") {
