@@ -32,6 +32,9 @@ struct cancellable;
 template <class T>
 class context_key;
 class group;
+template <class T>
+class group_of;
+struct group_options;
 
 class blocking_pool;
 struct blocking_options;

@@ -23,6 +23,8 @@ enum class wait_reason : std::uint8_t {
   recv_nil,
   select,
   select_none,  // a select without cases
+  group,        // for the end of a group's fibers
+  group_place,  // for a place in a group with a limit
   blocking,     // a function on a side pool
   on_expire,    // the end of a timeout entry's callback
   mutex,
@@ -74,6 +76,10 @@ constexpr const char* to_string(wait_reason reason) noexcept {
       return "select";
     case wait_reason::select_none:
       return "select (no cases)";
+    case wait_reason::group:
+      return "group: its fibers";
+    case wait_reason::group_place:
+      return "group: a place";
     case wait_reason::blocking:
       return "blocking: a function on a side pool";
     case wait_reason::on_expire:

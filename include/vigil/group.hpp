@@ -1,0 +1,280 @@
+// Groups: fibers that end together.
+//
+//   vigil::group g(ctx);
+//   for (const auto& url : urls)
+//     g.go([&, url](const vigil::context& ctx) { fetch(url, ctx); });
+//   g.wait();  // throws the first error
+//
+// The first exception that leaves a fiber of the group cancels the group's
+// context, with that error as its cause, and asks the others to stop; wait()
+// throws it when all have ended. The destructor cancels, asks to stop and joins:
+// no scope is left while a fiber of its group runs, also when it is unwound.
+//
+// Behaviour: Go's errgroup; but what is left running is stopped, not leaked.
+//
+// Thread safety: a group may be used from several fibers and threads at a time,
+// its own fibers among them (but they must not wait for it or destroy it).
+#pragma once
+
+#include <vigil/context.hpp>
+#include <vigil/detail/callable.hpp>
+#include <vigil/fiber.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+struct group_options {
+  // At most so many of its fibers run at a time; 0: any number.
+  std::size_t limit = 0;
+};
+
+namespace detail {
+
+class group_core;
+
+VIGIL_API group_core* make_group(const context& parent, std::size_t limit);
+VIGIL_API void stop_and_join(group_core* g) noexcept;  // and destroys it
+VIGIL_API const context& context_of(const group_core* g) noexcept;
+// A place for a fiber. False: the context is done, nothing is to be started.
+VIGIL_API bool take_place(group_core* g);
+// False also if there is none.
+VIGIL_API bool try_take_place(group_core* g);
+VIGIL_API void give_place(group_core* g, bool has_run) noexcept;
+VIGIL_API void run_in_group(group_core* g, call_ref f) noexcept;
+VIGIL_API void wait(group_core* g, stop_node* under);
+VIGIL_API bool wait_for(group_core* g, std::int64_t timeout);
+VIGIL_API void cancel(group_core* g, const std::exception_ptr& cause) noexcept;
+
+// A place that was taken; given back after the function has died.
+class group_place {
+ public:
+  explicit group_place(group_core* taken) noexcept : core_(taken) {}
+  group_place(group_place&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+  group_place& operator=(group_place&&) = delete;
+  ~group_place() {
+    if (core_ != nullptr) give_place(core_, has_run_);
+  }
+  void run(call_ref f) noexcept {
+    has_run_ = true;
+    run_in_group(core_, f);
+  }
+  const context& ctx() const noexcept { return context_of(core_); }
+
+ private:
+  group_core* core_;
+  bool has_run_ = false;
+};
+
+template <class F>
+inline constexpr bool takes_context = std::is_invocable_v<F&, const context&>;
+
+// What a fiber of a group runs.
+template <class F>
+class group_body {
+ public:
+  template <class G>
+  group_body(group_place&& place, G&& f) : place_(std::move(place)), f_(std::forward<G>(f)) {}
+
+  void operator()() {
+    auto call = [this] {
+      if constexpr (takes_context<F>) {
+        static_cast<void>(f_(place_.ctx()));
+      } else {
+        static_cast<void>(f_());
+      }
+    };
+    place_.run(call);
+  }
+
+ private:
+  group_place place_;  // the last to die
+  F f_;
+};
+
+}  // namespace detail
+
+class group {
+ public:
+  using options = group_options;
+
+  // Its context is made from the parent, background() if none is given. Throws
+  // std::invalid_argument for a nil parent, std::bad_alloc.
+  group() : group(background()) {}
+  explicit group(options how) : group(background(), how) {}
+  explicit group(const vigil::context& parent, options how = {})
+      : core_(detail::make_group(parent, how.limit)) {}
+
+  group(const group&) = delete;
+  group& operator=(const group&) = delete;
+
+  // Cancels the context, asks all to stop and waits for them: nothing cuts that
+  // short. Errors nobody has waited for are dropped.
+  ~group() { detail::stop_and_join(core_); }
+
+  // Starts f on a fiber; f takes the group's context (const context&), or nothing,
+  // and its result is dropped. Waits for a place if the limit is reached, first
+  // come, first served. Once the context is done it starts nothing and drops f,
+  // and wait() says why. Throws as vigil::go, as every wait, and
+  // std::logic_error when the group has been waited for.
+  template <class F>
+    requires(std::is_invocable_v<std::decay_t<F>&> || detail::takes_context<std::decay_t<F>>)
+  void go(F&& f, const site& from = site::current()) {
+    if (detail::take_place(core_)) start(std::forward<F>(f), from);
+  }
+
+  // The same, but false, with f untouched, if the limit is reached or the context
+  // is done.
+  template <class F>
+    requires(std::is_invocable_v<std::decay_t<F>&> || detail::takes_context<std::decay_t<F>>)
+  [[nodiscard]] bool try_go(F&& f, const site& from = site::current()) {
+    if (!detail::try_take_place(core_)) return false;
+    start(std::forward<F>(f), from);
+    return true;
+  }
+
+  // Waits until all its fibers have ended, then cancels the context, and throws
+  // the first error, again if called again. A fiber that ends because it was asked
+  // to stop is no error; one that ends by `cancelled` is, as in Go. If the wait
+  // itself is ended (`stopped`; or `cancelled`, by ctx), the group goes on.
+  void wait() { detail::wait(core_, nullptr); }
+  void wait(const vigil::context& ctx) { detail::wait(core_, ctx.stop()); }
+
+  // True if all have ended: wait() will not wait. Zero or negative: only looks.
+  template <detail::duration_like D>
+  [[nodiscard]] bool wait_for(const D& timeout) {
+    return detail::wait_for(core_, detail::to_nanos(timeout));
+  }
+
+  // Cancels the context and asks all to stop, without an error: what wait() throws
+  // is what their functions throw. Returns at once.
+  void cancel(const std::exception_ptr& cause = nullptr) noexcept { detail::cancel(core_, cause); }
+
+  // For what its fibers wait for: done with the first error.
+  const vigil::context& context() const noexcept { return detail::context_of(core_); }
+
+ private:
+  template <class F>
+  void start(F&& f, const site& from) {
+    detail::group_place place(core_);
+    if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
+      if (f == nullptr) detail::throw_empty_function("vigil::group::go");
+    }
+    detail::start({}, true, from,
+                  detail::group_body<std::decay_t<F>>(std::move(place), std::forward<F>(f)));
+  }
+
+  detail::group_core* const core_;
+};
+
+// A group whose functions return a T each: wait() returns them in the order of
+// go(). One fiber or thread at a time.
+//
+//   vigil::group_of<int> g({.limit = 4});
+//   for (const auto& x : xs) g.go([&x] { return cost(x); });
+//   std::vector<int> costs = g.wait();
+template <class T>
+class group_of {
+ public:
+  using options = group_options;
+
+  group_of() = default;
+  explicit group_of(options how) : group_(how) {}
+  explicit group_of(const vigil::context& parent, options how = {}) : group_(parent, how) {}
+  group_of(const group_of&) = delete;
+  group_of& operator=(const group_of&) = delete;
+
+  // As group::go; f returns a T, or what converts to one.
+  template <class F>
+    requires(std::is_invocable_r_v<T, std::decay_t<F>&> ||
+             std::is_invocable_r_v<T, std::decay_t<F>&, const vigil::context&>)
+  void go(F&& f, const site& from = site::current()) {
+    if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
+      if (f == nullptr) detail::throw_empty_function("vigil::group_of::go");
+    }
+    slot& s = results_.add();
+    group_.go(
+        [&s, own = std::decay_t<F>(std::forward<F>(f))](const vigil::context& ctx) mutable {
+          if constexpr (detail::takes_context<std::decay_t<F>>) {
+            s.result.emplace(own(ctx));
+          } else {
+            static_cast<void>(ctx);
+            s.result.emplace(own());
+          }
+        },
+        from);
+  }
+
+  // As group::wait. After an error there are no results. A second time: none.
+  std::vector<T> wait() {
+    group_.wait();
+    return results_.take();
+  }
+  std::vector<T> wait(const vigil::context& ctx) {
+    group_.wait(ctx);
+    return results_.take();
+  }
+
+  void cancel(const std::exception_ptr& cause = nullptr) noexcept { group_.cancel(cause); }
+  const vigil::context& context() const noexcept { return group_.context(); }
+
+ private:
+  struct slot {
+    std::optional<T> result;
+    slot* next = nullptr;
+  };
+
+  // Where a result goes does not move while others are added.
+  class slot_list {
+   public:
+    slot_list() = default;
+    slot_list(const slot_list&) = delete;
+    slot_list& operator=(const slot_list&) = delete;
+    ~slot_list() { clear(); }
+
+    slot& add() {
+      slot* const made = new slot;
+      *last_ = made;
+      last_ = &made->next;
+      ++size_;
+      return *made;
+    }
+
+    std::vector<T> take() {
+      std::vector<T> all;
+      all.reserve(size_);
+      for (slot* s = first_; s != nullptr; s = s->next) {
+        if (s->result) all.push_back(*std::move(s->result));
+      }
+      clear();
+      return all;
+    }
+
+   private:
+    void clear() noexcept {
+      while (slot* const s = first_) {
+        first_ = s->next;
+        delete s;
+      }
+      last_ = &first_;
+      size_ = 0;
+    }
+
+    slot* first_ = nullptr;
+    slot** last_ = &first_;
+    std::size_t size_ = 0;
+  };
+
+  slot_list results_;  // dies after the group has joined
+  group group_;
+};
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

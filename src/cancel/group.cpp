@@ -1,0 +1,318 @@
+// group_core: the fibers of a group, those who wait for them, and the first error.
+//
+// Everything is under one lock. A place is taken before a fiber is made and given
+// back when its function has died, or has never run; so while one is taken the
+// group lives, and when none is, nobody touches it any more.
+//
+// R1  A running fiber is in the list from its first step to its last, and leaves
+//     it under the lock: who asks it to stop under the lock finds it alive.
+// R2  The unlock in give() is its last touch: whoever sees no place taken, under
+//     the lock, may destroy the group.
+// R3  With a limit, who waits for a place is handed one by who gives his back.
+#include "cancel/context_core.hpp"
+#include "chan/caller.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/error.hpp>
+#include <vigil/group.hpp>
+
+#include <limits>
+#include <stdexcept>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+using internal::caller;
+using internal::fiber;
+using internal::list;
+using internal::list_hook;
+using internal::lock_guard;
+using internal::outcome;
+using internal::ticket;
+using internal::wait_reason;
+using internal::waiter;
+
+class group_core {
+ public:
+  group_core(cancellable c, std::size_t limit)
+      : made_(std::move(c)),
+        limit_(limit == 0 ? std::numeric_limits<std::size_t>::max() : limit) {}
+
+  bool take();
+  bool try_take();
+  void give() noexcept;
+  void run(call_ref f) noexcept;
+  bool wait(internal::timeout limit, stop_node* under);
+  void join() noexcept;
+  void finish();
+  void cancel(const std::exception_ptr& cause) noexcept;
+
+  const context& ctx() const noexcept { return made_.ctx; }
+
+ private:
+  struct member {
+    fiber* self;
+    list_hook<member> hook;
+  };
+
+  struct waiting {
+    waiter* who = nullptr;
+    ticket which = 0;
+    list_hook<waiting> hook;
+  };
+
+  using waiting_list = list<waiting, &waiting::hook>;
+
+  bool may_start() VIGIL_RELEASE(lock_);
+  void fail(std::exception_ptr error) noexcept;
+  static waiter* claim_first(waiting_list& from) noexcept;
+
+  const cancellable made_;
+  const std::size_t limit_;
+  internal::spinlock lock_{internal::lock_rank::fiber_join};
+  std::size_t taken_ VIGIL_GUARDED_BY(lock_) = 0;
+  bool asked_to_stop_ VIGIL_GUARDED_BY(lock_) = false;
+  bool waited_for_ VIGIL_GUARDED_BY(lock_) = false;
+  std::exception_ptr error_ VIGIL_GUARDED_BY(lock_);
+  list<member, &member::hook> running_ VIGIL_GUARDED_BY(lock_);
+  waiting_list for_place_ VIGIL_GUARDED_BY(lock_);
+  waiting_list for_end_ VIGIL_GUARDED_BY(lock_);
+};
+
+waiter* group_core::claim_first(waiting_list& from) noexcept {
+  while (waiting* const w = from.pop_front()) {
+    if (w->who->claim(w->which, outcome::value)) return w->who;
+  }
+  return nullptr;
+}
+
+// The lock is released only if it is not to start.
+bool group_core::may_start() VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  if (waited_for_) {
+    lock_.unlock();
+    throw std::logic_error(
+        "vigil::group::go: the group has been waited for, and its context is done; make another "
+        "group");
+  }
+  if (!ctx().is_done()) return true;
+  lock_.unlock();
+  // What is not started is not forgotten: wait() says so.
+  fail(ctx().cause());
+  return false;
+}
+
+bool group_core::take() VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  lock_.lock();
+  if (!may_start()) return false;
+  if (taken_ < limit_) {
+    ++taken_;
+    lock_.unlock();
+    return true;
+  }
+  caller self;
+  if (self.may_not_wait()) {
+    lock_.unlock();
+    self.refuse("group::go");
+  }
+  waiting w;
+  w.who = &self.self();
+  w.which = self.open();
+  for_place_.push_back(w);
+  const outcome how =
+      self.wait(w.which, wait_reason::group_place, internal::timeout::none(), lock_);
+  lock_.lock();
+  if (how != outcome::value) {
+    if (w.hook.linked) for_place_.remove(w);
+    lock_.unlock();
+    self.throw_if_ended(how);
+  }
+  // R3: the place is ours.
+  if (!ctx().is_done()) {
+    lock_.unlock();
+    return true;
+  }
+  lock_.unlock();
+  fail(ctx().cause());
+  give();
+  return false;
+}
+
+bool group_core::try_take() VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  lock_.lock();
+  if (!may_start()) return false;
+  const bool has_room = taken_ < limit_;
+  if (has_room) ++taken_;
+  lock_.unlock();
+  return has_room;
+}
+
+void group_core::give() noexcept {
+  waiting_list told;
+  waiter* next = nullptr;
+  {
+    const lock_guard guard(lock_);
+    next = claim_first(for_place_);
+    if (next == nullptr && --taken_ == 0) {
+      while (waiting* const w = for_end_.pop_front()) {
+        if (w->who->claim(w->which, outcome::value)) told.push_back(*w);
+      }
+    }
+  }  // R2
+  if (next != nullptr) next->deliver();
+  while (waiting* const w = told.pop_front())
+    w->who->deliver();
+}
+
+void group_core::run(call_ref f) noexcept {
+  member self{internal::current_fiber(), {}};
+  {
+    const lock_guard guard(lock_);
+    running_.push_back(self);  // R1
+    if (asked_to_stop_) request_stop(self.self);
+  }
+  std::exception_ptr error;
+  try {
+    f();
+  } catch (const stopped&) {
+  } catch (...) {
+    error = std::current_exception();
+  }
+  {
+    const lock_guard guard(lock_);
+    running_.remove(self);
+  }
+  // Out of the list, so that it does not ask itself to stop.
+  if (error != nullptr) fail(std::move(error));
+}
+
+void group_core::fail(std::exception_ptr error) noexcept {
+  {
+    const lock_guard guard(lock_);
+    if (error_ != nullptr) return;
+    error_ = error;
+  }
+  cancel(error);
+}
+
+void group_core::cancel(const std::exception_ptr& cause) noexcept {
+  made_.cancel(cause);
+  const lock_guard guard(lock_);
+  if (asked_to_stop_) return;
+  asked_to_stop_ = true;
+  for (member* m = running_.front(); m != nullptr; m = list<member, &member::hook>::next(*m))
+    request_stop(m->self);
+}
+
+// False: the deadline came first.
+bool group_core::wait(internal::timeout limit,
+                      stop_node* under) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  lock_.lock();
+  if (taken_ == 0 || limit.is_over()) {
+    const bool ended = taken_ == 0;
+    lock_.unlock();
+    return ended;
+  }
+  caller self(under);
+  if (self.may_not_wait()) {
+    lock_.unlock();
+    self.refuse("group::wait");
+  }
+  waiting w;
+  w.who = &self.self();
+  w.which = self.open();
+  for_end_.push_back(w);
+  const auto leave = [&]() noexcept {
+    const lock_guard guard(lock_);
+    if (w.hook.linked) for_end_.remove(w);
+  };
+  outcome how = outcome::open;
+  try {
+    how = self.wait(w.which, wait_reason::group, limit, lock_);
+  } catch (...) {
+    leave();
+    throw;
+  }
+  if (how == outcome::value) return true;
+  leave();
+  self.throw_if_ended(how);
+  return false;
+}
+
+// Nothing ends this wait but the end of the last fiber.
+void group_core::join() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  lock_.lock();
+  if (taken_ == 0) {
+    lock_.unlock();
+    return;
+  }
+  if (const fiber* const f = internal::current_fiber()) internal::check_may_park(*f);
+  caller self;  // not stoppable unless it is asked whether it may wait
+  waiting w;
+  w.who = &self.self();
+  w.which = self.open();
+  for_end_.push_back(w);
+  self.wait(w.which, wait_reason::group, internal::timeout::none(), lock_);
+}
+
+void group_core::finish() {
+  std::exception_ptr error;
+  {
+    const lock_guard guard(lock_);
+    waited_for_ = true;
+    error = error_;
+  }
+  made_.cancel();
+  if (error != nullptr) std::rethrow_exception(error);
+}
+
+// --- what the templates call
+
+group_core* make_group(const context& parent, std::size_t limit) {
+  return new group_core(with_cancel(parent), limit);
+}
+
+void stop_and_join(group_core* g) noexcept {
+  g->cancel(nullptr);
+  g->join();
+  delete g;
+}
+
+const context& context_of(const group_core* g) noexcept {
+  return g->ctx();
+}
+
+bool take_place(group_core* g) {
+  return g->take();
+}
+
+bool try_take_place(group_core* g) {
+  return g->try_take();
+}
+
+// The values of fiber_local are the fiber's as well.
+void give_place(group_core* g, bool has_run) noexcept {
+  if (has_run) internal::current_fiber()->destroy_locals();
+  g->give();
+}
+
+void run_in_group(group_core* g, call_ref f) noexcept {
+  g->run(f);
+}
+
+void wait(group_core* g, stop_node* under) {
+  g->wait(internal::timeout::none(), under);
+  g->finish();
+}
+
+bool wait_for(group_core* g, std::int64_t timeout) {
+  return g->wait(internal::timeout::in(timeout), nullptr);
+}
+
+void cancel(group_core* g, const std::exception_ptr& cause) noexcept {
+  g->cancel(cause);
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil
