@@ -36,8 +36,7 @@ using internal::waiter;
 class group_core {
  public:
   group_core(cancellable c, std::size_t limit)
-      : made_(std::move(c)),
-        limit_(limit == 0 ? std::numeric_limits<std::size_t>::max() : limit) {}
+      : made_(std::move(c)), limit_(limit == 0 ? std::numeric_limits<std::size_t>::max() : limit) {}
 
   bool take();
   bool try_take();
@@ -205,8 +204,7 @@ void group_core::cancel(const std::exception_ptr& cause) noexcept {
 }
 
 // False: the deadline came first.
-bool group_core::wait(internal::timeout limit,
-                      stop_node* under) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+bool group_core::wait(internal::timeout limit, stop_node* under) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
   if (taken_ == 0 || limit.is_over()) {
     const bool ended = taken_ == 0;

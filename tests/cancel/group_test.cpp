@@ -280,6 +280,7 @@ TEST_SUITE("group") {
 
   TEST_CASE("captures and fiber_locals of its fibers have died when wait returns") {
     static std::atomic<int> locals{0};
+
     struct counted {
       counted() { ++locals; }
 
@@ -287,6 +288,7 @@ TEST_SUITE("group") {
 
       ~counted() { --locals; }
     };
+
     in_runtime({{1, 2}, {}}, [] {
       for (int round = 0; round < rounds(200); ++round) {
         static vigil::fiber_local<counted> local;

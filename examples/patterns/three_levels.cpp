@@ -1,0 +1,58 @@
+// three_levels: a server, its connections, their requests. Each level has a
+// context made from the one above; whatever ends one ends all below, and only that.
+//
+// Run it:     build/release/examples/patterns/three_levels
+// It prints:  what ends which request, and when. It runs on virtual time.
+#include <vigil/testing.hpp>
+#include <vigil/vigil.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+vigil::clock::time_point start;
+
+// Takes ten seconds, if it is let.
+void request(const vigil::context& ctx, const std::string& name) {
+  try {
+    vigil::sleep_for(10s, ctx);
+    std::printf("%s: done\n", name.c_str());
+  } catch (const vigil::cancelled& why) {
+    const auto after = std::chrono::round<std::chrono::seconds>(vigil::clock::now() - start);
+    std::string cause = why.code() == std::errc::timed_out ? "too slow" : "cancelled";
+    try {
+      if (why.cause() != nullptr) std::rethrow_exception(why.cause());
+    } catch (const std::exception& e) {
+      cause = e.what();
+    }
+    std::printf("%s: %s after %d s\n", name.c_str(), cause.c_str(), int(after.count()));
+  }
+}
+
+}  // namespace
+
+int main() {
+  return vigil::testing::run_virtual([] {
+    start = vigil::clock::now();
+    const auto server = vigil::with_cancel(vigil::background());
+    const auto alice = vigil::with_cancel(server.ctx);
+    const auto bob = vigil::with_cancel(server.ctx);
+    const auto hasty = vigil::with_timeout(alice.ctx, 1s);
+
+    vigil::group all;
+    all.go([&] { request(hasty.ctx, "alice's first request"); });
+    all.go([&] { request(alice.ctx, "alice's second request"); });
+    all.go([&] { request(bob.ctx, "bob's request"); });
+
+    vigil::sleep_for(2s);
+    alice.cancel(std::runtime_error("alice has hung up"));
+    vigil::sleep_for(1s);
+    server.cancel(std::runtime_error("the server stops"));
+    all.wait();
+  });
+}
