@@ -55,6 +55,11 @@ class wait_group;
 class latch;
 class semaphore;
 class once;
+template <class Key, class T, class Hash, class Equal>
+class single_flight;
+class rate;
+class rate_limiter;
+class reservation;
 
 class stopped;
 class cancelled;

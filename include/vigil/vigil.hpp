@@ -9,6 +9,7 @@
 #include <vigil/error.hpp>
 #include <vigil/fiber.hpp>
 #include <vigil/fwd.hpp>
+#include <vigil/rate_limiter.hpp>
 #include <vigil/group.hpp>
 #include <vigil/post.hpp>
 #include <vigil/runtime.hpp>

@@ -35,7 +35,6 @@ enum class wait_reason : std::uint8_t {
   latch,
   semaphore,
   once,
-  single_flight,
   rate_limiter,
   test,  // the library's own tests
 };
@@ -100,8 +99,6 @@ constexpr const char* to_string(wait_reason reason) noexcept {
       return "semaphore";
     case wait_reason::once:
       return "once (another runs it)";
-    case wait_reason::single_flight:
-      return "single_flight (another calls)";
     case wait_reason::rate_limiter:
       return "rate_limiter";
     case wait_reason::test:

@@ -1,0 +1,152 @@
+// rate_limiter: so many events in a time, with bursts.
+//
+//   vigil::rate_limiter limiter(vigil::rate::per(100, 1s), 10);
+//   for (auto& request : requests) {
+//     limiter.wait();
+//     send(request);
+//   }
+//
+// A bucket holds up to `burst` tokens and is full at first; each event takes
+// one, and they come back at the rate. Arithmetic is in whole numbers: on virtual
+// time the instants are exact, and a token is never early by a nanosecond.
+// Behaviour: Go's golang.org/x/time/rate.
+//
+// Thread safety: everything may be called from fibers of any runtime and from
+// plain threads, if their clocks are the same (a runtime on virtual time has its
+// own). The limiter must outlive its reservations.
+#pragma once
+
+#include <vigil/clock.hpp>
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/duration.hpp>
+#include <vigil/sync.hpp>
+
+#include <chrono>
+#include <cstdint>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+class rate_limiter;
+
+// How fast tokens come.
+class rate {
+ public:
+  // n tokens in each d. n = 0: none ever. Throws std::invalid_argument if n is
+  // negative, or d not positive.
+  template <detail::duration_like D>
+  static rate per(std::int64_t n, const D& d) {
+    return checked(n, detail::to_nanos(d));
+  }
+  // One token in each d.
+  template <detail::duration_like D>
+  static rate every(const D& d) {
+    return per(1, d);
+  }
+  // Everything is allowed at once, whatever the burst.
+  static constexpr rate unlimited() noexcept { return rate(0, 0); }
+
+  constexpr bool is_unlimited() const noexcept { return nanoseconds_ == 0; }
+  friend constexpr bool operator==(const rate&, const rate&) noexcept = default;
+
+ private:
+  friend class rate_limiter;
+
+  constexpr rate(std::int64_t n, std::int64_t nanoseconds) noexcept
+      : tokens_(n), nanoseconds_(nanoseconds) {}
+  VIGIL_API static rate checked(std::int64_t n, std::int64_t nanoseconds);
+
+  std::int64_t tokens_;
+  std::int64_t nanoseconds_;
+};
+
+// The right to act at a given time.
+class [[nodiscard]] reservation {
+ public:
+  // False: more than the burst was asked for, or none will ever come.
+  explicit operator bool() const noexcept { return limiter_ != nullptr; }
+
+  // When to act; time_point::max() if never.
+  clock::time_point time_to_act() const noexcept { return at_; }
+  // How long until then; zero if it has come.
+  std::chrono::nanoseconds delay() const noexcept {
+    if (limiter_ == nullptr) return std::chrono::nanoseconds::max();
+    const clock::time_point now = clock::now();
+    return at_ > now ? at_ - now : std::chrono::nanoseconds(0);
+  }
+
+  // Gives back what is left of it: all, but for the tokens that later
+  // reservations count on. Nothing once its time has come, or the second time.
+  VIGIL_API void cancel() noexcept;
+
+ private:
+  friend class rate_limiter;
+
+  reservation(rate_limiter* limiter, std::int64_t tokens, clock::time_point at) noexcept
+      : limiter_(limiter), tokens_(tokens), at_(at) {}
+
+  rate_limiter* limiter_;
+  std::int64_t tokens_;
+  clock::time_point at_;
+};
+
+class rate_limiter {
+ public:
+  // Throws std::invalid_argument for a negative burst. A burst of 0 allows
+  // nothing, unless the rate is unlimited.
+  VIGIL_API rate_limiter(const rate& r, std::int64_t burst);
+  rate_limiter(const rate_limiter&) = delete;
+  rate_limiter& operator=(const rate_limiter&) = delete;
+
+  // Each throws std::invalid_argument for a negative n; 0 is always allowed.
+
+  // Whether n tokens are there now; takes them, or none.
+  bool allow(std::int64_t n = 1) { return allow_at(clock::now(), n); }
+  VIGIL_API bool allow_at(clock::time_point now, std::int64_t n = 1);
+
+  // Takes n tokens now, also such that are still to come, and says when.
+  reservation reserve(std::int64_t n = 1) { return reserve_at(clock::now(), n); }
+  VIGIL_API reservation reserve_at(clock::time_point now, std::int64_t n = 1);
+
+  // Waits for its turn. Throws std::invalid_argument if n is more than the burst,
+  // since it would wait for ever; `stopped`, and gives back what it had reserved.
+  void wait(std::int64_t n = 1) { wait_within(n, {}); }
+  // False, at once and with nothing taken, if its turn comes after the deadline.
+  template <detail::duration_like D>
+  bool wait_for(const D& timeout, std::int64_t n = 1) {
+    return wait_within(n, detail::within(timeout));
+  }
+  template <class Clock, class Duration>
+  bool wait_until(const std::chrono::time_point<Clock, Duration>& t, std::int64_t n = 1) {
+    return wait_within(n, detail::until(t));
+  }
+
+  // From now on; what was reserved before keeps its time.
+  VIGIL_API void set_rate(const rate& r);
+  VIGIL_API void set_burst(std::int64_t burst);
+  VIGIL_API rate limit() const;
+  VIGIL_API std::int64_t burst() const;
+  // Whole tokens there now; negative: so many are owed to reservations.
+  VIGIL_API std::int64_t tokens() const;
+
+ private:
+  friend class reservation;
+  __extension__ using wide = __int128;
+
+  VIGIL_API bool wait_within(std::int64_t n, const detail::wait_limit& limit);
+  reservation take(std::int64_t now, std::int64_t n, std::int64_t latest) noexcept;
+  void advance(std::int64_t now) noexcept;
+  void give_back(std::int64_t at, std::int64_t n) noexcept;
+  wide full() const noexcept { return static_cast<wide>(burst_) * rate_.nanoseconds_; }
+
+  mutable mutex mutex_;  // never held across a wait; guards what follows
+  rate rate_;
+  std::int64_t burst_;
+  // In 1 / rate_.nanoseconds_ of a token: a nanosecond brings rate_.tokens_.
+  wide level_;
+  std::int64_t since_;  // when the level was that
+  std::int64_t last_event_;  // the latest time that was reserved
+};
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,181 @@
+// single_flight: one call for all who ask for the same thing at the same time.
+//
+//   vigil::single_flight<std::string, page> flights;
+//   page p = flights.call(url, [&] { return download(url); });
+//
+// Who comes first for a key calls; whoever comes for it meanwhile waits, and gets
+// a copy of the result, or the same exception. It is no cache: once the call has
+// ended the next one who comes calls anew. Behaviour: Go's
+// golang.org/x/sync/singleflight.
+//
+// Thread safety: everything may be called from fibers and plain threads, in any
+// mix. It must outlive its calls.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+#include <vigil/error.hpp>
+#include <vigil/sync.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <stdexcept>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+// T is copied for each who asks: for what is large use a
+// std::shared_ptr<const T>. void: only that it was done.
+template <class Key, class T, class Hash = std::hash<Key>, class Equal = std::equal_to<Key>>
+class single_flight {
+ public:
+  single_flight() = default;
+  single_flight(const single_flight&) = delete;
+  single_flight& operator=(const single_flight&) = delete;
+
+  // f() if nobody calls for this key, otherwise what that call brings. Throws what
+  // f throws, to all; std::logic_error if f asks for its own key; `stopped` if the
+  // fiber is stopped while it waits. If the fiber that calls is stopped, one of
+  // those who wait calls its own f.
+  template <class F>
+  T call(const Key& key, F&& f) {
+    for (;;) {
+      flight_ptr mine;
+      const flight_ptr theirs = join(key, mine);
+      if (!theirs) return lead(key, *mine, std::forward<F>(f));
+      theirs->ended.wait();
+      if (theirs->error != nullptr) std::rethrow_exception(theirs->error);
+      if constexpr (std::is_void_v<T>) {
+        if (theirs->result) return;
+      } else {
+        if (theirs->result) return *theirs->result;
+      }
+    }
+  }
+
+  // Whoever comes from now on calls anew, also while a call for the key is under
+  // way; those who wait for that one still get what it brings.
+  void forget(const Key& key) {
+    mutex_.lock();
+    const unlock_at_end unlock{mutex_};
+    flights_.erase(key);
+  }
+
+  // Calls under way.
+  std::size_t size() const {
+    mutex_.lock();
+    const unlock_at_end unlock{mutex_};
+    return flights_.size();
+  }
+
+ private:
+  struct nothing {};
+
+  struct flight {
+    latch ended{1};
+    std::uint64_t leader = detail::caller_id();
+    // Written by the leader before `ended`. None of both: it was stopped.
+    std::optional<std::conditional_t<std::is_void_v<T>, nothing, T>> result;
+    std::exception_ptr error;
+    std::atomic<std::size_t> uses{1};
+  };
+
+  // <memory> would double what this header costs.
+  class flight_ptr {
+   public:
+    flight_ptr() noexcept = default;
+    explicit flight_ptr(flight* owned) noexcept : flight_(owned) {}
+    flight_ptr(const flight_ptr& other) noexcept : flight_(other.flight_) {
+      // ordering: made from one that is held.
+      if (flight_ != nullptr) flight_->uses.fetch_add(1, std::memory_order_relaxed);
+    }
+    flight_ptr(flight_ptr&& other) noexcept : flight_(std::exchange(other.flight_, nullptr)) {}
+    flight_ptr& operator=(flight_ptr other) noexcept {
+      std::swap(flight_, other.flight_);
+      return *this;
+    }
+    ~flight_ptr() {
+      if (flight_ == nullptr) return;
+      // Pairs with the other decrements: the last one sees all that was done.
+      if (flight_->uses.fetch_sub(1, std::memory_order_acq_rel) == 1) delete flight_;
+    }
+
+    explicit operator bool() const noexcept { return flight_ != nullptr; }
+    flight* get() const noexcept { return flight_; }
+    flight& operator*() const noexcept { return *flight_; }
+    flight* operator->() const noexcept { return flight_; }
+
+   private:
+    flight* flight_ = nullptr;
+  };
+
+  struct unlock_at_end {
+    mutex& held;
+    ~unlock_at_end() { held.unlock(); }
+  };
+
+  // The flight to wait for, or null, and the caller's own.
+  flight_ptr join(const Key& key, flight_ptr& mine) {
+    mutex_.lock();
+    const unlock_at_end unlock{mutex_};
+    const auto found = flights_.find(key);
+    if (found == flights_.end()) {
+      mine = flight_ptr(new flight);
+      flights_.emplace(key, mine);
+      return {};
+    }
+    if (found->second->leader == detail::caller_id()) {
+      throw std::logic_error(
+          "vigil::single_flight::call: the function asks for the key that it is called for, and "
+          "would wait for itself for ever");
+    }
+    return found->second;
+  }
+
+  template <class F>
+  T lead(const Key& key, flight& mine, F&& f) {
+    const landing at_end{*this, key, mine};
+    try {
+      if constexpr (std::is_void_v<T>) {
+        std::forward<F>(f)();
+        mine.result.emplace();
+      } else {
+        mine.result.emplace(std::forward<F>(f)());
+        return *mine.result;
+      }
+    } catch (const stopped&) {
+      throw;
+    } catch (...) {
+      mine.result.reset();
+      mine.error = std::current_exception();
+      throw;
+    }
+  }
+
+  struct landing {
+    single_flight& all;
+    const Key& key;
+    flight& mine;
+    ~landing() {
+      {
+        all.mutex_.lock();
+        const unlock_at_end unlock{all.mutex_};
+        const auto found = all.flights_.find(key);
+        // Not one that began after a forget().
+        if (found != all.flights_.end() && found->second.get() == &mine) all.flights_.erase(found);
+      }
+      mine.ended.count_down();
+    }
+  };
+
+  mutable mutex mutex_;
+  std::unordered_map<Key, flight_ptr, Hash, Equal> flights_;
+};
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

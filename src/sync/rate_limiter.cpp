@@ -1,0 +1,214 @@
+// rate_limiter: the level of a bucket, in whole numbers.
+//
+// With n tokens in d nanoseconds a token is d units and a nanosecond brings n. So
+// no time is ever rounded but the instant of a reservation, which is rounded up.
+// The level may be negative: what is reserved and has not come yet.
+#include "sync/wait_queue.hpp"
+
+#include <vigil/rate_limiter.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace {
+
+using internal::nanos;
+using internal::never;
+
+void check_tokens(std::int64_t n) {
+  if (n >= 0) return;
+  throw std::invalid_argument("vigil::rate_limiter: the number of tokens is negative (" +
+                              std::to_string(n) + ")");
+}
+
+void check_burst(std::int64_t n) {
+  if (n >= 0) return;
+  throw std::invalid_argument("vigil::rate_limiter: the burst is negative (" + std::to_string(n) +
+                              "); 0 allows nothing, 1 one at a time");
+}
+
+nanos of(clock::time_point t) noexcept {
+  return t.time_since_epoch().count();
+}
+
+clock::time_point at(nanos t) noexcept {
+  return clock::time_point(clock::duration(t));
+}
+
+}  // namespace
+
+rate rate::checked(std::int64_t n, std::int64_t nanoseconds) {
+  if (n >= 0 && nanoseconds > 0) return {n, nanoseconds};
+  throw std::invalid_argument(
+      "vigil::rate: so many tokens, 0 or more, in a duration above zero; for no limit use "
+      "rate::unlimited()");
+}
+
+rate_limiter::rate_limiter(const rate& r, std::int64_t burst)
+    : rate_(r), burst_(burst), level_(0), since_(of(clock::now())), last_event_(since_) {
+  check_burst(burst);
+  level_ = full();
+}
+
+// Under the mutex. A `now` before the last one changes nothing.
+void rate_limiter::advance(std::int64_t now) noexcept {
+  if (now <= since_) return;
+  // Both factors are below 2^63, and the level within that of the burst: no
+  // overflow of 127 bits.
+  const wide brought = static_cast<wide>(now - since_) * rate_.tokens_;
+  const wide room = full() - level_;
+  level_ += std::min(brought, room);
+  since_ = now;
+}
+
+// Under the mutex; takes nothing if it would come after `latest`.
+reservation rate_limiter::take(std::int64_t now, std::int64_t n, std::int64_t latest) noexcept {
+  if (rate_.is_unlimited() || n == 0) return {this, 0, at(now)};
+  const reservation refused(nullptr, 0, clock::time_point::max());
+  if (n > burst_) return refused;
+  advance(now);
+  const wide left = level_ - static_cast<wide>(n) * rate_.nanoseconds_;
+  nanos when = now;
+  if (left < 0) {
+    if (rate_.tokens_ == 0) return refused;
+    const wide wait = (-left + rate_.tokens_ - 1) / rate_.tokens_;
+    // From when the level was that: a `now` before it waits the longer.
+    const wide sum = std::max(now, since_) + wait;
+    if (sum >= never) return refused;
+    when = static_cast<nanos>(sum);
+  }
+  if (when > latest) return refused;
+  level_ = left;
+  last_event_ = std::max(last_event_, when);
+  return {this, n, at(when)};
+}
+
+bool rate_limiter::allow_at(clock::time_point now, std::int64_t n) {
+  check_tokens(n);
+  const std::lock_guard lock(mutex_);
+  return static_cast<bool>(take(of(now), n, of(now)));
+}
+
+reservation rate_limiter::reserve_at(clock::time_point now, std::int64_t n) {
+  check_tokens(n);
+  const std::lock_guard lock(mutex_);
+  return take(of(now), n, never);
+}
+
+bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) {
+  check_tokens(n);
+  const internal::timeout until = internal::to_timeout(limit);
+  const nanos now = of(clock::now());
+  const nanos latest = limit.is == detail::wait_limit::kind::in
+                           ? internal::saturating_add(now, limit.nanoseconds)
+                           : until.deadline();
+  internal::caller self;
+  reservation mine(nullptr, 0, {});
+  {
+    const std::lock_guard lock(mutex_);
+    if (n > burst_ && !rate_.is_unlimited()) {
+      throw std::invalid_argument("vigil::rate_limiter::wait: " + std::to_string(n) +
+                                  " tokens are more than the burst (" + std::to_string(burst_) +
+                                  "), so they never come together; ask for fewer at a time");
+    }
+    mine = take(now, n, std::max(latest, now));
+  }
+  if (!mine && limit.is != detail::wait_limit::kind::none) return false;
+  // Without tokens that come, for ever.
+  const nanos turn = mine ? of(mine.time_to_act()) : never;
+  if (turn <= now) return true;
+  if (self.may_not_wait()) {
+    mine.cancel();
+    self.refuse("rate_limiter::wait");
+  }
+  internal::outcome ended = internal::outcome::open;
+  try {
+    ended =
+        self.wait(self.open(), internal::wait_reason::rate_limiter, internal::timeout::at(turn));
+  } catch (...) {
+    mine.cancel();
+    throw;
+  }
+  if (ended == internal::outcome::stopped) {
+    mine.cancel();
+    self.stop();
+  }
+  return true;
+}
+
+// Those who reserved later count on what came after its time.
+void rate_limiter::give_back(std::int64_t at, std::int64_t n) noexcept {
+  const std::lock_guard lock(mutex_);
+  const nanos now = of(clock::now());
+  if (rate_.is_unlimited() || at <= now) return;
+  const wide back = static_cast<wide>(n) * rate_.nanoseconds_ -
+                    static_cast<wide>(last_event_ - at) * rate_.tokens_;
+  if (back <= 0) return;
+  advance(now);
+  level_ = std::min(level_ + back, full());
+  if (at == last_event_ && rate_.tokens_ != 0) {
+    const wide before = at - static_cast<wide>(n) * rate_.nanoseconds_ / rate_.tokens_;
+    if (before >= now) last_event_ = static_cast<nanos>(before);
+  }
+}
+
+void reservation::cancel() noexcept {
+  rate_limiter* const limiter = limiter_;
+  if (limiter == nullptr || tokens_ == 0) return;
+  limiter->give_back(of(at_), tokens_);
+  tokens_ = 0;
+}
+
+void rate_limiter::set_rate(const rate& r) {
+  const std::lock_guard lock(mutex_);
+  advance(of(clock::now()));
+  // The same tokens in other units; of a fraction what is whole.
+  if (rate_.is_unlimited() || r.is_unlimited()) {
+    rate_ = r;
+    level_ = full();
+    return;
+  }
+  const wide whole = level_ / rate_.nanoseconds_;
+  const wide part = level_ % rate_.nanoseconds_;
+  level_ = whole * r.nanoseconds_ + part * r.nanoseconds_ / rate_.nanoseconds_;
+  rate_ = r;
+}
+
+void rate_limiter::set_burst(std::int64_t burst) {
+  check_burst(burst);
+  const std::lock_guard lock(mutex_);
+  advance(of(clock::now()));
+  burst_ = burst;
+  level_ = std::min(level_, full());
+}
+
+rate rate_limiter::limit() const {
+  const std::lock_guard lock(mutex_);
+  return rate_;
+}
+
+std::int64_t rate_limiter::burst() const {
+  const std::lock_guard lock(mutex_);
+  return burst_;
+}
+
+std::int64_t rate_limiter::tokens() const {
+  const std::lock_guard lock(mutex_);
+  if (rate_.is_unlimited()) return burst_;
+  const nanos now = of(clock::now());
+  wide level = level_;
+  if (now > since_)
+    level += std::min(static_cast<wide>(now - since_) * rate_.tokens_, full() - level);
+  const wide d = rate_.nanoseconds_;
+  const wide whole = level >= 0 ? level / d : -((-level + d - 1) / d);
+  constexpr auto least = std::numeric_limits<std::int64_t>::min();
+  return whole < least ? least : static_cast<std::int64_t>(whole);
+}
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,161 @@
+#include "sync_test.hpp"
+
+#include <vigil/single_flight.hpp>
+
+#include <atomic>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::single_flight;
+using vigil::sleep_for;
+using vigil::spawn;
+using vigil::testing::settle;
+
+TEST_SUITE("single_flight") {
+  TEST_CASE("those who ask for one key at a time share one call, other keys have their own") {
+    for_each_seed(10, [] {
+      single_flight<std::string, int> flights;
+      int calls = 0;
+      crowd all;
+      for (int i = 0; i < 10; ++i) {
+        all.add([&] {
+          CHECK(flights.call("a", [&] {
+            ++calls;
+            sleep_for(1ms);
+            return 7;
+          }) == 7);
+        });
+      }
+      all.add([&] { CHECK(flights.call("b", [] { return 8; }) == 8); });
+      all.join();
+      CHECK(calls == 1);
+      CHECK(flights.size() == 0);
+      // No cache.
+      CHECK(flights.call("a", [] { return 9; }) == 9);
+    });
+  }
+
+  TEST_CASE("an exception goes to all who wait, and the next one calls anew") {
+    in_virtual([] {
+      single_flight<int, int> flights;
+      std::atomic<int> failed{0};
+      crowd all;
+      for (int i = 0; i < 5; ++i) {
+        all.add([&] {
+          const auto call = [&] {
+            return flights.call(1, []() -> int {
+              sleep_for(1ms);
+              throw std::runtime_error("no route");
+            });
+          };
+          if (text_of<std::runtime_error>(call) == "no route") ++failed;
+        });
+      }
+      all.join();
+      CHECK(failed == 5);
+      CHECK(flights.call(1, [] { return 2; }) == 2);
+    });
+  }
+
+  TEST_CASE("after forget a new call begins, and the old one serves those who waited for it") {
+    in_virtual([] {
+      single_flight<int, int> flights;
+      auto first = spawn([&] {
+        return flights.call(1, [] {
+          sleep_for(10ms);
+          return 1;
+        });
+      });
+      settle();
+      auto second = spawn([&] { return flights.call(1, [] { return -1; }); });
+      settle();
+      flights.forget(1);
+      flights.forget(2);  // nobody flies there
+      auto third = spawn([&] {
+        return flights.call(1, [] {
+          sleep_for(20ms);
+          return 3;
+        });
+      });
+      settle();
+      CHECK(first.join() == 1);
+      CHECK(second.join() == 1);
+      CHECK(flights.size() == 1);  // the end of the old one leaves the new one alone
+      CHECK(third.join() == 3);
+    });
+  }
+
+  TEST_CASE("if the one who calls is stopped another one calls, and who waits can be stopped") {
+    in_virtual([] {
+      single_flight<int, int> flights;
+      auto leader = spawn([&] {
+        return flights.call(1, [] {
+          sleep_for(1h);
+          return 1;
+        });
+      });
+      settle();
+      auto impatient = spawn([&] { return flights.call(1, [] { return 2; }); });
+      settle();
+      auto heir = spawn([&] { return flights.call(1, [] { return 3; }); });
+      settle();
+      impatient.request_stop();
+      CHECK_THROWS_AS(impatient.join(), vigil::cancelled);
+      leader.request_stop();
+      CHECK(heir.join() == 3);
+      CHECK_THROWS_AS(leader.join(), vigil::cancelled);
+    });
+  }
+
+  TEST_CASE("a function that asks for its own key is told so") {
+    in_virtual([] {
+      single_flight<int, int> flights;
+      CHECK(holds(text_of<std::logic_error>(
+                      [&] { flights.call(1, [&] { return flights.call(1, [] { return 1; }); }); }),
+                  "itself"));
+      CHECK(flights.call(1, [&] { return flights.call(2, [] { return 5; }); }) == 5);
+    });
+  }
+
+  TEST_CASE("works without a result, and with results that need no default") {
+    in_virtual([] {
+      single_flight<int, void> done;
+      int calls = 0;
+      done.call(1, [&] { ++calls; });
+      CHECK(calls == 1);
+      single_flight<int, std::shared_ptr<const std::string>> large;
+      CHECK(*large.call(1, [] { return std::make_shared<const std::string>("x"); }) == "x");
+    });
+  }
+
+  TEST_CASE("fibers and threads share calls: never two for one key at a time") {
+    in_runtime({}, [] {
+      const auto threads_act = vigil::runtime::current().make_work_guard();
+      single_flight<int, int> flights;
+      std::atomic<int> under_way[2] = {};
+      const auto work = [&](int seed) {
+        for (int i = 0; i < rounds(1'000); ++i) {
+          const int key = (seed + i) % 2;
+          const int got = flights.call(key, [&] {
+            CHECK(under_way[key].fetch_add(1) == 0);
+            if (vigil::this_fiber::id() != 0) vigil::this_fiber::yield();
+            under_way[key].fetch_sub(1);
+            return key + 10;
+          });
+          CHECK(got == key + 10);
+        }
+      };
+      crowd all;
+      for (int i = 0; i < 4; ++i)
+        all.add([&, i] { work(i); });
+      std::thread outside([&] { work(7); });
+      all.join();
+      outside.join();
+      CHECK(flights.size() == 0);
+    });
+  }
+}
