@@ -71,6 +71,7 @@ void yield(report& out);
 void spawn_join(report& out);
 void select_ready(report& out);
 void round_trips(report& out);
+void locks(report& out);
 void kernel_calls(report& out);
 void long_computation(report& out);
 void virtual_time(report& out);
