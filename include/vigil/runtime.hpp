@@ -81,6 +81,13 @@ struct options {
   // callback. nullptr: print the fiber and the exception, then terminate.
   void (*on_unhandled)(std::exception_ptr error) = nullptr;
 
+  // For debugging: a fiber that keeps its worker longer than this between two
+  // switches (real time, also where time is virtual) is named once on standard
+  // error, with its place of birth; a callback once for each place. Zero or
+  // negative: off. On, each switch reads the clock, and a thread looks at those
+  // that do not come back.
+  std::chrono::nanoseconds slow_fiber{0};
+
   // SIGQUIT writes the dump to standard error, if SIGQUIT was at its default.
   bool dump_on_sigquit = true;
 };

@@ -26,6 +26,7 @@ enum class lock_rank : unsigned char {
   inbox,          // fibers pinned to one worker
   idle,           // who sleeps, until when
   records,        // free lists of type-stable records
+  slow_fiber,     // what options::slow_fiber has noted
 };
 
 #ifndef NDEBUG

@@ -22,6 +22,7 @@
 #include "sched/park.hpp"
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/slow_fiber.hpp"
 
 #include <vigil/error.hpp>
 
@@ -80,6 +81,21 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   main_stopped_ = false;
   main_error_ = nullptr;
 
+  struct slow_guard {
+    scheduler& s;
+    std::unique_ptr<slow_fibers> slow;
+
+    ~slow_guard() {
+      for (const auto& w : s.workers_)
+        w->slow = nullptr;
+    }
+  } watched{*this, nullptr};
+
+  if (settings_.slow_fiber > 0) {
+    watched.slow = std::make_unique<slow_fibers>(settings_.slow_fiber, workers_.size());
+    for (const auto& w : workers_)
+      w->slow = watched.slow.get();
+  }
   const process_guard process(*this);
   timers_->open();
   fiber* main = nullptr;

@@ -140,6 +140,7 @@ class fiber_core {
   std::exception_ptr error;
   void (*on_unhandled)(std::exception_ptr) = nullptr;
   bool ended_by_stop = false;
+  bool slow_named = false;  // slow_fibers has named it
   bool ended_by_shutdown = false;  // by `cancelled`, of the root context: no stop yet
   internal::fiber_local_slot* locals = nullptr;
 

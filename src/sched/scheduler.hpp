@@ -36,6 +36,7 @@ struct scheduler_options {
   void (*on_unhandled)(std::exception_ptr) = nullptr;
   bool dump_on_sigquit = true;
   bool waits_for_all = false;  // options::exit
+  nanos slow_fiber = 0;        // 0: off
   bool virtual_time = false;
   std::uint64_t seed = 1;
 };

@@ -2,6 +2,7 @@
 
 #include "sched/park.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/slow_fiber.hpp"
 
 #include <algorithm>
 
@@ -360,12 +361,22 @@ void worker::about_to_run(fiber& f) noexcept {
   f.park_state.store(park_word::running, relaxed);
   f.state.store(fiber_state::running, relaxed);  // ordering: as above
   counters.switches.add();
+  new_stretch();
+}
+
+void worker::note_stretch() noexcept {
+  if (current != nullptr) {
+    slow->begins(index, *current);
+  } else {
+    slow->ends(index);
+  }
 }
 
 void worker::enter(fiber& f) noexcept {
   about_to_run(f);
   internal::enter(*side_, f.side);
   fiber& last = *std::exchange(current, nullptr);
+  new_stretch();
   after(last);
 }
 
@@ -377,7 +388,10 @@ void worker::yield() noexcept {
   fiber* const next = pick_directly();
   if (next == nullptr && nothing_else()) {
     // I/O has its turn although one fiber alone yields for ever.
-    if (!sched.watch_->needs_poll() || ++turn_ % fairness_turns != fairness_turns - 1) return;
+    if (!sched.watch_->needs_poll() || ++turn_ % fairness_turns != fairness_turns - 1) {
+      new_stretch();
+      return;
+    }
   }
   leave_for(next, after_switch::yield, nullptr);
 }

@@ -26,6 +26,7 @@
 namespace vigil::internal {
 
 class scheduler;
+class slow_fibers;
 
 // What is done for a fiber that has left, off its stack.
 enum class after_switch : std::uint8_t {
@@ -72,6 +73,12 @@ class worker {
   // Lets the others go first, if there are any.
   void yield() noexcept;
 
+  // options::slow_fiber: the fiber that runs here begins a new stretch.
+  void new_stretch() noexcept {
+    if (slow != nullptr) [[unlikely]]
+      note_stretch();
+  }
+
   // What std::uncaught_exceptions() says of the fiber that runs here.
   unsigned exceptions_in_flight() const noexcept { return side_->exceptions_in_flight(); }
 
@@ -98,12 +105,14 @@ class worker {
   // A fiber armed an earlier deadline while it parked and woke nobody for it:
   // before user code runs here, a sleeper must cover it.
   bool cover_before_user_code = false;
+  slow_fibers* slow = nullptr;  // options::slow_fiber
   std::uint64_t next_id = 0;
   std::uint64_t last_id = 0;
 
  private:
   friend class scheduler;
 
+  void note_stretch() noexcept;
   fiber* pick() noexcept;
   fiber* pick_directly() noexcept;
   void leave_for(fiber* next, after_switch what, spinlock* lock) noexcept;

@@ -525,6 +525,7 @@ void timer_service::call(fiber& self, timer_record& t) noexcept {
   self.file = t.made_at.file;
   self.line = t.made_at.line;
   sched()->cover_owed();
+  current_worker()->new_stretch();
   try {
     t.call();
   } catch (const stopped&) {
@@ -538,6 +539,7 @@ void timer_service::call(fiber& self, timer_record& t) noexcept {
   if (self.deferred != nullptr) [[unlikely]]
     release_deferred(self);
   self.stops_thrown = 0;
+  current_worker()->new_stretch();
   self.set_name("callbacks");
   self.callback.store(nullptr, relaxed);  // ordering: as above
   self.file = "vigil";

@@ -1,0 +1,144 @@
+// options::slow_fiber names who keeps a worker, once.
+#include "support/child.hpp"
+#include "support/in_runtime.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include <unistd.h>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+
+namespace {
+
+vigil::options watched() {
+  vigil::options o;
+  o.workers = 2;
+  o.slow_fiber = 10ms;
+  return o;
+}
+
+std::size_t count_of(const std::string& text, const char* part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++n;
+  return n;
+}
+
+}  // namespace
+
+TEST_SUITE("slow_fiber") {
+  TEST_CASE("child: blocks its thread in four ways" * doctest::skip()) {
+    vigil::run(watched(), [] {
+      auto sleeps = vigil::spawn({.name = "sleeps"}, [] {
+        for (int i = 0; i < 3; ++i) {
+          std::this_thread::sleep_for(30ms);
+          vigil::this_fiber::yield();
+          vigil::sleep_for(1us);
+        }
+      });
+      sleeps.join();
+      int ends[2];
+      if (::pipe(ends) != 0) return;
+      std::thread writer([&ends] {
+        std::this_thread::sleep_for(30ms);
+        if (::write(ends[1], "x", 1) != 1) std::abort();
+      });
+      auto reads = vigil::spawn({.name = "reads"}, [&ends] {
+        char c = 0;
+        if (::read(ends[0], &c, 1) != 1) std::abort();
+      });
+      reads.join();
+      writer.join();
+      std::mutex m;
+      std::atomic<bool> held{false};
+      std::thread holder([&] {
+        const std::lock_guard guard(m);
+        held = true;
+        std::this_thread::sleep_for(60ms);
+      });
+      while (!held)
+        vigil::sleep_for(100us);
+      auto locks = vigil::spawn({.name = "locks"}, [&m] { const std::lock_guard guard(m); });
+      locks.join();
+      holder.join();
+      auto t = vigil::every(1ms, [] { std::this_thread::sleep_for(20ms); });
+      vigil::sleep_for(100ms);
+      t.stop_and_wait();
+    });
+  }
+
+  TEST_CASE("names who sleeps, reads or locks its thread, and a callback, once each") {
+    const child_result child = run_child("child: blocks its thread in four ways");
+    CHECK(child.succeeded());
+    for (const char* name : {"(sleeps)", "(reads)", "(locks)", "(callbacks)"}) {
+      INFO(std::string(name));
+      CHECK(count_of(child.output, name) == 1);
+    }
+    CHECK(child.says("slow_fiber_test.cpp:"));
+    CHECK(child.says("options::slow_fiber is 10.000 ms"));
+  }
+
+  TEST_CASE("child: never comes back" * doctest::skip()) {
+    vigil::options o = watched();
+    o.workers = 1;
+    o.stop_limit = 0s;
+    std::atomic<bool> stuck{true};
+    std::thread rescue([&stuck] {
+      std::this_thread::sleep_for(100ms);
+      stuck = false;
+    });
+    vigil::run(o, [&stuck] {
+      while (stuck) {
+      }
+    });
+    rescue.join();
+  }
+
+  TEST_CASE("names one that does not come back while it is still at it, once") {
+    const child_result child = run_child("child: never comes back");
+    CHECK(child.succeeded());
+    CHECK(count_of(child.output, "(main)") == 1);
+    CHECK(child.says("and still does"));
+  }
+
+  TEST_CASE("child: waits and yields" * doctest::skip()) {
+    vigil::testing::virtual_options how;
+    how.runtime.slow_fiber = 100ms;
+    vigil::testing::run_virtual(how, [] {
+      vigil::sleep_for(1h);
+      vigil::blocking([] { std::this_thread::sleep_for(250ms); });
+      const auto until = std::chrono::steady_clock::now() + 250ms;
+      while (std::chrono::steady_clock::now() < until)
+        vigil::this_fiber::yield();
+      std::puts("quiet");
+    });
+  }
+
+  TEST_CASE("who waits, calls blocking, or yields is not named") {
+    const child_result child = run_child("child: waits and yields");
+    CHECK(child.succeeded());
+    CHECK(child.says("quiet"));
+    CHECK_FALSE(child.says("slow_fiber"));
+  }
+
+#ifndef VIGIL_TEST_UNDER_SANITIZER  // which has threads of its own
+  TEST_CASE("its thread does not hide a deadlock, and is gone after the run") {
+    const child_result child = run_child("child: deadlock beside the watch");
+    CHECK(child.says("thrown"));
+  }
+#endif
+
+  TEST_CASE("child: deadlock beside the watch" * doctest::skip()) {
+    try {
+      vigil::run(watched(), [] { vigil::make_channel<int>().recv(); });
+    } catch (const vigil::deadlock&) {
+      std::puts("thrown");
+    }
+  }
+}
