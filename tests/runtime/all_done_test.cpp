@@ -108,10 +108,10 @@ TEST_SUITE("exit when all is done") {
 
   TEST_CASE("unref inside the callback of every ends the program after that run") {
     int runs = 0;
+    vigil::timer t;
     in_virtual_until_done([&] {
-      auto t = std::make_shared<vigil::timer>();
-      *t = vigil::every(1s, [&runs, t] {
-        if (++runs % 5 == 0) t->unref();
+      t = vigil::every(1s, [&runs, &t] {
+        if (++runs % 5 == 0) t.unref();
       });
     });
     CHECK(runs == 15);
@@ -120,14 +120,14 @@ TEST_SUITE("exit when all is done") {
   TEST_CASE("stop inside the callback of every ends it, with and without ref") {
     for (const bool referenced : {true, false}) {
       int runs = 0;
+      vigil::timer t;
       in_virtual_until_done([&] {
-        auto t = std::make_shared<vigil::timer>();
-        *t = vigil::every(1s, [&runs, t] {
+        t = vigil::every(1s, [&runs, &t] {
           ++runs;
-          t->stop();
+          t.stop();
         });
         if (!referenced) {
-          t->unref();
+          t.unref();
           vigil::after_func(1min, [] {});
         }
       });
@@ -153,13 +153,13 @@ TEST_SUITE("exit when all is done") {
 
   TEST_CASE("every counted from the end holds it during a run, too") {
     int runs = 0;
+    vigil::timer t;
     in_virtual_until_done([&] {
-      auto t = std::make_shared<vigil::timer>();
-      *t = vigil::every(
+      t = vigil::every(
           1s,
-          [&runs, t] {
+          [&runs, &t] {
             vigil::sleep_for(10s);
-            if (++runs % 3 == 0) t->stop();
+            if (++runs % 3 == 0) t.stop();
           },
           vigil::from_end);
     });

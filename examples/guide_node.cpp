@@ -1,0 +1,51 @@
+// guide_node: the programs of docs/coming-from-node.md, one after the other.
+//
+// Run it:     build/release/examples/guide_node
+// It prints:  what each of them prints, under its name.
+#include "example.hpp"
+
+#include <chrono>
+#include <string>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+void order() {
+  //! [order]
+  vigil::after_func(10ms, [] {
+    vigil::post([] { std::puts("posted"); });     // setImmediate
+    vigil::defer([] { std::puts("deferred"); });  // process.nextTick
+    std::puts("the callback");
+  });
+  //! [order]
+}
+
+void timers() {
+  //! [timers]
+  auto late = vigil::after_func(1h, [] { std::puts("too late"); });  // setTimeout
+  late.unref();                                                      // does not hold the program
+
+  auto beat = vigil::every(10ms, [] { std::puts("beat"); });  // setInterval
+  vigil::after_func(35ms, [beat] { beat.stop(); });           // clearInterval
+  //! [timers]
+}
+
+void pool() {
+  //! [pool]
+  const std::string text =
+      vigil::blocking([] { return std::string("read, hashed or looked up on the side pool"); });
+  std::puts(text.c_str());
+  //! [pool]
+}
+
+}  // namespace
+
+int main() {
+  //! [all_done]
+  vigil::options settings;
+  settings.exit = vigil::exit_when::all_done;
+  //! [all_done]
+  for (const auto program : {&order, &timers, &pool})
+    example_main(settings, program);
+}
