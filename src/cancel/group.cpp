@@ -10,7 +10,7 @@
 //     the lock, may destroy the group.
 // R3  With a limit, who waits for a place is handed one by who gives his back.
 #include "cancel/context_core.hpp"
-#include "chan/caller.hpp"
+#include "sched/caller.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/error.hpp>

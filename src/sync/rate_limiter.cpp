@@ -134,10 +134,8 @@ bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) 
     mine.cancel();
     throw;
   }
-  if (ended == internal::outcome::stopped) {
-    mine.cancel();
-    self.stop();
-  }
+  if (ended != internal::outcome::timeout) mine.cancel();
+  self.throw_if_ended(ended);
   return true;
 }
 
