@@ -235,7 +235,8 @@ inline cancellable with_cancel(const context& parent) {
 // if one was given. One that has passed: at once. Without a timer of its own if
 // the parent's deadline is not later, or if there is none (time_point::max()). A
 // timer needs a runtime: throws wrong_place on a plain thread. It keeps no program
-// alive. It fires on a fiber, so a busy program may be late; it never is early.
+// alive. It fires on a fiber, so a busy program may be late; it never is early;
+// and it goes with its runtime's run, after which it fires no more.
 template <class Clock, class Duration>
 cancellable with_deadline(const context& parent,
                           const std::chrono::time_point<Clock, Duration>& t,
