@@ -96,7 +96,7 @@ nanos now_of(const internal::waiter& w) noexcept {
     const internal::clock_source& clock = w.as_fiber().sched->clock;
     if (clock.is_virtual()) return clock.now();
   }
-  return internal::coarse_monotonic_now();
+  return internal::monotonic_now();
 }
 
 // Under the queue's lock. The queue has become shorter by one who gave up.
