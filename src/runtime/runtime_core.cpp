@@ -118,6 +118,7 @@ runtime_core::~runtime_core() {
     gate->sched = nullptr;
   }
   blocking.reset();  // its threads end
+  sched.wait_for_calls();
   timers.end();
 }
 

@@ -44,7 +44,7 @@ scheduler::scheduler(scheduler_options settings, std::unique_ptr<watch> w)
 }
 
 scheduler::~scheduler() {
-  while (visitors_.load() != 0 || calls_under_way_.load() != 0)
+  while (visitors_.load() != 0)
     std::this_thread::yield();
   // Fibers that were started before a run that never came.
   while (fiber* const f = pop_injected()) {

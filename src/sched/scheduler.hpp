@@ -137,6 +137,9 @@ class scheduler {
   bool leave_call(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
   void call_withdrawn(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
   void call_over() noexcept;
+  // Before the scheduler goes: one that was left at the very end of the run, on a
+  // pool that others share, may still be under way.
+  void wait_for_calls() const noexcept;
 
   void* side_pool = nullptr;  // the runtime's own; of the blocking layer
 

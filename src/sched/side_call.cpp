@@ -5,6 +5,8 @@
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
 
+#include <thread>
+
 namespace vigil::internal {
 
 void scheduler::call_begins(side_call& c) noexcept {
@@ -74,6 +76,11 @@ void scheduler::call_over() noexcept {
   if (is_virtual()) idle_.wake_all();
   tell_main();
   visitors_.fetch_sub(1);
+}
+
+void scheduler::wait_for_calls() const noexcept {
+  while (calls_under_way_.load() != 0)
+    std::this_thread::yield();
 }
 
 // --- virtual time: C3
