@@ -9,9 +9,9 @@
 #include <vigil/error.hpp>
 #include <vigil/fiber.hpp>
 #include <vigil/fwd.hpp>
-#include <vigil/rate_limiter.hpp>
 #include <vigil/group.hpp>
 #include <vigil/post.hpp>
+#include <vigil/rate_limiter.hpp>
 #include <vigil/runtime.hpp>
 #include <vigil/select.hpp>
 #include <vigil/signals.hpp>
