@@ -51,6 +51,8 @@
 namespace vigil {
 inline namespace VIGIL_ABI {
 
+class context;  // context.hpp
+
 // What a pool does now; `done` since it was made.
 struct blocking_stats {
   std::size_t threads = 0;  // made so far
@@ -108,8 +110,10 @@ VIGIL_API bool goes_to_side_pool();
 VIGIL_API bool is_over(blocking_limit kind, std::int64_t limit) noexcept;
 // True: f has run, the record is the caller's. False: the deadline came first,
 // and the record is gone, as it is when this throws.
+// `under`: a context's; throws `cancelled` when that is done.
 VIGIL_API bool run_blocking(void* pool, const blocking_table& table, void* record,
-                            blocking_limit kind, std::int64_t limit, const site& from);
+                            blocking_limit kind, std::int64_t limit, stop_node* under,
+                            const site& from);
 
 // What the caller and the pool's thread share.
 template <class F>
@@ -158,7 +162,8 @@ template <class R>
 using blocking_answer = std::conditional_t<std::is_void_v<R>, bool, std::optional<R>>;
 
 template <class F>
-auto call_blocking(void* pool, blocking_limit kind, std::int64_t limit, const site& from, F&& f) {
+auto call_blocking(void* pool, blocking_limit kind, std::int64_t limit, const site& from, F&& f,
+                   stop_node* under = nullptr) {
   using record = blocking_record<std::decay_t<F>>;
   using R = typename record::result;
   static_assert(!std::is_reference_v<R>,
@@ -177,7 +182,7 @@ auto call_blocking(void* pool, blocking_limit kind, std::int64_t limit, const si
     }
   }
   auto* const made = new record(std::forward<F>(f));
-  if (!run_blocking(pool, record::table, made, kind, limit, from)) return answer{};
+  if (!run_blocking(pool, record::table, made, kind, limit, under, from)) return answer{};
   struct owner {
     record* held;
     ~owner() { delete held; }
@@ -216,6 +221,34 @@ detail::blocking_result<F> blocking(blocking_pool& pool, F&& f, const site& from
   } else {
     return std::move(*detail::call_blocking(pool.core(), detail::blocking_limit::none, 0, from,
                                             std::forward<F>(f)));
+  }
+}
+
+// The same until ctx is done: then throws `cancelled`. Taken out of the queue f
+// never runs; one that runs already goes on, and its result is dropped. On a plain
+// thread f runs to its end.
+template <class C, class F>
+requires(std::is_same_v<C, context> && std::is_invocable_v<std::decay_t<F>>)
+detail::blocking_result<F> blocking(const C& ctx, F&& f, const site& from = site::current()) {
+  if constexpr (std::is_void_v<detail::blocking_result<F>>) {
+    detail::call_blocking(nullptr, detail::blocking_limit::none, 0, from, std::forward<F>(f),
+                          ctx.stop());
+  } else {
+    return std::move(*detail::call_blocking(nullptr, detail::blocking_limit::none, 0, from,
+                                            std::forward<F>(f), ctx.stop()));
+  }
+}
+
+template <class C, class F>
+requires(std::is_same_v<C, context> && std::is_invocable_v<std::decay_t<F>>)
+detail::blocking_result<F> blocking(blocking_pool& pool, const C& ctx, F&& f,
+                                    const site& from = site::current()) {
+  if constexpr (std::is_void_v<detail::blocking_result<F>>) {
+    detail::call_blocking(pool.core(), detail::blocking_limit::none, 0, from, std::forward<F>(f),
+                          ctx.stop());
+  } else {
+    return std::move(*detail::call_blocking(pool.core(), detail::blocking_limit::none, 0, from,
+                                            std::forward<F>(f), ctx.stop()));
   }
 }
 

@@ -111,6 +111,13 @@ class rate_limiter {
   // Waits for its turn. Throws std::invalid_argument if n is more than the burst,
   // since it would wait for ever; `stopped`, and gives back what it had reserved.
   void wait(std::int64_t n = 1) { wait_within(n, {}); }
+  // At most until ctx is done: then throws `cancelled`, and gives back what it had
+  // reserved.
+  template <class C>
+    requires std::is_same_v<C, context>
+  void wait(const C& ctx, std::int64_t n = 1) {
+    wait_within(n, detail::under(ctx));
+  }
   // False, at once and with nothing taken, if its turn comes after the deadline.
   template <detail::duration_like D>
   bool wait_for(const D& timeout, std::int64_t n = 1) {

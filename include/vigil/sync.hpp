@@ -21,7 +21,8 @@
 //
 // What ends a wait: what it waits for; the deadline of the `_for` and `_until`
 // forms, never early, which is a result and no exception; a stop of the fiber,
-// which throws `stopped`. But a stop does not end the wait for a lock: lock(),
+// which throws `stopped`; the end of a context that was handed over, which throws
+// `cancelled`. But a stop does not end the wait for a lock: lock(),
 // lock_shared() and the relocking of a condition variable wait on. So two
 // fibers that wait for each other's mutex keep a runtime from ending
 // (options::stop_limit).
@@ -46,7 +47,14 @@
 namespace vigil {
 inline namespace VIGIL_ABI {
 
+class context;  // context.hpp
+
 namespace detail {
+
+template <class C>
+wait_limit under(const C& ctx) {
+  return {wait_limit::kind::none, 0, ctx.stop()};
+}
 
 template <duration_like D>
 wait_limit within(const D& timeout) {
@@ -78,6 +86,13 @@ class mutex {
   // Throws wrong_place only; not ended by a stop.
   void lock() {
     if (!take()) detail::lock_slowly(core_, {});
+  }
+
+  // At most until ctx is done: then throws `cancelled`, and it is not locked.
+  template <class C>
+    requires std::is_same_v<C, context>
+  void lock(const C& ctx) {
+    if (!take()) detail::lock_slowly(core_, detail::under(ctx));
   }
 
   bool try_lock() noexcept { return take() || detail::try_lock_slowly(core_); }
@@ -131,6 +146,12 @@ class shared_mutex {
   void lock() {
     if (!take()) detail::lock_slowly(core_, {});
   }
+  // At most until ctx is done: then throws `cancelled`, and it is not locked.
+  template <class C>
+    requires std::is_same_v<C, context>
+  void lock(const C& ctx) {
+    if (!take()) detail::lock_slowly(core_, detail::under(ctx));
+  }
   bool try_lock() noexcept { return take(); }
   template <detail::duration_like D>
   bool try_lock_for(const D& timeout) {
@@ -152,6 +173,11 @@ class shared_mutex {
 
   void lock_shared() {
     if (!take_shared()) detail::lock_shared_slowly(core_, {});
+  }
+  template <class C>
+    requires std::is_same_v<C, context>
+  void lock_shared(const C& ctx) {
+    if (!take_shared()) detail::lock_shared_slowly(core_, detail::under(ctx));
   }
   bool try_lock_shared() noexcept { return take_shared(); }
   template <detail::duration_like D>
@@ -224,9 +250,23 @@ class condition_variable {
     detail::wait(core_, any(lock), {});
   }
   template <class Lock, class Predicate>
+    requires std::is_invocable_v<Predicate&>
   void wait(Lock& lock, Predicate holds) {
     while (!holds())
       wait(lock);
+  }
+
+  // At most until ctx is done: then throws `cancelled`, with the lock held.
+  template <class Lock, class C>
+    requires std::is_same_v<C, context>
+  void wait(Lock& lock, const C& ctx) {
+    detail::wait(core_, any(lock), detail::under(ctx));
+  }
+  template <class Lock, class C, class Predicate>
+    requires std::is_same_v<C, context>
+  void wait(Lock& lock, const C& ctx, Predicate holds) {
+    while (!holds())
+      wait(lock, ctx);
   }
 
   // True if notified, false if the timeout passed first; zero or negative: the
@@ -286,6 +326,12 @@ class wait_group {
   // Until the count is zero; at once if it is. One who waits goes on once it has
   // been zero, whatever is added afterwards.
   void wait() { detail::wait(core_, false, {}); }
+  // At most until ctx is done: then throws `cancelled`.
+  template <class C>
+    requires std::is_same_v<C, context>
+  void wait(const C& ctx) {
+    detail::wait(core_, false, detail::under(ctx));
+  }
   // False if the timeout passed first.
   template <detail::duration_like D>
   bool wait_for(const D& timeout) {
@@ -346,6 +392,12 @@ class latch {
   std::int64_t count() const noexcept { return detail::count_of(core_); }
 
   void wait() { detail::wait(core_, true, {}); }
+  // At most until ctx is done: then throws `cancelled`.
+  template <class C>
+    requires std::is_same_v<C, context>
+  void wait(const C& ctx) {
+    detail::wait(core_, true, detail::under(ctx));
+  }
   template <detail::duration_like D>
   bool wait_for(const D& timeout) {
     return detail::wait(core_, true, detail::within(timeout));
@@ -380,6 +432,12 @@ class semaphore {
   semaphore& operator=(const semaphore&) = delete;
 
   void acquire(std::int64_t n = 1) { detail::acquire_permits(core_, n, {}); }
+  // At most until ctx is done: then throws `cancelled`, with none taken.
+  template <class C>
+    requires std::is_same_v<C, context>
+  void acquire(const C& ctx, std::int64_t n = 1) {
+    detail::acquire_permits(core_, n, detail::under(ctx));
+  }
   // Only if they are free and nobody waits.
   bool try_acquire(std::int64_t n = 1) { return detail::try_acquire_permits(core_, n); }
   // False, with none taken, if the timeout passed first.

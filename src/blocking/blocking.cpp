@@ -120,9 +120,10 @@ bool run_blocking(void* given,
                   void* record,
                   blocking_limit kind,
                   std::int64_t limit,
+                  stop_node* under,
                   const site& from) {
   owned_job owned(table, record);
-  internal::caller self;
+  internal::caller self(under);
   if (self.may_not_wait()) self.refuse("blocking");
   internal::fiber& f = *internal::current_fiber();
   internal::scheduler& sched = *f.sched;
@@ -154,7 +155,8 @@ bool run_blocking(void* given,
     self.throw_if_ended(how);
     return false;
   }
-  self.throw_if_ended(how);
+  // The function has returned all the same: a stop does not wait for the result.
+  if (how == outcome::stopped) self.throw_if_ended(how);
   owned.keep_record();
   return true;
 }

@@ -18,9 +18,12 @@ using internal::outcome;
 using internal::told_list;
 
 bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
-  const internal::how_to_wait how{
-      internal::wait_reason::condition, "condition_variable::wait", internal::to_timeout(limit)};
-  internal::caller self;
+  const internal::how_to_wait how{internal::wait_reason::condition,
+                                  "condition_variable::wait",
+                                  internal::to_timeout(limit),
+                                  true,
+                                  limit.under};
+  internal::caller self(how.under);
   if (self.may_not_wait(how.stoppable)) self.refuse(how.call);
 
   queued_wait own;

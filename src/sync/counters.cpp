@@ -94,11 +94,13 @@ bool wait(counter_core& c, bool is_latch, const wait_limit& limit) {
   const internal::how_to_wait how{
       is_latch ? internal::wait_reason::latch : internal::wait_reason::wait_group,
       is_latch ? "latch::wait" : "wait_group::wait",
-      internal::to_timeout(limit)};
+      internal::to_timeout(limit),
+      true,
+      limit.under};
   internal::queue_guard guard(c.queue);
   if (c.count == 0) return true;
   if (how.limit.is_over()) return false;
-  internal::caller self;
+  internal::caller self(how.under);
   internal::before_waiting(self, how, guard);
   queued_wait own;
   const outcome ended = internal::wait_in(
@@ -115,14 +117,17 @@ void check_latch(std::int64_t count) {
 // --- semaphore
 
 bool acquire_permits(semaphore_core& s, std::int64_t n, const wait_limit& limit) {
-  const internal::how_to_wait how{
-      internal::wait_reason::semaphore, "semaphore::acquire", internal::to_timeout(limit)};
+  const internal::how_to_wait how{internal::wait_reason::semaphore,
+                                  "semaphore::acquire",
+                                  internal::to_timeout(limit),
+                                  true,
+                                  limit.under};
   check_permits(n, "acquire");
   if (n == 0) return true;
   internal::queue_guard guard(s.queue);
   if (take_now(s, n)) return true;
   if (how.limit.is_over()) return false;
-  internal::caller self;
+  internal::caller self(how.under);
   internal::before_waiting(self, how, guard);
   queued_wait own;
   own.amount = n;

@@ -127,7 +127,7 @@ bool announce(mutex_core& m, bool on_his_way) noexcept {
 
 // Tests and the compiler's inlining aside, the whole wait of lock().
 bool lock_and_wait(mutex_core& m, internal::how_to_wait how) {
-  internal::caller self;
+  internal::caller self(how.under);
   queued_wait own;
   bool on_his_way = false;
   for (;;) {
@@ -145,7 +145,10 @@ bool lock_and_wait(mutex_core& m, internal::how_to_wait how) {
         guard,
         [&m](told_list&) noexcept { left_queue(m); },
         on_his_way);
-    if (ended != outcome::value) return false;
+    if (ended != outcome::value) {
+      self.throw_if_ended(ended);
+      return false;
+    }
     on_his_way = true;
     if (take_soon(m, on_his_way)) return true;
   }
@@ -158,7 +161,7 @@ bool lock_slowly(mutex_core& m, const wait_limit& limit) {
   internal::timeout until = internal::to_timeout(limit);
   if (until.is_over()) return false;
   if (limit.is == wait_limit::kind::in) until = internal::timeout::at(until.deadline());
-  return lock_and_wait(m, {internal::wait_reason::mutex, "mutex::lock", until, false});
+  return lock_and_wait(m, {internal::wait_reason::mutex, "mutex::lock", until, false, limit.under});
 }
 
 bool try_lock_slowly(mutex_core& m) noexcept {

@@ -107,7 +107,7 @@ bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) 
   const nanos latest = limit.is == detail::wait_limit::kind::in
                            ? internal::saturating_add(now, limit.nanoseconds)
                            : until.deadline();
-  internal::caller self;
+  internal::caller self(limit.under);
   reservation mine(nullptr, 0, {});
   {
     const std::lock_guard lock(mutex_);

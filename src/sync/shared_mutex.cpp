@@ -102,16 +102,19 @@ bool wait_for_turn(shared_mutex_core& m,
                    std::uint32_t keeps_out,
                    std::uint32_t comes_in,
                    const internal::how_to_wait& how) {
-  internal::caller self;
+  internal::caller self(how.under);
   queued_wait own;
   const bool over = how.limit.is_over();
   internal::queue_guard guard(m.queue);
   if (over) return try_now(m, keeps_out, comes_in);
   internal::before_waiting(self, how, guard);
   if (!announce(m, keeps_out, comes_in)) return true;
-  return internal::wait_in(where, own, self, how, guard, [&m](told_list& told) noexcept {
-           settle(m, after::giving_up, told);
-         }) == outcome::value;
+  const outcome ended =
+      internal::wait_in(where, own, self, how, guard, [&m](told_list& told) noexcept {
+        settle(m, after::giving_up, told);
+      });
+  self.throw_if_ended(ended);
+  return ended == outcome::value;
 }
 
 }  // namespace
@@ -124,7 +127,8 @@ bool lock_slowly(shared_mutex_core& m, const wait_limit& limit) {
                        {internal::wait_reason::shared_mutex_write,
                         "shared_mutex::lock",
                         internal::to_timeout(limit),
-                        false});
+                        false,
+                        limit.under});
 }
 
 bool lock_shared_slowly(shared_mutex_core& m, const wait_limit& limit) {
@@ -135,7 +139,8 @@ bool lock_shared_slowly(shared_mutex_core& m, const wait_limit& limit) {
                        {internal::wait_reason::shared_mutex_read,
                         "shared_mutex::lock_shared",
                         internal::to_timeout(limit),
-                        false});
+                        false,
+                        limit.under});
 }
 
 void unlock_slowly(shared_mutex_core& m) {

@@ -141,6 +141,7 @@ struct how_to_wait {
   const char* call;  // for the error's text
   timeout limit = timeout::none();
   bool stoppable = true;
+  stop_node* under = nullptr;
 };
 
 // Whoever may have to wait, before it is queued: throws `stopped` or wrong_place,

@@ -357,6 +357,30 @@ TEST_SUITE("blocking and the end") {
     });
   }
 
+  TEST_CASE("a context takes a queued function out, and lets the caller of one that runs go") {
+    real_options how;
+    how.settings.blocking_threads = 1;
+    in_runtime(how, [] {
+      auto g = std::make_shared<gate>();
+      std::atomic<bool> ran{false};
+      auto it = vigil::with_cancel(vigil::background());
+      auto first = vigil::spawn([g, &it] { vigil::blocking(it.ctx, [g] { g->wait(); }); });
+      g->wait_until_entered();
+      auto second =
+          vigil::spawn([&ran, &it] { return vigil::blocking(it.ctx, [&ran] { ran = true; }); });
+      while (vigil::stats_of_blocking().queued == 0)
+        vigil::sleep_for(100us);
+      it.cancel();
+      CHECK_THROWS_AS(first.join(), vigil::cancelled);
+      CHECK_THROWS_AS(second.join(), vigil::cancelled);
+      CHECK(vigil::stats_of_blocking().queued == 0);
+      CHECK_THROWS_AS(vigil::blocking(it.ctx, [&ran] { ran = true; }), vigil::cancelled);
+      g->open();
+      CHECK(vigil::blocking([] { return 7; }) == 7);  // the thread has come back
+      CHECK_FALSE(ran.load());
+    });
+  }
+
   TEST_CASE("a caller that must stop does not begin, under a shield it does and waits") {
     in_virtual([] {
       bool refused = false;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -45,6 +46,7 @@ std::size_t waiters_under(const context& ctx) {
 struct kind {
   const char* name;
   std::function<void(const context&)> wait;
+  bool a_stop_ends_it = true;  // not a lock
 };
 
 const std::vector<kind>& kinds() {
@@ -69,6 +71,70 @@ const std::vector<kind>& kinds() {
        [](const context& c) {
          auto child = vigil::spawn([] { sleep_for(24h); });
          child.join(c);
+       }},
+      {"mutex",
+       [](const context& c) {
+         vigil::mutex m;
+         m.lock();
+         m.lock(c);
+       },
+       false},
+      {"shared_mutex, to write",
+       [](const context& c) {
+         vigil::shared_mutex m;
+         m.lock_shared();
+         m.lock(c);
+       },
+       false},
+      {"shared_mutex, to read",
+       [](const context& c) {
+         vigil::shared_mutex m;
+         m.lock();
+         m.lock_shared(c);
+       },
+       false},
+      {"condition_variable",
+       [](const context& c) {
+         vigil::mutex m;
+         vigil::condition_variable changed;
+         std::unique_lock lock(m);
+         changed.wait(lock, c);
+       }},
+      {"condition_variable with a predicate",
+       [](const context& c) {
+         vigil::mutex m;
+         vigil::condition_variable changed;
+         std::unique_lock lock(m);
+         try {
+           changed.wait(lock, c, [] { return false; });
+         } catch (const cancelled&) {
+           CHECK(lock.owns_lock());
+           CHECK_FALSE(m.try_lock());  // it has been taken back
+           throw;
+         }
+       }},
+      {"wait_group",
+       [](const context& c) {
+         vigil::wait_group all;
+         all.add();
+         all.wait(c);
+       }},
+      {"latch", [](const context& c) { vigil::latch(1).wait(c); }},
+      {"semaphore",
+       [](const context& c) {
+         vigil::semaphore s(1);
+         try {
+           s.acquire(c, 2);
+         } catch (const cancelled&) {
+           CHECK(s.available() == 1);
+           throw;
+         }
+       }},
+      {"rate_limiter",
+       [](const context& c) {
+         vigil::rate_limiter limiter(vigil::rate::per(1, 24h), 1);
+         limiter.wait();
+         limiter.wait(c);
        }},
   };
   return all;
@@ -150,7 +216,7 @@ TEST_SUITE("a wait under a context") {
     }
   }
 
-  TEST_CASE("ends by a stop of the fiber as ever, and leaves the context, of each kind") {
+  TEST_CASE("ends by a stop of the fiber as ever (a lock does not), and leaves the context") {
     for (const kind& k : kinds()) {
       CAPTURE(k.name);
       in_virtual([&] {
@@ -160,6 +226,10 @@ TEST_SUITE("a wait under a context") {
           settle();
           CHECK(waiters_under(it.ctx) == 1);
           waiting.request_stop();
+          if (!k.a_stop_ends_it) {
+            CHECK_FALSE(waiting.join_for(1s));
+            it.cancel();
+          }
           CHECK_THROWS_AS(waiting.join(), cancelled);
         }
         CHECK(waiters_under(it.ctx) == 0);

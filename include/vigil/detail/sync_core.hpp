@@ -12,6 +12,7 @@ inline namespace VIGIL_ABI {
 namespace detail {
 
 struct queued_wait;
+class stop_node;
 
 // Those who wait for one thing, first come, first served. src/sync/wait_queue.hpp.
 struct wait_queue {
@@ -20,12 +21,13 @@ struct wait_queue {
   queued_wait* last = nullptr;
 };
 
-// How long a call may wait, in nanoseconds.
+// How long a call may wait, in nanoseconds, and what else may end it.
 struct wait_limit {
   enum class kind : std::uint8_t { none, in, at };
 
   kind is = kind::none;
   std::int64_t nanoseconds = 0;
+  stop_node* under = nullptr;  // a context's
 };
 
 struct mutex_core {
