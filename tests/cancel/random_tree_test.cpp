@@ -33,8 +33,6 @@ struct end {
   clock::time_point when;
   bool by_deadline;
   int cause;
-
-  friend bool operator==(const end&, const end&) = default;
 };
 
 int number_of(const std::exception_ptr& cause) {
