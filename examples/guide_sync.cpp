@@ -106,8 +106,8 @@ void groups() {
   //! [group]
   std::vector<int> squares(4);
   vigil::wait_group all;
-  for (int i = 0; i < 4; ++i)
-    all.go([&squares, i] { squares[i] = i * i; });
+  for (std::size_t i = 0; i < 4; ++i)
+    all.go([&squares, i] { squares[i] = static_cast<int>(i * i); });
   all.wait();  // what they wrote is visible now
   for (const int s : squares)
     std::printf("%d ", s);

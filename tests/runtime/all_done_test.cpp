@@ -73,7 +73,6 @@ TEST_SUITE("exit when all is done") {
 
   TEST_CASE("a referenced timer holds the program until its callback has ended") {
     bool over = false;
-    vigil::clock::time_point end;
     in_virtual_until_done([&] {
       const auto start = vigil::clock::now();
       over = false;

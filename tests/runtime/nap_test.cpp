@@ -45,7 +45,7 @@ TEST_SUITE("nap") {
   }
 
   TEST_CASE("what is readied while a worker naps runs beside one that computes") {
-    for (const std::size_t workers : {2, 4}) {
+    for (const std::size_t workers : {std::size_t{2}, std::size_t{4}}) {
       vigil::run(with_workers(workers), [] {
         vigil::spawn([] {
           for (int round = 0; round < 50; ++round) {

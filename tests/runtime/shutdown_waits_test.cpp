@@ -208,7 +208,7 @@ TEST_SUITE("the end of a run with fibers in every kind of wait") {
   }
 
   TEST_CASE("unwinds them on several workers") {
-    for (const std::size_t workers : {1, 2, 4}) {
+    for (const std::size_t workers : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
       CAPTURE(workers);
       vigil::options o;
       o.workers = workers;
