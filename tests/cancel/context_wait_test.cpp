@@ -115,9 +115,9 @@ const std::vector<kind>& kinds() {
        }},
       {"wait_group",
        [](const context& c) {
-         vigil::wait_group all;
-         all.add();
-         all.wait(c);
+         vigil::wait_group group;
+         group.add();
+         group.wait(c);
        }},
       {"latch", [](const context& c) { vigil::latch(1).wait(c); }},
       {"semaphore",
