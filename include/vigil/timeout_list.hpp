@@ -110,7 +110,7 @@ class timeout_list {
     // Removes it, as remove() does: waits for an on_expire of it that is
     // running, unless called inside that. A stop does not cut that wait short.
     ~entry() {
-      if (home.load() != nullptr || run.load() != nullptr) detail::forget(*this);
+      detail::forget(*this);
     }
 
     // Whether it is in a list. False from the moment its expiry begins.

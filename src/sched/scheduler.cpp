@@ -357,7 +357,7 @@ void scheduler::fiber_entry(void* argument) noexcept {
     self.ended_by_stop = true;
   } catch (const cancelled& e) {
     // One that the shutdown caused, a joined child's for example, is as silent.
-    self.ended_by_shutdown = e.is_by_shutdown();
+    self.ended_by_shutdown = e.is_by_shutdown() && self.sched->phase() >= run_phase::ending;
     if (self.ended_by_shutdown || self.sched->must_stop(self)) {
       self.ended_by_stop = true;
     } else {

@@ -148,11 +148,11 @@ void timeout_core::close() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     const lock_guard guard(lock_);
     closed_ = true;
     disarm();
+    // First: a run that ends would file them in order_ behind our back.
+    while (!timeout_order::is_empty(held_))
+      take_out_here(static_cast<timeout_node&>(*held_.after));
   }
   take_out_all(order_);
-  const lock_guard guard(lock_);
-  while (!timeout_order::is_empty(held_))
-    take_out_here(static_cast<timeout_node&>(*held_.after));
 }
 
 void timeout_core::drop() noexcept {
@@ -496,13 +496,24 @@ void add(timeout_core* list, timeout_node& n) {
   checked(list, "add").add(n);
 }
 
+namespace {
+
+// Exact: while the run lock is held no expiry of it begins or ends.
+bool is_known(timeout_node& n) noexcept {
+  const lock_guard guard(lock_of(n));
+  const timeout_run* const r = n.run.load();
+  return n.home.load() != nullptr || (r != nullptr && r->on != internal::current_fiber());
+}
+
+}  // namespace
+
 bool remove(timeout_node& n) noexcept {
   bool prevented = false;
   // Again, should the on_expire have added it before it ended.
   do {
     prevented = timeout_core::take_out(n) || prevented;
     timeout_core::await_run(n, false);
-  } while (n.home.load() != nullptr);
+  } while (is_known(n));
   return prevented;
 }
 
@@ -510,7 +521,7 @@ void forget(timeout_node& n) noexcept {
   do {
     timeout_core::take_out(n);
     timeout_core::await_run(n, true);
-  } while (n.home.load() != nullptr);
+  } while (is_known(n));
 }
 
 std::size_t expire_now(timeout_core* list) {

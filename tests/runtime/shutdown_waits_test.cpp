@@ -168,7 +168,9 @@ const std::vector<kind>& kinds() {
 
 // Starts `fibers` of each kind, lets them wait, and returns from main.
 struct program {
-  int fibers;
+  explicit program(int of_each_kind) : fibers(of_each_kind) {}
+
+  const int fibers;
   std::vector<std::unique_ptr<shared_by_a_kind>> shared;
   std::atomic<int> alive{0};
   std::atomic<int> begun{0};
@@ -202,7 +204,7 @@ struct program {
 
 TEST_SUITE("the end of a run with fibers in every kind of wait") {
   TEST_CASE("unwinds ten thousand of them, each destructor runs, on virtual time") {
-    program p{.fibers = vigil::testing_support::rounds(10'000) / static_cast<int>(kinds().size())};
+    program p(vigil::testing_support::rounds(10'000) / static_cast<int>(kinds().size()));
     vigil::testing::run_virtual([&] { p.run(); });
     p.check();
   }
@@ -212,8 +214,7 @@ TEST_SUITE("the end of a run with fibers in every kind of wait") {
       CAPTURE(workers);
       vigil::options o;
       o.workers = workers;
-      program p{.fibers =
-                    vigil::testing_support::rounds(10'000) / static_cast<int>(kinds().size())};
+      program p(vigil::testing_support::rounds(10'000) / static_cast<int>(kinds().size()));
       vigil::run(o, [&] { p.run(); });
       p.check();
     }
