@@ -177,8 +177,9 @@ struct program {
   std::vector<std::atomic<int>> ended = std::vector<std::atomic<int>>(kinds().size());
 
   void run() {
-    for (std::size_t k = 0; k < kinds().size(); ++k) {
+    for (std::size_t k = 0; k < kinds().size(); ++k)
       shared.push_back(std::make_unique<shared_by_a_kind>());
+    for (std::size_t k = 0; k < kinds().size(); ++k) {
       for (int i = 0; i < fibers; ++i) {
         vigil::go([this, k] {
           const witness here(alive);
