@@ -112,28 +112,36 @@ class worker {
  private:
   friend class scheduler;
 
-  void note_stretch() noexcept;
+  // --- choosing
+
   fiber* pick() noexcept;
   fiber* pick_directly() noexcept;
-  void leave_for(fiber* next, after_switch what, spinlock* lock) noexcept;
-  bool nothing_else() noexcept;
-  void about_to_run(fiber& f) noexcept;
   fiber* pick_in_order() noexcept;
   fiber* pick_by_seed() noexcept;
   fiber* pop_pinned() noexcept VIGIL_EXCLUDES(inbox_lock_);
   fiber* take_next() noexcept;
   fiber* steal() noexcept;
   fiber* steal_from(worker& victim) noexcept;
+  bool nothing_else() noexcept;
   bool timers_due() noexcept;
   bool has_come(nanos next) noexcept;
+
+  // --- running
+
   void enter(fiber& f) noexcept;
+  void about_to_run(fiber& f) noexcept;
+  void note_stretch() noexcept;
+  void leave_for(fiber* next, after_switch what, spinlock* lock) noexcept;
   void after(fiber& f) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
+
+  // --- idling (worker_idle.cpp)
+
   void stop_looking(const fiber& found) noexcept;
-  void woke_in_vain() noexcept;
   bool nap() noexcept;  // false: it is time to rest
   void rest() noexcept;
-  nanos not_before() noexcept;
   bool sees_work() noexcept;
+  nanos not_before() noexcept;
+  void woke_in_vain() noexcept;
 
   thread_side* side_ = nullptr;  // on the stack of run()
   fiber* left_ = nullptr;        // handed over, and waits for arrived()

@@ -1,0 +1,107 @@
+// How a worker that found nothing naps, lies down and gets up, and what it owes
+// the others before it goes back to work: the worker's part of idle.hpp.
+#include "sched/scheduler.hpp"
+#include "sched/worker.hpp"
+
+namespace vigil::internal {
+
+void worker::stop_looking(const fiber& found) noexcept {
+  looking_ = false;
+  const bool last = sched.idle_.stop_looking();
+  cover_before_user_code = false;
+  if (sched.idle_.nobody_rests()) return;
+  // What others added while this one was looking was left to it: if there is
+  // more than it can take, anywhere, the next one is woken.
+  // ordering: this worker is the only one that has the fiber.
+  const std::size_t taken =
+      found.role == fiber_role::runner && found.callback.load(relaxed) == nullptr ? 1 : 0;
+  if (last && sched.finds_work(taken)) counters.wake_calls.add(sched.idle_.wake_one());
+  counters.wake_calls.add(sched.idle_.cover(sched.next_deadline.load()));
+}
+
+// The last look (I2 of idle.hpp).
+bool worker::sees_work() noexcept {
+  if (!sched.is_virtual() && sched.next_deadline.load() < sched.idle_.earliest()) return true;
+  return inbox_filled_.load() || sched.finds_work();
+}
+
+// A deadline nearer than it takes to fall asleep makes a sleep that is none: a
+// system call, and awake again. One such is the price of being exact. Many in a
+// row mean that deadlines come faster than that, so that nothing but system
+// calls would be done in between; then the worker sleeps past some of them, and
+// takes them together. (docs/decisions/0006)
+nanos worker::not_before() noexcept {
+  constexpr nanos no_sleep = 5'000;
+  constexpr nanos real_sleep = 100'000;
+  constexpr std::uint32_t row = 16;
+  if (place.asked == never) {
+    short_sleeps_ = 0;
+    return 0;
+  }
+  const nanos now = monotonic_now();
+  if (place.asked - now >= no_sleep) {
+    short_sleeps_ = 0;
+    return 0;
+  }
+  return ++short_sleeps_ <= row ? 0 : now + real_sleep;
+}
+
+void worker::woke_in_vain() noexcept {
+  if (!std::exchange(just_woke_, false)) return;
+  counters.wakes_needless.add();
+  if (woken_in_vain_ < 16) ++woken_in_vain_;
+}
+
+// Two fibers that take turns on one worker would wake another one at each
+// hand-over, which finds nothing to do: a system call for each, and a processor
+// that does nothing else. A worker that was woken in vain several times of late
+// therefore stays among those who look and naps. Not while all others sleep,
+// and not for long: then nobody hands over. (docs/decisions/0010)
+bool worker::nap() noexcept {
+  constexpr nanos length = 50'000;  // about what a wake-up takes
+  // ordering: settings.
+  if (lone_ || virtual_ || woken_in_vain_ < sched.naps_after.load(relaxed) ||
+      naps_ >= sched.naps_in_a_row.load(relaxed) ||  // ordering: as above
+      sched.idle_.asleep() + 1 >= sched.workers_.size()) {
+    naps_ = 0;
+    return false;
+  }
+  woke_in_vain();
+  const nanos until = monotonic_now() + length;
+  // Who waits for a deadline lies down.
+  if (sched.next_deadline.load() < until || !sched.idle_.settle_to_nap(place, until)) {
+    naps_ = 0;
+    return false;
+  }
+  ++naps_;
+  if (sched.next_deadline.load() >= until && !inbox_filled_.load() && !sched.finds_much_work()) {
+    counters.kernel_waits.add();
+    sched.idle_.nap(place, until);
+    just_woke_ = true;
+  }
+  sched.idle_.get_up(place);
+  until_clock_ = 1;
+  return true;
+}
+
+void worker::rest() noexcept {
+  woke_in_vain();
+  if (!sched.timers().tidy()) return;  // more to do: look around first
+  const nanos next = sched.next_deadline.load();
+  const nanos second = next == never ? never : sched.timers().second_deadline();
+  sched.idle_.lie_down(place, next, second);
+  if (sees_work()) {
+    sched.idle_.stay_awake(place);
+    return;
+  }
+  if (next == never && sched.idle_.asleep() == sched.workers_.size()) {
+    const std::uint64_t asleep = sched.idle_.all_asleep(sched.workers_.size(), monotonic_now());
+    if (asleep != 0) sched.maybe_deadlock(asleep);
+  }
+  counters.kernel_waits.add();
+  sched.idle_.sleep(place, not_before());
+  just_woke_ = true;
+  until_clock_ = 1;
+}
+
+}  // namespace vigil::internal
