@@ -61,7 +61,7 @@ void caller::refuse(const char* call) {
 
 ticket caller::open() noexcept {
   if (fiber_ != nullptr) return fiber_->self.open(stoppable_);
-  process_check_fork("a wait on a channel or a lock");
+  process_check_fork("a wait");
   thread_->sleep.clear();
   return thread_->self.open(false);
 }

@@ -1,4 +1,5 @@
 // What the templates of fiber.hpp call.
+#include "sched/caller.hpp"
 #include "sched/park.hpp"
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
@@ -17,8 +18,6 @@ using internal::current_fiber;
 using internal::current_scheduler;
 using internal::fiber_role;
 using internal::lock_guard;
-using internal::nanos;
-using internal::never;
 using internal::outcome;
 using internal::require_fiber;
 using internal::wait_reason;
@@ -82,108 +81,58 @@ void take_out(fiber_core& core, internal::waiter& w) noexcept {
   if (core.joiner == &w) core.joiner = nullptr;
 }
 
-// A thread that is no fiber sleeps on a note of its own.
-bool join_from_thread(fiber_core& core, nanos deadline, stop_node* under = nullptr) {
-  internal::note note;
-  internal::waiter w(note);
-  const internal::ticket t = w.open(false);
-  note.clear();
-  {
-    const lock_guard guard(core.join_lock);
-    if (core.has_ended.load()) return true;
-    core.joiner = &w;
-    core.joiner_ticket = t;
-  }
-  internal::stop_waiter entry;
-  entry.who = &w;
-  entry.which = t;
-  if (under != nullptr && !under->link(entry) && w.claim(t, outcome::cancelled)) {
-    take_out(core, w);
-    internal::throw_cancelled(*under);
-  }
-  const bool delivered = note.sleep_until(deadline);
-  // Whoever cancels takes the entry out before it delivers.
-  if (under != nullptr && (!delivered || w.outcome() != outcome::cancelled)) under->unlink(entry);
-  if (delivered) {
-    if (w.outcome() != outcome::cancelled) return true;
-    take_out(core, w);
-    internal::throw_cancelled(*under);
-  }
-  // Out of time, unless the fiber has just ended: then it has claimed, and
-  // will wake the note.
-  if (!w.claim(t, outcome::timeout)) {
-    note.sleep_until(never);
-    return true;
-  }
-  take_out(core, w);
-  return false;
-}
-
-// Parks until the fiber has ended; false if the deadline came first.
-bool join_from_fiber(fiber_core& self,
-                     fiber_core& core,
-                     nanos deadline,
-                     bool stoppable,
-                     stop_node* under = nullptr) {
+// Until the fiber has ended; false if the limit came first. Caller: has asked
+// whether `self` may wait.
+bool wait_for_end(fiber_core& core, internal::caller& self, internal::timeout limit) {
   core.join_lock.lock();
   if (core.has_ended.load()) {
     core.join_lock.unlock();
     return true;
   }
-  const internal::ticket t = self.self.open(stoppable);
-  core.joiner = &self.self;
+  const internal::ticket t = self.open();
+  core.joiner = &self.self();
   core.joiner_ticket = t;
   outcome how = outcome::value;
   try {
-    how =
-        internal::wait(self, t, {wait_reason::join, deadline, stoppable, 0, under}, core.join_lock);
+    how = self.wait(t, wait_reason::join, limit, core.join_lock);
   } catch (...) {
-    take_out(core, self.self);
+    take_out(core, self.self());
     throw;
   }
   if (how == outcome::value) return true;
-  take_out(core, self.self);
-  if (how == outcome::stopped) internal::throw_stopped(self);
-  if (how == outcome::cancelled) internal::throw_cancelled(*under);
+  take_out(core, self.self());
+  self.throw_if_ended(how);
   return false;
 }
 
-bool join_until(fiber_core* core, nanos deadline, stop_node* under = nullptr) {
-  fiber_core* const self = current_fiber();
+bool join(fiber_core* core, internal::timeout limit, stop_node* under = nullptr) {
   if (core == nullptr) {
     throw wrong_place(
         "vigil::fiber::join: the handle is empty; it was joined, detached or moved "
         "from before");
   }
-  if (core == self) {
+  if (core == current_fiber()) {
     throw wrong_place("vigil::fiber::join: a fiber cannot wait for its own end");
   }
   if (has_ended(*core)) return true;
-  if (self == nullptr) {
-    internal::process_check_fork("vigil::fiber::join");
-    return join_from_thread(*core, deadline, under);
-  }
-  const bool stoppable = internal::before_wait(*self);
-  return join_from_fiber(*self, *core, deadline, stoppable, under);
+  if (limit.is_over()) return false;
+  internal::caller self(under);
+  if (self.may_not_wait()) self.refuse("fiber::join");
+  return wait_for_end(*core, self, limit);
 }
 
 }  // namespace
 
 void join(fiber_core* core) {
-  join_until(core, never);
+  join(core, internal::timeout::none());
 }
 
 void join_under(fiber_core* core, stop_node* under) {
-  const internal::kept_stop_node kept(under);
-  join_until(core, never, under);
+  join(core, internal::timeout::none(), under);
 }
 
 bool join_for(fiber_core* core, std::int64_t timeout) {
-  if (core != nullptr && (has_ended(*core) || timeout <= 0)) return has_ended(*core);
-  const internal::scheduler* const s = current_scheduler();
-  const nanos now =
-      s != nullptr && current_fiber() != nullptr ? s->clock.now() : internal::monotonic_now();
-  return join_until(core, internal::saturating_add(now, timeout));
+  return join(core, internal::timeout::in(timeout));
 }
 
 void detach(fiber_core* core) {
@@ -207,20 +156,18 @@ void request_stop(fiber_core* core) noexcept {
 void stop_and_join(fiber_core* core) noexcept {
   if (!has_ended(*core)) {
     request_stop(core);
-    fiber_core* const self = current_fiber();
-    if (self == nullptr) {
-      join_from_thread(*core, never);
-    } else if (self == core) {
+    const fiber_core* const self = current_fiber();
+    if (self == core) {
       internal::fatal(
           "fiber %llu (%s) destroys its own last handle, which would wait for the "
           "fiber's end for ever: detach() it first, or let another fiber own it",
           static_cast<unsigned long long>(core->id),
           core->name);
-    } else {
-      internal::check_may_park(*self);
-      // A joining destructor: nothing ends this wait but the child's end.
-      join_from_fiber(*self, *core, never, false);
     }
+    if (self != nullptr) internal::check_may_park(*self);
+    // A joining destructor: nothing ends this wait but the child's end.
+    internal::caller unstoppable;
+    wait_for_end(*core, unstoppable, internal::timeout::none());
   }
   internal::scheduler::drop_outcome(*core);
   let_go(*core);
