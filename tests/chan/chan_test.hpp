@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -18,6 +19,18 @@ namespace vigil::testing_support {
 inline int many(int full) {
   static const bool is_long = std::getenv("VIGIL_LONG") != nullptr;
   return is_long ? full * 10 : rounds(full);
+}
+
+inline channel<int> with_value(int v, std::size_t capacity = 1) {
+  auto c = make_channel<int>(capacity);
+  c.send(v);
+  return c;
+}
+
+inline channel<int> closed_channel() {
+  auto c = make_channel<int>();
+  c.close();
+  return c;
 }
 
 // Whether f(), on a fiber of its own, still waits when nothing else can happen
@@ -95,6 +108,14 @@ void race(int n, Before before, First first, Second second, After after) {
   }
   began.store(over, std::memory_order_release);
   other.join();
+}
+
+// 1 in 10^9 of fair draws would fail: six sigma, as in Go's own test.
+inline void check_share(int got, int total, int of) {
+  const double p = 1.0 / of;
+  const double sigma = std::sqrt(total * p * (1 - p));
+  CHECK(got > total * p - 6 * sigma);
+  CHECK(got < total * p + 6 * sigma);
 }
 
 // Pearson's statistic of counts that should be equal.
