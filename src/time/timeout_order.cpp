@@ -124,8 +124,9 @@ timeout_node* timeout_order::any() noexcept {
 void timeout_order::take(timeout_order& other) noexcept {
   begin_at(other.base_);
   for (unsigned level = 0; level < levels; ++level) {
-    filled_[level] = other.filled_[level];
-    other.filled_[level] = 0;
+    // Not the bits of other: some of its slots have been emptied since, and
+    // without entries nothing is known of the earliest here.
+    unsigned filled = 0;
     for (unsigned slot = 0; slot < slots; ++slot) {
       timeout_links& from = other.heads_[level][slot];
       if (is_empty(from)) continue;
@@ -135,11 +136,12 @@ void timeout_order::take(timeout_order& other) noexcept {
       to.before->after = to.after->before = &to;
       make_empty(from);
       if (other.breaking_ == &from) breaking_ = &to;
+      filled |= 1U << slot;
     }
+    filled_[level] = static_cast<std::uint16_t>(filled);
+    if (filled != 0) levels_ = static_cast<std::uint16_t>(levels_ | 1U << level);
   }
-  levels_ = other.levels_;
-  other.levels_ = 0;
-  other.breaking_ = nullptr;
+  other.begin_at(other.base_);
 }
 
 }  // namespace vigil::internal

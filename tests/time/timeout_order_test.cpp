@@ -1,0 +1,64 @@
+#include "time/timeout_order.hpp"
+
+#include <cstddef>
+#include <new>
+
+#include <doctest/doctest.h>
+
+namespace {
+
+using vigil::internal::nanos;
+using vigil::internal::timeout_node;
+using vigil::internal::timeout_order;
+
+// An order in memory that held something else before, as on a fiber's stack.
+class on_used_memory {
+ public:
+  on_used_memory() {
+    for (std::byte& b : room_)
+      *const_cast<volatile std::byte*>(&b) = std::byte{0};
+    made_ = ::new (room_) timeout_order;
+  }
+
+  timeout_order& operator*() noexcept { return *made_; }
+
+ private:
+  alignas(timeout_order) std::byte room_[sizeof(timeout_order)];
+  timeout_order* made_;
+};
+
+void put(timeout_order& to, timeout_node& n, nanos time) {
+  n.touched.store(time);
+  to.insert(n, time);
+}
+
+}  // namespace
+
+TEST_SUITE("timeout_order") {
+  // A slot that has been emptied is not known to be empty until somebody looks.
+  TEST_CASE("what is taken from another says nothing about the slots that are empty there") {
+    timeout_order from;
+    from.begin_at(1);
+    timeout_node gone;
+    timeout_node stays;
+    put(from, gone, 1000);
+    put(from, stays, 100'000);
+    timeout_order::unlink(gone);
+
+    on_used_memory to;
+    (*to).take(from);
+    timeout_node first;
+    timeout_node second;
+    put(*to, first, 1000);  // both in the slot of the one that is gone
+    put(*to, second, 1001);
+    unsigned moves = 64;
+    CHECK((*to).first(2000, moves).first == &first);
+    timeout_order::unlink(first);
+    CHECK((*to).first(2000, moves).first == &second);
+    timeout_order::unlink(second);
+    CHECK((*to).first(200'000, moves).first == &stays);
+    timeout_order::unlink(stays);
+    CHECK(moves > 48);
+    CHECK(from.any() == nullptr);
+  }
+}
