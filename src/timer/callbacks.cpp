@@ -287,8 +287,12 @@ void timer_service::count_hold(timer_record& t, intake* own) noexcept {
   }
 }
 
-// Caller: holds a reference to the record.
+// Caller: holds a reference to the record, and no lock unless the timer is never
+// referenced: to let go of the program is to tell the main fiber.
 void timer_service::hold_changed(timer_record& t) noexcept {
+  // Neither before nor after. Who references it from now on sees the new `when`;
+  // who did before and counts it only now looks again.
+  if (!t.referenced.load() && !t.holds.load()) return;
   if (intake* const own = own_intake()) {
     if (is_of_this_run(t)) count_hold(t, own);
     return;  // the fiber holds the program, and its end is looked at

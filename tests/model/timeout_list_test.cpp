@@ -27,6 +27,7 @@ using vigil::internal::nanos;
 using programs::let_the_other_rest;
 using programs::let_time_pass;
 using programs::run_with_outside_work;
+using programs::workers;
 
 using entry = timeout_list::entry;
 
@@ -296,5 +297,28 @@ TEST_CASE("timeout list: the list and its entry die at the same moment") {
       other.join();
       model::enough();
     });
+  });
+}
+
+// Its timer never holds a program, so nobody is told anything under its lock.
+TEST_CASE("timeout list: a plain thread adds while the program waits until all is done") {
+  prove("timeout list: add while the end is waited for", [] {
+    vigil::options o = workers(1);
+    o.exit = vigil::exit_when::all_done;
+    vigil::runtime rt(o);
+    std::optional<timeout_list> list;
+    connection c;
+    std::thread outside;
+    rt.run([&] {
+      list.emplace(1h, [](entry&) {});
+      auto& idle = vigil::internal::current_scheduler()->idle();
+      outside = std::thread([&, guard = rt.make_work_guard()] {
+        model::wait_until([&] { return idle.asleep() == 1; });
+        const model::window w;
+        list->add(c.idle);
+        timeout_list::remove(c.idle);
+      });
+    });
+    outside.join();
   });
 }

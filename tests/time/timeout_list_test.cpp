@@ -1352,6 +1352,30 @@ TEST_SUITE("timeout_list on threads") {
     });
   }
 
+  // With assertions on, the order of locks is checked.
+  TEST_CASE("a plain thread adds and removes while a program waits until all is done") {
+    for (const unsigned workers : {1U, 2U}) {
+      vigil::options o;
+      o.workers = workers;
+      o.exit = vigil::exit_when::all_done;
+      vigil::runtime rt(o);
+      std::optional<timeout_list> l;
+      connection c;
+      std::thread outside;
+      rt.run([&] {
+        l.emplace(1h, [](entry&) {});
+        outside = std::thread([&, guard = rt.make_work_guard()] {
+          for (int i = 0; i < rounds(2000); ++i) {
+            l->add(c.idle);
+            CHECK(timeout_list::remove(c.idle));
+          }
+        });
+      });
+      outside.join();
+      CHECK(l->size() == 0);
+    }
+  }
+
   TEST_CASE("plain threads add, touch, remove and wait for an on_expire") {
     in_runtime({.workers = {1, 2}}, [] {
       std::atomic<bool> is_inside{false};
