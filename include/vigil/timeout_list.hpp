@@ -94,6 +94,9 @@ VIGIL_API std::size_t count_of(const timeout_table* lists) noexcept;
 // touched meanwhile, it is set to the oldest touch there is now: with entries
 // that are each touched within any t, it rings once in duration - t.
 //
+// A program's end leaves its entries where they are. In the next run of the same
+// runtime they expire, those that have become due meanwhile at its beginning.
+//
 // Thread safety: add, remove, touch, is_linked, size from any fiber or thread,
 // on the same entry too. Neither the list nor an entry has to outlive the other:
 // entries that are in a list when it is destroyed are in none after that.

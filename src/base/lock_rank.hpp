@@ -12,6 +12,7 @@ enum class lock_rank : unsigned char {
   channel,        // one channel; several only in the order of their addresses
   sync,           // who waits for one mutex, condition or counter
   stop_tree,      // one node of a context tree; several only from a parent down
+  run_listeners,  // who is told that a run begins
   timeout_lists,  // timeout lists by duration
   timeout_list,   // the entries of one
   timeout_run,    // whose on_expire is running

@@ -28,7 +28,8 @@
 //     meanwhile is held, and filed again when the run ends.
 // C3  While the lock is free and there are entries, the list's timer is armed
 //     for armed_, not later than the first of them is due as it stands in
-//     order_; or its callback has begun and is on its way to the lock.
+//     order_; or its callback has begun and is on its way to the lock; or no
+//     run is under way, whose end has stopped the timer, and the next rings it.
 // C4  Lists are type-stable: who has read home may lock it, and looks again.
 // C5  on_expire is called under no lock, and so die its captures.
 //
@@ -70,7 +71,7 @@ struct timeout_run {
   internal::list_hook<timeout_run> hook;
 };
 
-class timeout_core {
+class timeout_core final : private internal::timer_service::run_listener {
  public:
   // The service of the caller's runtime. Throws wrong_place if there is none.
   static internal::timer_service& service_here(const char* call);
@@ -109,6 +110,7 @@ class timeout_core {
 
   timeout_core() noexcept { internal::timeout_order::make_empty(held_); }
 
+  void run_begins() noexcept override;
   void run_due();
   timeout_node* due(internal::nanos now, unsigned& moves) noexcept VIGIL_REQUIRES(lock_);
   bool begin(timeout_run& r, timeout_node& n, internal::nanos touched) noexcept

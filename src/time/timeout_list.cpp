@@ -124,9 +124,12 @@ timeout_core& timeout_core::make(const char* call,
   // ordering: nobody else has the timer yet.
   c->timer_->referenced.store(false, internal::relaxed);
   c->function_ = f;
-  const lock_guard guard(c->lock_);  // against one who has read an entry's home long ago (C4)
-  c->closed_ = false;
-  c->armed_ = never;
+  {
+    const lock_guard guard(c->lock_);  // against one who has read an entry's home long ago (C4)
+    c->closed_ = false;
+    c->armed_ = never;
+  }
+  service.add_listener(*c);
   return *c;
 }
 
@@ -142,8 +145,16 @@ void timeout_core::let_go() noexcept {
   next_spare = std::exchange(spare.first, this);
 }
 
+// armed_ is of the run before.
+void timeout_core::run_begins() noexcept {
+  const lock_guard guard(lock_);
+  armed_ = never;
+  if (size_.load() != 0 && service_->is_this_run(generation_)) arm_surely(at_once);
+}
+
 // Names the order without the lock, under which it is looked at.
 void timeout_core::close() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  service_->remove_listener(*this);
   {
     const lock_guard guard(lock_);
     closed_ = true;

@@ -386,6 +386,19 @@ void timer_service::open() {
     throw;
   }
   sched()->parked_timer_fiber.store(timer_fiber_);
+  const lock_guard guard(listeners_lock_);
+  for (run_listener* l = listeners_.front(); l != nullptr; l = listener_list::next(*l))
+    l->run_begins();
+}
+
+void timer_service::add_listener(run_listener& l) noexcept {
+  const lock_guard guard(listeners_lock_);
+  listeners_.push_back(l);
+}
+
+void timer_service::remove_listener(run_listener& l) noexcept {
+  const lock_guard guard(listeners_lock_);
+  listeners_.remove(l);
 }
 
 void timer_service::abort_open() noexcept {

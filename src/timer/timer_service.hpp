@@ -100,6 +100,22 @@ class timer_service final : public timer_seam {
   static void drop_handle(timer_record& t) noexcept;
   static void drop_reference(runtime_timer& t) noexcept;
 
+  // --- runs
+  // Somebody whose timers go on in the runtime's next run. The end of a run has
+  // stopped them; he arms them again, on the thread that opens the next one.
+  class run_listener {
+   public:
+    virtual void run_begins() noexcept = 0;
+    list_hook<run_listener> among_listeners;
+
+   protected:
+    ~run_listener() = default;
+  };
+
+  void add_listener(run_listener& l) noexcept VIGIL_EXCLUDES(listeners_lock_);
+  // Has returned from run_begins() by then.
+  void remove_listener(run_listener& l) noexcept VIGIL_EXCLUDES(listeners_lock_);
+
   // --- seam
   void arm(waiter& w, ticket t, nanos deadline) override;
   void disarm(waiter& w) noexcept override;
@@ -244,6 +260,10 @@ class timer_service final : public timer_seam {
 
   spinlock runners_lock_{lock_rank::runners};
   fiber_chain idle_runners_ VIGIL_GUARDED_BY(runners_lock_);
+
+  spinlock listeners_lock_{lock_rank::run_listeners};
+  using listener_list = list<run_listener, &run_listener::among_listeners>;
+  listener_list listeners_ VIGIL_GUARDED_BY(listeners_lock_);  // of earlier runtimes, too
 
   struct stop_waiter {
     timer_record* timer;

@@ -840,6 +840,52 @@ TEST_SUITE("timeout_list") {
     l.reset();
   }
 
+  TEST_CASE("what a run leaves in a list expires in the next run of the runtime") {
+    vigil::options how;
+    vigil::internal::scheduler_options o = vigil::internal::checked(how);
+    o.workers = 1;
+    o.virtual_time = true;
+    o.seed = 1;
+    vigil::internal::runtime_core core(o, nullptr, how.blocking_threads);
+    std::optional<timeout_list> l;
+    std::optional<timeout_lists> lists;
+    std::optional<expiries> seen;
+    std::array<connection, 5> c{{{0}, {1}, {2}, {3}, {4}}};
+    const auto run = [&](auto body) { core.sched.run(body, false); };
+    const auto expire = [&](entry& e) { seen->add(id_of(e)); };
+    run([&] {
+      seen.emplace();
+      l.emplace(20ms, expire);
+      lists.emplace(expire);
+      l->add(c[0].idle);
+      lists->add(c[1].idle, 30ms);
+      sleep_for(10ms);
+      CHECK(c[1].idle.touch());
+    });
+    CHECK(seen->all.empty());
+    CHECK(c[0].idle.is_linked());
+    run([&] { sleep_for(25ms); });  // without another add
+    CHECK(seen->ids() == ids{0});
+    l->add(c[2].idle);  // between two runs
+    run([&] {
+      l->add(c[3].idle);
+      sleep_for(1s);
+      CHECK(l->size() == 0);
+      l->add(c[0].idle);
+      timeout_list::remove(c[0].idle);
+      l->add(c[4].idle);
+      sleep_for(1s);
+      CHECK(l->size() == 0);
+      CHECK(lists->size() == 0);
+      l->add(c[0].idle);
+    });
+    CHECK(seen->ids() == ids{0, 1, 2, 3, 4});
+    CHECK(seen->times() == times{20ms, 40ms, 55ms, 55ms, 1s + 55ms});
+    l.reset();
+    run([] { sleep_for(1s); });
+    CHECK(seen->all.size() == 5);
+  }
+
   TEST_CASE("a program that ends leaves its entries unexpired and destroys the captures") {
     auto captured = std::make_shared<int>(0);
     int calls = 0;
