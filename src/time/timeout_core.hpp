@@ -110,6 +110,18 @@ class timeout_core final : private internal::timer_service::run_listener {
 
   timeout_core() noexcept { internal::timeout_order::make_empty(held_); }
 
+  // What an expire_now has still to call, on its stack. However that ends, the
+  // rest goes back. Owns a use of the list.
+  struct batch {
+    explicit batch(timeout_core& of) noexcept;
+    ~batch();
+    batch(const batch&) = delete;
+    batch& operator=(const batch&) = delete;
+
+    timeout_core& list;
+    internal::timeout_order order;  // guarded by the list's lock
+  };
+
   void run_begins() noexcept override;
   void run_due();
   timeout_node* due(internal::nanos now, unsigned& moves) noexcept VIGIL_REQUIRES(lock_);

@@ -423,27 +423,40 @@ void timeout_core::put_back(timeout_order& from) noexcept {
   }
 }
 
+timeout_core::batch::batch(timeout_core& of) noexcept : list(of) {
+  list.keep();
+  const lock_guard guard(list.lock_);
+  order.take(list.order_);
+}
+
+timeout_core::batch::~batch() {
+  bool is_closed = false;
+  {
+    const lock_guard guard(list.lock_);
+    is_closed = list.closed_;
+  }
+  if (is_closed) {
+    list.take_out_all(order);
+  } else {
+    list.put_back(order);
+  }
+  list.let_go();
+}
+
 std::size_t timeout_core::expire_now() {
   internal::fiber& self = internal::require_fiber("timeout_list::expire_now");
-  keep();
-  timeout_order now_due;
-  {
-    const lock_guard guard(lock_);
-    now_due.take(order_);
-  }
-  std::size_t called = 0;
-  bool is_stopped = false;
-  for (;;) {
+  batch now_due(*this);
+  for (std::size_t called = 0;;) {
     timeout_run r(this, &self);
     {
       const lock_guard guard(lock_);
-      if (closed_) break;
+      if (closed_) return called;
       unsigned moves = moves_at_once;
-      const timeout_order::found f = now_due.first(now(), moves);
+      const timeout_order::found f = now_due.order.first(now(), moves);
       if (f.more) continue;
       // Those that were touched in the future come last.
-      timeout_node* const n = f.first != nullptr ? f.first : now_due.any();
-      if (n == nullptr) break;
+      timeout_node* const n = f.first != nullptr ? f.first : now_due.order.any();
+      if (n == nullptr) return called;
       if (!begin(r, *n, n->touched.load())) continue;
       if (size_.load() == 0) disarm();
     }
@@ -451,8 +464,7 @@ std::size_t timeout_core::expire_now() {
     try {
       call(r);
     } catch (const stopped&) {
-      is_stopped = true;
-      break;
+      throw;
     } catch (const cancelled&) {
       if (!self.sched->must_stop(self))
         internal::scheduler::report_unhandled(self, std::current_exception());
@@ -460,19 +472,6 @@ std::size_t timeout_core::expire_now() {
       internal::scheduler::report_unhandled(self, std::current_exception());
     }
   }
-  bool is_closed = false;
-  {
-    const lock_guard guard(lock_);
-    is_closed = closed_;
-  }
-  if (is_closed) {
-    take_out_all(now_due);
-  } else {
-    put_back(now_due);
-  }
-  let_go();
-  if (is_stopped) throw stopped();
-  return called;
 }
 
 // --- the public functions

@@ -644,6 +644,25 @@ TEST_SUITE("timeout_list") {
     });
   }
 
+  TEST_CASE("expire_now that an exception of on_unhandled leaves puts the rest back") {
+    vigil::testing::virtual_options how;
+    how.runtime.on_unhandled = [](std::exception_ptr e) { std::rethrow_exception(e); };
+    in_virtual(how, [] {
+      int calls = 0;
+      timeout_list l(1h, [&](entry&) {
+        if (++calls == 1) throw 1;
+      });
+      std::array<connection, 3> c;
+      for (connection& each : c)
+        l.add(each.idle);
+      CHECK_THROWS_AS(l.expire_now(), int);
+      CHECK(l.size() == 2);
+      sleep_for(2h);
+      CHECK(calls == 3);
+      CHECK(l.size() == 0);
+    });
+  }
+
   TEST_CASE("expire_now whose on_expire destroys the list ends there") {
     in_virtual([] {
       std::optional<timeout_list> l;
