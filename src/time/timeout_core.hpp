@@ -32,6 +32,10 @@
 //     run is under way, whose end has stopped the timer, and the next rings it.
 // C4  Lists are type-stable: who has read home may lock it, and looks again.
 // C5  on_expire is called under no lock, and so die its captures.
+// C6  Once closed_ is set a list only loses entries, out of all places where it
+//     has some: order_, held_, the batches of expire_now. So whoever moves one
+//     looks at closed_ under that very hold of the lock. Nobody adds any more:
+//     for that one needs the handle.
 //
 // The timer's callback expires one entry. Before it calls on_expire it arms the
 // timer for the next: at once, if that is due, which queues the timer behind
@@ -119,7 +123,8 @@ class timeout_core final : private internal::timer_service::run_listener {
     batch& operator=(const batch&) = delete;
 
     timeout_core& list;
-    internal::timeout_order order;  // guarded by the list's lock
+    internal::timeout_order order;  // these two are guarded by the list's lock
+    internal::list_hook<batch> hook;
   };
 
   void run_begins() noexcept override;
@@ -131,8 +136,8 @@ class timeout_core final : private internal::timer_service::run_listener {
   void finish(timeout_run& r) noexcept;
   void file_held() noexcept;
   void take_out_here(timeout_node& n) noexcept VIGIL_REQUIRES(lock_);
-  void take_out_all(internal::timeout_order& from) noexcept;
-  void put_back(internal::timeout_order& from) noexcept;
+  bool take_some_out() noexcept VIGIL_REQUIRES(lock_);
+  bool put_some_back(batch& from) noexcept VIGIL_REQUIRES(lock_);
   void arm(internal::nanos deadline) VIGIL_REQUIRES(lock_);
   void arm_surely(internal::nanos deadline) noexcept VIGIL_REQUIRES(lock_);
   void disarm() noexcept VIGIL_REQUIRES(lock_);
@@ -141,6 +146,7 @@ class timeout_core final : private internal::timer_service::run_listener {
   internal::nanos now() const noexcept { return service_->now_in(generation_); }
 
   using run_list = internal::list<timeout_run, &timeout_run::hook>;
+  using batch_list = internal::list<batch, &batch::hook>;
   static constexpr unsigned moves_at_once = 128;  // under one hold of the lock
   static constexpr internal::nanos at_once = 0;   // armed_: the callback is queued
 
@@ -148,6 +154,7 @@ class timeout_core final : private internal::timer_service::run_listener {
   internal::timeout_order order_ VIGIL_GUARDED_BY(lock_);
   timeout_links held_ VIGIL_GUARDED_BY(lock_);  // due, but still in an earlier on_expire
   run_list runs_ VIGIL_GUARDED_BY(lock_);
+  batch_list batches_ VIGIL_GUARDED_BY(lock_);
   internal::nanos armed_ VIGIL_GUARDED_BY(lock_) = internal::never;
   bool closed_ VIGIL_GUARDED_BY(lock_) = false;
   internal::atomic<std::size_t> size_{0};  // changed under the lock

@@ -152,8 +152,7 @@ void timeout_core::run_begins() noexcept {
   if (size_.load() != 0 && service_->is_this_run(generation_)) arm_surely(at_once);
 }
 
-// Names the order without the lock, under which it is looked at.
-void timeout_core::close() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+void timeout_core::close() noexcept {
   service_->remove_listener(*this);
   {
     const lock_guard guard(lock_);
@@ -163,7 +162,10 @@ void timeout_core::close() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     while (!timeout_order::is_empty(held_))
       take_out_here(static_cast<timeout_node&>(*held_.after));
   }
-  take_out_all(order_);
+  for (bool is_done = false; !is_done;) {
+    const lock_guard guard(lock_);
+    is_done = take_some_out();
+  }
 }
 
 void timeout_core::drop() noexcept {
@@ -274,15 +276,16 @@ bool timeout_core::take_out(timeout_node& n) noexcept {
   return false;
 }
 
-void timeout_core::take_out_all(timeout_order& from) noexcept {
-  for (bool is_left = true; is_left;) {
-    const lock_guard guard(lock_);
-    for (unsigned i = 0; i < moves_at_once && is_left; ++i) {
-      timeout_node* const n = from.any();
-      is_left = n != nullptr;
-      if (is_left) take_out_here(*n);
-    }
+// True if none is left. Caller: it is closed.
+bool timeout_core::take_some_out() noexcept {
+  for (unsigned i = 0; i < moves_at_once; ++i) {
+    timeout_node* n = order_.any();
+    for (batch* b = batches_.front(); n == nullptr && b != nullptr; b = batch_list::next(*b))
+      n = b->order.any();
+    if (n == nullptr) return true;
+    take_out_here(*n);
   }
+  return false;
 }
 
 // --- expiring
@@ -405,40 +408,34 @@ void timeout_core::await_run(timeout_node& n, bool gone) noexcept {
 }
 
 // What has been added meanwhile is later than what is left of `from`, so it goes
-// there, and then all of it back.
-void timeout_core::put_back(timeout_order& from) noexcept {
-  for (;;) {
-    const lock_guard guard(lock_);
-    for (unsigned i = 0; i < moves_at_once; ++i) {
-      timeout_node* const n = order_.any();
-      if (n == nullptr) {
-        order_.take(from);
-        unsigned moves = moves_at_once;
-        if (size_.load() != 0 && due(now(), moves) != nullptr) arm_surely(at_once);
-        return;
-      }
-      timeout_order::unlink(*n);
-      from.insert(*n, n->touched.load());
+// there, and then all of it back. True if that has been done.
+bool timeout_core::put_some_back(batch& from) noexcept {
+  for (unsigned i = 0; i < moves_at_once; ++i) {
+    timeout_node* const n = order_.any();
+    if (n == nullptr) {
+      order_.take(from.order);
+      unsigned moves = moves_at_once;
+      if (size_.load() != 0 && due(now(), moves) != nullptr) arm_surely(at_once);
+      return true;
     }
+    timeout_order::unlink(*n);
+    from.order.insert(*n, n->touched.load());
   }
+  return false;
 }
 
 timeout_core::batch::batch(timeout_core& of) noexcept : list(of) {
   list.keep();
   const lock_guard guard(list.lock_);
   order.take(list.order_);
+  list.batches_.push_back(*this);
 }
 
 timeout_core::batch::~batch() {
-  bool is_closed = false;
-  {
+  for (bool is_done = false; !is_done;) {
     const lock_guard guard(list.lock_);
-    is_closed = list.closed_;
-  }
-  if (is_closed) {
-    list.take_out_all(order);
-  } else {
-    list.put_back(order);
+    is_done = list.closed_ ? list.take_some_out() : list.put_some_back(*this);  // C6
+    if (is_done) list.batches_.remove(*this);
   }
   list.let_go();
 }

@@ -300,6 +300,31 @@ TEST_CASE("timeout list: the list and its entry die at the same moment") {
   });
 }
 
+TEST_CASE("timeout list: a list dies as a stop ends its expire_now") {
+  prove("timeout list: list's death as expire_now ends", [] {
+    run_with_outside_work(2, [] {
+      auto l = std::make_unique<timeout_list>(1h, [](entry&) { vigil::sleep_for(1h); });
+      connection first;
+      connection second;
+      l->add(first.idle);
+      l->add(second.idle);
+      auto f = vigil::spawn([list = l.get()] { list->expire_now(); });
+      auto& idle = vigil::internal::current_scheduler()->idle();
+      model::wait_until([&] { return !first.idle.is_linked() && idle.asleep() == 1; });
+      const model::window w;
+      f.request_stop();
+      l.reset();
+      model::require(!second.idle.is_linked(), "no entry is left in it");
+      try {
+        f.join();
+      } catch (const vigil::cancelled&) {
+      }
+      model::require(!second.idle.is_linked(), "nor is one put back");
+      model::enough();
+    });
+  });
+}
+
 // Its timer never holds a program, so nobody is told anything under its lock.
 TEST_CASE("timeout list: a plain thread adds while the program waits until all is done") {
   prove("timeout list: add while the end is waited for", [] {
