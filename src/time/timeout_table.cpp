@@ -5,6 +5,8 @@
 //     stays empty.
 // T2  Each new duration looks at two lists and drops those that are empty, so
 //     empty ones are about as many as others, at most.
+// T3  An on_expire may destroy the table in the middle of expire_now, which uses
+//     it to its own end: the uses are counted.
 #include "time/timeout_core.hpp"
 
 #include <exception>
@@ -29,14 +31,20 @@ class timeout_table {
         function_(f),
         from_(from) {}
 
-  ~timeout_table() {
-    for (auto& [duration, list] : lists_)
-      list->end();
-    timeout_core::drop_function(function_);
-  }
-
   timeout_table(const timeout_table&) = delete;
   timeout_table& operator=(const timeout_table&) = delete;
+
+  // The end of the handle.
+  void end() noexcept VIGIL_EXCLUDES(lock_) {
+    map lists;
+    {
+      const lock_guard guard(lock_);
+      lists.swap(lists_);
+    }
+    for (auto& [duration, list] : lists)
+      list->end();
+    let_go();
+  }
 
   void add(timeout_node& n, nanos duration) VIGIL_EXCLUDES(lock_) {
     {
@@ -70,6 +78,8 @@ class timeout_table {
 
   std::size_t expire_now() VIGIL_EXCLUDES(lock_) {
     internal::require_fiber("timeout_lists::expire_now");
+    uses_.fetch_add(1);
+    const use mine{*this};
     std::size_t called = 0;
     for (nanos after = 0;;) {
       timeout_core* list = nullptr;
@@ -82,13 +92,7 @@ class timeout_table {
         list->keep();
       }
 
-      struct guard {
-        timeout_core* list;
-
-        ~guard() { list->let_go(); }
-      };
-
-      const guard kept{list};
+      const use lists{*list};
       called += list->expire_now();
     }
   }
@@ -108,6 +112,18 @@ class timeout_table {
 
  private:
   using map = std::map<nanos, timeout_core*>;
+
+  // A use that has been counted.
+  template <class T>
+  struct use {
+    T& of;
+
+    ~use() { of.let_go(); }
+  };
+
+  template <class T>
+  use(T&) -> use<T>;
+
   static constexpr std::size_t looked_at = 2;
 
   map::node_type make_list(nanos duration) {
@@ -122,6 +138,12 @@ class timeout_table {
       throw;
     }
     return one.extract(one.begin());
+  }
+
+  ~timeout_table() { timeout_core::drop_function(function_); }
+
+  void let_go() noexcept {
+    if (uses_.fetch_sub(1) == 1) delete this;
   }
 
   void drop_empty(map::node_type (&dropped)[looked_at]) VIGIL_REQUIRES(lock_) {
@@ -141,6 +163,7 @@ class timeout_table {
   const std::uint32_t run_;
   timeout_function* const function_;
   const site from_;
+  internal::atomic<std::size_t> uses_{1};  // the handle, and each expire_now
 };
 
 timeout_table* make_table(timeout_function* f, const site& from) {
@@ -153,7 +176,7 @@ timeout_table* make_table(timeout_function* f, const site& from) {
 }
 
 void end_table(timeout_table* lists) noexcept {
-  delete lists;
+  lists->end();
 }
 
 namespace {

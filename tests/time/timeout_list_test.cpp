@@ -993,6 +993,28 @@ TEST_SUITE("timeout_lists") {
     });
   }
 
+  TEST_CASE("in an on_expire of expire_now the lists may be destroyed") {
+    in_virtual([] {
+      int calls = 0;
+      auto captured = std::make_shared<int>(0);
+      std::optional<timeout_lists> lists;
+      lists.emplace([&, captured](entry&) {
+        ++calls;
+        lists.reset();
+        CHECK(captured.use_count() == 2);
+      });
+      std::array<connection, 3> c;
+      lists->add(c[0].idle, 1h);
+      lists->add(c[1].idle, 1h);
+      lists->add(c[2].idle, 2h);
+      CHECK(lists->expire_now() == 1);
+      CHECK(calls == 1);
+      for (connection& each : c)
+        CHECK_FALSE(each.idle.is_linked());
+      CHECK(captured.use_count() == 1);
+    });
+  }
+
   TEST_CASE("many durations: each entry expires after its own") {
     for_each_seed(5, [](std::uint64_t seed) {
       seeded dice(seed);
