@@ -97,8 +97,8 @@ class timeout_core final : private internal::timer_service::run_listener {
   std::size_t expire_now();
   // The end of the handle.
   void end() noexcept;
-  // The same, without waiting for runs. Caller: nobody adds any more.
-  void drop() noexcept;
+  // Has no entry, nor does an on_expire run. Stays so while nobody adds.
+  bool is_unused() const noexcept;
 
   void keep() noexcept;
   void let_go() noexcept;
@@ -150,7 +150,7 @@ class timeout_core final : private internal::timer_service::run_listener {
   static constexpr unsigned moves_at_once = 128;  // under one hold of the lock
   static constexpr internal::nanos at_once = 0;   // armed_: the callback is queued
 
-  internal::spinlock lock_{internal::lock_rank::timeout_list};
+  mutable internal::spinlock lock_{internal::lock_rank::timeout_list};
   internal::timeout_order order_ VIGIL_GUARDED_BY(lock_);
   timeout_links held_ VIGIL_GUARDED_BY(lock_);  // due, but still in an earlier on_expire
   run_list runs_ VIGIL_GUARDED_BY(lock_);

@@ -168,10 +168,9 @@ void timeout_core::close() noexcept {
   }
 }
 
-void timeout_core::drop() noexcept {
-  close();
-  timer_service::drop_handle(*timer_);
-  let_go();
+bool timeout_core::is_unused() const noexcept {
+  const lock_guard guard(lock_);
+  return size_.load() == 0 && runs_.empty();
 }
 
 void timeout_core::end() noexcept {

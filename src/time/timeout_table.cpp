@@ -1,10 +1,11 @@
 // Lists by duration.
 //
 // T1  A list is in the map from its making until it is dropped, under lock_;
-//     adding goes on under lock_ as well, so a list that is found empty there
-//     stays empty.
-// T2  Each new duration looks at two lists and drops those that are empty, so
-//     empty ones are about as many as others, at most.
+//     adding goes on under lock_ as well, so a list that is found unused there
+//     stays so.
+// T2  Each new duration looks at two lists and drops those that are unused, so
+//     empty ones are about as many as others, at most. One whose on_expire runs
+//     is kept: the end of the table waits for it.
 // T3  An on_expire may destroy the table in the middle of expire_now, which uses
 //     it to its own end: the uses are counted.
 #include "time/timeout_core.hpp"
@@ -60,7 +61,7 @@ class timeout_table {
     std::exception_ptr error;
     {
       const lock_guard guard(lock_);
-      drop_empty(dropped);
+      drop_unused(dropped);
       auto placed = lists_.insert(std::move(node));
       node = std::move(placed.node);  // somebody else has made one meanwhile
       try {
@@ -71,7 +72,7 @@ class timeout_table {
     }
     if (!node.empty()) node.mapped()->end();
     for (map::node_type& d : dropped) {
-      if (!d.empty()) d.mapped()->drop();
+      if (!d.empty()) d.mapped()->end();
     }
     if (error != nullptr) std::rethrow_exception(error);
   }
@@ -146,13 +147,13 @@ class timeout_table {
     if (uses_.fetch_sub(1) == 1) delete this;
   }
 
-  void drop_empty(map::node_type (&dropped)[looked_at]) VIGIL_REQUIRES(lock_) {
+  void drop_unused(map::node_type (&dropped)[looked_at]) VIGIL_REQUIRES(lock_) {
     for (map::node_type& d : dropped) {
       if (lists_.empty()) return;
       auto next = lists_.upper_bound(looked_at_last_);
       if (next == lists_.end()) next = lists_.begin();
       looked_at_last_ = next->first;
-      if (next->second->size() == 0) d = lists_.extract(next);
+      if (next->second->is_unused()) d = lists_.extract(next);
     }
   }
 

@@ -993,6 +993,27 @@ TEST_SUITE("timeout_lists") {
     });
   }
 
+  TEST_CASE("the end waits for an on_expire of a duration that nobody uses any more") {
+    in_virtual([] {
+      const instant start = now();
+      std::array<connection, 4> c;
+      bool has_ended = false;
+      {
+        timeout_lists lists([&](entry&) {
+          sleep_for(100ms);
+          has_ended = true;
+        });
+        lists.add(c[0].idle, 1ms);
+        sleep_for(2ms);
+        for (int i = 1; i < 4; ++i)  // each looks for lists to drop
+          lists.add(c[static_cast<std::size_t>(i)].idle, i * 1h);
+        CHECK(lists.lists() == 4);
+      }
+      CHECK(has_ended);
+      CHECK(since(start) == 101ms);
+    });
+  }
+
   TEST_CASE("in an on_expire of expire_now the lists may be destroyed") {
     in_virtual([] {
       int calls = 0;
