@@ -24,6 +24,7 @@ using namespace std::chrono_literals;
 using vigil::timeout_list;
 using vigil::internal::nanos;
 
+using programs::gate;
 using programs::let_the_other_rest;
 using programs::let_time_pass;
 using programs::run_with_outside_work;
@@ -295,6 +296,72 @@ TEST_CASE("timeout list: the list and its entry die at the same moment") {
       std::thread other([&] { c.reset(); });
       l.reset();
       other.join();
+      model::enough();
+    });
+  });
+}
+
+// Whoever looks at home and at run without the lock may find neither: before it
+// is added again, and after that on_expire has ended.
+TEST_CASE("timeout list: an entry dies as its on_expire adds it again") {
+  // To a list in which it never expires, and to the same.
+  for (const nanos again : {vigil::internal::never, d}) {
+    const bool expires_again = again == d;
+    prove(expires_again ? "timeout list: death, added again and due again"
+                        : "timeout list: death as on_expire adds it again",
+          [again] {
+            run_with_outside_work(2, [again] {
+              gate first;
+              timeout_list other(std::chrono::nanoseconds(again),
+                                 [](entry& e) { ++vigil::owner_of<&connection::idle>(e).written; });
+              expiring x([&](connection& c) {
+                first.enter();
+                other.add(c.idle);
+              });
+              model::advance(d);
+              first.await();
+              const model::window w;
+              first.open();
+              x.c.reset();
+              let_time_pass();
+              model::require(other.size() == 0, "it is in no list");
+              model::enough();
+            });
+          });
+  }
+}
+
+TEST_CASE("timeout list: a list dies as an on_expire ends that has held its entry") {
+  prove("timeout list: list's death as a held entry is filed", [] {
+    run_with_outside_work(2, [] {
+      connection c;
+      std::atomic<timeout_list*> list{nullptr};
+      auto l = std::make_unique<timeout_list>(std::chrono::nanoseconds(d), [&](entry& e) {
+        if (++c.written != 1) return;
+        list.load()->add(e);
+        vigil::sleep_for(std::chrono::nanoseconds(d + d / 2));
+      });
+      list.store(l.get());
+      const nanos start = model::now();
+      l->add(c.idle);
+      const auto until_only = [](nanos deadline) {
+        auto& sched = *vigil::internal::current_scheduler();
+        model::wait_until([&] {
+          return sched.idle().asleep() == 1 && sched.next_deadline.load() == deadline &&
+                 !sched.timers().has_callbacks();
+        });
+      };
+      until_only(start + d);
+      model::advance(d);
+      until_only(start + 2 * d);  // its on_expire has added it and sleeps
+      model::advance(d);
+      until_only(start + 2 * d + d / 2);  // it was due, and is held
+      const model::window w;
+      l.reset();
+      const int calls = c.written;  // it may have been filed, and have expired
+      model::require(!c.idle.is_linked(), "it is in no list");
+      let_time_pass();
+      model::require(!c.idle.is_linked() && c.written == calls, "nor is it put into one");
       model::enough();
     });
   });
