@@ -1,0 +1,383 @@
+#include "time/timeout_helpers.hpp"
+#include "time/timer_stress.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::sleep_for;
+using vigil::timeout_list;
+using vigil::testing::settle;
+
+TEST_SUITE("timeout_list") {
+  TEST_CASE("in its on_expire an entry may be added again, to any list") {
+    in_virtual([] {
+      const instant start = now();
+      times seen;
+      std::optional<timeout_list> l;
+      std::optional<timeout_list> other;
+      l.emplace(10ms, [&](entry& e) {
+        seen.push_back(since(start));
+        if (seen.size() < 3) {
+          l->add(e);
+        } else {
+          other->add(e);
+        }
+      });
+      other.emplace(5ms, [&](entry&) { seen.push_back(since(start)); });
+      connection c;
+      l->add(c.idle);
+      sleep_for(1s);
+      CHECK(seen == times{10ms, 20ms, 30ms, 35ms});
+    });
+  }
+
+  TEST_CASE("in its on_expire an entry may be destroyed, and others touched, removed, destroyed") {
+    in_virtual([] {
+      std::vector<std::unique_ptr<connection>> c;
+      for (int i = 0; i < 5; ++i)
+        c.push_back(std::make_unique<connection>(i));
+      ids seen;
+      timeout_list l(10ms, [&](entry& e) {
+        const int id = id_of(e);
+        seen.push_back(id);
+        if (id != 0) return;
+        c[0].reset();
+        CHECK(c[1]->idle.touch());
+        CHECK(timeout_list::remove(c[2]->idle));
+        c[3].reset();
+      });
+      for (auto& each : c)
+        l.add(each->idle);
+      c[1]->idle.touch(now() + 1ns);  // so that c[0] is the first
+      c[4]->idle.touch(now() + 1ns);
+      c[2]->idle.touch(now() + 1ns);
+      c[3]->idle.touch(now() + 1ns);
+      sleep_for(1s);
+      CHECK(seen == ids{0, 4, 1});
+    });
+  }
+
+  TEST_CASE("in its on_expire the list may be destroyed") {
+    in_virtual([] {
+      std::optional<timeout_list> l;
+      int calls = 0;
+      auto captured = std::make_shared<int>(0);
+      l.emplace(10ms, [&, captured](entry&) {
+        ++calls;
+        l.reset();
+        CHECK(captured.use_count() == 2);
+      });
+      connection a;
+      connection b;
+      l->add(a.idle);
+      l->add(b.idle);
+      sleep_for(1s);
+      CHECK(calls == 1);
+      CHECK_FALSE(b.idle.is_linked());
+      CHECK(captured.use_count() == 1);
+    });
+  }
+
+  TEST_CASE("remove waits for an on_expire that is running, and so do both destructors") {
+    in_virtual([] {
+      const instant start = now();
+      std::optional<timeout_list> l;
+      l.emplace(10ms, [&](entry&) { sleep_for(1s); });
+      std::optional<connection> c;
+      c.emplace();
+      l->add(c->idle);
+      sleep_for(11ms);
+      CHECK_FALSE(timeout_list::remove(c->idle));
+      CHECK(since(start) == 1s + 10ms);
+      l->add(c->idle);
+      sleep_for(11ms);
+      c.reset();
+      CHECK(since(start) == 2s + 20ms);
+      c.emplace();
+      l->add(c->idle);
+      sleep_for(11ms);
+      l.reset();
+      CHECK(since(start) == 3s + 30ms);
+    });
+  }
+
+  TEST_CASE("several may wait for the same on_expire, and one elsewhere takes no time") {
+    in_virtual([] {
+      const instant start = now();
+      timeout_list l(10ms, [&](entry&) { sleep_for(1s); });
+      connection c;
+      connection other;
+      l.add(c.idle);
+      sleep_for(11ms);
+      l.add(other.idle);
+      CHECK(timeout_list::remove(other.idle));
+      CHECK(since(start) == 11ms);
+      in_fibers(3, [&](int) {
+        CHECK_FALSE(timeout_list::remove(c.idle));
+        CHECK(since(start) == 1s + 10ms);
+      });
+    });
+  }
+
+  TEST_CASE("remove during an on_expire that adds the entry again takes it out once more") {
+    in_virtual([] {
+      std::optional<timeout_list> l;
+      int calls = 0;
+      l.emplace(10ms, [&](entry& e) {
+        ++calls;
+        sleep_for(1s);
+        l->add(e);
+      });
+      connection c;
+      l->add(c.idle);
+      sleep_for(11ms);
+      CHECK(timeout_list::remove(c.idle));
+      CHECK_FALSE(c.idle.is_linked());
+      sleep_for(1h);
+      CHECK(calls == 1);
+    });
+  }
+
+  TEST_CASE("remove inside its own on_expire does not wait") {
+    in_virtual([] {
+      std::optional<timeout_list> l;
+      bool prevented = false;
+      int calls = 0;
+      l.emplace(10ms, [&](entry& e) {
+        ++calls;
+        CHECK_FALSE(timeout_list::remove(e));
+        l->add(e);
+        prevented = timeout_list::remove(e);
+      });
+      connection c;
+      l->add(c.idle);
+      sleep_for(1s);
+      CHECK(calls == 1);
+      CHECK(prevented);
+    });
+  }
+
+  TEST_CASE("an on_expire that waits holds up none of the others") {
+    in_virtual([] {
+      expiries seen;
+      timeout_list l(10ms, [&](entry& e) {
+        seen.add(id_of(e));
+        sleep_for(1h);
+      });
+      std::deque<connection> c;
+      for (int i = 0; i < 100; ++i) {
+        c.emplace_back(i);
+        l.add(c.back().idle);
+      }
+      sleep_for(5ms);
+      connection late{100};
+      l.add(late.idle);
+      sleep_for(20ms);
+      REQUIRE(seen.all.size() == 101);
+      CHECK(seen.all[99].at == 10ms);
+      CHECK(seen.all[100].at == 15ms);
+      sleep_for(2h);
+    });
+  }
+
+  TEST_CASE("the next on_expire of an entry begins when the one that runs has ended") {
+    in_virtual([] {
+      const instant start = now();
+      times begun;
+      std::optional<timeout_list> l;
+      l.emplace(10ms, [&](entry& e) {
+        begun.push_back(since(start));
+        if (begun.size() == 3) return;
+        l->add(e);
+        sleep_for(begun.size() == 1 ? 25ms : 5ms);
+      });
+      connection c;
+      l->add(c.idle);
+      connection other{1};
+      sleep_for(1s);
+      CHECK(begun == times{10ms, 35ms, 45ms});
+    });
+  }
+
+  TEST_CASE("one that is held by its own on_expire can be touched, moved, removed and destroyed") {
+    in_virtual([] {
+      const instant start = now();
+      times begun;
+      std::optional<timeout_list> l;
+      l.emplace(10ms, [&](entry& e) {
+        begun.push_back(since(start));
+        if (begun.size() > 1) return;
+        l->add(e);
+        sleep_for(100ms);
+      });
+      connection c;
+      l->add(c.idle);
+      sleep_for(50ms);
+      CHECK(l->size() == 1);
+      CHECK(c.idle.touch());
+      sleep_for(55ms);  // until 105 ms, the touch counts
+      CHECK(c.idle.touch());
+      sleep_for(1s);
+      CHECK(begun == times{10ms, 115ms});
+      begun.clear();
+      l->add(c.idle);
+      sleep_for(50ms);
+      CHECK(timeout_list::remove(c.idle));  // held, and its on_expire ends first
+      sleep_for(1s);
+      CHECK(begun.size() == 1);
+    });
+  }
+
+  TEST_CASE("expire_now calls for all in the order of their last touch, on the caller's fiber") {
+    in_virtual([] {
+      ids seen;
+      std::optional<timeout_list> l;
+      bool is_over = false;
+      const std::uint64_t me = vigil::this_fiber::id();
+      l.emplace(1h, [&](entry& e) {
+        if (!is_over) CHECK(vigil::this_fiber::id() == me);
+        CHECK_FALSE(e.is_linked());
+        seen.push_back(id_of(e));
+        if (id_of(e) < 3) l->add(e);  // is not called again
+      });
+      std::deque<connection> c;
+      for (int i = 0; i < 500; ++i) {
+        c.emplace_back(i);
+        l->add(c.back().idle);
+        sleep_for(1ms);
+      }
+      c[0].idle.touch();
+      c[7].idle.touch(now() - 1ms);  // as old as the last
+      CHECK(l->expire_now() == 500);
+      is_over = true;
+      REQUIRE(seen.size() == 500);
+      CHECK(seen.front() == 1);
+      CHECK(seen.back() == 0);
+      ids sorted = seen;
+      std::sort(sorted.begin(), sorted.end());
+      CHECK(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end());
+      CHECK(l->size() == 3);
+      seen.clear();
+      sleep_for(1h);
+      settle();
+      CHECK(seen.size() >= 3);
+      l.reset();
+    });
+  }
+
+  TEST_CASE("expire_now of an empty list calls nothing; a stop leaves the rest in the list") {
+    in_virtual([] {
+      int calls = 0;
+      timeout_list l(1h, [&](entry&) {
+        if (++calls == 2) sleep_for(1h);
+      });
+      CHECK(l.expire_now() == 0);
+      std::array<connection, 4> c;
+      for (connection& each : c) {
+        l.add(each.idle);
+        sleep_for(1ns);
+      }
+      auto f = vigil::spawn([&] { l.expire_now(); });
+      sleep_for(1ms);
+      f.request_stop();
+      CHECK_THROWS_AS(f.join(), vigil::cancelled);
+      CHECK(calls == 2);
+      CHECK(l.size() == 2);
+      CHECK(c[3].idle.is_linked());
+      sleep_for(2h);
+      CHECK(calls == 4);
+    });
+  }
+
+  TEST_CASE("expire_now that an exception of on_unhandled leaves puts the rest back") {
+    vigil::testing::virtual_options how;
+    how.runtime.on_unhandled = [](std::exception_ptr e) { std::rethrow_exception(e); };
+    in_virtual(how, [] {
+      int calls = 0;
+      timeout_list l(1h, [&](entry&) {
+        if (++calls == 1) throw 1;
+      });
+      std::array<connection, 3> c;
+      for (connection& each : c)
+        l.add(each.idle);
+      CHECK_THROWS_AS(l.expire_now(), int);
+      CHECK(l.size() == 2);
+      sleep_for(2h);
+      CHECK(calls == 3);
+      CHECK(l.size() == 0);
+    });
+  }
+
+  TEST_CASE("expire_now whose on_expire destroys the list ends there") {
+    in_virtual([] {
+      std::optional<timeout_list> l;
+      int calls = 0;
+      l.emplace(1h, [&](entry&) {
+        ++calls;
+        l.reset();
+      });
+      std::array<connection, 4> c;
+      for (connection& each : c)
+        l->add(each.idle);
+      l->expire_now();
+      CHECK(calls == 1);
+      for (connection& each : c)
+        CHECK_FALSE(each.idle.is_linked());
+    });
+  }
+
+  TEST_CASE("an exception that leaves on_expire goes to on_unhandled, and the others expire") {
+    static int reported;
+    reported = 0;
+    vigil::testing::virtual_options how;
+    how.runtime.on_unhandled = [](std::exception_ptr) { ++reported; };
+    in_virtual(how, [] {
+      int calls = 0;
+      timeout_list l(10ms, [&](entry&) {
+        ++calls;
+        throw std::runtime_error("no");
+      });
+      std::array<connection, 3> c;
+      for (connection& each : c)
+        l.add(each.idle);
+      sleep_for(1s);
+      CHECK(calls == 3);
+      CHECK(reported == 3);
+      for (connection& each : c)
+        l.add(each.idle);
+      CHECK(l.expire_now() == 3);
+      CHECK(reported == 6);
+      CHECK_FALSE(timeout_list::remove(c[0].idle));  // does not wait for ever
+    });
+  }
+
+  TEST_CASE("the dump names who waits for an on_expire") {
+    in_virtual([] {
+      timeout_list l(10ms, [&](entry&) { sleep_for(1s); });
+      connection c;
+      l.add(c.idle);
+      sleep_for(11ms);
+      auto f = vigil::spawn([&] { timeout_list::remove(c.idle); });
+      settle();
+      char* text = nullptr;
+      std::size_t size = 0;
+      std::FILE* const memory = ::open_memstream(&text, &size);
+      vigil::debug::dump(memory);
+      std::fclose(memory);
+      const std::string dump(text, size);
+      std::free(text);
+      CHECK(dump.find("the end of an on_expire") != std::string::npos);
+      f.join();
+    });
+  }
+}
