@@ -145,6 +145,8 @@ class context {
   std::exception_ptr cause() const { return detail::cause_of(handle_.get()); }
 
   // The earliest of its own and its ancestors'; time_point::max() if there is none.
+  // Of two that are not on one clock (virtual time is each runtime's own): the
+  // nearest one's.
   clock::time_point deadline() const {
     return clock::time_point(clock::duration(detail::deadline_of_context(handle_.get())));
   }
@@ -232,11 +234,13 @@ inline cancellable with_cancel(const context& parent) {
 }
 
 // Done at the deadline, too; error() is timed_out then, and cause() is the cause
-// if one was given. One that has passed: at once. Without a timer of its own if
-// the parent's deadline is not later, or if there is none (time_point::max()). A
-// timer needs a runtime: throws wrong_place on a plain thread. It keeps no program
-// alive. It fires on a fiber, so a busy program may be late; it never is early;
-// and it goes with its runtime's run, after which it fires no more.
+// if one was given. One that has passed, or a parent's that has: at once. Without a
+// timer of its own if the parent's deadline is not later and its timer is this
+// run's, or if there is none (time_point::max()). A timer needs a runtime: throws
+// wrong_place on a plain thread. It keeps no program alive. It fires on a fiber, so
+// a busy program may be late; it never is early; and it goes with its runtime's
+// run, after which it fires no more: who goes on with such a context in another run
+// makes one from it there, which has a timer for the earlier of both deadlines.
 template <class Clock, class Duration>
 cancellable with_deadline(const context& parent,
                           const std::chrono::time_point<Clock, Duration>& t,

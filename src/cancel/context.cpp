@@ -88,8 +88,8 @@ class owned_context {
   cancel_context* core_;
 };
 
-cancel_context* new_child(context_core& parent, nanos deadline) {
-  auto* const made = new cancel_context(&parent, std::min(deadline, parent.deadline));
+cancel_context* new_child(context_core& parent) {
+  auto* const made = new cancel_context(&parent);
   parent.keep();  // K1
   if (parent.stop != nullptr) made->hang_below(*parent.stop);
   return made;
@@ -140,9 +140,11 @@ void cancel_from_token::operator()() const noexcept {
   mine->cancel(stop_state::cancelled, nullptr);
 }
 
-cancel_context::cancel_context(context_core* above, nanos d)
-    : context_core(above, this, d), channel_core(ops_of<void>, 0) {
+cancel_context::cancel_context(context_core* above)
+    : context_core(above, this, above != nullptr ? above->deadline : never),
+      channel_core(ops_of<void>, 0) {
   source = this;
+  if (above != nullptr) timed_by = above->timed_by;
 }
 
 bool cancel_context::try_keep() noexcept {
@@ -192,20 +194,40 @@ const std::shared_ptr<weak_context>& cancel_context::weak() {
   return link_;
 }
 
-void cancel_context::arm(std::exception_ptr cause) {
+void cancel_context::arm(nanos at, std::exception_ptr cause) {
   timer_service& service = current_service("with_deadline");
   // A function of ours, but what it ends may destroy the user's: so it is a
   // callback, for a fiber.
-  timer_ = service.make_record(callback([link = weak(), why = std::move(cause)] {
+  timer_ = service.make_record(callback([link = weak(), why = cause] {
                                  link->cancel(stop_state::timed_out, why);
                                }),
                                0,
                                false,
                                site{"vigil::with_deadline", 0});
   timer_->referenced.store(false);
+  deadline = at;
+  timed_by = this;
+  late_ = std::move(cause);
+  is_virtual_ = service.sched()->is_virtual();
   ask_to_be_told();
   service.reset_at(*timer_, deadline);
   if (is_done()) detail::stop(timer_);  // by its parent, before it asked
+}
+
+bool cancel_context::is_pending_in(const scheduler* here) const noexcept {
+  return here != nullptr && timer_->service->sched() == here &&
+         timer_->service->is_of_this_run(*timer_) && timer_->when.load() > 0;
+}
+
+bool cancel_context::is_on_the_clock_of(const scheduler* here) const noexcept {
+  if (!is_virtual_) return here == nullptr || !here->is_virtual();
+  return here != nullptr && timer_->service->sched() == here &&
+         timer_->service->is_of_this_run(*timer_);
+}
+
+// Virtual time stands still, or is over, for who is not in it.
+bool cancel_context::has_passed_elsewhere() const noexcept {
+  return !is_virtual_ && deadline <= internal::monotonic_now();
 }
 
 void cancel_context::listen(std::stop_token t) {
@@ -391,7 +413,7 @@ context_core* background() {
   scheduler& sched = *self->sched;
   stop_node* root = sched.root.load();
   if (root == nullptr) {
-    auto* const fresh = new cancel_context(nullptr, never);
+    auto* const fresh = new cancel_context(nullptr);
     if (sched.root.compare_exchange_strong(root, fresh)) {
       root = fresh;
       // Who begins the shutdown changes the phase and then looks for the root.
@@ -404,17 +426,37 @@ context_core* background() {
 }
 
 context_core* with_cancel(context_core* parent) {
-  return new_child(checked(parent, "with_cancel"), never);
+  return new_child(checked(parent, "with_cancel"));
 }
 
 context_core* with_deadline(context_core* parent, std::int64_t deadline, std::exception_ptr cause) {
   context_core& above = checked(parent, "with_deadline");
-  owned_context made(new_child(above, deadline));
-  if (deadline >= above.deadline || made->is_done()) return made.release();
-  if (deadline <= now()) {
+  owned_context made(new_child(above));
+  if (made->is_done()) {
+    made->deadline = std::min(deadline, above.deadline);
+    return made.release();
+  }
+  const bool has_own = deadline != never;
+  bool is_late = false;
+  if (const cancel_context* const timed = above.timed_by) {  // K4
+    const scheduler* const here = internal::current_scheduler();
+    if (!timed->is_on_the_clock_of(here)) {
+      is_late = timed->has_passed_elsewhere();
+      if (is_late) cause = timed->cause_of_deadline();
+    } else if (above.deadline <= deadline) {
+      if (timed->is_pending_in(here)) return made.release();
+      deadline = above.deadline;
+      cause = timed->cause_of_deadline();
+    }
+  }
+  if (!is_late && deadline <= now()) {
+    is_late = true;
+    made->deadline = deadline;
+  }
+  if (is_late) {
     made->stop_node::cancel(stop_state::timed_out, cause);
-  } else {
-    made->arm(std::move(cause));
+  } else if (has_own) {
+    made->arm(deadline, std::move(cause));
   }
   return made.release();
 }
@@ -424,7 +466,7 @@ context_core* with_timeout(context_core* parent, std::int64_t timeout, std::exce
 }
 
 context_core* with_stop_token(context_core* parent, std::stop_token token) {
-  owned_context made(new_child(checked(parent, "with_stop_token"), never));
+  owned_context made(new_child(checked(parent, "with_stop_token")));
   made->listen(std::move(token));
   return made.release();
 }
@@ -444,6 +486,7 @@ context_core* with_value(context_core* parent,
   try {
     context_core& above = checked(parent, "with_value");
     made = new value_context(&above, above.stop, above.deadline);
+    made->timed_by = above.timed_by;
     above.keep();
   } catch (...) {
     destroy(value);

@@ -12,6 +12,10 @@
 // K3  Who may come after the last handle (its timer, a stop_token) has only a weak
 //     link: it looks under the link's lock whether the context is there, and takes
 //     a handle unless the last one has gone.
+// K4  A timer goes with the run it was armed in. So a context made under a deadline
+//     leaves it to the ancestor's timer only if that is pending in the run that the
+//     maker is in; its own is armed otherwise. And deadlines are compared only if
+//     they are instants of one clock: virtual time is each runtime's own.
 #pragma once
 
 #include "chan/channel_core.hpp"
@@ -25,6 +29,9 @@
 namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
+
+class cancel_context;
+class timer_record;
 
 class context_core {
  public:
@@ -41,6 +48,7 @@ class context_core {
   context_core* parent;  // owned; nullptr: none
   stop_node* stop;       // it or the nearest ancestor that can be done
   internal::nanos deadline;
+  const cancel_context* timed_by = nullptr;  // it or the ancestor whose timer that is
   const void* key = nullptr;
   void* value = nullptr;
 
@@ -69,9 +77,6 @@ class value_context final : public context_core {
   internal::atomic<std::size_t> handles_{1};
 };
 
-class cancel_context;
-class timer_record;
-
 // K3.
 struct weak_context {
   internal::spinlock lock{internal::lock_rank::stop_tree};
@@ -90,11 +95,21 @@ class cancel_context final : public context_core,
                              public channel_core,
                              private internal::timed_source {
  public:
-  cancel_context(context_core* above, internal::nanos d);
+  explicit cancel_context(context_core* above);
 
   // --- its making
-  void arm(std::exception_ptr cause);
+  void arm(internal::nanos at, std::exception_ptr cause);
   void listen(std::stop_token token);
+
+  // --- K4, of one with a timer; `here`: who asks is in this one's run, or in none
+  // Its timer will fire in that run.
+  bool is_pending_in(const internal::scheduler* here) const noexcept;
+  // Its deadline is an instant of the clock that is read there.
+  bool is_on_the_clock_of(const internal::scheduler* here) const noexcept;
+  // As far as one can tell who reads another clock.
+  bool has_passed_elsewhere() const noexcept;
+
+  const std::exception_ptr& cause_of_deadline() const noexcept { return late_; }
 
   channel_core* done_channel() noexcept;
   std::stop_token token();
@@ -127,6 +142,8 @@ class cancel_context final : public context_core,
 
   std::shared_ptr<weak_context> link_;  // written by its maker only
   timer_record* timer_ = nullptr;       // written by its maker only
+  std::exception_ptr late_;             // the cause of its deadline; written by its maker only
+  bool is_virtual_ = false;             // its deadline is; written by its maker only
   std::unique_ptr<std::stop_callback<cancel_from_token>> heard_;
   internal::atomic<std::stop_source*> token_{nullptr};
 };

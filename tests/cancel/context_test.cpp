@@ -245,6 +245,85 @@ TEST_SUITE("context") {
     });
   }
 
+  // The timer of the parent's deadline went with the run that it was made in.
+  TEST_CASE("a child made in a later run keeps the parent's deadline, if that is earlier") {
+    context parent;
+    vigil::run([&] {
+      parent = with_timeout(without_cancel(background()), 20ms, cause_of(7)).ctx;
+    });
+    vigil::run([&] {
+      const auto later = with_timeout(parent, 1h, cause_of(8));
+      const auto below = with_timeout(with_value(later.ctx, number_key, 1), 2h);
+      CHECK(later.ctx.deadline() == parent.deadline());
+      CHECK(below.ctx.deadline() == parent.deadline());
+      CHECK(stats().timers_pending <= 1);
+      REQUIRE(below.ctx.done().recv_for(20s).is_closed());
+      CHECK(clock::now() >= parent.deadline());
+      CHECK(number_of(later.ctx) == 7);
+    });
+    // Its deadline has passed by now, whoever asks.
+    CHECK(number_of(with_timeout(parent, 1h).ctx) == 7);
+    vigil::run([&] {
+      CHECK(number_of(with_timeout(parent, 1h).ctx) == 7);
+      CHECK(number_of(with_timeout(parent, 1000000h).ctx) == 7);
+    });
+    in_virtual([&] { CHECK(number_of(with_timeout(parent, 1h).ctx) == 7); });
+  }
+
+  TEST_CASE("a child made in another run of one runtime has a timer of its own") {
+    vigil::runtime rt;
+    context parent;
+    rt.run([&] { parent = with_timeout(without_cancel(background()), 1h).ctx; });
+    rt.run([&] {
+      const auto it = with_timeout(parent, 2h);
+      CHECK(it.ctx.deadline() == parent.deadline());
+      CHECK(stats().timers_pending == 1);
+      const auto below = with_timeout(it.ctx, 3h);
+      CHECK(stats().timers_pending == 1);
+    });
+  }
+
+  TEST_CASE("a child of a context of another runtime has a timer of its own") {
+    vigil::run([] {
+      const auto parent = with_timeout(background(), 1h);
+      std::thread([&] {
+        CHECK_THROWS_AS(static_cast<void>(with_timeout(parent.ctx, 2h)), vigil::wrong_place);
+        CHECK_FALSE(with_timeout(parent.ctx, clock::duration::max()).ctx.is_done());
+        vigil::run([&] {
+          const auto it = with_timeout(parent.ctx, 2h);
+          CHECK(it.ctx.deadline() == parent.ctx.deadline());
+          CHECK(stats().timers_pending == 1);
+        });
+      }).join();
+    });
+  }
+
+  TEST_CASE("deadlines on different clocks do not count for each other") {
+    context real;
+    context unreal;
+    vigil::run([&] { real = with_timeout(without_cancel(background()), 10h).ctx; });
+    const auto ends_after_a_second = [](const context& parent) {
+      const auto start = clock::now();
+      const auto it = with_timeout(parent, 1s, cause_of(1));
+      CHECK(it.ctx.deadline() == start + 1s);
+      const auto below = with_timeout(it.ctx, 2s);
+      CHECK(stats().timers_pending == 1);
+      static_cast<void>(below.ctx.done().recv());
+      CHECK(since(start) == 1s);
+      CHECK(number_of(it.ctx) == 1);
+    };
+    in_virtual([&] {
+      ends_after_a_second(real);
+      unreal = with_timeout(without_cancel(background()), 1ns).ctx;
+    });
+    in_virtual([&] { ends_after_a_second(unreal); });
+    vigil::run([&] {
+      const auto it = with_timeout(unreal, 1ms);
+      CHECK(it.ctx.done().recv_for(20s).is_closed());
+      CHECK(is_timed_out(it.ctx));
+    });
+  }
+
   TEST_CASE("a cancel before the deadline is a cancel, and stops the timer") {
     in_virtual([] {
       auto it = with_timeout(background(), 1h, cause_of(1));
