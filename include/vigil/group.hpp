@@ -121,9 +121,9 @@ class group {
 
   // Starts f on a fiber; f takes the group's context (const context&), or nothing,
   // and its result is dropped. Waits for a place if the limit is reached, first
-  // come, first served. Once the context is done it starts nothing and drops f,
-  // and wait() says why. Throws as vigil::go, as every wait, and
-  // std::logic_error when the group has been waited for.
+  // come, first served. Once the context is done, also if that happens while it
+  // waits, it starts nothing and drops f, and wait() says why. Throws as vigil::go,
+  // `stopped`, and std::logic_error when the group has been waited for.
   template <class F>
     requires(std::is_invocable_v<std::decay_t<F>&> || detail::takes_context<std::decay_t<F>>)
   void go(F&& f, const site& from = site::current()) {

@@ -109,7 +109,7 @@ bool group_core::take() VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     lock_.unlock();
     return true;
   }
-  caller self;
+  caller self(ctx().stop());
   if (self.may_not_wait()) {
     lock_.unlock();
     self.refuse("group::go");
@@ -120,18 +120,18 @@ bool group_core::take() VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   for_place_.push_back(w);
   const outcome how =
       self.wait(w.which, wait_reason::group_place, internal::timeout::none(), lock_);
-  lock_.lock();
   if (how != outcome::value) {
-    if (w.hook.linked) for_place_.remove(w);
-    lock_.unlock();
-    self.throw_if_ended(how);
+    {
+      const lock_guard guard(lock_);
+      if (w.hook.linked) for_place_.remove(w);
+    }
+    if (how == outcome::stopped) self.throw_if_ended(how);
+    // As if the context had been done before the call.
+    fail(ctx().cause());
+    return false;
   }
   // R3: the place is ours.
-  if (!ctx().is_done()) {
-    lock_.unlock();
-    return true;
-  }
-  lock_.unlock();
+  if (!ctx().is_done()) return true;
   fail(ctx().cause());
   give();
   return false;

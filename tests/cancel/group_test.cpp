@@ -219,6 +219,47 @@ TEST_SUITE("group") {
     });
   }
 
+  TEST_CASE("go that waits for a place ends when the context does, whoever has the place") {
+    in_virtual([] {
+      const auto start = clock::now();
+      auto parent = with_cancel(background());
+      group g(parent.ctx, {.limit = 1});
+      g.go([] {
+        const vigil::this_fiber::shield s;
+        sleep_for(1h);
+      });
+      static_cast<void>(vigil::after_func(1s, [&] { parent.cancel(failure{7}); }));
+      auto shared = std::make_shared<int>(1);
+      const std::weak_ptr<int> watch = shared;
+      bool ran = false;
+      g.go([&ran, p = std::move(shared)] { ran = true; });
+      CHECK(since(start) == 1s);
+      CHECK(watch.expired());
+      CHECK(number_thrown_by(g) == 7);
+      CHECK(since(start) == 1h);
+      CHECK_FALSE(ran);
+    });
+  }
+
+  TEST_CASE("go that waits for a place ends at the context's deadline") {
+    in_virtual([] {
+      const auto start = clock::now();
+      group g(with_timeout(background(), 1s).ctx, {.limit = 1});
+      g.go([] {
+        const vigil::this_fiber::shield s;
+        sleep_for(2s);
+      });
+      g.go([] {});
+      CHECK(since(start) == 1s);
+      try {
+        g.wait();
+        FAIL("no error");
+      } catch (const cancelled& c) {
+        CHECK(c.code() == std::errc::timed_out);
+      }
+    });
+  }
+
   TEST_CASE("go that waits for a place ends by a stop, and the place is not lost") {
     in_virtual([] {
       group g(group::options{.limit = 1});
