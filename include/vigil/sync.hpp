@@ -303,6 +303,38 @@ class condition_variable {
   detail::condition_core core_;
 };
 
+namespace detail {
+
+// One that counts, until it dies.
+class counted {
+ public:
+  explicit counted(counter_core& added_to) noexcept : core_(&added_to) {}
+  counted(counted&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+  counted& operator=(counted&&) = delete;
+  ~counted() {
+    if (core_ != nullptr) add_to(*core_, -1);
+  }
+
+ private:
+  counter_core* core_;
+};
+
+// What a fiber that counts runs.
+template <class F>
+class counted_body {
+ public:
+  template <class G>
+  counted_body(counted&& one, G&& f) : one_(std::move(one)), f_(std::forward<G>(f)) {}
+
+  void operator()() { static_cast<void>(f_()); }
+
+ private:
+  counted one_;  // the last to die
+  F f_;
+};
+
+}  // namespace detail
+
 // Waits until a number of things are done. It may be used again after a wait,
 // and any number may wait. What was written before a done() is visible after the
 // wait() that it ends. Behaviour: Go's sync.WaitGroup.
@@ -351,21 +383,8 @@ class wait_group {
       if (f == nullptr) detail::throw_empty_function("vigil::wait_group::go");
     }
     add();
-    try {
-      vigil::go(
-          [this, f = std::decay_t<F>(std::forward<F>(f))]() mutable {
-            const struct at_end {
-              wait_group& group;
-              ~at_end() { group.done(); }
-            } counted{*this};
-            std::decay_t<F> call(std::move(f));
-            static_cast<void>(call());
-          },
-          from);
-    } catch (...) {
-      done();
-      throw;
-    }
+    detail::counted one(core_);
+    vigil::go(detail::counted_body<std::decay_t<F>>(std::move(one), std::forward<F>(f)), from);
   }
 
  private:

@@ -160,6 +160,35 @@ TEST_SUITE("wait_group") {
     CHECK(unhandled == 1);
   }
 
+  TEST_CASE("go counts until captures are gone that can only be copied, also slow ones") {
+    struct slow {
+      std::atomic<int>& gone;
+
+      ~slow() {
+        const vigil::this_fiber::shield s;
+        sleep_for(1s);
+        ++gone;
+      }
+    };
+    static std::atomic<int> unhandled{0};
+    vigil::options o;
+    o.on_unhandled = [](std::exception_ptr) { ++unhandled; };
+    in_virtual({.seed = 1, .runtime = o}, [] {
+      std::atomic<int> gone{0};
+      wait_group group;
+      for (const bool throws : {false, true}) {
+        const std::shared_ptr<slow> held(new slow{gone});
+        group.go([held, throws] {
+          sleep_for(1ms);
+          if (throws) throw std::runtime_error("on purpose");
+        });
+      }
+      group.wait();
+      CHECK(gone == 2);
+    });
+    CHECK(unhandled == 1);
+  }
+
   TEST_CASE("go refuses an empty function, and counts nothing where no fiber can be started") {
     wait_group group;
     CHECK_THROWS_AS(group.go(std::function<void()>()), std::invalid_argument);
