@@ -51,6 +51,7 @@ VIGIL_API void give_place(group_core* g, bool has_run) noexcept;
 VIGIL_API void run_in_group(group_core* g, call_ref f) noexcept;
 VIGIL_API void wait(group_core* g, stop_node* under);
 VIGIL_API bool wait_for(group_core* g, std::int64_t timeout);
+[[noreturn]] VIGIL_API void throw_unfinished(const group_core* g);
 VIGIL_API void cancel(group_core* g, const std::exception_ptr& cause) noexcept;
 
 // A place that was taken; given back after the function has died.
@@ -100,6 +101,9 @@ class group_body {
 };
 
 }  // namespace detail
+
+template <class T>
+class group_of;
 
 class group {
  public:
@@ -171,6 +175,9 @@ class group {
                   detail::group_body<std::decay_t<F>>(std::move(place), std::forward<F>(f)));
   }
 
+  template <class T>
+  friend class group_of;
+
   detail::group_core* const core_;
 };
 
@@ -180,6 +187,9 @@ class group {
 //   vigil::group_of<int> g({.limit = 4});
 //   for (const auto& x : xs) g.go([&x] { return cost(x); });
 //   std::vector<int> costs = g.wait();
+//
+// A group has all its results or none: if a function was stopped before it had one
+// (after cancel(), without an error), wait() throws `cancelled` with the cause.
 template <class T>
 class group_of {
  public:
@@ -215,11 +225,17 @@ class group_of {
   // As group::wait. After an error there are no results. A second time: none.
   std::vector<T> wait() {
     group_.wait();
-    return results_.take();
+    return all_results();
   }
   std::vector<T> wait(const vigil::context& ctx) {
     group_.wait(ctx);
-    return results_.take();
+    return all_results();
+  }
+
+  // As group::wait_for: true if wait() will not wait.
+  template <detail::duration_like D>
+  [[nodiscard]] bool wait_for(const D& timeout) {
+    return group_.wait_for(timeout);
   }
 
   void cancel(const std::exception_ptr& cause = nullptr) noexcept { group_.cancel(cause); }
@@ -247,12 +263,19 @@ class group_of {
       return *made;
     }
 
+    bool is_whole() const noexcept {
+      for (const slot* s = first_; s != nullptr; s = s->next) {
+        if (!s->result) return false;
+      }
+      return true;
+    }
+
+    // Caller: it is whole.
     std::vector<T> take() {
       std::vector<T> all;
       all.reserve(size_);
-      for (slot* s = first_; s != nullptr; s = s->next) {
-        if (s->result) all.push_back(*std::move(s->result));
-      }
+      for (slot* s = first_; s != nullptr; s = s->next)
+        all.push_back(*std::move(s->result));
       clear();
       return all;
     }
@@ -271,6 +294,11 @@ class group_of {
     slot** last_ = &first_;
     std::size_t size_ = 0;
   };
+
+  std::vector<T> all_results() {
+    if (!results_.is_whole()) detail::throw_unfinished(group_.core_);
+    return results_.take();
+  }
 
   slot_list results_;  // dies after the group has joined
   group group_;

@@ -46,6 +46,7 @@ class group_core {
   void join() noexcept;
   void finish();
   void cancel(const std::exception_ptr& cause) noexcept;
+  [[noreturn]] void throw_unfinished() const;
 
   const context& ctx() const noexcept { return made_.ctx; }
 
@@ -264,6 +265,16 @@ void group_core::finish() {
   if (error != nullptr) std::rethrow_exception(error);
 }
 
+// Caller: after finish(), so that the context is done.
+void group_core::throw_unfinished() const {
+  const stop_node& node = *ctx().stop();
+  throw cancelled(ctx().error(),
+                  "vigil::group_of::wait: a function of the group was stopped before it had a "
+                  "result",
+                  node.cause(),
+                  node.state() == internal::stop_state::shutdown);
+}
+
 // --- what the templates call
 
 group_core* make_group(const context& parent, std::size_t limit) {
@@ -305,6 +316,10 @@ void wait(group_core* g, stop_node* under) {
 
 bool wait_for(group_core* g, std::int64_t timeout) {
   return g->wait(internal::timeout::in(timeout), nullptr);
+}
+
+void throw_unfinished(const group_core* g) {
+  g->throw_unfinished();
 }
 
 void cancel(group_core* g, const std::exception_ptr& cause) noexcept {

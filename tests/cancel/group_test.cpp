@@ -490,6 +490,51 @@ TEST_SUITE("group_of") {
     });
   }
 
+  TEST_CASE("has all results or none: after a cancel wait throws cancelled, with its cause") {
+    in_virtual([] {
+      group_of<int> g;
+      for (int i = 0; i < 3; ++i) {
+        g.go([i] {
+          if (i == 1) sleep_for(1h);
+          return i;
+        });
+      }
+      settle();
+      g.cancel(std::make_exception_ptr(failure{7}));
+      for (int again = 0; again < 2; ++again) {
+        try {
+          static_cast<void>(g.wait());
+          FAIL("no error");
+        } catch (const cancelled& c) {
+          CHECK(c.code() == std::errc::operation_canceled);
+          CHECK_FALSE(c.is_by_shutdown());
+          CHECK_THROWS_AS(std::rethrow_exception(c.cause()), failure);
+        }
+      }
+      // All had ended before: nothing is missing.
+      group_of<int> late;
+      late.go([] { return 5; });
+      settle();
+      late.cancel();
+      CHECK(late.wait() == std::vector<int>{5});
+      CHECK(late.wait().empty());
+    });
+  }
+
+  TEST_CASE("wait_for tells whether all have ended") {
+    in_virtual([] {
+      group_of<int> g;
+      g.go([] {
+        sleep_for(2s);
+        return 1;
+      });
+      CHECK_FALSE(g.wait_for(0s));
+      CHECK_FALSE(g.wait_for(1s));
+      CHECK(g.wait_for(2s));
+      CHECK(g.wait() == std::vector<int>{1});
+    });
+  }
+
   TEST_CASE("that is left alone joins its fibers before its results die") {
     in_virtual([] {
       bool ended = false;
