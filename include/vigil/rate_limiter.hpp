@@ -23,6 +23,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 namespace vigil {
 inline namespace VIGIL_ABI {
@@ -60,10 +61,22 @@ class rate {
   std::int64_t nanoseconds_;
 };
 
-// The right to act at a given time.
+// The right to act at a given time. Can be moved, not copied: it is given back
+// once. Dropping it gives nothing back.
 class [[nodiscard]] reservation {
  public:
-  // False: more than the burst was asked for, or none will ever come.
+  reservation(reservation&& other) noexcept
+      : limiter_(std::exchange(other.limiter_, nullptr)),
+        tokens_(std::exchange(other.tokens_, 0)),
+        at_(std::exchange(other.at_, clock::time_point::max())) {}
+  reservation& operator=(reservation&& other) noexcept {
+    reservation(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~reservation() = default;
+
+  // False: more than the burst was asked for, or none will ever come; or it was
+  // moved from.
   explicit operator bool() const noexcept { return limiter_ != nullptr; }
 
   // When to act; time_point::max() if never.
@@ -82,12 +95,19 @@ class [[nodiscard]] reservation {
  private:
   friend class rate_limiter;
 
+  reservation() noexcept = default;  // never
   reservation(rate_limiter* limiter, std::int64_t tokens, clock::time_point at) noexcept
       : limiter_(limiter), tokens_(tokens), at_(at) {}
 
-  rate_limiter* limiter_;
-  std::int64_t tokens_;
-  clock::time_point at_;
+  void swap(reservation& other) noexcept {
+    std::swap(limiter_, other.limiter_);
+    std::swap(tokens_, other.tokens_);
+    std::swap(at_, other.at_);
+  }
+
+  rate_limiter* limiter_ = nullptr;
+  std::int64_t tokens_ = 0;
+  clock::time_point at_ = clock::time_point::max();
 };
 
 class rate_limiter {
@@ -98,7 +118,10 @@ class rate_limiter {
   rate_limiter(const rate_limiter&) = delete;
   rate_limiter& operator=(const rate_limiter&) = delete;
 
-  // Each throws std::invalid_argument for a negative n; 0 is always allowed.
+  // Each throws std::invalid_argument for a negative n; 0 is always allowed. The
+  // times that are given should not go back: a call at a time before the last
+  // one's finds what had come by that one, tokens included that come later than
+  // its own time. So does Go's (TestLimiterJumpBackwards); but none comes twice.
 
   // Whether n tokens are there now; takes them, or none.
   bool allow(std::int64_t n = 1) { return allow_at(clock::now(), n); }
@@ -108,7 +131,8 @@ class rate_limiter {
   reservation reserve(std::int64_t n = 1) { return reserve_at(clock::now(), n); }
   VIGIL_API reservation reserve_at(clock::time_point now, std::int64_t n = 1);
 
-  // Waits for its turn. Throws std::invalid_argument if n is more than the burst,
+  // Waits for its turn; while none will ever come (a rate of 0), for a change of
+  // the rate or the burst. Throws std::invalid_argument if n is more than the burst,
   // since it would wait for ever; `stopped`, and gives back what it had reserved.
   void wait(std::int64_t n = 1) { wait_within(n, {}); }
   // At most until ctx is done: then throws `cancelled`, and gives back what it had
@@ -128,7 +152,8 @@ class rate_limiter {
     return wait_within(n, detail::until(t));
   }
 
-  // From now on; what was reserved before keeps its time.
+  // From now on; what was reserved before keeps its time. Of a debt more than the
+  // new rate pays in the range of the clock what is beyond may be let off.
   VIGIL_API void set_rate(const rate& r);
   VIGIL_API void set_burst(std::int64_t burst);
   VIGIL_API rate limit() const;
@@ -144,6 +169,10 @@ class rate_limiter {
   reservation take(std::int64_t now, std::int64_t n, std::int64_t latest) noexcept;
   void advance(std::int64_t now) noexcept;
   void give_back(std::int64_t at, std::int64_t n) noexcept;
+  void change_to(const rate& r) noexcept;
+  std::uint64_t changes() noexcept;
+  void wait_for_change(std::uint64_t seen, detail::stop_node* under);
+  void tell_change() noexcept;
   wide full() const noexcept { return static_cast<wide>(burst_) * rate_.nanoseconds_; }
 
   mutable mutex mutex_;  // never held across a wait; guards what follows
@@ -153,6 +182,8 @@ class rate_limiter {
   wide level_;
   std::int64_t since_;  // when the level was that
   std::int64_t last_event_;  // the latest time that was reserved
+  detail::wait_queue for_change_;  // those whose turn never comes; its lock guards
+  std::uint64_t changes_ = 0;      // of the rate and the burst
 };
 
 }  // namespace VIGIL_ABI

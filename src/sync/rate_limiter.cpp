@@ -20,6 +20,13 @@ namespace {
 using internal::nanos;
 using internal::never;
 
+__extension__ using wide = __int128;
+
+// No level is lower, since no reservation is later than the clock counts; a product
+// of two 63 bits long is less than as much above zero. So the difference of any two
+// of them is a number of 127 bits.
+constexpr wide least_level = -(static_cast<wide>(1) << 126);
+
 void check_tokens(std::int64_t n) {
   if (n >= 0) return;
   throw std::invalid_argument("vigil::rate_limiter: the number of tokens is negative (" +
@@ -58,8 +65,7 @@ rate_limiter::rate_limiter(const rate& r, std::int64_t burst)
 // Under the mutex. A `now` before the last one changes nothing.
 void rate_limiter::advance(std::int64_t now) noexcept {
   if (now <= since_) return;
-  // Both factors are below 2^63, and the level within that of the burst: no
-  // overflow of 127 bits.
+  // No overflow: see least_level.
   const wide brought = static_cast<wide>(now - since_) * rate_.tokens_;
   const wide room = full() - level_;
   level_ += std::min(brought, room);
@@ -69,20 +75,19 @@ void rate_limiter::advance(std::int64_t now) noexcept {
 // Under the mutex; takes nothing if it would come after `latest`.
 reservation rate_limiter::take(std::int64_t now, std::int64_t n, std::int64_t latest) noexcept {
   if (rate_.is_unlimited() || n == 0) return {this, 0, at(now)};
-  const reservation refused(nullptr, 0, clock::time_point::max());
-  if (n > burst_) return refused;
+  if (n > burst_) return {};
   advance(now);
   const wide left = level_ - static_cast<wide>(n) * rate_.nanoseconds_;
   nanos when = now;
   if (left < 0) {
-    if (rate_.tokens_ == 0) return refused;
+    if (rate_.tokens_ == 0) return {};
     const wide wait = (-left + rate_.tokens_ - 1) / rate_.tokens_;
     // From when the level was that: a `now` before it waits the longer.
     const wide sum = std::max(now, since_) + wait;
-    if (sum >= never) return refused;
+    if (sum >= never) return {};
     when = static_cast<nanos>(sum);
   }
-  if (when > latest) return refused;
+  if (when > latest) return {};
   level_ = left;
   last_event_ = std::max(last_event_, when);
   return {this, n, at(when)};
@@ -103,25 +108,29 @@ reservation rate_limiter::reserve_at(clock::time_point now, std::int64_t n) {
 bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) {
   check_tokens(n);
   const internal::timeout until = internal::to_timeout(limit);
-  const nanos now = of(clock::now());
+  nanos now = of(clock::now());
   const nanos latest = limit.is == detail::wait_limit::kind::in
                            ? internal::saturating_add(now, limit.nanoseconds)
                            : until.deadline();
-  internal::caller self(limit.under);
-  reservation mine(nullptr, 0, {});
-  {
-    const std::lock_guard lock(mutex_);
-    if (n > burst_ && !rate_.is_unlimited()) {
-      throw std::invalid_argument("vigil::rate_limiter::wait: " + std::to_string(n) +
-                                  " tokens are more than the burst (" + std::to_string(burst_) +
-                                  "), so they never come together; ask for fewer at a time");
+  reservation mine;
+  for (;; now = of(clock::now())) {
+    const std::uint64_t seen = changes();
+    {
+      const std::lock_guard lock(mutex_);
+      if (n > burst_ && !rate_.is_unlimited()) {
+        throw std::invalid_argument("vigil::rate_limiter::wait: " + std::to_string(n) +
+                                    " tokens are more than the burst (" + std::to_string(burst_) +
+                                    "), so they never come together; ask for fewer at a time");
+      }
+      mine = take(now, n, std::max(latest, now));
     }
-    mine = take(now, n, std::max(latest, now));
+    if (mine) break;
+    if (limit.is != detail::wait_limit::kind::none) return false;
+    wait_for_change(seen, limit.under);
   }
-  if (!mine && limit.is != detail::wait_limit::kind::none) return false;
-  // Without tokens that come, for ever.
-  const nanos turn = mine ? of(mine.time_to_act()) : never;
+  const nanos turn = of(mine.time_to_act());
   if (turn <= now) return true;
+  internal::caller self(limit.under);
   if (self.may_not_wait()) {
     mine.cancel();
     self.refuse("rate_limiter::wait");
@@ -137,6 +146,43 @@ bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) 
   if (ended != internal::outcome::timeout) mine.cancel();
   self.throw_if_ended(ended);
   return true;
+}
+
+// Read before one looks whether a turn ever comes, compared before one waits for a
+// change: what changes in between is not missed.
+std::uint64_t rate_limiter::changes() noexcept {
+  const internal::queue_guard guard(for_change_);
+  return changes_;
+}
+
+void rate_limiter::wait_for_change(std::uint64_t seen, detail::stop_node* under) {
+  const internal::how_to_wait how{internal::wait_reason::rate_limiter,
+                                  "rate_limiter::wait",
+                                  internal::timeout::none(),
+                                  true,
+                                  under};
+  internal::queue_guard guard(for_change_);
+  if (changes_ != seen) return;
+  internal::caller self(under);
+  internal::before_waiting(self, how, guard);
+  detail::queued_wait own;
+  self.throw_if_ended(internal::wait_in(internal::all_of(for_change_),
+                                        own,
+                                        self,
+                                        how,
+                                        guard,
+                                        [](internal::told_list&) noexcept {}));
+}
+
+// After the change, without the mutex.
+void rate_limiter::tell_change() noexcept {
+  internal::told_list told;
+  {
+    const internal::queue_guard guard(for_change_);
+    ++changes_;
+    internal::all_of(for_change_).claim_all(told);
+  }
+  told.deliver();
 }
 
 // Those who reserved later count on what came after its time.
@@ -162,8 +208,8 @@ void reservation::cancel() noexcept {
   tokens_ = 0;
 }
 
-void rate_limiter::set_rate(const rate& r) {
-  const std::lock_guard lock(mutex_);
+// Under the mutex.
+void rate_limiter::change_to(const rate& r) noexcept {
   advance(of(clock::now()));
   // The same tokens in other units; of a fraction what is whole.
   if (rate_.is_unlimited() || r.is_unlimited()) {
@@ -173,16 +219,29 @@ void rate_limiter::set_rate(const rate& r) {
   }
   const wide whole = level_ / rate_.nanoseconds_;
   const wide part = level_ % rate_.nanoseconds_;
-  level_ = whole * r.nanoseconds_ + part * r.nanoseconds_ / rate_.nanoseconds_;
+  level_ = whole < least_level / r.nanoseconds_
+               ? least_level
+               : whole * r.nanoseconds_ + part * r.nanoseconds_ / rate_.nanoseconds_;
   rate_ = r;
+}
+
+void rate_limiter::set_rate(const rate& r) {
+  {
+    const std::lock_guard lock(mutex_);
+    change_to(r);
+  }
+  tell_change();
 }
 
 void rate_limiter::set_burst(std::int64_t burst) {
   check_burst(burst);
-  const std::lock_guard lock(mutex_);
-  advance(of(clock::now()));
-  burst_ = burst;
-  level_ = std::min(level_, full());
+  {
+    const std::lock_guard lock(mutex_);
+    advance(of(clock::now()));
+    burst_ = burst;
+    level_ = std::min(level_, full());
+  }
+  tell_change();
 }
 
 rate rate_limiter::limit() const {

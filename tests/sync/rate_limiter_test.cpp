@@ -7,6 +7,8 @@
 #include <limits>
 #include <stdexcept>
 #include <thread>
+#include <type_traits>
+#include <utility>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -56,6 +58,21 @@ TEST_SUITE("rate_limiter") {
       CHECK_FALSE(l.allow_at(t0));
       CHECK_FALSE(l.allow_at(t0 + 100ms));
       CHECK(l.allow_at(t0 + 200ms));
+    });
+  }
+
+  // Go's tokens do the same: the time of the limiter does not go back.
+  TEST_CASE("a time before the last one finds what had come by that one, once") {
+    in_virtual([] {
+      const auto t0 = clock::now();
+      rate_limiter l(rate::per(1, 1h), 2);
+      CHECK(l.allow_at(t0, 2));
+      CHECK_FALSE(l.allow_at(t0));
+      CHECK(l.reserve_at(t0 + 2h).time_to_act() == t0 + 2h);
+      CHECK(l.allow_at(t0));
+      CHECK_FALSE(l.allow_at(t0));
+      CHECK_FALSE(l.allow_at(t0 + 2h));
+      CHECK(l.allow_at(t0 + 3h));
     });
   }
 
@@ -151,6 +168,67 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
+  TEST_CASE("a reservation can be moved, not copied, and what was moved from gives nothing back") {
+    static_assert(!std::is_copy_constructible_v<reservation>);
+    static_assert(!std::is_copy_assignable_v<reservation>);
+    static_assert(std::is_nothrow_move_constructible_v<reservation>);
+    in_virtual([] {
+      const auto t0 = clock::now();
+      rate_limiter l(rate::every(1h), 1);
+      CHECK(l.allow());
+      reservation first = l.reserve();
+      reservation it = std::move(first);
+      first.cancel();  // NOLINT(bugprone-use-after-move): it holds nothing
+      CHECK_FALSE(static_cast<bool>(first));
+      CHECK(first.time_to_act() == clock::time_point::max());
+      CHECK(l.tokens() == -1);
+      CHECK(it.time_to_act() == t0 + 1h);
+      first = std::move(it);
+      it.cancel();  // NOLINT(bugprone-use-after-move): as above
+      CHECK(l.tokens() == -1);
+      first.cancel();
+      CHECK(l.tokens() == 0);
+    });
+  }
+
+  TEST_CASE("who waits at a rate of zero goes on at the rate that is set") {
+    in_virtual([] {
+      const auto start = clock::now();
+      rate_limiter l(rate::per(0, 1s), 2);
+      CHECK(l.allow(2));
+      std::vector<std::int64_t> at;
+      crowd all;
+      for (int i = 0; i < 3; ++i) {
+        all.add([&] {
+          l.wait();
+          at.push_back((clock::now() - start) / 1s);
+        });
+      }
+      auto stopped = spawn([&] { l.wait(); });
+      sleep_for(10s);
+      CHECK_THROWS_AS(l.wait(vigil::with_timeout(vigil::background(), 1s).ctx), vigil::cancelled);
+      CHECK(at.empty());
+      stopped.request_stop();
+      CHECK_THROWS_AS(stopped.join(), vigil::cancelled);
+      l.set_rate(rate::per(0, 1h));
+      sleep_for(1s);
+      CHECK(at.empty());
+      l.set_rate(rate::every(1s));
+      all.join();
+      CHECK(at == std::vector<std::int64_t>{13, 14, 15});
+      CHECK(l.tokens() == 0);
+
+      l.set_rate(rate::per(0, 1s));
+      all.add([&] { l.wait(); });
+      auto too_many = spawn([&] { l.wait(2); });
+      settle();
+      l.set_burst(1);
+      CHECK(holds(text_of<std::invalid_argument>([&] { too_many.join(); }), "more than the burst"));
+      l.set_rate(rate::unlimited());
+      all.join();
+    });
+  }
+
   TEST_CASE("a stop ends the wait and gives back what it had reserved") {
     in_virtual([] {
       rate_limiter l(rate::every(1h), 1);
@@ -223,6 +301,26 @@ TEST_SUITE("rate_limiter") {
       CHECK(fast.allow(most));
       sleep_for(1ns);
       CHECK(fast.allow(most));
+    });
+  }
+
+  TEST_CASE("a debt beyond what a slower rate can pay stays the greatest there is") {
+    in_virtual([] {
+      constexpr auto most = std::numeric_limits<std::int64_t>::max();
+      const auto t = clock::now() + 1h;
+      rate_limiter l(rate::per(most, 1ns), most);
+      for (int i = 0; i < 8; ++i)
+        CHECK(static_cast<bool>(l.reserve_at(t, most)));
+      l.set_rate(rate::per(1, std::chrono::nanoseconds(most)));
+      CHECK(l.tokens() < 0);
+      CHECK_FALSE(l.allow_at(t, most / 2));
+      CHECK_FALSE(l.allow_at(clock::time_point::max()));
+      CHECK_FALSE(static_cast<bool>(l.reserve_at(t, most)));
+      CHECK(l.tokens() < 0);
+      l.set_rate(rate::per(most, 1ns));
+      CHECK(l.tokens() < 0);
+      l.set_rate(rate::unlimited());
+      CHECK(l.allow());
     });
   }
 
