@@ -40,22 +40,19 @@ class single_flight {
 
   // f() if nobody calls for this key, otherwise what that call brings. Throws what
   // f throws, to all; std::logic_error if f asks for its own key; `stopped` if the
-  // fiber is stopped while it waits. If the fiber that calls is stopped, one of
-  // those who wait calls its own f.
+  // fiber is stopped while it waits. If the fiber that calls is stopped, or its f
+  // throws `cancelled`, that is its own: one of those who wait calls its own f.
   template <class F>
   T call(const Key& key, F&& f) {
-    for (;;) {
-      flight_ptr mine;
-      const flight_ptr theirs = join(key, mine);
-      if (!theirs) return lead(key, *mine, std::forward<F>(f));
-      theirs->ended.wait();
-      if (theirs->error != nullptr) std::rethrow_exception(theirs->error);
-      if constexpr (std::is_void_v<T>) {
-        if (theirs->result) return;
-      } else {
-        if (theirs->result) return *theirs->result;
-      }
-    }
+    return call_under(key, std::forward<F>(f), [](latch& ended) { ended.wait(); });
+  }
+  // The same, but waits for another's call at most until ctx is done: then throws
+  // `cancelled`. f is not bounded by ctx, unless it hands ctx on itself.
+  template <class C, class F>
+    requires std::is_same_v<C, context>
+  T call(const C& ctx, const Key& key, F&& f) {
+    static_cast<void>(ctx.stop());  // a nil one is refused whoever calls
+    return call_under(key, std::forward<F>(f), [&ctx](latch& ended) { ended.wait(ctx); });
   }
 
   // Whoever comes from now on calls anew, also while a call for the key is under
@@ -79,7 +76,8 @@ class single_flight {
   struct flight {
     latch ended{1};
     std::uint64_t leader = detail::caller_id();
-    // Written by the leader before `ended`. None of both: it was stopped.
+    // Written by the leader before `ended`. None of both: it was stopped, or its
+    // own context was done.
     std::optional<std::conditional_t<std::is_void_v<T>, nothing, T>> result;
     std::exception_ptr error;
     std::atomic<std::size_t> uses{1};
@@ -119,6 +117,22 @@ class single_flight {
     ~unlock_at_end() { held.unlock(); }
   };
 
+  template <class F, class Wait>
+  T call_under(const Key& key, F&& f, Wait wait_for_end) {
+    for (;;) {
+      flight_ptr mine;
+      const flight_ptr theirs = join(key, mine);
+      if (!theirs) return lead(key, *mine, std::forward<F>(f));
+      wait_for_end(theirs->ended);
+      if (theirs->error != nullptr) std::rethrow_exception(theirs->error);
+      if constexpr (std::is_void_v<T>) {
+        if (theirs->result) return;
+      } else {
+        if (theirs->result) return *theirs->result;
+      }
+    }
+  }
+
   // The flight to wait for, or null, and the caller's own.
   flight_ptr join(const Key& key, flight_ptr& mine) {
     mutex_.lock();
@@ -149,6 +163,8 @@ class single_flight {
         return *mine.result;
       }
     } catch (const stopped&) {
+      throw;
+    } catch (const cancelled&) {
       throw;
     } catch (...) {
       mine.result.reset();

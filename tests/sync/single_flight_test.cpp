@@ -111,6 +111,60 @@ TEST_SUITE("single_flight") {
     });
   }
 
+  TEST_CASE("if the context of the one who calls is done another one calls") {
+    in_virtual([] {
+      single_flight<int, int> flights;
+      auto it = vigil::with_timeout(vigil::background(), 1s);
+      auto leader = spawn([&] {
+        return flights.call(1, [&] {
+          sleep_for(1h, it.ctx);
+          return 1;
+        });
+      });
+      settle();
+      int calls = 0;
+      crowd all;
+      for (int i = 0; i < 3; ++i) {
+        all.add([&] {
+          CHECK(flights.call(1, [&] {
+            ++calls;
+            sleep_for(1s);
+            return 3;
+          }) == 3);
+        });
+      }
+      CHECK_THROWS_AS(leader.join(), vigil::cancelled);
+      all.join();
+      CHECK(calls == 1);
+      CHECK(flights.size() == 0);
+    });
+  }
+
+  TEST_CASE("a context bounds the wait for another's call, not the call") {
+    in_virtual([] {
+      const auto start = vigil::clock::now();
+      single_flight<int, int> flights;
+      single_flight<int, void> done;
+      const auto it = vigil::with_timeout(vigil::background(), 1s);
+      auto leader = spawn([&] {
+        return flights.call(it.ctx, 1, [] {
+          sleep_for(2s);
+          return 1;
+        });
+      });
+      settle();
+      CHECK_THROWS_AS(flights.call(it.ctx, 1, [] { return 2; }), vigil::cancelled);
+      CHECK(since(start) == 1s);
+      CHECK(flights.call(vigil::background(), 1, [] { return 3; }) == 1);
+      CHECK(leader.join() == 1);
+      CHECK(flights.call(it.ctx, 1, [] { return 4; }) == 4);
+      int calls = 0;
+      done.call(it.ctx, 1, [&] { ++calls; });
+      CHECK(calls == 1);
+      CHECK_THROWS_AS(flights.call(vigil::context(), 1, [] { return 5; }), std::invalid_argument);
+    });
+  }
+
   TEST_CASE("a function that asks for its own key is told so") {
     in_virtual([] {
       single_flight<int, int> flights;
