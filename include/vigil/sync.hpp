@@ -496,15 +496,17 @@ class once {
   // Throws what f throws, `stopped` while it waits for another, and
   // std::logic_error if f calls it (directly) again. Cost afterwards: one load.
   template <class F, class... Args>
+    requires(!std::is_same_v<std::remove_cvref_t<F>, context>)
   void call(F&& f, Args&&... args) {
-    if (is_done() || !detail::begin_once(core_)) return;
-    struct run {
-      detail::once_core& core;
-      bool done = false;
-      ~run() { detail::end_once(core, done); }
-    } this_one{core_};
-    static_cast<void>(std::forward<F>(f)(std::forward<Args>(args)...));
-    this_one.done = true;
+    if (!is_done()) run({}, std::forward<F>(f), std::forward<Args>(args)...);
+  }
+  // The same, but waits for another at most until ctx is done: then throws
+  // `cancelled`. f is not bounded by ctx, unless it hands ctx on itself.
+  template <class C, class F, class... Args>
+    requires std::is_same_v<C, context>
+  void call(const C& ctx, F&& f, Args&&... args) {
+    const detail::wait_limit limit = detail::under(ctx);
+    if (!is_done()) run(limit, std::forward<F>(f), std::forward<Args>(args)...);
   }
 
   // What the function wrote is visible if true.
@@ -514,6 +516,18 @@ class once {
   }
 
  private:
+  template <class F, class... Args>
+  void run(const detail::wait_limit& limit, F&& f, Args&&... args) {
+    if (!detail::begin_once(core_, limit)) return;
+    struct run_of_mine {
+      detail::once_core& core;
+      bool done = false;
+      ~run_of_mine() { detail::end_once(core, done); }
+    } mine{core_};
+    static_cast<void>(std::forward<F>(f)(std::forward<Args>(args)...));
+    mine.done = true;
+  }
+
   detail::once_core core_;
 };
 

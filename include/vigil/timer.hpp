@@ -24,6 +24,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 namespace vigil {
@@ -39,7 +40,7 @@ VIGIL_API timer_record* every(std::int64_t period, bool from_end, callback f,
 VIGIL_API void add_handle(timer_record* record) noexcept;
 VIGIL_API void drop_handle(timer_record* record) noexcept;
 VIGIL_API bool stop(timer_record* record) noexcept;
-VIGIL_API bool stop_and_wait(timer_record* record);
+VIGIL_API bool stop_and_wait(timer_record* record, stop_node* under);
 VIGIL_API bool reset(timer_record* record, std::int64_t delay);
 VIGIL_API bool reset_at(timer_record* record, std::int64_t deadline);
 VIGIL_API std::int64_t deadline_of(const timer_record* record) noexcept;
@@ -123,7 +124,17 @@ class timer {
   // stop(), then waits until a callback that is running has ended. Inside that
   // callback itself it throws wrong_place, since it would wait for itself.
   // From a fiber or a plain thread.
-  bool stop_and_wait() const { return record_ != nullptr ? detail::stop_and_wait(record_) : stop(); }
+  bool stop_and_wait() const {
+    return record_ != nullptr ? detail::stop_and_wait(record_, nullptr) : stop();
+  }
+  // Waits at most until ctx is done: then throws `cancelled`. The timer has been
+  // stopped; its callback may still be running.
+  template <class C>
+    requires std::is_same_v<C, context>
+  bool stop_and_wait(const C& ctx) const {
+    detail::stop_node* const under = ctx.stop();
+    return record_ != nullptr ? detail::stop_and_wait(record_, under) : stop();
+  }
 
   // Gives the timer a new deadline, d from now; for a periodic one d is the
   // new period too (zero or negative: std::invalid_argument). Returns whether

@@ -35,8 +35,12 @@ std::uint64_t caller_id() noexcept {
   return f != nullptr ? reinterpret_cast<std::uintptr_t>(f) << 1 : thread_id() << 1 | 1;
 }
 
-bool begin_once(once_core& o) {
-  const internal::how_to_wait how{internal::wait_reason::once, "once::call"};
+bool begin_once(once_core& o, const wait_limit& limit) {
+  const internal::how_to_wait how{internal::wait_reason::once,
+                                  "once::call",
+                                  internal::to_timeout(limit),
+                                  true,
+                                  limit.under};
   internal::queue_guard guard(o.queue);
   for (;;) {
     switch (o.state.load(relaxed)) {  // ordering: changed under the guard
@@ -54,7 +58,7 @@ bool begin_once(once_core& o) {
           "vigil::once::call: the function that it runs has called it again, which would wait for "
           "itself for ever; let the function not use what it makes");
     }
-    internal::caller self;
+    internal::caller self(how.under);
     internal::before_waiting(self, how, guard);
     queued_wait own;
     const outcome ended = internal::wait_in(

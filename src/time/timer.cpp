@@ -85,9 +85,9 @@ bool stop(timer_record* record) noexcept {
   return record->service->stop(*record);
 }
 
-bool stop_and_wait(timer_record* record) {
+bool stop_and_wait(timer_record* record, stop_node* under) {
   const bool prevented = stop(record);
-  record->service->stop_and_wait(*record);
+  record->service->stop_and_wait(*record, under);
   return prevented;
 }
 
@@ -148,11 +148,11 @@ void stop_for_scope(timer_record* record) noexcept {
   // ordering: the fiber's own word.
   if (self != nullptr && self->callback.load(internal::relaxed) == record) return;
   if (self == nullptr) {
-    record->service->stop_and_wait(*record);
+    record->service->stop_and_wait(*record, nullptr);
     return;
   }
   const this_fiber::shield until_it_has_ended;
-  record->service->stop_and_wait(*record);
+  record->service->stop_and_wait(*record, nullptr);
 }
 
 // --- timers with a channel

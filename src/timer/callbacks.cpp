@@ -8,6 +8,7 @@
 // within a bound; one whose callback parks keeps its stack, and the worker
 // takes another runner for the rest. So short callbacks share one runner, and a
 // slow one delays nobody.
+#include "sched/caller.hpp"
 #include "sched/park.hpp"
 #include "timer/timer_service.hpp"
 
@@ -584,44 +585,34 @@ void timer_service::tell_stop_waiters(timer_record& t) noexcept {
   }
 }
 
-void timer_service::stop_and_wait(timer_record& t) {
+void timer_service::stop_and_wait(timer_record& t, stop_node* under) {
   if (!t.is_running()) return;
-  fiber* const self = current_fiber();
+  const fiber* const f = current_fiber();
   // ordering: the fiber's own word.
-  if (self != nullptr && self->callback.load(relaxed) == &t) {
+  if (f != nullptr && f->callback.load(relaxed) == &t) {
     throw wrong_place(
         "vigil::timer::stop_and_wait inside the timer's own callback would wait for "
         "itself: use stop()");
   }
-  note thread_note;
-  waiter thread_waiter(thread_note);
-  bool stoppable = false;
-  if (self != nullptr) stoppable = before_wait(*self);
-  waiter& w = self != nullptr ? self->self : thread_waiter;
-  stop_waiter entry{&t, &w, w.open(stoppable), {}};
-  if (self == nullptr) thread_note.clear();
+  caller self(under);
+  if (self.may_not_wait()) self.refuse("timer::stop_and_wait");
+  stop_waiter entry{&t, &self.self(), self.open(), {}};
   stops_lock_.lock();
   t.awaited.store(true);
   if (!t.is_running()) {
-    w.claim(entry.which, outcome::value);
+    self.self().claim(entry.which, outcome::value);
     stops_lock_.unlock();
     return;
   }
   stop_waiters_.push_back(entry);
-  if (self == nullptr) {
-    stops_lock_.unlock();
-    thread_note.sleep_until(never);
-    return;
-  }
   const outcome how =
-      wait(*self, entry.which, {wait_reason::stop_and_wait, never, stoppable}, stops_lock_);
-  if (how == outcome::stopped) {
-    {
-      const lock_guard guard(stops_lock_);
-      if (entry.hook.linked) stop_waiters_.remove(entry);
-    }
-    throw_stopped(*self);
+      self.wait(entry.which, wait_reason::stop_and_wait, timeout::none(), stops_lock_);
+  if (how == outcome::value) return;
+  {
+    const lock_guard guard(stops_lock_);
+    if (entry.hook.linked) stop_waiters_.remove(entry);
   }
+  self.throw_if_ended(how);
 }
 
 // --- the end

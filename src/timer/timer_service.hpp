@@ -90,7 +90,7 @@ class timer_service final : public timer_seam {
   // already never enters the heap.
   bool reset_after(timer_record& t, nanos delay);
   bool reset_at(timer_record& t, nanos deadline);
-  void stop_and_wait(timer_record& t);
+  void stop_and_wait(timer_record& t, stop_node* under);
   // Queued as due, behind all others. Takes over the caller's handle, but if it
   // throws runtime_gone.
   void post(timer_record& t);

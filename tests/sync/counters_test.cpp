@@ -422,6 +422,24 @@ TEST_SUITE("once") {
     CHECK(sum == 7);
   }
 
+  TEST_CASE("a context bounds the wait for another's run, not the run") {
+    in_virtual([] {
+      const auto start = clock::now();
+      once o;
+      auto it = vigil::with_timeout(vigil::background(), 1s);
+      auto runner = spawn([&] { o.call(it.ctx, [](auto d) { sleep_for(d); }, 2s); });
+      settle();
+      CHECK_THROWS_AS(o.call(it.ctx, [] {}), vigil::cancelled);
+      CHECK(since(start) == 1s);
+      CHECK_FALSE(o.is_done());
+      o.call(vigil::background(), [] {});
+      CHECK(since(start) == 2s);
+      runner.join();
+      o.call(it.ctx, [] { FAIL("run twice"); });
+      CHECK_THROWS_AS(o.call(vigil::context(), [] {}), std::invalid_argument);
+    });
+  }
+
   TEST_CASE("an exception goes to who ran it, and the next one runs its own") {
     for_each_seed(10, [] {
       once o;

@@ -1,3 +1,4 @@
+#include "sched/stop_tree.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
@@ -573,6 +574,50 @@ TEST_SUITE("timer stop_and_wait") {
       f.request_stop();
       CHECK_THROWS_AS(f.join(), vigil::cancelled);
       sleep_for(10s);  // the run ends: nobody is there to be told
+    });
+  }
+
+  TEST_CASE("with a context ends when that is done, and leaves no waiter behind") {
+    in_virtual([] {
+      const auto start = vigil::clock::now();
+      auto slow = after_func(1ms, [] { sleep_for(10s); });
+      sleep_for(2ms);
+      const auto it = vigil::with_timeout(vigil::background(), 1s);
+      CHECK_THROWS_AS(static_cast<void>(slow.stop_and_wait(it.ctx)), vigil::cancelled);
+      CHECK(since(start) == 1s + 2ms);
+      CHECK_FALSE(slow.stop_and_wait(vigil::background()));
+      CHECK(since(start) == 10s + 1ms);
+      // What need not wait does not, whatever the context.
+      CHECK_FALSE(slow.stop_and_wait(it.ctx));
+      auto pending = after_func(1s, [] {});
+      CHECK(pending.stop_and_wait(it.ctx));
+      CHECK(timer(1s).stop_and_wait(it.ctx));
+      CHECK_FALSE(timer().stop_and_wait(it.ctx));
+      CHECK_THROWS_AS(static_cast<void>(slow.stop_and_wait(vigil::context())),
+                      std::invalid_argument);
+    });
+  }
+
+  TEST_CASE("with a context ends from a plain thread, too") {
+    in_runtime({}, [] {
+      const auto threads_act = vigil::runtime::current().make_work_guard();
+      auto may_end = vigil::make_channel<void>();
+      auto begun = vigil::make_channel<void>();
+      auto slow = after_func(0s, [=] {
+        begun.send();
+        may_end.recv();
+      });
+      begun.recv();
+      const auto it = vigil::with_cancel(vigil::background());
+      std::thread waiting([&] {
+        CHECK_THROWS_AS(static_cast<void>(slow.stop_and_wait(it.ctx)), vigil::cancelled);
+      });
+      while (it.ctx.stop()->waiters() == 0)
+        sleep_for(100us);
+      it.cancel();
+      waiting.join();
+      may_end.send();
+      CHECK_FALSE(slow.stop_and_wait());
     });
   }
 

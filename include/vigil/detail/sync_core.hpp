@@ -116,7 +116,7 @@ VIGIL_API std::uint64_t caller_id() noexcept;
 
 // True: the caller is to run the function, then calls end_once(). False: it has
 // been run.
-VIGIL_API bool begin_once(once_core& o);
+VIGIL_API bool begin_once(once_core& o, const wait_limit& limit);
 VIGIL_API void end_once(once_core& o, bool done) noexcept;
 
 }  // namespace detail
