@@ -243,7 +243,8 @@ channel_core* cancel_context::done_channel() noexcept {
   return this;
 }
 
-// The flag first, then the look; told() is called after the node is done.
+// The flag first, then the source, then the look; told() is called after the node is
+// done, and looks for the source (N6 of stop_tree.hpp).
 std::stop_token cancel_context::token() {
   ask_to_be_told();
   std::stop_source* made = token_.load();

@@ -77,8 +77,7 @@ void stop_node::spoils::deal() noexcept {
 
 void stop_node::mark(stop_state how, const std::exception_ptr& cause, spoils& s) noexcept {
   cause_ = cause;
-  // Pairs with the acquire in state().
-  state_.store(how, internal::release);
+  state_.store(how);  // N6; who sees it sees the cause
   while (stop_waiter* const w = waiters_.pop_front()) {
     if (const stop_waiter* const next = waiters_.front()) {
       __builtin_prefetch(next->hook.after, 1);
@@ -159,8 +158,7 @@ void stop_node::hang_below(stop_node& above) noexcept {
   const lock_guard guard(above.lock_);
   if (above.is_done()) {
     cause_ = above.cause_;
-    // Pairs with the acquire in state().
-    state_.store(above.state(), internal::release);
+    state_.store(above.state());
     return;
   }
   above_ = &above;

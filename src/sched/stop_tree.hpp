@@ -30,6 +30,9 @@
 //     its owner cannot go on (W2 of waiter.hpp); one that was not claimed is
 //     unlinked by its owner under the lock.
 // N5  User code, destructors included, runs under no lock here.
+// N6  `state` is changed before told() is called, and looked at by who leaves
+//     something for told() to find, after he has left it (cancel_context::token).
+//     All sequentially consistent: one of the two sees the other.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -88,10 +91,7 @@ class stop_node {
   stop_node& operator=(const stop_node&) = delete;
 
   // --- any thread that keeps the node
-  internal::stop_state state() const noexcept {
-    // Pairs with the release in mark(): who sees it done sees the cause.
-    return state_.load(internal::acquire);
-  }
+  internal::stop_state state() const noexcept { return state_.load(); }  // N6
 
   bool is_done() const noexcept { return state() != internal::stop_state::open; }
 

@@ -3,16 +3,18 @@
 // stop_tree.hpp).
 #include "sched/stop_tree.hpp"
 
-#include "sched/caller.hpp"
 #include "parcel.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
+#include "sched/caller.hpp"
 
 #include <vigil/context.hpp>
+#include <vigil/stop_token.hpp>
 #include <vigil/vigil.hpp>
 
 #include <atomic>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -155,6 +157,17 @@ void done_channel() {
   other.join();
 }
 
+// Its first stop token is asked for while it, or its parent, is cancelled.
+void token_against_cancel(bool the_parent) {
+  auto parent = with_cancel(background());
+  auto it = with_cancel(parent.ctx);
+  std::stop_token token;
+  std::thread asks([&] { token = vigil::stop_token_of(it.ctx); });
+  (the_parent ? parent : it).cancel();
+  asks.join();
+  model::require(token.stop_requested(), "the token is asked to stop");
+}
+
 }  // namespace
 
 TEST_CASE("stop tree: of a value and a cancel one ends the wait") {
@@ -184,6 +197,11 @@ TEST_CASE("stop tree: a child may die while its parent, and it, are cancelled") 
 
 TEST_CASE("stop tree: who waits for done hears of it, and may be the last who has it") {
   prove("stop tree: two wait for done, cancel", done_channel);
+}
+
+TEST_CASE("stop tree: a stop token that is made during a cancel is asked to stop") {
+  prove("stop tree: a stop token is made, cancel", [] { token_against_cancel(false); });
+  prove("stop tree: a stop token is made, the parent's cancel", [] { token_against_cancel(true); });
 }
 
 TEST_CASE("stop tree: a fiber that begins to wait while another worker cancels") {
