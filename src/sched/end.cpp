@@ -4,7 +4,8 @@
 //      until all_done(), or for a stop
 //   E1 the main fiber's function has returned, or a stop was asked for
 //      (signal, request_stop, deadlock)                      phase ending
-//      then the root context is cancelled
+//      then the root context is cancelled; while that takes, a fiber of ours
+//      counts the grace and the stop limit (cancel_root)
 //   E2 options::grace passes, or every other user fiber has ended
 //   E3 stopping_ is set, then every open stoppable wait is claimed as stopped:
 //      a wait opened before is found there, one opened later sees the flag
@@ -26,6 +27,7 @@
 
 #include <vigil/error.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <new>
 #include <system_error>
@@ -68,8 +70,10 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
       s.deadlock_warned_.store(false);
       // A request_stop() that comes late must not stop the next run.
       const lock_guard guard(s.end_lock_);
-      s.stopper_dismissed_ = false;
+      s.stopper_ = {};
       s.stopper_started_ = false;
+      s.stopper_fiber_.store(nullptr);
+      s.root_watch_ = {};
       s.grace_until_.store(0);
       s.signals_.store(0);
       s.calls_given_up_at_ = 0;
@@ -217,11 +221,11 @@ void scheduler::end_run(fiber& self) noexcept {
   set_grace();
   advance(run_phase::ending);  // E1
   cancel_root();
-  dismiss_stopper();
+  let_off(stopper_);
   const nanos grace = grace_until_.load() - clock.now();
   if (!stopping() && grace > 0) wait_for_others(self, grace);  // E2
   stop_all();                                                  // E3
-  const nanos limit = settings_.stop_limit > 0 ? settings_.stop_limit : 0;
+  const nanos limit = stop_limit();
   if (!wait_for_others(self, limit)) stop_limit_passed(limit);  // E4
   advance(run_phase::closed);                                   // E5
   for (;;) {
@@ -404,8 +408,33 @@ void scheduler::begin_end() noexcept {
 
 // After the phase says that the end has begun: who makes a root context looks at
 // the phase afterwards. Both sequentially consistent, so one sees the other.
+//
+// It may call functions of the user's (callbacks of a std::stop_token, destructors),
+// and they may block: so somebody counts meanwhile. Two may be here at a time, and
+// either may be the one who calls them. The main fiber waits for the stopper's as
+// for the others (E4).
 void scheduler::cancel_root() noexcept {
-  if (stop_node* const node = root.load()) node->cancel(stop_state::shutdown, nullptr);
+  stop_node* const node = root.load();
+  if (node == nullptr) return;
+  if (root_cancels_.fetch_add(1) == 0 && !node->is_done() && current_fiber() != nullptr) {
+    try {
+      start_timekeeper("shutdown watch", &scheduler::watch_root);
+    } catch (...) {
+      // No stack for it: nobody counts until the main fiber does.
+    }
+  }
+  node->cancel(stop_state::shutdown, nullptr);
+  if (root_cancels_.fetch_sub(1) != 1) return;
+  let_off(root_watch_);
+  tell_main();
+}
+
+void scheduler::watch_root(fiber& self) noexcept {
+  // A large tree takes a while, too.
+  constexpr nanos at_least = 100'000'000;
+  const nanos grace = std::max<nanos>(grace_until_.load() - clock.now(), 0);
+  const nanos limit = saturating_add(grace, std::max(stop_limit(), at_least));
+  if (wait_as(root_watch_, self, limit)) stop_limit_passed(limit);
 }
 
 // A fiber of our own that waits for the grace period, stops the others, and
@@ -417,11 +446,9 @@ void scheduler::start_stopper() noexcept {
     const lock_guard guard(end_lock_);
     if (std::exchange(stopper_started_, true)) {
       // There is one, in the grace period: it goes on to the stop limit.
-      if (stopper_ != nullptr && stopper_->claim(stopper_ticket_, outcome::value)) {
-        waiting = stopper_;
-      }
-      stopper_ = nullptr;
-      if (waiting == nullptr) return;
+      waiter* const found = std::exchange(stopper_.who, nullptr);
+      if (found == nullptr || !found->claim(stopper_.which, outcome::value)) return;
+      waiting = found;
     }
   }
   if (waiting != nullptr) {
@@ -429,47 +456,54 @@ void scheduler::start_stopper() noexcept {
     return;
   }
   try {
-    fiber& f = make_fiber(0,
-                          "shutdown",
-                          sizeof(scheduler*),
-                          alignof(scheduler*),
-                          site{"vigil", 0},
-                          fiber_role::runner);
-    ::new (f.body) scheduler*(this);
-    static constexpr detail::body_table table = {
-        [](void* body) { (*static_cast<scheduler**>(body))->stopper_body(*current_fiber()); },
-        [](void*) noexcept {},
-        [](void*) noexcept {},
-        [](void*) noexcept -> void* { return nullptr; }};
-    f.table = &table;
-    f.handle.store(handle_state::detached);
-    count_system(1);
-    adopt(f);
-    make_runnable(f);
+    start_timekeeper("shutdown", &scheduler::stopper_body);
   } catch (...) {
     cancel_root();
     stop_all();  // no stack for the fiber that waits: no grace
   }
 }
 
+void scheduler::start_timekeeper(const char* name, void (scheduler::*duty)(fiber&) noexcept) {
+  struct body {
+    scheduler* sched;
+    void (scheduler::*duty)(fiber&) noexcept;
+  };
+
+  fiber& f = make_fiber(0, name, sizeof(body), alignof(body), site{"vigil", 0}, fiber_role::runner);
+  ::new (f.body) body{this, duty};
+  static constexpr detail::body_table table = {[](void* of) {
+                                                 const body& b = *static_cast<body*>(of);
+                                                 (b.sched->*b.duty)(*current_fiber());
+                                               },
+                                               [](void*) noexcept {},
+                                               [](void*) noexcept {},
+                                               [](void*) noexcept -> void* { return nullptr; }};
+  f.table = &table;
+  f.handle.store(handle_state::detached);
+  count_system(1);
+  adopt(f);
+  make_runnable(f);
+}
+
 void scheduler::stopper_body(fiber& self) noexcept {
+  stopper_fiber_.store(&self);
   cancel_root();
-  if (!stopping() && !stopper_waits(self, grace_until_.load() - clock.now())) return;
+  if (!stopping() && !wait_as(stopper_, self, grace_until_.load() - clock.now())) return;
   stop_all();
-  const nanos limit = settings_.stop_limit > 0 ? settings_.stop_limit : 0;
-  if (stopper_waits(self, limit)) stop_limit_passed(limit);
+  const nanos limit = stop_limit();
+  if (wait_as(stopper_, self, limit)) stop_limit_passed(limit);
 }
 
 // False if it was dismissed meanwhile.
-bool scheduler::stopper_waits(fiber& self, nanos length) noexcept {
+bool scheduler::wait_as(timekeeper& which, fiber& self, nanos length) noexcept {
   end_lock_.lock();
-  if (stopper_dismissed_) {
+  if (which.dismissed) {
     end_lock_.unlock();
     return false;
   }
   const ticket t = self.self.open(false);
-  stopper_ = &self.self;
-  stopper_ticket_ = t;
+  which.who = &self.self;
+  which.which = t;
   try {
     wait(self,
          t,
@@ -479,17 +513,17 @@ bool scheduler::stopper_waits(fiber& self, nanos length) noexcept {
     // No room for the deadline: it is as if it had come.
   }
   const lock_guard guard(end_lock_);
-  stopper_ = nullptr;
-  return !stopper_dismissed_;
+  which.who = nullptr;
+  return !which.dismissed;
 }
 
-void scheduler::dismiss_stopper() noexcept {
+void scheduler::let_off(timekeeper& which) noexcept {
   waiter* w = nullptr;
   {
     const lock_guard guard(end_lock_);
-    stopper_dismissed_ = true;
-    if (stopper_ != nullptr && stopper_->claim(stopper_ticket_, outcome::value)) w = stopper_;
-    stopper_ = nullptr;
+    which.dismissed = true;
+    if (which.who != nullptr && which.who->claim(which.which, outcome::value)) w = which.who;
+    which.who = nullptr;
   }
   if (w != nullptr) w->deliver();
 }
@@ -517,16 +551,20 @@ void scheduler::stop_limit_passed(nanos waited) noexcept {
     for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
       const fiber_state state = f->state.load();
       const wait_reason reason = f->reason.load();
+      const bool in_root = root_cancels_.load() != 0 && reason != wait_reason::shutdown &&
+                           (f->role == fiber_role::main || f == stopper_fiber_.load());
       const bool ours = f->role == fiber_role::timer || reason == wait_reason::shutdown ||
                         (f->role == fiber_role::runner && f->callback.load() == nullptr);
-      if (ours) continue;
-      warn("  fiber %llu (%s), %s, waits for: %s, started at %s:%u",
+      if (ours && !in_root) continue;
+      warn("  fiber %llu (%s), %s, waits for: %s, started at %s:%u%s",
            static_cast<unsigned long long>(f->id),
            f->name,
            to_string(state),
            to_string(reason),
            f->file,
-           f->line);
+           f->line,
+           in_root ? ", inside a stop_callback or destructor that the end of the root context runs"
+                   : "");
     }
   }
   name_calls();

@@ -276,15 +276,30 @@ class scheduler {
 
   bool end_has_come() const noexcept VIGIL_REQUIRES(end_lock_);
 
-  bool others_left() const noexcept { return alive() > 1 || calls_under_way_.load() != 0; }
+  bool others_left() const noexcept {
+    return alive() > 1 || calls_under_way_.load() != 0 || root_cancels_.load() != 0;
+  }
 
   bool maybe_deadlock(std::uint64_t asleep) noexcept;  // true if something was readied
   bool looks_dead(std::uint64_t asleep) noexcept;
   bool report_deadlock(bool alone) noexcept;
+
+  // A fiber of ours that waits for a time, unless it is dismissed.
+  struct timekeeper {
+    waiter* who = nullptr;
+    ticket which = 0;
+    bool dismissed = false;
+  };
+
   void start_stopper() noexcept;
-  void dismiss_stopper() noexcept;
   void stopper_body(fiber& self) noexcept;
-  bool stopper_waits(fiber& self, nanos length) noexcept;
+  void watch_root(fiber& self) noexcept;
+  void start_timekeeper(const char* name, void (scheduler::*duty)(fiber&) noexcept);
+  bool wait_as(timekeeper& which, fiber& self, nanos length) noexcept;
+  void let_off(timekeeper& which) noexcept;
+
+  nanos stop_limit() const noexcept { return settings_.stop_limit > 0 ? settings_.stop_limit : 0; }
+
   void take_signals() noexcept;
   static void fiber_entry(void* self) noexcept;
 
@@ -332,12 +347,13 @@ class scheduler {
   end_wait end_what_ VIGIL_GUARDED_BY(end_lock_) = end_wait::others;
   atomic<bool> end_wanted_{false};
 
-  // The fiber that waits for the grace period and the stop limit until the
-  // main fiber does so itself.
-  waiter* stopper_ VIGIL_GUARDED_BY(end_lock_) = nullptr;
-  ticket stopper_ticket_ VIGIL_GUARDED_BY(end_lock_) = 0;
-  bool stopper_dismissed_ VIGIL_GUARDED_BY(end_lock_) = false;
+  // These are guarded by end_lock_: one for the grace period and the stop limit until
+  // the main fiber sees to them itself, one while the root context is cancelled.
+  timekeeper stopper_;
+  timekeeper root_watch_;
   bool stopper_started_ VIGIL_GUARDED_BY(end_lock_) = false;
+  atomic<fiber*> stopper_fiber_{nullptr};
+  atomic<unsigned> root_cancels_{0};  // under way
   atomic<nanos> grace_until_{0};  // 0: the end has not begun
 
   // settle(): one fiber at a time, virtual time only, so one thread.

@@ -3,11 +3,15 @@
 #include "support/in_runtime.hpp"
 
 #include <vigil/error.hpp>
+#include <vigil/stop_token.hpp>
 
 #include <atomic>
+#include <cstdlib>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <stop_token>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -17,15 +21,20 @@ namespace {
 // Counts its own life: every destructor must run.
 struct counted {
   explicit counted(std::atomic<int>& n) : alive(&n) { ++*alive; }
+
   counted(const counted& other) : alive(other.alive) { ++*alive; }
+
   counted(counted&& other) noexcept : alive(other.alive) { ++*alive; }
+
   ~counted() { --*alive; }
+
   counted& operator=(const counted&) = delete;
   std::atomic<int>* alive;
 };
 
 struct sleeps_when_destroyed {
   std::atomic<int>* slept;
+
   ~sleeps_when_destroyed() {
     // While an exception passes, a stop does not end the wait.
     if (std::uncaught_exceptions() == 0) return;
@@ -230,6 +239,65 @@ TEST_SUITE("shutdown") {
     CHECK(r.says("stubborn"));
     CHECK(r.says("options::stop_limit"));
     CHECK(r.says("sleep"));
+  }
+
+  TEST_CASE("child: blocks in a callback of the root context" * doctest::skip()) {
+    vigil::options o;
+    o.workers = 2;
+    o.stop_limit = 50ms;
+    vigil::runtime rt(o);
+    rt.run([&rt] {
+      const auto block = [] {
+        const vigil::this_fiber::shield shield;
+        vigil::sleep_for(1h);
+      };
+      vigil::go([&] {
+        const std::stop_callback bad(vigil::stop_token_of(vigil::background()), block);
+        const vigil::this_fiber::shield shield;
+        vigil::sleep_for(1h);
+      });
+      vigil::sleep_for(10ms);
+      if (std::getenv("VIGIL_TEST_REQUEST_STOP") == nullptr) return;
+      rt.request_stop();
+      vigil::sleep_for(1h);
+    });
+  }
+
+  TEST_CASE(
+      "a callback of the root context that outlives the stop limit ends the program by name") {
+    const char* const test = "child: blocks in a callback of the root context";
+    const child_result main_ended = run_child(test);
+    CHECK(main_ended.died_by(SIGABRT));
+    CHECK(main_ended.says("options::stop_limit"));
+    CHECK(main_ended.says("(main), parked, waits for: sleep"));
+    CHECK(main_ended.says("inside a stop_callback"));
+    const child_result asked_to = run_child(test, {{"VIGIL_TEST_REQUEST_STOP", "1"}});
+    CHECK(asked_to.died_by(SIGABRT));
+    CHECK(asked_to.says("options::stop_limit"));
+    CHECK(asked_to.says("(shutdown), parked, waits for: sleep"));
+    CHECK(asked_to.says("inside a stop_callback"));
+  }
+
+  TEST_CASE("a callback of the root context may take its time, and the run's end waits for it") {
+    std::atomic<int> done{0};
+    using slow_callback = std::stop_callback<std::function<void()>>;
+    std::unique_ptr<slow_callback> slow;
+    const auto register_one = [&](auto length) {
+      slow =
+          std::make_unique<slow_callback>(vigil::stop_token_of(vigil::background()), [&, length] {
+            const vigil::this_fiber::shield shield;
+            vigil::sleep_for(length);
+            ++done;
+          });
+    };
+    in_virtual([&] { register_one(9s); });  // of a limit of ten
+    CHECK(done == 1);
+    in_runtime({{2}, {}}, [&](vigil::runtime& rt) {
+      register_one(20ms);
+      rt.request_stop();
+      vigil::sleep_for(5ms);
+    });
+    CHECK(done == 2);
   }
 
   TEST_CASE("child: waits in a noexcept function without a shield" * doctest::skip()) {
