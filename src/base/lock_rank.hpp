@@ -21,8 +21,8 @@ enum class lock_rank : unsigned char {
   intake,         // one intake
   callbacks,      // the queue of due callbacks
   runners,        // the pool of idle runner fibers
-  side_pool,      // the queue of a side pool
   side_calls,     // a runtime's functions on side pools
+  side_pool,      // the queue of a side pool
   injection,      // fibers made ready from outside the workers
   inbox,          // fibers pinned to one worker
   idle,           // who sleeps, until when

@@ -89,16 +89,12 @@ class owned_job {
   std::unique_ptr<side_job> job_;
 };
 
-// The wait has ended without a result. True if the function has returned all the
-// same.
-bool leave(side_pool& pool, side_job& job, owned_job& owned) noexcept {
-  if (pool.withdraw(job)) {
-    job.sched->call_withdrawn(job);
-    return false;
-  }
-  if (job.sched->leave_call(job)) return true;
-  owned.give_away();
-  return false;
+// The wait has ended without a result, or never began. True if the function has
+// returned all the same. The pool may be gone.
+bool leave(side_job& job, owned_job& owned) noexcept {
+  const internal::call_fate fate = job.sched->leave_call(job);
+  if (fate == internal::call_fate::left) owned.give_away();
+  return fate == internal::call_fate::over;
 }
 
 }  // namespace
@@ -130,6 +126,7 @@ bool run_blocking(void* given,
   side_pool& pool = pool_of(given != nullptr ? given : sched.side_pool);
   side_job& job = owned.make();
   job.sched = &sched;
+  job.pool = &pool;
   job.since = internal::monotonic_now();
   job.fiber_id = f.id;
   std::memcpy(job.fiber_name, f.name, sizeof job.fiber_name);
@@ -148,10 +145,10 @@ bool run_blocking(void* given,
   try {
     how = self.wait(job.which, internal::wait_reason::blocking, limit_of(kind, limit));
   } catch (const std::bad_alloc&) {
-    leave(pool, job, owned);  // no room for the deadline
+    leave(job, owned);  // no room for the deadline
     throw;
   }
-  if (how != outcome::value && !leave(pool, job, owned)) {
+  if (how != outcome::value && !leave(job, owned)) {
     self.throw_if_ended(how);
     return false;
   }

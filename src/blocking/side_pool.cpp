@@ -125,6 +125,10 @@ bool side_pool::start_thread(place& p, std::size_t number) noexcept {
   }
 }
 
+bool side_job::withdraw() noexcept {
+  return pool->withdraw(*this);
+}
+
 bool side_pool::withdraw(side_job& job) noexcept {
   const lock_guard guard(lock_);
   if (!job.queued.linked) return false;

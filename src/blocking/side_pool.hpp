@@ -12,6 +12,9 @@
 //     function waits beside a thread that rests.
 // Q3  A queued or running call belongs to the pool (C1 of side_call.hpp), but
 //     for one that withdraw() has taken out.
+// Q4  The destructor waits for what is queued and running, and for no caller:
+//     one whose wait has ended may go on after the pool has gone. He touches it
+//     only as C4 of side_call.hpp says.
 #pragma once
 
 #include "base/intrusive_list.hpp"
@@ -31,8 +34,14 @@
 
 namespace vigil::internal {
 
-struct side_job : side_call {
+class side_pool;
+
+class side_job final : public side_call {
+ public:
+  bool withdraw() noexcept override;
+
   list_hook<side_job> queued;
+  side_pool* pool = nullptr;
   scheduler* sched = nullptr;
   const detail::blocking_table* table = nullptr;
   void* record = nullptr;
@@ -55,6 +64,7 @@ class side_pool {
   // std::invalid_argument for a bad size in the environment; the call is the
   // caller's again then.
   void submit(side_job& job) VIGIL_EXCLUDES(lock_);
+  // False if a thread has taken it. Caller: as Q4 says.
   bool withdraw(side_job& job) noexcept VIGIL_EXCLUDES(lock_);
   blocking_stats stats() noexcept VIGIL_EXCLUDES(lock_);
 

@@ -134,7 +134,7 @@ class scheduler {
   // --- functions on threads of a side pool: side_call.hpp
   void call_begins(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
   bool call_returned(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
-  bool leave_call(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
+  call_fate leave_call(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
   void call_withdrawn(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
   void call_over() noexcept;
   // Before the scheduler goes: one that was left at the very end of the run, on a

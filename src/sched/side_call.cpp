@@ -45,18 +45,22 @@ bool scheduler::call_returned(side_call& c) noexcept {
   return false;
 }
 
-bool scheduler::leave_call(side_call& c) noexcept {
+call_fate scheduler::leave_call(side_call& c) noexcept {
+  call_fate fate = call_fate::over;
   {
     const lock_guard guard(calls_lock_);
     if (!c.done) {
-      c.left = true;
-      return false;
+      if (!c.withdraw()) {  // C4
+        c.left = true;
+        return call_fate::left;
+      }
+      fate = call_fate::withdrawn;
     }
-    if (!c.hook.linked) return true;  // over already
+    if (!c.hook.linked) return fate;  // over already
     calls_.remove(c);
   }
   call_over();
-  return true;
+  return fate;
 }
 
 void scheduler::call_withdrawn(side_call& c) noexcept {

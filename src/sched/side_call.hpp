@@ -13,7 +13,9 @@
 //                   waits, his ticket is claimed under the lock, and the record
 //                   is his. If he has left, it is the thread's.
 //   caller          his wait has ended otherwise: leave_call(). If the function
-//                   has returned, the record is his; if not, the thread's.
+//                   has returned, the record is his; if it has not begun, it is
+//                   taken out of its pool's queue, and the record is his; else
+//                   the thread's.
 //
 // C1  A record has one owner at any time: its caller until it is submitted and
 //     after `done`, the pool otherwise.
@@ -24,6 +26,9 @@
 //     caller parked, until nothing else can run and every other one has
 //     returned as well: then all are taken in at once, in the order in which
 //     they began, and the seed draws who goes first.
+// C4  Who leaves touches the pool under the lock only, and only if the function
+//     has not returned: then the pool still has the call, and waits for it before
+//     it goes. Once it has returned, the pool may be gone.
 #pragma once
 
 #include "base/intrusive_list.hpp"
@@ -36,7 +41,18 @@
 
 namespace vigil::internal {
 
-struct side_call {
+// What becomes of a call that its caller leaves.
+enum class call_fate : std::uint8_t {
+  over,       // the function has returned: the record is the caller's
+  withdrawn,  // it never begins: the same
+  left,       // it runs: the record is the pool's
+};
+
+class side_call {
+ public:
+  // Out of the queue of its pool, if no thread has taken it. Caller: leave_call().
+  virtual bool withdraw() noexcept = 0;
+
   list_hook<side_call> hook;
   waiter* who = nullptr;  // until the call is left
   ticket which = 0;
@@ -48,6 +64,9 @@ struct side_call {
   std::uint64_t fiber_id = 0;
   char fiber_name[32] = {};
   site from{"", 0};
+
+ protected:
+  ~side_call() = default;
 };
 
 }  // namespace vigil::internal

@@ -1,4 +1,5 @@
 // blocking(): functions on the side pool, and how their callers' waits end.
+#include "blocking/gate.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -15,30 +16,6 @@ using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 namespace {
-
-// A function that stays on its thread until it is let go.
-class gate {
- public:
-  void open() { open_.store(true); }
-
-  void wait() {
-    entered_.store(true);
-    while (!open_.load())
-      std::this_thread::sleep_for(100us);
-  }
-
-  bool entered() const { return entered_.load(); }
-
-  // From a fiber.
-  void wait_until_entered() const {
-    while (!entered())
-      vigil::sleep_for(100us);
-  }
-
- private:
-  std::atomic<bool> open_{false};
-  std::atomic<bool> entered_{false};
-};
 
 // Notes which thread destroys it, once.
 struct dies_on {

@@ -1,4 +1,5 @@
 // The pool: its threads, its order, its figures.
+#include "blocking/gate.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -161,6 +162,27 @@ TEST_SUITE("side pool") {
     use();
     other.join();
     CHECK(shared.stats().done == 2 * static_cast<std::uint64_t>(rounds(200)));
+  }
+
+  TEST_CASE("of one's own may go while a caller whose wait has ended has not gone on yet") {
+    in_runtime({.workers = {1}}, [] {
+      auto pool = std::make_unique<vigil::blocking_pool>(vigil::blocking_options{.threads = 1});
+      auto g = std::make_shared<gate>();
+      auto it = vigil::with_cancel(vigil::background());
+      auto ran = vigil::spawn([g, &pool, &it] {
+        vigil::blocking(*pool, it.ctx, [g] { g->wait(); });
+      });
+      g->wait_until_entered();
+      auto queued = vigil::spawn([&pool, &it] { vigil::blocking(*pool, it.ctx, [] {}); });
+      while (pool->stats().queued == 0)
+        vigil::this_fiber::yield();
+      it.cancel();  // both are ready, and the one worker is here
+      g->open();
+      pool.reset();
+      // Both functions have returned first, so nothing is lost.
+      ran.join();
+      queued.join();
+    });
   }
 
   TEST_CASE("tells the length of its queue, the oldest wait, what runs and what is done") {
