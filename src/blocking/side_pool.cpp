@@ -56,15 +56,13 @@ side_pool::~side_pool() {
     resting.splice_back(resting_);
     places = size_;
   }
-  while (place* const p = resting.pop_front())
+  while (place* const p = resting.pop_front()) {
+    process_count_resting_threads(-1);
     p->sleep.wake();
-  int ended = 0;
-  for (std::size_t i = 0; i < places; ++i) {
-    if (!places_[i].thread.joinable()) continue;
-    places_[i].thread.join();
-    ++ended;
   }
-  process_count_resting_threads(-ended);
+  for (std::size_t i = 0; i < places; ++i) {
+    if (places_[i].thread.joinable()) places_[i].thread.join();
+  }
 }
 
 void side_pool::make_places() {
@@ -148,8 +146,8 @@ void side_pool::body(place& here, std::size_t number) noexcept {
       if (job != nullptr) {
         ++running_;
       } else {
+        if (closing_) return;
         process_count_resting_threads(1);
-        if (closing_) return;  // resting until it is joined
         here.sleep.clear();
         resting_.push_front(here);  // the last to rest is the first to work: its caches are warm
       }

@@ -1,5 +1,6 @@
 // The pool: its threads, its order, its figures.
 #include "blocking/gate.hpp"
+#include "sched/process.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -260,6 +261,22 @@ TEST_SUITE("side pool") {
       CHECK(child.says("refused: vigil: VIGIL_BLOCKING_THREADS is \""));
       CHECK(child.says("it must be a number from 1 to 1024"));
     }
+  }
+
+  TEST_CASE("when it has gone none of its threads is counted as resting") {
+    const std::size_t before = vigil::internal::process_resting_threads();
+    in_runtime({}, [before] {
+      {
+        vigil::blocking_pool pool({.threads = 2});
+        vigil::blocking(pool, [] {});
+        // Until its thread rests again.
+        while (vigil::internal::process_resting_threads() == before)
+          vigil::this_fiber::yield();
+      }
+      CHECK(vigil::internal::process_resting_threads() == before);
+      vigil::blocking([] {});  // and of the runtime's own
+    });
+    CHECK(vigil::internal::process_resting_threads() == before);
   }
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER  // which has threads of its own
