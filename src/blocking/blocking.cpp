@@ -8,6 +8,7 @@
 #include <vigil/error.hpp>
 
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <new>
 
@@ -131,16 +132,11 @@ bool run_blocking(void* given,
   job.fiber_id = f.id;
   std::memcpy(job.fiber_name, f.name, sizeof job.fiber_name);
   job.from = from;
+  pool.prepare();
   job.who = &self.self();
   job.which = self.open();
   sched.call_begins(job);
-  try {
-    pool.submit(job);
-  } catch (...) {
-    job.who->claim(job.which, outcome::cancelled);
-    sched.call_withdrawn(job);
-    throw;
-  }
+  pool.submit(job);
   outcome how = outcome::value;
   try {
     how = self.wait(job.which, internal::wait_reason::blocking, limit_of(kind, limit));
@@ -154,6 +150,7 @@ bool run_blocking(void* given,
   }
   // The function has returned all the same: a stop does not wait for the result.
   if (how == outcome::stopped) self.throw_if_ended(how);
+  if (job.refused != nullptr) std::rethrow_exception(job.refused);
   owned.keep_record();
   return true;
 }

@@ -60,12 +60,20 @@ side_pool::~side_pool() {
     process_count_resting_threads(-1);
     p->sleep.wake();
   }
+  // Who submitted the last function may still be at the thread that he started.
+  while (somebody_starts())
+    std::this_thread::yield();
   for (std::size_t i = 0; i < places; ++i) {
     if (places_[i].thread.joinable()) places_[i].thread.join();
   }
 }
 
-void side_pool::make_places() {
+bool side_pool::somebody_starts() noexcept {
+  const lock_guard guard(lock_);
+  return starting_ != 0;
+}
+
+void side_pool::prepare() {
   {
     const lock_guard guard(lock_);
     if (size_ != 0) return;
@@ -78,8 +86,7 @@ void side_pool::make_places() {
   size_ = size;
 }
 
-void side_pool::submit(side_job& job) {
-  make_places();
+void side_pool::submit(side_job& job) noexcept {
   place* fresh = nullptr;
   std::size_t number = 0;
   {
@@ -97,29 +104,44 @@ void side_pool::submit(side_job& job) {
     fresh = &places_[number];
     fresh->used = true;
     ++threads_;
+    ++starting_;
   }
-  if (start_thread(*fresh, number)) return;
-  const int error = EAGAIN;
-  {
-    const lock_guard guard(lock_);
-    fresh->used = false;
-    // Others will come to it, or have already.
-    if (--threads_ != 0 || !job.queued.linked) return;
-    queue_.remove(job);
-  }
-  throw std::system_error(error,
-                          std::generic_category(),
-                          "vigil::blocking: the first thread of the side pool \"" + name_ +
-                              "\" cannot be started; raise the limit on threads (ulimit -u, "
-                              "cgroup pids.max)");
+  if (const std::exception_ptr error = start_thread(*fresh, number)) start_failed(*fresh, error);
+  const lock_guard guard(lock_);
+  --starting_;  // the last touch: the function may have run, and the pool be about to go
 }
 
-bool side_pool::start_thread(place& p, std::size_t number) noexcept {
+std::exception_ptr side_pool::start_thread(place& p, std::size_t number) noexcept {
   try {
-    p.thread = std::thread([this, &p, number] { body(p, number); });
-    return true;
+    try {
+      p.thread = std::thread([this, &p, number] { body(p, number); });
+      return nullptr;
+    } catch (const std::system_error& e) {
+      throw std::system_error(e.code(),
+                              "vigil::blocking: the first thread of the side pool \"" + name_ +
+                                  "\" cannot be started; raise the limit on threads (ulimit -u, "
+                                  "cgroup pids.max)");
+    }
   } catch (...) {
-    return false;
+    return std::current_exception();
+  }
+}
+
+void side_pool::start_failed(place& p, const std::exception_ptr& error) noexcept {
+  {
+    const lock_guard guard(lock_);
+    p.used = false;
+    --threads_;
+  }
+  for (;;) {
+    side_job* job = nullptr;
+    {
+      const lock_guard guard(lock_);
+      if (threads_ == 0) job = queue_.pop_front();  // else others will come to it: Q5
+    }
+    if (job == nullptr) return;
+    job->refused = error;
+    give_back(*job);
   }
 }
 
@@ -167,6 +189,11 @@ void side_pool::run(side_job& job) noexcept {
     --running_;
     ++done_;
   }
+  give_back(job);
+}
+
+// Over: its caller goes on with the record, or has left, and it dies here.
+void side_pool::give_back(side_job& job) noexcept {
   scheduler& sched = *job.sched;
   if (!sched.call_returned(job)) return;
   job.table->destroy(job.record);

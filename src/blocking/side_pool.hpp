@@ -15,6 +15,8 @@
 // Q4  The destructor waits for what is queued and running, and for no caller:
 //     one whose wait has ended may go on after the pool has gone. He touches it
 //     only as C4 of side_call.hpp says.
+// Q5  A thread that is being started counts as one. Whoever fails to start the
+//     last one there is refuses all that is queued: nobody else would come to it.
 #pragma once
 
 #include "base/intrusive_list.hpp"
@@ -27,6 +29,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +48,8 @@ class side_job final : public side_call {
   scheduler* sched = nullptr;
   const detail::blocking_table* table = nullptr;
   void* record = nullptr;
+  // Why f was not run although the call is over: Q5. Written before it is.
+  std::exception_ptr refused;
 };
 
 // The number of threads that is asked for, or what the environment says;
@@ -60,10 +65,10 @@ class side_pool {
   side_pool(const side_pool&) = delete;
   side_pool& operator=(const side_pool&) = delete;
 
-  // Throws std::system_error if the pool has no thread and none can be made,
-  // std::invalid_argument for a bad size in the environment; the call is the
-  // caller's again then.
-  void submit(side_job& job) VIGIL_EXCLUDES(lock_);
+  // Before the first function; throws std::invalid_argument for a bad size in the
+  // environment, std::bad_alloc.
+  void prepare() VIGIL_EXCLUDES(lock_);
+  void submit(side_job& job) noexcept VIGIL_EXCLUDES(lock_);
   // False if a thread has taken it. Caller: as Q4 says.
   bool withdraw(side_job& job) noexcept VIGIL_EXCLUDES(lock_);
   blocking_stats stats() noexcept VIGIL_EXCLUDES(lock_);
@@ -76,10 +81,12 @@ class side_pool {
     std::thread thread;
   };
 
-  void make_places() VIGIL_EXCLUDES(lock_);
-  bool start_thread(place& p, std::size_t number) noexcept;
+  std::exception_ptr start_thread(place& p, std::size_t number) noexcept;
+  bool somebody_starts() noexcept VIGIL_EXCLUDES(lock_);
+  void start_failed(place& p, const std::exception_ptr& error) noexcept VIGIL_EXCLUDES(lock_);
   void body(place& here, std::size_t number) noexcept VIGIL_EXCLUDES(lock_);
   void run(side_job& job) noexcept VIGIL_EXCLUDES(lock_);
+  static void give_back(side_job& job) noexcept;
 
   const std::optional<std::size_t> asked_;
   const std::string name_;
@@ -88,6 +95,7 @@ class side_pool {
   std::unique_ptr<place[]> places_ VIGIL_GUARDED_BY(lock_);
   std::size_t size_ VIGIL_GUARDED_BY(lock_) = 0;  // 0: no function has come yet
   std::size_t threads_ VIGIL_GUARDED_BY(lock_) = 0;
+  std::size_t starting_ VIGIL_GUARDED_BY(lock_) = 0;  // callers who start one
   list<side_job, &side_job::queued> queue_ VIGIL_GUARDED_BY(lock_);
   chain<place, &place::next> resting_ VIGIL_GUARDED_BY(lock_);
   std::size_t running_ VIGIL_GUARDED_BY(lock_) = 0;

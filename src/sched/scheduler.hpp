@@ -135,7 +135,6 @@ class scheduler {
   void call_begins(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
   bool call_returned(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
   call_fate leave_call(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
-  void call_withdrawn(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
   void call_over() noexcept;
   // Before the scheduler goes: one that was left at the very end of the run, on a
   // pool that others share, may still be under way.

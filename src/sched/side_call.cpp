@@ -63,14 +63,6 @@ call_fate scheduler::leave_call(side_call& c) noexcept {
   return fate;
 }
 
-void scheduler::call_withdrawn(side_call& c) noexcept {
-  {
-    const lock_guard guard(calls_lock_);
-    calls_.remove(c);
-  }
-  call_over();
-}
-
 // From threads outside too. The main fiber may end the run as soon as the count
 // is down: the destructor waits for who is in here.
 void scheduler::call_over() noexcept {

@@ -1,0 +1,124 @@
+// A side pool whose threads cannot be started. The sanitizers have a
+// pthread_create of their own.
+#include "support/in_runtime.hpp"
+
+#ifndef VIGIL_TEST_UNDER_SANITIZER
+
+#include <atomic>
+#include <cerrno>
+#include <functional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+
+namespace {
+
+// While it lives no thread can be started: each call fails, once it may.
+class no_threads {
+ public:
+  // Asked with how many calls were made before.
+  explicit no_threads(std::function<bool(int)> may_fail) : may_fail_(std::move(may_fail)) {
+    active.store(this);
+  }
+
+  ~no_threads() { active.store(nullptr); }
+
+  no_threads(const no_threads&) = delete;
+  no_threads& operator=(const no_threads&) = delete;
+
+  int create() {
+    const int number = calls_.fetch_add(1);
+    while (!may_fail_(number))
+      std::this_thread::yield();
+    return EAGAIN;
+  }
+
+  int calls() const { return calls_.load(); }
+
+  static std::atomic<no_threads*> active;
+
+ private:
+  const std::function<bool(int)> may_fail_;
+  std::atomic<int> calls_{0};
+};
+
+std::atomic<no_threads*> no_threads::active{nullptr};
+
+std::string what_it_throws(vigil::blocking_pool& pool) {
+  try {
+    vigil::blocking(pool, [] {});
+  } catch (const std::system_error& e) {
+    return e.code() == std::errc::resource_unavailable_try_again ? e.what() : "another code";
+  }
+  return "nothing";
+}
+
+bool names_the_pool(const std::string& text) {
+  return text.find("the first thread of the side pool \"files\"") != std::string::npos;
+}
+
+}  // namespace
+
+extern "C" int pthread_create(pthread_t* thread,
+                              const pthread_attr_t* attributes,
+                              void* (*start)(void*),
+                              void* argument) noexcept {
+  using function = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static const auto real = reinterpret_cast<function>(::dlsym(RTLD_NEXT, "pthread_create"));
+  if (no_threads* const none = no_threads::active.load()) return none->create();
+  return real(thread, attributes, start, argument);
+}
+
+TEST_SUITE("side pool without threads") {
+  TEST_CASE("of two callers who fail to start one each, both throw") {
+    in_runtime({.workers = {3}}, [] {
+      vigil::blocking_pool pool({.threads = 2, .name = "files"});
+      {
+        const no_threads none([&pool](int number) {
+          // The second has queued before the first fails, and fails after it.
+          return number == 0 ? no_threads::active.load()->calls() == 2
+                             : pool.stats().threads == 1;
+        });
+        auto a = vigil::spawn([&pool] { return what_it_throws(pool); });
+        auto b = vigil::spawn([&pool] { return what_it_throws(pool); });
+        CHECK(names_the_pool(a.join()));
+        CHECK(names_the_pool(b.join()));
+      }
+      CHECK(vigil::blocking(pool, [] { return 7; }) == 7);  // tried anew
+    });
+  }
+
+  TEST_CASE("of one thread: who waits for the one that another fails to start throws too") {
+    in_runtime({.workers = {3}}, [] {
+      vigil::blocking_pool pool({.threads = 1, .name = "files"});
+      {
+        const no_threads none([&pool](int) { return pool.stats().queued == 2; });
+        auto a = vigil::spawn([&pool] { return what_it_throws(pool); });
+        auto b = vigil::spawn([&pool] { return what_it_throws(pool); });
+        CHECK(names_the_pool(a.join()));
+        CHECK(names_the_pool(b.join()));
+        CHECK(pool.stats().queued == 0);
+        CHECK(none.calls() == 1);
+      }
+      CHECK(vigil::blocking(pool, [] { return 7; }) == 7);
+    });
+  }
+
+  TEST_CASE("on virtual time it throws as well") {
+    in_virtual([] {
+      vigil::blocking_pool pool({.threads = 1, .name = "files"});
+      const no_threads none([](int) { return true; });
+      CHECK(names_the_pool(what_it_throws(pool)));
+      CHECK_THROWS_AS(static_cast<void>(vigil::blocking_for(pool, 1h, [] {})), std::system_error);
+    });
+  }
+}
+
+#endif
