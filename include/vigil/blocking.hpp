@@ -104,8 +104,8 @@ struct blocking_table {
 enum class blocking_limit : std::uint8_t { none, in, at };
 
 // False on a plain thread, where f just runs. Throws wrong_place on a worker
-// that runs no fiber.
-VIGIL_API bool goes_to_side_pool();
+// that runs no fiber; `cancelled` if the context of `under` is done.
+VIGIL_API bool goes_to_side_pool(stop_node* under);
 // Whether a deadline has come already.
 VIGIL_API bool is_over(blocking_limit kind, std::int64_t limit) noexcept;
 // True: f has run, the record is the caller's. False: the deadline came first,
@@ -173,7 +173,7 @@ auto call_blocking(void* pool, blocking_limit kind, std::int64_t limit, const si
   }
   using answer = blocking_answer<std::conditional_t<std::is_void_v<R>, void, R>>;
   if (is_over(kind, limit)) return answer{};
-  if (!goes_to_side_pool()) {
+  if (!goes_to_side_pool(under)) {
     if constexpr (std::is_void_v<R>) {
       std::forward<F>(f)();
       return true;
@@ -224,9 +224,9 @@ detail::blocking_result<F> blocking(blocking_pool& pool, F&& f, const site& from
   }
 }
 
-// The same until ctx is done: then throws `cancelled`. Taken out of the queue f
-// never runs; one that runs already goes on, and its result is dropped. On a plain
-// thread f runs to its end.
+// The same until ctx is done: then throws `cancelled`. If it is done already f is
+// not even queued; taken out of the queue it never runs; one that runs goes on,
+// and its result is dropped. On a plain thread f runs to its end.
 template <class C, class F>
 requires(std::is_same_v<C, context> && std::is_invocable_v<std::decay_t<F>>)
 detail::blocking_result<F> blocking(const C& ctx, F&& f, const site& from = site::current()) {

@@ -100,12 +100,13 @@ bool leave(side_job& job, owned_job& owned) noexcept {
 
 }  // namespace
 
-bool goes_to_side_pool() {
-  if (internal::current_fiber() != nullptr) return true;
-  internal::process_check_fork("vigil::blocking");
-  internal::caller self;
+bool goes_to_side_pool(stop_node* under) {
+  const bool on_fiber = internal::current_fiber() != nullptr;
+  if (!on_fiber) internal::process_check_fork("vigil::blocking");
+  internal::caller self(under);
   if (self.may_not_wait()) self.refuse("blocking");
-  return false;
+  if (under != nullptr && under->is_done()) internal::throw_cancelled(*under);
+  return on_fiber;
 }
 
 bool is_over(blocking_limit kind, std::int64_t limit) noexcept {

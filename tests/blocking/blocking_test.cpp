@@ -358,6 +358,21 @@ TEST_SUITE("blocking and the end") {
     });
   }
 
+  TEST_CASE("a context that is done already: the function is not even queued") {
+    auto it = vigil::with_cancel(vigil::background());
+    it.cancel();
+    CHECK_THROWS_AS(vigil::blocking(it.ctx, [] { FAIL("runs"); }), vigil::cancelled);
+    in_virtual([] {
+      auto here = vigil::with_cancel(vigil::background());
+      here.cancel();
+      CHECK_THROWS_AS(vigil::blocking(here.ctx, [] { FAIL("runs"); }), vigil::cancelled);
+      vigil::blocking_pool pool({.threads = 1});
+      CHECK_THROWS_AS(vigil::blocking(pool, here.ctx, [] { return 1; }), vigil::cancelled);
+      CHECK(pool.stats().threads == 0);
+      CHECK(vigil::stats_of_blocking().threads == 0);
+    });
+  }
+
   TEST_CASE("a caller that must stop does not begin, under a shield it does and waits") {
     in_virtual([] {
       bool refused = false;
