@@ -197,10 +197,10 @@ void scheduler::start_workers() {
 }
 
 void scheduler::main_body(fiber& self, detail::call_ref body) noexcept {
+  bool returned = false;
   try {
     body();
-    if (self.deferred != nullptr) timers_->release_deferred(self);
-    if (waits_for_all()) wait_until_all_done(self);  // E0
+    returned = true;
   } catch (const stopped&) {
     main_stopped_ = true;
   } catch (const cancelled& e) {
@@ -212,7 +212,15 @@ void scheduler::main_body(fiber& self, detail::call_ref body) noexcept {
   } catch (...) {
     main_error_ = std::current_exception();
   }
+  release_user_work(self);
+  if (returned && waits_for_all()) wait_until_all_done(self);  // E0
   end_run(self);
+}
+
+// After user code on the main fiber, which ends only when no timer runs any more.
+void scheduler::release_user_work(fiber& self) noexcept {
+  self.destroy_locals();
+  if (self.deferred != nullptr) timers_->release_deferred(self);
 }
 
 void scheduler::end_run(fiber& self) noexcept {
@@ -230,7 +238,8 @@ void scheduler::end_run(fiber& self) noexcept {
   advance(run_phase::closed);                                   // E5
   for (;;) {
     timers_->discard_callbacks();
-    // A capture's destructor may have started a fiber.
+    // A capture's destructor may have deferred something, or started a fiber.
+    release_user_work(self);
     if (!wait_for_others(self, limit)) stop_limit_passed(limit);
     if (!timers_->anything_pending()) break;
     // Somebody is in the middle of arming, stopping or firing one.

@@ -367,14 +367,15 @@ void scheduler::fiber_entry(void* argument) noexcept {
     self.error = std::current_exception();
   }
   self.destroy_locals();
-  if (self.deferred != nullptr) [[unlikely]]
-    self.sched->timers().release_deferred(self);
   // Whoever comes second, this or detach(), sees the other and takes care of
   // the result or the exception. `detached` is never taken back.
   if (self.handle.load() == handle_state::detached ||
       self.handle.exchange(handle_state::ended) == handle_state::detached) {
     drop_outcome(self);
   }
+  // The last of what the user has given it has run.
+  if (self.deferred != nullptr) [[unlikely]]
+    self.sched->timers().release_deferred(self);
   worker* const w = current_worker();
   if (w == nullptr) process_check_fork("the end of a fiber");
   self.sched->finish(self);

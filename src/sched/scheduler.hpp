@@ -242,6 +242,7 @@ class scheduler {
   void wake_for_signal() noexcept;  // async-signal-safe
   void main_body(fiber& self, detail::call_ref body) noexcept;
   void end_run(fiber& self) noexcept;
+  void release_user_work(fiber& self) noexcept;
   bool wait_for_others(fiber& self, nanos limit) noexcept;
   void stop_all() noexcept;
   void wait_until_all_done(fiber& self) noexcept;

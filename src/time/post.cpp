@@ -35,7 +35,7 @@ void defer(callback f, const site& from) {
   if (!f) throw_empty_function("vigil::defer");
   internal::fiber& self = internal::require_fiber("defer (on a plain thread use runtime::post)");
   auto& service = static_cast<timer_service&>(self.sched->timers());
-  timer_service::defer(self, *service.make_record(std::move(f), 0, false, from));
+  service.defer(self, *service.make_record(std::move(f), 0, false, from));
 }
 
 }  // namespace detail

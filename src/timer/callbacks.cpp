@@ -78,7 +78,7 @@ timer_record* timer_service::pop_callback(nanos& due_until, std::uint64_t& round
 
 // --- post and defer
 
-// Pending and due, without a handle; the caller queues it.
+// Pending and due, without a handle; it is queued, now or when it is released.
 void timer_service::make_due(timer_record& t) noexcept {
   constexpr nanos long_ago = 1;
   t.when.store(long_ago);
@@ -127,8 +127,11 @@ void timer_service::post(timer_record& t) {
   s->leave();
 }
 
-// Newest first, until release_deferred().
+// Pending from now on, newest first, until release_deferred().
 void timer_service::defer(fiber& self, timer_record& t) noexcept {
+  make_due(t);
+  if (counts_holds()) [[unlikely]]
+    count_hold(t, own_intake());
   // ordering: the fiber's own word.
   const auto* const in = static_cast<const timer_record*>(self.callback.load(relaxed));
   t.deferred = true;
@@ -145,9 +148,6 @@ void timer_service::release_deferred(fiber& f) noexcept {
   timer_record* oldest = nullptr;
   for (timer_record* t = newest; t != nullptr;) {
     timer_record* const earlier = t->next;
-    make_due(*t);
-    if (counts_holds()) [[unlikely]]
-      count_hold(*t, own_intake());
     t->next = oldest;
     oldest = t;
     t = earlier;
@@ -442,6 +442,7 @@ void timer_service::runner_body() noexcept {
       nanos due_until = 0;
       timer_record* const t = pop_callback(due_until, round);
       if (t == nullptr) break;
+      self.callback.store(t, relaxed);  // ordering: its own word, and the dump's
       if (t->is_periodic) {
         run_periodic(self, *t, due_until);
       } else {
@@ -477,6 +478,7 @@ void timer_service::run_once(fiber& self, timer_record& t, nanos due_until) noex
     end_run(t);
     if (claimed) break;
   }
+  callback_is_over(self);
   drop_reference(t);
 }
 
@@ -510,6 +512,7 @@ void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) 
     end_run(t);
     if (claimed) break;
   }
+  callback_is_over(self);
   let_go(t);
 }
 
@@ -539,7 +542,6 @@ void timer_service::let_go(timer_record& t) noexcept {
 }
 
 void timer_service::call(fiber& self, timer_record& t) noexcept {
-  self.callback.store(&t, relaxed);  // ordering: its own word, and the dump's
   self.file = t.made_at.file;
   self.line = t.made_at.line;
   sched()->cover_owed();
@@ -553,6 +555,12 @@ void timer_service::call(fiber& self, timer_record& t) noexcept {
   } catch (...) {
     sched()->report_unhandled(self, std::current_exception());
   }
+  self.destroy_locals();
+}
+
+// Its captures may have died here as well, which may have called anything. What
+// they defer is deferred by it. Caller: holds a reference to the record.
+void timer_service::callback_is_over(fiber& self) noexcept {
   self.destroy_locals();
   if (self.deferred != nullptr) [[unlikely]]
     release_deferred(self);

@@ -95,7 +95,7 @@ class timer_service final : public timer_seam {
   // throws runtime_gone.
   void post(timer_record& t);
   // The same when the fiber next gives its worker away.
-  static void defer(fiber& self, timer_record& t) noexcept;
+  void defer(fiber& self, timer_record& t) noexcept;
   // The captures of a timer (timer_record.hpp): a handle ends.
   static void drop_handle(timer_record& t) noexcept;
   static void drop_reference(runtime_timer& t) noexcept;
@@ -212,6 +212,7 @@ class timer_service final : public timer_seam {
   void run_once(fiber& self, timer_record& t, nanos due_until) noexcept;
   void run_periodic(fiber& self, timer_record& t, nanos due_until) noexcept;
   void call(fiber& self, timer_record& t) noexcept;
+  void callback_is_over(fiber& self) noexcept;
   void let_go(timer_record& t) noexcept;
   static bool begin_run(timer_record& t) noexcept;
   void end_run(timer_record& t) noexcept;

@@ -83,8 +83,7 @@ TEST_SUITE("side pool without threads") {
       {
         const no_threads none([&pool](int number) {
           // The second has queued before the first fails, and fails after it.
-          return number == 0 ? no_threads::active.load()->calls() == 2
-                             : pool.stats().threads == 1;
+          return number == 0 ? no_threads::active.load()->calls() == 2 : pool.stats().threads == 1;
         });
         auto a = vigil::spawn([&pool] { return what_it_throws(pool); });
         auto b = vigil::spawn([&pool] { return what_it_throws(pool); });

@@ -170,9 +170,8 @@ TEST_SUITE("side pool") {
       auto pool = std::make_unique<vigil::blocking_pool>(vigil::blocking_options{.threads = 1});
       auto g = std::make_shared<gate>();
       auto it = vigil::with_cancel(vigil::background());
-      auto ran = vigil::spawn([g, &pool, &it] {
-        vigil::blocking(*pool, it.ctx, [g] { g->wait(); });
-      });
+      auto ran =
+          vigil::spawn([g, &pool, &it] { vigil::blocking(*pool, it.ctx, [g] { g->wait(); }); });
       g->wait_until_entered();
       auto queued = vigil::spawn([&pool, &it] { vigil::blocking(*pool, it.ctx, [] {}); });
       while (pool->stats().queued == 0)

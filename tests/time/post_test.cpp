@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace std::chrono_literals;
@@ -30,6 +31,23 @@ struct endless_defer {
   void operator()() const {
     if (!*end) vigil::defer(endless_defer{end});
   }
+};
+
+// Calls something as it dies, once.
+template <class F>
+class calls_as_it_dies {
+ public:
+  explicit calls_as_it_dies(F f) : f_(std::make_shared<F>(std::move(f))) {}
+
+  calls_as_it_dies(calls_as_it_dies&&) noexcept = default;
+  calls_as_it_dies& operator=(calls_as_it_dies&&) = delete;
+
+  ~calls_as_it_dies() {
+    if (f_ != nullptr) (*f_)();
+  }
+
+ private:
+  std::shared_ptr<F> f_;
 };
 
 vigil::options all_done() {
@@ -364,5 +382,120 @@ TEST_SUITE("defer") {
     auto token = std::make_shared<int>(0);
     vigil::testing::run_virtual([token] { vigil::defer([token] { FAIL("runs"); }); });
     CHECK(token.use_count() == 1);
+  }
+
+  TEST_CASE("before an exception of the main fiber it does not run in the next run") {
+    for (const unsigned workers : {1u, 2u}) {
+      vigil::options o;
+      o.workers = workers;
+      vigil::runtime rt(o);
+      auto token = std::make_shared<int>(0);
+      CHECK_THROWS_AS(rt.run([token] {
+        vigil::defer([token] { ++*token; });
+        throw std::runtime_error("x");
+      }),
+                      std::runtime_error);
+      CHECK(token.use_count() == 1);
+      *token = 0;  // it may have run in the first one
+      rt.run([] { vigil::sleep_for(1ms); });
+      CHECK(*token == 0);
+    }
+  }
+
+  TEST_CASE("by captures that die as the run ends it never starts, and its captures die too") {
+    vigil::options o;
+    o.workers = 1;
+    vigil::runtime rt(o);
+    auto token = std::make_shared<int>(0);
+    int died = 0;
+    rt.run([&] {
+      vigil::after_func(1h, [c = calls_as_it_dies([&died, token] {
+                               ++died;
+                               vigil::defer([token] { ++*token; });
+                             })] {});
+    });
+    CHECK(died == 1);
+    CHECK(token.use_count() == 1);
+    rt.run([] { vigil::sleep_for(1ms); });
+    CHECK(*token == 0);
+  }
+
+  TEST_CASE("by a fiber_local of the main fiber it belongs to the run") {
+    static int ran;
+    static std::weak_ptr<int> token;
+    ran = 0;
+
+    struct deferring {
+      bool of_a_fiber = false;
+
+      ~deferring() {
+        if (!of_a_fiber) return;
+        auto strong = std::make_shared<int>(0);
+        token = strong;
+        vigil::defer([strong] { ++ran; });
+      }
+    };
+
+    static vigil::fiber_local<deferring> local;
+    vigil::runtime rt(all_done());
+    rt.run([] { local->of_a_fiber = true; });
+    CHECK(ran == 1);
+    CHECK(token.expired());
+    rt.run([] {});
+    CHECK(ran == 1);
+  }
+
+  TEST_CASE("at the very end of a fiber, by on_unhandled or a result that nobody wants, it runs") {
+    static int ran;
+    ran = 0;
+    vigil::testing::virtual_options how;
+    how.runtime.on_unhandled = [](std::exception_ptr) { vigil::defer([] { ++ran; }); };
+    in_virtual(how, [] {
+      vigil::go([] { throw 1; });
+      vigil::testing::settle();
+      CHECK(ran == 1);
+      auto f = vigil::spawn([] { return calls_as_it_dies([] { vigil::defer([] { ++ran; }); }); });
+      f.detach();
+      vigil::testing::settle();
+      CHECK(ran == 2);
+    });
+  }
+
+  TEST_CASE(
+      "by the captures of a callback it runs, and holds a program that ends when all is done") {
+    for (const unsigned workers : {1u, 2u}) {
+      for (int i = 0; i < rounds(200); ++i) {
+        vigil::options o = all_done();
+        o.workers = workers;
+        std::atomic<int> ran{0};
+        vigil::run(o, [&ran] {
+          vigil::post([c = calls_as_it_dies([&ran] { vigil::defer([&ran] { ++ran; }); })] {});
+        });
+        CHECK(ran.load() == 1);
+      }
+    }
+  }
+
+  TEST_CASE("by the captures of each other, endlessly, it starves nobody") {
+    struct link {
+      std::shared_ptr<bool> end;
+
+      void start() const {
+        vigil::defer([c = calls_as_it_dies([next = *this] {
+                        if (!*next.end) next.start();
+                      })] {});
+      }
+    };
+
+    in_runtime({.workers = {1}}, [] {
+      const link chain{std::make_shared<bool>(false)};
+      chain.start();
+      int ran = 0;
+      vigil::sleep_for(1ms);
+      vigil::post([&ran] { ++ran; });
+      while (ran == 0)
+        vigil::this_fiber::yield();
+      *chain.end = true;
+    });
   }
 }
