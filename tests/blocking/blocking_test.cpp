@@ -1,5 +1,6 @@
 // blocking(): functions on the side pool, and how their callers' waits end.
 #include "blocking/gate.hpp"
+#include "sched/scheduler.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -29,6 +30,13 @@ struct dies_on {
 
   std::atomic<std::thread::id>* on;
 };
+
+// From outside a fiber: until every worker sleeps, and whoever is to be taken for
+// idle is.
+void wait_until_asleep(vigil::internal::scheduler& sched) {
+  while (sched.idle().asleep() < sched.workers().size())
+    std::this_thread::yield();
+}
 
 vigil::testing::virtual_options with_threads(std::size_t n, std::uint64_t seed = 1) {
   vigil::testing::virtual_options how;
@@ -135,9 +143,9 @@ TEST_SUITE("blocking") {
       const std::string dump(text, size);
       std::free(text);
       CHECK(dump.find("blocking: a function on a side pool") != std::string::npos);
-      // Nothing but the function will ever end this join.
-      std::thread later([&g] {
-        std::this_thread::sleep_for(5ms);
+      // Nothing but the function will ever end this join: all workers sleep.
+      std::thread later([&g, &all = *vigil::internal::current_scheduler()] {
+        wait_until_asleep(all);
         g.open();
       });
       caller.join();
@@ -222,17 +230,20 @@ TEST_SUITE("blocking with a deadline") {
         }
       };
       const auto start = vigil::clock::now();
-      auto answer = vigil::blocking_for(3ms, [g, d = dies_on(captures), result] {
-        g->wait();
-        return outcome(result);
-      });
-      CHECK_FALSE(answer.has_value());
+      // On a busy machine its thread may come too late: then it never began.
+      while (!g->entered()) {
+        captures = std::thread::id();
+        CHECK_FALSE(vigil::blocking_for(3ms, [g, d = dies_on(captures), result] {
+                      g->wait();
+                      return outcome(result);
+                    }).has_value());
+      }
       CHECK(vigil::clock::now() - start >= 3ms);
       CHECK(vigil::stats_of_blocking().running == 1);
       CHECK(captures.load() == std::thread::id());
       g->open();
       while (result->load() == std::thread::id())
-        vigil::sleep_for(100us);
+        vigil::this_fiber::yield();
       CHECK(captures.load() == result->load());
       CHECK(result->load() != std::this_thread::get_id());
     });
@@ -241,10 +252,13 @@ TEST_SUITE("blocking with a deadline") {
   TEST_CASE("what an abandoned function throws is dropped") {
     in_runtime({}, [] {
       auto g = std::make_shared<gate>();
-      CHECK_FALSE(vigil::blocking_for(1ms, [g] {
-        g->wait();
-        throw std::runtime_error("nobody hears it");
-      }));
+      // As above.
+      while (!g->entered()) {
+        CHECK_FALSE(vigil::blocking_for(1ms, [g] {
+          g->wait();
+          throw std::runtime_error("nobody hears it");
+        }));
+      }
       g->open();
       vigil::blocking([] {});
     });
@@ -280,6 +294,7 @@ TEST_SUITE("blocking with a deadline") {
               const auto limit = std::chrono::microseconds(dice.below(120));
               const auto work = std::chrono::microseconds(dice.below(60));
               if (vigil::blocking_for(limit, [&made, &died, work] {
+                    // Real time, as the deadline: no order of the two is hoped for.
                     const auto until = std::chrono::steady_clock::now() + work;
                     while (std::chrono::steady_clock::now() < until) {
                     }
@@ -324,7 +339,7 @@ TEST_SUITE("blocking and the end") {
       g->wait_until_entered();
       auto second = vigil::spawn([&ran] { vigil::blocking([&ran] { ran = true; }); });
       while (vigil::stats_of_blocking().queued == 0)
-        vigil::sleep_for(100us);
+        vigil::this_fiber::yield();
       second.request_stop();
       CHECK_THROWS_AS(second.join(), vigil::cancelled);
       CHECK(vigil::stats_of_blocking().queued == 0);
@@ -346,7 +361,7 @@ TEST_SUITE("blocking and the end") {
       auto second =
           vigil::spawn([&ran, &it] { return vigil::blocking(it.ctx, [&ran] { ran = true; }); });
       while (vigil::stats_of_blocking().queued == 0)
-        vigil::sleep_for(100us);
+        vigil::this_fiber::yield();
       it.cancel();
       CHECK_THROWS_AS(first.join(), vigil::cancelled);
       CHECK_THROWS_AS(second.join(), vigil::cancelled);
@@ -404,10 +419,13 @@ TEST_SUITE("blocking and the end") {
       std::atomic<bool> returned{false};
       auto g = std::make_shared<gate>();
       const auto body = [&] {
-        vigil::go([g, &returned] {
-          vigil::blocking([g, &returned] {
+        auto& sched = *vigil::internal::current_scheduler();
+        vigil::go([g, &returned, &sched] {
+          vigil::blocking([g, &returned, &sched] {
             g->wait();
-            std::this_thread::sleep_for(5ms);
+            // The main fiber waits for nothing else.
+            while (sched.phase() < vigil::internal::run_phase::stopping || sched.alive() > 1)
+              std::this_thread::yield();
             returned = true;
           });
         });
@@ -471,7 +489,8 @@ TEST_SUITE("blocking on virtual time") {
         vigil::sleep_for(1ns);
         woke = true;
       });
-      vigil::blocking([] { std::this_thread::sleep_for(5ms); });
+      // Until nobody has anything else to do, and time could go on.
+      vigil::blocking([&all = *vigil::internal::current_scheduler()] { wait_until_asleep(all); });
       CHECK(vigil::clock::now() == start);
       CHECK_FALSE(woke);
       sleeper.join();
@@ -481,8 +500,8 @@ TEST_SUITE("blocking on virtual time") {
 
   TEST_CASE("a deadline does not come while its function runs") {
     in_virtual([] {
-      CHECK(vigil::blocking_for(1ns, [] {
-              std::this_thread::sleep_for(5ms);
+      CHECK(vigil::blocking_for(1ns, [&all = *vigil::internal::current_scheduler()] {
+              wait_until_asleep(all);
               return 1;
             }) == 1);
     });
@@ -494,11 +513,15 @@ TEST_SUITE("blocking on virtual time") {
       in_virtual(with_threads(4, seed), [&] {
         std::vector<vigil::fiber<>> callers;
         bool others_ran = false;
+        std::atomic<int> turn{3};
         for (int i = 0; i < 4; ++i) {
           callers.push_back(vigil::spawn([&, i] {
-            // The last to begin is the first to return, and that changes nothing.
-            vigil::blocking(
-                [i] { std::this_thread::sleep_for(std::chrono::milliseconds(8 - 2 * i)); });
+            // The last of them is the first to return, and that changes nothing.
+            vigil::blocking([i, &turn] {
+              while (turn.load() != i)
+                std::this_thread::yield();
+              turn = i - 1;
+            });
             CHECK(others_ran);
             text += static_cast<char>('a' + i);
           }));
@@ -528,7 +551,7 @@ TEST_SUITE("blocking on virtual time") {
     in_virtual([] {
       bool done = false;
       vigil::go([&done] {
-        vigil::blocking([] { std::this_thread::sleep_for(3ms); });
+        vigil::blocking([&all = *vigil::internal::current_scheduler()] { wait_until_asleep(all); });
         done = true;
       });
       vigil::testing::settle();

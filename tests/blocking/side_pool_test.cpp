@@ -34,7 +34,7 @@ real_options with_threads(std::size_t n) {
 void meet(std::atomic<int>& here, int n) {
   ++here;
   while (here.load() < n)
-    std::this_thread::sleep_for(100us);
+    std::this_thread::yield();
 }
 
 }  // namespace
@@ -97,6 +97,7 @@ TEST_SUITE("side pool") {
     in_runtime(with_threads(3), [] {
       std::atomic<int> inside{0};
       std::atomic<int> most{0};
+      gate g;
       std::vector<vigil::fiber<>> callers;
       for (int i = 0; i < 60; ++i) {
         callers.push_back(vigil::spawn([&] {
@@ -105,14 +106,19 @@ TEST_SUITE("side pool") {
             int seen = most.load();
             while (seen < n && !most.compare_exchange_weak(seen, n)) {
             }
-            std::this_thread::sleep_for(200us);
+            g.wait();
             --inside;
           });
         }));
       }
+      // All who can begin have begun.
+      while (inside.load() < 3 || vigil::stats_of_blocking().queued < 57)
+        vigil::this_fiber::yield();
+      CHECK(vigil::stats_of_blocking().running == 3);
+      g.open();
       for (auto& c : callers)
         c.join();
-      CHECK(most.load() <= 3);
+      CHECK(most.load() == 3);
       CHECK(vigil::stats_of_blocking().done == 60);
     });
   }
@@ -129,24 +135,16 @@ TEST_SUITE("side pool") {
 
   TEST_CASE("a second pool goes on while the first is full") {
     in_runtime(with_threads(1), [] {
-      std::atomic<bool> open{false};
-      std::atomic<bool> entered{false};
-      auto stuck = vigil::spawn([&] {
-        vigil::blocking([&] {
-          entered = true;
-          while (!open)
-            std::this_thread::sleep_for(100us);
-        });
-      });
-      while (!entered)
-        vigil::sleep_for(100us);
+      gate g;
+      auto stuck = vigil::spawn([&] { vigil::blocking([&] { g.wait(); }); });
+      g.wait_until_entered();
       vigil::blocking_pool files({.threads = 2, .name = "files"});
       CHECK(vigil::blocking(files, [] { return 1; }) == 1);
       CHECK(vigil::blocking_for(files, 1h, [] { return 2; }) == 2);
       CHECK(vigil::blocking_until(files, vigil::clock::now() + 1h, [] { return 3; }) == 3);
       CHECK(files.stats().done == 3);
       CHECK(vigil::stats_of_blocking().running == 1);
-      open = true;
+      g.open();
       stuck.join();
     });
   }
@@ -187,26 +185,21 @@ TEST_SUITE("side pool") {
 
   TEST_CASE("tells the length of its queue, the oldest wait, what runs and what is done") {
     in_runtime(with_threads(1), [] {
-      std::atomic<bool> open{false};
+      gate g;
       std::vector<vigil::fiber<>> callers;
-      for (int i = 0; i < 3; ++i) {
-        callers.push_back(vigil::spawn([&] {
-          vigil::blocking([&] {
-            while (!open)
-              std::this_thread::sleep_for(100us);
-          });
-        }));
-      }
-      while (vigil::stats_of_blocking().queued < 2)
-        vigil::sleep_for(100us);
-      vigil::sleep_for(3ms);
+      for (int i = 0; i < 3; ++i)
+        callers.push_back(vigil::spawn([&] { vigil::blocking([&] { g.wait(); }); }));
+      // One may have to wait for its thread first.
+      while (vigil::stats_of_blocking().running == 0 || vigil::stats_of_blocking().queued < 2)
+        vigil::this_fiber::yield();
+      vigil::sleep_for(3ms);  // the wait that is to be told: a lower bound
       const vigil::blocking_stats s = vigil::stats_of_blocking();
       CHECK(s.threads == 1);
       CHECK(s.running == 1);
       CHECK(s.queued == 2);
       CHECK(s.done == 0);
       CHECK(s.oldest_wait >= 3ms);
-      open = true;
+      g.open();
       for (auto& c : callers)
         c.join();
       const vigil::blocking_stats after = vigil::stats_of_blocking();
