@@ -603,7 +603,9 @@ void timer_service::stop_and_wait(timer_record& t, stop_node* under) {
         "itself: use stop()");
   }
   caller self(under);
-  if (self.may_not_wait()) self.refuse("timer::stop_and_wait");
+  // On a worker's own stack it sleeps like a plain thread: the end of a scoped_timer
+  // must not throw.
+  if (f != nullptr && self.may_not_wait()) self.refuse("timer::stop_and_wait");
   stop_waiter entry{&t, &self.self(), self.open(), {}};
   stops_lock_.lock();
   t.awaited.store(true);
