@@ -248,6 +248,7 @@ class timeout_lists {
     return *this;
   }
 
+  // As ~timeout_list, for each of them.
   ~timeout_lists() {
     if (table_ != nullptr) detail::end_table(table_);
   }
