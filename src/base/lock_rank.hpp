@@ -11,6 +11,7 @@ enum class lock_rank : unsigned char {
   registry,       // one shard of the list of all fibers
   channel,        // one channel; several only in the order of their addresses
   sync,           // who waits for one mutex, condition or counter
+  io,             // one operation that a fiber waits for
   stop_tree,      // one node of a context tree; several only from a parent down
   run_listeners,  // who is told that a run begins
   timeout_lists,  // timeout lists by duration
@@ -26,6 +27,7 @@ enum class lock_rank : unsigned char {
   injection,      // fibers made ready from outside the workers
   inbox,          // fibers pinned to one worker
   idle,           // who sleeps, until when
+  watch,          // the timer of a watch that has one
   records,        // free lists of type-stable records
   slow_fiber,     // what options::slow_fiber has noted
 };

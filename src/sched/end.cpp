@@ -256,7 +256,7 @@ void scheduler::end_run(fiber& self) noexcept {
 // and who takes it is counted as alive before.
 bool scheduler::all_done() const noexcept {
   const std::uint64_t before = alive_.load();
-  if ((before & alive_count) > 1 || outside_.load() != 0 || timers_->holds_program()) return false;
+  if ((before & alive_count) > 1 || has_outside_work() || timers_->holds_program()) return false;
   return alive_.load() == before;
 }
 

@@ -35,10 +35,14 @@ void idle_workers::sleep(sleeper& s, nanos not_before) noexcept {
 }
 
 void idle_workers::stay_awake(sleeper& s) noexcept {
-  const lock_guard guard(lock_);
-  leave_place(s);
-  // A waker may have taken it out already, and counted it as looking.
-  if (s.hook.linked) remove(s);
+  watch* left = nullptr;
+  {
+    const lock_guard guard(lock_);
+    left = leave_place(s);
+    // A waker may have taken it out already, and counted it as looking.
+    if (s.hook.linked) remove(s);
+  }
+  if (left != nullptr) left->got_up();
 }
 
 void idle_workers::remove(sleeper& s) noexcept {
@@ -86,7 +90,7 @@ unsigned idle_workers::cover_slowly(nanos deadline) noexcept {
   // one; an earlier one stays, as the deputy.
   sleeper* const s = latest();
   if (s == nullptr) return 0;
-  if (s->in_watch && watch_.earlier(deadline)) {
+  if (s->in_watch && s->which->earlier(deadline)) {
     s->until = deadline;
     publish_earliest();
     return 1;
@@ -105,19 +109,23 @@ void idle_workers::choose_place(sleeper& s) noexcept {
   s.in_watch = !watch_taken_;
   if (s.in_watch) {
     watch_taken_ = true;
-    watch_.prepare();
+    s.which = watch_;
+    watch_->prepare();
   } else {
     s.note.clear();
   }
 }
 
-void idle_workers::leave_place(sleeper& s) noexcept {
-  if (std::exchange(s.in_watch, false)) watch_taken_ = false;
+// Returns the watch that it was in, if any.
+watch* idle_workers::leave_place(sleeper& s) noexcept {
+  if (!std::exchange(s.in_watch, false)) return nullptr;
+  if (s.which == watch_) watch_taken_ = false;
+  return std::exchange(s.which, nullptr);
 }
 
 void idle_workers::wait(sleeper& s, nanos until) noexcept {
   if (s.in_watch) {
-    watch_.wait_until(until);
+    s.which->wait_until(until);
   } else {
     s.note.sleep_until(until);
   }
@@ -126,7 +134,7 @@ void idle_workers::wait(sleeper& s, nanos until) noexcept {
 // Caller: holds the lock, so that the sleeper cannot leave its place, nor another
 // enter the watch, before it is interrupted.
 bool idle_workers::interrupt(sleeper& s) noexcept {
-  return s.in_watch ? watch_.interrupt() : s.note.wake();
+  return s.in_watch ? s.which->interrupt() : s.note.wake();
 }
 
 bool idle_workers::settle_to_nap(sleeper& s, nanos until) noexcept {
@@ -139,11 +147,16 @@ bool idle_workers::settle_to_nap(sleeper& s, nanos until) noexcept {
 }
 
 void idle_workers::get_up(sleeper& s) noexcept {
-  const lock_guard guard(lock_);
-  leave_place(s);
-  if (napper_ != &s) return;
-  napper_ = nullptr;
-  nap_until_.store(nobody_sleeps);
+  watch* left = nullptr;
+  {
+    const lock_guard guard(lock_);
+    left = leave_place(s);
+    if (napper_ == &s) {
+      napper_ = nullptr;
+      nap_until_.store(nobody_sleeps);
+    }
+  }
+  if (left != nullptr) left->got_up();
 }
 
 unsigned idle_workers::end_nap() noexcept {
@@ -155,6 +168,27 @@ unsigned idle_workers::end_nap() noexcept {
 unsigned idle_workers::rouse_napper() noexcept {
   const lock_guard guard(lock_);
   return napper_ == nullptr ? 0 : end_nap();
+}
+
+// Whoever looks finds the watch free when it lies down.
+unsigned idle_workers::staff_watch() noexcept {
+  const lock_guard guard(lock_);
+  if (watch_taken_ || looking_.load() != 0) return 0;
+  sleeper* const s = latest();
+  return s == nullptr ? 0 : rouse(*s);
+}
+
+unsigned idle_workers::change_watch(watch& w) noexcept {
+  const lock_guard guard(lock_);
+  watch_ = &w;
+  watch_taken_ = false;
+  if (napper_ != nullptr && napper_->in_watch) return end_nap();
+  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
+    if (s->in_watch) return rouse(*s);
+  }
+  // Who sleeps elsewhere may have to go there: nobody is in it.
+  sleeper* const s = latest();
+  return s == nullptr || looking_.load() != 0 ? 0 : rouse(*s);
 }
 
 std::uint64_t idle_workers::all_asleep(std::size_t workers, nanos now) noexcept {

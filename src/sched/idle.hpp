@@ -35,7 +35,8 @@
 //
 // At most two workers sleep with a deadline: one to the next one, and a deputy
 // to the one after that, so that the deputy takes over without a system call
-// when the first is kept by the fiber it woke for.
+// when the first is kept by the fiber it woke for. A watch that waits for I/O as
+// well is taken over, too (staff_watch()), which costs a call.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -57,12 +58,13 @@ struct sleeper {
   nanos until = never;  // guarded by idle_workers' lock; earlier() may move it
   nanos asked = never;  // as it was on lying down; the worker's own
   bool in_watch = false;
-  internal::note note;  // where it sleeps if not in the watch
+  watch* which = nullptr;  // if in_watch
+  internal::note note;     // where it sleeps if not in the watch
 };
 
 class idle_workers {
  public:
-  explicit idle_workers(watch& w) noexcept : watch_(w) {}
+  explicit idle_workers(watch& w) noexcept : watch_(&w) {}
 
   // --- by the worker itself, on its own stack
   void start_looking() noexcept { looking_.fetch_add(1); }
@@ -112,6 +114,14 @@ class idle_workers {
     return cover_slowly(deadline);
   }
 
+  // Before a worker that was in the watch enters user code: sees to it that
+  // another one goes there, if one sleeps and none looks.
+  unsigned staff_watch() noexcept VIGIL_EXCLUDES(lock_);
+
+  // From now on they wait in this one; who is in the other comes out. Both live
+  // as long as this does.
+  unsigned change_watch(watch& w) noexcept VIGIL_EXCLUDES(lock_);
+
   // Without regard to those who look.
   unsigned wake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);  // this one, if it sleeps
   unsigned wake_all() noexcept VIGIL_EXCLUDES(lock_);
@@ -140,7 +150,7 @@ class idle_workers {
   unsigned rouse_napper() noexcept VIGIL_EXCLUDES(lock_);
   unsigned end_nap() noexcept VIGIL_REQUIRES(lock_);
   void choose_place(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
-  void leave_place(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
+  watch* leave_place(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void wait(sleeper& s, nanos until) noexcept;
   bool interrupt(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void remove(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
@@ -148,8 +158,8 @@ class idle_workers {
   unsigned rouse(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   sleeper* latest() const noexcept VIGIL_REQUIRES(lock_);
 
-  watch& watch_;
   spinlock lock_{lock_rank::idle};
+  watch* watch_ VIGIL_GUARDED_BY(lock_);
   sleeper_list sleepers_ VIGIL_GUARDED_BY(lock_);
   bool watch_taken_ VIGIL_GUARDED_BY(lock_) = false;
   std::uint64_t got_up_ VIGIL_GUARDED_BY(lock_) = 1;  // how often somebody did

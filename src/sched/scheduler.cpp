@@ -33,8 +33,10 @@ std::byte* align_down(std::byte* p, std::size_t align) noexcept {
 scheduler::scheduler(scheduler_options settings, std::unique_ptr<watch> w)
     : settings_(std::move(settings)),
       number_(runtimes_made.fetch_add(1) + 1),
-      watch_(w ? std::move(w) : std::make_unique<futex_watch>()),
-      idle_(*watch_),
+      first_watch_(w ? std::move(w) : std::make_unique<futex_watch>()),
+      may_adopt_(dynamic_cast<futex_watch*>(first_watch_.get()) != nullptr),
+      watch_(first_watch_.get()),
+      idle_(*first_watch_),
       dice_(settings_.seed) {
   if (settings_.virtual_time) clock.make_virtual(946'684'800LL * 1'000'000'000);
   workers_.reserve(settings_.workers);
@@ -51,6 +53,20 @@ scheduler::~scheduler() {
     if (f->table != nullptr) f->table->destroy_call(f->body);
     retire(*f);
   }
+}
+
+bool scheduler::adopt_watch(std::unique_ptr<watch> w) noexcept {
+  watch& given = *w;
+  {
+    const lock_guard guard(watch_lock_);
+    if (!may_adopt_ || adopted_watch_ != nullptr) return false;
+    adopted_watch_ = std::move(w);
+    // Before anybody sleeps in it: who interrupts the old one for a signal finds
+    // its sleeper there, or that sleeper looks at the signals later.
+    watch_.store(&given);
+  }
+  count_wake_calls(idle_.change_watch(given));
+  return true;
 }
 
 // --- making fibers
@@ -300,7 +316,17 @@ void scheduler::cover_owed() noexcept {
   worker& w = *current_worker();
   if (!w.cover_before_user_code) return;
   w.cover_before_user_code = false;
-  w.counters.wake_calls.add(idle_.cover(next_deadline.load()));
+  w.counters.wake_calls.add(cover());
+}
+
+unsigned scheduler::cover() noexcept {
+  const unsigned calls = has_pending_io() ? idle_.staff_watch() : 0;
+  return calls + idle_.cover(next_deadline.load());
+}
+
+// The worker looks once the fiber is off its stack, as for a deadline.
+void scheduler::io_begins() noexcept {
+  if (pending_io_.fetch_add(1) == 0) current_worker()->cover_before_user_code = true;
 }
 
 void scheduler::deadline_lowered(nanos deadline, bool parking) noexcept {

@@ -113,6 +113,9 @@ class scheduler {
   void deadline_lowered(nanos deadline, bool parking) noexcept;
   // What a `parking` one left to be done, if user code is to run after all.
   void cover_owed() noexcept;
+  // Before user code: the next deadline, and the watch if there is I/O, are seen
+  // to by somebody if anybody sleeps. Returns the system calls made.
+  unsigned cover() noexcept;
 
   // A worker naps (worker::nap) after so many wake-ups in vain, at most so often
   // in a row; tests change it.
@@ -129,7 +132,26 @@ class scheduler {
 
   void end_outside_work() noexcept;
 
-  bool has_outside_work() const noexcept { return outside_.load() != 0; }
+  bool has_outside_work() const noexcept { return outside_.load() != 0 || has_pending_io(); }
+
+  // An operation that a fiber waits for, somewhere outside: outside work as well.
+  // Both by the fiber itself, which sees to whatever is to be done afterwards.
+  // The fiber is about to park.
+  void io_begins() noexcept;
+
+  void io_ends() noexcept { pending_io_.fetch_sub(1); }
+
+  bool has_pending_io() const noexcept { return pending_io_.load() != 0; }
+
+  // --- where idle workers wait
+  watch& present_watch() const noexcept {
+    // Pairs with the store in adopt_watch().
+    return *watch_.load(acquire);
+  }
+
+  // Changes the watch, once in the scheduler's life, while workers run and sleep:
+  // false if one was given to the constructor or came first.
+  bool adopt_watch(std::unique_ptr<watch> w) noexcept VIGIL_EXCLUDES(watch_lock_);
 
   // --- functions on threads of a side pool: side_call.hpp
   void call_begins(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
@@ -305,7 +327,11 @@ class scheduler {
 
   const scheduler_options settings_;
   const std::uint64_t number_;
-  std::unique_ptr<watch> watch_;
+  const std::unique_ptr<watch> first_watch_;
+  std::unique_ptr<watch> adopted_watch_ VIGIL_GUARDED_BY(watch_lock_);
+  spinlock watch_lock_{lock_rank::shutdown};
+  const bool may_adopt_;
+  atomic<watch*> watch_;
   idle_workers idle_;
   std::vector<std::unique_ptr<worker>> workers_;
   timer_seam* timers_ = nullptr;
@@ -328,6 +354,7 @@ class scheduler {
   alignas(cache_line) atomic<std::size_t> injected_count_{0};
 
   atomic<long> outside_{0};
+  alignas(cache_line) atomic<long> pending_io_{0};
   using call_list = list<side_call, &side_call::hook>;
   spinlock calls_lock_{lock_rank::side_calls};
   call_list calls_ VIGIL_GUARDED_BY(calls_lock_);

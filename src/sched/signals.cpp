@@ -15,7 +15,7 @@ void scheduler::signal_arrived(int signal) noexcept {
 }
 
 void scheduler::wake_for_signal() noexcept {
-  watch_->interrupt();
+  present_watch().interrupt();
   for (auto& w : workers_)
     w->place.note.wake();
 }

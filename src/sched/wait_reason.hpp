@@ -36,6 +36,7 @@ enum class wait_reason : std::uint8_t {
   semaphore,
   once,
   rate_limiter,
+  io,    // an Asio operation
   test,  // the library's own tests
 };
 
@@ -101,6 +102,8 @@ constexpr const char* to_string(wait_reason reason) noexcept {
       return "once (another runs it)";
     case wait_reason::rate_limiter:
       return "rate_limiter";
+    case wait_reason::io:
+      return "I/O";
     case wait_reason::test:
       return "test";
   }

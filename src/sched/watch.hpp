@@ -3,7 +3,7 @@
 // worker is in it, the watcher; other idle workers sleep on their own notes.
 //
 // Ways in: futex_watch here; one over epoll and timerfd in the tests; one
-// inside an io_context comes with vigil-io.
+// inside an io_context in vigil-io.
 #pragma once
 
 #include "base/nanos.hpp"
@@ -45,6 +45,14 @@ class watch {
   virtual void poll() noexcept {}
 
   virtual bool needs_poll() const noexcept { return false; }
+
+  // The worker that was in wait_until() counts as awake now: what became ready
+  // meanwhile is handed out here, so that it wakes nobody for what this worker
+  // is about to take itself.
+  virtual void got_up() noexcept {}
+
+  // For the layer that has made it; nullptr: has no use for it.
+  virtual void* owner_part() noexcept { return nullptr; }
 };
 
 // A note. Knows no I/O.

@@ -89,7 +89,7 @@ void worker::run() noexcept {
         stop_looking(*f);
       } else if (cover_before_user_code) {
         cover_before_user_code = false;
-        counters.wake_calls.add(sched.idle_.cover(sched.next_deadline.load()));
+        counters.wake_calls.add(sched.cover());
       }
     }
     enter(*f);
@@ -144,7 +144,7 @@ fiber* worker::pick_directly() noexcept {
 fiber* worker::pick_in_order() noexcept {
   ++turn_;
   if (turn_ % fairness_turns == 0) {
-    if (sched.watch_->needs_poll()) sched.watch_->poll();
+    if (sched.present_watch().needs_poll()) sched.present_watch().poll();
     if (fiber* const f = sched.pop_injected()) return f;
   }
   // Each source comes first every third turn, so none can be starved by the
@@ -388,7 +388,7 @@ void worker::yield() noexcept {
   fiber* const next = pick_directly();
   if (next == nullptr && nothing_else()) {
     // I/O has its turn although one fiber alone yields for ever.
-    if (!sched.watch_->needs_poll() || ++turn_ % fairness_turns != fairness_turns - 1) {
+    if (!sched.present_watch().needs_poll() || ++turn_ % fairness_turns != fairness_turns - 1) {
       new_stretch();
       return;
     }

@@ -16,7 +16,7 @@ void worker::stop_looking(const fiber& found) noexcept {
   const std::size_t taken =
       found.role == fiber_role::runner && found.callback.load(relaxed) == nullptr ? 1 : 0;
   if (last && sched.finds_work(taken)) counters.wake_calls.add(sched.idle_.wake_one());
-  counters.wake_calls.add(sched.idle_.cover(sched.next_deadline.load()));
+  counters.wake_calls.add(sched.cover());
 }
 
 // The last look (I2 of idle.hpp).

@@ -167,6 +167,51 @@ TEST_SUITE("idle_workers") {
     }
   }
 
+  TEST_CASE("a free watch is taken over by a sleeper, unless somebody looks") {
+    futex_watch watch;
+    idle_workers idle(watch);
+    sleeper a;
+    sleeper b;
+    CHECK(idle.staff_watch() == 0);  // nobody sleeps
+    lie(idle, a, never, never);
+    lie(idle, b, never, never);
+    CHECK(idle.staff_watch() == 0);  // a is there
+    idle.wake(a);
+    idle.stay_awake(a);
+    CHECK(idle.staff_watch() == 0);  // a looks, and goes back if it finds nothing
+    idle.stop_looking();             // it has found something
+    idle.staff_watch();
+    CHECK(idle.looking() == 1);  // b is roused
+    idle.stay_awake(b);
+    idle.lie_down(b, never, never);
+    CHECK(b.in_watch);
+    idle.stay_awake(b);
+    idle.stop_looking();
+  }
+
+  TEST_CASE("when the watch changes its sleeper comes out, and the next one lies down in the new") {
+    futex_watch first;
+    futex_watch second;
+    idle_workers idle(first);
+    sleeper a;
+    sleeper b;
+    lie(idle, a, never, never);
+    lie(idle, b, never, never);
+    std::thread sleeps([&] { idle.sleep(a); });
+    idle.change_watch(second);
+    sleeps.join();
+    CHECK(idle.asleep() == 1);
+    CHECK_FALSE(b.in_watch);
+    idle.lie_down(a, never, never);
+    CHECK(a.in_watch);
+    CHECK(a.which == &second);
+    std::thread sleeps_again([&] { idle.sleep(a); });
+    idle.wake(a);
+    sleeps_again.join();
+    idle.stay_awake(b);
+    CHECK(idle.looking() == 2);
+  }
+
   TEST_CASE("additions that race lying down are never lost") {
     // The protocol at the head of idle.hpp, with one counter as the queue.
     futex_watch watch;
