@@ -41,6 +41,17 @@ enum class exit_when {
   all_done,
 };
 
+namespace detail {
+
+// Where idle workers wait: called once for each runtime; the result is the
+// library's own type, and the runtime's.
+struct watch_source {
+  void* (*make)(void* argument) = nullptr;
+  void* argument = nullptr;
+};
+
+}  // namespace detail
+
 // Settings of a runtime. Values out of range throw std::invalid_argument from
 // the runtime's constructor, with the range in the text.
 struct options {
@@ -90,6 +101,9 @@ struct options {
 
   // SIGQUIT writes the dump to standard error, if SIGQUIT was at its default.
   bool dump_on_sigquit = true;
+
+  // For io::attach, which fills it in.
+  detail::watch_source watch = {};
 };
 
 // While it lives, somebody outside (a thread, a device) may still give the

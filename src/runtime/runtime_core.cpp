@@ -134,6 +134,12 @@ runtime_core& core_of(void* core) noexcept {
   return *static_cast<runtime_core*>(core);
 }
 
+std::unique_ptr<internal::watch> watch_of(const options& settings) {
+  const detail::watch_source& from = settings.watch;
+  if (from.make == nullptr) return nullptr;
+  return std::unique_ptr<internal::watch>(static_cast<internal::watch*>(from.make(from.argument)));
+}
+
 // The runtime objects of schedulers, for runtime::current(). Made at the first
 // use, never destroyed: a runtime may be a global variable.
 struct known_runtimes {
@@ -149,7 +155,8 @@ known_runtimes& known() {
 }  // namespace
 
 runtime::runtime(options settings)
-    : core_(new runtime_core(internal::checked(settings), nullptr, settings.blocking_threads)) {
+    : core_(new runtime_core(
+          internal::checked(settings), watch_of(settings), settings.blocking_threads)) {
   known_runtimes& runtimes = known();
   const std::lock_guard guard(runtimes.lock);
   runtimes.all.emplace_back(&core_of(core_).sched, this);
