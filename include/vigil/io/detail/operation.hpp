@@ -1,0 +1,190 @@
+// What use_fiber's templates call: one operation that a fiber has begun and waits
+// for, and the executor on which its handlers run.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/fiber_core.hpp>
+
+#include <cstdint>
+#include <exception>
+#include <type_traits>
+#include <utility>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/execution/blocking.hpp>
+#include <boost/asio/execution/context.hpp>
+#include <boost/asio/execution_context.hpp>
+#include <boost/asio/require.hpp>
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+using vigil::detail::stop_node;
+
+// How a wait for an operation went on. The operation has come to its end in every
+// case; who reads `timed_out`, `cancelled` or `stopped` has asked it to.
+enum class ending : std::uint8_t { completed, timed_out, cancelled, stopped, no_memory };
+
+struct limit {
+  enum class kind : std::uint8_t { none, in, at };
+
+  kind how = kind::none;
+  std::int64_t n = 0;  // nanoseconds
+};
+
+// Counted; made by a fiber for each operation, and kept by the handler and
+// whoever may still use it.
+class VIGIL_API operation {
+ public:
+  // Throws wrong_place if the caller is no fiber.
+  static operation& begin();
+
+  void keep() noexcept;
+  void let_go() noexcept;
+
+  // --- before it is begun, by the fiber
+  void run_by(boost::asio::any_io_executor ex) noexcept;
+
+  boost::asio::cancellation_slot slot() noexcept { return signal_.slot(); }
+
+  // --- its handler; each is the last touch of who calls
+  void complete() noexcept;
+  void fail(std::exception_ptr error) noexcept;
+  void drop() noexcept;  // the handler has been destroyed without a call
+
+  // --- the fiber
+  // Until its handler has run or has been destroyed. Cancels the operation when
+  // the limit passes, the node ends or the fiber is stopped.
+  ending wait(const limit& until, stop_node* under);
+  [[noreturn]] static void throw_ended(ending how, stop_node* under);
+
+  bool dropped() const noexcept { return dropped_; }
+  const std::exception_ptr& error() const noexcept { return error_; }
+
+  // --- anybody who keeps it
+  // Asks the operation to end, wherever its handlers run.
+  void cancel(boost::asio::cancellation_type_t type) noexcept;
+
+  // Handlers and cancellation one after the other, whichever threads they are on.
+  class VIGIL_API section {
+   public:
+    explicit section(operation& o) noexcept;
+    ~section();
+    section(const section&) = delete;
+    section& operator=(const section&) = delete;
+
+   private:
+    operation& operation_;
+  };
+
+  // Where its handlers run: any; or, if it is not, through executor().
+  bool runs_anywhere() const noexcept { return anywhere_; }
+  const boost::asio::any_io_executor& executor() const noexcept { return executor_; }
+  boost::asio::execution_context& context() const noexcept;
+  boost::asio::any_io_executor posting_executor() const;
+
+ protected:
+  operation() noexcept = default;
+  ~operation() = default;
+
+  boost::asio::cancellation_signal signal_;
+  boost::asio::any_io_executor executor_;
+  std::exception_ptr error_;
+  bool anywhere_ = true;
+  bool dropped_ = false;
+};
+
+class operation_ref {
+ public:
+  operation_ref() noexcept = default;
+  // Takes over the caller's reference.
+  explicit operation_ref(operation& o) noexcept : operation_(&o) {}
+  operation_ref(const operation_ref& other) noexcept : operation_(other.operation_) {
+    if (operation_ != nullptr) operation_->keep();
+  }
+  operation_ref(operation_ref&& other) noexcept
+      : operation_(std::exchange(other.operation_, nullptr)) {}
+  operation_ref& operator=(operation_ref other) noexcept {
+    std::swap(operation_, other.operation_);
+    return *this;
+  }
+  ~operation_ref() {
+    if (operation_ != nullptr) operation_->let_go();
+  }
+
+  operation* get() const noexcept { return operation_; }
+  operation* operator->() const noexcept { return operation_; }
+  operation* release() noexcept { return std::exchange(operation_, nullptr); }
+
+ private:
+  operation* operation_ = nullptr;
+};
+
+// The associated executor of use_fiber's handlers: that of the I/O object, or what
+// bind_executor gave, with the operation's section around each call. The
+// operation's handlers and those who copy this from them keep the operation.
+template <bool Posts>
+class operation_executor {
+ public:
+  explicit operation_executor(operation& o) noexcept : operation_(&o) {}
+
+  template <class F>
+  void execute(F&& f) const {
+    if constexpr (Posts) {
+      operation_->posting_executor().execute(in_section<std::decay_t<F>>(*operation_, f));
+    } else if (operation_->runs_anywhere()) {
+      const operation::section inside(*operation_);
+      std::decay_t<F> own(std::forward<F>(f));
+      own();
+    } else {
+      operation_->executor().execute(in_section<std::decay_t<F>>(*operation_, f));
+    }
+  }
+
+  operation_executor<true> require(boost::asio::execution::blocking_t::never_t) const noexcept {
+    return operation_executor<true>(*operation_);
+  }
+  operation_executor<false> require(boost::asio::execution::blocking_t::possibly_t) const noexcept {
+    return operation_executor<false>(*operation_);
+  }
+  boost::asio::execution_context& query(boost::asio::execution::context_t) const noexcept {
+    return operation_->context();
+  }
+  boost::asio::execution::blocking_t query(boost::asio::execution::blocking_t) const noexcept {
+    if constexpr (Posts) {
+      return boost::asio::execution::blocking.never;
+    } else {
+      return boost::asio::execution::blocking.possibly;
+    }
+  }
+
+  friend bool operator==(const operation_executor& a, const operation_executor& b) noexcept {
+    return a.operation_ == b.operation_;
+  }
+  friend bool operator!=(const operation_executor& a, const operation_executor& b) noexcept {
+    return a.operation_ != b.operation_;
+  }
+
+ private:
+  template <class F>
+  struct in_section {
+    template <class G>
+    in_section(operation& o, G& g) : kept(o), f(std::move(g)) {
+      o.keep();
+    }
+    void operator()() {
+      const operation::section inside(*kept.get());
+      f();
+    }
+    operation_ref kept;
+    F f;
+  };
+
+  operation* operation_;
+};
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io

@@ -1,0 +1,459 @@
+// use_fiber: a completion token that makes any asynchronous operation of Asio one
+// call of a fiber, which waits there until the operation is complete.
+//
+//   std::size_t n = socket.async_read_some(buffer, io::use_fiber);
+//   std::size_t n = socket.async_read_some(buffer, io::use_fiber.within(5s));
+//
+// The signature decides what is returned and thrown. Of void(error_code, Ts...) and
+// void(exception_ptr, Ts...) an error is thrown, as boost::system::system_error or
+// as what it is, and Ts are returned: nothing, the one value, or a tuple. Other
+// signatures return all they have. Values may be move-only. Around it work, in any
+// order, as_tuple, redirect_error, bind_executor, bind_allocator and
+// bind_cancellation_slot.
+//
+// How a wait may end otherwise:
+//
+//   until(t), within(d)  the operation is cancelled; the error is then
+//                        boost::asio::error::timed_out. Zero or less, or in the
+//                        past: at once, but what is complete already counts
+//   under(ctx)           when ctx is done: throws vigil::cancelled
+//   the fiber is stopped throws vigil::stopped
+//   the operation is destroyed (its io_context is): error operation_aborted
+//
+// In the first three the operation is asked to end (cancellation_type::terminal)
+// and the call returns only when its handler has run, so that nothing touches the
+// caller's buffer afterwards. Had it completed all the same, its result is
+// returned. An operation that ignores cancellation (resolving a name) keeps its
+// caller until it completes. The last of several until and within counts.
+//
+// Waiting is outside work: no deadlock is reported and virtual time stands still.
+// Handlers run where the I/O object's executor or bind_executor says, on the
+// worker's own stack or a thread of the caller's; they mark the fiber ready.
+// Throws wrong_place outside a fiber, so also in a handler, and std::bad_alloc.
+//
+// Thread safety: Asio's. One fiber may read while another writes; no two may do the
+// same, nor one close or destroy what the other uses.
+#pragma once
+
+#include <vigil/clock.hpp>
+#include <vigil/context.hpp>
+#include <vigil/detail/duration.hpp>
+#include <vigil/io/detail/operation.hpp>
+
+#include <concepts>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/bind_allocator.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/system_executor.hpp>
+#include <boost/system/system_error.hpp>
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+
+// use_fiber with a deadline or a context, or both.
+class fiber_token {
+ public:
+  fiber_token() noexcept = default;
+
+  // time_point::max(): no deadline.
+  template <class Clock, class Duration>
+  [[nodiscard]] fiber_token until(const std::chrono::time_point<Clock, Duration>& t) const {
+    fiber_token next = *this;
+    next.limit_ = {detail::limit::kind::at, deadline_at(t).time_since_epoch().count()};
+    return next;
+  }
+
+  // From the moment at which the operation is begun.
+  template <vigil::detail::duration_like D>
+  [[nodiscard]] fiber_token within(const D& d) const {
+    fiber_token next = *this;
+    next.limit_ = {detail::limit::kind::in, vigil::detail::to_nanos(d)};
+    return next;
+  }
+
+  // Throws std::invalid_argument for a nil context.
+  [[nodiscard]] fiber_token under(vigil::context ctx) const {
+    static_cast<void>(ctx.is_done());
+    fiber_token next = *this;
+    next.under_ = std::move(ctx);
+    return next;
+  }
+
+  const detail::limit& limit() const noexcept { return limit_; }
+  const vigil::context& under() const noexcept { return under_; }
+
+ private:
+  detail::limit limit_;
+  vigil::context under_;
+};
+
+class use_fiber_t {
+ public:
+  template <class Clock, class Duration>
+  [[nodiscard]] fiber_token until(const std::chrono::time_point<Clock, Duration>& t) const {
+    return fiber_token().until(t);
+  }
+
+  template <vigil::detail::duration_like D>
+  [[nodiscard]] fiber_token within(const D& d) const {
+    return fiber_token().within(d);
+  }
+
+  [[nodiscard]] fiber_token under(vigil::context ctx) const {
+    return fiber_token().under(std::move(ctx));
+  }
+};
+
+inline constexpr use_fiber_t use_fiber{};
+
+namespace detail {
+
+// --- what a token asks for, whatever it is wrapped in
+
+struct no_slot {};
+
+template <class Allocator = std::allocator<void>, class Slot = no_slot>
+struct request {
+  io::detail::limit limit;
+  vigil::context under;
+  boost::asio::any_io_executor executor;  // empty: that of the I/O object
+  Allocator allocator;
+  Slot slot;
+  boost::system::error_code* redirected = nullptr;
+};
+
+// What the caller gets: see finish().
+enum class form { plain, tuple, redirected, redirected_tuple };
+
+template <class Token>
+struct peel;
+
+template <class Token>
+concept fiber_based = requires { peel<Token>::shape; };
+
+template <>
+struct peel<use_fiber_t> {
+  static constexpr form shape = form::plain;
+  static request<> of(const use_fiber_t&) { return {}; }
+};
+
+template <>
+struct peel<fiber_token> {
+  static constexpr form shape = form::plain;
+  static request<> of(const fiber_token& t) { return {t.limit(), t.under(), {}, {}, {}, nullptr}; }
+};
+
+template <fiber_based T>
+struct peel<boost::asio::as_tuple_t<T>> {
+  static constexpr form shape = form::tuple;
+  static auto of(const boost::asio::as_tuple_t<T>& t) {
+    auto r = peel<T>::of(t.token_);
+    r.redirected = nullptr;  // sees the tuple only
+    return r;
+  }
+};
+
+template <fiber_based T>
+struct peel<boost::asio::redirect_error_t<T>> {
+  static constexpr bool of_tuple =
+      peel<T>::shape == form::tuple || peel<T>::shape == form::redirected_tuple;
+  static constexpr form shape = of_tuple ? form::redirected_tuple : form::redirected;
+  static auto of(const boost::asio::redirect_error_t<T>& t) {
+    auto r = peel<T>::of(t.token_);
+    r.redirected = &t.ec_;
+    return r;
+  }
+};
+
+template <fiber_based T, class Executor>
+struct peel<boost::asio::executor_binder<T, Executor>> {
+  static constexpr form shape = peel<T>::shape;
+  static auto of(const boost::asio::executor_binder<T, Executor>& t) {
+    auto r = peel<T>::of(t.get());
+    r.executor = t.get_executor();
+    return r;
+  }
+};
+
+template <fiber_based T, class Allocator>
+struct peel<boost::asio::allocator_binder<T, Allocator>> {
+  static constexpr form shape = peel<T>::shape;
+  static auto of(const boost::asio::allocator_binder<T, Allocator>& t) {
+    auto r = peel<T>::of(t.get());
+    return request<Allocator, decltype(r.slot)>{r.limit,
+                                                std::move(r.under),
+                                                std::move(r.executor),
+                                                t.get_allocator(),
+                                                r.slot,
+                                                r.redirected};
+  }
+};
+
+template <fiber_based T, class Slot>
+struct peel<boost::asio::cancellation_slot_binder<T, Slot>> {
+  static constexpr form shape = peel<T>::shape;
+  static auto of(const boost::asio::cancellation_slot_binder<T, Slot>& t) {
+    auto r = peel<T>::of(t.get());
+    return request<decltype(r.allocator), Slot>{r.limit,
+                                                std::move(r.under),
+                                                std::move(r.executor),
+                                                r.allocator,
+                                                t.get_cancellation_slot(),
+                                                r.redirected};
+  }
+};
+
+// --- the handler
+
+// Puts the values into the fiber's frame.
+template <class Allocator, class Values>
+class fiber_handler {
+ public:
+  using executor_type = operation_executor<false>;
+  using immediate_executor_type = executor_type;
+  using allocator_type = Allocator;
+  using cancellation_slot_type = boost::asio::cancellation_slot;
+
+  fiber_handler(operation_ref o, std::optional<Values>& values, const Allocator& allocator)
+      : operation_(std::move(o)), values_(&values), allocator_(allocator) {}
+  fiber_handler(fiber_handler&&) noexcept = default;
+  fiber_handler& operator=(fiber_handler&&) = delete;
+  ~fiber_handler() {
+    if (operation_.get() != nullptr) operation_.release()->drop();
+  }
+
+  template <class... Args>
+  void operator()(Args&&... args) {
+    operation& o = *operation_.release();
+    try {
+      values_->emplace(std::forward<Args>(args)...);
+    } catch (...) {
+      o.fail(std::current_exception());
+      return;
+    }
+    o.complete();
+  }
+
+  executor_type get_executor() const noexcept { return executor_type(*operation_.get()); }
+  immediate_executor_type get_immediate_executor() const noexcept { return get_executor(); }
+  allocator_type get_allocator() const noexcept { return allocator_; }
+  cancellation_slot_type get_cancellation_slot() const noexcept { return operation_->slot(); }
+
+ private:
+  operation_ref operation_;
+  std::optional<Values>* values_;
+  [[no_unique_address]] Allocator allocator_;
+};
+
+// In the slot of bind_cancellation_slot.
+struct cancel_operation {
+  void operator()(boost::asio::cancellation_type_t type) { of->cancel(type); }
+  operation_ref of;
+};
+
+// --- the result
+
+template <class... Ts>
+struct first_of {
+  using type = void;
+};
+
+template <class T, class... Ts>
+struct first_of<T, Ts...> {
+  using type = T;
+};
+
+template <form Form, class... Ds>
+struct outcome_of {
+  using values = std::tuple<Ds...>;
+  using first = typename first_of<Ds...>::type;
+  static constexpr bool has_code = std::is_same_v<first, boost::system::error_code>;
+  static constexpr bool has_exception = std::is_same_v<first, std::exception_ptr>;
+  static constexpr bool whole = Form == form::tuple;
+  static constexpr bool redirects =
+      has_code && (Form == form::redirected || Form == form::redirected_tuple);
+  static constexpr bool throws = Form == form::plain || Form == form::redirected;
+  // Of the values, how many are not returned.
+  static constexpr std::size_t skipped =
+      whole ? 0 : redirects || (throws && (has_code || has_exception)) ? 1 : 0;
+
+  template <std::size_t... I>
+  static auto rest(values&& v, std::index_sequence<I...>) {
+    using rest_type = std::tuple<std::tuple_element_t<I + skipped, values>...>;
+    return rest_type(std::get<I + skipped>(std::move(v))...);
+  }
+
+  static auto rest(values&& v) {
+    auto r = rest(std::move(v), std::make_index_sequence<sizeof...(Ds) - skipped>());
+    using rest_type = decltype(r);
+    if constexpr (!throws || std::tuple_size_v<rest_type> > 1) {
+      return r;
+    } else if constexpr (std::tuple_size_v<rest_type> == 1) {
+      return std::get<0>(std::move(r));
+    }
+  }
+
+  using type = decltype(rest(std::declval<values>()));
+
+  static bool is_aborted([[maybe_unused]] const values& v) noexcept {
+    if constexpr (has_code) {
+      return std::get<0>(v) == boost::asio::error::operation_aborted;
+    } else if constexpr (has_exception) {
+      if (std::get<0>(v) == nullptr) return false;
+      try {
+        std::rethrow_exception(std::get<0>(v));
+      } catch (const boost::system::system_error& e) {
+        return e.code() == boost::asio::error::operation_aborted;
+      } catch (...) {
+        return false;
+      }
+    } else {
+      return false;
+    }
+  }
+
+  static void set_error([[maybe_unused]] values& v,
+                        [[maybe_unused]] const boost::system::error_code& code) {
+    if constexpr (has_code) {
+      std::get<0>(v) = code;
+    } else if constexpr (has_exception) {
+      std::get<0>(v) = std::make_exception_ptr(boost::system::system_error(code));
+    }
+  }
+
+  // The operation is over.
+  static type finish(operation& o,
+                     ending how,
+                     std::optional<values>& v,
+                     stop_node* under,
+                     [[maybe_unused]] boost::system::error_code* redirected) {
+    if (how != ending::completed && how != ending::timed_out &&
+        (o.dropped() || (v.has_value() && is_aborted(*v)))) {
+      operation::throw_ended(how, under);
+    }
+    if (o.error() != nullptr) std::rethrow_exception(o.error());
+    if (o.dropped()) {
+      const boost::system::error_code aborted = boost::asio::error::operation_aborted;
+      if constexpr ((has_code || has_exception) && !(throws && !redirects) &&
+                    (std::is_default_constructible_v<Ds> && ...)) {
+        v.emplace();
+        set_error(*v, aborted);
+      } else {
+        throw boost::system::system_error(
+            aborted,
+            "vigil::io::use_fiber: the operation was destroyed before it was complete, with the "
+            "io_context for example");
+      }
+    } else if (how == ending::timed_out && is_aborted(*v)) {
+      set_error(*v, boost::asio::error::timed_out);
+    }
+    if constexpr (redirects) {
+      *redirected = std::get<0>(*v);
+    } else if constexpr (throws && has_code) {
+      if (std::get<0>(*v)) throw boost::system::system_error(std::get<0>(*v));
+    } else if constexpr (throws && has_exception) {
+      if (std::get<0>(*v) != nullptr) std::rethrow_exception(std::get<0>(*v));
+    }
+    return rest(std::move(*v));
+  }
+};
+
+// --- the call
+
+template <class Token, class Signature>
+class fiber_result;
+
+template <class Token, class R, class... As>
+class fiber_result<Token, R(As...)> {
+  using outcome = outcome_of<peel<Token>::shape, std::decay_t<As>...>;
+
+  // Not inlined: Asio may take the address of a thread-local here, and the fiber
+  // may be on another thread afterwards.
+  template <class Initiation, class Handler, class... Args>
+  [[gnu::noinline]] static void start(Initiation&& begin, Handler&& handler, Args&&... args) {
+    std::forward<Initiation>(begin)(std::move(handler), std::forward<Args>(args)...);
+  }
+
+ public:
+  using return_type = typename outcome::type;
+
+  template <class Initiation, class RawToken, class... Args>
+  static return_type initiate(Initiation&& begin, RawToken&& token, Args&&... args) {
+    auto asked = peel<Token>::of(token);
+    using allocator = decltype(asked.allocator);
+    const operation_ref o(operation::begin());
+    using executor = boost::asio::associated_executor_t<std::decay_t<Initiation>>;
+    if (asked.executor) {
+      o->run_by(std::move(asked.executor));
+    } else if constexpr (!std::is_same_v<executor, boost::asio::system_executor> &&
+                         std::is_constructible_v<boost::asio::any_io_executor, executor>) {
+      o->run_by(boost::asio::get_associated_executor(begin));
+    }
+    if constexpr (!std::is_same_v<decltype(asked.slot), no_slot>) {
+      if (asked.slot.is_connected()) asked.slot.assign(cancel_operation{o});
+    }
+    stop_node* const under = asked.under ? asked.under.stop() : nullptr;
+    std::optional<typename outcome::values> values;
+    std::exception_ptr refused;
+    try {
+      start(std::forward<Initiation>(begin),
+            fiber_handler<allocator, typename outcome::values>(o, values, asked.allocator),
+            std::forward<Args>(args)...);
+    } catch (...) {
+      refused = std::current_exception();
+    }
+    const ending how = o->wait(refused == nullptr ? asked.limit : limit(), under);
+    if (refused != nullptr) std::rethrow_exception(refused);
+    return outcome::finish(*o.get(), how, values, under, asked.redirected);
+  }
+};
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io
+
+namespace boost::asio {
+
+template <class Signature>
+class async_result<vigil::io::use_fiber_t, Signature>
+    : public vigil::io::detail::fiber_result<vigil::io::use_fiber_t, Signature> {};
+
+template <class Signature>
+class async_result<vigil::io::fiber_token, Signature>
+    : public vigil::io::detail::fiber_result<vigil::io::fiber_token, Signature> {};
+
+// Asio's own wrappers, unwrapped: the deadline must reach the operation whatever
+// slot and executor are bound, and `timed_out` the error that they hide.
+
+template <vigil::io::detail::fiber_based T, class Signature>
+struct async_result<as_tuple_t<T>, Signature>
+    : vigil::io::detail::fiber_result<as_tuple_t<T>, Signature> {};
+
+template <vigil::io::detail::fiber_based T, class Signature>
+struct async_result<redirect_error_t<T>, Signature>
+    : vigil::io::detail::fiber_result<redirect_error_t<T>, Signature> {};
+
+template <vigil::io::detail::fiber_based T, class Executor, class Signature>
+class async_result<executor_binder<T, Executor>, Signature>
+    : public vigil::io::detail::fiber_result<executor_binder<T, Executor>, Signature> {};
+
+template <vigil::io::detail::fiber_based T, class Allocator, class Signature>
+class async_result<allocator_binder<T, Allocator>, Signature>
+    : public vigil::io::detail::fiber_result<allocator_binder<T, Allocator>, Signature> {};
+
+template <vigil::io::detail::fiber_based T, class Slot, class Signature>
+class async_result<cancellation_slot_binder<T, Slot>, Signature>
+    : public vigil::io::detail::fiber_result<cancellation_slot_binder<T, Slot>, Signature> {};
+
+}  // namespace boost::asio

@@ -1,0 +1,37 @@
+#include "io/io_watch.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/error.hpp>
+#include <vigil/io/context.hpp>
+
+#include <memory>
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+
+void attach(options& settings, boost::asio::io_context& context) noexcept {
+  settings.watch.make = [](void* given) -> void* {
+    auto& c = *static_cast<boost::asio::io_context*>(given);
+    return static_cast<internal::watch*>(new internal::io_watch(c));
+  };
+  settings.watch.argument = &context;
+}
+
+boost::asio::io_context& context() {
+  internal::scheduler& sched = *internal::require_fiber("io::context").sched;
+  const auto present = [&] {
+    return static_cast<internal::io_watch*>(sched.present_watch().owner_part());
+  };
+  if (present() == nullptr) {
+    if (sched.is_virtual()) {
+      throw wrong_place(
+          "vigil::io::context: on virtual time there is no real I/O; use an io_context that a "
+          "thread of the test runs");
+    }
+    sched.adopt_watch(std::make_unique<internal::io_watch>());  // or another fiber was first
+  }
+  return present()->context();
+}
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io

@@ -1,0 +1,493 @@
+#include "io/io_watch.hpp"
+
+#include "base/assert.hpp"
+#include "base/clock_source.hpp"
+#include "io/operation_record.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/post.hpp>
+#include <boost/system/system_error.hpp>
+
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+namespace vigil::internal {
+namespace {
+
+// How many handlers are run before the worker looks at its fibers again.
+constexpr int batch = 64;
+constexpr nanos look_for_restart = 10'000'000;
+constexpr nanos longest_hold = 1'000'000;
+
+// The memory of an operation of which there is one at a time. Who allocates has
+// seen, through an atomic, that the one before is over.
+struct one_operation {
+  static constexpr std::size_t room = 256;
+  alignas(std::max_align_t) std::byte bytes[room];
+  bool used = false;
+};
+
+template <class T>
+class one_operation_allocator {
+ public:
+  using value_type = T;
+
+  explicit one_operation_allocator(one_operation& m) noexcept : memory_(&m) {}
+
+  template <class U>
+  one_operation_allocator(const one_operation_allocator<U>& other) noexcept
+      : memory_(other.memory_) {}
+
+  T* allocate(std::size_t n) {
+    const std::size_t bytes = n * sizeof(T);
+    if (memory_->used || bytes > one_operation::room) {
+      return static_cast<T*>(::operator new(bytes));
+    }
+    memory_->used = true;
+    return reinterpret_cast<T*>(memory_->bytes);
+  }
+
+  void deallocate(T* p, std::size_t) noexcept {
+    if (reinterpret_cast<std::byte*>(p) == memory_->bytes) {
+      memory_->used = false;
+    } else {
+      ::operator delete(static_cast<void*>(p));
+    }
+  }
+
+  template <class U>
+  friend bool operator==(const one_operation_allocator& a,
+                         const one_operation_allocator<U>& b) noexcept {
+    return a.memory_ == b.memory_;
+  }
+
+  one_operation* memory_;
+};
+
+// Its own file descriptor until a stream_descriptor has it.
+class owned_fd {
+ public:
+  owned_fd(int fd, const char* what) : fd_(fd) {
+    if (fd < 0) {
+      throw boost::system::system_error(
+          boost::system::error_code(errno, boost::system::system_category()), what);
+    }
+  }
+
+  ~owned_fd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  owned_fd(const owned_fd&) = delete;
+  owned_fd& operator=(const owned_fd&) = delete;
+
+  int get() const noexcept { return fd_; }
+
+  int give_away() noexcept { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+struct io_watch::shared_part : std::enable_shared_from_this<shared_part> {
+  explicit shared_part(boost::asio::io_context& c) noexcept : context(c) {}
+
+  // --- by handlers, on any thread that runs the io_context
+  void ring();
+  void rouse();
+
+  boost::asio::io_context& context;
+  atomic<bool> gone{false};         // the io_context has been destroyed
+  atomic<bool> rung{false};         // the worker is to come out
+  atomic<bool> waiting{false};      // it is in run_one(), or about to go there
+  atomic<bool> timer_armed{false};  // a wait is outstanding
+  atomic<bool> event_armed{false};
+  atomic<bool> timer_fired{false};
+  atomic<bool> rousing{false};  // a posted handler is on its way
+  one_operation timer_memory;
+  one_operation event_memory;
+  one_operation rouse_memory;
+};
+
+namespace {
+
+using shared_part = io_watch::shared_part;
+
+// What the calling thread is in, and what its handlers have left to be done.
+struct thread_part {
+  const shared_part* inside = nullptr;
+  bool collects = false;
+  io::detail::operation_record* first = nullptr;
+  io::detail::operation_record* last = nullptr;
+};
+
+// Only on workers' own stacks, which stay on their threads.
+thread_local thread_part this_thread;
+
+struct timer_handler {
+  using allocator_type = one_operation_allocator<void>;
+
+  allocator_type get_allocator() const noexcept { return allocator_type(shared->timer_memory); }
+
+  void operator()(const boost::system::error_code& error) const {
+    if (!error) shared->timer_fired.store(true);
+    shared->timer_armed.store(false);
+    shared->ring();
+  }
+
+  std::shared_ptr<shared_part> shared;
+};
+
+struct event_handler {
+  using allocator_type = one_operation_allocator<void>;
+
+  allocator_type get_allocator() const noexcept { return allocator_type(shared->event_memory); }
+
+  void operator()(const boost::system::error_code&) const {
+    shared->event_armed.store(false);
+    shared->ring();
+  }
+
+  std::shared_ptr<shared_part> shared;
+};
+
+struct rouse_handler {
+  using allocator_type = one_operation_allocator<void>;
+
+  allocator_type get_allocator() const noexcept { return allocator_type(shared->rouse_memory); }
+
+  void operator()() const {
+    shared->rousing.store(false);
+    if (this_thread.inside != shared.get() && shared->waiting.load()) shared->rouse();
+  }
+
+  std::shared_ptr<shared_part> shared;
+};
+
+// Hears of the end of its io_context.
+class watch_service final : public boost::asio::execution_context::service {
+ public:
+  using key_type = watch_service;
+  static boost::asio::execution_context::id id;
+
+  explicit watch_service(boost::asio::execution_context& context) : service(context) {}
+
+  void add(shared_part& s) {
+    const std::lock_guard guard(lock_);
+    parts_.push_back(&s);
+  }
+
+  void remove(shared_part& s) noexcept {
+    const std::lock_guard guard(lock_);
+    std::erase(parts_, &s);
+  }
+
+ private:
+  void shutdown() override {
+    const std::lock_guard guard(lock_);
+    for (shared_part* const s : parts_)
+      s->gone.store(true);
+    parts_.clear();
+  }
+
+  std::mutex lock_;
+  std::vector<shared_part*> parts_;
+};
+
+boost::asio::execution_context::id watch_service::id;
+
+}  // namespace
+
+void io_watch::shared_part::ring() {
+  rung.store(true);
+  if (this_thread.inside != this && waiting.load()) rouse();
+}
+
+void io_watch::shared_part::rouse() {
+  if (rousing.exchange(true)) return;
+  boost::asio::post(context, rouse_handler{shared_from_this()});
+  // A worker of another runtime comes out by itself: it runs this handler.
+  if (this_thread.inside != nullptr) return;
+  const nanos until = monotonic_now() + longest_hold;
+  while (waiting.load() && monotonic_now() < until)
+    std::this_thread::yield();
+}
+
+struct io_watch::descriptors {
+  using stream =
+      boost::asio::posix::basic_stream_descriptor<boost::asio::io_context::executor_type>;
+
+  explicit descriptors(boost::asio::io_context& context)
+      : timer(context.get_executor()), event(context.get_executor()), work(context.get_executor()) {
+    owned_fd t(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "vigil::io: timerfd");
+    owned_fd e(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "vigil::io: eventfd");
+    timer.assign(t.get());
+    timer_fd = t.give_away();
+    event.assign(e.get());
+    event_fd = e.give_away();
+  }
+
+  int timer_fd = -1;
+  int event_fd = -1;
+  stream timer;
+  stream event;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work;
+};
+
+io_watch::io_watch(boost::asio::io_context& given) : io_watch(nullptr, &given) {}
+
+io_watch::io_watch() : io_watch(std::make_unique<boost::asio::io_context>(), nullptr) {}
+
+io_watch::io_watch(std::unique_ptr<boost::asio::io_context> own, boost::asio::io_context* given)
+    : own_(std::move(own)),
+      context_(given != nullptr ? *given : *own_),
+      shared_(std::make_shared<shared_part>(context_)) {
+  if (context_.stopped()) {
+    throw std::invalid_argument(
+        "vigil::io::attach: the io_context is stopped, or has run out of work; call its restart() "
+        "before the runtime is made");
+  }
+  auto& service = boost::asio::use_service<watch_service>(context_);
+  descriptors_ = std::make_unique<descriptors>(context_);
+  service.add(*shared_);
+}
+
+io_watch::~io_watch() {
+  if (!shared_->gone.load()) {
+    boost::asio::use_service<watch_service>(context_).remove(*shared_);
+    return;
+  }
+  // W3. Their destructors would ask the io_context.
+  ::close(descriptors_->timer_fd);
+  ::close(descriptors_->event_fd);
+  static std::mutex lock;
+  static auto& left = *new std::vector<descriptors*>;
+  const std::lock_guard guard(lock);
+  left.push_back(descriptors_.release());
+}
+
+// --- the worker
+
+void io_watch::prepare() noexcept {
+  {
+    const lock_guard guard(timer_lock_);
+    earliest_ = never;
+    usable_ = true;
+  }
+  note_.clear();
+  shared_->rung.store(false);
+  // seq_cst: before the worker publishes its sleep.
+  interrupted_.store(false);
+}
+
+void io_watch::wait_until(nanos deadline) noexcept {
+  if (shared_->gone.load() || !enter()) {
+    sleep_outside(deadline);
+    return;
+  }
+  set_timer(deadline);
+  const bool armed = arm();
+  if (armed) wait_inside();
+  const bool stopped = context_.stopped();
+  if (stopped && cancelled_.load() != 0) end_cancelled();
+  leave();
+  if (this_thread.first != nullptr || shared_->rung.load()) return;
+  if (!armed) {
+    constexpr nanos moment = 1'000'000;
+    note_.sleep_until(std::min(deadline, monotonic_now() + moment));
+  } else if (stopped) {
+    sleep_outside(deadline);
+  }
+}
+
+bool io_watch::enter() noexcept {
+  bool taken = false;
+  return inside_.compare_exchange_strong(taken, true);
+}
+
+void io_watch::leave() noexcept {
+  inside_.store(false);
+  if (on_note_.load()) note_.wake();  // W2
+}
+
+// One wait outstanding for each of the two.
+bool io_watch::arm() noexcept {
+  if (written_.exchange(false)) {
+    std::uint64_t ignored = 0;
+    // Nothing there: the writer has not come to it yet, and ends a later wait early.
+    if (::read(descriptors_->event_fd, &ignored, sizeof ignored) < 0) ignored = 0;
+  }
+  // Not all of the memory for them is ours.
+  const auto wait = [](atomic<bool>& is_armed, descriptors::stream& d, auto handler) {
+    if (is_armed.exchange(true)) return true;
+    try {
+      d.async_wait(boost::asio::posix::descriptor_base::wait_read, std::move(handler));
+      return true;
+    } catch (const std::bad_alloc&) {
+      is_armed.store(false);
+      return false;
+    }
+  };
+  return wait(shared_->timer_armed, descriptors_->timer, timer_handler{shared_}) &&
+         wait(shared_->event_armed, descriptors_->event, event_handler{shared_});
+}
+
+void io_watch::set_timer(nanos deadline) noexcept {
+  const lock_guard guard(timer_lock_);
+  if (shared_->timer_fired.exchange(false)) set_to_ = never;
+  if (deadline < earliest_) earliest_ = deadline;  // earlier() may have come first
+  if (earliest_ != set_to_) write_timer(earliest_);
+}
+
+void io_watch::write_timer(nanos deadline) noexcept {
+  set_to_ = deadline;
+  itimerspec when{};  // zero disarms it
+  if (deadline != never) {
+    const nanos at = deadline > 0 ? deadline : 1;
+    when.it_value.tv_sec = at / 1'000'000'000;
+    when.it_value.tv_nsec = at % 1'000'000'000;
+  }
+  ::timerfd_settime(descriptors_->timer_fd, TFD_TIMER_ABSTIME, &when, nullptr);
+}
+
+bool io_watch::earlier(nanos deadline) noexcept {
+  const lock_guard guard(timer_lock_);
+  if (!usable_) return false;
+  if (deadline < earliest_) {
+    earliest_ = deadline;
+    write_timer(deadline);
+  }
+  return true;
+}
+
+void io_watch::wait_inside() noexcept {
+  shared_->waiting.store(true);
+  if (!interrupted_.load() && !shared_->rung.load()) {  // W1
+    this_thread.inside = shared_.get();
+    this_thread.collects = true;
+    run([&] {
+      context_.run_one();
+      shared_->waiting.store(false);
+      // Where one operation has come to its end there may be more.
+      for (int i = 1; i < batch && this_thread.first != nullptr; ++i) {
+        if (context_.poll_one() == 0) break;
+      }
+    });
+    this_thread.collects = false;
+    this_thread.inside = nullptr;
+  }
+  shared_->waiting.store(false);
+}
+
+template <class F>
+void io_watch::run(F f) noexcept {
+  try {
+    f();
+  } catch (const std::exception& e) {
+    fatal("an exception has left a handler of the io_context, run by a worker: %s", e.what());
+  } catch (...) {
+    fatal("an exception has left a handler of the io_context, run by a worker");
+  }
+}
+
+// The io_context is stopped, gone, or held by a worker that polls it.
+void io_watch::sleep_outside(nanos deadline) noexcept {
+  {
+    const lock_guard guard(timer_lock_);
+    usable_ = false;
+    if (earliest_ < deadline) deadline = earliest_;
+  }
+  on_note_.store(true);
+  if (!interrupted_.load()) {
+    if (shared_->gone.load()) {
+      note_.sleep_until(deadline);
+    } else if (context_.stopped()) {
+      if (operations_.load() != 0) {
+        deadline = std::min(deadline, monotonic_now() + look_for_restart);
+      }
+      note_.sleep_until(deadline);
+    } else if (inside_.load()) {
+      note_.sleep_until(deadline);
+    }
+  }
+  on_note_.store(false);
+}
+
+// What was cancelled in a stopped io_context ends there nevertheless. Threads of
+// the caller's that have not yet seen the stop see it afterwards.
+void io_watch::end_cancelled() noexcept {
+  this_thread.collects = true;
+  run([&] {
+    context_.restart();
+    for (int i = 0; i < batch; ++i) {
+      if (context_.poll_one() == 0) break;
+    }
+    context_.stop();
+  });
+  this_thread.collects = false;
+}
+
+void io_watch::got_up() noexcept {
+  while (io::detail::operation_record* const o = this_thread.first) {
+    this_thread.first = o->next_ready;
+    o->deliver();
+  }
+}
+
+bool io_watch::deliver_later(io::detail::operation_record& o) noexcept {
+  thread_part& here = this_thread;
+  if (!here.collects) return false;
+  o.next_ready = nullptr;
+  if (here.first == nullptr) {
+    here.first = &o;
+  } else {
+    here.last->next_ready = &o;
+  }
+  here.last = &o;
+  return true;
+}
+
+// --- others
+
+bool io_watch::interrupt() noexcept {
+  if (interrupted_.exchange(true)) return false;
+  if (note_.wake()) return true;
+  written_.store(true);
+  const std::uint64_t one = 1;
+  return ::write(descriptors_->event_fd, &one, sizeof one) > 0;
+}
+
+bool io_watch::needs_poll() const noexcept {
+  return !inside_.load() && !shared_->gone.load();
+}
+
+void io_watch::poll() noexcept {
+  if (!enter()) return;
+  if (!context_.stopped()) {
+    run([&] {
+      for (int i = 0; i < batch; ++i) {
+        if (context_.poll_one() == 0) break;
+      }
+    });
+  } else if (cancelled_.load() != 0) {
+    end_cancelled();
+  }
+  leave();
+  got_up();
+}
+
+}  // namespace vigil::internal

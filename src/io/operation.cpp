@@ -1,0 +1,248 @@
+#include "io/io_watch.hpp"
+#include "io/operation_record.hpp"
+#include "sched/caller.hpp"
+#include "sched/process.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/error.hpp>
+
+#include <new>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/prefer.hpp>
+#include <boost/asio/system_executor.hpp>
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+using internal::lock_guard;
+using internal::outcome;
+
+namespace {
+
+operation_record& record_of(operation& o) noexcept {
+  return static_cast<operation_record&>(o);
+}
+
+internal::timeout timeout_of(const limit& l) noexcept {
+  switch (l.how) {
+    case limit::kind::in:
+      return internal::timeout::in(l.n);
+    case limit::kind::at:
+      return internal::timeout::at(l.n);
+    case limit::kind::none:
+      break;
+  }
+  return internal::timeout::none();
+}
+
+ending ending_of(outcome how) noexcept {
+  switch (how) {
+    case outcome::timeout:
+      return ending::timed_out;
+    case outcome::cancelled:
+      return ending::cancelled;
+    case outcome::stopped:
+      return ending::stopped;
+    default:
+      return ending::completed;
+  }
+}
+
+}  // namespace
+
+// --- the record
+
+operation_record::operation_record(internal::fiber& f) noexcept
+    : sched_(*f.sched),
+      watch_(static_cast<internal::io_watch*>(f.sched->present_watch().owner_part())) {}
+
+bool operation_record::is_done() noexcept {
+  const lock_guard guard(lock_);
+  return done_;
+}
+
+// In the section.
+void operation_record::emit(boost::asio::cancellation_type_t type) noexcept {
+  if (is_done()) return;
+  try {
+    signal_.emit(type);
+  } catch (const std::bad_alloc&) {
+    // Whoever wants it to end asks again after its next step.
+  }
+}
+
+void operation_record::end() noexcept {
+  {
+    const lock_guard guard(lock_);
+    done_ = true;
+    if (who_ != nullptr && who_->claim(which_, outcome::value)) claimed_ = who_;
+    who_ = nullptr;
+  }
+  // W4 of io_watch.hpp.
+  if (claimed_ != nullptr && internal::io_watch::deliver_later(*this)) return;
+  deliver();
+}
+
+void operation_record::deliver() noexcept {
+  if (internal::waiter* const w = std::exchange(claimed_, nullptr)) {
+    w->deliver(internal::turn::in_order);
+  }
+  let_go();
+}
+
+void operation_record::wait_for_end() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  for (;;) {
+    internal::caller self;
+    static_cast<void>(self.may_not_wait(false));
+    lock_.lock();
+    if (done_) {
+      lock_.unlock();
+      return;
+    }
+    which_ = self.open();
+    who_ = &self.self();
+    self.wait(which_, internal::wait_reason::io, internal::timeout::none(), lock_);
+  }
+}
+
+// --- the interface
+
+operation& operation::begin() {
+  internal::fiber* const f = internal::current_fiber();
+  if (f == nullptr) {
+    internal::process_check_fork("vigil::io::use_fiber");
+    if (internal::current_worker() != nullptr) {
+      throw wrong_place(
+          "vigil::io::use_fiber: it would have to wait inside a handler, on a worker's own stack; "
+          "start a fiber with go, and wait there");
+    }
+    throw wrong_place(
+        "vigil::io::use_fiber needs a fiber to wait: call it inside vigil::run, go or spawn, not "
+        "on a plain thread nor in a handler");
+  }
+  internal::check_may_park(*f);
+  return *new operation_record(*f);
+}
+
+void operation::keep() noexcept {
+  // ordering: who keeps it has a reference already.
+  record_of(*this).kept_.fetch_add(1, internal::relaxed);
+}
+
+void operation::let_go() noexcept {
+  operation_record& r = record_of(*this);
+  // Pairs with itself: the last one sees what all others did.
+  if (r.kept_.fetch_sub(1, internal::acq_rel) == 1) delete &r;
+}
+
+void operation::run_by(boost::asio::any_io_executor ex) noexcept {
+  executor_ = std::move(ex);
+  anywhere_ = !executor_ || executor_.target<boost::asio::io_context::executor_type>() != nullptr ||
+              executor_.target<boost::asio::system_executor>() != nullptr;
+}
+
+boost::asio::execution_context& operation::context() const noexcept {
+  if (executor_) return boost::asio::query(executor_, boost::asio::execution::context);
+  return boost::asio::query(boost::asio::system_executor(), boost::asio::execution::context);
+}
+
+boost::asio::any_io_executor operation::posting_executor() const {
+  const boost::asio::any_io_executor ex =
+      executor_ ? executor_ : boost::asio::any_io_executor(boost::asio::system_executor());
+  return boost::asio::require(ex, boost::asio::execution::blocking.never);
+}
+
+void operation::complete() noexcept {
+  record_of(*this).end();
+}
+
+void operation::fail(std::exception_ptr error) noexcept {
+  error_ = std::move(error);
+  complete();
+}
+
+void operation::drop() noexcept {
+  dropped_ = true;
+  complete();
+}
+
+void operation::cancel(boost::asio::cancellation_type_t type) noexcept {
+  operation_record& r = record_of(*this);
+  try {
+    operation_executor<false>(*this).execute([&r, type] { r.emit(type); });
+  } catch (...) {
+    // No memory for the way to its executor: here, as well as can be.
+    const section inside(*this);
+    r.emit(type);
+  }
+}
+
+operation::section::section(operation& o) noexcept : operation_(o) {
+  o.keep();
+  record_of(o).section_.lock();
+}
+
+operation::section::~section() {
+  operation_record& r = record_of(operation_);
+  if (r.end_wanted_.load()) r.emit(boost::asio::cancellation_type::terminal);  // O4
+  r.section_.unlock();
+  r.let_go();
+}
+
+ending operation::wait(const limit& until, stop_node* under) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  operation_record& r = record_of(*this);
+  if (r.is_done()) return ending::completed;
+  r.sched_.io_begins();
+  if (r.watch_ != nullptr) r.watch_->operation_begins();
+  ending how = ending::completed;
+  bool cancelled = false;
+  {
+    internal::caller self(under);
+    const bool refused = self.may_not_wait();
+    r.lock_.lock();
+    if (r.done_) {
+      r.lock_.unlock();
+    } else if (refused) {
+      r.lock_.unlock();
+      how = ending::stopped;
+    } else {
+      r.which_ = self.open();
+      r.who_ = &self.self();
+      try {
+        how = ending_of(self.wait(r.which_, internal::wait_reason::io, timeout_of(until), r.lock_));
+      } catch (const std::bad_alloc&) {
+        how = ending::no_memory;
+      }
+      const lock_guard guard(r.lock_);
+      r.who_ = nullptr;
+    }
+  }
+  if (how != ending::completed && !r.is_done()) {
+    cancelled = true;
+    if (r.watch_ != nullptr) r.watch_->operation_cancelled();
+    r.end_wanted_.store(true);
+    cancel(boost::asio::cancellation_type::terminal);
+    r.wait_for_end();
+  }
+  if (r.watch_ != nullptr) r.watch_->operation_ends(cancelled);
+  r.sched_.io_ends();
+  return how;
+}
+
+void operation::throw_ended(ending how, stop_node* under) {
+  switch (how) {
+    case ending::stopped:
+      internal::throw_stopped(*internal::current_fiber());
+    case ending::no_memory:
+      throw std::bad_alloc();
+    default:
+      internal::throw_cancelled(*under);
+  }
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io

@@ -1,0 +1,76 @@
+// operation_record: an operation that a fiber waits for, and its handler.
+//
+// The danger. The handler may run while the fiber is still beginning the
+// operation, while it waits, at the moment at which a deadline ends its wait, or
+// never. The fiber's frame holds the result and the caller's buffer, so the fiber
+// must not go on before the handler has had its turn; and a cancellation that
+// reaches an operation between two of its steps, on another thread, would touch
+// what the next step is just building.
+//
+// The rule. The record is counted and not on the fiber's stack.
+//
+//   fiber      begin() ─ the initiating function ─ wait() ─ takes the result
+//   handler    puts the result into the fiber's frame ─ complete() or drop()
+//
+// O1  `done` and the claim of the fiber's ticket are one step under `lock`; a
+//     fiber that finds `done` does not park. After it the frame is not touched.
+// O2  A fiber whose wait has ended otherwise cancels and waits again, by nothing
+//     but `done`. So the frame and the buffer outlive the operation.
+// O3  Whatever Asio runs for the operation, and each cancellation, runs in its
+//     section: a lock that one thread may take several times. The fiber takes it
+//     to cancel only, and cannot park meanwhile.
+// O4  Once asked to end, it is asked again after each of its steps: an operation
+//     of several steps may have begun one just when it was asked.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/spinlock.hpp"
+#include "sched/waiter.hpp"
+
+#include <vigil/io/detail/operation.hpp>
+
+#include <mutex>
+
+namespace vigil::internal {
+
+class io_watch;
+class scheduler;
+
+}  // namespace vigil::internal
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+class operation_record final : public operation {
+ public:
+  explicit operation_record(internal::fiber& f) noexcept;
+
+  // What complete() left to be done, later: readies the fiber, lets go.
+  void deliver() noexcept;
+
+  operation_record* next_ready = nullptr;
+
+ private:
+  friend class operation;
+
+  void end() noexcept;
+  bool is_done() noexcept VIGIL_EXCLUDES(lock_);
+  void emit(boost::asio::cancellation_type_t type) noexcept;
+  void wait_for_end() noexcept;
+
+  internal::scheduler& sched_;
+  internal::io_watch* const watch_;  // nullptr: the runtime waits in no io_context
+  internal::atomic<int> kept_{1};
+  internal::atomic<bool> end_wanted_{false};
+  std::recursive_mutex section_;
+  internal::spinlock lock_{internal::lock_rank::io};
+  bool done_ VIGIL_GUARDED_BY(lock_) = false;
+  internal::waiter* who_ VIGIL_GUARDED_BY(lock_) = nullptr;
+  internal::ticket which_ VIGIL_GUARDED_BY(lock_) = 0;
+  internal::waiter* claimed_ = nullptr;  // by complete(), to be delivered
+};
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io

@@ -1,0 +1,264 @@
+// The watch inside an io_context: whose it is, who runs it, who takes it over.
+#include "io/io_test.hpp"
+
+#include <atomic>
+#include <barrier>
+#include <memory>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using namespace vigil::io_testing;
+using vigil::io::use_fiber;
+
+namespace {
+
+// Sends a byte there and back, `n` times.
+void ping_pong(asio::io_context& c, int n) {
+  socket_pair s(c);
+  auto echo = vigil::spawn([&] {
+    char byte = 0;
+    for (int i = 0; i < n; ++i) {
+      asio::async_read(s.far, asio::buffer(&byte, 1), use_fiber);
+      asio::async_write(s.far, asio::buffer(&byte, 1), use_fiber);
+    }
+  });
+  for (int i = 0; i < n; ++i) {
+    char byte = static_cast<char>(i);
+    asio::async_write(s.near, asio::buffer(&byte, 1), use_fiber);
+    byte = static_cast<char>(i + 1);
+    asio::async_read(s.near, asio::buffer(&byte, 1), use_fiber);
+    REQUIRE(byte == static_cast<char>(i));
+  }
+  echo.join();
+}
+
+vigil::options attached(asio::io_context& c) {
+  vigil::options o;
+  vigil::io::attach(o, c);
+  return o;
+}
+
+}  // namespace
+
+TEST_SUITE("io: the watch") {
+  TEST_CASE("fibers talk over sockets of the runtime's io_context, which is always the same") {
+    in_runtime({.workers = {1, 2, 4}}, [] {
+      auto& c = vigil::io::context();
+      CHECK(&vigil::io::context() == &c);
+      ping_pong(c, rounds(1000));
+    });
+  }
+
+  TEST_CASE("fibers talk over sockets of the caller's") {
+    asio::io_context own;
+    in_runtime({.workers = {1, 2}, .settings = attached(own)}, [&] {
+      CHECK(&vigil::io::context() == &own);
+      ping_pong(own, rounds(1000));
+    });
+    asio::io_context hinted(1);
+    in_runtime({.workers = {1, 2}, .settings = attached(hinted)},
+               [&] { ping_pong(hinted, rounds(1000)); });
+  }
+
+  TEST_CASE("fibers talk while threads of the caller's run the io_context, too") {
+    asio::io_context own;
+    in_runtime({.workers = {1, 2}, .settings = attached(own)}, [&] {
+      for (const int threads : {1, 3}) {
+        {
+          const run_by_threads runners(own, threads);
+          ping_pong(own, rounds(1000));
+          for (int i = 0; i < rounds(100); ++i) {
+            const auto start = vigil::clock::now();
+            vigil::sleep_for(100us);
+            REQUIRE(since(start) >= 100us);
+          }
+        }
+      }
+    });
+  }
+
+  TEST_CASE("several runtimes, each with its own io_context or all in one") {
+    asio::io_context common;
+    std::vector<std::thread> threads;
+    std::barrier begun(4);
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&, i] {
+        vigil::options o = i < 2 ? attached(common) : vigil::options();
+        o.workers = 2;
+        vigil::runtime rt(o);
+        rt.run([&] {
+          begun.arrive_and_wait();
+          ping_pong(vigil::io::context(), rounds(300));
+          for (int k = 0; k < rounds(100); ++k)
+            vigil::sleep_for(50us);
+        });
+        begun.arrive_and_wait();
+      });
+    }
+    for (auto& t : threads)
+      t.join();
+  }
+
+  TEST_CASE("it is attached while workers sleep on the futex: no wake-up is lost") {
+    for (int round = 0; round < rounds(10'000); ++round) {
+      vigil::options o;
+      o.workers = 2;
+      vigil::run(o, [round] {
+        auto woken = vigil::make_channel<int>();
+        auto late = vigil::spawn([] { vigil::sleep_for(1h); });
+        auto by_thread = vigil::spawn([&] { return woken.recv(); });
+        std::thread outside([&] { woken.send(round); });
+        if (round % 2 == 0) vigil::this_fiber::yield();
+        socket_pair s(vigil::io::context());
+        auto reader = vigil::spawn([&] {
+          char byte = 0;
+          return s.near.async_read_some(asio::buffer(&byte, 1), use_fiber);
+        });
+        s.far.async_write_some(asio::buffer("x", 1), use_fiber);
+        REQUIRE(reader.join() == 1);
+        REQUIRE(by_thread.join() == round);
+        outside.join();
+        if (round % 16 == 0) vigil::sleep_for(20us);
+      });
+    }
+  }
+
+  TEST_CASE("I/O does not wait behind a computing fiber while a worker is idle") {
+    in_runtime({.workers = {2}}, [] {
+      for (int i = 0; i < rounds(100); ++i) {
+        socket_pair s(vigil::io::context());
+        std::atomic<bool> read{false};
+        auto reader = vigil::spawn([&] {
+          char byte = 0;
+          s.near.async_read_some(asio::buffer(&byte, 1), use_fiber);
+          read.store(true);
+        });
+        vigil::sleep_for(50us);  // it waits by now; it holds either way
+        std::thread writer([&] { asio::write(s.far, asio::buffer("x", 1)); });
+        while (!read.load()) {  // never gives its worker away
+        }
+        writer.join();
+        reader.join();
+      }
+    });
+  }
+
+  TEST_CASE("busy workers take in what is ready") {
+    in_runtime({.workers = {1, 2}}, [] {
+      std::atomic<bool> over{false};
+      auto a = vigil::spawn([&] {
+        while (!over.load())
+          vigil::this_fiber::yield();
+      });
+      auto b = vigil::spawn([&] {
+        while (!over.load())
+          vigil::this_fiber::yield();
+      });
+      ping_pong(vigil::io::context(), rounds(200));
+      over.store(true);
+      a.join();
+      b.join();
+    });
+  }
+
+  TEST_CASE("an earlier deadline from a plain thread reaches it") {
+    in_runtime({.workers = {1, 2}}, [] {
+      vigil::io::context();
+      std::atomic<bool> fired{false};
+      auto t = vigil::after_func(2h, [&] { fired.store(true); });
+      std::thread outside([&] {
+        // Real time, so that the workers are asleep by then; it holds either way.
+        std::this_thread::sleep_for(5ms);
+        t.reset(1ms);
+      });
+      while (!fired.load())
+        vigil::sleep_for(500us);
+      outside.join();
+    });
+  }
+
+  TEST_CASE("in a stopped io_context time goes on, and what is cancelled ends") {
+    for (const unsigned workers : {1u, 2u}) {
+      asio::io_context own;
+      in_runtime({.workers = {workers}, .settings = attached(own)}, [&] {
+        socket_pair s(own);
+        char byte = 0;
+        own.stop();
+        const auto start = vigil::clock::now();
+        vigil::sleep_for(1ms);
+        CHECK(since(start) >= 1ms);
+        CHECK(error_of([&] {
+                s.near.async_read_some(asio::buffer(&byte, 1), use_fiber.within(1ms));
+              }) == asio::error::timed_out);
+        CHECK(own.stopped());
+        auto reader =
+            vigil::spawn([&] { return s.near.async_read_some(asio::buffer(&byte, 1), use_fiber); });
+        vigil::sleep_for(1ms);
+        asio::write(s.far, asio::buffer("x", 1));
+        CHECK_FALSE(reader.join_for(2ms));
+        own.restart();
+        CHECK(reader.join() == 1);
+        vigil::go([&own] {
+          socket_pair mine(own);
+          char unused = 0;
+          mine.near.async_read_some(asio::buffer(&unused, 1), use_fiber);
+        });
+        vigil::this_fiber::yield();
+        own.stop();
+        vigil::sleep_for(1ms);  // and the run ends all the same
+      });
+    }
+  }
+
+  TEST_CASE("one that is stopped before the runtime is made is refused") {
+    asio::io_context own;
+    own.stop();
+    CHECK_THROWS_AS(vigil::runtime(attached(own)), std::invalid_argument);
+  }
+
+  TEST_CASE("one that is destroyed before the runtime leaves a runtime that keeps time") {
+    auto own = std::make_unique<asio::io_context>();
+    vigil::options o = attached(*own);
+    o.workers = 2;
+    vigil::runtime rt(o);
+    rt.run([&] { ping_pong(*own, 10); });
+    own.reset();
+    rt.run([] {
+      vigil::sleep_for(1ms);
+      auto t = vigil::spawn([] { vigil::sleep_for(1ms); });
+      t.join();
+    });
+  }
+
+  TEST_CASE("one that outlives the runtime can be run, and destroyed") {
+    asio::io_context own;
+    {
+      vigil::runtime rt(attached(own));
+      rt.run([&] { ping_pong(own, 10); });
+    }
+    bool ran = false;
+    asio::post(own, [&] { ran = true; });
+    own.restart();
+    CHECK(own.run() > 0);
+    CHECK(ran);
+  }
+
+  TEST_CASE("a lone sleep costs one wait, and idle workers make none") {
+    in_runtime({.workers = {1, 2}}, [] {
+      vigil::io::context();
+      vigil::sleep_for(1ms);
+      const auto before = vigil::stats();
+      const int sleeps = 20;
+      for (int i = 0; i < sleeps; ++i)
+        vigil::sleep_for(1ms);
+      const auto after = vigil::stats();
+      CHECK(after.kernel_waits - before.kernel_waits <= static_cast<std::uint64_t>(sleeps) + 5);
+      CHECK(after.wake_calls - before.wake_calls <= 5);
+    });
+  }
+}
