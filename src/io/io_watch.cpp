@@ -382,15 +382,25 @@ void io_watch::wait_inside() noexcept {
     run([&] {
       context_.run_one();
       shared_->waiting.store(false);
-      // Where one operation has come to its end there may be more.
-      for (int i = 1; i < batch && this_thread.first != nullptr; ++i) {
-        if (context_.poll_one() == 0) break;
-      }
+      if (this_thread.first != nullptr) take_more();
     });
     this_thread.collects = false;
     this_thread.inside = nullptr;
   }
   shared_->waiting.store(false);
+}
+
+// Where one operation has come to its end there may be more. To find that there
+// are no more costs a system call: as many are taken as there were of late, and
+// now and then all. What is left is taken in when the worker comes here next, or
+// by the one that takes over.
+void io_watch::take_more() {
+  constexpr std::uint32_t look_closer = 16;
+  const int most = ++looks_ % look_closer == 0 ? batch : expected_;
+  int taken = 0;
+  while (taken < most && context_.poll_one() != 0)
+    ++taken;
+  if (taken < most || most == batch) expected_ = taken;
 }
 
 template <class F>

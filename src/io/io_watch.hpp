@@ -34,6 +34,7 @@
 
 #include <vigil/detail/config.hpp>
 
+#include <cstdint>
 #include <memory>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -104,6 +105,7 @@ class io_watch final : public watch {
   void set_timer(nanos deadline) noexcept VIGIL_EXCLUDES(timer_lock_);
   void write_timer(nanos deadline) noexcept VIGIL_REQUIRES(timer_lock_);
   void wait_inside() noexcept;
+  void take_more();
   void sleep_outside(nanos deadline) noexcept;
   void end_cancelled() noexcept;
 
@@ -117,6 +119,8 @@ class io_watch final : public watch {
   atomic<bool> inside_{false};
   atomic<bool> on_note_{false};
   atomic<bool> written_{false};  // the eventfd may be readable
+  std::uint32_t looks_ = 0;      // guarded by inside_
+  int expected_ = 0;             // guarded by inside_: completions beside the first
   atomic<long> operations_{0};
   atomic<long> cancelled_{0};
 
