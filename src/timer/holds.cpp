@@ -1,0 +1,86 @@
+// What holds the program (exit_when::all_done).
+//
+// A timer holds it while it is pending and referenced. No counter is shared:
+// each worker counts what it has noticed, and the sum is asked for only when no
+// other fiber is left. Whoever changes `when` or `referenced` then brings
+// `holds` into line with them, looks again, and goes on until they agree; so the
+// last of several who do so at once leaves it right, and each change of `holds`
+// is counted by who made it.
+#include "timer/timer_service.hpp"
+
+namespace vigil::internal {
+
+void timer_service::count_hold(timer_record& t, intake* own) noexcept {
+  const auto wanted = [&t] { return t.when.load() > 0 && t.referenced.load(); };
+  for (;;) {
+    const bool now = wanted();
+    if (t.holds.exchange(now) != now) {
+      if (own != nullptr) {
+        (now ? own->counters.held : own->counters.let_go).add();
+      } else {
+        (now ? outside_.held : outside_.let_go).fetch_add(1);
+      }
+    }
+    if (wanted() == now) return;
+  }
+}
+
+// Caller: holds a reference to the record, and no lock unless the timer is never
+// referenced: to let go of the program is to tell the main fiber.
+void timer_service::hold_changed(timer_record& t) noexcept {
+  // Neither before nor after. Who references it from now on sees the new `when`;
+  // who did before and counts it only now looks again.
+  if (!t.referenced.load() && !t.holds.load()) return;
+  if (intake* const own = own_intake()) {
+    if (is_of_this_run(t)) count_hold(t, own);
+    return;  // the fiber holds the program, and its end is looked at
+  }
+  scheduler* s = nullptr;
+  {
+    const lock_guard guard(outside_lock_);
+    if (!is_of_this_run(t)) return;
+    count_hold(t, nullptr);
+    s = sched();
+    s->enter();
+  }
+  s->leave();
+}
+
+bool timer_service::holds_program() const noexcept {
+  // Who counted has ended since, or is the caller: exact. The counts of threads
+  // outside are sequentially consistent: they look for the main fiber next.
+  unsigned long held = outside_.held.load() - outside_.let_go.load();
+  for (const auto& in : intakes_)
+    held += in->counters.held.get() - in->counters.let_go.get();
+  return held != 0;
+}
+
+std::size_t timer_service::list_holders(timer_holder* out, std::size_t room) noexcept {
+  std::size_t n = 0;
+  const auto look = [&](timer_record& t) {
+    const nanos deadline = t.when.load();
+    if (deadline <= 0 || !t.referenced.load()) return;
+    if (n < room) out[n] = {t.made_at, deadline, t.is_periodic};
+    ++n;
+  };
+  const auto look_through = [&](const heap_entry& e) {
+    if (e.timer->kind != timer_kind::go_func || e.timer->filed.load() != e.key) return;
+    look(static_cast<timer_record&>(*e.timer));
+  };
+  {
+    const lock_guard guard(heap_lock_);
+    for (std::size_t i = 0; i < heap_->size(); ++i)
+      look_through((*heap_)[i]);
+    for (const auto& in : intakes_) {
+      const lock_guard adding(in->lock);
+      for (std::uint32_t i = 0; i < in->size.load(); ++i)
+        look_through(in->entries[i]);
+    }
+  }
+  const lock_guard guard(callbacks_lock_);
+  for (timer_record* t = callbacks_.front(); t != nullptr; t = t->next)
+    look(*t);
+  return n;
+}
+
+}  // namespace vigil::internal
