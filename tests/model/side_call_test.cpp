@@ -1,0 +1,139 @@
+// A function on a side pool: of its return and whatever ends its caller's wait
+// one comes first, and neither the pool nor the runtime is touched once it may
+// be gone (C1, C2 and C4 of sched/side_call.hpp).
+#include "programs.hpp"
+#include "prove.hpp"
+#include "sched/process.hpp"
+
+#include <vigil/blocking.hpp>
+#include <vigil/vigil.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+using namespace std::chrono_literals;
+
+using programs::workers;
+
+namespace {
+
+using long_window = std::optional<model::window>;
+
+// Each of what it counts must end once.
+struct counted {
+  explicit counted(std::atomic<int>& n) : alive(&n) { alive->fetch_add(1); }
+
+  counted(counted&& other) noexcept : alive(std::exchange(other.alive, nullptr)) {}
+
+  counted& operator=(counted&&) = delete;
+
+  ~counted() {
+    if (alive != nullptr) alive->fetch_sub(1);
+  }
+
+  std::atomic<int>* alive;
+};
+
+std::unique_ptr<vigil::blocking_pool> pool_of_one() {
+  return std::make_unique<vigil::blocking_pool>(
+      vigil::blocking_options{.threads = 1, .name = "pool"});
+}
+
+// Its thread is there and rests.
+void warm(vigil::blocking_pool& pool) {
+  vigil::blocking(pool, [] {});
+  model::wait_until([] { return vigil::internal::process_resting_threads() == 1; });
+}
+
+}  // namespace
+
+TEST_CASE("side call: its result is its caller's, or dies, whichever way the wait ends") {
+  prove("side call: return against timeout", [] {
+    std::atomic<int> alive{0};
+    {
+      const auto pool = pool_of_one();
+      vigil::runtime rt(workers(1));
+      rt.run([&] {
+        warm(*pool);
+        const model::window w;
+        const auto got = vigil::blocking_for(
+            *pool, 1ms, [&alive, c = counted(alive)] { return counted(alive); });
+        model::note_outcome(got.has_value() ? "value" : "timeout");
+      });
+    }
+    model::require(alive.load() == 0, "captures and result have died, once");
+  });
+  expect_outcomes({"value", "timeout"});
+}
+
+TEST_CASE("side call: a pool goes as soon as its function has returned, a caller's wait ended") {
+  prove("side call: withdraw against the pool's end", [] {
+    vigil::runtime rt(workers(1));
+    rt.run([] {
+      auto pool = pool_of_one();
+      warm(*pool);
+      auto it = vigil::with_cancel(vigil::background());
+      auto caller = vigil::spawn([&pool, &it] {
+        const model::window w;
+        try {
+          vigil::blocking(*pool, it.ctx, [] {});
+          model::note_outcome("returned");
+        } catch (const vigil::cancelled&) {
+          model::note_outcome("cancelled");
+        }
+      });
+      vigil::this_fiber::yield();
+      it.cancel();
+      pool.reset();
+      caller.join();
+    });
+  });
+  expect_outcomes({"returned"});
+}
+
+TEST_CASE("side call: the runtime goes as soon as its last function has returned") {
+  prove("side call: call_over against the end of the run", [] {
+    std::atomic<int> alive{0};
+    const auto pool = pool_of_one();
+    long_window w;
+    {
+      vigil::runtime rt(workers(1));
+      rt.run([&] {
+        warm(*pool);
+        w.emplace();
+        vigil::blocking(*pool, [c = counted(alive)] {});
+      });
+    }
+    w.reset();
+    model::require(alive.load() == 0, "the captures have died");
+  });
+}
+
+TEST_CASE("side call: one that was left keeps the runtime until it has returned") {
+  prove("side call: left, and the end of the run", [] {
+    std::atomic<int> alive{0};
+    const auto pool = pool_of_one();
+    long_window w;
+    bool ran = false;
+    {
+      vigil::runtime rt(workers(1));
+      rt.run([&] {
+        warm(*pool);
+        vigil::go([&] {
+          w.emplace();
+          vigil::blocking(*pool, [&ran, c = counted(alive)] { ran = true; });
+        });
+        vigil::this_fiber::yield();
+      });
+      model::note_outcome(ran ? "ran" : "withdrawn");
+    }
+    w.reset();
+    model::require(alive.load() == 0, "the captures have died");
+  });
+  expect_outcomes({"ran", "withdrawn"});
+}
