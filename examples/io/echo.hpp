@@ -1,0 +1,56 @@
+// The echo service: what the server and the load client share.
+#pragma once
+
+#include <vigil/io/context.hpp>
+#include <vigil/io/use_fiber.hpp>
+#include <vigil/vigil.hpp>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
+
+namespace echo {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using vigil::io::use_fiber;
+
+// Sends back what comes, until the peer is done or has been silent for a minute.
+// Returns the number of bytes.
+inline std::size_t serve_one(tcp::socket& peer) {
+  using namespace std::chrono_literals;
+  std::array<char, 4096> bytes;
+  std::size_t all = 0;
+  for (;;) {
+    const auto [error, n] =
+        peer.async_read_some(asio::buffer(bytes), asio::as_tuple(use_fiber.within(1min)));
+    if (error) return all;
+    const auto [failed, written] = asio::async_write(
+        peer, asio::buffer(bytes.data(), n), asio::as_tuple(use_fiber.within(10s)));
+    if (failed) return all;
+    all += written;
+  }
+}
+
+// Accepts for ever: a stop of the calling fiber ends it. `served` is told of each
+// connection that has ended.
+template <class Served>
+[[noreturn]] void serve(tcp::acceptor& acceptor, Served served) {
+  using namespace std::chrono_literals;
+  for (;;) {
+    auto [error, peer] = acceptor.async_accept(asio::as_tuple(use_fiber));
+    if (error) {
+      vigil::sleep_for(50ms);  // out of descriptors, most likely: some may come back
+      continue;
+    }
+    vigil::go([peer = std::move(peer), served]() mutable { served(serve_one(peer)); });
+  }
+}
+
+}  // namespace echo
