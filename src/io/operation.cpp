@@ -32,6 +32,7 @@ internal::timeout timeout_of(const limit& l) noexcept {
       return internal::timeout::in(l.n);
     case limit::kind::at:
       return internal::timeout::at(l.n);
+    case limit::kind::movable:
     case limit::kind::none:
       break;
   }
@@ -192,36 +193,54 @@ operation::section::~section() {
   r.let_go();
 }
 
-ending operation::wait(const limit& until, stop_node* under) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+// Until it is done, the limit, the node or a stop ends the wait, or the limit is to
+// be looked at again (`completed`, too).
+ending operation_record::wait_once(const limit& until,
+                                   stop_node* under) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  internal::caller self(under);
+  const bool refused = self.may_not_wait();
+  lock_.lock();
+  if (done_ || refused || std::exchange(look_again_, false)) {
+    const bool stops = !done_ && refused;
+    lock_.unlock();
+    return stops ? ending::stopped : ending::completed;
+  }
+  which_ = self.open();
+  who_ = &self.self();
+  ending how = ending::completed;
+  try {
+    how = ending_of(self.wait(which_, internal::wait_reason::io, timeout_of(until), lock_));
+  } catch (const std::bad_alloc&) {
+    how = ending::no_memory;
+  }
+  const lock_guard guard(lock_);
+  who_ = nullptr;
+  look_again_ = false;
+  return how;
+}
+
+ending operation::wait(const limit& until, stop_node* under) {
   operation_record& r = record_of(*this);
   if (r.is_done()) return ending::completed;
   r.sched_.io_begins();
   if (r.watch_ != nullptr) r.watch_->operation_begins();
   ending how = ending::completed;
-  bool cancelled = false;
-  {
-    internal::caller self(under);
-    const bool refused = self.may_not_wait();
-    r.lock_.lock();
-    if (r.done_) {
-      r.lock_.unlock();
-    } else if (refused) {
-      r.lock_.unlock();
-      how = ending::stopped;
-    } else {
-      r.which_ = self.open();
-      r.who_ = &self.self();
-      try {
-        how = ending_of(self.wait(r.which_, internal::wait_reason::io, timeout_of(until), r.lock_));
-      } catch (const std::bad_alloc&) {
-        how = ending::no_memory;
-      }
-      const lock_guard guard(r.lock_);
-      r.who_ = nullptr;
+  movable_deadline* const moves = until.which;
+  do {
+    if (moves == nullptr) {
+      how = r.wait_once(until, under);
+      continue;
     }
-  }
-  if (how != ending::completed && !r.is_done()) {
-    cancelled = true;
+    how = r.wait_once({limit::kind::at, moves->wait_to(*this), nullptr}, under);
+    if (moves->is_closed()) {
+      if (how == ending::timed_out || !r.is_done()) how = ending::closed;
+    } else if (how == ending::timed_out && !moves->is_over()) {
+      how = ending::completed;  // it has moved just before it came
+    }
+  } while (how == ending::completed && !r.is_done());
+  if (moves != nullptr) moves->waited();
+  const bool cancelled = how != ending::completed && !r.is_done();
+  if (cancelled) {
     if (r.watch_ != nullptr) r.watch_->operation_cancelled();
     r.end_wanted_.store(true);
     cancel(boost::asio::cancellation_type::terminal);
@@ -230,6 +249,83 @@ ending operation::wait(const limit& until, stop_node* under) VIGIL_NO_THREAD_SAF
   if (r.watch_ != nullptr) r.watch_->operation_ends(cancelled);
   r.sched_.io_ends();
   return how;
+}
+
+void operation::look_again() noexcept {
+  operation_record& r = record_of(*this);
+  internal::waiter* w = nullptr;
+  {
+    const lock_guard guard(r.lock_);
+    r.look_again_ = true;
+    if (r.who_ != nullptr && r.who_->claim(r.which_, outcome::value)) w = r.who_;
+    if (w != nullptr) r.who_ = nullptr;
+  }
+  if (w != nullptr) w->deliver();
+}
+
+// --- deadlines that move
+
+struct movable_deadline::part {
+  internal::spinlock lock{internal::lock_rank::sync};
+  std::int64_t deadline VIGIL_GUARDED_BY(lock) = internal::never;
+  std::int64_t waited_to VIGIL_GUARDED_BY(lock) = internal::never;
+  bool closed VIGIL_GUARDED_BY(lock) = false;
+  operation_ref waiting VIGIL_GUARDED_BY(lock);
+
+  // Under the lock; to be told without it.
+  operation_ref to_tell(bool tell) VIGIL_REQUIRES(lock) { return tell ? waiting : operation_ref(); }
+};
+
+movable_deadline::movable_deadline() : part_(std::make_unique<part>()) {}
+
+movable_deadline::~movable_deadline() = default;
+
+void movable_deadline::set(std::int64_t deadline) noexcept {
+  operation_ref told;
+  {
+    const lock_guard guard(part_->lock);
+    part_->deadline = deadline;
+    // A later one is seen when the earlier one has come.
+    told = part_->to_tell(deadline < part_->waited_to);
+  }
+  if (told.get() != nullptr) told->look_again();
+}
+
+void movable_deadline::close() noexcept {
+  operation_ref told;
+  {
+    const lock_guard guard(part_->lock);
+    part_->closed = true;
+    told = part_->to_tell(true);
+  }
+  if (told.get() != nullptr) told->look_again();
+}
+
+bool movable_deadline::is_over() const noexcept {
+  const lock_guard guard(part_->lock);
+  return internal::timeout::at(part_->deadline).is_over();
+}
+
+bool movable_deadline::is_closed() const noexcept {
+  const lock_guard guard(part_->lock);
+  return part_->closed;
+}
+
+std::int64_t movable_deadline::wait_to(operation& o) noexcept {
+  const lock_guard guard(part_->lock);
+  if (part_->waiting.get() == nullptr) {
+    o.keep();
+    part_->waiting = operation_ref(o);
+  }
+  part_->waited_to = part_->closed ? std::int64_t{0} : part_->deadline;
+  return part_->waited_to;
+}
+
+void movable_deadline::waited() noexcept {
+  operation_ref was;  // let go without the lock
+  const lock_guard guard(part_->lock);
+  std::swap(was, part_->waiting);
+  part_->waited_to = internal::never;
 }
 
 void operation::throw_ended(ending how, stop_node* under) {

@@ -16,6 +16,7 @@
 //     fiber that finds `done` does not park. After it the frame is not touched.
 // O2  A fiber whose wait has ended otherwise cancels and waits again, by nothing
 //     but `done`. So the frame and the buffer outlive the operation.
+//     A deadline that moves to an earlier time wakes the fiber (`look_again`).
 // O3  Whatever Asio runs for the operation, and each cancellation, runs in its
 //     section: a lock that one thread may take several times. The fiber takes it
 //     to cancel only, and cannot park meanwhile.
@@ -58,6 +59,7 @@ class operation_record final : public operation {
   bool is_done() noexcept VIGIL_EXCLUDES(lock_);
   void emit(boost::asio::cancellation_type_t type) noexcept;
   void wait_for_end() noexcept;
+  ending wait_once(const limit& until, stop_node* under);
 
   internal::scheduler& sched_;
   internal::io_watch* const watch_;  // nullptr: the runtime waits in no io_context
@@ -66,6 +68,7 @@ class operation_record final : public operation {
   std::recursive_mutex section_;
   internal::spinlock lock_{internal::lock_rank::io};
   bool done_ VIGIL_GUARDED_BY(lock_) = false;
+  bool look_again_ VIGIL_GUARDED_BY(lock_) = false;
   internal::waiter* who_ VIGIL_GUARDED_BY(lock_) = nullptr;
   internal::ticket which_ VIGIL_GUARDED_BY(lock_) = 0;
   internal::waiter* claimed_ = nullptr;  // by complete(), to be delivered

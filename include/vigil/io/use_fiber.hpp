@@ -70,7 +70,7 @@ class fiber_token {
   template <class Clock, class Duration>
   [[nodiscard]] fiber_token until(const std::chrono::time_point<Clock, Duration>& t) const {
     fiber_token next = *this;
-    next.limit_ = {detail::limit::kind::at, deadline_at(t).time_since_epoch().count()};
+    next.limit_ = {detail::limit::kind::at, deadline_at(t).time_since_epoch().count(), nullptr};
     return next;
   }
 
@@ -78,7 +78,7 @@ class fiber_token {
   template <vigil::detail::duration_like D>
   [[nodiscard]] fiber_token within(const D& d) const {
     fiber_token next = *this;
-    next.limit_ = {detail::limit::kind::in, vigil::detail::to_nanos(d)};
+    next.limit_ = {detail::limit::kind::in, vigil::detail::to_nanos(d), nullptr};
     return next;
   }
 
@@ -152,6 +152,19 @@ template <>
 struct peel<fiber_token> {
   static constexpr form shape = form::plain;
   static request<> of(const fiber_token& t) { return {t.limit(), t.under(), {}, {}, {}, nullptr}; }
+};
+
+// For streams of ours.
+struct movable_token {
+  movable_deadline* which;
+};
+
+template <>
+struct peel<movable_token> {
+  static constexpr form shape = form::plain;
+  static request<> of(const movable_token& t) {
+    return {{limit::kind::movable, 0, t.which}, {}, {}, {}, {}, nullptr};
+  }
 };
 
 template <fiber_based T>
@@ -338,7 +351,7 @@ struct outcome_of {
                      std::optional<values>& v,
                      stop_node* under,
                      [[maybe_unused]] boost::system::error_code* redirected) {
-    if (how != ending::completed && how != ending::timed_out &&
+    if (how != ending::completed && how != ending::timed_out && how != ending::closed &&
         (o.dropped() || (v.has_value() && is_aborted(*v)))) {
       operation::throw_ended(how, under);
     }
@@ -432,6 +445,10 @@ class async_result<vigil::io::use_fiber_t, Signature>
 template <class Signature>
 class async_result<vigil::io::fiber_token, Signature>
     : public vigil::io::detail::fiber_result<vigil::io::fiber_token, Signature> {};
+
+template <class Signature>
+class async_result<vigil::io::detail::movable_token, Signature>
+    : public vigil::io::detail::fiber_result<vigil::io::detail::movable_token, Signature> {};
 
 // Asio's own wrappers, unwrapped: the deadline must reach the operation whatever
 // slot and executor are bound, and `timed_out` the error that they hide.

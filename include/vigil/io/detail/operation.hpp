@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -25,13 +26,16 @@ using vigil::detail::stop_node;
 
 // How a wait for an operation went on. The operation has come to its end in every
 // case; who reads `timed_out`, `cancelled` or `stopped` has asked it to.
-enum class ending : std::uint8_t { completed, timed_out, cancelled, stopped, no_memory };
+enum class ending : std::uint8_t { completed, timed_out, cancelled, stopped, closed, no_memory };
+
+class movable_deadline;
 
 struct limit {
-  enum class kind : std::uint8_t { none, in, at };
+  enum class kind : std::uint8_t { none, in, at, movable };
 
   kind how = kind::none;
   std::int64_t n = 0;  // nanoseconds
+  movable_deadline* which = nullptr;
 };
 
 // Counted; made by a fiber for each operation, and kept by the handler and
@@ -64,6 +68,8 @@ class VIGIL_API operation {
   const std::exception_ptr& error() const noexcept { return error_; }
 
   // --- anybody who keeps it
+  // Its fiber looks at its limit again.
+  void look_again() noexcept;
   // Asks the operation to end, wherever its handlers run.
   void cancel(boost::asio::cancellation_type_t type) noexcept;
 
@@ -94,6 +100,33 @@ class VIGIL_API operation {
   std::exception_ptr error_;
   bool anywhere_ = true;
   bool dropped_ = false;
+};
+
+// A deadline that may be moved while an operation waits for it.
+class VIGIL_API movable_deadline {
+ public:
+  movable_deadline();
+  ~movable_deadline();
+  movable_deadline(const movable_deadline&) = delete;
+  movable_deadline& operator=(const movable_deadline&) = delete;
+
+  // Any thread. Nanoseconds of the clock; the largest: none.
+  void set(std::int64_t deadline) noexcept;
+  // Any thread: whoever waits, and will wait, gives up. For good.
+  void close() noexcept;
+
+  // Now or later than it, on the clock of who calls.
+  bool is_over() const noexcept;
+  bool is_closed() const noexcept;
+
+  // --- by operation::wait(); one at a time
+  std::int64_t wait_to(operation& o) noexcept;
+  void waited() noexcept;
+
+ private:
+  struct part;
+
+  const std::unique_ptr<part> part_;
 };
 
 class operation_ref {

@@ -1,0 +1,190 @@
+// deadline_stream<Stream>: a stream with deadlines, as a connection of Go's net.
+//
+//   io::deadline_stream<tcp::socket> peer(acceptor.async_accept(use_fiber));
+//   peer.set_deadline(clock::now() + 10s);
+//   std::size_t n = peer.read_some(buffer);       // the fiber waits
+//   boost::asio::read_until(peer, text, '\n');    // all that take a SyncReadStream
+//
+// A deadline is a point in time, not a length, and stays until it is changed. Once
+// it has passed each call fails at once with boost::asio::error::timed_out, also if
+// it could have been served; changed to a later one, the stream is as good as
+// before. It may be changed while a call waits: moved into the past, it ends that
+// call now. When a call returns nothing touches its buffer any more.
+//
+// read_some and write_some are what Asio asks of a SyncReadStream and a
+// SyncWriteStream, so asio::read, asio::write, asio::read_until, Beast's sync
+// functions and ssl::stream<deadline_stream<…>> work on it, and wait as fibers do.
+// Sockets and other streams that have non_blocking() are tried first, and waited for
+// only if they would block.
+//
+// Thread safety: read_some, write_some, close and the setters may be called by
+// several fibers at a time, the setters by plain threads, too. Reads come one after
+// the other, and so do writes; one of each goes on at a time. Not so for what
+// next_layer() gives. Construct, move and destroy it alone.
+#pragma once
+
+#include <vigil/clock.hpp>
+#include <vigil/fiber.hpp>
+#include <vigil/io/use_fiber.hpp>
+#include <vigil/sync.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <type_traits>
+#include <utility>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/system/system_error.hpp>
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+
+template <class Stream>
+class deadline_stream {
+ public:
+  using next_layer_type = Stream;
+  using executor_type = typename Stream::executor_type;
+
+  template <class... Args>
+    requires std::is_constructible_v<Stream, Args...>
+  explicit deadline_stream(Args&&... args)
+      : stream_(std::forward<Args>(args)...), sides_(std::make_unique<sides>()) {}
+  deadline_stream(deadline_stream&&) = default;
+  deadline_stream& operator=(deadline_stream&&) = default;
+
+  next_layer_type& next_layer() noexcept { return stream_; }
+  const next_layer_type& next_layer() const noexcept { return stream_; }
+  executor_type get_executor() { return stream_.get_executor(); }
+
+  // time_point::max(): none, as in the beginning.
+  template <class Clock, class Duration>
+  void set_read_deadline(const std::chrono::time_point<Clock, Duration>& t) {
+    sides_->read.deadline.set(deadline_at(t).time_since_epoch().count());
+  }
+
+  template <class Clock, class Duration>
+  void set_write_deadline(const std::chrono::time_point<Clock, Duration>& t) {
+    sides_->write.deadline.set(deadline_at(t).time_since_epoch().count());
+  }
+
+  template <class Clock, class Duration>
+  void set_deadline(const std::chrono::time_point<Clock, Duration>& t) {
+    set_read_deadline(t);
+    set_write_deadline(t);
+  }
+
+  // Waits for at least one byte; of none: returns at once. `error` as that of
+  // async_read_some, or timed_out; operation_aborted if close() ended it, and
+  // bad_descriptor after close(). Throws `stopped`, and wrong_place outside a fiber.
+  template <class Buffers>
+  std::size_t read_some(const Buffers& buffers, boost::system::error_code& error) {
+    return transfer(
+        sides_->read,
+        error,
+        [&](boost::system::error_code& e) { return stream_.read_some(buffers, e); },
+        [&](auto token) { return stream_.async_read_some(buffers, token); });
+  }
+
+  template <class Buffers>
+  std::size_t write_some(const Buffers& buffers, boost::system::error_code& error) {
+    return transfer(
+        sides_->write,
+        error,
+        [&](boost::system::error_code& e) { return stream_.write_some(buffers, e); },
+        [&](auto token) { return stream_.async_write_some(buffers, token); });
+  }
+
+  // The same; throw boost::system::system_error.
+  template <class Buffers>
+  std::size_t read_some(const Buffers& buffers) {
+    boost::system::error_code error;
+    const std::size_t n = read_some(buffers, error);
+    if (error) throw boost::system::system_error(error, "read_some");
+    return n;
+  }
+
+  template <class Buffers>
+  std::size_t write_some(const Buffers& buffers) {
+    boost::system::error_code error;
+    const std::size_t n = write_some(buffers, error);
+    if (error) throw boost::system::system_error(error, "write_some");
+    return n;
+  }
+
+  // Ends the calls that wait, waits until they have returned, and closes the stream
+  // below. Again: nothing. Needs a fiber if one waits.
+  void close() {
+    sides_->read.deadline.close();
+    sides_->write.deadline.close();
+    const std::scoped_lock all(sides_->read.turn, sides_->write.turn);
+    if constexpr (requires(boost::system::error_code e) { stream_.close(e); }) {
+      boost::system::error_code ignored;
+      stream_.close(ignored);
+    }
+  }
+
+ private:
+  struct side {
+    mutex turn;
+    detail::movable_deadline deadline;
+    unsigned at_once = 0;  // in a row, guarded by turn
+  };
+
+  struct sides {
+    side read;
+    side write;
+    mutex setup;
+    std::atomic<bool> is_set_up{false};
+  };
+
+  static constexpr bool can_try =
+      requires(Stream& s, boost::system::error_code e) { s.non_blocking(true, e); };
+
+  // Non-blocking from now on, whichever side comes first.
+  bool set_up() {
+    if (sides_->is_set_up.load()) return true;
+    const std::lock_guard guard(sides_->setup);
+    if (sides_->is_set_up.load()) return true;
+    boost::system::error_code error;
+    if constexpr (can_try) stream_.non_blocking(true, error);
+    if (error) return false;  // not open: the operation itself says so
+    sides_->is_set_up.store(true);
+    return true;
+  }
+
+  template <class Try, class Wait>
+  std::size_t transfer(side& s, boost::system::error_code& error, Try try_it, Wait wait) {
+    const std::lock_guard turn(s.turn);
+    if (s.deadline.is_closed()) {
+      error = boost::asio::error::bad_descriptor;
+      return 0;
+    }
+    if (s.deadline.is_over()) {
+      error = boost::asio::error::timed_out;
+      return 0;
+    }
+    if constexpr (can_try) {
+      if (set_up()) {
+        constexpr unsigned others_come_first = 64;
+        if (++s.at_once % others_come_first == 0) this_fiber::yield();
+        const std::size_t n = try_it(error);
+        if (error != boost::asio::error::would_block && error != boost::asio::error::try_again) {
+          return n;
+        }
+      }
+    }
+    s.at_once = 0;
+    const auto [e, n] = wait(boost::asio::as_tuple(detail::movable_token{&s.deadline}));
+    error = e;
+    return n;
+  }
+
+  Stream stream_;
+  std::unique_ptr<sides> sides_;
+};
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io

@@ -1,0 +1,336 @@
+// Deadlines as in Go's net: net/timeout_test.go and nettest, over TCP and Unix
+// sockets.
+#include "io/io_test.hpp"
+
+#include <vigil/io/deadline_stream.hpp>
+
+#include <array>
+#include <atomic>
+#include <numeric>
+#include <vector>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/write.hpp>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using namespace vigil::io_testing;
+using vigil::clock;
+
+namespace {
+
+using tcp = asio::ip::tcp;
+using tcp_stream = vigil::io::deadline_stream<tcp::socket>;
+using unix_stream = vigil::io::deadline_stream<unix_socket>;
+
+constexpr auto no_deadline = clock::time_point::max();
+constexpr auto long_ago = clock::time_point::min();
+
+template <class Stream>
+struct connection {
+  Stream near;
+  Stream far;
+};
+
+template <class Stream>
+connection<Stream> make_connection() {
+  auto& c = vigil::io::context();
+  connection<Stream> made{Stream(c), Stream(c)};
+  if constexpr (std::is_same_v<Stream, unix_stream>) {
+    asio::local::connect_pair(made.near.next_layer(), made.far.next_layer());
+  } else {
+    tcp::acceptor a(c, {asio::ip::address_v4::loopback(), 0});
+    made.near.next_layer().connect(a.local_endpoint());
+    a.accept(made.far.next_layer());
+    made.near.next_layer().set_option(tcp::no_delay(true));
+  }
+  return made;
+}
+
+// body(near, far) over each transport, on each number of workers.
+template <class F>
+void over_each(F body) {
+  in_runtime({.workers = {1, 2}}, [&] {
+    auto t = make_connection<tcp_stream>();
+    body(t.near, t.far);
+    auto u = make_connection<unix_stream>();
+    body(u.near, u.far);
+  });
+}
+
+template <class Stream>
+error_code read_one(Stream& s, std::size_t* got = nullptr) {
+  std::array<char, 64> bytes;
+  error_code error;
+  const std::size_t n = s.read_some(asio::buffer(bytes), error);
+  if (got != nullptr) *got = n;
+  return error;
+}
+
+// Until the peer's buffers are full.
+template <class Stream>
+error_code write_until_error(Stream& s) {
+  const std::vector<char> many(1 << 16, 'x');
+  error_code error;
+  while (!error)
+    s.write_some(asio::buffer(many), error);
+  return error;
+}
+
+const error_code timed_out = asio::error::timed_out;
+
+}  // namespace
+
+TEST_SUITE("deadline_stream") {
+  TEST_CASE("a past deadline fails each call, though bytes and room are there") {
+    over_each([](auto& near, auto& far) {
+      far.write_some(asio::buffer("abc", 3));
+      near.set_deadline(long_ago);
+      for (int i = 0; i < 3; ++i) {
+        std::size_t n = 1;
+        CHECK(read_one(near, &n) == timed_out);
+        CHECK(n == 0);
+        CHECK(write_until_error(near) == timed_out);
+      }
+      near.set_deadline(clock::now());  // now counts as past
+      CHECK(read_one(near) == timed_out);
+      // As good as before once it is taken away.
+      near.set_deadline(no_deadline);
+      std::size_t n = 0;
+      CHECK(!read_one(near, &n));
+      CHECK(n == 3);
+      CHECK(near.write_some(asio::buffer("x", 1)) == 1);
+      CHECK(!read_one(far));
+    });
+  }
+
+  TEST_CASE("a future deadline: success until it passes, then the error, not before") {
+    over_each([](auto& near, auto& far) {
+      const auto until = clock::now() + 5ms;
+      near.set_deadline(until);
+      far.write_some(asio::buffer("abc", 3));
+      const error_code first = read_one(near);
+      CHECK((!first || clock::now() >= until));
+      CHECK(read_one(near) == timed_out);
+      CHECK(clock::now() >= until);
+      const auto later = clock::now() + 5ms;
+      near.set_write_deadline(later);
+      CHECK(write_until_error(near) == timed_out);
+      CHECK(clock::now() >= later);
+    });
+  }
+
+  TEST_CASE("timeouts from a nanosecond up all end, none early") {
+    over_each([](auto& near, auto&) {
+      for (const auto d : {1ns, 2ns, 5ns, 50ns, 100ns, 200ns, 500ns, 750ns}) {
+        const auto until = clock::now() + d;
+        near.set_read_deadline(until);
+        CHECK(read_one(near) == timed_out);
+        CHECK(clock::now() >= until);
+      }
+      for (const auto d : {1us, 5us, 25us, 250us, 500us, 1000us, 5000us, 20'000us}) {
+        const auto until = clock::now() + d;
+        near.set_read_deadline(until);
+        CHECK(read_one(near) == timed_out);
+        CHECK(clock::now() >= until);
+      }
+    });
+  }
+
+  TEST_CASE("the deadline of one direction does not touch the other") {
+    over_each([](auto& near, auto& far) {
+      near.set_write_deadline(long_ago);
+      auto writer = vigil::spawn([&] {
+        vigil::sleep_for(2ms);
+        far.write_some(asio::buffer("x", 1));
+      });
+      CHECK(!read_one(near));
+      writer.join();
+      near.set_write_deadline(no_deadline);
+      near.set_read_deadline(long_ago);
+      CHECK(near.write_some(asio::buffer("x", 1)) == 1);
+    });
+  }
+
+  TEST_CASE("moved into the past it releases who waits, moved later it lets him wait on") {
+    over_each([](auto& near, auto& far) {
+      for (const auto first : {no_deadline, clock::now() + 1h}) {
+        near.set_read_deadline(first);
+        auto reader = vigil::spawn([&] { return read_one(near); });
+        vigil::sleep_for(1ms);
+        near.set_read_deadline(long_ago);
+        CHECK(reader.join() == timed_out);
+      }
+      const auto early = clock::now() + 3ms;
+      const auto late = early + 5ms;
+      near.set_read_deadline(early);
+      auto reader = vigil::spawn([&] { return read_one(near); });
+      vigil::this_fiber::yield();
+      near.set_read_deadline(late);
+      CHECK(reader.join() == timed_out);
+      CHECK(clock::now() >= late);
+      near.set_read_deadline(clock::now() + 1ms);
+      auto other = vigil::spawn([&] {
+        std::size_t n = 0;
+        CHECK(!read_one(near, &n));
+        return n;
+      });
+      vigil::this_fiber::yield();
+      near.set_read_deadline(no_deadline);
+      vigil::sleep_for(3ms);
+      far.write_some(asio::buffer("ab", 2));
+      CHECK(other.join() == 2);
+    });
+  }
+
+  TEST_CASE("a plain thread moves it") {
+    over_each([](auto& near, auto&) {
+      auto reader = vigil::spawn([&] { return read_one(near); });
+      std::thread outside([&] { near.set_read_deadline(long_ago); });
+      CHECK(reader.join() == timed_out);
+      outside.join();
+    });
+  }
+
+  TEST_CASE("close releases readers and writers, without calling it a timeout") {
+    over_each([](auto& near, auto&) {
+      auto reader = vigil::spawn([&] { return read_one(near); });
+      auto second = vigil::spawn([&] { return read_one(near); });
+      auto writer = vigil::spawn([&] { return write_until_error(near); });
+      vigil::sleep_for(2ms);
+      near.close();
+      near.close();
+      const error_code aborted = asio::error::operation_aborted;
+      const error_code closed = asio::error::bad_descriptor;
+      const error_code one = reader.join();
+      const error_code two = second.join();
+      CHECK((one == aborted || two == aborted));
+      CHECK((one == closed || two == closed));
+      CHECK(writer.join() == aborted);
+      CHECK(read_one(near) == closed);
+    });
+  }
+
+  TEST_CASE("an hour's deadline that is armed anew for each of a thousand echoes") {
+    over_each([](auto& near, auto& far) {
+      const int all = rounds(1000);
+      auto echo = vigil::spawn([&] {
+        char byte = 0;
+        for (int i = 0; i < all; ++i) {
+          far.set_deadline(clock::now() + 1h);
+          asio::read(far, asio::buffer(&byte, 1));
+          asio::write(far, asio::buffer(&byte, 1));
+        }
+      });
+      for (int i = 0; i < all; ++i) {
+        char byte = static_cast<char>(i);
+        near.set_deadline(clock::now() + 1h);
+        asio::write(near, asio::buffer(&byte, 1));
+        near.set_read_deadline(clock::now() + 1h);
+        byte = static_cast<char>(i + 1);
+        asio::read(near, asio::buffer(&byte, 1));
+        REQUIRE(byte == static_cast<char>(i));
+      }
+      echo.join();
+    });
+  }
+
+  TEST_CASE("deadlines of microseconds that are set all the time: no hang, no byte lost") {
+    over_each([](auto& near, auto& far) {
+      std::atomic<bool> over{false};
+      auto setter = vigil::spawn([&] {
+        while (!over.load()) {
+          near.set_deadline(clock::now() + 2us);
+          far.set_deadline(clock::now() + 2us);
+          vigil::sleep_for(2us);
+        }
+      });
+      const std::uint32_t all = static_cast<std::uint32_t>(rounds(2000));
+      auto writer = vigil::spawn([&] {
+        for (std::uint32_t i = 0; i < all;) {
+          const auto byte = static_cast<unsigned char>(i);
+          error_code error;
+          if (far.write_some(asio::buffer(&byte, 1), error) == 1) ++i;
+          if (error) vigil::this_fiber::yield();
+        }
+      });
+      for (std::uint32_t i = 0; i < all;) {
+        unsigned char byte = 0;
+        error_code error;
+        if (near.read_some(asio::buffer(&byte, 1), error) == 1) {
+          REQUIRE(byte == static_cast<unsigned char>(i));
+          ++i;
+        }
+        if (error) vigil::this_fiber::yield();
+      }
+      over.store(true);
+      setter.join();
+      writer.join();
+    });
+  }
+
+  TEST_CASE("many readers, many writers and setters at once") {
+    over_each([](auto& near, auto& far) {
+      std::atomic<std::size_t> read{0};
+      const std::size_t all = 64 * 200;
+      std::vector<vigil::fiber<>> fibers;
+      for (int i = 0; i < 8; ++i) {
+        fibers.push_back(vigil::spawn([&] {
+          const std::array<char, 200> bytes{};
+          for (int k = 0; k < 8; ++k)
+            asio::write(far, asio::buffer(bytes));
+        }));
+        fibers.push_back(vigil::spawn([&] {
+          while (read.load() < all) {
+            std::size_t n = 0;
+            const error_code error = read_one(near, &n);
+            REQUIRE((!error || error == timed_out));
+            if (read.fetch_add(n) + n == all) near.set_read_deadline(long_ago);
+          }
+        }));
+        fibers.push_back(vigil::spawn([&] {
+          far.set_write_deadline(clock::now() + 1h);
+          vigil::this_fiber::yield();
+        }));
+      }
+      for (auto& f : fibers)
+        f.join();
+      CHECK(read.load() == all);
+    });
+  }
+
+  TEST_CASE("Asio's own functions for synchronous streams wait as fibers do") {
+    over_each([](auto& near, auto& far) {
+      auto writer = vigil::spawn([&] {
+        asio::write(far, asio::buffer("one\ntw", 6));
+        vigil::sleep_for(1ms);
+        asio::write(far, asio::buffer("o\n", 2));
+      });
+      std::string text;
+      CHECK(asio::read_until(near, asio::dynamic_buffer(text), '\n') == 4);
+      text.erase(0, 4);
+      CHECK(asio::read_until(near, asio::dynamic_buffer(text), '\n') == 4);
+      CHECK(text == "two\n");
+      writer.join();
+      near.set_read_deadline(clock::now() + 1ms);
+      CHECK(error_of([&] { asio::read_until(near, asio::dynamic_buffer(text), 'x'); }) ==
+            timed_out);
+      far.close();
+      near.set_read_deadline(no_deadline);
+      CHECK(read_one(near) == asio::error::eof);
+    });
+  }
+
+  TEST_CASE("a stop ends the wait and lets the next one have its turn") {
+    over_each([](auto& near, auto& far) {
+      auto reader = vigil::spawn([&] { read_one(near); });
+      vigil::sleep_for(1ms);
+      reader.request_stop();
+      CHECK_THROWS_AS(reader.join(), vigil::cancelled);
+      far.write_some(asio::buffer("x", 1));
+      CHECK(!read_one(near));
+    });
+  }
+}
