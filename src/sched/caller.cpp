@@ -17,26 +17,14 @@ nanos now_of_caller() noexcept {
 
 }  // namespace
 
-bool timeout::is_over() const noexcept {
-  switch (kind_) {
-    case kind::none:
-      return false;
-    case kind::in:
-      return n_ <= 0;
-    case kind::at:
-      return n_ != never && n_ <= now_of_caller();
-  }
-  return false;
+bool timeout::has_passed() const noexcept {
+  return kind_ == kind::in ? n_ <= 0 : n_ != never && n_ <= now_of_caller();
 }
 
 nanos timeout::deadline(nanos& now) const noexcept {
   if (kind_ != kind::in) return n_;
   now = now_of_caller();
   return saturating_add(now, n_);
-}
-
-caller::caller(stop_node* under) noexcept : fiber_(current_fiber()), under_(under) {
-  if (fiber_ == nullptr) thread_.emplace();
 }
 
 bool caller::may_not_wait(bool stoppable) noexcept {
@@ -59,8 +47,7 @@ void caller::refuse(const char* call) {
   throw_stopped(*fiber_);
 }
 
-ticket caller::open() noexcept {
-  if (fiber_ != nullptr) return fiber_->self.open(stoppable_);
+ticket caller::open_on_thread() noexcept {
   process_check_fork("a wait");
   thread_->sleep.clear();
   return thread_->self.open(false);

@@ -26,7 +26,8 @@ class timeout {
   static timeout at(nanos deadline) noexcept { return {kind::at, deadline}; }
 
   // Nothing is to be waited for.
-  bool is_over() const noexcept;
+  bool is_over() const noexcept { return kind_ != kind::none && has_passed(); }
+
   // On the clock of who calls; never earlier than was asked for. `now` is
   // where the time is left if the clock was read.
   nanos deadline(nanos& now) const noexcept;
@@ -41,14 +42,20 @@ class timeout {
 
   timeout(kind k, nanos n) noexcept : kind_(k), n_(n) {}
 
+  bool has_passed() const noexcept;
+
   kind kind_;
   nanos n_;
 };
 
+fiber* current_fiber() noexcept;  // worker.hpp
+
 class caller {
  public:
   // `under`: waits end when this node does; the caller keeps it meanwhile.
-  explicit caller(stop_node* under = nullptr) noexcept;
+  explicit caller(stop_node* under = nullptr) noexcept : fiber_(current_fiber()), under_(under) {
+    if (fiber_ == nullptr) thread_.emplace();
+  }
 
   // Whether it must not wait here or now; refuse() then says why. Under a lock.
   // `stoppable`: whether a stop of the fiber ends the wait, or refuses it.
@@ -58,7 +65,9 @@ class caller {
 
   waiter& self() noexcept { return fiber_ != nullptr ? fiber_->self : thread_->self; }
 
-  ticket open() noexcept;
+  ticket open() noexcept {
+    return fiber_ != nullptr ? fiber_->self.open(stoppable_) : open_on_thread();
+  }
 
   // Until the ticket is claimed or the deadline comes: then the outcome is
   // `timeout`. Throws std::bad_alloc if the deadline cannot be armed; the wait
@@ -78,6 +87,7 @@ class caller {
     waiter self;
   };
 
+  ticket open_on_thread() noexcept;
   outcome sleep(ticket t, nanos deadline) noexcept;
   outcome sleep_alone(ticket t, nanos deadline) noexcept;
 
