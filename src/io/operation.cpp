@@ -222,8 +222,10 @@ ending operation_record::wait_once(const limit& until,
 ending operation::wait(const limit& until, stop_node* under) {
   operation_record& r = record_of(*this);
   if (r.is_done()) return ending::completed;
-  r.sched_.io_begins();
-  if (r.watch_ != nullptr) r.watch_->operation_begins();
+  if (outside_) {
+    r.sched_.io_begins();
+    if (r.watch_ != nullptr) r.watch_->operation_begins();
+  }
   ending how = ending::completed;
   movable_deadline* const moves = until.which;
   do {
@@ -241,13 +243,15 @@ ending operation::wait(const limit& until, stop_node* under) {
   if (moves != nullptr) moves->waited();
   const bool cancelled = how != ending::completed && !r.is_done();
   if (cancelled) {
-    if (r.watch_ != nullptr) r.watch_->operation_cancelled();
+    if (outside_ && r.watch_ != nullptr) r.watch_->operation_cancelled();
     r.end_wanted_.store(true);
     cancel(boost::asio::cancellation_type::terminal);
     r.wait_for_end();
   }
-  if (r.watch_ != nullptr) r.watch_->operation_ends(cancelled);
-  r.sched_.io_ends();
+  if (outside_) {
+    if (r.watch_ != nullptr) r.watch_->operation_ends(cancelled);
+    r.sched_.io_ends();
+  }
   return how;
 }
 

@@ -1,8 +1,9 @@
-// Deadlines as in Go's net: net/timeout_test.go and nettest, over TCP and Unix
-// sockets.
+// Deadlines as in Go's net: net/timeout_test.go and nettest, over TCP, Unix sockets
+// and a pipe in memory, the last on virtual time, too.
 #include "io/io_test.hpp"
 
 #include <vigil/io/deadline_stream.hpp>
+#include <vigil/io/memory_stream.hpp>
 
 #include <array>
 #include <atomic>
@@ -23,6 +24,7 @@ namespace {
 
 using tcp = asio::ip::tcp;
 using tcp_stream = vigil::io::deadline_stream<tcp::socket>;
+using memory_stream = vigil::io::deadline_stream<vigil::io::memory_stream>;
 using unix_stream = vigil::io::deadline_stream<unix_socket>;
 
 constexpr auto no_deadline = clock::time_point::max();
@@ -52,6 +54,14 @@ connection<Stream> make_connection() {
 // body(near, far) over each transport, on each number of workers.
 template <class F>
 void over_each(F body) {
+  const auto in_memory = [&] {
+    auto [one, other] = vigil::io::memory_pipe();
+    memory_stream near(std::move(one));
+    memory_stream far(std::move(other));
+    body(near, far);
+  };
+  for_each_seed(5, in_memory);
+  in_runtime({.workers = {1, 2}}, in_memory);
   in_runtime({.workers = {1, 2}}, [&] {
     auto t = make_connection<tcp_stream>();
     body(t.near, t.far);
@@ -186,12 +196,45 @@ TEST_SUITE("deadline_stream") {
   }
 
   TEST_CASE("a plain thread moves it") {
-    over_each([](auto& near, auto&) {
-      auto reader = vigil::spawn([&] { return read_one(near); });
-      std::thread outside([&] { near.set_read_deadline(long_ago); });
+    in_runtime({.workers = {1, 2}}, [] {
+      auto [near, far] = make_connection<tcp_stream>();
+      auto reader = vigil::spawn([&near = near] { return read_one(near); });
+      std::thread outside([&near = near] { near.set_read_deadline(long_ago); });
       CHECK(reader.join() == timed_out);
       outside.join();
     });
+  }
+
+  TEST_CASE("on virtual time a deadline in memory comes at its very nanosecond") {
+    for_each_seed(10, [] {
+      auto [one, other] = vigil::io::memory_pipe(4);
+      memory_stream near(std::move(one));
+      const auto start = clock::now();
+      near.set_deadline(start + 1h);
+      CHECK(read_one(near) == timed_out);
+      CHECK(since(start) == 1h);
+      near.set_write_deadline(start + 2h);
+      CHECK(write_until_error(near) == timed_out);
+      CHECK(since(start) == 2h);
+      char byte = 0;
+      CHECK(error_of([&] {
+              other.async_read_some(asio::buffer(&byte, 1), vigil::io::use_fiber.within(1h));
+            }) == error_code());
+      CHECK(byte == 'x');
+      CHECK(since(start) == 2h);
+    });
+  }
+
+  TEST_CASE("two ends in memory that wait for each other are a deadlock") {
+    vigil::options fatal;
+    fatal.deadlock = vigil::on_deadlock::fatal;
+    CHECK_THROWS_AS(vigil::run(fatal,
+                               [] {
+                                 auto [one, other] = vigil::io::memory_pipe();
+                                 memory_stream near(std::move(one));
+                                 read_one(near);
+                               }),
+                    vigil::deadlock);
   }
 
   TEST_CASE("close releases readers and writers, without calling it a timeout") {

@@ -84,7 +84,7 @@ class deadline_stream {
     return transfer(
         sides_->read,
         error,
-        [&](boost::system::error_code& e) { return stream_.read_some(buffers, e); },
+        [&](auto& s, auto& e) { return s.read_some(buffers, e); },
         [&](auto token) { return stream_.async_read_some(buffers, token); });
   }
 
@@ -93,7 +93,7 @@ class deadline_stream {
     return transfer(
         sides_->write,
         error,
-        [&](boost::system::error_code& e) { return stream_.write_some(buffers, e); },
+        [&](auto& s, auto& e) { return s.write_some(buffers, e); },
         [&](auto token) { return stream_.async_write_some(buffers, token); });
   }
 
@@ -170,7 +170,7 @@ class deadline_stream {
       if (set_up()) {
         constexpr unsigned others_come_first = 64;
         if (++s.at_once % others_come_first == 0) this_fiber::yield();
-        const std::size_t n = try_it(error);
+        const std::size_t n = try_it(stream_, error);
         if (error != boost::asio::error::would_block && error != boost::asio::error::try_again) {
           return n;
         }

@@ -413,6 +413,7 @@ class fiber_result<Token, R(As...)> {
                          std::is_constructible_v<boost::asio::any_io_executor, executor>) {
       o->run_by(boost::asio::get_associated_executor(begin));
     }
+    if constexpr (requires { typename std::decay_t<Initiation>::inside_program; }) o->is_inside();
     if constexpr (!std::is_same_v<decltype(asked.slot), no_slot>) {
       if (asked.slot.is_connected()) asked.slot.assign(cancel_operation{o});
     }

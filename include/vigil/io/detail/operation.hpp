@@ -50,6 +50,8 @@ class VIGIL_API operation {
 
   // --- before it is begun, by the fiber
   void run_by(boost::asio::any_io_executor ex) noexcept;
+  // Who completes it is in the program as well: the wait is no outside work.
+  void is_inside() noexcept { outside_ = false; }
 
   boost::asio::cancellation_slot slot() noexcept { return signal_.slot(); }
 
@@ -99,6 +101,7 @@ class VIGIL_API operation {
   boost::asio::any_io_executor executor_;
   std::exception_ptr error_;
   bool anywhere_ = true;
+  bool outside_ = true;
   bool dropped_ = false;
 };
 
