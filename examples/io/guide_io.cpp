@@ -3,7 +3,10 @@
 // Run:    build/release/examples/io/guide_io
 // Prints: what each passage does.
 #include <vigil/io/context.hpp>
+#include <vigil/io/deadline_stream.hpp>
+#include <vigil/io/memory_stream.hpp>
 #include <vigil/io/use_fiber.hpp>
+#include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
 
 #include <cstdio>
@@ -93,6 +96,51 @@ void under_a_context(unix_socket& silent) {
   //! [under]
 }
 
+void streams() {
+  auto& context = vigil::io::context();
+  //! [stream]
+  using stream = vigil::io::deadline_stream<unix_socket>;
+  stream near(context);
+  stream far(context);
+  asio::local::connect_pair(near.next_layer(), far.next_layer());
+
+  near.set_read_deadline(vigil::clock::now() + 1h);
+  auto reader = vigil::spawn([&] {
+    std::string line;
+    boost::system::error_code error;
+    asio::read_until(near, asio::dynamic_buffer(line), '\n', error);
+    std::puts(error == asio::error::timed_out ? "an hour is over, it seems" : line.c_str());
+  });
+  vigil::sleep_for(1ms);
+  near.set_read_deadline(vigil::clock::now());  // ends the read that waits
+  reader.join();
+
+  near.set_read_deadline(vigil::clock::time_point::max());  // as good as new
+  far.write_some(asio::buffer("hello again\n", 12));
+  std::string line;
+  asio::read_until(near, asio::dynamic_buffer(line), '\n');
+  std::printf("%s", line.c_str());
+  //! [stream]
+}
+
+void in_memory() {
+  //! [memory]
+  vigil::testing::run_virtual([] {
+    auto [client, server] = vigil::io::memory_pipe();
+    vigil::io::deadline_stream<vigil::io::memory_stream> peer(std::move(server));
+    const auto start = vigil::clock::now();
+    peer.set_read_deadline(start + 2min);
+    char byte = 0;
+    boost::system::error_code error;
+    peer.read_some(asio::buffer(&byte, 1), error);
+    const auto waited = vigil::clock::now() - start;
+    std::printf("%s after exactly %lld s\n",
+                error == asio::error::timed_out ? "timed out" : "read",
+                static_cast<long long>(waited / 1s));
+  });
+  //! [memory]
+}
+
 void attached() {
   //! [attach]
   asio::io_context context;
@@ -137,8 +185,10 @@ int main() {
     deadlines(silent);
     wrappers(silent);
     under_a_context(silent);
+    streams();
     announced();
   });
+  in_memory();
   attached();
   return status;
 }
