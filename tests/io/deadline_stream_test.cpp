@@ -207,8 +207,8 @@ TEST_SUITE("deadline_stream") {
 
   TEST_CASE("on virtual time a deadline in memory comes at its very nanosecond") {
     for_each_seed(10, [] {
-      auto [one, other] = vigil::io::memory_pipe(4);
-      memory_stream near(std::move(one));
+      auto ends = vigil::io::memory_pipe(4);
+      memory_stream near(std::move(ends.first));
       const auto start = clock::now();
       near.set_deadline(start + 1h);
       CHECK(read_one(near) == timed_out);
@@ -218,7 +218,7 @@ TEST_SUITE("deadline_stream") {
       CHECK(since(start) == 2h);
       char byte = 0;
       CHECK(error_of([&] {
-              other.async_read_some(asio::buffer(&byte, 1), vigil::io::use_fiber.within(1h));
+              ends.second.async_read_some(asio::buffer(&byte, 1), vigil::io::use_fiber.within(1h));
             }) == error_code());
       CHECK(byte == 'x');
       CHECK(since(start) == 2h);
