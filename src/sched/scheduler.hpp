@@ -181,14 +181,15 @@ class scheduler {
   // exit_when::all_done: the main fiber waits until all_done().
   bool waits_for_all() const noexcept { return settings_.waits_for_all; }
 
-  // A plain thread may have taken away the last thing that held the program.
-  // Between enter() and leave() the scheduler lives, whatever becomes of the run.
-  void enter() noexcept { visitors_.fetch_add(1); }
-
-  void leave() noexcept {
-    tell_main();
-    visitors_.fetch_sub(1);
+  // A plain thread changes what holds the program (exit_when::all_done): outside
+  // work from enter() to leave(). In between the scheduler lives, whatever becomes
+  // of the run.
+  void enter() noexcept {
+    visitors_.fetch_add(1);
+    add_outside_work();
   }
+
+  void leave() noexcept;
 
   // One of our own fibers more, or one less.
   void count_system(int change) noexcept;
@@ -381,7 +382,7 @@ class scheduler {
   bool stopper_started_ VIGIL_GUARDED_BY(end_lock_) = false;
   atomic<fiber*> stopper_fiber_{nullptr};
   atomic<unsigned> root_cancels_{0};  // under way
-  atomic<nanos> grace_until_{0};  // 0: the end has not begun
+  atomic<nanos> grace_until_{0};      // 0: the end has not begun
 
   // settle(): one fiber at a time, virtual time only, so one thread.
   waiter* settler_ = nullptr;

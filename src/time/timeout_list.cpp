@@ -224,7 +224,8 @@ void timeout_core::arm_surely(nanos deadline) noexcept {
 }
 
 void timeout_core::disarm() noexcept {
-  if (armed_ != never) service_->stop(*timer_);
+  // Never referenced: it holds no program, and nobody is to be told, under this lock.
+  if (armed_ != never) service_->stop(static_cast<internal::runtime_timer&>(*timer_));
   armed_ = never;
 }
 

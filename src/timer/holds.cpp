@@ -6,6 +6,11 @@
 // `holds` into line with them, looks again, and goes on until they agree; so the
 // last of several who do so at once leaves it right, and each change of `holds`
 // is counted by who made it.
+//
+// A worker may look in the middle of that, when nothing is pending any more and
+// the count still says that the program is held: nothing could ever happen again.
+// A fiber in the middle is alive. A thread outside is outside work for as long
+// (scheduler::enter), and has the workers look again at its end.
 #include "timer/timer_service.hpp"
 
 namespace vigil::internal {
@@ -25,6 +30,27 @@ void timer_service::count_hold(timer_record& t, intake* own) noexcept {
   }
 }
 
+bool timer_service::stop_counted(timer_record& t) noexcept {
+  if (intake* const own = own_intake()) {
+    const bool prevented = stop(static_cast<runtime_timer&>(t));
+    if (prevented && is_of_this_run(t)) count_hold(t, own);
+    return prevented;
+  }
+  scheduler* s = nullptr;
+  bool prevented = false;
+  {
+    const lock_guard guard(outside_lock_);
+    if (is_of_this_run(t)) {
+      s = sched();
+      s->enter();
+    }
+    prevented = stop(static_cast<runtime_timer&>(t));
+    if (prevented && s != nullptr) count_hold(t, nullptr);
+  }
+  if (s != nullptr) s->leave();
+  return prevented;
+}
+
 // Caller: holds a reference to the record, and no lock unless the timer is never
 // referenced: to let go of the program is to tell the main fiber.
 void timer_service::hold_changed(timer_record& t) noexcept {
@@ -39,9 +65,9 @@ void timer_service::hold_changed(timer_record& t) noexcept {
   {
     const lock_guard guard(outside_lock_);
     if (!is_of_this_run(t)) return;
-    count_hold(t, nullptr);
     s = sched();
     s->enter();
+    count_hold(t, nullptr);
   }
   s->leave();
 }

@@ -51,15 +51,17 @@ void timer_service::post(timer_record& t) {
   {
     const lock_guard guard(outside_lock_);
     if (!is_of_this_run(t)) throw runtime_gone("vigil::post: the runtime has ended");
+    if (counts_holds()) {
+      s = sched();
+      s->enter();
+    }
     // ordering: as above.
     t.references.fetch_add(1, relaxed);
     queue_post(t);
-    if (counts_holds()) count_hold(t, nullptr);
-    s = sched();
-    s->enter();
+    if (s != nullptr) count_hold(t, nullptr);
   }
   drop_reference(t);
-  s->leave();
+  if (s != nullptr) s->leave();
 }
 
 // Pending from now on, newest first, until release_deferred().

@@ -68,10 +68,9 @@ class timer_service final : public timer_seam {
   bool stop(runtime_timer& t) noexcept;
 
   bool stop(timer_record& t) noexcept {
-    const bool prevented = stop(static_cast<runtime_timer&>(t));
-    if (prevented && counts_holds()) [[unlikely]]
-      hold_changed(t);
-    return prevented;
+    if (counts_holds()) [[unlikely]]
+      return stop_counted(t);
+    return stop(static_cast<runtime_timer&>(t));
   }
 
   // ref() and unref().
@@ -224,6 +223,7 @@ class timer_service final : public timer_seam {
   // is told apart by its generation.
   bool counts_holds() const noexcept { return counts_holds_.load(relaxed); }
 
+  bool stop_counted(timer_record& t) noexcept VIGIL_EXCLUDES(outside_lock_);
   void hold_changed(timer_record& t) noexcept VIGIL_EXCLUDES(outside_lock_);
   void count_hold(timer_record& t, intake* own) noexcept;
   fiber& make_system_fiber(const char* name, fiber_role role);
