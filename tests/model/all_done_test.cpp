@@ -1,0 +1,133 @@
+// exit_when::all_done: the run ends when nothing can come any more, not before,
+// and it does end (all_done() in sched/end.cpp, timer/holds.cpp).
+#include "programs.hpp"
+#include "prove.hpp"
+
+#include <vigil/vigil.hpp>
+
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+using namespace std::chrono_literals;
+
+using programs::let_the_other_rest;
+
+namespace {
+
+using long_window = std::optional<model::window>;
+
+vigil::options until_done(unsigned n) {
+  vigil::options o = programs::strict_workers(n);
+  o.exit = vigil::exit_when::all_done;
+  return o;
+}
+
+// Without a deadlock, which would be reported falsely.
+template <class F>
+void run_until_done(vigil::runtime& rt, F&& f) {
+  try {
+    rt.run(f);
+  } catch (const vigil::deadlock&) {
+    model::require(false, "no deadlock is reported");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("all done: a fiber that starts as the last one ends runs to its end") {
+  prove("all done: the last fiber starts another", [] {
+    bool whole = false;
+    long_window w;
+    {
+      vigil::runtime rt(until_done(2));
+      run_until_done(rt, [&] {
+        let_the_other_rest();
+        w.emplace();
+        vigil::go([&whole] {
+          vigil::go([&whole] {
+            vigil::this_fiber::yield();
+            whole = true;
+          });
+        });
+      });
+    }
+    w.reset();
+    model::require(whole, "it has run to its end");
+  });
+}
+
+TEST_CASE("all done: a plain thread takes away the last timer, and the run ends") {
+  prove("all done: stop from a plain thread as the main fiber looks", [] {
+    vigil::timer t;
+    vigil::runtime rt(until_done(1));
+    long_window w;
+    std::thread outside;
+    run_until_done(rt, [&] {
+      t = vigil::after_func(1h, [] {});
+      w.emplace();
+      outside = std::thread([&t] { t.stop(); });
+    });
+    w.reset();
+    outside.join();
+  });
+}
+
+TEST_CASE("all done: a plain thread unreferences the last timer as it fires, and the run ends") {
+  prove("all done: unref from a plain thread as the timer fires", [] {
+    vigil::timer t;
+    vigil::runtime rt(until_done(1));
+    long_window w;
+    std::thread outside;
+    run_until_done(rt, [&] {
+      t = vigil::after_func(1ms, [] {});
+      w.emplace();
+      outside = std::thread([&t] { t.unref(); });
+    });
+    w.reset();
+    outside.join();
+  });
+}
+
+TEST_CASE("all done: a plain thread lets go of a timer that never fires, and the run ends") {
+  prove("all done: unref from a plain thread, no other look", [] {
+    vigil::timer t;
+    vigil::options o = until_done(1);
+    o.deadlock = vigil::on_deadlock::warn;
+    vigil::runtime rt(o);
+    long_window w;
+    std::thread outside;
+    rt.run([&] {
+      t = vigil::after_func(std::chrono::hours::max(), [] {});
+      w.emplace();
+      outside = std::thread([&t] { t.unref(); });
+    });
+    w.reset();
+    outside.join();
+  });
+}
+
+TEST_CASE("all done: fibers that wait for ever are found as the last timer is stopped") {
+  prove("all done: stop from a plain thread, and a deadlock", [] {
+    vigil::timer t;
+    vigil::runtime rt(until_done(1));
+    long_window w;
+    std::thread outside;
+    bool reported = false;
+    try {
+      rt.run([&] {
+        t = vigil::after_func(1h, [] {});
+        vigil::go([] { vigil::sleep_for(std::chrono::hours::max()); });
+        w.emplace();
+        outside = std::thread([&t] { t.stop(); });
+      });
+    } catch (const vigil::deadlock&) {
+      reported = true;
+    }
+    w.reset();
+    outside.join();
+    model::require(reported, "the deadlock is reported");
+  });
+}
