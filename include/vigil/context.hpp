@@ -240,7 +240,8 @@ inline cancellable with_cancel(const context& parent) {
 // wrong_place on a plain thread. It keeps no program alive. It fires on a fiber, so
 // a busy program may be late; it never is early; and it goes with its runtime's
 // run, after which it fires no more: who goes on with such a context in another run
-// makes one from it there, which has a timer for the earlier of both deadlines.
+// makes one from it there, which has a timer for the earlier of both deadlines (on a
+// plain thread only if it has a deadline of its own).
 template <class Clock, class Duration>
 cancellable with_deadline(const context& parent,
                           const std::chrono::time_point<Clock, Duration>& t,

@@ -210,16 +210,21 @@ class group_of {
       if (f == nullptr) detail::throw_empty_function("vigil::group_of::go");
     }
     slot& s = results_.add();
-    group_.go(
-        [&s, own = std::decay_t<F>(std::forward<F>(f))](const vigil::context& ctx) mutable {
-          if constexpr (detail::takes_context<std::decay_t<F>>) {
-            s.result.emplace(own(ctx));
-          } else {
-            static_cast<void>(ctx);
-            s.result.emplace(own());
-          }
-        },
-        from);
+    try {
+      group_.go(
+          [&s, own = std::decay_t<F>(std::forward<F>(f))](const vigil::context& ctx) mutable {
+            if constexpr (detail::takes_context<std::decay_t<F>>) {
+              s.result.emplace(own(ctx));
+            } else {
+              static_cast<void>(ctx);
+              s.result.emplace(own());
+            }
+          },
+          from);
+    } catch (...) {
+      s.is_refused = true;  // the caller knows: no result is missing
+      throw;
+    }
   }
 
   // As group::wait. After an error there are no results. A second time: none.
@@ -244,6 +249,7 @@ class group_of {
  private:
   struct slot {
     std::optional<T> result;
+    bool is_refused = false;
     slot* next = nullptr;
   };
 
@@ -265,7 +271,7 @@ class group_of {
 
     bool is_whole() const noexcept {
       for (const slot* s = first_; s != nullptr; s = s->next) {
-        if (!s->result) return false;
+        if (!s->result && !s->is_refused) return false;
       }
       return true;
     }
@@ -274,8 +280,9 @@ class group_of {
     std::vector<T> take() {
       std::vector<T> all;
       all.reserve(size_);
-      for (slot* s = first_; s != nullptr; s = s->next)
-        all.push_back(*std::move(s->result));
+      for (slot* s = first_; s != nullptr; s = s->next) {
+        if (s->result) all.push_back(*std::move(s->result));
+      }
       clear();
       return all;
     }

@@ -60,7 +60,10 @@ class single_flight {
   void forget(const Key& key) {
     mutex_.lock();
     const unlock_at_end unlock{mutex_};
-    flights_.erase(key);
+    const auto found = flights_.find(key);
+    if (found == flights_.end()) return;
+    found->second->key = nullptr;
+    flights_.erase(found);
   }
 
   // Calls under way.
@@ -80,6 +83,7 @@ class single_flight {
     // own context was done.
     std::optional<std::conditional_t<std::is_void_v<T>, nothing, T>> result;
     std::exception_ptr error;
+    const Key* key = nullptr;  // in flights_; nullptr: forgotten. Under the mutex
     std::atomic<std::size_t> uses{1};
   };
 
@@ -122,7 +126,7 @@ class single_flight {
     for (;;) {
       flight_ptr mine;
       const flight_ptr theirs = join(key, mine);
-      if (!theirs) return lead(key, *mine, std::forward<F>(f));
+      if (!theirs) return lead(*mine, std::forward<F>(f));
       wait_for_end(theirs->ended);
       if (theirs->error != nullptr) std::rethrow_exception(theirs->error);
       if constexpr (std::is_void_v<T>) {
@@ -140,7 +144,7 @@ class single_flight {
     const auto found = flights_.find(key);
     if (found == flights_.end()) {
       mine = flight_ptr(new flight);
-      flights_.emplace(key, mine);
+      mine->key = &flights_.emplace(key, mine).first->first;
       return {};
     }
     if (found->second->leader == detail::caller_id()) {
@@ -152,8 +156,8 @@ class single_flight {
   }
 
   template <class F>
-  T lead(const Key& key, flight& mine, F&& f) {
-    const landing at_end{*this, key, mine};
+  T lead(flight& mine, F&& f) {
+    const landing at_end{*this, mine};
     try {
       if constexpr (std::is_void_v<T>) {
         std::forward<F>(f)();
@@ -175,15 +179,13 @@ class single_flight {
 
   struct landing {
     single_flight& all;
-    const Key& key;
     flight& mine;
     ~landing() {
       {
         all.mutex_.lock();
         const unlock_at_end unlock{all.mutex_};
-        const auto found = all.flights_.find(key);
-        // Not one that began after a forget().
-        if (found != all.flights_.end() && found->second.get() == &mine) all.flights_.erase(found);
+        // By its own key: f may have changed the caller's.
+        if (mine.key != nullptr) all.flights_.erase(all.flights_.find(*mine.key));
       }
       mine.ended.count_down();
     }

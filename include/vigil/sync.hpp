@@ -92,7 +92,8 @@ class mutex {
   template <class C>
     requires std::is_same_v<C, context>
   void lock(const C& ctx) {
-    if (!take()) detail::lock_slowly(core_, detail::under(ctx));
+    const detail::wait_limit limit = detail::under(ctx);  // refuses a nil one
+    if (!take()) detail::lock_slowly(core_, limit);
   }
 
   bool try_lock() noexcept { return take() || detail::try_lock_slowly(core_); }
@@ -150,7 +151,8 @@ class shared_mutex {
   template <class C>
     requires std::is_same_v<C, context>
   void lock(const C& ctx) {
-    if (!take()) detail::lock_slowly(core_, detail::under(ctx));
+    const detail::wait_limit limit = detail::under(ctx);
+    if (!take()) detail::lock_slowly(core_, limit);
   }
   bool try_lock() noexcept { return take(); }
   template <detail::duration_like D>
@@ -177,7 +179,8 @@ class shared_mutex {
   template <class C>
     requires std::is_same_v<C, context>
   void lock_shared(const C& ctx) {
-    if (!take_shared()) detail::lock_shared_slowly(core_, detail::under(ctx));
+    const detail::wait_limit limit = detail::under(ctx);
+    if (!take_shared()) detail::lock_shared_slowly(core_, limit);
   }
   bool try_lock_shared() noexcept { return take_shared(); }
   template <detail::duration_like D>
@@ -265,8 +268,9 @@ class condition_variable {
   template <class Lock, class C, class Predicate>
     requires std::is_same_v<C, context>
   void wait(Lock& lock, const C& ctx, Predicate holds) {
+    const detail::wait_limit limit = detail::under(ctx);
     while (!holds())
-      wait(lock, ctx);
+      detail::wait(core_, any(lock), limit);
   }
 
   // True if notified, false if the timeout passed first; zero or negative: the

@@ -456,7 +456,7 @@ context_core* with_deadline(context_core* parent, std::int64_t deadline, std::ex
   }
   if (is_late) {
     made->stop_node::cancel(stop_state::timed_out, cause);
-  } else if (has_own) {
+  } else if (has_own || (deadline != never && internal::current_scheduler() != nullptr)) {
     made->arm(deadline, std::move(cause));
   }
   return made.release();

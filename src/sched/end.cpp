@@ -555,9 +555,11 @@ void scheduler::stop_limit_passed(nanos waited) noexcept {
       "destructor, a long computation, catch (...), or a function on a side pool that does not "
       "return keeps them:",
       static_cast<double>(waited) / 1e9);
+  const fiber* const self = current_fiber();  // it counts
   for (shard& s : shards_) {
     const lock_guard guard(s.lock);
     for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
+      if (f == self) continue;
       const fiber_state state = f->state.load();
       const wait_reason reason = f->reason.load();
       const bool in_root = root_cancels_.load() != 0 && reason != wait_reason::shutdown &&

@@ -104,8 +104,12 @@ std::size_t timer_service::list_holders(timer_holder* out, std::size_t room) noe
     }
   }
   const lock_guard guard(callbacks_lock_);
-  for (timer_record* t = callbacks_.front(); t != nullptr; t = t->next)
-    look(*t);
+  for (timer_record* t = callbacks_.front(); t != nullptr; t = t->next) {
+    // One that was reset to now may have an entry in the heap, and be listed.
+    if (const nanos key = t->filed.load();
+        key == runtime_timer::nothing || key == runtime_timer::held)
+      look(*t);
+  }
   return n;
 }
 

@@ -1,8 +1,10 @@
 // What is refused, and what its text says.
 #include "support/in_runtime.hpp"
 
+#include <vigil/single_flight.hpp>
 #include <vigil/stop_token.hpp>
 
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -62,6 +64,30 @@ TEST_SUITE("contexts: bad input") {
       CHECK(says_what_to_do([&] { vigil::sleep_until(vigil::clock::now(), nil); }));
       CHECK(says_what_to_do([&] { f.join(nil); }));
       CHECK(says_what_to_do([&] { vigil::select(vigil::on_done(nil)); }));
+      vigil::mutex m;
+      vigil::shared_mutex shared;
+      vigil::condition_variable changed;
+      vigil::wait_group none;
+      vigil::latch open(0);
+      vigil::semaphore permits(1);
+      vigil::once once;
+      vigil::single_flight<int, int> flights;
+      vigil::group g;
+      CHECK(says_what_to_do([&] { m.lock(nil); }));
+      CHECK(says_what_to_do([&] { shared.lock(nil); }));
+      CHECK(says_what_to_do([&] { shared.lock_shared(nil); }));
+      std::unique_lock held(m);
+      CHECK(says_what_to_do([&] { changed.wait(held, nil); }));
+      CHECK(says_what_to_do([&] { changed.wait(held, nil, [] { return true; }); }));
+      CHECK(says_what_to_do([&] { none.wait(nil); }));
+      CHECK(says_what_to_do([&] { open.wait(nil); }));
+      CHECK(says_what_to_do([&] { permits.acquire(nil); }));
+      CHECK(says_what_to_do([&] { once.call(nil, [] {}); }));
+      CHECK(says_what_to_do([&] { flights.call(nil, 1, [] { return 1; }); }));
+      CHECK(says_what_to_do([&] { vigil::blocking(nil, [] {}); }));
+      CHECK(says_what_to_do([&] { g.wait(nil); }));
+      g.wait();
+      CHECK(m.try_lock() == false);  // held as before
       CHECK(c.size() == 0);
       f.join();
     });

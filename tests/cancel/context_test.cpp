@@ -248,9 +248,7 @@ TEST_SUITE("context") {
   // The timer of the parent's deadline went with the run that it was made in.
   TEST_CASE("a child made in a later run keeps the parent's deadline, if that is earlier") {
     context parent;
-    vigil::run([&] {
-      parent = with_timeout(without_cancel(background()), 20ms, cause_of(7)).ctx;
-    });
+    vigil::run([&] { parent = with_timeout(without_cancel(background()), 20ms, cause_of(7)).ctx; });
     vigil::run([&] {
       const auto later = with_timeout(parent, 1h, cause_of(8));
       const auto below = with_timeout(with_value(later.ctx, number_key, 1), 2h);
@@ -260,6 +258,15 @@ TEST_SUITE("context") {
       REQUIRE(below.ctx.done().recv_for(20s).is_closed());
       CHECK(clock::now() >= parent.deadline());
       CHECK(number_of(later.ctx) == 7);
+    });
+    context another;
+    vigil::run(
+        [&] { another = with_timeout(without_cancel(background()), 20ms, cause_of(9)).ctx; });
+    vigil::run([&] {
+      const auto endless = vigil::with_deadline(another, clock::time_point::max());
+      CHECK(endless.ctx.deadline() == another.deadline());
+      REQUIRE(endless.ctx.done().recv_for(20s).is_closed());
+      CHECK(number_of(endless.ctx) == 9);
     });
     // Its deadline has passed by now, whoever asks.
     CHECK(number_of(with_timeout(parent, 1h).ctx) == 7);

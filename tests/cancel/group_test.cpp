@@ -490,6 +490,26 @@ TEST_SUITE("group_of") {
     });
   }
 
+  TEST_CASE("a go that throws leaves no gap among the results") {
+    struct throws_when_moved {
+      throws_when_moved() = default;
+
+      throws_when_moved(throws_when_moved&&) { throw failure{3}; }
+
+      int operator()() const { return 0; }
+    };
+
+    in_virtual([] {
+      group_of<int> g;
+      g.go([] { return 1; });
+      CHECK_THROWS_AS(g.go(throws_when_moved()), failure);
+      g.go([] { return 2; });
+      CHECK(g.wait() == std::vector<int>{1, 2});
+      CHECK_THROWS_AS(g.go([] { return 3; }), std::logic_error);
+      CHECK(g.wait().empty());
+    });
+  }
+
   TEST_CASE("has all results or none: after a cancel wait throws cancelled, with its cause") {
     in_virtual([] {
       group_of<int> g;

@@ -376,6 +376,10 @@ TEST_SUITE("debug::holders") {
       CHECK(nothing.find("fibers besides the main one: 0") != std::string::npos);
       CHECK(nothing.find("referenced timers: 0") != std::string::npos);
       CHECK(nothing.find("outside work: 0, of it functions on side pools: 0") != std::string::npos);
+      // Due, while the entry of its first deadline is still filed.
+      auto due = vigil::after_func(1h, [] {});
+      due.reset(0s);
+      CHECK(holders_text().find("referenced timers: 1") != std::string::npos);
     });
     in_runtime({.workers = {1, 2}}, [] {
       auto waits = vigil::spawn([] {

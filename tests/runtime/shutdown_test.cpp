@@ -239,6 +239,7 @@ TEST_SUITE("shutdown") {
     CHECK(r.says("stubborn"));
     CHECK(r.says("options::stop_limit"));
     CHECK(r.says("sleep"));
+    CHECK_FALSE(r.says("(main), "));  // which only waits for it
   }
 
   TEST_CASE("child: blocks in a callback of the root context" * doctest::skip()) {

@@ -186,6 +186,40 @@ TEST_SUITE("single_flight") {
     });
   }
 
+  TEST_CASE("a function that changes the caller's key ends the call for the key it began with") {
+    in_virtual([] {
+      single_flight<std::string, int> flights;
+      const std::string key = "a key that does not fit into the string itself";
+      int calls = 0;
+      for (int i = 1; i <= 3; ++i) {
+        std::string mine = key;
+        CHECK(flights.call(mine, [&] {
+          mine = "another";
+          return ++calls;
+        }) == i);
+        CHECK(flights.size() == 0);
+      }
+      // The same, with a forget and a call that begins meanwhile.
+      std::string mine = key;
+      CHECK(flights.call(mine, [&] {
+        flights.forget(key);
+        mine.clear();
+        auto other = vigil::spawn([&] {
+          return flights.call(key, [&] {
+            vigil::sleep_for(1s);
+            return 10;
+          });
+        });
+        vigil::testing::settle();
+        other.detach();
+        return 5;
+      }) == 5);
+      CHECK(flights.size() == 1);
+      vigil::sleep_for(2s);
+      CHECK(flights.size() == 0);
+    });
+  }
+
   TEST_CASE("fibers and threads share calls: never two for one key at a time") {
     in_runtime({}, [] {
       const auto threads_act = vigil::runtime::current().make_work_guard();
