@@ -3,6 +3,7 @@
 #include "programs.hpp"
 #include "prove.hpp"
 
+#include <vigil/post.hpp>
 #include <vigil/vigil.hpp>
 
 #include <chrono>
@@ -36,6 +37,27 @@ void run_until_done(vigil::runtime& rt, F&& f) {
 }
 
 }  // namespace
+
+TEST_CASE("all done: a callback that starts as the main fiber looks runs to its end") {
+  prove("all done: a posted function on another worker", [] {
+    bool whole = false;
+    long_window w;
+    {
+      vigil::runtime rt(until_done(2));
+      run_until_done(rt, [&] {
+        let_the_other_rest();
+        w.emplace();
+        vigil::post([&whole] {
+          vigil::this_fiber::yield();
+          whole = true;
+          model::enough();
+        });
+      });
+    }
+    w.reset();
+    model::require(whole, "it has run to its end");
+  });
+}
 
 TEST_CASE("all done: a fiber that starts as the last one ends runs to its end") {
   prove("all done: the last fiber starts another", [] {

@@ -404,11 +404,15 @@ TEST_CASE("timeout list: a plain thread adds while the program waits until all i
     rt.run([&] {
       list.emplace(1h, [](entry&) {});
       auto& idle = vigil::internal::current_scheduler()->idle();
-      outside = std::thread([&, guard = rt.make_work_guard()] {
+      // No work guard: while there is one, the main fiber is not told.
+      outside = std::thread([&, holds = vigil::after_func(10h, [] {})] {
         model::wait_until([&] { return idle.asleep() == 1; });
-        const model::window w;
-        list->add(c.idle);
-        timeout_list::remove(c.idle);
+        {
+          const model::window w;
+          list->add(c.idle);
+          timeout_list::remove(c.idle);
+        }
+        holds.stop();
       });
     });
     outside.join();
