@@ -3,6 +3,7 @@
 #include "support/in_runtime.hpp"
 
 #include <vigil/error.hpp>
+#include <vigil/timeout_list.hpp>
 
 #include <atomic>
 #include <functional>
@@ -250,10 +251,17 @@ TEST_SUITE("exit when all is done") {
     returned = false;
     in_runtime({.workers = {1, 2}, .settings = all_done()}, [&] {
       returned = false;
-      CHECK_FALSE(vigil::blocking_for(1ms, [&] {
-        std::this_thread::sleep_for(5ms);
-        returned = true;
-      }));
+      const auto left = std::make_shared<std::atomic<bool>>(false);
+      const auto caller = vigil::with_cancel(vigil::background());
+      CHECK_THROWS_AS(vigil::blocking(caller.ctx,
+                                      [&returned, left, caller] {
+                                        caller.cancel();
+                                        while (!*left)
+                                          std::this_thread::sleep_for(100us);  // polls
+                                        returned = true;
+                                      }),
+                      vigil::cancelled);
+      *left = true;
     });
     CHECK(returned);
   }
@@ -350,6 +358,18 @@ TEST_SUITE("exit when all is done") {
                                                 }),
                     std::runtime_error);
     CHECK_FALSE(ran);
+  }
+
+  TEST_CASE("an entry of a timeout list keeps no program alive") {
+    bool has_expired = false;
+    vigil::timeout_list::entry one;
+    std::optional<vigil::timeout_list> idle;
+    in_virtual({.seed = 1, .runtime = all_done()}, [&] {
+      idle.emplace(1h, [&](vigil::timeout_list::entry&) { has_expired = true; });
+      idle->add(one);
+    });
+    CHECK_FALSE(has_expired);
+    CHECK(one.is_linked());
   }
 
   TEST_CASE("a stop ends the wait, and the run may be repeated") {
