@@ -168,15 +168,17 @@ class timeout_list {
   }
 
   // Takes all entries out; none expires any more. Waits for on_expires that are
-  // running, but not for one that it is called in. A stop does not cut the wait
+  // running, but not for one that it is called in. They may go on adding: what
+  // is added from now on is in no list after that. A stop does not cut the wait
   // short.
   ~timeout_list() {
     if (core_ != nullptr) detail::end_timeouts(core_);
   }
 
-  // Puts e in, touched now; takes it out of the list it is in. Throws
-  // runtime_gone, and std::bad_alloc if the list was empty and its timer cannot
-  // be armed; then e is in no list. No allocation otherwise.
+  // Puts e in, touched now; takes it out of the list it is in. Once the list's
+  // destructor has begun it does only the latter. Throws runtime_gone, and
+  // std::bad_alloc if the list was empty and its timer cannot be armed; then e
+  // is in no list. No allocation otherwise.
   void add(entry& e) { detail::add(core_, e); }
 
   // Takes e out of the list it is in, whichever that is. True if that prevented

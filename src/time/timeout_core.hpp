@@ -33,9 +33,10 @@
 // C4  Lists are type-stable: who has read home may lock it, and looks again.
 // C5  on_expire is called under no lock, and so die its captures.
 // C6  Once closed_ is set a list only loses entries, out of all places where it
-//     has some: order_, held_, the batches of expire_now. So whoever moves one
-//     looks at closed_ under that very hold of the lock. Nobody adds any more:
-//     for that one needs the handle.
+//     has some: order_, held_, the batches of expire_now. So whoever adds or
+//     moves one looks at closed_ under that very hold of the lock. An on_expire
+//     that the end waits for has the handle and may add so late: that only takes
+//     the entry out of where it is.
 //
 // The timer's callback expires one entry. Before it calls on_expire it arms the
 // timer for the next: at once, if that is due, which queues the timer behind
@@ -89,14 +90,23 @@ class timeout_core final : private internal::timer_service::run_listener {
                             const site& from);
   static void drop_function(timeout_function* f) noexcept;
 
+  // Leaves n in no list if the end of the handle has begun.
   void add(timeout_node& n);
   // True if it was in a list.
   static bool take_out(timeout_node& n) noexcept;
   // Waits for a run of n that is not the caller's own. `gone`: n is destroyed.
   static void await_run(timeout_node& n, bool gone) noexcept;
   std::size_t expire_now();
-  // The end of the handle.
-  void end() noexcept;
+
+  // The end of the handle: no entry is left, nor comes one in; then waits for
+  // the on_expires.
+  void end() noexcept {
+    close();
+    end_closed();
+  }
+
+  void close() noexcept;
+  void end_closed() noexcept;
   // Has no entry, nor does an on_expire run. Stays so while nobody adds.
   bool is_unused() const noexcept;
 
@@ -141,7 +151,6 @@ class timeout_core final : private internal::timer_service::run_listener {
   void arm(internal::nanos deadline) VIGIL_REQUIRES(lock_);
   void arm_surely(internal::nanos deadline) noexcept VIGIL_REQUIRES(lock_);
   void disarm() noexcept VIGIL_REQUIRES(lock_);
-  void close() noexcept;
 
   internal::nanos now() const noexcept { return service_->now_in(generation_); }
 

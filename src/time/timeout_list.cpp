@@ -173,8 +173,7 @@ bool timeout_core::is_unused() const noexcept {
   return size_.load() == 0 && runs_.empty();
 }
 
-void timeout_core::end() noexcept {
-  close();
+void timeout_core::end_closed() noexcept {
   const internal::fiber* const self = internal::current_fiber();
   for (;;) {
     internal::caller caller;
@@ -238,6 +237,7 @@ void timeout_core::add(timeout_node& n) {
     if (!service_->is_this_run(generation_)) {
       throw runtime_gone("vigil::timeout_list::add: the list's runtime has ended");
     }
+    if (closed_) return;  // C6
     timeout_core* none = nullptr;
     if (!n.home.compare_exchange_strong(none, this)) continue;  // somebody else has added it
     const nanos time = std::max<nanos>(1, now());

@@ -8,6 +8,9 @@
 //     is kept: the end of the table waits for it.
 // T3  An on_expire may destroy the table in the middle of expire_now, which uses
 //     it to its own end: the uses are counted.
+// T4  Once is_ending_ is set no list comes into the map, for nobody would end it.
+//     An on_expire that the end waits for may still add, as in C6. All lists are
+//     closed before the end waits, so nothing expires meanwhile.
 #include "time/timeout_core.hpp"
 
 #include <exception>
@@ -40,10 +43,13 @@ class timeout_table {
     map lists;
     {
       const lock_guard guard(lock_);
+      is_ending_ = true;
       lists.swap(lists_);
     }
     for (auto& [duration, list] : lists)
-      list->end();
+      list->close();
+    for (auto& [duration, list] : lists)
+      list->end_closed();
     let_go();
   }
 
@@ -61,13 +67,17 @@ class timeout_table {
     std::exception_ptr error;
     {
       const lock_guard guard(lock_);
-      drop_unused(dropped);
-      auto placed = lists_.insert(std::move(node));
-      node = std::move(placed.node);  // somebody else has made one meanwhile
-      try {
-        placed.position->second->add(n);
-      } catch (...) {
-        error = std::current_exception();
+      if (is_ending_) {  // T4
+        timeout_core::take_out(n);
+      } else {
+        drop_unused(dropped);
+        auto placed = lists_.insert(std::move(node));
+        node = std::move(placed.node);  // somebody else has made one meanwhile
+        try {
+          placed.position->second->add(n);
+        } catch (...) {
+          error = std::current_exception();
+        }
       }
     }
     if (!node.empty()) node.mapped()->end();
@@ -160,6 +170,7 @@ class timeout_table {
   mutable internal::spinlock lock_{internal::lock_rank::timeout_lists};
   map lists_ VIGIL_GUARDED_BY(lock_);
   nanos looked_at_last_ VIGIL_GUARDED_BY(lock_) = 0;
+  bool is_ending_ VIGIL_GUARDED_BY(lock_) = false;
   internal::timer_service& service_;
   const std::uint32_t run_;
   timeout_function* const function_;

@@ -111,6 +111,47 @@ TEST_SUITE("timeout_list") {
     });
   }
 
+  TEST_CASE("what an on_expire adds to a list whose destructor waits for it is in no list") {
+    for (const bool by_timer : {true, false}) {
+      CAPTURE(by_timer);
+      in_virtual([by_timer] {
+        connection c;
+        connection other;
+        noted_list elsewhere(1h);
+        elsewhere.list.add(other.idle);
+        bool has_added = false;
+        {
+          timeout_list* list = nullptr;
+          vigil::fiber closing;
+          timeout_list dying(10ms, [&](entry& e) {
+            sleep_for(1s);
+            CHECK(list->expire_now() == 0);
+            list->add(e);
+            list->add(other.idle);
+            CHECK(list->size() == 0);
+            has_added = true;
+          });
+          list = &dying;
+          dying.add(c.idle);
+          if (!by_timer) closing = vigil::spawn([&] { CHECK(dying.expire_now() == 1); });
+          sleep_for(11ms);
+        }
+        CHECK(has_added);
+        CHECK_FALSE(c.idle.is_linked());
+        CHECK_FALSE(other.idle.is_linked());
+        CHECK(elsewhere.list.size() == 0);
+        settle();
+        noted_list next(5ms);  // with the same memory inside
+        connection expires{3};
+        next.list.add(expires.idle);
+        CHECK(next.list.size() == 1);
+        sleep_for(1s);
+        CHECK(next.seen.ids() == ids{3});
+        CHECK(vigil::stats().timers_pending == 0);
+      });
+    }
+  }
+
   TEST_CASE("several may wait for the same on_expire, and one elsewhere takes no time") {
     in_virtual([] {
       const instant start = now();

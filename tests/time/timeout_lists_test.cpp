@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -130,6 +131,42 @@ TEST_SUITE("timeout_lists") {
       }
       CHECK(has_ended);
       CHECK(since(start) == 101ms);
+    });
+  }
+
+  TEST_CASE("what an on_expire adds while the destructor waits for it is in no list") {
+    in_virtual([] {
+      std::array<connection, 3> c;
+      connection other;
+      timeout_lists elsewhere([](entry&) {});
+      elsewhere.add(other.idle, 1h);
+      int calls = 0;
+      {
+        timeout_lists* lists = nullptr;
+        timeout_lists dying([&](entry& e) {
+          const int n = ++calls;
+          if (n > 2) return;  // too late: the lists may be gone
+          sleep_for(n * 1s);
+          lists->add(e, n * 20ms);  // there was a list of 20 ms, and none of 40 ms
+          lists->add(other.idle, 1h);
+          CHECK_THROWS_AS(lists->add(e, 0ms), std::invalid_argument);
+          CHECK(lists->lists() == 0);
+          CHECK(lists->size() == 0);
+          CHECK(lists->expire_now() == 0);
+        });
+        lists = &dying;
+        for (int i = 0; i < 3; ++i)
+          dying.add(c[static_cast<std::size_t>(i)].idle, (i + 1) * 10ms);
+        sleep_for(25ms);  // two have begun, and the third never does
+      }
+      CHECK(calls == 2);
+      for (connection& each : c)
+        CHECK_FALSE(each.idle.is_linked());
+      CHECK_FALSE(other.idle.is_linked());
+      CHECK(elsewhere.size() == 0);
+      CHECK(vigil::stats().timers_pending == 0);
+      sleep_for(1h);
+      CHECK(calls == 2);
     });
   }
 
