@@ -367,6 +367,37 @@ TEST_CASE("timeout list: a list dies as an on_expire ends that has held its entr
   });
 }
 
+TEST_CASE("timeout list: a list dies while its on_expire adds") {
+  model::take_outcomes();
+  prove("timeout list: list's death as on_expire adds", [] {
+    run_with_outside_work(2, [] {
+      gate first;
+      connection c;
+      std::atomic<timeout_list*> list{nullptr};
+      auto l = std::make_unique<timeout_list>(std::chrono::nanoseconds(d), [&](entry& e) {
+        if (++c.written != 1) return;
+        first.enter();
+        list.load()->add(e);
+        model::note_outcome(e.is_linked() ? "in the list" : "in none");
+      });
+      list.store(l.get());
+      l->add(c.idle);
+      let_the_other_rest();
+      model::advance(d);
+      first.await();
+      const model::window w;
+      first.open();
+      l.reset();
+      const int calls = c.written;  // it may have been filed, and have expired
+      model::require(!c.idle.is_linked(), "the entry is in no list");
+      let_time_pass();
+      model::require(!c.idle.is_linked() && c.written == calls, "nor is it put into one");
+      model::enough();
+    });
+  });
+  expect_outcomes({"in the list", "in none"});
+}
+
 TEST_CASE("timeout list: a list dies as a stop ends its expire_now") {
   prove("timeout list: list's death as expire_now ends", [] {
     run_with_outside_work(2, [] {
