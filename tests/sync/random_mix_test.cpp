@@ -1,0 +1,377 @@
+// Random programs that mix contexts, a group, locks, counters, a once and a timeout
+// list on virtual time. Each actor does what its dice say and looks what comes of
+// each call: who gives up does so at its deadline, who is cancelled is so when his
+// context ends, a lock has one owner, an entry expires a duration after its last
+// touch; at the end the counts come out and nobody is left. A seed replays its
+// program.
+#include "sync_test.hpp"
+
+#include <vigil/timeout_list.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+
+namespace {
+
+using instant = vigil::clock::time_point;
+using std::chrono::nanoseconds;
+using vigil::context;
+
+constexpr instant never = instant::max();
+
+instant now() {
+  return vigil::clock::now();
+}
+
+struct failure {};
+
+struct connection {
+  vigil::timeout_list::entry idle;
+  std::optional<instant> last;  // its last touch, as the model knows it
+};
+
+class program {
+ public:
+  explicit program(std::uint64_t seed)
+      : dice_(seed), actors_(2 + dice_.below(6)), idle_(after(), [this](auto& e) { expire(e); }) {}
+
+  void run() {
+    // For who waits for what nobody brings.
+    root_end_ = any_time() + (dice_.below(3) == 0 ? 0s : 1s);
+    root_ = vigil::with_deadline(vigil::background(), root_end_);
+    vigil::group g(root_.ctx, {.limit = dice_.below(3) == 0 ? 1 + dice_.below(actors_) : 0});
+    connections_.resize(actors_);
+    started_.emplace(dice_.below(2) == 0 ? 1 : 2);
+    for (std::uint32_t i = 0; i < actors_; ++i) {
+      count_.add();
+      // Its place may never come: who is dropped is done as well.
+      g.go([this, i, one = done_at_end(count_)](const context& ctx) { act(ctx, connections_[i]); });
+    }
+    started_by_ = now();
+    result is = result::none;
+    try {
+      g.wait();
+    } catch (const failure&) {
+      is = result::failed;
+    } catch (const vigil::cancelled&) {
+      is = result::cancelled;
+    }
+    // Who was not started is a reason to say `cancelled`, too.
+    CHECK((is == error_ || (begun_ < actors_ && is == result::cancelled)));
+    CHECK(begun_ == ended_);
+    CHECK(count_.wait_for(0s));
+    CHECK(count_.count() == 0);
+    CHECK(opened_ <= 1);
+    CHECK(once_.is_done() == (opened_ == 1));
+    CHECK(m_.try_lock());
+    CHECK(owners_ == 0);
+    CHECK(in_store_ == brought_ - taken_);
+    m_.unlock();
+    changed_.notify_all();
+    const auto linked = [this] {
+      return static_cast<std::size_t>(std::count_if(
+          connections_.begin(), connections_.end(), [](auto& c) { return c.last.has_value(); }));
+    };
+    CHECK(idle_.size() == linked());
+    vigil::sleep_for(2 * idle_.duration());
+    CHECK(linked() == 0);
+    CHECK(idle_.size() == 0);
+  }
+
+ private:
+  enum class result : std::uint8_t { none, failed, cancelled };
+
+  // One less when it dies, whether its function has run or not.
+  class done_at_end {
+   public:
+    explicit done_at_end(vigil::wait_group& of) : of_(&of) {}
+
+    done_at_end(done_at_end&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
+
+    done_at_end& operator=(done_at_end&&) = delete;
+
+    ~done_at_end() {
+      if (of_ != nullptr) of_->done();
+    }
+
+   private:
+    vigil::wait_group* of_;
+  };
+
+  // --- instants: no two that are drawn are equal
+
+  nanoseconds after() { return dice_.below(40) * 1ms + (dice_.below(1'000) + 1) * 1us; }
+
+  instant any_time() {
+    const auto passed = std::chrono::ceil<std::chrono::microseconds>(now() - start_);
+    return start_ + passed + dice_.below(30'000) * 1us + ++instants_ * 1ns;
+  }
+
+  // --- an actor
+
+  void act(const context& ctx, connection& mine) {
+    begun_ += 1;
+    try {
+      started_->count_down(std::min<std::int64_t>(1, started_->count()));
+      const instant until = any_time();
+      bool open = false;
+      ends_by(ctx, never, [&] { open = started_->wait_for(until - now()); });
+      CHECK((open ? now() < until : now() == until));
+      for (std::uint32_t left = 3 + dice_.below(10); left != 0; --left) {
+        if (dice_.below(3) != 0) {
+          deed(ctx, never, mine);
+          continue;
+        }
+        const instant own_end = any_time();
+        const auto own = vigil::with_deadline(ctx, own_end);
+        try {
+          deed(own.ctx, own_end, mine);
+        } catch (const vigil::stopped&) {
+          throw;
+        } catch (const vigil::cancelled&) {
+          if (ctx.is_done()) throw;
+        }
+      }
+    } catch (const failure&) {
+      leave(result::failed);
+      throw;
+    } catch (const vigil::stopped&) {
+      ended_ += 1;  // no error
+      throw;
+    } catch (const vigil::cancelled&) {
+      leave(result::cancelled);
+      throw;
+    }
+    ended_ += 1;
+  }
+
+  // With an error; the first asks the others to stop.
+  void leave(result with) {
+    ended_ += 1;
+    if (error_ != result::none) return;
+    error_ = with;
+    group_end_ = std::min(group_end_, now());
+    stop_at_ = now();
+  }
+
+  instant end_of(instant own_end) const { return std::min({own_end, root_end_, group_end_}); }
+
+  // A call that waits, under ctx, which was made for it until own_end, or is the
+  // group's: what it throws it throws when that has come, or at once if
+  // it has come before. `exact` is false if it takes a lock back first.
+  template <class F>
+  void ends_by(const context& ctx, instant own_end, F call, bool exact = true) {
+    const instant from = now();
+    const auto has_come = [&](instant t) {
+      const instant due = std::max(from, t);
+      return exact ? now() == due : now() >= due;
+    };
+    try {
+      call();
+    } catch (const vigil::stopped&) {
+      // The end of the context is an error of who is not started for it.
+      CHECK((has_come(stop_at_) || (started_by_ >= root_end_ && has_come(root_end_))));
+      throw;
+    } catch (const vigil::cancelled&) {
+      CHECK(ctx.is_done());
+      CHECK(has_come(end_of(own_end)));
+      throw;
+    }
+  }
+
+  void deed(const context& ctx, instant own_end, connection& mine) {
+    switch (dice_.below(12)) {
+      case 0: {
+        const instant until = any_time();
+        ends_by(ctx, own_end, [&] { vigil::sleep_until(until, ctx); });
+        CHECK(now() == until);
+        break;
+      }
+      case 1:
+        m_.lock();
+        own(ctx, own_end);
+        break;
+      case 2: {
+        const instant until = any_time();
+        if (m_.try_lock_for(until - now())) {
+          CHECK(now() < until);
+          own(ctx, own_end);
+        } else {
+          CHECK(now() == until);
+        }
+        break;
+      }
+      case 3:
+        ends_by(ctx, own_end, [&] { m_.lock(ctx); });
+        own(ctx, own_end);
+        break;
+      case 4:
+        if (m_.try_lock()) own(ctx, own_end);
+        break;
+      case 5:
+        take_one(ctx, own_end);
+        break;
+      case 6:
+      case 7:
+        bring();
+        break;
+      case 8:
+        ends_by(ctx, own_end, [&] {
+          once_.call(ctx, [&] {
+            CHECK(opened_ == 0);
+            vigil::sleep_until(any_time(), ctx);
+            opened_ += 1;
+          });
+        });
+        CHECK(opened_ == 1);
+        break;
+      case 9:
+        use(mine);
+        break;
+      case 10: {
+        const instant until = any_time();
+        bool all_done = false;
+        ends_by(ctx, own_end, [&] { all_done = count_.wait_for(until - now()); });
+        CHECK(!all_done);  // not me
+        CHECK(now() == until);
+        break;
+      }
+      default:
+        if (dice_.below(8) == 0) throw failure{};
+        if (dice_.below(8) == 0) {
+          root_end_ = std::min(root_end_, now());
+          root_.cancel();
+        }
+    }
+  }
+
+  // Caller: has locked m_.
+  void own(const context& ctx, instant own_end) {
+    const std::lock_guard guard(m_, std::adopt_lock);
+    const inside i(*this);
+    if (dice_.below(4) == 0) return;
+    ends_by(ctx, own_end, [&] { vigil::sleep_until(any_time(), ctx); });
+  }
+
+  class inside {
+   public:
+    explicit inside(program& p) : p_(p) { CHECK(++p_.owners_ == 1); }
+
+    inside(const inside&) = delete;
+    inside& operator=(const inside&) = delete;
+
+    ~inside() { --p_.owners_; }
+
+   private:
+    program& p_;
+  };
+
+  void take_one(const context& ctx, instant own_end) {
+    std::unique_lock lock(m_);
+    const auto is_there = [this] { return in_store_ > 0; };
+    bool have = true;
+    switch (dice_.below(3)) {
+      case 0:
+        ends_by(
+            ctx, own_end, [&] { changed_.wait(lock, ctx, is_there); }, false);
+        break;
+      case 1: {
+        const instant until = any_time();
+        ends_by(
+            ctx, own_end, [&] { have = changed_.wait_for(lock, until - now(), is_there); }, false);
+        if (!have) CHECK(now() >= until);
+        break;
+      }
+      default: {
+        const instant until = any_time();
+        const auto notified = [&] { have = changed_.wait_for(lock, until - now()); };
+        ends_by(ctx, own_end, notified, false);
+        if (!have) CHECK(now() >= until);
+        have = is_there();
+      }
+    }
+    const inside i(*this);
+    if (!have) return;
+    CHECK(is_there());
+    in_store_ -= 1;
+    taken_ += 1;
+  }
+
+  void bring() {
+    const std::lock_guard guard(m_);
+    const inside i(*this);
+    in_store_ += 1;
+    brought_ += 1;
+    dice_.below(4) == 0 ? changed_.notify_all() : changed_.notify_one();
+  }
+
+  void use(connection& mine) {
+    switch (dice_.below(4)) {
+      case 0:
+        CHECK(vigil::timeout_list::remove(mine.idle) == mine.last.has_value());
+        mine.last.reset();
+        break;
+      case 1:
+        CHECK(mine.idle.touch() == mine.last.has_value());
+        if (mine.last) mine.last = now();
+        break;
+      default:
+        idle_.add(mine.idle);
+        mine.last = now();
+    }
+  }
+
+  void expire(vigil::timeout_list::entry& e) {
+    connection& c = vigil::owner_of<&connection::idle>(e);
+    CHECK(c.last.has_value());
+    if (c.last) CHECK(now() == *c.last + idle_.duration());
+    c.last.reset();
+  }
+
+  seeded dice_;
+  const instant start_ = now();
+  int instants_ = 0;
+  const std::uint32_t actors_;
+
+  vigil::cancellable root_;
+  instant root_end_ = never;
+  instant group_end_ = never;
+  instant stop_at_ = never;
+  instant started_by_ = never;  // all actors that are
+  result error_ = result::none;
+
+  vigil::mutex m_;
+  int owners_ = 0;
+  vigil::condition_variable changed_;  // in_store_
+  int in_store_ = 0;
+  int brought_ = 0;
+  int taken_ = 0;
+  vigil::wait_group count_;
+  std::optional<vigil::latch> started_;
+  vigil::once once_;
+  int opened_ = 0;
+  std::uint32_t begun_ = 0;
+  std::uint32_t ended_ = 0;
+  std::deque<connection> connections_;
+  vigil::timeout_list idle_;
+};
+
+}  // namespace
+
+TEST_SUITE("random programs") {
+  TEST_CASE("of all parts together: each call ends when it may, and nobody is left") {
+    const int seeds = rounds(3000) * (std::getenv("VIGIL_LONG") != nullptr ? 20 : 1);
+    for_each_seed(static_cast<std::uint64_t>(seeds),
+                  [](std::uint64_t seed) { program(seed).run(); });
+  }
+}
