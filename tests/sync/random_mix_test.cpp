@@ -4,6 +4,7 @@
 // context ends, a lock has one owner, an entry expires a duration after its last
 // touch; at the end the counts come out and nobody is left. A seed replays its
 // program.
+#include "support/running_seed.hpp"
 #include "sync_test.hpp"
 
 #include <vigil/timeout_list.hpp>
@@ -55,9 +56,13 @@ class program {
     for (std::uint32_t i = 0; i < actors_; ++i) {
       count_.add();
       // Its place may never come: who is dropped is done as well.
-      g.go([this, i, one = done_at_end(count_)](const context& ctx) { act(ctx, connections_[i]); });
+      g.go([this, i, one = done_at_end(*this)](const context& ctx) { act(ctx, connections_[i]); });
     }
     started_by_ = now();
+    auto all_done = vigil::spawn([this] {
+      count_.wait();
+      return now();
+    });
     result is = result::none;
     try {
       g.wait();
@@ -69,6 +74,7 @@ class program {
     // Who was not started is a reason to say `cancelled`, too.
     CHECK((is == error_ || (begun_ < actors_ && is == result::cancelled)));
     CHECK(begun_ == ended_);
+    CHECK(all_done.join() == std::max(started_by_, last_done_));
     CHECK(count_.wait_for(0s));
     CHECK(count_.count() == 0);
     CHECK(opened_ <= 1);
@@ -94,18 +100,20 @@ class program {
   // One less when it dies, whether its function has run or not.
   class done_at_end {
    public:
-    explicit done_at_end(vigil::wait_group& of) : of_(&of) {}
+    explicit done_at_end(program& of) : of_(&of) {}
 
     done_at_end(done_at_end&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
 
     done_at_end& operator=(done_at_end&&) = delete;
 
     ~done_at_end() {
-      if (of_ != nullptr) of_->done();
+      if (of_ == nullptr) return;
+      of_->last_done_ = now();
+      of_->count_.done();
     }
 
    private:
-    vigil::wait_group* of_;
+    program* of_;
   };
 
   // --- instants: no two that are drawn are equal
@@ -208,11 +216,17 @@ class program {
           own(ctx, own_end);
         } else {
           CHECK(now() == until);
+          CHECK(is_taken());
         }
         break;
       }
       case 3:
-        ends_by(ctx, own_end, [&] { m_.lock(ctx); });
+        try {
+          ends_by(ctx, own_end, [&] { m_.lock(ctx); });
+        } catch (...) {
+          CHECK(is_taken());
+          throw;
+        }
         own(ctx, own_end);
         break;
       case 4:
@@ -226,14 +240,7 @@ class program {
         bring();
         break;
       case 8:
-        ends_by(ctx, own_end, [&] {
-          once_.call(ctx, [&] {
-            CHECK(opened_ == 0);
-            vigil::sleep_until(any_time(), ctx);
-            opened_ += 1;
-          });
-        });
-        CHECK(opened_ == 1);
+        open(ctx, own_end);
         break;
       case 9:
         use(mine);
@@ -255,40 +262,74 @@ class program {
     }
   }
 
+  void open(const context& ctx, instant own_end) {
+    const instant from = now();
+    bool mine = false;
+    try {
+      ends_by(ctx, own_end, [&] {
+        once_.call(ctx, [&] {
+          mine = true;
+          const one_of o(openers_, opener_left_);
+          CHECK(opened_ == 0);
+          vigil::sleep_until(any_time(), ctx);
+          opened_ += 1;
+        });
+      });
+    } catch (...) {
+      CHECK((mine || is_there(openers_, opener_left_)));
+      throw;
+    }
+    CHECK(opened_ == 1);
+    CHECK(now() == std::max(from, opener_left_));
+  }
+
+  // Of who waits in vain: there was a reason to wait, up to this instant.
+  static bool is_there(int number, instant left) { return number == 1 || left == now(); }
+
+  bool is_taken() const { return is_there(owners_, owner_left_); }
+
   // Caller: has locked m_.
   void own(const context& ctx, instant own_end) {
     const std::lock_guard guard(m_, std::adopt_lock);
-    const inside i(*this);
+    const one_of o(owners_, owner_left_);
     if (dice_.below(4) == 0) return;
     ends_by(ctx, own_end, [&] { vigil::sleep_until(any_time(), ctx); });
   }
 
-  class inside {
+  // The only one there.
+  class one_of {
    public:
-    explicit inside(program& p) : p_(p) { CHECK(++p_.owners_ == 1); }
+    one_of(int& number, instant& left) : number_(number), left_(left) { CHECK(++number_ == 1); }
 
-    inside(const inside&) = delete;
-    inside& operator=(const inside&) = delete;
+    one_of(const one_of&) = delete;
+    one_of& operator=(const one_of&) = delete;
 
-    ~inside() { --p_.owners_; }
+    ~one_of() {
+      --number_;
+      left_ = now();
+    }
 
    private:
-    program& p_;
+    int& number_;
+    instant& left_;
   };
 
   void take_one(const context& ctx, instant own_end) {
     std::unique_lock lock(m_);
-    const auto is_there = [this] { return in_store_ > 0; };
+    const auto is_in_store = [this] { return in_store_ > 0; };
     bool have = true;
     switch (dice_.below(3)) {
       case 0:
         ends_by(
-            ctx, own_end, [&] { changed_.wait(lock, ctx, is_there); }, false);
+            ctx, own_end, [&] { changed_.wait(lock, ctx, is_in_store); }, false);
         break;
       case 1: {
         const instant until = any_time();
         ends_by(
-            ctx, own_end, [&] { have = changed_.wait_for(lock, until - now(), is_there); }, false);
+            ctx,
+            own_end,
+            [&] { have = changed_.wait_for(lock, until - now(), is_in_store); },
+            false);
         if (!have) CHECK(now() >= until);
         break;
       }
@@ -297,19 +338,19 @@ class program {
         const auto notified = [&] { have = changed_.wait_for(lock, until - now()); };
         ends_by(ctx, own_end, notified, false);
         if (!have) CHECK(now() >= until);
-        have = is_there();
+        have = is_in_store();
       }
     }
-    const inside i(*this);
+    const one_of o(owners_, owner_left_);
     if (!have) return;
-    CHECK(is_there());
+    CHECK(is_in_store());
     in_store_ -= 1;
     taken_ += 1;
   }
 
   void bring() {
     const std::lock_guard guard(m_);
-    const inside i(*this);
+    const one_of o(owners_, owner_left_);
     in_store_ += 1;
     brought_ += 1;
     dice_.below(4) == 0 ? changed_.notify_all() : changed_.notify_one();
@@ -352,14 +393,18 @@ class program {
 
   vigil::mutex m_;
   int owners_ = 0;
+  instant owner_left_;
   vigil::condition_variable changed_;  // in_store_
   int in_store_ = 0;
   int brought_ = 0;
   int taken_ = 0;
   vigil::wait_group count_;
+  instant last_done_;
   std::optional<vigil::latch> started_;
   vigil::once once_;
   int opened_ = 0;
+  int openers_ = 0;
+  instant opener_left_;
   std::uint32_t begun_ = 0;
   std::uint32_t ended_ = 0;
   std::deque<connection> connections_;
@@ -371,7 +416,10 @@ class program {
 TEST_SUITE("random programs") {
   TEST_CASE("of all parts together: each call ends when it may, and nobody is left") {
     const int seeds = rounds(3000) * (std::getenv("VIGIL_LONG") != nullptr ? 20 : 1);
-    for_each_seed(static_cast<std::uint64_t>(seeds),
-                  [](std::uint64_t seed) { program(seed).run(); });
+    for_each_seed(static_cast<std::uint64_t>(seeds), [](std::uint64_t seed) {
+      running_seed = seed;
+      program(seed).run();
+    });
+    running_seed = 0;
   }
 }
