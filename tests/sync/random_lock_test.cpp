@@ -142,7 +142,7 @@ class program {
   void refuses(F f) {
     try {
       f();
-      wrong_ = "it has not refused";
+      if (wrong_.empty()) wrong_ = "it has not refused";
     } catch (const std::logic_error&) {
     }
   }

@@ -197,11 +197,19 @@ class program {
     }
   }
 
+  // One that waits under ctx, too: not beyond its end.
+  template <class F>
+  void under(const context& ctx, instant own_end, F call) {
+    const instant from = now();
+    ends_by(ctx, own_end, call);
+    CHECK((now() == from || now() <= end_of(own_end)));
+  }
+
   void deed(const context& ctx, instant own_end, connection& mine) {
     switch (dice_.below(12)) {
       case 0: {
         const instant until = any_time();
-        ends_by(ctx, own_end, [&] { vigil::sleep_until(until, ctx); });
+        under(ctx, own_end, [&] { vigil::sleep_until(until, ctx); });
         CHECK(now() == until);
         break;
       }
@@ -222,7 +230,7 @@ class program {
       }
       case 3:
         try {
-          ends_by(ctx, own_end, [&] { m_.lock(ctx); });
+          under(ctx, own_end, [&] { m_.lock(ctx); });
         } catch (...) {
           CHECK(is_taken());
           throw;
@@ -266,7 +274,7 @@ class program {
     const instant from = now();
     bool mine = false;
     try {
-      ends_by(ctx, own_end, [&] {
+      under(ctx, own_end, [&] {
         once_.call(ctx, [&] {
           mine = true;
           const one_of o(openers_, opener_left_);
@@ -293,7 +301,7 @@ class program {
     const std::lock_guard guard(m_, std::adopt_lock);
     const one_of o(owners_, owner_left_);
     if (dice_.below(4) == 0) return;
-    ends_by(ctx, own_end, [&] { vigil::sleep_until(any_time(), ctx); });
+    under(ctx, own_end, [&] { vigil::sleep_until(any_time(), ctx); });
   }
 
   // The only one there.
