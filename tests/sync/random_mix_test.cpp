@@ -44,7 +44,10 @@ struct connection {
 class program {
  public:
   explicit program(std::uint64_t seed)
-      : dice_(seed), actors_(2 + dice_.below(6)), idle_(after(), [this](auto& e) { expire(e); }) {}
+      : dice_(seed),
+        actors_(2 + dice_.below(6)),
+        duration_(after()),
+        idle_(duration_, [this](auto& e) { expire(e); }) {}
 
   void run() {
     // For who waits for what nobody brings.
@@ -89,7 +92,7 @@ class program {
           connections_.begin(), connections_.end(), [](auto& c) { return c.last.has_value(); }));
     };
     CHECK(idle_.size() == linked());
-    vigil::sleep_for(2 * idle_.duration());
+    vigil::sleep_for(2 * duration_);
     CHECK(linked() == 0);
     CHECK(idle_.size() == 0);
   }
@@ -383,7 +386,7 @@ class program {
   void expire(vigil::timeout_list::entry& e) {
     connection& c = vigil::owner_of<&connection::idle>(e);
     CHECK(c.last.has_value());
-    if (c.last) CHECK(now() == *c.last + idle_.duration());
+    if (c.last) CHECK(now() == *c.last + duration_);
     c.last.reset();
   }
 
@@ -416,6 +419,7 @@ class program {
   std::uint32_t begun_ = 0;
   std::uint32_t ended_ = 0;
   std::deque<connection> connections_;
+  const nanoseconds duration_;
   vigil::timeout_list idle_;
 };
 
