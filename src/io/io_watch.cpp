@@ -328,8 +328,9 @@ void io_watch::leave() noexcept {
 bool io_watch::arm() noexcept {
   if (written_.exchange(false)) {
     std::uint64_t ignored = 0;
-    // Nothing there: the writer has not come to it yet, and ends a later wait early.
-    if (::read(descriptors_->event_fd, &ignored, sizeof ignored) < 0) ignored = 0;
+    // Nothing there: the writer has not come to it yet. It ends a later wait early,
+    // and no more than that one: who comes here next reads.
+    if (::read(descriptors_->event_fd, &ignored, sizeof ignored) < 0) written_.store(true);
   }
   // Not all of the memory for them is ours.
   const auto wait = [](atomic<bool>& is_armed, descriptors::stream& d, auto handler) {
@@ -348,9 +349,10 @@ bool io_watch::arm() noexcept {
 
 void io_watch::set_timer(nanos deadline) noexcept {
   const lock_guard guard(timer_lock_);
-  if (shared_->timer_fired.exchange(false)) set_to_ = never;
   if (deadline < earliest_) earliest_ = deadline;  // earlier() may have come first
-  if (earliest_ != set_to_) write_timer(earliest_);
+  // One that has fired stays readable until it is set, be it to nothing.
+  const bool has_fired = shared_->timer_fired.exchange(false);
+  if (has_fired || earliest_ != set_to_) write_timer(earliest_);
 }
 
 void io_watch::write_timer(nanos deadline) noexcept {

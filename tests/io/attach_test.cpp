@@ -1,9 +1,13 @@
 // The watch inside an io_context: whose it is, who runs it, who takes it over.
+#include "base/clock_source.hpp"
 #include "io/io_test.hpp"
+#include "io/io_watch.hpp"
 
 #include <atomic>
 #include <barrier>
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
@@ -246,6 +250,29 @@ TEST_SUITE("io: the watch") {
     own.restart();
     CHECK(own.run() > 0);
     CHECK(ran);
+  }
+
+  TEST_CASE("once its deadline has come, or it was interrupted, it waits as before") {
+    vigil::internal::io_watch w;
+    const auto waits_until_interrupted = [&w] {
+      w.prepare();
+      const auto start = std::chrono::steady_clock::now();
+      std::thread other([&w] {
+        std::this_thread::sleep_for(20ms);
+        w.interrupt();
+      });
+      int waits = 0;
+      do {
+        ++waits;
+        w.wait_until(vigil::internal::never);
+      } while (std::chrono::steady_clock::now() - start < 20ms && waits < 5);
+      other.join();
+      CHECK(waits == 1);
+    };
+    w.prepare();
+    w.wait_until(vigil::internal::monotonic_now() + 1'000'000);
+    waits_until_interrupted();
+    waits_until_interrupted();
   }
 
   TEST_CASE("a lone sleep costs one wait, and idle workers make none") {
