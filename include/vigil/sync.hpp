@@ -433,6 +433,14 @@ class latch {
     count_down(n);
     wait();
   }
+  // Has arrived also if it throws `cancelled`.
+  template <class C>
+    requires std::is_same_v<C, context>
+  void arrive_and_wait(const C& ctx, std::int64_t n = 1) {
+    const detail::wait_limit limit = detail::under(ctx);  // refuses a nil one
+    count_down(n);
+    detail::wait(core_, true, limit);
+  }
 
  private:
   detail::counter_core core_;

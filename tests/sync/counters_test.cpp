@@ -225,6 +225,21 @@ TEST_SUITE("latch") {
     });
   }
 
+  TEST_CASE("who arrives and waits under a context has arrived, however the wait ends") {
+    in_virtual([] {
+      latch l(3);
+      const auto start = clock::now();
+      const auto it = vigil::with_timeout(vigil::background(), 1s);
+      CHECK_THROWS_AS(l.arrive_and_wait(it.ctx), vigil::cancelled);
+      CHECK(since(start) == 1s);
+      CHECK(l.count() == 2);
+      CHECK_THROWS_AS(l.arrive_and_wait(vigil::context()), std::invalid_argument);
+      CHECK_THROWS_AS(l.arrive_and_wait(it.ctx, 3), std::logic_error);
+      CHECK(l.count() == 2);
+      l.arrive_and_wait(it.ctx, 2);  // open: goes on
+    });
+  }
+
   TEST_CASE("a timed wait is false at exactly its deadline") {
     in_virtual([] {
       latch l(1);
