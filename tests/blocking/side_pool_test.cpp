@@ -79,9 +79,11 @@ TEST_SUITE("side pool") {
           });
         }));
         // One after another into the queue, also where workers steal.
-        while (vigil::stats_of_blocking().queued + vigil::stats_of_blocking().running +
-                   vigil::stats_of_blocking().done <
-               static_cast<std::size_t>(i) + 1)
+        const auto has_come = [] {
+          const vigil::blocking_stats now = vigil::stats_of_blocking();  // of one instant
+          return now.queued + now.running + now.done;
+        };
+        while (has_come() < static_cast<std::size_t>(i) + 1)
           vigil::this_fiber::yield();
       }
       for (auto& c : callers)
