@@ -116,12 +116,12 @@ TEST_SUITE("use_fiber: deadlines") {
   }
 
   TEST_CASE("deadline and completion at the same instant: a byte is read once or later") {
-    for (const unsigned n : {1, 2, 3, 4}) {
-      const bool threads = n > 2;
+    for (const unsigned variant : {1U, 2U, 3U, 4U}) {
+      const bool threads = variant > 2;
       asio::io_context own;  // one for each: runners leave it stopped now and then
       vigil::options o;
       vigil::io::attach(o, own);
-      in_runtime({.workers = {1 + n % 2}, .settings = o}, [&] {
+      in_runtime({.workers = {1 + variant % 2}, .settings = o}, [&] {
         const auto runners = threads ? std::make_unique<run_by_threads>(own, 2) : nullptr;
         socket_pair s(own);
         int got = 0;
