@@ -1,0 +1,217 @@
+// How a run is stopped: E1 to E3 of end.cpp, and who counts meanwhile.
+//
+//   the stopper     a fiber of ours: cancels the root context, waits for the grace
+//                   period, stops the others, and counts the stop limit
+//   the root watch  another, while a cancel of the root context is under way
+//
+// Both are timekeepers: they wait for their time or until they are let off.
+#include "sched/park.hpp"
+#include "sched/scheduler.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace vigil::internal {
+
+void scheduler::request_stop() noexcept {
+  {
+    const lock_guard guard(end_lock_);
+    if (phase() == run_phase::idle) return;
+    signals_.fetch_or(1);
+  }
+  // Done by a worker, as for a signal.
+  wake_for_signal();
+}
+
+// The phase only goes forward, whoever is late.
+void scheduler::advance(run_phase to) noexcept {
+  run_phase seen = phase_.load();
+  while (seen < to && !phase_.compare_exchange_weak(seen, to)) {
+  }
+}
+
+// The first who comes to the end sets it, before the phase says so.
+void scheduler::set_grace() noexcept {
+  nanos none = 0;
+  const nanos until = saturating_add(clock.now(), settings_.grace > 0 ? settings_.grace : 0);
+  grace_until_.compare_exchange_strong(none, until);
+}
+
+void scheduler::begin_end() noexcept {
+  set_grace();
+  auto expected = run_phase::running;
+  if (!phase_.compare_exchange_strong(expected, run_phase::ending)) return;
+  // The root context first, which may call functions of the user's: a fiber's work.
+  if (settings_.grace <= 0 && root.load() == nullptr) stop_all();
+  start_stopper();
+}
+
+// After the phase says that the end has begun: who makes a root context looks at
+// the phase afterwards. Both sequentially consistent, so one sees the other.
+//
+// It may call functions of the user's (callbacks of a std::stop_token, destructors),
+// and they may block: so somebody counts meanwhile. Two may be here at a time, and
+// either may be the one who calls them. The main fiber waits for the stopper's as
+// for the others (E4).
+void scheduler::cancel_root() noexcept {
+  stop_node* const node = root.load();
+  if (node == nullptr) return;
+  if (root_cancels_.fetch_add(1) == 0 && !node->is_done() && current_fiber() != nullptr) {
+    try {
+      start_timekeeper("shutdown watch", &scheduler::watch_root);
+    } catch (...) {
+      // No stack for it: nobody counts until the main fiber does.
+    }
+  }
+  node->cancel(stop_state::shutdown, nullptr);
+  if (root_cancels_.fetch_sub(1) != 1) return;
+  let_off(root_watch_);
+  tell_main();
+}
+
+void scheduler::watch_root(fiber& self) noexcept {
+  // A large tree takes a while, too.
+  constexpr nanos at_least = 100'000'000;
+  const nanos grace = std::max<nanos>(grace_until_.load() - clock.now(), 0);
+  const nanos limit = saturating_add(grace, std::max(stop_limit(), at_least));
+  if (wait_as(root_watch_, self, limit)) stop_limit_passed(limit);
+}
+
+// A fiber of our own that waits for the grace period, stops the others, and
+// sees to it that the main fiber does not outlive the stop limit. The main
+// fiber dismisses it once it comes to its end itself.
+void scheduler::start_stopper() noexcept {
+  waiter* waiting = nullptr;
+  {
+    const lock_guard guard(end_lock_);
+    if (std::exchange(stopper_started_, true)) {
+      // There is one, in the grace period: it goes on to the stop limit.
+      waiter* const found = std::exchange(stopper_.who, nullptr);
+      if (found == nullptr || !found->claim(stopper_.which, outcome::value)) return;
+      waiting = found;
+    }
+  }
+  if (waiting != nullptr) {
+    waiting->deliver();
+    return;
+  }
+  try {
+    start_timekeeper("shutdown", &scheduler::stopper_body);
+  } catch (...) {
+    cancel_root();
+    stop_all();  // no stack for the fiber that waits: no grace
+  }
+}
+
+void scheduler::start_timekeeper(const char* name, void (scheduler::*duty)(fiber&) noexcept) {
+  struct body {
+    scheduler* sched;
+    void (scheduler::*duty)(fiber&) noexcept;
+  };
+
+  fiber& f = make_fiber(0, name, sizeof(body), alignof(body), site{"vigil", 0}, fiber_role::runner);
+  ::new (f.body) body{this, duty};
+  static constexpr detail::body_table table = {[](void* of) {
+                                                 const body& b = *static_cast<body*>(of);
+                                                 (b.sched->*b.duty)(*current_fiber());
+                                               },
+                                               [](void*) noexcept {},
+                                               [](void*) noexcept {},
+                                               [](void*) noexcept -> void* { return nullptr; }};
+  f.table = &table;
+  f.handle.store(handle_state::detached);
+  count_system(1);
+  adopt(f);
+  make_runnable(f);
+}
+
+void scheduler::stopper_body(fiber& self) noexcept {
+  stopper_fiber_.store(&self);
+  cancel_root();
+  if (!stopping() && !wait_as(stopper_, self, grace_until_.load() - clock.now())) return;
+  stop_all();
+  const nanos limit = stop_limit();
+  if (wait_as(stopper_, self, limit)) stop_limit_passed(limit);
+}
+
+// False if it was dismissed meanwhile.
+bool scheduler::wait_as(timekeeper& which, fiber& self, nanos length) noexcept {
+  end_lock_.lock();
+  if (which.dismissed) {
+    end_lock_.unlock();
+    return false;
+  }
+  const ticket t = self.self.open(false);
+  which.who = &self.self;
+  which.which = t;
+  try {
+    wait(self,
+         t,
+         {wait_reason::shutdown, saturating_add(clock.now(), length > 0 ? length : 0), false},
+         end_lock_);
+  } catch (const std::bad_alloc&) {
+    // No room for the deadline: it is as if it had come.
+  }
+  const lock_guard guard(end_lock_);
+  which.who = nullptr;
+  return !which.dismissed;
+}
+
+void scheduler::let_off(timekeeper& which) noexcept {
+  waiter* w = nullptr;
+  {
+    const lock_guard guard(end_lock_);
+    which.dismissed = true;
+    if (which.who != nullptr && which.who->claim(which.which, outcome::value)) w = which.who;
+    which.who = nullptr;
+  }
+  if (w != nullptr) w->deliver();
+}
+
+void scheduler::stop_all() noexcept {
+  if (stopping_.exchange(true)) return;
+  advance(run_phase::stopping);
+  for (shard& s : shards_) {
+    const lock_guard guard(s.lock);
+    for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
+      // A fiber leaves the registry under this lock, so it is alive here.
+      if (f->self.claim_stop()) f->self.deliver();
+    }
+  }
+}
+
+void scheduler::stop_limit_passed(nanos waited) noexcept {
+  warn(
+      "the shutdown has waited %.3f s (options::stop_limit) for these; a wait in a shield or a "
+      "destructor, a long computation, catch (...), or a function on a side pool that does not "
+      "return keeps them:",
+      static_cast<double>(waited) / 1e9);
+  const fiber* const self = current_fiber();  // it counts
+  for (shard& s : shards_) {
+    const lock_guard guard(s.lock);
+    for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
+      if (f == self) continue;
+      const fiber_state state = f->state.load();
+      const wait_reason reason = f->reason.load();
+      const bool in_root = root_cancels_.load() != 0 && reason != wait_reason::shutdown &&
+                           (f->role == fiber_role::main || f == stopper_fiber_.load());
+      const bool ours = f->role == fiber_role::timer || reason == wait_reason::shutdown ||
+                        (f->role == fiber_role::runner && f->callback.load() == nullptr);
+      if (ours && !in_root) continue;
+      warn("  fiber %llu (%s), %s, waits for: %s, started at %s:%u%s",
+           static_cast<unsigned long long>(f->id),
+           f->name,
+           to_string(state),
+           to_string(reason),
+           f->file,
+           f->line,
+           in_root ? ", inside a stop_callback or destructor that the end of the root context runs"
+                   : "");
+    }
+  }
+  name_calls();
+  fatal("shutdown: giving up");
+}
+
+}  // namespace vigil::internal
