@@ -1,5 +1,5 @@
 // blocking(): functions on the side pool, and how their callers' waits end.
-#include "blocking/gate.hpp"
+#include "support/gate.hpp"
 #include "sched/scheduler.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"

@@ -1,5 +1,5 @@
 // The pool: its threads, its order, its figures.
-#include "blocking/gate.hpp"
+#include "support/gate.hpp"
 #include "sched/process.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"

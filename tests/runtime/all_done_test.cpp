@@ -1,5 +1,6 @@
 // exit_when::all_done: the run ends when nothing more is to be expected.
 #include "support/child.hpp"
+#include "support/gate.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vigil/error.hpp>
@@ -239,6 +240,7 @@ TEST_SUITE("exit when all is done") {
       returned = went_on = false;
       vigil::go([&] {
         vigil::blocking([&] {
+          // Real time, so that the main function has returned; it holds either way.
           std::this_thread::sleep_for(5ms);
           returned = true;
         });
@@ -251,17 +253,16 @@ TEST_SUITE("exit when all is done") {
     returned = false;
     in_runtime({.workers = {1, 2}, .settings = all_done()}, [&] {
       returned = false;
-      const auto left = std::make_shared<std::atomic<bool>>(false);
+      const auto left = std::make_shared<gate>();
       const auto caller = vigil::with_cancel(vigil::background());
       CHECK_THROWS_AS(vigil::blocking(caller.ctx,
                                       [&returned, left, caller] {
                                         caller.cancel();
-                                        while (!*left)
-                                          std::this_thread::sleep_for(100us);  // polls
+                                        left->wait();
                                         returned = true;
                                       }),
                       vigil::cancelled);
-      *left = true;
+      left->open();
     });
     CHECK(returned);
   }
@@ -406,13 +407,10 @@ TEST_SUITE("debug::holders") {
         vigil::this_fiber::set_name("waits");
         vigil::sleep_for(1h);
       });
-      auto open = std::make_shared<std::atomic<bool>>(false);
-      auto calls = vigil::spawn([open] {
+      gate inside;
+      auto calls = vigil::spawn([&inside] {
         vigil::this_fiber::set_name("calls");
-        vigil::blocking([open] {
-          while (!*open)
-            std::this_thread::sleep_for(100us);
-        });
+        vigil::blocking([&inside] { inside.wait(); });
       });
       auto once = vigil::after_func(1h, [] {});
       auto often = vigil::every(1h, [] {});
@@ -420,8 +418,7 @@ TEST_SUITE("debug::holders") {
       unreferenced.unref();
       auto stopped = vigil::after_func(1h, [] {});
       stopped.stop();
-      while (vigil::stats_of_blocking().running == 0)
-        vigil::sleep_for(100us);
+      inside.wait_until_entered();
       const std::string text = holders_text();
       CHECK(text.find("fibers besides the main one: 2") != std::string::npos);
       CHECK(text.find("(waits) [parked: sleep] started at ") != std::string::npos);
@@ -431,7 +428,7 @@ TEST_SUITE("debug::holders") {
       CHECK(text.find("functions on side pools: 1") != std::string::npos);
       CHECK(text.find("called by fiber ") != std::string::npos);
       CHECK(text.find("(calls) at ") != std::string::npos);
-      *open = true;
+      inside.open();
       calls.join();
       waits.request_stop();
       CHECK_THROWS_AS(waits.join(), vigil::cancelled);
