@@ -321,7 +321,7 @@ bool io_watch::enter() noexcept {
 
 void io_watch::leave() noexcept {
   inside_.store(false);
-  if (on_note_.load()) note_.wake();  // W2
+  look_again();  // W2
 }
 
 // One wait outstanding for each of the two.

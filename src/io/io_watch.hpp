@@ -25,6 +25,10 @@
 //     If the io_context goes first, `gone` says so, and nothing of it is touched.
 // W4  A handler marks; the fibers are made ready when the worker has got up
 //     (got_up()), so that nobody is woken for what it is about to take itself.
+// W5  A worker on the note looks now and then only while fibers wait for operations.
+//     It sets `on_note` before it reads how many there are; who counts the first, or
+//     one that is cancelled, reads `on_note` afterwards, and wakes it. All
+//     sequentially consistent.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -76,14 +80,19 @@ class io_watch final : public watch {
   boost::asio::io_context& context() const noexcept { return context_; }
 
   // Operations that fibers wait for, and those of them that are being cancelled.
-  void operation_begins() noexcept { operations_.fetch_add(1); }
+  void operation_begins() noexcept {
+    if (operations_.fetch_add(1) == 0) look_again();
+  }
 
   void operation_ends(bool was_cancelled) noexcept {
     operations_.fetch_sub(1);
     if (was_cancelled) cancelled_.fetch_sub(1);
   }
 
-  void operation_cancelled() noexcept { cancelled_.fetch_add(1); }
+  void operation_cancelled() noexcept {
+    cancelled_.fetch_add(1);
+    look_again();
+  }
 
   // From a handler: true if the calling thread is a worker in wait_until(), which
   // has taken the waiter and will deliver it.
@@ -98,6 +107,11 @@ class io_watch final : public watch {
 
   template <class F>
   static void run(F f) noexcept;
+
+  // W5
+  void look_again() noexcept {
+    if (on_note_.load()) note_.wake();
+  }
 
   bool enter() noexcept;
   void leave() noexcept;

@@ -258,6 +258,7 @@ TEST_SUITE("io: the watch") {
       w.prepare();
       const auto start = std::chrono::steady_clock::now();
       std::thread other([&w] {
+        // Real time, so that it waits by then; it holds either way.
         std::this_thread::sleep_for(20ms);
         w.interrupt();
       });
@@ -273,6 +274,22 @@ TEST_SUITE("io: the watch") {
     w.wait_until(vigil::internal::monotonic_now() + 1'000'000);
     waits_until_interrupted();
     waits_until_interrupted();
+  }
+
+  TEST_CASE("in a stopped io_context it hears of an operation that begins or is cancelled") {
+    for (const bool is_cancelled : {false, true}) {
+      asio::io_context own;
+      vigil::internal::io_watch w(own);
+      own.stop();
+      w.prepare();
+      std::thread worker([&w] { w.wait_until(vigil::internal::never); });
+      // Real time, so that it sleeps by then; it holds either way.
+      std::this_thread::sleep_for(5ms);
+      w.operation_begins();
+      if (is_cancelled) w.operation_cancelled();
+      worker.join();
+      w.operation_ends(is_cancelled);
+    }
   }
 
   TEST_CASE("a lone sleep costs one wait, and idle workers make none") {
