@@ -1,6 +1,7 @@
 // Lists that own nothing and allocate nothing.
 //
 // list<T, &T::hook>   doubly linked: unlinks an element in O(1).
+// far_list<T>         the same for elements that lie far apart in memory.
 // chain<T, &T::next>  singly linked, first in first out; can be moved onto
 //                     another chain whole.
 //
@@ -60,6 +61,51 @@ class list {
   T* first_ = nullptr;
   T* last_ = nullptr;
   std::size_t size_ = 0;
+};
+
+// A list by T::hook of what lies far apart, such as entries on the stacks of those
+// who wait. Who takes many out would wait for memory at each step, since only the
+// one before says where an element is. So each says as well, in T::ahead, where the
+// one far_stride places behind it lies, to be asked for in time. That is a hint: the
+// element may have gone.
+#ifdef VIGIL_MODEL
+inline constexpr std::size_t far_stride = 1;  // what comes between two batches is to be seen
+#else
+inline constexpr std::size_t far_stride = 64;
+#endif
+
+template <class T>
+class far_list {
+ public:
+  bool empty() const noexcept { return elements_.empty(); }
+
+  std::size_t size() const noexcept { return elements_.size(); }
+
+  void push_back(T& element) noexcept {
+    elements_.push_back(element);
+    element.ahead = nullptr;
+    if (elements_.size() <= far_stride) {
+      behind_ = nullptr;
+      return;
+    }
+    behind_ = behind_ != nullptr ? elements_.next(*behind_) : elements_.front();
+    behind_->ahead = &element;
+  }
+
+  void remove(T& element) noexcept {
+    if (behind_ == &element) behind_ = element.hook.before;
+    elements_.remove(element);
+  }
+
+  T* pop_front() noexcept {
+    T* const element = elements_.front();
+    if (element != nullptr) remove(*element);
+    return element;
+  }
+
+ private:
+  list<T, &T::hook> elements_;
+  T* behind_ = nullptr;  // the last whose `ahead` is set; nullptr: none
 };
 
 template <class T, T* T::*Next>

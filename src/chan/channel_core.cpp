@@ -1,6 +1,7 @@
 #include "chan/channel_core.hpp"
 
 #include "sched/caller.hpp"
+#include "sched/wake_batch.hpp"
 
 #include <vigil/channel.hpp>
 #include <vigil/error.hpp>
@@ -114,15 +115,15 @@ attempt channel_core::recv_now(void* into) noexcept {
     destroy_value(ops, front);
     if (++first_ == capacity_) first_ = 0;
     --size_;
-    // The first who waits to send has room now.
-    if (senders_.empty()) return {channel_status::ok};
+    // The first who waits to send has room now, unless a close is ending its wait.
+    if (senders_.empty() || closed_) return {channel_status::ok};
     queued_case* const c = claim_first(senders_);
     if (c == nullptr) return {channel_status::ok};
     move_value(ops, slot(size_), c->value);
     ++size_;
     return {channel_status::ok, c->who};
   }
-  if (!senders_.empty()) {
+  if (!senders_.empty() && !closed_) {
     if (queued_case* const c = claim_first(senders_)) {
       move_value(ops, into, c->value);
       return {channel_status::ok, c->who};
@@ -154,43 +155,33 @@ void channel_core::leave_receivers(queued_case& c) noexcept {
   if (source != nullptr && receivers_.empty()) source->nobody_waits();
 }
 
-// C3: what is taken out stays where it is until it is delivered.
-void channel_core::take_all(case_queue& told) noexcept {
-  for (case_queue* const queue : {&receivers_, &senders_}) {
-    while (queued_case* const c = queue->pop_front()) {
-      if (!c->who->claim(c->which, outcome::closed)) continue;
-      *c->chosen = c;
-      c->status = channel_status::closed;
-      told.push_back(*c);
-    }
-  }
-  if (source != nullptr) source->nobody_waits();
-}
-
-void channel_core::tell(case_queue& told) noexcept {
-  while (queued_case* const c = told.pop_front())
-    c->who->deliver(internal::turn::in_order);
-}
-
 bool channel_core::close() noexcept {
-  case_queue told;
   {
     const lock_guard guard(lock);
     if (closed_) return false;
     closed_ = true;
-    take_all(told);
   }
-  tell(told);
+  dismiss_all();
   return true;
 }
 
 void channel_core::dismiss_all() noexcept {
-  case_queue told;
-  {
-    const lock_guard guard(lock);
-    take_all(told);
+  const auto claim = [](queued_case& c) {
+    if (!c.who->claim(c.which, outcome::closed)) return false;
+    *c.chosen = &c;
+    c.status = channel_status::closed;
+    return true;
+  };
+  for (bool more = true; more;) {
+    internal::wake_batch batch;
+    {
+      const lock_guard guard(lock);
+      batch.take(receivers_.empty() ? senders_ : receivers_, claim);
+      more = !receivers_.empty() || !senders_.empty();
+      if (!more && source != nullptr) source->nobody_waits();
+    }
+    batch.deliver();
   }
-  tell(told);
 }
 
 std::size_t channel_core::size() const noexcept {

@@ -46,6 +46,7 @@ using vigil::channel_status;
 
 struct queued_case {
   list_hook<queued_case> hook;
+  const void* ahead = nullptr;  // of far_list
   waiter* who = nullptr;
   ticket which = 0;
   void* value = nullptr;  // to move from, or room to move into
@@ -53,7 +54,7 @@ struct queued_case {
   queued_case** chosen = nullptr;  // where the claimer says which case it was
 };
 
-using case_queue = list<queued_case, &queued_case::hook>;
+using case_queue = far_list<queued_case>;
 
 // Where a timer's channel has its values from.
 class timed_source {
@@ -113,7 +114,8 @@ class channel_core {
 
   // Everybody who waits is told. False if it was closed already.
   bool close() noexcept VIGIL_EXCLUDES(lock);
-  // The same, but it is not closed: nothing will come for those who wait now.
+  // Tells everybody who waits, a few dozen under each hold of the lock. Caller: it is
+  // closed, or its source has ended.
   void dismiss_all() noexcept VIGIL_EXCLUDES(lock);
 
   std::size_t size() const noexcept VIGIL_EXCLUDES(lock);
@@ -141,8 +143,6 @@ class channel_core {
   // The last handle has gone.
   virtual void end() noexcept { delete this; }
 
-  void take_all(internal::case_queue& told) noexcept VIGIL_REQUIRES(lock);
-  static void tell(internal::case_queue& told) noexcept;
   // Takes cases out until one can be claimed for a value.
   static internal::queued_case* claim_first(internal::case_queue& queue) noexcept;
   std::byte* slot(std::size_t i) const noexcept VIGIL_REQUIRES(lock);

@@ -1,6 +1,6 @@
 #include "sched/stop_tree.hpp"
 
-#include "sched/scheduler.hpp"
+#include "sched/wake_batch.hpp"
 
 #include <vigil/error.hpp>
 
@@ -11,102 +11,78 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-using internal::fiber;
 using internal::lock_guard;
 using internal::outcome;
 using internal::stop_callback;
 using internal::stop_state;
 using internal::stop_waiter;
-using internal::waiter;
+using internal::wake_batch;
 
-// What a cancel has collected under the locks, to be dealt with without them.
-struct stop_node::spoils {
-  internal::list<stop_waiter, &stop_waiter::hook> waiters;
-  internal::list<stop_callback, &stop_callback::hook> callbacks;
-  stop_node* told = nullptr;
-  stop_node** last_told = &told;
+// Nodes that a cancel has marked and that somebody has to hear of, each kept.
+class stop_node::marked {
+ public:
+  void add(stop_node& n) noexcept {
+    *last_ = &n;
+    last_ = &n.next_marked_;
+  }
 
-  void deal() noexcept;
+  // Caller: holds no lock.
+  void tell_all() noexcept;
 
  private:
-  void ready_waiters() noexcept;
+  stop_node* first_ = nullptr;
+  stop_node** last_ = &first_;
 };
 
-namespace {
-
-// Who waits lies on a stack of his own, long out of the cache: asks for the entry
-// after the next one, and for what will be touched of the next one's owner.
-void prefetch_after(const stop_waiter* next) noexcept {
-  if (next == nullptr) return;
-  __builtin_prefetch(next->hook.after, 1);
-  __builtin_prefetch(next->who, 1);
-  if (next->who->what() == waiter::kind::of_fiber)
-    __builtin_prefetch(&next->who->as_fiber().park_state, 1);
-}
-
-}  // namespace
-
-// The fibers of this thread's runtime a few dozen at a time, the others one by one.
-void stop_node::spoils::ready_waiters() noexcept {
-  constexpr std::size_t at_once = 64;
-  internal::fiber_chain here;
-  const internal::worker* const w = internal::current_worker();
-  while (stop_waiter* const s = waiters.pop_front()) {
-    waiter& who = *s->who;  // the last look at s: its owner goes on
-    prefetch_after(waiters.front());
-    if (here.size() == at_once) here.front()->sched->ready_all(here);
-    if (w != nullptr && who.what() == waiter::kind::of_fiber && who.as_fiber().sched == &w->sched) {
-      here.push_back(who.as_fiber());
-    } else {
-      who.deliver(internal::turn::in_order);
-    }
+void stop_node::marked::tell_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  for (stop_node* n = first_; n != nullptr; n = n->next_marked_)
+    n->end_waits();
+  for (stop_node* n = first_; n != nullptr; n = n->next_marked_) {
+    if (n->to_be_told_) n->told();  // N1: it changes no more
   }
-  if (!here.empty()) here.front()->sched->ready_all(here);
-}
-
-void stop_node::spoils::deal() noexcept {
-  ready_waiters();
-  while (stop_node* const n = told) {
-    told = n->next_told_;
-    n->told();
+  while (stop_node* const n = first_) {
+    first_ = n->next_marked_;
+    while (stop_callback* const c = n->callbacks_.pop_front())  // N1: ours alone
+      c->run(*c);
     n->let_go();
   }
-  while (stop_callback* const c = callbacks.pop_front())
-    c->run(*c);
 }
 
-void stop_node::mark(stop_state how, const std::exception_ptr& cause, spoils& s) noexcept {
+void stop_node::mark(stop_state how, const std::exception_ptr& cause, marked& all) noexcept {
   cause_ = cause;
   state_.store(how);  // N6; who sees it sees the cause
-  while (stop_waiter* const w = waiters_.pop_front()) {
-    if (const stop_waiter* const next = waiters_.front()) {
-      __builtin_prefetch(next->hook.after, 1);
-      __builtin_prefetch(next->who, 1);
+  // N7: if it cannot be kept, nobody waits under it.
+  const bool heard_of = to_be_told_ || !waiters_.empty() || !callbacks_.empty();
+  if (heard_of && try_keep()) all.add(*this);
+}
+
+void stop_node::end_waits() noexcept {
+  for (bool more = true; more;) {
+    wake_batch batch;
+    {
+      const lock_guard guard(lock_);
+      batch.take(waiters_,
+                 [](stop_waiter& w) { return w.who->claim(w.which, outcome::cancelled); });
+      more = !waiters_.empty();
     }
-    if (w->who->claim(w->which, outcome::cancelled)) s.waiters.push_back(*w);
-  }
-  while (stop_callback* const c = callbacks_.pop_front())
-    s.callbacks.push_back(*c);
-  if (to_be_told_ && try_keep()) {
-    *s.last_told = this;
-    s.last_told = &next_told_;
+    batch.deliver();
   }
 }
 
 void stop_node::cancel(stop_state how,
                        const std::exception_ptr& cause) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  spoils s;
+  marked all;
   lock_.lock();
   if (is_done()) {  // N2
     lock_.unlock();
     return;
   }
-  mark(how, cause, s);
+  mark(how, cause, all);
   for (stop_node* at = this;;) {
     if (stop_node* const child = at->children_.front()) {
       child->lock_.lock_beside();
       if (!child->is_done()) {
-        child->mark(how, cause, s);
+        child->mark(how, cause, all);
         at = child;
         continue;
       }
@@ -124,7 +100,7 @@ void stop_node::cancel(stop_state how,
   }
   lock_.unlock();
   leave();
-  s.deal();
+  all.tell_all();
 }
 
 bool stop_node::link(stop_waiter& w) noexcept {
@@ -173,7 +149,7 @@ void stop_node::leave() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
 
 void stop_node::ask_to_be_told() noexcept {
   const lock_guard guard(lock_);
-  to_be_told_ = true;
+  if (!is_done()) to_be_told_ = true;
 }
 
 std::size_t stop_node::children() const noexcept {

@@ -1,9 +1,9 @@
 // stop_tree: what can be cancelled, and who waits under it.
 //
 //              a                 cancel(b) marks b, d, e from the top down,
-//            /   \               claims every waiter under them, and only then,
-//           b     c              without any lock, readies the waiters and tells
-//          / \                   those who want to hear of it
+//            /   \               then ends the waits under them, a few dozen under
+//           b     c              each hold of a lock, and at last, without any,
+//          / \                   tells those who want to hear of it
 //         d   e
 //
 // The danger. Two threads cancel overlapping parts at the same moment, a third
@@ -19,7 +19,8 @@
 //
 // N1  `state` changes from open once, under the node's lock. Whoever holds the
 //     lock and finds it open may link a child, a waiter or a callback; whoever
-//     finds it done links nothing, and is done himself.
+//     finds it done links nothing, and is done himself. So who marked it has the
+//     callbacks for himself.
 // N2  A node that is found done under its lock is done with all below it: who
 //     marked it had the lock until then. So cancel() takes the lock also to
 //     learn that there is nothing to do.
@@ -33,6 +34,8 @@
 // N6  `state` is changed before told() is called, and looked at by who leaves
 //     something for told() to find, after he has left it (cancel_context::token).
 //     All sequentially consistent: one of the two sees the other.
+// N7  Who waits, has a callback or wants to be told keeps the node, or is about to
+//     let the node die with it.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -67,6 +70,7 @@ enum class stop_state : std::uint8_t {
 // A wait that ends with its node; on the stack of who waits.
 struct stop_waiter {
   list_hook<stop_waiter> hook;
+  const void* ahead = nullptr;  // of far_list
   waiter* who = nullptr;
   ticket which = 0;
 };
@@ -131,24 +135,24 @@ class stop_node {
   ~stop_node() = default;
 
  private:
-  struct spoils;
+  class marked;
 
   // False if the last who kept it has let go: it is about to leave.
   virtual bool try_keep() noexcept = 0;
   // It has ended. Called once, without a lock, by who cancelled.
   virtual void told() noexcept = 0;
 
-  void mark(internal::stop_state how, const std::exception_ptr& cause, spoils& s) noexcept
+  void mark(internal::stop_state how, const std::exception_ptr& cause, marked& all) noexcept
       VIGIL_REQUIRES(lock_);
+  void end_waits() noexcept VIGIL_EXCLUDES(lock_);
 
   internal::atomic<internal::stop_state> state_{internal::stop_state::open};
   bool to_be_told_ VIGIL_GUARDED_BY(lock_) = false;
   mutable internal::spinlock lock_{internal::lock_rank::stop_tree};
   stop_node* above_ = nullptr;
   internal::list_hook<stop_node> among_children_;  // guarded by the lock of above_
-  stop_node* next_told_ = nullptr;
-  internal::list<internal::stop_waiter, &internal::stop_waiter::hook> waiters_ VIGIL_GUARDED_BY(
-      lock_);
+  stop_node* next_marked_ = nullptr;
+  internal::far_list<internal::stop_waiter> waiters_ VIGIL_GUARDED_BY(lock_);
   internal::list<internal::stop_callback, &internal::stop_callback::hook>
       callbacks_ VIGIL_GUARDED_BY(lock_);
   std::exception_ptr cause_;  // written once, before state_

@@ -202,6 +202,31 @@ TEST_CASE("channel: a close ends each wait, and a value is received or still in 
   expect_outcomes({"sent got none ", "sent none got ", "kept none none "});
 }
 
+TEST_CASE("channel: who was told that it is closed receives nothing from others who wait") {
+  const auto two_senders = [](std::size_t capacity) {
+    return [capacity] {
+      int ended = 0;
+      {
+        const auto ch = vigil::make_channel<parcel>(capacity);
+        if (capacity != 0) ch.send(parcel(3, ended));
+        const auto sends = [&](int id) {
+          parcel p(id, ended);
+          if (send(ch, p) == channel_status::ok) return;
+          const auto next = ch.try_recv();
+          model::require(!next || next->id() == 3, "what waits to be sent is not received");
+        };
+        std::thread one([&] { sends(1); });
+        std::thread other([&] { sends(2); });
+        ch.close();
+        one.join();
+        other.join();
+      }
+    };
+  };
+  prove("channel: two sends, close, try_recv", two_senders(0));
+  prove("channel: two sends, close, try_recv, full", two_senders(1));
+}
+
 TEST_CASE("channel: the same with room for one, empty and full") {
   prove("channel: send against close, room for one", closing{.capacity = 1}, also::unbounded);
   prove("channel: send, recv, close, room for one", closing{.capacity = 1, .receivers = 1});
