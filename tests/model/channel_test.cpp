@@ -205,12 +205,12 @@ TEST_CASE("channel: a close ends each wait, and a value is received or still in 
 TEST_CASE("channel: who was told that it is closed receives nothing from others who wait") {
   const auto two_senders = [](std::size_t capacity) {
     return [capacity] {
-      int ended = 0;
+      int ended[3] = {};
       {
         const auto ch = vigil::make_channel<parcel>(capacity);
-        if (capacity != 0) ch.send(parcel(3, ended));
+        if (capacity != 0) ch.send(parcel(3, ended[0]));
         const auto sends = [&](int id) {
-          parcel p(id, ended);
+          parcel p(id, ended[id]);
           if (send(ch, p) == channel_status::ok) return;
           const auto next = ch.try_recv();
           model::require(!next || next->id() == 3, "what waits to be sent is not received");

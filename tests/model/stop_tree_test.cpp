@@ -145,6 +145,18 @@ void death_against_cancel(bool also_cancelled) {
   model::require(parent.ctx.stop()->children() == 0, "no child is left");
 }
 
+// A child whose last handle is that of who waits under it.
+void death_as_the_wait_ends() {
+  auto parent = with_cancel(background());
+  std::thread waits([child = with_cancel(parent.ctx).ctx]() mutable {
+    model::require(recv(vigil::make_channel<parcel>(), child) == 0, "it is cancelled");
+    child = {};
+  });
+  parent.cancel();
+  waits.join();
+  model::require(parent.ctx.stop()->children() == 0, "no child is left");
+}
+
 // Two wait for done; the last of three handles is a receiver, or not.
 void done_channel() {
   std::optional<cancellable> it(with_cancel(background()));
@@ -193,6 +205,7 @@ TEST_CASE("stop tree: a child may die while its parent, and it, are cancelled") 
   prove("stop tree: cancel of a parent, the child dies", [] { death_against_cancel(false); });
   prove("stop tree: cancels of parent and child, the child dies",
         [] { death_against_cancel(true); });
+  prove("stop tree: cancel of a parent, the child dies as a wait ends", death_as_the_wait_ends);
 }
 
 TEST_CASE("stop tree: who waits for done hears of it, and may be the last who has it") {
