@@ -1,0 +1,207 @@
+// serve: accepts connections, and runs a fiber for each.
+//
+//   tcp::acceptor acceptor(io::context(), {tcp::v4(), 8080});
+//   auto [stopping, stop] = with_cancel(background());
+//   io::serve(stopping, acceptor, [&](tcp::socket peer, const vigil::context& ctx) {
+//     while (auto request = read_request(peer, use_fiber.under(stopping)))  // idle: may end
+//       answer(peer, *request, use_fiber.under(ctx));                      // half-done: may not
+//   });
+//
+// It accepts until `stopping` is done; background() if none is given, so until the
+// runtime begins to shut down. Then those that are being served have limits.grace
+// to come to an end by themselves. What is left afterwards is cut short: ctx is
+// done, and the fibers are asked to stop. serve returns when all have ended. It is
+// Go's net/http: Shutdown is to cancel `stopping`, Close comes when the grace is
+// over.
+//
+// If the calling fiber is stopped, serve cuts all short at once, waits for them,
+// and throws `stopped`.
+#pragma once
+
+#include <vigil/context.hpp>
+#include <vigil/group.hpp>
+#include <vigil/io/use_fiber.hpp>
+#include <vigil/sync.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <type_traits>
+#include <utility>
+
+#include <boost/asio/error.hpp>
+#include <boost/asio/socket_base.hpp>
+#include <boost/system/system_error.hpp>
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+
+struct serve_limits {
+  // Connections at a time, at least 1; further ones wait in the kernel's backlog.
+  std::size_t connections = 10'000;
+  // How long connections may go on once no more are accepted. Zero or less: not at
+  // all.
+  std::chrono::nanoseconds grace = std::chrono::seconds(10);
+  // The wait after an accept for which there were no resources: doubled each time,
+  // up to a second (or to itself, if it is longer). More than zero.
+  std::chrono::nanoseconds backoff = std::chrono::milliseconds(5);
+  // Given what a handler throws, on that handler's fiber, which may wait; but for
+  // boost::system::system_error and `cancelled`, which are how connections end.
+  // Empty: options::on_unhandled, as for vigil::go.
+  std::function<void(std::exception_ptr)> on_error = {};
+};
+
+namespace detail {
+
+// The loop without its types.
+class VIGIL_API server {
+ public:
+  // Room for one connection; kept until its descriptor is closed.
+  class place {
+   public:
+    explicit place(semaphore& s) noexcept : taken_from_(&s) {}
+    place(place&& other) noexcept : taken_from_(std::exchange(other.taken_from_, nullptr)) {}
+    place& operator=(place&&) = delete;
+    ~place() {
+      if (taken_from_ != nullptr) taken_from_->release();
+    }
+
+   private:
+    semaphore* taken_from_;
+  };
+
+  // Throws std::invalid_argument.
+  server(const vigil::context& stopping, const serve_limits& limits, const site& from);
+  server(const server&) = delete;
+  server& operator=(const server&) = delete;
+
+  // Waits until one more may be accepted; false: no more are to be.
+  bool has_room();
+  // For one connection, after has_room().
+  place take_place() noexcept;
+
+  // Starts a fiber. If none can be had the connection is dropped.
+  template <class Connection>
+  void start(Connection&& c) {
+    fibers_.go(std::forward<Connection>(c), from_);
+    has_started();
+  }
+
+  // In a catch block around accept and start: whether to go on. What is no matter
+  // of theirs is thrown on.
+  bool goes_on();
+  // Waits for those that are being served. Throws what broke the acceptor.
+  void finish();
+
+  // What a handler has thrown.
+  void report(std::exception_ptr error) const;
+
+  const vigil::context& stopping() const noexcept { return stopping_; }
+
+ private:
+  void has_started() noexcept;
+  bool goes_on(const boost::system::error_code& code);
+
+  const vigil::context stopping_;
+  const serve_limits& limits_;
+  const site from_;
+  semaphore places_;
+  bool has_place_ = false;
+  bool waits_ = false;  // before the next accept
+  std::chrono::nanoseconds next_wait_;
+  int in_a_row_ = 0;  // accepts that have failed
+  std::exception_ptr broken_;
+  group fibers_;  // the first to die
+};
+
+template <class Socket, class Handler>
+class connection {
+ public:
+  connection(server& s, Socket&& peer, Handler& handler)
+      : server_(&s), handler_(&handler), place_(s.take_place()), peer_(std::move(peer)) {}
+
+  void operator()(const vigil::context& ctx) {
+    std::exception_ptr error;
+    try {
+      if constexpr (std::is_invocable_v<Handler&, Socket, const vigil::context&>) {
+        std::invoke(*handler_, std::move(peer_), ctx);
+      } else {
+        std::invoke(*handler_, std::move(peer_));
+      }
+    } catch (const stopped&) {
+      throw;
+    } catch (const cancelled&) {
+    } catch (const boost::system::system_error&) {
+    } catch (...) {
+      error = std::current_exception();
+    }
+    if (error != nullptr) server_->report(std::move(error));
+  }
+
+ private:
+  server* server_;
+  Handler* handler_;
+  server::place place_;  // outlives the socket
+  Socket peer_;
+};
+
+}  // namespace detail
+
+// handler(socket) or handler(socket, ctx) is called on a fiber of its own for each
+// connection, so for many at a time: it is one object for all, kept until serve
+// returns. The socket comes by value and is the handler's.
+//
+// The acceptor is anything with async_accept(token) that gives a socket: of TCP, of
+// Unix sockets, io::memory_acceptor. It belongs to serve meanwhile. If its operation
+// is aborted (it is closed or cancelled) serve ends as by `stopping`. Errors that
+// pass do not come out: a connection that was gone before it was accepted is
+// forgotten, and when descriptors or memory run out, or no fiber can be had (the
+// connection is closed then), the next accept waits (limits.backoff), not spins. Any
+// other error of the acceptor is thrown when the connections have ended, as above.
+//
+// Throws std::invalid_argument for limits out of range and a nil context, wrong_place
+// outside a fiber, `stopped`.
+template <class Acceptor, class Handler>
+void serve(const vigil::context& stopping, Acceptor& acceptor, Handler handler,
+           const serve_limits& limits = {}, const site& from = site::current()) {
+  detail::server s(stopping, limits, from);
+  if constexpr (requires { acceptor.is_open(); }) {
+    if (!acceptor.is_open()) {
+      throw boost::system::system_error(boost::asio::error::bad_descriptor, "vigil::io::serve");
+    }
+  }
+  // Otherwise Asio drops such an accept, and forgets to look for the one after it.
+  if constexpr (requires(boost::asio::socket_base::enable_connection_aborted on) {
+                  acceptor.set_option(on);
+                }) {
+    acceptor.set_option(boost::asio::socket_base::enable_connection_aborted(true));
+  }
+  using socket = std::decay_t<decltype(acceptor.async_accept(use_fiber.under(stopping)))>;
+  static_assert(std::is_invocable_v<Handler&, socket, const vigil::context&> ||
+                    std::is_invocable_v<Handler&, socket>,
+                "vigil::io::serve: the handler takes the socket, and may take a context");
+  const auto accept_one = [&] {
+    try {
+      s.start(detail::connection<socket, Handler>(
+          s, acceptor.async_accept(use_fiber.under(stopping)), handler));
+      return true;
+    } catch (...) {
+      return s.goes_on();
+    }
+  };
+  while (s.has_room() && accept_one()) {
+  }
+  s.finish();
+}
+
+// The same until the runtime begins to shut down, or the calling fiber is stopped.
+template <class Acceptor, class Handler>
+  requires(!std::is_same_v<std::remove_cv_t<Acceptor>, vigil::context>)
+void serve(Acceptor& acceptor, Handler handler, const serve_limits& limits = {},
+           const site& from = site::current()) {
+  serve(background(), acceptor, std::move(handler), limits, from);
+}
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io

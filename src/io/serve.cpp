@@ -1,0 +1,160 @@
+#include "sched/scheduler.hpp"
+
+#include <vigil/error.hpp>
+#include <vigil/io/serve.hpp>
+#include <vigil/time.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <new>
+#include <stdexcept>
+#include <system_error>
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+namespace detail {
+namespace {
+
+constexpr std::chrono::nanoseconds longest_wait = std::chrono::seconds(1);
+
+// A connection that is gone may be followed by one that is there, so the next
+// accept comes at once; a kernel that says so for ever must not make it spin.
+constexpr int most_in_a_row = 16;
+
+// What accept(2) lists: the network's errors of a connection that was waiting.
+bool connection_is_gone(int code) noexcept {
+  switch (code) {
+    case ECONNABORTED:
+    case ECONNRESET:
+    case EINTR:
+    case EAGAIN:
+    case EPERM:  // a firewall's rule
+    case EPROTO:
+    case ENOPROTOOPT:
+    case EOPNOTSUPP:
+    case ENETDOWN:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case ENONET:
+    case ETIMEDOUT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool lacks_resources(int code) noexcept {
+  switch (code) {
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:
+    case ENOSPC:  // descriptors that epoll may watch
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::int64_t checked_places(const serve_limits& limits) {
+  if (limits.connections == 0) {
+    throw std::invalid_argument("vigil::io::serve: limits.connections is 0; it must be at least 1");
+  }
+  if (limits.backoff <= std::chrono::nanoseconds(0)) {
+    throw std::invalid_argument(
+        "vigil::io::serve: limits.backoff must be more than zero, or accept would spin when "
+        "descriptors run out");
+  }
+  constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
+  return static_cast<std::int64_t>(std::min(limits.connections, most));
+}
+
+}  // namespace
+
+server::server(const vigil::context& stopping, const serve_limits& limits, const site& from)
+    : stopping_(stopping),
+      limits_(limits),
+      from_(from),
+      places_(checked_places(limits)),
+      next_wait_(limits.backoff),
+      fibers_(without_cancel(stopping)) {}
+
+bool server::has_room() {
+  try {
+    if (waits_) {
+      waits_ = false;
+      sleep_for(next_wait_, stopping_);
+      const auto doubled = std::min(next_wait_, longest_wait / 2) * 2;
+      next_wait_ = std::max(limits_.backoff, doubled);
+    }
+    if (!has_place_) places_.acquire(stopping_);
+    has_place_ = true;
+  } catch (const cancelled&) {
+    return false;
+  }
+  return !stopping_.is_done();
+}
+
+server::place server::take_place() noexcept {
+  has_place_ = false;
+  return place(places_);
+}
+
+void server::has_started() noexcept {
+  next_wait_ = limits_.backoff;
+  in_a_row_ = 0;
+}
+
+bool server::goes_on() {
+  try {
+    throw;
+  } catch (const boost::system::system_error& e) {
+    return goes_on(e.code());
+  } catch (const cancelled&) {
+    return false;
+  } catch (const limit_reached&) {
+    waits_ = true;
+  } catch (const std::bad_alloc&) {
+    waits_ = true;
+  } catch (const std::system_error&) {
+    waits_ = true;  // no stack
+  }
+  return true;
+}
+
+bool server::goes_on(const boost::system::error_code& code) {
+  // The acceptor is closed, between two accepts or in one.
+  if (code == boost::asio::error::operation_aborted || code == boost::asio::error::bad_descriptor) {
+    return false;
+  }
+  const bool is_errno = code.category() == boost::system::system_category();
+  if (is_errno && connection_is_gone(code.value())) {
+    if (++in_a_row_ > most_in_a_row) waits_ = true;
+    return true;
+  }
+  if (is_errno && lacks_resources(code.value())) {
+    waits_ = true;
+    return true;
+  }
+  broken_ = std::current_exception();
+  return false;
+}
+
+void server::finish() {
+  static_cast<void>(fibers_.wait_for(limits_.grace));
+  if (broken_ != nullptr) std::rethrow_exception(broken_);
+}
+
+void server::report(std::exception_ptr error) const {
+  if (limits_.on_error) {
+    limits_.on_error(std::move(error));
+  } else {
+    internal::scheduler::report_unhandled(*internal::current_fiber(), std::move(error));
+  }
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io
