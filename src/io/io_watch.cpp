@@ -31,6 +31,18 @@ constexpr int batch = 64;
 constexpr nanos look_for_restart = 10'000'000;
 constexpr nanos longest_hold = 1'000'000;
 
+// Calls that must not be lost: without them a worker sleeps on. The kernel has no
+// error for them that could pass; what sits between it and us (a sandbox, a tracer)
+// may.
+template <class F>
+bool insist(F call) noexcept {
+  constexpr int tries = 3;
+  for (int i = 0; i < tries; ++i) {
+    if (call() >= 0) return true;
+  }
+  return false;
+}
+
 // The memory of an operation of which there is one at a time. Who allocates has
 // seen, through an atomic, that the one before is over.
 struct one_operation {
@@ -363,7 +375,8 @@ void io_watch::write_timer(nanos deadline) noexcept {
     when.it_value.tv_sec = at / 1'000'000'000;
     when.it_value.tv_nsec = at % 1'000'000'000;
   }
-  ::timerfd_settime(descriptors_->timer_fd, TFD_TIMER_ABSTIME, &when, nullptr);
+  insist(
+      [&] { return ::timerfd_settime(descriptors_->timer_fd, TFD_TIMER_ABSTIME, &when, nullptr); });
 }
 
 bool io_watch::earlier(nanos deadline) noexcept {
@@ -480,7 +493,7 @@ bool io_watch::interrupt() noexcept {
   if (note_.wake()) return true;
   written_.store(true);
   const std::uint64_t one = 1;
-  return ::write(descriptors_->event_fd, &one, sizeof one) > 0;
+  return insist([&] { return ::write(descriptors_->event_fd, &one, sizeof one); });
 }
 
 bool io_watch::needs_poll() const noexcept {

@@ -170,7 +170,7 @@ class deadline_stream {
       if (set_up()) {
         constexpr unsigned others_come_first = 64;
         if (++s.at_once % others_come_first == 0) this_fiber::yield();
-        const std::size_t n = try_it(stream_, error);
+        const std::size_t n = try_on(try_it, error);
         if (error != boost::asio::error::would_block && error != boost::asio::error::try_again) {
           return n;
         }
@@ -179,6 +179,15 @@ class deadline_stream {
     s.at_once = 0;
     const auto [e, n] = wait(boost::asio::as_tuple(detail::movable_token{&s.deadline}));
     error = e;
+    return n;
+  }
+
+  template <class Try>
+  std::size_t try_on(Try& try_it, boost::system::error_code& error) {
+    std::size_t n = 0;
+    do {
+      n = try_it(stream_, error);
+    } while (error == boost::asio::error::interrupted);
     return n;
   }
 

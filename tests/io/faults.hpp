@@ -1,0 +1,41 @@
+// System calls that fail when a test says so. The program that links faults.cpp has
+// its own accept, recv, epoll_ctl and so on, which Asio and vigil-io call then.
+#pragma once
+
+namespace vigil::fault {
+
+// epoll_add: epoll_ctl for a new descriptor, which takes memory; the kernel has no
+// such error for changes and removals.
+enum class call {
+  socket,
+  connect,
+  accept,
+  recv,
+  recvmsg,
+  send,
+  sendmsg,
+  read,
+  readv,
+  write,
+  writev,
+  epoll_create,
+  epoll_add,
+  epoll_wait,
+  timerfd_create,
+  timerfd_settime,
+  eventfd,
+  count
+};
+
+const char* name_of(call c) noexcept;
+
+// From now on calls are counted, and of those of `which` the nth (from 1) and the
+// `times` - 1 after it fail with this error.
+void start(call which, long nth, int error, long times = 1) noexcept;
+void start() noexcept;  // counts only
+void stop() noexcept;
+
+// Since start(); failed ones are counted, too.
+long calls(call c) noexcept;
+
+}  // namespace vigil::fault

@@ -1,0 +1,255 @@
+// System calls that fail, one after the other: each error goes to the one who waits
+// for that operation, or is made good; nothing hangs, is lost or spins.
+#include "io/faults.hpp"
+
+#include "io/io_test.hpp"
+
+#include <vigil/io/deadline_stream.hpp>
+#include <vigil/io/serve.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include <boost/asio/connect_pipe.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/readable_pipe.hpp>
+#include <boost/asio/writable_pipe.hpp>
+#include <boost/asio/write.hpp>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using namespace vigil::io_testing;
+using vigil::fault::call;
+using vigil::io::use_fiber;
+
+namespace {
+
+using tcp = asio::ip::tcp;
+using tcp_stream = vigil::io::deadline_stream<tcp::socket>;
+
+// What an injected error has done.
+struct effects {
+  int error = 0;   // the injected one
+  int told = 0;    // operations that ended with it
+  int broken = 0;  // ... that ended since their connection had been given up
+  int tries = 0;
+
+  void count(const error_code& code) {
+    const bool is_it = code.category() == boost::system::system_category() && code.value() == error;
+    ++(is_it ? told : broken);
+  }
+
+  // As a program would: what failed once is tried again.
+  template <class F>
+  auto attempt(F f) {
+    for (int left = 3;; --left) {
+      try {
+        ++tries;
+        return f();
+      } catch (const boost::system::system_error& e) {
+        count(e.code());
+        if (left == 1) throw;
+      }
+    }
+  }
+};
+
+// Two pieces there, two pieces back, by each kind of call.
+void talk(const tcp::endpoint& server) {
+  tcp::socket s(vigil::io::context());
+  s.async_connect(server, use_fiber);
+  s.set_option(tcp::no_delay(true));
+  std::array<char, 2> one{'a', 'b'};
+  std::array<char, 2> other{'c', 'd'};
+  const std::array<asio::mutable_buffer, 2> both{asio::buffer(one), asio::buffer(other)};
+  asio::async_write(s, asio::buffer(one), use_fiber);
+  asio::async_read(s, asio::buffer(one), use_fiber);
+  asio::async_write(s, both, use_fiber);
+  asio::async_read(s, both, use_fiber);
+  REQUIRE(one == std::array<char, 2>{'a', 'b'});
+  REQUIRE(other == std::array<char, 2>{'c', 'd'});
+}
+
+void talk_with_deadlines(const tcp::endpoint& server) {
+  tcp_stream s(vigil::io::context());
+  s.next_layer().async_connect(server, use_fiber);
+  s.set_deadline(vigil::clock::now() + 1h);
+  std::string text = "some text";
+  asio::write(s, asio::buffer(text));
+  std::string back(text.size(), ' ');
+  asio::read(s, asio::buffer(back));
+  REQUIRE(back == text);
+}
+
+void through_a_pipe() {
+  auto& c = vigil::io::context();
+  asio::readable_pipe r(c);
+  asio::writable_pipe w(c);
+  asio::connect_pipe(r, w);
+  std::array<char, 2> one{'a', 'b'};
+  std::array<char, 2> other{'c', 'd'};
+  const std::array<asio::mutable_buffer, 2> both{asio::buffer(one), asio::buffer(other)};
+  auto reader = vigil::spawn([&] {
+    asio::async_read(r, both, use_fiber);
+    return asio::async_read(r, asio::buffer(one), use_fiber);
+  });
+  vigil::this_fiber::yield();
+  asio::async_write(w, both, use_fiber);
+  asio::async_write(w, asio::buffer(other), use_fiber);
+  const std::size_t last = reader.join();
+  REQUIRE(last == 2);
+  REQUIRE(one == other);
+}
+
+// A server, its clients, a pipe and sleeps.
+void program(effects& seen) {
+  in_runtime({.workers = {1}}, [&] {
+    seen.attempt([] { vigil::io::context(); });
+    auto acceptor = seen.attempt([] {
+      return tcp::acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+    });
+    const auto stopping = vigil::with_cancel(vigil::background());
+    auto server = vigil::spawn([&] {
+      vigil::io::serve(stopping.ctx, acceptor, [&](tcp::socket peer) {
+        peer.set_option(tcp::no_delay(true));
+        std::array<char, 3> bytes;
+        std::array<char, 3> more;
+        const std::array<asio::mutable_buffer, 2> room{asio::buffer(bytes), asio::buffer(more)};
+        for (;;) {
+          error_code error;
+          const std::size_t n = peer.async_read_some(room, asio::redirect_error(use_fiber, error));
+          if (error == asio::error::eof) return;
+          const std::size_t in_first = std::min(n, bytes.size());
+          const std::array<asio::const_buffer, 2> back{asio::buffer(bytes, in_first),
+                                                       asio::buffer(more, n - in_first)};
+          if (!error) asio::async_write(peer, back, asio::redirect_error(use_fiber, error));
+          if (error) {
+            seen.count(error);
+            return;
+          }
+        }
+      });
+    });
+    const auto where = acceptor.local_endpoint();
+    seen.attempt([&] { talk(where); });
+    vigil::sleep_for(50us);
+    seen.attempt([&] { talk_with_deadlines(where); });
+    seen.attempt([] { through_a_pipe(); });
+    vigil::sleep_for(50us);
+    stopping.cancel();
+    server.join();
+  });
+}
+
+constexpr int all_calls = static_cast<int>(call::count);
+
+std::vector<long> calls_made() {
+  std::vector<long> n;
+  for (int c = 0; c < all_calls; ++c)
+    n.push_back(vigil::fault::calls(static_cast<call>(c)));
+  return n;
+}
+
+// Those that Asio or vigil-io makes again when a signal came between.
+bool is_repeated(call c) {
+  switch (c) {
+    case call::socket:
+    case call::connect:
+    case call::epoll_create:
+    case call::epoll_add:
+    case call::timerfd_create:
+    case call::eventfd:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("io: system calls that fail") {
+  TEST_CASE("at each call in turn: one operation is told, or none, and the rest goes on") {
+    effects none;
+    vigil::fault::start();
+    program(none);
+    vigil::fault::stop();
+    REQUIRE(none.told + none.broken == 0);
+    const std::vector<long> usual = calls_made();
+    for (const int error : {EMFILE, ENOMEM, EINTR}) {
+      for (int c = 0; c < all_calls; ++c) {
+        const auto which = static_cast<call>(c);
+        const long step = rounds(20) == 20 ? 1 : 7;
+        CHECK(usual[static_cast<std::size_t>(c)] > 0);
+        for (long nth = 1; nth <= usual[static_cast<std::size_t>(c)]; nth += step) {
+          INFO(std::string(vigil::fault::name_of(which)), ", call ", nth, ", errno ", error);
+          effects seen;
+          seen.error = error;
+          vigil::fault::start(which, nth, error);
+          program(seen);
+          vigil::fault::stop();
+          REQUIRE(seen.told <= 1);
+          REQUIRE(seen.broken <= 2);  // the one at the other end, and what it had begun
+          if (error == EINTR && is_repeated(which)) REQUIRE(seen.told + seen.broken == 0);
+          const std::vector<long> made = calls_made();
+          for (std::size_t k = 0; k < made.size(); ++k)
+            REQUIRE(made[k] <= 10 * usual[k] + 100);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("as long as there are no descriptors serve looks now and then, and loses nobody") {
+    for (const int error : {EMFILE, ENFILE, ENOMEM, ENOBUFS}) {
+      in_runtime({.workers = {1, 2}}, [&] {
+        tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+        const auto stopping = vigil::with_cancel(vigil::background());
+        vigil::fault::start(call::accept, 1, error, 1'000'000);
+        const auto start = vigil::clock::now();
+        auto server = vigil::spawn([&] {
+          vigil::io::serve(stopping.ctx, acceptor, [](tcp::socket peer) {
+            asio::async_write(peer, asio::buffer("x", 1), use_fiber);
+          });
+        });
+        tcp::socket s(vigil::io::context());
+        s.async_connect(acceptor.local_endpoint(), use_fiber);
+        vigil::sleep_for(30ms);
+        const long looks = vigil::fault::calls(call::accept);
+        const long waits = vigil::fault::calls(call::epoll_wait);
+        CHECK(looks >= 1);
+        CHECK(looks <= since(start) / 5ms + 2);
+        CHECK(waits <= 20 * looks + 100);
+        vigil::fault::stop();  // one is free again
+        char byte = 0;
+        CHECK(asio::async_read(s, asio::buffer(&byte, 1), use_fiber) == 1);
+        stopping.cancel();
+        server.join();
+      });
+    }
+  }
+
+  TEST_CASE("a connection that is gone when it is accepted does not hide the one behind it") {
+    for (const int error : {ECONNABORTED, EPROTO}) {
+      in_runtime({.workers = {1, 2}}, [&] {
+        tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+        tcp::socket s(vigil::io::context());
+        s.async_connect(acceptor.local_endpoint(), use_fiber);
+        const auto stopping = vigil::with_cancel(vigil::background());
+        vigil::fault::start(call::accept, 1, error);
+        auto server = vigil::spawn([&] {
+          vigil::io::serve(stopping.ctx, acceptor, [](tcp::socket peer) {
+            asio::async_write(peer, asio::buffer("x", 1), use_fiber);
+          });
+        });
+        char byte = 0;
+        CHECK(asio::async_read(s, asio::buffer(&byte, 1), use_fiber) == 1);
+        vigil::fault::stop();
+        stopping.cancel();
+        server.join();
+      });
+    }
+  }
+}
