@@ -1,0 +1,128 @@
+// resolve: the addresses of a name.
+//
+//   auto addresses = io::resolve("example.org", "https", use_fiber.within(2s));
+//   asio::async_connect(socket, addresses, use_fiber.within(5s));
+//
+// It differs from Asio's resolver in that the wait for it ends when it should. Names
+// are looked up by getaddrinfo, which blocks its thread and which nothing can end:
+// Asio's own async_resolve keeps its fiber, and the end of the run, so long, and those
+// behind it in its one thread. Here a look-up that its caller has left runs on by
+// itself, on a thread that belongs to no runtime and with copies of the names, and
+// what it finds is dropped.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+#include <vigil/io/use_fiber.hpp>
+
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/system_executor.hpp>
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+
+using addresses = boost::asio::ip::tcp::resolver::results_type;
+
+namespace detail {
+
+// A name that is being looked up. Its thread and whoever began it share it.
+class VIGIL_API lookup : public std::enable_shared_from_this<lookup> {
+ public:
+  // Who waits for it; called once, unless it is destroyed before.
+  struct waiting {
+    virtual ~waiting() = default;
+    virtual void finish(const boost::system::error_code& error, addresses found) noexcept = 0;
+  };
+
+  lookup(std::string host, std::string service, std::unique_ptr<waiting> w)
+      : host_(std::move(host)), service_(std::move(service)), waiting_(std::move(w)) {}
+
+  // Once; from then on who waits is told.
+  void begin() noexcept;
+  // Who waits hears operation_aborted, if of nothing else yet.
+  void abandon() noexcept;
+
+ private:
+  friend class lookup_threads;
+
+  void run() noexcept;
+  void finish(const boost::system::error_code& error, addresses found) noexcept;
+
+  const std::string host_;
+  const std::string service_;
+  std::mutex lock_;
+  std::unique_ptr<waiting> waiting_;  // guarded by lock_
+};
+
+template <class Handler>
+class lookup_handler final : public lookup::waiting {
+ public:
+  explicit lookup_handler(Handler&& handler) : handler_(std::move(handler)) {}
+
+  void finish(const boost::system::error_code& error, addresses found) noexcept override {
+    try {
+      const auto executor =
+          boost::asio::get_associated_executor(handler_, boost::asio::system_executor());
+      boost::asio::dispatch(
+          executor, [h = std::move(handler_), error, found = std::move(found)]() mutable {
+            std::move(h)(error, std::move(found));
+          });
+    } catch (const std::bad_alloc&) {
+      // The handler is destroyed, which its fiber hears of.
+    }
+  }
+
+ private:
+  Handler handler_;
+};
+
+struct initiate_lookup {
+  template <class Handler>
+  void operator()(Handler&& handler, std::string&& host, std::string&& service) const {
+    auto slot = boost::asio::get_associated_cancellation_slot(handler);
+    using made = lookup_handler<std::decay_t<Handler>>;
+    const auto l = std::make_shared<lookup>(
+        std::move(host), std::move(service),
+        std::make_unique<made>(std::forward<Handler>(handler)));
+    if (slot.is_connected()) {
+      slot.assign([l](boost::asio::cancellation_type_t type) {
+        if (type != boost::asio::cancellation_type::none) l->abandon();
+      });
+    }
+    l->begin();
+  }
+};
+
+}  // namespace detail
+
+// The addresses of a host (a name, or an address as text) with a port (a service's
+// name, or a number as text), in the order in which they should be tried, or
+// boost::system::system_error: host_not_found, or timed_out, or what the token and
+// the wrappers around it make of it (use_fiber.until, within, under; as_tuple, …).
+//
+// At most 32 names are looked up at a time in the whole process; the others wait
+// their turn, and one that is left in the queue is never looked up. A look-up that was
+// left keeps one of the 32 threads until getaddrinfo returns, which the system
+// decides (resolv.conf(5): 5 s for each try by default). The end of a run, or of the
+// program, waits for none. While there is such a thread a deadlock is only warned of
+// (on_deadlock::automatic).
+//
+// Throws wrong_place outside a fiber, std::bad_alloc.
+template <class Token = const use_fiber_t&>
+  requires detail::fiber_based<std::decay_t<Token>>
+auto resolve(std::string host, std::string service, Token&& token = use_fiber) {
+  return boost::asio::async_initiate<Token, void(boost::system::error_code, addresses)>(
+      detail::initiate_lookup(), token, std::move(host), std::move(service));
+}
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io

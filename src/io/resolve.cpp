@@ -1,0 +1,131 @@
+// Look-ups of names, each on a thread of the process, not of a runtime: getaddrinfo
+// may take longer than whoever asked can wait, also longer than his runtime lives.
+//
+// L1  Who waits is taken out of a lookup under its lock, once: by the thread that has
+//     the result or by whoever abandons it. Only he calls it.
+// L2  A thread touches nothing but the lookup, which it keeps, and `threads`, which
+//     are never destroyed: it may return while the program ends.
+#include <vigil/io/resolve.hpp>
+
+#include <list>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <thread>
+
+#include <boost/asio/io_context.hpp>
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+class lookup_threads {
+ public:
+  static lookup_threads& all() {
+    static lookup_threads& one = *new lookup_threads;
+    return one;
+  }
+
+  void add(std::shared_ptr<lookup> l) {
+    {
+      const std::lock_guard guard(lock_);
+      queue_.push_back(std::move(l));
+      if (threads_ == most) return;
+      ++threads_;
+    }
+    try {
+      std::thread([this] { body(); }).detach();
+    } catch (const std::system_error& e) {
+      start_failed(e.code());
+    }
+  }
+
+  // False: a thread has taken it, or it was never in.
+  bool withdraw(const lookup& l) noexcept {
+    std::list<std::shared_ptr<lookup>> found;  // dies without the lock
+    const std::lock_guard guard(lock_);
+    for (auto i = queue_.begin(); i != queue_.end(); ++i) {
+      if (i->get() != &l) continue;
+      found.splice(found.begin(), queue_, i);
+      return true;
+    }
+    return false;
+  }
+
+  boost::asio::io_context& context() noexcept { return context_; }
+
+ private:
+  static constexpr int most = 32;
+
+  // If there is no other thread, nobody would come to what is queued.
+  void start_failed(const std::error_code& why) noexcept {
+    std::list<std::shared_ptr<lookup>> refused;
+    {
+      const std::lock_guard guard(lock_);
+      if (--threads_ == 0) refused.swap(queue_);
+    }
+    const boost::system::error_code error(why.value(), boost::system::system_category());
+    for (const auto& l : refused)
+      l->finish(error, {});
+  }
+
+  void body() noexcept {
+    while (const std::shared_ptr<lookup> l = next())
+      l->run();
+  }
+
+  std::shared_ptr<lookup> next() noexcept {
+    const std::lock_guard guard(lock_);
+    if (queue_.empty()) {
+      --threads_;
+      return nullptr;
+    }
+    std::shared_ptr<lookup> first = std::move(queue_.front());
+    queue_.pop_front();
+    return first;
+  }
+
+  // For resolvers that only resolve at once: it is never run.
+  boost::asio::io_context context_;
+  std::mutex lock_;
+  std::list<std::shared_ptr<lookup>> queue_;
+  int threads_ = 0;
+};
+
+void lookup::begin() noexcept {
+  try {
+    lookup_threads::all().add(shared_from_this());
+  } catch (const std::bad_alloc&) {
+    finish(boost::asio::error::no_memory, {});
+  }
+}
+
+void lookup::run() noexcept {
+  boost::system::error_code error;
+  addresses found;
+  try {
+    boost::asio::ip::tcp::resolver resolver(lookup_threads::all().context());
+    found = resolver.resolve(host_, service_, error);
+  } catch (const std::bad_alloc&) {
+    error = boost::asio::error::no_memory;
+  }
+  finish(error, std::move(found));
+}
+
+void lookup::finish(const boost::system::error_code& error, addresses found) noexcept {
+  std::unique_ptr<waiting> w;
+  {
+    const std::lock_guard guard(lock_);
+    w = std::move(waiting_);  // L1
+  }
+  if (w != nullptr) w->finish(error, std::move(found));
+}
+
+void lookup::abandon() noexcept {
+  lookup_threads::all().withdraw(*this);
+  finish(boost::asio::error::operation_aborted, {});
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io

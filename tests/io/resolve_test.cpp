@@ -1,0 +1,200 @@
+// io::resolve, with a getaddrinfo that takes as long as the test likes: this
+// program's own, which the library calls instead of the C library's.
+#include "io/io_test.hpp"
+
+#include <vigil/io/resolve.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include <boost/asio/connect.hpp>
+
+#include <netdb.h>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using namespace vigil::io_testing;
+using vigil::io::resolve;
+using vigil::io::use_fiber;
+
+namespace {
+
+// Look-ups of names that begin with "slow" wait here.
+class gate {
+ public:
+  void pass() {
+    std::unique_lock lock(lock_);
+    ++waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return open_; });
+    --waiting_;
+    changed_.notify_all();
+  }
+
+  void open() {
+    const std::lock_guard guard(lock_);
+    open_ = true;
+    changed_.notify_all();
+  }
+
+  void close() {
+    const std::lock_guard guard(lock_);
+    open_ = false;
+  }
+
+  int waiting() {
+    const std::lock_guard guard(lock_);
+    return waiting_;
+  }
+
+  void await(int n) {
+    vigil::blocking([this, n] {
+      std::unique_lock lock(lock_);
+      changed_.wait(lock, [&] { return waiting_ >= n; });
+    });
+  }
+
+ private:
+  std::mutex lock_;
+  std::condition_variable changed_;
+  int waiting_ = 0;
+  bool open_ = true;
+};
+
+// Threads may be in it while the program ends.
+gate& slow() {
+  static gate& one = *new gate;
+  return one;
+}
+
+std::atomic<int> looked_up{0};
+
+addrinfo* make_result(const char* service) {
+  auto* const info = new addrinfo{};
+  auto* const address = new sockaddr_in{};
+  address->sin_family = AF_INET;
+  address->sin_port = htons(static_cast<std::uint16_t>(std::atoi(service)));
+  address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  info->ai_family = AF_INET;
+  info->ai_socktype = SOCK_STREAM;
+  info->ai_addrlen = sizeof *address;
+  info->ai_addr = reinterpret_cast<sockaddr*>(address);
+  return info;
+}
+
+}  // namespace
+
+extern "C" int getaddrinfo(const char* host,
+                           const char* service,
+                           const addrinfo*,
+                           addrinfo** result) {
+  looked_up.fetch_add(1);
+  if (std::strncmp(host, "slow", 4) == 0) slow().pass();
+  if (std::strcmp(host, "nowhere") == 0) return EAI_NONAME;
+  *result = make_result(service);
+  return 0;
+}
+
+extern "C" void freeaddrinfo(addrinfo* info) {
+  delete reinterpret_cast<sockaddr_in*>(info->ai_addr);
+  delete info;
+}
+
+TEST_SUITE("io::resolve") {
+  // The first one: no look-up that somebody has left goes on yet.
+  TEST_CASE("32 at a time; the others wait their turn, and who has left is not looked up") {
+    in_runtime({.workers = {1}}, [] {
+      slow().close();
+      std::vector<vigil::fiber<std::size_t>> lookups;
+      for (int i = 0; i < 40; ++i)
+        lookups.push_back(vigil::spawn([] { return resolve("slow", "80").size(); }));
+      slow().await(32);
+      CHECK(error_of([] { resolve("late", "80", use_fiber.within(1ms)); }) ==
+            asio::error::timed_out);
+      CHECK(looked_up.load() == 32);
+      slow().open();
+      for (auto& l : lookups)
+        CHECK(l.join() == 1);
+      CHECK(looked_up.load() == 40);
+    });
+  }
+
+  TEST_CASE("a name becomes addresses that can be connected to, an unknown one an error") {
+    in_runtime({.workers = {1, 2}}, [] {
+      asio::ip::tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+      const std::string port = std::to_string(acceptor.local_endpoint().port());
+      const auto found = resolve("somewhere", port);
+      REQUIRE(found.size() == 1);
+      CHECK(found.begin()->host_name() == "somewhere");
+      asio::ip::tcp::socket s(vigil::io::context());
+      CHECK(asio::async_connect(s, found, use_fiber) == acceptor.local_endpoint());
+      CHECK(error_of([] { resolve("nowhere", "80"); }) == asio::error::host_not_found);
+      const auto [error, none] = resolve("nowhere", "80", asio::as_tuple(use_fiber));
+      CHECK(error == asio::error::host_not_found);
+      CHECK(none.empty());
+    });
+  }
+
+  TEST_CASE("a deadline, a context and a stop end the wait, not the look-up") {
+    in_runtime({.workers = {1, 2}}, [] {
+      slow().close();
+      const auto start = vigil::clock::now();
+      CHECK(error_of([] { resolve("slow 1", "80", use_fiber.within(2ms)); }) ==
+            asio::error::timed_out);
+      CHECK(since(start) >= 2ms);
+      CHECK(std::get<0>(resolve(
+                "slow 2", "80", asio::as_tuple(use_fiber.until(vigil::clock::now() + 1ms)))) ==
+            asio::error::timed_out);
+      auto [ctx, cancel] = vigil::with_cancel(vigil::background());
+      auto canceller = vigil::after_func(1ms, [cancel = cancel] { cancel(); });
+      CHECK_THROWS_AS(resolve("slow 3", "80", use_fiber.under(ctx)), vigil::cancelled);
+      auto waits = vigil::spawn([] { resolve("slow 4", "80"); });
+      slow().await(1);
+      waits.request_stop();
+      CHECK_THROWS_AS(waits.join(), vigil::cancelled);
+      // Others are looked up meanwhile.
+      CHECK(resolve("quick", "80").size() == 1);
+      CHECK(slow().waiting() > 0);
+      slow().open();
+    });
+  }
+
+  TEST_CASE("the run ends beside a look-up that was left, and outlives nothing") {
+    in_runtime({.workers = {1, 2}}, [] {
+      slow().close();
+      vigil::go([] { resolve("slow", "80"); });
+      slow().await(1);
+    });
+    CHECK(slow().waiting() > 0);  // still there
+    slow().open();
+  }
+
+  TEST_CASE("result and deadline at the same instant") {
+    in_runtime({.workers = {1, 2}}, [] {
+      seeded dice(11);
+      for (int i = 0; i < rounds(400); ++i) {
+        const auto [error, result] = resolve(
+            "quick",
+            "80",
+            asio::as_tuple(use_fiber.within(std::chrono::nanoseconds(dice.below(100'000)))));
+        REQUIRE((!error || error == asio::error::timed_out));
+        REQUIRE(result.size() == (error ? 0 : 1));
+      }
+    });
+  }
+
+  TEST_CASE("on virtual time the clock stands still meanwhile") {
+    in_virtual([] {
+      const auto start = vigil::clock::now();
+      auto sleeper = vigil::spawn([] { vigil::sleep_for(1h); });
+      CHECK(resolve("quick", "80").size() == 1);
+      CHECK(since(start) == 0s);
+    });
+    CHECK_THROWS_AS(resolve("quick", "80"), vigil::wrong_place);
+  }
+}
