@@ -274,6 +274,7 @@ struct movable_deadline::part {
   std::int64_t deadline VIGIL_GUARDED_BY(lock) = internal::never;
   std::int64_t waited_to VIGIL_GUARDED_BY(lock) = internal::never;
   bool closed VIGIL_GUARDED_BY(lock) = false;
+  bool ended VIGIL_GUARDED_BY(lock) = false;  // the present wait
   operation_ref waiting VIGIL_GUARDED_BY(lock);
 
   // Under the lock; to be told without it.
@@ -305,9 +306,22 @@ void movable_deadline::close() noexcept {
   if (told.get() != nullptr) told->look_again();
 }
 
+// A wait begins under the lock, after its stream has touched the entry: one that has
+// begun since is not taken for the one that was too long.
+void movable_deadline::end_wait(const timeout_list::entry& expired) noexcept {
+  operation_ref told;
+  {
+    const lock_guard guard(part_->lock);
+    if (part_->waiting.get() == nullptr || expired.is_linked()) return;
+    part_->ended = true;
+    told = part_->to_tell(true);
+  }
+  told->look_again();
+}
+
 bool movable_deadline::is_over() const noexcept {
   const lock_guard guard(part_->lock);
-  return internal::timeout::at(part_->deadline).is_over();
+  return part_->ended || internal::timeout::at(part_->deadline).is_over();
 }
 
 bool movable_deadline::is_closed() const noexcept {
@@ -321,7 +335,7 @@ std::int64_t movable_deadline::wait_to(operation& o) noexcept {
     o.keep();
     part_->waiting = operation_ref(o);
   }
-  part_->waited_to = part_->closed ? std::int64_t{0} : part_->deadline;
+  part_->waited_to = part_->closed || part_->ended ? std::int64_t{0} : part_->deadline;
   return part_->waited_to;
 }
 
@@ -329,6 +343,7 @@ void movable_deadline::waited() noexcept {
   operation_ref was;  // let go without the lock
   const lock_guard guard(part_->lock);
   std::swap(was, part_->waiting);
+  part_->ended = false;
   part_->waited_to = internal::never;
 }
 

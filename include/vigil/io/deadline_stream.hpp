@@ -17,6 +17,10 @@
 // Sockets and other streams that have non_blocking() are tried first, and waited for
 // only if they would block.
 //
+// With set_idle_list a read or write that waits also ends once nothing has been
+// read or written for the list's duration. Such an end is for that call only, and
+// what has arrived by then is returned instead.
+//
 // Thread safety: read_some, write_some, close and the setters may be called by
 // several fibers at a time, the setters by plain threads, too. Reads come one after
 // the other, and so do writes; one of each goes on at a time. Not so for what
@@ -25,6 +29,7 @@
 
 #include <vigil/clock.hpp>
 #include <vigil/fiber.hpp>
+#include <vigil/io/idle_list.hpp>
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/sync.hpp>
 
@@ -76,6 +81,13 @@ class deadline_stream {
     set_write_deadline(t);
   }
 
+  // The time counts from now on. Before the first read or write, once; the list must
+  // outlive the calls of this stream.
+  void set_idle_list(idle_list& list) noexcept {
+    sides_->joined = &list;
+    list.progress(sides_->idle);
+  }
+
   // Waits for at least one byte; of none: returns at once. `error` as that of
   // async_read_some, or timed_out; operation_aborted if close() ended it, and
   // bad_descriptor after close(). Throws `stopped`, and wrong_place outside a fiber.
@@ -120,6 +132,7 @@ class deadline_stream {
     sides_->read.deadline.close();
     sides_->write.deadline.close();
     const std::scoped_lock all(sides_->read.turn, sides_->write.turn);
+    timeout_list::remove(sides_->idle);
     if constexpr (requires(boost::system::error_code e) { stream_.close(e); }) {
       boost::system::error_code ignored;
       stream_.close(ignored);
@@ -138,6 +151,8 @@ class deadline_stream {
     side write;
     mutex setup;
     std::atomic<bool> is_set_up{false};
+    idle_list* joined = nullptr;
+    detail::idle_entry idle{read.deadline, write.deadline};  // the first to die
   };
 
   static constexpr bool can_try =
@@ -171,15 +186,21 @@ class deadline_stream {
         constexpr unsigned others_come_first = 64;
         if (++s.at_once % others_come_first == 0) this_fiber::yield();
         const std::size_t n = try_on(try_it, error);
-        if (error != boost::asio::error::would_block && error != boost::asio::error::try_again) {
-          return n;
-        }
+        if (!would_block(error)) return transferred(n);
       }
     }
     s.at_once = 0;
     const auto [e, n] = wait(boost::asio::as_tuple(detail::movable_token{&s.deadline}));
     error = e;
-    return n;
+    if constexpr (can_try) {
+      // By the idle list: what has arrived comes first.
+      if (e == boost::asio::error::timed_out && !s.deadline.is_over()) {
+        const std::size_t last = try_on(try_it, error);
+        if (!would_block(error)) return transferred(last);
+        error = e;
+      }
+    }
+    return transferred(n);
   }
 
   template <class Try>
@@ -188,6 +209,15 @@ class deadline_stream {
     do {
       n = try_it(stream_, error);
     } while (error == boost::asio::error::interrupted);
+    return n;
+  }
+
+  static bool would_block(const boost::system::error_code& error) noexcept {
+    return error == boost::asio::error::would_block || error == boost::asio::error::try_again;
+  }
+
+  std::size_t transferred(std::size_t n) noexcept {
+    if (n != 0 && sides_->joined != nullptr) sides_->joined->progress(sides_->idle);
     return n;
   }
 

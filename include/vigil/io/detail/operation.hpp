@@ -4,6 +4,7 @@
 
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/fiber_core.hpp>
+#include <vigil/timeout_list.hpp>
 
 #include <cstdint>
 #include <exception>
@@ -117,6 +118,9 @@ class VIGIL_API movable_deadline {
   void set(std::int64_t deadline) noexcept;
   // Any thread: whoever waits, and will wait, gives up. For good.
   void close() noexcept;
+  // Any thread: whoever waits gives up, once, as if the deadline had come; but not if
+  // the entry is in a list again, since then something has come meanwhile.
+  void end_wait(const timeout_list::entry& expired) noexcept;
 
   // Now or later than it, on the clock of who calls.
   bool is_over() const noexcept;

@@ -1,0 +1,88 @@
+// idle_list: ends the reads and writes of connections on which nothing happens.
+//
+//   io::idle_list idle(2min);                        // one for all connections
+//   io::deadline_stream<tcp::socket> peer(std::move(socket));
+//   peer.set_idle_list(idle);
+//   peer.read_some(buffer, error);                   // timed_out after two minutes
+//
+// A byte in either direction is progress and starts the time anew: while the peer
+// takes what is written to it, a read may wait for long. One timer serves all; a read
+// or write costs a look at the clock and the change of one word.
+//
+// Thread safety: streams join and leave from any fiber or thread.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+#include <vigil/io/detail/operation.hpp>
+#include <vigil/timeout_list.hpp>
+
+#include <cstddef>
+#include <exception>
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+
+class idle_list;
+
+namespace detail {
+
+// A stream's.
+class idle_entry : public timeout_list::entry {
+ public:
+  idle_entry(movable_deadline& read, movable_deadline& write) noexcept
+      : read_(&read), write_(&write) {}
+
+  void end_waits() noexcept {
+    read_->end_wait(*this);
+    write_->end_wait(*this);
+  }
+
+ private:
+  movable_deadline* read_;
+  movable_deadline* write_;
+};
+
+}  // namespace detail
+
+class idle_list {
+ public:
+  // Throws std::invalid_argument for a duration of zero or less, wrong_place on a
+  // thread without a runtime, std::bad_alloc.
+  template <vigil::detail::duration_like D>
+  explicit idle_list(const D& idle, const site& from = site::current())
+      : list_(
+            idle,
+            [this](timeout_list::entry& e) {
+              auto& stream = static_cast<detail::idle_entry&>(e);
+              stream.end_waits();
+              add(stream);  // whoever waits next has the time, too
+            },
+            from) {}
+  idle_list(const idle_list&) = delete;
+  idle_list& operator=(const idle_list&) = delete;
+
+  // Streams that are in it.
+  std::size_t size() const noexcept { return list_.size(); }
+  clock::duration duration() const noexcept { return list_.duration(); }
+
+  // --- for streams
+  // Something has been read or written.
+  void progress(detail::idle_entry& e) noexcept {
+    if (!e.touch()) add(e);
+  }
+
+ private:
+  void add(detail::idle_entry& e) noexcept {
+    if (e.is_linked()) return;
+    try {
+      list_.add(e);
+    } catch (const std::exception&) {
+      // No memory for its timer, or the runtime has gone: the next progress tries again.
+    }
+  }
+
+  timeout_list list_;
+};
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io
