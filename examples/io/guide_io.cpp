@@ -4,7 +4,11 @@
 // Prints: what each passage does.
 #include <vigil/io/context.hpp>
 #include <vigil/io/deadline_stream.hpp>
+#include <vigil/io/idle_list.hpp>
+#include <vigil/io/memory_acceptor.hpp>
 #include <vigil/io/memory_stream.hpp>
+#include <vigil/io/resolve.hpp>
+#include <vigil/io/serve.hpp>
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
@@ -123,6 +127,70 @@ void streams() {
   //! [stream]
 }
 
+void serving() {
+  //! [serve]
+  tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+  auto [stopping, stop] = vigil::with_cancel(vigil::background());
+
+  const auto talk = [stopping = stopping](tcp::socket peer, const vigil::context& ctx) {
+    std::string lines;
+    for (;;) {
+      // Until something is asked it may end as soon as the server is to stop.
+      if (lines.empty()) peer.async_wait(tcp::socket::wait_read, use_fiber.under(stopping));
+      // What is half done has the grace.
+      const auto t = use_fiber.under(ctx);
+      const auto n = asio::async_read_until(peer, asio::dynamic_buffer(lines), '\n', t);
+      asio::async_write(peer, asio::buffer("you said " + lines.substr(0, n)), t);
+      lines.erase(0, n);
+    }
+  };
+  auto server = vigil::spawn([&, stopping = stopping] {
+    vigil::io::serve(stopping, acceptor, talk, {.connections = 1000, .grace = 5s});
+  });
+  //! [serve]
+
+  //! [resolve]
+  const std::string port = std::to_string(acceptor.local_endpoint().port());
+  auto addresses = vigil::io::resolve("127.0.0.1", port, use_fiber.within(2s));
+  tcp::socket socket(vigil::io::context());
+  asio::async_connect(socket, addresses, use_fiber.within(5s));
+  //! [resolve]
+  asio::async_write(socket, asio::buffer("hello, server\n", 14), use_fiber);
+  std::string answer;
+  asio::async_read_until(socket, asio::dynamic_buffer(answer), '\n', use_fiber);
+  std::printf("%s", answer.c_str());
+  stop();
+  server.join();
+}
+
+void idle() {
+  vigil::testing::run_virtual([] {
+    //! [idle]
+    vigil::io::idle_list idle(2min);  // one for all connections
+    vigil::io::memory_acceptor acceptor;
+    auto server = vigil::spawn([&] {
+      vigil::io::serve(acceptor, [&](vigil::io::memory_stream socket) {
+        vigil::io::deadline_stream<vigil::io::memory_stream> peer(std::move(socket));
+        peer.set_idle_list(idle);
+        char byte = 0;
+        boost::system::error_code error;
+        while (peer.read_some(asio::buffer(&byte, 1), error) != 0) {
+        }
+        if (error == asio::error::timed_out) std::puts("nothing for two minutes");
+      });
+    });
+    vigil::io::memory_stream client = acceptor.connect();
+    //! [idle]
+    const auto start = vigil::clock::now();
+    vigil::sleep_for(1min);
+    client.async_write_some(asio::buffer("x", 1), use_fiber);
+    char byte = 0;
+    static_cast<void>(client.async_read_some(asio::buffer(&byte, 1), asio::as_tuple(use_fiber)));
+    std::printf("closed after %lld s\n",
+                static_cast<long long>((vigil::clock::now() - start) / 1s));
+  });
+}
+
 void in_memory() {
   //! [memory]
   vigil::testing::run_virtual([] {
@@ -186,9 +254,11 @@ int main() {
     wrappers(silent);
     under_a_context(silent);
     streams();
+    serving();
     announced();
   });
   in_memory();
+  idle();
   attached();
   return status;
 }
