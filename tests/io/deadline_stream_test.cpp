@@ -1,16 +1,11 @@
 // Deadlines as in Go's net: net/timeout_test.go and nettest, over TCP, Unix sockets
 // and a pipe in memory, the last on virtual time, too.
-#include "io/io_test.hpp"
-
-#include <vigil/io/deadline_stream.hpp>
-#include <vigil/io/memory_stream.hpp>
+#include "io/transports.hpp"
 
 #include <array>
 #include <atomic>
-#include <numeric>
 #include <vector>
 
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/write.hpp>
@@ -19,79 +14,6 @@ using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using namespace vigil::io_testing;
 using vigil::clock;
-
-namespace {
-
-using tcp = asio::ip::tcp;
-using tcp_stream = vigil::io::deadline_stream<tcp::socket>;
-using memory_stream = vigil::io::deadline_stream<vigil::io::memory_stream>;
-using unix_stream = vigil::io::deadline_stream<unix_socket>;
-
-constexpr auto no_deadline = clock::time_point::max();
-constexpr auto long_ago = clock::time_point::min();
-
-template <class Stream>
-struct connection {
-  Stream near;
-  Stream far;
-};
-
-template <class Stream>
-connection<Stream> make_connection() {
-  auto& c = vigil::io::context();
-  connection<Stream> made{Stream(c), Stream(c)};
-  if constexpr (std::is_same_v<Stream, unix_stream>) {
-    asio::local::connect_pair(made.near.next_layer(), made.far.next_layer());
-  } else {
-    tcp::acceptor a(c, {asio::ip::address_v4::loopback(), 0});
-    made.near.next_layer().connect(a.local_endpoint());
-    a.accept(made.far.next_layer());
-    made.near.next_layer().set_option(tcp::no_delay(true));
-  }
-  return made;
-}
-
-// body(near, far) over each transport, on each number of workers.
-template <class F>
-void over_each(F body) {
-  const auto in_memory = [&] {
-    auto [one, other] = vigil::io::memory_pipe();
-    memory_stream near(std::move(one));
-    memory_stream far(std::move(other));
-    body(near, far);
-  };
-  for_each_seed(5, in_memory);
-  in_runtime({.workers = {1, 2}}, in_memory);
-  in_runtime({.workers = {1, 2}}, [&] {
-    auto t = make_connection<tcp_stream>();
-    body(t.near, t.far);
-    auto u = make_connection<unix_stream>();
-    body(u.near, u.far);
-  });
-}
-
-template <class Stream>
-error_code read_one(Stream& s, std::size_t* got = nullptr) {
-  std::array<char, 64> bytes;
-  error_code error;
-  const std::size_t n = s.read_some(asio::buffer(bytes), error);
-  if (got != nullptr) *got = n;
-  return error;
-}
-
-// Until the peer's buffers are full.
-template <class Stream>
-error_code write_until_error(Stream& s) {
-  const std::vector<char> many(1 << 16, 'x');
-  error_code error;
-  while (!error)
-    s.write_some(asio::buffer(many), error);
-  return error;
-}
-
-const error_code timed_out = asio::error::timed_out;
-
-}  // namespace
 
 TEST_SUITE("deadline_stream") {
   TEST_CASE("a past deadline fails each call, though bytes and room are there") {
@@ -197,7 +119,7 @@ TEST_SUITE("deadline_stream") {
 
   TEST_CASE("a plain thread moves it") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto [near, far] = make_connection<tcp_stream>();
+      auto [near, far] = tcp_connection();
       auto reader = vigil::spawn([&near = near] { return read_one(near); });
       std::thread outside([&near = near] { near.set_read_deadline(long_ago); });
       CHECK(reader.join() == timed_out);
