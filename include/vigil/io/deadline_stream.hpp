@@ -12,8 +12,8 @@
 // call now. When a call returns nothing touches its buffer any more.
 //
 // read_some and write_some are what Asio asks of a SyncReadStream and a
-// SyncWriteStream, so asio::read, asio::write, asio::read_until, Beast's sync
-// functions and ssl::stream<deadline_stream<…>> work on it, and wait as fibers do.
+// SyncWriteStream, so asio::read, asio::write, asio::read_until and Beast's
+// sync functions work on it, and wait as fibers do. TLS: tls_stream (tls.hpp).
 // Sockets and other streams that have non_blocking() are tried first, and waited for
 // only if they would block.
 //
@@ -126,6 +126,11 @@ class deadline_stream {
     return n;
   }
 
+  // What a call would fail with before it tries: timed_out, bad_descriptor after
+  // close(), or nothing.
+  boost::system::error_code read_error() const noexcept { return sides_->read.error(); }
+  boost::system::error_code write_error() const noexcept { return sides_->write.error(); }
+
   // Ends the calls that wait, waits until they have returned, and closes the stream
   // below. Again: nothing. Needs a fiber if one waits.
   void close() {
@@ -141,6 +146,12 @@ class deadline_stream {
 
  private:
   struct side {
+    boost::system::error_code error() const noexcept {
+      if (deadline.is_closed()) return boost::asio::error::bad_descriptor;
+      if (deadline.is_over()) return boost::asio::error::timed_out;
+      return {};
+    }
+
     mutex turn;
     detail::movable_deadline deadline;
     unsigned at_once = 0;  // in a row, guarded by turn
@@ -173,14 +184,8 @@ class deadline_stream {
   template <class Try, class Wait>
   std::size_t transfer(side& s, boost::system::error_code& error, Try try_it, Wait wait) {
     const std::lock_guard turn(s.turn);
-    if (s.deadline.is_closed()) {
-      error = boost::asio::error::bad_descriptor;
-      return 0;
-    }
-    if (s.deadline.is_over()) {
-      error = boost::asio::error::timed_out;
-      return 0;
-    }
+    error = s.error();
+    if (error) return 0;
     if constexpr (can_try) {
       if (set_up()) {
         constexpr unsigned others_come_first = 64;

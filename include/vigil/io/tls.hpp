@@ -1,0 +1,313 @@
+// tls_stream<Stream>: TLS with the deadlines of a deadline_stream, as Go's tls.Conn.
+//
+//   asio::ssl::context trusted(asio::ssl::context::tls_client);
+//   trusted.set_default_verify_paths();
+//   trusted.set_verify_mode(asio::ssl::verify_peer);
+//
+//   io::tls_stream<tcp::socket> peer(trusted, std::move(connected_socket));
+//   peer.set_host("example.org");
+//   peer.set_deadline(clock::now() + 10s);
+//   peer.handshake(asio::ssl::stream_base::client);
+//   std::size_t n = peer.read_some(buffer);
+//   peer.shutdown();
+//
+// asio::ssl::context sets it up; the stream is ours, because an asio::ssl::stream
+// takes no two operations that different fibers begin. Here one reads while another
+// writes, on any workers: OpenSSL is entered by one at a time and never during a
+// wait. As on a deadline_stream, deadlines may be moved from anywhere, and Asio's and
+// Beast's functions for synchronous streams wait as fibers do.
+//
+// Timeouts. A read or a handshake that timed out may be called again, with a later
+// deadline: what had come is kept. A write that fails when a part of its record may
+// have been sent, at a deadline or because its fiber was stopped, ends writing for
+// good: each later one fails in the same way; reads go on. One whose deadline had
+// passed before it began has sent nothing and breaks nothing.
+//
+// Endings. shutdown() says that no more will be written; the other end reads that as
+// eof. A peer that closes its connection without that is reported as
+// asio::ssl::error::stream_truncated: somebody may have cut off the rest. Bytes left
+// unread at close() make TCP reset the connection, and so may what the peer's
+// TLS sent by itself (session tickets): to part in peace, shutdown(), read to the
+// eof, close().
+//
+// Errors of TLS itself have asio::error::get_ssl_category(). There is no
+// renegotiation; new keys of TLS 1.3 are answered with the next write.
+//
+// A library of its own, vigil-tls, so that only its users need OpenSSL. A connection
+// has 34 KiB of buffers beside OpenSSL's.
+//
+// Thread safety: as deadline_stream: all but what is said to be set before the
+// handshake may be called by several fibers at a time. The asio::ssl::context must
+// outlive the stream.
+#pragma once
+
+#include <vigil/io/deadline_stream.hpp>
+#include <vigil/sync.hpp>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/error.hpp>
+#include <boost/asio/ssl/stream_base.hpp>
+#include <boost/asio/write.hpp>
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+// One connection of OpenSSL between two buffers in memory. No call waits. One at a
+// time; an error `would_block` asks for input.
+class VIGIL_API tls_engine {
+ public:
+  explicit tls_engine(SSL_CTX* context);
+  ~tls_engine();
+  tls_engine(const tls_engine&) = delete;
+  tls_engine& operator=(const tls_engine&) = delete;
+
+  void set_host(const std::string& name);
+  void handshake(bool as_server, boost::system::error_code& error) noexcept;
+  std::size_t read(boost::asio::mutable_buffer to, boost::system::error_code& error) noexcept;
+  // At most one record.
+  std::size_t write(boost::asio::const_buffer from, boost::system::error_code& error) noexcept;
+  void say_goodbye(boost::system::error_code& error) noexcept;
+
+  // What has come from the other end; throws std::bad_alloc.
+  void put_input(boost::asio::const_buffer from);
+  // What is to be sent there; 0: nothing.
+  std::size_t take_output(boost::asio::mutable_buffer to) noexcept;
+
+  SSL* native_handle() noexcept { return ssl_; }
+
+ private:
+  boost::system::error_code error_of(int result) const noexcept;
+
+  SSL* const ssl_;
+  BIO* in_ = nullptr;
+  BIO* out_ = nullptr;
+};
+
+}  // namespace detail
+
+template <class Stream>
+class tls_stream {
+ public:
+  using next_layer_type = deadline_stream<Stream>;
+  using executor_type = typename next_layer_type::executor_type;
+  using handshake_type = boost::asio::ssl::stream_base::handshake_type;
+
+  // `args`: of the stream below. Throws system_error if OpenSSL has no memory.
+  template <class... Args>
+    requires std::is_constructible_v<next_layer_type, Args...>
+  explicit tls_stream(boost::asio::ssl::context& context, Args&&... args)
+      : below_(std::forward<Args>(args)...),
+        state_(std::make_unique<state>(context.native_handle())) {}
+  tls_stream(tls_stream&&) = default;
+  tls_stream& operator=(tls_stream&&) = default;
+
+  next_layer_type& next_layer() noexcept { return below_; }
+  const next_layer_type& next_layer() const noexcept { return below_; }
+  executor_type get_executor() { return below_.get_executor(); }
+
+  // For settings before the handshake, and questions after it.
+  SSL* native_handle() noexcept { return state_->engine.native_handle(); }
+
+  // Before the handshake, by a client: the name, or the address, that it asks for and
+  // that the certificate must have (if the context verifies the peer).
+  void set_host(const std::string& name) { state_->engine.set_host(name); }
+
+  template <class Clock, class Duration>
+  void set_read_deadline(const std::chrono::time_point<Clock, Duration>& t) {
+    below_.set_read_deadline(t);
+  }
+
+  template <class Clock, class Duration>
+  void set_write_deadline(const std::chrono::time_point<Clock, Duration>& t) {
+    below_.set_write_deadline(t);
+  }
+
+  template <class Clock, class Duration>
+  void set_deadline(const std::chrono::time_point<Clock, Duration>& t) {
+    below_.set_deadline(t);
+  }
+
+  // The first call; under both deadlines. Again after success: nothing.
+  void handshake(handshake_type type, boost::system::error_code& error) {
+    const std::scoped_lock turns(state_->reading, state_->writing);
+    if (error = below_.read_error(); error) return;
+    if (error = ready_to_write(); error) return;
+    do {
+      with_engine([&](auto& engine) {
+        engine.handshake(type == boost::asio::ssl::stream_base::server, error);
+      });
+      // Also after a failure: the other end is to hear of it.
+      boost::system::error_code unsent;
+      flush(unsent);
+      if (error && error != wants_input) return;
+      const bool goes_on = error == wants_input;
+      error = unsent;
+      if (!goes_on) return;
+    } while (!error && take_input(error));
+  }
+
+  // As of deadline_stream. Additional errors: stream_truncated, those of TLS.
+  template <class Buffers>
+  std::size_t read_some(const Buffers& buffers, boost::system::error_code& error) {
+    const std::lock_guard turn(state_->reading);
+    if (error = below_.read_error(); error) return 0;
+    const auto to = first_of<boost::asio::mutable_buffer>(buffers);
+    if (to.size() == 0) return 0;
+    for (;;) {
+      const std::size_t n = with_engine([&](auto& engine) { return engine.read(to, error); });
+      if (error != wants_input) return n;
+      if (!take_input(error)) return 0;
+    }
+  }
+
+  // As of deadline_stream; at most 16 KiB. See above for timeouts.
+  template <class Buffers>
+  std::size_t write_some(const Buffers& buffers, boost::system::error_code& error) {
+    const std::lock_guard turn(state_->writing);
+    if (error = ready_to_write(); error) return 0;
+    const auto from = gathered(buffers);
+    if (from.size() == 0) return 0;
+    const std::size_t n = with_engine([&](auto& engine) { return engine.write(from, error); });
+    if (error == wants_input) error = boost::asio::error::not_connected;  // no handshake yet
+    if (!error) flush(error);
+    return error ? 0 : n;
+  }
+
+  // Under the write deadline: nothing more will be written; later writes fail with
+  // `shut_down`. What the other end still sends can be read. Again: nothing.
+  void shutdown(boost::system::error_code& error) {
+    const std::lock_guard turn(state_->writing);
+    error = ready_to_write();
+    if (state_->said_goodbye) error.clear();
+    if (error || state_->said_goodbye) return;
+    with_engine([&](auto& engine) { engine.say_goodbye(error); });
+    if (error) return;
+    state_->said_goodbye = true;
+    flush(error);
+  }
+
+  // The same; throw boost::system::system_error.
+  void handshake(handshake_type type) {
+    boost::system::error_code error;
+    handshake(type, error);
+    check(error, "handshake");
+  }
+
+  template <class Buffers>
+  std::size_t read_some(const Buffers& buffers) {
+    boost::system::error_code error;
+    const std::size_t n = read_some(buffers, error);
+    check(error, "read_some");
+    return n;
+  }
+
+  template <class Buffers>
+  std::size_t write_some(const Buffers& buffers) {
+    boost::system::error_code error;
+    const std::size_t n = write_some(buffers, error);
+    check(error, "write_some");
+    return n;
+  }
+
+  void shutdown() {
+    boost::system::error_code error;
+    shutdown(error);
+    check(error, "shutdown");
+  }
+
+  // As of deadline_stream: sends nothing; see shutdown().
+  void close() {
+    below_.close();
+    const std::scoped_lock all(state_->reading, state_->writing);
+  }
+
+ private:
+  static constexpr std::size_t record = 16 * 1024;  // the plain text of one, at most
+
+  struct state {
+    explicit state(SSL_CTX* context) : engine(context) {}
+
+    // Who reads, who writes: also while it waits. `alone`: inside OpenSSL.
+    mutex reading;
+    mutex writing;
+    mutex alone;
+    detail::tls_engine engine;            // guarded by alone
+    std::array<char, record + 1024> in;   // guarded by reading
+    std::array<char, record + 1024> out;  // guarded by writing
+    boost::system::error_code broken;     // guarded by writing: a record was cut off
+    bool said_goodbye = false;            // guarded by writing
+  };
+
+  static constexpr auto wants_input = boost::asio::error::would_block;
+
+  static void check(const boost::system::error_code& error, const char* what) {
+    if (error) throw boost::system::system_error(error, what);
+  }
+
+  template <class F>
+  auto with_engine(F f) {
+    const std::lock_guard guard(state_->alone);
+    return f(state_->engine);
+  }
+
+  boost::system::error_code ready_to_write() const {
+    if (state_->broken) return state_->broken;
+    if (state_->said_goodbye) return boost::asio::error::shut_down;
+    return below_.write_error();
+  }
+
+  // By who reads. False: `error`.
+  bool take_input(boost::system::error_code& error) {
+    const std::size_t n = below_.read_some(boost::asio::buffer(state_->in), error);
+    if (error == boost::asio::error::eof) error = boost::asio::ssl::error::stream_truncated;
+    if (error) return false;
+    with_engine([&](auto& engine) { engine.put_input(boost::asio::buffer(state_->in, n)); });
+    return true;
+  }
+
+  // By who writes: sends what is sealed, all of it or never again anything.
+  void flush(boost::system::error_code& error) {
+    auto& out = state_->out;
+    const auto take = [&](auto& engine) { return engine.take_output(boost::asio::buffer(out)); };
+    while (const std::size_t n = with_engine(take)) {
+      state_->broken = boost::asio::error::operation_aborted;  // if `stopped` leaves the next line
+      boost::asio::write(below_, boost::asio::buffer(out, n), error);
+      state_->broken = error;
+      if (error) return;
+    }
+  }
+
+  template <class Buffer, class Buffers>
+  static Buffer first_of(const Buffers& buffers) {
+    for (auto b = boost::asio::buffer_sequence_begin(buffers);
+         b != boost::asio::buffer_sequence_end(buffers); ++b) {
+      if (const Buffer found(*b); found.size() != 0) return found;
+    }
+    return {};
+  }
+
+  // By who writes: one record's worth. Small buffers share one.
+  template <class Buffers>
+  boost::asio::const_buffer gathered(const Buffers& buffers) {
+    const auto first = first_of<boost::asio::const_buffer>(buffers);
+    if (first.size() >= record || first.size() == boost::asio::buffer_size(buffers)) return first;
+    const auto room = boost::asio::buffer(state_->out, record);
+    return boost::asio::buffer(state_->out, boost::asio::buffer_copy(room, buffers));
+  }
+
+  next_layer_type below_;
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io
