@@ -488,9 +488,9 @@ bool io_watch::deliver_later(io::detail::operation_record& o) noexcept {
 
 // --- others
 
-bool io_watch::interrupt() noexcept {
+bool io_watch::interrupt(waker who) noexcept {
   if (interrupted_.exchange(true)) return false;
-  if (note_.wake()) return true;
+  if (note_.wake(who)) return true;
   written_.store(true);
   const std::uint64_t one = 1;
   return insist([&] { return ::write(descriptors_->event_fd, &one, sizeof one); });

@@ -69,7 +69,8 @@ class io_watch final : public watch {
 
   void prepare() noexcept override;
   void wait_until(nanos deadline) noexcept override;
-  bool interrupt() noexcept override;
+  bool interrupt() noexcept override { return interrupt(waker::thread); }
+  bool interrupt_in_handler() noexcept override { return interrupt(waker::signal_handler); }
   bool earlier(nanos deadline) noexcept override;
   void poll() noexcept override;
   bool needs_poll() const noexcept override;
@@ -113,6 +114,7 @@ class io_watch final : public watch {
     if (on_note_.load()) note_.wake();
   }
 
+  bool interrupt(waker who) noexcept;
   bool enter() noexcept;
   void leave() noexcept;
   bool arm() noexcept;

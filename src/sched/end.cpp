@@ -162,7 +162,7 @@ void scheduler::start_workers() {
   const auto open_gate = [this](std::uint32_t how) {
     gate_.store(how);
     for (std::size_t i = 1; i < workers_.size(); ++i)
-      futex_wake_one(gate_);
+      words::wake_one(gate_);
   };
   try {
     for (std::size_t i = 1; i < workers_.size(); ++i) {
@@ -172,7 +172,7 @@ void scheduler::start_workers() {
         std::snprintf(name, sizeof name, "vigil/%u", w->index);
         ::pthread_setname_np(::pthread_self(), name);
         while (gate_.load() == wait)
-          futex_wait(gate_, wait, never);
+          words::wait(gate_, wait, never);
         if (gate_.load() == give_up) return;
         const thread_guard thread;
         w->run();

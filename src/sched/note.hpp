@@ -6,7 +6,7 @@
 //
 // caller    clear() and sleep_until() belong to the thread that owns the note;
 //           wake() may come from any thread and from a signal handler, any
-//           number of times.
+//           number of times (in a handler it says so).
 // ordering  wake() releases, sleep_until() acquires when it returns true. So
 //           everything written before wake() is visible to the owner, even
 //           when it never slept. A false return is the deadline and promises
@@ -17,12 +17,13 @@
 //           every futex wait of ours re-reads its word in a loop.
 #pragma once
 
-#include "base/futex.hpp"
 #include "base/nanos.hpp"
+#include "base/words.hpp"
 
 namespace vigil::internal {
 
-class note {
+template <class Words>
+class basic_note {
  public:
   // Forgets earlier wakes. The owner then publishes that it is about to sleep,
   // looks once more for reasons not to, and sleeps.
@@ -32,8 +33,8 @@ class note {
   // system call if nothing disturbs it.
   bool sleep_until(nanos deadline) noexcept;
 
-  // Returns whether a system call was needed. Async-signal-safe.
-  bool wake() noexcept;
+  // Returns whether somebody slept. Async-signal-safe, if `who` says so.
+  bool wake(waker who = waker::thread) noexcept;
 
  private:
   static constexpr std::uint32_t empty = 0;
@@ -42,5 +43,10 @@ class note {
 
   futex_word word_{empty};
 };
+
+extern template class basic_note<kernel_words>;
+extern template class basic_note<portable_words>;
+
+class note : public basic_note<words> {};
 
 }  // namespace vigil::internal

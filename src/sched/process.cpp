@@ -2,6 +2,7 @@
 
 #include "base/assert.hpp"
 #include "base/futex.hpp"
+#include "base/words.hpp"
 #include "sched/fiber_dump.hpp"
 #include "sched/scheduler.hpp"
 
@@ -127,6 +128,7 @@ void catch_signal(int signal) {
   struct sigaction action {};
 
   action.sa_handler = &on_signal;
+  words::signals_may_come();
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   sigfillset(&action.sa_mask);
   if (::sigaction(signal, &action, &caught[signal].earlier) != 0) {

@@ -262,7 +262,7 @@ class scheduler {
   void advance(run_phase to) noexcept;
   void begin_end() noexcept;
   void cancel_root() noexcept;
-  void wake_for_signal() noexcept;  // async-signal-safe
+  void wake_for_signal(waker who) noexcept;
   void main_body(fiber& self, detail::call_ref body) noexcept;
   void end_run(fiber& self) noexcept;
   void release_user_work(fiber& self) noexcept;

@@ -11,13 +11,18 @@ namespace vigil::internal {
 void scheduler::signal_arrived(int signal) noexcept {
   // seq_cst: A1 of idle.hpp; the handler then wakes all who may sleep.
   signals_.fetch_or(std::uint64_t{1} << (signal & 63));
-  wake_for_signal();
+  wake_for_signal(waker::signal_handler);
 }
 
-void scheduler::wake_for_signal() noexcept {
-  present_watch().interrupt();
+void scheduler::wake_for_signal(waker who) noexcept {
+  watch& present = present_watch();
+  if (who == waker::thread) {
+    present.interrupt();
+  } else {
+    present.interrupt_in_handler();
+  }
   for (auto& w : workers_)
-    w->place.note.wake();
+    w->place.note.wake(who);
 }
 
 void scheduler::take_signals() noexcept {

@@ -21,7 +21,7 @@ void scheduler::request_stop() noexcept {
     signals_.fetch_or(1);
   }
   // Done by a worker, as for a signal.
-  wake_for_signal();
+  wake_for_signal(waker::thread);
 }
 
 // The phase only goes forward, whoever is late.

@@ -2,8 +2,8 @@
 // deadlines, wake-ups, and, in watches that know I/O, descriptors. At most one
 // worker is in it, the watcher; other idle workers sleep on their own notes.
 //
-// Ways in: futex_watch here; one over epoll and timerfd in the tests; one
-// inside an io_context in vigil-io.
+// Ways in: futex_watch here, and portable_watch, which needs no futex; one over
+// epoll and timerfd in the tests; one inside an io_context in vigil-io.
 #pragma once
 
 #include "base/nanos.hpp"
@@ -26,9 +26,12 @@ class watch {
   // looks at the clock itself.
   virtual void wait_until(nanos deadline) noexcept = 0;
 
-  // Ends the wait. Any thread, any number of times, async-signal-safe. Returns
-  // whether it made a system call.
+  // Ends the wait. Any thread, any number of times. Returns whether it made a
+  // system call.
   virtual bool interrupt() noexcept = 0;
+
+  // The same, async-signal-safe. Without a futex it may take some milliseconds.
+  virtual bool interrupt_in_handler() noexcept { return interrupt(); }
 
   // Moves the deadline of the present wait forward, if the watch's timer can be
   // set from outside: true if it has. Otherwise the caller interrupts. Any
@@ -56,7 +59,8 @@ class watch {
 };
 
 // A note. Knows no I/O.
-class futex_watch final : public watch {
+template <class Note>
+class note_watch final : public watch {
  public:
   void prepare() noexcept override { note_.clear(); }
 
@@ -64,8 +68,15 @@ class futex_watch final : public watch {
 
   bool interrupt() noexcept override { return note_.wake(); }
 
+  bool interrupt_in_handler() noexcept override { return note_.wake(waker::signal_handler); }
+
  private:
-  note note_;
+  Note note_;
 };
+
+// The default; over a futex, unless the build says otherwise (base/words.hpp).
+using futex_watch = note_watch<note>;
+// Over a mutex and a condition variable.
+using portable_watch = note_watch<basic_note<portable_words>>;
 
 }  // namespace vigil::internal

@@ -13,18 +13,21 @@ using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::internal::monotonic_now;
 using vigil::internal::never;
-using vigil::internal::note;
+
+// Both kinds, whichever the library uses.
+using futex_note = vigil::internal::basic_note<vigil::internal::kernel_words>;
+using portable_note = vigil::internal::basic_note<vigil::internal::portable_words>;
 
 TEST_SUITE("note") {
-  TEST_CASE("a wake before the sleep is not lost") {
-    note n;
+  TEST_CASE_TEMPLATE("a wake before the sleep is not lost", Note, futex_note, portable_note) {
+    Note n;
     n.clear();
     CHECK_FALSE(n.wake());  // nobody sleeps: no system call
     CHECK(n.sleep_until(never));
   }
 
-  TEST_CASE("clear forgets earlier wakes") {
-    note n;
+  TEST_CASE_TEMPLATE("clear forgets earlier wakes", Note, futex_note, portable_note) {
+    Note n;
     n.clear();
     n.wake();
     n.wake();
@@ -32,8 +35,11 @@ TEST_SUITE("note") {
     CHECK_FALSE(n.sleep_until(monotonic_now() + 1'000'000));
   }
 
-  TEST_CASE("a deadline ends the sleep, never early, and past ones at once") {
-    note n;
+  TEST_CASE_TEMPLATE("a deadline ends the sleep, never early, and past ones at once",
+                     Note,
+                     futex_note,
+                     portable_note) {
+    Note n;
     for (const std::int64_t length : {0, 1, 1000, 100'000, 2'000'000}) {
       n.clear();
       const auto deadline = monotonic_now() + length;
@@ -48,14 +54,14 @@ TEST_SUITE("note") {
     CHECK_FALSE(n.sleep_until(-5));
   }
 
-  TEST_CASE("signals do not end the sleep") {
+  TEST_CASE_TEMPLATE("signals do not end the sleep", Note, futex_note, portable_note) {
     struct sigaction action {};
 
     struct sigaction before {};
 
     action.sa_handler = [](int) {};
     ::sigaction(SIGUSR1, &action, &before);
-    note n;
+    Note n;
     n.clear();
     const pthread_t self = ::pthread_self();
     std::atomic<bool> done{false};
@@ -73,9 +79,10 @@ TEST_SUITE("note") {
     ::sigaction(SIGUSR1, &before, nullptr);
   }
 
-  TEST_CASE("what was written before the wake is seen after the sleep") {
-    note there;
-    note back;
+  TEST_CASE_TEMPLATE(
+      "what was written before the wake is seen after the sleep", Note, futex_note, portable_note) {
+    Note there;
+    Note back;
     int value = 0;
     std::atomic<bool> done{false};
     there.clear();
@@ -99,8 +106,9 @@ TEST_SUITE("note") {
     CHECK(done.load());
   }
 
-  TEST_CASE("wakes from many threads race the deadline and none hangs") {
-    note n;
+  TEST_CASE_TEMPLATE(
+      "wakes from many threads race the deadline and none hangs", Note, futex_note, portable_note) {
+    Note n;
     std::atomic<bool> done{false};
     std::vector<std::thread> wakers;
     for (int i = 0; i < 2; ++i) {

@@ -1,0 +1,121 @@
+// The watch that needs no futex, in the place of the default one: on one worker it is
+// all that ever waits. A build with -Dwatch=portable has it everywhere.
+#include "sched/watch.hpp"
+#include "support/in_runtime.hpp"
+
+#include <atomic>
+#include <csignal>
+#include <memory>
+#include <thread>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::sleep_for;
+using vigil::spawn;
+using vigil::internal::portable_watch;
+using vigil::internal::portable_words;
+
+namespace {
+
+template <class F>
+void over_portable(const vigil::options& settings, F body) {
+  for (const unsigned n : {1U, 2U, 4U}) {
+    INFO("workers: ", n);
+    vigil::internal::scheduler_options o = vigil::internal::checked(settings);
+    o.workers = n;
+    vigil::internal::runtime_core core(o, std::make_unique<portable_watch>());
+    auto main = [&] {
+      core.sched.add_outside_work();  // plain threads
+      body();
+      core.sched.end_outside_work();
+    };
+    core.sched.run(main, false);
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("the portable watch") {
+  TEST_CASE("sleeps end, never early") {
+    over_portable({}, [] {
+      std::vector<vigil::fiber<>> fibers;
+      for (std::uint64_t i = 1; i <= 4; ++i) {
+        fibers.push_back(spawn([i] {
+          seeded dice(i);
+          for (int round = 0; round < rounds(100); ++round) {
+            const std::chrono::nanoseconds nap(1 + dice.below(200'000));
+            const auto start = vigil::clock::now();
+            sleep_for(nap);
+            REQUIRE(since(start) >= nap);
+          }
+        }));
+      }
+      for (auto& f : fibers)
+        f.join();
+    });
+  }
+
+  TEST_CASE("an earlier deadline and work from a plain thread reach it") {
+    over_portable({}, [] {
+      auto late = vigil::after_func(1h, [] {});
+      auto fired = vigil::make_channel<int>(1);
+      auto t = vigil::after_func(2h, [fired] { static_cast<void>(fired.try_send(1)); });
+      auto waits = spawn([] { sleep_for(1h); });
+      std::thread outside([&] {
+        // Real time, so that the workers are asleep by then; it holds either way.
+        std::this_thread::sleep_for(5ms);
+        t.reset(1ms);
+        waits.request_stop();
+      });
+      CHECK(fired.recv() == 1);
+      CHECK_THROWS_AS(waits.join(), vigil::cancelled);
+      outside.join();
+      late.stop();
+    });
+  }
+
+  TEST_CASE("no wake-up between two threads is lost, however they meet") {
+    over_portable({}, [] {
+      auto there = vigil::make_channel<int>();
+      auto back = vigil::make_channel<int>();
+      const int all = rounds(2000);
+      std::thread outside([&] {
+        for (int i = 0; i < all; ++i)
+          back.send(there.recv().value() + 1);
+      });
+      for (int i = 0; i < all; ++i) {
+        there.send(i);
+        REQUIRE(back.recv() == i + 1);
+      }
+      outside.join();
+    });
+  }
+
+  TEST_CASE("a signal stops the run, though a handler may take no lock") {
+    portable_words::signals_may_come();
+    vigil::options settings;
+    settings.stop_on = {SIGUSR1};
+    over_portable(settings, [] {
+      std::thread outside([] {
+        // Real time, so that the workers are asleep by then; it holds either way.
+        std::this_thread::sleep_for(5ms);
+        ::raise(SIGUSR1);
+      });
+      CHECK_THROWS_AS(sleep_for(1h), vigil::stopped);
+      outside.join();
+    });
+  }
+
+  TEST_CASE("who slept before signals could come looks for himself from then on") {
+    vigil::internal::futex_word word{0};
+    std::thread sleeper([&] {
+      while (word.load() == 0)
+        portable_words::wait(word, 0, vigil::internal::never);
+    });
+    portable_words::signals_may_come();
+    // As in a handler: nobody is told.
+    word.store(1);
+    portable_words::wake_one(word, vigil::internal::waker::signal_handler);
+    sleeper.join();
+  }
+}
