@@ -50,6 +50,8 @@ struct watch_source {
   void* argument = nullptr;
 };
 
+struct runtime_access;  // of vigil-io's executors
+
 }  // namespace detail
 
 // Settings of a runtime. Values out of range throw std::invalid_argument from
@@ -120,6 +122,7 @@ class VIGIL_API work_guard {
 
  private:
   friend class runtime;
+  friend struct detail::runtime_access;
   explicit work_guard(void* core) noexcept : core_(core) {}
   void* core_ = nullptr;
 };
@@ -199,6 +202,7 @@ class VIGIL_API runtime {
   static runtime& current();
 
  private:
+  friend struct detail::runtime_access;
   // Makes this runtime the calling thread's while it lives.
   class VIGIL_API use_here {
    public:

@@ -1,0 +1,198 @@
+// fiber_executor: an executor of Asio whose handlers are fibers of the runtime, so
+// that they may wait, and coroutines and fibers live side by side.
+//
+//   asio::co_spawn(io::executor(), [jobs]() -> asio::awaitable<void> {
+//     asio::steady_timer t(co_await asio::this_coro::executor, 1s);
+//     co_await t.async_wait(asio::use_awaitable);
+//     jobs.send("one");                     // a channel of fibers: waits, too
+//   }, asio::detached);
+//
+// (Handlers on io::context().get_executor() run on the workers' own stacks and may
+// not wait.) It works where an any_io_executor does: for co_spawn, bind_executor,
+// make_strand, and for sockets and timers, which then live in io::context().
+//
+// Each handler runs as a posted function does (post.hpp): on a fiber of a pool, on
+// any worker, those of one thread started in their order; two may run at the same
+// time. A dispatch from inside a handler of the same runtime runs at once. While a
+// handler waits, its coroutine stands still and the worker does not. A stop of the
+// fiber throws vigil::stopped into it. An exception that leaves a handler goes to
+// options::on_unhandled.
+//
+// Ends. A handler that waits to start, a co_spawned coroutine and an operation under
+// way hold a program with exit_when::all_done, and are no deadlock. When the run ends
+// otherwise, handlers that have not started never do; they are destroyed, as are
+// those of operations that complete after the runtime's end.
+//
+// A strand over it runs its handlers one after the other, but they may not wait
+// there: Asio keeps "inside the strand" for each thread, and a fiber that waits may
+// go on in another. A wait ends the program with a message, if the strand is of a
+// fiber_executor itself and not of an any_io_executor. A vigil::mutex does what a
+// strand does, and its holders may wait.
+//
+// Thread safety: any, copies are the same. It may outlive the runtime; its context()
+// may not.
+#pragma once
+
+#include <vigil/detail/callable.hpp>
+#include <vigil/detail/config.hpp>
+#include <vigil/fiber.hpp>
+#include <vigil/runtime.hpp>
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <boost/asio/execution/blocking.hpp>
+#include <boost/asio/execution/context.hpp>
+#include <boost/asio/execution/mapping.hpp>
+#include <boost/asio/execution/outstanding_work.hpp>
+#include <boost/asio/execution_context.hpp>
+
+namespace vigil::internal {
+struct outside_gate;
+}  // namespace vigil::internal
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+// What executors know of their runtime.
+struct executor_home {
+  std::shared_ptr<internal::outside_gate> gate;
+  boost::asio::execution_context* context;
+};
+
+// Runs it as a posted function; if the runtime is gone, not at all.
+VIGIL_API void post_handler(const executor_home& home, vigil::detail::callback f);
+
+VIGIL_API work_guard count_work(const executor_home& home);
+
+// Whether the calling fiber runs a handler of this runtime's executor.
+VIGIL_API bool is_inside(const executor_home& home) noexcept;
+
+class VIGIL_API inside_scope {
+ public:
+  explicit inside_scope(const executor_home& home);
+  ~inside_scope();
+  inside_scope(const inside_scope&) = delete;
+  inside_scope& operator=(const inside_scope&) = delete;
+
+ private:
+  const void* before_;
+};
+
+// Asio's own name for what a strand gives its executor to run.
+template <class F>
+consteval bool is_of_a_strand() {
+  return std::string_view(__PRETTY_FUNCTION__).find("strand_executor_service") !=
+         std::string_view::npos;
+}
+
+template <class F>
+class posted_handler {
+ public:
+  template <class G>
+  posted_handler(const executor_home& home, G&& f)
+      : home_(home), handler_(std::make_shared<F>(std::forward<G>(f))) {}
+
+  void operator()() {
+    F own(std::move(*handler_));
+    handler_.reset();
+    const inside_scope inside(home_);
+    std::optional<this_fiber::no_park> unmoved;
+    if constexpr (is_of_a_strand<F>()) unmoved.emplace();
+    std::move(own)();
+  }
+
+ private:
+  executor_home home_;
+  // Shared with execute(): the last one, who destroys it, holds no lock.
+  std::shared_ptr<F> handler_;
+};
+
+}  // namespace detail
+
+// `Posts`: blocking.never, otherwise blocking.possibly. `Counts`:
+// outstanding_work.tracked, otherwise untracked.
+template <bool Posts, bool Counts>
+class basic_fiber_executor {
+  using blocking_t = boost::asio::execution::blocking_t;
+  using outstanding_work_t = boost::asio::execution::outstanding_work_t;
+
+ public:
+  explicit basic_fiber_executor(detail::executor_home home)
+      : home_(std::move(home)),
+        work_(Counts ? std::make_shared<work_guard>(detail::count_work(home_)) : nullptr) {}
+
+  // Throws std::bad_alloc, and what f throws if it runs at once.
+  template <class F>
+  void execute(F&& f) const {
+    using handler = std::decay_t<F>;
+    if constexpr (!Posts) {
+      if (detail::is_inside(home_)) {
+        handler own(std::forward<F>(f));
+        std::move(own)();
+        return;
+      }
+    }
+    detail::posted_handler<handler> posted(home_, std::forward<F>(f));
+    detail::post_handler(home_, vigil::detail::callback(posted));
+  }
+
+  basic_fiber_executor<true, Counts> require(blocking_t::never_t) const {
+    return basic_fiber_executor<true, Counts>(home_);
+  }
+  basic_fiber_executor<false, Counts> require(blocking_t::possibly_t) const {
+    return basic_fiber_executor<false, Counts>(home_);
+  }
+  basic_fiber_executor<Posts, true> require(outstanding_work_t::tracked_t) const {
+    return basic_fiber_executor<Posts, true>(home_);
+  }
+  basic_fiber_executor<Posts, false> require(outstanding_work_t::untracked_t) const {
+    return basic_fiber_executor<Posts, false>(home_);
+  }
+
+  boost::asio::execution_context& query(boost::asio::execution::context_t) const noexcept {
+    return *home_.context;
+  }
+  static constexpr blocking_t query(blocking_t) noexcept {
+    if constexpr (Posts) {
+      return blocking_t::never_t();
+    } else {
+      return blocking_t::possibly_t();
+    }
+  }
+  static constexpr outstanding_work_t query(outstanding_work_t) noexcept {
+    if constexpr (Counts) {
+      return outstanding_work_t::tracked_t();
+    } else {
+      return outstanding_work_t::untracked_t();
+    }
+  }
+  static constexpr boost::asio::execution::mapping_t query(
+      boost::asio::execution::mapping_t) noexcept {
+    return boost::asio::execution::mapping_t::other_t();
+  }
+
+  friend bool operator==(const basic_fiber_executor& a, const basic_fiber_executor& b) noexcept {
+    return a.home_.gate == b.home_.gate;
+  }
+  friend bool operator!=(const basic_fiber_executor& a, const basic_fiber_executor& b) noexcept {
+    return !(a == b);
+  }
+
+ private:
+  detail::executor_home home_;
+  std::shared_ptr<work_guard> work_;
+};
+
+using fiber_executor = basic_fiber_executor<false, false>;
+
+// Of the calling fiber's runtime; its context is io::context(), and the errors are
+// those of io::context().
+VIGIL_API fiber_executor executor();
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io

@@ -1,0 +1,101 @@
+#include "runtime/runtime_core.hpp"
+
+#include <vigil/error.hpp>
+#include <vigil/io/context.hpp>
+#include <vigil/io/executor.hpp>
+
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+namespace detail {
+
+struct runtime_access {
+  static internal::runtime_core& core_of(runtime& rt) noexcept {
+    return *static_cast<internal::runtime_core*>(rt.core_);
+  }
+
+  // As runtime::make_work_guard().
+  static work_guard guard_of(const std::shared_ptr<internal::outside_gate>& gate) {
+    auto kept = std::make_unique<std::shared_ptr<internal::outside_gate>>(gate);
+    const std::lock_guard guard(gate->lock);
+    if (gate->sched == nullptr) return {};
+    gate->sched->add_outside_work();
+    return work_guard(kept.release());
+  }
+};
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+namespace {
+
+// Whose handler the fiber runs: the gate of a runtime.
+fiber_local<const void*> handler_of;
+
+// Makes a runtime the calling thread's.
+class borrowed {
+ public:
+  explicit borrowed(internal::scheduler& s) noexcept : before_(internal::borrow_scheduler(&s)) {}
+
+  ~borrowed() { internal::borrow_scheduler(before_); }
+
+  borrowed(const borrowed&) = delete;
+  borrowed& operator=(const borrowed&) = delete;
+
+ private:
+  internal::scheduler* const before_;
+};
+
+}  // namespace
+
+// Under the gate's lock, so that the runtime does not go meanwhile.
+void post_handler(const executor_home& home, ::vigil::detail::callback f) {
+  const std::lock_guard guard(home.gate->lock);
+  if (home.gate->sched == nullptr) return;
+  const borrowed here(*home.gate->sched);
+  try {
+    ::vigil::detail::post(std::move(f), site::current());
+  } catch (const runtime_gone&) {
+    // Too late in the run: as if the runtime had gone.
+  }
+}
+
+work_guard count_work(const executor_home& home) {
+  return ::vigil::detail::runtime_access::guard_of(home.gate);
+}
+
+bool is_inside(const executor_home& home) noexcept {
+  if (internal::current_fiber() == nullptr) return false;
+  try {
+    return *handler_of == home.gate.get();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+inside_scope::inside_scope(const executor_home& home)
+    : before_(std::exchange(*handler_of, home.gate.get())) {}
+
+inside_scope::~inside_scope() {
+  *handler_of = before_;
+}
+
+}  // namespace detail
+
+fiber_executor executor() {
+  boost::asio::io_context& here = context();
+  return fiber_executor({::vigil::detail::runtime_access::core_of(runtime::current()).gate, &here});
+}
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io
