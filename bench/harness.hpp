@@ -76,6 +76,13 @@ void kernel_calls(report& out);
 void long_computation(report& out);
 void virtual_time(report& out);
 
+// Only with vigil-io.
+void io_overshoot(report& out);
+void io_kernel(report& out);
+void io_round_trip(report& out);
+void io_memory(report& out);
+int traced(const std::vector<std::string>& arguments);
+
 // --- measuring
 
 nanos now() noexcept;                       // CLOCK_MONOTONIC

@@ -38,6 +38,15 @@ constexpr group groups[] = {
     {"cancel", "contexts: one, and one with 100 000 fibers", &bench::cancel, false},
     {"sleepers", "sleeping fibers", &bench::sleepers, false},
     {"virtual", "virtual time: a simulated week of 1 000 fibers", &bench::virtual_time, false},
+#ifdef VIGIL_BENCH_IO
+    {"io-overshoot",
+     "overshoot inside the io_context, beside the futex",
+     &bench::io_overshoot,
+     false},
+    {"io-kernel", "what I/O asks of the kernel", &bench::io_kernel, true},
+    {"io-round-trip", "one byte there and back over a socket pair", &bench::io_round_trip, false},
+    {"io-memory", "fibers that wait to read", &bench::io_memory, false},
+#endif
     {"p7", "timers beside a long computation, 2 workers", &bench::long_computation, true},
 };
 
@@ -62,6 +71,10 @@ int main(int count, char** arguments) {
       json = true;
     } else if (a == "--long") {
       long_run = true;
+#ifdef VIGIL_BENCH_IO
+    } else if (a == "--traced") {  // by itself, under strace
+      return bench::traced({arguments + i + 1, arguments + count});
+#endif
     } else if (a == "--help") {
       return usage(stdout);
     } else if (a[0] == '-' || !filter.empty()) {
