@@ -178,6 +178,21 @@ TEST_SUITE("deadline_stream") {
     });
   }
 
+  TEST_CASE("close_write tells the peer that no more comes, and reading goes on") {
+    over_each([](auto& near, auto& far) {
+      auto reader = vigil::spawn([&] { return read_one(far); });
+      error_code error;
+      near.close_write(error);
+      CHECK_FALSE(error);
+      CHECK(reader.join() == asio::error::eof);
+      far.write_some(asio::buffer("x", 1));
+      CHECK_FALSE(read_one(near));
+      CHECK(write_until_error(near));
+      far.close_write(error);
+      CHECK(read_one(near) == asio::error::eof);
+    });
+  }
+
   TEST_CASE("an hour's deadline that is armed anew for each of a thousand echoes") {
     over_each([](auto& near, auto& far) {
       const int all = rounds(1000);

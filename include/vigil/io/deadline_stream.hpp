@@ -42,6 +42,7 @@
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/asio/socket_base.hpp>
 #include <boost/system/system_error.hpp>
 
 namespace vigil::io {
@@ -130,6 +131,17 @@ class deadline_stream {
   // close(), or nothing.
   boost::system::error_code read_error() const noexcept { return sides_->read.error(); }
   boost::system::error_code write_error() const noexcept { return sides_->write.error(); }
+
+  // No more is written, and the peer reads eof; reading goes on. Waits for a write of
+  // another fiber's. For streams that can (those with shutdown, memory_stream).
+  void close_write(boost::system::error_code& error) {
+    const std::lock_guard turn(sides_->write.turn);
+    if constexpr (requires { stream_.close_write(error); }) {
+      stream_.close_write(error);
+    } else {
+      stream_.shutdown(boost::asio::socket_base::shutdown_send, error);
+    }
+  }
 
   // Ends the calls that wait, waits until they have returned, and closes the stream
   // below. Again: nothing. Needs a fiber if one waits.

@@ -289,6 +289,12 @@ class memory_stream {
     out_->close_writer();
   }
 
+  // Half of it: the other end reads what is left, then eof; reading goes on.
+  void close_write(boost::system::error_code& error) {
+    error.clear();
+    if (out_ != nullptr) out_->close_writer();
+  }
+
   template <class Buffers, class Token>
   auto async_read_some(const Buffers& buffers, Token&& token) {
     return boost::asio::async_initiate<Token, void(boost::system::error_code, std::size_t)>(
