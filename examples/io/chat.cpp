@@ -1,0 +1,209 @@
+// chat: a room in which everybody hears what everybody else says.
+//
+// Run:     build/release/examples/io/chat PORT, then Ctrl-C
+//          nc localhost PORT: the first line is your name
+// Prints:  without PORT, what is heard in a short evening with three guests, one of
+//          whom does not listen.
+//
+// A fiber reads what a guest says, another writes what he is to hear, from a queue of
+// bounded length: who does not take what the others say is shown out, and holds
+// nobody up.
+#include <vigil/io/context.hpp>
+#include <vigil/io/serve.hpp>
+#include <vigil/io/use_fiber.hpp>
+#include <vigil/vigil.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/write.hpp>
+
+#include <signal.h>
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using namespace std::chrono_literals;
+using vigil::io::use_fiber;
+
+namespace {
+
+using line = std::shared_ptr<const std::string>;
+
+line line_of(const std::string& text) {
+  return std::make_shared<const std::string>(text + '\n');
+}
+
+// One line, without its end; `in` keeps what has come behind it.
+std::string read_line(tcp::socket& peer, std::string& in, const vigil::io::fiber_token& token) {
+  constexpr std::size_t longest = 64 * 1024;
+  const auto n = asio::async_read_until(peer, asio::dynamic_buffer(in, longest), '\n', token);
+  std::string text = in.substr(0, n - 1);
+  in.erase(0, n);
+  if (!text.empty() && text.back() == '\r') text.pop_back();
+  return text;
+}
+
+struct guest {
+  std::string name;
+  vigil::cancellable end;  // of his stay
+  vigil::channel<line> hears = vigil::make_channel<line>(32);
+};
+
+class room {
+ public:
+  // As long as it lives, the guest hears the others.
+  class stay {
+   public:
+    stay(room& r, guest& g) : room_(r), guest_(g) {
+      const std::lock_guard guard(room_.lock_);
+      const std::string here = std::to_string(room_.guests_.size());
+      static_cast<void>(g.hears.try_send(line_of("* welcome; others here: " + here)));
+      room_.guests_.push_back(&g);
+    }
+
+    ~stay() {
+      const std::lock_guard guard(room_.lock_);
+      std::erase(room_.guests_, &guest_);
+      guest_.hears.close();
+    }
+
+    stay(const stay&) = delete;
+    stay& operator=(const stay&) = delete;
+
+   private:
+    room& room_;
+    guest& guest_;
+  };
+
+  //! [say]
+  void say(const guest* who, const std::string& text) {
+    const line said = line_of(text);
+    const std::lock_guard guard(lock_);
+    for (guest* const g : guests_) {
+      if (g != who && !g->hears.try_send(said)) g->end.cancel();  // he does not listen
+    }
+  }
+
+  //! [say]
+
+ private:
+  vigil::mutex lock_;
+  std::vector<guest*> guests_;
+};
+
+// From his first line to his end, or the room's.
+void receive(room& r, tcp::socket& peer, const vigil::context& open) {
+  std::string in;
+  guest g{read_line(peer, in, use_fiber.within(1min).under(open)), vigil::with_cancel(open)};
+  auto hearing = vigil::spawn([&] {
+    try {
+      while (auto l = g.hears.recv())
+        asio::async_write(peer, asio::buffer(**l), use_fiber.within(1min));
+    } catch (const boost::system::system_error&) {
+      g.end.cancel();
+    }
+  });
+  std::string why = "has left";
+  {
+    const room::stay here(r, g);
+    r.say(&g, "* " + g.name + " has come");
+    try {
+      for (;;)
+        r.say(&g, g.name + ": " + read_line(peer, in, use_fiber.under(g.end.ctx)));
+    } catch (const boost::system::system_error&) {
+      // He has hung up.
+    } catch (const vigil::cancelled&) {
+      why = open.is_done() ? "is sent home" : "does not listen, and is shown out";
+    }
+    if (open.is_done()) {
+      static_cast<void>(g.hears.try_send(line_of("* the room closes")));
+    }
+  }
+  r.say(&g, "* " + g.name + " " + why);
+  // Who is there hears the rest. Otherwise the fiber that writes is stopped.
+  if (open.is_done()) hearing.join();
+}
+
+void run_room(tcp::acceptor& acceptor, const vigil::context& open) {
+  room r;
+  vigil::io::serve(
+      open, acceptor, [&](tcp::socket peer) { receive(r, peer, open); }, {.grace = 5s});
+}
+
+// --- an evening
+
+class visitor {
+ public:
+  visitor(const std::string& name, const tcp::endpoint& where, int window = 0)
+      : name_(name), socket_(vigil::io::context(), tcp::v4()) {
+    if (window != 0) socket_.set_option(tcp::socket::receive_buffer_size(window));
+    socket_.async_connect(where, use_fiber);
+    say(name);
+  }
+
+  void say(const std::string& text) {
+    asio::async_write(socket_, asio::buffer(text + '\n'), use_fiber);
+  }
+
+  std::string hear() { return read_line(socket_, in_, use_fiber.within(1min)); }
+
+  void tell() { std::printf("%s hears \"%s\"\n", name_.c_str(), hear().c_str()); }
+
+ private:
+  std::string name_;
+  tcp::socket socket_;
+  std::string in_;
+};
+
+void evening() {
+  tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+  acceptor.set_option(tcp::socket::send_buffer_size(4096));  // the kernel keeps little
+  const auto where = acceptor.local_endpoint();
+  auto [open, close] = vigil::with_cancel(vigil::background());
+  auto host = vigil::spawn([&, open = open] { run_room(acceptor, open); });
+
+  visitor ann("ann", where);
+  ann.tell();
+  visitor bob("bob", where);
+  ann.tell();
+  bob.tell();
+  ann.say("hello, bob");
+  bob.tell();
+  visitor sloth("sloth", where, 4096);
+  ann.tell();
+  bob.tell();
+  // One long line after the other; bob takes each, sloth none.
+  const std::string story(4000, '.');
+  int lines = 0;
+  for (std::string heard = "ann"; heard.rfind("ann", 0) == 0; ++lines) {
+    ann.say(story);
+    heard = bob.hear();
+    if (heard.rfind("ann", 0) != 0) std::printf("bob hears \"%s\"\n", heard.c_str());
+  }
+  std::printf("%s\n", lines > 32 ? "after a long story" : "too soon");
+  ann.tell();
+  close();
+  ann.tell();
+  host.join();
+  std::puts("closed");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return vigil::run([] { evening(); });
+  const auto port = static_cast<unsigned short>(std::atoi(argv[1]));
+  vigil::options settings;
+  settings.stop_on = {SIGINT, SIGTERM};
+  settings.grace = 5s;  // for the good-byes
+  return vigil::run(settings, [&] {
+    tcp::acceptor acceptor(vigil::io::context(), {tcp::v4(), port});
+    std::puts("the room is open; Ctrl-C closes it");
+    run_room(acceptor, vigil::background());
+  });
+}
