@@ -1,0 +1,63 @@
+// A client that says what it is told to, for tests: one connection, any stream.
+#pragma once
+
+#include <vigil/io/deadline_stream.hpp>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+
+namespace web {
+
+namespace http = boost::beast::http;
+
+using reply = http::response<http::string_body>;
+
+template <class Stream>
+class client {
+ public:
+  explicit client(Stream s) : stream_(std::move(s)) {}
+
+  vigil::io::deadline_stream<Stream>& stream() { return stream_; }
+
+  // Throws boost::system::system_error, as all here.
+  void send(std::string_view text) {
+    boost::asio::write(stream_, boost::asio::buffer(text.data(), text.size()));
+  }
+
+  void get(std::string_view target, std::string_view fields = {}) {
+    send("GET " + std::string(target) + " HTTP/1.1\r\nHost: test\r\n" + std::string(fields) +
+         "\r\n");
+  }
+
+  // The next answer, also an interim one.
+  reply receive(bool is_of_head = false) {
+    http::response_parser<http::string_body> p;
+    p.skip(is_of_head);
+    p.body_limit(boost::none);
+    http::read(stream_, in_, p);
+    return p.release();
+  }
+
+  // Waits for the end: true if it comes, and nothing before it.
+  bool is_closed() {
+    if (in_.size() != 0) return false;
+    char byte = 0;
+    boost::system::error_code error;
+    stream_.read_some(boost::asio::buffer(&byte, 1), error);
+    return error == boost::asio::error::eof;
+  }
+
+ private:
+  vigil::io::deadline_stream<Stream> stream_;
+  boost::beast::flat_buffer in_;
+};
+
+}  // namespace web

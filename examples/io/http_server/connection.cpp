@@ -1,0 +1,382 @@
+#include "connection.hpp"
+
+#include "parser.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <exception>
+#include <stdexcept>
+
+#include <boost/beast/core/string.hpp>
+#include <boost/beast/http/status.hpp>
+
+namespace web {
+
+using boost::system::error_code;
+using std::chrono::nanoseconds;
+using time_point = vigil::clock::time_point;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::size_t small_read = 2048;
+constexpr std::size_t large_read = std::size_t{16} << 10;
+constexpr std::size_t piece = std::size_t{64} << 10;
+
+const error_code timed_out = boost::asio::error::timed_out;
+
+// The client has gone, or does not take its answer.
+struct gone : boost::system::system_error {
+  using system_error::system_error;
+};
+
+time_point later(time_point t, nanoseconds d) {
+  return d > time_point::max() - t ? time_point::max() : t + d;
+}
+
+std::string_view reason_of(unsigned status) {
+  const auto known = http::obsolete_reason(http::int_to_status(status));
+  return {known.data(), known.size()};
+}
+
+void append_number(std::string& to, std::uint64_t n, int base = 10) {
+  char digits[24];
+  to.append(digits, std::to_chars(digits, digits + sizeof digits, n, base).ptr);
+}
+
+// Of what the parser refuses.
+unsigned status_of(const error_code& e) {
+  if (e == http::error::body_limit) return 413;
+  if (e == http::error::bad_version) return 505;
+  return 400;
+}
+
+bool expects_continue(const request& in) {
+  return boost::beast::iequals(in.header("Expect"), "100-continue");
+}
+
+// What the parser lets pass. 0: nothing is wrong.
+unsigned status_of(const request& in, bool is_chunked) {
+  const std::size_t hosts = in.count("Host");
+  if (hosts > 1 || (hosts == 0 && in.version() > 10)) return 400;
+  // Where its body ends only the codings would tell.
+  if (in.count("Transfer-Encoding") != 0 && !is_chunked) return 501;
+  if (in.count("Expect") != 0 && !expects_continue(in)) return 417;
+  return 0;
+}
+
+bool has_no_body(unsigned status) {
+  return status < 200 || status == 204 || status == 304;
+}
+
+}  // namespace
+
+connection::connection(server& s, transport& t, const vigil::context& ctx)
+    : server_(s), transport_(t), ctx_(ctx) {
+  server_.idle_.add(entry_);
+}
+
+void connection::run() {
+  try {
+    while (wait_for_request()) {
+      if (!serve_request()) {
+        finish();
+        return;
+      }
+    }
+  } catch (const gone&) {
+  }
+}
+
+// --- waiting for a request
+
+void connection::expire_entry(vigil::timeout_list::entry& e) {
+  vigil::owner_of<&connection::entry_>(e).expire();
+}
+
+void connection::expire() {
+  state expected = state::waiting;
+  if (state_.compare_exchange_strong(expected, state::over)) {
+    transport_.set_read_deadline(time_point::min());
+    return;
+  }
+  // It is at work, with deadlines of its own.
+  server_.idle_.add(entry_);
+}
+
+// C1.
+void connection::to_working() {
+  state expected = state::waiting;
+  if (state_.compare_exchange_strong(expected, state::working)) return;
+  vigil::timeout_list::remove(entry_);
+  transport_.set_read_deadline(time_point::max());
+  state_.store(state::working);
+  server_.idle_.add(entry_);
+}
+
+std::size_t connection::read_idle(error_code& error) {
+  if (!entry_.touch(now_)) {
+    // Its expiry has begun while it was at work.
+    vigil::timeout_list::remove(entry_);
+    server_.idle_.add(entry_);
+  }
+  if (in_.capacity() > small_read) in_.shrink_to_fit();
+  const auto room = in_.prepare(small_read);
+  std::size_t n = 0;
+  state_.store(state::waiting);
+  if (server_.is_stopping()) {
+    error = timed_out;
+  } else {
+    n = transport_.read(room, error);
+  }
+  to_working();
+  if (error == timed_out) n = transport_.read_now(room, error);  // C2
+  return n;
+}
+
+// False: there is none to come.
+bool connection::wait_for_request() {
+  for (;;) {
+    skip_empty_lines();
+    if (in_.size() != 0) return true;  // it came with the one before
+    flush();
+    now_ = vigil::clock::now();
+    error_code error;
+    in_.commit(read_idle(error));
+    if (!error) continue;
+    const auto& keeps_idle = server_.how_.keeps_idle;
+    const bool is_idle = error == timed_out && !server_.is_stopping();
+    if (!is_idle || !keeps_idle || !keeps_idle()) return false;
+  }
+}
+
+// RFC 9112, 2.2: some clients send one after a body.
+void connection::skip_empty_lines() {
+  const auto* const text = static_cast<const char*>(in_.cdata().data());
+  std::size_t n = 0;
+  while (n < in_.size() && (text[n] == '\r' || text[n] == '\n'))
+    ++n;
+  in_.consume(n);
+}
+
+// --- receiving it
+
+// 0, or the status with which to refuse it.
+unsigned connection::receive(parser& p) {
+  if (const unsigned status = receive_header(p)) return status;
+  if (const unsigned status = status_of(request_, p.chunked())) return status;
+  if (p.is_done()) return 0;
+  if (in_.size() == 0 && request_.version() > 10 && expects_continue(request_)) {
+    out_ += "HTTP/1.1 100 Continue\r\n\r\n";
+  }
+  return receive_body(p);
+}
+
+unsigned connection::receive_header(parser& p) {
+  std::size_t size = 0;
+  for (bool is_first = true;; is_first = false) {
+    error_code error;
+    const std::size_t used = p.put(in_.cdata(), error);
+    in_.consume(used);
+    size += used;
+    if (error && error != http::error::need_more) return status_of(error);
+    const std::size_t rest = p.is_header_done() ? 0 : in_.size();
+    if (size + rest > server_.how_.header_bytes) return 431;
+    if (p.is_header_done()) return 0;
+    if (is_first) limit_receiving(server_.how_.header);
+    if (const unsigned status = receive_more(small_read)) return status;
+  }
+}
+
+unsigned connection::receive_body(parser& p) {
+  limit_receiving(server_.how_.body);
+  p.eager(true);
+  for (;;) {
+    if (in_.size() != 0) {
+      error_code error;
+      in_.consume(p.put(in_.cdata(), error));
+      if (error && error != http::error::need_more) return status_of(error);
+      if (p.is_done()) return 0;
+      // What is left is the head of a chunk, or a trailer.
+      if (in_.size() > server_.how_.header_bytes) return 431;
+    }
+    if (const unsigned status = receive_more(large_read)) return status;
+  }
+}
+
+unsigned connection::receive_more(std::size_t room) {
+  flush();
+  error_code error;
+  in_.commit(transport_.read(in_.prepare(room), error));
+  if (error == timed_out) return 408;
+  if (error) throw gone(error, "the rest of a request");
+  return 0;
+}
+
+// From now.
+void connection::limit_receiving(nanoseconds d) {
+  transport_.set_read_deadline(vigil::deadline_in(d));
+  has_deadline_ = true;
+}
+
+// False: the connection is to be closed.
+bool connection::serve_request() {
+  parser p(request_, server_.how_.body_bytes);
+  const unsigned status = receive(p);
+  if (std::exchange(has_deadline_, false)) transport_.set_read_deadline(time_point::max());
+  if (status != 0) {
+    refuse(status);
+    return false;
+  }
+  keep_ = p.keep_alive() && !server_.is_stopping();
+  is_head_ = request_.method() == "HEAD";
+  response out(*this);
+  std::exception_ptr error;
+  try {
+    server_.answer_(request_, out, ctx_);
+  } catch (const gone&) {
+    throw;
+  } catch (const vigil::cancelled&) {
+    throw;
+  } catch (const std::exception&) {
+    error = std::current_exception();
+  }
+  if (error != nullptr) {
+    // The client of an answer that has begun sees that its end is missing.
+    if (!out.has_begun_) {
+      refuse(500);
+      finish();
+    }
+    std::rethrow_exception(error);
+  }
+  out.end();
+  server_.served_.fetch_add(1);
+  return keep_;
+}
+
+// --- answering
+
+void connection::refuse(unsigned status) {
+  keep_ = false;
+  is_head_ = false;
+  response out(*this);
+  out.status = status;
+  out.set("Content-Type", "text/plain");
+  out.send(std::string(reason_of(status)) + "\n");
+}
+
+void connection::begin_answer(unsigned status, std::string_view fields, bool own_keep_alive) {
+  out_ += "HTTP/1.1 ";
+  append_number(out_, status);
+  out_ += ' ';
+  out_ += reason_of(status);
+  out_ += "\r\n";
+  server_.date_.append_to(out_);
+  out_ += fields;
+  if (!keep_) {
+    out_ += "Connection: close\r\n";
+  } else {
+    if (request_.version() == 10) out_ += "Connection: keep-alive\r\n";
+    if (!own_keep_alive) out_ += server_.keep_alive_field_;
+  }
+}
+
+void connection::send(std::string_view what) {
+  if (out_.size() + what.size() > piece) flush();
+  if (what.size() > piece) {
+    write_all(what);
+  } else {
+    out_ += what;
+  }
+}
+
+void connection::flush() {
+  if (out_.empty()) return;
+  write_all(out_);
+  out_.clear();
+  if (out_.capacity() > small_read) out_.shrink_to_fit();
+}
+
+void connection::write_all(std::string_view what) {
+  while (!what.empty()) {
+    std::string_view now = what.substr(0, piece);
+    what.remove_prefix(now.size());
+    transport_.set_write_deadline(later(vigil::clock::now(), server_.how_.write));
+    while (!now.empty()) {
+      error_code error;
+      now.remove_prefix(transport_.write(boost::asio::buffer(now), error));
+      if (error) throw gone(error, "an answer");
+    }
+  }
+}
+
+// A close with unread bytes would be a reset, which may destroy the answer on its
+// way. So the client is told that this was all, and has a moment to close.
+void connection::finish() {
+  constexpr std::size_t at_most = std::size_t{256} << 10;
+  flush();
+  if (!transport_.end_writing()) return;
+  transport_.set_read_deadline(vigil::deadline_in(500ms));
+  in_.clear();
+  error_code error;
+  for (std::size_t n = 0; !error && n < at_most;) {
+    n += transport_.read(in_.prepare(small_read), error);
+  }
+}
+
+// --- the response
+
+void response::set(std::string_view name, std::string_view value) {
+  const auto ends_line = [](char c) { return c == '\r' || c == '\n'; };
+  if (name.empty() || std::any_of(name.begin(), name.end(), ends_line) ||
+      std::any_of(value.begin(), value.end(), ends_line)) {
+    throw std::invalid_argument(
+        "web::response::set: a field needs a name, and must not hold the end of a line");
+  }
+  if (boost::beast::iequals(name, "Keep-Alive")) own_keep_alive_ = true;
+  fields_.append(name).append(": ").append(value).append("\r\n");
+}
+
+// False: no body goes with it.
+bool response::begin(std::string_view length_field) {
+  if (has_begun_) throw std::logic_error("web::response: the answer has begun already");
+  has_begun_ = true;
+  to_.begin_answer(status, fields_, own_keep_alive_);
+  if (!has_no_body(status)) to_.out_ += length_field;
+  to_.out_ += "\r\n";
+  return !to_.is_head_ && !has_no_body(status);
+}
+
+void response::send(std::string_view body) {
+  std::string length = "Content-Length: ";
+  append_number(length, body.size());
+  length += "\r\n";
+  if (begin(length)) to_.send(body);
+}
+
+void response::write(std::string_view part) {
+  if (!has_begun_) {
+    const bool knows_chunks = to_.request_.version() > 10;
+    if (!knows_chunks) to_.keep_ = false;
+    has_body_ = begin(knows_chunks ? "Transfer-Encoding: chunked\r\n" : "");
+    is_chunked_ = has_body_ && knows_chunks;
+    is_stream_ = true;
+  }
+  if (!is_stream_) throw std::logic_error("web::response: the answer was sent already");
+  if (has_body_ && !part.empty()) {
+    if (is_chunked_) {
+      append_number(to_.out_, part.size(), 16);
+      to_.out_ += "\r\n";
+    }
+    to_.send(part);
+    if (is_chunked_) to_.out_ += "\r\n";
+  }
+  to_.flush();
+}
+
+void response::end() {
+  if (!has_begun_) send({});
+  if (is_chunked_) to_.send("0\r\n\r\n");
+}
+
+}  // namespace web

@@ -1,0 +1,149 @@
+// http_server: an HTTP/1.1 server with a page for browsers.
+//
+// Run:     build/release/examples/io/http_server/http_server [PORT] [OPTION]..., then
+//          look at http://localhost:PORT/; Ctrl-C ends it gracefully. Options:
+//          --idle=SECONDS    for which a connection may be silent; 120
+//          --header=SECONDS  which the header of a request may take; 10
+//          --workers=N       threads; 0: one for each processor
+//          --self-test       asks itself, in memory and on virtual time
+// Prints:  the port, and at the end how many requests it has served.
+#include "client.hpp"
+#include "server.hpp"
+#include "site.hpp"
+
+#include <vigil/io/context.hpp>
+#include <vigil/io/memory_acceptor.hpp>
+#include <vigil/testing.hpp>
+#include <vigil/vigil.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <signal.h>
+
+using boost::asio::ip::tcp;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct settings {
+  unsigned short port = 0;
+  bool tests_itself = false;
+  web::options times;
+  std::size_t workers = 0;
+};
+
+// Throws std::invalid_argument for what it does not know.
+settings read(int argc, char** argv) {
+  settings s;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view text = argv[i];
+    const auto number = [&](std::string_view key) -> std::optional<long> {
+      if (!text.starts_with(key)) return {};
+      return std::atol(argv[i] + key.size());
+    };
+    if (text == "--self-test") {
+      s.tests_itself = true;
+    } else if (const auto idle = number("--idle=")) {
+      s.times.idle = std::chrono::seconds(*idle);
+    } else if (const auto header = number("--header=")) {
+      s.times.header = std::chrono::seconds(*header);
+    } else if (const auto workers = number("--workers=")) {
+      s.workers = static_cast<std::size_t>(*workers);
+    } else if (!text.starts_with("-")) {
+      s.port = static_cast<unsigned short>(*number(""));
+    } else {
+      throw std::invalid_argument("unknown option " + std::string(text));
+    }
+  }
+  return s;
+}
+
+int serve(const settings& s) {
+  vigil::options runtime;
+  runtime.workers = s.workers;
+  runtime.stop_on = {SIGINT, SIGTERM};
+  runtime.grace = 12s;  // more than the server's own
+  return vigil::run(runtime, [&] {
+    tcp::acceptor acceptor(vigil::io::context(), {tcp::v4(), s.port});
+    web::server server(web::answer_site, s.times);
+    std::printf("port %u\n", static_cast<unsigned>(acceptor.local_endpoint().port()));
+    std::puts("serving; Ctrl-C ends it");
+    server.serve(vigil::background(), acceptor);
+    std::printf("%llu requests\n", static_cast<unsigned long long>(server.served()));
+  });
+}
+
+void show(const char* what, const web::reply& a) {
+  std::printf("%s: %u, %zu bytes\n", what, a.result_int(), a.body().size());
+}
+
+// The same server in memory and on virtual time, where twelve seconds take no time.
+int test_self() {
+  return vigil::testing::run_virtual([] {
+    vigil::io::memory_acceptor acceptor;
+    web::server server(web::answer_site);
+    auto [stopping, stop] = vigil::with_cancel(vigil::background());
+    auto serving = vigil::spawn([&, stopping = stopping] { server.serve(stopping, acceptor); });
+    const auto connect = [&] { return web::client<vigil::io::memory_stream>(acceptor.connect()); };
+    const auto seconds_since = [](vigil::clock::time_point start) {
+      return std::chrono::duration<double>(vigil::clock::now() - start).count();
+    };
+
+    auto browser = connect();
+    browser.get("/");
+    show("page", browser.receive());
+    browser.send("HEAD / HTTP/1.1\r\nHost: test\r\n\r\n");
+    show("head", browser.receive(true));
+    browser.get("/count");
+    browser.get("/hello");
+    browser.get("/missing");
+    show("stream", browser.receive());
+    show("text", browser.receive());
+    show("none", browser.receive());
+
+    auto slow = connect();
+    auto start = vigil::clock::now();
+    slow.send("GET /hello HTT");
+    show("half a header", slow.receive());
+    std::printf("%s after %.1f s\n", slow.is_closed() ? "closed" : "open", seconds_since(start));
+
+    auto silent = connect();
+    start = vigil::clock::now();
+    std::printf("silent: %s", silent.is_closed() ? "closed" : "open");
+    std::printf(" after %.1f s\n", seconds_since(start));
+
+    auto early = connect();
+    auto late = connect();
+    late.send("GET /hello HTTP/1.1\r\nHost: te");
+    vigil::sleep_for(1s);
+    start = vigil::clock::now();
+    stop();
+    std::printf("stopping: %s", early.is_closed() ? "closed" : "open");
+    std::printf(" after %.1f s\n", seconds_since(start));
+    vigil::sleep_for(1s);
+    late.send("st\r\n\r\n");
+    show("half a request", late.receive());
+    std::printf("%s after %.1f s\n", late.is_closed() ? "closed" : "open", seconds_since(start));
+    serving.join();
+    std::printf("%llu requests\n", static_cast<unsigned long long>(server.served()));
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  try {
+    const settings s = read(argc, argv);
+    return s.tests_itself ? test_self() : serve(s);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "http_server: %s\n", e.what());
+    return 1;
+  }
+}

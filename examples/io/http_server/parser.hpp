@@ -1,0 +1,64 @@
+// Beast's parser, filling in a web::request.
+#pragma once
+
+#include "message.hpp"
+
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+#include <boost/beast/http/basic_parser.hpp>
+#include <boost/beast/http/error.hpp>
+
+namespace web {
+
+namespace http = boost::beast::http;
+
+class parser final : public http::basic_parser<true> {
+ public:
+  // Header sizes are the connection's to limit: basic_parser does not count what it
+  // has consumed already, so a client might go on for ever.
+  parser(request& into, std::size_t body_bytes) : into_(into) {
+    into_.clear();
+    eager(true);
+    header_limit(std::numeric_limits<std::uint32_t>::max());
+    body_limit(body_bytes);
+  }
+
+ private:
+  using error_code = boost::beast::error_code;
+  using string_view = boost::beast::string_view;
+
+  static std::string_view own(string_view s) { return {s.data(), s.size()}; }
+
+  void on_request_impl(
+      http::verb, string_view method, string_view target, int version, error_code&) override {
+    into_.method_ = into_.keep(own(method));
+    into_.target_ = into_.keep(own(target));
+    into_.version_ = static_cast<unsigned>(version);
+  }
+
+  void on_field_impl(http::field, string_view name, string_view value, error_code&) override {
+    if (is_header_done()) return;  // of a trailer, which could say anything about the header
+    into_.fields_.push_back({into_.keep(own(name)), into_.keep(own(value))});
+  }
+
+  std::size_t on_body_impl(string_view part, error_code&) override {
+    into_.body_.append(part.data(), part.size());
+    return part.size();
+  }
+
+  std::size_t on_chunk_body_impl(std::uint64_t, string_view part, error_code& error) override {
+    return on_body_impl(part, error);
+  }
+
+  void on_response_impl(int, string_view, int, error_code&) override {}
+  void on_header_impl(error_code&) override {}
+  void on_body_init_impl(const boost::optional<std::uint64_t>&, error_code&) override {}
+  void on_chunk_header_impl(std::uint64_t, string_view, error_code&) override {}
+  void on_finish_impl(error_code&) override {}
+
+  request& into_;
+};
+
+}  // namespace web

@@ -1,0 +1,50 @@
+#include "server.hpp"
+
+#include "connection.hpp"
+
+#include <stdexcept>
+
+namespace web {
+namespace {
+
+options checked(options how) {
+  using std::chrono::nanoseconds;
+  for (const nanoseconds d : {how.idle, how.header, how.body, how.write}) {
+    if (d <= nanoseconds(0)) {
+      throw std::invalid_argument(
+          "web::options: idle, header, body and write must be longer than nothing; for no limit "
+          "take nanoseconds::max()");
+    }
+  }
+  if (how.header_bytes < 256) {
+    throw std::invalid_argument("web::options: header_bytes must be 256 at least");
+  }
+  return how;
+}
+
+// Never more than is kept: in whole seconds, rounded down.
+std::string keep_alive_field(const options& how) {
+  const auto told = std::chrono::duration_cast<std::chrono::seconds>(how.idle - how.idle_margin);
+  if (!how.tells_idle || told.count() < 1) return {};
+  return "Keep-Alive: timeout=" + std::to_string(told.count()) + "\r\n";
+}
+
+}  // namespace
+
+server::server(handler answer, options how)
+    : answer_(std::move(answer)),
+      how_(checked(std::move(how))),
+      keep_alive_field_(keep_alive_field(how_)),
+      date_(how_.wall),
+      idle_(how_.idle, &connection::expire_entry) {}
+
+void server::talk_over(transport& t, const vigil::context& ctx) {
+  connection(*this, t, ctx).run();
+}
+
+void server::stop() {
+  stopping_.store(true);
+  idle_.expire_now();
+}
+
+}  // namespace web

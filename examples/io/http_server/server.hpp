@@ -1,0 +1,191 @@
+// An HTTP/1.1 server: a fiber for each connection, in straight lines. The parser is
+// Boost.Beast's.
+//
+//   web::server server([](const web::request& in, web::response& out, const auto&) {
+//     out.send("hello, " + std::string(in.target()));
+//   });
+//   server.serve(stopping, acceptor);
+//
+// The time of a connection:
+//
+//   idle    ├── options::idle ──┤ closed         one timeout_list for all of them
+//   header  ├── options::header ──┤ 408          from the first byte of a request
+//   body    ├── options::body ──┤ 408            from the end of the header
+//   answer  ├── options::write ──┤ closed        for each 64 KiB that the client takes
+//
+// The deadlines are points in time: bytes that drip in do not move them.
+//
+// Thread safety: all but construction and destruction from any fiber, several at a time.
+#pragma once
+
+#include "date.hpp"
+#include "message.hpp"
+
+#include <vigil/context.hpp>
+#include <vigil/group.hpp>
+#include <vigil/io/deadline_stream.hpp>
+#include <vigil/io/serve.hpp>
+#include <vigil/timeout_list.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <type_traits>
+#include <utility>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+namespace web {
+
+// Durations must be positive, sizes 256 bytes at least: otherwise the server's
+// constructor throws std::invalid_argument.
+struct options {
+  std::chrono::nanoseconds idle = std::chrono::seconds(120);
+  std::chrono::nanoseconds header = std::chrono::seconds(10);
+  std::chrono::nanoseconds body = std::chrono::seconds(30);
+  std::chrono::nanoseconds write = std::chrono::seconds(30);
+
+  std::size_t header_bytes = std::size_t{16} << 10;  // above: 431
+  std::size_t body_bytes = std::size_t{1} << 20;     // above: 413
+
+  // Send "Keep-Alive: timeout=…": `idle` less `idle_margin`, in whole seconds rounded
+  // down, so never more than is kept; nothing if that is less than a second.
+  bool tells_idle = false;
+  std::chrono::nanoseconds idle_margin = std::chrono::seconds(1);
+
+  // Asked when a connection has been idle for `idle`: true keeps it for another.
+  // Empty: it is closed.
+  std::function<bool()> keeps_idle;
+
+  // The wall clock of the Date header, see date_header.
+  std::function<std::time_t()> wall;
+};
+
+// What a handler waits for, it waits for under `ctx`: it is done when the server has
+// no more time. An exception answers 500 if nothing was sent, closes the connection
+// and goes on to the caller of talk().
+using handler =
+    std::function<void(const request& in, response& out, const vigil::context& ctx)>;
+
+// The stream of one connection, whatever it is.
+class transport {
+ public:
+  using time_point = vigil::clock::time_point;
+  using error_code = boost::system::error_code;
+
+  virtual std::size_t read(boost::asio::mutable_buffer to, error_code& error) = 0;
+  // What is there already; otherwise timed_out.
+  virtual std::size_t read_now(boost::asio::mutable_buffer to, error_code& error) = 0;
+  virtual std::size_t write(boost::asio::const_buffer from, error_code& error) = 0;
+  virtual void set_read_deadline(time_point t) = 0;
+  virtual void set_write_deadline(time_point t) = 0;
+  // The client reads to the end of what was sent. False if the stream cannot do that.
+  virtual bool end_writing() = 0;
+
+ protected:
+  ~transport() = default;
+};
+
+template <class Stream>
+class transport_over final : public transport {
+ public:
+  explicit transport_over(Stream s) : stream_(std::move(s)) {
+    if constexpr (std::is_same_v<Stream, boost::asio::ip::tcp::socket>) {
+      error_code ignored;
+      stream_.next_layer().set_option(boost::asio::ip::tcp::no_delay(true), ignored);
+    }
+  }
+
+  std::size_t read(boost::asio::mutable_buffer to, error_code& error) override {
+    return stream_.read_some(to, error);
+  }
+
+  std::size_t read_now(boost::asio::mutable_buffer to, error_code& error) override {
+    const auto [e, n] = stream_.next_layer().async_read_some(
+        to, boost::asio::as_tuple(vigil::io::use_fiber.until(time_point::min())));
+    error = e;
+    return n;
+  }
+
+  std::size_t write(boost::asio::const_buffer from, error_code& error) override {
+    return stream_.write_some(from, error);
+  }
+
+  void set_read_deadline(time_point t) override { stream_.set_read_deadline(t); }
+  void set_write_deadline(time_point t) override { stream_.set_write_deadline(t); }
+
+  bool end_writing() override {
+    if constexpr (requires { Stream::shutdown_send; }) {
+      error_code error;
+      stream_.next_layer().shutdown(Stream::shutdown_send, error);
+      return !error;
+    } else {
+      return false;
+    }
+  }
+
+ private:
+  vigil::io::deadline_stream<Stream> stream_;
+};
+
+class server {
+ public:
+  // Needs a runtime: throws wrong_place on a thread without one.
+  explicit server(handler answer, options how = {});
+
+  // Accepts and serves until `stopping` is done, then stops; as vigil::io::serve, which
+  // cuts short what has not ended after limits.grace.
+  template <class Acceptor>
+  void serve(const vigil::context& stopping, Acceptor& acceptor,
+             const vigil::io::serve_limits& limits = {}) {
+    vigil::group stopper(vigil::without_cancel(stopping));
+    stopper.go([&](const vigil::context& ctx) {
+      static_cast<void>(stopping.done().recv(ctx));
+      stop();
+    });
+    vigil::io::serve(
+        stopping,
+        acceptor,
+        [this]<class Stream>(Stream s, const vigil::context& ctx) {
+          this->talk(std::move(s), ctx);
+        },
+        limits);
+  }
+
+  // Serves one connection until it ends. `ctx` is the handler's.
+  template <class Stream>
+  void talk(Stream stream, const vigil::context& ctx) {
+    transport_over<Stream> t(std::move(stream));
+    talk_over(t, ctx);
+  }
+
+  // For good: idle connections end at once, also those that never asked for anything;
+  // requests that have begun to come in are served, and their connections closed.
+  void stop();
+
+  bool is_stopping() const { return stopping_.load(); }
+  std::size_t connections() const { return idle_.size(); }
+  std::uint64_t served() const { return served_.load(); }
+  const date_header& date() const { return date_; }
+
+ private:
+  friend class connection;
+  friend class response;
+
+  void talk_over(transport& t, const vigil::context& ctx);
+
+  const handler answer_;
+  const options how_;
+  std::string keep_alive_field_;
+  date_header date_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::uint64_t> served_{0};
+  vigil::timeout_list idle_;  // of all connections
+};
+
+}  // namespace web

@@ -1,0 +1,342 @@
+// What examples/io/http_server makes of requests, good and bad.
+#include "io/http_test.hpp"
+
+#include <stdexcept>
+#include <vector>
+
+#include <boost/asio/ip/tcp.hpp>
+
+using namespace vigil::http_testing;
+
+namespace {
+
+using asio::ip::tcp;
+
+std::string post_of(std::string_view fields, std::string_view body) {
+  return request_of(fields, "POST /echo HTTP/1.1") + std::string(body);
+}
+
+}  // namespace
+
+TEST_SUITE("http server") {
+  TEST_CASE("a connection is kept: always in 1.1, on request in 1.0, unless it says close") {
+    in_virtual([] {
+      site s;
+      const auto keeps = [&](std::string_view version, std::string_view fields) {
+        auto c = s.connect();
+        c.send(request_of(fields, "GET /hello HTTP/" + std::string(version)));
+        const auto first = c.receive();
+        CHECK(first.result_int() == 200);
+        const auto said = first["Connection"];
+        const bool kept = !error_of([&] {
+          c.send(request_of("Connection: close\r\n"));
+          c.receive();
+        });
+        CHECK(said == (kept ? (version == "1.0" ? "keep-alive" : "") : "close"));
+        return kept;
+      };
+      CHECK(keeps("1.1", ""));
+      CHECK(keeps("1.1", "Connection: keep-alive\r\n"));
+      CHECK(!keeps("1.1", "Connection: close\r\n"));
+      CHECK(!keeps("1.1", "Connection: x, Close\r\n"));
+      CHECK(!keeps("1.0", ""));
+      CHECK(keeps("1.0", "Connection: keep-alive\r\n"));
+      CHECK(!keeps("1.0", "Connection: close\r\n"));
+    });
+  }
+
+  TEST_CASE("pipelined requests are answered in their order, whatever each takes") {
+    in_virtual([] {
+      site s;
+      auto c = s.connect();
+      std::string all;
+      for (int i = 0; i < 100; ++i) {
+        const std::string n = std::to_string(i);
+        all += post_of("Content-Length: " + std::to_string(n.size()) + "\r\n", n);
+        if (i % 10 == 0) all += request_of("", "GET /count HTTP/1.1");
+      }
+      auto writer = vigil::spawn([&] { c.send(all); });
+      for (int i = 0; i < 100; ++i) {
+        CHECK(c.receive().body() == std::to_string(i));
+        if (i % 10 == 0) CHECK(c.receive().body().size() == 35);
+      }
+      writer.join();
+      CHECK(s.server().served() == 110);
+    });
+  }
+
+  TEST_CASE("a request may come in any pieces") {
+    in_virtual([] {
+      site s;
+      const std::string text = post_of("Content-Length: 3\r\n", "abc") + "\r\n" +
+                               post_of("Transfer-Encoding: chunked\r\n",
+                                       "2;x=y\r\nde\r\n1\r\nf\r\n0\r\nHost: other\r\n\r\n");
+      for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+        auto c = s.connect();
+        c.send(text.substr(0, cut));
+        vigil::sleep_for(1ms);
+        c.send(text.substr(cut));
+        CHECK(c.receive().body() == "abc");
+        CHECK(c.receive().body() == "def");
+      }
+      auto c = s.connect();
+      CHECK(drip(c, text, 1ms) == text.size());
+      CHECK(c.receive().body() == "abc");
+      CHECK(c.receive().body() == "def");
+    });
+  }
+
+  TEST_CASE("a HEAD gets what a GET gets, but no body") {
+    in_virtual([] {
+      site s;
+      auto c = s.connect();
+      for (const std::string target : {"/", "/hello", "/missing", "/count"}) {
+        c.get(target);
+        auto got = c.receive();
+        c.send(request_of("", "HEAD " + target + " HTTP/1.1"));
+        auto head = c.receive(true);
+        got.erase("Date");
+        head.erase("Date");
+        CHECK(head.body().empty());
+        CHECK(head.result_int() == got.result_int());
+        CHECK(head["Content-Type"] == got["Content-Type"]);
+        CHECK(head["Content-Length"] == got["Content-Length"]);
+        CHECK(head["Transfer-Encoding"] == got["Transfer-Encoding"]);
+      }
+    });
+  }
+
+  TEST_CASE("a stream comes part by part; an old client's ends with the connection") {
+    in_virtual([] {
+      site s;
+      auto c = s.connect();
+      const auto start = vigil::clock::now();
+      c.get("/count");
+      std::string text;
+      char part[512];
+      error_code error;
+      std::size_t n = c.stream().read_some(asio::buffer(part), error);
+      CHECK(std::string_view(part, n).find("\r\n7\r\nline 1\n\r\n") != std::string_view::npos);
+      CHECK(since(start) == 0s);
+      n = c.stream().read_some(asio::buffer(part), error);
+      CHECK(std::string_view(part, n) == "7\r\nline 2\n\r\n");
+      CHECK(since(start) == 100ms);
+
+      auto old = s.connect();
+      old.send("GET /count HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+      const auto a = old.receive();
+      CHECK(a["Connection"] == "close");
+      CHECK(a["Transfer-Encoding"] == "");
+      CHECK(a.body().size() == 35);
+      CHECK(old.is_closed());
+    });
+  }
+
+  TEST_CASE("100 Continue is said before the body is waited for, if it is wanted") {
+    in_virtual([] {
+      site s;
+      auto c = s.connect();
+      c.send(post_of("Expect: 100-Continue\r\nContent-Length: 3\r\n", ""));
+      CHECK(c.receive().result_int() == 100);
+      c.send("abc");
+      CHECK(c.receive().body() == "abc");
+      // It did not wait, so it is not told.
+      c.send(post_of("Expect: 100-continue\r\nContent-Length: 3\r\n", "abc"));
+      CHECK(c.receive().body() == "abc");
+      CHECK(
+          s.ask(post_of("Expect: 100-continue\r\nContent-Length: 2000000\r\n", "")).result_int() ==
+          413);
+      CHECK(s.ask(post_of("Expect: miracles\r\n", "")).result_int() == 417);
+      auto old = s.connect();
+      old.send("POST /echo HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n");
+      vigil::sleep_for(1s);
+      old.send("x");
+      CHECK(old.receive().body() == "x");
+    });
+  }
+
+  TEST_CASE("headers and bodies have limits, which are exact") {
+    in_virtual([] {
+      web::options how;
+      how.header_bytes = 1000;
+      how.body_bytes = 500;
+      site s(how);
+      const auto header_of = [](std::size_t size) {
+        const std::string text = request_of("X: \r\n");
+        return request_of("X: " + std::string(size - text.size(), 'x') + "\r\n");
+      };
+      CHECK(s.ask(header_of(1000)).result_int() == 200);
+      CHECK(s.ask(header_of(1001)).result_int() == 431);
+      CHECK(s.ask(header_of(50'000)).result_int() == 431);
+      // Many short fields, one at a time.
+      auto c = s.connect();
+      std::size_t sent = 0;
+      auto reader = vigil::spawn([&] { return c.receive().result_int(); });
+      const error_code error = error_of([&] {
+        c.send("GET /hello HTTP/1.1\r\n");
+        for (; sent < 1000; ++sent) {
+          c.send("X: y\r\n");
+          vigil::this_fiber::yield();
+          vigil::sleep_for(1us);
+        }
+      });
+      CHECK(reader.join() == 431);
+      CHECK(error);
+      CHECK(sent < 200);
+
+      const auto echo = [&](std::string_view fields, std::string_view body) {
+        return s.ask(post_of(fields, body)).result_int();
+      };
+      CHECK(echo("Content-Length: 500\r\n", std::string(500, 'x')) == 200);
+      CHECK(echo("Content-Length: 501\r\n", std::string(501, 'x')) == 413);
+      CHECK(echo("Content-Length: 99999999999999999999999\r\n", "") == 400);
+      const std::string part = "64\r\n" + std::string(100, 'x') + "\r\n";
+      const std::string chunks = part + part + part + part + part;
+      CHECK(echo("Transfer-Encoding: chunked\r\n", chunks + "0\r\n\r\n") == 200);
+      CHECK(echo("Transfer-Encoding: chunked\r\n", chunks + "1\r\nx\r\n0\r\n\r\n") == 413);
+      CHECK(echo("Transfer-Encoding: chunked\r\n", "1;" + std::string(2000, 'x')) == 431);
+      CHECK(echo("Transfer-Encoding: chunked\r\n", "0\r\nX: " + std::string(2000, 'x')) == 431);
+    });
+  }
+
+  TEST_CASE("what is no request is refused, and the connection closed") {
+    in_virtual([] {
+      site s;
+      const auto refused = [&](std::string_view text) {
+        auto c = s.connect();
+        c.send(text);
+        const auto a = c.receive();
+        CHECK(a["Connection"] == "close");
+        CHECK(c.is_closed());
+        return a.result_int();
+      };
+      CHECK(refused("nonsense\r\n\r\n") == 400);
+      CHECK(refused("\x16\x03\x01\x02\x00\x01\x00") == 400);  // TLS
+      CHECK(refused("GET /hello\r\n\r\n") == 400);
+      CHECK(refused("GET  /hello HTTP/1.1\r\n\r\n") == 400);
+      CHECK(refused("GET /hel\1lo HTTP/1.1\r\nHost: a\r\n\r\n") == 400);
+      CHECK(refused("GET /hello HTTP/1.1\r\n\r\n") == 400);  // no Host
+      CHECK(refused("GET /hello HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n") == 400);
+      CHECK(refused("GET /hello HTTP/1.1\r\nHost : a\r\n\r\n") == 400);
+      CHECK(refused("GET /hello HTTP/1.1\r\nHost: a\r\nX\r\n\r\n") == 400);
+      CHECK(refused("GET /hello HTTP/1.1\r\nHost: a\nX: y\r\n\r\n") == 400);
+      CHECK(refused("GET /hello HTTP/2.0\r\nHost: a\r\n\r\n") == 505);
+      CHECK(refused("GET /hello HTTX/1.1\r\nHost: a\r\n\r\n") == 505);
+      // Where the body ends is not to be guessed.
+      CHECK(refused(post_of("Content-Length: x\r\n", "")) == 400);
+      CHECK(refused(post_of("Content-Length: -1\r\n", "")) == 400);
+      CHECK(refused(post_of("Content-Length: 1\r\nContent-Length: 2\r\n", "")) == 400);
+      CHECK(refused(post_of("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", "")) == 400);
+      CHECK(refused(post_of("Transfer-Encoding: chunked\r\nContent-Length: 1\r\n", "")) == 400);
+      CHECK(refused(post_of("Transfer-Encoding: chunked, gzip\r\n", "")) == 501);
+      CHECK(refused(post_of("Transfer-Encoding: chunked\r\n", "x\r\n")) == 400);
+      CHECK(refused(post_of("Transfer-Encoding: chunked\r\n", "1\r\nabc\r\n")) == 400);
+      // The server goes on, and refuses nothing else.
+      CHECK(s.ask("\r\n\r\n" + request_of("")).result_int() == 200);
+      CHECK(s.ask(request_of("", "POST /hello HTTP/1.1")).result_int() == 405);
+      CHECK(s.ask(request_of("", "BREW /hello HTTP/1.1")).result_int() == 405);
+      CHECK(s.ask("GET /hello HTTP/1.0\r\n\r\n").result_int() == 200);
+    });
+  }
+
+  TEST_CASE("a client that goes in the middle of a request is forgotten") {
+    in_virtual([] {
+      site s;
+      const std::string text = post_of("Content-Length: 10\r\n", "abc");
+      for (std::size_t n = 0; n <= text.size(); ++n) {
+        auto c = s.connect();
+        c.send(text.substr(0, n));
+      }
+      vigil::sleep_for(1ms);
+      CHECK(s.server().connections() == 0);
+      CHECK(s.server().served() == 0);
+    });
+  }
+
+  TEST_CASE("an exception in a handler is a 500 and ends its connection only") {
+    in_virtual([] {
+      int reported = 0;
+      vigil::io::serve_limits limits;
+      limits.on_error = [&](const std::exception_ptr&) { ++reported; };
+      const auto failing = [](const web::request& in, web::response& out, const auto&) {
+        if (in.target() == "/part") out.write("part");
+        if (in.target() != "/hello") throw std::runtime_error("on purpose");
+        out.send("hello");
+      };
+      site s({}, failing, limits);
+      auto good = s.connect();
+      auto bad = s.connect();
+      bad.get("/bad");
+      CHECK(bad.receive().result_int() == 500);
+      CHECK(bad.is_closed());
+      auto partly = s.connect();
+      partly.get("/part");
+      CHECK(error_of([&] { partly.receive(); }) == web::http::error::partial_message);
+      good.get("/hello");
+      CHECK(good.receive().body() == "hello");
+      CHECK(reported == 2);
+    });
+  }
+
+  TEST_CASE("fields of a handler cannot begin a line of their own") {
+    in_virtual([] {
+      const auto answer = [](const web::request&, web::response& out, const auto&) {
+        CHECK_THROWS_AS(out.set("X", "y\r\nSet-Cookie: z"), std::invalid_argument);
+        CHECK_THROWS_AS(out.set("X\n", "y"), std::invalid_argument);
+        CHECK_THROWS_AS(out.set("", "y"), std::invalid_argument);
+        out.set("X", "y");
+        out.status = 204;
+        out.send("dropped");
+        CHECK_THROWS_AS(out.send("twice"), std::logic_error);
+        CHECK_THROWS_AS(out.write("more"), std::logic_error);
+      };
+      site s({}, answer);
+      const auto a = s.ask(request_of(""));
+      CHECK(a["X"] == "y");
+      CHECK(a.count("Content-Length") == 0);
+      CHECK(a.body().empty());
+    });
+  }
+
+  TEST_CASE("over TCP: pages, pipelining, an early refusal that arrives, the stop") {
+    in_runtime({.workers = {1, 2}}, [] {
+      tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+      web::server server(web::answer_site);
+      auto [stopping, stop] = vigil::with_cancel(vigil::background());
+      auto serving = vigil::spawn([&, ctx = stopping] { server.serve(ctx, acceptor); });
+      const auto connect = [&] {
+        tcp::socket s(vigil::io::context());
+        s.async_connect(acceptor.local_endpoint(), vigil::io::use_fiber);
+        return web::client<tcp::socket>(std::move(s));
+      };
+      std::vector<vigil::fiber<>> clients;
+      for (int i = 0; i < 20; ++i) {
+        clients.push_back(vigil::spawn([&] {
+          auto c = connect();
+          for (int j = 0; j < 20; ++j) {
+            c.get("/hello");
+            c.get("/");
+            CHECK(c.receive().body() == "hello, world\n");
+            CHECK(c.receive()["Content-Type"] == "text/html; charset=utf-8");
+          }
+        }));
+      }
+      for (auto& c : clients)
+        c.join();
+      CHECK(server.served() == 800);
+
+      // A close with the rest unread would be a reset, and lose the answer.
+      auto large = connect();
+      large.send(post_of("Content-Length: 100000000\r\n", std::string(50'000, 'x')));
+      CHECK(large.receive().result_int() == 413);
+
+      auto idle = connect();
+      idle.get("/hello");
+      CHECK(idle.receive().result_int() == 200);
+      stop();
+      CHECK(idle.is_closed());
+      serving.join();
+      CHECK(server.connections() == 0);
+    });
+  }
+}

@@ -1,0 +1,85 @@
+// What the tests of examples/io/http_server share: a server in memory, on virtual time.
+#pragma once
+
+#include "http_server/client.hpp"
+#include "http_server/server.hpp"
+#include "http_server/site.hpp"
+#include "io/io_test.hpp"
+
+#include <vigil/io/memory_acceptor.hpp>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace vigil::http_testing {
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using namespace vigil::io_testing;
+
+using memory_client = web::client<vigil::io::memory_stream>;
+
+class site {
+ public:
+  explicit site(web::options how = {},
+                web::handler answer = web::answer_site,
+                vigil::io::serve_limits limits = {})
+      : server_(std::move(answer), std::move(how)),
+        stopping_(vigil::with_cancel(vigil::background())),
+        serving_(vigil::spawn([this, limits = std::move(limits)] {
+          server_.serve(stopping_.ctx, acceptor_, limits);
+        })) {}
+
+  ~site() {
+    stop();
+    if (serving_.joinable()) serving_.join();
+  }
+
+  site(const site&) = delete;
+  site& operator=(const site&) = delete;
+
+  memory_client connect() { return memory_client(acceptor_.connect()); }
+
+  void stop() { stopping_.cancel(); }
+
+  // Waits until the server has ended.
+  void join() { serving_.join(); }
+
+  web::server& server() { return server_; }
+
+  // The answer to what a client of its own sends.
+  web::reply ask(std::string_view text) {
+    memory_client c = connect();
+    c.send(text);
+    return c.receive();
+  }
+
+ private:
+  web::server server_;
+  vigil::io::memory_acceptor acceptor_;
+  vigil::cancellable stopping_;
+  vigil::fiber<> serving_;
+};
+
+// A request whose fields are these lines.
+inline std::string request_of(std::string_view fields,
+                              std::string_view line = "GET /hello HTTP/1.1") {
+  return std::string(line) + "\r\nHost: test\r\n" + std::string(fields) + "\r\n";
+}
+
+// Sends a byte, and another after each `pause`, until the server ends it or all are
+// sent. Returns how many.
+inline std::size_t drip(memory_client& c, std::string_view text, std::chrono::nanoseconds pause) {
+  std::size_t sent = 0;
+  try {
+    for (; sent < text.size(); ++sent) {
+      if (sent != 0) vigil::sleep_for(pause);
+      c.send(text.substr(sent, 1));
+    }
+  } catch (const boost::system::system_error&) {
+  }
+  return sent;
+}
+
+}  // namespace vigil::http_testing

@@ -1,0 +1,371 @@
+// The times of examples/io/http_server, at exact moments: idle connections, slow
+// clients, the Date header, the stop. Node's rows: tests/coverage.md.
+#include "io/http_test.hpp"
+
+#include <vector>
+
+#include <boost/asio/completion_condition.hpp>
+#include <boost/asio/read.hpp>
+
+using namespace vigil::http_testing;
+using vigil::clock;
+
+namespace {
+
+// How long until the server closes the connection.
+std::chrono::nanoseconds time_to_close(memory_client& c) {
+  const auto start = clock::now();
+  CHECK(c.is_closed());
+  return since(start);
+}
+
+const std::string_view hello = "GET /hello HTTP/1.1\r\nHost: test\r\n\r\n";
+
+}  // namespace
+
+TEST_SUITE("http server: time") {
+  TEST_CASE("a silent connection is closed after its idle time, from the last answer on") {
+    for_each_seed(5, [] {
+      site s;
+      auto c = s.connect();
+      CHECK(time_to_close(c) == 120s);
+      auto d = s.connect();
+      for (int i = 0; i < 3; ++i) {
+        vigil::sleep_for(119s);
+        d.send(hello);
+        CHECK(d.receive().result_int() == 200);
+      }
+      CHECK(time_to_close(d) == 120s);
+      auto e = s.connect();
+      e.get("/count");  // the answer takes 400 ms
+      CHECK(e.receive().result_int() == 200);
+      CHECK(time_to_close(e) == 120s);
+    });
+  }
+
+  TEST_CASE("an answer that takes longer than the idle time is not cut") {
+    in_virtual([] {
+      const auto slow = [](const web::request&, web::response& out, const vigil::context& ctx) {
+        vigil::sleep_for(301s, ctx);
+        out.send("x");
+      };
+      site s({}, slow);
+      auto c = s.connect();
+      for (int i = 0; i < 2; ++i) {
+        c.send(hello);
+        CHECK(c.receive().result_int() == 200);
+      }
+      CHECK(time_to_close(c) == 120s);
+    });
+  }
+
+  TEST_CASE("a request at the very end of the idle time is answered or was never accepted") {
+    int answered = 0;
+    for_each_seed(200, [&] {
+      site s;
+      auto c = s.connect();
+      vigil::sleep_for(120s);
+      error_code error;
+      boost::asio::write(c.stream(), asio::buffer(hello.data(), hello.size()), error);
+      if (!error) error = error_of([&] { CHECK(c.receive().result_int() == 200); });
+      if (!error) {
+        ++answered;
+        CHECK(time_to_close(c) == 120s);
+      }
+      auto d = s.connect();
+      vigil::sleep_for(120s - 1ns);
+      d.send(hello);
+      CHECK(d.receive().result_int() == 200);
+    });
+    CHECK(answered > 0);
+  }
+
+  TEST_CASE("keeps_idle decides whether a silent connection goes on") {
+    in_virtual([] {
+      int asked = 0;
+      web::options how;
+      how.keeps_idle = [&] { return ++asked < 3; };
+      site s(how);
+      auto c = s.connect();
+      CHECK(time_to_close(c) == 360s);
+      CHECK(asked == 3);
+    });
+  }
+
+  TEST_CASE("it never promises to keep a connection longer than it does") {
+    in_virtual([] {
+      const auto promised = [](std::chrono::nanoseconds idle,
+                               std::chrono::nanoseconds margin,
+                               std::string_view path = "/hello") {
+        web::options how;
+        how.idle = idle;
+        how.idle_margin = margin;
+        how.tells_idle = true;
+        const auto own = [](const web::request& in, web::response& out, const auto&) {
+          if (in.target() == "/own") out.set("keep-alive", "timeout=1, max=5");
+        };
+        site s(how, own);
+        auto c = s.connect();
+        c.get(path);
+        const std::string field(c.receive()["Keep-Alive"]);
+        CHECK(time_to_close(c) == idle);
+        return field;
+      };
+      CHECK(promised(120s, 1s) == "timeout=119");
+      CHECK(promised(120s, 0s) == "timeout=120");
+      CHECK(promised(5999ms, 1s) == "timeout=4");
+      CHECK(promised(2s, 1s) == "timeout=1");
+      CHECK(promised(1300ms, 1s) == "");
+      CHECK(promised(120s, 1s, "/own") == "timeout=1, max=5");
+      site s;
+      CHECK(s.ask(hello)["Keep-Alive"] == "");
+    });
+  }
+
+  TEST_CASE("half a header gets 408 when its time is over, however the bytes drip") {
+    for_each_seed(3, [] {
+      site s;
+      auto c = s.connect();
+      c.send(hello);
+      CHECK(c.receive().result_int() == 200);
+      vigil::sleep_for(100s);  // does not count
+      auto start = clock::now();
+      c.send("G");
+      CHECK(c.receive().result_int() == 408);
+      CHECK(since(start) == 10s);
+      CHECK(time_to_close(c) == 0s);
+
+      auto d = s.connect();
+      start = clock::now();
+      auto reader = vigil::spawn([&] {
+        CHECK(d.receive().result_int() == 408);
+        CHECK(since(start) == 10s);
+        CHECK(d.is_closed());
+      });
+      const std::string many = "GET /hello HTTP/1.1\r\nX: " + std::string(100, 'x');
+      CHECK(drip(d, many, 700ms) == 15);  // at 9.8 s the last; 10.5 s is too late
+      reader.join();
+    });
+  }
+
+  TEST_CASE("a body that drips gets 408 when its time is over, which begins with the body") {
+    for_each_seed(3, [] {
+      site s;
+      auto c = s.connect();
+      c.send("POST /echo HTTP/1.1\r\nHost: test\r\n");
+      vigil::sleep_for(9s);
+      c.send("Content-Length: 100\r\n\r\n");
+      const auto start = clock::now();
+      auto reader = vigil::spawn([&] {
+        CHECK(c.receive().result_int() == 408);
+        CHECK(since(start) == 30s);
+        CHECK(c.is_closed());
+      });
+      CHECK(drip(c, std::string(100, 'x'), 7s) == 5);
+      reader.join();
+      // Slow, but in time.
+      auto d = s.connect();
+      d.send("POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\n");
+      CHECK(drip(d, "hello", 7s) == 5);
+      CHECK(d.receive().body() == "hello");
+      CHECK(time_to_close(d) == 120s);
+    });
+  }
+
+  TEST_CASE("the time of one request does not count for the next") {
+    in_virtual([] {
+      site s;
+      auto c = s.connect();
+      for (int i = 0; i < 5; ++i) {
+        c.send(hello.substr(0, 20));
+        vigil::sleep_for(9s);
+        c.send(hello.substr(20));
+        CHECK(c.receive().result_int() == 200);
+      }
+      // Half of the next one comes with this one: its time begins when this is answered.
+      c.send(std::string(hello) + "GET");
+      CHECK(c.receive().result_int() == 200);
+      const auto start = clock::now();
+      CHECK(c.receive().result_int() == 408);
+      CHECK(since(start) == 10s);
+    });
+  }
+
+  TEST_CASE("a client that does not take its answer is cut") {
+    in_virtual([] {
+      const auto large = [](const web::request&, web::response& out, const vigil::context&) {
+        out.send(std::string(1 << 20, 'x'));
+      };
+      site s({}, large);
+      auto c = s.connect();
+      c.send(hello);
+      const auto start = clock::now();
+      do {
+        vigil::sleep_for(1s);
+      } while (s.server().connections() != 0);
+      // The pipe takes 64 KiB, which is not all of the head and the first piece.
+      CHECK(since(start) >= 30s);
+      CHECK(since(start) <= 31s);
+      // One that takes 64 KiB each 29 seconds gets all of it.
+      auto d = s.connect();
+      d.send(hello);
+      std::size_t n = 0;
+      std::vector<char> part(64 << 10);
+      error_code error;
+      while (n < (1 << 20)) {
+        vigil::sleep_for(29s);
+        n += asio::read(d.stream(), asio::buffer(part), asio::transfer_at_least(1), error);
+        if (error) break;
+      }
+      CHECK(n >= (1 << 20));
+    });
+  }
+
+  TEST_CASE("Date is built once a second at most, and never that of a second ago") {
+    in_virtual([] {
+      web::options how;
+      how.wall = [] { return clock::now().time_since_epoch() / 1s; };
+      site s(how);
+      vigil::sleep_for(1ms);
+      const auto date_now = [&] { return std::string(s.ask(hello)["Date"]); };
+      CHECK(date_now() == "Sat, 01 Jan 2000 00:00:00 GMT");
+      vigil::sleep_for(999ms - 1ns);
+      CHECK(date_now() == "Sat, 01 Jan 2000 00:00:00 GMT");
+      CHECK(s.server().date().built() == 1);
+      vigil::sleep_for(1ns);
+      CHECK(date_now() == "Sat, 01 Jan 2000 00:00:01 GMT");
+      for (int i = 0; i < 999; ++i) {
+        vigil::sleep_for(1ms);
+        CHECK(date_now() == "Sat, 01 Jan 2000 00:00:01 GMT");
+      }
+      CHECK(s.server().date().built() == 2);
+      vigil::sleep_for(86'400s);
+      CHECK(s.server().date().built() == 2);  // nobody asked
+      CHECK(date_now() == "Sun, 02 Jan 2000 00:00:01 GMT");
+      vigil::sleep_for(59 * 86'400s - 2s);
+      CHECK(date_now() == "Tue, 29 Feb 2000 23:59:59 GMT");
+    });
+  }
+
+  TEST_CASE("Date follows a wall clock that is set back") {
+    in_virtual([] {
+      std::time_t wall = 1'000'000'000;
+      web::options how;
+      how.wall = [&] { return wall; };
+      site s(how);
+      CHECK(s.ask(hello)["Date"] == "Sun, 09 Sep 2001 01:46:40 GMT");
+      wall -= 3600;
+      CHECK(s.ask(hello)["Date"] == "Sun, 09 Sep 2001 00:46:40 GMT");
+    });
+  }
+
+  TEST_CASE("no timer without connections, one for any number of idle ones") {
+    in_virtual([] {
+      site s;
+      vigil::sleep_for(1s);
+      CHECK(vigil::stats().timers_pending == 0);
+      {
+        std::vector<memory_client> many;
+        for (int i = 0; i < 1000; ++i) {
+          many.push_back(s.connect());
+          many.back().send(hello);
+          CHECK(many.back().receive().result_int() == 200);
+        }
+        vigil::sleep_for(1s);
+        CHECK(vigil::stats().timers_pending == 1);
+        CHECK(s.server().connections() == 1000);
+      }
+      vigil::sleep_for(1s);
+      CHECK(s.server().connections() == 0);
+      CHECK(vigil::stats().timers_pending <= 1);  // an empty list's, which is dropped when due
+      vigil::sleep_for(121s);
+      CHECK(vigil::stats().timers_pending == 0);
+    });
+  }
+
+  TEST_CASE("a stop ends idle connections at once and lets half-sent requests finish") {
+    for_each_seed(20, [] {
+      site s;
+      auto never_asked = s.connect();
+      auto asked = s.connect();
+      asked.send(hello);
+      CHECK(asked.receive().result_int() == 200);
+      auto half = s.connect();
+      half.send(hello.substr(0, 15));
+      auto half_body = s.connect();
+      half_body.send("POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nab");
+      auto streaming = s.connect();
+      streaming.get("/count");
+      vigil::sleep_for(50ms);
+
+      const auto start = clock::now();
+      s.stop();
+      CHECK(never_asked.is_closed());
+      CHECK(asked.is_closed());
+      CHECK(since(start) == 0s);
+
+      CHECK(streaming.receive().body().size() == 35);
+      CHECK(streaming.is_closed());
+      CHECK(since(start) == 350ms);
+      half.send(hello.substr(15));
+      const auto a = half.receive();
+      CHECK(a.result_int() == 200);
+      CHECK(a["Connection"] == "close");
+      CHECK(half.is_closed());
+      half_body.send("cd");
+      CHECK(half_body.receive().body() == "abcd");
+      CHECK(half_body.is_closed());
+      s.join();
+      CHECK(since(start) == 350ms);
+    });
+  }
+
+  TEST_CASE("after the grace of a stop what is left is cut") {
+    in_virtual([] {
+      const auto endless = [](const web::request&, web::response& out, const vigil::context& ctx) {
+        for (;;) {
+          out.write("x");
+          vigil::sleep_for(1h, ctx);
+        }
+      };
+      web::options how;
+      how.header = 1h;
+      vigil::io::serve_limits limits;
+      limits.grace = 3s;
+      site s(how, endless, limits);
+      auto streaming = s.connect();
+      streaming.send(hello);
+      auto half = s.connect();
+      half.send("GET");
+      vigil::sleep_for(1s);
+      const auto start = clock::now();
+      s.stop();
+      s.join();
+      CHECK(since(start) == 3s);
+      CHECK(half.is_closed());
+    });
+  }
+
+  TEST_CASE("durations of nothing and tiny headers are refused") {
+    in_virtual([] {
+      const auto refuses = [](auto change) {
+        web::options how;
+        change(how);
+        CHECK_THROWS_AS(web::server(web::answer_site, how), std::invalid_argument);
+      };
+      refuses([](auto& o) { o.idle = 0s; });
+      refuses([](auto& o) { o.header = -1s; });
+      refuses([](auto& o) { o.body = 0s; });
+      refuses([](auto& o) { o.write = 0s; });
+      refuses([](auto& o) { o.header_bytes = 255; });
+      // For ever.
+      web::options how;
+      how.idle = how.header = how.body = how.write = std::chrono::nanoseconds::max();
+      site s(how);
+      auto c = s.connect();
+      vigil::sleep_for(24h * 365);
+      c.send(hello);
+      CHECK(c.receive().result_int() == 200);
+    });
+  }
+}
