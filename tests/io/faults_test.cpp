@@ -253,3 +253,48 @@ TEST_SUITE("io: system calls that fail") {
     }
   }
 }
+
+TEST_SUITE("io: how many system calls") {
+  TEST_CASE("a stream whose last read took all is not tried before the next one waits") {
+    in_runtime({.workers = {1}}, [] {
+      using unix_stream = vigil::io::deadline_stream<unix_socket>;
+      unix_stream near(vigil::io::context());
+      unix_stream far(vigil::io::context());
+      asio::local::connect_pair(near.next_layer(), far.next_layer());
+      const auto reads = [] {
+        using vigil::fault::calls;
+        return calls(call::recv) + calls(call::recvmsg) + calls(call::read) + calls(call::readv);
+      };
+      constexpr long trips = 100;
+      std::array<char, 64> bytes;
+      const auto take = [&](unix_stream& from) { return from.read_some(asio::buffer(bytes)); };
+      auto echo = vigil::spawn([&] {
+        for (long i = 0; i < trips; ++i) {
+          const std::size_t n = far.read_some(asio::buffer(bytes.data() + 32, 32));
+          far.write_some(asio::buffer(bytes.data() + 32, n));
+        }
+      });
+      vigil::fault::start();
+      for (long i = 0; i < trips; ++i) {
+        near.write_some(asio::buffer("x", 1));
+        near.read_some(asio::buffer(bytes.data(), 32));
+      }
+      echo.join();
+      // Asio's own look, and the read; the first of each side is tried.
+      CHECK(reads() <= 2 * 2 * trips + 4);
+
+      // Where there may be more it is tried, and found without a wait.
+      far.write_some(asio::buffer("abcdefgh", 8));
+      CHECK(take(near) == 8);
+      far.write_some(asio::buffer("abcdefgh", 8));
+      char byte = 0;
+      CHECK(near.read_some(asio::buffer(&byte, 1)) == 1);
+      vigil::fault::start();
+      for (int i = 1; i < 8; ++i)
+        CHECK(near.read_some(asio::buffer(&byte, 1)) == 1);
+      CHECK(byte == 'h');
+      CHECK(reads() == 7);
+      vigil::fault::stop();
+    });
+  }
+}

@@ -15,7 +15,8 @@
 // SyncWriteStream, so asio::read, asio::write, asio::read_until and Beast's
 // sync functions work on it, and wait as fibers do. TLS: tls_stream (tls.hpp).
 // Sockets and other streams that have non_blocking() are tried first, and waited for
-// only if they would block.
+// only if they would block; but a read that comes after one with room left over waits
+// at once, for that one has taken all there was.
 //
 // With set_idle_list a read or write that waits also ends once nothing has been
 // read or written for the list's duration. Such an end is for that call only, and
@@ -41,6 +42,7 @@
 #include <utility>
 
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/socket_base.hpp>
 #include <boost/system/system_error.hpp>
@@ -96,6 +98,7 @@ class deadline_stream {
   std::size_t read_some(const Buffers& buffers, boost::system::error_code& error) {
     return transfer(
         sides_->read,
+        boost::asio::buffer_size(buffers),
         error,
         [&](auto& s, auto& e) { return s.read_some(buffers, e); },
         [&](auto token) { return stream_.async_read_some(buffers, token); });
@@ -105,6 +108,7 @@ class deadline_stream {
   std::size_t write_some(const Buffers& buffers, boost::system::error_code& error) {
     return transfer(
         sides_->write,
+        0,
         error,
         [&](auto& s, auto& e) { return s.write_some(buffers, e); },
         [&](auto token) { return stream_.async_write_some(buffers, token); });
@@ -166,7 +170,8 @@ class deadline_stream {
 
     mutex turn;
     detail::movable_deadline deadline;
-    unsigned at_once = 0;  // in a row, guarded by turn
+    unsigned at_once = 0;     // in a row, guarded by turn
+    bool was_emptied = false;  // the same: the last read has left nothing
   };
 
   struct sides {
@@ -193,22 +198,28 @@ class deadline_stream {
     return true;
   }
 
+  // `room`: for what may be read.
   template <class Try, class Wait>
-  std::size_t transfer(side& s, boost::system::error_code& error, Try try_it, Wait wait) {
+  std::size_t transfer(side& s, std::size_t room, boost::system::error_code& error, Try try_it,
+                       Wait wait) {
     const std::lock_guard turn(s.turn);
     error = s.error();
     if (error) return 0;
     if constexpr (can_try) {
-      if (set_up()) {
+      if (set_up() && !std::exchange(s.was_emptied, false)) {
         constexpr unsigned others_come_first = 64;
         if (++s.at_once % others_come_first == 0) this_fiber::yield();
         const std::size_t n = try_on(try_it, error);
-        if (!would_block(error)) return transferred(n);
+        if (!would_block(error)) {
+          s.was_emptied = n < room;
+          return transferred(n);
+        }
       }
     }
     s.at_once = 0;
     const auto [e, n] = wait(boost::asio::as_tuple(detail::movable_token{&s.deadline}));
     error = e;
+    s.was_emptied = !e && n < room;
     if constexpr (can_try) {
       // By the idle list: what has arrived comes first.
       if (e == boost::asio::error::timed_out && !s.deadline.is_over()) {
