@@ -1,0 +1,107 @@
+// The HTTP peer on Boost.Beast and Asio's coroutines, as their authors write it: a
+// coroutine for each connection, and beside it one with a steady_timer that watches
+// its deadline (the cheapest way there is: a request only moves the deadline).
+// Prints its port.
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/message.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::use_awaitable;
+using asio::ip::tcp;
+using time_point = std::chrono::steady_clock::time_point;
+
+namespace {
+
+constexpr auto idle = std::chrono::seconds(120);
+
+const std::string& date() {
+  static std::time_t second = -1;
+  static std::string text;
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (now.tv_sec != second) {
+    std::tm t{};
+    gmtime_r(&now.tv_sec, &t);
+    char line[64];
+    text.assign(line, std::strftime(line, sizeof line, "%a, %d %b %Y %H:%M:%S GMT", &t));
+    second = now.tv_sec;
+  }
+  return text;
+}
+
+asio::awaitable<void> watch(const time_point& deadline) {
+  asio::steady_timer timer(co_await asio::this_coro::executor);
+  while (deadline > std::chrono::steady_clock::now()) {
+    timer.expires_at(deadline);
+    co_await timer.async_wait(use_awaitable);
+  }
+}
+
+asio::awaitable<void> talk(tcp::socket& peer, time_point& deadline) {
+  boost::beast::flat_buffer buffer;
+  for (;;) {
+    deadline = std::chrono::steady_clock::now() + idle;
+    http::request<http::string_body> in;
+    co_await http::async_read(peer, buffer, in, use_awaitable);
+    http::response<http::string_body> out(http::status::ok, in.version());
+    out.set(http::field::date, date());
+    out.set(http::field::content_type, "text/plain; charset=utf-8");
+    out.keep_alive(in.keep_alive());
+    if (in.target() == "/hello") {
+      out.body() = "hello, world\n";
+    } else {
+      out.result(http::status::not_found);
+    }
+    out.prepare_payload();
+    co_await http::async_write(peer, out, use_awaitable);
+    if (!out.keep_alive()) co_return;
+  }
+}
+
+asio::awaitable<void> serve(tcp::socket peer) {
+  using namespace asio::experimental::awaitable_operators;
+  try {
+    peer.set_option(tcp::no_delay(true));
+    time_point deadline = std::chrono::steady_clock::now() + idle;
+    co_await (talk(peer, deadline) || watch(deadline));
+  } catch (const std::exception&) {
+    // It has gone.
+  }
+}
+
+asio::awaitable<void> listen(tcp::acceptor& acceptor) {
+  for (;;) {
+    tcp::socket peer = co_await acceptor.async_accept(use_awaitable);
+    asio::co_spawn(acceptor.get_executor(), serve(std::move(peer)), asio::detached);
+  }
+}
+
+}  // namespace
+
+int main() {
+  asio::io_context context(1);
+  tcp::acceptor acceptor(context, {asio::ip::address_v4::loopback(), 0});
+  std::printf("port %u\n", static_cast<unsigned>(acceptor.local_endpoint().port()));
+  std::fflush(stdout);
+  asio::co_spawn(context, listen(acceptor), asio::detached);
+  context.run();
+}

@@ -1,0 +1,360 @@
+// The load of `./dev bench --peers http`: GETs over keep-alive connections, by epoll
+// and nothing else. It has a processor of its own and spins on it.
+//
+//   load closed PORT [connections=N] [seconds=S] [pid=P]
+//   load open   PORT [connections=N] [seconds=S] [pid=P] [rate=R] [slow=N]
+//   load hold   PORT [connections=N]
+//
+// closed: each connection asks again as soon as it is answered. open: R requests a
+// second, each at a time that was fixed beforehand, and its latency counts from that
+// time: one that has to wait for a late answer on its connection is late itself (no
+// coordinated omission). Beside them `slow` connections send half a header, a byte
+// each 100 ms; one that the server has cut comes again. hold: asks once on each
+// connection, says "ready" and keeps them until standard input ends.
+//
+// Prints key=value: requests, seconds, cpu (of the process `pid`, seconds), and of
+// open the latencies p50, p99, max (microseconds), how many slow ones were cut, and
+// after which times (seconds).
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace {
+
+constexpr std::string_view request =
+    "GET /hello HTTP/1.1\r\nHost: localhost\r\nUser-Agent: load\r\nAccept: */*\r\n\r\n";
+constexpr std::string_view half_a_header = "GET /hello HTTP/1.1\r\nX: ";
+
+double now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
+}
+
+[[noreturn]] void fail(const char* what) {
+  throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));
+}
+
+// Seconds that the threads of a process have been on a processor.
+double cpu_of(int pid) {
+  double sum = 0;
+  if (pid == 0) return sum;
+  const std::filesystem::path tasks = "/proc/" + std::to_string(pid) + "/task";
+  for (const auto& task : std::filesystem::directory_iterator(tasks)) {
+    std::uint64_t nanos = 0;
+    std::ifstream(task.path() / "schedstat") >> nanos;
+    sum += static_cast<double>(nanos) / 1e9;
+  }
+  return sum;
+}
+
+int connect_to(int port) {
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(port));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) fail("socket");
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) fail("connect");
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return fd;
+}
+
+class connection {
+ public:
+  connection(int port, int epoll) : fd_(connect_to(port)) {
+    epoll_event e{};
+    e.events = EPOLLIN;
+    e.data.ptr = this;
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd_, &e) != 0) fail("epoll_ctl");
+  }
+
+  connection(const connection&) = delete;
+  connection& operator=(const connection&) = delete;
+
+  ~connection() { close(fd_); }
+
+  void ask() {
+    if (::send(fd_, request.data(), request.size(), MSG_NOSIGNAL) !=
+        static_cast<ssize_t>(request.size())) {
+      fail("send");
+    }
+  }
+
+  // Reads what is there: true if that completes an answer. All answers are as long
+  // as the first one.
+  bool is_answered() {
+    char bytes[4096];
+    const ssize_t n = recv(fd_, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN) return false;
+    if (n <= 0) fail("recv");
+    if (size_ == 0) {
+      text_.append(bytes, static_cast<std::size_t>(n));
+      const auto end = text_.find("\r\n\r\n");
+      const auto length = text_.find("Content-Length: ");
+      if (end == std::string::npos || length == std::string::npos) return false;
+      if (text_.rfind("HTTP/1.1 200", 0) != 0) throw std::runtime_error("no answer: " + text_);
+      size_ = end + 4 + std::strtoul(text_.c_str() + length + 16, nullptr, 10);
+      got_ = text_.size();
+    } else {
+      got_ += static_cast<std::size_t>(n);
+    }
+    if (got_ < size_) return false;
+    if (got_ > size_) throw std::runtime_error("an answer is longer than the first one");
+    got_ = 0;
+    return true;
+  }
+
+  std::deque<double> intended;  // of open: its requests, the first is under way
+
+ private:
+  int fd_;
+  std::string text_;
+  std::size_t size_ = 0;
+  std::size_t got_ = 0;
+};
+
+// Half a header, byte by byte.
+class slow_client {
+ public:
+  explicit slow_client(int port) : port_(port) {}
+
+  ~slow_client() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  slow_client(const slow_client&) = delete;
+  slow_client& operator=(const slow_client&) = delete;
+
+  // From time to time. Returns after how many seconds it was cut; 0: it was not.
+  double step(double time) {
+    if (fd_ < 0) {
+      fd_ = connect_to(port_);
+      began_ = time;
+      sent_ = 0;
+    }
+    const char byte = sent_ < half_a_header.size() ? half_a_header[sent_] : 'x';
+    ++sent_;
+    char answer[512];
+    const bool is_cut = ::send(fd_, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1 ||
+                        recv(fd_, answer, sizeof answer, MSG_DONTWAIT) >= 0;
+    if (!is_cut) return 0;
+    close(fd_);
+    fd_ = -1;
+    return time - began_;
+  }
+
+ private:
+  const int port_;
+  int fd_ = -1;
+  double began_ = 0;
+  std::size_t sent_ = 0;
+};
+
+struct settings {
+  std::string mode;
+  int port = 0;
+  std::size_t connections = 64;
+  double seconds = 1;
+  int pid = 0;
+  double rate = 10'000;
+  std::size_t slow = 0;
+};
+
+class load {
+ public:
+  explicit load(const settings& how) : how_(how), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+    for (std::size_t i = 0; i < how_.connections; ++i)
+      all_.push_back(std::make_unique<connection>(how_.port, epoll_));
+    for (std::size_t i = 0; i < how_.slow; ++i)
+      slow_.push_back(std::make_unique<slow_client>(how_.port));
+  }
+
+  ~load() { close(epoll_); }
+
+  load(const load&) = delete;
+  load& operator=(const load&) = delete;
+
+  void hold() {
+    for (auto& c : all_) {
+      c->ask();
+      while (!c->is_answered())
+        usleep(10);
+    }
+    std::puts("ready");
+    std::fflush(stdout);
+    while (std::getchar() != EOF) {
+    }
+  }
+
+  void run_closed() {
+    for (auto& c : all_)
+      c->ask();
+    const auto turn = [&] {
+      each_answered([&](connection& c) {
+        ++requests_;
+        c.ask();
+      });
+    };
+    measure(turn);
+    std::printf("\n");
+  }
+
+  void run_open() {
+    const double begin = now();
+    std::uint64_t asked = 0;
+    next_step_ = begin;
+    const auto turn = [&] {
+      const double time = now();
+      for (; begin + static_cast<double>(asked) / how_.rate <= time; ++asked) {
+        connection& c = *all_[asked % all_.size()];
+        c.intended.push_back(begin + static_cast<double>(asked) / how_.rate);
+        if (c.intended.size() == 1) c.ask();
+      }
+      step_slow(time);
+      each_answered([&](connection& c) {
+        ++requests_;
+        latencies_.push_back(now() - c.intended.front());
+        c.intended.pop_front();
+        if (!c.intended.empty()) c.ask();
+      });
+    };
+    measure(turn);
+    std::sort(latencies_.begin(), latencies_.end());
+    const auto at = [&](double share) {
+      if (latencies_.empty()) return 0.0;
+      return 1e6 * latencies_[static_cast<std::size_t>(share *
+                                                       static_cast<double>(latencies_.size() - 1))];
+    };
+    std::printf(" p50=%.1f p99=%.1f max=%.1f cut=%zu", at(0.5), at(0.99), at(1), cuts_.size());
+    if (!cuts_.empty()) {
+      const auto [least, most] = std::minmax_element(cuts_.begin(), cuts_.end());
+      std::printf(" cut_min=%.3f cut_max=%.3f", *least, *most);
+    }
+    std::printf("\n");
+  }
+
+ private:
+  template <class F>
+  void each_answered(F f) {
+    epoll_event events[256];
+    const int n = epoll_wait(epoll_, events, 256, 0);
+    for (int i = 0; i < n; ++i) {
+      auto& c = *static_cast<connection*>(events[i].data.ptr);
+      if (c.is_answered()) f(c);
+    }
+  }
+
+  // Each slow client in turn, evenly, a byte each 100 ms.
+  void step_slow(double time) {
+    if (slow_.empty()) return;
+    while (next_step_ <= time) {
+      const double cut = slow_[next_slow_++ % slow_.size()]->step(time);
+      if (cut > 0) cuts_.push_back(cut);
+      next_step_ += 0.1 / static_cast<double>(slow_.size());
+    }
+  }
+
+  // What happens in the first quarter does not count.
+  template <class F>
+  void measure(F turn) {
+    const double warm = now() + how_.seconds / 4;
+    while (now() < warm)
+      turn();
+    requests_ = 0;
+    latencies_.clear();
+    const double cpu = cpu_of(how_.pid);
+    const double begin = now();
+    double end = begin;
+    while ((end = now()) < begin + how_.seconds)
+      turn();
+    std::printf("requests=%llu seconds=%.4f cpu=%.6f",
+                static_cast<unsigned long long>(requests_),
+                end - begin,
+                cpu_of(how_.pid) - cpu);
+  }
+
+  const settings how_;
+  const int epoll_;
+  std::vector<std::unique_ptr<connection>> all_;
+  std::vector<std::unique_ptr<slow_client>> slow_;
+  std::uint64_t requests_ = 0;
+  std::vector<double> latencies_;
+  std::vector<double> cuts_;
+  double next_step_ = 0;
+  std::size_t next_slow_ = 0;
+};
+
+settings read_settings(int argc, char** argv) {
+  if (argc < 3) throw std::runtime_error("usage: load closed|open|hold PORT [key=value]...");
+  settings how;
+  how.mode = argv[1];
+  how.port = std::atoi(argv[2]);
+  for (int i = 3; i < argc; ++i) {
+    const std::string_view text = argv[i];
+    const auto value_of = [&](std::string_view key) {
+      const bool is_it =
+          text.size() > key.size() && text.substr(0, key.size()) == key && text[key.size()] == '=';
+      return is_it ? argv[i] + key.size() + 1 : nullptr;
+    };
+    if (const char* v = value_of("connections"))
+      how.connections = std::strtoul(v, nullptr, 10);
+    else if (const char* s = value_of("seconds"))
+      how.seconds = std::atof(s);
+    else if (const char* p = value_of("pid"))
+      how.pid = std::atoi(p);
+    else if (const char* r = value_of("rate"))
+      how.rate = std::atof(r);
+    else if (const char* n = value_of("slow"))
+      how.slow = std::strtoul(n, nullptr, 10);
+    else
+      throw std::runtime_error("unknown: " + std::string(text));
+  }
+  return how;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    rlimit files{};
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    const settings how = read_settings(argc, argv);
+    load l(how);
+    if (how.mode == "closed") {
+      l.run_closed();
+    } else if (how.mode == "open") {
+      l.run_open();
+    } else if (how.mode == "hold") {
+      l.hold();
+    } else {
+      throw std::runtime_error("no such mode: " + how.mode);
+    }
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "load: %s\n", e.what());
+    return 1;
+  }
+}

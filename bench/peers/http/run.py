@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""HTTP servers side by side: `./dev bench --peers http` starts this.
+
+The example server of vigil, Go's net/http and Boost.Beast on Asio's coroutines give
+the same answer, with a Date, on keep-alive connections. Each server has one
+processor, the load another. Samples are drawn in turn, one of each server in a
+round, beginning with another one each round; `vigil again` is vigil's a second
+time, so its ratio shows what the machine makes of equals. Reported are medians, and
+the median of vigil / peer taken round by round.
+"""
+import argparse
+import os
+import re
+import resource
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+SERVER_CPU, LOAD_CPU = sorted(os.sched_getaffinity(0))[:2] if os.cpu_count() > 1 else (0, 0)
+
+
+class Server:
+    def __init__(self, name, command):
+        self.name = name
+        self.process = subprocess.Popen(["taskset", "-c", str(SERVER_CPU), *map(str, command)],
+                                        stdout=subprocess.PIPE, text=True)
+        self.port = re.search(r"port (\d+)", self.process.stdout.readline())[1]
+
+    def rss(self):
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) * 1024
+
+    def close(self):
+        self.process.terminate()
+        self.process.stdout.close()
+        self.process.wait()
+
+
+class Bench:
+    def __init__(self, programs, is_long):
+        self.load_program = Path(programs, "http_load")
+        self.rounds = 9 if is_long else 3
+        self.seconds = 2 if is_long else 1
+        vigil = Path(programs, "../../examples/io/http_server/http_server")
+        self.vigil = [vigil, "--workers=1"]
+        self.commands = {
+            "vigil": self.vigil,
+            "vigil again": self.vigil,
+            "Beast": [Path(programs, "http_beast")],
+            "Go": [Path(programs, "http_go")],
+        }
+
+    def command(self, mode, server, **numbers):
+        return ["taskset", "-c", str(LOAD_CPU), str(self.load_program), mode, server.port,
+                *(f"{k}={v}" for k, v in numbers.items())]
+
+    def load(self, mode, server, **numbers):
+        numbers = {"seconds": self.seconds, "pid": server.process.pid, **numbers}
+        done = subprocess.run(self.command(mode, server, **numbers), capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{server.name}: {done.stderr}")
+        values = {k: float(v) for k, v in re.findall(r"(\w+)=(\S+)", done.stdout)}
+        values["cpu_us"] = 1e6 * values["cpu"] / values["requests"]
+        values["rate"] = values["requests"] / values["seconds"]
+        return values
+
+    def in_turn(self, servers, sample):
+        """name -> samples, one of each round."""
+        samples = {s.name: [] for s in servers}
+        for number in range(self.rounds):
+            by = number % len(servers)
+            for server in servers[by:] + servers[:by]:
+                samples[server.name].append(sample(server))
+        return samples
+
+    # --- the tables
+
+    def speed(self):
+        servers = [Server(*item) for item in self.commands.items()]
+        for connections in (64, 1):
+            samples = self.in_turn(servers, lambda s: self.load("closed", s, connections=connections))
+            table(f"{connections} connections, each asks again at once", samples, [
+                ("CPU per request, us", "cpu_us"), ("requests a second", "rate")])
+        samples = self.in_turn(servers, lambda s: self.load("open", s, rate=10_000))
+        table("10000 requests a second at fixed times, 64 connections", samples, [
+            ("p50, us", "p50"), ("p99, us", "p99"), ("CPU per request, us", "cpu_us")])
+        for server in servers:
+            server.close()
+
+    def memory(self, connections=10_000):
+        def sample(server):
+            before = server.rss()
+            command = self.command("hold", server, connections=connections)
+            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  text=True) as load:
+                if load.stdout.readline() != "ready\n":
+                    sys.exit(f"{server.name}: no {connections} connections")
+                each = (server.rss() - before) / connections
+                load.stdin.close()
+            return {"each": each, "rss": server.rss() / 1e6}
+
+        # Once each: a server keeps its peak.
+        samples = {}
+        for name, command in self.commands.items():
+            server = Server(name, command)
+            samples[name] = [sample(server)]
+            server.close()
+        table(f"{connections} open keep-alive connections", samples, [
+            ("bytes for each", "each"), ("resident in all, MB", "rss")])
+
+    def slow_clients(self, slow=200):
+        """Half a header, a byte each 100 ms; the server gives them two seconds."""
+        beside = f"beside {slow} slow clients"
+        servers = [Server(name, [*self.vigil, "--header=2"])
+                   for name in ("vigil", "vigil again", beside)]
+        samples = self.in_turn(servers, lambda s: self.load(
+            "open", s, rate=10_000, seconds=3, slow=slow if s.name == beside else 0))
+        for server in servers:
+            server.close()
+        table("slow clients: half a header, a byte each 100 ms, cut after 2 s", samples, [
+            ("p50, us", "p50"), ("p99, us", "p99"), ("CPU per request, us", "cpu_us")],
+            by="vigil")
+        cut = [s for s in samples[beside] if s["cut"]]
+        if cut:
+            print(f"  {sum(s['cut'] for s in cut):.0f} were cut, after "
+                  f"{min(s['cut_min'] for s in cut):.2f} to {max(s['cut_max'] for s in cut):.2f} s "
+                  "(they see it at their next byte)\n")
+
+
+def table(title, samples, metrics, by=None):
+    """by: whose values the others are divided by; otherwise vigil is divided by theirs."""
+    print(f"## {title}\n")
+    width = max(map(len, samples))
+    for label, key in metrics:
+        print(f"  {label}")
+        for name, rows in samples.items():
+            values = [row[key] for row in rows]
+            base = [row[key] for row in samples[by or "vigil"]]
+            pairs = zip(values, base) if by else zip(base, values)
+            ratio = statistics.median(a / b for a, b in pairs)
+            what = f"/ {by}" if by else "vigil / it"
+            shown = "" if name == (by or "vigil") else f"  {what} {ratio:.2f}"
+            print(f"    {name:{width}}  {statistics.median(values):10.2f}  "
+                  f"({min(values):.2f} to {max(values):.2f}){shown}")
+    print(flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./dev bench --peers http",
+                                     description="about a minute, with --long about five")
+    parser.add_argument("only", nargs="*", choices=["speed", "memory", "slow", []])
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--programs", default=".", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    bench = Bench(options.programs, options.long)
+    parts = {"speed": bench.speed, "memory": bench.memory, "slow": bench.slow_clients}
+    for name in options.only or parts:
+        parts[name]()
+
+
+if __name__ == "__main__":
+    main()
