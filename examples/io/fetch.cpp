@@ -10,6 +10,7 @@
 #include <vigil/io/context.hpp>
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/memory_stream.hpp>
+#include <vigil/io/resolve.hpp>
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
@@ -74,14 +75,9 @@ std::string get(Stream& stream, const address& from) {
 }
 
 vigil::io::deadline_stream<tcp::socket> dial_tcp(const address& to, time_point until) {
-  // getaddrinfo cannot be cut short, but left behind.
-  const auto places = vigil::blocking_until(until, [host = to.host, port = to.port] {
-    asio::io_context own;
-    return tcp::resolver(own).resolve(host, port);
-  });
-  if (!places) throw boost::system::system_error(asio::error::timed_out);
+  const auto places = vigil::io::resolve(to.host, to.port, use_fiber.until(until));
   tcp::socket socket(vigil::io::context());
-  asio::async_connect(socket, *places, use_fiber.until(until));
+  asio::async_connect(socket, places, use_fiber.until(until));
   return vigil::io::deadline_stream<tcp::socket>(std::move(socket));
 }
 
