@@ -122,7 +122,7 @@ class transport_over final : public transport {
   bool end_writing() override {
     if constexpr (requires { Stream::shutdown_send; }) {
       error_code error;
-      stream_.next_layer().shutdown(Stream::shutdown_send, error);
+      stream_.close_write(error);
       return !error;
     } else {
       return false;
