@@ -231,6 +231,30 @@ TEST_SUITE("io: system calls that fail") {
     }
   }
 
+  TEST_CASE("what TCP itself gives up is told as that, with and without an idle list") {
+    for (const bool with_list : {false, true}) {
+      in_runtime({.workers = {1}}, [with_list] {
+        using stream = vigil::io::deadline_stream<unix_socket>;
+        stream near(vigil::io::context());
+        stream far(vigil::io::context());
+        asio::local::connect_pair(near.next_layer(), far.next_layer());
+        vigil::io::idle_list idle(1h);
+        if (with_list) near.set_idle_list(idle);
+        std::array<char, 8> bytes;
+        error_code error;
+        asio::write(far, asio::buffer("ab", 2));
+        CHECK(near.read_some(asio::buffer(bytes), error) == 2);  // all there was: no try next
+        far.close();
+        vigil::fault::start(call::recv, 1, ETIMEDOUT);
+        near.read_some(asio::buffer(bytes), error);
+        vigil::fault::stop();
+        CHECK(error == asio::error::timed_out);
+        near.read_some(asio::buffer(bytes), error);
+        CHECK(error == asio::error::eof);
+      });
+    }
+  }
+
   TEST_CASE("a connection that is gone when it is accepted does not hide the one behind it") {
     for (const int error : {ECONNABORTED, EPROTO}) {
       in_runtime({.workers = {1, 2}}, [&] {

@@ -221,10 +221,11 @@ class deadline_stream {
     error = e;
     s.was_emptied = !e && n < room;
     if constexpr (can_try) {
-      // By the idle list: what has arrived comes first.
-      if (e == boost::asio::error::timed_out && !s.deadline.is_over()) {
-        const std::size_t last = try_on(try_it, error);
-        if (!would_block(error)) return transferred(last);
+      // By the idle list, or by TCP itself: what has arrived comes first, and no other
+      // error comes instead.
+      if (sides_->joined != nullptr && e == boost::asio::error::timed_out &&
+          !s.deadline.is_over()) {
+        if (const std::size_t last = try_on(try_it, error)) return transferred(last);
         error = e;
       }
     }
