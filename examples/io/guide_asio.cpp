@@ -216,7 +216,7 @@ asio::awaitable<int> written_for_asio(std::chrono::milliseconds pause) {
 }
 
 void waits_for_a_coroutine() {
-  const int n = asio::co_spawn(vigil::io::context(), written_for_asio(1ms), use_fiber.within(10s));
+  const int n = asio::co_spawn(vigil::io::context(), written_for_asio(1ms), use_fiber);
   std::printf("the coroutine says %d\n", n);
 }
 
