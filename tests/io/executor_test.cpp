@@ -324,12 +324,14 @@ TEST_SUITE("fiber_executor: the end") {
               },
               asio::detached);
           // Waits as a fiber: is unwound.
-          auto waits = vigil::make_channel<int>();
+          auto here = vigil::make_channel<int>();
+          auto never = vigil::make_channel<int>();
           asio::co_spawn(
               ex,
-              [alive, waits, &stopped]() -> asio::awaitable<void> {
+              [alive, here, never, &stopped]() -> asio::awaitable<void> {
                 try {
-                  waits.recv();
+                  here.send(1);
+                  never.recv();
                 } catch (const vigil::stopped&) {
                   stopped.fetch_add(1);
                   throw;
@@ -337,11 +339,11 @@ TEST_SUITE("fiber_executor: the end") {
                 co_return;
               },
               asio::detached);
-          vigil::sleep_for(1ms);
+          here.recv();
           for (int i = 0; i < 10; ++i)
             asio::post(ex, [alive] {});
         });
-        CHECK(stopped.load() <= 1);
+        CHECK(stopped.load() == 1);
       }
       CHECK(alive.use_count() == 1);
     }

@@ -3,7 +3,6 @@
 #include "sched/watch.hpp"
 #include "support/in_runtime.hpp"
 
-#include <atomic>
 #include <csignal>
 #include <memory>
 #include <thread>
