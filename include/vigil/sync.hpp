@@ -268,7 +268,8 @@ class condition_variable {
   template <class Lock, class C, class Predicate>
     requires std::is_same_v<C, context>
   void wait(Lock& lock, const C& ctx, Predicate holds) {
-    const detail::wait_limit limit = detail::under(ctx);
+    const C kept = ctx;  // whoever has the lock between two waits may change the caller's
+    const detail::wait_limit limit = detail::under(kept);
     while (!holds())
       detail::wait(core_, any(lock), limit);
   }
@@ -437,7 +438,8 @@ class latch {
   template <class C>
     requires std::is_same_v<C, context>
   void arrive_and_wait(const C& ctx, std::int64_t n = 1) {
-    const detail::wait_limit limit = detail::under(ctx);  // refuses a nil one
+    const C kept = ctx;  // others may change the caller's once it has arrived
+    const detail::wait_limit limit = detail::under(kept);
     count_down(n);
     detail::wait(core_, true, limit);
   }

@@ -233,6 +233,30 @@ TEST_SUITE("condition_variable") {
     });
   }
 
+  TEST_CASE("a wait for a predicate keeps the context that it began with") {
+    in_virtual([] {
+      const auto start = vigil::clock::now();
+      mutex m;
+      condition_variable c;
+      auto ctx = vigil::with_timeout(vigil::background(), 1s).ctx;
+      auto f = spawn([&] {
+        std::unique_lock lock(m);
+        c.wait(lock, ctx, [] { return false; });
+      });
+      settle();
+      {
+        const std::lock_guard lock(m);
+        ctx = vigil::context();
+      }
+      for (int i = 0; i < 2; ++i) {
+        c.notify_all();
+        settle();
+      }
+      CHECK_THROWS_AS(f.join(), vigil::cancelled);
+      CHECK(since(start) == 1s);
+    });
+  }
+
   TEST_CASE("one who was asked to stop before does not let go of the lock") {
     in_virtual([] {
       mutex m;
