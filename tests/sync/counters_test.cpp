@@ -170,6 +170,7 @@ TEST_SUITE("wait_group") {
         ++gone;
       }
     };
+
     static std::atomic<int> unhandled{0};
     vigil::options o;
     o.on_unhandled = [](std::exception_ptr) { ++unhandled; };
@@ -398,6 +399,15 @@ TEST_SUITE("semaphore") {
   }
 }
 
+namespace {
+
+void fails_in_a_second() {
+  sleep_for(1s);
+  throw std::runtime_error("on purpose");
+}
+
+}  // namespace
+
 TEST_SUITE("once") {
   TEST_CASE("of many that come at once one runs the function, the others wait for its end") {
     in_runtime({}, [] {
@@ -442,7 +452,10 @@ TEST_SUITE("once") {
       const auto start = clock::now();
       once o;
       auto it = vigil::with_timeout(vigil::background(), 1s);
-      auto runner = spawn([&] { o.call(it.ctx, [](auto d) { sleep_for(d); }, 2s); });
+      auto runner = spawn([&] {
+        o.call(
+            it.ctx, [](auto d) { sleep_for(d); }, 2s);
+      });
       settle();
       CHECK_THROWS_AS(o.call(it.ctx, [] {}), vigil::cancelled);
       CHECK(since(start) == 1s);
@@ -453,6 +466,60 @@ TEST_SUITE("once") {
       o.call(it.ctx, [] { FAIL("run twice"); });
       CHECK_THROWS_AS(o.call(vigil::context(), [] {}), std::invalid_argument);
     });
+  }
+
+  TEST_CASE("who waits for one run after another keeps the context that it began with") {
+    in_virtual([] {
+      const auto start = clock::now();
+      once o;
+      auto ctx = vigil::with_timeout(vigil::background(), 3s).ctx;
+      auto runs_twice = spawn([&] {
+        CHECK_THROWS_AS(o.call(fails_in_a_second), std::runtime_error);
+        o.call([] { sleep_for(1h); });
+      });
+      settle();
+      auto waits = spawn([&] { o.call(ctx, [] { FAIL("run by who waits"); }); });
+      settle();
+      ctx = vigil::context();
+      CHECK_THROWS_AS(waits.join(), vigil::cancelled);
+      CHECK(since(start) == 3s);
+      runs_twice.join();
+    });
+  }
+
+  TEST_CASE("lets go of a context without its lock: what dies with it may call it") {
+    static once o;
+
+    struct calls {
+      explicit calls(bool& told) noexcept : died(&told) {}
+
+      calls(calls&& other) noexcept : died(std::exchange(other.died, nullptr)) {}
+
+      ~calls() {
+        if (died == nullptr) return;
+        o.call([] { FAIL("run twice"); });
+        *died = true;
+      }
+
+      bool* died;
+    };
+
+    static const vigil::context_key<calls> key;
+    bool died = false;
+    in_virtual([&] {
+      auto ctx = vigil::with_cancel(vigil::with_value(vigil::background(), key, calls(died))).ctx;
+      crowd all;
+      all.add([&] {
+        CHECK_THROWS_AS(o.call(fails_in_a_second), std::runtime_error);
+        o.call([] { sleep_for(1s); });
+      });
+      settle();
+      all.add([&] { o.call(ctx, [] { FAIL("run by who waits"); }); });
+      settle();
+      ctx = vigil::context();
+      all.join();
+    });
+    CHECK(died);
   }
 
   TEST_CASE("an exception goes to who ran it, and the next one runs its own") {
