@@ -107,6 +107,7 @@ reservation rate_limiter::reserve_at(clock::time_point now, std::int64_t n) {
 
 bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) {
   check_tokens(n);
+  const internal::kept_stop_node kept(limit.under);  // over all rounds
   const internal::timeout until = internal::to_timeout(limit);
   nanos now = of(clock::now());
   const nanos latest = limit.is == detail::wait_limit::kind::in
@@ -166,12 +167,8 @@ void rate_limiter::wait_for_change(std::uint64_t seen, detail::stop_node* under)
   internal::caller self(under);
   internal::before_waiting(self, how, guard);
   detail::queued_wait own;
-  self.throw_if_ended(internal::wait_in(internal::all_of(for_change_),
-                                        own,
-                                        self,
-                                        how,
-                                        guard,
-                                        [](internal::told_list&) noexcept {}));
+  self.throw_if_ended(internal::wait_in(
+      internal::all_of(for_change_), own, self, how, guard, [](internal::told_list&) noexcept {}));
 }
 
 // After the change, without the mutex.

@@ -229,6 +229,24 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
+  TEST_CASE("who waits at a rate of zero keeps the context that it began with") {
+    in_virtual([] {
+      const auto start = clock::now();
+      rate_limiter l(rate::per(0, 1s), 1);
+      CHECK(l.allow());
+      auto ctx = vigil::with_timeout(vigil::background(), 5s).ctx;
+      auto f = spawn([&] { l.wait(ctx); });
+      settle();
+      ctx = vigil::context();
+      for (int i = 0; i < 2; ++i) {
+        l.set_burst(1);  // a change that helps nobody
+        settle();
+      }
+      CHECK_THROWS_AS(f.join(), vigil::cancelled);
+      CHECK(since(start) == 5s);
+    });
+  }
+
   TEST_CASE("a stop ends the wait and gives back what it had reserved") {
     in_virtual([] {
       rate_limiter l(rate::every(1h), 1);
