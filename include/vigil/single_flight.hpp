@@ -52,7 +52,8 @@ class single_flight {
     requires std::is_same_v<C, context>
   T call(const C& ctx, const Key& key, F&& f) {
     static_cast<void>(ctx.stop());  // a nil one is refused whoever calls
-    return call_under(key, std::forward<F>(f), [&ctx](latch& ended) { ended.wait(ctx); });
+    // A copy: between two waits others may change the caller's.
+    return call_under(key, std::forward<F>(f), [ctx](latch& ended) { ended.wait(ctx); });
   }
 
   // Whoever comes from now on calls anew, also while a call for the key is under

@@ -165,6 +165,33 @@ TEST_SUITE("single_flight") {
     });
   }
 
+  TEST_CASE("who waits for one call after another keeps the context that it began with") {
+    in_virtual([] {
+      const auto start = vigil::clock::now();
+      single_flight<int, int> flights;
+      auto calls_twice = spawn([&] {
+        const auto own = vigil::with_timeout(vigil::background(), 1s);
+        const auto gives_up = [&] {
+          sleep_for(1h, own.ctx);
+          return 1;
+        };
+        CHECK_THROWS_AS(flights.call(1, gives_up), vigil::cancelled);
+        return flights.call(1, [] {
+          sleep_for(1h);
+          return 2;
+        });
+      });
+      settle();
+      auto ctx = vigil::with_timeout(vigil::background(), 3s).ctx;
+      auto waits = spawn([&] { return flights.call(ctx, 1, [] { return 3; }); });
+      settle();
+      ctx = vigil::context();
+      CHECK_THROWS_AS(waits.join(), vigil::cancelled);
+      CHECK(since(start) == 3s);
+      CHECK(calls_twice.join() == 2);
+    });
+  }
+
   TEST_CASE("a function that asks for its own key is told so") {
     in_virtual([] {
       single_flight<int, int> flights;
