@@ -203,7 +203,7 @@ void scheduler::main_body(fiber& self, detail::call_ref body) noexcept {
   } catch (const stopped&) {
     main_stopped_ = true;
   } catch (const cancelled& e) {
-    if ((e.is_by_shutdown() && phase() >= run_phase::ending) || must_stop(self)) {
+    if (ends_silently(self, e)) {
       main_stopped_ = true;
     } else {
       main_error_ = std::current_exception();

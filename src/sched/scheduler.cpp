@@ -373,6 +373,10 @@ fiber* scheduler::take_timer_fiber() noexcept {
 
 // --- the life of a fiber
 
+bool scheduler::is_by_my_end(const cancelled& e) const noexcept {
+  return e.is_by_shutdown() && phase() >= run_phase::ending;
+}
+
 // On the fiber's own stack, from its first instruction to its last.
 void scheduler::fiber_entry(void* argument) noexcept {
   auto& self = *static_cast<fiber*>(argument);
@@ -382,9 +386,8 @@ void scheduler::fiber_entry(void* argument) noexcept {
   } catch (const stopped&) {
     self.ended_by_stop = true;
   } catch (const cancelled& e) {
-    // One that the shutdown caused, a joined child's for example, is as silent.
-    self.ended_by_shutdown = e.is_by_shutdown() && self.sched->phase() >= run_phase::ending;
-    if (self.ended_by_shutdown || self.sched->must_stop(self)) {
+    self.ended_by_shutdown = self.sched->is_by_my_end(e);
+    if (self.sched->ends_silently(self, e)) {
       self.ended_by_stop = true;
     } else {
       self.error = std::current_exception();

@@ -13,6 +13,7 @@
 #include "sched/worker.hpp"
 
 #include <vigil/detail/callable.hpp>
+#include <vigil/fwd.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -172,6 +173,14 @@ class scheduler {
   run_phase phase() const noexcept { return phase_.load(); }
 
   bool must_stop(const fiber& f) const noexcept { return stopping() || f.stop_flag.load(); }
+
+  // One that the shutdown caused, a joined child's for example.
+  bool is_by_my_end(const cancelled& e) const noexcept;
+
+  // Whether f, which it leaves, ends by it as silently as by `stopped`.
+  bool ends_silently(const fiber& f, const cancelled& e) const noexcept {
+    return is_by_my_end(e) || must_stop(f);
+  }
 
   // A user fiber more, or one less.
   void count_alive(int change) noexcept;

@@ -462,8 +462,8 @@ std::size_t timeout_core::expire_now() {
       call(r);
     } catch (const stopped&) {
       throw;
-    } catch (const cancelled&) {
-      if (!self.sched->must_stop(self))
+    } catch (const cancelled& e) {
+      if (!self.sched->ends_silently(self, e))
         internal::scheduler::report_unhandled(self, std::current_exception());
     } catch (...) {
       internal::scheduler::report_unhandled(self, std::current_exception());

@@ -371,8 +371,7 @@ void timer_service::call(fiber& self, timer_record& t) noexcept {
     t.call();
   } catch (const stopped&) {
   } catch (const cancelled& e) {
-    if (!(e.is_by_shutdown() && sched()->phase() >= run_phase::ending) && !sched()->must_stop(self))
-      sched()->report_unhandled(self, std::current_exception());
+    if (!sched()->ends_silently(self, e)) sched()->report_unhandled(self, std::current_exception());
   } catch (...) {
     sched()->report_unhandled(self, std::current_exception());
   }

@@ -359,6 +359,24 @@ TEST_SUITE("timeout_list") {
     });
   }
 
+  TEST_CASE("expire_now goes on in the grace after what the end of the root context throws") {
+    vigil::testing::virtual_options how;
+    how.runtime.grace = 5s;
+    std::size_t expired = 0;
+    in_virtual(how, [&] {
+      vigil::go([&] {
+        timeout_list l(1h, [](entry&) { sleep_for(1ms, vigil::background()); });
+        std::array<connection, 3> c;
+        for (connection& each : c)
+          l.add(each.idle);
+        CHECK_THROWS_AS(sleep_for(1h, vigil::background()), vigil::cancelled);
+        expired = l.expire_now();
+      });
+      sleep_for(5ms);
+    });
+    CHECK(expired == 3);
+  }
+
   TEST_CASE("expire_now whose on_expire destroys the list ends there") {
     in_virtual([] {
       std::optional<timeout_list> l;
