@@ -146,8 +146,9 @@ class group {
 
   // Waits until all its fibers have ended, then cancels the context, and throws
   // the first error, again if called again. A fiber that ends because it was asked
-  // to stop is no error; one that ends by `cancelled` is, as in Go. If the wait
-  // itself is ended (`stopped`; or `cancelled`, by ctx), the group goes on.
+  // to stop is no error; one that ends by `cancelled` is, as in Go, unless cancel()
+  // has ended the group, and that is what it says. If the wait itself is ended
+  // (`stopped`; or `cancelled`, by ctx), the group goes on.
   void wait() { detail::wait(core_, nullptr); }
   void wait(const vigil::context& ctx) { detail::wait(core_, ctx.stop()); }
 
@@ -158,7 +159,8 @@ class group {
   }
 
   // Cancels the context and asks all to stop, without an error: what wait() throws
-  // is what their functions throw. Returns at once.
+  // is what their functions throw, but neither `stopped` nor this context's
+  // `cancelled`. Returns at once.
   void cancel(const std::exception_ptr& cause = nullptr) noexcept { detail::cancel(core_, cause); }
 
   // For what its fibers wait for: done with the first error.

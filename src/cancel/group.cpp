@@ -66,6 +66,7 @@ class group_core {
 
   bool may_start() VIGIL_RELEASE(lock_);
   void fail(std::exception_ptr error) noexcept;
+  bool is_by_cancel(const cancelled& e) noexcept;
   static waiter* claim_first(waiting_list& from) noexcept;
 
   const cancellable made_;
@@ -73,6 +74,7 @@ class group_core {
   internal::spinlock lock_{internal::lock_rank::fiber_join};
   std::size_t taken_ VIGIL_GUARDED_BY(lock_) = 0;
   bool asked_to_stop_ VIGIL_GUARDED_BY(lock_) = false;
+  bool ended_by_cancel_ VIGIL_GUARDED_BY(lock_) = false;  // not by an error or its parent
   bool waited_for_ VIGIL_GUARDED_BY(lock_) = false;
   std::exception_ptr error_ VIGIL_GUARDED_BY(lock_);
   list<member, &member::hook> running_ VIGIL_GUARDED_BY(lock_);
@@ -175,6 +177,8 @@ void group_core::run(call_ref f) noexcept {
   try {
     f();
   } catch (const stopped&) {
+  } catch (const cancelled& e) {
+    if (!is_by_cancel(e)) error = std::current_exception();
   } catch (...) {
     error = std::current_exception();
   }
@@ -195,7 +199,20 @@ void group_core::fail(std::exception_ptr error) noexcept {
   cancel(error);
 }
 
+// Whether e says what a stop says: that cancel() has ended the group.
+bool group_core::is_by_cancel(const cancelled& e) noexcept {
+  {
+    const lock_guard guard(lock_);
+    if (!ended_by_cancel_) return false;
+  }
+  return e.code() == ctx().error() && e.cause() == ctx().stop()->cause();
+}
+
 void group_core::cancel(const std::exception_ptr& cause) noexcept {
+  {
+    const lock_guard guard(lock_);  // before who waits under the context hears of it
+    if (error_ == nullptr && !ctx().is_done()) ended_by_cancel_ = true;
+  }
   made_.cancel(cause);
   const lock_guard guard(lock_);
   if (asked_to_stop_) return;

@@ -127,10 +127,44 @@ TEST_SUITE("group") {
     });
   }
 
-  TEST_CASE("a fiber that ends because it was asked to stop is no error") {
+  TEST_CASE("after cancel neither a stop nor the context's end is an error, whatever its cause") {
     in_virtual([] {
-      group g;
-      g.go([] { sleep_for(1h); });
+      for (const bool has_cause : {false, true}) {
+        group g;
+        g.go([] { sleep_for(1h); });
+        g.go([](const context& ctx) { sleep_for(1h, ctx); });
+        g.go([](const context& ctx) { sleep_for(1h, with_timeout(ctx, 2h).ctx); });
+        settle();
+        g.cancel(has_cause ? std::make_exception_ptr(failure{1}) : nullptr);
+        g.wait();
+        CHECK(g.context().is_done());
+      }
+    });
+  }
+
+  TEST_CASE("after cancel other errors are errors, and so is the context's end before it") {
+    in_virtual([] {
+      group fails;
+      fails.go([](const context& ctx) {
+        try {
+          sleep_for(1h, ctx);
+        } catch (const cancelled&) {
+          throw failure{3};
+        }
+      });
+      group other;
+      other.go([](const context& ctx) {
+        const vigil::this_fiber::shield s;
+        const auto its_own = with_timeout(background(), 1s);
+        try {
+          sleep_for(1h, ctx);
+        } catch (const cancelled&) {
+          sleep_for(1h, its_own.ctx);
+        }
+      });
+      auto parent = with_cancel(background());
+      group below(parent.ctx);
+      below.go([](const context& ctx) { sleep_for(1h, ctx); });
       settle();
       g.cancel();
       g.wait();

@@ -98,7 +98,7 @@ class model {
   }
 
   void cancel(int with) {
-    end({false, false, with});
+    end({false, false, with}, false);
     ask_to_stop();
   }
 
@@ -146,11 +146,11 @@ class model {
   // The context's cause, as it is thrown.
   error cause() const { return done_->number != 0 ? error{true, false, done_->number} : *done_; }
 
-  // The context ends: as an error of those who sleep under it.
-  void end(const error& how) {
+  // The context ends: as an error of those who sleep under it, unless by cancel().
+  void end(const error& how, bool is_error = true) {
     if (done_) return;
     done_ = how;
-    if (remove(sleeps::under_context)) fail(how);
+    if (remove(sleeps::under_context) && is_error) fail(how);
   }
 
   void fail(const error& e) {
