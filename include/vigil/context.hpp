@@ -172,6 +172,14 @@ class context {
   detail::context_handle handle_;
 };
 
+struct cancellable;
+
+namespace detail {
+
+cancellable cancellable_of(context_core* owned);
+
+}  // namespace detail
+
 // Cancels the context that it was made with. Copies do the same. Calling it again,
 // or when the context is done already, does nothing: the first cause stays. It
 // runs what was registered for that moment: callbacks of std::stop_token, and the
@@ -180,7 +188,6 @@ class context {
 class cancel_function {
  public:
   cancel_function() noexcept = default;  // does nothing
-  explicit cancel_function(context of) noexcept : of_(std::move(of)) {}
 
   void operator()() const noexcept { (*this)(std::exception_ptr()); }
 
@@ -200,6 +207,9 @@ class cancel_function {
   }
 
  private:
+  friend cancellable detail::cancellable_of(detail::context_core* owned);
+  explicit cancel_function(context of) noexcept : of_(std::move(of)) {}
+
   context of_;
 };
 

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <type_traits>
 
 namespace {
 
@@ -27,6 +28,9 @@ bool says_what_to_do(F f) {
 }
 
 }  // namespace
+
+// A runtime's root, or one that is never done, has no cancel function.
+static_assert(!std::is_constructible_v<vigil::cancel_function, context>);
 
 TEST_SUITE("contexts: bad input") {
   TEST_CASE("a nil parent is refused, and the text says what to do") {
