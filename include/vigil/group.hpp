@@ -16,10 +16,12 @@
 // its own fibers among them (but they must not wait for it or destroy it).
 #pragma once
 
+#include <vigil/clock.hpp>
 #include <vigil/context.hpp>
 #include <vigil/detail/callable.hpp>
 #include <vigil/fiber.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -51,6 +53,7 @@ VIGIL_API void give_place(group_core* g, bool has_run) noexcept;
 VIGIL_API void run_in_group(group_core* g, call_ref f) noexcept;
 VIGIL_API void wait(group_core* g, stop_node* under);
 VIGIL_API bool wait_for(group_core* g, std::int64_t timeout);
+VIGIL_API bool wait_until(group_core* g, std::int64_t deadline);
 [[noreturn]] VIGIL_API void throw_unfinished(const group_core* g);
 VIGIL_API void cancel(group_core* g, const std::exception_ptr& cause) noexcept;
 
@@ -157,6 +160,10 @@ class group {
   [[nodiscard]] bool wait_for(const D& timeout) {
     return detail::wait_for(core_, detail::to_nanos(timeout));
   }
+  template <class Clock, class Duration>
+  [[nodiscard]] bool wait_until(const std::chrono::time_point<Clock, Duration>& t) {
+    return detail::wait_until(core_, deadline_at(t).time_since_epoch().count());
+  }
 
   // Cancels the context and asks all to stop, without an error: what wait() throws
   // is what their functions throw, but neither `stopped` nor this context's
@@ -239,10 +246,14 @@ class group_of {
     return all_results();
   }
 
-  // As group::wait_for: true if wait() will not wait.
+  // As group's: true if wait() will not wait.
   template <detail::duration_like D>
   [[nodiscard]] bool wait_for(const D& timeout) {
     return group_.wait_for(timeout);
+  }
+  template <class Clock, class Duration>
+  [[nodiscard]] bool wait_until(const std::chrono::time_point<Clock, Duration>& t) {
+    return group_.wait_until(t);
   }
 
   void cancel(const std::exception_ptr& cause = nullptr) noexcept { group_.cancel(cause); }

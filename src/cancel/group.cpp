@@ -335,6 +335,10 @@ bool wait_for(group_core* g, std::int64_t timeout) {
   return g->wait(internal::timeout::in(timeout), nullptr);
 }
 
+bool wait_until(group_core* g, std::int64_t deadline) {
+  return g->wait(internal::timeout::at(deadline), nullptr);
+}
+
 void throw_unfinished(const group_core* g) {
   g->throw_unfinished();
 }

@@ -166,9 +166,13 @@ TEST_SUITE("group") {
       group below(parent.ctx);
       below.go([](const context& ctx) { sleep_for(1h, ctx); });
       settle();
-      g.cancel();
-      g.wait();
-      CHECK(g.context().is_done());
+      fails.cancel();
+      CHECK(number_thrown_by(fails) == 3);
+      other.cancel();
+      CHECK_THROWS_AS(other.wait(), cancelled);
+      parent.cancel();
+      below.cancel();
+      CHECK_THROWS_AS(below.wait(), cancelled);
     });
   }
 
@@ -404,9 +408,11 @@ TEST_SUITE("group") {
       group g;
       g.go([] { sleep_for(2s); });
       CHECK_FALSE(g.wait_for(0s));
-      CHECK_FALSE(g.wait_for(1s));
+      CHECK_FALSE(g.wait_for(1s - 1ns));
+      CHECK_FALSE(g.wait_until(clock::now() - 1h));
+      CHECK_FALSE(g.wait_until(std::chrono::steady_clock::now() + 1ns));
       CHECK_THROWS_AS(g.wait(with_timeout(background(), 500ms).ctx), cancelled);
-      CHECK(g.wait_for(1s));
+      CHECK(g.wait_until(clock::now() + 1s));
       g.wait();
     });
   }
@@ -584,7 +590,7 @@ TEST_SUITE("group_of") {
       });
       CHECK_FALSE(g.wait_for(0s));
       CHECK_FALSE(g.wait_for(1s));
-      CHECK(g.wait_for(2s));
+      CHECK(g.wait_until(clock::now() + 2s));
       CHECK(g.wait() == std::vector<int>{1});
     });
   }
