@@ -204,7 +204,8 @@ TEST_SUITE("timeout_list on threads") {
       plain_thread t([&] {
         const instant added = now();
         l.add(c.idle);
-        CHECK(c.idle.touch(added));
+        // False only if the thread has lost its processor until it was due.
+        CHECK((c.idle.touch(added) || now() >= added + 1ms));
         while (!is_inside.load())
           std::this_thread::yield();
         CHECK(now() >= added + 1ms);
