@@ -198,12 +198,11 @@ void cancel_context::arm(nanos at, std::exception_ptr cause) {
   timer_service& service = current_service("with_deadline");
   // A function of ours, but what it ends may destroy the user's: so it is a
   // callback, for a fiber.
-  timer_ = service.make_record(callback([link = weak(), why = cause] {
-                                 link->cancel(stop_state::timed_out, why);
-                               }),
-                               0,
-                               false,
-                               site{"vigil::with_deadline", 0});
+  timer_ = service.make_record(
+      callback([link = weak(), why = cause] { link->cancel(stop_state::timed_out, why); }),
+      0,
+      false,
+      site{"vigil::with_deadline", 0});
   timer_->referenced.store(false);
   deadline = at;
   timed_by = this;
