@@ -15,8 +15,8 @@
 //
 // Behaviour: Go's package context. Cancelling is synchronous: when the cancel
 // function returns, the context and all that were made from it are done, also if
-// another thread cancels a part of them at the same moment; those who wait have
-// been readied and run when it is their turn.
+// another thread cancels a part of them at the same moment. Those who wait are
+// readied by whoever was first, and run when it is their turn.
 //
 // Handles are cheap and shared: a copy names the same context. A context leaves
 // its parent when it is done, or when its last handle goes (a cancel function, a
