@@ -31,7 +31,9 @@
 //     order_; or its callback has begun and is on its way to the lock; or no
 //     run is under way, whose end has stopped the timer, and the next rings it.
 // C4  Lists are type-stable: who has read home may lock it, and looks again.
-// C5  on_expire is called under no lock, and so die its captures.
+// C5  on_expire is called under no lock, and so die its captures: in the end of
+//     the handle, once no run is left, since none begins after closed_ is set;
+//     with the last use if that end is called in an on_expire of the list.
 // C6  Once closed_ is set a list only loses entries, out of all places where it
 //     has some: order_, held_, the batches of expire_now. So whoever adds or
 //     moves one looks at closed_ under that very hold of the lock. An on_expire

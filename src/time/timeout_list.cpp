@@ -175,6 +175,7 @@ bool timeout_core::is_unused() const noexcept {
 
 void timeout_core::end_closed() noexcept {
   const internal::fiber* const self = internal::current_fiber();
+  timeout_function* function = nullptr;
   for (;;) {
     internal::caller caller;
     lock_.lock();
@@ -182,6 +183,7 @@ void timeout_core::end_closed() noexcept {
     while (r != nullptr && r->on == self)
       r = run_list::next(*r);
     if (r == nullptr) {
+      if (runs_.empty()) function = std::exchange(function_, nullptr);
       lock_.unlock();
       break;
     }
@@ -192,6 +194,7 @@ void timeout_core::end_closed() noexcept {
     lock_.unlock();
     caller.wait(mine.which, internal::wait_reason::on_expire, internal::timeout::none(), held);
   }
+  if (function != nullptr) drop_function(function);  // C5
   timer_service::drop_handle(*timer_);
   let_go();
 }

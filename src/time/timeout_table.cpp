@@ -50,6 +50,7 @@ class timeout_table {
       list->close();
     for (auto& [duration, list] : lists)
       list->end_closed();
+    timeout_core::drop_function(function_);  // nobody makes a list any more
     let_go();
   }
 
@@ -150,8 +151,6 @@ class timeout_table {
     }
     return one.extract(one.begin());
   }
-
-  ~timeout_table() { timeout_core::drop_function(function_); }
 
   void let_go() noexcept {
     if (uses_.fetch_sub(1) == 1) delete this;

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -418,6 +419,36 @@ TEST_CASE("timeout list: a list dies as a stop ends its expire_now") {
       } catch (const vigil::cancelled&) {
       }
       model::require(!second.idle.is_linked(), "nor is one put back");
+      model::enough();
+    });
+  });
+}
+
+TEST_CASE("timeout list: on_expire dies with its list, whatever is on its way to it") {
+  prove("timeout list: death of the captures", [] {
+    struct capture {
+      explicit capture(bool& gone) noexcept : is_gone(&gone) {}
+
+      capture(capture&& other) noexcept : is_gone(std::exchange(other.is_gone, nullptr)) {}
+
+      ~capture() {
+        if (is_gone != nullptr) *is_gone = true;
+      }
+
+      bool* is_gone;
+    };
+
+    run_with_outside_work(2, [] {
+      bool is_gone = false;
+      connection c;
+      auto l = std::make_unique<timeout_list>(std::chrono::nanoseconds(d),
+                                              [keeps = capture(is_gone)](entry&) {});
+      l->add(c.idle);
+      let_the_other_rest();
+      const model::window w;
+      l.reset();
+      model::require(is_gone, "its captures are gone");
+      let_time_pass();
       model::enough();
     });
   });
