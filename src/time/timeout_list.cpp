@@ -202,11 +202,11 @@ void timeout_core::end_closed() noexcept {
 // --- the timer
 
 void timeout_core::arm(nanos deadline) {
-  if (deadline == armed_) return;
   if (deadline >= internal::runtime_timer::latest) {
     disarm();
     return;
   }
+  if (deadline == armed_) return;
   service_->reset_at(*timer_, deadline);
   armed_ = deadline;
 }
@@ -226,8 +226,10 @@ void timeout_core::arm_surely(nanos deadline) noexcept {
 }
 
 void timeout_core::disarm() noexcept {
+  // Whatever armed_ says: a callback on its way to the lock clears that, and the
+  // timer may have been armed since it rang.
   // Never referenced: it holds no program, and nobody is to be told, under this lock.
-  if (armed_ != never) service_->stop(static_cast<internal::runtime_timer&>(*timer_));
+  service_->stop(static_cast<internal::runtime_timer&>(*timer_));
   armed_ = never;
 }
 

@@ -454,6 +454,26 @@ TEST_CASE("timeout list: on_expire dies with its list, whatever is on its way to
   });
 }
 
+TEST_CASE("timeout list: an empty one has no timer, whatever is on its way to it") {
+  prove("timeout list: emptied by expire_now as its timer rings", [] {
+    run_with_outside_work(2, [] {
+      timeout_list l(std::chrono::nanoseconds(d), [](entry&) {});
+      connection c;
+      l.add(c.idle);
+      let_the_other_rest();
+      {
+        const model::window w;
+        timeout_list::remove(c.idle);
+        l.add(c.idle);
+        l.expire_now();
+        let_the_other_rest();
+        model::require(vigil::stats().timers_pending == 0, "no timer is armed");
+      }
+      model::enough();
+    });
+  });
+}
+
 // Its timer never holds a program, so nobody is told anything under its lock.
 TEST_CASE("timeout list: a plain thread adds while the program waits until all is done") {
   prove("timeout list: add while the end is waited for", [] {
