@@ -112,6 +112,7 @@ class timeout_list {
 
     // Removes it, as remove() does: waits for an on_expire of it that is
     // running, unless called inside that. A stop does not cut that wait short.
+    // Where it must not wait it ends the program, as the list's destructor.
     ~entry() {
       detail::forget(*this);
     }
@@ -162,6 +163,7 @@ class timeout_list {
 
   timeout_list(timeout_list&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
 
+  // Swaps the two: what this one was ends with `other`.
   timeout_list& operator=(timeout_list&& other) noexcept {
     std::swap(core_, other.core_);
     return *this;
@@ -169,8 +171,10 @@ class timeout_list {
 
   // Takes all entries out; none expires any more. Waits for on_expires that are
   // running, but not for one that it is called in. They may go on adding: what
-  // is added from now on is in no list after that. A stop does not cut the wait
-  // short.
+  // is added from now on is in no list after that. on_expire has been destroyed
+  // then, unless it is what this is called in. A stop does not cut the wait short;
+  // where it must not wait (this_fiber::no_park; a handler on the only worker's own
+  // stack) it ends the program.
   ~timeout_list() {
     if (core_ != nullptr) detail::end_timeouts(core_);
   }
@@ -185,6 +189,7 @@ class timeout_list {
   // its expiry. After it has returned, on_expire is neither running for e nor
   // will it start: it waits for one that runs, from a fiber or a plain thread,
   // and a stop does not end that wait. Inside on_expire for e it does not wait.
+  // Where it must not wait it ends the program, as the destructor.
   // Two on_expires that each remove the other's entry wait for each other.
   static bool remove(entry& e) noexcept { return detail::remove(e); }
 
@@ -245,6 +250,7 @@ class timeout_lists {
 
   timeout_lists(timeout_lists&& other) noexcept : table_(std::exchange(other.table_, nullptr)) {}
 
+  // Swaps the two: what these were ends with `other`.
   timeout_lists& operator=(timeout_lists&& other) noexcept {
     std::swap(table_, other.table_);
     return *this;

@@ -37,6 +37,20 @@ spinlock& lock_of(const timeout_node& n) noexcept {
   return locks[(address >> 5 ^ address >> 12) % 16].lock;
 }
 
+// What is to wait for r. On the stack of the only worker it would wait for ever.
+void check_may_wait(const timeout_run& r) noexcept {
+  if (const internal::fiber* const f = internal::current_fiber()) {
+    internal::check_may_park(*f);
+    return;
+  }
+  const internal::worker* const w = internal::current_worker();
+  if (w == nullptr || &w->sched != r.on->sched || w->sched.workers().size() > 1) return;
+  internal::fatal(
+      "an entry is removed or destroyed, or its timeout list destroyed, inside a handler on the "
+      "only worker's own stack, while an on_expire runs: it would be waited for for ever; do it on "
+      "a fiber (go), or give the runtime more workers");
+}
+
 // Lists that no handle uses now. Never freed (C4).
 struct spare_lists {
   std::mutex lock;
@@ -187,6 +201,7 @@ void timeout_core::end_closed() noexcept {
       lock_.unlock();
       break;
     }
+    check_may_wait(*r);
     spinlock& held = *r->lock;
     held.lock();  // r is in runs_, so it has not told its waiters yet
     timeout_run::waiting mine{&caller.self(), caller.open(), r->waiters};
@@ -406,6 +421,7 @@ void timeout_core::await_run(timeout_node& n, bool gone) noexcept {
       lock.unlock();
       return;
     }
+    check_may_wait(*r);
     timeout_run::waiting mine{&caller.self(), caller.open(), r->waiters};
     r->waiters = &mine;
     caller.wait(mine.which, internal::wait_reason::on_expire, internal::timeout::none(), lock);

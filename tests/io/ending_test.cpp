@@ -1,6 +1,9 @@
 // How a wait for an operation ends before the operation would have: deadline,
 // context, shutdown, an io_context that goes.
 #include "io/io_test.hpp"
+#include "support/child.hpp"
+
+#include <vigil/timeout_list.hpp>
 
 #include <atomic>
 #include <cstdlib>
@@ -336,6 +339,26 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
       CHECK(since(start) == 0s);
       CHECK_THROWS_AS(vigil::io::context(), vigil::wrong_place);
     });
+  }
+
+  TEST_CASE("child: removes an entry in a handler of the only worker" * doctest::skip()) {
+    in_runtime({.workers = {1}}, [] {
+      vigil::timeout_list l(1ms, [](vigil::timeout_list::entry&) { vigil::sleep_for(1h); });
+      vigil::timeout_list::entry e;
+      auto& c = vigil::io::context();
+      l.add(e);
+      while (e.is_linked())
+        vigil::sleep_for(1ms);
+      const auto announced = vigil::runtime::current().make_work_guard();
+      asio::post(c, [&] { vigil::timeout_list::remove(e); });
+      vigil::sleep_for(1h);
+    });
+  }
+
+  TEST_CASE("a handler that would wait for an on_expire for ever ends the program") {
+    const child_result r = run_child("child: removes an entry in a handler of the only worker");
+    CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
+    CHECK(r.says("the only worker's own stack"));
   }
 
   TEST_CASE("where it cannot wait it says so") {

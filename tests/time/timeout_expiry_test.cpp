@@ -1,3 +1,4 @@
+#include "support/child.hpp"
 #include "time/timeout_helpers.hpp"
 #include "time/timer_stress.hpp"
 
@@ -418,6 +419,40 @@ TEST_SUITE("timeout_list") {
       CHECK(reported == 6);
       CHECK_FALSE(timeout_list::remove(c[0].idle));  // does not wait for ever
     });
+  }
+
+  TEST_CASE("child: removes under no_park" * doctest::skip()) {
+    in_virtual([] {
+      timeout_list l(10ms, [](entry&) { sleep_for(1s); });
+      connection c;
+      l.add(c.idle);
+      sleep_for(11ms);
+      vigil::this_fiber::set_name("clumsy");
+      const vigil::this_fiber::no_park guard;
+      timeout_list::remove(c.idle);
+    });
+  }
+
+  TEST_CASE("child: destroys a list under no_park" * doctest::skip()) {
+    in_virtual([] {
+      connection c;
+      auto l = std::make_unique<timeout_list>(10ms, [](entry&) { sleep_for(1s); });
+      l->add(c.idle);
+      sleep_for(11ms);
+      vigil::this_fiber::set_name("clumsy");
+      const vigil::this_fiber::no_park guard;
+      l.reset();
+    });
+  }
+
+  TEST_CASE("who waits for an on_expire under no_park ends the program by name") {
+    for (const char* const what : {"removes", "destroys a list"}) {
+      const auto name = std::string("child: ") + what + " under no_park";
+      const child_result r = run_child(name.c_str());
+      CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
+      CHECK(r.says("clumsy"));
+      CHECK(r.says("this_fiber::no_park"));
+    }
   }
 
   TEST_CASE("the dump names who waits for an on_expire") {
