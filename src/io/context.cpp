@@ -35,3 +35,7 @@ boost::asio::io_context& context() {
 
 }  // namespace VIGIL_ABI
 }  // namespace vigil::io
+void restart(boost::asio::io_context& context) {
+  internal::restart_context(context);
+}
+

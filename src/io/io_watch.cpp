@@ -190,7 +190,7 @@ struct rouse_handler {
   std::shared_ptr<shared_part> shared;
 };
 
-// Hears of the end of its io_context.
+// One for each io_context: hears of its end, and of who restarts it.
 class watch_service final : public boost::asio::execution_context::service {
  public:
   using key_type = watch_service;
@@ -198,26 +198,53 @@ class watch_service final : public boost::asio::execution_context::service {
 
   explicit watch_service(boost::asio::execution_context& context) : service(context) {}
 
-  void add(shared_part& s) {
+  void add(io_watch& w) {
     const std::lock_guard guard(lock_);
-    parts_.push_back(&s);
+    watches_.push_back(&w);
   }
 
-  void remove(shared_part& s) noexcept {
+  void remove(io_watch& w) noexcept {
     const std::lock_guard guard(lock_);
-    std::erase(parts_, &s);
+    std::erase(watches_, &w);
+  }
+
+  void restart() {
+    const std::lock_guard guard(lock_);
+    asked_for_ = true;
+    own().restart();
+    for (io_watch* const w : watches_)
+      w->context_restarted();
+  }
+
+  // False if it is not stopped any more. W6
+  bool restart_for_a_moment() {
+    const std::lock_guard guard(lock_);
+    if (!own().stopped()) return false;
+    asked_for_ = false;
+    own().restart();
+    return true;
+  }
+
+  void moment_is_over() {
+    const std::lock_guard guard(lock_);
+    if (!asked_for_) own().stop();
   }
 
  private:
   void shutdown() override {
+  boost::asio::io_context& own() noexcept {
+    return static_cast<boost::asio::io_context&>(context());
+  }
+
     const std::lock_guard guard(lock_);
-    for (shared_part* const s : parts_)
-      s->gone.store(true);
-    parts_.clear();
+    for (io_watch* const w : watches_)
+      w->context_gone();
+    watches_.clear();
   }
 
   std::mutex lock_;
-  std::vector<shared_part*> parts_;
+  std::vector<io_watch*> watches_;
+  bool asked_for_ = false;  // by restart(), since the last moment began
 };
 
 boost::asio::execution_context::id watch_service::id;
@@ -225,6 +252,14 @@ boost::asio::execution_context::id watch_service::id;
 }  // namespace
 
 void io_watch::shared_part::ring() {
+void restart_context(boost::asio::io_context& context) {
+  boost::asio::use_service<watch_service>(context).restart();
+}
+
+void io_watch::context_gone() noexcept {
+  shared_->gone.store(true);
+}
+
   rung.store(true);
   if (this_thread.inside != this && waiting.load()) rouse();
 }
@@ -275,12 +310,12 @@ io_watch::io_watch(std::unique_ptr<boost::asio::io_context> own, boost::asio::io
   }
   auto& service = boost::asio::use_service<watch_service>(context_);
   descriptors_ = std::make_unique<descriptors>(context_);
-  service.add(*shared_);
+  service.add(*this);
 }
 
 io_watch::~io_watch() {
   if (!shared_->gone.load()) {
-    boost::asio::use_service<watch_service>(context_).remove(*shared_);
+    boost::asio::use_service<watch_service>(context_).remove(*this);
     return;
   }
   // W3. Their destructors would ask the io_context.
@@ -315,7 +350,7 @@ void io_watch::wait_until(nanos deadline) noexcept {
   const bool armed = arm();
   if (armed) wait_inside();
   const bool stopped = context_.stopped();
-  if (stopped && cancelled_.load() != 0) end_cancelled();
+  if (stopped && cancelled() != 0) end_cancelled();
   leave();
   if (this_thread.first != nullptr || shared_->rung.load()) return;
   if (!armed) {
@@ -457,11 +492,12 @@ void io_watch::sleep_outside(nanos deadline) noexcept {
 void io_watch::end_cancelled() noexcept {
   this_thread.collects = true;
   run([&] {
-    context_.restart();
+    auto& service = boost::asio::use_service<watch_service>(context_);
+    if (!service.restart_for_a_moment()) return;
     for (int i = 0; i < batch; ++i) {
       if (context_.poll_one() == 0) break;
     }
-    context_.stop();
+    service.moment_is_over();
   });
   this_thread.collects = false;
 }
@@ -508,7 +544,7 @@ void io_watch::poll() noexcept {
         if (context_.poll_one() == 0) break;
       }
     });
-  } else if (cancelled_.load() != 0) {
+  } else if (cancelled() != 0) {
     end_cancelled();
   }
   leave();

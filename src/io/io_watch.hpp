@@ -28,7 +28,11 @@
 // W5  A worker on the note looks now and then only while fibers wait for operations.
 //     It sets `on_note` before it reads how many there are; who counts the first, or
 //     one that is cancelled, reads `on_note` afterwards, and wakes it. All
-//     sequentially consistent.
+//     sequentially consistent. So does restart_context() once it has restarted.
+// W6  A stopped io_context is restarted for a moment to end what is cancelled. A
+//     restart by the caller meanwhile must not be undone by the stop that follows,
+//     and Asio shows no difference: so the caller's goes through restart_context(),
+//     under the lock under which a moment begins and ends.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -56,6 +60,9 @@ class operation_record;
 }  // namespace vigil::io
 
 namespace vigil::internal {
+
+// restart() of a caller's io_context, and the runtimes in it hear of it.
+void restart_context(boost::asio::io_context& context);
 
 class io_watch final : public watch {
  public:
@@ -90,10 +97,17 @@ class io_watch final : public watch {
     if (was_cancelled) cancelled_.fetch_sub(1);
   }
 
+  // Once it has been asked to end: who looks then finds it ready.
   void operation_cancelled() noexcept {
     cancelled_.fetch_add(1);
     look_again();
   }
+
+  long cancelled() const noexcept { return cancelled_.load(); }
+
+  // --- by the service of the io_context
+  void context_restarted() noexcept { look_again(); }
+  void context_gone() noexcept;
 
   // From a handler: true if the calling thread is a worker in wait_until(), which
   // has taken the waiter and will deliver it.

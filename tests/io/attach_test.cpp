@@ -173,15 +173,15 @@ TEST_SUITE("io: the watch") {
   TEST_CASE("an earlier deadline from a plain thread reaches it") {
     in_runtime({.workers = {1, 2}}, [] {
       vigil::io::context();
-      std::atomic<bool> fired{false};
-      auto t = vigil::after_func(2h, [&] { fired.store(true); });
+      const auto fired = vigil::make_channel<int>(1);
+      auto t = vigil::after_func(2h, [fired] { static_cast<void>(fired.try_send(1)); });
+      const auto announced = vigil::runtime::current().make_work_guard();
       std::thread outside([&] {
         // Real time, so that the workers are asleep by then; it holds either way.
         std::this_thread::sleep_for(5ms);
         t.reset(1ms);
       });
-      while (!fired.load())
-        vigil::sleep_for(500us);
+      CHECK(fired.recv() == 1);
       outside.join();
     });
   }
@@ -192,6 +192,10 @@ TEST_SUITE("io: the watch") {
       in_runtime({.workers = {workers}, .settings = attached(own)}, [&] {
         socket_pair s(own);
         char byte = 0;
+        // Long enough for another worker to have the watch; it holds either way.
+        const auto until = vigil::clock::now() + 5ms;
+        while (vigil::clock::now() < until) {
+        }
         own.stop();
         const auto start = vigil::clock::now();
         vigil::sleep_for(1ms);
@@ -205,7 +209,7 @@ TEST_SUITE("io: the watch") {
         vigil::sleep_for(1ms);
         asio::write(s.far, asio::buffer("x", 1));
         CHECK_FALSE(reader.join_for(2ms));
-        own.restart();
+        vigil::io::restart(own);
         CHECK(reader.join() == 1);
         vigil::go([&own] {
           socket_pair mine(own);
@@ -217,6 +221,53 @@ TEST_SUITE("io: the watch") {
         vigil::sleep_for(1ms);  // and the run ends all the same
       });
     }
+  }
+
+  TEST_CASE("a restart is not undone by one that ends what is cancelled") {
+    for (const unsigned workers : {1u, 2u}) {
+      asio::io_context own;
+      in_runtime({.workers = {workers}, .settings = attached(own)}, [&] {
+        socket_pair s(own);
+        own.stop();
+        // Runs in the moment for which the watch restarts it.
+        asio::post(own, [&own] { vigil::io::restart(own); });
+        char byte = 0;
+        CHECK(error_of([&] {
+                s.near.async_read_some(asio::buffer(&byte, 1), use_fiber.within(1ms));
+              }) == asio::error::timed_out);
+        CHECK_FALSE(own.stopped());
+      });
+    }
+  }
+
+  TEST_CASE("restarts that race with operations that are cancelled all hold") {
+    asio::io_context own;
+    in_runtime({.workers = {2}, .settings = attached(own)}, [&] {
+      socket_pair s(own);
+      std::atomic<bool> over{false};
+      auto reader = vigil::spawn([&] {
+        char byte = 0;
+        while (!over.load()) {
+          CHECK(error_of([&] {
+                  s.near.async_read_some(asio::buffer(&byte, 1), use_fiber.within(50us));
+                }) == asio::error::timed_out);
+        }
+      });
+      int undone = 0;
+      std::thread user([&] {
+        for (int i = 0; i < rounds(300); ++i) {
+          own.stop();
+          std::this_thread::sleep_for(100us);
+          vigil::io::restart(own);
+          std::this_thread::sleep_for(300us);
+          if (own.stopped()) ++undone;
+        }
+        over.store(true);
+      });
+      reader.join();
+      user.join();
+      CHECK(undone == 0);
+    });
   }
 
   TEST_CASE("one that is stopped before the runtime is made is refused") {
@@ -252,6 +303,17 @@ TEST_SUITE("io: the watch") {
     CHECK(ran);
   }
 
+  TEST_CASE("one that a runtime has left serves the next one after a restart") {
+    asio::io_context own;
+    for (const bool runs : {false, true, true}) {
+      {
+        vigil::runtime rt(attached(own));
+        if (runs) rt.run([&] { ping_pong(own, 10); });
+      }
+      vigil::io::restart(own);
+    }
+  }
+
   TEST_CASE("once its deadline has come, or it was interrupted, it waits as before") {
     vigil::internal::io_watch w;
     const auto waits_until_interrupted = [&w] {
@@ -285,11 +347,34 @@ TEST_SUITE("io: the watch") {
       std::thread worker([&w] { w.wait_until(vigil::internal::never); });
       // Real time, so that it sleeps by then; it holds either way.
       std::this_thread::sleep_for(5ms);
-      w.operation_begins();
-      if (is_cancelled) w.operation_cancelled();
+      // Of nothing else: while one is counted a worker comes out every 10 ms anyway.
+      is_cancelled ? w.operation_cancelled() : w.operation_begins();
       worker.join();
+      if (is_cancelled) w.operation_begins();
       w.operation_ends(is_cancelled);
     }
+  }
+
+  TEST_CASE("in a stopped io_context it hears of the restart") {
+    asio::io_context own;
+    vigil::internal::io_watch w(own);
+    own.stop();
+    w.prepare();
+    std::atomic<bool> out{false};
+    std::thread worker([&] {
+      w.wait_until(vigil::internal::never);
+      out.store(true);
+    });
+    // Real time, so that it sleeps by then; else it comes out of a later stop.
+    for (int i = 0; i < 2000 && !out.load(); ++i) {
+      std::this_thread::sleep_for(5ms);
+      vigil::io::restart(own);
+      std::this_thread::sleep_for(1ms);
+      if (!out.load()) own.stop();
+    }
+    CHECK(out.load());
+    w.interrupt();
+    worker.join();
   }
 
   TEST_CASE("a lone sleep costs one wait, and idle workers make none") {

@@ -30,10 +30,13 @@ inline namespace VIGIL_ABI {
 // destroyed:
 //
 // - it does not run out of work, so a run() of the caller's returns by stop() only;
-// - after a stop() I/O stands still until restart(), but time goes on: sleeps and
-//   timers are served. While fibers wait for operations the runtime looks for the
-//   restart every 10 ms. Operations that are cancelled end all the same: for them
-//   the runtime restarts it for one poll(), and stops it again.
+// - after a stop() I/O stands still until io::restart(context), but time goes on:
+//   sleeps and timers are served. Operations that are cancelled end all the same:
+//   for them the runtime restarts it for one poll(), and stops it again.
+//
+// When the runtime goes and leaves no other work in it, the io_context may be stopped,
+// as any that has run out of work: io::restart() it before it is run again, or given
+// to another runtime.
 //
 // `context` must outlive the runtime's runs. The runtime's constructor throws
 // std::invalid_argument if it is stopped, and boost::system::system_error if no
@@ -41,6 +44,13 @@ inline namespace VIGIL_ABI {
 // ends the program. Contexts made with a concurrency hint that switches locking
 // off do not work; the hint 1 does, if only one runtime runs it.
 VIGIL_API void attach(options& settings, boost::asio::io_context& context) noexcept;
+
+// context.restart(), for one that runtimes are attached to; as with that, none of the
+// caller's threads may be in its run(). The runtimes go on with I/O at once. Any
+// thread. (Of a plain context.restart() an idle runtime hears only while its fibers
+// wait for operations, every 10 ms; and one that comes while the runtime ends
+// cancelled operations is undone.)
+VIGIL_API void restart(boost::asio::io_context& context);
 
 // The io_context of the calling fiber's runtime: the one that was attached, or the
 // runtime's own, made now, which lives as long as the runtime. Objects on that
