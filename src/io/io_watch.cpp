@@ -147,7 +147,8 @@ struct thread_part {
   io::detail::operation_record* last = nullptr;
 };
 
-// Only on workers' own stacks, which stay on their threads.
+// Read on fibers' stacks, too, by functions that are never inlined there
+// (deliver_later()): the fiber may come back on another thread.
 thread_local thread_part this_thread;
 
 struct timer_handler {
@@ -231,11 +232,11 @@ class watch_service final : public boost::asio::execution_context::service {
   }
 
  private:
-  void shutdown() override {
   boost::asio::io_context& own() noexcept {
     return static_cast<boost::asio::io_context&>(context());
   }
 
+  void shutdown() override {
     const std::lock_guard guard(lock_);
     for (io_watch* const w : watches_)
       w->context_gone();
@@ -251,7 +252,6 @@ boost::asio::execution_context::id watch_service::id;
 
 }  // namespace
 
-void io_watch::shared_part::ring() {
 void restart_context(boost::asio::io_context& context) {
   boost::asio::use_service<watch_service>(context).restart();
 }
@@ -260,6 +260,7 @@ void io_watch::context_gone() noexcept {
   shared_->gone.store(true);
 }
 
+void io_watch::shared_part::ring() {
   rung.store(true);
   if (this_thread.inside != this && waiting.load()) rouse();
 }
@@ -293,6 +294,7 @@ struct io_watch::descriptors {
   stream timer;
   stream event;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work;
+  descriptors* next_left = nullptr;  // see ~io_watch()
 };
 
 io_watch::io_watch(boost::asio::io_context& given) : io_watch(nullptr, &given) {}
@@ -322,9 +324,10 @@ io_watch::~io_watch() {
   ::close(descriptors_->timer_fd);
   ::close(descriptors_->event_fd);
   static std::mutex lock;
-  static auto& left = *new std::vector<descriptors*>;
+  static descriptors* left = nullptr;
   const std::lock_guard guard(lock);
-  left.push_back(descriptors_.release());
+  descriptors_->next_left = left;
+  left = descriptors_.release();
 }
 
 // --- the worker
@@ -509,7 +512,8 @@ void io_watch::got_up() noexcept {
   }
 }
 
-bool io_watch::deliver_later(io::detail::operation_record& o) noexcept {
+// Not inlined: handlers run on fibers' stacks, too.
+[[gnu::noinline]] bool io_watch::deliver_later(io::detail::operation_record& o) noexcept {
   thread_part& here = this_thread;
   if (!here.collects) return false;
   o.next_ready = nullptr;
