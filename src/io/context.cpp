@@ -29,13 +29,18 @@ boost::asio::io_context& context() {
           "thread of the test runs");
     }
     sched.adopt_watch(std::make_unique<internal::io_watch>());  // or another fiber was first
+    if (present() == nullptr) {
+      throw wrong_place(
+          "vigil::io::context: this runtime waits in a watch that is no io_context; use an "
+          "io_context that a thread runs");
+    }
   }
   return present()->context();
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
 void restart(boost::asio::io_context& context) {
   internal::restart_context(context);
 }
 
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io
