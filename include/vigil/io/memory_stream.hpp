@@ -7,11 +7,16 @@
 // `capacity` bytes, and a write beyond that waits. A wait for one of its own
 // operations, async_read_some(buffer, use_fiber) or those of a deadline_stream over
 // it, is not outside work: on virtual time the clock moves on, and fibers that wait
-// for each other are a deadlock. (Composed operations such as asio::async_read
-// count as outside work, as any other of Asio's.)
+// for each other are a deadlock.
 //
-// Handlers that are no fiber's run at once, inside the call that completes them, or
-// where their associated executor says.
+// Composed operations such as asio::async_read count as outside work, as any other of
+// Asio's: on virtual time the clock stands still meanwhile, so one that nobody
+// completes waits for ever, whatever its deadline. There take asio::read and
+// asio::write on a deadline_stream.
+//
+// Handlers that are no fiber's, the steps of composed operations among them, run as by
+// asio::post: where their associated executor says, otherwise on a thread of Asio's
+// system_context.
 //
 // Thread safety: the two ends may be used at the same time by different fibers or
 // threads; one end as a socket: one read and one write at a time.
@@ -21,6 +26,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -31,6 +37,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/system_executor.hpp>
 
 namespace vigil::io {
@@ -46,7 +53,10 @@ class memory_half {
     virtual void again() = 0;
     virtual void abort() = 0;
 
+    const std::uint64_t number;
+
    protected:
+    explicit waiting(std::uint64_t n) : number(n) {}
     ~waiting() = default;
   };
 
@@ -102,12 +112,21 @@ class memory_half {
     return wait(writer_, w, write_error(false));
   }
 
-  void cancel(waiting& w) {
+  // For one operation, ever: who asks to end it may come when it is over.
+  std::uint64_t next_number() {
+    const std::lock_guard guard(lock_);
+    return ++last_number_;
+  }
+
+  void cancel(std::uint64_t number) {
     waiting* found = nullptr;
     {
       const std::lock_guard guard(lock_);
-      if (reader_ == &w) found = std::exchange(reader_, nullptr);
-      if (writer_ == &w) found = std::exchange(writer_, nullptr);
+      for (waiting** const place : {&reader_, &writer_}) {
+        if (*place != nullptr && (*place)->number == number) {
+          found = std::exchange(*place, nullptr);
+        }
+      }
     }
     if (found != nullptr) found->abort();
   }
@@ -187,22 +206,34 @@ class memory_half {
   bool writer_closed_ = false;
   waiting* reader_ = nullptr;
   waiting* writer_ = nullptr;
+  std::uint64_t last_number_ = 0;
 };
+
+// A fiber's own handler only marks it ready, so it may run inside the call that
+// completes it, or begins it; any other may begin the next operation, and so on.
+template <class Handler>
+inline constexpr bool only_marks = false;
+
+template <class Allocator, class Values>
+inline constexpr bool only_marks<fiber_handler<Allocator, Values>> = true;
 
 template <bool Reads, class Handler, class Buffers>
 class memory_operation final : public memory_half::waiting {
  public:
   memory_operation(std::shared_ptr<memory_half> half, Handler&& handler, const Buffers& buffers)
-      : half_(std::move(half)), handler_(std::move(handler)), buffers_(buffers) {}
+      : waiting(half->next_number()),
+        half_(std::move(half)),
+        handler_(std::move(handler)),
+        buffers_(buffers) {}
 
-  void begin() {
+  // Throws std::bad_alloc; then the caller still has it. Afterwards again().
+  void prepare() {
     auto slot = boost::asio::get_associated_cancellation_slot(handler_);
     if (slot.is_connected()) {
-      slot.assign([half = half_, this](boost::asio::cancellation_type_t type) {
-        if (type != boost::asio::cancellation_type::none) half->cancel(*this);
+      slot.assign([half = half_, n = number](boost::asio::cancellation_type_t type) {
+        if (type != boost::asio::cancellation_type::none) half->cancel(n);
       });
     }
-    again();
   }
 
   void again() override {
@@ -237,9 +268,12 @@ class memory_operation final : public memory_half::waiting {
         boost::asio::get_associated_executor(handler_, boost::asio::system_executor());
     Handler handler = std::move(handler_);
     delete this;
-    boost::asio::dispatch(executor, [h = std::move(handler), error, n]() mutable {
-      std::move(h)(error, n);
-    });
+    auto call = [h = std::move(handler), error, n]() mutable { std::move(h)(error, n); };
+    if constexpr (only_marks<Handler>) {
+      boost::asio::dispatch(executor, std::move(call));
+    } else {
+      boost::asio::post(executor, std::move(call));
+    }
   }
 
   std::shared_ptr<memory_half> half_;
@@ -255,7 +289,9 @@ struct initiate_memory_operation {
   template <class Handler, class Buffers>
   void operator()(Handler&& handler, const Buffers& buffers) const {
     using made = memory_operation<Reads, std::decay_t<Handler>, Buffers>;
-    (new made(half, std::forward<Handler>(handler), buffers))->begin();
+    auto operation = std::make_unique<made>(half, std::forward<Handler>(handler), buffers);
+    operation->prepare();
+    operation.release()->again();
   }
 
   std::shared_ptr<memory_half> half;
