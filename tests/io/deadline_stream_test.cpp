@@ -355,6 +355,34 @@ TEST_SUITE("deadline_stream") {
       CHECK(!read_one(near));
     });
   }
+
+  TEST_CASE("a stop ends the wait of one whose turn has not come") {
+    over_each([](auto& near, auto& far) {
+      auto first = vigil::spawn([&] { return read_one(near); });
+      vigil::sleep_for(1ms);
+      auto second = vigil::spawn([&] { read_one(near); });
+      vigil::sleep_for(1ms);
+      second.request_stop();
+      CHECK_THROWS_AS(second.join(), vigil::cancelled);
+      far.write_some(asio::buffer("x", 1));
+      CHECK(!first.join());
+    });
+  }
+
+  TEST_CASE("a socket that is opened anew below does not block the worker either") {
+    in_runtime({.workers = {1}}, [] {
+      auto& c = vigil::io::context();
+      unix_stream s(c);
+      for (int i = 0; i < 2; ++i) {
+        unix_socket peer(c);
+        asio::local::connect_pair(s.next_layer(), peer);
+        asio::write(peer, asio::buffer("x", 1));
+        CHECK(!read_one(s));
+        CHECK(s.next_layer().non_blocking());
+        s.next_layer().close();
+      }
+    });
+  }
 }
 
 TEST_SUITE("memory_pipe") {

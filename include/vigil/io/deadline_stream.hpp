@@ -24,8 +24,10 @@
 //
 // Thread safety: read_some, write_some, close and the setters may be called by
 // several fibers at a time, the setters by plain threads, too. Reads come one after
-// the other, and so do writes; one of each goes on at a time. Not so for what
-// next_layer() gives. Construct, move and destroy it alone.
+// the other, and so do writes; one of each goes on at a time, if the stream below
+// allows that: sockets, pipes and memory_stream do, boost::asio::ssl::stream does not.
+// Not so for what next_layer() gives: use it while nobody is in a call; it is
+// non-blocking after the first one. Construct, move and destroy it alone.
 #pragma once
 
 #include <vigil/clock.hpp>
@@ -34,7 +36,6 @@
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/sync.hpp>
 
-#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -168,7 +169,8 @@ class deadline_stream {
       return {};
     }
 
-    mutex turn;
+    semaphore queue{1};  // of the calls, each until it is stopped
+    mutex turn;          // that one or close(), which waits whatever comes
     detail::movable_deadline deadline;
     unsigned at_once = 0;     // in a row, guarded by turn
     bool was_emptied = false;  // the same: the last read has left nothing
@@ -177,38 +179,48 @@ class deadline_stream {
   struct sides {
     side read;
     side write;
-    mutex setup;
-    std::atomic<bool> is_set_up{false};
+    std::mutex setup;  // nobody waits in it
     idle_list* joined = nullptr;
     detail::idle_entry idle{read.deadline, write.deadline};  // the first to die
   };
 
-  static constexpr bool can_try =
-      requires(Stream& s, boost::system::error_code e) { s.non_blocking(true, e); };
+  // Gives back what has been acquired.
+  struct place_in_queue {
+    ~place_in_queue() { queue.release(); }
+    semaphore& queue;
+  };
 
-  // Non-blocking from now on, whichever side comes first.
+  // Calls that were served at once, before a yield.
+  static constexpr unsigned others_come_first = 64;
+
+  static constexpr bool can_try = requires(Stream& s, boost::system::error_code e) {
+    s.non_blocking(true, e);
+    static_cast<bool>(s.non_blocking());
+  };
+
+  // Non-blocking from now on, whichever side comes first. Each time: who has
+  // next_layer() may have opened another one there.
   bool set_up() {
-    if (sides_->is_set_up.load()) return true;
-    const std::lock_guard guard(sides_->setup);
-    if (sides_->is_set_up.load()) return true;
     boost::system::error_code error;
-    if constexpr (can_try) stream_.non_blocking(true, error);
-    if (error) return false;  // not open: the operation itself says so
-    sides_->is_set_up.store(true);
-    return true;
+    if constexpr (can_try) {
+      const std::lock_guard guard(sides_->setup);
+      if (!stream_.non_blocking()) stream_.non_blocking(true, error);
+    }
+    return !error;  // not open: the operation itself says so
   }
 
   // `room`: for what may be read.
   template <class Try, class Wait>
   std::size_t transfer(side& s, std::size_t room, boost::system::error_code& error, Try try_it,
                        Wait wait) {
+    s.queue.acquire();
+    const place_in_queue place{s.queue};
     const std::lock_guard turn(s.turn);
+    if (can_try && ++s.at_once % others_come_first == 0) this_fiber::yield();
     error = s.error();
     if (error) return 0;
     if constexpr (can_try) {
       if (set_up() && !std::exchange(s.was_emptied, false)) {
-        constexpr unsigned others_come_first = 64;
-        if (++s.at_once % others_come_first == 0) this_fiber::yield();
         const std::size_t n = try_on(try_it, error);
         if (!would_block(error)) {
           s.was_emptied = n < room;
