@@ -172,12 +172,17 @@ void operation::drop() noexcept {
 
 void operation::cancel(boost::asio::cancellation_type_t type) noexcept {
   operation_record& r = record_of(*this);
+  r.enter([&r, type] { r.emit(type); });
+}
+
+template <class F>
+void operation_record::enter(F f) noexcept {
   try {
-    operation_executor<false>(*this).execute([&r, type] { r.emit(type); });
+    operation_executor<false>(*this).execute(f);
   } catch (...) {
     // No memory for the way to its executor: here, as well as can be.
     const section inside(*this);
-    r.emit(type);
+    f();
   }
 }
 
@@ -243,9 +248,9 @@ ending operation::wait(const limit& until, stop_node* under) {
   if (moves != nullptr) moves->waited();
   const bool cancelled = how != ending::completed && !r.is_done();
   if (cancelled) {
-    if (outside_ && r.watch_ != nullptr) r.watch_->operation_cancelled();
     r.end_wanted_.store(true);
-    cancel(boost::asio::cancellation_type::terminal);
+    r.enter([] {});  // O4
+    if (outside_ && r.watch_ != nullptr) r.watch_->operation_cancelled();
     r.wait_for_end();
   }
   if (outside_) {

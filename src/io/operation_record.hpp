@@ -20,7 +20,7 @@
 // O3  Whatever Asio runs for the operation, and each cancellation, runs in its
 //     section: a lock that one thread may take several times. The fiber takes it
 //     to cancel only, and cannot park meanwhile.
-// O4  Once asked to end, it is asked again after each of its steps: an operation
+// O4  Once its fiber has asked it to end, it is asked again after each of its steps: an operation
 //     of several steps may have begun one just when it was asked.
 #pragma once
 
@@ -58,6 +58,9 @@ class operation_record final : public operation {
   void end() noexcept;
   bool is_done() noexcept VIGIL_EXCLUDES(lock_);
   void emit(boost::asio::cancellation_type_t type) noexcept;
+  // f on its executor.
+  template <class F>
+  void enter(F f) noexcept;
   void wait_for_end() noexcept;
   ending wait_once(const limit& until, stop_node* under);
 

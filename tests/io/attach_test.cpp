@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -39,6 +40,41 @@ void ping_pong(asio::io_context& c, int n) {
     REQUIRE(byte == static_cast<char>(i));
   }
   echo.join();
+}
+
+vigil::internal::io_watch& own_watch() {
+  auto& present = vigil::internal::current_scheduler()->present_watch();
+  return *static_cast<vigil::internal::io_watch*>(present.owner_part());
+}
+
+// Begins an operation that runs nowhere, ends only when it is cancelled, and then
+// calls asked(end), from where it was cancelled. Its executor: `c`'s.
+template <class F>
+struct until_cancelled {
+  using executor_type = asio::io_context::executor_type;
+
+  executor_type get_executor() const noexcept { return c->get_executor(); }
+
+  template <class Handler>
+  void operator()(Handler handler) const {
+    auto slot = asio::get_associated_cancellation_slot(handler);
+    auto kept = std::make_shared<Handler>(std::move(handler));
+    slot.assign([asked = asked, kept](asio::cancellation_type_t) {
+      asked([kept] { (*kept)(error_code(asio::error::operation_aborted)); });
+    });
+  }
+
+  asio::io_context* c;
+  F asked;
+};
+
+template <class F>
+void wait_until_cancelled(asio::io_context& c, F asked) {
+  const auto soon = use_fiber.within(1ms);
+  CHECK(error_of([&] {
+          asio::async_initiate<const vigil::io::fiber_token, void(error_code)>(
+              until_cancelled<F>{&c, std::move(asked)}, soon);
+        }) == asio::error::timed_out);
 }
 
 vigil::options attached(asio::io_context& c) {
@@ -267,6 +303,18 @@ TEST_SUITE("io: the watch") {
       reader.join();
       user.join();
       CHECK(undone == 0);
+    });
+  }
+
+  TEST_CASE("an operation is asked to end before the watch is told to look for its end") {
+    asio::io_context own;
+    in_runtime({.workers = {1}, .settings = attached(own)}, [&] {
+      long told = -1;
+      wait_until_cancelled(own, [&](auto end) {
+        told = own_watch().cancelled();
+        asio::post(own, end);
+      });
+      CHECK(told == 0);
     });
   }
 
