@@ -77,6 +77,12 @@ void operation_record::emit(boost::asio::cancellation_type_t type) noexcept {
 
 void operation_record::end() noexcept {
   {
+    // Before anybody knows: a strand's, or a pool's, may go then.
+    boost::asio::any_io_executor over;
+    const lock_guard guard(lock_);
+    std::swap(over, executor_);
+  }
+  {
     const lock_guard guard(lock_);
     done_ = true;
     if (who_ != nullptr && who_->claim(which_, outcome::value)) claimed_ = who_;
@@ -139,21 +145,46 @@ void operation::let_go() noexcept {
   if (r.kept_.fetch_sub(1, internal::acq_rel) == 1) delete &r;
 }
 
-void operation::run_by(boost::asio::any_io_executor ex) noexcept {
-  executor_ = std::move(ex);
-  anywhere_ = !executor_ || executor_.target<boost::asio::io_context::executor_type>() != nullptr ||
-              executor_.target<boost::asio::system_executor>() != nullptr;
+void operation::run_by(boost::asio::any_io_executor own, boost::asio::any_io_executor bound) {
+  const auto is_system = [](const boost::asio::any_io_executor& ex) {
+    return !ex || ex.target<boost::asio::system_executor>() != nullptr;
+  };
+  operation_record& r = record_of(*this);
+  const auto is_elsewhere = [&](const boost::asio::any_io_executor& ex) {
+    return &boost::asio::query(ex, boost::asio::execution::context) != &r.watch_->context();
+  };
+  if (r.watch_ != nullptr && !is_system(own) && is_elsewhere(own) &&
+      (!bound || is_elsewhere(bound))) {
+    r.watch_ = nullptr;
+  }
+  boost::asio::any_io_executor ex;
+  if (bound) {
+    anywhere_ = is_system(bound);
+    // Its context has something to run until the operation is over.
+    ex = boost::asio::prefer(bound, boost::asio::execution::outstanding_work.tracked);
+  } else {
+    anywhere_ = is_system(own) || own.target<boost::asio::io_context::executor_type>() != nullptr;
+    ex = std::move(own);
+  }
+  const lock_guard guard(r.lock_);
+  r.executor_ = std::move(ex);
 }
 
-boost::asio::execution_context& operation::context() const noexcept {
-  if (executor_) return boost::asio::query(executor_, boost::asio::execution::context);
-  return boost::asio::query(boost::asio::system_executor(), boost::asio::execution::context);
+boost::asio::any_io_executor operation::executor() {
+  operation_record& r = record_of(*this);
+  {
+    const lock_guard guard(r.lock_);
+    if (r.executor_) return r.executor_;
+  }
+  return boost::asio::system_executor();
 }
 
-boost::asio::any_io_executor operation::posting_executor() const {
-  const boost::asio::any_io_executor ex =
-      executor_ ? executor_ : boost::asio::any_io_executor(boost::asio::system_executor());
-  return boost::asio::require(ex, boost::asio::execution::blocking.never);
+boost::asio::execution_context& operation::context() {
+  return boost::asio::query(executor(), boost::asio::execution::context);
+}
+
+boost::asio::any_io_executor operation::posting_executor() {
+  return boost::asio::require(executor(), boost::asio::execution::blocking.never);
 }
 
 void operation::complete() noexcept {
@@ -172,6 +203,10 @@ void operation::drop() noexcept {
 
 void operation::cancel(boost::asio::cancellation_type_t type) noexcept {
   operation_record& r = record_of(*this);
+  {
+    const lock_guard guard(r.lock_);
+    if (r.done_) return;
+  }
   r.enter([&r, type] { r.emit(type); });
 }
 

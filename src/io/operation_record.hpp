@@ -65,13 +65,16 @@ class operation_record final : public operation {
   ending wait_once(const limit& until, stop_node* under);
 
   internal::scheduler& sched_;
-  internal::io_watch* const watch_;  // nullptr: the runtime waits in no io_context
+  // Where what it waits for may happen; nullptr: in no io_context of the runtime's.
+  internal::io_watch* watch_;
   internal::atomic<int> kept_{1};
   internal::atomic<bool> end_wanted_{false};
   std::recursive_mutex section_;
   internal::spinlock lock_{internal::lock_rank::io};
   bool done_ VIGIL_GUARDED_BY(lock_) = false;
   bool look_again_ VIGIL_GUARDED_BY(lock_) = false;
+  // Empty: any. Until it is over: its context may go afterwards.
+  boost::asio::any_io_executor executor_ VIGIL_GUARDED_BY(lock_);
   internal::waiter* who_ VIGIL_GUARDED_BY(lock_) = nullptr;
   internal::ticket which_ VIGIL_GUARDED_BY(lock_) = 0;
   internal::waiter* claimed_ = nullptr;  // by complete(), to be delivered

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <thread>
 
@@ -315,6 +316,21 @@ TEST_SUITE("io: the watch") {
         asio::post(own, end);
       });
       CHECK(told == 0);
+    });
+  }
+
+  TEST_CASE("operations of other io_contexts are no reason to run a stopped one") {
+    asio::io_context own;
+    in_runtime({.workers = {1}, .settings = attached(own)}, [&] {
+      asio::io_context foreign;
+      const auto asked = vigil::make_channel<std::function<void()>>(1);
+      auto waiting = vigil::spawn([&] {
+        wait_until_cancelled(foreign, [&](auto end) { static_cast<void>(asked.try_send(end)); });
+      });
+      const auto end = asked.recv();  // on one worker: it waits for its end now
+      CHECK(own_watch().cancelled() == 0);
+      (*end)();
+      waiting.join();
     });
   }
 

@@ -8,6 +8,7 @@
 #include <boost/asio/compose.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/write.hpp>
@@ -243,6 +244,63 @@ TEST_SUITE("use_fiber: wrappers") {
     });
   }
 
+  TEST_CASE("an io_context that is bound runs the steps, wherever they come from") {
+    asio::io_context other;
+    auto work = asio::make_work_guard(other);
+    std::thread runner([&] { other.run(); });
+    asio::thread_pool pool(1);
+    in_runtime({.workers = {1, 2}}, [&] {
+      const auto token = asio::bind_executor(other.get_executor(), use_fiber);
+      std::thread::id seen;
+      asio::async_compose<decltype(token), void()>(
+          [&, step = 0](auto& self) mutable {
+            if (step++ == 0) {
+              asio::post(pool, std::move(self));
+              return;
+            }
+            seen = std::this_thread::get_id();
+            self.complete();
+          },
+          token);
+      CHECK(seen == runner.get_id());
+    });
+    work.reset();
+    runner.join();
+    pool.join();
+  }
+
+  TEST_CASE("what is bound has work until the operation is over, and is let go then") {
+    in_runtime({.workers = {1, 2}}, [] {
+      asio::cancellation_signal signal;
+      {
+        asio::io_context bound;
+        socket_pair s(vigil::io::context());
+        vigil::latch begun(1);
+        auto reader = vigil::spawn([&] {
+          char byte = 0;
+          const auto read = [&](auto token) {
+            asio::async_initiate<decltype(token), void(error_code, std::size_t)>(
+                [&](auto handler) {
+                  s.near.async_read_some(asio::buffer(&byte, 1), std::move(handler));
+                  begun.count_down();
+                },
+                token);
+          };
+          read(asio::bind_executor(asio::make_strand(bound),
+                                   asio::bind_cancellation_slot(signal.slot(), use_fiber)));
+        });
+        begun.wait();
+        bound.poll();
+        CHECK_FALSE(bound.stopped());
+        bound.restart();
+        asio::write(s.far, asio::buffer("x", 1));
+        const run_by_threads runner(bound, 1);
+        reader.join();
+      }
+      signal.emit(asio::cancellation_type::all);  // over, and the strand gone
+    });
+  }
+
   TEST_CASE("the operation's memory comes from the bound allocator") {
     in_runtime({.workers = {1, 2}}, [] {
       socket_pair s(vigil::io::context());
@@ -259,11 +317,12 @@ TEST_SUITE("use_fiber: wrappers") {
   }
 
   TEST_CASE("a bound slot cancels, and a deadline cancels beside it") {
-    in_runtime({.workers = {1, 2}}, [] {
+    in_runtime({.workers = {1}}, [] {
       socket_pair s(vigil::io::context());
       char byte = 0;
       asio::cancellation_signal signal;
-      auto later = vigil::after_func(1ms, [&] { signal.emit(asio::cancellation_type::total); });
+      // On one worker: when the read waits.
+      auto canceller = vigil::spawn([&] { signal.emit(asio::cancellation_type::total); });
       CHECK(error_of([&] {
               s.near.async_read_some(asio::buffer(&byte, 1),
                                      asio::bind_cancellation_slot(signal.slot(), use_fiber));
@@ -273,6 +332,7 @@ TEST_SUITE("use_fiber: wrappers") {
                   asio::buffer(&byte, 1),
                   asio::bind_cancellation_slot(signal.slot(), use_fiber.within(1ms)));
             }) == asio::error::timed_out);
+      canceller.join();
       signal.emit(asio::cancellation_type::all);  // over: nobody is there
     });
   }

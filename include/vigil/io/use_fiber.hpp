@@ -407,12 +407,12 @@ class fiber_result<Token, R(As...)> {
     using allocator = decltype(asked.allocator);
     const operation_ref o(operation::begin());
     using executor = boost::asio::associated_executor_t<std::decay_t<Initiation>>;
-    if (asked.executor) {
-      o->run_by(std::move(asked.executor));
-    } else if constexpr (!std::is_same_v<executor, boost::asio::system_executor> &&
-                         std::is_constructible_v<boost::asio::any_io_executor, executor>) {
-      o->run_by(boost::asio::get_associated_executor(begin));
+    boost::asio::any_io_executor own;
+    if constexpr (!std::is_same_v<executor, boost::asio::system_executor> &&
+                  std::is_constructible_v<boost::asio::any_io_executor, executor>) {
+      own = boost::asio::get_associated_executor(begin);
     }
+    o->run_by(std::move(own), std::move(asked.executor));
     if constexpr (requires { typename std::decay_t<Initiation>::inside_program; }) o->is_inside();
     if constexpr (!std::is_same_v<decltype(asked.slot), no_slot>) {
       if (asked.slot.is_connected()) asked.slot.assign(cancel_operation{o});

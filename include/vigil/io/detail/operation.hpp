@@ -50,7 +50,9 @@ class VIGIL_API operation {
   void let_go() noexcept;
 
   // --- before it is begun, by the fiber
-  void run_by(boost::asio::any_io_executor ex) noexcept;
+  // That of the I/O object, and what bind_executor gave; either may be empty.
+  // Throws std::bad_alloc.
+  void run_by(boost::asio::any_io_executor own, boost::asio::any_io_executor bound);
   // Who completes it is in the program as well: the wait is no outside work.
   void is_inside() noexcept { outside_ = false; }
 
@@ -90,16 +92,16 @@ class VIGIL_API operation {
 
   // Where its handlers run: any; or, if it is not, through executor().
   bool runs_anywhere() const noexcept { return anywhere_; }
-  const boost::asio::any_io_executor& executor() const noexcept { return executor_; }
-  boost::asio::execution_context& context() const noexcept;
-  boost::asio::any_io_executor posting_executor() const;
+  // A copy: when the operation is over its own one goes.
+  boost::asio::any_io_executor executor();
+  boost::asio::execution_context& context();
+  boost::asio::any_io_executor posting_executor();
 
  protected:
   operation() noexcept = default;
   ~operation() = default;
 
   boost::asio::cancellation_signal signal_;
-  boost::asio::any_io_executor executor_;
   std::exception_ptr error_;
   bool anywhere_ = true;
   bool outside_ = true;
