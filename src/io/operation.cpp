@@ -206,6 +206,10 @@ void operation::cancel(boost::asio::cancellation_type_t type) noexcept {
   {
     const lock_guard guard(r.lock_);
     if (r.done_) return;
+    if (!r.begun_) {
+      r.asked_ |= type;
+      return;
+    }
   }
   r.enter([&r, type] { r.emit(type); });
 }
@@ -224,11 +228,13 @@ void operation_record::enter(F f) noexcept {
 operation::section::section(operation& o) noexcept : operation_(o) {
   o.keep();
   record_of(o).section_.lock();
+  if (internal::fiber* const f = internal::current_fiber()) ++f->no_parks;
 }
 
 operation::section::~section() {
   operation_record& r = record_of(operation_);
   if (r.end_wanted_.load()) r.emit(boost::asio::cancellation_type::terminal);  // O4
+  if (internal::fiber* const f = internal::current_fiber()) --f->no_parks;
   r.section_.unlock();
   r.let_go();
 }
@@ -261,7 +267,14 @@ ending operation_record::wait_once(const limit& until,
 
 ending operation::wait(const limit& until, stop_node* under) {
   operation_record& r = record_of(*this);
-  if (r.is_done()) return ending::completed;
+  auto asked = boost::asio::cancellation_type::none;
+  {
+    const lock_guard guard(r.lock_);
+    if (r.done_) return ending::completed;
+    r.begun_ = true;
+    asked = r.asked_;
+  }
+  if (asked != boost::asio::cancellation_type::none) cancel(asked);
   if (outside_) {
     r.sched_.io_begins();
     if (r.watch_ != nullptr) r.watch_->operation_begins();

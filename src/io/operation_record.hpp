@@ -18,8 +18,9 @@
 //     but `done`. So the frame and the buffer outlive the operation.
 //     A deadline that moves to an earlier time wakes the fiber (`look_again`).
 // O3  Whatever Asio runs for the operation, and each cancellation, runs in its
-//     section: a lock that one thread may take several times. The fiber takes it
-//     to cancel only, and cannot park meanwhile.
+//     section: a lock that one thread may take several times. A fiber in it cannot
+//     park. The initiating function is not in it, for user code may park there; a
+//     cancellation that comes before that has returned is kept until then.
 // O4  Once its fiber has asked it to end, it is asked again after each of its steps: an operation
 //     of several steps may have begun one just when it was asked.
 #pragma once
@@ -73,6 +74,9 @@ class operation_record final : public operation {
   internal::spinlock lock_{internal::lock_rank::io};
   bool done_ VIGIL_GUARDED_BY(lock_) = false;
   bool look_again_ VIGIL_GUARDED_BY(lock_) = false;
+  bool begun_ VIGIL_GUARDED_BY(lock_) = false;  // the initiating function has returned
+  boost::asio::cancellation_type_t asked_ VIGIL_GUARDED_BY(lock_) =
+      boost::asio::cancellation_type::none;  // before it was begun
   // Empty: any. Until it is over: its context may go afterwards.
   boost::asio::any_io_executor executor_ VIGIL_GUARDED_BY(lock_);
   internal::waiter* who_ VIGIL_GUARDED_BY(lock_) = nullptr;

@@ -301,6 +301,22 @@ TEST_SUITE("use_fiber: wrappers") {
     });
   }
 
+  TEST_CASE("a cancellation while the operation is just being begun is not lost") {
+    in_runtime({.workers = {1, 2}}, [] {
+      asio::steady_timer t(vigil::io::context(), 1h);
+      asio::cancellation_signal signal;
+      const auto token = asio::bind_cancellation_slot(signal.slot(), use_fiber.within(20ms));
+      CHECK(error_of([&] {
+              asio::async_initiate<decltype(token), void(error_code)>(
+                  [&](auto handler) {
+                    signal.emit(asio::cancellation_type::terminal);
+                    t.async_wait(std::move(handler));
+                  },
+                  token);
+            }) == asio::error::operation_aborted);
+    });
+  }
+
   TEST_CASE("the operation's memory comes from the bound allocator") {
     in_runtime({.workers = {1, 2}}, [] {
       socket_pair s(vigil::io::context());

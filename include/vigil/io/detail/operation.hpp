@@ -75,10 +75,11 @@ class VIGIL_API operation {
   // --- anybody who keeps it
   // Its fiber looks at its limit again.
   void look_again() noexcept;
-  // Asks the operation to end, wherever its handlers run.
+  // Asks the operation to end, wherever its handlers run; once it has been begun.
   void cancel(boost::asio::cancellation_type_t type) noexcept;
 
   // Handlers and cancellation one after the other, whichever threads they are on.
+  // A fiber that is inside must not wait.
   class VIGIL_API section {
    public:
     explicit section(operation& o) noexcept;
