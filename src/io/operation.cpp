@@ -1,3 +1,4 @@
+#include "base/assert.hpp"
 #include "io/io_watch.hpp"
 #include "io/operation_record.hpp"
 #include "sched/caller.hpp"
@@ -72,6 +73,8 @@ void operation_record::emit(boost::asio::cancellation_type_t type) noexcept {
     signal_.emit(type);
   } catch (const std::bad_alloc&) {
     // Whoever wants it to end asks again after its next step.
+  } catch (...) {
+    internal::fatal("an exception has left a cancellation handler of an operation of Asio's");
   }
 }
 
@@ -385,8 +388,7 @@ bool movable_deadline::is_closed() const noexcept {
 std::int64_t movable_deadline::wait_to(operation& o) noexcept {
   const lock_guard guard(part_->lock);
   if (part_->waiting.get() == nullptr) {
-    o.keep();
-    part_->waiting = operation_ref(o);
+    part_->waiting = operation_ref::to(o);
   }
   part_->waited_to = part_->closed || part_->ended ? std::int64_t{0} : part_->deadline;
   return part_->waited_to;

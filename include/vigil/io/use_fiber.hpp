@@ -24,7 +24,9 @@
 // and the call returns only when its handler has run, so that nothing touches the
 // caller's buffer afterwards. Had it completed all the same, its result is
 // returned. An operation that ignores cancellation (resolving a name) keeps its
-// caller until it completes. The last of several until and within counts.
+// caller until it completes, and so does one on an io_context that nobody runs, or that
+// is stopped, unless it is the runtime's (io/context.hpp). The last of several until
+// and within counts.
 //
 // Waiting is outside work: no deadlock is reported and virtual time stands still.
 // Handlers run where the I/O object's executor or bind_executor says, on the

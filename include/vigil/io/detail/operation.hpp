@@ -157,6 +157,12 @@ class operation_ref {
     if (operation_ != nullptr) operation_->let_go();
   }
 
+  // Another reference.
+  static operation_ref to(operation& o) noexcept {
+    o.keep();
+    return operation_ref(o);
+  }
+
   operation* get() const noexcept { return operation_; }
   operation* operator->() const noexcept { return operation_; }
   operation* release() noexcept { return std::exchange(operation_, nullptr); }
@@ -214,9 +220,7 @@ class operation_executor {
   template <class F>
   struct in_section {
     template <class G>
-    in_section(operation& o, G& g) : kept(o), f(std::move(g)) {
-      o.keep();
-    }
+    in_section(operation& o, G& g) : kept(operation_ref::to(o)), f(std::move(g)) {}
     void operator()() {
       const operation::section inside(*kept.get());
       f();
