@@ -1,5 +1,5 @@
 // echo_load: many connections to an echo server at a time, each with one message
-// after the other; each answer is compared, and must come within two seconds.
+// after the other; each answer is compared, and must come within a minute.
 //
 // Run:     build/release/examples/io/echo_load [PORT [CONNECTIONS [MESSAGES]]]
 // Prints:  how many answers came, how many were wrong, and how long one took.
@@ -19,6 +19,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
+constexpr auto patience = 1min;
+
 struct result {
   int answers = 0;
   int wrong = 0;
@@ -28,13 +30,13 @@ struct result {
 result talk(unsigned short port, int number, int messages) {
   result r;
   echo::tcp::socket server(vigil::io::context());
-  server.async_connect({echo::asio::ip::address_v4::loopback(), port}, echo::use_fiber.within(2s));
+  server.async_connect({echo::asio::ip::address_v4::loopback(), port}, echo::use_fiber.within(patience));
   server.set_option(echo::tcp::no_delay(true));
   for (int i = 0; i < messages; ++i) {
     const std::string said = "message " + std::to_string(i) + " of " + std::to_string(number);
     std::string heard(said.size(), ' ');
     const auto start = vigil::clock::now();
-    const auto too_late = start + 2s;
+    const auto too_late = start + patience;
     echo::asio::async_write(server, echo::asio::buffer(said), echo::use_fiber.until(too_late));
     echo::asio::async_read(server, echo::asio::buffer(heard), echo::use_fiber.until(too_late));
     r.each.push_back(vigil::clock::now() - start);
