@@ -408,14 +408,25 @@ TEST_SUITE("io: the watch") {
       vigil::internal::io_watch w(own);
       own.stop();
       w.prepare();
-      std::thread worker([&w] { w.wait_until(vigil::internal::never); });
-      // Real time, so that it sleeps by then; it holds either way.
-      std::this_thread::sleep_for(5ms);
-      // Of nothing else: while one is counted a worker comes out every 10 ms anyway.
-      is_cancelled ? w.operation_cancelled() : w.operation_begins();
+      std::atomic<bool> out{false};
+      std::thread worker([&] {
+        w.wait_until(vigil::internal::never);
+        out.store(true);
+      });
+      // Real time, so that it sleeps by then; else it hears of a later one. One that
+      // is cancelled counts alone here: with another a worker looks every 10 ms anyway.
+      int told = 0;
+      for (; told < 2000 && !out.load(); ++told) {
+        std::this_thread::sleep_for(5ms);
+        is_cancelled ? w.operation_cancelled() : w.operation_begins();
+      }
+      CHECK(out.load());
+      w.interrupt();
       worker.join();
-      if (is_cancelled) w.operation_begins();
-      w.operation_ends(is_cancelled);
+      for (; told > 0; --told) {
+        if (is_cancelled) w.operation_begins();
+        w.operation_ends(is_cancelled);
+      }
     }
   }
 
