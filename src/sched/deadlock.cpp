@@ -10,7 +10,7 @@
 namespace vigil::internal {
 
 void scheduler::end_outside_work() noexcept {
-  if (outside_.fetch_sub(1) != 1) return;
+  if ((outside_.fetch_sub(1) & low_half) != 1) return;
   tell_main();  // it may have been the last thing that the main fiber waited for
   // A worker may have to report a deadlock, or to let virtual time go on.
   idle_.wake_all();
@@ -21,7 +21,7 @@ void scheduler::end_outside_work() noexcept {
 // other way round. All sequentially consistent, so one sees the other. On virtual
 // time a deadline does not end its sleep.
 void scheduler::leave() noexcept {
-  if (outside_.fetch_sub(1) == 1) {
+  if ((outside_.fetch_sub(1) & low_half) == 1) {
     tell_main();
     const bool at_rest = is_virtual() || next_deadline.load() == never;
     if (at_rest && idle_.asleep() == workers_.size()) idle_.wake_all();

@@ -248,15 +248,18 @@ void scheduler::end_run(fiber& self) noexcept {
   wait_for_system_fibers(self);
 }
 
-// No fiber but the main one, no outside work, no referenced timer. Looked at one
-// after the other, which is enough: a fiber that lived in between would have
-// changed the upper half of alive_, and without one nothing can come but from
-// threads that have announced nothing. A timer counts until its claim is taken,
-// and who takes it is counted as alive before.
+// No fiber but the main one, no outside work, no referenced timer, and all of it
+// at one instant. Looked at one after the other: a fiber, or outside work, that
+// was there in between has changed the upper half of its word. Without both
+// nothing changes, neither pending I/O nor what timers hold (holds.cpp), and
+// nothing can come but from threads that have announced nothing. A timer counts
+// until its claim is taken, and who takes it is counted as alive before.
 bool scheduler::all_done() const noexcept {
-  const std::uint64_t before = alive_.load();
-  if ((before & alive_count) > 1 || has_outside_work() || timers_->holds_program()) return false;
-  return alive_.load() == before;
+  const std::uint64_t fibers = alive_.load();
+  const std::uint64_t outside = outside_.load();
+  if ((fibers & low_half) > 1 || (outside & low_half) != 0) return false;
+  if (has_pending_io() || timers_->holds_program()) return false;
+  return alive_.load() == fibers && outside_.load() == outside;
 }
 
 // Caller: the main fiber, whose function has returned.

@@ -107,8 +107,7 @@ void scheduler::list_holders(dump_writer& out) noexcept {
       ++n;
     }
   }
-  const long outside = outside_.load();
-  out.text("  outside work: ").number(outside > 0 ? static_cast<std::uint64_t>(outside) : 0);
+  out.text("  outside work: ").number(outside_work());
   out.text(", of it functions on side pools: ").number(n).text("\n");
   for (std::size_t i = 0; i < n && i < shown; ++i) {
     out.text("    called by fiber ").number(calls[i].fiber_id);

@@ -129,11 +129,13 @@ class scheduler {
   atomic<stop_node*> root{nullptr};
 
   // --- outside work
-  void add_outside_work() noexcept { outside_.fetch_add(1); }
+  void add_outside_work() noexcept { outside_.fetch_add(one_more); }
 
   void end_outside_work() noexcept;
 
-  bool has_outside_work() const noexcept { return outside_.load() != 0 || has_pending_io(); }
+  std::size_t outside_work() const noexcept { return outside_.load() & low_half; }
+
+  bool has_outside_work() const noexcept { return outside_work() != 0 || has_pending_io(); }
 
   // An operation that a fiber waits for, somewhere outside: outside work as well.
   // Both by the fiber itself, which sees to whatever is to be done afterwards.
@@ -185,7 +187,7 @@ class scheduler {
   // A user fiber more, or one less.
   void count_alive(int change) noexcept;
 
-  std::size_t alive() const noexcept { return alive_.load() & alive_count; }
+  std::size_t alive() const noexcept { return alive_.load() & low_half; }
 
   // exit_when::all_done: the main fiber waits until all_done().
   bool waits_for_all() const noexcept { return settings_.waits_for_all; }
@@ -349,21 +351,22 @@ class scheduler {
 
   shard shards_[shards];
   alignas(cache_line) atomic<std::uint64_t> next_id_{1};
-  // User fibers, and above that how often one was added: all_done().
-  static constexpr std::uint64_t alive_count = 0xffff'ffff;
+  // alive_ and outside_: how many there are, and above that how often one was
+  // added: all_done().
+  static constexpr std::uint64_t low_half = 0xffff'ffff;
   static constexpr std::uint64_t one_more = (std::uint64_t{1} << 32) + 1;
-  alignas(cache_line) atomic<std::uint64_t> alive_{0};
+  alignas(cache_line) atomic<std::uint64_t> alive_{0};  // user fibers
   atomic<std::size_t> system_{0};
   atomic<std::size_t> stack_bytes_{0};
   atomic<std::size_t> limited_{0};  // user fibers, counted if max_fibers is set
   atomic<std::uint64_t> outside_wake_calls_{0};
-  atomic<unsigned> visitors_{0};  // threads in make_runnable() that are no workers of ours
+  atomic<unsigned> visitors_{0};  // threads that are no workers of ours, in a call of this class
 
   spinlock injection_lock_{lock_rank::injection};
   fiber_chain injected_ VIGIL_GUARDED_BY(injection_lock_);
   alignas(cache_line) atomic<std::size_t> injected_count_{0};
 
-  atomic<long> outside_{0};
+  atomic<std::uint64_t> outside_{0};
   alignas(cache_line) atomic<long> pending_io_{0};
   using call_list = list<side_call, &side_call::hook>;
   spinlock calls_lock_{lock_rank::side_calls};

@@ -48,7 +48,7 @@ class timer_seam {
   // Whether timers are pending at all; dead entries do not count.
   virtual bool anything_pending() noexcept = 0;
   // Whether a referenced timer is pending. Counted only if the scheduler waits
-  // for all; exact while no fiber runs.
+  // for all; exact if there is no fiber and no outside work meanwhile.
   virtual bool holds_program() const noexcept = 0;
   // Up to `room` of them, and how many there are; walks the heap.
   virtual std::size_t list_holders(timer_holder* out, std::size_t room) noexcept = 0;

@@ -7,10 +7,13 @@
 // last of several who do so at once leaves it right, and each change of `holds`
 // is counted by who made it.
 //
-// A worker may look in the middle of that, when nothing is pending any more and
-// the count still says that the program is held: nothing could ever happen again.
-// A fiber in the middle is alive. A thread outside is outside work for as long
-// (scheduler::enter), and has the workers look again at its end.
+// Somebody may look in the middle of that: a worker, when nothing is pending any
+// more and the count still says that the program is held, so that nothing could
+// ever happen again; or the main fiber, which adds up a hold that goes from one
+// timer to another before it is counted and after it is let go. A fiber in the
+// middle is alive. A thread outside is outside work for as long
+// (scheduler::enter), which the main fiber sees afterwards as well (all_done()),
+// and has the workers look again at its end.
 #include "timer/timer_service.hpp"
 
 namespace vigil::internal {
@@ -73,8 +76,8 @@ void timer_service::hold_changed(timer_record& t) noexcept {
 }
 
 bool timer_service::holds_program() const noexcept {
-  // Who counted has ended since, or is the caller: exact. The counts of threads
-  // outside are sequentially consistent: they look for the main fiber next.
+  // A sum of many counters: exact if nobody counts meanwhile, which the caller
+  // finds out. What fibers counted is there, since they have ended.
   unsigned long held = outside_.held.load() - outside_.let_go.load();
   for (const auto& in : intakes_)
     held += in->counters.held.get() - in->counters.let_go.get();

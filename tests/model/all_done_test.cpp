@@ -131,6 +131,35 @@ TEST_CASE("all done: a plain thread lets go of a timer that never fires, and the
   });
 }
 
+// What is pending at the end is discarded: a timer that has not fired, and was not
+// pending when it was stopped, was not waited for. The explorer may let an hour pass.
+
+TEST_CASE("all done: a plain thread hands the hold from one timer to another") {
+  prove("all done: reset of one, then stop of the other", [] {
+    vigil::timer first;
+    vigil::timer second;
+    bool fired = false;
+    bool prevented = false;
+    vigil::runtime rt(until_done(1));
+    long_window w;
+    std::thread outside;
+    run_until_done(rt, [&] {
+      first = vigil::after_func(1h, [&] { fired = true; });
+      second = vigil::after_func(1h, [&] { fired = true; });
+      second.stop();
+      w.emplace();
+      outside = std::thread([&] {
+        second.reset(1h);
+        first.stop();
+        prevented = second.stop();
+        w.reset();
+      });
+    });
+    outside.join();
+    model::require(prevented || fired, "a timer holds the program all the time");
+  });
+}
+
 TEST_CASE("all done: fibers that wait for ever are found as the last timer is stopped") {
   prove("all done: stop from a plain thread, and a deadlock", [] {
     vigil::timer t;
