@@ -192,7 +192,7 @@ class scheduler {
   // exit_when::all_done: the main fiber waits until all_done().
   bool waits_for_all() const noexcept { return settings_.waits_for_all; }
 
-  // A plain thread changes what holds the program (exit_when::all_done): outside
+  // Who is no fiber changes what holds the program (exit_when::all_done): outside
   // work from enter() to leave(). In between the scheduler lives, whatever becomes
   // of the run.
   void enter() noexcept {

@@ -11,12 +11,22 @@
 // more and the count still says that the program is held, so that nothing could
 // ever happen again; or the main fiber, which adds up a hold that goes from one
 // timer to another before it is counted and after it is let go. A fiber in the
-// middle is alive. A thread outside is outside work for as long
-// (scheduler::enter), which the main fiber sees afterwards as well (all_done()),
-// and has the workers look again at its end.
+// middle is alive. Everybody else, handlers on a worker's own stack included, is
+// outside work for as long (scheduler::enter), which the main fiber sees
+// afterwards as well (all_done()), and has the workers look again at its end.
 #include "timer/timer_service.hpp"
 
 namespace vigil::internal {
+
+// own_intake(), if the caller is a fiber that is counted as alive: one of the
+// user's, or a runner with a callback.
+intake* timer_service::living_intake() const noexcept {
+  const fiber* const f = current_fiber();
+  if (f == nullptr) return nullptr;
+  const bool lives = f->role == fiber_role::user || f->role == fiber_role::main ||
+                     f->callback.load(relaxed) != nullptr;  // ordering: the fiber's own word
+  return lives ? own_intake() : nullptr;
+}
 
 void timer_service::count_hold(timer_record& t, intake* own) noexcept {
   const auto wanted = [&t] { return t.when.load() > 0 && t.referenced.load(); };
@@ -34,7 +44,7 @@ void timer_service::count_hold(timer_record& t, intake* own) noexcept {
 }
 
 bool timer_service::stop_counted(timer_record& t) noexcept {
-  if (intake* const own = own_intake()) {
+  if (intake* const own = living_intake()) {
     const bool prevented = stop(static_cast<runtime_timer&>(t));
     if (prevented && is_of_this_run(t)) count_hold(t, own);
     return prevented;
@@ -60,7 +70,7 @@ void timer_service::hold_changed(timer_record& t) noexcept {
   // Neither before nor after. Who references it from now on sees the new `when`;
   // who did before and counts it only now looks again.
   if (!t.referenced.load() && !t.holds.load()) return;
-  if (intake* const own = own_intake()) {
+  if (intake* const own = living_intake()) {
     if (is_of_this_run(t)) count_hold(t, own);
     return;  // the fiber holds the program, and its end is looked at
   }

@@ -37,7 +37,7 @@ void timer_service::queue_post(timer_record& t) noexcept {
 }
 
 void timer_service::post(timer_record& t) {
-  if (intake* const own = own_intake()) {
+  if (intake* const own = counts_holds() ? living_intake() : own_intake()) {
     // ordering: made from the reference of the handle; the runner may be done
     // before the count below is looked at.
     t.references.fetch_add(1, relaxed);

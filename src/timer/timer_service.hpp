@@ -171,6 +171,7 @@ class timer_service final : public timer_seam {
   static constexpr std::size_t idle_runners_kept = 32;
 
   intake* own_intake() const noexcept;
+  intake* living_intake() const noexcept;
   void count(own_counter timer_counters::*which) noexcept;
   bool arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking);
   bool arm_from_outside(runtime_timer& t, nanos deadline);

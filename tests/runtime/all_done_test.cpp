@@ -1,6 +1,7 @@
 // exit_when::all_done: the run ends when nothing more is to be expected.
 #include "support/child.hpp"
 #include "support/gate.hpp"
+#include "support/handler_watch.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vigil/error.hpp>
@@ -306,6 +307,29 @@ TEST_SUITE("exit when all is done") {
         });
         outside.join();
       }
+    }
+  }
+
+  TEST_CASE("a handler on a worker's own stack that lets go of the last timer ends it") {
+    for (const bool stops : {true, false}) {
+      vigil::options o = all_done();
+      o.workers = 1;
+      vigil::runtime rt(o);
+      int calls = 0;
+      rt.run([&] {
+        vigil::after_func(1h, [] {}).unref();
+        auto t = vigil::after_func(2h, [] {});
+        handle_with([&, t, stops] {
+          if (++calls > 1) {
+            rt.request_stop();  // it has lain down again: nobody has told the main fiber
+          } else if (stops) {
+            t.stop();
+          } else {
+            t.unref();
+          }
+        });
+      });
+      CHECK(calls == 1);
     }
   }
 
