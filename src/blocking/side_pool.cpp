@@ -27,6 +27,17 @@ std::size_t number_in(const char* text) noexcept {
   return *end != '\0' || errno != 0 ? 0 : n;
 }
 
+// On a thread of the pool: what runs meanwhile may ready whom it likes.
+class users_code {
+ public:
+  users_code() noexcept { process_count_quiet_threads(-1); }
+
+  ~users_code() { process_count_quiet_threads(1); }
+
+  users_code(const users_code&) = delete;
+  users_code& operator=(const users_code&) = delete;
+};
+
 }  // namespace
 
 std::size_t side_pool_size(std::optional<std::size_t> asked) {
@@ -56,15 +67,15 @@ side_pool::~side_pool() {
     resting.splice_back(resting_);
     places = size_;
   }
-  while (place* const p = resting.pop_front()) {
-    process_count_resting_threads(-1);
+  while (place* const p = resting.pop_front())
     p->sleep.wake();
-  }
   // Who submitted the last function may still be at the thread that he started.
   while (somebody_starts())
     std::this_thread::yield();
   for (std::size_t i = 0; i < places; ++i) {
-    if (places_[i].thread.joinable()) places_[i].thread.join();
+    if (!places_[i].thread.joinable()) continue;
+    places_[i].thread.join();
+    process_count_quiet_threads(-1);
   }
 }
 
@@ -93,7 +104,6 @@ void side_pool::submit(side_job& job) noexcept {
     const lock_guard guard(lock_);
     queue_.push_back(job);
     if (place* const p = resting_.pop_front()) {
-      process_count_resting_threads(-1);
       // Under the lock: the pool cannot go before its thread has the lock.
       p->sleep.wake();
       return;
@@ -106,6 +116,7 @@ void side_pool::submit(side_job& job) noexcept {
     ++threads_;
     ++starting_;
   }
+  process_count_quiet_threads(1);
   if (const std::exception_ptr error = start_thread(*fresh, number)) start_failed(*fresh, error);
   const lock_guard guard(lock_);
   --starting_;  // the last touch: the function may have run, and the pool be about to go
@@ -133,6 +144,7 @@ void side_pool::start_failed(place& p, const std::exception_ptr& error) noexcept
     p.used = false;
     --threads_;
   }
+  process_count_quiet_threads(-1);
   for (;;) {
     side_job* job = nullptr;
     {
@@ -169,7 +181,6 @@ void side_pool::body(place& here, std::size_t number) noexcept {
         ++running_;
       } else {
         if (closing_) return;
-        process_count_resting_threads(1);
         here.sleep.clear();
         resting_.push_front(here);  // the last to rest is the first to work: its caches are warm
       }
@@ -183,7 +194,10 @@ void side_pool::body(place& here, std::size_t number) noexcept {
 }
 
 void side_pool::run(side_job& job) noexcept {
-  job.table->run(job.record);
+  {
+    const users_code runs;
+    job.table->run(job.record);
+  }
   {
     const lock_guard guard(lock_);
     --running_;
@@ -196,7 +210,10 @@ void side_pool::run(side_job& job) noexcept {
 void side_pool::give_back(side_job& job) noexcept {
   scheduler& sched = *job.sched;
   if (!sched.call_returned(job)) return;
-  job.table->destroy(job.record);
+  {
+    const users_code dies;
+    job.table->destroy(job.record);
+  }
   delete &job;
   sched.call_over();
 }

@@ -17,6 +17,9 @@
 //     only as C4 of side_call.hpp says.
 // Q5  A thread that is being started counts as one. Whoever fails to start the
 //     last one there is refuses all that is queued: nobody else would come to it.
+// Q6  From then on until it is joined a thread is counted as quiet (process.hpp),
+//     but for while it runs the user's code, before it gives the call back: when
+//     the last call is over, none of them hides a deadlock.
 #pragma once
 
 #include "base/intrusive_list.hpp"

@@ -55,7 +55,7 @@ bool scheduler::maybe_deadlock(std::uint64_t asleep) noexcept {
   // A thread of the program's may have ended since, after it readied somebody:
   // once there is none, what is seen cannot change any more.
   const bool alone =
-      is_virtual() || process_thread_count() == workers_.size() + process_resting_threads();
+      is_virtual() || process_thread_count() == workers_.size() + process_quiet_threads();
   return looks_dead(asleep) && report_deadlock(alone);
 }
 

@@ -29,7 +29,7 @@ namespace {
 constexpr std::size_t max_runtimes = 64;
 atomic<scheduler*> running[max_runtimes];
 atomic<int> handlers_inside{0};
-atomic<int> resting_threads{0};
+atomic<int> quiet_threads{0};
 
 std::mutex process_lock;  // guards the rest: taken when a run begins or ends
 std::size_t runs = 0;
@@ -265,12 +265,12 @@ void process_dump(int descriptor) noexcept {
   process_dump(out);
 }
 
-void process_count_resting_threads(int change) noexcept {
-  resting_threads.fetch_add(change);
+void process_count_quiet_threads(int change) noexcept {
+  quiet_threads.fetch_add(change);
 }
 
-std::size_t process_resting_threads() noexcept {
-  return static_cast<std::size_t>(resting_threads.load());
+std::size_t process_quiet_threads() noexcept {
+  return static_cast<std::size_t>(quiet_threads.load());
 }
 
 nanos process_now(const scheduler* s) noexcept {

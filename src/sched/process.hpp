@@ -45,10 +45,10 @@ void process_check_fork(const char* call) noexcept;
 // Threads of the process, ours included.
 std::size_t process_thread_count() noexcept;
 
-// Threads of ours that are no workers and do nothing by themselves: those of
-// side pools, while they have no function to run.
-void process_count_resting_threads(int change) noexcept;
-std::size_t process_resting_threads() noexcept;
+// Threads of ours that are no workers and start nothing by themselves: those of
+// side pools are, from before they exist, but for while they run the user's code.
+void process_count_quiet_threads(int change) noexcept;
+std::size_t process_quiet_threads() noexcept;
 
 // Now on the clock of a runtime that runs; on the monotonic one if there is none
 // at this address. Async-signal-safe; caller: inside process_dump().

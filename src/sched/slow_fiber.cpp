@@ -14,13 +14,13 @@ slow_fibers::slow_fibers(nanos limit, std::size_t workers)
     : limit_(limit), workers_(workers), stretches_(std::make_unique<stretch[]>(workers)) {
   end_.clear();
   thread_ = std::thread([this] { body(); });
-  process_count_resting_threads(1);  // it starts nothing
+  process_count_quiet_threads(1);  // it starts nothing
 }
 
 slow_fibers::~slow_fibers() {
   end_.wake();
   thread_.join();
-  process_count_resting_threads(-1);
+  process_count_quiet_threads(-1);
 }
 
 void slow_fibers::begins(std::size_t worker, fiber& f) noexcept {

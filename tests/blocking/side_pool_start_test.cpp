@@ -1,11 +1,14 @@
-// A side pool whose threads cannot be started. The sanitizers have a
+// A side pool whose threads cannot be started, or have not begun. The sanitizers have a
 // pthread_create of their own.
+#include "support/child.hpp"
+#include "support/gate.hpp"
 #include "support/in_runtime.hpp"
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <system_error>
@@ -14,6 +17,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <unistd.h>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -51,6 +55,48 @@ class no_threads {
 
 std::atomic<no_threads*> no_threads::active{nullptr};
 
+// While it is active the second thread that is started waits before it does
+// anything.
+class late_thread {
+ public:
+  late_thread() { active.store(this); }
+
+  ~late_thread() { active.store(nullptr); }
+
+  late_thread(const late_thread&) = delete;
+  late_thread& operator=(const late_thread&) = delete;
+
+  // True if this is the one.
+  bool takes(void* (*start)(void*), void* argument) {
+    if (created_.fetch_add(1) != 1) return false;
+    start_ = start;
+    argument_ = argument;
+    return true;
+  }
+
+  static void* body(void* of) {
+    auto& self = *static_cast<late_thread*>(of);
+    void* (*const start)(void*) = self.start_;
+    void* const argument = self.argument_;
+    self.gate_.wait();
+    return start(argument);
+  }
+
+  bool exists() const { return gate_.entered(); }
+
+  void open() { gate_.open(); }
+
+  static std::atomic<late_thread*> active;
+
+ private:
+  std::atomic<int> created_{0};
+  void* (*start_)(void*) = nullptr;
+  void* argument_ = nullptr;
+  gate gate_;
+};
+
+std::atomic<late_thread*> late_thread::active{nullptr};
+
 std::string what_it_throws(vigil::blocking_pool& pool) {
   try {
     vigil::blocking(pool, [] {});
@@ -73,6 +119,9 @@ extern "C" int pthread_create(pthread_t* thread,
   using function = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   static const auto real = reinterpret_cast<function>(::dlsym(RTLD_NEXT, "pthread_create"));
   if (no_threads* const none = no_threads::active.load()) return none->create();
+  late_thread* const late = late_thread::active.load();
+  if (late != nullptr && late->takes(start, argument))
+    return real(thread, attributes, &late_thread::body, late);
   return real(thread, attributes, start, argument);
 }
 
@@ -108,6 +157,46 @@ TEST_SUITE("side pool without threads") {
       }
       CHECK(vigil::blocking(pool, [] { return 7; }) == 7);
     });
+  }
+
+  TEST_CASE("child: deadlock beside a thread that has not begun" * doctest::skip()) {
+    ::alarm(20);
+    vigil::options o;
+    o.workers = 1;
+    late_thread late;
+    try {
+      vigil::blocking_pool pool({.threads = 2, .name = "files"});
+
+      struct opener {
+        late_thread& late;
+
+        ~opener() { late.open(); }
+      } const before_the_pool_goes{late};
+
+      vigil::run(o, [&] {
+        const auto wait_for_ever = [] { vigil::make_channel<int>().recv(); };
+        vigil::go([&] {
+          vigil::blocking(pool, [&late] {
+            while (!late.exists())
+              std::this_thread::yield();
+          });
+          wait_for_ever();
+        });
+        vigil::go([&] {
+          vigil::blocking(pool, [] {});  // by the first thread, after the other
+          wait_for_ever();
+        });
+        wait_for_ever();
+      });
+    } catch (const vigil::deadlock&) {
+      std::puts("thrown");
+    }
+  }
+
+  TEST_CASE("one that has not begun does not hide a deadlock") {
+    const child_result child = run_child("child: deadlock beside a thread that has not begun");
+    CHECK_MESSAGE(child.succeeded(), child.output);
+    CHECK(child.says("thrown"));
   }
 
   TEST_CASE("on virtual time it throws as well") {

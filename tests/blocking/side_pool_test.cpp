@@ -1,7 +1,7 @@
 // The pool: its threads, its order, its figures.
-#include "support/gate.hpp"
 #include "sched/process.hpp"
 #include "support/child.hpp"
+#include "support/gate.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
@@ -257,20 +257,19 @@ TEST_SUITE("side pool") {
     }
   }
 
-  TEST_CASE("when it has gone none of its threads is counted as resting") {
-    const std::size_t before = vigil::internal::process_resting_threads();
+  TEST_CASE("its threads are counted as quiet but for while they run a function") {
+    const std::size_t before = vigil::internal::process_quiet_threads();
     in_runtime({}, [before] {
       {
         vigil::blocking_pool pool({.threads = 2});
-        vigil::blocking(pool, [] {});
-        // Until its thread rests again.
-        while (vigil::internal::process_resting_threads() == before)
-          vigil::this_fiber::yield();
+        CHECK(vigil::blocking(pool, [] { return vigil::internal::process_quiet_threads(); }) ==
+              before);
+        CHECK(vigil::internal::process_quiet_threads() == before + 1);
       }
-      CHECK(vigil::internal::process_resting_threads() == before);
+      CHECK(vigil::internal::process_quiet_threads() == before);
       vigil::blocking([] {});  // and of the runtime's own
     });
-    CHECK(vigil::internal::process_resting_threads() == before);
+    CHECK(vigil::internal::process_quiet_threads() == before);
   }
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER  // which has threads of its own
