@@ -230,16 +230,16 @@ void scheduler::end_run(fiber& self) noexcept {
   cancel_root();
   let_off(stopper_);
   const nanos grace = grace_until_.load() - clock.now();
-  if (!stopping() && grace > 0) wait_for_others(self, grace);  // E2
-  stop_all();                                                  // E3
-  const nanos limit = stop_limit();
-  if (!wait_for_others(self, limit)) stop_limit_passed(limit);  // E4
-  advance(run_phase::closed);                                   // E5
+  // E2; without room for the deadline it is as if it had come.
+  if (!stopping() && grace > 0) wait_for_others(self, grace);
+  stop_all();                  // E3
+  outlive_others(self);        // E4
+  advance(run_phase::closed);  // E5
   for (;;) {
     timers_->discard_callbacks();
     // A capture's destructor may have deferred something, or started a fiber.
     release_user_work(self);
-    if (!wait_for_others(self, limit)) stop_limit_passed(limit);
+    outlive_others(self);
     if (!timers_->anything_pending()) break;
     // Somebody is in the middle of arming, stopping or firing one.
     std::this_thread::yield();
@@ -262,28 +262,6 @@ bool scheduler::all_done() const noexcept {
   return alive_.load() == fibers && outside_.load() == outside;
 }
 
-// Caller: the main fiber, whose function has returned.
-void scheduler::wait_until_all_done(fiber& self) noexcept {
-  while (!stopping() && !all_done()) {
-    end_lock_.lock();
-    end_what_ = end_wait::all_done;
-    end_ticket_ = self.self.open(true);
-    end_waiter_ = &self.self;
-    end_wanted_.store(true);
-    if (all_done()) {
-      self.self.claim(end_ticket_, outcome::value);
-      end_waiter_ = nullptr;
-      end_wanted_.store(false);
-      end_lock_.unlock();
-      return;
-    }
-    wait(self, end_ticket_, {wait_reason::all_done, never, true}, end_lock_);
-    const lock_guard guard(end_lock_);
-    end_waiter_ = nullptr;
-    end_wanted_.store(false);
-  }
-}
-
 bool scheduler::end_has_come() const noexcept {
   switch (end_what_) {
     case end_wait::all_done:
@@ -296,58 +274,61 @@ bool scheduler::end_has_come() const noexcept {
   return system_.load() == 0;
 }
 
-// Parks until the caller is the last user fiber and no function is left on a
-// side pool; false after `limit`.
-bool scheduler::wait_for_others(fiber& self, nanos limit) noexcept {
-  nanos deadline = saturating_add(clock.now(), limit);
-  while (others_left()) {
-    end_lock_.lock();
-    end_what_ = end_wait::others;
-    end_ticket_ = self.self.open(false);
-    end_waiter_ = &self.self;
-    end_wanted_.store(true);
-    if (!others_left()) {
-      self.self.claim(end_ticket_, outcome::value);
-      end_waiter_ = nullptr;
-      end_wanted_.store(false);
-      end_lock_.unlock();
-      return true;
-    }
-    outcome how = outcome::timeout;
+// Caller: the main fiber, as in all below. Parks until the end of `what` has come,
+// the deadline (outcome::timeout), or a stop, which ends a wait for all_done only.
+// Without room for the deadline it does not wait: outcome::cancelled.
+outcome scheduler::wait_for_end(fiber& self, end_wait what, nanos deadline) noexcept {
+  const bool for_all = what == end_wait::all_done;
+  end_lock_.lock();
+  end_what_ = what;
+  end_ticket_ = self.self.open(for_all);
+  end_waiter_ = &self.self;
+  end_wanted_.store(true);
+  outcome how = outcome::value;
+  if (end_has_come()) {
+    self.self.claim(end_ticket_, outcome::value);
+    end_lock_.unlock();
+  } else {
+    const wait_reason reason = for_all ? wait_reason::all_done : wait_reason::shutdown;
     try {
-      how = wait(self, end_ticket_, {wait_reason::shutdown, deadline, false}, end_lock_);
+      how = wait(self, end_ticket_, {reason, deadline, for_all}, end_lock_);
     } catch (const std::bad_alloc&) {
-      // No room for the deadline: the limit is given up, not the shutdown.
-      deadline = never;
       how = outcome::cancelled;
     }
-    const lock_guard guard(end_lock_);
-    end_waiter_ = nullptr;
-    end_wanted_.store(false);
-    if (how == outcome::timeout && others_left()) return false;
   }
-  return true;
+  const lock_guard guard(end_lock_);
+  end_waiter_ = nullptr;
+  end_wanted_.store(false);
+  return how;
+}
+
+void scheduler::wait_until_all_done(fiber& self) noexcept {
+  while (!stopping() && !all_done())
+    wait_for_end(self, end_wait::all_done, never);
+}
+
+// Until the caller is the last user fiber and no function is left on a side pool.
+outcome scheduler::wait_for_others(fiber& self, nanos limit) noexcept {
+  const nanos deadline = saturating_add(clock.now(), limit);
+  while (others_left()) {
+    const outcome how = wait_for_end(self, end_wait::others, deadline);
+    if (how == outcome::cancelled || (how == outcome::timeout && others_left())) return how;
+  }
+  return outcome::value;
+}
+
+// The same within the stop limit, which ends the program.
+void scheduler::outlive_others(fiber& self) noexcept {
+  const nanos limit = stop_limit();
+  outcome how = wait_for_others(self, limit);
+  // No room for the deadline: the limit is given up, not the shutdown.
+  if (how == outcome::cancelled) how = wait_for_others(self, never);
+  if (how == outcome::timeout) stop_limit_passed(limit);
 }
 
 void scheduler::wait_for_system_fibers(fiber& self) noexcept {
-  while (system_.load() != 0) {
-    end_lock_.lock();
-    end_what_ = end_wait::system;
-    end_ticket_ = self.self.open(false);
-    end_waiter_ = &self.self;
-    end_wanted_.store(true);
-    if (system_.load() == 0) {
-      self.self.claim(end_ticket_, outcome::value);
-      end_waiter_ = nullptr;
-      end_wanted_.store(false);
-      end_lock_.unlock();
-      return;
-    }
-    wait(self, end_ticket_, {wait_reason::shutdown, never, false}, end_lock_);
-    const lock_guard guard(end_lock_);
-    end_waiter_ = nullptr;
-    end_wanted_.store(false);
-  }
+  while (system_.load() != 0)
+    wait_for_end(self, end_wait::system, never);
 }
 
 // A count went down: the main fiber may be waiting for that. The count is

@@ -277,7 +277,8 @@ class scheduler {
   void main_body(fiber& self, detail::call_ref body) noexcept;
   void end_run(fiber& self) noexcept;
   void release_user_work(fiber& self) noexcept;
-  bool wait_for_others(fiber& self, nanos limit) noexcept;
+  outcome wait_for_others(fiber& self, nanos limit) noexcept;
+  void outlive_others(fiber& self) noexcept;
   void stop_all() noexcept;
   void wait_until_all_done(fiber& self) noexcept;
   bool all_done() const noexcept;
@@ -308,6 +309,9 @@ class scheduler {
   void sleep_for_calls(worker& w) noexcept;
   void name_calls() noexcept VIGIL_EXCLUDES(calls_lock_);
 
+  enum class end_wait : std::uint8_t { all_done, others, system };  // for what the main fiber waits
+  outcome wait_for_end(fiber& self, end_wait what, nanos deadline) noexcept
+      VIGIL_EXCLUDES(end_lock_);
   bool end_has_come() const noexcept VIGIL_REQUIRES(end_lock_);
 
   bool others_left() const noexcept {
@@ -383,7 +387,6 @@ class scheduler {
   spinlock end_lock_{lock_rank::shutdown};
   waiter* end_waiter_ VIGIL_GUARDED_BY(end_lock_) = nullptr;
   ticket end_ticket_ VIGIL_GUARDED_BY(end_lock_) = 0;
-  enum class end_wait : std::uint8_t { all_done, others, system };
   end_wait end_what_ VIGIL_GUARDED_BY(end_lock_) = end_wait::others;
   atomic<bool> end_wanted_{false};
 
@@ -393,8 +396,8 @@ class scheduler {
   timekeeper root_watch_;
   bool stopper_started_ VIGIL_GUARDED_BY(end_lock_) = false;
   atomic<fiber*> stopper_fiber_{nullptr};
-  atomic<unsigned> root_cancels_{0};  // under way
-  atomic<nanos> grace_until_{0};      // 0: the end has not begun
+  atomic<unsigned> root_cancels_{0};       // under way
+  atomic<nanos> grace_until_{0};           // 0: the end has not begun
 
   // settle(): one fiber at a time, virtual time only, so one thread.
   waiter* settler_ = nullptr;

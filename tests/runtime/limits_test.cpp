@@ -15,6 +15,7 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -298,5 +299,39 @@ TEST_SUITE("limits") {
     CHECK(r.says("no memory for another pending timer"));
     CHECK(r.says("stopped what was armed: 1"));
     CHECK(r.says("well"));
+  }
+
+  TEST_CASE("child: no memory for the grace period" * doctest::skip()) {
+    ::alarm(60);
+    vigil::options o;
+    o.workers = 1;
+    o.grace = 1h;
+    std::vector<vigil::timer> timers;
+    constexpr std::size_t n = 400'000;
+    timers.reserve(n);
+    vigil::run(o, [&timers] {
+      vigil::spawn([] {}).join();
+      vigil::go([] { vigil::make_channel<int>().recv(); });
+      for (std::size_t i = 0; i < n; ++i) {
+        timers.push_back(vigil::after_func(1h, [] {}));
+        timers.back().stop();
+      }
+      limit(RLIMIT_DATA, status_bytes("VmData:") + 1024 * 1024);
+      try {
+        for (auto& t : timers) t.reset(1h);
+      } catch (const std::bad_alloc&) {
+        std::puts("refused");
+      }
+    });
+    std::puts("ended");
+  }
+
+  TEST_CASE("no memory for the grace period: the run ends without one") {
+    if (!limits_work) return;
+    const child_result r = run_child("child: no memory for the grace period");
+    INFO(r.output);
+    CHECK(r.succeeded());
+    CHECK(r.says("refused"));
+    CHECK(r.says("ended"));
   }
 }
