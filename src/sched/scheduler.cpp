@@ -16,8 +16,8 @@ namespace {
 
 atomic<std::uint64_t> runtimes_made{0};
 
-bool is_main_fiber(const fiber* f) noexcept {
-  return f != nullptr && f->role == fiber_role::main;
+bool is_main_fiber(const fiber* f, const scheduler& of) noexcept {
+  return f != nullptr && f->role == fiber_role::main && f->sched == &of;
 }
 
 stack take_uncharged_stack(std::size_t size, worker* here) {
@@ -138,7 +138,7 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
     alive_.fetch_add(one_more);
     // Counted first, looked second; the main fiber closes first and looks at
     // the count second. One of the two sees the other.
-    if (phase() == run_phase::closed && !is_main_fiber(current_fiber())) {
+    if (phase() == run_phase::closed && !is_main_fiber(current_fiber(), *this)) {
       count_alive(-1);
       throw runtime_gone(
           "vigil: the run is ending, no fiber can be started any more; start it "

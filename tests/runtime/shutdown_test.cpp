@@ -12,6 +12,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <stop_token>
+#include <thread>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -240,6 +241,45 @@ TEST_SUITE("shutdown") {
     CHECK(r.says("options::stop_limit"));
     CHECK(r.says("sleep"));
     CHECK_FALSE(r.says("(main), "));  // which only waits for it
+  }
+
+  TEST_CASE("the main fiber of another runtime starts no fiber in one that is closed") {
+    enum : int { before, closed, tried };
+
+    std::atomic<int> step{before};
+    bool refused = false;
+    vigil::runtime rt;
+    std::thread another([&] {
+      vigil::run([&] {
+        while (step != closed)
+          vigil::this_fiber::yield();
+        try {
+          rt.go([] {});
+        } catch (const vigil::runtime_gone&) {
+          refused = true;
+        }
+        step = tried;
+      });
+    });
+
+    struct dies_last {
+      explicit dies_last(std::atomic<int>& s) : step(s) {}
+
+      dies_last(const dies_last&) = delete;
+      dies_last& operator=(const dies_last&) = delete;
+
+      ~dies_last() {
+        step = closed;
+        while (step != tried)
+          std::this_thread::yield();
+      }
+
+      std::atomic<int>& step;
+    };
+
+    rt.run([&] { vigil::after_func(1h, [c = std::make_shared<dies_last>(step)] {}); });
+    another.join();
+    CHECK(refused);
   }
 
   TEST_CASE("child: blocks in a callback of the root context" * doctest::skip()) {
