@@ -165,6 +165,14 @@ void stop_and_join(fiber_core* core) noexcept {
           core->name);
     }
     if (self != nullptr) internal::check_may_park(*self);
+    if (self == nullptr && internal::current_worker() != nullptr) {
+      internal::fatal(
+          "fiber %llu (%s): its last handle dies on a worker's own stack, inside a handler of the "
+          "library, where nothing may wait for the fiber's end: join() or detach() it first, or "
+          "let a fiber own it",
+          static_cast<unsigned long long>(core->id),
+          core->name);
+    }
     // A joining destructor: nothing ends this wait but the child's end.
     internal::caller unstoppable;
     wait_for_end(*core, unstoppable, internal::timeout::none());

@@ -423,9 +423,11 @@ void timer_service::stop_and_wait(timer_record& t, stop_node* under) {
         "itself: use stop()");
   }
   caller self(under);
-  // On a worker's own stack it sleeps like a plain thread: the end of a scoped_timer
-  // must not throw.
-  if (f != nullptr && self.may_not_wait()) self.refuse("timer::stop_and_wait");
+  // On a worker's own stack it sleeps like a plain thread, since the end of a
+  // scoped_timer must not throw; but not for long: the callback may need this worker.
+  const bool in_handler = f == nullptr && current_worker() != nullptr;
+  if (!in_handler && self.may_not_wait()) self.refuse("timer::stop_and_wait");
+  const timeout limit = in_handler ? timeout::in(1'000'000'000) : timeout::none();
   stop_waiter entry{&t, &self.self(), self.open(), {}};
   stops_lock_.lock();
   t.awaited.store(true);
@@ -435,9 +437,16 @@ void timer_service::stop_and_wait(timer_record& t, stop_node* under) {
     return;
   }
   stop_waiters_.push_back(entry);
-  const outcome how =
-      self.wait(entry.which, wait_reason::stop_and_wait, timeout::none(), stops_lock_);
+  const outcome how = self.wait(entry.which, wait_reason::stop_and_wait, limit, stops_lock_);
   if (how == outcome::value) return;
+  if (how == outcome::timeout) {
+    fatal(
+        "a handler of the library, on a worker's own stack, has waited 1 s for the callback of the "
+        "timer made at %s:%u (the end of a scoped_timer, or timer::stop_and_wait), which may need "
+        "that worker: call stop() there, or let a fiber own the timer",
+        t.made_at.file,
+        t.made_at.line);
+  }
   {
     const lock_guard guard(stops_lock_);
     if (entry.hook.linked) stop_waiters_.remove(entry);

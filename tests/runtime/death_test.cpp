@@ -1,12 +1,17 @@
 // How a program dies: each death says who, where and what to do.
 #include "support/child.hpp"
+#include "support/handler_watch.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
 #include <cstdio>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
+
+#include <unistd.h>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -214,5 +219,49 @@ TEST_SUITE("misuse") {
     const child_result r = run_child("child: std::terminate on a fiber");
     CHECK(r.died_by(SIGABRT));
     CHECK_MESSAGE(r.says("the program's own handler"), r.output);
+  }
+}
+
+// On its own stack a worker runs no fiber while it waits.
+TEST_SUITE("a handler that would wait") {
+  TEST_CASE("child: a fiber's last handle dies in a handler" * doctest::skip()) {
+    ::alarm(20);
+    vigil::options o;
+    o.workers = 1;
+    vigil::run(o, [] {
+      auto owned = std::make_shared<std::optional<vigil::fiber<>>>();
+      owned->emplace(spawn({.name = "kept"}, [] {
+        const vigil::this_fiber::shield whole;
+        sleep_for(1h);
+      }));
+      handle_with([owned] { owned->reset(); });
+      sleep_for(1h);
+    });
+  }
+
+  TEST_CASE("for the end of a fiber ends the program by name") {
+    const child_result r = run_child("child: a fiber's last handle dies in a handler");
+    CHECK(r.died_by(SIGABRT));
+    CHECK(r.says("(kept): its last handle dies on a worker's own stack"));
+    CHECK(r.says("detach() it first"));
+  }
+
+  TEST_CASE("child: a scoped_timer ends in a handler" * doctest::skip()) {
+    ::alarm(20);
+    vigil::options o;
+    o.workers = 1;
+    vigil::run(o, [] {
+      auto owned = std::make_shared<std::optional<vigil::scoped_timer>>();
+      owned->emplace(vigil::after_func(0s, [] { sleep_for(1h); }));
+      handle_with([owned] { owned->reset(); });
+      sleep_for(1h);
+    });
+  }
+
+  TEST_CASE("for a timer's callback ends the program by name, after a second") {
+    const child_result r = run_child("child: a scoped_timer ends in a handler");
+    CHECK(r.died_by(SIGABRT));
+    CHECK(r.says("has waited 1 s for the callback of the timer made at "));
+    CHECK(r.says("death_test.cpp:"));
   }
 }
