@@ -16,6 +16,8 @@
 // afterwards as well (all_done()), and has the workers look again at its end.
 #include "timer/timer_service.hpp"
 
+#include <algorithm>
+
 namespace vigil::internal {
 
 // own_intake(), if the caller is a fiber that is counted as alive: one of the
@@ -94,6 +96,8 @@ bool timer_service::holds_program() const noexcept {
   return held != 0;
 }
 
+// The heap in slices, as all upkeep: what moves meanwhile may be listed twice, or
+// not at all.
 std::size_t timer_service::list_holders(timer_holder* out, std::size_t room) noexcept {
   std::size_t n = 0;
   const auto look = [&](timer_record& t) {
@@ -106,15 +110,18 @@ std::size_t timer_service::list_holders(timer_holder* out, std::size_t room) noe
     if (e.timer->kind != timer_kind::go_func || e.timer->filed.load() != e.key) return;
     look(static_cast<timer_record&>(*e.timer));
   };
-  {
+  // Before the heap, into which they go.
+  for (const auto& in : intakes_) {
+    const lock_guard merging(heap_lock_);
+    const lock_guard adding(in->lock);
+    for (std::uint32_t i = 0; i < in->size.load(); ++i)
+      look_through(in->entries[i]);
+  }
+  for (std::size_t next = 0, size = 1; next < size;) {
     const lock_guard guard(heap_lock_);
-    for (std::size_t i = 0; i < heap_->size(); ++i)
-      look_through((*heap_)[i]);
-    for (const auto& in : intakes_) {
-      const lock_guard adding(in->lock);
-      for (std::uint32_t i = 0; i < in->size.load(); ++i)
-        look_through(in->entries[i]);
-    }
+    size = heap_->size();
+    for (const std::size_t end = std::min(size, next + slice); next < end; ++next)
+      look_through((*heap_)[next]);
   }
   const lock_guard guard(callbacks_lock_);
   for (timer_record* t = callbacks_.front(); t != nullptr; t = t->next) {
