@@ -2,8 +2,11 @@
 #include "support/in_runtime.hpp"
 
 #include <atomic>
+#include <cstdio>
 #include <string>
 #include <thread>
+
+#include <unistd.h>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -136,20 +139,27 @@ TEST_SUITE("deadlock") {
   }
 
   TEST_CASE("child: deadlock beside a plain thread" * doctest::skip()) {
-    std::atomic<bool> stop{false};
     vigil::runtime rt(with(vigil::on_deadlock::automatic, 2));
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    const int before = ::dup(2);
+    ::dup2(ends[1], 2);
+    ::close(ends[1]);
+    // Hands the report on, and stops the run when it is there.
     std::thread outside([&] {
-      // Real time, so that the workers are asleep by then; it holds either way.
-      std::this_thread::sleep_for(100ms);
-      rt.request_stop();
-      while (!stop.load())
-        std::this_thread::yield();
+      std::string seen;
+      char text[4096];
+      for (ssize_t n; (n = ::read(ends[0], text, sizeof text)) > 0;) {
+        seen.append(text, static_cast<std::size_t>(n));
+        if (seen.find("the stuck one") != std::string::npos) rt.request_stop();
+      }
+      std::fputs(seen.c_str(), stdout);
     });
     rt.run([] {
       vigil::this_fiber::set_name("the stuck one");
       park_for_ever();
     });
-    stop.store(true);
+    ::dup2(before, 2);  // the last end for writing
     outside.join();
     std::puts("went on");
   }
