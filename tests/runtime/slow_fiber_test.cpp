@@ -45,11 +45,15 @@ TEST_SUITE("slow_fiber") {
       sleeps.join();
       int ends[2];
       if (::pipe(ends) != 0) return;
-      std::thread writer([&ends] {
+      std::atomic<bool> reading{false};
+      std::thread writer([&] {
+        reading.wait(false);
         std::this_thread::sleep_for(30ms);
         if (::write(ends[1], "x", 1) != 1) std::abort();
       });
-      auto reads = vigil::spawn({.name = "reads"}, [&ends] {
+      auto reads = vigil::spawn({.name = "reads"}, [&] {
+        reading = true;
+        reading.notify_one();
         char c = 0;
         if (::read(ends[0], &c, 1) != 1) std::abort();
       });
@@ -57,14 +61,20 @@ TEST_SUITE("slow_fiber") {
       writer.join();
       std::mutex m;
       std::atomic<bool> held{false};
+      std::atomic<bool> locking{false};
       std::thread holder([&] {
         const std::lock_guard guard(m);
         held = true;
-        std::this_thread::sleep_for(60ms);
+        locking.wait(false);
+        std::this_thread::sleep_for(30ms);
       });
       while (!held)
         vigil::sleep_for(100us);
-      auto locks = vigil::spawn({.name = "locks"}, [&m] { const std::lock_guard guard(m); });
+      auto locks = vigil::spawn({.name = "locks"}, [&] {
+        locking = true;
+        locking.notify_one();
+        const std::lock_guard guard(m);
+      });
       locks.join();
       holder.join();
       auto t = vigil::every(1ms, [] { std::this_thread::sleep_for(20ms); });
@@ -88,12 +98,16 @@ TEST_SUITE("slow_fiber") {
     vigil::options o = watched();
     o.workers = 1;
     o.stop_limit = 0s;
+    std::atomic<bool> begun{false};
     std::atomic<bool> stuck{true};
-    std::thread rescue([&stuck] {
+    std::thread rescue([&] {
+      begun.wait(false);
       std::this_thread::sleep_for(100ms);
       stuck = false;
     });
-    vigil::run(o, [&stuck] {
+    vigil::run(o, [&] {
+      begun = true;
+      begun.notify_one();
       while (stuck) {
       }
     });
@@ -109,11 +123,11 @@ TEST_SUITE("slow_fiber") {
 
   TEST_CASE("child: waits and yields" * doctest::skip()) {
     vigil::testing::virtual_options how;
-    how.runtime.slow_fiber = 100ms;
+    how.runtime.slow_fiber = 1s;  // longer than this process may be kept off its processor
     vigil::testing::run_virtual(how, [] {
       vigil::sleep_for(1h);
-      vigil::blocking([] { std::this_thread::sleep_for(250ms); });
-      const auto until = std::chrono::steady_clock::now() + 250ms;
+      vigil::blocking([] { std::this_thread::sleep_for(1500ms); });
+      const auto until = std::chrono::steady_clock::now() + 1500ms;
       while (std::chrono::steady_clock::now() < until)
         vigil::this_fiber::yield();
       std::puts("quiet");
