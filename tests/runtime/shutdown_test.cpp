@@ -224,13 +224,16 @@ TEST_SUITE("shutdown") {
     vigil::options o;
     o.workers = 2;
     o.stop_limit = 50ms;
-    vigil::run(o, [] {
-      vigil::go([] {
+    std::atomic<bool> up{false};
+    vigil::run(o, [&up] {
+      vigil::go([&up] {
         vigil::this_fiber::set_name("stubborn");
         const vigil::this_fiber::shield shield;
+        up = true;
         vigil::sleep_for(1h);
       });
-      vigil::sleep_for(10ms);
+      while (!up)
+        vigil::sleep_for(100us);
     });
   }
 
@@ -287,7 +290,8 @@ TEST_SUITE("shutdown") {
     o.workers = 2;
     o.stop_limit = 50ms;
     vigil::runtime rt(o);
-    rt.run([&rt] {
+    std::atomic<bool> registered{false};
+    rt.run([&] {
       const auto block = [] {
         const vigil::this_fiber::shield shield;
         vigil::sleep_for(1h);
@@ -295,9 +299,11 @@ TEST_SUITE("shutdown") {
       vigil::go([&] {
         const std::stop_callback bad(vigil::stop_token_of(vigil::background()), block);
         const vigil::this_fiber::shield shield;
+        registered = true;
         vigil::sleep_for(1h);
       });
-      vigil::sleep_for(10ms);
+      while (!registered)
+        vigil::sleep_for(100us);
       if (std::getenv("VIGIL_TEST_REQUEST_STOP") == nullptr) return;
       rt.request_stop();
       vigil::sleep_for(1h);

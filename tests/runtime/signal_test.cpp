@@ -87,15 +87,17 @@ TEST_SUITE("stop_on") {
     vigil::options o;
     o.workers = 2;
     o.stop_on = {SIGUSR1};
-    o.grace = 20ms;
+    o.grace = 1h;  // over as soon as the others have ended
     bool finished = false;
     vigil::run(o, [&] {
-      vigil::go([&] {
-        sleep_for(10ms);
+      auto f = spawn([&] {
+        while (!vigil::background().is_done())
+          sleep_for(100us);
+        sleep_for(1ms);
         finished = true;
       });
       ::kill(::getpid(), SIGUSR1);
-      sleep_for(1h);
+      f.join();
     });
     CHECK(finished);
   }
