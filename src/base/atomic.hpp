@@ -39,13 +39,13 @@ class own_counter {
  public:
   // Caller: the one writer.
   void add(unsigned long n = 1) noexcept {
-    // ordering: a statistic; nothing hangs on it.
+    // ordering: a statistic; or who reads it has seen the writer end (all_done()).
     value_.store(value_.load(relaxed) + n, relaxed);
   }
 
   void clear() noexcept { value_.store(0, relaxed); }  // ordering: as above
 
-  // ordering: a statistic, as above.
+  // ordering: as above.
   unsigned long get() const noexcept { return value_.load(relaxed); }
 
  private:

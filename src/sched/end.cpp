@@ -71,7 +71,6 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
       const lock_guard guard(s.end_lock_);
       s.stopper_ = {};
       s.stopper_started_ = false;
-      s.stopper_fiber_.store(nullptr);
       s.root_watch_ = {};
       s.grace_until_.store(0);
       s.signals_.store(0);

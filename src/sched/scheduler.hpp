@@ -395,7 +395,7 @@ class scheduler {
   timekeeper stopper_;
   timekeeper root_watch_;
   bool stopper_started_ VIGIL_GUARDED_BY(end_lock_) = false;
-  atomic<fiber*> stopper_fiber_{nullptr};
+  atomic<fiber*> stopper_fiber_{nullptr};  // while it cancels the root context
   atomic<unsigned> root_cancels_{0};       // under way
   atomic<nanos> grace_until_{0};           // 0: the end has not begun
 

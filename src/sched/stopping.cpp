@@ -129,6 +129,7 @@ void scheduler::start_timekeeper(const char* name, void (scheduler::*duty)(fiber
 void scheduler::stopper_body(fiber& self) noexcept {
   stopper_fiber_.store(&self);
   cancel_root();
+  stopper_fiber_.store(nullptr);
   if (!stopping() && !wait_as(stopper_, self, grace_until_.load() - clock.now())) return;
   stop_all();
   const nanos limit = stop_limit();
