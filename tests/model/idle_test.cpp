@@ -251,6 +251,62 @@ void burst_of_three() {
     t.join();
 }
 
+// One in which nobody else may be.
+class watch_of_one final : public watch {
+ public:
+  void prepare() noexcept override { inner_.prepare(); }
+
+  void wait_until(nanos deadline) noexcept override {
+    model::require(inside_.fetch_add(1) == 0, "one worker is in the watch");
+    inner_.wait_until(deadline);
+    inside_.fetch_sub(1);
+  }
+
+  bool interrupt() noexcept override { return inner_.interrupt(); }
+
+  bool is_staffed() const { return inside_.load(std::memory_order_relaxed) != 0; }
+
+ private:
+  futex_watch inner_;
+  std::atomic<int> inside_{0};
+};
+
+// Two workers sleep, one of them in the watch that is changed, and are woken.
+void change_of_the_watch() {
+  const auto before = std::make_unique<watch_of_one>();
+  const auto after = std::make_unique<watch_of_one>();
+  const auto idle = std::make_unique<idle_workers>(*before);
+  std::atomic<bool> quit{false};
+  sleeper places[2];
+  std::thread workers[2];
+  for (unsigned i = 0; i < 2; ++i) {
+    workers[i] = std::thread([&, i] {
+      idle->start_looking();
+      while (!quit.load()) {
+        idle->lie_down(places[i], never, never);
+        if (quit.load()) {
+          idle->stay_awake(places[i]);
+        } else {
+          idle->sleep(places[i]);
+        }
+      }
+      idle->stop_looking();
+    });
+  }
+  model::wait_until([&] { return idle->asleep() == 2; });
+  {
+    const model::window w;
+    idle->change_watch(*after);
+    idle->wake(places[0]);
+    idle->wake(places[1]);
+    model::wait_until([&] { return after->is_staffed() && idle->asleep() == 2; });
+  }
+  quit.store(true);
+  idle->wake_all();
+  for (std::thread& t : workers)
+    t.join();
+}
+
 // A time of the explorer's clock that a thread left for another. No access to
 // memory as far as the explorer is concerned.
 class moment {
@@ -868,4 +924,8 @@ TEST_CASE("idle: a run ends while a worker naps") {
       vigil::go([] {});
     });
   });
+}
+
+TEST_CASE("idle: a watch is changed while workers sleep: one of them, and no more, goes there") {
+  prove("idle: the watch is changed, 2 workers", change_of_the_watch);
 }
