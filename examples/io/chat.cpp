@@ -152,6 +152,12 @@ class visitor {
 
   std::string hear() { return read_line(socket_, in_, use_fiber.within(1min)); }
 
+  void hear_until(const std::string& line) {
+    while (hear() != line) {
+    }
+    std::printf("%s hears \"%s\"\n", name_.c_str(), line.c_str());
+  }
+
   void tell() { std::printf("%s hears \"%s\"\n", name_.c_str(), hear().c_str()); }
 
  private:
@@ -188,7 +194,7 @@ void evening() {
   std::printf("%s\n", lines > 32 ? "after a long story" : "too soon");
   ann.tell();
   close();
-  ann.tell();
+  ann.hear_until("* the room closes");  // bob may be sent home before
   host.join();
   std::puts("closed");
 }

@@ -34,7 +34,7 @@ int main() {
       while (const auto line = lines.recv())
         std::puts(line->c_str());
     });
-    const int n = asio::co_spawn(vigil::io::executor(), writes(), use_fiber.within(10s));
+    const int n = asio::co_spawn(vigil::io::executor(), writes(), use_fiber);
     reader.join();
     std::printf("%d line\n", n);
     //! [coroutine]

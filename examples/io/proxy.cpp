@@ -79,9 +79,9 @@ void run_proxy(Acceptor& acceptor, Connect connect) {
 
 void run_proxy(tcp::acceptor& acceptor, const std::string& host, const std::string& port) {
   run_proxy(acceptor, [&] {
-    const auto addresses = vigil::io::resolve(host, port, use_fiber.within(5s));
+    const auto addresses = vigil::io::resolve(host, port, use_fiber.within(1min));
     tcp::socket server(vigil::io::context());
-    asio::async_connect(server, addresses, use_fiber.within(5s));
+    asio::async_connect(server, addresses, use_fiber.within(1min));
     return server;
   });
 }

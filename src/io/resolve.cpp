@@ -37,6 +37,8 @@ class lookup_threads {
       std::thread([this] { body(); }).detach();
     } catch (const std::system_error& e) {
       start_failed(e.code());
+    } catch (const std::bad_alloc&) {
+      start_failed(std::make_error_code(std::errc::not_enough_memory));
     }
   }
 

@@ -149,10 +149,16 @@ void server::finish() {
 
 void server::report(std::exception_ptr error) const {
   if (limits_.on_error) {
-    limits_.on_error(std::move(error));
-  } else {
-    internal::scheduler::report_unhandled(*internal::current_fiber(), std::move(error));
+    try {
+      limits_.on_error(std::move(error));
+      return;
+    } catch (const stopped&) {
+      throw;
+    } catch (...) {
+      error = std::current_exception();  // of on_error's: no matter of the other connections
+    }
   }
+  internal::scheduler::report_unhandled(*internal::current_fiber(), std::move(error));
 }
 
 }  // namespace detail

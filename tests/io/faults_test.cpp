@@ -216,6 +216,8 @@ TEST_SUITE("io: system calls that fail") {
         });
         tcp::socket s(vigil::io::context());
         s.async_connect(acceptor.local_endpoint(), use_fiber);
+        while (vigil::fault::calls(call::accept) == 0)
+          vigil::sleep_for(100us);
         vigil::sleep_for(30ms);
         const long looks = vigil::fault::calls(call::accept);
         const long waits = vigil::fault::calls(call::epoll_wait);

@@ -327,6 +327,38 @@ TEST_SUITE("io::serve") {
     CHECK(unhandled.load() == 1);
   }
 
+  TEST_CASE("an on_error that throws is no matter of the other connections") {
+    unhandled.store(0);
+    vigil::options o;
+    o.on_unhandled = [](std::exception_ptr) { unhandled.fetch_add(1); };
+    in_virtual({.seed = 1, .runtime = o}, [] {
+      memory_acceptor acceptor;
+      int served = 0;
+      auto server = vigil::spawn([&] {
+        const auto handler = [&](memory_stream peer) {
+          ++served;
+          read_byte(peer);
+          throw std::runtime_error("a fault");
+        };
+        serve(acceptor, handler, {.on_error = [](std::exception_ptr error) {
+                std::rethrow_exception(std::move(error));
+              }});
+      });
+      memory_stream waits = acceptor.connect();
+      for (int i = 0; i < 2; ++i) {
+        memory_stream s = acceptor.connect();
+        write_byte(s);
+        CHECK_FALSE(read_byte(s));
+      }
+      write_byte(waits);
+      CHECK_FALSE(read_byte(waits));
+      acceptor.close();
+      server.join();
+      CHECK(served == 3);
+    });
+    CHECK(unhandled.load() == 3);
+  }
+
   TEST_CASE("an acceptor that is closed meanwhile ends it as stopping does") {
     for_each_seed(5, [] {
       memory_acceptor acceptor;

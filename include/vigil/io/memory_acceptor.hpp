@@ -14,6 +14,7 @@
 
 #include <vigil/io/memory_stream.hpp>
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,7 @@
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/system_executor.hpp>
 #include <boost/system/system_error.hpp>
 
@@ -36,7 +38,10 @@ class memory_backlog {
   // An accept. Called once, by whoever takes it out under the lock, or is its
   // beginner.
   struct waiting {
+    explicit waiting(std::uint64_t n) : number(n) {}
     virtual void finish(const boost::system::error_code& error, memory_stream s) = 0;
+
+    const std::uint64_t number;
 
    protected:
     ~waiting() = default;
@@ -77,13 +82,20 @@ class memory_backlog {
     return true;
   }
 
-  void cancel(waiting& w) {
+  // Of an accept; never given to another, as its place in memory may be.
+  std::uint64_t next_number() {
+    const std::lock_guard guard(lock_);
+    return ++last_number_;
+  }
+
+  void cancel(std::uint64_t number) {
+    waiting* w = nullptr;
     {
       const std::lock_guard guard(lock_);
-      if (waiting_ != &w) return;
-      waiting_ = nullptr;
+      if (waiting_ == nullptr || waiting_->number != number) return;
+      w = std::exchange(waiting_, nullptr);
     }
-    w.finish(boost::asio::error::operation_aborted, no_stream());
+    w->finish(boost::asio::error::operation_aborted, no_stream());
   }
 
   void close() {
@@ -107,22 +119,31 @@ class memory_backlog {
   mutable std::mutex lock_;
   std::deque<memory_stream> queue_;
   waiting* waiting_ = nullptr;
+  std::uint64_t last_number_ = 0;
   bool closed_ = false;
 };
 
 template <class Handler>
 class memory_accept final : public memory_backlog::waiting {
  public:
-  explicit memory_accept(Handler&& handler) : handler_(std::move(handler)) {}
+  memory_accept(std::shared_ptr<memory_backlog> backlog, Handler&& handler)
+      : waiting(backlog->next_number()),
+        backlog_(std::move(backlog)),
+        handler_(std::move(handler)) {}
 
-  void begin(const std::shared_ptr<memory_backlog>& backlog) {
+  // Throws std::bad_alloc; then the caller still has it. Afterwards begin().
+  void prepare() {
     auto slot = boost::asio::get_associated_cancellation_slot(handler_);
     if (slot.is_connected()) {
-      slot.assign([backlog, this](boost::asio::cancellation_type_t type) {
-        if (type != boost::asio::cancellation_type::none) backlog->cancel(*this);
+      slot.assign([backlog = backlog_, n = number](boost::asio::cancellation_type_t type) {
+        if (type != boost::asio::cancellation_type::none) backlog->cancel(n);
       });
     }
-    const std::shared_ptr<memory_backlog> kept = backlog;
+  }
+
+  void begin() {
+    // Kept, for once it waits somebody else may end it.
+    const std::shared_ptr<memory_backlog> kept = backlog_;
     kept->wait(*this);
   }
 
@@ -131,12 +152,18 @@ class memory_accept final : public memory_backlog::waiting {
         boost::asio::get_associated_executor(handler_, boost::asio::system_executor());
     Handler handler = std::move(handler_);
     delete this;
-    boost::asio::dispatch(executor, [h = std::move(handler), error, s = std::move(s)]() mutable {
+    auto call = [h = std::move(handler), error, s = std::move(s)]() mutable {
       std::move(h)(error, std::move(s));
-    });
+    };
+    if constexpr (only_marks<Handler>) {
+      boost::asio::dispatch(executor, std::move(call));
+    } else {
+      boost::asio::post(executor, std::move(call));
+    }
   }
 
  private:
+  std::shared_ptr<memory_backlog> backlog_;
   Handler handler_;
 };
 
@@ -145,7 +172,10 @@ struct initiate_memory_accept {
 
   template <class Handler>
   void operator()(Handler&& handler) const {
-    (new memory_accept<std::decay_t<Handler>>(std::forward<Handler>(handler)))->begin(backlog);
+    using made = memory_accept<std::decay_t<Handler>>;
+    auto accept = std::make_unique<made>(backlog, std::forward<Handler>(handler));
+    accept->prepare();
+    accept.release()->begin();
   }
 
   std::shared_ptr<memory_backlog> backlog;

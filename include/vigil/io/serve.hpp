@@ -2,7 +2,7 @@
 //
 //   tcp::acceptor acceptor(io::context(), {tcp::v4(), 8080});
 //   auto [stopping, stop] = with_cancel(background());
-//   io::serve(stopping, acceptor, [&](tcp::socket peer, const vigil::context& ctx) {
+//   io::serve(stopping, acceptor, [&, stopping = stopping](tcp::socket peer, const context& ctx) {
 //     while (auto request = read_request(peer, use_fiber.under(stopping)))  // idle: may end
 //       answer(peer, *request, use_fiber.under(ctx));                      // half-done: may not
 //   });
@@ -46,9 +46,10 @@ struct serve_limits {
   // The wait after an accept for which there were no resources: doubled each time,
   // up to a second (or to itself, if it is longer). More than zero.
   std::chrono::nanoseconds backoff = std::chrono::milliseconds(5);
-  // Given what a handler throws, on that handler's fiber, which may wait; but for
-  // boost::system::system_error and `cancelled`, which are how connections end.
-  // Empty: options::on_unhandled, as for vigil::go.
+  // Given what a handler throws, on that handler's fiber, which may wait; by several
+  // at a time. But for boost::system::system_error and `cancelled`, which are how
+  // connections end. Empty, or if it throws itself: options::on_unhandled, as for
+  // vigil::go.
   std::function<void(std::exception_ptr)> on_error = {};
 };
 
