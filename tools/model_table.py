@@ -94,7 +94,7 @@ def faults(build):
         fault = said[1].removeprefix("requirement does not hold: ")
         fault = re.sub(r"^nobody can ever go on: .*", "nobody can ever go on", fault)
         text.append(f"| `{name}` | {source} | {row[1]} | {fault} | {number} | `{schedule[1]}` |")
-    return "\n".join(text)
+    return "\n".join(text[:2] + sorted(text[2:]))
 
 
 def put(page, mark, table):
