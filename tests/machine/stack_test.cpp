@@ -1,6 +1,7 @@
 #include "machine/stack.hpp"
 
 #include "support/child.hpp"
+#include "support/memory.hpp"
 #include "machine/sanitizer.hpp"
 
 #include <algorithm>
@@ -21,22 +22,13 @@
 #include <sys/resource.h>
 
 using namespace vigil::internal;
+using vigil::testing_support::resident_bytes;
 using vigil::testing_support::run_child;
 
 namespace {
 
 constexpr bool has_sanitizer = VIGIL_ASAN || VIGIL_TSAN;
 constexpr std::size_t page = 4096;
-
-std::size_t resident_bytes() {
-  std::FILE* const file = std::fopen("/proc/self/statm", "r");
-  if (file == nullptr) return 0;
-  std::size_t total = 0;
-  std::size_t resident = 0;
-  const int got = std::fscanf(file, "%zu %zu", &total, &resident);
-  std::fclose(file);
-  return got == 2 ? resident * page : 0;
-}
 
 std::set<const std::byte*> bottoms_in_use() {
   std::set<const std::byte*> found;

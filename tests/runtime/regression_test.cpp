@@ -3,6 +3,7 @@
 #include "machine/jump.hpp"
 #include "machine/sanitizer.hpp"
 #include "support/in_runtime.hpp"
+#include "support/memory.hpp"
 
 #include <vigil/error.hpp>
 
@@ -20,20 +21,6 @@
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-
-namespace {
-
-std::size_t resident_bytes() {
-  std::size_t whole = 0;
-  std::size_t resident = 0;
-  if (std::FILE* const f = std::fopen("/proc/self/statm", "r")) {
-    if (std::fscanf(f, "%zu %zu", &whole, &resident) != 2) resident = 0;
-    std::fclose(f);
-  }
-  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-}
-
-}  // namespace
 
 TEST_SUITE("regression") {
   TEST_CASE("a main fiber that yields lets callbacks and other fibers run, on one worker") {
