@@ -1,15 +1,17 @@
 // side_pool: hashing on the side pool while a ticker keeps time.
 //
 // Run it:     build/release/examples/side_pool
-// It prints:  the hash of each of six blocks, in their order, and that the
-//             ticker was on time all the while: the hashes are computed on
-//             threads of the side pool, so no fiber waits for them but those
-//             that asked.
+// It prints:  the hash of each of six blocks, in their order, and what a
+//             function of the pool saw of the ticker: the pool's functions run
+//             on threads of their own, so no fiber waits for them but those that
+//             asked.
 #include "example.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <string>
+#include <memory>
+#include <thread>
 #include <vector>
 
 using namespace std::chrono_literals;
@@ -36,9 +38,18 @@ int main() {
   settings.exit = vigil::exit_when::all_done;
 
   return example_main(settings, [] {
-    int ticks = 0;
-    auto beat = vigil::every(1ms, [&ticks] { ++ticks; });
+    const auto ticks = std::make_shared<std::atomic<int>>(0);
+    auto beat = vigil::every(1ms, [ticks] { ++*ticks; });
     beat.unref();  // it does not hold the program
+
+    // Would never end if the worker stood still meanwhile.
+    auto watching = vigil::spawn([ticks] {
+      vigil::blocking([ticks] {
+        const int last = *ticks + 5;
+        while (*ticks < last)
+          std::this_thread::yield();
+      });
+    });
 
     std::vector<vigil::fiber<std::uint64_t>> hashes;
     for (unsigned block = 0; block < 6; ++block)
@@ -50,13 +61,13 @@ int main() {
                   block,
                   static_cast<unsigned long long>(hashes[block].join()));
 
+    watching.join();
+    std::puts("the ticker has ticked five times while a function ran");
+
     const vigil::blocking_stats pool = vigil::stats_of_blocking();
     std::printf("%llu functions on %zu threads\n",
                 static_cast<unsigned long long>(pool.done),
                 pool.threads);
-    while (ticks < 5)  // a fast machine hashes in less than that
-      vigil::sleep_for(1ms);
-    std::puts("the ticker has kept time");
     vigil::post([] { std::puts("and this was posted last"); });
   });
   //! [side_pool]
