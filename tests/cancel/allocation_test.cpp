@@ -1,32 +1,9 @@
-// What contexts allocate. Counts every operator new of the program; not under a
-// sanitizer, which has its own.
+// What contexts allocate.
 #include "support/in_runtime.hpp"
-
-#include <atomic>
-#include <cstdlib>
-#include <new>
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER
 
-namespace {
-
-std::atomic<std::size_t> allocated{0};
-
-}  // namespace
-
-void* operator new(std::size_t size) {
-  ++allocated;
-  if (void* const p = std::malloc(size != 0 ? size : 1)) return p;
-  throw std::bad_alloc();
-}
-
-void operator delete(void* p) noexcept {
-  std::free(p);
-}
-
-void operator delete(void* p, std::size_t) noexcept {
-  std::free(p);
-}
+#include "support/counted_new.hpp"
 
 namespace {
 
@@ -35,15 +12,6 @@ using namespace vigil::testing_support;
 using vigil::background;
 using vigil::with_cancel;
 using vigil::with_timeout;
-
-// After one that warms up.
-template <class F>
-std::size_t allocations_of(F f) {
-  f();
-  const std::size_t before = allocated.load();
-  f();
-  return allocated.load() - before;
-}
 
 }  // namespace
 
