@@ -212,19 +212,26 @@ TEST_SUITE("group") {
       int running = 0;
       int most = 0;
       std::vector<int> order;
+      // No two end at the same moment, so the places come back one by one.
+      const auto work = [&](int i) {
+        order.push_back(i);
+        most = std::max(most, ++running);
+        sleep_for(1s + i * 1ms);
+        --running;
+      };
+      std::vector<vigil::fiber<>> callers;
       for (int i = 0; i < 9; ++i) {
-        g.go([&, i] {
-          order.push_back(i);
-          most = std::max(most, ++running);
-          sleep_for(1s);
-          --running;
-        });
+        callers.push_back(vigil::spawn([&, i] { g.go([&, i] { work(i); }); }));
+        settle();
       }
-      CHECK(since(start) == 2s);
+      CHECK(order == std::vector<int>{0, 1, 2});
+      for (auto& caller : callers)
+        caller.join();
+      CHECK(since(start) == 2s + 7ms);
       g.wait();
-      CHECK(since(start) == 3s);
+      CHECK(since(start) == 3s + 15ms);
       CHECK(most == 3);
-      CHECK(order.size() == 9);
+      CHECK(order == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8});
     });
   }
 
