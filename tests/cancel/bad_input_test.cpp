@@ -73,6 +73,9 @@ TEST_SUITE("contexts: bad input") {
       vigil::condition_variable changed;
       vigil::wait_group none;
       vigil::latch open(0);
+      vigil::latch both(2);
+      vigil::rate_limiter limiter(vigil::rate::per(1, 1s), 1);
+      const auto timer = vigil::after_func(1h, [] {});
       vigil::semaphore permits(1);
       vigil::once once;
       vigil::single_flight<int, int> flights;
@@ -85,6 +88,12 @@ TEST_SUITE("contexts: bad input") {
       CHECK(says_what_to_do([&] { changed.wait(held, nil, [] { return true; }); }));
       CHECK(says_what_to_do([&] { none.wait(nil); }));
       CHECK(says_what_to_do([&] { open.wait(nil); }));
+      CHECK(says_what_to_do([&] { both.arrive_and_wait(nil); }));
+      CHECK(both.count() == 2);
+      CHECK(says_what_to_do([&] { limiter.wait(nil); }));
+      CHECK(limiter.allow());
+      CHECK(says_what_to_do([&] { timer.stop_and_wait(nil); }));
+      CHECK(timer.stop());
       CHECK(says_what_to_do([&] { permits.acquire(nil); }));
       CHECK(says_what_to_do([&] { once.call(nil, [] {}); }));
       CHECK(says_what_to_do([&] { flights.call(nil, 1, [] { return 1; }); }));

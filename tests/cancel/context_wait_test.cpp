@@ -2,6 +2,8 @@
 #include "cancel/context_core.hpp"
 #include "support/in_runtime.hpp"
 
+#include <vigil/single_flight.hpp>
+
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -42,7 +44,13 @@ std::size_t waiters_under(const context& ctx) {
   return ctx.stop()->waiters();
 }
 
-// Every wait that takes a context; each would wait for ever.
+void yield_until(const bool& flag) {
+  while (!flag)
+    vigil::this_fiber::yield();
+}
+
+// Every wait that takes a context; each would wait for ever. But for blocking(),
+// which holds virtual time: tests/blocking.
 struct kind {
   const char* name;
   std::function<void(const context&)> wait;
@@ -120,6 +128,65 @@ const std::vector<kind>& kinds() {
          group.wait(c);
        }},
       {"latch", [](const context& c) { vigil::latch(1).wait(c); }},
+      {"latch, after arriving",
+       [](const context& c) {
+         vigil::latch both(2);
+         try {
+           both.arrive_and_wait(c);
+         } catch (const cancelled&) {
+           CHECK(both.count() == 1);
+           throw;
+         }
+       }},
+      {"once, for another's call",
+       [](const context& c) {
+         vigil::once once;
+         bool begun = false;
+         const auto other = vigil::spawn([&] {
+           once.call([&] {
+             begun = true;
+             sleep_for(24h);
+           });
+         });
+         yield_until(begun);
+         once.call(c, [] {});
+       }},
+      {"single_flight, for another's call",
+       [](const context& c) {
+         vigil::single_flight<int, int> flights;
+         bool begun = false;
+         const auto other = vigil::spawn([&] {
+           flights.call(1, [&] {
+             begun = true;
+             sleep_for(24h);
+             return 1;
+           });
+         });
+         yield_until(begun);
+         flights.call(c, 1, [] { return 2; });
+       }},
+      {"group",
+       [](const context& c) {
+         vigil::group g;
+         g.go([] { sleep_for(24h); });
+         g.wait(c);
+       }},
+      {"stop_and_wait",
+       [](const context& c) {
+         const auto over = make_channel<void>();
+         const auto begun = std::make_shared<bool>(false);
+         const auto timer = vigil::after_func(0s, [over, begun] {
+           *begun = true;
+           over.recv();
+         });
+         struct at_the_end {
+           const vigil::channel<void>& over;
+
+           ~at_the_end() { over.close(); }
+         } const ends_it{over};
+         yield_until(*begun);
+         timer.stop_and_wait(c);
+       }},
       {"semaphore",
        [](const context& c) {
          vigil::semaphore s(1);
