@@ -79,7 +79,7 @@ def faults(build):
             continue
         name = test["name"].removeprefix("fault-")
         patch = (PAGE.parents[2] / f"tests/model/faults/{name}.patch").read_text()
-        source = re.search(r"^--- a/src/(\S+)", patch, re.M)[1]
+        source = re.search(r"^--- a/(?:src|include)/(\S+)", patch, re.M)[1]
         out = subprocess.run(test["cmd"], env={**os.environ, "VIGIL_EXPECT_FAULT": "1"},
                              capture_output=True, text=True, errors="replace").stdout
         row = re.search(r"^model  (.*?)\s+2/1\s.*?(\d+) states  FAULT$", out, re.M) or \
