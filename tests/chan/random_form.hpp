@@ -19,16 +19,6 @@ inline std::uint64_t operations(int normal, std::uint64_t long_form = 10'000'000
                                               : static_cast<std::uint64_t>(rounds(normal));
 }
 
-// While it lives, a crash or a hang names the seed.
-struct named_seed {
-  explicit named_seed(std::uint64_t seed) { running_seed = seed; }
-
-  named_seed(const named_seed&) = delete;
-  named_seed& operator=(const named_seed&) = delete;
-
-  ~named_seed() { running_seed = 0; }
-};
-
 // one(seed), which returns how many operations it made, for seed after seed. On
 // the test's thread: outside a runtime or on a main fiber, which is pinned.
 template <class F>

@@ -2,7 +2,8 @@
 // whether anything was left behind.
 //
 //   in_virtual(body)          virtual time, seed 1: exact times
-//   for_each_seed(n, body)    virtual time under the seeds 1 to n
+//   for_each_seed(n, body)    virtual time under the seeds 1 to n; with
+//                             VIGIL_SEED=m in the environment under m alone
 //   in_runtime(how, body)     real time, once for each number of workers
 //
 // A failed REQUIRE in any fiber or callback comes out on the test's thread.
@@ -13,6 +14,7 @@
 #include "base/random.hpp"
 #include "machine/stack.hpp"
 #include "runtime/runtime_core.hpp"
+#include "support/running_seed.hpp"
 
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
@@ -113,7 +115,7 @@ void in_runtime(const real_options& how, F body) {
 // there to be looked at afterwards.
 template <class F>
 void in_virtual(const testing::virtual_options& how, F body) {
-  INFO("seed: ", how.seed);
+  INFO("seed: ", how.seed, " (VIGIL_SEED)");
   const std::size_t stacks = internal::read_stack_stats().in_use;
   internal::scheduler_options o = internal::checked(how.runtime);
   o.workers = 1;
@@ -135,7 +137,11 @@ void in_virtual(F body) {
 // body() or body(seed).
 template <class F>
 void for_each_seed(std::uint64_t seeds, F body) {
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+  const char* const given = std::getenv("VIGIL_SEED");
+  const std::uint64_t first = given != nullptr ? std::strtoull(given, nullptr, 0) : 1;
+  const std::uint64_t many = given != nullptr ? 1 : seeds;
+  for (std::uint64_t seed = first; seed - first < many; ++seed) {
+    const named_seed named(seed);
     in_virtual({.seed = seed, .runtime = {}}, [&] {
       if constexpr (std::is_invocable_v<F&, std::uint64_t>) {
         body(seed);

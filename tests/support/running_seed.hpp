@@ -9,4 +9,14 @@ namespace vigil::testing_support {
 
 extern std::atomic<std::uint64_t> running_seed;
 
+// While it lives, a crash or a hang names the seed.
+struct named_seed {
+  explicit named_seed(std::uint64_t seed) { running_seed = seed; }
+
+  named_seed(const named_seed&) = delete;
+  named_seed& operator=(const named_seed&) = delete;
+
+  ~named_seed() { running_seed = 0; }
+};
+
 }  // namespace vigil::testing_support

@@ -3,7 +3,6 @@
 // asks, is let go, is stopped, a context is cancelled, or time passes; then each
 // request has ended as the model says, at exactly that instant. No two deadlines
 // are equal and none is at a step. A seed replays its program.
-#include "support/running_seed.hpp"
 #include "sync_test.hpp"
 
 #include <algorithm>
@@ -533,11 +532,9 @@ template <class Program>
 void run_all() {
   const int seeds = rounds(1500) * (std::getenv("VIGIL_LONG") != nullptr ? 20 : 1);
   for_each_seed(static_cast<std::uint64_t>(seeds), [](std::uint64_t seed) {
-    running_seed = seed;
     const std::string wrong = Program(seed).play();
     CHECK_MESSAGE(wrong.empty(), "seed " << seed << ": " << wrong);
   });
-  running_seed = 0;
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 // context ends, a lock has one owner, an entry expires a duration after its last
 // touch; at the end the counts come out and nobody is left. A seed replays its
 // program.
-#include "support/running_seed.hpp"
 #include "sync_test.hpp"
 
 #include <vigil/timeout_list.hpp>
@@ -428,10 +427,7 @@ class program {
 TEST_SUITE("random programs") {
   TEST_CASE("of all parts together: each call ends when it may, and nobody is left") {
     const int seeds = rounds(3000) * (std::getenv("VIGIL_LONG") != nullptr ? 20 : 1);
-    for_each_seed(static_cast<std::uint64_t>(seeds), [](std::uint64_t seed) {
-      running_seed = seed;
-      program(seed).run();
-    });
-    running_seed = 0;
+    for_each_seed(static_cast<std::uint64_t>(seeds),
+                  [](std::uint64_t seed) { program(seed).run(); });
   }
 }

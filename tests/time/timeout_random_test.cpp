@@ -118,13 +118,7 @@ void random_program(std::uint64_t seed) {
 }  // namespace
 
 TEST_SUITE("timeout_list at random") {
-  // Replay: VIGIL_TIMEOUT_SEED=n.
   TEST_CASE("random programs do what the model says, to the nanosecond") {
-    if (const char* const one = std::getenv("VIGIL_TIMEOUT_SEED")) {
-      const std::uint64_t seed = std::strtoull(one, nullptr, 10);
-      in_virtual({.seed = seed, .runtime = {}}, [&] { random_program(seed); });
-      return;
-    }
     for_each_seed(static_cast<std::uint64_t>(rounds(2000)), random_program);
   }
 
