@@ -52,8 +52,14 @@ def main():
     folder = tempfile.mkdtemp(prefix="vigil-pg-", dir="/tmp")  # a socket's path is short
     as_user = {}
     if user is not None:
-        os.chown(folder, user.pw_uid, user.pw_gid)
         as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        try:
+            os.chown(folder, user.pw_uid, user.pw_gid)
+            subprocess.run(["true"], check=True, **as_user)
+        except OSError as error:  # a container whose root is not quite one
+            os.rmdir(folder)
+            print(f"no PostgreSQL server here: nothing can be run as {user.pw_name}: {error}")
+            return NOT_HERE
     data = os.path.join(folder, "data")
 
     def start(name, *arguments, output):

@@ -14,14 +14,16 @@
 // asio::ssl::context sets it up; the stream is ours, because an asio::ssl::stream
 // takes no two operations that different fibers begin. Here one reads while another
 // writes, on any workers: OpenSSL is entered by one at a time and never during a
-// wait. As on a deadline_stream, deadlines may be moved from anywhere, and Asio's and
-// Beast's functions for synchronous streams wait as fibers do.
+// wait, so its callbacks (verification, ALPN, names) must not wait. As on a
+// deadline_stream, deadlines may be moved from anywhere, and Asio's and Beast's
+// functions for synchronous streams wait as fibers do.
 //
-// Timeouts. A read or a handshake that timed out may be called again, with a later
-// deadline: what had come is kept. A write that fails when a part of its record may
-// have been sent, at a deadline or because its fiber was stopped, ends writing for
-// good: each later one fails in the same way; reads go on. One whose deadline had
-// passed before it began has sent nothing and breaks nothing.
+// Timeouts. A read that timed out, and a handshake that did while it waited for the
+// other end, may be called again with a later deadline: what had come is kept. A
+// write that fails when a part of its record may have been sent, at a deadline or
+// because its fiber was stopped, ends writing for good: each later one fails in the
+// same way; reads go on. One whose deadline had passed before it began has sent
+// nothing and breaks nothing.
 //
 // Endings. shutdown() says that no more will be written; the other end reads that as
 // eof. A peer that closes its connection without that is reported as
