@@ -152,10 +152,10 @@ class visitor {
 
   std::string hear() { return read_line(socket_, in_, use_fiber.within(1min)); }
 
-  void hear_until(const std::string& line) {
-    while (hear() != line) {
+  void hear_until(const std::string& wanted) {
+    while (hear() != wanted) {
     }
-    std::printf("%s hears \"%s\"\n", name_.c_str(), line.c_str());
+    std::printf("%s hears \"%s\"\n", name_.c_str(), wanted.c_str());
   }
 
   void tell() { std::printf("%s hears \"%s\"\n", name_.c_str(), hear().c_str()); }
