@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -45,7 +46,7 @@ void sleep_often(std::size_t workers, std::size_t n) {
 // What a tool writes about `--traced arguments`; nothing if it cannot.
 std::vector<std::string> lines_of(const std::string& tool, const std::string& arguments) {
   char path[4096] = {};
-  std::string file = "/tmp/vigil_bench.XXXXXX";
+  std::string file = std::filesystem::temp_directory_path() / "vigil_bench.XXXXXX";
   const int fd = ::mkstemp(file.data());
   if (fd < 0 || ::readlink("/proc/self/exe", path, sizeof path - 1) < 0) return {};
   ::close(fd);

@@ -292,6 +292,7 @@ TEST_SUITE("io: the watch") {
       });
       int undone = 0;
       std::thread user([&] {
+        // Real time, so that workers meet both states; it holds whatever they meet.
         for (int i = 0; i < rounds(300); ++i) {
           own.stop();
           std::this_thread::sleep_for(100us);

@@ -9,8 +9,10 @@
 #include <atomic>
 #include <cerrno>
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <new>
+#include <string>
 #include <vector>
 
 #include <boost/asio/ip/tcp.hpp>
@@ -123,7 +125,8 @@ TEST_SUITE("io::serve") {
         s.async_connect(over_tcp.local_endpoint(), use_fiber);
         return s;
       });
-      const std::string path = "/tmp/vigil-serve-test-" + std::to_string(::getpid());
+      const std::string path = std::filesystem::temp_directory_path() /
+                               ("vigil-serve-test-" + std::to_string(::getpid()));
       ::unlink(path.c_str());
       const asio::local::stream_protocol::endpoint place(path);
       asio::local::stream_protocol::acceptor over_unix(c, place);
