@@ -201,7 +201,8 @@ auto call_blocking(void* pool, blocking_limit kind, std::int64_t limit, const si
 // returns its result or throws what it threw. Throws `stopped` if the fiber is
 // asked to stop meanwhile; std::invalid_argument for an empty function or a bad
 // VIGIL_BLOCKING_THREADS; std::system_error if the pool has no thread and none
-// can be started; std::bad_alloc. On a plain thread f simply runs there.
+// can be started; wrong_place inside a handler on a worker's own stack, where
+// nothing can wait; std::bad_alloc. On a plain thread f simply runs there.
 template <class F>
 requires std::is_invocable_v<std::decay_t<F>>
 detail::blocking_result<F> blocking(F&& f, const site& from = site::current()) {

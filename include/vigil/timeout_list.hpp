@@ -161,6 +161,8 @@ class timeout_list {
                                     function_of("vigil::timeout_list", std::forward<F>(on_expire)),
                                     from)) {}
 
+  // One that was moved from has nothing: add() and expire_now() throw
+  // std::logic_error, size() and duration() are zero.
   timeout_list(timeout_list&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
 
   // Swaps the two: what this one was ends with `other`.
@@ -248,6 +250,7 @@ class timeout_lists {
       : table_(detail::make_table(
             timeout_list::function_of("vigil::timeout_lists", std::forward<F>(on_expire)), from)) {}
 
+  // One that was moved from: as timeout_list's, and lists() is zero.
   timeout_lists(timeout_lists&& other) noexcept : table_(std::exchange(other.table_, nullptr)) {}
 
   // Swaps the two: what these were ends with `other`.

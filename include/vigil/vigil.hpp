@@ -1,4 +1,6 @@
-// Everything, for examples and small programs.
+// What most programs use, for examples and small programs. Left out, so that it
+// stays light: single_flight.hpp, stop_token.hpp (std::stop_token), testing.hpp
+// (virtual time), and io/, which is a library of its own.
 #pragma once
 
 #include <vigil/blocking.hpp>

@@ -21,6 +21,44 @@ using vigil::spawn;
 using vigil::wait_group;
 using vigil::testing::settle;
 
+TEST_SUITE("counters with a timeout") {
+  TEST_CASE("zero or less only looks, a huge one never comes, a deadline is of any clock") {
+    in_virtual([] {
+      wait_group group;
+      group.add();
+      latch closed(1);
+      semaphore none(0);
+      using std::chrono::nanoseconds;
+      const auto start = clock::now();
+      for (const nanoseconds d : {0ns, -1ns, nanoseconds::min()}) {
+        CHECK_FALSE(group.wait_for(d));
+        CHECK_FALSE(closed.wait_for(d));
+        CHECK_FALSE(none.acquire_for(d));
+      }
+      CHECK_FALSE(group.wait_until(start - 1h));
+      CHECK_FALSE(closed.wait_until(std::chrono::steady_clock::now() - 1s));
+      CHECK_FALSE(none.acquire_until(std::chrono::system_clock::now() - 1s));
+      CHECK(since(start) == 0s);
+      CHECK_FALSE(closed.wait_until(std::chrono::steady_clock::now() + 1h));
+      CHECK(since(start) > 59min);
+      CHECK(since(start) <= 1h);
+
+      const auto opener = spawn([&] {
+        sleep_for(24h * 365 * 100);
+        group.done();
+        sleep_for(1h);
+        closed.count_down();
+        sleep_for(1h);
+        none.release();
+      });
+      CHECK(group.wait_for(std::chrono::hours::max()));
+      CHECK(closed.wait_until(clock::time_point::max()));
+      CHECK(none.acquire_for(nanoseconds::max()));
+      CHECK(since(start) > 24h * 365 * 100);
+    });
+  }
+}
+
 TEST_SUITE("wait_group") {
   TEST_CASE("lets all who wait go on when the last is done, and can be used again") {
     for_each_seed(10, [] {

@@ -166,6 +166,13 @@ TEST_SUITE("timeout_list") {
       CHECK_THROWS_AS(l.add(c.idle), std::logic_error);
       CHECK_THROWS_AS(l.expire_now(), std::logic_error);
       CHECK(l.size() == 0);
+      CHECK(l.duration() == 0ns);
+      const timeout_lists moved_lists = std::move(lists);
+      CHECK_THROWS_AS(lists.add(c.idle, 1s), std::logic_error);
+      CHECK_THROWS_AS(lists.expire_now(), std::logic_error);
+      CHECK(lists.size() == 0);
+      CHECK(lists.lists() == 0);
+      CHECK(c.idle.is_linked());
       // NOLINTEND(bugprone-use-after-move)
     });
     CHECK_THROWS_AS(timeout_list(1s, [](entry&) {}), wrong_place);
