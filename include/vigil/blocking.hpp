@@ -38,6 +38,7 @@
 #include <vigil/detail/duration.hpp>
 #include <vigil/detail/fiber_core.hpp>
 #include <vigil/detail/site.hpp>
+#include <vigil/stats.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -52,15 +53,6 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 
 class context;  // context.hpp
-
-// What a pool does now; `done` since it was made.
-struct blocking_stats {
-  std::size_t threads = 0;  // made so far
-  std::size_t queued = 0;   // functions that wait for a thread
-  std::size_t running = 0;
-  std::uint64_t done = 0;                    // returned or thrown
-  std::chrono::nanoseconds oldest_wait{0};  // of the first one in the queue, real time
-};
 
 struct blocking_options {
   // Threads at most, 1 to 1024. Not given: VIGIL_BLOCKING_THREADS from the
@@ -91,7 +83,8 @@ class VIGIL_API blocking_pool {
   void* core_;
 };
 
-// Of the calling fiber's runtime's own pool; throws wrong_place elsewhere.
+// Of the calling fiber's runtime's own pool; throws wrong_place elsewhere. A plain
+// thread asks runtime::stats().
 VIGIL_API blocking_stats stats_of_blocking();
 
 namespace detail {

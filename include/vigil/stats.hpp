@@ -5,6 +5,7 @@
 #include <vigil/detail/config.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,6 +22,15 @@ struct lateness_histogram {
   // An upper bound in nanoseconds of the share q (0 to 1) of all firings; 0 if
   // there were none.
   VIGIL_API std::uint64_t quantile_nanos(double q) const noexcept;
+};
+
+// What a side pool (blocking.hpp) does now, of one instant; `done` since it was made.
+struct blocking_stats {
+  std::size_t threads = 0;  // made so far
+  std::size_t queued = 0;   // functions that wait for a thread
+  std::size_t running = 0;
+  std::uint64_t done = 0;                   // returned or thrown
+  std::chrono::nanoseconds oldest_wait{0};  // of the first one in the queue, real time
 };
 
 struct runtime_stats {
@@ -46,6 +56,9 @@ struct runtime_stats {
   std::uint64_t wakes_useful = 0;     // ... and found something to do when it woke
   std::uint64_t wakes_needless = 0;   // ... and did not
   std::uint64_t wake_calls = 0;       // system calls made to wake a worker
+
+  // The runtime's own side pool.
+  blocking_stats blocking;
 
   // Memory, of the whole process's stacks.
   std::uint64_t stacks_in_use = 0;

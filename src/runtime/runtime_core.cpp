@@ -58,6 +58,17 @@ void check_stack(const char* name, std::size_t size) {
                               std::to_string(max_stack_size) + " (1 GiB)");
 }
 
+// Caller: the runtime stays meanwhile.
+runtime_stats stats_of(const scheduler& sched) {
+  runtime_stats s;
+  sched.add_stats(s);
+  s.blocking = static_cast<side_pool*>(sched.side_pool)->stats();
+  const stack_stats stacks = read_stack_stats();
+  s.stacks_in_use = stacks.in_use;
+  s.stack_bytes_mapped = stacks.mapped_bytes;
+  return s;
+}
+
 }  // namespace
 
 scheduler_options checked(const options& settings) {
@@ -180,12 +191,7 @@ void runtime::request_stop() noexcept {
 }
 
 runtime_stats runtime::stats() const {
-  runtime_stats s;
-  core_of(core_).sched.add_stats(s);
-  const internal::stack_stats stacks = internal::read_stack_stats();
-  s.stacks_in_use = stacks.in_use;
-  s.stack_bytes_mapped = stacks.mapped_bytes;
-  return s;
+  return internal::stats_of(core_of(core_).sched);
 }
 
 runtime& runtime::current() {
@@ -201,13 +207,7 @@ runtime& runtime::current() {
 }
 
 runtime_stats stats() {
-  const internal::fiber& self = internal::require_fiber("stats");
-  runtime_stats s;
-  self.sched->add_stats(s);
-  const internal::stack_stats stacks = internal::read_stack_stats();
-  s.stacks_in_use = stacks.in_use;
-  s.stack_bytes_mapped = stacks.mapped_bytes;
-  return s;
+  return internal::stats_of(*internal::require_fiber("stats").sched);
 }
 
 runtime::use_here::use_here(runtime& rt) : before_(nullptr) {

@@ -186,7 +186,7 @@ TEST_SUITE("side pool") {
   }
 
   TEST_CASE("tells the length of its queue, the oldest wait, what runs and what is done") {
-    in_runtime(with_threads(1), [] {
+    in_runtime(with_threads(1), [](vigil::runtime& rt) {
       gate g;
       std::vector<vigil::fiber<>> callers;
       for (int i = 0; i < 3; ++i)
@@ -201,6 +201,15 @@ TEST_SUITE("side pool") {
       CHECK(s.queued == 2);
       CHECK(s.done == 0);
       CHECK(s.oldest_wait >= 3ms);
+      vigil::runtime_stats outside;
+      std::thread([&] { outside = rt.stats(); }).join();
+      for (const vigil::blocking_stats& same : {outside.blocking, vigil::stats().blocking}) {
+        CHECK(same.threads == 1);
+        CHECK(same.running == 1);
+        CHECK(same.queued == 2);
+        CHECK(same.done == 0);
+        CHECK(same.oldest_wait >= s.oldest_wait);
+      }
       g.open();
       for (auto& c : callers)
         c.join();
