@@ -258,17 +258,27 @@ auto spawn(F&& f, A&& a, const site& from = site::current()) {
       detail::start({}, false, from, std::forward<F>(f), std::forward<A>(a)));
 }
 
-template <class F, class A, class B, class... More>
-requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>, std::decay_t<B>,
+template <class F, class A, class B>
+requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>, std::decay_t<B>>
+auto spawn(F&& f, A&& a, B&& b, const site& from = site::current()) {
+  return fiber<detail::fiber_result<F, A, B>>(detail::start(
+      {}, false, from, std::forward<F>(f), std::forward<A>(a), std::forward<B>(b)));
+}
+
+// As go with as many.
+template <class F, class A, class B, class C, class... More>
+requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>, std::decay_t<B>, std::decay_t<C>,
                              std::decay_t<More>...>
-auto spawn(F&& f, A&& a, B&& b, More&&... more) {
-  return fiber<detail::fiber_result<F, A, B, More...>>(detail::start({},
-                                                                     false,
-                                                                     site::current(),
-                                                                     std::forward<F>(f),
-                                                                     std::forward<A>(a),
-                                                                     std::forward<B>(b),
-                                                                     std::forward<More>(more)...));
+auto spawn(F&& f, A&& a, B&& b, C&& c, More&&... more) {
+  return fiber<detail::fiber_result<F, A, B, C, More...>>(
+      detail::start({},
+                    false,
+                    site::current(),
+                    std::forward<F>(f),
+                    std::forward<A>(a),
+                    std::forward<B>(b),
+                    std::forward<C>(c),
+                    std::forward<More>(more)...));
 }
 
 template <class F>
@@ -277,15 +287,25 @@ auto spawn(const fiber_options& how, F&& f, const site& from = site::current()) 
   return fiber<detail::fiber_result<F>>(detail::start(how, false, from, std::forward<F>(f)));
 }
 
-template <class F, class A, class... More>
-requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>, std::decay_t<More>...>
-auto spawn(const fiber_options& how, F&& f, A&& a, More&&... more) {
-  return fiber<detail::fiber_result<F, A, More...>>(detail::start(how,
-                                                                  false,
-                                                                  site::current(),
-                                                                  std::forward<F>(f),
-                                                                  std::forward<A>(a),
-                                                                  std::forward<More>(more)...));
+template <class F, class A>
+requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>>
+auto spawn(const fiber_options& how, F&& f, A&& a, const site& from = site::current()) {
+  return fiber<detail::fiber_result<F, A>>(
+      detail::start(how, false, from, std::forward<F>(f), std::forward<A>(a)));
+}
+
+template <class F, class A, class B, class... More>
+requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>, std::decay_t<B>,
+                             std::decay_t<More>...>
+auto spawn(const fiber_options& how, F&& f, A&& a, B&& b, More&&... more) {
+  return fiber<detail::fiber_result<F, A, B, More...>>(
+      detail::start(how,
+                    false,
+                    site::current(),
+                    std::forward<F>(f),
+                    std::forward<A>(a),
+                    std::forward<B>(b),
+                    std::forward<More>(more)...));
 }
 
 // The fiber that is running. Unless it says otherwise, a call outside a fiber

@@ -44,6 +44,23 @@ vigil::fiber_options named(std::string_view name) {
 }  // namespace
 
 TEST_SUITE("dump") {
+  TEST_CASE("says where a fiber was started, with up to two arguments") {
+    in_virtual([] {
+      const auto nap = [](auto... length) { (sleep_for(length), ...); };
+      const auto none = spawn(nap);
+      const std::string first = "dump_test.cpp:" + std::to_string(__LINE__ - 1);
+      const auto one = spawn(nap, 1h);
+      const auto two = spawn(nap, 1h, 1h);
+      const auto how = spawn(named("as asked"), nap, 1h);
+      vigil::go(nap, 1h, 1h);
+      const int line = __LINE__;
+      const std::string text = dumped();
+      CHECK(text.find(first) != std::string::npos);
+      for (int back = 1; back <= 4; ++back)
+        CHECK(text.find("dump_test.cpp:" + std::to_string(line - back)) != std::string::npos);
+    });
+  }
+
   TEST_CASE("names each fiber, why it waits, since when, until when, and where it was started") {
     in_virtual([] {
       auto sleeper = spawn(named("sleeper"), [] { sleep_for(10s); });
