@@ -44,6 +44,21 @@ vigil::fiber_options named(std::string_view name) {
 }  // namespace
 
 TEST_SUITE("dump") {
+  // Node: walk_handles.
+  TEST_CASE("counts a timer while it is pending, and no longer") {
+    in_virtual([] {
+      const auto says = [](const char* text) { return dumped().find(text) != std::string::npos; };
+      CHECK(says(" 0 timers pending"));
+      const auto soon = vigil::after_func(1s, [] {});
+      const auto late = vigil::after_func(1h, [] {});
+      CHECK(says(" 2 timers pending"));
+      sleep_for(2s);
+      CHECK(says(" 1 timers pending"));
+      late.stop();
+      CHECK(says(" 0 timers pending"));
+    });
+  }
+
   TEST_CASE("says where a fiber was started, with up to two arguments") {
     in_virtual([] {
       const auto nap = [](auto... length) { (sleep_for(length), ...); };

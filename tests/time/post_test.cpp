@@ -76,6 +76,37 @@ TEST_SUITE("post") {
     });
   }
 
+  // Node: callback_stack. One worker: nobody else runs before the main fiber waits.
+  TEST_CASE("no call of ours calls what is due: post, defer, add, touch, remove, stop, reset") {
+    in_runtime({.workers = {1}, .settings = {}}, [] {
+      int calls = 0;
+      int expired = 0;
+      vigil::timeout_list list(1ns, [&](vigil::timeout_list::entry&) { ++expired; });
+      vigil::timeout_list::entry e;
+      const auto count = [&] { ++calls; };
+      const auto timer = vigil::after_func(0s, count);
+      vigil::post(count);
+      vigil::defer(count);
+      list.add(e);
+      const auto start = vigil::clock::now();
+      while (since(start) < 10us) {
+      }
+      e.touch();
+      list.add(e);
+      CHECK(vigil::timeout_list::remove(e));
+      list.add(e);
+      timer.reset(0s);
+      CHECK(timer.stop());
+      timer.reset(0s);
+      CHECK(calls == 0);
+      CHECK(expired == 0);
+      while (calls < 3 || expired == 0)
+        vigil::sleep_for(100us);
+      CHECK(calls == 3);
+      CHECK(expired == 1);
+    });
+  }
+
   TEST_CASE("functions start in the order in which they were posted") {
     for_each_seed(10, [] {
       std::vector<int> order;

@@ -1,7 +1,10 @@
 #include "time/timeout_order.hpp"
 
+#include "support/in_runtime.hpp"
+
 #include <cstddef>
 #include <new>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -10,6 +13,7 @@ namespace {
 using vigil::internal::nanos;
 using vigil::internal::timeout_node;
 using vigil::internal::timeout_order;
+using vigil::testing_support::rounds;
 
 // An order in memory that held something else before, as on a fiber's stack.
 class on_used_memory {
@@ -35,6 +39,32 @@ void put(timeout_order& to, timeout_node& n, nanos time) {
 }  // namespace
 
 TEST_SUITE("timeout_order") {
+  TEST_CASE("an entry is moved at most once for each digit of its time, among ten or a million") {
+    constexpr nanos span = nanos{1} << 36;  // nine digits: 69 s
+    for (const int n : {10, 1000, rounds(1'000'000)}) {
+      CAPTURE(n);
+      timeout_order order;
+      order.begin_at(1);
+      std::vector<timeout_node> entries(static_cast<std::size_t>(n));
+      nanos time = 1;
+      for (timeout_node& e : entries) {
+        put(order, e, time);
+        time += span / n;
+      }
+      bool is_first = true;
+      unsigned long moved = 0;
+      for (timeout_node& e : entries) {
+        constexpr unsigned any_number = 1U << 30;
+        unsigned left = any_number;
+        is_first = is_first && order.first(e.touched.load(), left).first == &e;
+        moved += any_number - left;
+        timeout_order::unlink(e);
+      }
+      CHECK(is_first);
+      CHECK(moved <= 9UL * static_cast<unsigned long>(n));
+    }
+  }
+
   // A slot that has been emptied is not known to be empty until somebody looks.
   TEST_CASE("what is taken from another says nothing about the slots that are empty there") {
     timeout_order from;
