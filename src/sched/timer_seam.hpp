@@ -13,8 +13,6 @@
 
 namespace vigil::internal {
 
-class worker;
-
 // A referenced timer that is pending, for who asks what holds the program.
 struct timer_holder {
   site made_at;
@@ -55,7 +53,7 @@ class timer_seam {
   // More than `besides` due callbacks wait for a fiber that runs them.
   virtual bool has_callbacks(std::size_t besides = 0) const noexcept = 0;
   // A fiber that will run them, ready to be entered; nullptr if there is none.
-  virtual fiber* take_runner(worker& w) noexcept = 0;
+  virtual fiber* take_runner() noexcept = 0;
   // What the fiber has deferred may run from now on. Caller: the fiber itself;
   // locks of a lower rank than the queue of callbacks may be held.
   virtual void release_deferred(fiber& f) noexcept = 0;

@@ -158,7 +158,7 @@ fiber* worker::pick_in_order() noexcept {
         if (f == nullptr) f = sched.pop_injected();
         break;
       case 1:
-        if (sched.timers().has_callbacks()) f = sched.timers().take_runner(*this);
+        if (sched.timers().has_callbacks()) f = sched.timers().take_runner();
         break;
       default:
         f = pop_pinned();
@@ -188,7 +188,7 @@ fiber* worker::pick_by_seed() noexcept {
   const std::uint32_t choices = fibers + (callbacks ? 1 : 0);
   std::uint32_t drawn = choices == 1 ? 0 : sched.dice().below(choices);
   if (drawn == fibers) {
-    if (fiber* const f = sched.timers().take_runner(*this)) return f;
+    if (fiber* const f = sched.timers().take_runner()) return f;
     if (fibers == 0) return nullptr;
     drawn = 0;  // no stack for a runner: the callbacks wait
   }

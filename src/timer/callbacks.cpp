@@ -236,7 +236,7 @@ void timer_service::abort_open() noexcept {
   }
 }
 
-fiber* timer_service::take_runner(worker&) noexcept {
+fiber* timer_service::take_runner() noexcept {
   {
     const lock_guard guard(runners_lock_);
     if (fiber* const f = idle_runners_.pop_front()) return f;

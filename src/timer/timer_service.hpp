@@ -132,7 +132,7 @@ class timer_service final : public timer_seam {
   }
 
   void release_deferred(fiber& f) noexcept override;
-  fiber* take_runner(worker& w) noexcept override;
+  fiber* take_runner() noexcept override;
   void open() override;
   void abort_open() noexcept override;
   void discard_callbacks() noexcept override;
