@@ -9,26 +9,6 @@
 
 namespace vigil::internal {
 
-void scheduler::end_outside_work() noexcept {
-  if ((outside_.fetch_sub(1) & low_half) != 1) return;
-  tell_main();  // it may have been the last thing that the main fiber waited for
-  // A worker may have to report a deadlock, or to let virtual time go on.
-  idle_.wake_all();
-}
-
-// Workers are woken only if the last of them may have looked meanwhile. It lies
-// down without a deadline first, and looks at the outside work then; here it is the
-// other way round. All sequentially consistent, so one sees the other. On virtual
-// time a deadline does not end its sleep.
-void scheduler::leave() noexcept {
-  if ((outside_.fetch_sub(1) & low_half) == 1) {
-    tell_main();
-    const bool at_rest = is_virtual() || next_deadline.load() == never;
-    if (at_rest && idle_.asleep() == workers_.size()) idle_.wake_all();
-  }
-  visitors_.fetch_sub(1);  // the last touch; the destructor waits for it
-}
-
 // `asleep` is what all_asleep() said; all looks are between that and the last.
 bool scheduler::looks_dead(std::uint64_t asleep) noexcept {
   // The caller has tidied: `never` also if all that is pending never comes due.
