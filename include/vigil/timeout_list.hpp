@@ -277,7 +277,7 @@ class timeout_lists {
   // timeout_list::expire_now for each list, the shortest duration first.
   std::size_t expire_now() { return detail::expire_now(table_); }
 
-  // Entries in all lists.
+  // Entries in all lists; who moves meanwhile may be counted twice or not at all.
   std::size_t size() const noexcept { return detail::size_of(table_); }
 
   // Lists there are, empty ones that are not dropped yet among them.

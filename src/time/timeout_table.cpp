@@ -110,11 +110,16 @@ class timeout_table {
   }
 
   std::size_t size() const noexcept VIGIL_EXCLUDES(lock_) {
-    const lock_guard guard(lock_);
     std::size_t n = 0;
-    for (const auto& [duration, list] : lists_)
-      n += list->size();
-    return n;
+    for (nanos after = 0;;) {
+      const lock_guard guard(lock_);
+      auto next = lists_.upper_bound(after);
+      for (unsigned i = 0; i < counted_at_once; ++i, ++next) {
+        if (next == lists_.end()) return n;
+        after = next->first;
+        n += next->second->size();
+      }
+    }
   }
 
   std::size_t count() const noexcept VIGIL_EXCLUDES(lock_) {
@@ -137,6 +142,7 @@ class timeout_table {
   use(T&) -> use<T>;
 
   static constexpr std::size_t looked_at = 2;
+  static constexpr unsigned counted_at_once = 64;  // under one hold of the lock
 
   map::node_type make_list(nanos duration) {
     timeout_core& made =

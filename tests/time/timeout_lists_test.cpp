@@ -32,6 +32,19 @@ struct worked_example {
 }  // namespace
 
 TEST_SUITE("timeout_lists") {
+  TEST_CASE("their sizes are added up, however many lists there are") {
+    in_virtual([] {
+      timeout_lists lists([](entry&) {});
+      std::deque<connection> c(300);
+      for (std::size_t i = 0; i < c.size(); ++i) {
+        CHECK(lists.size() == i);
+        lists.add(c[i].idle, std::chrono::seconds(i / 2 + 1));
+      }
+      CHECK(lists.lists() == 150);
+      CHECK(lists.size() == 300);
+    });
+  }
+
   TEST_CASE("timers of 100, 100 and 200 ms fire at 100, 110 and 210 with three wake-ups") {
     in_virtual([] {
       worked_example x;
