@@ -9,6 +9,9 @@
 // R2  The unlock in give() is its last touch: whoever sees no place taken, under
 //     the lock, may destroy the group.
 // R3  With a limit, who waits for a place is handed one by who gives his back.
+// R4  In the list those who have not been asked to stop come before those who
+//     have; once somebody is being asked, whoever comes in has been asked. So a few
+//     can be asked under each hold of the lock.
 #include "cancel/context_core.hpp"
 #include "sched/caller.hpp"
 #include "sched/scheduler.hpp"
@@ -53,6 +56,7 @@ class group_core {
  private:
   struct member {
     fiber* self;
+    bool is_asked = false;  // to stop
     list_hook<member> hook;
   };
 
@@ -64,7 +68,10 @@ class group_core {
 
   using waiting_list = list<waiting, &waiting::hook>;
 
+  static constexpr unsigned asked_at_once = 64;  // under one hold of the lock
+
   bool may_start() VIGIL_RELEASE(lock_);
+  bool ask_some_to_stop() noexcept;
   void fail(std::exception_ptr error) noexcept;
   bool is_by_cancel(const cancelled& e) noexcept;
   static waiter* claim_first(waiting_list& from) noexcept;
@@ -167,11 +174,12 @@ void group_core::give() noexcept {
 }
 
 void group_core::run(call_ref f) noexcept {
-  member self{internal::current_fiber(), {}};
+  member self{internal::current_fiber(), false, {}};
   {
     const lock_guard guard(lock_);
+    self.is_asked = asked_to_stop_;
     running_.push_back(self);  // R1
-    if (asked_to_stop_) request_stop(self.self);
+    if (self.is_asked) request_stop(self.self);
   }
   std::exception_ptr error;
   try {
@@ -214,11 +222,23 @@ void group_core::cancel(const std::exception_ptr& cause) noexcept {
     if (error_ == nullptr && !ctx().is_done()) ended_by_cancel_ = true;
   }
   made_.cancel(cause);
+  while (ask_some_to_stop()) {
+  }
+}
+
+// R4. True if there may be more.
+bool group_core::ask_some_to_stop() noexcept {
   const lock_guard guard(lock_);
-  if (asked_to_stop_) return;
   asked_to_stop_ = true;
-  for (member* m = running_.front(); m != nullptr; m = list<member, &member::hook>::next(*m))
+  for (unsigned i = 0; i < asked_at_once; ++i) {
+    member* const m = running_.front();
+    if (m == nullptr || m->is_asked) return false;
+    running_.remove(*m);
+    m->is_asked = true;
+    running_.push_back(*m);
     request_stop(m->self);
+  }
+  return true;
 }
 
 // False: the deadline came first.

@@ -320,6 +320,30 @@ TEST_SUITE("group") {
     });
   }
 
+  TEST_CASE("a cancel asks each of many to stop") {
+    for_each_seed(3, [] {
+      const auto start = clock::now();
+      group g;
+      int stopped = 0;
+      for (int i = 0; i < 300; ++i) {
+        g.go([&] {
+          try {
+            sleep_for(1h);  // not under the context
+          } catch (const vigil::stopped&) {
+            ++stopped;
+            throw;
+          }
+        });
+      }
+      settle();
+      g.cancel();
+      g.cancel();
+      g.wait();
+      CHECK(stopped == 300);
+      CHECK(since(start) == 0s);
+    });
+  }
+
   TEST_CASE("its end cancels, asks to stop and joins, also when the scope is unwound") {
     in_virtual([] {
       int local = 0;
