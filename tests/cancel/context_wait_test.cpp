@@ -1,5 +1,6 @@
 // Waits under a context: each kind, and what is left behind: nothing.
 #include "cancel/context_core.hpp"
+#include "cancel/failure.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vigil/single_flight.hpp>
@@ -26,19 +27,6 @@ using vigil::with_cancel;
 using vigil::with_timeout;
 using vigil::testing::settle;
 using clock = vigil::clock;
-
-struct failure {
-  int number;
-};
-
-int number_of(const std::exception_ptr& cause) {
-  if (cause == nullptr) return 0;
-  try {
-    std::rethrow_exception(cause);
-  } catch (const failure& f) {
-    return f.number;
-  }
-}
 
 std::size_t waiters_under(const context& ctx) {
   return ctx.stop()->waiters();

@@ -1,4 +1,5 @@
 // Groups: fibers that end together (Go's errgroup).
+#include "cancel/failure.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vigil/group.hpp>
@@ -25,10 +26,6 @@ using vigil::with_cancel;
 using vigil::with_timeout;
 using vigil::testing::settle;
 using clock = vigil::clock;
-
-struct failure {
-  int number;
-};
 
 int number_thrown_by(group& g) {
   try {

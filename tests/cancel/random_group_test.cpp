@@ -1,6 +1,7 @@
 // Random programs over groups on virtual time, beside a model that knows no fiber
 // and no lock. No two ends, deadlines and deeds fall on one instant, so the model
 // knows when each call returns and what comes out of it. A seed replays its program.
+#include "cancel/failure.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vigil/group.hpp>
@@ -23,10 +24,6 @@ using vigil::group_of;
 using clock = vigil::clock;
 using time_point = clock::time_point;
 
-struct failure {
-  int number;
-};
-
 // What comes out of wait(): a failure, or a cancelled with its code and its cause
 // (0: none).
 struct error {
@@ -36,19 +33,6 @@ struct error {
 
   friend bool operator==(const error&, const error&) = default;
 };
-
-int number_of(const std::exception_ptr& cause) {
-  if (cause == nullptr) return 0;
-  try {
-    std::rethrow_exception(cause);
-  } catch (const failure& f) {
-    return f.number;
-  }
-}
-
-std::exception_ptr cause_of(int number) {
-  return number == 0 ? nullptr : std::make_exception_ptr(failure{number});
-}
 
 // What a function of the group does until its end.
 enum class sleeps { stoppable, under_context, shielded };
