@@ -25,7 +25,9 @@
 //     that nobody else knows.
 // C2  An on_expire that destroys its entry says so in its run; the entry is not
 //     touched after that. One run for each entry: one that is due again
-//     meanwhile is held, and filed again when the run ends.
+//     meanwhile is held, and filed again when the run ends, by that run alone:
+//     each hold of the lock has to do with one of those that are held. While an
+//     entry is held its run's held_in says where; changed under both locks.
 // C3  While the lock is free and there are entries, the list's timer is armed
 //     for armed_, not later than the first of them is due as it stands in
 //     order_; or its callback has begun and is on its way to the lock; or no
@@ -73,7 +75,7 @@ struct timeout_run {
   internal::fiber* const on;
   internal::spinlock* lock = nullptr;  // of the entry; guards what follows
   timeout_node* entry = nullptr;       // nullptr: destroyed in its on_expire
-  timeout_core* held_in = nullptr;     // where the entry is due again
+  timeout_core* held_in = nullptr;     // where the entry is held
   waiting* waiters = nullptr;
   internal::list_hook<timeout_run> hook;
 };
@@ -146,7 +148,8 @@ class timeout_core final : private internal::timer_service::run_listener {
       VIGIL_REQUIRES(lock_);
   void call(timeout_run& r);
   void finish(timeout_run& r) noexcept;
-  void file_held() noexcept;
+  timeout_run::waiting* end_run(timeout_run& r) noexcept;
+  void file_held(timeout_node& n) noexcept VIGIL_REQUIRES(lock_);
   void take_out_here(timeout_node& n) noexcept VIGIL_REQUIRES(lock_);
   bool take_some_out() noexcept VIGIL_REQUIRES(lock_);
   bool put_some_back(batch& from) noexcept VIGIL_REQUIRES(lock_);

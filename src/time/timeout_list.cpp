@@ -279,6 +279,10 @@ void timeout_core::add(timeout_node& n) {
 }
 
 void timeout_core::take_out_here(timeout_node& n) noexcept {
+  if (n.run.load() != nullptr) {
+    const lock_guard guard(lock_of(n));
+    if (timeout_run* const r = n.run.load()) r->held_in = nullptr;
+  }
   n.touched.store(0);
   timeout_order::unlink(n);
   size_.store(size_.load() - 1);
@@ -361,6 +365,11 @@ void timeout_core::run_due() {
       if (n == nullptr) return;
       const nanos touched = n->touched.load();
       if (saturating_add(touched, duration_) <= time && begin(r, *n, touched)) break;
+      if (moves == 0) {
+        arm_surely(at_once);
+        return;
+      }
+      --moves;
     }
     if (due(time, moves) != nullptr) arm_surely(at_once);
   }
@@ -383,13 +392,7 @@ void timeout_core::finish(timeout_run& r) noexcept {
     const lock_guard guard(lock_);
     runs_.remove(r);
   }
-  timeout_run::waiting* w = nullptr;
-  {
-    const lock_guard guard(*r.lock);
-    if (r.entry != nullptr) r.entry->run.store(nullptr);
-    w = r.waiters;
-  }
-  if (r.held_in != nullptr) r.held_in->file_held();
+  timeout_run::waiting* w = end_run(r);
   while (w != nullptr) {
     timeout_run::waiting& done = *w;
     w = w->next;
@@ -398,16 +401,34 @@ void timeout_core::finish(timeout_run& r) noexcept {
   let_go();
 }
 
-// All of them: those whose on_expire still runs come back.
-void timeout_core::file_held() noexcept {
-  const lock_guard guard(lock_);
-  while (!timeout_order::is_empty(held_)) {
-    auto& n = static_cast<timeout_node&>(*held_.after);
-    timeout_order::unlink(n);
-    order_.insert(n, n.touched.load());
-    const nanos deadline = saturating_add(n.touched.load(), duration_);
-    if (deadline < armed_) arm_surely(deadline);
+// Who is to be told. The entry may be gone once the run lock is free.
+timeout_run::waiting* timeout_core::end_run(timeout_run& r) noexcept {
+  for (;;) {
+    timeout_core* held_in = nullptr;
+    {
+      const lock_guard guard(*r.lock);
+      held_in = r.held_in;
+      if (held_in == nullptr) {
+        if (r.entry != nullptr) r.entry->run.store(nullptr);
+        return r.waiters;
+      }
+    }
+    // Again, the list's lock first.
+    const lock_guard guard(held_in->lock_);
+    const lock_guard run_guard(*r.lock);
+    if (r.held_in != held_in) continue;
+    held_in->file_held(*r.entry);
+    r.entry->run.store(nullptr);
+    return r.waiters;
   }
+}
+
+void timeout_core::file_held(timeout_node& n) noexcept {
+  const nanos time = n.touched.load();
+  timeout_order::unlink(n);
+  order_.insert(n, time);
+  const nanos deadline = saturating_add(time, duration_);
+  if (deadline < armed_) arm_surely(deadline);
 }
 
 void timeout_core::await_run(timeout_node& n, bool gone) noexcept {

@@ -55,10 +55,12 @@ void timeout_order::insert(timeout_node& n, nanos time) noexcept {
   put(n, time, p);
   if (time >= base_) return;
   // One that was held, or a clock that went back: before those that are later.
+  // From behind: those that were held come back in much the same order, and one
+  // that was touched since it was put there says nothing of those before it.
   timeout_links& head = heads_[p.level][p.slot];
-  timeout_links* at = head.after;
-  while (at != &n && static_cast<timeout_node*>(at)->touched.load() <= time)
-    at = at->after;
+  timeout_links* at = &n;
+  while (at->before != &head && static_cast<timeout_node*>(at->before)->touched.load() > time)
+    at = at->before;
   if (at == &n) return;
   unlink(n);
   append(*at, n);

@@ -65,6 +65,27 @@ TEST_SUITE("timeout_order") {
     }
   }
 
+  TEST_CASE("what comes late is in order, also among those that were touched since they came") {
+    timeout_order order;
+    order.begin_at(1000);
+    timeout_node a;
+    timeout_node b;
+    timeout_node c;
+    timeout_node d;
+    put(order, a, 700);
+    put(order, b, 500);
+    put(order, c, 600);
+    b.touched.store(5000);
+    put(order, d, 650);
+    for (timeout_node* const expected : {&c, &d, &a, &b}) {
+      unsigned moves = 10;
+      timeout_node* const n = order.first(6000, moves).first;
+      CHECK(n == expected);
+      REQUIRE(n != nullptr);
+      timeout_order::unlink(*n);
+    }
+  }
+
   // A slot that has been emptied is not known to be empty until somebody looks.
   TEST_CASE("what is taken from another says nothing about the slots that are empty there") {
     timeout_order from;
