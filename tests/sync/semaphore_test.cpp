@@ -1,0 +1,132 @@
+// semaphore: never more inside than there are permits, first come, first served.
+#include "sync_test.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <thread>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::clock;
+using vigil::semaphore;
+using vigil::spawn;
+using vigil::testing::settle;
+
+TEST_SUITE("semaphore") {
+  TEST_CASE("no more are inside than there are permits") {
+    in_runtime({}, [] {
+      const auto threads_act = vigil::runtime::current().make_work_guard();
+      semaphore s(3);
+      std::atomic<int> inside{0};
+      std::atomic<int> most{0};
+      const auto work = [&](std::uint64_t seed) {
+        seeded dice(seed);
+        for (int i = 0; i < rounds(1'000); ++i) {
+          const int n = 1 + static_cast<int>(dice.below(3));
+          if (dice.below(2) == 0) {
+            s.acquire(n);
+          } else if (!s.acquire_for(std::chrono::microseconds(dice.below(50)), n)) {
+            continue;
+          }
+          const int now = inside.fetch_add(n) + n;
+          CHECK(now <= 3);
+          if (now > most) most = now;
+          if (vigil::this_fiber::id() != 0) vigil::this_fiber::yield();
+          inside.fetch_sub(n);
+          s.release(n);
+        }
+      };
+      crowd all;
+      for (std::uint64_t i = 0; i < 6; ++i)
+        all.add([&, i] { work(i + 1); });
+      std::thread outside([&] { work(50); });
+      all.join();
+      outside.join();
+      CHECK(s.available() == 3);
+    });
+  }
+
+  TEST_CASE("first come, first served: many permits are not starved by requests for few") {
+    for_each_seed(10, [] {
+      semaphore s(2);
+      s.acquire(2);
+      std::vector<int> order;
+      crowd all;
+      const auto ask = [&](std::int64_t n) {
+        all.add([&, n] {
+          s.acquire(n);
+          order.push_back(static_cast<int>(n));
+          s.release(n);
+        });
+        settle();
+      };
+      ask(2);
+      ask(1);
+      ask(1);
+      s.release(1);
+      settle();
+      CHECK(order.empty());  // one is free, but the first wants two
+      CHECK_FALSE(s.try_acquire());
+      CHECK_FALSE(s.acquire_for(1ms));
+      s.release(1);
+      all.join();
+      CHECK(order == std::vector{2, 1, 1});
+      CHECK(s.available() == 2);
+    });
+  }
+
+  TEST_CASE("one who gives up or is stopped lets those behind go on, and takes nothing") {
+    in_virtual([] {
+      semaphore s(1);
+      const auto start = clock::now();
+      auto large = spawn([&] { CHECK_FALSE(s.acquire_for(10ms, 5)); });
+      settle();
+      auto small = spawn([&] {
+        s.acquire();
+        CHECK(since(start) == 10ms);
+        s.release();
+      });
+      small.join();
+      large.join();
+      auto never = spawn([&] { s.acquire(5); });
+      settle();
+      auto behind = spawn([&] { s.acquire(); });
+      settle();
+      never.request_stop();
+      behind.join();
+      CHECK_THROWS_AS(never.join(), vigil::cancelled);
+      CHECK(s.available() == 0);
+    });
+  }
+
+  TEST_CASE("zero permits are had at once, negative numbers and too many are refused") {
+    semaphore s(0);
+    s.acquire(0);
+    CHECK(s.try_acquire(0));
+    CHECK_FALSE(s.try_acquire());
+    CHECK_FALSE(s.acquire_for(0ms));
+    CHECK_THROWS_AS(s.acquire(-1), std::invalid_argument);
+    CHECK_THROWS_AS(s.try_acquire(-1), std::invalid_argument);
+    CHECK(holds(text_of<std::invalid_argument>([&] { s.release(-1); }), "negative"));
+    CHECK_THROWS_AS(semaphore(-1), std::invalid_argument);
+    s.release(std::numeric_limits<std::int64_t>::max());
+    CHECK_THROWS_AS(s.release(), std::overflow_error);
+    CHECK(s.available() == std::numeric_limits<std::int64_t>::max());
+    CHECK(s.acquire_until(clock::now(), std::numeric_limits<std::int64_t>::max()));
+  }
+
+  TEST_CASE("a timed request is false at exactly its deadline") {
+    in_virtual([] {
+      semaphore s(0);
+      const auto start = clock::now();
+      CHECK_FALSE(s.acquire_for(10ms));
+      CHECK_FALSE(s.acquire_until(start + 20ms));
+      CHECK(since(start) == 20ms);
+      vigil::after_func(5ms, [&] { s.release(); });
+      CHECK(s.acquire_for(1h));
+      CHECK(since(start) == 25ms);
+    });
+  }
+}
