@@ -4,6 +4,7 @@
 
 #include <vigil/vigil.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -149,12 +150,18 @@ TEST_SUITE("channels: regression") {
     vigil::options o;
     o.workers = 1;
     o.stop_on = {SIGTERM};
-    std::thread later([] {
+    std::atomic<bool> begun{false};
+    std::thread later([&begun] {
+      begun.wait(false);  // before that the signal would end the process
       // Real time, so that the worker is asleep by then; it holds either way.
       std::this_thread::sleep_for(20ms);
       ::kill(::getpid(), SIGTERM);
     });
-    vigil::run(o, [] { vigil::select(); });
+    vigil::run(o, [&begun] {
+      begun.store(true);
+      begun.notify_one();
+      vigil::select();
+    });
     later.join();
   }
 
