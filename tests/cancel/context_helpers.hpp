@@ -1,4 +1,4 @@
-// What the tests of contexts ask a context.
+// What the tests of contexts ask a context, and where they run.
 #pragma once
 
 #include "cancel/context_core.hpp"
@@ -42,6 +42,16 @@ inline bool is_open(const context& ctx) {
 
 inline std::size_t children_of(const context& ctx) {
   return ctx.stop()->children();
+}
+
+inline std::size_t waiters_under(const context& ctx) {
+  return ctx.stop()->waiters();
+}
+
+inline options one_worker() {
+  options o;
+  o.workers = 1;
+  return o;
 }
 
 }  // namespace vigil::testing_support
