@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,6 +24,37 @@ vigil::options watched() {
   return o;
 }
 
+// Looks through what this process writes to its standard error, and passes it on.
+class error_output {
+ public:
+  error_output() : kept_(::dup(2)) {
+    if (kept_ < 0 || ::pipe(ends_) != 0 || ::dup2(ends_[1], 2) < 0) std::abort();
+  }
+
+  // Until it has been written; from then on nothing passes here any more.
+  void wait_for(const char* text) {
+    while (seen_.find(text) == std::string::npos)
+      if (!pass_on()) std::abort();
+    ::dup2(kept_, 2);
+    ::close(ends_[1]);
+    while (pass_on()) {
+    }
+  }
+
+ private:
+  bool pass_on() {
+    char some[256];
+    const ssize_t n = ::read(ends_[0], some, sizeof some);
+    if (n <= 0) return false;
+    seen_.append(some, static_cast<std::size_t>(n));
+    return ::write(kept_, some, static_cast<std::size_t>(n)) == n;
+  }
+
+  int kept_;
+  int ends_[2];
+  std::string seen_;
+};
+
 std::size_t count_of(const std::string& text, const char* part) {
   std::size_t n = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
@@ -33,6 +65,8 @@ std::size_t count_of(const std::string& text, const char* part) {
 }  // namespace
 
 TEST_SUITE("slow_fiber") {
+  // Real time in all of these: slow_fiber is about how long a thread of the system is
+  // kept. A sleep is longer than that, and one that lasts longer still is named too.
   TEST_CASE("child: blocks its thread in four ways" * doctest::skip()) {
     vigil::run(watched(), [] {
       auto sleeps = vigil::spawn({.name = "sleeps"}, [] {
@@ -100,9 +134,10 @@ TEST_SUITE("slow_fiber") {
     o.stop_limit = 0s;
     std::atomic<bool> begun{false};
     std::atomic<bool> stuck{true};
+    error_output said;
     std::thread rescue([&] {
       begun.wait(false);
-      std::this_thread::sleep_for(100ms);
+      said.wait_for("and still does");
       stuck = false;
     });
     vigil::run(o, [&] {
@@ -126,6 +161,7 @@ TEST_SUITE("slow_fiber") {
     how.runtime.slow_fiber = 1s;  // longer than this process may be kept off its processor
     vigil::testing::run_virtual(how, [] {
       vigil::sleep_for(1h);
+      // Real time: longer than slow_fiber, which no function on the side pool counts for.
       vigil::blocking([] { std::this_thread::sleep_for(1500ms); });
       const auto until = std::chrono::steady_clock::now() + 1500ms;
       while (std::chrono::steady_clock::now() < until)
