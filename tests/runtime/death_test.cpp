@@ -222,20 +222,31 @@ TEST_SUITE("misuse") {
   }
 }
 
+namespace {
+
+// What make() returns dies in a handler of its runtime.
+template <class Make>
+void dies_in_a_handler(Make make) {
+  ::alarm(20);  // of real time: ends a program that hangs
+  vigil::options o;
+  o.workers = 1;
+  vigil::run(o, [&make] {
+    auto owned = std::make_shared<std::optional<decltype(make())>>(make());
+    handle_with([owned] { owned->reset(); });
+    sleep_for(1h);
+  });
+}
+
+}  // namespace
+
 // On its own stack a worker runs no fiber while it waits.
 TEST_SUITE("a handler that would wait") {
   TEST_CASE("child: a fiber's last handle dies in a handler" * doctest::skip()) {
-    ::alarm(20);
-    vigil::options o;
-    o.workers = 1;
-    vigil::run(o, [] {
-      auto owned = std::make_shared<std::optional<vigil::fiber<>>>();
-      owned->emplace(spawn({.name = "kept"}, [] {
+    dies_in_a_handler([] {
+      return spawn({.name = "kept"}, [] {
         const vigil::this_fiber::shield whole;
         sleep_for(1h);
-      }));
-      handle_with([owned] { owned->reset(); });
-      sleep_for(1h);
+      });
     });
   }
 
@@ -247,15 +258,8 @@ TEST_SUITE("a handler that would wait") {
   }
 
   TEST_CASE("child: a scoped_timer ends in a handler" * doctest::skip()) {
-    ::alarm(20);
-    vigil::options o;
-    o.workers = 1;
-    vigil::run(o, [] {
-      auto owned = std::make_shared<std::optional<vigil::scoped_timer>>();
-      owned->emplace(vigil::after_func(0s, [] { sleep_for(1h); }));
-      handle_with([owned] { owned->reset(); });
-      sleep_for(1h);
-    });
+    dies_in_a_handler(
+        [] { return vigil::scoped_timer(vigil::after_func(0s, [] { sleep_for(1h); })); });
   }
 
   TEST_CASE("for a timer's callback ends the program by name, after a second") {
