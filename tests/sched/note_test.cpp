@@ -68,6 +68,7 @@ TEST_SUITE("note") {
     std::thread disturber([&] {
       while (!done.load()) {
         ::pthread_kill(self, SIGUSR1);
+        // Real time: leaves the sleeper the time to sleep again; it holds at any pace.
         std::this_thread::sleep_for(100us);
       }
     });

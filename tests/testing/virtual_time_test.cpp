@@ -163,6 +163,8 @@ TEST_SUITE("run_virtual") {
       bool fired = false;
       vigil::after_func(1s, [&] { fired = true; });
       outside = std::thread([&] {
+        // Real time, so that time would have gone on by then, if it did; it holds
+        // either way.
         std::this_thread::sleep_for(10ms);
         CHECK_FALSE(finished.load());
         core.sched.end_outside_work();

@@ -286,6 +286,7 @@ TEST_SUITE("sleep") {
       std::thread disturber([&] {
         while (!done.load()) {
           ::pthread_kill(sleeper, SIGUSR1);
+          // Real time: leaves the sleeper the time to sleep again; it holds at any pace.
           std::this_thread::sleep_for(1ms);
         }
       });

@@ -67,6 +67,7 @@ TEST_SUITE("timeout_list on threads") {
             hammered& h = all[dice.below(n)];
             const instant time = now();
             if (h.idle.touch(time)) raise(h.promised, count_of(time));
+            // Real time, so that entries expire in between; it holds at any pace.
             if (dice.below(64) == 0) std::this_thread::sleep_for(300us);
           }
         }));
