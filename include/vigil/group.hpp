@@ -129,8 +129,9 @@ class group {
   // Starts f on a fiber; f takes the group's context (const context&), or nothing,
   // and its result is dropped. Waits for a place if the limit is reached, first
   // come, first served. Once the context is done, also if that happens while it
-  // waits, it starts nothing and drops f, and wait() says why. Throws as vigil::go,
-  // `stopped`, and std::logic_error when the group has been waited for.
+  // waits, it starts nothing and drops f, and wait() says why, unless cancel() has
+  // ended the group. Throws as vigil::go, `stopped`, and std::logic_error when the
+  // group has been waited for.
   template <class F>
     requires(std::is_invocable_v<std::decay_t<F>&> || detail::takes_context<std::decay_t<F>>)
   void go(F&& f, const site& from = site::current()) {
@@ -138,7 +139,7 @@ class group {
   }
 
   // The same, but false, with f untouched, if the limit is reached or the context
-  // is done.
+  // is done; wait() tells the latter as for go().
   template <class F>
     requires(std::is_invocable_v<std::decay_t<F>&> || detail::takes_context<std::decay_t<F>>)
   [[nodiscard]] bool try_go(F&& f, const site& from = site::current()) {
@@ -165,9 +166,10 @@ class group {
     return detail::wait_until(core_, deadline_at(t).time_since_epoch().count());
   }
 
-  // Cancels the context and asks all to stop, without an error: what wait() throws
-  // is what their functions throw, but neither `stopped` nor this context's
-  // `cancelled`. Returns at once.
+  // Cancels the context and asks all to stop, those too that have not begun yet,
+  // without an error: what wait() throws is what their functions throw, but neither
+  // `stopped` nor this context's `cancelled`, nor what is not started afterwards.
+  // Returns at once.
   void cancel(const std::exception_ptr& cause = nullptr) noexcept { detail::cancel(core_, cause); }
 
   // For what its fibers wait for: done with the first error.

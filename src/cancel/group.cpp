@@ -73,6 +73,7 @@ class group_core {
   bool may_start() VIGIL_RELEASE(lock_);
   bool ask_some_to_stop() noexcept;
   void fail(std::exception_ptr error) noexcept;
+  void fail_unstarted() noexcept;
   bool is_by_cancel(const cancelled& e) noexcept;
   static waiter* claim_first(waiting_list& from) noexcept;
 
@@ -106,9 +107,18 @@ bool group_core::may_start() VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   }
   if (!ctx().is_done()) return true;
   lock_.unlock();
-  // What is not started is not forgotten: wait() says so.
-  fail(ctx().cause());
+  fail_unstarted();
   return false;
+}
+
+// What is not started is not forgotten: wait() says so, unless cancel() has ended
+// the group, and that is what its owner wanted.
+void group_core::fail_unstarted() noexcept {
+  {
+    const lock_guard guard(lock_);
+    if (ended_by_cancel_) return;
+  }
+  fail(ctx().cause());
 }
 
 bool group_core::take() VIGIL_NO_THREAD_SAFETY_ANALYSIS {
@@ -137,12 +147,12 @@ bool group_core::take() VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     }
     if (how == outcome::stopped) self.throw_if_ended(how);
     // As if the context had been done before the call.
-    fail(ctx().cause());
+    fail_unstarted();
     return false;
   }
   // R3: the place is ours.
   if (!ctx().is_done()) return true;
-  fail(ctx().cause());
+  fail_unstarted();
   give();
   return false;
 }

@@ -97,6 +97,35 @@ TEST_SUITE("group") {
     });
   }
 
+  TEST_CASE("after cancel what is not started is no error, and try_go leaves it alone") {
+    in_virtual([] {
+      const auto start = clock::now();
+      group g({.limit = 1});
+      g.go([] { sleep_for(1h); });
+      auto waits = vigil::spawn([&g] { g.go([] { FAIL("started"); }); });
+      settle();
+      g.cancel();
+      waits.join();
+      bool started = false;
+      g.go([&started] { started = true; });
+      CHECK_FALSE(g.try_go([&started] { started = true; }));
+      g.wait();
+      CHECK_FALSE(started);
+      CHECK(since(start) == 0s);
+    });
+  }
+
+  TEST_CASE("a cancel stops the fibers that have not begun yet") {
+    in_virtual([] {
+      const auto start = clock::now();
+      group g;
+      g.go([] { sleep_for(1h); });
+      g.cancel();
+      g.wait();
+      CHECK(since(start) == 0s);
+    });
+  }
+
   TEST_CASE("a cancel asks each of many to stop") {
     for_each_seed(3, [] {
       const auto start = clock::now();

@@ -64,7 +64,7 @@ class model {
     if (done_) {
       // Who sleeps under the context and who waits for a place: one is the first.
       if (waited && error_ == done_) other_error_ = cause();
-      fail(cause());
+      if (!by_cancel_) fail(cause());
     } else {
       running_.push_back(w);
       advance(now);  // one whose time is over already
@@ -134,6 +134,7 @@ class model {
   void end(const error& how, bool is_error = true) {
     if (done_) return;
     done_ = how;
+    by_cancel_ = !is_error;
     if (remove(sleeps::under_context) && is_error) fail(how);
   }
 
@@ -160,6 +161,7 @@ class model {
   std::vector<int> results_;
   std::size_t given_ = 0;
   std::optional<error> done_;
+  bool by_cancel_ = false;  // and not by an error or the deadline
   std::optional<error> error_;
   std::optional<error> other_error_;  // that it may be as well
 };

@@ -50,3 +50,14 @@ TEST_CASE("group: it is cancelled and destroyed while its fiber runs") {
     });
   });
 }
+
+TEST_CASE("group: one that begins after the cancel is asked to stop as well") {
+  prove("group: cancelled as one begins, wait", [] {
+    with_group([](std::unique_ptr<vigil::group>& g) {
+      const auto silent = vigil::make_channel<int>();
+      g->go([&silent] { static_cast<void>(silent.recv()); });
+      g->cancel();
+      g->wait();
+    });
+  });
+}
