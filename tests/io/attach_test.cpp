@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/post.hpp>
@@ -41,6 +42,26 @@ void ping_pong(asio::io_context& c, int n) {
     REQUIRE(byte == static_cast<char>(i));
   }
   echo.join();
+}
+
+// A thread waits in `w`, whose io_context is stopped, until tell(has_come_out) brings
+// it out.
+template <class Tell>
+void tell_until_out(vigil::internal::io_watch& w, Tell tell) {
+  w.prepare();
+  std::atomic<bool> out{false};
+  std::thread worker([&] {
+    w.wait_until(vigil::internal::never);
+    out.store(true);
+  });
+  while (!out.load()) {
+    // Real time, so that it sleeps by then; else a later call brings it out. If none
+    // does, main.cpp ends the test.
+    std::this_thread::sleep_for(5ms);
+    tell(std::as_const(out));
+  }
+  w.interrupt();
+  worker.join();
 }
 
 vigil::internal::io_watch& own_watch() {
@@ -385,7 +406,8 @@ TEST_SUITE("io: the watch") {
       w.prepare();
       const auto start = std::chrono::steady_clock::now();
       std::thread other([&w] {
-        // Real time, so that it waits by then; it holds either way.
+        // Real time, which the loop below counts: whoever comes out before the 20 ms
+        // are over has not waited, however late this thread is.
         std::this_thread::sleep_for(20ms);
         w.interrupt();
       });
@@ -408,22 +430,13 @@ TEST_SUITE("io: the watch") {
       asio::io_context own;
       vigil::internal::io_watch w(own);
       own.stop();
-      w.prepare();
-      std::atomic<bool> out{false};
-      std::thread worker([&] {
-        w.wait_until(vigil::internal::never);
-        out.store(true);
-      });
-      // Real time, so that it sleeps by then; else it hears of a later one. One that
-      // is cancelled counts alone here: with another a worker looks every 10 ms anyway.
       int told = 0;
-      for (; told < 2000 && !out.load(); ++told) {
-        std::this_thread::sleep_for(5ms);
+      // One that is cancelled counts alone here: with another a worker looks every
+      // 10 ms anyway.
+      tell_until_out(w, [&](const auto&) {
+        ++told;
         is_cancelled ? w.operation_cancelled() : w.operation_begins();
-      }
-      CHECK(out.load());
-      w.interrupt();
-      worker.join();
+      });
       for (; told > 0; --told) {
         if (is_cancelled) w.operation_begins();
         w.operation_ends(is_cancelled);
@@ -435,22 +448,12 @@ TEST_SUITE("io: the watch") {
     asio::io_context own;
     vigil::internal::io_watch w(own);
     own.stop();
-    w.prepare();
-    std::atomic<bool> out{false};
-    std::thread worker([&] {
-      w.wait_until(vigil::internal::never);
-      out.store(true);
-    });
-    // Real time, so that it sleeps by then; else it comes out of a later stop.
-    for (int i = 0; i < 2000 && !out.load(); ++i) {
-      std::this_thread::sleep_for(5ms);
+    tell_until_out(w, [&own](const std::atomic<bool>& out) {
       vigil::io::restart(own);
+      // Real time, so that it may come out; else it does after a later restart.
       std::this_thread::sleep_for(1ms);
       if (!out.load()) own.stop();
-    }
-    CHECK(out.load());
-    w.interrupt();
-    worker.join();
+    });
   }
 
   TEST_CASE("a lone sleep costs one wait, and idle workers make none") {
