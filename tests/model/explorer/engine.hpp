@@ -1,9 +1,14 @@
 // The explorer's inside: threads as fibers, the search, the memory.
 //
-//   hooks.cpp   what the instrumented code calls ──▶ engine
-//   world.cpp   futex, clock, threads, memory    ──▶ engine
-//   engine.cpp  who goes on: the search over all decisions
-//   memory.cpp  which values a load may see; races on plain memory
+//   hooks.cpp      what the instrumented code calls   ──▶ engine
+//   system.cpp     futex, clock, threads, mutexes     ──▶ engine
+//   program.cpp    what a test's program may ask for  ──▶ engine
+//   engine.cpp     a run: threads as fibers; run after run
+//   search.cpp     who goes on, and what is left to try
+//   reduction.cpp  which orders need not be tried
+//   text.cpp       schedules and traces as text
+//   memory.cpp     which values a load may see; races on plain memory
+//   world.cpp      the program's memory, the same before each run
 //
 // Everything here runs on one thread of the operating system and is compiled
 // without instrumentation. Nothing of it lies in the program's static memory,
@@ -15,7 +20,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -26,6 +30,11 @@ namespace model {
 inline constexpr unsigned max_threads = 6;
 
 using thread_mask = std::uint32_t;
+
+constexpr thread_mask bit(unsigned t) noexcept {
+  return thread_mask{1} << t;
+}
+
 using step_clock = std::array<std::uint32_t, max_threads>;
 
 enum class access : std::uint8_t { load, store, modify };
@@ -323,6 +332,7 @@ class engine {
   void leave_locals(thread& t);
   void enter_locals(thread& t);
   std::string schedule_text() const;
+  std::string trace_text() const;
   void parse_schedule(const std::string& text);
   bool affords(const decision& d, unsigned t) const noexcept;
   void want(std::int32_t decision_index, unsigned t);
@@ -416,8 +426,6 @@ bool is_thread_local(const void* address) noexcept;
 std::size_t thread_locals_size() noexcept;
 std::byte* thread_locals() noexcept;
 const void* thread_locals_image() noexcept;
-// "idle.cpp:42" for each, of the innermost place that is no header of the
-// compiler's.
-std::map<const void*, std::string> source_lines(const std::set<const void*>& codes);
+void* allocate(std::size_t size);  // for the program, until the run ends
 
 }  // namespace model

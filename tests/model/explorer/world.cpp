@@ -1,31 +1,21 @@
-// The world around the program: its memory, futex, clock, threads and mutexes.
+// The program's memory: each run starts from the same.
 //
-// Each run starts from the same memory. What the program keeps in static
-// memory is remembered before the first run and put back before each; what it
-// allocates comes from an arena that begins anew; what it freed stays marked
-// until the run ends, so that a later use is found.
-#include "base/atomic.hpp"
-#include "base/futex.hpp"
+// What the program keeps in static memory is remembered before the first run and
+// put back before each; what it allocates or maps comes from an arena that begins
+// anew; what it freed stays marked until the run ends, so that a later use is
+// found.
 #include "explorer/engine.hpp"
+#include "explorer/original.hpp"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <exception>
-#include <map>
 #include <new>
-#include <string>
-#include <utility>
 
 #include <cxxabi.h>
-#include <dlfcn.h>
 #include <link.h>
-#include <pthread.h>
-#include <sched.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 extern "C" {
 extern char __data_start[];
@@ -97,19 +87,6 @@ world& get_world() {
   return *the_world;
 }
 
-void* allocate(std::size_t size) {
-  world& w = *the_world;
-  size = (size + granule - 1) / granule * granule + granule;  // a gap behind each
-  if (w.arena_used + size > arena_size) {
-    engine::get().fail("a run allocates more than the explorer's arena holds (64 MiB)");
-  }
-  std::byte* const at = w.arena + w.arena_used;
-  w.arena_used += size;
-  // Its size stands in the gap before it.
-  std::memcpy(at, &size, sizeof size);
-  return at + granule;
-}
-
 void free_memory(void* p) {
   world& w = *the_world;
   const auto* const start = static_cast<std::byte*>(p);
@@ -130,6 +107,19 @@ bool is_ours(const void* p) noexcept {
 }
 
 }  // namespace
+
+void* allocate(std::size_t size) {
+  world& w = *the_world;
+  size = (size + granule - 1) / granule * granule + granule;  // a gap behind each
+  if (w.arena_used + size > arena_size) {
+    engine::get().fail("a run allocates more than the explorer's arena holds (64 MiB)");
+  }
+  std::byte* const at = w.arena + w.arena_used;
+  w.arena_used += size;
+  // Its size stands in the gap before it.
+  std::memcpy(at, &size, sizeof size);
+  return at + granule;
+}
 
 void world_begin() {
   world& w = get_world();
@@ -187,262 +177,7 @@ bool is_thread_local(const void* address) noexcept {
          lies_in(&errno, sizeof errno);
 }
 
-std::map<const void*, std::string> source_lines(const std::set<const void*>& codes) {
-  std::map<const void*, std::string> lines;
-  const int file = ::memfd_create("addresses", MFD_CLOEXEC);
-  if (file < 0) return lines;
-  std::vector<const void*> asked;
-  for (const void* const code : codes) {
-    lines[code] = "?";
-    Dl_info info{};
-    if (::dladdr(code, &info) == 0) continue;
-    asked.push_back(code);
-    ::dprintf(file,
-              "%#lx\n",
-              static_cast<unsigned long>(static_cast<const char*>(code) -
-                                         static_cast<const char*>(info.dli_fbase) - 1));
-  }
-  // Of each its address first, on a line of its own, then the places, innermost
-  // first.
-  const std::string self = "/proc/" + std::to_string(::getpid());
-  const std::string command = "addr2line -a -i -e " + self + "/exe < " + self + "/fd/" +
-                              std::to_string(file) + " 2>/dev/null";
-  if (std::FILE* const f = ::popen(command.c_str(), "r")) {
-    char text[512];
-    std::size_t at = 0;
-    bool named = true;
-    while (std::fgets(text, sizeof text, f) != nullptr) {
-      const std::string whole(text, std::strcspn(text, "\n"));
-      if (whole.compare(0, 2, "0x") == 0) {
-        ++at;
-        named = false;
-      } else if (!named && at <= asked.size() && whole.find("/include/c++/") == std::string::npos) {
-        const std::string line = whole.substr(whole.find_last_of('/') + 1);
-        lines[asked[at - 1]] = line.substr(0, line.find(' '));
-        named = true;
-      }
-    }
-    ::pclose(f);
-  }
-  ::close(file);
-  return lines;
-}
-
-// --- for programs
-
-void require(bool holds, const char* what) {
-  if (holds || engine_of_program() == nullptr) return;
-  engine& e = *the_engine;
-  const inside_engine guard(e);
-  e.trace(__builtin_return_address(0), "requirement does not hold: %s", what);
-  e.fail(std::string("requirement does not hold: ") + what);
-}
-
-window::window() {
-  engine& e = engine::get();
-  const inside_engine guard(e);
-  e.open_window();
-}
-
-namespace {
-
-bool others_rest(void* me) {
-  engine& e = engine::get();
-  for (unsigned t = 0; t < max_threads; ++t) {
-    const thread& other = e.of(t);
-    const bool ends_a_window =
-        other.state == thread_state::waiting && other.condition == others_rest;
-    if (&other != me && !ends_a_window && e.can_run(t)) return false;
-  }
-  return true;
-}
-
-void let_others_rest(engine& e) {
-  thread& self = e.of(e.current());
-  self.condition = others_rest;
-  self.condition_argument = &self;
-  self.state = thread_state::waiting;
-  self.next = {};
-  e.block();
-}
-
-}  // namespace
-
-// What the others have begun inside the window they also end there: its thread
-// goes on when none of them can.
-window::~window() {
-  engine& e = engine::get();
-  const inside_engine guard(e);
-  let_others_rest(e);
-  e.close_window();
-}
-
-void wait_until(bool (*condition)(void*), void* argument) {
-  engine& e = engine::get();
-  const inside_engine guard(e);
-  e.reach({});
-  thread& self = e.of(e.current());
-  self.condition = condition;
-  self.condition_argument = argument;
-  self.state = thread_state::waiting;
-  e.block();
-  // The look that found it, as the thread's own: it acquires what it acquires.
-  e.observing = true;
-  e.inside = false;
-  condition(argument);
-  e.inside = true;
-  e.observing = false;
-}
-
-void enough() {
-  engine& e = engine::get();
-  const inside_engine guard(e);
-  let_others_rest(e);
-  e.end_run();
-}
-
-std::int64_t now() {
-  return engine::get().clock;
-}
-
-void advance(std::int64_t nanoseconds) {
-  engine& e = engine::get();
-  const inside_engine guard(e);
-  e.reach({clock_location, true});
-  e.clock += nanoseconds;
-}
-
-void note_outcome(const std::string& text) {
-  engine& e = engine::get();
-  const inside_engine guard(e);
-  e.outcomes.insert(std::string(text.c_str()));
-}
-
-std::set<std::string> take_outcomes() {
-  return std::exchange(engine::get().outcomes, {});
-}
-
-namespace {
-
-void pause_here(const void* from) {
-  engine* const e = engine_of_program();
-  if (e == nullptr) return;
-  const inside_engine guard(*e);
-  thread& self = e->of(e->current());
-  e->trace(from, "pauses");
-  self.next = {};
-  self.state = thread_state::paused;
-  self.paused_at = e->writes();
-  // Who has just seen an old value need not wait for another.
-  for (const std::int64_t l : self.looked_at) {
-    if (l >= 0 && e->mem().is_behind(e->current(), static_cast<unsigned>(l))) self.paused_at = 0;
-  }
-  e->block();
-  // What it spins on is seen at last, and no more than that.
-  for (const std::int64_t l : self.looked_at) {
-    if (l >= 0) e->mem().see_newest(e->current(), static_cast<unsigned>(l));
-  }
-  self.looked_at.fill(-1);
-}
-
-std::int64_t read_clock() {
-  engine& e = engine::get();
-  const inside_engine guard(e);
-  e.reach({clock_location, false});
-  e.offer_timeouts(nullptr);
-  return e.clock;
-}
-
-}  // namespace
 }  // namespace model
-
-// --- in place of base/futex.cpp
-
-namespace vigil::internal {
-
-void cpu_pause(unsigned) noexcept {
-  model::pause_here(__builtin_return_address(0));
-}
-
-void futex_wait(futex_word& word, std::uint32_t expected, nanos deadline) noexcept {
-  using namespace model;
-  engine& e = engine::get();
-  const inside_engine guard(e);
-  const void* const from = __builtin_return_address(0);
-  memory& m = e.mem();
-  e.reach({m.find(&word, sizeof word, e.current()), true});
-  const unsigned l = m.find(&word, sizeof word, e.current());
-  // The kernel reads the word itself, as it is.
-  const location& at = m.at(l);
-  if (at.history[at.length - 1].value != expected) {
-    e.trace(from, "futex  word %u: has changed, no wait", l);
-    return;
-  }
-  if (deadline <= e.clock) {
-    e.trace(from, "futex  word %u: the deadline has come", l);
-    thread& self = e.of(e.current());
-    if (self.in_vain_at == e.switches()) {
-      // Round and round: somebody else must move first.
-      self.next = {};
-      self.state = thread_state::paused;
-      self.paused_at = e.writes();
-      e.block();
-    }
-    self.in_vain_at = e.switches();
-    return;
-  }
-  e.trace(from, "futex  word %u: sleeps", l);
-  thread& self = e.of(e.current());
-  self.state = thread_state::sleeping;
-  self.futex = &word;
-  self.until = deadline;
-  self.paused_at = e.next_arrival();
-  self.next = {l, true};
-  e.block();
-  if (self.futex != nullptr) {
-    self.futex = nullptr;
-    if (e.clock < deadline) e.clock = deadline;
-    e.record({l, true});
-    e.record({clock_location, true});
-    e.trace(from, "futex  word %u: timed out", l);
-  } else {
-    e.trace(from, "futex  word %u: woken", l);
-  }
-}
-
-void futex_wake_one(futex_word& word) noexcept {
-  using namespace model;
-  engine& e = engine::get();
-  const inside_engine guard(e);
-  memory& m = e.mem();
-  const unsigned l = m.find(&word, sizeof word, e.current());
-  e.reach({l, true});
-  e.offer_timeouts(&word);
-  thread* first = nullptr;
-  unsigned who = 0;
-  for (unsigned t = 0; t < max_threads; ++t) {
-    thread& it = e.of(t);
-    if (it.state != thread_state::sleeping || it.futex != &word) continue;
-    if (first == nullptr || it.paused_at < first->paused_at) {
-      first = &it;
-      who = t;
-    }
-  }
-  e.trace(__builtin_return_address(0),
-          "futex  word %u: wakes %s",
-          l,
-          first != nullptr ? std::to_string(who).c_str() : "nobody");
-  if (first == nullptr) return;
-  first->state = thread_state::ready;
-  first->futex = nullptr;
-  e.comes_after(who, e.current());
-}
-
-unsigned long set_thread_timer_slack(unsigned long) noexcept {
-  return 0;
-}
-
-}  // namespace vigil::internal
 
 // --- in place of the system's
 
@@ -491,39 +226,13 @@ void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
   operator delete(p);
 }
 
-namespace {
-
-template <class F>
-F* real(const char* name) {
-  return reinterpret_cast<F*>(::dlsym(RTLD_NEXT, name));
-}
-
-}  // namespace
-
 extern "C" {
-
-int sched_yield() noexcept {
-  model::pause_here(__builtin_return_address(0));
-  return 0;
-}
-
-int clock_gettime(clockid_t which, timespec* t) noexcept {
-  model::engine* const e = model::engine_of_program();
-  if (e == nullptr) {
-    static auto* const original = real<int(clockid_t, timespec*)>("clock_gettime");
-    return original(which, t);
-  }
-  const std::int64_t now =
-      which == CLOCK_MONOTONIC ? model::read_clock() : model::engine::get().clock;
-  t->tv_sec = now / 1'000'000'000;
-  t->tv_nsec = now % 1'000'000'000;
-  return 0;
-}
 
 void* mmap(
     void* address, std::size_t size, int protection, int flags, int file, off_t at) noexcept {
   if (model::engine_of_program() == nullptr || (flags & MAP_ANONYMOUS) == 0) {
-    static auto* const original = real<void*(void*, std::size_t, int, int, int, off_t)>("mmap");
+    static auto* const original =
+        model::original_of<void*(void*, std::size_t, int, int, int, off_t)>("mmap");
     return original(address, size, protection, flags, file, at);
   }
   model::world& w = *model::the_world;
@@ -539,126 +248,8 @@ int munmap(void* address, std::size_t size) noexcept {
   if (w != nullptr && address >= w->mappings && address < w->mappings + model::mappings_size) {
     return 0;
   }
-  static auto* const original = real<int(void*, std::size_t)>("munmap");
+  static auto* const original = model::original_of<int(void*, std::size_t)>("munmap");
   return original(address, size);
-}
-
-int pthread_create(pthread_t* made,
-                   const pthread_attr_t* attributes,
-                   void* (*start)(void*),
-                   void* argument) {
-  model::engine* const e = model::engine_of_program();
-  if (e == nullptr) {
-    static auto* const original =
-        real<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>("pthread_create");
-    return original(made, attributes, start, argument);
-  }
-  const model::inside_engine guard(*e);
-
-  struct call {
-    void* (*start)(void*);
-    void* argument;
-  };
-
-  auto* const what = static_cast<call*>(model::allocate(sizeof(call)));
-  *what = {start, argument};
-  const unsigned t = e->create_thread(
-      [](void* c) { static_cast<call*>(c)->start(static_cast<call*>(c)->argument); }, what);
-  *made = t + 1;
-  return 0;
-}
-
-int pthread_join(pthread_t which, void** result) {
-  model::engine* const e = model::engine_of_program();
-  if (e == nullptr) {
-    static auto* const original = real<int(pthread_t, void**)>("pthread_join");
-    return original(which, result);
-  }
-  const model::inside_engine guard(*e);
-  model::thread& self = e->of(e->current());
-  e->reach({});
-  self.joined = static_cast<unsigned>(which - 1);
-  self.state = model::thread_state::joining;
-  e->block();
-  e->mem().hand_over(self.joined, e->current());
-  e->comes_after(e->current(), self.joined);
-  return 0;
-}
-
-int pthread_atfork(void (*)(), void (*)(), void (*)()) {
-  return 0;
-}
-
-// fatal(), std::terminate(): a fault, if the program does it.
-void abort() noexcept {
-  if (model::engine* const e = model::engine_of_program()) {
-    e->fail("the program aborts: see its message above");
-  }
-  std::_Exit(134);
-}
-
-int pthread_setname_np(pthread_t, const char*) {
-  return 0;
-}
-
-// A mutex of the operating system: taken or not, first come, first served by
-// whoever is chosen. The state lies in the mutex's own first word.
-int pthread_mutex_lock(pthread_mutex_t* mutex) {
-  model::engine* const e = model::engine_of_program();
-  if (e == nullptr) {
-    static auto* const original = real<int(pthread_mutex_t*)>("pthread_mutex_lock");
-    return original(mutex);
-  }
-  const model::inside_engine guard(*e);
-  model::memory& m = e->mem();
-  for (;;) {
-    const unsigned l = m.find(mutex, 4, e->current());
-    e->reach({l, true});
-    const auto newest = static_cast<std::uint16_t>(m.at(l).length - 1);
-    if (m.at(l).history[newest].value == 0) {
-      m.read(l, e->current(), newest, model::order::acquire);
-      m.write(l, e->current(), 1, model::order::relaxed, true);
-      e->wrote();
-      return 0;
-    }
-    model::thread& self = e->of(e->current());
-    self.state = model::thread_state::locked;
-    self.paused_at = e->writes();
-    e->block();
-  }
-}
-
-int pthread_mutex_trylock(pthread_mutex_t* mutex) {
-  model::engine* const e = model::engine_of_program();
-  if (e == nullptr) {
-    static auto* const original = real<int(pthread_mutex_t*)>("pthread_mutex_trylock");
-    return original(mutex);
-  }
-  e->fail("pthread_mutex_trylock is not modelled");
-}
-
-int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
-  model::engine* const e = model::engine_of_program();
-  if (e == nullptr) {
-    static auto* const original = real<int(pthread_cond_t*, pthread_mutex_t*)>("pthread_cond_wait");
-    return original(condition, mutex);
-  }
-  e->fail("pthread_cond_wait is not modelled");
-}
-
-int pthread_mutex_unlock(pthread_mutex_t* mutex) {
-  model::engine* const e = model::engine_of_program();
-  if (e == nullptr) {
-    static auto* const original = real<int(pthread_mutex_t*)>("pthread_mutex_unlock");
-    return original(mutex);
-  }
-  const model::inside_engine guard(*e);
-  model::memory& m = e->mem();
-  const unsigned l = m.find(mutex, 4, e->current());
-  e->reach({l, true});
-  m.write(l, e->current(), 0, model::order::release, false);
-  e->wrote();
-  return 0;
 }
 
 }  // extern "C"
