@@ -36,81 +36,75 @@ void run_until_done(vigil::runtime& rt, F&& f) {
   }
 }
 
+// The main fiber ends beside a worker at rest, once `start` has begun what sets the
+// flag.
+template <class Start>
+void runs_to_its_end(Start start) {
+  bool whole = false;
+  long_window w;
+  {
+    vigil::runtime rt(until_done(2));
+    run_until_done(rt, [&] {
+      let_the_other_rest();
+      w.emplace();
+      start(whole);
+    });
+  }
+  w.reset();
+  model::require(whole, "it has run to its end");
+}
+
+// A plain thread does `let_go` to the only timer as the main fiber ends.
+template <class LetGo>
+void ends_without_its_timer(std::chrono::nanoseconds delay, LetGo let_go) {
+  vigil::timer t;
+  vigil::runtime rt(until_done(1));
+  long_window w;
+  std::thread outside;
+  run_until_done(rt, [&] {
+    t = vigil::after_func(delay, [] {});
+    w.emplace();
+    outside = std::thread([&t, let_go] { let_go(t); });
+  });
+  w.reset();
+  outside.join();
+}
+
 }  // namespace
 
 TEST_CASE("all done: a callback that starts as the main fiber looks runs to its end") {
   prove("all done: a posted function on another worker", [] {
-    bool whole = false;
-    long_window w;
-    {
-      vigil::runtime rt(until_done(2));
-      run_until_done(rt, [&] {
-        let_the_other_rest();
-        w.emplace();
-        vigil::post([&whole] {
-          vigil::this_fiber::yield();
-          whole = true;
-          model::enough();
-        });
+    runs_to_its_end([](bool& whole) {
+      vigil::post([&whole] {
+        vigil::this_fiber::yield();
+        whole = true;
+        model::enough();
       });
-    }
-    w.reset();
-    model::require(whole, "it has run to its end");
+    });
   });
 }
 
 TEST_CASE("all done: a fiber that starts as the last one ends runs to its end") {
   prove("all done: the last fiber starts another", [] {
-    bool whole = false;
-    long_window w;
-    {
-      vigil::runtime rt(until_done(2));
-      run_until_done(rt, [&] {
-        let_the_other_rest();
-        w.emplace();
+    runs_to_its_end([](bool& whole) {
+      vigil::go([&whole] {
         vigil::go([&whole] {
-          vigil::go([&whole] {
-            vigil::this_fiber::yield();
-            whole = true;
-          });
+          vigil::this_fiber::yield();
+          whole = true;
         });
       });
-    }
-    w.reset();
-    model::require(whole, "it has run to its end");
+    });
   });
 }
 
 TEST_CASE("all done: a plain thread takes away the last timer, and the run ends") {
-  prove("all done: stop from a plain thread as the main fiber looks", [] {
-    vigil::timer t;
-    vigil::runtime rt(until_done(1));
-    long_window w;
-    std::thread outside;
-    run_until_done(rt, [&] {
-      t = vigil::after_func(1h, [] {});
-      w.emplace();
-      outside = std::thread([&t] { t.stop(); });
-    });
-    w.reset();
-    outside.join();
-  });
+  prove("all done: stop from a plain thread as the main fiber looks",
+        [] { ends_without_its_timer(1h, [](vigil::timer& t) { t.stop(); }); });
 }
 
 TEST_CASE("all done: a plain thread unreferences the last timer as it fires, and the run ends") {
-  prove("all done: unref from a plain thread as the timer fires", [] {
-    vigil::timer t;
-    vigil::runtime rt(until_done(1));
-    long_window w;
-    std::thread outside;
-    run_until_done(rt, [&] {
-      t = vigil::after_func(1ms, [] {});
-      w.emplace();
-      outside = std::thread([&t] { t.unref(); });
-    });
-    w.reset();
-    outside.join();
-  });
+  prove("all done: unref from a plain thread as the timer fires",
+        [] { ends_without_its_timer(1ms, [](vigil::timer& t) { t.unref(); }); });
 }
 
 TEST_CASE("all done: a plain thread lets go of a timer that never fires, and the run ends") {

@@ -2,6 +2,7 @@
 // ways to bring its workers to rest or to keep them busy.
 #pragma once
 
+#include "base/clock_source.hpp"
 #include "base/nanos.hpp"
 #include "explorer/explorer.hpp"
 #include "sched/fiber.hpp"
@@ -87,5 +88,44 @@ class gate {
   std::atomic<bool> entered_{false};
   std::atomic<bool> open_{false};
 };
+
+// A time of the explorer's clock that a thread left for another. No access to
+// memory as far as the explorer is concerned.
+class moment {
+ public:
+  void comes() {
+    const vigil::internal::nanos now = vigil::internal::monotonic_now();
+    set(now);
+  }
+
+  __attribute__((no_sanitize("thread"), noinline)) vigil::internal::nanos when() const {
+    return when_;
+  }
+
+ private:
+  __attribute__((no_sanitize("thread"), noinline)) void set(vigil::internal::nanos to) {
+    when_ = to;
+  }
+
+  vigil::internal::nanos when_ = vigil::internal::never;
+};
+
+// Keeps its worker until another has set it.
+inline void busy_until(const std::atomic<bool>& set) {
+  model::wait_until([&] { return set.load(); });
+  static_cast<void>(set.load());  // what was done before is seen
+}
+
+// Runs `body` as the main fiber when all other workers sleep. `rt` is held by a
+// work guard: plain threads are about to do something.
+template <class F>
+void when_others_sleep(unsigned n, F&& body) {
+  vigil::runtime rt(strict_workers(n));
+  const vigil::work_guard guard = rt.make_work_guard();
+  rt.run([&] {
+    vigil::sleep_for(std::chrono::milliseconds(1));
+    body(rt);
+  });
+}
 
 }  // namespace programs

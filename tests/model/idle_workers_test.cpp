@@ -1,0 +1,151 @@
+// Who sleeps and who is woken, in whole programs on two workers or three.
+#include "base/clock_source.hpp"
+#include "programs.hpp"
+#include "prove.hpp"
+#include "sched/fiber.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/vigil.hpp>
+
+#include <atomic>
+#include <optional>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+using namespace std::chrono_literals;
+using vigil::internal::monotonic_now;
+using vigil::internal::nanos;
+
+using programs::busy_until;
+using programs::moment;
+using programs::strict_workers;
+using programs::turnstile;
+using programs::when_others_sleep;
+
+TEST_CASE("idle: a fiber that a plain thread starts runs, whoever lies down") {
+  prove("idle: go from a plain thread, both lie down", [] {
+    when_others_sleep(2, [](vigil::runtime& rt) {
+      turnstile main;
+      const model::window w;
+      std::thread outside([&] { rt.go([&] { main.open(); }); });
+      main.wait();
+      outside.join();
+    });
+  });
+}
+
+TEST_CASE("idle: a fiber started while the other worker lies down runs there") {
+  prove("idle: go while the other worker lies down", [] {
+    when_others_sleep(2, [](vigil::runtime&) {
+      std::atomic<int> ran{0};
+      const model::window w;
+      for (int i = 1; i <= 2; ++i) {
+        vigil::go([&] { ran.fetch_add(1); });
+        model::wait_until([&] { return ran.load() == i; });
+      }
+    });
+  });
+}
+
+TEST_CASE("idle: of a burst of fibers each has a worker") {
+  prove("idle: a burst of 2 fibers, 2 workers", [] {
+    when_others_sleep(2, [](vigil::runtime&) {
+      std::atomic<int> running{0};
+      const auto busy = [&] {
+        running.fetch_add(1);
+        model::wait_until([&] { return running.load() == 2; });
+      };
+      const model::window w;
+      auto first = vigil::spawn(busy);
+      auto second = vigil::spawn(busy);
+      first.join();
+      second.join();
+    });
+  });
+}
+
+TEST_CASE("idle: a burst by a busy worker wakes worker after worker") {
+  prove("idle: a burst of 2 fibers by a busy worker, 3 workers", [] {
+    when_others_sleep(3, [](vigil::runtime&) {
+      std::atomic<int> running{0};
+      const auto busy = [&] {
+        running.fetch_add(1);
+        model::wait_until([&] { return running.load() == 2; });
+      };
+      vigil::fiber<> first;
+      vigil::fiber<> second;
+      {
+        const model::window w;
+        first = vigil::spawn(busy);
+        second = vigil::spawn(busy);
+        model::wait_until([&] { return running.load() == 2; });
+      }
+      first.join();
+      second.join();
+    });
+  });
+}
+
+TEST_CASE("idle: a timer that a plain thread arms fires, whoever lies down") {
+  prove("idle: a timer from a plain thread, both lie down", [] {
+    when_others_sleep(2, [](vigil::runtime& rt) {
+      turnstile main;
+      std::optional<model::window> w;
+      w.emplace();
+      std::thread outside([&] {
+        rt.after_func(1ms, [&] {
+          w.reset();
+          main.open();
+        });
+      });
+      main.wait();
+      outside.join();
+    });
+  });
+}
+
+TEST_CASE("idle: a timer that a busy worker arms fires on the other, which lies down") {
+  prove("idle: timers of a busy worker, the other lies down", [] {
+    when_others_sleep(2, [](vigil::runtime&) {
+      std::atomic<int> fired{0};
+      const model::window w;
+      for (int i = 1; i <= 2; ++i) {
+        const auto deadline = vigil::deadline_in(1ms);
+        const vigil::timer t = vigil::after_func(1ms, [&] { fired.fetch_add(1); });
+        model::wait_until([&] { return fired.load() == i; });
+        model::require(vigil::clock::now() == deadline, "in time: nothing else moves the clock");
+      }
+    });
+  });
+}
+
+TEST_CASE("idle: a worker that sleeps to a deadline is moved to an earlier one") {
+  prove("idle: a plain thread arms an earlier timer, 1 worker sleeps", [] {
+    when_others_sleep(2, [](vigil::runtime& rt) {
+      std::atomic<bool> fired{false};
+      std::atomic<bool> over{false};
+      auto& current = *vigil::internal::current_fiber()->sched;
+      moment armed;
+      const nanos deadline = model::now() + 1'000'000;
+      vigil::timer later = vigil::after_func(2ms, [] {});
+      std::thread outside([&] {
+        model::wait_until([&] { return current.idle().earliest() == deadline + 1'000'000; });
+        {
+          const model::window w;
+          rt.after_func(1ms, [&] {
+            const nanos now = monotonic_now();
+            model::require(now == deadline || armed.when() >= deadline, "in time");
+            fired.store(true);
+          });
+          armed.comes();
+          busy_until(fired);
+        }
+        over.store(true);
+      });
+      busy_until(over);
+      outside.join();
+      later.stop();
+    });
+  });
+}
