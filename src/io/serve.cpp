@@ -28,11 +28,9 @@ bool connection_is_gone(int code) noexcept {
     case ECONNABORTED:
     case ECONNRESET:
     case EINTR:
-    case EAGAIN:
     case EPERM:  // a firewall's rule
     case EPROTO:
     case ENOPROTOOPT:
-    case EOPNOTSUPP:
     case ENETDOWN:
     case ENETUNREACH:
     case EHOSTDOWN:
@@ -47,6 +45,7 @@ bool connection_is_gone(int code) noexcept {
 
 bool lacks_resources(int code) noexcept {
   switch (code) {
+    case EAGAIN:  // for the stack of a fiber: memory that may be locked
     case EMFILE:
     case ENFILE:
     case ENOBUFS:
@@ -56,6 +55,18 @@ bool lacks_resources(int code) noexcept {
     default:
       return false;
   }
+}
+
+// 0: it is none.
+int errno_of(const boost::system::error_code& e) noexcept {
+  const auto& c = e.category();
+  return c == boost::system::system_category() || c == boost::system::generic_category() ? e.value()
+                                                                                         : 0;
+}
+
+int errno_of(const std::error_code& e) noexcept {
+  const auto& c = e.category();
+  return c == std::system_category() || c == std::generic_category() ? e.value() : 0;
 }
 
 std::int64_t checked_places(const serve_limits& limits) {
@@ -107,34 +118,33 @@ void server::has_started() noexcept {
   in_a_row_ = 0;
 }
 
-bool server::goes_on() {
+bool server::goes_on(bool is_open) {
   try {
     throw;
   } catch (const boost::system::system_error& e) {
-    return goes_on(e.code());
+    // The acceptor is closed, between two accepts or in one.
+    if (e.code() == boost::asio::error::operation_aborted) return false;
+    if (e.code() == boost::asio::error::bad_descriptor && !is_open) return false;
+    return passes(errno_of(e.code()));
   } catch (const cancelled&) {
     return false;
   } catch (const limit_reached&) {
     waits_ = true;
   } catch (const std::bad_alloc&) {
     waits_ = true;
-  } catch (const std::system_error&) {
-    waits_ = true;  // no stack
+  } catch (const std::system_error& e) {
+    return passes(errno_of(e.code()));  // no stack, or an acceptor's own
   }
   return true;
 }
 
-bool server::goes_on(const boost::system::error_code& code) {
-  // The acceptor is closed, between two accepts or in one.
-  if (code == boost::asio::error::operation_aborted || code == boost::asio::error::bad_descriptor) {
-    return false;
-  }
-  const bool is_errno = code.category() == boost::system::system_category();
-  if (is_errno && connection_is_gone(code.value())) {
+// In a catch block.
+bool server::passes(int code) {
+  if (connection_is_gone(code)) {
     if (++in_a_row_ > most_in_a_row) waits_ = true;
     return true;
   }
-  if (is_errno && lacks_resources(code.value())) {
+  if (lacks_resources(code)) {
     waits_ = true;
     return true;
   }

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <deque>
 #include <new>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -29,13 +30,11 @@ class failing_acceptor {
   template <class Token>
   auto async_accept(Token&& token) {
     calls.push_back(vigil::clock::now());
-    if (!errors.empty() && errors.front() == no_memory) {
-      errors.pop_front();
-      throw std::bad_alloc();
-    }
     if (errors.empty()) return below.async_accept(std::forward<Token>(token));
     const int code = errors.front();
     errors.pop_front();
+    if (code == no_memory) throw std::bad_alloc();
+    if (throws_std) throw std::system_error(code, std::generic_category());
     return asio::async_initiate<Token, void(error_code, memory_stream)>(
         [code](auto handler) {
           std::move(handler)(error_code(code, boost::system::system_category()),
@@ -44,8 +43,11 @@ class failing_acceptor {
         token);
   }
 
+  bool is_open() const { return below.is_open(); }
+
   static constexpr int no_memory = -1;
 
+  bool throws_std = false;  // its errors are of the standard's type
   std::deque<int> errors;
   std::vector<vigil::clock::time_point> calls;
   memory_acceptor below;
@@ -92,6 +94,62 @@ TEST_SUITE("io::serve: errors of accept") {
       CHECK(error.value() == ENOTSOCK);
       CHECK(since(start) == 10s);  // those that were served had the grace
     });
+  }
+
+  TEST_CASE("an error that passes is forgotten, one that lasts ends it at once, of either type") {
+    const auto error_after = [](std::deque<int> codes, bool throws_std) {
+      int error = 0;
+      in_virtual([&] {
+        failing_acceptor acceptor;
+        acceptor.errors = std::move(codes);
+        acceptor.throws_std = throws_std;
+        memory_stream s = acceptor.below.connect();
+        write_byte(s);
+        auto server = vigil::spawn([&] {
+          try {
+            serve(acceptor, echo, {.grace = 0s});
+          } catch (const boost::system::system_error& e) {
+            error = e.code().value();
+          } catch (const std::system_error& e) {
+            error = e.code().value();
+          }
+        });
+        vigil::sleep_for(1s);
+        acceptor.below.close();
+        server.join();
+        CHECK(acceptor.errors.empty() == (error == 0));
+        CHECK(read_byte(s) == (error == 0));
+      });
+      return error;
+    };
+    for (const bool throws_std : {false, true}) {
+      CAPTURE(throws_std);
+      for (const int code : {ECONNABORTED,
+                             ECONNRESET,
+                             EINTR,
+                             EPERM,
+                             EPROTO,
+                             ENOPROTOOPT,
+                             ENETDOWN,
+                             ENETUNREACH,
+                             EHOSTDOWN,
+                             EHOSTUNREACH,
+                             ENONET,
+                             ETIMEDOUT,
+                             EMFILE,
+                             ENFILE,
+                             ENOBUFS,
+                             ENOMEM,
+                             ENOSPC}) {
+        CAPTURE(code);
+        CHECK(error_after({code}, throws_std) == 0);
+      }
+      // The second is not asked for any more.
+      for (const int code : {EBADF, EINVAL, ENOTSOCK, EOPNOTSUPP, EFAULT, EACCES}) {
+        CAPTURE(code);
+        CHECK(error_after({code, EMFILE}, throws_std) == code);
+      }
+    }
   }
 
   TEST_CASE("without descriptors or memory it backs off, doubling up to a second, never spins") {

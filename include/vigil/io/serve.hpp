@@ -90,8 +90,8 @@ class VIGIL_API server {
   }
 
   // In a catch block around accept and start: whether to go on. What is no matter
-  // of theirs is thrown on.
-  bool goes_on();
+  // of theirs is thrown on. `is_open`: the acceptor is.
+  bool goes_on(bool is_open);
   // Waits for those that are being served. Throws what broke the acceptor.
   void finish();
 
@@ -102,7 +102,7 @@ class VIGIL_API server {
 
  private:
   void has_started() noexcept;
-  bool goes_on(const boost::system::error_code& code);
+  bool passes(int code);
 
   const vigil::context stopping_;
   const serve_limits& limits_;
@@ -115,6 +115,16 @@ class VIGIL_API server {
   std::exception_ptr broken_;
   group fibers_;  // the first to die
 };
+
+// False also for an acceptor that does not say.
+template <class Acceptor>
+bool is_open(const Acceptor& a) {
+  if constexpr (requires { a.is_open(); }) {
+    return a.is_open();
+  } else {
+    return false;
+  }
+}
 
 template <class Socket, class Handler>
 class connection {
@@ -155,11 +165,19 @@ class connection {
 //
 // The acceptor is anything with async_accept(token) that gives a socket: of TCP, of
 // Unix sockets, io::memory_acceptor. It belongs to serve meanwhile. If its operation
-// is aborted (it is closed or cancelled) serve ends as by `stopping`. Errors that
-// pass do not come out: a connection that was gone before it was accepted is
-// forgotten, and when descriptors or memory run out, or no fiber can be had (the
-// connection is closed then), the next accept waits (limits.backoff), not spins. Any
-// other error of the acceptor is thrown when the connections have ended, as above.
+// is aborted (it is closed or cancelled) serve ends as by `stopping`.
+//
+// Errors of accept, as boost::system::system_error or std::system_error, by their
+// errno; Go's rule:
+//   they pass    the connection was gone before it was accepted (ECONNABORTED,
+//                ECONNRESET, EPROTO, EPERM, ENETDOWN, ETIMEDOUT and their like), EINTR:
+//                the next accept comes at once, after 16 of them in a row it waits
+//   they pass    no descriptors, memory or fiber (EMFILE, ENFILE, ENOBUFS, ENOMEM,
+//                ENOSPC, EAGAIN, std::bad_alloc, limit_reached): the next accept waits
+//                for limits.backoff; a connection for which no fiber can be had is closed
+//   they last    all others (EBADF of an acceptor that is_open, EINVAL, ENOTSOCK,
+//                EOPNOTSUPP, what is no errno): serve accepts no more, and throws the
+//                error when the connections have ended, as above
 //
 // Throws std::invalid_argument for limits out of range and a nil context, wrong_place
 // outside a fiber, `stopped`.
@@ -188,7 +206,7 @@ void serve(const vigil::context& stopping, Acceptor& acceptor, Handler handler,
           s, acceptor.async_accept(use_fiber.under(stopping)), handler));
       return true;
     } catch (...) {
-      return s.goes_on();
+      return s.goes_on(detail::is_open(acceptor));
     }
   };
   while (s.has_room() && accept_one()) {
