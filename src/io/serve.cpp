@@ -153,8 +153,23 @@ bool server::passes(int code) {
 }
 
 void server::finish() {
-  static_cast<void>(fibers_.wait_for(limits_.grace));
+  const clock::time_point end = deadline_in(limits_.grace);
+  tell_stop();
+  static_cast<void>(fibers_.wait_until(end));
   if (broken_ != nullptr) std::rethrow_exception(broken_);
+}
+
+void server::tell_stop() const {
+  if (!limits_.on_stop) return;
+  std::exception_ptr error;
+  try {
+    limits_.on_stop();
+  } catch (const stopped&) {
+    throw;
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (error != nullptr) report(std::move(error));
 }
 
 void server::report(std::exception_ptr error) const {

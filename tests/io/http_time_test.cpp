@@ -320,6 +320,31 @@ TEST_SUITE("http server: time") {
     });
   }
 
+  TEST_CASE("closing the acceptor is a stop: idle connections end at once") {
+    for_each_seed(20, [] {
+      site s;
+      auto never_asked = s.connect();
+      auto asked = s.connect();
+      asked.send(hello);
+      CHECK(asked.receive().result_int() == 200);
+      auto half = s.connect();
+      half.send(hello.substr(0, 15));
+      vigil::sleep_for(50ms);
+
+      const auto start = clock::now();
+      s.close_acceptor();
+      CHECK(never_asked.is_closed());
+      CHECK(asked.is_closed());
+      CHECK(since(start) == 0s);
+      vigil::sleep_for(5s);
+      half.send(hello.substr(15));
+      CHECK(half.receive()["Connection"] == "close");
+      CHECK(half.is_closed());
+      s.join();
+      CHECK(since(start) == 5s);
+    });
+  }
+
   TEST_CASE("after the grace of a stop what is left is cut") {
     in_virtual([] {
       const auto endless = [](const web::request&, web::response& out, const vigil::context& ctx) {

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <memory>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,74 @@ TEST_SUITE("io::serve") {
       CHECK_FALSE(read_byte(busy));
       server.join();
       CHECK(since(start) == 2s);
+    });
+  }
+
+  TEST_CASE("on_stop ends idle connections also when the acceptor is closed, not half-done ones") {
+    for_each_seed(5, [] {
+      memory_acceptor acceptor;
+      const auto stopping = vigil::with_cancel(vigil::background());
+      int told = 0;
+      vigil::fiber<> server = vigil::spawn([&] {
+        const auto handler = [&](memory_stream peer, const vigil::context& ctx) {
+          while (read_byte(peer, use_fiber.under(stopping.ctx))) {
+            vigil::sleep_for(3s, ctx);
+            write_byte(peer);
+          }
+        };
+        serve(stopping.ctx, acceptor, handler, {.on_stop = [&] {
+                ++told;
+                stopping.cancel();
+              }});
+      });
+      memory_stream idle = acceptor.connect();
+      memory_stream busy = acceptor.connect();
+      write_byte(busy);
+      vigil::sleep_for(1s);
+      CHECK(told == 0);
+      const auto start = vigil::clock::now();
+      acceptor.close();
+      CHECK_FALSE(read_byte(idle));
+      CHECK(since(start) == 0s);
+      CHECK(read_byte(busy));
+      server.join();
+      CHECK(since(start) == 2s);
+      CHECK(told == 1);
+    });
+  }
+
+  TEST_CASE("an on_stop that throws or takes long costs the connections nothing but its time") {
+    in_virtual([] {
+      memory_acceptor acceptor;
+      int reported = 0;
+      vigil::fiber<> server = vigil::spawn([&] {
+        const auto handler = [](memory_stream, const vigil::context& ctx) {
+          vigil::sleep_for(3s, ctx);
+        };
+        serve(acceptor,
+              handler,
+              {.grace = 4s,
+               .on_error = [&](const std::exception_ptr&) { ++reported; },
+               .on_stop =
+                   [] {
+                     vigil::sleep_for(2s);
+                     throw std::runtime_error("on purpose");
+                   }});
+      });
+      memory_stream early = acceptor.connect();
+      vigil::sleep_for(1s);
+      memory_stream late = acceptor.connect();
+      vigil::sleep_for(0s);
+      vigil::testing::settle();
+      const auto start = vigil::clock::now();
+      acceptor.close();
+      CHECK_FALSE(read_byte(early));
+      CHECK(since(start) == 2s);
+      CHECK_FALSE(read_byte(late));
+      CHECK(since(start) == 3s);
+      server.join();
+      CHECK(since(start) == 3s);
+      CHECK(reported == 1);
     });
   }
 

@@ -22,7 +22,6 @@
 #include "message.hpp"
 
 #include <vigil/context.hpp>
-#include <vigil/group.hpp>
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/serve.hpp>
 #include <vigil/timeout_list.hpp>
@@ -138,23 +137,23 @@ class server {
   // Needs a runtime: throws wrong_place on a thread without one.
   explicit server(handler answer, options how = {});
 
-  // Accepts and serves until `stopping` is done, then stops; as vigil::io::serve, which
-  // cuts short what has not ended after limits.grace.
+  // Accepts and serves until `stopping` is done or the acceptor is closed, then stops;
+  // as vigil::io::serve, which cuts short what has not ended after limits.grace.
   template <class Acceptor>
   void serve(const vigil::context& stopping, Acceptor& acceptor,
              const vigil::io::serve_limits& limits = {}) {
-    vigil::group stopper(vigil::without_cancel(stopping));
-    stopper.go([&](const vigil::context& ctx) {
-      static_cast<void>(stopping.done().recv(ctx));
+    vigil::io::serve_limits how = limits;
+    how.on_stop = [&] {
       stop();
-    });
+      if (limits.on_stop) limits.on_stop();
+    };
     vigil::io::serve(
         stopping,
         acceptor,
         [this]<class Stream>(Stream s, const vigil::context& ctx) {
           this->talk(std::move(s), ctx);
         },
-        limits);
+        how);
   }
 
   // Serves one connection until it ends. `ctx` is the handler's.

@@ -12,7 +12,8 @@
 // to come to an end by themselves. What is left afterwards is cut short: ctx is
 // done, and the fibers are asked to stop. serve returns when all have ended. It is
 // Go's net/http: Shutdown is to cancel `stopping`, Close comes when the grace is
-// over.
+// over. Who closes the acceptor instead names `stop` as limits.on_stop, and what waits
+// under `stopping` ends then, too.
 //
 // If the calling fiber is stopped, serve cuts all short at once, waits for them,
 // and throws `stopped`.
@@ -51,6 +52,11 @@ struct serve_limits {
   // connections end. Empty, or if it throws itself: options::on_unhandled, as for
   // vigil::go.
   std::function<void(std::exception_ptr)> on_error = {};
+  // Called once when no more are accepted, whatever the reason: `stopping` is done,
+  // the acceptor is closed or broken. On serve's fiber, as the grace begins: here
+  // connections on which nothing goes on are ended. If it takes longer than the
+  // grace, that ends with it. What it throws goes where a handler's errors go.
+  std::function<void()> on_stop = {};
 };
 
 namespace detail {
@@ -92,7 +98,7 @@ class VIGIL_API server {
   // In a catch block around accept and start: whether to go on. What is no matter
   // of theirs is thrown on. `is_open`: the acceptor is.
   bool goes_on(bool is_open);
-  // Waits for those that are being served. Throws what broke the acceptor.
+  // on_stop, then waits for those that are being served. Throws what broke the acceptor.
   void finish();
 
   // What a handler has thrown.
@@ -103,6 +109,7 @@ class VIGIL_API server {
  private:
   void has_started() noexcept;
   bool passes(int code);
+  void tell_stop() const;
 
   const vigil::context stopping_;
   const serve_limits& limits_;
