@@ -92,6 +92,54 @@ TEST_SUITE("http server: time") {
     });
   }
 
+  TEST_CASE("empty lines before a request do not begin the idle time anew") {
+    for_each_seed(5, [] {
+      const auto time_of = [](std::chrono::nanoseconds pause) {
+        site s;
+        auto c = s.connect();
+        const auto start = clock::now();
+        auto writer = vigil::spawn([&] { return drip(c, std::string(3000, '\n'), pause); });
+        CHECK(c.is_closed());
+        const auto time = since(start);
+        CHECK(writer.join() < 3000);
+        return time;
+      };
+      CHECK(time_of(119s) == 120s);
+      CHECK(time_of(100ms) == 120s);
+      CHECK(time_of(60s) == 120s);
+      // Nor for a stop.
+      web::options how;
+      how.keeps_idle = [] { return true; };
+      site s(how);
+      auto c = s.connect();
+      auto writer = vigil::spawn([&] { return drip(c, std::string(3000, '\n'), 1s); });
+      vigil::sleep_for(300500ms);
+      const auto start = clock::now();
+      s.stop();
+      CHECK(c.is_closed());
+      CHECK(since(start) == 0s);
+      CHECK(writer.join() < 3000);
+    });
+  }
+
+  TEST_CASE("an empty line after a body takes nothing from the next request's time") {
+    in_virtual([] {
+      site s;
+      auto c = s.connect();
+      for (int i = 0; i < 3; ++i) {
+        c.send("POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 1\r\n\r\nx\r\n");
+        CHECK(c.receive().body() == "x");
+        vigil::sleep_for(60s);
+        c.send("\r\n");
+        vigil::sleep_for(59s);
+      }
+      const auto start = clock::now();
+      c.send("\r\nG");
+      CHECK(c.receive().result_int() == 408);
+      CHECK(since(start) == 10s);
+    });
+  }
+
   TEST_CASE("it never promises to keep a connection longer than it does") {
     in_virtual([] {
       const auto promised = [](std::chrono::nanoseconds idle,

@@ -114,12 +114,9 @@ void connection::to_working() {
   server_.idle_.add(entry_);
 }
 
-std::size_t connection::read_idle(error_code& error) {
-  if (!entry_.touch(now_)) {
-    // Its expiry has begun while it was at work.
-    vigil::timeout_list::remove(entry_);
-    server_.idle_.add(entry_);
-  }
+// Reads what comes. True if the idle time is over, or the server stops: this was the
+// last look.
+bool connection::read_idle(error_code& error) {
   if (in_.capacity() > small_read) in_.shrink_to_fit();
   const auto room = in_.prepare(small_read);
   std::size_t n = 0;
@@ -130,23 +127,46 @@ std::size_t connection::read_idle(error_code& error) {
     n = transport_.read(room, error);
   }
   to_working();
-  if (error == timed_out) n = transport_.read_now(room, error);  // C2
-  return n;
+  const bool is_last = error == timed_out;
+  if (is_last) n = transport_.read_now(room, error);  // C2
+  in_.commit(n);
+  return is_last;
+}
+
+// Waits for the first bytes of a request, for one idle time. They are in in_; an
+// error: there are none.
+error_code connection::wait_idle() {
+  const time_point start = vigil::clock::now();
+  if (!entry_.touch(start)) {
+    // Its expiry has begun while it was at work.
+    vigil::timeout_list::remove(entry_);
+    server_.idle_.add(entry_);
+  }
+  for (;;) {
+    error_code error;
+    const bool is_last = read_idle(error);
+    if (error) return error;
+    skip_empty_lines();
+    if (in_.size() != 0) return {};
+    if (is_last) return timed_out;
+    // Empty lines do not begin the time anew.
+    transport_.set_read_deadline(later(start, server_.how_.idle));
+    has_deadline_ = true;
+  }
 }
 
 // False: there is none to come.
 bool connection::wait_for_request() {
+  skip_empty_lines();
+  if (in_.size() != 0) return true;  // it came with the one before
+  flush();
+  const auto& keeps_idle = server_.how_.keeps_idle;
   for (;;) {
-    skip_empty_lines();
-    if (in_.size() != 0) return true;  // it came with the one before
-    flush();
-    now_ = vigil::clock::now();
-    error_code error;
-    in_.commit(read_idle(error));
-    if (!error) continue;
-    const auto& keeps_idle = server_.how_.keeps_idle;
-    const bool is_idle = error == timed_out && !server_.is_stopping();
-    if (!is_idle || !keeps_idle || !keeps_idle()) return false;
+    const error_code error = wait_idle();
+    if (!error) return true;
+    if (error != timed_out || server_.is_stopping()) return false;
+    if (!keeps_idle || !keeps_idle()) return false;
+    take_deadline_away();
   }
 }
 
@@ -219,11 +239,15 @@ void connection::limit_receiving(nanoseconds d) {
   has_deadline_ = true;
 }
 
+void connection::take_deadline_away() {
+  if (std::exchange(has_deadline_, false)) transport_.set_read_deadline(time_point::max());
+}
+
 // False: the connection is to be closed.
 bool connection::serve_request() {
   parser p(request_, server_.how_.body_bytes);
   const unsigned status = receive(p);
-  if (std::exchange(has_deadline_, false)) transport_.set_read_deadline(time_point::max());
+  take_deadline_away();
   if (status != 0) {
     refuse(status);
     return false;

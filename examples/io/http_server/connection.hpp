@@ -48,7 +48,8 @@ class connection {
 
   // Receiving. What the fiber has not looked at yet is in in_.
   bool wait_for_request();
-  std::size_t read_idle(boost::system::error_code& error);
+  bool read_idle(boost::system::error_code& error);
+  boost::system::error_code wait_idle();
   void to_working();
   void skip_empty_lines();
   unsigned receive(parser& p);
@@ -56,6 +57,7 @@ class connection {
   unsigned receive_body(parser& p);
   unsigned receive_more(std::size_t room);
   void limit_receiving(std::chrono::nanoseconds d);
+  void take_deadline_away();
   bool serve_request();
 
   // Answering. What is to be sent is in out_.
@@ -74,8 +76,7 @@ class connection {
   boost::beast::flat_buffer in_;
   std::string out_;
   request request_;
-  vigil::clock::time_point now_;  // when it began to be idle
-  bool has_deadline_ = false;     // for reading
+  bool has_deadline_ = false;  // for reading
   bool keep_ = true;
   bool is_head_ = false;
   std::atomic<state> state_{state::working};
