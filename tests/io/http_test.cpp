@@ -278,6 +278,37 @@ TEST_SUITE("http server") {
     });
   }
 
+  TEST_CASE("what a handler throws is told also when its client has gone, and whatever it is") {
+    for_each_seed(3, [] {
+      std::vector<std::string> told;
+      vigil::io::serve_limits limits;
+      limits.on_error = [&](const std::exception_ptr& error) {
+        try {
+          std::rethrow_exception(error);
+        } catch (const std::runtime_error& e) {
+          told.push_back(e.what());
+        } catch (int n) {
+          told.push_back(std::to_string(n));
+        }
+      };
+      const auto failing = [](const web::request& in, web::response&, const vigil::context& ctx) {
+        if (in.target() == "/number") throw 42;
+        vigil::sleep_for(1s, ctx);
+        throw std::runtime_error("on purpose");
+      };
+      site s({}, failing, limits);
+      s.connect().get("/late");
+      vigil::sleep_for(2s);
+      CHECK(told == std::vector<std::string>{"on purpose"});
+      auto c = s.connect();
+      c.get("/number");
+      CHECK(c.receive().result_int() == 500);
+      CHECK(c.is_closed());
+      vigil::sleep_for(1s);
+      CHECK(told == std::vector<std::string>{"on purpose", "42"});
+    });
+  }
+
   TEST_CASE("fields of a handler cannot begin a line of their own") {
     in_virtual([] {
       const auto answer = [](const web::request&, web::response& out, const auto&) {

@@ -262,15 +262,13 @@ bool connection::serve_request() {
     throw;
   } catch (const vigil::cancelled&) {
     throw;
-  } catch (const std::exception&) {
+  } catch (const vigil::stopped&) {
+    throw;
+  } catch (...) {
     error = std::current_exception();
   }
   if (error != nullptr) {
-    // The client of an answer that has begun sees that its end is missing.
-    if (!out.has_begun_) {
-      refuse(500);
-      finish();
-    }
+    tell_of_error(out);
     std::rethrow_exception(error);
   }
   out.end();
@@ -287,6 +285,17 @@ void connection::refuse(unsigned status) {
   out.status = status;
   out.set("Content-Type", "text/plain");
   out.send(std::string(reason_of(status)) + "\n");
+}
+
+// The client; of one that has gone the handler's error is told all the same.
+void connection::tell_of_error(const response& out) {
+  // Of an answer that has begun it sees that the end is missing.
+  if (out.has_begun_) return;
+  try {
+    refuse(500);
+    finish();
+  } catch (const gone&) {
+  }
 }
 
 void connection::begin_answer(unsigned status, std::string_view fields, bool own_keep_alive) {

@@ -62,6 +62,7 @@ class connection {
 
   // Answering. What is to be sent is in out_.
   void refuse(unsigned status);
+  void tell_of_error(const response& out);
   void begin_answer(unsigned status, std::string_view fields, bool own_keep_alive);
   void send(std::string_view what);
   void flush();

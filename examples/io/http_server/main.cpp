@@ -83,7 +83,7 @@ void show(const char* what, const web::reply& a) {
   std::printf("%s: %u, %zu bytes\n", what, a.result_int(), a.body().size());
 }
 
-// The same server in memory and on virtual time, where twelve seconds take no time.
+// The same server in memory and on virtual time, where minutes take no time.
 int test_self() {
   return vigil::testing::run_virtual([] {
     vigil::io::memory_acceptor acceptor;

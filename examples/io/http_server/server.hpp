@@ -66,8 +66,9 @@ struct options {
 };
 
 // What a handler waits for, it waits for under `ctx`: it is done when the server has
-// no more time. An exception answers 500 if nothing was sent, closes the connection
-// and goes on to the caller of talk().
+// no more time. An exception, of any type, answers 500 if nothing was sent, closes the
+// connection and goes on to the caller of talk(); serve() gives it to limits.on_error,
+// but for system_error and `cancelled`, as vigil::io::serve.
 using handler =
     std::function<void(const request& in, response& out, const vigil::context& ctx)>;
 
