@@ -40,6 +40,7 @@ namespace detail {
 class timeout_core;   // a list
 class timeout_table;  // lists by duration
 struct timeout_run;   // an on_expire under way
+struct timeout_access;  // what io does with a list
 
 struct timeout_links {
   timeout_links* before = nullptr;
@@ -64,6 +65,7 @@ VIGIL_API timeout_core* make_timeouts(std::int64_t duration, timeout_function* f
                                       const site& from);
 VIGIL_API void end_timeouts(timeout_core* list) noexcept;
 VIGIL_API void add(timeout_core* list, timeout_node& n);
+VIGIL_API void add_surely(timeout_core* list, timeout_node& n);
 VIGIL_API bool remove(timeout_node& n) noexcept;
 VIGIL_API void forget(timeout_node& n) noexcept;
 VIGIL_API std::size_t expire_now(timeout_core* list);
@@ -212,6 +214,9 @@ class timeout_list {
 
  private:
   friend class timeout_lists;
+  friend struct detail::timeout_access;
+
+  void add_surely(entry& e) { detail::add_surely(core_, e); }
 
   template <class F>
   struct function final : detail::timeout_function {
@@ -288,6 +293,14 @@ class timeout_lists {
 };
 
 namespace detail {
+
+struct timeout_access {
+  // add() without bad_alloc: as long as there is no memory for the timer its callback
+  // is queued again and again instead. Late, never lost.
+  static void add_surely(timeout_list& list, timeout_list::entry& e) {
+    list.add_surely(e);
+  }
+};
 
 template <auto Member>
 struct member_of;

@@ -260,7 +260,8 @@ ending operation_record::wait_once(const limit& until,
   try {
     how = ending_of(self.wait(which_, internal::wait_reason::io, timeout_of(until), lock_));
   } catch (const std::bad_alloc&) {
-    how = ending::no_memory;
+    // For a timer, which a limit that is over already does not need.
+    how = timeout_of(until).is_over() ? ending::timed_out : ending::no_memory;
   }
   const lock_guard guard(lock_);
   who_ = nullptr;

@@ -94,8 +94,9 @@ class timeout_core final : private internal::timer_service::run_listener {
                             const site& from);
   static void drop_function(timeout_function* f) noexcept;
 
-  // Leaves n in no list if the end of the handle has begun.
-  void add(timeout_node& n);
+  // Leaves n in no list if the end of the handle has begun. `surely`: throws no
+  // bad_alloc; see arm_surely.
+  void add(timeout_node& n, bool surely = false);
   // True if it was in a list.
   static bool take_out(timeout_node& n) noexcept;
   // Waits for a run of n that is not the caller's own. `gone`: n is destroyed.

@@ -250,7 +250,7 @@ void timeout_core::disarm() noexcept {
 
 // --- in and out
 
-void timeout_core::add(timeout_node& n) {
+void timeout_core::add(timeout_node& n, bool surely) {
   for (;;) {
     take_out(n);
     const lock_guard guard(lock_);
@@ -262,6 +262,7 @@ void timeout_core::add(timeout_node& n) {
     if (!n.home.compare_exchange_strong(none, this)) continue;  // somebody else has added it
     const nanos time = std::max<nanos>(1, now());
     const nanos deadline = saturating_add(time, duration_);
+    if (surely && deadline < armed_) arm_surely(deadline);
     if (deadline < armed_) {
       try {
         arm(deadline);
@@ -543,6 +544,10 @@ timeout_core& checked(timeout_core* list, const char* call) {
 
 void add(timeout_core* list, timeout_node& n) {
   checked(list, "add").add(n);
+}
+
+void add_surely(timeout_core* list, timeout_node& n) {
+  checked(list, "add").add(n, true);
 }
 
 namespace {

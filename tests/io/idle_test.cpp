@@ -4,13 +4,16 @@
 
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/memory_stream.hpp>
+#include <vigil/timer.hpp>
 
 #include <array>
 #include <atomic>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 using namespace std::chrono_literals;
@@ -251,6 +254,53 @@ TEST_SUITE("io::idle_list") {
         reader.join();
       }
       CHECK(idle.size() == 0);
+    });
+  }
+
+  TEST_CASE("without memory for the list's timer a stream stays in it: its next wait ends, too") {
+    struct no_more_memory {
+      no_more_memory() {
+        ::getrlimit(RLIMIT_DATA, &before);
+        const rlimit none{4096, before.rlim_max};  // 0 is an exception
+        ::setrlimit(RLIMIT_DATA, &none);
+      }
+
+      ~no_more_memory() { ::setrlimit(RLIMIT_DATA, &before); }
+
+      rlimit before{};
+    };
+
+    in_virtual([] {
+      idle_list idle(10s);
+      memory_pair p(vigil::io::memory_pipe());
+      p.near.set_idle_list(idle);
+      const auto start = vigil::clock::now();
+      CHECK(read_one(p.near) == timed_out);
+      // The heap's room is taken by others.
+      std::vector<vigil::timer> others;
+      for (int i = 0; i < 20'000; ++i) {
+        others.push_back(vigil::after_func(24h, [] {}));
+        others.back().stop();
+      }
+      bool is_full = false;
+      error_code first;
+      {
+        const no_more_memory now;
+        for (std::size_t i = 0; i < others.size() && !is_full; ++i) {
+          try {
+            others[i].reset(24h);
+          } catch (const std::bad_alloc&) {
+            is_full = true;
+          }
+        }
+        first = read_one(p.near);
+      }
+      CHECK(is_full);
+      CHECK(first == timed_out);
+      CHECK(since(start) == 20s);
+      CHECK(idle.size() == 1);
+      CHECK(read_one(p.near) == timed_out);
+      CHECK(since(start) == 30s);
     });
   }
 

@@ -13,11 +13,11 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/error.hpp>
 #include <vigil/io/detail/operation.hpp>
 #include <vigil/timeout_list.hpp>
 
 #include <cstddef>
-#include <exception>
 
 namespace vigil::io {
 inline namespace VIGIL_ABI {
@@ -72,12 +72,12 @@ class idle_list {
   }
 
  private:
+  // Also without memory: a stream that is in no list would never be cut.
   void add(detail::idle_entry& e) noexcept {
     if (e.is_linked()) return;
     try {
-      list_.add(e);
-    } catch (const std::exception&) {
-      // No memory for its timer, or the runtime has gone: the next progress tries again.
+      vigil::detail::timeout_access::add_surely(list_, e);
+    } catch (const runtime_gone&) {  // nobody waits there any more
     }
   }
 
