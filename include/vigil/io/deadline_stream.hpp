@@ -137,9 +137,13 @@ class deadline_stream {
   boost::system::error_code read_error() const noexcept { return sides_->read.error(); }
   boost::system::error_code write_error() const noexcept { return sides_->write.error(); }
 
-  // No more is written, and the peer reads eof; reading goes on. Waits for a write of
-  // another fiber's. For streams that can (those with shutdown, memory_stream).
+  // No more is written, and the peer reads eof; reading goes on. For streams that can
+  // (those with shutdown, memory_stream), whose end of sending never waits. So only the
+  // writes of other fibers are waited for that were called before, each of which the
+  // write deadline ends. Throws `stopped`.
   void close_write(boost::system::error_code& error) {
+    sides_->write.queue.acquire();
+    const place_in_queue place{sides_->write.queue};
     const std::lock_guard turn(sides_->write.turn);
     if constexpr (requires { stream_.close_write(error); }) {
       stream_.close_write(error);
