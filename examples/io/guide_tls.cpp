@@ -2,7 +2,8 @@
 //
 // Run:    build/release/examples/io/guide_tls
 // Prints: what client and server say to each other, and what a client finds who
-//         asks for somebody else.
+//         asks for somebody else. The ten seconds are the program's own deadline, as the
+//         guide shows it; no test measures them.
 #include "certificate.hpp"
 
 #include <vigil/io/context.hpp>

@@ -332,7 +332,9 @@ TEST_SUITE("http server") {
   TEST_CASE("over TCP: pages, pipelining, an early refusal that arrives, the stop") {
     in_runtime({.workers = {1, 2}}, [] {
       tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
-      web::server server(web::answer_site);
+      web::options how;
+      how.linger = 1h;  // whatever time the clients take
+      web::server server(web::answer_site, how);
       auto [stopping, stop] = vigil::with_cancel(vigil::background());
       auto serving = vigil::spawn([&, ctx = stopping] { server.serve(ctx, acceptor); });
       const auto connect = [&] {
@@ -357,9 +359,11 @@ TEST_SUITE("http server") {
       CHECK(server.served() == 800);
 
       // A close with the rest unread would be a reset, and lose the answer.
-      auto large = connect();
-      large.send(post_of("Content-Length: 100000000\r\n", std::string(50'000, 'x')));
-      CHECK(large.receive().result_int() == 413);
+      {
+        auto large = connect();
+        large.send(post_of("Content-Length: 100000000\r\n", std::string(50'000, 'x')));
+        CHECK(large.receive().result_int() == 413);
+      }
 
       auto idle = connect();
       idle.get("/hello");

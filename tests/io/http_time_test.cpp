@@ -430,6 +430,7 @@ TEST_SUITE("http server: time") {
       refuses([](auto& o) { o.header = -1s; });
       refuses([](auto& o) { o.body = 0s; });
       refuses([](auto& o) { o.write = 0s; });
+      refuses([](auto& o) { o.linger = 0s; });
       refuses([](auto& o) { o.header_bytes = 255; });
       // For ever.
       web::options how;

@@ -15,7 +15,6 @@ namespace web {
 using boost::system::error_code;
 using std::chrono::nanoseconds;
 using time_point = vigil::clock::time_point;
-using namespace std::chrono_literals;
 
 namespace {
 
@@ -349,7 +348,7 @@ void connection::finish() {
   constexpr std::size_t at_most = std::size_t{256} << 10;
   flush();
   if (!transport_.end_writing()) return;
-  transport_.set_read_deadline(vigil::deadline_in(500ms));
+  transport_.set_read_deadline(vigil::deadline_in(server_.how_.linger));
   in_.clear();
   error_code error;
   for (std::size_t n = 0; !error && n < at_most;) {

@@ -9,11 +9,11 @@ namespace {
 
 options checked(options how) {
   using std::chrono::nanoseconds;
-  for (const nanoseconds d : {how.idle, how.header, how.body, how.write}) {
+  for (const nanoseconds d : {how.idle, how.header, how.body, how.write, how.linger}) {
     if (d <= nanoseconds(0)) {
       throw std::invalid_argument(
-          "web::options: idle, header, body and write must be longer than nothing; for no limit "
-          "take nanoseconds::max()");
+          "web::options: idle, header, body, write and linger must be longer than nothing; for no "
+          "limit take nanoseconds::max()");
     }
   }
   if (how.header_bytes < 256) {

@@ -49,6 +49,10 @@ struct options {
   std::chrono::nanoseconds body = std::chrono::seconds(30);
   std::chrono::nanoseconds write = std::chrono::seconds(30);
 
+  // For which a client that was told of an error, or of the end, may go on sending: its
+  // unread bytes would make the close a reset, which may destroy the answer on its way.
+  std::chrono::nanoseconds linger = std::chrono::milliseconds(500);
+
   std::size_t header_bytes = std::size_t{16} << 10;  // above: 431
   std::size_t body_bytes = std::size_t{1} << 20;     // above: 413
 
