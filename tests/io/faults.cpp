@@ -71,6 +71,8 @@ const char* name_of(call c) noexcept {
                                           "writev",
                                           "epoll_create",
                                           "epoll_ctl(ADD)",
+                                          "epoll_ctl(MOD)",
+                                          "epoll_ctl(DEL)",
                                           "epoll_wait",
                                           "timerfd_create",
                                           "timerfd_settime",
@@ -190,7 +192,10 @@ int epoll_create1(int flags) noexcept {
 
 int epoll_ctl(int epoll, int what, int fd, epoll_event* event) noexcept {
   static const auto next = real(__interceptor_epoll_ctl, "epoll_ctl");
-  return what == EPOLL_CTL_ADD && fails(call::epoll_add) ? -1 : next(epoll, what, fd, event);
+  const call c = what == EPOLL_CTL_ADD   ? call::epoll_add
+                 : what == EPOLL_CTL_MOD ? call::epoll_mod
+                                         : call::epoll_del;
+  return fails(c) ? -1 : next(epoll, what, fd, event);
 }
 
 int epoll_wait(int epoll, epoll_event* events, int n, int timeout) {
