@@ -1,7 +1,9 @@
+#include <vigil/fiber.hpp>
 #include <vigil/io/tls.hpp>
 
 #include <climits>
 #include <new>
+#include <optional>
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -9,7 +11,8 @@
 #include <openssl/x509v3.h>
 
 // OpenSSL keeps its errors for each thread: each function here looks at them before
-// it returns, and none waits.
+// it returns, and none waits. Nor may what OpenSSL calls: a wait cannot be refused with
+// an exception, which OpenSSL's own code would not survive, so it ends the program.
 namespace vigil::io {
 inline namespace VIGIL_ABI {
 namespace detail {
@@ -19,6 +22,17 @@ namespace {
 boost::system::error_code last_error() noexcept {
   return {static_cast<int>(::ERR_get_error()), boost::asio::error::get_ssl_category()};
 }
+
+// Around calls in which OpenSSL may call the user's functions.
+class without_waits {
+ public:
+  without_waits() noexcept {
+    if (this_fiber::id() != 0) unmoved_.emplace();  // a plain thread stays one
+  }
+
+ private:
+  std::optional<this_fiber::no_park> unmoved_;
+};
 
 SSL* made_for(SSL_CTX* context) {
   ::ERR_clear_error();
@@ -82,12 +96,14 @@ boost::system::error_code tls_engine::error_of(int result) const noexcept {
 }
 
 void tls_engine::handshake(bool as_server, boost::system::error_code& error) noexcept {
+  const without_waits guard;
   ::ERR_clear_error();
   error = error_of(as_server ? ::SSL_accept(ssl_) : ::SSL_connect(ssl_));
 }
 
 std::size_t tls_engine::read(boost::asio::mutable_buffer to,
                              boost::system::error_code& error) noexcept {
+  const without_waits guard;
   ::ERR_clear_error();
   const int n = ::SSL_read(ssl_, to.data(), clipped(to.size()));
   error = error_of(n);
@@ -96,6 +112,7 @@ std::size_t tls_engine::read(boost::asio::mutable_buffer to,
 
 std::size_t tls_engine::write(boost::asio::const_buffer from,
                               boost::system::error_code& error) noexcept {
+  const without_waits guard;
   ::ERR_clear_error();
   const int n = ::SSL_write(ssl_, from.data(), clipped(from.size()));
   error = error_of(n);
@@ -103,6 +120,7 @@ std::size_t tls_engine::write(boost::asio::const_buffer from,
 }
 
 void tls_engine::say_goodbye(boost::system::error_code& error) noexcept {
+  const without_waits guard;
   ::ERR_clear_error();
   // 0: said, and not yet heard from the other end.
   const int result = ::SSL_shutdown(ssl_);

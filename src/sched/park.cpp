@@ -89,7 +89,8 @@ void check_may_park(const fiber& self) noexcept {
   if (self.no_parks != 0) {
     fatal(
         "fiber %llu (%s) is about to wait under this_fiber::no_park: whatever it holds (a "
-        "std::mutex, the address of a thread_local, errno) must be let go first",
+        "std::mutex, the address of a thread_local, errno) must be let go first, and whatever "
+        "called it (a strand, OpenSSL for a callback) must be returned to",
         static_cast<unsigned long long>(self.id),
         self.name);
   }

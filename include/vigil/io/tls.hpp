@@ -14,9 +14,13 @@
 // asio::ssl::context sets it up; the stream is ours, because an asio::ssl::stream
 // takes no two operations that different fibers begin. Here one reads while another
 // writes, on any workers: OpenSSL is entered by one at a time and never during a
-// wait, so its callbacks (verification, ALPN, names) must not wait. As on a
-// deadline_stream, deadlines may be moved from anywhere, and Asio's and Beast's
-// functions for synchronous streams wait as fibers do.
+// wait. As on a deadline_stream, deadlines may be moved from anywhere, and Asio's and
+// Beast's functions for synchronous streams wait as fibers do.
+//
+// OpenSSL's callbacks (verification, names, ALPN, key log, info) run on the fiber that
+// called, inside OpenSSL: they must neither wait nor throw, and a wait ends the program
+// with a message (this_fiber::no_park). What an answer needs is brought before the
+// handshake; what a callback has to tell goes by try_send.
 //
 // Timeouts. A read that timed out, and a handshake that did while it waited for the
 // other end, may be called again with a later deadline: what had come is kept. A
