@@ -3,11 +3,17 @@
 #include <vigil/error.hpp>
 #include <vigil/io/context.hpp>
 #include <vigil/io/executor.hpp>
+#include <vigil/io/memory_executor.hpp>
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <utility>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/query.hpp>
+#include <boost/asio/system_executor.hpp>
 
 namespace vigil {
 inline namespace VIGIL_ABI {
@@ -68,6 +74,26 @@ void post_handler(const executor_home& home, ::vigil::detail::callback f) {
   } catch (const runtime_gone&) {
     // Too late in the run: as if the runtime had gone.
   }
+}
+
+void start_in_program(const std::function<void()>& f) {
+  if (internal::current_scheduler() != nullptr) {
+    try {
+      // Not posted: at the end of a run, what is posted never starts, and a fiber may
+      // wait for this.
+      go(f);
+      return;
+    } catch (const runtime_gone&) {
+      return;
+    } catch (const limit_reached&) {
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  boost::asio::post(boost::asio::system_executor(), f);
+}
+
+boost::asio::execution_context& context_of_memory() noexcept {
+  return boost::asio::query(boost::asio::system_executor(), boost::asio::execution::context);
 }
 
 work_guard count_work(const executor_home& home) {

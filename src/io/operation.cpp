@@ -6,6 +6,7 @@
 #include "sched/scheduler.hpp"
 
 #include <vigil/error.hpp>
+#include <vigil/io/memory_executor.hpp>
 
 #include <new>
 #include <utility>
@@ -153,6 +154,7 @@ void operation::run_by(boost::asio::any_io_executor own, boost::asio::any_io_exe
     return !ex || ex.target<boost::asio::system_executor>() != nullptr;
   };
   operation_record& r = record_of(*this);
+  if (own.target<memory_executor>() != nullptr) is_inside();
   const auto is_elsewhere = [&](const boost::asio::any_io_executor& ex) {
     return &boost::asio::query(ex, boost::asio::execution::context) != &r.watch_->context();
   };

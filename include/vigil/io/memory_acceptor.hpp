@@ -26,7 +26,6 @@
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/system_executor.hpp>
 #include <boost/system/system_error.hpp>
 
 namespace vigil::io {
@@ -148,8 +147,7 @@ class memory_accept final : public memory_backlog::waiting {
   }
 
   void finish(const boost::system::error_code& error, memory_stream s) override {
-    const auto executor =
-        boost::asio::get_associated_executor(handler_, boost::asio::system_executor());
+    const auto executor = boost::asio::get_associated_executor(handler_, memory_executor());
     Handler handler = std::move(handler_);
     delete this;
     auto call = [h = std::move(handler), error, s = std::move(s)]() mutable {
@@ -185,7 +183,7 @@ struct initiate_memory_accept {
 
 class memory_acceptor {
  public:
-  using executor_type = boost::asio::system_executor;
+  using executor_type = memory_executor;
 
   // `capacity`: of the connections, as for memory_pipe.
   explicit memory_acceptor(std::size_t capacity = 64 * 1024)

@@ -4,24 +4,20 @@
 //   io::deadline_stream<io::memory_stream> c(std::move(client));
 //
 // What is written to one is read from the other; each direction keeps up to
-// `capacity` bytes, and a write beyond that waits. A wait for one of its own
-// operations, async_read_some(buffer, use_fiber) or those of a deadline_stream over
-// it, is not outside work: on virtual time the clock moves on, and fibers that wait
-// for each other are a deadlock.
-//
-// Composed operations such as asio::async_read count as outside work, as any other of
-// Asio's: on virtual time the clock stands still meanwhile, so one that nobody
-// completes waits for ever, whatever its deadline. There take asio::read and
-// asio::write on a deadline_stream.
+// `capacity` bytes, and a write beyond that waits. A wait of a fiber for one of its
+// operations, be it its own, that of a deadline_stream over it, or a composed one such
+// as asio::async_read, is not outside work: on virtual time the clock moves on, and
+// fibers that wait for each other are a deadlock.
 //
 // Handlers that are no fiber's, the steps of composed operations among them, run as by
-// asio::post: where their associated executor says, otherwise on a thread of Asio's
-// system_context.
+// asio::post: where their associated executor says, otherwise on fibers of the runtime
+// (memory_executor.hpp), in an order that the seed replays.
 //
 // Thread safety: the two ends may be used at the same time by different fibers or
 // threads; one end as a socket: one read and one write at a time.
 #pragma once
 
+#include <vigil/io/memory_executor.hpp>
 #include <vigil/io/use_fiber.hpp>
 
 #include <algorithm>
@@ -38,7 +34,6 @@
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/system_executor.hpp>
 
 namespace vigil::io {
 inline namespace VIGIL_ABI {
@@ -264,8 +259,7 @@ class memory_operation final : public memory_half::waiting {
 
  private:
   void finish(const boost::system::error_code& error, std::size_t n) {
-    const auto executor =
-        boost::asio::get_associated_executor(handler_, boost::asio::system_executor());
+    const auto executor = boost::asio::get_associated_executor(handler_, memory_executor());
     Handler handler = std::move(handler_);
     delete this;
     auto call = [h = std::move(handler), error, n]() mutable { std::move(h)(error, n); };
@@ -302,7 +296,7 @@ struct initiate_memory_operation {
 // One end. Moved from, it is closed.
 class memory_stream {
  public:
-  using executor_type = boost::asio::system_executor;
+  using executor_type = memory_executor;
 
   memory_stream(std::shared_ptr<detail::memory_half> in, std::shared_ptr<detail::memory_half> out)
       : in_(std::move(in)), out_(std::move(out)) {}
