@@ -1,0 +1,244 @@
+// Who waits in a watch that hears of I/O: idle_workers (idle.hpp) by itself, with threads
+// that do what workers do without a fiber.
+//
+// Only who is in the watch hears. So each program keeps the one who took the first event
+// busy until the next one has been taken, too: by the other worker, wherever it was.
+#include "base/clock_source.hpp"
+#include "base/futex.hpp"
+#include "prove.hpp"
+#include "sched/idle.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+using vigil::internal::futex_watch;
+using vigil::internal::futex_word;
+using vigil::internal::idle_workers;
+using vigil::internal::monotonic_now;
+using vigil::internal::nanos;
+using vigil::internal::never;
+using vigil::internal::sleeper;
+using vigil::internal::watch;
+
+namespace {
+
+constexpr nanos start_of_clock = 1'000'000'000;
+constexpr nanos soon = start_of_clock + 100;
+constexpr nanos late = start_of_clock + 1000;
+
+// Events that become ready, and a timer that can be set from outside.
+class event_watch final : public watch {
+ public:
+  explicit event_watch(std::atomic<int>& work) noexcept : work_(work) {}
+
+  void prepare() noexcept override {
+    moved_.store(never);
+    word_.fetch_and(~interrupted);
+  }
+
+  void wait_until(nanos deadline) noexcept override {
+    model::require(inside_.fetch_add(1) == 0, "one worker is in the watch");
+    for (;;) {
+      const std::uint32_t seen = word_.load();
+      if ((seen & events) != 0) marked_.fetch_add(take_all());
+      if ((seen & (events | interrupted)) != 0) break;
+      const nanos until = std::min(deadline, moved_.load());
+      if (until != never && monotonic_now() >= until) break;
+      vigil::internal::futex_wait(word_, seen, until);
+    }
+    inside_.fetch_sub(1);
+  }
+
+  bool interrupt() noexcept override {
+    word_.fetch_or(interrupted);
+    vigil::internal::futex_wake_one(word_);
+    return true;
+  }
+
+  bool earlier(nanos deadline) noexcept override {
+    nanos seen = moved_.load();
+    while (deadline < seen && !moved_.compare_exchange_weak(seen, deadline)) {
+    }
+    word_.fetch_add(one_move);
+    vigil::internal::futex_wake_one(word_);
+    return true;
+  }
+
+  // As W4 of io_watch.hpp: who was inside makes runnable what it has marked there.
+  void got_up() noexcept override { work_.fetch_add(marked_.exchange(0)); }
+
+  // --- the outside world
+  void happens() noexcept {
+    word_.fetch_add(one_event);
+    vigil::internal::futex_wake_one(word_);
+  }
+
+ private:
+  static constexpr std::uint32_t interrupted = 1;
+  static constexpr std::uint32_t one_event = 2;
+  static constexpr std::uint32_t events = 0xfffe;
+  static constexpr std::uint32_t one_move = 0x10000;
+
+  int take_all() noexcept {
+    std::uint32_t seen = word_.load();
+    while (!word_.compare_exchange_weak(seen, seen & ~events)) {
+    }
+    return static_cast<int>((seen & events) / one_event);
+  }
+
+  std::atomic<int>& work_;
+  std::atomic<nanos> moved_{never};
+  futex_word word_{0};
+  std::atomic<int> inside_{0};
+  std::atomic<int> marked_{0};
+};
+
+// Two workers, and what they do around idle_workers (worker::run, stop_looking, rest).
+struct two_workers {
+  const bool attached;  // from the beginning
+  std::atomic<int> work{0};
+  event_watch events{work};
+  futex_watch plain;  // where they sleep before events are attached
+  idle_workers idle;
+  std::atomic<nanos> deadline{never};
+  std::atomic<int> taken{0};
+  std::atomic<bool> quit{false};
+  sleeper places[2];
+
+  explicit two_workers(bool at_once)
+      : attached(at_once), idle(at_once ? static_cast<watch&>(events) : plain) {}
+
+  void arm(nanos to) {
+    nanos seen = deadline.load();
+    while (to < seen) {
+      if (deadline.compare_exchange_weak(seen, to)) {
+        idle.cover(to);
+        return;
+      }
+    }
+  }
+
+  void end() {
+    quit.store(true);
+    idle.wake_all();
+  }
+
+  // User code that ends when all events have been taken: the last of them ends all.
+  void take_one_of(int all) {
+    if (taken.fetch_add(1) + 1 == all) {
+      end();
+    } else {
+      model::wait_until([&] { return taken.load() == all; });
+    }
+  }
+
+  // `late` is only slept to: nobody waits for it.
+  bool find() {
+    nanos due = deadline.load();
+    if (due != never && monotonic_now() >= due && deadline.compare_exchange_strong(due, never) &&
+        due != late) {
+      return true;
+    }
+    int seen = work.load();
+    while (seen != 0) {
+      if (work.compare_exchange_weak(seen, seen - 1)) return true;
+    }
+    return false;
+  }
+
+  template <class User>
+  void worker(unsigned me, User&& user) {
+    idle.start_looking();
+    for (;;) {
+      if (find()) {
+        stop_looking();
+        user();
+        idle.start_looking();
+        continue;
+      }
+      if (quit.load()) break;
+      idle.lie_down(places[me], deadline.load(), never);
+      if (deadline.load() < idle.earliest() || work.load() != 0 || quit.load()) {
+        idle.stay_awake(places[me]);
+      } else {
+        idle.sleep(places[me]);
+      }
+    }
+    idle.stop_looking();
+  }
+
+  void stop_looking() {
+    const bool last = idle.stop_looking();
+    if (idle.nobody_rests()) return;
+    if (last && work.load() != 0) idle.wake_one();
+    if (attached) idle.staff_watch();
+    idle.cover(deadline.load());
+  }
+
+  // Both work, and `outside` goes on beside them.
+  template <class User, class Outside>
+  void run(User&& user, Outside&& outside) {
+    std::thread other([&] { worker(1, user); });
+    std::thread world(outside);
+    worker(0, user);
+    world.join();
+    other.join();
+  }
+};
+
+// The workers may be anywhere between looking and sleeping as each comes.
+void two_events() {
+  const auto s = std::make_unique<two_workers>(true);
+  s->run([&] { s->take_one_of(2); },
+         [&] {
+           s->events.happens();
+           s->events.happens();
+         });
+}
+
+// Whoever is in the watch sleeps to a later deadline, or is on the way there.
+void event_and_earlier_deadline() {
+  const auto s = std::make_unique<two_workers>(true);
+  s->arm(late);
+  s->run([&] { s->take_one_of(2); },
+         [&] {
+           s->arm(soon);
+           s->events.happens();
+         });
+}
+
+// By a fiber whose deadline has come, and which goes on to compute: the event is for the
+// other worker.
+void attached_meanwhile() {
+  const auto s = std::make_unique<two_workers>(false);
+  std::atomic<bool> changed{false};
+  s->run(
+      [&] {
+        if (!changed.exchange(true)) {
+          s->idle.change_watch(s->events);
+          s->events.happens();
+        }
+        s->take_one_of(2);
+      },
+      [&] { s->arm(soon); });
+}
+
+}  // namespace
+
+TEST_CASE("watch: its worker leaves it for user code as the other goes to sleep") {
+  prove("watch: 2 workers, 2 events", two_events);
+}
+
+TEST_CASE("watch: an event and an earlier deadline both have a worker") {
+  prove("watch: 2 workers asleep to a later deadline, an event and a deadline",
+        event_and_earlier_deadline);
+}
+
+TEST_CASE("watch: attached while the other worker sleeps, or is about to, it is waited in") {
+  prove("watch: attached by user code, then an event", attached_meanwhile);
+}
