@@ -103,6 +103,7 @@ VIGIL_API context_core* with_value(context_core* parent, const void* key, void* 
 VIGIL_API void cancel(context_core* c, const std::exception_ptr& cause) noexcept;
 VIGIL_API done_registration* after_func(context_core* c, callback f, const site& from);
 VIGIL_API bool stop(done_registration* r) noexcept;
+VIGIL_API bool stop_and_wait(done_registration* r, stop_node* under);
 
 }  // namespace detail
 
@@ -291,6 +292,20 @@ class done_callback {
   // True exactly if that prevented f: the context was not done, and nobody stopped
   // it before. f is destroyed then. Does not wait for an f that is running.
   bool stop() const noexcept { return handle_.get() != nullptr && detail::stop(handle_.get()); }
+
+  // The same, but an f that is due and has not begun is prevented, too, and one that
+  // is running is waited for: when it returns, f does not run and will not. Inside f
+  // itself it throws wrong_place, since it would wait for itself. From a fiber or a
+  // plain thread.
+  bool stop_and_wait() const {
+    return handle_.get() != nullptr && detail::stop_and_wait(handle_.get(), nullptr);
+  }
+  // Waits at most until `under` is done: then throws `cancelled`. f may still be
+  // running, but does not begin any more.
+  bool stop_and_wait(const context& under) const {
+    detail::stop_node* const ends_with = under.stop();
+    return handle_.get() != nullptr && detail::stop_and_wait(handle_.get(), ends_with);
+  }
 
  private:
   detail::core_handle<detail::done_registration> handle_;

@@ -13,6 +13,7 @@ enum class lock_rank : unsigned char {
   sync,           // who waits for one mutex, condition or counter
   io,             // one operation that a fiber waits for
   stop_tree,      // one node of a context tree; several only from a parent down
+  done_callback,  // arming the function of one after_func(ctx, f)
   run_listeners,  // who is told that a run begins
   timeout_lists,  // timeout lists by duration
   timeout_list,   // the entries of one

@@ -265,19 +265,28 @@ void cancel_context::told() noexcept {
 // --- after_func
 
 // One owner is its node's list, until it has run or was stopped; the others are
-// the handles. Whoever takes it out of the list deals with the record.
+// the handles. Whoever takes it out of the list ends its handle of the record; the
+// reference, for who waits for a run, lasts as long as it does.
 class done_registration final : public stop_callback {
  public:
   done_registration(context_core& c, timer_record* r) noexcept : context(c), record(r) {
     run = [](stop_callback& self) noexcept { static_cast<done_registration&>(self).fire(); };
     c.keep();
+    // ordering: made from the handle that the caller hands over.
+    r->references.fetch_add(1, internal::relaxed);
   }
 
   void fire() noexcept {
-    try {
-      record->service->reset_after(*record, 0);
-    } catch (...) {
-      // Its runtime has gone: the function goes without having run.
+    {
+      const lock_guard guard(lock);
+      if (!is_over) {
+        try {
+          record->service->reset_after(*record, 0);
+          is_armed = true;
+        } catch (...) {
+          is_over = true;  // its runtime has gone: the function goes without having run
+        }
+      }
     }
     drop_handle(record);
     drop_handle(this);
@@ -290,14 +299,34 @@ class done_registration final : public stop_callback {
       return true;
     }
     if (!context.stop->unlink(*this)) return false;
+    {
+      const lock_guard guard(lock);
+      is_over = true;
+    }
     drop_handle(record);
     drop_handle(this);  // the list's; the caller has another
     return true;
   }
 
+  // Who cancels may be at other callbacks still, or have just armed the record.
+  bool stop_and_wait(stop_node* under) {
+    if (stop()) return true;
+    if (context.stop == nullptr) return false;
+    {
+      const lock_guard guard(lock);
+      if (!is_armed) return !std::exchange(is_over, true);
+    }
+    const bool prevented = record->service->discard(*record);
+    record->service->stop_and_wait(*record, under, "done_callback::stop_and_wait");
+    return prevented;
+  }
+
   context_core& context;
   timer_record* const record;
-  internal::atomic<bool> waits_in_vain{false};  // for a context that is never done
+  internal::spinlock lock{internal::lock_rank::done_callback};  // held while it is armed
+  bool is_armed VIGIL_GUARDED_BY(lock) = false;                 // once, for ever
+  bool is_over VIGIL_GUARDED_BY(lock) = false;                  // it will not be armed
+  internal::atomic<bool> waits_in_vain{false};                  // for a context that is never done
   internal::atomic<std::size_t> handles{1};
 };
 
@@ -310,6 +339,7 @@ void drop_handle(done_registration* r) noexcept {
   // Pairs with the other decrements: the last one sees all that was done.
   if (r->handles.fetch_sub(1, internal::acq_rel) != 1) return;
   if (r->waits_in_vain.load()) drop_handle(r->record);
+  timer_service::drop_reference(*r->record);
   r->context.let_go();
   delete r;
 }
@@ -344,6 +374,10 @@ done_registration* after_func(context_core* c, callback f, const site& from) {
 
 bool stop(done_registration* r) noexcept {
   return r->stop();
+}
+
+bool stop_and_wait(done_registration* r, stop_node* under) {
+  return r->stop_and_wait(under);
 }
 
 // --- what the handles call

@@ -15,6 +15,7 @@
 #include <vigil/error.hpp>
 
 #include <new>
+#include <string>
 
 namespace vigil::internal {
 namespace {
@@ -413,20 +414,20 @@ void timer_service::tell_stop_waiters(timer_record& t) noexcept {
   }
 }
 
-void timer_service::stop_and_wait(timer_record& t, stop_node* under) {
+void timer_service::stop_and_wait(timer_record& t, stop_node* under, const char* call) {
   if (!t.is_running()) return;
   const fiber* const f = current_fiber();
   // ordering: the fiber's own word.
   if (f != nullptr && f->callback.load(relaxed) == &t) {
-    throw wrong_place(
-        "vigil::timer::stop_and_wait inside the timer's own callback would wait for "
-        "itself: use stop()");
+    throw wrong_place((std::string("vigil::") + call +
+                       " inside the callback that it waits for would wait for itself: use stop()")
+                          .c_str());
   }
   caller self(under);
   // On a worker's own stack it sleeps like a plain thread, since the end of a
   // scoped_timer must not throw; but not for long: the callback may need this worker.
   const bool in_handler = f == nullptr && current_worker() != nullptr;
-  if (!in_handler && self.may_not_wait()) self.refuse("timer::stop_and_wait");
+  if (!in_handler && self.may_not_wait()) self.refuse(call);
   const timeout limit = in_handler ? timeout::in(1'000'000'000) : timeout::none();
   stop_waiter entry{&t, &self.self(), self.open(), {}};
   stops_lock_.lock();
@@ -442,7 +443,7 @@ void timer_service::stop_and_wait(timer_record& t, stop_node* under) {
   if (how == outcome::timeout) {
     fatal(
         "a handler of the library, on a worker's own stack, has waited 1 s for the callback of the "
-        "timer made at %s:%u (the end of a scoped_timer, or timer::stop_and_wait), which may need "
+        "timer made at %s:%u (the end of a scoped_timer, or stop_and_wait), which may need "
         "that worker: call stop() there, or let a fiber own the timer",
         t.made_at.file,
         t.made_at.line);
@@ -456,11 +457,11 @@ void timer_service::stop_and_wait(timer_record& t, stop_node* under) {
 
 // --- the end
 
-// As if it had run, so that handles that go at this moment see it (U2).
-void timer_service::discard(timer_record& t) noexcept {
-  if (!begin_run(t)) return;
-  stop(t);
+bool timer_service::discard(timer_record& t) noexcept {
+  if (!begin_run(t)) return false;
+  const bool prevented = stop(t);
   end_run(t);
+  return prevented;
 }
 
 namespace {

@@ -89,7 +89,11 @@ class timer_service final : public timer_seam {
   // already never enters the heap.
   bool reset_after(timer_record& t, nanos delay);
   bool reset_at(timer_record& t, nanos deadline);
-  void stop_and_wait(timer_record& t, stop_node* under);
+  // `call`: what the user has called.
+  void stop_and_wait(timer_record& t, stop_node* under, const char* call = "timer::stop_and_wait");
+  // stop() for who has a reference and no handle. As if it had run, so that handles
+  // that go at this moment see it (U2).
+  bool discard(timer_record& t) noexcept;
   // Queued as due, behind all others. Takes over the caller's handle, but if it
   // throws runtime_gone.
   void post(timer_record& t);
@@ -218,7 +222,6 @@ class timer_service final : public timer_seam {
   void end_run(timer_record& t) noexcept;
   void tell_stop_waiters(timer_record& t) noexcept;
   static void bury(timer_record& t) noexcept;
-  void discard(timer_record& t) noexcept;
 
   // ordering: set before the runtime's first timer; a handle of an earlier one
   // is told apart by its generation.

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <thread>
 
 namespace {
@@ -149,5 +151,153 @@ TEST_SUITE("after_func of a context") {
     it.cancel();
     CHECK_FALSE(ran);
     CHECK(watch.expired());
+  }
+}
+
+TEST_SUITE("after_func of a context: stop_and_wait") {
+  TEST_CASE("waits for the f that is running and is false, for each who asks") {
+    in_virtual([] {
+      auto it = with_cancel(background());
+      const auto start = clock::now();
+      const auto f = after_func(it.ctx, [] { sleep_for(4s); });
+      it.cancel();
+      sleep_for(1s);
+      auto other = vigil::spawn([f, start] {
+        CHECK_FALSE(f.stop_and_wait());
+        CHECK(since(start) == 4s);
+      });
+      CHECK_FALSE(f.stop());
+      CHECK_FALSE(f.stop_and_wait());
+      CHECK(since(start) == 4s);
+      other.join();
+      CHECK_FALSE(f.stop_and_wait());
+    });
+  }
+
+  TEST_CASE("is true at once, and once, for an f that has not begun, and drops it") {
+    in_virtual([] {
+      bool ran = false;
+      for (const bool is_due : {false, true}) {
+        auto it = with_cancel(background());
+        auto shared = std::make_shared<int>(1);
+        const std::weak_ptr<int> watch = shared;
+        const auto f = after_func(it.ctx, [&ran, p = std::move(shared)] { ran = true; });
+        if (is_due) it.cancel();
+        CHECK(f.stop_and_wait());
+        CHECK(watch.expired());
+        CHECK_FALSE(f.stop_and_wait());
+        CHECK_FALSE(f.stop());
+        it.cancel();
+      }
+      const auto never = after_func(without_cancel(background()), [] {});
+      CHECK(never.stop_and_wait());
+      CHECK_FALSE(never.stop_and_wait());
+      const auto stopped = after_func(with_cancel(background()).ctx, [] {});
+      CHECK(stopped.stop());
+      CHECK_FALSE(stopped.stop_and_wait());
+      CHECK_FALSE(vigil::done_callback().stop_and_wait());
+      sleep_for(1s);
+      CHECK_FALSE(ran);
+    });
+  }
+
+  TEST_CASE("inside f itself is an error that says what to call") {
+    in_virtual([] {
+      auto it = with_cancel(background());
+      std::string text;
+      vigil::done_callback f;
+      f = after_func(it.ctx, [&] {
+        try {
+          f.stop_and_wait();
+        } catch (const vigil::wrong_place& e) {
+          text = e.what();
+        }
+      });
+      it.cancel();
+      settle();
+      CHECK(text.find("done_callback::stop_and_wait") != std::string::npos);
+      CHECK(text.find("use stop()") != std::string::npos);
+    });
+  }
+
+  TEST_CASE("ends early by a stop of who waits, and with a context when that is done") {
+    in_virtual([] {
+      auto it = with_cancel(background());
+      const auto start = clock::now();
+      const auto f = after_func(it.ctx, [] { sleep_for(10s); });
+      it.cancel();
+      sleep_for(1s);
+      const auto bound = with_timeout(background(), 1s);
+      CHECK_THROWS_AS(static_cast<void>(f.stop_and_wait(bound.ctx)), vigil::cancelled);
+      CHECK(since(start) == 2s);
+      auto other = vigil::spawn([&] { f.stop_and_wait(); });
+      settle();
+      other.request_stop();
+      CHECK_THROWS_AS(other.join(), vigil::cancelled);
+      CHECK(since(start) == 2s);
+      CHECK_FALSE(f.stop_and_wait(background()));
+      CHECK(since(start) == 10s);
+      // What need not wait does not, whatever the context.
+      CHECK_FALSE(f.stop_and_wait(bound.ctx));
+      CHECK(after_func(background(), [] {}).stop_and_wait(bound.ctx));
+      CHECK_THROWS_AS(static_cast<void>(f.stop_and_wait(context())), std::invalid_argument);
+    });
+  }
+
+  TEST_CASE("called by who cancels, before the cancel has come to f: it never runs") {
+    auto it = with_cancel(background());  // of this thread
+    vigil::done_callback second;
+    int prevented = 0;
+    bool ran = false;
+    in_virtual([&] {
+      // Its runtime will have gone: the cancel destroys it.
+      auto stops_second = std::shared_ptr<void>(
+          nullptr, [&](void*) { prevented += second.stop_and_wait() ? 1 : 0; });
+      static_cast<void>(after_func(it.ctx, [p = std::move(stops_second)] {}));
+    });
+    in_virtual([&] {
+      second = after_func(it.ctx, [&] { ran = true; });
+      it.cancel();
+      CHECK(prevented == 1);
+      CHECK_FALSE(second.stop_and_wait());
+      settle();
+      CHECK_FALSE(ran);
+    });
+  }
+
+  TEST_CASE("beside a cancel: when it returns f does not run and will not") {
+    in_runtime({{2}, {}}, [](vigil::runtime& rt) {
+      const auto guard = rt.make_work_guard();
+      for (int round = 0; round < rounds(2000); ++round) {
+        auto it = with_cancel(background());
+        // Written without atomics: ThreadSanitizer judges the wait.
+        auto runs = std::make_unique<int>(0);
+        int* const count = runs.get();
+        const auto f = after_func(it.ctx, [count] {
+          vigil::this_fiber::yield();
+          ++*count;
+        });
+        std::thread thread;
+        vigil::fiber<> fiber;
+        if (round % 4 == 0) {
+          thread = std::thread([cancel = it.cancel] { cancel(); });
+        } else {
+          fiber = vigil::spawn([cancel = it.cancel] { cancel(); });
+        }
+        const bool prevented = f.stop_and_wait();
+        CHECK(*count == (prevented ? 0 : 1));
+        runs.reset();
+        if (thread.joinable()) thread.join();
+        if (fiber.joinable()) fiber.join();
+      }
+    });
+  }
+
+  TEST_CASE("after its runtime has gone is false, from a plain thread") {
+    auto it = with_cancel(background());  // of this thread
+    vigil::done_callback f;
+    in_virtual([&] { f = after_func(it.ctx, [] {}); });
+    it.cancel();
+    CHECK_FALSE(f.stop_and_wait());
   }
 }
