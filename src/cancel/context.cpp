@@ -465,16 +465,22 @@ context_core* with_cancel(context_core* parent) {
 
 context_core* with_deadline(context_core* parent, std::int64_t deadline, std::exception_ptr cause) {
   context_core& above = checked(parent, "with_deadline");
+  const cancel_context* const timed = above.timed_by;
+  const scheduler* const here = internal::current_scheduler();
+  const bool is_on_one_clock = timed == nullptr || timed->is_on_the_clock_of(here);  // K4
+  const bool has_own = deadline != never;
   owned_context made(new_child(above));
   if (made->is_done()) {
-    made->deadline = std::min(deadline, above.deadline);
+    if (is_on_one_clock) {
+      made->deadline = std::min(deadline, above.deadline);
+    } else if (has_own) {
+      made->deadline = deadline;
+    }
     return made.release();
   }
-  const bool has_own = deadline != never;
   bool is_late = false;
-  if (const cancel_context* const timed = above.timed_by) {  // K4
-    const scheduler* const here = internal::current_scheduler();
-    if (!timed->is_on_the_clock_of(here)) {
+  if (timed != nullptr) {
+    if (!is_on_one_clock) {
       is_late = timed->has_passed_elsewhere();
       if (is_late) cause = timed->cause_of_deadline();
     } else if (above.deadline <= deadline) {
@@ -489,7 +495,7 @@ context_core* with_deadline(context_core* parent, std::int64_t deadline, std::ex
   }
   if (is_late) {
     made->stop_node::cancel(stop_state::timed_out, cause);
-  } else if (has_own || (deadline != never && internal::current_scheduler() != nullptr)) {
+  } else if (has_own || (deadline != never && here != nullptr)) {
     made->arm(deadline, std::move(cause));
   }
   return made.release();

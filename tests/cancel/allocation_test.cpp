@@ -35,6 +35,19 @@ TEST_SUITE("context") {
     });
   }
 
+  TEST_CASE("a parent that ends while a child is being made leaves it done, without a timer") {
+    in_virtual([] {
+      for (const std::size_t n : {1u, 2u}) {  // before it hangs below, and after
+        const auto parent = with_cancel(background());
+        at_allocation(n, [&parent] { parent.cancel(); });
+        const auto child = with_timeout(parent.ctx, 1h);
+        CHECK(parent.ctx.is_done());
+        CHECK(child.ctx.is_done());
+        CHECK(vigil::stats().timers_pending == 0);
+      }
+    });
+  }
+
   TEST_CASE("a wait under a context allocates nothing") {
     in_virtual([] {
       const auto it = with_cancel(background());

@@ -194,6 +194,34 @@ TEST_SUITE("context: deadlines") {
     });
   }
 
+  TEST_CASE("under a parent that is done, on another clock, the deadline is the child's own") {
+    context real;
+    context unreal;
+    const auto cancelled_in_ten_hours = [] {
+      const auto it = with_timeout(without_cancel(background()), 10h);
+      it.cancel();
+      return it.ctx;
+    };
+    const auto has_its_own = [](const context& parent) {
+      const auto t = clock::now() + 1s;
+      CHECK(with_deadline(parent, t).ctx.deadline() == t);
+      const auto later = clock::now() + 100h;
+      CHECK(with_deadline(parent, later).ctx.deadline() == later);
+      CHECK(with_deadline(parent, clock::time_point::max()).ctx.deadline() == parent.deadline());
+    };
+    vigil::run([&] {
+      real = cancelled_in_ten_hours();
+      CHECK(with_timeout(real, 100h).ctx.deadline() == real.deadline());
+    });
+    in_virtual([&] {
+      has_its_own(real);
+      unreal = cancelled_in_ten_hours();
+      CHECK(with_timeout(unreal, 100h).ctx.deadline() == unreal.deadline());
+    });
+    in_virtual([&] { has_its_own(unreal); });
+    vigil::run([&] { has_its_own(unreal); });
+  }
+
   TEST_CASE("a cancel before the deadline is a cancel, and stops the timer") {
     in_virtual([] {
       auto it = with_timeout(background(), 1h, cause_of(1));

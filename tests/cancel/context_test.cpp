@@ -317,6 +317,7 @@ TEST_SUITE("context") {
         const context child = maker.join();
         CHECK(is_cancelled(child));
         CHECK(number_of(child) == round);
+        CHECK(stats().timers_pending == 0);
       }
     });
   }

@@ -5,14 +5,19 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
+#include <functional>
 #include <new>
+#include <utility>
 
 namespace vigil::testing_support {
 
 inline std::atomic<std::size_t> allocated{0};
+inline std::atomic<std::size_t> before_call{0};  // 0: nothing is called
+inline std::function<void()> called;
 
 inline void* counted(void* p) {
   ++allocated;
+  if (before_call.load() != 0 && before_call.fetch_sub(1) == 1) std::exchange(called, nullptr)();
   if (p == nullptr) throw std::bad_alloc();
   return p;
 }
@@ -24,6 +29,13 @@ std::size_t allocations_of(F f) {
   const std::size_t before = allocated.load();
   f();
   return allocated.load() - before;
+}
+
+// Calls f in the n-th allocation from now, on whichever thread makes it.
+template <class F>
+void at_allocation(std::size_t n, F f) {
+  called = std::move(f);
+  before_call.store(n);
 }
 
 }  // namespace vigil::testing_support
