@@ -311,6 +311,22 @@ TEST_SUITE("after_func") {
   }
 
   TEST_CASE("the earliest of timers armed in falling order runs first") {
+    in_virtual([] {
+      const auto start = vigil::clock::now();
+      constexpr int n = 1000;
+      std::vector<int> order;
+      for (int i = n; i > 0; --i) {
+        after_func(std::chrono::microseconds(i), [&, i] {
+          CHECK(since(start) == std::chrono::microseconds(i));
+          order.push_back(i);
+        });
+      }
+      sleep_for(1s);
+      REQUIRE(order.size() == n);
+      for (int i = 0; i < n; ++i)
+        CHECK(order[static_cast<std::size_t>(i)] == i + 1);
+    });
+    // In real time the early ones may be due before the last is armed.
     in_runtime({.workers = {1, 2, 4}}, [] {
       std::atomic<int> runs{0};
       std::atomic<bool> early{false};
@@ -326,6 +342,25 @@ TEST_SUITE("after_func") {
       while (runs.load() != n)
         sleep_for(100us);
       CHECK_FALSE(early.load());
+    });
+  }
+
+  // Node: a chain of timers of 1 ms.
+  TEST_CASE("a chain in which each arms the next fires each a millisecond after the last") {
+    for_each_seed(10, [] {
+      const auto start = vigil::clock::now();
+      constexpr int n = 1000;
+      int runs = 0;
+      std::function<void()> step = [&] {
+        ++runs;
+        CHECK(since(start) == 1ms * runs);
+        if (runs < n) after_func(1ms, [&] { step(); });
+      };
+      after_func(1ms, [&] { step(); });
+      sleep_for(1ms * n - 1ns);
+      CHECK(runs == n - 1);
+      sleep_for(1h);
+      CHECK(runs == n);
     });
   }
 

@@ -345,6 +345,30 @@ TEST_SUITE("every") {
     });
   }
 
+  // Node: overload of intervals. Each costs twice its period, and there is one worker.
+  TEST_CASE("two that always have a run due starve neither a sleep nor the side pool") {
+    in_runtime({.workers = {1}}, [] {
+      std::atomic<int> runs[2] = {};
+      const auto costly = [&](int which) {
+        const auto begun = vigil::clock::now();
+        while (since(begun) < 2ms) {
+        }
+        ++runs[which];
+      };
+      const timer one = every(1ms, [&] { costly(0); });
+      const timer two = every(1ms, [&] { costly(1); });
+      for (int i = 0; i < 3; ++i) {
+        const int before[2] = {runs[0], runs[1]};
+        CHECK(vigil::blocking([] { return 7; }) == 7);
+        sleep_for(1ms);
+        while (runs[0] == before[0] || runs[1] == before[1])
+          sleep_for(1ms);
+      }
+      one.stop_and_wait();
+      two.stop_and_wait();
+    });
+  }
+
   // Go: TestTicker, in real time by lower bounds only.
   TEST_CASE("no real run comes before its place in the phase") {
     in_runtime({.workers = {1, 2}}, [] {
