@@ -22,13 +22,14 @@
 // What ends a wait: what it waits for; the deadline of the `_for` and `_until`
 // forms, never early, which is a result and no exception; a stop of the fiber,
 // which throws `stopped`; the end of a context that was handed over, which throws
-// `cancelled`. A timeout of zero or less, and a deadline that has passed, only look;
-// one beyond the range of the clock never comes. A deadline may be on vigil::clock
-// or on another, which is converted once by its distance from that clock's now: the
-// wait is on the runtime's clock, or a thread's monotonic one. But a stop does not end the wait for a lock: lock(),
-// lock_shared() and the relocking of a condition variable wait on. So two
-// fibers that wait for each other's mutex keep a runtime from ending
-// (options::stop_limit).
+// `cancelled`. A timeout of zero or less, and a deadline that has passed, only look
+// (a condition variable lets its lock go for that moment, so others may come in
+// between); one beyond the range of the clock never comes. A deadline may be on
+// vigil::clock or on another, which is converted once by its distance from that
+// clock's now: the wait is on the runtime's clock, or a thread's monotonic one. But
+// a stop does not end the wait for a lock: lock(), lock_shared() and the relocking
+// of a condition variable wait on. So two fibers that wait for each other's mutex
+// keep a runtime from ending (options::stop_limit).
 //
 // On a plain thread the thread sleeps. Inside a handler on a worker's own stack
 // a call that would wait throws wrong_place. The timed forms throw
