@@ -1,0 +1,122 @@
+// What goes on all the time beside I/O, and keeps nothing of it from coming: signals
+// that are handled, functions that post the next one.
+#include "io/io_test.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <thread>
+
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using namespace vigil::io_testing;
+using vigil::io::use_fiber;
+
+namespace {
+
+std::atomic<int> handled{0};
+
+// Sends SIGUSR1, which is handled, to a thread all the time.
+class disturbing {
+ public:
+  explicit disturbing(pthread_t whom) {
+    struct sigaction counts {};
+
+    counts.sa_handler = [](int) { ++handled; };
+    ::sigaction(SIGUSR1, &counts, &before_);
+    sender_ = std::thread([this, whom] {
+      while (!done_.load()) {
+        ::pthread_kill(whom, SIGUSR1);
+        std::this_thread::sleep_for(100us);  // so that the thread gets anywhere at all
+      }
+    });
+  }
+
+  ~disturbing() {
+    done_.store(true);
+    sender_.join();
+    ::raise(SIGUSR1);  // returns when all that were sent are handled
+    ::sigaction(SIGUSR1, &before_, nullptr);
+  }
+
+  disturbing(const disturbing&) = delete;
+  disturbing& operator=(const disturbing&) = delete;
+
+ private:
+  std::atomic<bool> done_{false};
+  std::thread sender_;
+
+  struct sigaction before_ {};
+};
+
+}  // namespace
+
+TEST_SUITE("io: progress") {
+  // libuv: eintr_handling. The only worker waits in the io_context.
+  TEST_CASE("signals handled while it waits in the io_context end no sleep, and no operation") {
+    in_runtime({.workers = {1}}, [] {
+      socket_pair s(vigil::io::context());
+      const disturbing signals(::pthread_self());
+      const int enough = handled.load() + 100;
+      while (handled.load() < enough) {
+        auto start = vigil::clock::now();
+        vigil::sleep_for(1ms);
+        CHECK(since(start) >= 1ms);
+        start = vigil::clock::now();
+        char byte = 0;
+        CHECK(error_of([&] {
+                asio::async_read(s.near, asio::buffer(&byte, 1), use_fiber.within(1ms));
+              }) == asio::error::timed_out);
+        CHECK(since(start) >= 1ms);
+        asio::async_write(s.far, asio::buffer("a", 1), use_fiber);
+        asio::async_read(s.near, asio::buffer(&byte, 1), use_fiber);
+        CHECK(byte == 'a');
+      }
+    });
+  }
+
+  // Node: test-next-tick-intentional-starvation, the other way round.
+  TEST_CASE("an endless chain of posts keeps no byte of a pipe and no deadline from coming") {
+    in_runtime({.workers = {1, 2}}, [] {
+      socket_pair s(vigil::io::context());
+      std::atomic<bool> over{false};
+      std::atomic<int> posts{0};
+      std::atomic<bool> ended{false};
+      const std::function<void()> chain = [&] {
+        ++posts;
+        if (over.load()) {
+          ended.store(true);
+        } else {
+          vigil::post(chain);
+        }
+      };
+      vigil::post(chain);
+      std::thread echo([&] {
+        char byte = 0;
+        error_code error;
+        while (s.far.read_some(asio::buffer(&byte, 1), error) == 1)
+          asio::write(s.far, asio::buffer(&byte, 1), error);
+      });
+      socket_pair silent(vigil::io::context());
+      for (int i = 0; i < 50 || posts.load() < 1000; ++i) {
+        char byte = 'a';
+        asio::async_write(s.near, asio::buffer(&byte, 1), use_fiber);
+        byte = 'b';
+        asio::async_read(s.near, asio::buffer(&byte, 1), use_fiber);
+        CHECK(byte == 'a');
+        CHECK(error_of([&] {
+                asio::async_read(silent.near, asio::buffer(&byte, 1), use_fiber.within(100us));
+              }) == asio::error::timed_out);
+      }
+      s.near.close();
+      echo.join();
+      over.store(true);
+      while (!ended.load())
+        vigil::sleep_for(100us);
+    });
+  }
+}
