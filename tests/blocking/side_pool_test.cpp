@@ -135,6 +135,21 @@ TEST_SUITE("side pool") {
     });
   }
 
+  TEST_CASE("its threads have stacks as large as any thread's") {
+    const auto stack_size = [] {
+      pthread_attr_t attributes;
+      REQUIRE(::pthread_getattr_np(::pthread_self(), &attributes) == 0);
+      std::size_t size = 0;
+      ::pthread_attr_getstacksize(&attributes, &size);
+      ::pthread_attr_destroy(&attributes);
+      return size;
+    };
+    std::size_t of_a_thread = 0;
+    std::thread([&] { of_a_thread = stack_size(); }).join();
+    in_runtime({.workers = {1}},
+               [&] { CHECK(vigil::blocking([&] { return stack_size(); }) == of_a_thread); });
+  }
+
   TEST_CASE("a second pool goes on while the first is full") {
     in_runtime(with_threads(1), [] {
       gate g;
