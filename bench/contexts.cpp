@@ -1,5 +1,5 @@
-// Contexts: what one costs, and what it costs to cancel one under which a hundred
-// thousand fibers wait.
+// Contexts: what one costs, what a look at one costs, and what it costs to cancel one
+// under which a hundred thousand fibers wait.
 #include "harness.hpp"
 
 #include <vigil/context.hpp>
@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -101,9 +102,98 @@ void sleep_until_thrown(const vigil::context& ctx) {
   }
 }
 
+const vigil::context_key<int> found_key;
+const vigil::context_key<int> missed_key;
+
+// Go: CommonParentCancel. A fiber for each worker, all under one parent.
+double nanos_under_one_parent() {
+  constexpr std::size_t n = 50'000;
+  const std::size_t fibers = std::thread::hardware_concurrency();
+  const auto root = vigil::with_cancel(vigil::background());
+  const auto parent = vigil::with_value(root.ctx, found_key, 1);
+  std::vector<vigil::fiber<>> all;
+  const nanos start = now();
+  for (std::size_t f = 0; f < fibers; ++f) {
+    all.push_back(vigil::spawn([&parent] {
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto it = vigil::with_cancel(parent);
+        keep(it.ctx.value(found_key));
+        it.cancel();
+      }
+    }));
+  }
+  for (auto& f : all)
+    f.join();
+  return static_cast<double>(now() - start) / static_cast<double>(n * fibers);
+}
+
+// Go: CancelTree.
+double nanos_to_cancel_chain(std::size_t depth) {
+  const std::size_t times = 200'000 / depth;
+  const nanos start = now();
+  for (std::size_t i = 0; i < times; ++i) {
+    const auto root = vigil::with_cancel(vigil::background());
+    auto lowest = root.ctx;
+    for (std::size_t level = 1; level < depth; ++level)
+      lowest = vigil::with_cancel(lowest).ctx;
+    root.cancel();
+  }
+  return static_cast<double>(now() - start) / static_cast<double>(times);
+}
+
+// Go: CheckCanceled, ContextCancelDone.
+template <class F>
+double nanos_to_look(bool at_one_that_is_done, F look) {
+  constexpr std::size_t n = 1'000'000;
+  const auto it = vigil::with_cancel(vigil::background());
+  if (at_one_that_is_done) it.cancel();
+  const nanos start = now();
+  for (std::size_t i = 0; i < n; ++i)
+    look(it.ctx);
+  return static_cast<double>(now() - start) / n;
+}
+
+// Go: DeepValue.
+double nanos_to_miss_value(std::size_t depth) {
+  constexpr std::size_t n = 100'000;
+  auto lowest = vigil::background();
+  for (std::size_t i = 0; i < depth; ++i)
+    lowest = vigil::with_value(lowest, found_key, 1);
+  const nanos start = now();
+  for (std::size_t i = 0; i < n; ++i)
+    keep(lowest.value(missed_key));
+  return static_cast<double>(now() - start) / n;
+}
+
+// What Go's benchmarks of contexts measure.
+void small_cases(report& out) {
+  out.add("one parent for all workers: with_cancel, value, cancel",
+          median_of(5, nanos_under_one_parent),
+          "ns");
+  for (const std::size_t depth : {10u, 1000u}) {
+    out.add("a chain of " + std::to_string(depth) + ", made and cancelled",
+            median_of(5, [depth] { return nanos_to_cancel_chain(depth); }) / 1e3,
+            "us");
+  }
+  const auto is_done = [](const vigil::context& ctx) { keep(ctx.is_done()); };
+  const auto channel = [](const vigil::context& ctx) { keep(ctx.done().try_recv().is_closed()); };
+  for (const bool done : {false, true}) {
+    const std::string of = done ? " of one that is done" : " of an open one";
+    out.add("is_done()" + of, median_of(5, [&] { return nanos_to_look(done, is_done); }), "ns");
+    out.add(
+        "done().try_recv()" + of, median_of(5, [&] { return nanos_to_look(done, channel); }), "ns");
+  }
+  for (const std::size_t depth : {10u, 100u}) {
+    out.add("a value that " + std::to_string(depth) + " levels do not have",
+            median_of(5, [depth] { return nanos_to_miss_value(depth); }),
+            "ns");
+  }
+}
+
 }  // namespace
 
 void cancel(report& out) {
+  vigil::run(with_workers(0), [&] { small_cases(out); });
   vigil::run(with_workers(0), [&] {
     out.add("with_cancel, cancel",
             median_of(5,
