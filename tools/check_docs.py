@@ -11,11 +11,13 @@ what is not taken from an example is not known to compile.
 
 In the tables of tests/coverage.md a text in quotes in the last column is the title
 of a test case or of a suite (a ... in it stands for any text), in the test file that
-is named before it in that row, if one is; or a heading of that page.
+is named before it in that row, or else in one that the text above the table names
+(`tests/time/timeout_*_test` names several); or a heading of that page.
 """
 import re
 import sys
 import textwrap
+from fnmatch import fnmatch
 from pathlib import Path
 
 MARK = re.compile(r"^\s*<!--\s*example:\s*(\S+)\s+(\S+)\s*-->\s*$")
@@ -86,16 +88,26 @@ def check_coverage(root):
     for p in sorted((root / "tests").rglob("*.[ch]pp")):
         files.setdefault(p.relative_to(root / "tests").with_suffix("").as_posix(), []).extend(
             titles_of(p))
+
+    def called(name):
+        name = name.removeprefix("tests/")
+        return [f for f in files if fnmatch(f, name) or fnmatch(f, "*/" + name)]
+
     lines = page.read_text().splitlines()
     headings = {line.lstrip("# ").replace("`", "") for line in lines if line.startswith("#")}
+    of_section = []
     for index, line in enumerate(lines):
+        if line.startswith("#"):
+            of_section = []
         if not line.startswith("| "):
+            of_section += [f for name in re.findall(r"[\w/*]+_test\b(?!\.go)", line) for f in called(name)]
             continue
-        named = None
-        for name, quoted in re.findall(r'([\w/]+_test)\b|"([^"]+)"', line.strip("| ").split(" | ")[-1]):
+        named = of_section
+        row = line.strip("| ").split(" | ")[-1]
+        for name, quoted in re.findall(r'([\w/]+_test\b|\bnettest(?=: "))|"([^"]+)"', row):
             place = f"tests/coverage.md:{index + 1}"
             if name:
-                named = [f for f in files if f == name or f.endswith("/" + name)]
+                named = called(name)
                 if not named:
                     yield f"{place}: there is no {name}.cpp"
                 continue
@@ -103,8 +115,10 @@ def check_coverage(root):
             if any(re.fullmatch(pattern, heading) or heading.startswith(quoted)
                    for heading in headings):
                 continue
-            if not any(re.fullmatch(pattern, t) for f in named or files for t in files[f]):
-                yield f'{place}: no test case "{quoted}"' + (f" in {named[0]}" if named else "")
+            if not named:
+                yield f'{place}: neither row nor section says in which file "{quoted}" is'
+            elif not any(re.fullmatch(pattern, t) for f in named for t in files[f]):
+                yield f'{place}: no test case "{quoted}" in {", ".join(named)}'
 
 
 def main():
