@@ -79,13 +79,25 @@ void operation_record::emit(boost::asio::cancellation_type_t type) noexcept {
   }
 }
 
-void operation_record::end() noexcept {
-  {
-    // Before anybody knows: a strand's, or a pool's, may go then.
-    boost::asio::any_io_executor over;
-    const lock_guard guard(lock_);
-    std::swap(over, executor_);
+// O4
+void operation_record::ask_again() noexcept {
+  for (int i = 0; i < 2 && end_wanted_.load(); ++i) {
+    answered_ = false;
+    emit(boost::asio::cancellation_type::terminal);
+    if (!answered_) return;
   }
+}
+
+// What the operation has left in its slot may have a copy of the executor, and so keep
+// itself. Outside any emission of it.
+void operation_record::clear_slot() noexcept {
+  if (executors_.load() == 0) return;
+  const section inside(*this);
+  signal_.slot().clear();
+}
+
+void operation_record::end() noexcept {
+  let_go_executor();  // before anybody knows: O5
   {
     const lock_guard guard(lock_);
     done_ = true;
@@ -147,6 +159,25 @@ void operation::let_go() noexcept {
   operation_record& r = record_of(*this);
   // Pairs with itself: the last one sees what all others did.
   if (r.kept_.fetch_sub(1, internal::acq_rel) == 1) delete &r;
+}
+
+// It cannot come to have one again while somebody takes the last one away and needs
+// it: copies come from copies, and after the end it is missed by nobody else.
+void operation::keep_executor() noexcept {
+  // ordering: as keep().
+  if (record_of(*this).executors_.fetch_add(1, internal::relaxed) == 0) keep();
+}
+
+void operation::let_go_executor() noexcept {
+  operation_record& r = record_of(*this);
+  // Pairs with itself, as let_go().
+  if (r.executors_.fetch_sub(1, internal::acq_rel) != 1) return;
+  {
+    boost::asio::any_io_executor over;
+    const lock_guard guard(r.lock_);
+    std::swap(over, r.executor_);
+  }
+  let_go();
 }
 
 void operation::run_by(boost::asio::any_io_executor own, boost::asio::any_io_executor bound) {
@@ -233,13 +264,19 @@ void operation_record::enter(F f) noexcept {
 operation::section::section(operation& o) noexcept : operation_(o) {
   o.keep();
   record_of(o).section_.lock();
+  ++record_of(o).depth_;
   if (internal::fiber* const f = internal::current_fiber()) ++f->no_parks;
 }
 
 operation::section::~section() {
   operation_record& r = record_of(operation_);
-  if (r.end_wanted_.load()) r.emit(boost::asio::cancellation_type::terminal);  // O4
+  if (r.depth_ == 1) {
+    r.ask_again();
+  } else {
+    r.answered_ = true;
+  }
   if (internal::fiber* const f = internal::current_fiber()) --f->no_parks;
+  --r.depth_;
   r.section_.unlock();
   r.let_go();
 }
@@ -272,6 +309,12 @@ ending operation_record::wait_once(const limit& until,
 }
 
 ending operation::wait(const limit& until, stop_node* under) {
+  const ending how = wait_begun(until, under);
+  record_of(*this).clear_slot();
+  return how;
+}
+
+ending operation::wait_begun(const limit& until, stop_node* under) {
   operation_record& r = record_of(*this);
   auto asked = boost::asio::cancellation_type::none;
   {

@@ -21,8 +21,13 @@
 //     section: a lock that one thread may take several times. A fiber in it cannot
 //     park. The initiating function is not in it, for user code may park there; a
 //     cancellation that comes before that has returned is kept until then.
-// O4  Once its fiber has asked it to end, it is asked again after each of its steps: an operation
-//     of several steps may have begun one just when it was asked.
+// O4  Once its fiber has asked it to end, it is asked again after each of its steps:
+//     an operation of several steps may have begun one just when it was asked. A
+//     step inside another is a part of that one. Steps inside the asking are its
+//     answer, so it is asked once more after them, and not for ever.
+// O5  The executor is kept by the handler and by copies of the associated executor:
+//     what else was bound to that runs after the end as before it. It is let go
+//     before the fiber knows, if they are gone: its context may go then.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -59,6 +64,8 @@ class operation_record final : public operation {
   void end() noexcept;
   bool is_done() noexcept VIGIL_EXCLUDES(lock_);
   void emit(boost::asio::cancellation_type_t type) noexcept;
+  void ask_again() noexcept;
+  void clear_slot() noexcept;
   // f on its executor.
   template <class F>
   void enter(F f) noexcept;
@@ -69,15 +76,18 @@ class operation_record final : public operation {
   // Where what it waits for may happen; nullptr: in no io_context of the runtime's.
   internal::io_watch* watch_;
   internal::atomic<int> kept_{1};
+  internal::atomic<int> executors_{0};  // as long as there are any, they keep it once
   internal::atomic<bool> end_wanted_{false};
   std::recursive_mutex section_;
+  int depth_ = 0;          // guarded by section_
+  bool answered_ = false;  // guarded by section_: a section inside another has ended
   internal::spinlock lock_{internal::lock_rank::io};
   bool done_ VIGIL_GUARDED_BY(lock_) = false;
   bool look_again_ VIGIL_GUARDED_BY(lock_) = false;
   bool begun_ VIGIL_GUARDED_BY(lock_) = false;  // the initiating function has returned
   boost::asio::cancellation_type_t asked_ VIGIL_GUARDED_BY(lock_) =
       boost::asio::cancellation_type::none;  // before it was begun
-  // Empty: any. Until it is over: its context may go afterwards.
+  // Empty: any. O5
   boost::asio::any_io_executor executor_ VIGIL_GUARDED_BY(lock_);
   internal::waiter* who_ VIGIL_GUARDED_BY(lock_) = nullptr;
   internal::ticket which_ VIGIL_GUARDED_BY(lock_) = 0;

@@ -241,7 +241,9 @@ class fiber_handler {
   using cancellation_slot_type = boost::asio::cancellation_slot;
 
   fiber_handler(operation_ref o, std::optional<Values>& values, const Allocator& allocator)
-      : operation_(std::move(o)), values_(&values), allocator_(allocator) {}
+      : operation_(std::move(o)), values_(&values), allocator_(allocator) {
+    operation_->keep_executor();  // until it is over
+  }
   fiber_handler(fiber_handler&&) noexcept = default;
   fiber_handler& operator=(fiber_handler&&) = delete;
   ~fiber_handler() {

@@ -49,6 +49,11 @@ class VIGIL_API operation {
   void keep() noexcept;
   void let_go() noexcept;
 
+  // As those, and executor() stays what it is: its handler, until that is over, and
+  // every copy of the associated executor.
+  void keep_executor() noexcept;
+  void let_go_executor() noexcept;
+
   // --- before it is begun, by the fiber
   // That of the I/O object, and what bind_executor gave; either may be empty.
   // Throws std::bad_alloc.
@@ -107,6 +112,9 @@ class VIGIL_API operation {
   bool anywhere_ = true;
   bool outside_ = true;
   bool dropped_ = false;
+
+ private:
+  ending wait_begun(const limit& until, stop_node* under);
 };
 
 // A deadline that may be moved while an operation waits for it.
@@ -139,28 +147,35 @@ class VIGIL_API movable_deadline {
   const std::unique_ptr<part> part_;
 };
 
-class operation_ref {
+// A reference, of the operation or of its executor as well.
+template <void (operation::*Keep)() noexcept, void (operation::*LetGo)() noexcept>
+class basic_operation_ref {
  public:
-  operation_ref() noexcept = default;
+  basic_operation_ref() noexcept = default;
+
   // Takes over the caller's reference.
-  explicit operation_ref(operation& o) noexcept : operation_(&o) {}
-  operation_ref(const operation_ref& other) noexcept : operation_(other.operation_) {
-    if (operation_ != nullptr) operation_->keep();
+  explicit basic_operation_ref(operation& o) noexcept : operation_(&o) {}
+
+  basic_operation_ref(const basic_operation_ref& other) noexcept : operation_(other.operation_) {
+    if (operation_ != nullptr) (operation_->*Keep)();
   }
-  operation_ref(operation_ref&& other) noexcept
+
+  basic_operation_ref(basic_operation_ref&& other) noexcept
       : operation_(std::exchange(other.operation_, nullptr)) {}
-  operation_ref& operator=(operation_ref other) noexcept {
+
+  basic_operation_ref& operator=(basic_operation_ref other) noexcept {
     std::swap(operation_, other.operation_);
     return *this;
   }
-  ~operation_ref() {
-    if (operation_ != nullptr) operation_->let_go();
+
+  ~basic_operation_ref() {
+    if (operation_ != nullptr) (operation_->*LetGo)();
   }
 
   // Another reference.
-  static operation_ref to(operation& o) noexcept {
-    o.keep();
-    return operation_ref(o);
+  static basic_operation_ref to(operation& o) noexcept {
+    (o.*Keep)();
+    return basic_operation_ref(o);
   }
 
   operation* get() const noexcept { return operation_; }
@@ -171,32 +186,35 @@ class operation_ref {
   operation* operation_ = nullptr;
 };
 
+using operation_ref = basic_operation_ref<&operation::keep, &operation::let_go>;
+using executor_ref = basic_operation_ref<&operation::keep_executor, &operation::let_go_executor>;
+
 // The associated executor of use_fiber's handlers: that of the I/O object, or what
-// bind_executor gave, with the operation's section around each call. The
-// operation's handlers and those who copy this from them keep the operation.
+// bind_executor gave, with the operation's section around each call. Copies are as
+// good as one of that, also when the operation is over.
 template <bool Posts>
 class operation_executor {
  public:
-  explicit operation_executor(operation& o) noexcept : operation_(&o) {}
+  explicit operation_executor(operation& o) noexcept : operation_(executor_ref::to(o)) {}
 
   template <class F>
   void execute(F&& f) const {
     if constexpr (Posts) {
-      operation_->posting_executor().execute(in_section<std::decay_t<F>>(*operation_, f));
+      operation_->posting_executor().execute(in_section<std::decay_t<F>>(*operation_.get(), f));
     } else if (operation_->runs_anywhere()) {
-      const operation::section inside(*operation_);
+      const operation::section inside(*operation_.get());
       std::decay_t<F> own(std::forward<F>(f));
       own();
     } else {
-      operation_->executor().execute(in_section<std::decay_t<F>>(*operation_, f));
+      operation_->executor().execute(in_section<std::decay_t<F>>(*operation_.get(), f));
     }
   }
 
   operation_executor<true> require(boost::asio::execution::blocking_t::never_t) const noexcept {
-    return operation_executor<true>(*operation_);
+    return operation_executor<true>(*operation_.get());
   }
   operation_executor<false> require(boost::asio::execution::blocking_t::possibly_t) const noexcept {
-    return operation_executor<false>(*operation_);
+    return operation_executor<false>(*operation_.get());
   }
   boost::asio::execution_context& query(boost::asio::execution::context_t) const noexcept {
     return operation_->context();
@@ -210,10 +228,10 @@ class operation_executor {
   }
 
   friend bool operator==(const operation_executor& a, const operation_executor& b) noexcept {
-    return a.operation_ == b.operation_;
+    return a.operation_.get() == b.operation_.get();
   }
   friend bool operator!=(const operation_executor& a, const operation_executor& b) noexcept {
-    return a.operation_ != b.operation_;
+    return a.operation_.get() != b.operation_.get();
   }
 
  private:
@@ -229,7 +247,7 @@ class operation_executor {
     F f;
   };
 
-  operation* operation_;
+  executor_ref operation_;
 };
 
 }  // namespace detail
