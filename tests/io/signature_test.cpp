@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <stdexcept>
+#include <type_traits>
 
 #include <boost/asio/compose.hpp>
 #include <boost/asio/post.hpp>
@@ -140,6 +141,36 @@ TEST_SUITE("use_fiber: signatures") {
         CHECK(!code);
         CHECK(*box == 9);
       }
+    });
+  }
+
+  TEST_CASE("a signature may be noexcept or have a reference qualifier, in every wrapper") {
+    in_runtime({.workers = {1}}, [] {
+      auto& c = vigil::io::context();
+      const auto completes = [&]<class Signature>(std::type_identity<Signature>) {
+        for (const when how : {when::later, when::at_once}) {
+          CHECK(complete<Signature>(c, how, use_fiber, ok, 7) == 7);
+          CHECK(complete<Signature>(c, how, use_fiber.within(1h), ok, 7) == 7);
+          CHECK(complete<Signature>(c, how, asio::as_tuple(use_fiber), refused, 7) ==
+                std::tuple(refused, 7));
+          error_code code;
+          CHECK(complete<Signature>(c, how, asio::redirect_error(use_fiber, code), refused, 7) ==
+                7);
+          CHECK(code == refused);
+          CHECK(complete<Signature>(
+                    c, how, asio::bind_executor(c.get_executor(), use_fiber), ok, 7) == 7);
+          CHECK(complete<Signature>(
+                    c, how, asio::bind_allocator(std::allocator<int>(), use_fiber), ok, 7) == 7);
+          asio::cancellation_signal signal;
+          CHECK(complete<Signature>(
+                    c, how, asio::bind_cancellation_slot(signal.slot(), use_fiber), ok, 7) == 7);
+        }
+      };
+      completes(std::type_identity<void(error_code, int)&>());
+      completes(std::type_identity<void(error_code, int) &&>());
+      completes(std::type_identity<void(error_code, int) noexcept>());
+      completes(std::type_identity<void(error_code, int)& noexcept>());
+      completes(std::type_identity<void(error_code, int)&& noexcept>());
     });
   }
 

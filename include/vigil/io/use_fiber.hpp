@@ -437,6 +437,22 @@ class fiber_result<Token, R(As...)> {
   }
 };
 
+// How the handler is called makes no difference.
+template <class Token, class R, class... As>
+class fiber_result<Token, R(As...) &> : public fiber_result<Token, R(As...)> {};
+
+template <class Token, class R, class... As>
+class fiber_result<Token, R(As...) &&> : public fiber_result<Token, R(As...)> {};
+
+template <class Token, class R, class... As>
+class fiber_result<Token, R(As...) noexcept> : public fiber_result<Token, R(As...)> {};
+
+template <class Token, class R, class... As>
+class fiber_result<Token, R(As...) & noexcept> : public fiber_result<Token, R(As...)> {};
+
+template <class Token, class R, class... As>
+class fiber_result<Token, R(As...) && noexcept> : public fiber_result<Token, R(As...)> {};
+
 }  // namespace detail
 }  // namespace VIGIL_ABI
 }  // namespace vigil::io
