@@ -24,15 +24,6 @@ struct runtime_access {
   static internal::runtime_core& core_of(runtime& rt) noexcept {
     return *static_cast<internal::runtime_core*>(rt.core_);
   }
-
-  // As runtime::make_work_guard().
-  static work_guard guard_of(const std::shared_ptr<internal::outside_gate>& gate) {
-    auto kept = std::make_unique<std::shared_ptr<internal::outside_gate>>(gate);
-    const std::lock_guard guard(gate->lock);
-    if (gate->sched == nullptr) return {};
-    gate->sched->add_outside_work();
-    return work_guard(kept.release());
-  }
 };
 
 }  // namespace detail
@@ -96,8 +87,14 @@ boost::asio::execution_context& context_of_memory() noexcept {
   return boost::asio::query(boost::asio::system_executor(), boost::asio::execution::context);
 }
 
-work_guard count_work(const executor_home& home) {
-  return ::vigil::detail::runtime_access::guard_of(home.gate);
+counted_work::counted_work(const executor_home& home) : gate_(home.gate) {
+  const std::lock_guard guard(gate_->lock);
+  if (gate_->sched != nullptr) gate_->sched->io_executor_begins();
+}
+
+counted_work::~counted_work() {
+  const std::lock_guard guard(gate_->lock);
+  if (gate_->sched != nullptr) gate_->sched->io_executor_ends();
 }
 
 bool is_inside(const executor_home& home) noexcept {

@@ -11,6 +11,19 @@ void scheduler::end_outside_work() noexcept {
   idle_.wake_all();
 }
 
+// Who calls may go on computing. A worker that leaves the watch at the same time has
+// given it up before it looks whether there are any (cover()); here it is the other
+// way round. All sequentially consistent, so one sees the other.
+void scheduler::io_executor_begins() noexcept {
+  add_outside_work();
+  if (io_executors_.fetch_add(1) == 0) count_wake_calls(idle_.staff_watch());
+}
+
+void scheduler::io_executor_ends() noexcept {
+  io_executors_.fetch_sub(1);
+  end_outside_work();
+}
+
 // Workers are woken only if the last of them may have looked meanwhile. It lies
 // down without a deadline first, and looks at the outside work then; here it is the
 // other way round. All sequentially consistent, so one sees the other. On virtual

@@ -320,7 +320,7 @@ void scheduler::cover_owed() noexcept {
 }
 
 unsigned scheduler::cover() noexcept {
-  const unsigned calls = has_pending_io() ? idle_.staff_watch() : 0;
+  const unsigned calls = awaits_io() ? idle_.staff_watch() : 0;
   return calls + idle_.cover(next_deadline.load());
 }
 

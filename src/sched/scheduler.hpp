@@ -146,6 +146,13 @@ class scheduler {
 
   bool has_pending_io() const noexcept { return pending_io_.load() != 0; }
 
+  // An executor for handlers of I/O that are to come: outside work as well. Any thread.
+  void io_executor_begins() noexcept;
+  void io_executor_ends() noexcept;
+
+  // Whether a worker should be in the watch whatever the others do.
+  bool awaits_io() const noexcept { return has_pending_io() || io_executors_.load() != 0; }
+
   // --- where idle workers wait
   watch& present_watch() const noexcept {
     // Pairs with the store in adopt_watch().
@@ -372,6 +379,7 @@ class scheduler {
 
   atomic<std::uint64_t> outside_{0};
   alignas(cache_line) atomic<long> pending_io_{0};
+  atomic<long> io_executors_{0};
   using call_list = list<side_call, &side_call::hook>;
   spinlock calls_lock_{lock_rank::side_calls};
   call_list calls_ VIGIL_GUARDED_BY(calls_lock_);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -60,6 +61,24 @@ asio::awaitable<void> doubles(vigil::channel<int> in, vigil::channel<int> out) {
   }
   out.close();
 }
+
+// Writes a byte when the workers have most likely come to rest.
+class late_writer {
+ public:
+  explicit late_writer(unix_socket& to)
+      : thread_([&to] {
+          std::this_thread::sleep_for(3ms);
+          asio::write(to, asio::buffer("x", 1));
+        }) {}
+
+  ~late_writer() { thread_.join(); }
+
+  late_writer(const late_writer&) = delete;
+  late_writer& operator=(const late_writer&) = delete;
+
+ private:
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -162,6 +181,24 @@ TEST_SUITE("fiber_executor") {
     });
   }
 
+  TEST_CASE("a handler's I/O does not wait behind who began it and computes") {
+    in_runtime({.workers = {2}}, [] {
+      for (int i = 0; i < rounds(20); ++i) {
+        socket_pair s(vigil::io::context());
+        vigil::sleep_for(2ms);  // the worker that was in the io_context comes out for this
+        std::atomic<bool> read{false};
+        char byte = 0;
+        s.near.async_read_some(
+            asio::buffer(&byte, 1),
+            asio::bind_executor(vigil::io::executor(),
+                                [&](error_code, std::size_t) { read.store(true); }));
+        const late_writer writer(s.far);
+        while (!read.load()) {  // never gives its worker away
+        }
+      }
+    });
+  }
+
   TEST_CASE("what leaves a handler goes to on_unhandled") {
     static std::atomic<int> unhandled{0};
     unhandled.store(0);
@@ -199,6 +236,29 @@ TEST_SUITE("fiber_executor: coroutines") {
       }
       in.close();
       CHECK(out.recv() == std::nullopt);
+    });
+  }
+
+  TEST_CASE("its I/O does not wait behind a computing fiber while a worker is idle") {
+    in_runtime({.workers = {2}}, [] {
+      for (int i = 0; i < rounds(20); ++i) {
+        socket_pair s(vigil::io::context());
+        std::atomic<bool> read{false};
+        const auto over = vigil::make_channel<void>();
+        asio::co_spawn(
+            vigil::io::executor(),
+            [&]() -> asio::awaitable<void> {
+              char byte = 0;
+              co_await asio::async_read(s.near, asio::buffer(&byte, 1), use_awaitable);
+              read.store(true);
+            },
+            [over](std::exception_ptr) { over.close(); });
+        vigil::sleep_for(2ms);  // it waits by now; it holds either way
+        const late_writer writer(s.far);
+        while (!read.load()) {  // never gives its worker away
+        }
+        over.recv();
+      }
     });
   }
 

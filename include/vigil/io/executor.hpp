@@ -18,6 +18,9 @@
 // fiber throws vigil::stopped into it. An exception that leaves a handler goes to
 // options::on_unhandled.
 //
+// I/O whose handlers or coroutines run here does not wait behind a fiber that computes
+// while another worker is idle.
+//
 // Ends. A handler that waits to start, a co_spawned coroutine and an operation under
 // way hold a program with exit_when::all_done, and are no deadlock. When the run ends
 // otherwise, handlers that have not started never do; they are destroyed, as are
@@ -67,7 +70,18 @@ struct executor_home {
 // Runs it as a posted function; if the runtime is gone, not at all.
 VIGIL_API void post_handler(const executor_home& home, vigil::detail::callback f);
 
-VIGIL_API work_guard count_work(const executor_home& home);
+// While it lives handlers are to come, as a work_guard says of other things; and an
+// idle worker waits for I/O whatever the others do.
+class VIGIL_API counted_work {
+ public:
+  explicit counted_work(const executor_home& home);
+  ~counted_work();
+  counted_work(const counted_work&) = delete;
+  counted_work& operator=(const counted_work&) = delete;
+
+ private:
+  std::shared_ptr<internal::outside_gate> gate_;
+};
 
 // Whether the calling fiber runs a handler of this runtime's executor.
 VIGIL_API bool is_inside(const executor_home& home) noexcept;
@@ -124,7 +138,7 @@ class basic_fiber_executor {
  public:
   explicit basic_fiber_executor(detail::executor_home home)
       : home_(std::move(home)),
-        work_(Counts ? std::make_shared<work_guard>(detail::count_work(home_)) : nullptr) {}
+        work_(Counts ? std::make_shared<detail::counted_work>(home_) : nullptr) {}
 
   // Throws std::bad_alloc, and what f throws if it runs at once.
   template <class F>
@@ -185,7 +199,7 @@ class basic_fiber_executor {
 
  private:
   detail::executor_home home_;
-  std::shared_ptr<work_guard> work_;
+  std::shared_ptr<detail::counted_work> work_;
 };
 
 using fiber_executor = basic_fiber_executor<false, false>;
