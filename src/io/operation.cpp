@@ -186,6 +186,16 @@ void operation::run_by(boost::asio::any_io_executor own, boost::asio::any_io_exe
   };
   operation_record& r = record_of(*this);
   if (own.target<memory_executor>() != nullptr) is_inside();
+  // A fiber may run an io_context itself, but not leave it in the middle of a handler.
+  const auto is_run_here = [](const boost::asio::any_io_executor& ex) {
+    const auto* const of = ex.target<boost::asio::io_context::executor_type>();
+    return of != nullptr && of->running_in_this_thread();
+  };
+  if (is_run_here(own) || is_run_here(bound)) {
+    throw wrong_place(
+        "vigil::io::use_fiber: it would have to wait inside a handler of an io_context that this "
+        "very fiber runs (run, poll); start a fiber with go, and wait there");
+  }
   const auto is_elsewhere = [&](const boost::asio::any_io_executor& ex) {
     return &boost::asio::query(ex, boost::asio::execution::context) != &r.watch_->context();
   };

@@ -386,4 +386,39 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
       CHECK(said.find("inside a handler") != std::string::npos);
     });
   }
+
+  TEST_CASE("nor in a handler of an io_context that its fiber runs itself") {
+    in_runtime({.workers = {1}}, [] {
+      const auto is_refused = [](asio::io_context& c) {
+        std::string said;
+        asio::post(c, [&] {
+          try {
+            asio::steady_timer(c, 1h).async_wait(use_fiber);
+          } catch (const vigil::wrong_place& e) {
+            said = e.what();
+          }
+        });
+        c.poll();
+        return said.find("inside a handler") != std::string::npos;
+      };
+      asio::io_context own;
+      CHECK(is_refused(own));
+      CHECK(is_refused(vigil::io::context()));
+    });
+  }
+
+  TEST_CASE("child: sleeps in a handler that its fiber runs" * doctest::skip()) {
+    vigil::run([] {
+      asio::io_context own;
+      asio::post(own, [] { vigil::sleep_for(1ms); });
+      const vigil::this_fiber::no_park stays;
+      own.run();
+    });
+  }
+
+  TEST_CASE("other waits there are refused under no_park") {
+    const child_result r = run_child("child: sleeps in a handler that its fiber runs");
+    CHECK(r.died_by(SIGABRT));
+    CHECK(r.says("about to wait under this_fiber::no_park"));
+  }
 }

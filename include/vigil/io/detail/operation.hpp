@@ -56,7 +56,7 @@ class VIGIL_API operation {
 
   // --- before it is begun, by the fiber
   // That of the I/O object, and what bind_executor gave; either may be empty.
-  // Throws std::bad_alloc.
+  // Throws std::bad_alloc, and wrong_place if the caller itself runs one of the two.
   void run_by(boost::asio::any_io_executor own, boost::asio::any_io_executor bound);
   // Who completes it is in the program as well: the wait is no outside work.
   void is_inside() noexcept { outside_ = false; }
