@@ -9,7 +9,8 @@
 //
 // It accepts until `stopping` is done; background() if none is given, so until the
 // runtime begins to shut down. Then those that are being served have limits.grace
-// to come to an end by themselves. What is left afterwards is cut short: ctx is
+// to come to an end by themselves; when the runtime shuts down, options::grace (0 if
+// it is not set) if that is shorter, for then all fibers are stopped. What is left afterwards is cut short: ctx is
 // done, and the fibers are asked to stop. serve returns when all have ended. It is
 // Go's net/http: Shutdown is to cancel `stopping`, Close comes when the grace is
 // over. Who closes the acceptor instead names `stop` as limits.on_stop, and what waits
