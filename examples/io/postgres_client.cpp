@@ -52,7 +52,9 @@ std::vector<const char*> pointers(const std::vector<text_or_null>& arguments) {
 // --- connecting
 
 connection::connection(const std::string& how, time_point until) {
-  // It may look a host name up.
+  // It may look a host name up. Of a list of hosts, as host=a,b, it does so with the
+  // first only: the others are looked up by PQconnectPoll below, which keeps the
+  // worker meanwhile. Give addresses (hostaddr=) where that matters.
   using started = std::unique_ptr<PGconn, finish>;
   auto made = vigil::blocking_until(until, [how] { return started(PQconnectStart(how.c_str())); });
   if (!made) throw error("no connection in time", "");
