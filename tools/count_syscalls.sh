@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the kernel is asked for, seen from outside with strace:
 #
-#   tools/count_syscalls.sh path/to/idle_program
+#   tools/count_syscalls.sh path/to/idle_program [path/to/vigil_bench]
 #
 # 1. an idle program with 1 000 pending one-hour timers makes no system call in
 #    10 s, counted from 1 s after strace attached;
@@ -11,10 +11,15 @@
 #    worker and with two;
 # 4. arm+stop of a timer that is not the earliest makes none.
 #
+# With vigil_bench, if it has been built with vigil-io:
+# 5. where io_context waits for I/O a lone sleep makes at most 4 calls;
+# 6. a server with 1 000 idle connections makes none in 10 s.
+#
 # Ends with 1 if one of them does not hold.
 set -euo pipefail
 
-program=${1:?usage: tools/count_syscalls.sh path/to/idle_program}
+program=${1:?usage: tools/count_syscalls.sh path/to/idle_program [path/to/vigil_bench]}
+io_program=${2:-}
 command -v strace >/dev/null || { echo 'count_syscalls.sh: install strace' >&2; exit 2; }
 
 folder=$(mktemp -d)
@@ -58,21 +63,33 @@ wakes=$(sed -n 's/.*after the burst: \([0-9]*\),.*/\1/p' "$folder/said")
 verdict "$(head -1 "$folder/said")" "$((wakes <= 2))"
 
 # Calls between the two marks, all threads.
-between_marks() { # arguments of the program
-  strace -f -o "$folder/calls" "$program" "$@" >/dev/null
+between_marks() { # program and arguments
+  strace -f -o "$folder/calls" "$@" >/dev/null
   awk '/getppid\(/ { ++marks; next } marks == 1' "$folder/calls" |
     grep -c -v -e 'resumed>' -e '+++' -e '--- SIG' || true
 }
 
 sleeps=500
 for workers in 1 2; do
-  calls=$(between_marks sleep "$workers" "$sleeps")
+  calls=$(between_marks "$program" sleep "$workers" "$sleeps")
   each=$(awk "BEGIN { printf \"%.3f\", $calls / $sleeps }")
   verdict "sleep_for(10ms), $workers worker(s): $each system calls each" \
     "$((calls * 10 <= sleeps * 11))"
 done
 
-calls=$(between_marks arm-stop 1000000)
+calls=$(between_marks "$program" arm-stop 1000000)
 verdict "1 000 000 arm+stop, not the earliest: $calls system calls" "$((calls == 0))"
+
+if [[ -n $io_program ]]; then
+  for workers in 1 2; do
+    calls=$(between_marks "$io_program" --traced sleep "$workers" "$sleeps")
+    each=$(awk "BEGIN { printf \"%.3f\", $calls / $sleeps }")
+    verdict "sleep_for(10ms) beside I/O, $workers worker(s): $each system calls each" \
+      "$((calls <= sleeps * 4))"
+  done
+  # One is the wait of the thread that looks at the clock.
+  calls=$(($(between_marks "$io_program" --traced idle 1000 10) - 1))
+  verdict "1 000 idle connections: $calls system calls in 10 s" "$((calls == 0))"
+fi
 
 exit "$status"

@@ -122,10 +122,12 @@ class Bench:
             ("p50, us", "p50"), ("p99, us", "p99"), ("CPU per request, us", "cpu_us")],
             by="vigil")
         cut = [s for s in samples[beside] if s["cut"]]
-        if cut:
-            print(f"  {sum(s['cut'] for s in cut):.0f} were cut, after "
-                  f"{min(s['cut_min'] for s in cut):.2f} to {max(s['cut_max'] for s in cut):.2f} s "
-                  "(they see it at their next byte)\n")
+        if not cut:
+            sys.exit("no slow client was cut: the server did not keep its time for headers, "
+                     "or the run was shorter than that")
+        print(f"  {sum(s['cut'] for s in cut):.0f} were cut, after "
+              f"{min(s['cut_min'] for s in cut):.2f} to {max(s['cut_max'] for s in cut):.2f} s "
+              "(they see it at their next byte)\n")
 
 
 def table(title, samples, metrics, by=None):
