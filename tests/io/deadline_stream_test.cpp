@@ -1,9 +1,7 @@
-// Deadlines as in Go's net: net/timeout_test.go and nettest, over TCP, Unix sockets
-// and a pipe in memory, the last on virtual time, too.
-#include "io/transports.hpp"
+// deadline_tests.hpp over TCP, Unix sockets and a pipe in memory, the last on virtual
+// time, too; and what there is of no other stream.
+#include "io/deadline_tests.hpp"
 
-#include <array>
-#include <atomic>
 #include <memory>
 #include <new>
 #include <string>
@@ -14,7 +12,6 @@
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
-#include <boost/asio/read_until.hpp>
 #include <boost/asio/write.hpp>
 
 using namespace std::chrono_literals;
@@ -46,113 +43,16 @@ struct full_slot_handler {
 
 }  // namespace
 
+namespace vigil::io_testing {
+
+TEST_SUITE_BEGIN("deadline_stream");
+VIGIL_DEADLINE_TESTS(over_virtual_memory, over_memory, over_tcp, over_unix);
+VIGIL_VIRTUAL_DEADLINE_TESTS(over_virtual_memory);
+TEST_SUITE_END();
+
+}  // namespace vigil::io_testing
+
 TEST_SUITE("deadline_stream") {
-  TEST_CASE("a past deadline fails each call, though bytes and room are there") {
-    over_each([](auto& near, auto& far) {
-      far.write_some(asio::buffer("abc", 3));
-      near.set_deadline(long_ago);
-      for (int i = 0; i < 3; ++i) {
-        std::size_t n = 1;
-        CHECK(read_one(near, &n) == timed_out);
-        CHECK(n == 0);
-        CHECK(write_until_error(near) == timed_out);
-      }
-      near.set_deadline(clock::now());  // now counts as past
-      CHECK(read_one(near) == timed_out);
-      // As good as before once it is taken away.
-      near.set_deadline(no_deadline);
-      std::size_t n = 0;
-      CHECK(!read_one(near, &n));
-      CHECK(n == 3);
-      CHECK(near.write_some(asio::buffer("x", 1)) == 1);
-      CHECK(!read_one(far));
-    });
-  }
-
-  TEST_CASE("a future deadline: success until it passes, then the error, not before") {
-    over_each([](auto& near, auto& far) {
-      const auto until = clock::now() + 5ms;
-      near.set_deadline(until);
-      far.write_some(asio::buffer("abc", 3));
-      const error_code first = read_one(near);
-      CHECK((!first || clock::now() >= until));
-      CHECK(read_one(near) == timed_out);
-      CHECK(clock::now() >= until);
-      const auto later = clock::now() + 5ms;
-      near.set_write_deadline(later);
-      CHECK(write_until_error(near) == timed_out);
-      CHECK(clock::now() >= later);
-    });
-  }
-
-  TEST_CASE("timeouts from a nanosecond up all end, none early") {
-    over_each([](auto& near, auto&) {
-      for (const auto d : {1ns, 2ns, 5ns, 50ns, 100ns, 200ns, 500ns, 750ns}) {
-        const auto until = clock::now() + d;
-        near.set_read_deadline(until);
-        CHECK(read_one(near) == timed_out);
-        CHECK(clock::now() >= until);
-      }
-      for (const auto d : {1us, 5us, 25us, 250us, 500us, 1000us, 5000us, 20'000us}) {
-        const auto until = clock::now() + d;
-        near.set_read_deadline(until);
-        CHECK(read_one(near) == timed_out);
-        CHECK(clock::now() >= until);
-      }
-    });
-  }
-
-  TEST_CASE("the deadline of one direction does not touch the other") {
-    over_each([](auto& near, auto& far) {
-      near.set_write_deadline(long_ago);
-      auto writer = vigil::spawn([&] {
-        vigil::sleep_for(2ms);
-        far.write_some(asio::buffer("x", 1));
-      });
-      CHECK(!read_one(near));
-      writer.join();
-      near.set_write_deadline(no_deadline);
-      near.set_read_deadline(long_ago);
-      CHECK(near.write_some(asio::buffer("x", 1)) == 1);
-    });
-  }
-
-  TEST_CASE("moved into the past it releases who waits") {
-    over_each([](auto& near, auto&) {
-      for (const auto first : {no_deadline, clock::now() + 1h}) {
-        near.set_read_deadline(first);
-        auto reader = vigil::spawn([&] { return read_one(near); });
-        vigil::sleep_for(1ms);
-        near.set_read_deadline(long_ago);
-        CHECK(reader.join() == timed_out);
-      }
-    });
-  }
-
-  TEST_CASE("moved later, or taken away, it lets him wait on") {
-    over_virtual_memory::run([](auto& near, auto& far) {
-      const auto early = clock::now() + 3ms;
-      const auto late = early + 5ms;
-      near.set_read_deadline(early);
-      auto reader = vigil::spawn([&] { return read_one(near); });
-      vigil::this_fiber::yield();
-      near.set_read_deadline(late);
-      CHECK(reader.join() == timed_out);
-      CHECK(clock::now() >= late);
-      near.set_read_deadline(clock::now() + 1ms);
-      auto other = vigil::spawn([&] {
-        std::size_t n = 0;
-        CHECK(!read_one(near, &n));
-        return n;
-      });
-      vigil::this_fiber::yield();
-      near.set_read_deadline(no_deadline);
-      vigil::sleep_for(3ms);
-      far.write_some(asio::buffer("ab", 2));
-      CHECK(other.join() == 2);
-    });
-  }
-
   TEST_CASE("a plain thread moves it") {
     in_runtime({.workers = {1, 2}}, [] {
       auto [near, far] = tcp_connection();
@@ -195,30 +95,6 @@ TEST_SUITE("deadline_stream") {
                     vigil::deadlock);
   }
 
-  TEST_CASE("close releases readers and writers, without calling it a timeout") {
-    over_each([](auto& near, auto&) {
-      auto reader = vigil::spawn([&] { return read_one(near); });
-      auto second = vigil::spawn([&] { return read_one(near); });
-      auto writer = vigil::spawn([&] { return write_until_error(near); });
-      vigil::sleep_for(2ms);
-      near.close();
-      near.close();
-      const error_code aborted = asio::error::operation_aborted;
-      const error_code closed = asio::error::bad_descriptor;
-      const error_code one = reader.join();
-      const error_code two = second.join();
-      const error_code three = writer.join();
-      // On real time one may have begun afterwards.
-      const bool all_waited = vigil::internal::current_scheduler()->is_virtual();
-      CHECK((one == closed || two == closed));
-      CHECK((one == closed || one == aborted));
-      CHECK((two == closed || two == aborted));
-      CHECK((three == aborted || (three == closed && !all_waited)));
-      CHECK((one == aborted || two == aborted || !all_waited));
-      CHECK(read_one(near) == closed);
-    });
-  }
-
   TEST_CASE("close_write tells the peer that no more comes, and reading goes on") {
     over_each([](auto& near, auto& far) {
       auto reader = vigil::spawn([&] { return read_one(far); });
@@ -231,141 +107,6 @@ TEST_SUITE("deadline_stream") {
       CHECK(write_until_error(near));
       far.close_write(error);
       CHECK(read_one(near) == asio::error::eof);
-    });
-  }
-
-  TEST_CASE("an hour's deadline that is armed anew for each of a thousand echoes") {
-    over_each([](auto& near, auto& far) {
-      const int all = rounds(1000);
-      auto echo = vigil::spawn([&] {
-        char byte = 0;
-        for (int i = 0; i < all; ++i) {
-          far.set_deadline(clock::now() + 1h);
-          asio::read(far, asio::buffer(&byte, 1));
-          asio::write(far, asio::buffer(&byte, 1));
-        }
-      });
-      for (int i = 0; i < all; ++i) {
-        char byte = static_cast<char>(i);
-        near.set_deadline(clock::now() + 1h);
-        asio::write(near, asio::buffer(&byte, 1));
-        near.set_read_deadline(clock::now() + 1h);
-        byte = static_cast<char>(i + 1);
-        asio::read(near, asio::buffer(&byte, 1));
-        REQUIRE(byte == static_cast<char>(i));
-      }
-      echo.join();
-    });
-  }
-
-  TEST_CASE("deadlines of microseconds that are set all the time: no hang, no byte lost") {
-    over_each([](auto& near, auto& far) {
-      auto setter = vigil::spawn([&] {
-        for (int i = 0; i < rounds(2000); ++i) {
-          near.set_deadline(clock::now() + 2us);
-          far.set_deadline(clock::now() + 2us);
-          vigil::sleep_for(2us);
-        }
-        // On a slow machine nothing at all gets through before.
-        near.set_deadline(no_deadline);
-        far.set_deadline(no_deadline);
-      });
-      const std::uint32_t all = static_cast<std::uint32_t>(rounds(2000));
-      auto writer = vigil::spawn([&] {
-        for (std::uint32_t i = 0; i < all;) {
-          const auto byte = static_cast<unsigned char>(i);
-          error_code error;
-          if (far.write_some(asio::buffer(&byte, 1), error) == 1) ++i;
-          if (error) vigil::this_fiber::yield();
-        }
-      });
-      for (std::uint32_t i = 0; i < all;) {
-        unsigned char byte = 0;
-        error_code error;
-        if (near.read_some(asio::buffer(&byte, 1), error) == 1) {
-          REQUIRE(byte == static_cast<unsigned char>(i));
-          ++i;
-        }
-        if (error) vigil::this_fiber::yield();
-      }
-      setter.join();
-      writer.join();
-    });
-  }
-
-  TEST_CASE("many readers, many writers and setters at once") {
-    over_each([](auto& near, auto& far) {
-      std::atomic<std::size_t> read{0};
-      const std::size_t all = 64 * 200;
-      std::vector<vigil::fiber<>> fibers;
-      for (int i = 0; i < 8; ++i) {
-        fibers.push_back(vigil::spawn([&] {
-          const std::array<char, 200> bytes{};
-          for (int k = 0; k < 8; ++k)
-            asio::write(far, asio::buffer(bytes));
-        }));
-        fibers.push_back(vigil::spawn([&] {
-          while (read.load() < all) {
-            std::size_t n = 0;
-            const error_code error = read_one(near, &n);
-            REQUIRE((!error || error == timed_out));
-            if (read.fetch_add(n) + n == all) near.set_read_deadline(long_ago);
-          }
-        }));
-        fibers.push_back(vigil::spawn([&] {
-          far.set_write_deadline(clock::now() + 1h);
-          vigil::this_fiber::yield();
-        }));
-      }
-      for (auto& f : fibers)
-        f.join();
-      CHECK(read.load() == all);
-    });
-  }
-
-  TEST_CASE("Asio's own functions for synchronous streams wait as fibers do") {
-    over_each([](auto& near, auto& far) {
-      auto writer = vigil::spawn([&] {
-        asio::write(far, asio::buffer("one\ntw", 6));
-        vigil::sleep_for(1ms);
-        asio::write(far, asio::buffer("o\n", 2));
-      });
-      std::string text;
-      CHECK(asio::read_until(near, asio::dynamic_buffer(text), '\n') == 4);
-      text.erase(0, 4);
-      CHECK(asio::read_until(near, asio::dynamic_buffer(text), '\n') == 4);
-      CHECK(text == "two\n");
-      writer.join();
-      near.set_read_deadline(clock::now() + 1ms);
-      CHECK(error_of([&] { asio::read_until(near, asio::dynamic_buffer(text), 'x'); }) ==
-            timed_out);
-      far.close();
-      near.set_read_deadline(no_deadline);
-      CHECK(read_one(near) == asio::error::eof);
-    });
-  }
-
-  TEST_CASE("a stop ends the wait and lets the next one have its turn") {
-    over_each([](auto& near, auto& far) {
-      auto reader = vigil::spawn([&] { read_one(near); });
-      vigil::sleep_for(1ms);
-      reader.request_stop();
-      CHECK_THROWS_AS(reader.join(), vigil::cancelled);
-      far.write_some(asio::buffer("x", 1));
-      CHECK(!read_one(near));
-    });
-  }
-
-  TEST_CASE("a stop ends the wait of one whose turn has not come") {
-    over_each([](auto& near, auto& far) {
-      auto first = vigil::spawn([&] { return read_one(near); });
-      vigil::sleep_for(1ms);
-      auto second = vigil::spawn([&] { read_one(near); });
-      vigil::sleep_for(1ms);
-      second.request_stop();
-      CHECK_THROWS_AS(second.join(), vigil::cancelled);
-      far.write_some(asio::buffer("x", 1));
-      CHECK(!first.join());
     });
   }
 

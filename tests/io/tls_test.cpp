@@ -1,5 +1,6 @@
 // tls_stream: handshakes, endings, and two fibers on one connection; the connection
-// tests of Go's nettest over TLS.
+// tests of Go's nettest, and those of deadlines, over TLS.
+#include "io/deadline_tests.hpp"
 #include "io/nettest.hpp"
 #include "io/tls_transports.hpp"
 
@@ -59,6 +60,11 @@ connection<memory_stream> narrow_connection(std::size_t capacity) {
 
 TEST_SUITE_BEGIN("nettest");
 VIGIL_NETTEST(over_tls, over_virtual_tls);
+TEST_SUITE_END();
+
+TEST_SUITE_BEGIN("tls_stream: deadlines");
+VIGIL_DEADLINE_TESTS(over_tls, over_virtual_tls);
+VIGIL_VIRTUAL_DEADLINE_TESTS(over_virtual_tls);
 TEST_SUITE_END();
 
 TEST_SUITE("tls_stream: handshake") {
@@ -230,6 +236,27 @@ TEST_SUITE("tls_stream: endings") {
     });
   }
 
+  TEST_CASE("an idle time ends a read for that call, and writing for good") {
+    for_each_seed(5, [] {
+      io::idle_list idle(10s);
+      tls_in_memory c(narrow_connection(100));
+      c.near.next_layer().set_idle_list(idle);
+      c.handshake();
+      auto start = clock::now();
+      CHECK(read_one(c.near) == timed_out);
+      CHECK(since(start) == 10s);
+      write_all(c.far, "x");
+      CHECK(!read_one(c.near));
+      start = clock::now();
+      CHECK(write_until_error(c.near) == timed_out);
+      CHECK(since(start) == 10s);
+      error_code error;
+      auto sink = discard(c.far);
+      c.near.write_some(asio::buffer("x", 1), error);
+      CHECK(error == timed_out);
+    });
+  }
+
   TEST_CASE("a read that timed out has lost nothing, however much of a record had come") {
     for_each_seed(20, [](std::uint64_t seed) {
       tls_in_memory c(narrow_connection(7));  // a record comes in many parts
@@ -327,22 +354,6 @@ TEST_SUITE("tls_stream: two fibers, one connection") {
       const std::string large(40'000, 'x');
       CHECK(near.write_some(asio::buffer(large)) == 16 * 1024);
       CHECK(read_exactly(far, 16 * 1024) == large.substr(0, 16 * 1024));
-    });
-  }
-
-  TEST_CASE("Asio's functions for synchronous streams work on it") {
-    over_both([](auto& near, auto& far) {
-      auto writer = spawn([&far] {
-        write_all(far, "one\ntw");
-        sleep_for(1ms);
-        write_all(far, "o\n");
-      });
-      std::string text;
-      CHECK(asio::read_until(near, asio::dynamic_buffer(text), '\n') == 4);
-      text.erase(0, 4);
-      CHECK(asio::read_until(near, asio::dynamic_buffer(text), '\n') == 4);
-      CHECK(text == "two\n");
-      writer.join();
     });
   }
 }

@@ -39,6 +39,8 @@ struct tls_connection {
 using tls_over_tcp = tls_connection<tcp::socket>;
 using tls_in_memory = tls_connection<io::memory_stream>;
 
+// With the handshake done.
+template <class Connection>
 struct any_tls {
   static constexpr bool outlives_write_timeouts = false;
 
@@ -49,28 +51,22 @@ struct any_tls {
     s.close();
   }
 
-  template <class Connection, class Make>
-  static auto shaken(Make make) {
-    return [make] {
-      Connection made(make());
-      made.handshake();
-      return made;
-    };
+  static Connection shaken(auto below) {
+    Connection made(std::move(below));
+    made.handshake();
+    return made;
   }
 };
 
-struct over_tls : on_real_time<any_tls> {
-  template <class F>
-  static void run(F body) {
-    run_each(shaken<tls_over_tcp>(tcp_connection), body);
-  }
+struct of_tls : any_tls<tls_over_tcp> {
+  static auto make() { return shaken(tcp_connection()); }
 };
 
-struct over_virtual_tls : on_virtual_time<any_tls> {
-  template <class F>
-  static void run(F body) {
-    run_each(shaken<tls_in_memory>(memory_connection), body);
-  }
+struct of_tls_in_memory : any_tls<tls_in_memory> {
+  static auto make() { return shaken(memory_connection()); }
 };
+
+using over_tls = on_real_time<of_tls>;
+using over_virtual_tls = on_virtual_time<of_tls_in_memory>;
 
 }  // namespace vigil::io_testing

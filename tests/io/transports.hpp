@@ -6,6 +6,8 @@
 //   over_virtual_memory::run(body)
 //     the same on virtual time, under several seeds: exact times
 //   over_each(body): all four
+//   over_tcp::in_runtimes({1, 4}, body), over_tcp::make()
+//     for bodies that make their connections themselves
 #pragma once
 
 #include "io/io_test.hpp"
@@ -72,6 +74,18 @@ struct any_transport {
   }
 };
 
+struct of_tcp : any_transport {
+  static auto make() { return tcp_connection(); }
+};
+
+struct of_unix : any_transport {
+  static auto make() { return unix_connection(); }
+};
+
+struct of_memory : any_transport {
+  static auto make() { return memory_connection(); }
+};
+
 // `exact`: time passes at deadlines only. `pause`: long enough for something to
 // have happened, if there is a processor for it; only how much the test sees hangs
 // on it.
@@ -80,10 +94,15 @@ struct on_real_time : Kind {
   static constexpr bool exact = false;
   static constexpr std::chrono::milliseconds pause{5};
 
-  template <class Make, class F>
-  static void run_each(Make make, F body) {
-    testing_support::in_runtime({.workers = {1, 2}}, [&] {
-      auto made = make();
+  template <class F>
+  static void in_runtimes(std::vector<unsigned> workers, F body) {
+    testing_support::in_runtime({.workers = std::move(workers)}, body);
+  }
+
+  template <class F>
+  static void run(F body) {
+    in_runtimes({1, 2}, [&] {
+      auto made = Kind::make();
       body(made.near, made.far);
     });
   }
@@ -94,42 +113,25 @@ struct on_virtual_time : Kind {
   static constexpr bool exact = true;
   static constexpr std::chrono::milliseconds pause{100};
 
-  template <class Make, class F>
-  static void run_each(Make make, F body) {
-    testing_support::for_each_seed(5, [&] {
-      auto made = make();
+  // There is one.
+  template <class F>
+  static void in_runtimes(const std::vector<unsigned>&, F body) {
+    testing_support::for_each_seed(5, body);
+  }
+
+  template <class F>
+  static void run(F body) {
+    in_runtimes({}, [&] {
+      auto made = Kind::make();
       body(made.near, made.far);
     });
   }
 };
 
-struct over_tcp : on_real_time<any_transport> {
-  template <class F>
-  static void run(F body) {
-    run_each(tcp_connection, body);
-  }
-};
-
-struct over_unix : on_real_time<any_transport> {
-  template <class F>
-  static void run(F body) {
-    run_each(unix_connection, body);
-  }
-};
-
-struct over_memory : on_real_time<any_transport> {
-  template <class F>
-  static void run(F body) {
-    run_each(memory_connection, body);
-  }
-};
-
-struct over_virtual_memory : on_virtual_time<any_transport> {
-  template <class F>
-  static void run(F body) {
-    run_each(memory_connection, body);
-  }
-};
+using over_tcp = on_real_time<of_tcp>;
+using over_unix = on_real_time<of_unix>;
+using over_memory = on_real_time<of_memory>;
+using over_virtual_memory = on_virtual_time<of_memory>;
 
 template <class F>
 void over_each(F body) {

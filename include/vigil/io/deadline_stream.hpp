@@ -32,9 +32,9 @@
 
 #include <vigil/clock.hpp>
 #include <vigil/fiber.hpp>
+#include <vigil/io/detail/turns.hpp>
 #include <vigil/io/idle_list.hpp>
 #include <vigil/io/use_fiber.hpp>
-#include <vigil/sync.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -142,9 +142,7 @@ class deadline_stream {
   // writes of other fibers are waited for that were called before, each of which the
   // write deadline ends. Throws `stopped`.
   void close_write(boost::system::error_code& error) {
-    sides_->write.queue.acquire();
-    const place_in_queue place{sides_->write.queue};
-    const std::lock_guard turn(sides_->write.turn);
+    const detail::turns::call turn(sides_->write.turns);
     if constexpr (requires { stream_.close_write(error); }) {
       stream_.close_write(error);
     } else {
@@ -157,7 +155,8 @@ class deadline_stream {
   void close() {
     sides_->read.deadline.close();
     sides_->write.deadline.close();
-    const std::scoped_lock all(sides_->read.turn, sides_->write.turn);
+    const std::scoped_lock all(sides_->read.turns.between_calls(),
+                               sides_->write.turns.between_calls());
     timeout_list::remove(sides_->idle);
     if constexpr (requires(boost::system::error_code e) { stream_.close(e); }) {
       boost::system::error_code ignored;
@@ -173,10 +172,9 @@ class deadline_stream {
       return {};
     }
 
-    semaphore queue{1};  // of the calls, each until it is stopped
-    mutex turn;          // that one or close(), which waits whatever comes
+    detail::turns turns;
     detail::movable_deadline deadline;
-    unsigned at_once = 0;     // in a row, guarded by turn
+    unsigned at_once = 0;      // in a row, guarded by turns
     bool was_emptied = false;  // the same: the last read has left nothing
   };
 
@@ -186,12 +184,6 @@ class deadline_stream {
     std::mutex setup;  // nobody waits in it
     idle_list* joined = nullptr;
     detail::idle_entry idle{read.deadline, write.deadline};  // the first to die
-  };
-
-  // Gives back what has been acquired.
-  struct place_in_queue {
-    ~place_in_queue() { queue.release(); }
-    semaphore& queue;
   };
 
   // Calls that were served at once, before a yield.
@@ -217,9 +209,7 @@ class deadline_stream {
   template <class Try, class Wait>
   std::size_t transfer(side& s, std::size_t room, boost::system::error_code& error, Try try_it,
                        Wait wait) {
-    s.queue.acquire();
-    const place_in_queue place{s.queue};
-    const std::lock_guard turn(s.turn);
+    const detail::turns::call turn(s.turns);
     if (can_try && ++s.at_once % others_come_first == 0) this_fiber::yield();
     error = s.error();
     if (error) return 0;

@@ -24,10 +24,15 @@
 //
 // Timeouts. A read that timed out, and a handshake that did while it waited for the
 // other end, may be called again with a later deadline: what had come is kept. A
-// write that fails when a part of its record may have been sent, at a deadline or
-// because its fiber was stopped, ends writing for good: each later one fails in the
-// same way; reads go on. One whose deadline had passed before it began has sent
-// nothing and breaks nothing.
+// write that fails when a part of its record may have been sent, at a deadline, after
+// an idle time or because its fiber was stopped, ends writing for good: each later
+// one fails in the same way; reads go on. One whose deadline had passed before it
+// began has sent nothing and breaks nothing, and so has one that was stopped while it
+// waited for its turn. What waits behind a handshake waits until that has ended.
+//
+// An idle list is set below, before the handshake: next_layer().set_idle_list(list).
+// Bytes of TLS count as progress there. Its end of a write that waits ends writing for
+// good, as above; that of a read or of a handshake's does not.
 //
 // Endings. shutdown() says that no more will be written; the other end reads that as
 // eof. A peer that closes its connection without that is reported as
@@ -48,6 +53,7 @@
 #pragma once
 
 #include <vigil/io/deadline_stream.hpp>
+#include <vigil/io/detail/turns.hpp>
 #include <vigil/sync.hpp>
 
 #include <array>
@@ -145,7 +151,8 @@ class tls_stream {
 
   // The first call; under both deadlines. Again after success: nothing.
   void handshake(handshake_type type, boost::system::error_code& error) {
-    const std::scoped_lock turns(state_->reading, state_->writing);
+    const detail::turns::call reads(state_->reading);
+    const detail::turns::call writes(state_->writing);
     if (error = below_.read_error(); error) return;
     if (error = ready_to_write(); error) return;
     do {
@@ -165,7 +172,7 @@ class tls_stream {
   // As of deadline_stream. Additional errors: stream_truncated, those of TLS.
   template <class Buffers>
   std::size_t read_some(const Buffers& buffers, boost::system::error_code& error) {
-    const std::lock_guard turn(state_->reading);
+    const detail::turns::call turn(state_->reading);
     if (error = below_.read_error(); error) return 0;
     const auto to = first_of<boost::asio::mutable_buffer>(buffers);
     if (to.size() == 0) return 0;
@@ -179,7 +186,7 @@ class tls_stream {
   // As of deadline_stream; at most 16 KiB. See above for timeouts.
   template <class Buffers>
   std::size_t write_some(const Buffers& buffers, boost::system::error_code& error) {
-    const std::lock_guard turn(state_->writing);
+    const detail::turns::call turn(state_->writing);
     if (error = ready_to_write(); error) return 0;
     const auto from = gathered(buffers);
     if (from.size() == 0) return 0;
@@ -192,7 +199,7 @@ class tls_stream {
   // Under the write deadline: nothing more will be written; later writes fail with
   // `shut_down`. What the other end still sends can be read. Again: nothing.
   void shutdown(boost::system::error_code& error) {
-    const std::lock_guard turn(state_->writing);
+    const detail::turns::call turn(state_->writing);
     error = ready_to_write();
     if (state_->said_goodbye) error.clear();
     if (error || state_->said_goodbye) return;
@@ -234,7 +241,7 @@ class tls_stream {
   // As of deadline_stream: sends nothing; see shutdown().
   void close() {
     below_.close();
-    const std::scoped_lock all(state_->reading, state_->writing);
+    const std::scoped_lock all(state_->reading.between_calls(), state_->writing.between_calls());
   }
 
  private:
@@ -243,9 +250,10 @@ class tls_stream {
   struct state {
     explicit state(SSL_CTX* context) : engine(context) {}
 
-    // Who reads, who writes: also while it waits. `alone`: inside OpenSSL.
-    mutex reading;
-    mutex writing;
+    // Of who reads, who writes, also while it waits; a handshake has both, in this
+    // order. `alone`: inside OpenSSL.
+    detail::turns reading;
+    detail::turns writing;
     mutex alone;
     detail::tls_engine engine;            // guarded by alone
     std::array<char, record + 1024> in;   // guarded by reading

@@ -1,0 +1,51 @@
+// The calls of one direction of a stream, one after the other.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+#include <vigil/sync.hpp>
+
+#include <mutex>
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+class turns {
+ public:
+  class call;
+
+  turns() = default;
+  turns(const turns&) = delete;
+  turns& operator=(const turns&) = delete;
+
+  // For who waits whatever comes, as close() does: between two calls, also if more wait.
+  mutex& between_calls() noexcept { return one_; }
+
+ private:
+  // Gives back what it has acquired.
+  struct place {
+    explicit place(semaphore& s) : queue(s) { queue.acquire(); }
+    place(const place&) = delete;
+    place& operator=(const place&) = delete;
+    ~place() { queue.release(); }
+    semaphore& queue;
+  };
+
+  semaphore queue_{1};  // of the calls, each until it is stopped
+  mutex one_;           // the first of them, or who waits whatever comes
+};
+
+// The turn of one call, as long as it lives. To make it throws `stopped`, also if it
+// is free; nothing has been begun then.
+class turns::call {
+ public:
+  explicit call(turns& t) : place_(t.queue_), turn_(t.one_) {}
+
+ private:
+  place place_;
+  std::lock_guard<mutex> turn_;
+};
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io
