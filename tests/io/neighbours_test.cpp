@@ -2,6 +2,7 @@
 // futures, channels of Asio's.
 #include "io/io_test.hpp"
 
+#include <atomic>
 #include <future>
 #include <string>
 #include <tuple>
@@ -11,6 +12,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/experimental/channel.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -37,9 +39,63 @@ std::string read_line(unix_socket& from, std::string& text) {
   return line;
 }
 
+// Handlers that are never done, each of which posts the next.
+class flood {
+ public:
+  explicit flood(int many) {
+    for (int i = 0; i < many; ++i)
+      next();
+  }
+
+  void stop() {
+    stopped_.store(true);
+    while (alive_.load() != 0)
+      vigil::sleep_for(100us);
+  }
+
+  std::size_t ran() const { return ran_.load(); }
+
+ private:
+  void next() {
+    alive_.fetch_add(1);
+    asio::post(context_, [this] {
+      ran_.fetch_add(1);
+      if (!stopped_.load()) next();
+      alive_.fetch_sub(1);
+    });
+  }
+
+  asio::io_context& context_ = vigil::io::context();
+  std::atomic<std::size_t> ran_{0};
+  std::atomic<int> alive_{0};
+  std::atomic<bool> stopped_{false};
+};
+
 }  // namespace
 
 TEST_SUITE("io: beside fibers") {
+  TEST_CASE("handlers that are never done starve neither sleeps, fibers nor other I/O") {
+    in_runtime({.workers = {1, 2}}, [] {
+      flood handlers(100);
+      for (int i = 0; i < 20; ++i)
+        vigil::sleep_for(100us);
+      for (int i = 0; i < rounds(200); ++i)
+        vigil::spawn([] { vigil::this_fiber::yield(); }).join();
+      socket_pair pair(vigil::io::context());
+      for (int i = 0; i < 20; ++i) {
+        char byte = 0;
+        auto reader =
+            vigil::spawn([&] { asio::async_read(pair.near, asio::buffer(&byte, 1), use_fiber); });
+        vigil::this_fiber::yield();
+        asio::write(pair.far, asio::buffer("x", 1));
+        reader.join();
+        CHECK(byte == 'x');
+      }
+      handlers.stop();
+      CHECK(handlers.ran() > 100);  // nor are they starved
+    });
+  }
+
   TEST_CASE("a signal ends what was not begun, and lets come to its end what was") {
     in_runtime({}, [] {
       auto& c = vigil::io::context();
