@@ -100,11 +100,11 @@ def check_coverage(root):
         if line.startswith("#"):
             of_section = []
         if not line.startswith("| "):
-            of_section += [f for name in re.findall(r"[\w/*]+_test\b(?!\.go)", line) for f in called(name)]
+            of_section += [f for name in re.findall(r"[\w/*]+_tests?\b(?!\.go)", line) for f in called(name)]
             continue
         named = of_section
         row = line.strip("| ").split(" | ")[-1]
-        for name, quoted in re.findall(r'([\w/]+_test\b|\bnettest(?=: "))|"([^"]+)"', row):
+        for name, quoted in re.findall(r'([\w/]+_tests?\b|\bnettest(?=: "))|"([^"]+)"', row):
             place = f"tests/coverage.md:{index + 1}"
             if name:
                 named = called(name)

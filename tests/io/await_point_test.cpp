@@ -1,16 +1,19 @@
 // A server and its client are cut short at each point at which they wait, by a
 // context, a stop, the server's end, the io_context's stop and end: nobody hangs, and
 // nothing is left.
-#include "io/io_test.hpp"
+#include "io/cut_test.hpp"
 
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/memory_acceptor.hpp>
 #include <vigil/io/serve.hpp>
 
+#include <array>
 #include <memory>
 #include <utility>
 
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -21,30 +24,20 @@ using vigil::io::use_fiber;
 namespace {
 
 using tcp = asio::ip::tcp;
+using memory_stream = vigil::io::deadline_stream<vigil::io::memory_stream>;
 
 enum class cut { context, client, server, stopping, acceptor };
 
 constexpr cut all_cuts[] = {cut::context, cut::client, cut::server, cut::stopping, cut::acceptor};
 
-// Whatever ends it early.
-template <class R>
-void join_cut(vigil::fiber<R>& f) {
-  try {
-    f.join();
-  } catch (const vigil::cancelled&) {
-  } catch (const boost::system::system_error&) {
-  }
-}
+constexpr int questions = 20;
 
-// Some answers are asked for; meanwhile, after pause(), `what` is cut. True if the
-// client had all of them by then.
+// Some answers are asked for; meanwhile, after pause(), `what` is cut.
 template <class Acceptor, class Connect, class Pause>
-bool cut_short(Acceptor& acceptor, Connect connect, cut what, Pause pause) {
-  constexpr int questions = 20;
+void cut_short(Acceptor& acceptor, Connect connect, cut what, whereabouts& asks, Pause pause) {
   const auto stopping = vigil::with_cancel(vigil::background());
   const auto asked = vigil::with_cancel(vigil::background());
   const auto token = use_fiber.under(asked.ctx);
-  int answers = 0;
   auto server = vigil::spawn([&] {
     serve(stopping.ctx,
           acceptor,
@@ -58,17 +51,20 @@ bool cut_short(Acceptor& acceptor, Connect connect, cut what, Pause pause) {
           {.grace = 0s});
   });
   auto client = vigil::spawn([&] {
+    asks.at("connecting");
     auto s = connect(token);
-    for (char question = 'a'; answers < questions; ++question) {
+    for (int i = 0; i < questions; ++i) {
+      const char question = static_cast<char>('a' + i);
+      asks.at("writing");
       s.async_write_some(asio::buffer(&question, 1), token);
       char byte = 0;
+      asks.at("reading");
       s.async_read_some(asio::buffer(&byte, 1), token);
       REQUIRE(byte == question);
-      ++answers;
     }
+    asks.done();
   });
   pause();
-  const bool complete = answers == questions;
   switch (what) {
     case cut::context:
       asked.cancel();
@@ -98,41 +94,83 @@ bool cut_short(Acceptor& acceptor, Connect connect, cut what, Pause pause) {
   join_cut(client);
   stopping.cancel();
   if (server.joinable()) join_cut(server);
-  return complete;
+}
+
+// A talk over narrow pipes, so that writes wait, too; at last nothing more is said,
+// and the idle time ends it.
+void cut_talk(void (*cut)(vigil::fiber<>&, memory_stream&), int turns, whereabouts& talk) {
+  vigil::io::idle_list idle(10s);
+  auto [one, other] = vigil::io::memory_pipe(3);
+  memory_stream near(std::move(one));
+  memory_stream far(std::move(other));
+  near.set_idle_list(idle);
+  std::array<char, 8> bytes{};
+  auto talks = vigil::spawn([&] {
+    error_code error;
+    for (int i = 0; i < 3; ++i) {
+      talk.at("writing");
+      asio::write(near, asio::buffer(bytes), error);
+      if (error) return;
+      talk.at("reading");
+      asio::read(near, asio::buffer(bytes), error);
+      if (error) return;
+    }
+    const auto due = vigil::clock::now() + 10s;
+    talk.at("idle");
+    near.read_some(asio::buffer(bytes), error);
+    if (error == asio::error::timed_out && vigil::clock::now() == due) talk.done();
+  });
+  auto echoes = vigil::spawn([&] {
+    std::array<char, 5> some{};
+    error_code error;
+    while (!error) {
+      const std::size_t n = far.read_some(asio::buffer(some), error);
+      if (!error) asio::write(far, asio::buffer(some.data(), n), error);
+    }
+  });
+  bool is_late = false;
+  for (int i = 0; i < turns; ++i) {
+    // From then on at the very instant at which the idle time is over.
+    if (talk.point() == "idle" && i % 2 == 1 && !std::exchange(is_late, true)) {
+      vigil::sleep_for(10s);
+    }
+    vigil::this_fiber::yield();
+  }
+  cut(talks, near);
+  join_cut(talks);
+  near.close();
+  CHECK(idle.size() == 0);
+  join_cut(echoes);
 }
 
 }  // namespace
 
 TEST_SUITE("io: cut short at each point") {
   TEST_CASE("after each turn of the scheduler, in memory") {
+    cut_points ended;
     for (const cut what : all_cuts) {
-      for_each_seed(20, [what] {
-        bool complete = false;
-        int turns = 0;
-        for (; !complete; ++turns) {
-          REQUIRE(turns < 1000);
-          vigil::io::memory_acceptor acceptor;
-          complete = cut_short(
-              acceptor,
-              [&](const auto&) { return acceptor.connect(); },
-              what,
-              [turns] {
-                for (int i = 0; i < turns; ++i)
-                  vigil::this_fiber::yield();
-              });
-          REQUIRE(vigil::stats().fibers_alive == 1);
-        }
-        CHECK(turns > 5);
+      cut_after_each_turn(20, ended, [what](int turns, whereabouts& asks) {
+        vigil::io::memory_acceptor acceptor;
+        cut_short(
+            acceptor,
+            [&](const auto&) { return acceptor.connect(); },
+            what,
+            asks,
+            [turns] { pass(turns); });
       });
     }
+    check_cut_at(ended, {"connecting", "reading", "writing"});
   }
 
-  TEST_CASE("after ever longer times, over TCP") {
+  // One worker: the client has begun to wait when this fiber sees where it is.
+  TEST_CASE("at each point of a client, over TCP") {
     for (const cut what : all_cuts) {
-      in_runtime({.workers = {1}}, [what] {
-        for (int n = 0; n < rounds(60); ++n) {
+      int reading = 0;
+      in_runtime({.workers = {1}}, [what, &reading] {
+        for (int n = 0; n <= 2 * questions + 1; ++n) {
           tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
           const auto where = acceptor.local_endpoint();
+          whereabouts asks;
           cut_short(
               acceptor,
               [&](const auto& token) {
@@ -141,10 +179,31 @@ TEST_SUITE("io: cut short at each point") {
                 return s;
               },
               what,
-              [n] { vigil::sleep_for(n * 3us); });
+              asks,
+              [&] {
+                while (asks.points() < n && !asks.is_done())
+                  vigil::this_fiber::yield();
+              });
           REQUIRE(vigil::stats().fibers_alive == 1);
+          if (asks.point() == "reading") ++reading;
         }
       });
+      CHECK(reading > 0);
+    }
+  }
+
+  TEST_CASE("a stop, a close and a deadline at each point of a talk, and of its idle time") {
+    using stream = memory_stream;
+    void (*const cuts[])(vigil::fiber<>&, stream&) = {
+        [](auto& talks, stream&) { talks.request_stop(); },
+        [](auto&, stream& near) { near.close(); },
+        [](auto&, stream& near) { near.set_deadline(vigil::clock::now()); },
+    };
+    for (const auto cut : cuts) {
+      cut_points ended;
+      cut_after_each_turn(
+          10, ended, [cut](int turns, whereabouts& talk) { cut_talk(cut, turns, talk); });
+      check_cut_at(ended, {"reading", "writing", "idle"});
     }
   }
 

@@ -116,6 +116,15 @@ TEST_SUITE("io::resolve") {
       slow().await(32);
       CHECK(error_of([] { resolve("late", "80", use_fiber.within(1ms)); }) ==
             asio::error::timed_out);
+      // Nor does a stop or a context wait for the turn.
+      auto [ctx, cancel] = vigil::with_cancel(vigil::background());
+      auto stopped = vigil::spawn([] { resolve("late", "80"); });
+      auto under = vigil::spawn([ctx = ctx] { resolve("late", "80", use_fiber.under(ctx)); });
+      vigil::this_fiber::yield();  // one worker: both wait now
+      stopped.request_stop();
+      cancel();
+      CHECK_THROWS_AS(stopped.join(), vigil::cancelled);
+      CHECK_THROWS_AS(under.join(), vigil::cancelled);
       CHECK(looked_up.load() == 32);
       slow().open();
       for (auto& l : lookups)
