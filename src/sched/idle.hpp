@@ -114,8 +114,8 @@ class idle_workers {
     return cover_slowly(deadline);
   }
 
-  // Before a worker that was in the watch enters user code: sees to it that
-  // another one goes there, if one sleeps and none looks.
+  // Before a worker that was in the watch enters user code, or when I/O comes to be
+  // awaited: sees to it that another one goes there, if one sleeps and none looks.
   unsigned staff_watch() noexcept VIGIL_EXCLUDES(lock_);
 
   // From now on they wait in this one; who is in the other comes out. Both live
