@@ -9,6 +9,7 @@ time, so its ratio shows what the machine makes of equals. Reported are medians,
 the median of vigil / peer taken round by round.
 """
 import argparse
+import datetime
 import os
 import re
 import resource
@@ -17,6 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+BEGIN, END = "<!-- http: begin -->", "<!-- http: end -->"
 SERVER_CPU, LOAD_CPU = sorted(os.sched_getaffinity(0))[:2] if os.cpu_count() > 1 else (0, 0)
 
 
@@ -125,17 +127,25 @@ class Bench:
         if not cut:
             sys.exit("no slow client was cut: the server did not keep its time for headers, "
                      "or the run was shorter than that")
-        print(f"  {sum(s['cut'] for s in cut):.0f} were cut, after "
-              f"{min(s['cut_min'] for s in cut):.2f} to {max(s['cut_max'] for s in cut):.2f} s "
-              "(they see it at their next byte)\n")
+        say(f"  {sum(s['cut'] for s in cut):.0f} were cut, after "
+            f"{min(s['cut_min'] for s in cut):.2f} to {max(s['cut_max'] for s in cut):.2f} s "
+            "(they see it at their next byte)\n")
+
+
+said = []
+
+
+def say(line=""):
+    print(line, flush=True)
+    said.append(line)
 
 
 def table(title, samples, metrics, by=None):
     """by: whose values the others are divided by; otherwise vigil is divided by theirs."""
-    print(f"## {title}\n")
+    say(f"## {title}\n")
     width = max(map(len, samples))
     for label, key in metrics:
-        print(f"  {label}")
+        say(f"  {label}")
         for name, rows in samples.items():
             values = [row[key] for row in rows]
             base = [row[key] for row in samples[by or "vigil"]]
@@ -143,9 +153,21 @@ def table(title, samples, metrics, by=None):
             ratio = statistics.median(a / b for a, b in pairs)
             what = f"/ {by}" if by else "vigil / it"
             shown = "" if name == (by or "vigil") else f"  {what} {ratio:.2f}"
-            print(f"    {name:{width}}  {statistics.median(values):10.2f}  "
-                  f"({min(values):.2f} to {max(values):.2f}){shown}")
-    print(flush=True)
+            say(f"    {name:{width}}  {statistics.median(values):10.2f}  "
+                f"({min(values):.2f} to {max(values):.2f}){shown}")
+    say()
+
+
+def write_docs(path, rounds):
+    """What was said, between the marks of a page."""
+    text = path.read_text()
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        sys.exit(f"{path}: lacks the marks {BEGIN} and {END}")
+    when = f"{datetime.date.today()}, {rounds} rounds: median, least and most, ratio."
+    block = "\n".join(said).strip("\n")
+    path.write_text(f"{before}{BEGIN}\n\n{when}\n\n```\n{block}\n```\n\n{end}{after}")
 
 
 def main():
@@ -153,6 +175,8 @@ def main():
                                      description="about a minute, with --long about five")
     parser.add_argument("only", nargs="*", choices=["speed", "memory", "slow", []])
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--write-docs", metavar="FILE", type=Path,
+                        help="put what is printed between the marks of this file")
     parser.add_argument("--programs", default=".", help=argparse.SUPPRESS)
     options = parser.parse_args()
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -161,6 +185,8 @@ def main():
     parts = {"speed": bench.speed, "memory": bench.memory, "slow": bench.slow_clients}
     for name in options.only or parts:
         parts[name]()
+    if options.write_docs:
+        write_docs(options.write_docs, bench.rounds)
 
 
 if __name__ == "__main__":
