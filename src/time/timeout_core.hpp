@@ -26,8 +26,8 @@
 // C2  An on_expire that destroys its entry says so in its run; the entry is not
 //     touched after that. One run for each entry: one that is due again
 //     meanwhile is held, and filed again when the run ends, by that run alone:
-//     each hold of the lock has to do with one of those that are held. While an
-//     entry is held its run's held_in says where; changed under both locks.
+//     those that are held may be many. While an entry is held its run's held_in
+//     says where; changed under both locks.
 // C3  While the lock is free and there are entries, the list's timer is armed
 //     for armed_, not later than the first of them is due as it stands in
 //     order_; or its callback has begun and is on its way to the lock; or no

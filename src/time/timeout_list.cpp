@@ -172,9 +172,6 @@ void timeout_core::close() noexcept {
     const lock_guard guard(lock_);
     closed_ = true;
     disarm();
-    // First: a run that ends would file them in order_ behind our back.
-    while (!timeout_order::is_empty(held_))
-      take_out_here(static_cast<timeout_node&>(*held_.after));
   }
   for (bool is_done = false; !is_done;) {
     const lock_guard guard(lock_);
@@ -304,7 +301,8 @@ bool timeout_core::take_out(timeout_node& n) noexcept {
 // True if none is left. Caller: it is closed.
 bool timeout_core::take_some_out() noexcept {
   for (unsigned i = 0; i < moves_at_once; ++i) {
-    timeout_node* n = order_.any();
+    timeout_node* n = timeout_order::is_empty(held_) ? order_.any()
+                                                     : static_cast<timeout_node*>(held_.after);
     for (batch* b = batches_.front(); n == nullptr && b != nullptr; b = batch_list::next(*b))
       n = b->order.any();
     if (n == nullptr) return true;
@@ -416,9 +414,17 @@ timeout_run::waiting* timeout_core::end_run(timeout_run& r) noexcept {
     }
     // Again, the list's lock first.
     const lock_guard guard(held_in->lock_);
+    {
+      const lock_guard run_guard(*r.lock);
+      if (r.held_in != held_in) continue;
+    }
+    // It stays there as long as that lock is held, and lives until the run is over.
+    if (held_in->closed_) {
+      held_in->take_out_here(*r.entry);  // C6
+    } else {
+      held_in->file_held(*r.entry);
+    }
     const lock_guard run_guard(*r.lock);
-    if (r.held_in != held_in) continue;
-    held_in->file_held(*r.entry);
     r.entry->run.store(nullptr);
     return r.waiters;
   }
