@@ -294,9 +294,9 @@ class done_callback {
   bool stop() const noexcept { return handle_.get() != nullptr && detail::stop(handle_.get()); }
 
   // The same, but an f that is due and has not begun is prevented, too, and one that
-  // is running is waited for: when it returns, f does not run and will not. Inside f
-  // itself it throws wrong_place, since it would wait for itself. From a fiber or a
-  // plain thread.
+  // is running is waited for: when it returns, f does not run and will not (its captures
+  // may go a moment later, where it ran or where it was cancelled). Inside f itself it
+  // throws wrong_place. From a fiber or a plain thread.
   bool stop_and_wait() const {
     return handle_.get() != nullptr && detail::stop_and_wait(handle_.get(), nullptr);
   }

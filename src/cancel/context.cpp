@@ -140,11 +140,18 @@ void cancel_from_token::operator()() const noexcept {
   mine->cancel(stop_state::cancelled, nullptr);
 }
 
+deadline_clock deadline_clock::read_in(scheduler* s) noexcept {
+  if (s == nullptr || !s->is_virtual()) return {};
+  return {&s->timers(), static_cast<const timer_service&>(s->timers()).generation()};
+}
+
 cancel_context::cancel_context(context_core* above)
     : context_core(above, this, above != nullptr ? above->deadline : never),
       channel_core(ops_of<void>, 0) {
   source = this;
-  if (above != nullptr) timed_by = above->timed_by;
+  if (above == nullptr) return;
+  clock = above->clock;
+  timed_by = above->timed_by;
 }
 
 bool cancel_context::try_keep() noexcept {
@@ -205,9 +212,9 @@ void cancel_context::arm(nanos at, std::exception_ptr cause) {
       site{"vigil::with_deadline", 0});
   timer_->referenced.store(false);
   deadline = at;
+  clock = deadline_clock::read_in(service.sched());
   timed_by = this;
   late_ = std::move(cause);
-  is_virtual_ = service.sched()->is_virtual();
   ask_to_be_told();
   service.reset_at(*timer_, deadline);
   if (is_done()) detail::stop(timer_);  // by its parent, before it asked
@@ -218,15 +225,9 @@ bool cancel_context::is_pending_in(const scheduler* here) const noexcept {
          timer_->service->is_of_this_run(*timer_) && timer_->when.load() > 0;
 }
 
-bool cancel_context::is_on_the_clock_of(const scheduler* here) const noexcept {
-  if (!is_virtual_) return here == nullptr || !here->is_virtual();
-  return here != nullptr && timer_->service->sched() == here &&
-         timer_->service->is_of_this_run(*timer_);
-}
-
 // Virtual time stands still, or is over, for who is not in it.
 bool cancel_context::has_passed_elsewhere() const noexcept {
-  return !is_virtual_ && deadline <= internal::monotonic_now();
+  return clock == deadline_clock() && deadline <= internal::monotonic_now();
 }
 
 void cancel_context::listen(std::stop_token t) {
@@ -274,20 +275,25 @@ class done_registration final : public stop_callback {
     c.keep();
     // ordering: made from the handle that the caller hands over.
     r->references.fetch_add(1, internal::relaxed);
+    r->referenced.store(false);  // until no lock is held: see fire()
   }
 
   void fire() noexcept {
+    bool armed_now = false;
     {
       const lock_guard guard(lock);
       if (!is_over) {
         try {
           record->service->reset_after(*record, 0);
-          is_armed = true;
+          is_armed = armed_now = true;
         } catch (...) {
           is_over = true;  // its runtime has gone: the function goes without having run
         }
       }
     }
+    // It holds the program (all_done) until it has run. To let go of that may be to
+    // tell the main fiber, under a lock of its own.
+    if (armed_now) record->service->set_referenced(*record, true);
     drop_handle(record);
     drop_handle(this);
   }
@@ -299,13 +305,14 @@ class done_registration final : public stop_callback {
       return true;
     }
     if (!context.stop->unlink(*this)) return false;
+    bool was_over = false;
     {
       const lock_guard guard(lock);
-      is_over = true;
+      was_over = std::exchange(is_over, true);  // by who waits, in between
     }
     drop_handle(record);
     drop_handle(this);  // the list's; the caller has another
-    return true;
+    return !was_over;
   }
 
   // Who cancels may be at other callbacks still, or have just armed the record.
@@ -466,15 +473,15 @@ context_core* with_cancel(context_core* parent) {
 context_core* with_deadline(context_core* parent, std::int64_t deadline, std::exception_ptr cause) {
   context_core& above = checked(parent, "with_deadline");
   const cancel_context* const timed = above.timed_by;
-  const scheduler* const here = internal::current_scheduler();
-  const bool is_on_one_clock = timed == nullptr || timed->is_on_the_clock_of(here);  // K4
+  scheduler* const here = internal::current_scheduler();
+  const auto clock = deadline_clock::read_in(here);
+  const bool is_on_one_clock = above.deadline == never || above.clock == clock;  // K4
   const bool has_own = deadline != never;
   owned_context made(new_child(above));
   if (made->is_done()) {
-    if (is_on_one_clock) {
-      made->deadline = std::min(deadline, above.deadline);
-    } else if (has_own) {
-      made->deadline = deadline;
+    if (has_own) {
+      made->deadline = is_on_one_clock ? std::min(deadline, above.deadline) : deadline;
+      made->clock = clock;
     }
     return made.release();
   }
@@ -492,6 +499,7 @@ context_core* with_deadline(context_core* parent, std::int64_t deadline, std::ex
   if (!is_late && deadline <= now()) {
     is_late = true;
     made->deadline = deadline;
+    made->clock = clock;
   }
   if (is_late) {
     made->stop_node::cancel(stop_state::timed_out, cause);
@@ -526,6 +534,7 @@ context_core* with_value(context_core* parent,
   try {
     context_core& above = checked(parent, "with_value");
     made = new value_context(&above, above.stop, above.deadline);
+    made->clock = above.clock;
     made->timed_by = above.timed_by;
     above.keep();
   } catch (...) {

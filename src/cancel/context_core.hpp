@@ -24,7 +24,14 @@
 #include <vigil/context.hpp>
 #include <vigil/stop_token.hpp>
 
+#include <cstdint>
 #include <memory>
+
+namespace vigil::internal {
+
+class timer_seam;
+
+}  // namespace vigil::internal
 
 namespace vigil {
 inline namespace VIGIL_ABI {
@@ -32,6 +39,17 @@ namespace detail {
 
 class cancel_context;
 class timer_record;
+
+// Whose instants a deadline is one of: those of a run on virtual time, or, by
+// default, the machine's.
+struct deadline_clock {
+  const internal::timer_seam* of = nullptr;
+  std::uint32_t run = 0;
+
+  // `s`: where the caller is, nullptr if in no runtime.
+  static deadline_clock read_in(internal::scheduler* s) noexcept;
+  bool operator==(const deadline_clock&) const noexcept = default;
+};
 
 class context_core {
  public:
@@ -48,6 +66,7 @@ class context_core {
   context_core* parent;  // owned; nullptr: none
   stop_node* stop;       // it or the nearest ancestor that can be done
   internal::nanos deadline;
+  deadline_clock clock;                      // of the deadline
   const cancel_context* timed_by = nullptr;  // it or the ancestor whose timer that is
   const void* key = nullptr;
   void* value = nullptr;
@@ -104,8 +123,6 @@ class cancel_context final : public context_core,
   // --- K4, of one with a timer; `here`: who asks is in this one's run, or in none
   // Its timer will fire in that run.
   bool is_pending_in(const internal::scheduler* here) const noexcept;
-  // Its deadline is an instant of the clock that is read there.
-  bool is_on_the_clock_of(const internal::scheduler* here) const noexcept;
   // As far as one can tell who reads another clock.
   bool has_passed_elsewhere() const noexcept;
 
@@ -143,7 +160,6 @@ class cancel_context final : public context_core,
   std::shared_ptr<weak_context> link_;  // written by its maker only
   timer_record* timer_ = nullptr;       // written by its maker only
   std::exception_ptr late_;             // the cause of its deadline; written by its maker only
-  bool is_virtual_ = false;             // its deadline is; written by its maker only
   std::unique_ptr<std::stop_callback<cancel_from_token>> heard_;
   internal::atomic<std::stop_source*> token_{nullptr};
 };

@@ -222,6 +222,27 @@ TEST_SUITE("context: deadlines") {
     vigil::run([&] { has_its_own(unreal); });
   }
 
+  TEST_CASE("below such a child its clock counts, not that of the ancestor with a timer") {
+    context real;
+    context below_endless;
+    vigil::run([&] {
+      const auto it = with_timeout(without_cancel(background()), 10h);
+      it.cancel();
+      real = it.ctx;
+      const auto none = with_cancel(without_cancel(background()));
+      none.cancel();
+      below_endless = with_timeout(none.ctx, 1s).ctx;
+    });
+    in_virtual([&] {
+      const auto child = with_timeout(real, 1s);
+      CHECK(with_timeout(child.ctx, 100s).ctx.deadline() == child.ctx.deadline());
+      CHECK(with_timeout(with_value(child.ctx, number_key, 1), 100s).ctx.deadline() ==
+            child.ctx.deadline());
+      const auto t = clock::now() + 1h;
+      CHECK(with_deadline(below_endless, t).ctx.deadline() == t);
+    });
+  }
+
   TEST_CASE("a cancel before the deadline is a cancel, and stops the timer") {
     in_virtual([] {
       auto it = with_timeout(background(), 1h, cause_of(1));

@@ -129,4 +129,29 @@ TEST_SUITE("the runtime's root context") {
     });
     CHECK(done);
   }
+
+  // To tell the main fiber that nothing holds the program takes a lock of its own.
+  TEST_CASE("what it calls when it is done may be all that holds the program") {
+    for (const bool from_outside : {false, true}) {
+      auto how = one_worker();
+      how.exit = vigil::exit_when::all_done;
+      how.grace = 10s;
+      vigil::runtime rt(how);
+      std::atomic<bool> ran{false};
+      std::thread stopper;
+      rt.run([&] {
+        static_cast<void>(vigil::after_func(background(), [&] { ran = true; }));
+        vigil::go([&, from_outside] {
+          if (from_outside) {
+            stopper = std::thread([&] { rt.request_stop(); });
+          } else {
+            rt.request_stop();
+          }
+          sleep_for(24h, background());
+        });
+      });
+      stopper.joinable() ? stopper.join() : void();
+      CHECK(ran);
+    }
+  }
 }
