@@ -5,6 +5,7 @@
 #include <vigil/context.hpp>
 #include <vigil/vigil.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <string>
@@ -108,7 +109,7 @@ const vigil::context_key<int> missed_key;
 // Go: CommonParentCancel. A fiber for each worker, all under one parent.
 double nanos_under_one_parent() {
   constexpr std::size_t n = 50'000;
-  const std::size_t fibers = std::thread::hardware_concurrency();
+  const std::size_t fibers = std::max(1U, std::thread::hardware_concurrency());
   const auto root = vigil::with_cancel(vigil::background());
   const auto parent = vigil::with_value(root.ctx, found_key, 1);
   std::vector<vigil::fiber<>> all;

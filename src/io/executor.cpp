@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -68,19 +69,27 @@ void post_handler(const executor_home& home, ::vigil::detail::callback f) {
 }
 
 void start_in_program(const std::function<void()>& f) {
-  if (internal::current_scheduler() != nullptr) {
-    try {
-      // Not posted: at the end of a run, what is posted never starts, and a fiber may
-      // wait for this.
-      go(f);
-      return;
-    } catch (const runtime_gone&) {
-      return;
-    } catch (const limit_reached&) {
-    } catch (const std::bad_alloc&) {
-    }
+  if (internal::current_scheduler() == nullptr) {
+    boost::asio::post(boost::asio::system_executor(), f);
+    return;
   }
-  boost::asio::post(boost::asio::system_executor(), f);
+  try {
+    // Not posted: at the end of a run, what is posted never starts, and a fiber may
+    // wait for this.
+    go(f);
+    return;
+  } catch (const runtime_gone&) {
+    return;
+  } catch (const limit_reached&) {
+  } catch (const std::system_error&) {  // no stack
+  } catch (const std::bad_alloc&) {
+  }
+  // A fiber may wait for it, though nothing in the program will come.
+  auto held = std::make_shared<work_guard>(runtime::current().make_work_guard());
+  boost::asio::post(boost::asio::system_executor(), [f, held] {
+    f();
+    held->release();
+  });
 }
 
 boost::asio::execution_context& context_of_memory() noexcept {

@@ -81,7 +81,8 @@ void operation_record::emit(boost::asio::cancellation_type_t type) noexcept {
 
 // O4
 void operation_record::ask_again() noexcept {
-  for (int i = 0; i < 2 && end_wanted_.load(); ++i) {
+  constexpr int answers = 16;  // each of which begins another step
+  for (int i = 0; i < answers && end_wanted_.load(); ++i) {
     answered_ = false;
     emit(boost::asio::cancellation_type::terminal);
     if (!answered_) return;
@@ -96,8 +97,27 @@ void operation_record::clear_slot() noexcept {
   signal_.slot().clear();
 }
 
+// Copies of the associated executor need it still, but it counts no work: who is to
+// run out of that may do so once the operation is over.
+void operation_record::untrack() noexcept {
+  boost::asio::any_io_executor ex;
+  {
+    const lock_guard guard(lock_);
+    ex = executor_;
+  }
+  if (!ex) return;
+  try {
+    ex = boost::asio::prefer(ex, boost::asio::execution::outstanding_work.untracked);
+  } catch (...) {  // no memory: it counts until the last copy has gone
+    return;
+  }
+  const lock_guard guard(lock_);
+  if (executor_) std::swap(ex, executor_);
+}
+
 void operation_record::end() noexcept {
   let_go_executor();  // before anybody knows: O5
+  if (executors_.load() != 0) untrack();
   {
     const lock_guard guard(lock_);
     done_ = true;
@@ -161,8 +181,8 @@ void operation::let_go() noexcept {
   if (r.kept_.fetch_sub(1, internal::acq_rel) == 1) delete &r;
 }
 
-// It cannot come to have one again while somebody takes the last one away and needs
-// it: copies come from copies, and after the end it is missed by nobody else.
+// From none to one: by its handler at first, later by who emits (enter()) when the
+// operation has just ended, and then finds that it has.
 void operation::keep_executor() noexcept {
   // ordering: as keep().
   if (record_of(*this).executors_.fetch_add(1, internal::relaxed) == 0) keep();

@@ -24,10 +24,11 @@
 // O4  Once its fiber has asked it to end, it is asked again after each of its steps:
 //     an operation of several steps may have begun one just when it was asked. A
 //     step inside another is a part of that one. Steps inside the asking are its
-//     answer, so it is asked once more after them, and not for ever.
+//     answer, so it is asked again after them, a few times and not for ever.
 // O5  The executor is kept by the handler and by copies of the associated executor:
 //     what else was bound to that runs after the end as before it. It is let go
-//     before the fiber knows, if they are gone: its context may go then.
+//     before the fiber knows, if they are gone: its context may go then. What is
+//     left of copies afterwards counts no work there.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -66,6 +67,7 @@ class operation_record final : public operation {
   void emit(boost::asio::cancellation_type_t type) noexcept;
   void ask_again() noexcept;
   void clear_slot() noexcept;
+  void untrack() noexcept VIGIL_EXCLUDES(lock_);
   // f on its executor.
   template <class F>
   void enter(F f) noexcept;

@@ -22,7 +22,8 @@ constexpr std::chrono::nanoseconds longest_wait = std::chrono::seconds(1);
 // accept comes at once; a kernel that says so for ever must not make it spin.
 constexpr int most_in_a_row = 16;
 
-// What accept(2) lists: the network's errors of a connection that was waiting.
+// What accept(2) lists: the network's errors of a connection that was waiting. But
+// for EOPNOTSUPP, which is also what a socket says that cannot accept at all.
 bool connection_is_gone(int code) noexcept {
   switch (code) {
     case ECONNABORTED:

@@ -12,12 +12,12 @@
 namespace vigil::testing_support {
 
 inline std::atomic<std::size_t> allocated{0};
-inline std::atomic<std::size_t> before_call{0};  // 0: nothing is called
-inline std::function<void()> called;
+inline thread_local std::size_t before_call = 0;  // 0: nothing is called
+inline thread_local std::function<void()> called;
 
 inline void* counted(void* p) {
   ++allocated;
-  if (before_call.load() != 0 && before_call.fetch_sub(1) == 1) std::exchange(called, nullptr)();
+  if (before_call != 0 && --before_call == 0) std::exchange(called, nullptr)();
   if (p == nullptr) throw std::bad_alloc();
   return p;
 }
@@ -31,11 +31,11 @@ std::size_t allocations_of(F f) {
   return allocated.load() - before;
 }
 
-// Calls f in the n-th allocation from now, on whichever thread makes it.
+// Calls f in the n-th allocation of this thread from now. Caller: parks in none before.
 template <class F>
 void at_allocation(std::size_t n, F f) {
   called = std::move(f);
-  before_call.store(n);
+  before_call = n;
 }
 
 }  // namespace vigil::testing_support

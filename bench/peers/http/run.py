@@ -176,7 +176,7 @@ def main():
     parser.add_argument("only", nargs="*", choices=["speed", "memory", "slow", []])
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--write-docs", metavar="FILE", type=Path,
-                        help="put what is printed between the marks of this file")
+                        help="put all tables between the marks of this file")
     parser.add_argument("--programs", default=".", help=argparse.SUPPRESS)
     options = parser.parse_args()
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -185,7 +185,7 @@ def main():
     parts = {"speed": bench.speed, "memory": bench.memory, "slow": bench.slow_clients}
     for name in options.only or parts:
         parts[name]()
-    if options.write_docs:
+    if options.write_docs and not options.only:
         write_docs(options.write_docs, bench.rounds)
 
 

@@ -293,7 +293,7 @@ void connection::tell_of_error(const response& out) {
   try {
     refuse(500);
     finish();
-  } catch (const gone&) {
+  } catch (...) {  // gone, stopped or short of memory: the error is told next
   }
 }
 

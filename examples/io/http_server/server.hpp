@@ -143,7 +143,8 @@ class server {
   explicit server(handler answer, options how = {});
 
   // Accepts and serves until `stopping` is done or the acceptor is closed, then stops;
-  // as vigil::io::serve, which cuts short what has not ended after limits.grace.
+  // as vigil::io::serve, which cuts short what has not ended after limits.grace. Of
+  // several at a time the first that ends stops the server for all.
   template <class Acceptor>
   void serve(const vigil::context& stopping, Acceptor& acceptor,
              const vigil::io::serve_limits& limits = {}) {

@@ -140,7 +140,7 @@ class deadline_stream {
   // No more is written, and the peer reads eof; reading goes on. For streams that can
   // (those with shutdown, memory_stream), whose end of sending never waits. So only the
   // writes of other fibers are waited for that were called before, each of which the
-  // write deadline ends. Throws `stopped`.
+  // write deadline ends. Throws `stopped` if it must wait.
   void close_write(boost::system::error_code& error) {
     const detail::turns::call turn(sides_->write.turns);
     if constexpr (requires { stream_.close_write(error); }) {

@@ -1,12 +1,14 @@
 // memory_executor: where handlers of memory streams and acceptors run that say nothing
 // else: the steps of composed operations (asio::async_read, Beast's) among them. Each
 // runs on a fiber of its own, as by go(), of the runtime whose fiber or handler completes
-// the operation: so on virtual time the seed decides their order, and replays it. What a
-// plain thread completes runs on a thread of Asio's system_context, and so does one for
-// which there is no fiber to be had (limits, memory).
+// the operation: so on virtual time the seed decides their order, and replays it. One for
+// which there is no fiber to be had (limits, stacks, memory) runs on a thread of Asio's
+// system_context, as outside work. So does what a plain thread completes, but uncounted:
+// that thread's work_guard must live until the operation has ended.
 //
 // It counts no work: an operation over it is held to be completed inside the program, as
-// memory_stream says. Handlers run until the last fiber of the run has ended; later ones
+// memory_stream says. Handlers may wait, but for the steps of an operation begun with
+// use_fiber: a wait there ends the program with a message. They run until the last fiber of the run has ended; later ones
 // are destroyed. An exception that leaves one goes to options::on_unhandled. Its context
 // is Asio's system_context: timers and sockets made on it live there.
 //

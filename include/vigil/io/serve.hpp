@@ -53,8 +53,8 @@ struct serve_limits {
   // connections end. Empty, or if it throws itself: options::on_unhandled, as for
   // vigil::go.
   std::function<void(std::exception_ptr)> on_error = {};
-  // Called once when no more are accepted, whatever the reason: `stopping` is done,
-  // the acceptor is closed or broken. On serve's fiber, as the grace begins: here
+  // Called once when no more are accepted: `stopping` is done, the acceptor is closed
+  // or broken; not if serve's fiber is stopped. On serve's fiber, as the grace begins: here
   // connections on which nothing goes on are ended. If it takes longer than the
   // grace, that ends with it. What it throws goes where a handler's errors go.
   std::function<void()> on_stop = {};

@@ -31,10 +31,10 @@
 // Waiting is outside work: no deadlock is reported and virtual time stands still.
 // Handlers run where the I/O object's executor or bind_executor says, on the
 // worker's own stack or a thread of the caller's; they mark the fiber ready.
-// Throws wrong_place outside a fiber, so also in a handler, and in one of the I/O
-// object's io_context if the fiber itself runs that; and std::bad_alloc. Of other
-// waits in handlers that a fiber runs nobody knows: run() and poll() in a fiber belong
-// under this_fiber::no_park.
+// Throws wrong_place outside a fiber, so also in a handler, and in one that the fiber
+// itself runs if the I/O object's executor, or the bound one, is that very io_context's
+// (and no strand in it); and std::bad_alloc. Of other waits in handlers that a fiber
+// runs nobody knows: run() and poll() in a fiber belong under this_fiber::no_park.
 //
 // Thread safety: Asio's. One fiber may read while another writes; no two may do the
 // same, nor one close or destroy what the other uses.

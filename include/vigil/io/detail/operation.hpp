@@ -50,7 +50,7 @@ class VIGIL_API operation {
   void let_go() noexcept;
 
   // As those, and executor() stays what it is: its handler, until that is over, and
-  // every copy of the associated executor.
+  // every copy of the associated executor but the tracked ones.
   void keep_executor() noexcept;
   void let_go_executor() noexcept;
 
@@ -192,10 +192,17 @@ using executor_ref = basic_operation_ref<&operation::keep_executor, &operation::
 // The associated executor of use_fiber's handlers: that of the I/O object, or what
 // bind_executor gave, with the operation's section around each call. Copies are as
 // good as one of that, also when the operation is over.
-template <bool Posts>
+//
+// The tracked form is what Asio has beside a handler until it has called it, and a
+// moment longer: it does not keep what was bound, whose context may go once the
+// fiber knows.
+template <bool Posts, bool Keeps = true>
 class operation_executor {
+  using blocking = boost::asio::execution::blocking_t;
+  using ref = std::conditional_t<Keeps, executor_ref, operation_ref>;
+
  public:
-  explicit operation_executor(operation& o) noexcept : operation_(executor_ref::to(o)) {}
+  explicit operation_executor(operation& o) noexcept : operation_(ref::to(o)) {}
 
   template <class F>
   void execute(F&& f) const {
@@ -210,16 +217,20 @@ class operation_executor {
     }
   }
 
-  operation_executor<true> require(boost::asio::execution::blocking_t::never_t) const noexcept {
-    return operation_executor<true>(*operation_.get());
+  operation_executor<true, Keeps> require(blocking::never_t) const noexcept {
+    return operation_executor<true, Keeps>(*operation_.get());
   }
-  operation_executor<false> require(boost::asio::execution::blocking_t::possibly_t) const noexcept {
-    return operation_executor<false>(*operation_.get());
+  operation_executor<false, Keeps> require(blocking::possibly_t) const noexcept {
+    return operation_executor<false, Keeps>(*operation_.get());
+  }
+  operation_executor<Posts, false> require(
+      boost::asio::execution::outstanding_work_t::tracked_t) const noexcept {
+    return operation_executor<Posts, false>(*operation_.get());
   }
   boost::asio::execution_context& query(boost::asio::execution::context_t) const noexcept {
     return operation_->context();
   }
-  boost::asio::execution::blocking_t query(boost::asio::execution::blocking_t) const noexcept {
+  blocking query(blocking) const noexcept {
     if constexpr (Posts) {
       return boost::asio::execution::blocking.never;
     } else {
@@ -247,7 +258,7 @@ class operation_executor {
     F f;
   };
 
-  executor_ref operation_;
+  ref operation_;
 };
 
 }  // namespace detail

@@ -35,8 +35,8 @@ class turns {
   mutex one_;           // the first of them, or who waits whatever comes
 };
 
-// The turn of one call, as long as it lives. To make it throws `stopped`, also if it
-// is free; nothing has been begun then.
+// The turn of one call, as long as it lives. To make it throws `stopped` if it must
+// wait for it; nothing has been begun then.
 class turns::call {
  public:
   explicit call(turns& t) : place_(t.queue_), turn_(t.one_) {}
