@@ -30,7 +30,7 @@ std::vector<int> values(const elements& l) {
 
 TEST_SUITE("intrusive_list") {
   TEST_CASE("elements leave from anywhere and the others keep their order") {
-    random dice(7);
+    vigil::internal::random dice(7);
     std::vector<element> pool(64);
     elements l;
     std::vector<int> model;

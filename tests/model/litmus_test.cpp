@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -220,6 +221,13 @@ TEST_CASE("litmus: a lost wake-up, a deadlock and a use after free are found") {
       },
       {});
   CHECK(freed.found);
+}
+
+TEST_CASE("litmus: a pointer into nowhere is a fault of the program") {
+  CHECK(fault_of([] {
+          auto* const nowhere = reinterpret_cast<words*>(std::uintptr_t{0xdead'beef'0000});
+          nowhere->plain = 1;
+        }) == "memory is used that is not there");
 }
 
 // --- what one word alone does

@@ -3,13 +3,15 @@
 // doctest judges a time-out only after the case has ended, so a hang would
 // stay a hang. Here SIGALRM names the running case, raises SIGQUIT (a running
 // runtime answers with its dump of all fibers), then aborts. An alarm and not
-// a thread, because some tests count the threads of the process.
+// a thread, because some tests count the threads of the process. The limit is
+// one for each case, far above what the slowest takes on a busy machine: it
+// ends hangs and measures nothing.
 //
 // The same text is written when a case crashes. The handler that was there
 // before (a sanitizer's, the default) then gets the signal as well.
 //
-// VIGIL_TEST_TIMEOUT   seconds for the whole executable, 300 unless given;
-//                      0 means no limit, for work in a debugger
+// VIGIL_TEST_TIMEOUT   seconds for each case, 900 unless given; 0 means no
+//                      limit, for work in a debugger and for long forms
 #define DOCTEST_CONFIG_IMPLEMENT
 #define DOCTEST_CONFIG_NO_POSIX_SIGNALS
 #include "support/running_seed.hpp"
@@ -35,6 +37,11 @@ namespace {
 // Written on the main thread between cases, read by signal handlers.
 char running_case[256] = "";
 
+unsigned seconds_for_each_case() noexcept {
+  const char* const seconds = std::getenv("VIGIL_TEST_TIMEOUT");
+  return seconds != nullptr ? static_cast<unsigned>(std::strtoul(seconds, nullptr, 10)) : 900;
+}
+
 struct case_recorder : doctest::IReporter {
   explicit case_recorder(const doctest::ContextOptions&) {}
 
@@ -46,11 +53,15 @@ struct case_recorder : doctest::IReporter {
 
   void test_case_start(const doctest::TestCaseData& data) override {
     std::snprintf(running_case, sizeof running_case, "%s: %s", data.m_test_suite, data.m_name);
+    ::alarm(seconds_for_each_case());
   }
 
   void test_case_reenter(const doctest::TestCaseData&) override {}
 
-  void test_case_end(const doctest::CurrentTestCaseStats&) override { running_case[0] = '\0'; }
+  void test_case_end(const doctest::CurrentTestCaseStats&) override {
+    ::alarm(0);
+    running_case[0] = '\0';
+  }
 
   void test_case_exception(const doctest::TestCaseException&) override {}
 
@@ -121,8 +132,6 @@ void install_handlers() {
 
   action.sa_handler = on_alarm;
   ::sigaction(SIGALRM, &action, nullptr);
-  const char* seconds = std::getenv("VIGIL_TEST_TIMEOUT");
-  ::alarm(seconds != nullptr ? static_cast<unsigned>(std::strtoul(seconds, nullptr, 10)) : 300);
 }
 
 }  // namespace

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <new>
 
 #include <boost/context/detail/fcontext.hpp>
@@ -23,6 +25,41 @@ namespace {
 namespace fcontext = boost::context::detail;
 
 constexpr std::size_t stack_size = 512 * 1024;
+
+// While one exists, a program that follows a wild pointer has a fault, which ends
+// its run and not the process. A crash of the explorer itself meets the handler
+// that was there before.
+class crashes_are_faults {
+ public:
+  crashes_are_faults() noexcept {
+    struct sigaction action {};
+
+    sigemptyset(&action.sa_mask);
+    action.sa_flags = SA_NODEFER;  // fail() leaves the handler by a switch of stacks
+    action.sa_handler = on_crash;
+    for (std::size_t i = 0; i < std::size(signals); ++i)
+      ::sigaction(signals[i], &action, &earlier[i]);
+  }
+
+  ~crashes_are_faults() { put_back(); }
+
+  crashes_are_faults(const crashes_are_faults&) = delete;
+  crashes_are_faults& operator=(const crashes_are_faults&) = delete;
+
+ private:
+  static constexpr int signals[] = {SIGSEGV, SIGBUS};
+  static inline struct sigaction earlier[std::size(signals)];
+
+  static void put_back() noexcept {
+    for (std::size_t i = 0; i < std::size(signals); ++i)
+      ::sigaction(signals[i], &earlier[i], nullptr);
+  }
+
+  static void on_crash(int) {
+    if (engine* const e = engine_of_program()) e->fail("memory is used that is not there");
+    put_back();  // the instruction runs again and meets the earlier handler
+  }
+};
 
 }  // namespace
 
@@ -194,6 +231,7 @@ void engine::run_once(const std::function<void()>& program) {
 }
 
 report engine::explore(const std::function<void()>& program, const bounds& within) {
+  const crashes_are_faults guard;
   report_ = {};
   bounds_ = within;
   path_.clear();
@@ -232,6 +270,7 @@ report engine::explore(const std::function<void()>& program, const bounds& withi
 }
 
 report engine::replay(const std::function<void()>& program, const std::string& schedule) {
+  const crashes_are_faults guard;
   report_ = {};
   bounds_ = {unlimited, unlimited, 0, false};
   path_.clear();
