@@ -148,15 +148,17 @@ class group {
     return true;
   }
 
-  // Waits until all its fibers have ended, then cancels the context, and throws
-  // the first error, again if called again. A fiber that ends because it was asked
+  // Waits until all its fibers have ended, those too that somebody starts while it
+  // waits, then cancels the context, and throws the first error, again if called
+  // again. A fiber that ends because it was asked
   // to stop is no error; one that ends by `cancelled` is, as in Go, unless cancel()
   // has ended the group, and that is what it says. If the wait itself is ended
   // (`stopped`; or `cancelled`, by ctx), the group goes on.
   void wait() { detail::wait(core_, nullptr); }
   void wait(const vigil::context& ctx) { detail::wait(core_, ctx.stop()); }
 
-  // True if all have ended: wait() will not wait. Zero or negative: only looks.
+  // True if all have ended: wait() will not wait, unless more are started before
+  // it is called. Zero or negative: only looks.
   template <detail::duration_like D>
   [[nodiscard]] bool wait_for(const D& timeout) {
     return detail::wait_for(core_, detail::to_nanos(timeout));

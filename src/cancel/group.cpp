@@ -12,6 +12,9 @@
 // R4  In the list those who have not been asked to stop come before those who
 //     have; once somebody is being asked, whoever comes in has been asked. So a few
 //     can be asked under each hold of the lock.
+// R5  Who is told that no place is taken looks again under the lock: others may
+//     have started more before he runs. wait() sees none taken and forbids more
+//     under one hold of it.
 #include "cancel/context_core.hpp"
 #include "sched/caller.hpp"
 #include "sched/scheduler.hpp"
@@ -45,7 +48,8 @@ class group_core {
   bool try_take();
   void give() noexcept;
   void run(call_ref f) noexcept;
-  bool wait(internal::timeout limit, stop_node* under);
+  // True: all have ended, and with `last` nothing starts in it any more.
+  bool wait(internal::timeout limit, stop_node* under, bool last);
   void join() noexcept;
   void finish();
   void cancel(const std::exception_ptr& cause) noexcept;
@@ -252,37 +256,43 @@ bool group_core::ask_some_to_stop() noexcept {
 }
 
 // False: the deadline came first.
-bool group_core::wait(internal::timeout limit, stop_node* under) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  lock_.lock();
-  if (taken_ == 0 || limit.is_over()) {
-    const bool ended = taken_ == 0;
-    lock_.unlock();
-    return ended;
-  }
-  caller self(under);
-  if (self.may_not_wait()) {
-    lock_.unlock();
-    self.refuse("group::wait");
-  }
-  waiting w;
-  w.who = &self.self();
-  w.which = self.open();
-  for_end_.push_back(w);
-  const auto leave = [&]() noexcept {
-    const lock_guard guard(lock_);
-    if (w.hook.linked) for_end_.remove(w);
-  };
-  outcome how = outcome::open;
-  try {
-    how = self.wait(w.which, wait_reason::group, limit, lock_);
-  } catch (...) {
+bool group_core::wait(internal::timeout limit,
+                      stop_node* under,
+                      bool last) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  for (;;) {
+    lock_.lock();
+    if (taken_ == 0 || limit.is_over()) {
+      const bool ended = taken_ == 0;
+      if (ended && last) waited_for_ = true;  // R5
+      lock_.unlock();
+      return ended;
+    }
+    caller self(under);
+    if (self.may_not_wait()) {
+      lock_.unlock();
+      self.refuse("group::wait");
+    }
+    limit = internal::timeout::at(limit.deadline());  // one for all laps
+    waiting w;
+    w.who = &self.self();
+    w.which = self.open();
+    for_end_.push_back(w);
+    const auto leave = [&]() noexcept {
+      const lock_guard guard(lock_);
+      if (w.hook.linked) for_end_.remove(w);
+    };
+    outcome how = outcome::open;
+    try {
+      how = self.wait(w.which, wait_reason::group, limit, lock_);
+    } catch (...) {
+      leave();
+      throw;
+    }
+    if (how == outcome::value) continue;  // R5
     leave();
-    throw;
+    self.throw_if_ended(how);
+    return false;
   }
-  if (how == outcome::value) return true;
-  leave();
-  self.throw_if_ended(how);
-  return false;
 }
 
 // Nothing ends this wait but the end of the last fiber.
@@ -301,11 +311,11 @@ void group_core::join() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   self.wait(w.which, wait_reason::group, internal::timeout::none(), lock_);
 }
 
+// Caller: nothing starts any more.
 void group_core::finish() {
   std::exception_ptr error;
   {
     const lock_guard guard(lock_);
-    waited_for_ = true;
     error = error_;
   }
   made_.cancel();
@@ -357,16 +367,16 @@ void run_in_group(group_core* g, call_ref f) noexcept {
 }
 
 void wait(group_core* g, stop_node* under) {
-  g->wait(internal::timeout::none(), under);
+  g->wait(internal::timeout::none(), under, true);
   g->finish();
 }
 
 bool wait_for(group_core* g, std::int64_t timeout) {
-  return g->wait(internal::timeout::in(timeout), nullptr);
+  return g->wait(internal::timeout::in(timeout), nullptr, false);
 }
 
 bool wait_until(group_core* g, std::int64_t deadline) {
-  return g->wait(internal::timeout::at(deadline), nullptr);
+  return g->wait(internal::timeout::at(deadline), nullptr, false);
 }
 
 void throw_unfinished(const group_core* g) {

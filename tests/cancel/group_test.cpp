@@ -41,6 +41,63 @@ TEST_SUITE("group") {
     });
   }
 
+  // The seed decides whether the starter runs between the end of the first and the
+  // waiter that it has readied.
+  TEST_CASE("wait goes on for a fiber that starts between the last end and the waiter") {
+    for_each_seed(100, [] {
+      group g;
+      int alive = 0;
+      const auto live = [&] {
+        ++alive;
+        sleep_for(1s);
+        --alive;
+      };
+      g.go(live);
+      auto starter = vigil::spawn([&] {
+        sleep_for(1s);
+        try {
+          g.go(live);
+        } catch (const std::logic_error&) {
+          // The wait was over first.
+        }
+      });
+      g.wait();
+      CHECK(alive == 0);
+      starter.join();
+      CHECK(alive == 0);
+      CHECK(g.wait_for(0s));
+    });
+  }
+
+  TEST_CASE("wait_for goes on until its deadline for fibers that start meanwhile") {
+    for_each_seed(100, [] {
+      const auto start = clock::now();
+      group g;
+      int alive = 0;
+      const auto live = [&] {
+        ++alive;
+        sleep_for(1s);
+        --alive;
+      };
+      g.go(live);
+      auto starter = vigil::spawn([&] {
+        for (int i = 0; i < 5; ++i) {
+          sleep_for(1s);
+          g.go(live);
+        }
+      });
+      if (g.wait_for(3500ms)) {
+        CHECK(alive == 0);
+      } else {
+        CHECK(since(start) == 3500ms);
+      }
+      starter.join();
+      CHECK(g.wait_for(1h));
+      CHECK(alive == 0);
+      g.wait();
+    });
+  }
+
   TEST_CASE("an empty one waits for nothing") {
     in_virtual([] {
       group g;
