@@ -64,7 +64,9 @@ struct blocking_options {
 
 // A side pool of one's own. Any thread may make and use it; fibers of several
 // runtimes may share it. The destructor waits, blocking its thread, for what is
-// queued and running.
+// queued and running. Only on a thread of the pool itself (a function or what it
+// has captured holds the last pointer to the pool) it returns at once: what is
+// queued and running goes on, and then the threads end.
 class VIGIL_API blocking_pool {
  public:
   // Throws std::invalid_argument for a number of threads out of range, in the

@@ -31,7 +31,7 @@ blocking_pool::blocking_pool(const blocking_options& settings)
     : core_(new side_pool(internal::side_pool_size(settings.threads), settings.name)) {}
 
 blocking_pool::~blocking_pool() {
-  delete &pool_of(core_);
+  side_pool::end(&pool_of(core_));
 }
 
 blocking_stats blocking_pool::stats() const {

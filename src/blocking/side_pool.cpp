@@ -18,6 +18,9 @@ constexpr std::size_t most_threads = 1024;
 constexpr std::size_t default_threads = 4;
 constexpr const char* variable = "VIGIL_BLOCKING_THREADS";
 
+// Whose thread this is. A fiber that asks does not park in between (G10).
+thread_local const side_pool* pool_of_thread = nullptr;
+
 // The whole text as a number; 0 if it is none, which no size may be either.
 std::size_t number_in(const char* text) noexcept {
   if (*text < '0' || *text > '9') return 0;
@@ -59,24 +62,46 @@ side_pool::side_pool(std::optional<std::size_t> size, std::string_view name)
     : asked_(size), name_(name) {}
 
 side_pool::~side_pool() {
-  chain<place, &place::next> resting;
   std::size_t places = 0;
   {
     const lock_guard guard(lock_);
-    closing_ = true;
-    resting.splice_back(resting_);
+    close();
     places = size_;
   }
-  while (place* const p = resting.pop_front())
-    p->sleep.wake();
   // Who submitted the last function may still be at the thread that he started.
   while (somebody_starts())
     std::this_thread::yield();
   for (std::size_t i = 0; i < places; ++i) {
-    if (!places_[i].thread.joinable()) continue;
-    places_[i].thread.join();
+    std::thread& t = places_[i].thread;
+    if (!t.joinable()) continue;
+    if (pool_of_thread == this && t.get_id() == std::this_thread::get_id()) {
+      t.detach();  // Q7
+    } else {
+      t.join();
+    }
     process_count_quiet_threads(-1);
   }
+}
+
+void side_pool::end(side_pool* pool) noexcept {
+  if (pool_of_thread != pool) {
+    delete pool;
+    return;
+  }
+  const lock_guard guard(pool->lock_);
+  pool->is_left_ = true;
+  pool->close();
+}
+
+void side_pool::close() noexcept {
+  closing_ = true;
+  // Under the lock, as in submit(): a thread that wakes cannot be the last before.
+  while (place* const p = resting_.pop_front())
+    p->sleep.wake();
+}
+
+bool side_pool::is_last() const noexcept {
+  return is_left_ && threads_ == 0 && starting_ == 0;
 }
 
 bool side_pool::somebody_starts() noexcept {
@@ -118,8 +143,13 @@ void side_pool::submit(side_job& job) noexcept {
   }
   process_count_quiet_threads(1);
   if (const std::exception_ptr error = start_thread(*fresh, number)) start_failed(*fresh, error);
-  const lock_guard guard(lock_);
-  --starting_;  // the last touch: the function may have run, and the pool be about to go
+  bool last = false;
+  {
+    const lock_guard guard(lock_);
+    --starting_;  // the last touch: the function may have run, and the pool be about to go
+    last = is_last();
+  }
+  if (last) delete this;
 }
 
 std::exception_ptr side_pool::start_thread(place& p, std::size_t number) noexcept {
@@ -171,7 +201,9 @@ bool side_pool::withdraw(side_job& job) noexcept {
 void side_pool::body(place& here, std::size_t number) noexcept {
   // The kernel keeps fifteen bytes; the number is worth more than the name.
   const std::string suffix = "/" + std::to_string(number + 1);
+  pool_of_thread = this;
   ::pthread_setname_np(::pthread_self(), (name_.substr(0, 15 - suffix.size()) + suffix).c_str());
+  bool last = false;
   for (;;) {
     side_job* job = nullptr;
     {
@@ -179,8 +211,11 @@ void side_pool::body(place& here, std::size_t number) noexcept {
       job = queue_.pop_front();
       if (job != nullptr) {
         ++running_;
+      } else if (closing_) {
+        --threads_;  // also when its owner joins it: nothing comes any more
+        last = is_last();
+        break;
       } else {
-        if (closing_) return;
         here.sleep.clear();
         resting_.push_front(here);  // the last to rest is the first to work: its caches are warm
       }
@@ -191,6 +226,7 @@ void side_pool::body(place& here, std::size_t number) noexcept {
       here.sleep.sleep_until(never);
     }
   }
+  if (last) delete this;
 }
 
 void side_pool::run(side_job& job) noexcept {

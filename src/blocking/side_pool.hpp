@@ -20,6 +20,10 @@
 // Q6  From then on until it is joined a thread is counted as quiet (process.hpp),
 //     but for while it runs the user's code, before it gives the call back: when
 //     the last call is over, none of them hides a deadlock.
+// Q7  A pool that is ended on a thread of its own, by a function or as what that
+//     has captured dies, cannot be waited for there: it is left to its threads.
+//     They go on until nothing is queued; who is the last to go, of them and of
+//     those who start one, destroys it.
 #pragma once
 
 #include "base/intrusive_list.hpp"
@@ -63,10 +67,13 @@ class side_pool {
  public:
   // The environment is asked when the first function comes if there is no size.
   side_pool(std::optional<std::size_t> size, std::string_view name);
-  // Waits for what is queued and running.
+  // Waits for what is queued and running. Caller: as end().
   ~side_pool();
   side_pool(const side_pool&) = delete;
   side_pool& operator=(const side_pool&) = delete;
+
+  // Destroys a pool made by new, or leaves it to its threads: Q7.
+  static void end(side_pool* pool) noexcept;
 
   // Before the first function; throws std::invalid_argument for a bad size in the
   // environment, std::bad_alloc.
@@ -85,6 +92,8 @@ class side_pool {
   };
 
   std::exception_ptr start_thread(place& p, std::size_t number) noexcept;
+  void close() noexcept VIGIL_REQUIRES(lock_);
+  bool is_last() const noexcept VIGIL_REQUIRES(lock_);
   bool somebody_starts() noexcept VIGIL_EXCLUDES(lock_);
   void start_failed(place& p, const std::exception_ptr& error) noexcept VIGIL_EXCLUDES(lock_);
   void body(place& here, std::size_t number) noexcept VIGIL_EXCLUDES(lock_);
@@ -104,6 +113,7 @@ class side_pool {
   std::size_t running_ VIGIL_GUARDED_BY(lock_) = 0;
   std::uint64_t done_ VIGIL_GUARDED_BY(lock_) = 0;
   bool closing_ VIGIL_GUARDED_BY(lock_) = false;
+  bool is_left_ VIGIL_GUARDED_BY(lock_) = false;  // Q7
 };
 
 }  // namespace vigil::internal

@@ -1,10 +1,12 @@
 // The pool: its threads, its order, its figures.
+#include "blocking/blocking_helpers.hpp"
 #include "sched/process.hpp"
 #include "support/child.hpp"
 #include "support/gate.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
+#include <memory>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -198,6 +200,66 @@ TEST_SUITE("side pool") {
       ran.join();
       queued.join();
     });
+  }
+
+  TEST_CASE("destroyed on its own thread it still runs what is queued, and its threads end") {
+    const std::size_t before = vigil::internal::process_quiet_threads();
+    for (const std::size_t threads : {std::size_t{1}, std::size_t{3}}) {
+      INFO("threads: ", threads);
+      in_runtime({}, [threads] {
+        std::atomic<int> ran{0};
+        auto pool = std::make_shared<vigil::blocking_pool>(
+            vigil::blocking_options{.threads = threads, .name = "mine"});
+        vigil::blocking_pool& same = *pool;
+        gate g;
+        std::thread::id in;
+        std::atomic<std::thread::id> died_in;
+        std::vector<vigil::fiber<>> callers;
+        // The last pointer dies with the captures, while a probe shows where.
+        callers.push_back(vigil::spawn([&same, &g, &in, &ran, &died_in, &pool] {
+          vigil::blocking(
+              same, [&g, &in, &ran, probe = dies_on(died_in), keeps = std::move(pool)]() mutable {
+                in = std::this_thread::get_id();
+                g.wait();
+                ++ran;
+              });
+        }));
+        g.wait_until_entered();
+        for (int i = 0; i < 4; ++i) {
+          callers.push_back(vigil::spawn([&same, &ran, &g] {
+            vigil::blocking(same, [&ran, &g] {
+              g.wait();
+              ++ran;
+            });
+          }));
+        }
+        while (same.stats().queued + same.stats().running < 5)
+          vigil::this_fiber::yield();
+        CHECK(pool == nullptr);
+        g.open();
+        for (auto& c : callers)
+          c.join();
+        CHECK(ran == 5);
+        CHECK(died_in.load() == in);
+      });
+    }
+    while (vigil::internal::process_quiet_threads() != before)
+      std::this_thread::yield();
+  }
+
+  TEST_CASE("destroyed by its function while nothing else is queued") {
+    const std::size_t before = vigil::internal::process_quiet_threads();
+    in_runtime({}, [] {
+      auto pool = std::make_unique<vigil::blocking_pool>(vigil::blocking_options{.threads = 2});
+      vigil::blocking_pool& same = *pool;
+      vigil::blocking(same, [] {});
+      CHECK(vigil::blocking(same, [&pool] {
+              pool.reset();
+              return 7;
+            }) == 7);
+    });
+    while (vigil::internal::process_quiet_threads() != before)
+      std::this_thread::yield();
   }
 
   TEST_CASE("tells the length of its queue, the oldest wait, what runs and what is done") {
