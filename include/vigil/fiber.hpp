@@ -109,17 +109,23 @@ using fiber_result = std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...
 
 // Builds the body on a new stack and starts it.
 template <class F, class... Args>
-fiber_core* start(const fiber_options& how, bool detached, const site& from, F&& f, Args&&... args) {
+fiber_core* start_by(const start_call& call, const fiber_options& how, bool detached,
+                     const site& from, F&& f, Args&&... args) {
   using R = fiber_result<F, Args...>;
   static_assert(!std::is_reference_v<R>,
                 "vigil: a fiber cannot return a reference; return a pointer or a value");
   using body = fiber_body<R, std::decay_t<F>, std::decay_t<Args>...>;
   if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
-    if (f == nullptr) throw_empty_function("vigil::go, vigil::spawn");
+    if (f == nullptr) throw_empty_function(call.name);
   }
-  new_fiber fresh(how.stack_size, how.name, sizeof(body), alignof(body), from);
+  new_fiber fresh(call, how.stack_size, how.name, sizeof(body), alignof(body), from);
   ::new (fresh.room()) body(std::forward<F>(f), std::forward<Args>(args)...);
   return fresh.start(body::table, detached);
+}
+
+template <class F, class... Args>
+fiber_core* start(const fiber_options& how, bool detached, const site& from, F&& f, Args&&... args) {
+  return start_by({}, how, detached, from, std::forward<F>(f), std::forward<Args>(args)...);
 }
 
 }  // namespace detail

@@ -46,12 +46,13 @@ VIGIL_API group_core* make_group(const context& parent, std::size_t limit);
 VIGIL_API void stop_and_join(group_core* g) noexcept;  // and destroys it
 VIGIL_API const context& context_of(const group_core* g) noexcept;
 // A place for a fiber. False: the context is done, nothing is to be started.
-VIGIL_API bool take_place(group_core* g);
+// `call`: as its errors name it.
+VIGIL_API bool take_place(group_core* g, const char* call);
 // False also if there is none.
-VIGIL_API bool try_take_place(group_core* g);
+VIGIL_API bool try_take_place(group_core* g, const char* call);
 VIGIL_API void give_place(group_core* g, bool has_run) noexcept;
 VIGIL_API void run_in_group(group_core* g, call_ref f) noexcept;
-VIGIL_API void wait(group_core* g, stop_node* under);
+VIGIL_API void wait(group_core* g, stop_node* under, const char* call);
 VIGIL_API bool wait_for(group_core* g, std::int64_t timeout);
 VIGIL_API bool wait_until(group_core* g, std::int64_t deadline);
 [[noreturn]] VIGIL_API void throw_unfinished(const group_core* g);
@@ -135,7 +136,7 @@ class group {
   template <class F>
     requires(std::is_invocable_v<std::decay_t<F>&> || detail::takes_context<std::decay_t<F>>)
   void go(F&& f, const site& from = site::current()) {
-    if (detail::take_place(core_)) start(std::forward<F>(f), from);
+    go_as("vigil::group::go", std::forward<F>(f), from);
   }
 
   // The same, but false, with f untouched, if the limit is reached or the context
@@ -143,8 +144,9 @@ class group {
   template <class F>
     requires(std::is_invocable_v<std::decay_t<F>&> || detail::takes_context<std::decay_t<F>>)
   [[nodiscard]] bool try_go(F&& f, const site& from = site::current()) {
-    if (!detail::try_take_place(core_)) return false;
-    start(std::forward<F>(f), from);
+    constexpr const char* call = "vigil::group::try_go";
+    if (!detail::try_take_place(core_, call)) return false;
+    start(call, std::forward<F>(f), from);
     return true;
   }
 
@@ -154,8 +156,8 @@ class group {
   // to stop is no error; one that ends by `cancelled` is, as in Go, unless cancel()
   // has ended the group, and that is what it says. If the wait itself is ended
   // (`stopped`; or `cancelled`, by ctx), the group goes on.
-  void wait() { detail::wait(core_, nullptr); }
-  void wait(const vigil::context& ctx) { detail::wait(core_, ctx.stop()); }
+  void wait() { detail::wait(core_, nullptr, "group::wait"); }
+  void wait(const vigil::context& ctx) { detail::wait(core_, ctx.stop(), "group::wait"); }
 
   // True if all have ended: wait() will not wait, unless more are started before
   // it is called. Zero or negative: only looks.
@@ -179,13 +181,18 @@ class group {
 
  private:
   template <class F>
-  void start(F&& f, const site& from) {
+  void go_as(const char* call, F&& f, const site& from) {
+    if (detail::take_place(core_, call)) start(call, std::forward<F>(f), from);
+  }
+
+  template <class F>
+  void start(const char* call, F&& f, const site& from) {
     detail::group_place place(core_);
     if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
-      if (f == nullptr) detail::throw_empty_function("vigil::group::go");
+      if (f == nullptr) detail::throw_empty_function(call);
     }
-    detail::start({}, true, from,
-                  detail::group_body<std::decay_t<F>>(std::move(place), std::forward<F>(f)));
+    detail::start_by({.name = call}, {}, true, from,
+                     detail::group_body<std::decay_t<F>>(std::move(place), std::forward<F>(f)));
   }
 
   template <class T>
@@ -224,7 +231,8 @@ class group_of {
     }
     slot& s = results_.add();
     try {
-      group_.go(
+      group_.go_as(
+          "vigil::group_of::go",
           [&s, own = std::decay_t<F>(std::forward<F>(f))](const vigil::context& ctx) mutable {
             if constexpr (detail::takes_context<std::decay_t<F>>) {
               s.result.emplace(own(ctx));
@@ -242,11 +250,11 @@ class group_of {
 
   // As group::wait. After an error there are no results. A second time: none.
   std::vector<T> wait() {
-    group_.wait();
+    detail::wait(group_.core_, nullptr, "group_of::wait");
     return all_results();
   }
   std::vector<T> wait(const vigil::context& ctx) {
-    group_.wait(ctx);
+    detail::wait(group_.core_, ctx.stop(), "group_of::wait");
     return all_results();
   }
 

@@ -170,7 +170,7 @@ class VIGIL_API runtime {
   requires std::is_invocable_v<std::decay_t<F>>
   void go(F&& f, const site& from = site::current()) {
     const use_here use(*this);
-    detail::start({}, true, from, std::forward<F>(f));
+    detail::start_by({.name = "vigil::runtime::go"}, {}, true, from, std::forward<F>(f));
   }
 
   // As vigil::after_func, from any thread.

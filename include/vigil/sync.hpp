@@ -393,7 +393,8 @@ class wait_group {
     }
     add();
     detail::counted one(core_);
-    vigil::go(detail::counted_body<std::decay_t<F>>(std::move(one), std::forward<F>(f)), from);
+    detail::start_by({.name = "vigil::wait_group::go"}, {}, true, from,
+                     detail::counted_body<std::decay_t<F>>(std::move(one), std::forward<F>(f)));
   }
 
  private:

@@ -24,6 +24,8 @@
 
 #include <limits>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 
 namespace vigil {
 inline namespace VIGIL_ABI {
@@ -44,12 +46,12 @@ class group_core {
   group_core(cancellable c, std::size_t limit)
       : made_(std::move(c)), limit_(limit == 0 ? std::numeric_limits<std::size_t>::max() : limit) {}
 
-  bool take();
-  bool try_take();
+  bool take(const char* call);
+  bool try_take(const char* call);
   void give() noexcept;
   void run(call_ref f) noexcept;
   // True: all have ended, and with `last` nothing starts in it any more.
-  bool wait(internal::timeout limit, stop_node* under, bool last);
+  bool wait(internal::timeout limit, stop_node* under, const char* call, bool last = false);
   void join() noexcept;
   void finish();
   void cancel(const std::exception_ptr& cause) noexcept;
@@ -74,7 +76,7 @@ class group_core {
 
   static constexpr unsigned asked_at_once = 64;  // under one hold of the lock
 
-  bool may_start() VIGIL_RELEASE(lock_);
+  bool may_start(const char* call) VIGIL_RELEASE(lock_);
   bool ask_some_to_stop() noexcept;
   void fail(std::exception_ptr error) noexcept;
   void fail_unstarted() noexcept;
@@ -102,12 +104,12 @@ waiter* group_core::claim_first(waiting_list& from) noexcept {
 }
 
 // The lock is released only if it is not to start.
-bool group_core::may_start() VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+bool group_core::may_start(const char* call) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   if (waited_for_) {
     lock_.unlock();
     throw std::logic_error(
-        "vigil::group::go: the group has been waited for, and its context is done; make another "
-        "group");
+        std::string(call) +
+        ": the group has been waited for, and its context is done; make another group");
   }
   if (!ctx().is_done()) return true;
   lock_.unlock();
@@ -125,9 +127,9 @@ void group_core::fail_unstarted() noexcept {
   fail(ctx().cause());
 }
 
-bool group_core::take() VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+bool group_core::take(const char* call) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
-  if (!may_start()) return false;
+  if (!may_start(call)) return false;
   if (taken_ < limit_) {
     ++taken_;
     lock_.unlock();
@@ -136,7 +138,7 @@ bool group_core::take() VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   caller self(ctx().stop());
   if (self.may_not_wait()) {
     lock_.unlock();
-    self.refuse("group::go");
+    self.refuse(call + std::string_view("vigil::").size());
   }
   waiting w;
   w.who = &self.self();
@@ -161,9 +163,9 @@ bool group_core::take() VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   return false;
 }
 
-bool group_core::try_take() VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+bool group_core::try_take(const char* call) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
-  if (!may_start()) return false;
+  if (!may_start(call)) return false;
   const bool has_room = taken_ < limit_;
   if (has_room) ++taken_;
   lock_.unlock();
@@ -256,9 +258,8 @@ bool group_core::ask_some_to_stop() noexcept {
 }
 
 // False: the deadline came first.
-bool group_core::wait(internal::timeout limit,
-                      stop_node* under,
-                      bool last) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+bool group_core::wait(internal::timeout limit, stop_node* under, const char* call, bool last)
+    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   for (;;) {
     lock_.lock();
     if (taken_ == 0 || limit.is_over()) {
@@ -270,7 +271,7 @@ bool group_core::wait(internal::timeout limit,
     caller self(under);
     if (self.may_not_wait()) {
       lock_.unlock();
-      self.refuse("group::wait");
+      self.refuse(call);
     }
     limit = internal::timeout::at(limit.deadline());  // one for all laps
     waiting w;
@@ -348,12 +349,12 @@ const context& context_of(const group_core* g) noexcept {
   return g->ctx();
 }
 
-bool take_place(group_core* g) {
-  return g->take();
+bool take_place(group_core* g, const char* call) {
+  return g->take(call);
 }
 
-bool try_take_place(group_core* g) {
-  return g->try_take();
+bool try_take_place(group_core* g, const char* call) {
+  return g->try_take(call);
 }
 
 // The values of fiber_local are the fiber's as well.
@@ -366,17 +367,17 @@ void run_in_group(group_core* g, call_ref f) noexcept {
   g->run(f);
 }
 
-void wait(group_core* g, stop_node* under) {
-  g->wait(internal::timeout::none(), under, true);
+void wait(group_core* g, stop_node* under, const char* call) {
+  g->wait(internal::timeout::none(), under, call, true);
   g->finish();
 }
 
 bool wait_for(group_core* g, std::int64_t timeout) {
-  return g->wait(internal::timeout::in(timeout), nullptr, false);
+  return g->wait(internal::timeout::in(timeout), nullptr, "group::wait_for");
 }
 
 bool wait_until(group_core* g, std::int64_t deadline) {
-  return g->wait(internal::timeout::at(deadline), nullptr, false);
+  return g->wait(internal::timeout::at(deadline), nullptr, "group::wait_until");
 }
 
 void throw_unfinished(const group_core* g) {

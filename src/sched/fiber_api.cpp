@@ -28,17 +28,19 @@ void throw_empty_function(const char* where) {
   throw std::invalid_argument(std::string(where) + ": the function is empty (null)");
 }
 
-new_fiber::new_fiber(std::size_t stack_size,
+new_fiber::new_fiber(const start_call& call,
+                     std::size_t stack_size,
                      std::string_view name,
                      std::size_t size,
                      std::size_t align,
                      const site& from) {
   internal::scheduler* const s = current_scheduler();
   if (s == nullptr) {
-    internal::process_check_fork("vigil::go");
+    internal::process_check_fork(call.name);
     throw wrong_place(
-        "vigil::go, vigil::spawn: this thread has no runtime; call it inside "
-        "vigil::run, or use runtime::go");
+        (std::string(call.name) +
+         ": this thread has no runtime; call it inside vigil::run, or use runtime::go")
+            .c_str());
   }
   core_ = &s->make_fiber(stack_size, name, size, align, from, fiber_role::user);
 }

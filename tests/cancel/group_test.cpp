@@ -224,6 +224,44 @@ TEST_SUITE("group") {
     g.wait();
   }
 
+  TEST_CASE("an error names the call that was made") {
+    const auto text_of = [](auto call) {
+      try {
+        call();
+      } catch (const std::exception& e) {
+        return std::string(e.what());
+      }
+      return std::string("no error");
+    };
+    const auto begins = [](const std::string& text, const char* with) {
+      CAPTURE(text);
+      CHECK(text.rfind(with, 0) == 0);
+    };
+    void (*const none)() = nullptr;
+    int (*const no_result)() = nullptr;
+    group g;
+    vigil::group_of<int> results;
+    // Where there is no runtime.
+    begins(text_of([&] { g.go([] {}); }), "vigil::group::go: this thread has no runtime");
+    begins(text_of([&] { static_cast<void>(g.try_go([] {})); }),
+           "vigil::group::try_go: this thread has no runtime");
+    begins(text_of([&] { results.go([] { return 1; }); }),
+           "vigil::group_of::go: this thread has no runtime");
+    // An empty function.
+    begins(text_of([&] { g.go(none); }), "vigil::group::go: the function is empty");
+    begins(text_of([&] { static_cast<void>(g.try_go(none)); }),
+           "vigil::group::try_go: the function is empty");
+    begins(text_of([&] { results.go(no_result); }), "vigil::group_of::go: the function is empty");
+    // After wait().
+    g.wait();
+    static_cast<void>(results.wait());
+    begins(text_of([&] { g.go([] {}); }), "vigil::group::go: the group has been waited for");
+    begins(text_of([&] { static_cast<void>(g.try_go([] {})); }),
+           "vigil::group::try_go: the group has been waited for");
+    begins(text_of([&] { results.go([] { return 1; }); }),
+           "vigil::group_of::go: the group has been waited for");
+  }
+
   TEST_CASE("errors, ends and starts from everywhere at once: each fiber ends before wait") {
     in_runtime({{2, 4}, {}}, [] {
       for (int round = 0; round < rounds(300); ++round) {

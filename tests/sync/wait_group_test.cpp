@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 using namespace std::chrono_literals;
@@ -191,6 +192,23 @@ TEST_SUITE("wait_group") {
     CHECK_THROWS_AS(group.go(std::function<void()>()), std::invalid_argument);
     CHECK_THROWS_AS(group.go([] {}), vigil::wrong_place);
     CHECK(group.count() == 0);
+  }
+
+  TEST_CASE("the errors of go name it") {
+    wait_group group;
+    try {
+      group.go([] {});
+      FAIL("started");
+    } catch (const vigil::wrong_place& e) {
+      CHECK(std::string(e.what()).rfind("vigil::wait_group::go: this thread has no runtime", 0) ==
+            0);
+    }
+    try {
+      group.go(std::function<void()>());
+      FAIL("started");
+    } catch (const std::invalid_argument& e) {
+      CHECK(std::string(e.what()).rfind("vigil::wait_group::go: the function is empty", 0) == 0);
+    }
   }
 
   TEST_CASE("a stop ends the wait") {

@@ -23,13 +23,18 @@ struct body_table {
   void* (*result)(void* body) noexcept;
 };
 
+// Which call starts a fiber, for its errors.
+struct start_call {
+  const char* name = "vigil::go, vigil::spawn";
+};
+
 // A fiber between its making and its start; gives its stack back if it is not
 // started.
 class VIGIL_API new_fiber {
  public:
   // Throws wrong_place, limit_reached, std::bad_alloc, std::invalid_argument.
-  new_fiber(std::size_t stack_size, std::string_view name, std::size_t size, std::size_t align,
-            const site& from);
+  new_fiber(const start_call& call, std::size_t stack_size, std::string_view name,
+            std::size_t size, std::size_t align, const site& from);
   ~new_fiber();
   new_fiber(const new_fiber&) = delete;
   new_fiber& operator=(const new_fiber&) = delete;
