@@ -9,11 +9,15 @@
 #include <vigil/io/memory_executor.hpp>
 
 #include <new>
+#include <system_error>
 #include <utility>
 
+#include <boost/asio/experimental/channel_error.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/prefer.hpp>
 #include <boost/asio/system_executor.hpp>
+#include <boost/system/errc.hpp>
+#include <boost/system/system_error.hpp>
 
 namespace vigil::io {
 inline namespace VIGIL_ABI {
@@ -55,6 +59,24 @@ ending ending_of(outcome how) noexcept {
 }
 
 }  // namespace
+
+bool means_cancelled(const boost::system::error_code& code) noexcept {
+  return code == boost::system::errc::operation_canceled ||  // operation_aborted, too
+         code == boost::asio::experimental::channel_errc::channel_cancelled;
+}
+
+bool means_cancelled(const std::exception_ptr& error) noexcept {
+  if (error == nullptr) return false;
+  try {
+    std::rethrow_exception(error);
+  } catch (const boost::system::system_error& e) {
+    return means_cancelled(e.code());
+  } catch (const std::system_error& e) {
+    return e.code() == std::errc::operation_canceled;
+  } catch (...) {
+    return false;
+  }
+}
 
 // --- the record
 

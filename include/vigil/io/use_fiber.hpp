@@ -23,7 +23,9 @@
 // In the first three the operation is asked to end (cancellation_type::terminal)
 // and the call returns only when its handler has run, so that nothing touches the
 // caller's buffer afterwards. Had it completed all the same, its result is
-// returned. An operation that ignores cancellation (resolving a name) keeps its
+// returned; and if it has failed by itself, that error after a deadline, but `cancelled`
+// and `stopped` after those. Cancelled means: operation_aborted, channel_cancelled of
+// Asio's channels, or a code equal to errc::operation_canceled. An operation that ignores cancellation (resolving a name) keeps its
 // caller until it completes, and so does one on an io_context that nobody runs, or that
 // is stopped, unless it is the runtime's (io/context.hpp). The last of several until
 // and within counts.
@@ -326,18 +328,20 @@ struct outcome_of {
 
   using type = decltype(rest(std::declval<values>()));
 
-  static bool is_aborted([[maybe_unused]] const values& v) noexcept {
+  // Not of an operation that was destroyed.
+  static bool has_failed([[maybe_unused]] const values& v) noexcept {
     if constexpr (has_code) {
-      return std::get<0>(v) == boost::asio::error::operation_aborted;
+      return std::get<0>(v).failed();
     } else if constexpr (has_exception) {
-      if (std::get<0>(v) == nullptr) return false;
-      try {
-        std::rethrow_exception(std::get<0>(v));
-      } catch (const boost::system::system_error& e) {
-        return e.code() == boost::asio::error::operation_aborted;
-      } catch (...) {
-        return false;
-      }
+      return std::get<0>(v) != nullptr;
+    } else {
+      return false;
+    }
+  }
+
+  static bool was_cancelled([[maybe_unused]] const values& v) noexcept {
+    if constexpr (has_code || has_exception) {
+      return means_cancelled(std::get<0>(v));
     } else {
       return false;
     }
@@ -358,8 +362,11 @@ struct outcome_of {
                      std::optional<values>& v,
                      stop_node* under,
                      [[maybe_unused]] boost::system::error_code* redirected) {
-    if (how != ending::completed && how != ending::timed_out && how != ending::closed &&
-        (o.dropped() || (v.has_value() && is_aborted(*v)))) {
+    // Who was stopped or cancelled does not go on with an error, whichever it is. No
+    // memory is as a deadline: an error that came by itself is the better news.
+    const bool by_request = how == ending::cancelled || how == ending::stopped;
+    if (by_request && (!v.has_value() || has_failed(*v))) operation::throw_ended(how, under);
+    if (how == ending::no_memory && (o.dropped() || (v.has_value() && was_cancelled(*v)))) {
       operation::throw_ended(how, under);
     }
     if (o.error() != nullptr) std::rethrow_exception(o.error());
@@ -375,8 +382,10 @@ struct outcome_of {
             "vigil::io::use_fiber: the operation was destroyed before it was complete, with the "
             "io_context for example");
       }
-    } else if (how == ending::timed_out && is_aborted(*v)) {
+    } else if (how == ending::timed_out && was_cancelled(*v)) {
       set_error(*v, boost::asio::error::timed_out);
+    } else if (how == ending::closed && was_cancelled(*v)) {
+      set_error(*v, boost::asio::error::operation_aborted);
     }
     if constexpr (redirects) {
       *redirected = std::get<0>(*v);

@@ -18,6 +18,7 @@
 #include <boost/asio/execution/context.hpp>
 #include <boost/asio/execution_context.hpp>
 #include <boost/asio/require.hpp>
+#include <boost/system/error_code.hpp>
 
 namespace vigil::io {
 inline namespace VIGIL_ABI {
@@ -28,6 +29,12 @@ using vigil::detail::stop_node;
 // How a wait for an operation went on. The operation has come to its end in every
 // case; who reads `timed_out`, `cancelled` or `stopped` has asked it to.
 enum class ending : std::uint8_t { completed, timed_out, cancelled, stopped, closed, no_memory };
+
+// Whether an operation that was asked to end says so: operation_aborted, an Asio
+// channel's channel_cancelled, whatever equals errc::operation_canceled; an exception
+// whose code is one of these.
+VIGIL_API bool means_cancelled(const boost::system::error_code& code) noexcept;
+VIGIL_API bool means_cancelled(const std::exception_ptr& error) noexcept;
 
 class movable_deadline;
 
