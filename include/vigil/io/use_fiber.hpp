@@ -296,6 +296,33 @@ struct first_of<T, Ts...> {
   using type = T;
 };
 
+// Values without the first one.
+template <std::size_t Skipped, class... Ds>
+struct rest_of {
+  using type = std::tuple<Ds...>;
+};
+
+template <class D, class... Ds>
+struct rest_of<1, D, Ds...> {
+  using type = std::tuple<Ds...>;
+};
+
+// How a call returns them: bare where there are fewer than two.
+template <bool Bare, class Rest>
+struct returned {
+  using type = Rest;
+};
+
+template <>
+struct returned<true, std::tuple<>> {
+  using type = void;
+};
+
+template <class D>
+struct returned<true, std::tuple<D>> {
+  using type = D;
+};
+
 template <form Form, class... Ds>
 struct outcome_of {
   using values = std::tuple<Ds...>;
@@ -310,23 +337,23 @@ struct outcome_of {
   static constexpr std::size_t skipped =
       whole ? 0 : redirects || (throws && (has_code || has_exception)) ? 1 : 0;
 
-  template <std::size_t... I>
-  static auto rest(values&& v, std::index_sequence<I...>) {
-    using rest_type = std::tuple<std::tuple_element_t<I + skipped, values>...>;
-    return rest_type(std::get<I + skipped>(std::move(v))...);
-  }
+  // By traits alone: overload resolution asks for it with signatures that are none of
+  // ours, whose values could not even be moved, and the body of a function that such a
+  // question needs makes it an error.
+  using type = typename returned<throws, typename rest_of<skipped, Ds...>::type>::type;
 
-  static auto rest(values&& v) {
-    auto r = rest(std::move(v), std::make_index_sequence<sizeof...(Ds) - skipped>());
-    using rest_type = decltype(r);
-    if constexpr (!throws || std::tuple_size_v<rest_type> > 1) {
-      return r;
-    } else if constexpr (std::tuple_size_v<rest_type> == 1) {
-      return std::get<0>(std::move(r));
+  template <std::size_t... I>
+  static type rest(values&& v, std::index_sequence<I...>) {
+    if constexpr (throws && sizeof...(I) == 1) {
+      return (std::get<I + skipped>(std::move(v)), ...);
+    } else if constexpr (!std::is_void_v<type>) {
+      return type(std::get<I + skipped>(std::move(v))...);
     }
   }
 
-  using type = decltype(rest(std::declval<values>()));
+  static type rest(values&& v) {
+    return rest(std::move(v), std::make_index_sequence<sizeof...(Ds) - skipped>());
+  }
 
   // Not of an operation that was destroyed.
   static bool has_failed([[maybe_unused]] const values& v) noexcept {
