@@ -8,7 +8,10 @@
 #include <vigil/error.hpp>
 #include <vigil/io/memory_executor.hpp>
 
+#include <cerrno>
+#include <cstdio>
 #include <new>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -76,6 +79,50 @@ bool means_cancelled(const std::exception_ptr& error) noexcept {
   } catch (...) {
     return false;
   }
+}
+
+namespace {
+
+// Boost's base classes have destructors that are not virtual, on purpose.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wnon-virtual-dtor"
+
+// The system's in all but the message, and equal to it: Boost.System compares
+// categories by their id. So who asks for timed_out, or for errc::timed_out, need not
+// know of it.
+class time_category final : public boost::system::detail::system_error_category {
+ public:
+  explicit constexpr time_category(const char* what) noexcept : what_(what) {}
+
+  std::string message(int code) const override {
+    return code == ETIMEDOUT ? what_ : system_error_category::message(code);
+  }
+
+  const char* message(int code, char* buffer, std::size_t size) const noexcept override {
+    if (code != ETIMEDOUT) return system_error_category::message(code, buffer, size);
+    std::snprintf(buffer, size, "%s", what_);
+    return buffer;
+  }
+
+ private:
+  const char* what_;
+};
+
+#pragma GCC diagnostic pop
+
+// Never destroyed in effect: they have nothing to give back.
+constinit const time_category categories[] = {
+    time_category("vigil: the time given to use_fiber.within is over"),
+    time_category("vigil: the deadline given to use_fiber.until has passed"),
+    time_category("vigil: the read deadline of the deadline_stream has passed"),
+    time_category("vigil: the write deadline of the deadline_stream has passed"),
+    time_category("vigil: nothing was read or written for as long as the idle_list allows"),
+};
+
+}  // namespace
+
+boost::system::error_code timed_out_by(time_of which) noexcept {
+  return {ETIMEDOUT, categories[static_cast<std::size_t>(which)]};
 }
 
 // --- the record
@@ -428,14 +475,17 @@ struct movable_deadline::part {
   std::int64_t deadline VIGIL_GUARDED_BY(lock) = internal::never;
   std::int64_t waited_to VIGIL_GUARDED_BY(lock) = internal::never;
   bool closed VIGIL_GUARDED_BY(lock) = false;
-  bool ended VIGIL_GUARDED_BY(lock) = false;  // the present wait
+  bool ended VIGIL_GUARDED_BY(lock) = false;         // the present wait
+  bool was_ended_so VIGIL_GUARDED_BY(lock) = false;  // the last one
   operation_ref waiting VIGIL_GUARDED_BY(lock);
 
   // Under the lock; to be told without it.
   operation_ref to_tell(bool tell) VIGIL_REQUIRES(lock) { return tell ? waiting : operation_ref(); }
+
+  bool has_passed() const VIGIL_REQUIRES(lock) { return internal::timeout::at(deadline).is_over(); }
 };
 
-movable_deadline::movable_deadline() : part_(std::make_unique<part>()) {}
+movable_deadline::movable_deadline(time_of name) : part_(std::make_unique<part>()), name_(name) {}
 
 movable_deadline::~movable_deadline() = default;
 
@@ -475,12 +525,25 @@ void movable_deadline::end_wait(const timeout_list::entry& expired) noexcept {
 
 bool movable_deadline::is_over() const noexcept {
   const lock_guard guard(part_->lock);
-  return part_->ended || internal::timeout::at(part_->deadline).is_over();
+  return part_->ended || part_->has_passed();
 }
 
 bool movable_deadline::is_closed() const noexcept {
   const lock_guard guard(part_->lock);
   return part_->closed;
+}
+
+boost::system::error_code movable_deadline::error() const noexcept {
+  const lock_guard guard(part_->lock);
+  if (part_->closed) return boost::asio::error::bad_descriptor;
+  if (part_->has_passed()) return timed_out_by(name_);
+  if (part_->ended) return timed_out_by(time_of::idle);
+  return {};
+}
+
+boost::system::error_code movable_deadline::wait_error() const noexcept {
+  const lock_guard guard(part_->lock);
+  return timed_out_by(part_->was_ended_so ? time_of::idle : name_);
 }
 
 std::int64_t movable_deadline::wait_to(operation& o) noexcept {
@@ -496,6 +559,7 @@ void movable_deadline::waited() noexcept {
   operation_ref was;  // let go without the lock
   const lock_guard guard(part_->lock);
   std::swap(was, part_->waiting);
+  part_->was_ended_so = part_->ended && !part_->has_passed();
   part_->ended = false;
   part_->waited_to = internal::never;
 }

@@ -10,6 +10,7 @@
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/bind_executor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
@@ -107,6 +108,67 @@ TEST_SUITE("deadline_stream") {
       CHECK(write_until_error(near));
       far.close_write(error);
       CHECK(read_one(near) == asio::error::eof);
+    });
+  }
+
+  TEST_CASE("over TCP what is written is sent at once, unless told otherwise") {
+    in_runtime({.workers = {1}}, [] {
+      auto& c = vigil::io::context();
+      tcp::acceptor a(c, {asio::ip::address_v4::loopback(), 0});
+      const auto sends_at_once = [](auto& socket) {
+        tcp::no_delay option;
+        socket.get_option(option);
+        return option.value();
+      };
+      const auto use = [](auto& stream) { stream.write_some(asio::buffer("x", 1)); };
+      tcp_stream s(c);
+      const auto connect = [&] {
+        s.next_layer().connect(a.local_endpoint());
+        REQUIRE_FALSE(sends_at_once(s.next_layer()));
+      };
+      connect();
+      use(s);
+      CHECK(sends_at_once(s.next_layer()));
+      s.set_no_delay(false);
+      use(s);
+      CHECK_FALSE(sends_at_once(s.next_layer()));
+      s.set_no_delay(true);
+      use(s);
+      CHECK(sends_at_once(s.next_layer()));
+
+      // By a read as well, and for a socket that is opened anew, non-blocking before.
+      s.next_layer().close();
+      connect();
+      s.next_layer().non_blocking(true);
+      s.set_no_delay(true);
+      s.set_read_deadline(clock::now());
+      read_one(s);
+      CHECK_FALSE(sends_at_once(s.next_layer()));  // too late for any read
+      s.set_read_deadline(clock::now() + 1ms);
+      CHECK(read_one(s) == timed_out);
+      CHECK(sends_at_once(s.next_layer()));
+
+      // What was said before there was a socket counts, too.
+      tcp_stream told(c);
+      told.set_no_delay(false);
+      told.next_layer().connect(a.local_endpoint());
+      use(told);
+      CHECK_FALSE(sends_at_once(told.next_layer()));
+
+      vigil::io::deadline_stream<asio::generic::stream_protocol::socket> generic(c);
+      generic.next_layer().connect(a.local_endpoint());
+      use(generic);
+      CHECK(sends_at_once(generic.next_layer()));
+
+      // Others have no such thing, and take no harm.
+      auto [near, far] = unix_connection();
+      vigil::io::deadline_stream<asio::generic::stream_protocol::socket> of_unix(
+          std::move(near.next_layer()));
+      use(of_unix);
+      CHECK(!read_one(far));
+      far.set_no_delay(true);
+      use(far);
+      CHECK(!read_one(of_unix));
     });
   }
 

@@ -6,8 +6,8 @@
 //   boost::asio::read_until(peer, text, '\n');    // all that take a SyncReadStream
 //
 // A deadline is a point in time, not a length, and stays until it is changed. Once
-// it has passed each call fails at once with boost::asio::error::timed_out, also if
-// it could have been served; changed to a later one, the stream is as good as
+// it has passed each call fails at once with boost::asio::error::timed_out, whose
+// message says which deadline it was, also if it could have been served; changed to a later one, the stream is as good as
 // before. It may be changed while a call waits: moved into the past, it ends that
 // call now. When a call returns nothing touches its buffer any more.
 //
@@ -17,6 +17,9 @@
 // Sockets and other streams that have non_blocking() are tried first, and waited for
 // only if they would block; but a read that comes after one with room left over waits
 // at once, for that one has taken all there was.
+//
+// Over TCP what is written is sent at once, as Go does it: from the first read or write
+// on the socket has TCP_NODELAY, unless set_no_delay(false) was called.
 //
 // With set_idle_list a read or write that waits also ends once nothing has been
 // read or written for the list's duration. Such an end is for that call only, and
@@ -48,8 +51,41 @@
 #include <boost/asio/socket_base.hpp>
 #include <boost/system/system_error.hpp>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+namespace boost::asio::ip {
+class tcp;
+}
+
+namespace boost::asio::generic {
+class stream_protocol;
+}
+
 namespace vigil::io {
 inline namespace VIGIL_ABI {
+namespace detail {
+
+template <class Stream>
+concept may_be_tcp = std::is_same_v<typename Stream::protocol_type, boost::asio::ip::tcp> ||
+                     std::is_same_v<typename Stream::protocol_type,
+                                    boost::asio::generic::stream_protocol>;
+
+// As boost::asio::ip::tcp::no_delay, without its header.
+struct no_delay {
+  template <class Protocol>
+  int level(const Protocol&) const noexcept { return IPPROTO_TCP; }
+  template <class Protocol>
+  int name(const Protocol&) const noexcept { return TCP_NODELAY; }
+  template <class Protocol>
+  const void* data(const Protocol&) const noexcept { return &value; }
+  template <class Protocol>
+  std::size_t size(const Protocol&) const noexcept { return sizeof value; }
+
+  int value;
+};
+
+}  // namespace detail
 
 template <class Stream>
 class deadline_stream {
@@ -83,6 +119,15 @@ class deadline_stream {
   void set_deadline(const std::chrono::time_point<Clock, Duration>& t) {
     set_read_deadline(t);
     set_write_deadline(t);
+  }
+
+  // Whether small writes are sent at once, as they are by default, or may wait for the
+  // peer to acknowledge earlier ones (Nagle's algorithm). From the next read or write on,
+  // also for a socket that is opened below later. Of other streams than TCP's: nothing.
+  void set_no_delay(bool at_once) {
+    const std::lock_guard guard(sides_->setup);
+    sides_->no_delay = at_once;
+    sides_->has_options = false;
   }
 
   // The time counts from now on. Before the first read or write, once; the list must
@@ -134,8 +179,8 @@ class deadline_stream {
 
   // What a call would fail with before it tries: timed_out, bad_descriptor after
   // close(), or nothing.
-  boost::system::error_code read_error() const noexcept { return sides_->read.error(); }
-  boost::system::error_code write_error() const noexcept { return sides_->write.error(); }
+  boost::system::error_code read_error() const noexcept { return sides_->read.deadline.error(); }
+  boost::system::error_code write_error() const noexcept { return sides_->write.deadline.error(); }
 
   // No more is written, and the peer reads eof; reading goes on. For streams that can
   // (those with shutdown, memory_stream), whose end of sending never waits. So only the
@@ -166,11 +211,7 @@ class deadline_stream {
 
  private:
   struct side {
-    boost::system::error_code error() const noexcept {
-      if (deadline.is_closed()) return boost::asio::error::bad_descriptor;
-      if (deadline.is_over()) return boost::asio::error::timed_out;
-      return {};
-    }
+    explicit side(detail::time_of name) : deadline(name) {}
 
     detail::turns turns;
     detail::movable_deadline deadline;
@@ -179,9 +220,11 @@ class deadline_stream {
   };
 
   struct sides {
-    side read;
-    side write;
-    std::mutex setup;  // nobody waits in it
+    side read{detail::time_of::read};
+    side write{detail::time_of::write};
+    std::mutex setup;          // nobody waits in it
+    bool no_delay = true;      // guarded by setup
+    bool has_options = false;  // guarded by setup: since they were changed
     idle_list* joined = nullptr;
     detail::idle_entry idle{read.deadline, write.deadline};  // the first to die
   };
@@ -200,7 +243,15 @@ class deadline_stream {
     boost::system::error_code error;
     if constexpr (can_try) {
       const std::lock_guard guard(sides_->setup);
-      if (!stream_.non_blocking()) stream_.non_blocking(true, error);
+      const bool is_new = !stream_.non_blocking();
+      if (is_new) stream_.non_blocking(true, error);
+      if (!error && (is_new || !sides_->has_options)) {
+        sides_->has_options = true;
+        if constexpr (detail::may_be_tcp<Stream>) {
+          boost::system::error_code ignored;  // a generic socket may be no TCP's
+          stream_.set_option(detail::no_delay{sides_->no_delay ? 1 : 0}, ignored);
+        }
+      }
     }
     return !error;  // not open: the operation itself says so
   }
@@ -211,7 +262,7 @@ class deadline_stream {
                        Wait wait) {
     const detail::turns::call turn(s.turns);
     if (can_try && ++s.at_once % others_come_first == 0) this_fiber::yield();
-    error = s.error();
+    error = s.deadline.error();
     if (error) return 0;
     if constexpr (can_try) {
       if (set_up() && !std::exchange(s.was_emptied, false)) {

@@ -14,8 +14,9 @@
 // How a wait may end otherwise:
 //
 //   until(t), within(d)  the operation is cancelled; the error is then
-//                        boost::asio::error::timed_out. Zero or less, or in the
-//                        past: at once, but what is complete already counts
+//                        boost::asio::error::timed_out, and its message says which
+//                        time is over. Zero or less, or in the past: at once, but
+//                        what is complete already counts
 //   under(ctx)           when ctx is done: throws vigil::cancelled
 //   the fiber is stopped throws vigil::stopped
 //   the operation is destroyed (its io_context is): error operation_aborted
@@ -387,6 +388,7 @@ struct outcome_of {
   static type finish(operation& o,
                      ending how,
                      std::optional<values>& v,
+                     [[maybe_unused]] const io::detail::limit& until,
                      stop_node* under,
                      [[maybe_unused]] boost::system::error_code* redirected) {
     // Who was stopped or cancelled does not go on with an error, whichever it is. No
@@ -410,7 +412,7 @@ struct outcome_of {
             "io_context for example");
       }
     } else if (how == ending::timed_out && was_cancelled(*v)) {
-      set_error(*v, boost::asio::error::timed_out);
+      set_error(*v, timed_out_at(until));
     } else if (how == ending::closed && was_cancelled(*v)) {
       set_error(*v, boost::asio::error::operation_aborted);
     }
@@ -472,7 +474,7 @@ class fiber_result<Token, R(As...)> {
     }
     const ending how = o->wait(refused == nullptr ? asked.limit : limit(), under);
     if (refused != nullptr) std::rethrow_exception(refused);
-    return outcome::finish(*o.get(), how, values, under, asked.redirected);
+    return outcome::finish(*o.get(), how, values, asked.limit, under, asked.redirected);
   }
 };
 

@@ -36,6 +36,12 @@ enum class ending : std::uint8_t { completed, timed_out, cancelled, stopped, clo
 VIGIL_API bool means_cancelled(const boost::system::error_code& code) noexcept;
 VIGIL_API bool means_cancelled(const std::exception_ptr& error) noexcept;
 
+// Whose time is over. The code of each equals boost::asio::error::timed_out; its message
+// says which one it is, where that of the system is "Connection timed out".
+enum class time_of : std::uint8_t { within, until, read, write, idle };
+
+VIGIL_API boost::system::error_code timed_out_by(time_of which) noexcept;
+
 class movable_deadline;
 
 struct limit {
@@ -127,7 +133,8 @@ class VIGIL_API operation {
 // A deadline that may be moved while an operation waits for it.
 class VIGIL_API movable_deadline {
  public:
-  movable_deadline();
+  // `name`: of its own time, not an idle list's.
+  explicit movable_deadline(time_of name);
   ~movable_deadline();
   movable_deadline(const movable_deadline&) = delete;
   movable_deadline& operator=(const movable_deadline&) = delete;
@@ -143,6 +150,10 @@ class VIGIL_API movable_deadline {
   // Now or later than it, on the clock of who calls.
   bool is_over() const noexcept;
   bool is_closed() const noexcept;
+  // What a call fails with before it begins: bad_descriptor, timed_out or nothing.
+  boost::system::error_code error() const noexcept;
+  // Of the last wait, which was too long.
+  boost::system::error_code wait_error() const noexcept;
 
   // --- by operation::wait(); one at a time
   std::int64_t wait_to(operation& o) noexcept;
@@ -152,7 +163,14 @@ class VIGIL_API movable_deadline {
   struct part;
 
   const std::unique_ptr<part> part_;
+  const time_of name_;
 };
+
+// Of a wait that has come to this limit.
+inline boost::system::error_code timed_out_at(const limit& l) noexcept {
+  if (l.how == limit::kind::movable) return l.which->wait_error();
+  return timed_out_by(l.how == limit::kind::in ? time_of::within : time_of::until);
+}
 
 // A reference, of the operation or of its executor as well.
 template <void (operation::*Keep)() noexcept, void (operation::*LetGo)() noexcept>
