@@ -54,12 +54,35 @@ bool expects_continue(const request& in) {
   return boost::beast::iequals(in.header("Expect"), "100-continue");
 }
 
+// Of a request with Transfer-Encoding. Where its body ends is not to be guessed, and who
+// stands between may have guessed otherwise: chunks, and nothing else, can be read.
+unsigned status_of_coding(const request& in) {
+  if (in.version() < 11) return 400;
+  const std::string all = in.list("Transfer-Encoding");
+  std::size_t chunked = 0;
+  for (std::string_view rest = all; !rest.empty();) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    std::string_view coding = rest.substr(0, comma);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    while (!coding.empty() && (coding.front() == ' ' || coding.front() == '\t'))
+      coding.remove_prefix(1);
+    while (!coding.empty() && (coding.back() == ' ' || coding.back() == '\t'))
+      coding.remove_suffix(1);
+    if (coding.empty()) continue;
+    if (!boost::beast::iequals(coding, "chunked")) return 501;
+    ++chunked;
+  }
+  return chunked == 1 ? 0 : 400;
+}
+
 // What the parser lets pass. 0: nothing is wrong.
-unsigned status_of(const request& in, bool is_chunked) {
+unsigned status_of(const request& in) {
   const std::size_t hosts = in.count("Host");
   if (hosts > 1 || (hosts == 0 && in.version() > 10)) return 400;
-  // Where its body ends only the codings would tell.
-  if (in.count("Transfer-Encoding") != 0 && !is_chunked) return 501;
+  if (hosts == 1 && !is_host(in.header("Host"))) return 400;
+  if (in.count("Transfer-Encoding") != 0) {
+    if (const unsigned status = status_of_coding(in)) return status;
+  }
   if (in.count("Expect") != 0 && !expects_continue(in)) return 417;
   return 0;
 }
@@ -183,7 +206,7 @@ void connection::skip_empty_lines() {
 // 0, or the status with which to refuse it.
 unsigned connection::receive(parser& p) {
   if (const unsigned status = receive_header(p)) return status;
-  if (const unsigned status = status_of(request_, p.chunked())) return status;
+  if (const unsigned status = status_of(request_)) return status;
   if (p.is_done()) return 0;
   if (in_.size() == 0 && request_.version() > 10 && expects_continue(request_)) {
     out_ += "HTTP/1.1 100 Continue\r\n\r\n";

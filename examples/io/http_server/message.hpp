@@ -13,7 +13,14 @@ namespace web {
 class request {
  public:
   std::string_view method() const { return text_of(method_); }
+  // As it was sent: "/a?b", "http://host/a?b", "*" (of OPTIONS) or "host:1" (of CONNECT).
   std::string_view target() const { return text_of(target_); }
+  // Its path, not decoded: "/a"; "/" of "http://host", "*" of "*", "" of a CONNECT.
+  std::string_view path() const { return text_of(path_); }
+  // What follows the first '?', not decoded.
+  std::string_view query() const { return text_of(query_); }
+  // The target's, if it names one; otherwise the field Host. With its port.
+  std::string_view host() const { return text_of(host_); }
   // 10 or 11.
   unsigned version() const { return version_; }
   const std::string& body() const { return body_; }
@@ -21,6 +28,8 @@ class request {
   // The value of the first field of that name, in capitals or not; "" if there is
   // none.
   std::string_view header(std::string_view name) const;
+  // The values of all fields of that name, as one list: "a, b".
+  std::string list(std::string_view name) const;
   // How many fields have that name.
   std::size_t count(std::string_view name) const;
 
@@ -40,15 +49,23 @@ class request {
 
   std::string_view text_of(part p) const { return std::string_view(text_).substr(p.from, p.size); }
   part keep(std::string_view text);
+  bool split_target();
   void clear();
 
   std::string text_;  // everything but the body; kept from one request to the next
   part method_;
   part target_;
+  part path_;
+  part query_;
+  part host_;
   std::vector<field> fields_;
   unsigned version_ = 11;
   std::string body_;
 };
+
+// Whether it is what a Host field may say: a name, an address, an IPv6 address in
+// brackets, or nothing; with a port or without.
+bool is_host(std::string_view text);
 
 class connection;
 

@@ -43,6 +43,10 @@ class parser final : public http::basic_parser<true> {
     into_.fields_.push_back({into_.keep(own(name)), into_.keep(own(value))});
   }
 
+  void on_header_impl(error_code& error) override {
+    if (!into_.split_target()) error = http::error::bad_target;
+  }
+
   std::size_t on_body_impl(string_view part, error_code&) override {
     into_.body_.append(part.data(), part.size());
     return part.size();
@@ -53,7 +57,6 @@ class parser final : public http::basic_parser<true> {
   }
 
   void on_response_impl(int, string_view, int, error_code&) override {}
-  void on_header_impl(error_code&) override {}
   void on_body_init_impl(const boost::optional<std::uint64_t>&, error_code&) override {}
   void on_chunk_header_impl(std::uint64_t, string_view, error_code&) override {}
   void on_finish_impl(error_code&) override {}

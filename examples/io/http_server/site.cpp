@@ -45,13 +45,13 @@ void count(response& out, const vigil::context& ctx) {
 
 void answer_site(const request& in, response& out, const vigil::context& ctx) {
   const bool is_read = in.method() == "GET" || in.method() == "HEAD";
-  const bool is_echo = in.target() == "/echo" && in.method() == "POST";
+  const bool is_echo = in.path() == "/echo" && in.method() == "POST";
   if (!is_read && !is_echo) {
     out.status = 405;
-    out.set("Allow", in.target() == "/echo" ? "POST" : "GET, HEAD");
+    out.set("Allow", in.path() == "/echo" ? "POST" : "GET, HEAD");
     return;
   }
-  if (in.target() == "/") {
+  if (in.path() == "/") {
     out.set("Content-Type", "text/html; charset=utf-8");
     out.send(page);
     return;
@@ -59,9 +59,9 @@ void answer_site(const request& in, response& out, const vigil::context& ctx) {
   out.set("Content-Type", "text/plain; charset=utf-8");
   if (is_echo) {
     out.send(in.body());
-  } else if (in.target() == "/hello") {
+  } else if (in.path() == "/hello") {
     out.send("hello, world\n");
-  } else if (in.target() == "/count") {
+  } else if (in.path() == "/count") {
     count(out, ctx);
   } else {
     out.status = 404;
