@@ -150,4 +150,27 @@ TEST_SUITE("http server: forms of requests") {
       CHECK(get("/hello", "CONNECT") == 400);
     });
   }
+
+  TEST_CASE("a request line longer than a header may be gets 414") {
+    in_virtual([] {
+      web::options how;
+      how.header_bytes = 1000;
+      site s(how);
+      const auto line_of = [](std::size_t size) {
+        const std::string text = "GET / HTTP/1.1";
+        return "GET /" + std::string(size - text.size(), 'x') + " HTTP/1.1";
+      };
+      CHECK(refused(s, request_of("", line_of(5000))) == 414);
+      CHECK(refused(s, request_of("", line_of(999))) == 414);
+      CHECK(refused(s, request_of("", line_of(998))) == 431);  // a line, but no room for Host
+      CHECK(refused(s, line_of(50'000).substr(0, 40'000)) == 414);
+      // Byte by byte it is the same.
+      auto c = s.connect();
+      auto reader = vigil::spawn([&] { return c.receive().result_int(); });
+      drip(c, line_of(5000), 1us);
+      CHECK(reader.join() == 414);
+      CHECK(s.ask(request_of("X: " + std::string(5000, 'x') + "\r\n")).result_int() == 431);
+      CHECK(s.ask(request_of("", line_of(900))).result_int() == 404);
+    });
+  }
 }

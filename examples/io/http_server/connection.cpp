@@ -223,11 +223,20 @@ unsigned connection::receive_header(parser& p) {
     size += used;
     if (error && error != http::error::need_more) return status_of(error);
     const std::size_t rest = p.is_header_done() ? 0 : in_.size();
-    if (size + rest > server_.how_.header_bytes) return 431;
+    if (size + rest > server_.how_.header_bytes) {
+      return line_size(p) > server_.how_.header_bytes ? 414 : 431;
+    }
     if (p.is_header_done()) return 0;
     if (is_first) limit_receiving(server_.how_.header);
     if (const unsigned status = receive_more(small_read)) return status;
   }
+}
+
+// Of the request line, or of what there is of it.
+std::size_t connection::line_size(const parser& p) const {
+  if (p.line_size() != 0) return p.line_size();
+  const std::string_view text(static_cast<const char*>(in_.cdata().data()), in_.size());
+  return std::min(text.find('\n'), text.size() - 1) + 1;
 }
 
 unsigned connection::receive_body(parser& p) {

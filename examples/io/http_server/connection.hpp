@@ -54,6 +54,7 @@ class connection {
   void skip_empty_lines();
   unsigned receive(parser& p);
   unsigned receive_header(parser& p);
+  std::size_t line_size(const parser& p) const;
   unsigned receive_body(parser& p);
   unsigned receive_more(std::size_t room);
   void limit_receiving(std::chrono::nanoseconds d);

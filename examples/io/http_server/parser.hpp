@@ -25,6 +25,9 @@ class parser final : public http::basic_parser<true> {
     body_limit(body_bytes);
   }
 
+  // The size of the request line, its end included; 0: it has not come in whole.
+  std::size_t line_size() const { return line_size_; }
+
  private:
   using error_code = boost::beast::error_code;
   using string_view = boost::beast::string_view;
@@ -36,6 +39,7 @@ class parser final : public http::basic_parser<true> {
     into_.method_ = into_.keep(own(method));
     into_.target_ = into_.keep(own(target));
     into_.version_ = static_cast<unsigned>(version);
+    line_size_ = method.size() + target.size() + std::string_view("  HTTP/1.1\r\n").size();
   }
 
   void on_field_impl(http::field, string_view name, string_view value, error_code&) override {
@@ -62,6 +66,7 @@ class parser final : public http::basic_parser<true> {
   void on_finish_impl(error_code&) override {}
 
   request& into_;
+  std::size_t line_size_ = 0;
 };
 
 }  // namespace web
