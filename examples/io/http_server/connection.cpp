@@ -363,14 +363,29 @@ void connection::flush() {
 
 void connection::write_all(std::string_view what) {
   while (!what.empty()) {
-    std::string_view now = what.substr(0, piece);
+    const std::string_view now = what.substr(0, piece);
     what.remove_prefix(now.size());
+    write_piece(now);
+  }
+}
+
+// The kernel reports a socket writable only once a third of its buffer is free, which
+// may be far more than a piece. So when the time is over it is tried once more; and a
+// client that has taken something by then, of which the kernel counts in segments of its
+// own, has that time once more for the rest.
+void connection::write_piece(std::string_view now) {
+  for (bool is_last = false;; is_last = true) {
     transport_.set_write_deadline(later(vigil::clock::now(), server_.how_.write));
-    while (!now.empty()) {
-      error_code error;
+    error_code error;
+    while (!error) {
       now.remove_prefix(transport_.write(boost::asio::buffer(now), error));
-      if (error) throw gone(error, "an answer");
+      if (now.empty()) return;
     }
+    if (error != timed_out) throw gone(error, "an answer");
+    const std::size_t n = transport_.write_now(boost::asio::buffer(now), error);
+    now.remove_prefix(n);
+    if (now.empty()) return;
+    if (n == 0 || is_last) throw gone(error ? error : timed_out, "an answer");
   }
 }
 

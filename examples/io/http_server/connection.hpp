@@ -68,6 +68,7 @@ class connection {
   void send(std::string_view what);
   void flush();
   void write_all(std::string_view what);
+  void write_piece(std::string_view piece);
   void finish();
 
   void expire();

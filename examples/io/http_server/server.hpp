@@ -11,7 +11,8 @@
 //   idle    ├── options::idle ──┤ closed         one timeout_list for all of them
 //   header  ├── options::header ──┤ 408          from the first byte of a request
 //   body    ├── options::body ──┤ 408            from the end of the header
-//   answer  ├── options::write ──┤ closed        for each 64 KiB that the client takes
+//   answer  ├── options::write ──┤ closed        for each 64 KiB that the client takes;
+//                                                twice that if it has taken a part
 //
 // The deadlines are points in time: bytes that drip in do not move them.
 //
@@ -86,6 +87,8 @@ class transport {
   // What is there already; otherwise timed_out.
   virtual std::size_t read_now(boost::asio::mutable_buffer to, error_code& error) = 0;
   virtual std::size_t write(boost::asio::const_buffer from, error_code& error) = 0;
+  // What there is room for already; otherwise timed_out.
+  virtual std::size_t write_now(boost::asio::const_buffer from, error_code& error) = 0;
   virtual void set_read_deadline(time_point t) = 0;
   virtual void set_write_deadline(time_point t) = 0;
   // The client reads to the end of what was sent. False if the stream cannot do that.
@@ -118,6 +121,23 @@ class transport_over final : public transport {
 
   std::size_t write(boost::asio::const_buffer from, error_code& error) override {
     return stream_.write_some(from, error);
+  }
+
+  std::size_t write_now(boost::asio::const_buffer from, error_code& error) override {
+    auto& below = stream_.next_layer();
+    if constexpr (requires { below.non_blocking(true, error); }) {
+      // The system call, whatever the reactor has heard; non-blocking since the first write.
+      const std::size_t n = below.write_some(from, error);
+      if (error == boost::asio::error::would_block || error == boost::asio::error::try_again) {
+        error = boost::asio::error::timed_out;
+      }
+      return n;
+    } else {
+      const auto [e, n] = below.async_write_some(
+          from, boost::asio::as_tuple(vigil::io::use_fiber.until(time_point::min())));
+      error = e;
+      return n;
+    }
   }
 
   void set_read_deadline(time_point t) override { stream_.set_read_deadline(t); }
