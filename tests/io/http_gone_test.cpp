@@ -3,6 +3,7 @@
 #include "http_server/settings.hpp"
 #include "io/http_test.hpp"
 
+#include <stdexcept>
 #include <vector>
 
 #include <boost/asio/completion_condition.hpp>
@@ -15,6 +16,34 @@ using vigil::io::memory_stream;
 namespace {
 
 const std::string_view hello = "GET /hello HTTP/1.1\r\nHost: test\r\n\r\n";
+
+// How the handlers of a site have ended, and when.
+struct ends {
+  std::vector<std::chrono::nanoseconds> after;
+  std::vector<std::string> causes;
+};
+
+// /slow waits under its context for an hour.
+web::handler slow(ends& e) {
+  return [&e](const web::request& in, web::response& out, const vigil::context& ctx) {
+    const auto start = clock::now();
+    try {
+      if (in.path() == "/slow") vigil::sleep_for(1h, ctx);
+      if (in.path() == "/short") vigil::sleep_for(1s, ctx);
+    } catch (const vigil::cancelled&) {
+      e.after.push_back(since(start));
+      try {
+        std::rethrow_exception(ctx.cause());
+      } catch (const std::system_error& error) {
+        e.causes.push_back(error.code().message());
+      } catch (const std::exception& error) {
+        e.causes.push_back(error.what());
+      }
+      throw;
+    }
+    out.send(in.path());
+  };
+}
 
 // A socket as the kernel has it, at its worst: a try takes what there is room for, but
 // that there is some it never reports.
@@ -71,6 +100,125 @@ class unreported {
 }  // namespace
 
 TEST_SUITE("http server: clients that go or are slow") {
+  TEST_CASE("a handler's context ends when its client has gone, also one that asked for more") {
+    for_each_seed(20, [] {
+      ends e;
+      site s({}, slow(e));
+      s.connect().get("/slow");
+      vigil::sleep_for(1s);
+      REQUIRE(e.after.size() == 1);
+      CHECK(e.after.back() < 1s);
+      {
+        auto c = s.connect();
+        c.get("/slow");
+        vigil::sleep_for(5s);
+        c.send(hello);  // is read ahead
+        vigil::sleep_for(5s);
+      }
+      vigil::sleep_for(1ms);
+      REQUIRE(e.after.size() == 2);
+      CHECK(e.after.back() == 10s);
+      CHECK(e.causes == std::vector<std::string>(2, "End of file"));
+      CHECK(s.server().connections() == 0);
+      CHECK(s.server().served() == 0);
+    });
+  }
+
+  TEST_CASE("what a client sends during a long answer is its next request, and nothing is late") {
+    for_each_seed(20, [] {
+      ends e;
+      site s({}, slow(e));
+      auto c = s.connect();
+      for (int i = 0; i < 3; ++i) {
+        const auto start = clock::now();
+        c.get("/short");
+        vigil::sleep_for(500ms);
+        c.get("/short");
+        CHECK(c.receive().body() == "/short");
+        CHECK(since(start) == 1s);
+        c.send(std::string(hello) + std::string(hello.substr(0, 10)));
+        CHECK(c.receive().body() == "/short");
+        CHECK(since(start) == 2s);
+        CHECK(c.receive().body() == "/hello");
+        c.send(hello.substr(10));
+        CHECK(c.receive().body() == "/hello");
+        CHECK(since(start) == 2s);
+      }
+      // The idle time is as it was.
+      const auto start = clock::now();
+      CHECK(c.is_closed());
+      CHECK(since(start) == 120s);
+      CHECK(e.after.empty());
+    });
+  }
+
+  TEST_CASE("a handler whose client sends without end waits on, and the client's bytes wait too") {
+    in_virtual([] {
+      ends e;
+      site s({}, slow(e));
+      auto c = s.connect();
+      c.get("/short");
+      vigil::sleep_for(100ms);
+      const error_code error = error_of([&] {
+        std::size_t sent = 0;
+        c.stream().set_write_deadline(clock::now() + 500ms);
+        for (;; ++sent) {
+          REQUIRE(sent < 100);
+          c.send(std::string(2000, '\n'));
+        }
+      });
+      CHECK(error == asio::error::timed_out);
+      c.stream().set_write_deadline(clock::time_point::max());
+      CHECK(c.receive().body() == "/short");
+    });
+  }
+
+  TEST_CASE("a handler that is stopped, or fails, leaves nobody who reads for it") {
+    for_each_seed(20, [] {
+      vigil::io::serve_limits limits;
+      limits.grace = 1s;
+      limits.on_error = [](const std::exception_ptr&) {};
+      site s(
+          {},
+          [](const web::request& in, web::response&, const vigil::context&) {
+            vigil::sleep_for(in.path() == "/fails" ? 1s : 1h);
+            throw std::runtime_error("on purpose");
+          },
+          limits);
+      auto failing = s.connect();
+      failing.get("/fails");
+      auto stopped = s.connect();
+      stopped.get("/");
+      CHECK(failing.receive().result_int() == 500);
+      CHECK(failing.is_closed());
+      const auto start = clock::now();
+      s.stop();
+      s.join();
+      CHECK(since(start) == 1s);
+      CHECK(stopped.is_closed());
+    });
+  }
+
+  TEST_CASE("an answer that nobody takes any more ends the context of who writes it") {
+    in_virtual([] {
+      bool is_done = false;
+      site s({}, [&](const web::request&, web::response& out, const vigil::context& ctx) {
+        try {
+          for (;;)
+            out.write(std::string(1000, 'x'));
+        } catch (const boost::system::system_error&) {
+          is_done = ctx.is_done();
+          throw;
+        }
+      });
+      auto c = s.connect();
+      c.send(hello);
+      vigil::sleep_for(31s);
+      CHECK(s.server().connections() == 0);
+      CHECK(is_done);
+    });
+  }
+
   TEST_CASE("a client that takes 64 KiB in time is not cut, whatever its socket reports") {
     in_virtual([] {
       constexpr std::size_t size = 1 << 20;

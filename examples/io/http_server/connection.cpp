@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <exception>
+#include <new>
 #include <stdexcept>
+#include <system_error>
+#include <utility>
 
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http/status.hpp>
@@ -21,6 +24,10 @@ namespace {
 constexpr std::size_t small_read = 2048;
 constexpr std::size_t large_read = std::size_t{16} << 10;
 constexpr std::size_t piece = std::size_t{64} << 10;
+constexpr std::size_t read_ahead = std::size_t{16} << 10;
+
+// Most handlers have returned by then, and cost no second reader.
+constexpr nanoseconds unwatched = std::chrono::milliseconds(10);
 
 const error_code timed_out = boost::asio::error::timed_out;
 
@@ -94,8 +101,13 @@ bool has_no_body(unsigned status) {
 }  // namespace
 
 connection::connection(server& s, transport& t, const vigil::context& ctx)
-    : server_(s), transport_(t), ctx_(ctx) {
+    : server_(s), transport_(t), handling_(vigil::with_cancel(ctx)) {
   server_.idle_.add(entry_);
+}
+
+connection::~connection() {
+  vigil::timeout_list::remove(entry_);
+  handling_.cancel();
 }
 
 void connection::run() {
@@ -287,8 +299,9 @@ bool connection::serve_request() {
   is_head_ = request_.method() == "HEAD";
   response out(*this);
   std::exception_ptr error;
+  bool was_long = false;
   try {
-    server_.answer_(request_, out, ctx_);
+    was_long = answer(out);
   } catch (const gone&) {
     throw;
   } catch (const vigil::cancelled&) {
@@ -303,8 +316,70 @@ bool connection::serve_request() {
     std::rethrow_exception(error);
   }
   out.end();
+  if (was_long) flush();  // the next request may be here already, and take long, too
   server_.served_.fetch_add(1);
   return keep_;
+}
+
+// --- whether the client is still there
+
+class connection::watched {
+ public:
+  explicit watched(connection& c) : of_(c) { of_.begin_watch(); }
+
+  ~watched() { end(); }
+
+  watched(const watched&) = delete;
+  watched& operator=(const watched&) = delete;
+
+  // Whether it was looked at.
+  bool end() noexcept { return !std::exchange(has_ended_, true) && of_.end_watch(); }
+
+ private:
+  connection& of_;
+  bool has_ended_ = false;
+};
+
+// Whether it took long.
+bool connection::answer(response& out) {
+  watched w(*this);
+  server_.answer_(request_, out, handling_.ctx);
+  return w.end();
+}
+
+void connection::begin_watch() {
+  if (watch_) {
+    watch_.reset(unwatched);
+  } else {
+    watch_ = vigil::after_func(unwatched, [this] { watch(); });
+  }
+}
+
+// C4. Whether watch() has begun.
+bool connection::end_watch() noexcept {
+  if (watch_.stop()) return false;
+  const vigil::this_fiber::shield until_it_has_ended;
+  transport_.set_read_deadline(time_point::min());
+  watch_.stop_and_wait();
+  transport_.set_read_deadline(time_point::max());
+  return true;
+}
+
+// What comes is the next request's; the end of it is the client's.
+void connection::watch() {
+  while (in_.size() < read_ahead) {
+    error_code error;
+    try {
+      in_.commit(transport_.read(in_.prepare(small_read), error));
+    } catch (const std::bad_alloc&) {
+      return;
+    }
+    if (error == timed_out) return;
+    if (error) {
+      handling_.cancel(std::error_code(error));
+      return;
+    }
+  }
 }
 
 // --- answering
@@ -381,12 +456,18 @@ void connection::write_piece(std::string_view now) {
       now.remove_prefix(transport_.write(boost::asio::buffer(now), error));
       if (now.empty()) return;
     }
-    if (error != timed_out) throw gone(error, "an answer");
+    if (error != timed_out) lose(error);
     const std::size_t n = transport_.write_now(boost::asio::buffer(now), error);
     now.remove_prefix(n);
     if (now.empty()) return;
-    if (n == 0 || is_last) throw gone(error ? error : timed_out, "an answer");
+    if (n == 0 || is_last) lose(error ? error : timed_out);
   }
+}
+
+// What the handler has others do for it under its context ends, too.
+void connection::lose(const error_code& error) {
+  handling_.cancel(std::error_code(error));
+  throw gone(error, "an answer");
 }
 
 // A close with unread bytes would be a reset, which may destroy the answer on its

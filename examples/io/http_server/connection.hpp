@@ -15,9 +15,13 @@
 // C2  What has arrived wins: after the end of an idle wait the fiber looks once more.
 // C3  A fiber that is to wait says so first, and looks whether the server is stopping
 //     then; who stops it says so first, and goes through the list then.
+// C4  While a handler runs, reading and in_ belong to watch(), on a fiber of its timer;
+//     end_watch() moves the read's deadline into the past and waits for it.
 #pragma once
 
 #include "server.hpp"
+
+#include <vigil/timer.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -34,6 +38,9 @@ class parser;
 class connection {
  public:
   connection(server& s, transport& t, const vigil::context& ctx);
+  ~connection();
+  connection(const connection&) = delete;
+  connection& operator=(const connection&) = delete;
 
   // Until the connection is over.
   void run();
@@ -45,6 +52,9 @@ class connection {
   friend class response;
 
   enum class state { working, waiting, over };
+
+  // While it lives, the end of the client ends the handler's context.
+  class watched;
 
   // Receiving. What the fiber has not looked at yet is in in_.
   bool wait_for_request();
@@ -60,6 +70,12 @@ class connection {
   void limit_receiving(std::chrono::nanoseconds d);
   void take_deadline_away();
   bool serve_request();
+  bool answer(response& out);
+
+  // Looking whether the client is still there.
+  void begin_watch();
+  bool end_watch() noexcept;
+  void watch();
 
   // Answering. What is to be sent is in out_.
   void refuse(unsigned status);
@@ -69,19 +85,21 @@ class connection {
   void flush();
   void write_all(std::string_view what);
   void write_piece(std::string_view piece);
+  [[noreturn]] void lose(const boost::system::error_code& error);
   void finish();
 
   void expire();
 
   server& server_;
   transport& transport_;
-  const vigil::context& ctx_;
+  vigil::cancellable handling_;
   boost::beast::flat_buffer in_;
   std::string out_;
   request request_;
   bool has_deadline_ = false;  // for reading
   bool keep_ = true;
   bool is_head_ = false;
+  vigil::timer watch_;
   std::atomic<state> state_{state::working};
   vigil::timeout_list::entry entry_;  // the last: it dies before what its on_expire uses
 };

@@ -71,7 +71,9 @@ struct options {
 };
 
 // What a handler waits for, it waits for under `ctx`: it is done when the server has
-// no more time. An exception, of any type, answers 500 if nothing was sent, closes the
+// no more time, and when the client has gone, which is looked for once the handler has
+// taken 10 ms: ctx.cause() says how it went. As in Go, a client that only ends its sending
+// counts as gone; one that has sent 16 KiB ahead is no longer looked at. An exception, of any type, answers 500 if nothing was sent, closes the
 // connection and goes on to the caller of talk(); serve() gives it to limits.on_error,
 // but for system_error and `cancelled`, as vigil::io::serve.
 using handler =
@@ -182,7 +184,7 @@ class server {
         how);
   }
 
-  // Serves one connection until it ends. `ctx` is the handler's.
+  // Serves one connection until it ends. The handlers' contexts are derived from `ctx`.
   template <class Stream>
   void talk(Stream stream, const vigil::context& ctx) {
     transport_over<Stream> t(std::move(stream));
