@@ -1,5 +1,5 @@
 // What examples/io/http_server does about clients that have gone, or are slow to take
-// their answers, at exact moments.
+// their answers, at exact moments; and what its command line may say.
 #include "http_server/settings.hpp"
 #include "io/http_test.hpp"
 
@@ -255,5 +255,51 @@ TEST_SUITE("http server: clients that go or are slow") {
       CHECK(since(start) <= 90s);
       talking.join();
     });
+  }
+
+  TEST_CASE("a command line that makes no sense is refused, with what it may say") {
+    const auto read = [](std::vector<std::string> words) {
+      std::vector<char*> all;
+      words.insert(words.begin(), "http_server");
+      for (std::string& w : words)
+        all.push_back(w.data());
+      return web::read_settings(static_cast<int>(all.size()), all.data());
+    };
+    for (const std::string bad : {"99999",
+                                  "65536",
+                                  "abc",
+                                  "80x",
+                                  "8 0",
+                                  "-1",
+                                  "+80",
+                                  "",
+                                  "--idle=abc",
+                                  "--idle=",
+                                  "--idle=0",
+                                  "--idle=-1",
+                                  "--idle=1s",
+                                  "--idle=99999999999",
+                                  "--header=1.5",
+                                  "--header=0",
+                                  "--workers=-1",
+                                  "--workers=many",
+                                  "--workers=99999999999999999999",
+                                  "--worker=1",
+                                  "--self-test=1"}) {
+      CHECK_THROWS_AS_MESSAGE(read({bad}), std::invalid_argument, bad);
+    }
+    CHECK_THROWS_WITH(read({"99999"}),
+                      "PORT is \"99999\"; it must be a whole number from 0 to 65535");
+    CHECK_THROWS_WITH(read({"--idle=abc"}),
+                      "--idle is \"abc\"; it must be a whole number from 1 to 1000000000");
+    CHECK_THROWS_AS(read({"80", "81"}), std::invalid_argument);
+    CHECK(read({}).port == 0);
+    const auto s = read({"65535", "--idle=5", "--header=1", "--workers=0"});
+    CHECK(s.port == 65535);
+    CHECK(s.times.idle == 5s);
+    CHECK(s.times.header == 1s);
+    CHECK(s.workers == 0);
+    CHECK(!s.tests_itself);
+    CHECK(read({"--self-test"}).tests_itself);
   }
 }

@@ -9,6 +9,7 @@
 // Prints:  the port, and at the end how many requests it has served.
 #include "client.hpp"
 #include "server.hpp"
+#include "settings.hpp"
 #include "site.hpp"
 
 #include <vigil/io/context.hpp>
@@ -17,12 +18,8 @@
 #include <vigil/vigil.hpp>
 
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
-#include <optional>
-#include <stdexcept>
 #include <string>
-#include <string_view>
 
 #include <signal.h>
 
@@ -31,40 +28,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-struct settings {
-  unsigned short port = 0;
-  bool tests_itself = false;
-  web::options times;
-  std::size_t workers = 0;
-};
-
-// Throws std::invalid_argument for what it does not know.
-settings read(int argc, char** argv) {
-  settings s;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view text = argv[i];
-    const auto number = [&](std::string_view key) -> std::optional<long> {
-      if (!text.starts_with(key)) return {};
-      return std::atol(argv[i] + key.size());
-    };
-    if (text == "--self-test") {
-      s.tests_itself = true;
-    } else if (const auto idle = number("--idle=")) {
-      s.times.idle = std::chrono::seconds(*idle);
-    } else if (const auto header = number("--header=")) {
-      s.times.header = std::chrono::seconds(*header);
-    } else if (const auto workers = number("--workers=")) {
-      s.workers = static_cast<std::size_t>(*workers);
-    } else if (!text.starts_with("-")) {
-      s.port = static_cast<unsigned short>(*number(""));
-    } else {
-      throw std::invalid_argument("unknown option " + std::string(text));
-    }
-  }
-  return s;
-}
-
-int serve(const settings& s) {
+int serve(const web::settings& s) {
   vigil::options runtime;
   runtime.workers = s.workers;
   runtime.stop_on = {SIGINT, SIGTERM};
@@ -140,7 +104,7 @@ int test_self() {
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   try {
-    const settings s = read(argc, argv);
+    const web::settings s = web::read_settings(argc, argv);
     return s.tests_itself ? test_self() : serve(s);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "http_server: %s\n", e.what());
