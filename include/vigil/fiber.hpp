@@ -107,6 +107,9 @@ class fiber_body {
 template <class F, class... Args>
 using fiber_result = std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>;
 
+template <class F, class... Args>
+concept startable = std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>;
+
 // Builds the body on a new stack and starts it.
 template <class F, class... Args>
 fiber_core* start_by(const start_call& call, const fiber_options& how, bool detached,
@@ -216,102 +219,114 @@ class [[nodiscard]] fiber {
 // and terminate. Throws wrong_place on a thread without a runtime (use
 // runtime::go there), limit_reached or std::bad_alloc if no stack can be had,
 // and std::invalid_argument for an empty function or a bad stack size.
+//
+//   void go(f, args...);
+//
+// The dump shows the caller's line as the fiber's place of birth, with up to
+// eight arguments. (With more it shows a line of this header.)
 template <class F>
 void go(F&& f, const site& from = site::current()) {
   detail::start({}, true, from, std::forward<F>(f));
 }
 
-template <class F, class A>
-requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>>
-void go(F&& f, A&& a, const site& from = site::current()) {
-  detail::start({}, true, from, std::forward<F>(f), std::forward<A>(a));
-}
-
-template <class F, class A, class B>
-requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>, std::decay_t<B>>
-void go(F&& f, A&& a, B&& b, const site& from = site::current()) {
-  detail::start({}, true, from, std::forward<F>(f), std::forward<A>(a), std::forward<B>(b));
-}
-
-// With three arguments or more the dump shows this line, not the caller's: a
-// parameter pack leaves no room for the caller's position.
-template <class F, class A, class B, class C, class... More>
-requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>, std::decay_t<B>, std::decay_t<C>,
-                             std::decay_t<More>...>
-void go(F&& f, A&& a, B&& b, C&& c, More&&... more) {
-  detail::start({},
-                true,
-                site::current(),
-                std::forward<F>(f),
-                std::forward<A>(a),
-                std::forward<B>(b),
-                std::forward<C>(c),
-                std::forward<More>(more)...);
-}
-
-// Starts f(args...) on a fiber and returns the handle that joins it. Errors as
-// for go().
+// Starts f(args...) on a fiber and returns the handle that joins it. Errors and
+// place as for go().
+//
+//   fiber<R> spawn(f, args...);
+//   fiber<R> spawn(fiber_options, f, args...);
 template <class F>
-requires std::is_invocable_v<std::decay_t<F>>
+requires detail::startable<F>
 auto spawn(F&& f, const site& from = site::current()) {
   return fiber<detail::fiber_result<F>>(detail::start({}, false, from, std::forward<F>(f)));
 }
 
-template <class F, class A>
-requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>>
-auto spawn(F&& f, A&& a, const site& from = site::current()) {
-  return fiber<detail::fiber_result<F, A>>(
-      detail::start({}, false, from, std::forward<F>(f), std::forward<A>(a)));
-}
-
-template <class F, class A, class B>
-requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>, std::decay_t<B>>
-auto spawn(F&& f, A&& a, B&& b, const site& from = site::current()) {
-  return fiber<detail::fiber_result<F, A, B>>(detail::start(
-      {}, false, from, std::forward<F>(f), std::forward<A>(a), std::forward<B>(b)));
-}
-
-// As go with as many.
-template <class F, class A, class B, class C, class... More>
-requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>, std::decay_t<B>, std::decay_t<C>,
-                             std::decay_t<More>...>
-auto spawn(F&& f, A&& a, B&& b, C&& c, More&&... more) {
-  return fiber<detail::fiber_result<F, A, B, C, More...>>(
-      detail::start({},
-                    false,
-                    site::current(),
-                    std::forward<F>(f),
-                    std::forward<A>(a),
-                    std::forward<B>(b),
-                    std::forward<C>(c),
-                    std::forward<More>(more)...));
-}
-
 template <class F>
-requires std::is_invocable_v<std::decay_t<F>>
+requires detail::startable<F>
 auto spawn(const fiber_options& how, F&& f, const site& from = site::current()) {
   return fiber<detail::fiber_result<F>>(detail::start(how, false, from, std::forward<F>(f)));
 }
 
-template <class F, class A>
-requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>>
-auto spawn(const fiber_options& how, F&& f, A&& a, const site& from = site::current()) {
-  return fiber<detail::fiber_result<F, A>>(
-      detail::start(how, false, from, std::forward<F>(f), std::forward<A>(a)));
+// One overload of each for each number of arguments: the caller's place is the
+// default value of a parameter, and behind a pack none may stand. The lists come in
+// parentheses, since they have commas.
+#define VIGIL_LIST(...) __VA_ARGS__
+#define VIGIL_WITH_ARGUMENTS(CLASSES, NAMES, PARAMETERS, ARGUMENTS)                             \
+  template <class F, VIGIL_LIST CLASSES>                                                        \
+  requires detail::startable<F, VIGIL_LIST NAMES>                                               \
+  void go(F&& f, VIGIL_LIST PARAMETERS, const site& from = site::current()) {                   \
+    detail::start({}, true, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS);                    \
+  }                                                                                             \
+  template <class F, VIGIL_LIST CLASSES>                                                        \
+  requires detail::startable<F, VIGIL_LIST NAMES>                                               \
+  auto spawn(F&& f, VIGIL_LIST PARAMETERS, const site& from = site::current()) {                \
+    return fiber<detail::fiber_result<F, VIGIL_LIST NAMES>>(                                    \
+        detail::start({}, false, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS));              \
+  }                                                                                             \
+  template <class F, VIGIL_LIST CLASSES>                                                        \
+  requires detail::startable<F, VIGIL_LIST NAMES>                                               \
+  auto spawn(const fiber_options& how, F&& f, VIGIL_LIST PARAMETERS,                            \
+             const site& from = site::current()) {                                              \
+    return fiber<detail::fiber_result<F, VIGIL_LIST NAMES>>(                                    \
+        detail::start(how, false, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS));             \
+  }
+
+VIGIL_WITH_ARGUMENTS((class A), (A), (A&& a), (std::forward<A>(a)))
+VIGIL_WITH_ARGUMENTS((class A, class B),
+                     (A, B),
+                     (A&& a, B&& b),
+                     (std::forward<A>(a), std::forward<B>(b)))
+VIGIL_WITH_ARGUMENTS((class A, class B, class C),
+                     (A, B, C),
+                     (A&& a, B&& b, C&& c),
+                     (std::forward<A>(a), std::forward<B>(b), std::forward<C>(c)))
+VIGIL_WITH_ARGUMENTS((class A, class B, class C, class D),
+                     (A, B, C, D),
+                     (A&& a, B&& b, C&& c, D&& d),
+                     (std::forward<A>(a), std::forward<B>(b), std::forward<C>(c),
+                      std::forward<D>(d)))
+VIGIL_WITH_ARGUMENTS((class A, class B, class C, class D, class E),
+                     (A, B, C, D, E),
+                     (A&& a, B&& b, C&& c, D&& d, E&& e),
+                     (std::forward<A>(a), std::forward<B>(b), std::forward<C>(c),
+                      std::forward<D>(d), std::forward<E>(e)))
+VIGIL_WITH_ARGUMENTS((class A, class B, class C, class D, class E, class G),
+                     (A, B, C, D, E, G),
+                     (A&& a, B&& b, C&& c, D&& d, E&& e, G&& g),
+                     (std::forward<A>(a), std::forward<B>(b), std::forward<C>(c),
+                      std::forward<D>(d), std::forward<E>(e), std::forward<G>(g)))
+VIGIL_WITH_ARGUMENTS((class A, class B, class C, class D, class E, class G, class H),
+                     (A, B, C, D, E, G, H),
+                     (A&& a, B&& b, C&& c, D&& d, E&& e, G&& g, H&& h),
+                     (std::forward<A>(a), std::forward<B>(b), std::forward<C>(c),
+                      std::forward<D>(d), std::forward<E>(e), std::forward<G>(g),
+                      std::forward<H>(h)))
+VIGIL_WITH_ARGUMENTS((class A, class B, class C, class D, class E, class G, class H, class I),
+                     (A, B, C, D, E, G, H, I),
+                     (A&& a, B&& b, C&& c, D&& d, E&& e, G&& g, H&& h, I&& i),
+                     (std::forward<A>(a), std::forward<B>(b), std::forward<C>(c),
+                      std::forward<D>(d), std::forward<E>(e), std::forward<G>(g),
+                      std::forward<H>(h), std::forward<I>(i)))
+#undef VIGIL_WITH_ARGUMENTS
+#undef VIGIL_LIST
+
+template <class F, class... Args>
+requires(sizeof...(Args) > 8) && detail::startable<F, Args...>
+void go(F&& f, Args&&... args) {
+  detail::start({}, true, site::current(), std::forward<F>(f), std::forward<Args>(args)...);
 }
 
-template <class F, class A, class B, class... More>
-requires std::is_invocable_v<std::decay_t<F>, std::decay_t<A>, std::decay_t<B>,
-                             std::decay_t<More>...>
-auto spawn(const fiber_options& how, F&& f, A&& a, B&& b, More&&... more) {
-  return fiber<detail::fiber_result<F, A, B, More...>>(
-      detail::start(how,
-                    false,
-                    site::current(),
-                    std::forward<F>(f),
-                    std::forward<A>(a),
-                    std::forward<B>(b),
-                    std::forward<More>(more)...));
+template <class F, class... Args>
+requires(sizeof...(Args) > 8) && detail::startable<F, Args...>
+auto spawn(F&& f, Args&&... args) {
+  return fiber<detail::fiber_result<F, Args...>>(
+      detail::start({}, false, site::current(), std::forward<F>(f), std::forward<Args>(args)...));
+}
+
+template <class F, class... Args>
+requires(sizeof...(Args) > 8) && detail::startable<F, Args...>
+auto spawn(const fiber_options& how, F&& f, Args&&... args) {
+  return fiber<detail::fiber_result<F, Args...>>(
+      detail::start(how, false, site::current(), std::forward<F>(f), std::forward<Args>(args)...));
 }
 
 // The fiber that is running. Unless it says otherwise, a call outside a fiber
@@ -336,9 +351,9 @@ VIGIL_API bool stop_requested() noexcept;
 
 // While it lives, the fiber stays on the worker thread it is on. A pinned
 // fiber that is ready waits for that worker, also while others are idle.
-class VIGIL_API pin {
+class [[nodiscard]] VIGIL_API pin {
  public:
-  pin();
+  [[nodiscard]] pin();
   ~pin();
   pin(const pin&) = delete;
   pin& operator=(const pin&) = delete;
@@ -347,9 +362,9 @@ class VIGIL_API pin {
 // While it lives, waits of this fiber do not throw `stopped`: for clean-up
 // that must wait, above all in destructors and other noexcept functions. The
 // shutdown waits for it, at most options::stop_limit.
-class VIGIL_API shield {
+class [[nodiscard]] VIGIL_API shield {
  public:
-  shield();
+  [[nodiscard]] shield();
   ~shield();
   shield(const shield&) = delete;
   shield& operator=(const shield&) = delete;
@@ -358,9 +373,9 @@ class VIGIL_API shield {
 // While it lives, a call that would give the worker away ends the program
 // with a message: a guard around code that holds a std::mutex, the address of
 // a thread_local, or errno.
-class VIGIL_API no_park {
+class [[nodiscard]] VIGIL_API no_park {
  public:
-  no_park();
+  [[nodiscard]] no_park();
   ~no_park();
   no_park(const no_park&) = delete;
   no_park& operator=(const no_park&) = delete;

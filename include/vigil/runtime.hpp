@@ -111,7 +111,7 @@ struct options {
 // While it lives, somebody outside (a thread, a device) may still give the
 // runtime something to do: no deadlock is reported, virtual time stands
 // still. Movable; any thread; may outlive the runtime.
-class VIGIL_API work_guard {
+class [[nodiscard]] VIGIL_API work_guard {
  public:
   work_guard() noexcept = default;
   work_guard(work_guard&& other) noexcept;
@@ -190,7 +190,7 @@ class VIGIL_API runtime {
     vigil::post(std::forward<F>(f), from);
   }
 
-  work_guard make_work_guard();
+  [[nodiscard]] work_guard make_work_guard();
 
   // Starts the shutdown, as a signal of stop_on would. Any thread; returns at
   // once.

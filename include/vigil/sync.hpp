@@ -100,15 +100,15 @@ class mutex {
     if (!take()) detail::lock_slowly(core_, limit);
   }
 
-  bool try_lock() noexcept { return take() || detail::try_lock_slowly(core_); }
+  [[nodiscard]] bool try_lock() noexcept { return take() || detail::try_lock_slowly(core_); }
 
   // False if the timeout passes first. Zero or negative: as try_lock.
   template <detail::duration_like D>
-  bool try_lock_for(const D& timeout) {
+  [[nodiscard]] bool try_lock_for(const D& timeout) {
     return take() || detail::lock_slowly(core_, detail::within(timeout));
   }
   template <class Clock, class Duration>
-  bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t) {
+  [[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t) {
     return take() || detail::lock_slowly(core_, detail::until(t));
   }
 
@@ -158,13 +158,13 @@ class shared_mutex {
     const detail::wait_limit limit = detail::under(ctx);
     if (!take()) detail::lock_slowly(core_, limit);
   }
-  bool try_lock() noexcept { return take(); }
+  [[nodiscard]] bool try_lock() noexcept { return take(); }
   template <detail::duration_like D>
-  bool try_lock_for(const D& timeout) {
+  [[nodiscard]] bool try_lock_for(const D& timeout) {
     return take() || detail::lock_slowly(core_, detail::within(timeout));
   }
   template <class Clock, class Duration>
-  bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t) {
+  [[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t) {
     return take() || detail::lock_slowly(core_, detail::until(t));
   }
   // Throws std::logic_error if it is not locked by a writer.
@@ -186,13 +186,13 @@ class shared_mutex {
     const detail::wait_limit limit = detail::under(ctx);
     if (!take_shared()) detail::lock_shared_slowly(core_, limit);
   }
-  bool try_lock_shared() noexcept { return take_shared(); }
+  [[nodiscard]] bool try_lock_shared() noexcept { return take_shared(); }
   template <detail::duration_like D>
-  bool try_lock_shared_for(const D& timeout) {
+  [[nodiscard]] bool try_lock_shared_for(const D& timeout) {
     return take_shared() || detail::lock_shared_slowly(core_, detail::within(timeout));
   }
   template <class Clock, class Duration>
-  bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& t) {
+  [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& t) {
     return take_shared() || detail::lock_shared_slowly(core_, detail::until(t));
   }
   // Throws std::logic_error if no reader holds it.
@@ -477,14 +477,17 @@ class semaphore {
     detail::acquire_permits(core_, n, detail::under(ctx));
   }
   // Only if they are free and nobody waits.
-  bool try_acquire(std::int64_t n = 1) { return detail::try_acquire_permits(core_, n); }
+  [[nodiscard]] bool try_acquire(std::int64_t n = 1) {
+    return detail::try_acquire_permits(core_, n);
+  }
   // False, with none taken, if the timeout passed first.
   template <detail::duration_like D>
-  bool acquire_for(const D& timeout, std::int64_t n = 1) {
+  [[nodiscard]] bool acquire_for(const D& timeout, std::int64_t n = 1) {
     return detail::acquire_permits(core_, n, detail::within(timeout));
   }
   template <class Clock, class Duration>
-  bool acquire_until(const std::chrono::time_point<Clock, Duration>& t, std::int64_t n = 1) {
+  [[nodiscard]] bool acquire_until(const std::chrono::time_point<Clock, Duration>& t,
+                                   std::int64_t n = 1) {
     return detail::acquire_permits(core_, n, detail::until(t));
   }
 

@@ -222,10 +222,11 @@ timer after_func(const D& d, F&& f,
 // callback that is running (but not inside that callback itself), so that the
 // callback may refer to what the scope holds. A stop of the fiber does not cut
 // that wait short. On a plain thread it waits, too.
-class scoped_timer {
+class [[nodiscard]] scoped_timer {
  public:
   scoped_timer() noexcept = default;
-  scoped_timer(timer t) noexcept : timer_(std::move(t)) {}  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  [[nodiscard]] scoped_timer(timer t) noexcept : timer_(std::move(t)) {}
   scoped_timer(scoped_timer&& other) noexcept = default;
   scoped_timer& operator=(scoped_timer&& other) noexcept {
     if (this != &other) {

@@ -59,20 +59,35 @@ TEST_SUITE("dump") {
     });
   }
 
-  TEST_CASE("says where a fiber was started, with up to two arguments") {
+  TEST_CASE("says where a fiber was started, with up to eight arguments, with and without a name") {
     in_virtual([] {
       const auto nap = [](auto... length) { (sleep_for(length), ...); };
       const auto none = spawn(nap);
-      const std::string first = "dump_test.cpp:" + std::to_string(__LINE__ - 1);
-      const auto one = spawn(nap, 1h);
-      const auto two = spawn(nap, 1h, 1h);
-      const auto how = spawn(named("as asked"), nap, 1h);
+      const auto three = spawn(nap, 1h, 1h, 1h);
+      const auto eight = spawn(nap, 1h, 1h, 1h, 1h, 1h, 1h, 1h, 1h);
+      const auto how = spawn(named("as asked"), nap);
+      const auto how_two = spawn(named("with two"), nap, 1h, 1h);
+      const auto how_eight = spawn(named("with eight"), nap, 1h, 1h, 1h, 1h, 1h, 1h, 1h, 1h);
       vigil::go(nap, 1h, 1h);
+      vigil::go(nap, 1h, 1h, 1h);
+      vigil::go(nap, 1h, 1h, 1h, 1h, 1h, 1h, 1h, 1h);
       const int line = __LINE__;
       const std::string text = dumped();
-      CHECK(text.find(first) != std::string::npos);
-      for (int back = 1; back <= 4; ++back)
+      for (int back = 1; back <= 9; ++back)
         CHECK(text.find("dump_test.cpp:" + std::to_string(line - back)) != std::string::npos);
+      CHECK_FALSE(has(text, "fiber.hpp"));
+    });
+  }
+
+  TEST_CASE("a fiber may be started with more than eight arguments") {
+    in_virtual([] {
+      const auto sum = [](auto... n) { return (n + ...); };
+      CHECK(spawn(sum, 1, 2, 3, 4, 5, 6, 7, 8, 9).join() == 45);
+      CHECK(spawn(named("sum"), sum, 1, 2, 3, 4, 5, 6, 7, 8, 9).join() == 45);
+      int total = 0;
+      vigil::go([&total](auto... n) { total = (n + ...); }, 1, 2, 3, 4, 5, 6, 7, 8, 9);
+      vigil::testing::settle();
+      CHECK(total == 45);
     });
   }
 

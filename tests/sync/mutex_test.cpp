@@ -465,9 +465,10 @@ TEST_SUITE("mutex") {
     });
   }
 
-  TEST_CASE("locking it twice is a deadlock, and the dump names the mutex") {
+  TEST_CASE("locking it twice is a deadlock, and the report shows who waits for a mutex") {
     const child_result r = run_child("child: locked twice");
     CHECK_FALSE(r.succeeded());
-    CHECK(r.says("waits for: mutex"));
+    CHECK(r.says("[parked: mutex, "));  // the deadlock's dump
+    CHECK(r.says("waits for: mutex"));  // the shutdown, which the lock does not hear
   }
 }

@@ -108,7 +108,7 @@ TEST_SUITE("semaphore") {
     CHECK_FALSE(s.try_acquire());
     CHECK_FALSE(s.acquire_for(0ms));
     CHECK_THROWS_AS(s.acquire(-1), std::invalid_argument);
-    CHECK_THROWS_AS(s.try_acquire(-1), std::invalid_argument);
+    CHECK_THROWS_AS(static_cast<void>(s.try_acquire(-1)), std::invalid_argument);
     CHECK(holds(text_of<std::invalid_argument>([&] { s.release(-1); }), "negative"));
     CHECK_THROWS_AS(semaphore(-1), std::invalid_argument);
     s.release(std::numeric_limits<std::int64_t>::max());

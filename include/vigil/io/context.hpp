@@ -18,6 +18,7 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/io/detail/config.hpp>
 #include <vigil/runtime.hpp>
 
 #include <boost/asio/io_context.hpp>

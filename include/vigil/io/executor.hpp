@@ -39,6 +39,7 @@
 #include <vigil/detail/callable.hpp>
 #include <vigil/detail/config.hpp>
 #include <vigil/fiber.hpp>
+#include <vigil/io/detail/config.hpp>
 #include <vigil/runtime.hpp>
 
 #include <memory>

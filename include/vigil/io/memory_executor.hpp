@@ -16,6 +16,7 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/io/detail/config.hpp>
 
 #include <functional>
 #include <memory>

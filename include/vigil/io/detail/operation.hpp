@@ -4,6 +4,7 @@
 
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/fiber_core.hpp>
+#include <vigil/io/detail/config.hpp>
 #include <vigil/timeout_list.hpp>
 
 #include <cstdint>

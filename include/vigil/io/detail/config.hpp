@@ -1,0 +1,11 @@
+// Asio is compiled into vigil-io. A file that takes it from the headers instead would
+// bring a second one into the program, and nobody would say so.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+
+#include <boost/asio/detail/config.hpp>
+
+#if defined(BOOST_ASIO_HEADER_ONLY)
+#error "vigil/io needs -DBOOST_ASIO_SEPARATE_COMPILATION, in each file that includes Asio"
+#endif

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""What the compiler says to who holds vigil wrongly: usage: messages_test.py ROOT COMPILER...
+
+ 1. Any public header without C++20: one error, "vigil needs -std=c++20".
+ 2. A header of vigil/io without -DBOOST_ASIO_SEPARATE_COMPILATION: one error, which
+    names that flag; none with it.
+ 3. A guard or a lock's result that is dropped at once: a warning each.
+"""
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT, COMPILER = Path(sys.argv[1]), sys.argv[2:]
+ASIO_FLAG = "-DBOOST_ASIO_SEPARATE_COMPILATION"
+
+DROPPED = [
+    "vigil::this_fiber::pin();",
+    "vigil::this_fiber::pin{};",
+    "vigil::this_fiber::shield{};",
+    "vigil::this_fiber::no_park{};",
+    "vigil::scoped_timer{vigil::timer()};",
+    "vigil::runtime::current().make_work_guard();",
+    "m.try_lock();",
+    "m.try_lock_for(std::chrono::seconds(1));",
+    "m.try_lock_until(vigil::clock::now());",
+    "s.try_lock();",
+    "s.try_lock_shared();",
+    "s.try_lock_shared_for(std::chrono::seconds(1));",
+    "p.try_acquire();",
+    "p.acquire_for(std::chrono::seconds(1));",
+]
+
+
+def say(text, *flags):
+    """The compiler's errors and warnings for this source."""
+    done = subprocess.run(
+        [*COMPILER, *flags, "-fsyntax-only", "-o", "/dev/null", "-x", "c++", f"-I{ROOT / 'include'}", "-"],
+        input=text, capture_output=True, text=True, check=False)
+    return [line for line in done.stderr.splitlines() if "error:" in line or "warning:" in line]
+
+
+def headers_of(folder):
+    return sorted(p.relative_to(ROOT / "include").as_posix() for p in folder.glob("*.hpp"))
+
+
+def main():
+    faults = []
+    public = ROOT / "include" / "vigil"
+    for header in headers_of(public) + headers_of(public / "io"):
+        said = say(f"#include <{header}>\n", "-std=gnu++17", ASIO_FLAG)
+        if len(said) != 1 or "vigil needs -std=c++20" not in said[0]:
+            faults.append(f"{header} as C++17: not one line about the standard, but {said[:5]}")
+
+    for header in headers_of(public / "io"):
+        said = say(f"#include <{header}>\n", "-std=c++20", "-E")
+        if len(said) != 1 or ASIO_FLAG not in said[0]:
+            faults.append(f"{header} without {ASIO_FLAG}: not one line that names it: {said[:5]}")
+        if said := say(f"#include <{header}>\n", "-std=c++20", "-E", ASIO_FLAG):
+            faults.append(f"{header} with {ASIO_FLAG}: {said[:5]}")
+
+    lines = ["#include <vigil/vigil.hpp>",
+             "void f(vigil::mutex& m, vigil::shared_mutex& s, vigil::semaphore& p) {", *DROPPED, "}"]
+    said = say("\n".join(lines), "-std=c++20")
+    for number, line in enumerate(lines[2:-1], 3):
+        if not any(f":{number}:" in s and "nodiscard" in s for s in said):
+            faults.append(f"no warning for `{line}`")
+
+    print("\n".join(faults) or "each mistake has its message")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
