@@ -36,6 +36,19 @@ void hello() {
 }
 //! [hello]
 
+void capture() {
+  //! [capture]
+  auto [ctx, cancel] = vigil::with_cancel(vigil::background());
+  auto sleeper = vigil::spawn([ctx = ctx] { vigil::sleep_for(1h, ctx); });
+  cancel();
+  //! [capture]
+  try {
+    sleeper.join();
+  } catch (const vigil::cancelled&) {
+    std::puts("it has woken");
+  }
+}
+
 void tree() {
   //! [tree]
   auto server = vigil::with_cancel(vigil::background());
@@ -146,6 +159,7 @@ void results() {
 int main() {
   return vigil::testing::run_virtual([] {
     hello();
+    capture();
     tree();
     cause();
     in_a_select();
