@@ -85,7 +85,8 @@ struct options {
   std::optional<std::size_t> blocking_threads = {};
 
   // Signals that shut the runtime down, SIGINT and SIGTERM for example. Their
-  // earlier handlers are put back when run() ends.
+  // earlier handlers are put back when run() ends, unless the program has
+  // installed others meanwhile.
   std::vector<int> stop_on;
 
   on_deadlock deadlock = on_deadlock::automatic;

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <dirent.h>
 #include <pthread.h>
@@ -33,7 +34,6 @@ atomic<int> quiet_threads{0};
 
 std::mutex process_lock;  // guards the rest: taken when a run begins or ends
 std::size_t runs = 0;
-std::terminate_handler earlier_terminate = nullptr;
 bool sigquit_is_ours = false;
 struct sigaction earlier_sigquit;
 
@@ -44,6 +44,14 @@ struct caught_signal {
 
 caught_signal caught[64];
 atomic<std::uint64_t> wanted_by[max_runtimes];
+
+// What the terminate handler goes on with; written under process_lock. A handler
+// that the program has put on top of ours stays when the runs end, and may call
+// ours, also when the next run has put ours on top again: the second call goes to
+// what lay below both.
+atomic<std::terminate_handler> below_ours{nullptr};
+atomic<std::terminate_handler> below_both{nullptr};
+bool below_another = false;  // guarded by process_lock; never taken back
 
 // The pid in which vigil was set up; a forked child has another.
 atomic<bool> forked{false};
@@ -106,9 +114,27 @@ void describe(const stack& where, char* text, std::size_t size) noexcept {
       }
     }
   }
-  const std::terminate_handler earlier = earlier_terminate;
+  thread_local bool again = false;
+  const bool called_by_another = std::exchange(again, true);
+  const std::terminate_handler earlier = (called_by_another ? below_both : below_ours).load();
   if (earlier != nullptr) earlier();
   std::abort();
+}
+
+void install_terminate() noexcept {
+  const std::terminate_handler present = std::get_terminate();
+  if (present == &on_terminate) return;
+  if (!below_another) below_both.store(present);
+  below_ours.store(present);
+  std::set_terminate(&on_terminate);
+}
+
+void remove_terminate() noexcept {
+  if (std::get_terminate() == &on_terminate) {
+    std::set_terminate(below_ours.exchange(below_both.load()));
+  } else {
+    below_another = true;
+  }
 }
 
 void dump_to_stderr() noexcept {
@@ -139,8 +165,17 @@ void catch_signal(int signal) {
   }
 }
 
+// A handler that the program has installed since then stays.
+void put_back(int signal, void (*ours)(int), const struct sigaction& earlier) noexcept {
+  struct sigaction present {};
+
+  if (::sigaction(signal, nullptr, &present) != 0) return;
+  const bool is_ours = (present.sa_flags & SA_SIGINFO) == 0 && present.sa_handler == ours;
+  if (is_ours) ::sigaction(signal, &earlier, nullptr);
+}
+
 void release_signal(int signal) noexcept {
-  if (--caught[signal].users == 0) ::sigaction(signal, &caught[signal].earlier, nullptr);
+  if (--caught[signal].users == 0) put_back(signal, &on_signal, caught[signal].earlier);
 }
 
 void forget_signals(std::size_t slot, std::uint64_t signals) noexcept {
@@ -201,7 +236,7 @@ process_guard::process_guard(scheduler& s) : sched_(s) {
   }
   if (runs++ == 0) {
     set_fatal_hook(&dump_to_stderr);
-    earlier_terminate = std::set_terminate(&on_terminate);
+    install_terminate();
     install_overflow_report(&describe);
   }
   if (s.settings().dump_on_sigquit && !sigquit_is_ours && caught[SIGQUIT].users == 0) {
@@ -223,10 +258,10 @@ process_guard::~process_guard() {
   drop_signals(slot);
   running[slot].store(nullptr);
   if (--runs == 0) {
-    if (sigquit_is_ours) ::sigaction(SIGQUIT, &earlier_sigquit, nullptr);
+    if (sigquit_is_ours) put_back(SIGQUIT, &on_sigquit, earlier_sigquit);
     sigquit_is_ours = false;
     remove_overflow_report();
-    std::set_terminate(std::exchange(earlier_terminate, nullptr));
+    remove_terminate();
     set_fatal_hook(nullptr);
   }
   // A handler on another thread may still hold the scheduler's address.

@@ -4,7 +4,10 @@
 #include "support/in_runtime.hpp"
 
 #include <atomic>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <thread>
 
 using namespace std::chrono_literals;
@@ -121,6 +124,85 @@ TEST_SUITE("stop_on") {
     ::kill(::getpid(), SIGUSR1);
     for (auto& t : threads)
       t.join();
+  }
+}
+
+namespace {
+
+void own_signal_handler(int) {}
+
+// What is installed now; puts `before` back.
+bool is_own_handler(int signal, const struct sigaction& before) {
+  struct sigaction now {};
+
+  ::sigaction(signal, &before, &now);
+  return now.sa_handler == &own_signal_handler;
+}
+
+}  // namespace
+
+TEST_SUITE("a handler that the program installs while it runs") {
+  TEST_CASE("stays when run ends, for a signal of stop_on, a watched one and SIGQUIT") {
+    struct sigaction usr1 {};
+
+    struct sigaction usr2 {};
+
+    struct sigaction quit {};
+
+    struct sigaction standard {};
+
+    standard.sa_handler = SIG_DFL;
+    ::sigaction(SIGUSR1, nullptr, &usr1);
+    ::sigaction(SIGUSR2, nullptr, &usr2);
+    ::sigaction(SIGQUIT, &standard, &quit);
+    vigil::options o;
+    o.workers = 1;
+    o.stop_on = {SIGUSR1};
+    vigil::run(o, [] {
+      const auto watched = vigil::notify_signals({SIGUSR2});
+      for (const int signal : {SIGUSR1, SIGUSR2, SIGQUIT})
+        std::signal(signal, &own_signal_handler);
+    });
+    CHECK(is_own_handler(SIGUSR1, usr1));
+    CHECK(is_own_handler(SIGUSR2, usr2));
+    CHECK(is_own_handler(SIGQUIT, quit));
+  }
+
+  TEST_CASE("stays when run ends, for std::terminate; without one the earlier is put back") {
+    const auto before = std::get_terminate();
+    vigil::run([] {});
+    CHECK(bool{std::get_terminate() == before});
+    const std::terminate_handler own = [] { std::abort(); };
+    vigil::run([&] { std::set_terminate(own); });
+    CHECK(bool{std::get_terminate() == own});
+    vigil::run([] {});
+    CHECK(bool{std::get_terminate() == own});
+    std::set_terminate(before);
+  }
+
+  TEST_CASE("child: std::terminate where handlers call each other" * doctest::skip()) {
+    static std::terminate_handler earlier = nullptr;
+    std::set_terminate([] {
+      std::fputs("the first handler\n", stderr);
+      std::abort();
+    });
+    vigil::run([] {
+      earlier = std::set_terminate([] {
+        std::fputs("the second handler\n", stderr);
+        earlier();
+      });
+    });
+    vigil::run([] {});
+    vigil::run([] { std::terminate(); });
+  }
+
+  TEST_CASE("may call the one that it has replaced, in later runs too") {
+    const child_result r = run_child("child: std::terminate where handlers call each other");
+    CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
+    const auto second = r.output.find("the second handler");
+    REQUIRE(second != std::string::npos);
+    CHECK(r.output.find("the second handler", second + 1) == std::string::npos);
+    CHECK(r.output.find("the first handler", second) != std::string::npos);
   }
 }
 
