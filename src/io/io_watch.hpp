@@ -81,6 +81,8 @@ class io_watch final : public watch {
   bool earlier(nanos deadline) noexcept override;
   void poll() noexcept override;
   bool needs_poll() const noexcept override;
+
+  bool knows_io() const noexcept override { return true; }
   void got_up() noexcept override;
 
   void* owner_part() noexcept override { return this; }

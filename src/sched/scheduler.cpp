@@ -66,6 +66,8 @@ bool scheduler::adopt_watch(std::unique_ptr<watch> w) noexcept {
     watch_.store(&given);
   }
   count_wake_calls(idle_.change_watch(given));
+  // ordering: a hint.
+  if (given.knows_io() && !is_virtual()) next_poll.store(0, relaxed);
   return true;
 }
 

@@ -104,6 +104,9 @@ class scheduler {
   // Never later than the earliest deadline that is pending; written by the
   // timer layer, read by workers. seq_cst: half of the protocol in idle.hpp.
   alignas(cache_line) atomic<nanos> next_deadline{never};
+  // When a busy worker looks for I/O next; never, if the watch knows none. Written
+  // by workers, a hint: two may look at once, and each turn counter looks as well.
+  atomic<nanos> next_poll{never};
   // Due callbacks that wait for a runner; written by the timer layer. seq_cst: A1
   // of idle.hpp.
   atomic<std::size_t> callbacks_waiting{0};

@@ -13,6 +13,10 @@
 
 namespace vigil::internal {
 
+// Between two looks for I/O of workers that are busy all the time. A look costs
+// about a microsecond.
+inline constexpr nanos poll_interval = 500'000;
+
 class watch {
  public:
   virtual ~watch() = default;
@@ -44,10 +48,14 @@ class watch {
   }
 
   // Takes in what is ready, without waiting. Busy workers call it now and then
-  // if needs_poll() says so.
+  // if needs_poll() says so: each 61st turn, and at the first switch after
+  // poll_interval.
   virtual void poll() noexcept {}
 
   virtual bool needs_poll() const noexcept { return false; }
+
+  // Whether there can ever be something to poll for.
+  virtual bool knows_io() const noexcept { return false; }
 
   // The worker that was in wait_until() counts as awake now: what became ready
   // meanwhile is handed out here, so that it wakes nobody for what this worker

@@ -67,6 +67,7 @@ void worker::run() noexcept {
     if (f == nullptr) {
       if (!looking_) {
         looking_ = true;
+        until_clock_ = 1;
         sched.idle_.start_looking();
         f = pick();  // once more, now that others leave it to this worker
       }
@@ -105,11 +106,27 @@ void worker::run() noexcept {
 
 // --- choosing
 
-// Whether the earliest deadline has come.
+// Whether the earliest deadline has come, or the time to look for I/O.
 inline bool worker::timers_due() noexcept {
   // Pairs with the seq_cst writes of the timer layer.
-  const nanos next = sched.next_deadline.load(acquire);
-  return next != never && has_come(next);
+  const nanos deadline = sched.next_deadline.load(acquire);
+  const nanos next = std::min(deadline, sched.next_poll.load(relaxed));  // ordering: a hint
+  if (next == never) return false;
+  ++since_clock_;
+  if (until_clock_ > 1) {
+    --until_clock_;
+    return false;
+  }
+  return has_come(next);
+}
+
+// Fibers that run for long between two switches make few turns, so busy workers
+// look for I/O by time as well.
+void worker::look_for_io(nanos now) noexcept {
+  // ordering: a hint; of two workers that come here at once both look.
+  if (sched.next_poll.load(relaxed) > now) return;
+  sched.next_poll.store(now + poll_interval, relaxed);  // ordering: as above
+  if (sched.present_watch().needs_poll()) sched.present_watch().poll();
 }
 
 fiber* worker::pick() noexcept {
@@ -117,7 +134,10 @@ fiber* worker::pick() noexcept {
   // not seen now is seen at the next turn, and the handler wakes sleepers.
   if (sched.signals_.load(relaxed) != 0) sched.take_signals();
   if (timers_due()) {
-    if (fiber* const f = sched.take_timer_fiber()) return f;
+    if (!virtual_) look_for_io(last_clock_);
+    if (virtual_ || sched.next_deadline.load(acquire) <= last_clock_) {
+      if (fiber* const f = sched.take_timer_fiber()) return f;
+    }
   }
   return sched.is_virtual() ? pick_by_seed() : pick_in_order();
 }
@@ -331,20 +351,16 @@ bool worker::nothing_else() noexcept {
          sched.signals_.load(relaxed) == 0 && !timers_due();
 }
 
-// Reading the clock costs as much as a
-// switch, so between quick switches it is read about once a microsecond, and
-// at each switch when fibers run longer than that.
+// Reading the clock costs as much as a switch, so between quick switches it is
+// read about once a microsecond, and at each switch when fibers run longer than
+// that; a worker that looks for work, and virtual time, read it each time.
 bool worker::has_come(nanos next) noexcept {
   if (virtual_) return next <= sched.clock.now();
-  ++since_clock_;
-  if (until_clock_ > 1 && !looking_) {
-    --until_clock_;
-    return false;
-  }
   const nanos now = monotonic_now();
   constexpr nanos interval = 1000;
   const nanos each = std::max<nanos>(1, (now - last_clock_) / since_clock_);
-  until_clock_ = static_cast<std::uint32_t>(std::clamp<nanos>(interval / each, 1, 16));
+  until_clock_ =
+      looking_ ? 1 : static_cast<std::uint32_t>(std::clamp<nanos>(interval / each, 1, 16));
   since_clock_ = 0;
   last_clock_ = now;
   if (next > now) return false;
@@ -470,7 +486,7 @@ void worker::after(fiber& f) noexcept {
       sched.parked_timer_fiber.store(&f, release);
       // A deadline that came meanwhile is seen by timers_due() at the next
       // turn of this very worker, or after a few if this was a long burst.
-      until_clock_ = what == after_switch::timer_fiber_turn ? 16 : 1;
+      until_clock_ = what == after_switch::timer_fiber_turn && !looking_ && !virtual_ ? 16 : 1;
       cover_before_user_code = true;  // S2 of timer_service.hpp
       break;
     case after_switch::end:

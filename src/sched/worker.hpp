@@ -125,6 +125,7 @@ class worker {
   bool nothing_else() noexcept;
   bool timers_due() noexcept;
   bool has_come(nanos next) noexcept;
+  void look_for_io(nanos now) noexcept;
 
   // --- running
 

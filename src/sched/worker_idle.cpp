@@ -102,6 +102,9 @@ void worker::rest() noexcept {
   sched.idle_.sleep(place, not_before());
   just_woke_ = true;
   until_clock_ = 1;
+  if (sched.present_watch().knows_io()) {
+    sched.next_poll.store(monotonic_now() + poll_interval, relaxed);  // ordering: a hint
+  }
 }
 
 }  // namespace vigil::internal

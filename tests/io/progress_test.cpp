@@ -2,6 +2,7 @@
 // that are handled, functions that post the next one.
 #include "io/io_test.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -117,6 +118,43 @@ TEST_SUITE("io: progress") {
       over.store(true);
       while (!ended.load())
         vigil::sleep_for(100us);
+    });
+  }
+
+  // Each slice is longer than the time between two looks for I/O, so how many
+  // slices an operation waits for says the same on any machine.
+  TEST_CASE("I/O whose data is there waits for two slices of a fiber that computes and yields") {
+    in_runtime({.workers = {1}}, [] {
+      socket_pair s(vigil::io::context());
+      std::atomic<bool> over{false};
+      std::atomic<int> slices{0};
+      auto computing = vigil::spawn([&] {
+        while (!over.load()) {
+          const auto until = vigil::clock::now() + 2ms;
+          while (vigil::clock::now() < until) {
+          }
+          ++slices;
+          vigil::this_fiber::yield();
+        }
+      });
+      auto talking = vigil::spawn([&] {
+        while (slices.load() < 20)
+          vigil::this_fiber::yield();
+        int most = 0;
+        for (int i = 0; i < 20; ++i) {
+          char byte = 'a';
+          int before = slices.load();
+          asio::async_write(s.near, asio::buffer(&byte, 1), use_fiber);
+          most = std::max(most, slices.load() - before);
+          before = slices.load();
+          asio::async_read(s.far, asio::buffer(&byte, 1), use_fiber);
+          most = std::max(most, slices.load() - before);
+        }
+        CHECK(most <= 2);
+      });
+      talking.join();
+      over.store(true);
+      computing.join();
     });
   }
 }
