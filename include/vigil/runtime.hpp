@@ -199,7 +199,8 @@ class VIGIL_API runtime {
 
   runtime_stats stats() const;
 
-  // The runtime of the calling fiber; throws wrong_place elsewhere.
+  // The runtime of the calling fiber, also inside testing::run_virtual; throws
+  // wrong_place elsewhere.
   static runtime& current();
 
  private:
@@ -214,6 +215,8 @@ class VIGIL_API runtime {
     void* before_;
   };
 
+  // Takes over the library's own std::unique_ptr of a core.
+  explicit runtime(void* owner);
   void run_main(detail::call_ref main, bool wants_result);
 
   void* core_;

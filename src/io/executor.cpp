@@ -16,21 +16,6 @@
 #include <boost/asio/query.hpp>
 #include <boost/asio/system_executor.hpp>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-
-namespace detail {
-
-struct runtime_access {
-  static internal::runtime_core& core_of(runtime& rt) noexcept {
-    return *static_cast<internal::runtime_core*>(rt.core_);
-  }
-};
-
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
-
 namespace vigil::io {
 inline namespace VIGIL_ABI {
 namespace detail {

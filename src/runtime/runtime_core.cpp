@@ -163,15 +163,23 @@ known_runtimes& known() {
   return made;
 }
 
+void* make_known(std::unique_ptr<runtime_core> core, runtime* as) {
+  known_runtimes& runtimes = known();
+  const std::lock_guard guard(runtimes.lock);
+  runtimes.all.emplace_back(&core->sched, as);
+  return core.release();
+}
+
 }  // namespace
 
 runtime::runtime(options settings)
-    : core_(new runtime_core(
-          internal::checked(settings), watch_of(settings), settings.blocking_threads)) {
-  known_runtimes& runtimes = known();
-  const std::lock_guard guard(runtimes.lock);
-  runtimes.all.emplace_back(&core_of(core_).sched, this);
-}
+    : core_(make_known(
+          std::make_unique<runtime_core>(
+              internal::checked(settings), watch_of(settings), settings.blocking_threads),
+          this)) {}
+
+runtime::runtime(void* owner)
+    : core_(make_known(std::move(*static_cast<std::unique_ptr<runtime_core>*>(owner)), this)) {}
 
 runtime::~runtime() {
   {
@@ -201,9 +209,7 @@ runtime& runtime::current() {
   for (const auto& [sched, rt] : runtimes.all) {
     if (sched == self.sched) return *rt;
   }
-  throw wrong_place(
-      "vigil::runtime::current: inside testing::run_virtual there is no runtime "
-      "object; use vigil::stats()");
+  throw wrong_place("vigil::runtime::current: the calling fiber belongs to no runtime object");
 }
 
 runtime_stats stats() {

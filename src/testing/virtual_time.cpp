@@ -4,6 +4,7 @@
 #include <vigil/testing.hpp>
 
 #include <cstdlib>
+#include <memory>
 
 namespace vigil {
 inline namespace VIGIL_ABI {
@@ -21,9 +22,10 @@ void run_main(const virtual_options& how, detail::call_ref main) {
     o.seed = given != nullptr ? std::strtoull(given, nullptr, 0) : 0;
     if (o.seed == 0) o.seed = 1;
   }
-  internal::runtime_core core(o, nullptr, how.runtime.blocking_threads);
+  runtime rt = detail::runtime_access::over(
+      std::make_unique<internal::runtime_core>(o, nullptr, how.runtime.blocking_threads));
   try {
-    core.sched.run(main, true);
+    detail::runtime_access::core_of(rt).sched.run(main, true);
   } catch (...) {
     internal::warn("this run on virtual time failed with seed %llu; VIGIL_SEED=%llu replays it",
                    static_cast<unsigned long long>(o.seed),

@@ -68,6 +68,25 @@ TEST_SUITE("run_virtual") {
     });
   }
 
+  TEST_CASE("has a runtime object, whose fibers, timers and figures are this run's") {
+    const vigil::runtime* seen = nullptr;
+    const std::chrono::nanoseconds took = run_virtual([&] {
+      const auto start = vigil::clock::now();
+      vigil::runtime& rt = vigil::runtime::current();
+      seen = &rt;
+      CHECK(spawn([] { return &vigil::runtime::current(); }).join() == &rt);
+      CHECK(rt.stats().fibers_alive == vigil::stats().fibers_alive);
+      auto told = vigil::make_channel<int>(2);
+      rt.go([told] { told.send(1); });
+      rt.after_func(1h, [told] { told.send(2); });
+      CHECK(told.recv() == 1);
+      CHECK(told.recv() == 2);
+      return vigil::clock::now() - start;
+    });
+    CHECK(seen != nullptr);
+    CHECK(took == 1h);
+  }
+
   TEST_CASE("rethrows what f threw") {
     CHECK_THROWS_WITH_AS(
         run_virtual([] { throw std::runtime_error("planted"); }), "planted", std::runtime_error);
