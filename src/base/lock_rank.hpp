@@ -18,6 +18,7 @@ enum class lock_rank : unsigned char {
   timeout_lists,  // timeout lists by duration
   timeout_list,   // the entries of one
   timeout_run,    // whose on_expire is running
+  timeout_rooms,  // rooms for entries that no list uses
   timer_outside,  // armings by threads that are no workers
   timer_heap,     // the heap, held by whoever merges or pops
   intake,         // one intake

@@ -41,6 +41,9 @@
 //     moves one looks at closed_ under that very hold of the lock. An on_expire
 //     that the end waits for has the handle and may add so late: that only takes
 //     the entry out of where it is.
+// C7  What is kept for ever (C4) is small: the room in which the entries stand is
+//     the handle's of a list of its own; a list by duration, one of many, has one
+//     only while it has entries.
 //
 // The timer's callback expires one entry. Before it calls on_expire it arms the
 // timer for the next: at once, if that is due, which queues the timer behind
@@ -91,7 +94,8 @@ class timeout_core final : private internal::timer_service::run_listener {
                             std::uint32_t run,
                             internal::nanos duration,
                             timeout_function* f,
-                            const site& from);
+                            const site& from,
+                            bool one_of_many);
   static void drop_function(timeout_function* f) noexcept;
 
   // Leaves n in no list if the end of the handle has begun. `surely`: throws no
@@ -138,7 +142,8 @@ class timeout_core final : private internal::timer_service::run_listener {
     batch& operator=(const batch&) = delete;
 
     timeout_core& list;
-    internal::timeout_order order;  // these two are guarded by the list's lock
+    internal::timeout_order::room room;
+    internal::timeout_order order{room};  // these two are guarded by the list's lock
     internal::list_hook<batch> hook;
   };
 
@@ -154,6 +159,8 @@ class timeout_core final : private internal::timer_service::run_listener {
   void take_out_here(timeout_node& n) noexcept VIGIL_REQUIRES(lock_);
   bool take_some_out() noexcept VIGIL_REQUIRES(lock_);
   bool put_some_back(batch& from) noexcept VIGIL_REQUIRES(lock_);
+  void need_room() VIGIL_REQUIRES(lock_);
+  void spare_room() noexcept VIGIL_REQUIRES(lock_);
   void arm(internal::nanos deadline) VIGIL_REQUIRES(lock_);
   void arm_surely(internal::nanos deadline) noexcept VIGIL_REQUIRES(lock_);
   void disarm() noexcept VIGIL_REQUIRES(lock_);
@@ -175,6 +182,7 @@ class timeout_core final : private internal::timer_service::run_listener {
   internal::atomic<std::size_t> size_{0};  // changed under the lock
   internal::atomic<std::size_t> uses_{1};  // the handle, the timer's callback, runs
   internal::nanos duration_ = 0;
+  bool one_of_many_ = false;  // C7
   internal::timer_service* service_ = nullptr;
   std::uint32_t generation_ = 0;
   timer_record* timer_ = nullptr;

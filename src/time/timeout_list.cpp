@@ -62,6 +62,50 @@ spare_lists& spares() {
   return made;
 }
 
+// Rooms that no list uses now: a few are kept, for lists by duration that are
+// empty by turns.
+class spare_rooms {
+ public:
+  using room = timeout_order::room;
+
+  // Throws std::bad_alloc.
+  room& take() {
+    {
+      const lock_guard guard(lock_);
+      if (room* const r = first_) {
+        first_ = r->next;
+        --many_;
+        return *r;
+      }
+    }
+    return *new room;
+  }
+
+  void give(room* r) noexcept {
+    {
+      const lock_guard guard(lock_);
+      if (many_ < most) {
+        r->next = std::exchange(first_, r);
+        ++many_;
+        return;
+      }
+    }
+    delete r;
+  }
+
+ private:
+  static constexpr unsigned most = 32;
+
+  spinlock lock_{internal::lock_rank::timeout_rooms};
+  room* first_ VIGIL_GUARDED_BY(lock_) = nullptr;
+  unsigned many_ VIGIL_GUARDED_BY(lock_) = 0;
+};
+
+spare_rooms& rooms() {
+  static auto& made = *new spare_rooms;
+  return made;
+}
+
 }  // namespace
 
 // What the timer calls. Owns a use of the list.
@@ -107,7 +151,8 @@ timeout_core& timeout_core::make(const char* call,
                                  std::uint32_t run,
                                  nanos duration,
                                  timeout_function* f,
-                                 const site& from) {
+                                 const site& from,
+                                 bool one_of_many) {
   if (duration <= 0) {
     throw std::invalid_argument(std::string("vigil::") + call +
                                 ": the duration must be longer than zero");
@@ -123,7 +168,12 @@ timeout_core& timeout_core::make(const char* call,
   c->service_ = &service;
   c->uses_.store(1);
   c->duration_ = duration;
+  c->one_of_many_ = one_of_many;
   try {
+    if (!one_of_many) {
+      const lock_guard guard(c->lock_);
+      c->need_room();
+    }
     // If this throws, the callback's use has gone already.
     c->timer_ = service.make_record(callback(timeout_callback(*c)), 0, false, from);
     c->generation_ = c->timer_->generation;
@@ -154,6 +204,11 @@ void timeout_core::keep() noexcept {
 void timeout_core::let_go() noexcept {
   if (uses_.fetch_sub(1) != 1) return;
   if (function_ != nullptr) drop_function(std::exchange(function_, nullptr));
+  one_of_many_ = true;
+  {
+    const lock_guard guard(lock_);
+    spare_room();
+  }
   spare_lists& spare = spares();
   const std::lock_guard guard(spare.lock);
   next_spare = std::exchange(spare.first, this);
@@ -247,6 +302,15 @@ void timeout_core::disarm() noexcept {
 
 // --- in and out
 
+void timeout_core::need_room() {
+  if (!order_.has_room()) order_.give_room(rooms().take());
+}
+
+// C7. Wherever the last entry has left it.
+void timeout_core::spare_room() noexcept {
+  if (one_of_many_ && size_.load() == 0 && order_.has_room()) rooms().give(order_.take_room());
+}
+
 void timeout_core::add(timeout_node& n, bool surely) {
   for (;;) {
     take_out(n);
@@ -255,6 +319,7 @@ void timeout_core::add(timeout_node& n, bool surely) {
       throw runtime_gone("vigil::timeout_list::add: the list's runtime has ended");
     }
     if (closed_) return;  // C6
+    need_room();
     timeout_core* none = nullptr;
     if (!n.home.compare_exchange_strong(none, this)) continue;  // somebody else has added it
     const nanos time = std::max<nanos>(1, now());
@@ -293,6 +358,7 @@ bool timeout_core::take_out(timeout_node& n) noexcept {
     if (n.home.load() != c) continue;  // C4
     c->take_out_here(n);
     if (c->size_.load() == 0) c->disarm();
+    c->spare_room();
     return true;
   }
   return false;
@@ -371,6 +437,7 @@ void timeout_core::run_due() {
       --moves;
     }
     if (due(time, moves) != nullptr) arm_surely(at_once);
+    spare_room();
   }
   call(r);
 }
@@ -505,6 +572,7 @@ std::size_t timeout_core::expire_now() {
       if (n == nullptr) return called;
       if (!begin(r, *n, n->touched.load())) continue;
       if (size_.load() == 0) disarm();
+      spare_room();
     }
     ++called;
     try {
@@ -525,7 +593,8 @@ std::size_t timeout_core::expire_now() {
 timeout_core* make_timeouts(std::int64_t duration, timeout_function* f, const site& from) {
   try {
     timer_service& service = timeout_core::service_here("timeout_list");
-    return &timeout_core::make("timeout_list", service, service.generation(), duration, f, from);
+    return &timeout_core::make(
+        "timeout_list", service, service.generation(), duration, f, from, false);
   } catch (...) {
     timeout_core::drop_function(f);
     throw;

@@ -1,14 +1,20 @@
 #include "time/timeout_order.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace vigil::internal {
 
-timeout_order::timeout_order() noexcept {
+timeout_order::room::room() noexcept {
   for (auto& level : heads_) {
     for (timeout_links& head : level)
       make_empty(head);
   }
+}
+
+timeout_order::room* timeout_order::take_room() noexcept {
+  begin_at(base_);
+  return std::exchange(room_, nullptr);
 }
 
 void timeout_order::begin_at(nanos time) noexcept {
@@ -42,8 +48,8 @@ timeout_order::place timeout_order::place_of(nanos time) const noexcept {
 }
 
 void timeout_order::put(timeout_node& n, nanos time, place p) noexcept {
-  append(heads_[p.level][p.slot], n);
-  nanos& earliest = earliest_[p.level][p.slot];
+  append(room_->heads_[p.level][p.slot], n);
+  nanos& earliest = room_->earliest_[p.level][p.slot];
   const bool was_filled = (filled_[p.level] >> p.slot & 1U) != 0;
   earliest = was_filled ? std::min(earliest, time) : time;
   filled_[p.level] = static_cast<std::uint16_t>(filled_[p.level] | 1U << p.slot);
@@ -57,7 +63,7 @@ void timeout_order::insert(timeout_node& n, nanos time) noexcept {
   // One that was held, or a clock that went back: before those that are later.
   // From behind: those that were held come back in much the same order, and one
   // that was touched since it was put there says nothing of those before it.
-  timeout_links& head = heads_[p.level][p.slot];
+  timeout_links& head = room_->heads_[p.level][p.slot];
   timeout_links* at = &n;
   while (at->before != &head && static_cast<timeout_node*>(at->before)->touched.load() > time)
     at = at->before;
@@ -86,7 +92,7 @@ timeout_order::found timeout_order::first(nanos now, unsigned& moves) noexcept {
     if (levels_ == 0) return {nullptr, false, never};
     const auto level = static_cast<unsigned>(std::countr_zero(levels_));
     const auto slot = static_cast<unsigned>(std::countr_zero(filled_[level]));
-    timeout_links& head = heads_[level][slot];
+    timeout_links& head = room_->heads_[level][slot];
     if (is_empty(head)) {
       note_empty(level, slot);
       continue;
@@ -103,7 +109,7 @@ timeout_order::found timeout_order::first(nanos now, unsigned& moves) noexcept {
     }
     const bool alone = head.before == head.after;
     if (level == 0 || alone) return {&n, false, time};
-    const nanos begin = earliest_[level][slot];
+    const nanos begin = room_->earliest_[level][slot];
     if (begin > now) return {nullptr, false, begin};  // O2
     base_ = begin;
     breaking_ = &head;
@@ -116,7 +122,7 @@ timeout_node* timeout_order::any() noexcept {
   while (levels_ != 0) {
     const auto level = static_cast<unsigned>(std::countr_zero(levels_));
     const auto slot = static_cast<unsigned>(std::countr_zero(filled_[level]));
-    timeout_links& head = heads_[level][slot];
+    timeout_links& head = room_->heads_[level][slot];
     if (!is_empty(head)) return static_cast<timeout_node*>(head.after);
     note_empty(level, slot);
   }
@@ -125,16 +131,17 @@ timeout_node* timeout_order::any() noexcept {
 
 void timeout_order::take(timeout_order& other) noexcept {
   begin_at(other.base_);
+  if (room_ == nullptr || other.room_ == nullptr) return;  // nothing is in the other one
   for (unsigned level = 0; level < levels; ++level) {
     // Not the bits of other: some of its slots have been emptied since, and
     // without entries nothing is known of the earliest here.
     unsigned filled = 0;
     for (unsigned slot = 0; slot < slots; ++slot) {
-      timeout_links& from = other.heads_[level][slot];
+      timeout_links& from = other.room_->heads_[level][slot];
       if (is_empty(from)) continue;
-      timeout_links& to = heads_[level][slot];
+      timeout_links& to = room_->heads_[level][slot];
       to = from;
-      earliest_[level][slot] = other.earliest_[level][slot];
+      room_->earliest_[level][slot] = other.room_->earliest_[level][slot];
       to.before->after = to.after->before = &to;
       make_empty(from);
       if (other.breaking_ == &from) breaking_ = &to;

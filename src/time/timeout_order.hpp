@@ -42,8 +42,32 @@ using detail::timeout_links;
 using detail::timeout_node;
 
 class timeout_order {
+  static constexpr unsigned digit = 4;
+  static constexpr unsigned slots = 1U << digit;
+  static constexpr unsigned levels = 64 / digit;
+
  public:
-  timeout_order() noexcept;
+  // Where its entries stand: 6 KiB. One order at a time uses it.
+  class room {
+   public:
+    room() noexcept;
+    room(const room&) = delete;
+    room& operator=(const room&) = delete;
+
+    room* next = nullptr;  // of those that no order uses
+
+   private:
+    friend class timeout_order;
+
+    timeout_links heads_[levels][slots];
+    nanos earliest_[levels][slots];  // of what was put there since it was empty
+  };
+
+  // Without a room it is empty, and nothing can be inserted.
+  timeout_order() noexcept = default;
+
+  explicit timeout_order(room& of) noexcept : room_(&of) {}
+
   timeout_order(const timeout_order&) = delete;
   timeout_order& operator=(const timeout_order&) = delete;
 
@@ -75,14 +99,19 @@ class timeout_order {
   // Caller: nothing is in it, and nothing before `time` will come.
   void begin_at(nanos time) noexcept;
 
-  // Takes all of `other`. Caller: this one is empty.
+  bool has_room() const noexcept { return room_ != nullptr; }
+
+  // Caller: it has none.
+  void give_room(room& r) noexcept { room_ = &r; }
+
+  // Caller: nothing is in it.
+  room* take_room() noexcept;
+
+  // Takes all of `other`. Caller: this one is empty, and has a room if the other
+  // one is not.
   void take(timeout_order& other) noexcept;
 
  private:
-  static constexpr unsigned digit = 4;
-  static constexpr unsigned slots = 1U << digit;
-  static constexpr unsigned levels = 64 / digit;
-
   struct place {
     unsigned level;
     unsigned slot;
@@ -93,8 +122,7 @@ class timeout_order {
   void put(timeout_node& n, nanos time, place p) noexcept;
   void note_empty(unsigned level, unsigned slot) noexcept;
 
-  timeout_links heads_[levels][slots];
-  nanos earliest_[levels][slots];      // of what was put there since it was empty
+  room* room_ = nullptr;
   std::uint16_t filled_[levels] = {};  // a bit for each slot that is not known to be empty
   std::uint16_t levels_ = 0;           // a bit for each level with such a slot
   timeout_links* breaking_ = nullptr;

@@ -146,7 +146,7 @@ class timeout_table {
 
   map::node_type make_list(nanos duration) {
     timeout_core& made =
-        timeout_core::make("timeout_lists", service_, run_, duration, function_, from_);
+        timeout_core::make("timeout_lists", service_, run_, duration, function_, from_, true);
     function_->uses.fetch_add(1);
     map one;
     try {

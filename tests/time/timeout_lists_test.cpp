@@ -5,6 +5,9 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <vector>
+
+#include <malloc.h>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -125,6 +128,37 @@ TEST_SUITE("timeout_lists") {
       CHECK(lists.size() == 2);
     });
   }
+
+#ifndef VIGIL_TEST_UNDER_SANITIZER  // which has an allocator of its own
+  TEST_CASE("a duration without entries keeps less than a kilobyte") {
+    in_virtual([] {
+      constexpr std::size_t many = 2000;
+      timeout_lists lists([](entry&) {});
+      std::vector<std::unique_ptr<connection>> all;
+      for (std::size_t i = 0; i < many; ++i)
+        all.push_back(std::make_unique<connection>(0));
+      const auto add_all = [&] {
+        for (std::size_t i = 0; i < many; ++i)
+          lists.add(all[i]->idle, 1s + std::chrono::microseconds(i));
+      };
+      add_all();
+      sleep_for(1h);  // they expire
+      CHECK(lists.size() == 0);
+      add_all();
+      const std::size_t with_entries = ::mallinfo2().uordblks;
+      for (const auto& c : all)
+        timeout_lists::remove(c->idle);
+      CHECK(lists.lists() >= many);
+      // All but a few have given back their rooms, of 6 KiB each.
+      const std::size_t given_back = with_entries - ::mallinfo2().uordblks;
+      CHECK(given_back > (many - 100) * 6 * 1024);
+      CHECK(given_back < many * 64 * 1024);  // it has not grown
+      add_all();
+      sleep_for(2s);
+      CHECK(lists.size() == 0);
+    });
+  }
+#endif
 
   TEST_CASE("the end waits for an on_expire of a duration that nobody uses any more") {
     in_virtual([] {

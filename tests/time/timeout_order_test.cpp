@@ -21,14 +21,14 @@ class on_used_memory {
   on_used_memory() {
     for (std::byte& b : room_)
       *const_cast<volatile std::byte*>(&b) = std::byte{0};
-    made_ = ::new (room_) timeout_order;
+    order_.give_room(*::new (room_) timeout_order::room);
   }
 
-  timeout_order& operator*() noexcept { return *made_; }
+  timeout_order& operator*() noexcept { return order_; }
 
  private:
-  alignas(timeout_order) std::byte room_[sizeof(timeout_order)];
-  timeout_order* made_;
+  alignas(timeout_order::room) std::byte room_[sizeof(timeout_order::room)];
+  timeout_order order_;
 };
 
 void put(timeout_order& to, timeout_node& n, nanos time) {
@@ -43,7 +43,8 @@ TEST_SUITE("timeout_order") {
     constexpr nanos span = nanos{1} << 36;  // nine digits: 69 s
     for (const int n : {10, 1000, rounds(1'000'000)}) {
       CAPTURE(n);
-      timeout_order order;
+      timeout_order::room room;
+      timeout_order order(room);
       order.begin_at(1);
       std::vector<timeout_node> entries(static_cast<std::size_t>(n));
       nanos time = 1;
@@ -66,7 +67,8 @@ TEST_SUITE("timeout_order") {
   }
 
   TEST_CASE("what comes late is in order, also among those that were touched since they came") {
-    timeout_order order;
+    timeout_order::room room;
+    timeout_order order(room);
     order.begin_at(1000);
     timeout_node a;
     timeout_node b;
@@ -88,7 +90,8 @@ TEST_SUITE("timeout_order") {
 
   // A slot that has been emptied is not known to be empty until somebody looks.
   TEST_CASE("what is taken from another says nothing about the slots that are empty there") {
-    timeout_order from;
+    timeout_order::room room;
+    timeout_order from(room);
     from.begin_at(1);
     timeout_node gone;
     timeout_node stays;
