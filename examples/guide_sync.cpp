@@ -122,9 +122,8 @@ void permits() {
   const auto start = vigil::clock::now();
   for (int i = 0; i < 6; ++i) {
     all.go([&] {
-      connections.acquire();
+      const vigil::scoped_permit one(connections);
       vigil::sleep_for(10ms);  // two at a time
-      connections.release();
     });
   }
   all.wait();

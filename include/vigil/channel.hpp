@@ -448,6 +448,35 @@ class channel : public detail::sending<channel<T>, T>,
   detail::channel_handle handle_;
 };
 
+// Closes a channel at the end of its scope, however that is left; does nothing if
+// the channel is closed already. Go's `defer close(c)`. Moved, also into a fiber's
+// function, it closes at the end of where it is then.
+//
+//   vigil::go([out] {
+//     const vigil::scoped_close closes(out);
+//     ...
+//   });
+class [[nodiscard]] scoped_close {
+ public:
+  // Throw std::logic_error for a nil channel.
+  template <class T>
+  explicit scoped_close(const channel<T>& c) : scoped_close(c.handle()) {}
+  template <class T>
+  explicit scoped_close(const sender<T>& c) : scoped_close(c.handle()) {}
+  scoped_close(scoped_close&& other) noexcept = default;
+  scoped_close& operator=(scoped_close&&) = delete;
+  ~scoped_close() {
+    if (handle_.core() != nullptr) detail::close_at_end(handle_.core());
+  }
+
+ private:
+  explicit scoped_close(const detail::channel_handle& c) : handle_(c) {
+    detail::check_closable(c.core());
+  }
+
+  detail::channel_handle handle_;
+};
+
 // A channel with room for `capacity` values; 0: unbuffered. Throws
 // std::length_error if no machine could hold that many, std::bad_alloc if this
 // one cannot.

@@ -23,6 +23,7 @@ template <class T>
 class sender;
 template <class T>
 class receiver;
+class scoped_close;
 class case_list;
 
 class context;
@@ -54,6 +55,8 @@ class condition_variable;
 class wait_group;
 class latch;
 class semaphore;
+class scoped_permit;
+struct adopt_permit_t;
 class once;
 template <class Key, class T, class Hash, class Equal>
 class single_flight;

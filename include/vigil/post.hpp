@@ -25,6 +25,10 @@
 // options::on_unhandled.
 //
 // Behaviour: Node's setImmediate, and process.nextTick without its starvation.
+//
+// This defer is not Go's, which runs a function when the caller returns: that is a
+// destructor here. Ready-made are std::lock_guard for a mutex, scoped_close for a
+// channel, scoped_permit for a semaphore and scoped_timer for a timer.
 #pragma once
 
 #include <vigil/detail/callable.hpp>
@@ -52,7 +56,7 @@ void post(F&& f, const site& from = site::current()) {
 }
 
 // Runs f when the present callback is over, or the calling fiber next gives its
-// worker away. Throws as post(), and wrong_place outside a fiber.
+// worker away; not at the end of the scope, as Go's `defer` (see above). Throws as post(), and wrong_place outside a fiber.
 template <class F>
 requires std::is_invocable_v<std::decay_t<F>&>
 void defer(F&& f, const site& from = site::current()) {

@@ -453,6 +453,12 @@ class latch {
   detail::counter_core core_;
 };
 
+// Says to scoped_permit that its permits are acquired already.
+struct adopt_permit_t {
+  explicit adopt_permit_t() = default;
+};
+inline constexpr adopt_permit_t adopt_permit{};
+
 // A number of permits. First come, first served: who asks for many is not
 // overtaken by those who ask for few. Behaviour: Go's semaphore.Weighted; the
 // names of std::counting_semaphore.
@@ -500,6 +506,39 @@ class semaphore {
 
  private:
   detail::semaphore_core core_;
+};
+
+// Permits that are given back at the end of the scope, however that is left. Moved,
+// also into a fiber's function, it gives them back at the end of where it is then.
+//
+//   const vigil::scoped_permit one(connections);  // waits for it
+//
+//   if (!connections.try_acquire()) return;
+//   const vigil::scoped_permit one(connections, vigil::adopt_permit);
+class [[nodiscard]] scoped_permit {
+ public:
+  // Acquires n; throws what semaphore::acquire throws.
+  explicit scoped_permit(semaphore& of, std::int64_t n = 1) : of_(&of), n_(n) { of.acquire(n); }
+  // At most until ctx is done: then throws `cancelled`, with none taken.
+  template <class C>
+    requires std::is_same_v<C, context>
+  scoped_permit(semaphore& of, const C& ctx, std::int64_t n = 1) : of_(&of), n_(n) {
+    of.acquire(ctx, n);
+  }
+  // For n that are acquired already; throws std::invalid_argument if n is negative.
+  scoped_permit(semaphore& of, adopt_permit_t, std::int64_t n = 1) : of_(&of), n_(n) {
+    detail::check_permits(n, "scoped_permit");
+  }
+  scoped_permit(scoped_permit&& other) noexcept
+      : of_(std::exchange(other.of_, nullptr)), n_(other.n_) {}
+  scoped_permit& operator=(scoped_permit&&) = delete;
+  ~scoped_permit() {
+    if (of_ != nullptr) of_->release(n_);
+  }
+
+ private:
+  semaphore* of_;
+  std::int64_t n_;
 };
 
 // Runs a function once, whoever comes first; the others wait until it has

@@ -340,12 +340,19 @@ void drop_handle(channel_core* c) noexcept {
   if (c->handles.fetch_sub(1, internal::acq_rel) == 1) c->end();
 }
 
+void check_closable(const channel_core* c) {
+  if (c != nullptr) return;
+  throw std::logic_error(
+      "vigil::channel::close: the channel is nil (default-constructed or moved from); make one "
+      "with make_channel");
+}
+
+void close_at_end(channel_core* c) noexcept {
+  c->close();
+}
+
 void close(channel_core* c) {
-  if (c == nullptr) {
-    throw std::logic_error(
-        "vigil::channel::close: the channel is nil (default-constructed or moved from); make one "
-        "with make_channel");
-  }
+  check_closable(c);
   if (!c->close()) {
     throw channel_closed(
         "vigil::channel::close: the channel is closed already; let one place own the closing");

@@ -48,12 +48,6 @@ void grant(semaphore_core& s, told_list& told) noexcept {
   }
 }
 
-void check_permits(std::int64_t n, const char* call) {
-  if (n >= 0) return;
-  throw std::invalid_argument(std::string("vigil::semaphore::") + call +
-                              ": the number of permits is negative (" + std::to_string(n) + ")");
-}
-
 // Under the queue's lock.
 bool take_now(semaphore_core& s, std::int64_t n) noexcept {
   if (s.queue.first != nullptr || n > s.count) return false;
@@ -166,6 +160,12 @@ void release_permits(semaphore_core& s, std::int64_t n) {
 std::int64_t count_of(const semaphore_core& s) noexcept {
   const internal::queue_guard guard(of(s.queue));
   return s.count;
+}
+
+void check_permits(std::int64_t n, const char* call) {
+  if (n >= 0) return;
+  throw std::invalid_argument(std::string("vigil::semaphore::") + call +
+                              ": the number of permits is negative (" + std::to_string(n) + ")");
 }
 
 void check_semaphore(std::int64_t count) {

@@ -105,6 +105,41 @@ TEST_SUITE("channel") {
     });
   }
 
+  TEST_CASE("a scoped_close closes however its scope is left, unless it is closed already") {
+    in_virtual([] {
+      const auto returned = make_channel<int>();
+      const auto thrown = make_channel<void>();
+      const auto closed = make_channel<int>(1);
+      const auto stopped = make_channel<int>();
+      go([returned] {
+        const vigil::scoped_close closes(returned);
+        returned.send(7);
+      });
+      CHECK(returned.recv() == 7);
+      CHECK_FALSE(returned.recv().has_value());
+      try {
+        const vigil::scoped_close closes(thrown);
+        throw 1;
+      } catch (int) {
+      }
+      CHECK(thrown.try_recv().is_closed());
+      {
+        const vigil::scoped_close closes(sender<int>{closed});
+        closed.send(1);
+        closed.close();
+      }
+      CHECK(closed.recv() == 1);
+      CHECK_FALSE(closed.recv().has_value());
+      auto f = spawn([closes = vigil::scoped_close(stopped)] { vigil::sleep_for(1h); });
+      settle();
+      CHECK_FALSE(stopped.try_recv().is_closed());
+      f.request_stop();
+      CHECK_FALSE(stopped.recv().has_value());
+      CHECK_THROWS_AS(f.join(), vigil::cancelled);
+      CHECK_THROWS_AS(vigil::scoped_close(channel<int>()), std::logic_error);
+    });
+  }
+
   TEST_CASE("a hundred values come in the order they were sent, at every capacity and seed") {
     for_each_seed(10, [] {
       for (std::size_t n = 0; n <= most_slots; ++n) {

@@ -48,6 +48,62 @@ TEST_SUITE("semaphore") {
     });
   }
 
+  TEST_CASE("a scoped_permit gives back however its scope is left") {
+    in_virtual([] {
+      semaphore s(3);
+      {
+        const vigil::scoped_permit one(s);
+        const vigil::scoped_permit two(s, 2);
+        CHECK(s.available() == 0);
+        CHECK_FALSE(s.try_acquire());
+      }
+      CHECK(s.available() == 3);
+      try {
+        const vigil::scoped_permit one(s);
+        throw 1;
+      } catch (int) {
+      }
+      CHECK(s.available() == 3);
+      auto f = spawn([&] {
+        const vigil::scoped_permit all(s, 3);
+        vigil::sleep_for(1h);
+      });
+      vigil::sleep_for(1s);
+      CHECK(s.available() == 0);
+      f.request_stop();
+      CHECK_THROWS_AS(f.join(), vigil::cancelled);
+      CHECK(s.available() == 3);
+    });
+  }
+
+  TEST_CASE("a scoped_permit waits for its turn, under a context too, and takes over") {
+    in_virtual([] {
+      semaphore s(1);
+      const auto start = vigil::clock::now();
+      auto f = spawn([&] {
+        const vigil::scoped_permit one(s);
+        vigil::sleep_for(1s);
+      });
+      vigil::testing::settle();
+      const auto short_time = vigil::with_timeout(vigil::background(), 1ms);
+      CHECK_THROWS_AS(vigil::scoped_permit(s, short_time.ctx), vigil::cancelled);
+      {
+        const vigil::scoped_permit one(s);
+        CHECK(vigil::clock::now() - start == 1s);
+      }
+      f.join();
+      REQUIRE(s.try_acquire());
+      vigil::scoped_permit taken(s, vigil::adopt_permit);
+      auto g = spawn([moved = std::move(taken)] { vigil::sleep_for(1s); });
+      CHECK(s.available() == 0);
+      g.join();
+      CHECK(s.available() == 1);
+      CHECK_THROWS_AS(vigil::scoped_permit(s, -1), std::invalid_argument);
+      CHECK_THROWS_AS(vigil::scoped_permit(s, vigil::adopt_permit, -1), std::invalid_argument);
+      CHECK(s.available() == 1);
+    });
+  }
+
   TEST_CASE("first come, first served: many permits are not starved by requests for few") {
     for_each_seed(10, [] {
       semaphore s(2);

@@ -68,6 +68,8 @@ VIGIL_API channel_status recv_for(channel_core* c, void* into, std::int64_t time
 VIGIL_API channel_status recv_until(channel_core* c, void* into, std::int64_t deadline);
 
 VIGIL_API void close(channel_core* c);
+VIGIL_API void check_closable(const channel_core* c);
+VIGIL_API void close_at_end(channel_core* c) noexcept;  // if it is not closed yet
 VIGIL_API std::size_t size(const channel_core* c) noexcept;
 VIGIL_API std::size_t capacity(const channel_core* c) noexcept;
 

@@ -97,6 +97,7 @@ struct semaphore_core {
 VIGIL_API bool acquire_permits(semaphore_core& s, std::int64_t n, const wait_limit& limit);
 VIGIL_API bool try_acquire_permits(semaphore_core& s, std::int64_t n);
 VIGIL_API void release_permits(semaphore_core& s, std::int64_t n);
+VIGIL_API void check_permits(std::int64_t n, const char* call);
 VIGIL_API std::int64_t count_of(const semaphore_core& s) noexcept;
 VIGIL_API void check_semaphore(std::int64_t count);
 
