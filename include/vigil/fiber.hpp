@@ -349,6 +349,10 @@ VIGIL_API void set_name(std::string_view name);
 // True once the fiber has been asked to stop; false outside a fiber.
 VIGIL_API bool stop_requested() noexcept;
 
+// The three guards below live and die on one fiber: one that ends on another
+// fiber or thread, in a later callback or in a forked child ends the program with
+// a message. What a callback leaves behind is no longer in force afterwards.
+
 // While it lives, the fiber stays on the worker thread it is on. A pinned
 // fiber that is ready waits for that worker, also while others are idle.
 class [[nodiscard]] VIGIL_API pin {
@@ -357,6 +361,9 @@ class [[nodiscard]] VIGIL_API pin {
   ~pin();
   pin(const pin&) = delete;
   pin& operator=(const pin&) = delete;
+
+ private:
+  detail::guard_owner owner_;
 };
 
 // While it lives, waits of this fiber do not throw `stopped`: for clean-up
@@ -368,6 +375,9 @@ class [[nodiscard]] VIGIL_API shield {
   ~shield();
   shield(const shield&) = delete;
   shield& operator=(const shield&) = delete;
+
+ private:
+  detail::guard_owner owner_;
 };
 
 // While it lives, a call that would give the worker away ends the program
@@ -379,6 +389,9 @@ class [[nodiscard]] VIGIL_API no_park {
   ~no_park();
   no_park(const no_park&) = delete;
   no_park& operator=(const no_park&) = delete;
+
+ private:
+  detail::guard_owner owner_;
 };
 
 }  // namespace this_fiber

@@ -35,6 +35,15 @@ void fiber_core::destroy_locals() noexcept {
   }
 }
 
+void fiber_core::end_guards() noexcept {
+  if ((shields | no_parks | pins) == 0) return;
+  ++guards_ended;
+  shields = 0;
+  no_parks = 0;
+  pins = 0;
+  pinned = nullptr;
+}
+
 }  // namespace detail
 }  // namespace VIGIL_ABI
 }  // namespace vigil

@@ -107,6 +107,9 @@ class fiber_core {
   // The values of fiber_local, in the reverse order of first use.
   void destroy_locals() noexcept;
 
+  // A callback is over: what it has left behind is no longer in force.
+  void end_guards() noexcept;
+
   // The first word, so that the dump recognises a control block.
   internal::atomic<std::uint64_t> magic{0};
 
@@ -130,7 +133,8 @@ class fiber_core {
   std::uint16_t no_parks = 0;
   std::uint16_t pins = 0;
   std::uint16_t stops_thrown = 0;
-  void* deferred = nullptr;  // functions that wait for its next park; of the timer layer
+  std::uint32_t guards_ended = 0;  // guard_owner::callback
+  void* deferred = nullptr;        // functions that wait for its next park; of the timer layer
 
   // --- what it runs
   internal::scheduler* sched;
@@ -140,7 +144,7 @@ class fiber_core {
   std::exception_ptr error;
   void (*on_unhandled)(std::exception_ptr) = nullptr;
   bool ended_by_stop = false;
-  bool slow_named = false;  // slow_fibers has named it
+  bool slow_named = false;         // slow_fibers has named it
   bool ended_by_shutdown = false;  // by `cancelled`, of the root context: no stop yet
   internal::fiber_local_slot* locals = nullptr;
 

@@ -7,6 +7,7 @@
 #include <vigil/error.hpp>
 #include <vigil/fiber.hpp>
 
+#include <cstdio>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -256,30 +257,71 @@ bool stop_requested() noexcept {
   return f != nullptr && f->sched->must_stop(*f);
 }
 
-pin::pin() {
-  internal::fiber& self = require_fiber("this_fiber::pin");
+namespace {
+
+detail::guard_owner owner_of(const internal::fiber& f) noexcept {
+  return {f.id, static_cast<std::uint32_t>(f.sched->number()), f.guards_ended};
+}
+
+// The calling fiber, which must be the one that made the guard.
+internal::fiber& fiber_of(const detail::guard_owner& owner, const char* guard) noexcept {
+  internal::fiber* const f = current_fiber();
+  if (f != nullptr && owner_of(*f) == owner) return *f;
+  constexpr const char* advice =
+      "such a guard lives and dies on one fiber, and within one callback: make it a local variable "
+      "there";
+  if (f != nullptr) {
+    internal::fatal(
+        "a this_fiber::%s that fiber %llu of runtime %u has made ends on fiber %llu (%s) of "
+        "runtime %llu%s: %s",
+        guard,
+        static_cast<unsigned long long>(owner.fiber),
+        owner.runtime,
+        static_cast<unsigned long long>(f->id),
+        f->name,
+        static_cast<unsigned long long>(f->sched->number()),
+        f->id == owner.fiber && f->guards_ended != owner.callback
+            ? ", which has run other callbacks since"
+            : "",
+        advice);
+  }
+  char call[64];
+  std::snprintf(call, sizeof call, "the end of a this_fiber::%s", guard);
+  internal::process_check_fork(call);
+  internal::fatal(
+      "a this_fiber::%s that fiber %llu of runtime %u has made ends outside a fiber: %s",
+      guard,
+      static_cast<unsigned long long>(owner.fiber),
+      owner.runtime,
+      advice);
+}
+
+}  // namespace
+
+pin::pin() : owner_(owner_of(require_fiber("this_fiber::pin"))) {
+  internal::fiber& self = *current_fiber();
   if (self.pins++ == 0) self.pinned = internal::current_worker();
 }
 
 pin::~pin() {
-  internal::fiber& self = *current_fiber();
+  internal::fiber& self = fiber_of(owner_, "pin");
   if (--self.pins == 0) self.pinned = nullptr;
 }
 
-shield::shield() {
-  ++require_fiber("this_fiber::shield").shields;
+shield::shield() : owner_(owner_of(require_fiber("this_fiber::shield"))) {
+  ++current_fiber()->shields;
 }
 
 shield::~shield() {
-  --current_fiber()->shields;
+  --fiber_of(owner_, "shield").shields;
 }
 
-no_park::no_park() {
-  ++require_fiber("this_fiber::no_park").no_parks;
+no_park::no_park() : owner_(owner_of(require_fiber("this_fiber::no_park"))) {
+  ++current_fiber()->no_parks;
 }
 
 no_park::~no_park() {
-  --current_fiber()->no_parks;
+  --fiber_of(owner_, "no_park").no_parks;
 }
 
 }  // namespace this_fiber

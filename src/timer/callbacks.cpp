@@ -386,6 +386,7 @@ void timer_service::callback_is_over(fiber& self) noexcept {
   if (self.deferred != nullptr) [[unlikely]]
     release_deferred(self);
   self.stops_thrown = 0;
+  self.end_guards();
   current_worker()->new_stretch();
   self.set_name("callbacks");
   self.callback.store(nullptr, relaxed);  // ordering: as above

@@ -1,9 +1,13 @@
+#include "sched/park.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -259,6 +263,107 @@ TEST_SUITE("this_fiber") {
       CHECK(r.says("clumsy"));
       CHECK(r.says("this_fiber::no_park"));
     }
+  }
+}
+
+namespace {
+
+// Makes a guard and ends it there.
+template <class Guard>
+void ends_in_the_wrong_place(const std::string& where) {
+  auto left = std::make_unique<std::optional<Guard>>();
+  if (where == "on a thread") {
+    left->emplace();
+    std::thread([&] { left->reset(); }).join();
+  } else if (where == "on another fiber") {
+    left->emplace();
+    spawn([&] { left->reset(); }).join();
+  } else if (where == "after its fiber") {
+    // The next fiber has the same stack, and so the same control block.
+    spawn([&] { left->emplace(); }).join();
+    spawn([&] { left->reset(); }).join();
+  } else if (where == "in a later callback") {
+    vigil::after_func(1ms, [&] { left->emplace(); });
+    vigil::after_func(2ms, [&] { left->reset(); });
+    sleep_for(3ms);
+  } else if (where == "in a forked child") {
+    left->emplace();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      left->reset();
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    left->reset();
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) std::abort();
+  }
+}
+
+// A guard that is never ended.
+template <class Guard>
+void leave_behind() {
+  alignas(Guard) static std::byte room[sizeof(Guard)];
+  ::new (static_cast<void*>(room)) Guard;
+}
+
+}  // namespace
+
+TEST_SUITE("a guard of this_fiber") {
+  TEST_CASE("child: a guard ends in the wrong place" * doctest::skip()) {
+    const std::string guard = std::getenv("VIGIL_TEST_GUARD");
+    const std::string where = std::getenv("VIGIL_TEST_WHERE");
+    vigil::testing::run_virtual([&] {
+      this_fiber::set_name("clumsy");
+      if (guard == "pin") ends_in_the_wrong_place<this_fiber::pin>(where);
+      if (guard == "shield") ends_in_the_wrong_place<this_fiber::shield>(where);
+      if (guard == "no_park") ends_in_the_wrong_place<this_fiber::no_park>(where);
+    });
+  }
+
+  TEST_CASE("that ends elsewhere than it was made ends the program by name") {
+    for (const char* const guard : {"pin", "shield", "no_park"}) {
+      for (const char* const where : {"on a thread",
+                                      "on another fiber",
+                                      "after its fiber",
+                                      "in a later callback",
+                                      "in a forked child"}) {
+        // Where a no_park lives, nobody waits for another fiber.
+        const bool waits = std::string(where) == "on another fiber";
+        if (std::string(guard) == "no_park" && waits) continue;
+        const child_result r =
+            run_child("child: a guard ends in the wrong place",
+                      {{"VIGIL_TEST_GUARD", guard}, {"VIGIL_TEST_WHERE", where}});
+        CHECK_MESSAGE(r.died_by(SIGABRT), guard, " ", where, "\n", r.output);
+        const std::string name = std::string("this_fiber::") + guard;
+        CHECK_MESSAGE(r.says(name.c_str()), where, "\n", r.output);
+      }
+    }
+  }
+
+  TEST_CASE("that a callback leaves behind ends with the callback") {
+    in_virtual([] {
+      std::uint64_t runner = 0;
+      vigil::after_func(1ms, [&] {
+        runner = this_fiber::id();
+        leave_behind<this_fiber::pin>();
+        leave_behind<this_fiber::shield>();
+        leave_behind<this_fiber::no_park>();
+      });
+      sleep_for(2ms);
+      bool next = false;
+      vigil::after_func(1ms, [&] {
+        CHECK(this_fiber::id() == runner);
+        const auto& self = *vigil::internal::current_fiber();
+        CHECK(self.pinned == nullptr);
+        CHECK(self.pins == 0);
+        CHECK(self.shields == 0);
+        CHECK(self.no_parks == 0);
+        next = true;
+      });
+      sleep_for(2ms);
+      CHECK(next);
+    });
   }
 }
 

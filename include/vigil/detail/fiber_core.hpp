@@ -28,6 +28,15 @@ struct start_call {
   const char* name = "vigil::go, vigil::spawn";
 };
 
+// Where a guard of this_fiber was made. The callbacks of a runtime run one after
+// another on the same few fibers, so the fiber alone does not tell.
+struct guard_owner {
+  std::uint64_t fiber = 0;
+  std::uint32_t runtime = 0;
+  std::uint32_t callback = 0;
+  friend bool operator==(const guard_owner&, const guard_owner&) noexcept = default;
+};
+
 // A fiber between its making and its start; gives its stack back if it is not
 // started.
 class VIGIL_API new_fiber {
