@@ -134,7 +134,7 @@ class [[nodiscard]] VIGIL_API work_guard {
 class VIGIL_API runtime {
  public:
   explicit runtime(options settings = {});
-  ~runtime();  // not while run() is running: that ends the program
+  ~runtime();  // not while run() is running, but for std::exit: that ends the program
   runtime(const runtime&) = delete;
   runtime& operator=(const runtime&) = delete;
 

@@ -187,6 +187,9 @@ runtime::~runtime() {
     const std::lock_guard guard(runtimes.lock);
     std::erase_if(runtimes.all, [&](const auto& entry) { return entry.second == this; });
   }
+  // The workers run on until the process ends.
+  const bool is_running = core_of(core_).sched.phase() != internal::run_phase::idle;
+  if (is_running && internal::process_is_exiting()) return;
   delete &core_of(core_);
 }
 

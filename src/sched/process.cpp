@@ -55,6 +55,7 @@ bool below_another = false;  // guarded by process_lock; never taken back
 
 // The pid in which vigil was set up; a forked child has another.
 atomic<bool> forked{false};
+atomic<bool> exiting{false};
 
 void in_child() noexcept {
   forked.store(true);
@@ -212,6 +213,14 @@ process_guard::process_guard(scheduler& s) : sched_(s) {
   const std::lock_guard guard(process_lock);
   static const bool fork_handler = ::pthread_atfork(nullptr, nullptr, &in_child) == 0;
   static_cast<void>(fork_handler);
+
+  struct exit_mark {
+    ~exit_mark() { process_exits(); }
+  };
+
+  // Hears of an exit on a thread that is no worker, before the runtimes do that
+  // were there already.
+  static const exit_mark mark;
   std::size_t slot = 0;
   while (slot < max_runtimes && running[slot].load() != nullptr)
     ++slot;
@@ -282,6 +291,14 @@ void process_check_fork(const char* call) noexcept {
         "or fork before the first vigil::run",
         call);
   }
+}
+
+bool process_is_exiting() noexcept {
+  return exiting.load() || forked.load();
+}
+
+void process_exits() noexcept {
+  exiting.store(true);
 }
 
 std::size_t process_thread_count() noexcept {

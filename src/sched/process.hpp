@@ -42,6 +42,11 @@ class thread_guard {
 // Ends the program if this is a forked child: its workers are gone.
 void process_check_fork(const char* call) noexcept;
 
+// std::exit has been called, or this is a forked child: what is static is being
+// destroyed, or will be, while workers run or are missing.
+bool process_is_exiting() noexcept;
+void process_exits() noexcept;
+
 // Threads of the process, ours included.
 std::size_t process_thread_count() noexcept;
 

@@ -1,6 +1,7 @@
 #include "sched/worker.hpp"
 
 #include "sched/park.hpp"
+#include "sched/process.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/slow_fiber.hpp"
 
@@ -11,6 +12,18 @@ namespace {
 
 thread_local worker* this_worker = nullptr;
 thread_local scheduler* borrowed = nullptr;
+
+// std::exit destroys what belongs to the calling thread before what is static.
+// So a runtime with static storage hears of an exit on a fiber of its own.
+struct exit_watch {
+  bool is_registered = true;
+
+  ~exit_watch() {
+    if (this_worker != nullptr) process_exits();
+  }
+};
+
+thread_local exit_watch this_exit_watch;
 
 // How many times in a row a fiber that was readied by another may go before
 // those that queued earlier.
@@ -57,6 +70,7 @@ void worker::run() noexcept {
   thread_side side;
   side_ = &side;
   this_worker = this;
+  static_cast<void>(this_exit_watch.is_registered);
   for (;;) {
     fiber* f = pick();
     if (f == nullptr && sched.is_virtual()) {

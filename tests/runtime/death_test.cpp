@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -193,6 +194,30 @@ TEST_SUITE("stack overflow") {
   }
 }
 #endif
+
+TEST_SUITE("std::exit on a fiber") {
+  TEST_CASE("child: exits with a static runtime" * doctest::skip()) {
+    // Another run before, since what is static dies in the reverse order.
+    vigil::run(two_workers(), [] {});
+    static vigil::runtime rt(two_workers());
+    const std::string where = std::getenv("VIGIL_TEST_WHERE");
+    rt.run([&] {
+      if (where == "main") std::exit(7);
+      if (where == "callback") vigil::after_func(0s, [] { std::exit(7); });
+      if (where == "fiber") vigil::go([] { std::exit(7); });
+      sleep_for(1h);
+    });
+  }
+
+  TEST_CASE("ends the program with its code although a static runtime is running") {
+    for (const char* const where : {"main", "fiber", "callback"}) {
+      const child_result r =
+          run_child("child: exits with a static runtime", {{"VIGIL_TEST_WHERE", where}});
+      CHECK_MESSAGE(WIFEXITED(r.status), where, "\n", r.output);
+      CHECK(WEXITSTATUS(r.status) == 7);
+    }
+  }
+}
 
 TEST_SUITE("misuse") {
   TEST_CASE("child: destroys a runtime that runs" * doctest::skip()) {
