@@ -166,9 +166,9 @@ class [[nodiscard]] fiber {
 
   // Waits until the fiber has ended and returns its result, or throws what it
   // threw. Throws `cancelled` if it ended by `stopped`, `wrong_place` if this
-  // handle is empty or is the calling fiber's own, and `stopped` if the caller
-  // is asked to stop while it waits (the handle then stays joinable). From a
-  // fiber or a plain thread.
+  // handle is empty, is the calling fiber's own, or is being joined by somebody
+  // else, and `stopped` if the caller is asked to stop while it waits (the handle
+  // then stays joinable). From a fiber or a plain thread.
   R join() {
     detail::join(core_);
     return take();

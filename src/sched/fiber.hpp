@@ -152,6 +152,7 @@ class fiber_core {
   internal::spinlock join_lock{internal::lock_rank::fiber_join};
   internal::waiter* joiner VIGIL_GUARDED_BY(join_lock) = nullptr;
   internal::ticket joiner_ticket VIGIL_GUARDED_BY(join_lock) = 0;
+  internal::atomic<bool> is_joined{false};  // somebody is inside join()
   internal::atomic<bool> has_ended{false};
   internal::atomic<internal::handle_state> handle{internal::handle_state::held};
   internal::atomic<std::uint8_t> owners{1};  // the run, and the handle if any

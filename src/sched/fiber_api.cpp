@@ -79,22 +79,43 @@ void let_go(fiber_core& core) noexcept {
   if (core.drop_owner()) internal::scheduler::dispose(core);
 }
 
+// Whether somebody is inside join(). Of a fiber that has ended it is known
+// without the lock.
+bool is_joined(const fiber_core& core) noexcept {
+  // ordering: set under join_lock, and before has_ended, which publishes it.
+  return core.is_joined.load(internal::relaxed);
+}
+
+[[noreturn]] void throw_second_join() {
+  throw wrong_place(
+      "vigil::fiber::join: another fiber or thread joins this handle already, and only one can "
+      "have "
+      "the result; who else waits for the end uses a wait_group or a channel");
+}
+
+// A join that ends without the result.
 void take_out(fiber_core& core, internal::waiter& w) noexcept {
   const lock_guard guard(core.join_lock);
   if (core.joiner == &w) core.joiner = nullptr;
+  core.is_joined.store(false, internal::relaxed);  // ordering: in is_joined()
 }
 
-// Until the fiber has ended; false if the limit came first. Caller: has asked
-// whether `self` may wait.
-bool wait_for_end(fiber_core& core, internal::caller& self, internal::timeout limit) {
+enum class join_end { ended, limit, refused };
+
+// Until the fiber has ended, or the limit; refused if somebody else waits for
+// that. Caller: has asked whether `self` may wait. After a wait for the end
+// is_joined stays set.
+join_end wait_for_end(fiber_core& core, internal::caller& self, internal::timeout limit) {
   core.join_lock.lock();
-  if (core.has_ended.load()) {
+  if (is_joined(core) || core.has_ended.load()) {
+    const join_end how = is_joined(core) ? join_end::refused : join_end::ended;
     core.join_lock.unlock();
-    return true;
+    return how;
   }
   const internal::ticket t = self.open();
   core.joiner = &self.self();
   core.joiner_ticket = t;
+  core.is_joined.store(true, internal::relaxed);  // ordering: in is_joined()
   outcome how = outcome::value;
   try {
     how = self.wait(t, wait_reason::join, limit, core.join_lock);
@@ -102,10 +123,10 @@ bool wait_for_end(fiber_core& core, internal::caller& self, internal::timeout li
     take_out(core, self.self());
     throw;
   }
-  if (how == outcome::value) return true;
+  if (how == outcome::value) return join_end::ended;
   take_out(core, self.self());
   self.throw_if_ended(how);
-  return false;
+  return join_end::limit;
 }
 
 bool join(fiber_core* core, internal::timeout limit, stop_node* under = nullptr) {
@@ -117,11 +138,16 @@ bool join(fiber_core* core, internal::timeout limit, stop_node* under = nullptr)
   if (core == current_fiber()) {
     throw wrong_place("vigil::fiber::join: a fiber cannot wait for its own end");
   }
-  if (has_ended(*core)) return true;
+  if (has_ended(*core)) {
+    if (is_joined(*core)) throw_second_join();
+    return true;
+  }
   if (limit.is_over()) return false;
   internal::caller self(under);
   if (self.may_not_wait()) self.refuse("fiber::join");
-  return wait_for_end(*core, self, limit);
+  const join_end how = wait_for_end(*core, self, limit);
+  if (how == join_end::refused) throw_second_join();
+  return how == join_end::ended;
 }
 
 }  // namespace
@@ -135,7 +161,9 @@ void join_under(fiber_core* core, stop_node* under) {
 }
 
 bool join_for(fiber_core* core, std::int64_t timeout) {
-  return join(core, internal::timeout::in(timeout));
+  if (!join(core, internal::timeout::in(timeout))) return false;
+  core->is_joined.store(false, internal::relaxed);  // ordering: the caller's own by now
+  return true;
 }
 
 void detach(fiber_core* core) {
@@ -156,8 +184,22 @@ void request_stop(fiber_core* core) noexcept {
   if (core->self.claim_stop()) core->self.deliver();
 }
 
+namespace {
+
+[[noreturn]] void destroyed_while_joined(const fiber_core& core) noexcept {
+  internal::fatal(
+      "fiber %llu (%s): its handle is destroyed while another fiber or thread joins it; who owns "
+      "the handle joins it, or waits until the other one has",
+      static_cast<unsigned long long>(core.id),
+      core.name);
+}
+
+}  // namespace
+
 void stop_and_join(fiber_core* core) noexcept {
-  if (!has_ended(*core)) {
+  if (has_ended(*core)) {
+    if (is_joined(*core)) destroyed_while_joined(*core);
+  } else {
     request_stop(core);
     const fiber_core* const self = current_fiber();
     if (self == core) {
@@ -178,7 +220,9 @@ void stop_and_join(fiber_core* core) noexcept {
     }
     // A joining destructor: nothing ends this wait but the child's end.
     internal::caller unstoppable;
-    wait_for_end(*core, unstoppable, internal::timeout::none());
+    if (wait_for_end(*core, unstoppable, internal::timeout::none()) == join_end::refused) {
+      destroyed_while_joined(*core);
+    }
   }
   internal::scheduler::drop_outcome(*core);
   let_go(*core);
@@ -189,6 +233,10 @@ std::uint64_t id_of(const fiber_core* core) noexcept {
 }
 
 ended_fiber::ended_fiber(fiber_core* core) : core_(core) {
+  if (core == nullptr) {
+    throw wrong_place(
+        "vigil::fiber::join: the handle was detached or moved from while it was joined");
+  }
   if (core->error == nullptr && !core->ended_by_stop) return;
   // There is no result, and with the exception no destructor either.
   const std::exception_ptr error = std::exchange(core->error, nullptr);

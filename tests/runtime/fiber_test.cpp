@@ -194,6 +194,78 @@ TEST_SUITE("spawn and join") {
     });
   }
 
+  TEST_CASE("a second join of one handle is refused while the first waits") {
+    in_virtual([] {
+      auto f = spawn([] {
+        sleep_for(1s);
+        return 7;
+      });
+      auto first = spawn([&] { return f.join(); });
+      vigil::testing::settle();
+      CHECK_THROWS_AS(f.join(), vigil::wrong_place);
+      CHECK_THROWS_AS(static_cast<void>(f.join_for(1h)), vigil::wrong_place);
+      CHECK(first.join() == 7);
+      CHECK_THROWS_AS(f.join(), vigil::wrong_place);
+    });
+  }
+
+  TEST_CASE(
+      "a second join is refused also when the fiber has ended and the first has not gone on") {
+    for_each_seed(20, [] {
+      auto f = spawn([] {
+        sleep_for(1s);
+        return 7;
+      });
+      const auto join = [&]() -> int {
+        try {
+          return f.join();
+        } catch (const vigil::wrong_place&) {
+          return 0;
+        }
+      };
+      auto first = spawn(join);
+      vigil::testing::settle();
+      auto second = spawn([&] {
+        sleep_for(1s);
+        return join();
+      });
+      CHECK(first.join() == 7);
+      CHECK(second.join() == 0);
+    });
+  }
+
+  TEST_CASE("a join may follow one that ended without the fiber") {
+    in_virtual([] {
+      auto f = spawn([] {
+        sleep_for(1s);
+        return 7;
+      });
+      CHECK_FALSE(f.join_for(1ms));
+      auto stopped = spawn([&] { return f.join(); });
+      vigil::testing::settle();
+      stopped.request_stop();
+      CHECK_THROWS_AS(stopped.join(), vigil::cancelled);
+      CHECK(f.join_for(2s));
+      CHECK(f.join() == 7);
+    });
+  }
+
+  TEST_CASE("child: a handle dies while it is joined" * doctest::skip()) {
+    vigil::testing::run_virtual([] {
+      auto f = std::make_unique<vigil::fiber<>>(spawn({.name = "shared"}, [] { sleep_for(1s); }));
+      auto first = spawn([&] { f->join(); });
+      vigil::testing::settle();
+      f.reset();
+    });
+  }
+
+  TEST_CASE("a handle that dies while it is joined ends the program by name") {
+    const child_result r = run_child("child: a handle dies while it is joined");
+    CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
+    CHECK_MESSAGE(r.says("(shared)"), r.output);
+    CHECK_MESSAGE(r.says("joins"), r.output);
+  }
+
   TEST_CASE("join_for is true once the fiber has ended and keeps the handle otherwise") {
     in_virtual([] {
       const auto start = vigil::clock::now();
