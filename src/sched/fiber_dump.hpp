@@ -24,6 +24,7 @@ class dump_writer {
 
   dump_writer& text(const char* s) noexcept;
   dump_writer& text(const char* s, std::size_t limit) noexcept;
+  dump_writer& name(const char* s) noexcept;  // of a fiber: escaped, in one line
   dump_writer& number(std::uint64_t n) noexcept;
   dump_writer& seconds(std::int64_t nanoseconds) noexcept;  // "1.234 s"
   void flush() noexcept;

@@ -40,7 +40,7 @@ void write(dump_writer& out, const seen_fiber& f) noexcept {
   if (f.callback) {
     out.text(" (in a callback)");
   } else if (f.name[0] != '\0') {
-    out.text(" (").text(f.name).text(")");
+    out.text(" (").name(f.name).text(")");
   }
   out.text(" [").text(to_string(f.state));
   if (f.state == fiber_state::parked) out.text(": ").text(to_string(f.reason));
@@ -111,7 +111,7 @@ void scheduler::list_holders(dump_writer& out) noexcept {
   out.text(", of it functions on side pools: ").number(n).text("\n");
   for (std::size_t i = 0; i < n && i < shown; ++i) {
     out.text("    called by fiber ").number(calls[i].fiber_id);
-    if (calls[i].name[0] != '\0') out.text(" (").text(calls[i].name).text(")");
+    if (calls[i].name[0] != '\0') out.text(" (").name(calls[i].name).text(")");
     out.text(" at ").text(calls[i].from.file).text(":").number(calls[i].from.line);
     out.text(", ").seconds(monotonic_now() - calls[i].since).text(" ago\n");
   }

@@ -126,6 +126,16 @@ TEST_SUITE("dump") {
     });
   }
 
+  TEST_CASE("writes a fiber's name so that it cannot end its line or steer a terminal") {
+    in_virtual([] {
+      auto f = spawn(named("a\n(b)\\\t\x1b[2J\x7f\xc3\xa4"), [] { sleep_for(1h); });
+      vigil::testing::settle();
+      const std::string text = dumped();
+      CHECK_MESSAGE(has(text, "(a\\n(b)\\\\\\t\\x1b[2J\\x7f\xc3\xa4) [parked: sleep"), text);
+      f.request_stop();
+    });
+  }
+
   TEST_CASE("a fiber that is asked to stop is marked") {
     in_virtual([] {
       auto f = spawn(named("asked"), [] {
