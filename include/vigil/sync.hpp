@@ -105,10 +105,12 @@ class mutex {
   // False if the timeout passes first. Zero or negative: as try_lock.
   template <detail::duration_like D>
   [[nodiscard]] bool try_lock_for(const D& timeout) {
+    detail::refuse_nan(timeout);
     return take() || detail::lock_slowly(core_, detail::within(timeout));
   }
   template <class Clock, class Duration>
   [[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t) {
+    detail::refuse_nan(t.time_since_epoch());
     return take() || detail::lock_slowly(core_, detail::until(t));
   }
 
@@ -161,10 +163,12 @@ class shared_mutex {
   [[nodiscard]] bool try_lock() noexcept { return take(); }
   template <detail::duration_like D>
   [[nodiscard]] bool try_lock_for(const D& timeout) {
+    detail::refuse_nan(timeout);
     return take() || detail::lock_slowly(core_, detail::within(timeout));
   }
   template <class Clock, class Duration>
   [[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t) {
+    detail::refuse_nan(t.time_since_epoch());
     return take() || detail::lock_slowly(core_, detail::until(t));
   }
   // Throws std::logic_error if it is not locked by a writer.
@@ -189,10 +193,12 @@ class shared_mutex {
   [[nodiscard]] bool try_lock_shared() noexcept { return take_shared(); }
   template <detail::duration_like D>
   [[nodiscard]] bool try_lock_shared_for(const D& timeout) {
+    detail::refuse_nan(timeout);
     return take_shared() || detail::lock_shared_slowly(core_, detail::within(timeout));
   }
   template <class Clock, class Duration>
   [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& t) {
+    detail::refuse_nan(t.time_since_epoch());
     return take_shared() || detail::lock_shared_slowly(core_, detail::until(t));
   }
   // Throws std::logic_error if no reader holds it.

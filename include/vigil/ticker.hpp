@@ -72,7 +72,8 @@ class ticker {
   // As for timer.
   template <detail::duration_like D>
   void set_slack(const D& slack) const {
-    if (channel_.core() != nullptr) detail::set_slack(channel_.core(), detail::to_nanos(slack));
+    const std::int64_t length = detail::to_nanos(slack);
+    if (channel_.core() != nullptr) detail::set_slack(channel_.core(), length);
   }
 
  private:
@@ -97,8 +98,8 @@ template <detail::duration_like D, class F>
 requires std::is_invocable_v<std::decay_t<F>&>
 timer every(const D& period, F&& f,
             const site& from = site::current()) {
-  return timer(detail::every(
-      detail::to_nanos(period), false, detail::callback(std::forward<F>(f)), from));
+  const std::int64_t length = detail::to_nanos(period);  // before f is moved from
+  return timer(detail::every(length, false, detail::callback(std::forward<F>(f)), from));
 }
 
 // The same, but the next run is due one period after f has returned. Inside f
@@ -107,8 +108,8 @@ template <detail::duration_like D, class F>
 requires std::is_invocable_v<std::decay_t<F>&>
 timer every(const D& period, F&& f, from_end_t,
             const site& from = site::current()) {
-  return timer(detail::every(
-      detail::to_nanos(period), true, detail::callback(std::forward<F>(f)), from));
+  const std::int64_t length = detail::to_nanos(period);  // before f is moved from
+  return timer(detail::every(length, true, detail::callback(std::forward<F>(f)), from));
 }
 
 }  // namespace VIGIL_ABI

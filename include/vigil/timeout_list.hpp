@@ -159,9 +159,7 @@ class timeout_list {
   template <detail::duration_like D, class F>
   requires std::is_invocable_v<std::decay_t<F>&, entry&>
   timeout_list(const D& d, F&& on_expire, const site& from = site::current())
-      : core_(detail::make_timeouts(detail::to_nanos(d),
-                                    function_of("vigil::timeout_list", std::forward<F>(on_expire)),
-                                    from)) {}
+      : core_(make(detail::to_nanos(d), std::forward<F>(on_expire), from)) {}
 
   // One that was moved from has nothing: add() and expire_now() throw
   // std::logic_error, size() and duration() are zero.
@@ -227,6 +225,13 @@ class timeout_list {
 
     F f;
   };
+
+  // Apart, so that the duration is known to be one before the function is moved.
+  template <class F>
+  static detail::timeout_core* make(std::int64_t duration, F&& f, const site& from) {
+    return detail::make_timeouts(
+        duration, function_of("vigil::timeout_list", std::forward<F>(f)), from);
+  }
 
   template <class F>
   static detail::timeout_function* function_of(const char* call, F&& f) {

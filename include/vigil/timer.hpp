@@ -189,8 +189,9 @@ class timer {
   // minutes, kept in whole microseconds.
   template <detail::duration_like D>
   void set_slack(const D& slack) const {
-    if (record_ != nullptr) detail::set_slack(record_, detail::to_nanos(slack));
-    if (core() != nullptr) detail::set_slack(core(), detail::to_nanos(slack));
+    const std::int64_t length = detail::to_nanos(slack);
+    if (record_ != nullptr) detail::set_slack(record_, length);
+    if (core() != nullptr) detail::set_slack(core(), length);
   }
 
   // Made by after_func and every().
@@ -214,8 +215,8 @@ template <detail::duration_like D, class F>
 requires std::is_invocable_v<std::decay_t<F>&>
 timer after_func(const D& d, F&& f,
                  const site& from = site::current()) {
-  return timer(detail::after_func(
-      detail::to_nanos(d), detail::callback(std::forward<F>(f)), from));
+  const std::int64_t length = detail::to_nanos(d);  // before f is moved from
+  return timer(detail::after_func(length, detail::callback(std::forward<F>(f)), from));
 }
 
 // A timer that ends with its scope: the destructor stops it, and waits for a

@@ -238,6 +238,31 @@ TEST_SUITE("after_func") {
       const std::chrono::duration<double> nan(std::numeric_limits<double>::quiet_NaN());
       CHECK_THROWS_AS(after_func(nan, [] {}), std::invalid_argument);
       CHECK(vigil::stats().timers_armed == 0);
+      auto kept = std::make_shared<int>(5);
+      auto f = [kept] {};
+      CHECK_THROWS_AS(after_func(nan, std::move(f)), std::invalid_argument);
+      CHECK_THROWS_AS(vigil::every(nan, std::move(f)), std::invalid_argument);
+      CHECK_THROWS_AS(vigil::every(nan, std::move(f), vigil::from_end), std::invalid_argument);
+      CHECK_THROWS_AS(vigil::timeout_list(nan, [kept](auto&) {}), std::invalid_argument);
+      CHECK(kept.use_count() == 2);
+    });
+  }
+
+  TEST_CASE("a duration that is not a number is refused although it does not matter") {
+    in_virtual([] {
+      const std::chrono::duration<double> nan(std::numeric_limits<double>::quiet_NaN());
+      const std::chrono::time_point<vigil::clock, std::chrono::duration<double>> never(nan);
+      vigil::timer none;
+      CHECK_THROWS_AS(none.set_slack(nan), std::invalid_argument);
+      vigil::mutex free_mutex;
+      CHECK_THROWS_AS(static_cast<void>(free_mutex.try_lock_for(nan)), std::invalid_argument);
+      CHECK_THROWS_AS(static_cast<void>(free_mutex.try_lock_until(never)), std::invalid_argument);
+      vigil::shared_mutex shared;
+      CHECK_THROWS_AS(static_cast<void>(shared.try_lock_for(nan)), std::invalid_argument);
+      CHECK_THROWS_AS(static_cast<void>(shared.try_lock_until(never)), std::invalid_argument);
+      CHECK_THROWS_AS(static_cast<void>(shared.try_lock_shared_for(nan)), std::invalid_argument);
+      CHECK_THROWS_AS(static_cast<void>(shared.try_lock_shared_until(never)),
+                      std::invalid_argument);
     });
   }
 
