@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -396,14 +397,19 @@ class [[nodiscard]] VIGIL_API no_park {
 
 }  // namespace this_fiber
 
-// A variable of which each fiber has its own: made by T's default constructor
-// (or the given value) at the fiber's first use, destroyed when the fiber
-// ends, in the reverse order of first use. Declare it with static storage.
+// A variable of which each fiber has its own: made by T's default constructor,
+// or as a copy of the given value, at the fiber's first use; destroyed when the
+// fiber ends, in the reverse order of first use. Declare it with static storage.
+// A destructor may use other variables, which makes values that were destroyed
+// anew. That ends after four rounds, as with thread-specific data of pthreads:
+// what is left then is not destroyed.
 template <class T>
 class fiber_local {
  public:
-  fiber_local() = default;
-  explicit fiber_local(T initial) : initial_(std::move(initial)) {}
+  constexpr fiber_local() noexcept : make_([](const fiber_local&) { return new T(); }) {}
+  explicit constexpr fiber_local(T initial)
+      : initial_(std::move(initial)),
+        make_([](const fiber_local& self) { return new T(*self.initial_); }) {}
 
   fiber_local(const fiber_local&) = delete;
   fiber_local& operator=(const fiber_local&) = delete;
@@ -412,7 +418,7 @@ class fiber_local {
   T& operator*() const {
     void* found = detail::find_local(this);
     if (found == nullptr) {
-      T* made = new T(initial_);
+      T* made = make_(*this);
       try {
         detail::add_local(this, made, [](void* old) noexcept { delete static_cast<T*>(old); });
       } catch (...) {
@@ -427,7 +433,8 @@ class fiber_local {
   T* operator->() const { return &**this; }
 
  private:
-  T initial_{};
+  std::optional<T> initial_;
+  T* (*make_)(const fiber_local& self);
 };
 
 }  // namespace VIGIL_ABI

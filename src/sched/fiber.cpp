@@ -28,9 +28,24 @@ void fiber_core::set_name(std::string_view text) noexcept {
 }
 
 void fiber_core::destroy_locals() noexcept {
+  constexpr int rounds = 4;  // PTHREAD_DESTRUCTOR_ITERATIONS
+  for (int round = 0; round < rounds && locals != nullptr; ++round) {
+    // A value that is made meanwhile goes in front, and has its turn in the next round.
+    internal::fiber_local_slot* slot = locals;
+    while (slot != nullptr) {
+      internal::fiber_local_slot** at = &locals;
+      while (*at != slot)
+        at = &(*at)->next;
+      *at = slot->next;
+      slot->destroy(slot->value);
+      internal::fiber_local_slot* const following = slot->next;
+      delete slot;
+      slot = following;
+    }
+  }
+  // Their destructors make each other's values for ever: these stay as they are.
   while (internal::fiber_local_slot* const slot = locals) {
     locals = slot->next;
-    slot->destroy(slot->value);
     delete slot;
   }
 }

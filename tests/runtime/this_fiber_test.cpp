@@ -435,4 +435,69 @@ TEST_SUITE("fiber_local") {
       CHECK(died.size() == 3);
     });
   }
+
+  vigil::fiber_local<std::unique_ptr<int>> owner;
+  vigil::fiber_local<std::vector<std::unique_ptr<int>>> owners;
+
+  TEST_CASE("a value may be of a type that cannot be copied") {
+    in_virtual([] {
+      spawn([] {
+        CHECK(*owner == nullptr);
+        *owner = std::make_unique<int>(5);
+        owners->push_back(std::move(*owner));
+        CHECK(*owners->front() == 5);
+      }).join();
+      CHECK(owners->empty());
+    });
+  }
+
+  void make_the_other(bool is_other);
+  std::atomic<int> ghosts_died{0};
+
+  // Its destructor makes the other's value anew. From rooms of its own: what is
+  // left in the end is not destroyed, which a leak checker would report.
+  struct haunted {
+    bool lives = false;
+    bool is_other = false;
+
+    ~haunted() {
+      if (!lives) return;
+      if (++ghosts_died > 1000) std::abort();
+      make_the_other(!is_other);
+    }
+
+    static void* operator new(std::size_t) {
+      static std::byte rooms[64][sizeof(haunted)];
+      static std::size_t used = 0;
+      if (used == 64) std::abort();
+      return rooms[used++];
+    }
+
+    static void operator delete(void*) {}
+  };
+
+  vigil::fiber_local<haunted> ghost;
+  vigil::fiber_local<haunted> other_ghost;
+
+  void make_the_other(bool is_other) {
+    haunted& made = is_other ? *other_ghost : *ghost;
+    made.is_other = is_other;
+    made.lives = true;
+  }
+
+  TEST_CASE("child: values that make each other anew" * doctest::skip()) {
+    in_virtual([] {
+      spawn([] { make_the_other(false); }).join();
+      const int of_the_fiber = ghosts_died.load();
+      vigil::after_func(1ms, [] { make_the_other(true); });
+      sleep_for(2ms);
+      std::printf("%d and %d have died\n", of_the_fiber, ghosts_died.load() - of_the_fiber);
+    });
+  }
+
+  TEST_CASE("destructors that make each other's values anew end after four rounds") {
+    const child_result r = run_child("child: values that make each other anew");
+    CHECK_MESSAGE(r.succeeded(), r.output);
+    CHECK_MESSAGE(r.says("4 and 4 have died"), r.output);
+  }
 }
