@@ -136,7 +136,7 @@ TEST_SUITE("channel") {
       f.request_stop();
       CHECK_FALSE(stopped.recv().has_value());
       CHECK_THROWS_AS(f.join(), vigil::cancelled);
-      CHECK_THROWS_AS(vigil::scoped_close(channel<int>()), std::logic_error);
+      CHECK_THROWS_AS(static_cast<void>(vigil::scoped_close(channel<int>())), std::logic_error);
     });
   }
 

@@ -86,7 +86,7 @@ TEST_SUITE("semaphore") {
       });
       vigil::testing::settle();
       const auto short_time = vigil::with_timeout(vigil::background(), 1ms);
-      CHECK_THROWS_AS(vigil::scoped_permit(s, short_time.ctx), vigil::cancelled);
+      CHECK_THROWS_AS(static_cast<void>(vigil::scoped_permit(s, short_time.ctx)), vigil::cancelled);
       {
         const vigil::scoped_permit one(s);
         CHECK(vigil::clock::now() - start == 1s);
@@ -98,8 +98,9 @@ TEST_SUITE("semaphore") {
       CHECK(s.available() == 0);
       g.join();
       CHECK(s.available() == 1);
-      CHECK_THROWS_AS(vigil::scoped_permit(s, -1), std::invalid_argument);
-      CHECK_THROWS_AS(vigil::scoped_permit(s, vigil::adopt_permit, -1), std::invalid_argument);
+      CHECK_THROWS_AS(static_cast<void>(vigil::scoped_permit(s, -1)), std::invalid_argument);
+      CHECK_THROWS_AS(static_cast<void>(vigil::scoped_permit(s, vigil::adopt_permit, -1)),
+                      std::invalid_argument);
       CHECK(s.available() == 1);
     });
   }
