@@ -43,6 +43,8 @@ inline namespace VIGIL_ABI {
 
 namespace detail {
 VIGIL_API void post(callback f, const site& from);
+// In the runtime of that scheduler.
+VIGIL_API void post_to(void* sched, callback f, const site& from);
 VIGIL_API void defer(callback f, const site& from);
 }  // namespace detail
 

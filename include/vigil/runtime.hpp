@@ -170,16 +170,16 @@ class VIGIL_API runtime {
   template <class F>
   requires std::is_invocable_v<std::decay_t<F>>
   void go(F&& f, const site& from = site::current()) {
-    const use_here use(*this);
-    detail::start_by({.name = "vigil::runtime::go"}, {}, true, from, std::forward<F>(f));
+    detail::start_by({.name = "vigil::runtime::go", .sched = sched()}, {}, true, from,
+                     std::forward<F>(f));
   }
 
   // As vigil::after_func, from any thread.
   template <detail::duration_like D, class F>
   requires std::is_invocable_v<std::decay_t<F>&>
-  timer after_func(const D& d, F&& f) {
-    const use_here use(*this);
-    return vigil::after_func(d, std::forward<F>(f));
+  timer after_func(const D& d, F&& f, const site& from = site::current()) {
+    return timer(detail::after_func_in(sched(), detail::to_nanos(d),
+                                       detail::callback(std::forward<F>(f)), from));
   }
 
   // As vigil::post, from any thread. Outside run() the function waits for the
@@ -187,8 +187,7 @@ class VIGIL_API runtime {
   template <class F>
   requires std::is_invocable_v<std::decay_t<F>&>
   void post(F&& f, const site& from = site::current()) {
-    const use_here use(*this);
-    vigil::post(std::forward<F>(f), from);
+    detail::post_to(sched(), detail::callback(std::forward<F>(f)), from);
   }
 
   [[nodiscard]] work_guard make_work_guard();
@@ -205,16 +204,7 @@ class VIGIL_API runtime {
 
  private:
   friend struct detail::runtime_access;
-  // Makes this runtime the calling thread's while it lives.
-  class VIGIL_API use_here {
-   public:
-    explicit use_here(runtime& rt);
-    ~use_here();
-
-   private:
-    void* before_;
-  };
-
+  void* sched() noexcept;
   // Takes over the library's own std::unique_ptr of a core.
   explicit runtime(void* owner);
   void run_main(detail::call_ref main, bool wants_result);

@@ -35,6 +35,9 @@ namespace detail {
 class timer_record;
 
 VIGIL_API timer_record* after_func(std::int64_t delay, callback f, const site& from);
+// In the runtime of that scheduler.
+VIGIL_API timer_record* after_func_in(void* sched, std::int64_t delay, callback f,
+                                      const site& from);
 VIGIL_API timer_record* every(std::int64_t period, bool from_end, callback f,
                               const site& from);
 VIGIL_API void add_handle(timer_record* record) noexcept;

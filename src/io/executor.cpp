@@ -25,29 +25,14 @@ namespace {
 // Whose handler the fiber runs: the gate of a runtime.
 fiber_local<const void*> handler_of;
 
-// Makes a runtime the calling thread's.
-class borrowed {
- public:
-  explicit borrowed(internal::scheduler& s) noexcept : before_(internal::borrow_scheduler(&s)) {}
-
-  ~borrowed() { internal::borrow_scheduler(before_); }
-
-  borrowed(const borrowed&) = delete;
-  borrowed& operator=(const borrowed&) = delete;
-
- private:
-  internal::scheduler* const before_;
-};
-
 }  // namespace
 
 // Under the gate's lock, so that the runtime does not go meanwhile.
 void post_handler(const executor_home& home, ::vigil::detail::callback f) {
   const std::lock_guard guard(home.gate->lock);
   if (home.gate->sched == nullptr) return;
-  const borrowed here(*home.gate->sched);
   try {
-    ::vigil::detail::post(std::move(f), site::current());
+    ::vigil::detail::post_to(home.gate->sched, std::move(f), site::current());
   } catch (const runtime_gone&) {
     // Too late in the run: as if the runtime had gone.
   }

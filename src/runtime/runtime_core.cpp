@@ -1,7 +1,5 @@
 #include "runtime/runtime_core.hpp"
 
-#include "sched/process.hpp"
-
 #include <vigil/error.hpp>
 
 #include <algorithm>
@@ -219,13 +217,8 @@ runtime_stats stats() {
   return internal::stats_of(*internal::require_fiber("stats").sched);
 }
 
-runtime::use_here::use_here(runtime& rt) : before_(nullptr) {
-  internal::process_check_fork("vigil::runtime");
-  before_ = internal::borrow_scheduler(&core_of(rt.core_).sched);
-}
-
-runtime::use_here::~use_here() {
-  internal::borrow_scheduler(static_cast<internal::scheduler*>(before_));
+void* runtime::sched() noexcept {
+  return &core_of(core_).sched;
 }
 
 // --- outside work

@@ -35,7 +35,12 @@ new_fiber::new_fiber(const start_call& call,
                      std::size_t size,
                      std::size_t align,
                      const site& from) {
-  internal::scheduler* const s = current_scheduler();
+  auto* s = static_cast<internal::scheduler*>(call.sched);
+  if (s != nullptr) {
+    internal::process_check_fork(call.name);
+  } else {
+    s = current_scheduler();
+  }
   if (s == nullptr) {
     internal::process_check_fork(call.name);
     throw wrong_place(

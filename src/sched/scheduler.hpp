@@ -424,11 +424,9 @@ class scheduler {
   std::exception_ptr main_error_;
 };
 
-// The scheduler of the calling fiber, or the one that the calling plain thread
-// has borrowed; nullptr without one.
+// The scheduler whose worker the calling thread is; nullptr elsewhere. To act in
+// another one, say which: user code that runs meanwhile finds its own.
 scheduler* current_scheduler() noexcept;
-// Returns the one before.
-scheduler* borrow_scheduler(scheduler* s) noexcept;
 
 // The calling fiber; throws wrong_place with the name of the call elsewhere.
 fiber& require_fiber(const char* call);

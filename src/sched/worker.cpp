@@ -11,7 +11,6 @@ namespace vigil::internal {
 namespace {
 
 thread_local worker* this_worker = nullptr;
-thread_local scheduler* borrowed = nullptr;
 
 // std::exit destroys what belongs to the calling thread before what is static.
 // So a runtime with static storage hears of an exit on a fiber of its own.
@@ -46,16 +45,11 @@ __attribute__((noinline)) fiber* current_fiber() noexcept {
 
 __attribute__((noinline)) scheduler* current_scheduler() noexcept {
   asm volatile("");
-  return this_worker != nullptr && borrowed == nullptr ? &this_worker->sched : borrowed;
-}
-
-__attribute__((noinline)) scheduler* borrow_scheduler(scheduler* s) noexcept {
-  return std::exchange(borrowed, s);
+  return this_worker != nullptr ? &this_worker->sched : nullptr;
 }
 
 void forget_worker_after_fork() noexcept {
   this_worker = nullptr;
-  borrowed = nullptr;
 }
 
 worker::worker(scheduler& owner, unsigned number) noexcept

@@ -14,14 +14,10 @@ namespace detail {
 
 using internal::timer_service;
 
-void post(callback f, const site& from) {
-  if (!f) throw_empty_function("vigil::post");
-  internal::scheduler* const s = internal::current_scheduler();
-  if (s == nullptr) {
-    internal::process_check_fork("vigil::post");
-    throw wrong_place("vigil::post: this thread has no runtime; use runtime::post there");
-  }
-  auto& service = static_cast<timer_service&>(s->timers());
+namespace {
+
+void post_in(internal::scheduler& s, callback f, const site& from) {
+  auto& service = static_cast<timer_service&>(s.timers());
   timer_record* const record = service.make_record(std::move(f), 0, false, from);
   try {
     service.post(*record);
@@ -29,6 +25,24 @@ void post(callback f, const site& from) {
     timer_service::drop_handle(*record);
     throw;
   }
+}
+
+}  // namespace
+
+void post(callback f, const site& from) {
+  if (!f) throw_empty_function("vigil::post");
+  internal::scheduler* const s = internal::current_scheduler();
+  if (s == nullptr) {
+    internal::process_check_fork("vigil::post");
+    throw wrong_place("vigil::post: this thread has no runtime; use runtime::post there");
+  }
+  post_in(*s, std::move(f), from);
+}
+
+void post_to(void* sched, callback f, const site& from) {
+  if (!f) throw_empty_function("vigil::runtime::post");
+  internal::process_check_fork("vigil::runtime::post");
+  post_in(*static_cast<internal::scheduler*>(sched), std::move(f), from);
 }
 
 void defer(callback f, const site& from) {

@@ -37,10 +37,12 @@ timer_service& current_service(const char* call) {
   return static_cast<timer_service&>(s->timers());
 }
 
-timer_record* make(
-    const char* call, nanos delay, nanos period, bool from_end, callback f, const site& from) {
-  if (!f) throw_empty_function(call);
-  timer_service& service = current_service(call);
+timer_record* make_in(timer_service& service,
+                      nanos delay,
+                      nanos period,
+                      bool from_end,
+                      callback f,
+                      const site& from) {
   timer_record* const record = service.make_record(std::move(f), period, from_end, from);
   try {
     service.reset_after(*record, delay);
@@ -49,6 +51,12 @@ timer_record* make(
     throw;
   }
   return record;
+}
+
+timer_record* make(
+    const char* call, nanos delay, nanos period, bool from_end, callback f, const site& from) {
+  if (!f) throw_empty_function(call);
+  return make_in(current_service(call), delay, period, from_end, std::move(f), from);
 }
 
 void check_handle(const timer_record* record) {
@@ -63,6 +71,13 @@ void check_handle(const timer_record* record) {
 
 timer_record* after_func(std::int64_t delay, callback f, const site& from) {
   return make("after_func", delay, 0, false, std::move(f), from);
+}
+
+timer_record* after_func_in(void* sched, std::int64_t delay, callback f, const site& from) {
+  if (!f) throw_empty_function("vigil::runtime::after_func");
+  internal::process_check_fork("vigil::runtime::after_func");
+  auto& service = static_cast<timer_service&>(static_cast<internal::scheduler*>(sched)->timers());
+  return make_in(service, delay, 0, false, std::move(f), from);
 }
 
 timer_record* every(std::int64_t period, bool from_end, callback f, const site& from) {

@@ -194,6 +194,59 @@ TEST_SUITE("run") {
     thread.join();
   }
 
+  TEST_CASE("a callable whose copy waits leaves the others of its worker where they are") {
+    vigil::options o;
+    o.workers = 1;
+    vigil::runtime other(o);
+    std::atomic<int> ran{0};
+
+    struct waits_when_copied {
+      explicit waits_when_copied(std::atomic<int>& count) : ran(&count) {}
+
+      waits_when_copied(const waits_when_copied& from) : ran(from.ran) {
+        for (int i = 0; i < 3; ++i)
+          vigil::this_fiber::yield();
+      }
+
+      waits_when_copied(waits_when_copied&&) = default;
+      waits_when_copied& operator=(waits_when_copied&&) = delete;
+      ~waits_when_copied() = default;
+
+      void operator()() const { ++*ran; }
+
+      std::atomic<int>* ran;
+    };
+
+    vigil::run(o, [&] {
+      const waits_when_copied f(ran);
+      vigil::runtime* const here = &vigil::runtime::current();
+      int beside = 0;
+      const auto start_beside = [&] {
+        vigil::go([&] {
+          // While the copy waits.
+          vigil::go([&] { beside += &vigil::runtime::current() == here ? 1 : 0; });
+          vigil::post([&] { beside += &vigil::runtime::current() == here ? 1 : 0; });
+          vigil::after_func(0s, [&] { beside += &vigil::runtime::current() == here ? 1 : 0; });
+        });
+      };
+      start_beside();
+      other.go(f);
+      start_beside();
+      other.post(f);
+      start_beside();
+      other.after_func(0s, f);
+      for (int i = 0; i < 10'000 && beside < 9; ++i)
+        vigil::this_fiber::yield();
+      CHECK(beside == 9);
+      CHECK(ran == 0);
+    });
+    other.run([&] {
+      while (ran.load() < 3)
+        sleep_for(100us);
+    });
+    CHECK(ran == 3);
+  }
+
   TEST_CASE("plain threads start fibers while the runtime runs") {
     in_runtime({.workers = {1, 2, 4}}, [](vigil::runtime& rt) {
       std::atomic<int> ran{0};

@@ -23,9 +23,12 @@ struct body_table {
   void* (*result)(void* body) noexcept;
 };
 
-// Which call starts a fiber, for its errors.
+// Which call starts a fiber, for its errors, and where.
 struct start_call {
   const char* name = "vigil::go, vigil::spawn";
+  // The scheduler of a runtime that stays until the call is over; nullptr: the
+  // caller's own.
+  void* sched = nullptr;
 };
 
 // Where a guard of this_fiber was made. The callbacks of a runtime run one after
