@@ -18,7 +18,6 @@ namespace {
 //! [connection]
 struct connection {
   int number = 0;
-  vigil::timeout_list::entry idle{};  // 40 bytes, and no allocation ever
   bool open = true;
 
   void close() {
@@ -27,19 +26,20 @@ struct connection {
   }
 };
 
+using client = vigil::expiring<connection>;  // with its entry: 40 bytes, no allocation
+
 //! [connection]
 
 void first() {
   //! [first]
-  vigil::timeout_list idle(
-      30s, [](vigil::timeout_list::entry& e) { vigil::owner_of<&connection::idle>(e).close(); });
+  vigil::timeout_list idle(30s, [](vigil::timeout_list::entry& e) { client::of(e)->close(); });
 
-  connection a{.number = 1};
-  connection b{.number = 2};
-  idle.add(a.idle);  // counts from now
-  idle.add(b.idle);
+  client a{1};
+  client b{2};
+  idle.add(a.entry());  // counts from now
+  idle.add(b.entry());
   vigil::sleep_for(20s);
-  a.idle.touch();         // data came: a counts from now
+  a.entry().touch();      // data came: a counts from now
   vigil::sleep_for(15s);  // b is closed 30 s after it was added
   std::printf("%zu left\n", idle.size());
   //! [first]
@@ -47,25 +47,25 @@ void first() {
 
 void reader() {
   vigil::timeout_list idle(30s, [](vigil::timeout_list::entry&) {});
-  connection c{.number = 3};
-  idle.add(c.idle);
+  client c{3};
+  idle.add(c.entry());
   //! [false]
   const auto now = vigil::clock::now();  // once for many events
-  if (!c.idle.touch(now)) return;        // its expiry has begun: leave it alone
+  if (!c.entry().touch(now)) return;     // its expiry has begun: leave it alone
   //! [false]
   std::puts("in time");
 }
 
 void owned() {
   //! [owner]
-  std::vector<std::unique_ptr<connection>> table;
+  std::vector<std::unique_ptr<client>> table;
   vigil::timeout_list idle(30s, [&table](vigil::timeout_list::entry& e) {
-    const connection& c = vigil::owner_of<&connection::idle>(e);
+    const client& c = client::of(e);
     std::erase_if(table, [&c](const auto& each) { return each.get() == &c; });
   });
   for (int i = 0; i < 3; ++i) {
-    table.push_back(std::make_unique<connection>());
-    idle.add(table.back()->idle);
+    table.push_back(std::make_unique<client>());
+    idle.add(table.back()->entry());
   }
   vigil::sleep_for(1min);
   std::printf("%zu in the table\n", table.size());
@@ -74,13 +74,12 @@ void owned() {
 
 void durations() {
   //! [durations]
-  vigil::timeout_lists timeouts(
-      [](vigil::timeout_list::entry& e) { vigil::owner_of<&connection::idle>(e).close(); });
-  connection a{.number = 4};
-  connection b{.number = 5};
-  timeouts.add(a.idle, 5s);
-  timeouts.add(b.idle, 1min);
-  timeouts.add(a.idle, 2min);  // moves it: an entry is in one list
+  vigil::timeout_lists timeouts([](vigil::timeout_list::entry& e) { client::of(e)->close(); });
+  client a{4};
+  client b{5};
+  timeouts.add(a.entry(), 5s);
+  timeouts.add(b.entry(), 1min);
+  timeouts.add(a.entry(), 2min);  // moves it: an entry is in one list
   vigil::sleep_for(1min);
   vigil::testing::settle();
   std::printf("%zu left\n", timeouts.size());
@@ -88,13 +87,12 @@ void durations() {
 }
 
 void shutdown() {
-  vigil::timeout_list idle(
-      30s, [](vigil::timeout_list::entry& e) { vigil::owner_of<&connection::idle>(e).close(); });
-  connection a{.number = 6};
-  connection b{.number = 7};
-  idle.add(a.idle);
+  vigil::timeout_list idle(30s, [](vigil::timeout_list::entry& e) { client::of(e)->close(); });
+  client a{6};
+  client b{7};
+  idle.add(a.entry());
   vigil::sleep_for(1s);
-  idle.add(b.idle);
+  idle.add(b.entry());
   //! [now]
   const std::size_t closed = idle.expire_now();  // all that are idle, the oldest first
   std::printf("%zu closed at the end\n", closed);

@@ -24,8 +24,8 @@ namespace {
 
 //! [connection]
 struct connection {
-  vigil::timeout_list::entry idle;
   vigil::clock::time_point last_activity;
+  vigil::timeout_list::entry idle;  // the last: it dies before what on_expire uses
 };
 
 //! [connection]

@@ -48,6 +48,8 @@ class ticker;
 struct from_end_t;
 class timeout_list;
 class timeout_lists;
+template <class T>
+class expiring;
 
 class mutex;
 class shared_mutex;

@@ -1,13 +1,12 @@
 // Idle timeouts for many: one duration, one timer, any number of entries.
 //
-//   struct connection {
-//     vigil::timeout_list::entry idle;
-//   };
+//   using client = vigil::expiring<connection>;
 //   vigil::timeout_list idle(30s, [](vigil::timeout_list::entry& e) {
-//     vigil::owner_of<&connection::idle>(e).close();
+//     client::of(e)->close();
 //   });
-//   idle.add(c.idle);
-//   c.idle.touch(now);      // at each activity: one word is changed
+//   client c(socket);            // a connection and its entry
+//   idle.add(c.entry());
+//   c.entry().touch(now);        // at each activity: one word is changed
 //
 // A touch changes nothing but the entry's own word. The list learns of it when
 // it would have expired the entry, and puts it where it belongs then.
@@ -104,8 +103,16 @@ VIGIL_API std::size_t count_of(const timeout_table* lists) noexcept;
 // entries that are in a list when it is destroyed are in none after that.
 class timeout_list {
  public:
-  // What stands for a connection in a list: a member of it, or a base. 40
-  // bytes. Neither copied nor moved. In at most one list at a time.
+  // What stands for a connection in a list. 40 bytes. Neither copied nor moved. In
+  // at most one list at a time.
+  //
+  // Its destructor waits for a running on_expire, which may use the connection: so
+  // nothing of the connection may have been destroyed before. expiring<T> holds the
+  // two in that order. As a member of the connection itself the entry is the last
+  // one (members die from the last to the first), and a destructor of the connection
+  // that does work calls timeout_list::remove() on it first. It is no base: a base
+  // dies after all members; a class that derives from it all the same calls remove()
+  // in its destructor.
   class entry : detail::timeout_node {
    public:
     entry() noexcept = default;
@@ -317,6 +324,44 @@ struct member_of<Member> {
 
 }  // namespace detail
 
+// A T and its entry, in an order that is safe: the entry dies first, and waits for an
+// on_expire that is running, before the destructor of T begins. Neither copied nor
+// moved.
+template <class T>
+class expiring final {
+ public:
+  // The T from these: T(args...), or T{args...} for an aggregate.
+  template <class... Args>
+    requires(std::is_constructible_v<T, Args...> || requires(Args&&... a) { T{std::move(a)...}; })
+  explicit expiring(Args&&... args) : value_(make(std::forward<Args>(args)...)) {}
+  expiring(const expiring&) = delete;
+  expiring& operator=(const expiring&) = delete;
+
+  // Whose entry e is. Only for the entry of an expiring<T>.
+  static expiring& of(timeout_list::entry& e) noexcept;
+
+  timeout_list::entry& entry() noexcept { return entry_; }
+  const timeout_list::entry& entry() const noexcept { return entry_; }
+
+  T& operator*() noexcept { return value_; }
+  const T& operator*() const noexcept { return value_; }
+  T* operator->() noexcept { return &value_; }
+  const T* operator->() const noexcept { return &value_; }
+
+ private:
+  template <class... Args>
+  static T make(Args&&... args) {
+    if constexpr (std::is_constructible_v<T, Args...>) {
+      return T(std::forward<Args>(args)...);
+    } else {
+      return T{std::forward<Args>(args)...};
+    }
+  }
+
+  T value_;
+  timeout_list::entry entry_;  // the last: it dies before value_ does
+};
+
 // The object whose member e is: owner_of<&connection::idle>(e). For members of
 // classes without virtual bases above them.
 template <auto Member>
@@ -325,6 +370,11 @@ auto& owner_of(timeout_list::entry& e) noexcept {
   // A pointer to a data member is its offset (Itanium C++ ABI).
   return *reinterpret_cast<owner*>(reinterpret_cast<std::byte*>(&e) -
                                    __builtin_bit_cast(std::ptrdiff_t, Member));
+}
+
+template <class T>
+expiring<T>& expiring<T>::of(timeout_list::entry& e) noexcept {
+  return owner_of<&expiring::entry_>(e);
 }
 
 }  // namespace VIGIL_ABI

@@ -26,7 +26,7 @@ namespace vigil::internal {
 
 class timer_channel final : public channel_core, public timed_source {
  public:
-  // Period 0: once. Caller: a fiber, or a thread that has borrowed a runtime.
+  // Period 0: once. Caller: a fiber.
   timer_channel(timer_service& service, nanos when, nanos period);
 
   // True if a value was pending. Throws runtime_gone, std::bad_alloc with

@@ -1,12 +1,86 @@
 #include "time/timeout_helpers.hpp"
 
 #include <array>
+#include <memory>
+#include <string>
+#include <vector>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::sleep_for;
 using vigil::timeout_list;
 using vigil::testing::settle;
+
+namespace {
+
+// Says so when it is used after its end.
+struct with_work {
+  with_work(std::vector<std::string>& to, int n) : said(&to), number(n) {}
+
+  with_work(const with_work&) = delete;
+  with_work& operator=(const with_work&) = delete;
+
+  ~with_work() { said->push_back("destroyed"); }
+
+  void expire() {
+    said->push_back("expires " + std::to_string(number));
+    vigil::sleep_for(1s);
+    said->push_back("expired " + text);
+  }
+
+  std::vector<std::string>* said;
+  int number;
+  std::string text = "a text that is too long to be kept without an allocation";
+};
+
+struct plain {
+  int a;
+  std::string b;
+};
+
+}  // namespace
+
+TEST_SUITE("expiring") {
+  TEST_CASE("its destructor waits for a running on_expire before anything of T is destroyed") {
+    in_virtual([] {
+      using holder = vigil::expiring<with_work>;
+      std::vector<std::string> said;
+      vigil::timeout_list list(1s, [](entry& e) { holder::of(e)->expire(); });
+      {
+        holder h(said, 7);
+        list.add(h.entry());
+        vigil::sleep_for(1500ms);  // it is in its on_expire
+        CHECK_FALSE(h.entry().is_linked());
+        CHECK(&holder::of(h.entry()) == &h);
+        CHECK(&*h == h.operator->());
+      }
+      CHECK(said == std::vector<std::string>{
+                        "expires 7",
+                        "expired a text that is too long to be kept without an allocation",
+                        "destroyed"});
+    });
+  }
+
+  TEST_CASE("on_expire may destroy its owner, and aggregates are made from their members") {
+    in_virtual([] {
+      using holder = vigil::expiring<plain>;
+      std::vector<std::unique_ptr<holder>> all;
+      vigil::timeout_list list(1s, [&](entry& e) {
+        CHECK(holder::of(e)->b == "b");
+        all.erase(all.begin());
+      });
+      all.push_back(std::make_unique<holder>(1, "b"));
+      list.add(all.back()->entry());
+      CHECK((*all.back())->a == 1);
+      vigil::sleep_for(1h);
+      CHECK(all.empty());
+      CHECK(list.size() == 0);
+      const vigil::expiring<int> number(3);
+      CHECK(*number == 3);
+      CHECK_FALSE(number.entry().is_linked());
+    });
+  }
+}
 
 TEST_SUITE("timeout_list") {
   TEST_CASE("an older time never moves an entry back, and is a success") {

@@ -31,6 +31,8 @@ class idle_entry : public timeout_list::entry {
  public:
   idle_entry(movable_deadline& read, movable_deadline& write) noexcept
       : read_(&read), write_(&write) {}
+  // While what an on_expire uses is there.
+  ~idle_entry() { timeout_list::remove(*this); }
 
   void end_waits() noexcept {
     read_->end_wait(*this);
