@@ -72,6 +72,7 @@ void spawn_join(report& out);
 void select_ready(report& out);
 void round_trips(report& out);
 void locks(report& out);
+void guards(report& out);
 void kernel_calls(report& out);
 void long_computation(report& out);
 void virtual_time(report& out);

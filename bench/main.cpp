@@ -29,6 +29,7 @@ constexpr group groups[] = {
     {"select-ready", "receive and select, a value is ready", &bench::select_ready, false},
     {"round-trip", "a question and its answer between two fibers", &bench::round_trips, false},
     {"locks", "locks that nobody else wants", &bench::locks, false},
+    {"guards", "the guard below a stack, by its size", &bench::guards, false},
     {"kernel", "what a sleep and a callback ask of the kernel", &bench::kernel_calls, false},
     {"overshoot-idle", "overshoot of a 1 ms sleep, idle", &bench::overshoot_idle, false},
     {"overshoot-busy",

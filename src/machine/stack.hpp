@@ -1,8 +1,10 @@
 // Stacks of fibers: where they come from and how they are found again.
 //
 // A stack is carved from a slab, a big mapping of up to 64 stacks of one size
-// class (a power of two from 16 KiB to 1 GiB). Below each stack lie 64 KiB of
-// guard; a fiber that runs over the end of its stack faults there.
+// class (a power of two from 16 KiB to 1 GiB). Below each stack lie 272 KiB
+// of guard; a fiber that runs over the end of its stack faults there. Code built with
+// -fstack-clash-protection always does; without it a frame larger than the guard may
+// step over it. A buffer of 256 KiB in a frame with room for its tail does not.
 //
 // allocate_stack() and release_stack() are for any thread and take the pool's
 // own mutex, which is never held across user code and never in a signal
@@ -18,7 +20,7 @@
 namespace vigil::internal {
 
 inline constexpr std::size_t default_stack_size = 128 * 1024;
-inline constexpr std::size_t stack_guard_size = 64 * 1024;
+inline constexpr std::size_t stack_guard_size = 272 * 1024;
 inline constexpr std::size_t min_stack_size = 16 * 1024;
 inline constexpr std::size_t max_stack_size = std::size_t{1} << 30;
 

@@ -1,8 +1,8 @@
 #include "machine/stack.hpp"
 
+#include "machine/sanitizer.hpp"
 #include "support/child.hpp"
 #include "support/memory.hpp"
-#include "machine/sanitizer.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -70,6 +70,30 @@ std::vector<stack> take_all(std::size_t usable, std::size_t most, std::string& e
 }  // namespace
 
 TEST_SUITE("stack") {
+  // What is built without -fstack-clash-protection touches the far end of a large frame
+  // first.
+  TEST_CASE("a frame of 256 KiB with its tail does not reach over the guard") {
+    constexpr std::size_t page = 4096;
+    constexpr std::size_t farthest = (256 + 16) * 1024;
+    for (const std::size_t size : {min_stack_size, default_stack_size, std::size_t{1} << 20}) {
+      CAPTURE(size);
+      std::vector<stack> some;
+      for (int i = 0; i < 3; ++i)
+        some.push_back(allocate_stack(size));
+      bool all_in_guard = true;
+      for (const stack& s : some) {
+        for (std::size_t below = page; below <= farthest; below += page) {
+          stack_place place;
+          all_in_guard = all_in_guard && find_stack(s.bottom - below, place) && place.in_guard &&
+                         place.where.bottom == s.bottom;
+        }
+      }
+      CHECK(all_in_guard);
+      for (const stack& s : some)
+        release_stack(s);
+    }
+  }
+
   TEST_CASE("a stack is as big as asked for and writable from end to end") {
     for (const std::size_t usable :
          {min_stack_size, std::size_t{20000}, default_stack_size, std::size_t{3} << 20}) {
