@@ -206,7 +206,6 @@ int main(int argc, char** argv) {
   const auto port = static_cast<unsigned short>(std::atoi(argv[1]));
   vigil::options settings;
   settings.stop_on = {SIGINT, SIGTERM};
-  settings.grace = 5s;  // for the good-byes
   return vigil::run(settings, [&] {
     tcp::acceptor acceptor(vigil::io::context(), {tcp::v4(), port});
     std::puts("the room is open; Ctrl-C closes it");

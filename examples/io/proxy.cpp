@@ -157,7 +157,6 @@ int main(int argc, char** argv) {
   }
   vigil::options settings;
   settings.stop_on = {SIGINT, SIGTERM};
-  settings.grace = vigil::io::serve_limits{}.grace;  // or serve's own is cut short
   return vigil::run(settings, [&] {
     const auto port = static_cast<unsigned short>(std::atoi(argv[1]));
     tcp::acceptor acceptor(vigil::io::context(), {tcp::v4(), port});

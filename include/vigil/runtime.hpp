@@ -76,7 +76,8 @@ struct options {
 
   // The shutdown: after the root context is cancelled, fibers have `grace` to
   // end by themselves before their waits throw `stopped`; a fiber that has not
-  // ended `stop_limit` after that ends the program, named. Negative: 0.
+  // ended `stop_limit` after that ends the program, named. Negative: 0. While an
+  // io::serve runs it is at least as long as that one's grace.
   std::chrono::nanoseconds grace{0};
   std::chrono::nanoseconds stop_limit{std::chrono::seconds{10}};
 
@@ -84,9 +85,9 @@ struct options {
   // given: VIGIL_BLOCKING_THREADS from the environment, or else 4.
   std::optional<std::size_t> blocking_threads = {};
 
-  // Signals that shut the runtime down, SIGINT and SIGTERM for example. Their
-  // earlier handlers are put back when run() ends, unless the program has
-  // installed others meanwhile.
+  // Signals that shut the runtime down, SIGINT and SIGTERM for example; a second
+  // one ends the grace, so that all is stopped at once. Their earlier handlers are
+  // put back when run() ends, unless the program has installed others meanwhile.
   std::vector<int> stop_on;
 
   on_deadlock deadlock = on_deadlock::automatic;

@@ -85,8 +85,23 @@ std::int64_t checked_places(const serve_limits& limits) {
 
 }  // namespace
 
+struct announced_grace::part {
+  internal::scheduler& sched;
+  internal::scheduler::grace_request request;
+};
+
+announced_grace::announced_grace(std::chrono::nanoseconds length)
+    : part_(new part{*internal::require_fiber("io::serve").sched, {length.count(), {}}}) {
+  part_->sched.announce_grace(part_->request);
+}
+
+announced_grace::~announced_grace() {
+  part_->sched.withdraw_grace(part_->request);
+}
+
 server::server(const vigil::context& stopping, const serve_limits& limits, const site& from)
-    : stopping_(stopping),
+    : announced_(limits.grace),
+      stopping_(stopping),
       limits_(limits),
       from_(from),
       places_(checked_places(limits)),
@@ -119,13 +134,15 @@ void server::has_started() noexcept {
   in_a_row_ = 0;
 }
 
-bool server::goes_on(bool is_open) {
+bool server::goes_on(bool (*is_open)(const void* acceptor), const void* acceptor) {
   try {
     throw;
   } catch (const boost::system::system_error& e) {
-    // The acceptor is closed, between two accepts or in one.
-    if (e.code() == boost::asio::error::operation_aborted) return false;
-    if (e.code() == boost::asio::error::bad_descriptor && !is_open) return false;
+    // The acceptor is closed, between two accepts or in one; or its descriptor is.
+    const bool is_aborted = e.code() == boost::asio::error::operation_aborted;
+    const bool has_none = e.code() == boost::asio::error::bad_descriptor;
+    ended_by_others_ = is_aborted || has_none;
+    if (is_aborted || (has_none && !is_open(acceptor))) return false;
     return passes(errno_of(e.code()));
   } catch (const cancelled&) {
     return false;

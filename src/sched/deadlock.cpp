@@ -57,7 +57,7 @@ bool scheduler::report_deadlock(bool alone) noexcept {
   }
   process_dump(2);
   if (!is_fatal) return false;
-  set_grace();
+  note_end();
   advance(run_phase::ending);
   stop_all();
   start_stopper();

@@ -6,7 +6,9 @@
 //      (signal, request_stop, deadlock)                      phase ending
 //      then the root context is cancelled; while that takes, a fiber of ours
 //      counts the grace and the stop limit (cancel_root)
-//   E2 options::grace passes, or every other user fiber has ended
+//   E2 the grace passes (options::grace, or the longest that a server has
+//      announced), or every other user fiber has ended, or a second signal of
+//      options::stop_on comes
 //   E3 stopping_ is set, then every open stoppable wait is claimed as stopped:
 //      a wait opened before is found there, one opened later sees the flag
 //      (both sequentially consistent)                        phase stopping
@@ -72,7 +74,8 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
       s.stopper_ = {};
       s.stopper_started_ = false;
       s.root_watch_ = {};
-      s.grace_until_.store(0);
+      s.end_since_.store(0);
+      s.stop_signals_.store(0);
       s.signals_.store(0);
       s.calls_given_up_at_ = 0;
       s.phase_.store(run_phase::idle);
@@ -224,13 +227,11 @@ void scheduler::release_user_work(fiber& self) noexcept {
 void scheduler::end_run(fiber& self) noexcept {
   process_check_fork("the end of vigil::run");
   ++self.shields;  // E4: nothing ends the main fiber's waits from now on
-  set_grace();
+  note_end();
   advance(run_phase::ending);  // E1
   cancel_root();
   let_off(stopper_);
-  const nanos grace = grace_until_.load() - clock.now();
-  // E2; without room for the deadline it is as if it had come.
-  if (!stopping() && grace > 0) wait_for_others(self, grace);
+  wait_out_grace(self);        // E2
   stop_all();                  // E3
   outlive_others(self);        // E4
   advance(run_phase::closed);  // E5
@@ -265,6 +266,8 @@ bool scheduler::end_has_come() const noexcept {
   switch (end_what_) {
     case end_wait::all_done:
       return all_done();
+    case end_wait::grace:
+      return stopping() || !others_left();
     case end_wait::others:
       return !others_left();
     case end_wait::system:
@@ -274,11 +277,13 @@ bool scheduler::end_has_come() const noexcept {
 }
 
 // Caller: the main fiber, as in all below. Parks until the end of `what` has come,
-// the deadline (outcome::timeout), or a stop, which ends a wait for all_done only.
+// the deadline (outcome::timeout; for the grace its end), or a stop, which ends a wait
+// for all_done only. outcome::value for the grace: look at it again.
 // Without room for the deadline it does not wait: outcome::cancelled.
 outcome scheduler::wait_for_end(fiber& self, end_wait what, nanos deadline) noexcept {
   const bool for_all = what == end_wait::all_done;
   end_lock_.lock();
+  if (what == end_wait::grace) deadline = grace_until();
   end_what_ = what;
   end_ticket_ = self.self.open(for_all);
   end_waiter_ = &self.self;
@@ -304,6 +309,13 @@ outcome scheduler::wait_for_end(fiber& self, end_wait what, nanos deadline) noex
 void scheduler::wait_until_all_done(fiber& self) noexcept {
   while (!stopping() && !all_done())
     wait_for_end(self, end_wait::all_done, never);
+}
+
+// Without room for the deadline it is as if it had come.
+void scheduler::wait_out_grace(fiber& self) noexcept {
+  while (!stopping() && others_left() && grace_left() > 0) {
+    if (wait_for_end(self, end_wait::grace, never) != outcome::value) return;
+  }
 }
 
 // Until the caller is the last user fiber and no function is left on a side pool.

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace vigil::internal {
@@ -245,6 +246,18 @@ class scheduler {
   void add_signal_watcher(signal_watcher& w) VIGIL_EXCLUDES(signal_lock_);
   void remove_signal_watcher(signal_watcher& w) noexcept VIGIL_EXCLUDES(signal_lock_);
 
+  // --- the grace
+  // Who needs time for the end of the run, a server that answers what it has: the
+  // grace is as long as the longest that is announced at the time, and at least
+  // options::grace. Exported for vigil-io, and for nobody else.
+  struct grace_request {
+    nanos length = 0;
+    list_hook<grace_request> hook;
+  };
+
+  VIGIL_API void announce_grace(grace_request& r) noexcept VIGIL_EXCLUDES(end_lock_);
+  VIGIL_API void withdraw_grace(grace_request& r) noexcept VIGIL_EXCLUDES(end_lock_);
+
   // What keeps exit_when::all_done from ending the run, by kind.
   void list_holders(dump_writer& out) noexcept;
 
@@ -279,7 +292,12 @@ class scheduler {
   std::uint64_t take_id(worker* w) noexcept;
   void release_limits(fiber& f) noexcept;
   void start_workers();
-  void set_grace() noexcept;
+  void note_end() noexcept;
+  nanos longest_grace() const noexcept VIGIL_REQUIRES(end_lock_);
+  nanos grace_until() const noexcept VIGIL_REQUIRES(end_lock_);
+  nanos grace_left() noexcept VIGIL_EXCLUDES(end_lock_);
+  void look_at_grace_again() noexcept VIGIL_EXCLUDES(end_lock_);
+  void end_grace() noexcept;
   void advance(run_phase to) noexcept;
   void begin_end() noexcept;
   void cancel_root() noexcept;
@@ -287,6 +305,7 @@ class scheduler {
   void main_body(fiber& self, detail::call_ref body) noexcept;
   void end_run(fiber& self) noexcept;
   void release_user_work(fiber& self) noexcept;
+  void wait_out_grace(fiber& self) noexcept;
   outcome wait_for_others(fiber& self, nanos limit) noexcept;
   void outlive_others(fiber& self) noexcept;
   void stop_all() noexcept;
@@ -319,7 +338,8 @@ class scheduler {
   void sleep_for_calls(worker& w) noexcept;
   void name_calls() noexcept VIGIL_EXCLUDES(calls_lock_);
 
-  enum class end_wait : std::uint8_t { all_done, others, system };  // for what the main fiber waits
+  // For what the main fiber waits; in the grace, for the others or a stop of all.
+  enum class end_wait : std::uint8_t { all_done, grace, others, system };
   outcome wait_for_end(fiber& self, end_wait what, nanos deadline) noexcept
       VIGIL_EXCLUDES(end_lock_);
   bool end_has_come() const noexcept VIGIL_REQUIRES(end_lock_);
@@ -336,14 +356,18 @@ class scheduler {
   struct timekeeper {
     waiter* who = nullptr;
     ticket which = 0;
+    bool in_grace = false;  // it waits for the end of that
     bool dismissed = false;
   };
+
+  enum class kept : std::uint8_t { dismissed, over, woken };  // how its time has passed
 
   void start_stopper() noexcept;
   void stopper_body(fiber& self) noexcept;
   void watch_root(fiber& self) noexcept;
   void start_timekeeper(const char* name, void (scheduler::*duty)(fiber&) noexcept);
-  bool wait_as(timekeeper& which, fiber& self, nanos length) noexcept;
+  kept wait_as(timekeeper& which, fiber& self, std::optional<nanos> length) noexcept;
+  bool wait_out_grace_as(timekeeper& which, fiber& self) noexcept;
   void let_off(timekeeper& which) noexcept;
 
   nanos stop_limit() const noexcept { return settings_.stop_limit > 0 ? settings_.stop_limit : 0; }
@@ -408,7 +432,9 @@ class scheduler {
   bool stopper_started_ VIGIL_GUARDED_BY(end_lock_) = false;
   atomic<fiber*> stopper_fiber_{nullptr};  // while it cancels the root context
   atomic<unsigned> root_cancels_{0};       // under way
-  atomic<nanos> grace_until_{0};           // 0: the end has not begun
+  atomic<nanos> end_since_{0};             // 0: the end has not begun
+  list<grace_request, &grace_request::hook> graces_ VIGIL_GUARDED_BY(end_lock_);
+  atomic<unsigned> stop_signals_{0};  // of stop_on, that came in this run
 
   // settle(): one fiber at a time, virtual time only, so one thread.
   waiter* settler_ = nullptr;

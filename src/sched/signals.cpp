@@ -33,7 +33,10 @@ void scheduler::take_signals() noexcept {
     bool stops = false;
     for (const int s : settings_.stop_on)
       stops = stops || s == signal;
-    if (stops) begin_end();
+    if (stops) {
+      begin_end();
+      if (stop_signals_.fetch_add(1) != 0) end_grace();
+    }
     deliver_signal(signal);
   }
 }

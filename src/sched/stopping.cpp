@@ -5,6 +5,10 @@
 //   the root watch  another, while a cancel of the root context is under way
 //
 // Both are timekeepers: they wait for their time or until they are let off.
+//
+// The grace is the longest that anybody asks for at the time. Who withdraws his, and
+// a second signal, wake those that wait for its end (the main fiber is one), and they
+// look again: each has opened its wait under end_lock_, after it has looked there.
 #include "sched/park.hpp"
 #include "sched/scheduler.hpp"
 
@@ -31,21 +35,81 @@ void scheduler::advance(run_phase to) noexcept {
   }
 }
 
-// The first who comes to the end sets it, before the phase says so.
-void scheduler::set_grace() noexcept {
+// The first who comes to the end does, before the phase says so.
+void scheduler::note_end() noexcept {
   nanos none = 0;
-  const nanos until = saturating_add(clock.now(), settings_.grace > 0 ? settings_.grace : 0);
-  grace_until_.compare_exchange_strong(none, until);
+  end_since_.compare_exchange_strong(none, clock.now());
 }
 
 void scheduler::begin_end() noexcept {
-  set_grace();
+  note_end();
   auto expected = run_phase::running;
   if (!phase_.compare_exchange_strong(expected, run_phase::ending)) return;
   // The root context first, which may call functions of the user's: a fiber's work.
-  if (settings_.grace <= 0 && root.load() == nullptr) stop_all();
+  if (grace_left() <= 0 && root.load() == nullptr) stop_all();
   start_stopper();
 }
+
+// --- the grace
+
+nanos scheduler::longest_grace() const noexcept {
+  nanos longest = std::max<nanos>(settings_.grace, 0);
+  for (const grace_request* r = graces_.front(); r != nullptr;
+       r = list<grace_request, &grace_request::hook>::next(*r)) {
+    longest = std::max(longest, r->length);
+  }
+  return longest;
+}
+
+nanos scheduler::grace_until() const noexcept {
+  return saturating_add(end_since_.load(), longest_grace());
+}
+
+nanos scheduler::grace_left() noexcept {
+  const lock_guard guard(end_lock_);
+  return grace_until() - clock.now();
+}
+
+void scheduler::announce_grace(grace_request& r) noexcept {
+  const lock_guard guard(end_lock_);
+  graces_.push_back(r);
+}
+
+void scheduler::withdraw_grace(grace_request& r) noexcept {
+  {
+    const lock_guard guard(end_lock_);
+    graces_.remove(r);
+  }
+  if (phase() != run_phase::running) look_at_grace_again();
+}
+
+void scheduler::look_at_grace_again() noexcept {
+  waiter* woken[3] = {};
+  {
+    const lock_guard guard(end_lock_);
+    waiter** next = woken;
+    for (timekeeper* const k : {&stopper_, &root_watch_}) {
+      if (k->who == nullptr || !k->in_grace) continue;
+      if (k->who->claim(k->which, outcome::value)) *next++ = k->who;
+      k->who = nullptr;
+    }
+    if (end_waiter_ != nullptr && end_what_ == end_wait::grace) {
+      if (end_waiter_->claim(end_ticket_, outcome::value)) *next = end_waiter_;
+      end_waiter_ = nullptr;
+    }
+  }
+  for (waiter* const w : woken) {
+    if (w != nullptr) w->deliver();
+  }
+}
+
+// The user has asked twice.
+void scheduler::end_grace() noexcept {
+  stop_all();
+  look_at_grace_again();
+}
+
+// --- the root context
 
 // After the phase says that the end has begun: who makes a root context looks at
 // the phase afterwards. Both sequentially consistent, so one sees the other.
@@ -73,9 +137,9 @@ void scheduler::cancel_root() noexcept {
 void scheduler::watch_root(fiber& self) noexcept {
   // A large tree takes a while, too.
   constexpr nanos at_least = 100'000'000;
-  const nanos grace = std::max<nanos>(grace_until_.load() - clock.now(), 0);
-  const nanos limit = saturating_add(grace, std::max(stop_limit(), at_least));
-  if (wait_as(root_watch_, self, limit)) stop_limit_passed(limit);
+  const nanos limit = std::max(stop_limit(), at_least);
+  if (!wait_out_grace_as(root_watch_, self)) return;
+  if (wait_as(root_watch_, self, limit) != kept::dismissed) stop_limit_passed(limit);
 }
 
 // A fiber of our own that waits for the grace period, stops the others, and
@@ -130,33 +194,46 @@ void scheduler::stopper_body(fiber& self) noexcept {
   stopper_fiber_.store(&self);
   cancel_root();
   stopper_fiber_.store(nullptr);
-  if (!stopping() && !wait_as(stopper_, self, grace_until_.load() - clock.now())) return;
+  if (!wait_out_grace_as(stopper_, self)) return;
   stop_all();
   const nanos limit = stop_limit();
-  if (wait_as(stopper_, self, limit)) stop_limit_passed(limit);
+  if (wait_as(stopper_, self, limit) != kept::dismissed) stop_limit_passed(limit);
 }
 
 // False if it was dismissed meanwhile.
-bool scheduler::wait_as(timekeeper& which, fiber& self, nanos length) noexcept {
+bool scheduler::wait_out_grace_as(timekeeper& which, fiber& self) noexcept {
+  kept how = kept::woken;
+  while (how == kept::woken && !stopping())
+    how = wait_as(which, self, std::nullopt);
+  return how != kept::dismissed;
+}
+
+// Without a length: to the end of the grace.
+scheduler::kept scheduler::wait_as(timekeeper& which,
+                                   fiber& self,
+                                   std::optional<nanos> length) noexcept {
   end_lock_.lock();
-  if (which.dismissed) {
+  which.in_grace = !length.has_value();
+  if (which.dismissed || (which.in_grace && stopping())) {
+    const kept how = which.dismissed ? kept::dismissed : kept::over;
     end_lock_.unlock();
-    return false;
+    return how;
   }
+  const nanos until =
+      length ? saturating_add(clock.now(), std::max<nanos>(*length, 0)) : grace_until();
   const ticket t = self.self.open(false);
   which.who = &self.self;
   which.which = t;
+  outcome how = outcome::timeout;
   try {
-    wait(self,
-         t,
-         {wait_reason::shutdown, saturating_add(clock.now(), length > 0 ? length : 0), false},
-         end_lock_);
+    how = wait(self, t, {wait_reason::shutdown, until, false}, end_lock_);
   } catch (const std::bad_alloc&) {
     // No room for the deadline: it is as if it had come.
   }
   const lock_guard guard(end_lock_);
   which.who = nullptr;
-  return !which.dismissed;
+  if (which.dismissed) return kept::dismissed;
+  return how == outcome::timeout ? kept::over : kept::woken;
 }
 
 void scheduler::let_off(timekeeper& which) noexcept {

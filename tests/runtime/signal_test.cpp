@@ -105,6 +105,37 @@ TEST_SUITE("stop_on") {
     CHECK(finished);
   }
 
+  TEST_CASE("a second signal ends the grace period") {
+    for (const bool returns : {false, true}) {
+      vigil::options o;
+      o.workers = 2;
+      o.stop_on = {SIGUSR1};
+      o.grace = 24h;
+      std::atomic<int> stopped{0};
+      vigil::run(o, [&] {
+        for (int i = 0; i < 2; ++i) {
+          vigil::go([&, i] {
+            try {
+              if (i == 0) ::kill(::getpid(), SIGUSR1);
+              while (!vigil::background().is_done())
+                sleep_for(100us);
+              if (i == 0) ::kill(::getpid(), SIGUSR1);
+              sleep_for(24h);
+            } catch (const vigil::stopped&) {
+              stopped.fetch_add(1);
+              throw;
+            }
+          });
+        }
+        if (!returns) sleep_for(24h);
+        while (!vigil::background().is_done())
+          sleep_for(100us);
+        // Now the main fiber waits itself for the others to end.
+      });
+      CHECK(stopped.load() == 2);
+    }
+  }
+
   TEST_CASE("two runtimes that stop on the same signal both do") {
     std::atomic<int> up{0};
     std::vector<std::thread> threads;

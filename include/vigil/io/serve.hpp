@@ -8,16 +8,22 @@
 //   });
 //
 // It accepts until `stopping` is done; background() if none is given, so until the
-// runtime begins to shut down. Then those that are being served have limits.grace
-// to come to an end by themselves; when the runtime shuts down, options::grace (0 if
-// it is not set) if that is shorter, for then all fibers are stopped. What is left afterwards is cut short: ctx is
+// runtime begins to shut down. Then it closes the acceptor, so that nobody connects
+// whom nobody will hear, and those that are being served have limits.grace to come to
+// an end by themselves. What is left afterwards is cut short: ctx is
 // done, and the fibers are asked to stop. serve returns when all have ended. It is
 // Go's net/http: Shutdown is to cancel `stopping`, Close comes when the grace is
 // over. Who closes the acceptor instead names `stop` as limits.on_stop, and what waits
 // under `stopping` ends then, too.
 //
+// When the runtime shuts down while serve runs, it waits for the longer of
+// options::grace and limits.grace before it stops all fibers, and no longer than until
+// serve has returned; options::stop_limit counts from then. So a server with
+// options::stop_on answers the requests in flight when Ctrl-C comes; a second Ctrl-C
+// ends the grace, and everything is stopped at once.
+//
 // If the calling fiber is stopped, serve cuts all short at once, waits for them,
-// and throws `stopped`.
+// and throws `stopped`. The acceptor is left as it is.
 #pragma once
 
 #include <vigil/context.hpp>
@@ -29,6 +35,7 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -43,7 +50,7 @@ struct serve_limits {
   // Connections at a time, at least 1; further ones wait in the kernel's backlog.
   std::size_t connections = 10'000;
   // How long connections may go on once no more are accepted. Zero or less: not at
-  // all.
+  // all. The shutdown of the runtime waits as long.
   std::chrono::nanoseconds grace = std::chrono::seconds(10);
   // The wait after an accept for which there were no resources: doubled each time,
   // up to a second (or to itself, if it is longer). More than zero.
@@ -53,14 +60,29 @@ struct serve_limits {
   // connections end. Empty, or if it throws itself: options::on_unhandled, as for
   // vigil::go.
   std::function<void(std::exception_ptr)> on_error = {};
-  // Called once when no more are accepted: `stopping` is done, the acceptor is closed
-  // or broken; not if serve's fiber is stopped. On serve's fiber, as the grace begins: here
+  // Called once when no more are accepted: `stopping` is done, the acceptor was closed
+  // or broken; not if serve's fiber is stopped. On serve's fiber, as the grace begins and
+  // the acceptor is closed: here
   // connections on which nothing goes on are ended. If it takes longer than the
   // grace, that ends with it. What it throws goes where a handler's errors go.
   std::function<void()> on_stop = {};
 };
 
 namespace detail {
+
+// The shutdown of the calling fiber's runtime waits so long.
+class VIGIL_API announced_grace {
+ public:
+  explicit announced_grace(std::chrono::nanoseconds length);
+  ~announced_grace();
+  announced_grace(const announced_grace&) = delete;
+  announced_grace& operator=(const announced_grace&) = delete;
+
+ private:
+  struct part;
+
+  const std::unique_ptr<part> part_;
+};
 
 // The loop without its types.
 class VIGIL_API server {
@@ -96,9 +118,16 @@ class VIGIL_API server {
     has_started();
   }
 
+  // For async_accept.
+  fiber_token token() { return destroyed_report::asked(use_fiber.under(stopping_), destroyed_); }
+
   // In a catch block around accept and start: whether to go on. What is no matter
-  // of theirs is thrown on. `is_open`: the acceptor is.
-  bool goes_on(bool is_open);
+  // of theirs is thrown on.
+  template <class Acceptor>
+  bool goes_on(const Acceptor& a);
+  // No more are accepted: whether it is serve that closes the acceptor. Not if others
+  // have ended its accepting: it may have gone, and its descriptor may be another's.
+  bool closes_acceptor() const noexcept { return !destroyed_ && !ended_by_others_; }
   // on_stop, then waits for those that are being served. Throws what broke the acceptor.
   void finish();
 
@@ -108,10 +137,12 @@ class VIGIL_API server {
   const vigil::context& stopping() const noexcept { return stopping_; }
 
  private:
+  bool goes_on(bool (*is_open)(const void* acceptor), const void* acceptor);
   void has_started() noexcept;
   bool passes(int code);
   void tell_stop() const;
 
+  const announced_grace announced_;  // the last to die
   const vigil::context stopping_;
   const serve_limits& limits_;
   const site from_;
@@ -121,6 +152,8 @@ class VIGIL_API server {
   std::chrono::nanoseconds next_wait_;
   int in_a_row_ = 0;  // accepts that have failed
   std::exception_ptr broken_;
+  bool destroyed_ = false;  // the accept, with its io_context
+  bool ended_by_others_ = false;
   group fibers_;  // the first to die
 };
 
@@ -131,6 +164,25 @@ bool is_open(const Acceptor& a) {
     return a.is_open();
   } else {
     return false;
+  }
+}
+
+// Asked in few cases only: where the acceptor is certainly there.
+template <class Acceptor>
+bool server::goes_on(const Acceptor& a) {
+  return goes_on([](const void* p) { return is_open(*static_cast<const Acceptor*>(p)); }, &a);
+}
+
+template <class Acceptor>
+void close(Acceptor& a) {
+  boost::system::error_code ignored;
+  if constexpr (requires { a.close(ignored); }) {
+    a.close(ignored);
+  } else if constexpr (requires { a.close(); }) {
+    try {
+      a.close();
+    } catch (const boost::system::system_error&) {
+    }
   }
 }
 
@@ -172,8 +224,10 @@ class connection {
 // returns. The socket comes by value and is the handler's.
 //
 // The acceptor is anything with async_accept(token) that gives a socket: of TCP, of
-// Unix sockets, io::memory_acceptor. It belongs to serve meanwhile. If its operation
-// is aborted (it is closed or cancelled) serve ends as by `stopping`.
+// Unix sockets, io::memory_acceptor. It belongs to serve meanwhile, which closes it
+// (if it has close()) when it accepts no more. If its operation is aborted (others have
+// closed or cancelled it, its io_context has gone) serve ends as by `stopping`, and
+// leaves it as it is.
 //
 // Errors of accept, as boost::system::system_error or std::system_error, by their
 // errno; Go's rule:
@@ -210,15 +264,15 @@ void serve(const vigil::context& stopping, Acceptor& acceptor, Handler handler,
                 "vigil::io::serve: the handler takes the socket, and may take a context");
   const auto accept_one = [&] {
     try {
-      s.start(detail::connection<socket, Handler>(
-          s, acceptor.async_accept(use_fiber.under(stopping)), handler));
+      s.start(detail::connection<socket, Handler>(s, acceptor.async_accept(s.token()), handler));
       return true;
     } catch (...) {
-      return s.goes_on(detail::is_open(acceptor));
+      return s.goes_on(acceptor);
     }
   };
   while (s.has_room() && accept_one()) {
   }
+  if (s.closes_acceptor()) detail::close(acceptor);
   s.finish();
 }
 

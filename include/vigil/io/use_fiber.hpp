@@ -69,6 +69,12 @@
 namespace vigil::io {
 inline namespace VIGIL_ABI {
 
+namespace detail {
+
+struct destroyed_report;
+
+}  // namespace detail
+
 // use_fiber with a deadline or a context, or both.
 class fiber_token {
  public:
@@ -102,8 +108,11 @@ class fiber_token {
   const vigil::context& under() const noexcept { return under_; }
 
  private:
+  friend struct detail::destroyed_report;
+
   detail::limit limit_;
   vigil::context under_;
+  bool* destroyed_ = nullptr;
 };
 
 class use_fiber_t {
@@ -126,6 +135,22 @@ class use_fiber_t {
 inline constexpr use_fiber_t use_fiber{};
 
 namespace detail {
+
+// Whether the operation was destroyed, with its io_context, whatever the call throws:
+// then the I/O object may be gone, too.
+struct destroyed_report {
+  static fiber_token asked(fiber_token token, bool& to) {
+    token.destroyed_ = &to;
+    return token;
+  }
+
+  template <class Token>
+  static void give([[maybe_unused]] const Token& token, [[maybe_unused]] const operation& o) {
+    if constexpr (std::is_same_v<Token, fiber_token>) {
+      if (token.destroyed_ != nullptr) *token.destroyed_ = o.dropped();
+    }
+  }
+};
 
 // --- what a token asks for, whatever it is wrapped in
 
@@ -474,6 +499,7 @@ class fiber_result<Token, R(As...)> {
     }
     const ending how = o->wait(refused == nullptr ? asked.limit : limit(), under);
     if (refused != nullptr) std::rethrow_exception(refused);
+    destroyed_report::give(token, *o.get());
     return outcome::finish(*o.get(), how, values, asked.limit, under, asked.redirected);
   }
 };
