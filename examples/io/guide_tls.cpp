@@ -1,8 +1,9 @@
-// The code of the TLS passage of docs/guide/io.md.
+// The code of docs/guide/tls.md.
 //
 // Run:    build/release/examples/io/guide_tls
-// Prints: what client and server say to each other, and what a client finds who
-//         asks for somebody else. The ten seconds are the program's own deadline, as the
+// Prints: what client and server say to each other; what a client finds that asks for
+//         somebody else, and one that asks for nobody; and a server that wants a
+//         certificate of its client. The ten seconds are the program's own deadline, as the
 //         guide shows it; no test measures them.
 #include "certificate.hpp"
 
@@ -25,11 +26,12 @@ using vigil::io::use_fiber;
 
 namespace {
 
-void talk(asio::ssl::context& secret, asio::ssl::context& trusted) {
+using stream = vigil::io::tls_stream<tcp::socket>;
+
+void talk(asio::ssl::context& secret, const std::string& own_authority) {
   auto& context = vigil::io::context();
   tcp::acceptor acceptor(context, {asio::ip::address_v4::loopback(), 0});
-  //! [tls]
-  using stream = vigil::io::tls_stream<tcp::socket>;
+  //! [server]
   auto server = vigil::spawn([&] {
     stream peer(secret, acceptor.async_accept(use_fiber));
     peer.set_deadline(vigil::clock::now() + 10s);  // for the handshake and all the rest
@@ -41,7 +43,15 @@ void talk(asio::ssl::context& secret, asio::ssl::context& trusted) {
     boost::system::error_code end;
     asio::read(peer, asio::dynamic_buffer(line), end);  // to the client's shutdown
   });
+  //! [server]
 
+  //! [trusted]
+  asio::ssl::context trusted = vigil::io::tls_client_context();  // once, for all connections
+  //! [trusted]
+  //! [added]
+  trusted.add_certificate_authority(asio::buffer(own_authority));  // PEM
+  //! [added]
+  //! [client]
   tcp::socket socket(context);
   socket.async_connect(acceptor.local_endpoint(), use_fiber);
   stream peer(trusted, std::move(socket));
@@ -54,35 +64,78 @@ void talk(asio::ssl::context& secret, asio::ssl::context& trusted) {
   asio::read(peer, asio::dynamic_buffer(answer), end);
   std::printf("%s%s\n", answer.c_str(), end == asio::error::eof ? "all of it" : "cut off");
   peer.shutdown();
-  //! [tls]
+  //! [client]
+  server.join();
+}
+
+// `as_client` is given a connected socket.
+template <class F>
+void ask(asio::ssl::context& secret, F as_client) {
+  tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+  auto server = vigil::spawn([&] {
+    stream peer(secret, acceptor.async_accept(use_fiber));
+    boost::system::error_code error;
+    peer.handshake(asio::ssl::stream_base::server, error);
+    std::printf("server: %s\n", error ? "the client is not content" : "the client is content");
+  });
+  tcp::socket socket(vigil::io::context());
+  socket.async_connect(acceptor.local_endpoint(), use_fiber);
+  as_client(std::move(socket));
   server.join();
 }
 
 void ask_for_another(asio::ssl::context& secret, asio::ssl::context& trusted) {
-  auto& context = vigil::io::context();
-  tcp::acceptor acceptor(context, {asio::ip::address_v4::loopback(), 0});
-  auto server = vigil::spawn([&] {
-    vigil::io::tls_stream<tcp::socket> peer(secret, acceptor.async_accept(use_fiber));
+  ask(secret, [&](tcp::socket socket) {
+    stream peer(trusted, std::move(socket));
+    peer.set_host("example.org");
     boost::system::error_code error;
-    peer.handshake(asio::ssl::stream_base::server, error);
-    std::printf("server: %s\n", error ? "the client is not content" : "?");
+    peer.handshake(asio::ssl::stream_base::client, error);
+    std::printf("client: %s\n", error ? "this is not example.org" : "?");
   });
-  tcp::socket socket(context);
-  socket.async_connect(acceptor.local_endpoint(), use_fiber);
-  vigil::io::tls_stream<tcp::socket> peer(trusted, std::move(socket));
-  peer.set_host("example.org");
+}
+
+void ask_for_anybody(asio::ssl::context& secret, asio::ssl::context& trusted) {
+  ask(secret, [&](tcp::socket socket) {
+    //! [skip]
+    stream peer(trusted, std::move(socket));
+    peer.skip_verification();  // anybody may be at the other end, and read everything
+    peer.handshake(asio::ssl::stream_base::client);
+    //! [skip]
+    peer.shutdown();
+  });
+}
+
+void ask_the_client(asio::ssl::context& secret, asio::ssl::context& trusted) {
+  tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+  auto client = vigil::spawn([&] {
+    tcp::socket socket(vigil::io::context());
+    socket.async_connect(acceptor.local_endpoint(), use_fiber);
+    stream peer(trusted, std::move(socket));
+    peer.set_host("localhost");
+    boost::system::error_code ignored;
+    peer.handshake(asio::ssl::stream_base::client, ignored);
+    char byte = 0;
+    peer.read_some(asio::buffer(&byte, 1), ignored);
+  });
+  //! [require]
+  stream peer(secret, acceptor.async_accept(use_fiber));
+  peer.require_certificate();  // of the client
   boost::system::error_code error;
-  peer.handshake(asio::ssl::stream_base::client, error);
-  server.join();
-  std::printf("client: %s\n", error ? "this is not example.org" : "?");
+  peer.handshake(asio::ssl::stream_base::server, error);
+  //! [require]
+  std::printf("server: %s\n", error ? "the client has none" : "?");
+  client.join();
 }
 
 }  // namespace
 
 int main() {
   return vigil::run([] {
-    example::tls_contexts contexts;
-    talk(contexts.server, contexts.client);
+    const example::certificate known = example::make_certificate();
+    example::tls_contexts contexts(known);
+    talk(contexts.server, known.text);
     ask_for_another(contexts.server, contexts.client);
+    ask_for_anybody(contexts.server, contexts.client);
+    ask_the_client(contexts.server, contexts.client);
   });
 }

@@ -4,6 +4,7 @@
 #include <climits>
 #include <new>
 #include <optional>
+#include <string>
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -70,14 +71,47 @@ tls_engine::~tls_engine() {
 }
 
 void tls_engine::set_host(const std::string& name) {
-  ::ERR_clear_error();
-  // An address is looked for among the certificate's addresses, and not sent.
-  if (::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(ssl_), name.c_str()) == 1) return;
-  ::ERR_clear_error();
-  if (::SSL_set1_host(ssl_, name.c_str()) != 1 ||
-      SSL_set_tlsext_host_name(ssl_, name.c_str()) != 1) {
-    throw boost::system::system_error(last_error(), "vigil::io::tls_stream::set_host");
+  const char* const what = "vigil::io::tls_stream::set_host";
+  // The dot says that a name is whole; in certificates it has none, nor is it sent.
+  const std::string whole = name.ends_with('.') ? name.substr(0, name.size() - 1) : name;
+  // Behind a 0 OpenSSL would not look.
+  if (whole.empty() || whole.find('\0') != whole.npos) {
+    throw boost::system::system_error(boost::asio::error::invalid_argument, what);
   }
+  ::ERR_clear_error();
+  X509_VERIFY_PARAM* const param = ::SSL_get0_param(ssl_);
+  // What an earlier call has asked for is asked for no more.
+  ::X509_VERIFY_PARAM_set1_host(param, nullptr, 0);
+  ::X509_VERIFY_PARAM_set1_ip(param, nullptr, 0);
+  SSL_set_tlsext_host_name(ssl_, nullptr);
+  // An address is looked for among the certificate's addresses, and not sent.
+  if (::X509_VERIFY_PARAM_set1_ip_asc(param, name.c_str()) == 1) {
+    has_host_ = true;
+    return;
+  }
+  ::ERR_clear_error();
+  has_host_ = ::SSL_set1_host(ssl_, whole.c_str()) == 1 &&
+              SSL_set_tlsext_host_name(ssl_, whole.c_str()) == 1;
+  if (!has_host_) throw boost::system::system_error(last_error(), what);
+}
+
+void tls_engine::require_certificate() {
+  static constexpr unsigned char own_sessions[] = "vigil";
+  ::ERR_clear_error();
+  // Without a name for them OpenSSL refuses sessions of those that it has verified.
+  if (::SSL_set_session_id_context(ssl_, own_sessions, sizeof own_sessions) != 1) {
+    throw boost::system::system_error(last_error(), "vigil::io::tls_stream::require_certificate");
+  }
+  constexpr int mode = SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
+  ::SSL_set_verify(ssl_, mode, ::SSL_get_verify_callback(ssl_));
+}
+
+// The connection's own mode: the context's is the program's, and may be shared.
+boost::system::error_code tls_engine::before_client() noexcept {
+  if (verifies_ && !has_host_) return tls_error::no_host_name;
+  const int mode = verifies_ ? SSL_VERIFY_PEER : SSL_VERIFY_NONE;
+  ::SSL_set_verify(ssl_, mode, ::SSL_get_verify_callback(ssl_));
+  return {};
 }
 
 boost::system::error_code tls_engine::error_of(int result) const noexcept {
@@ -97,13 +131,20 @@ boost::system::error_code tls_engine::error_of(int result) const noexcept {
 
 void tls_engine::handshake(bool as_server, boost::system::error_code& error) noexcept {
   const without_waits guard;
+  if (error = distrusted_; error) return;
+  if (!as_server && (error = before_client())) return;
   ::ERR_clear_error();
   error = error_of(as_server ? ::SSL_accept(ssl_) : ::SSL_connect(ssl_));
+  // With some ciphers a server shows none, and there was nothing to verify.
+  if (!error && !as_server && verifies_ && ::SSL_get0_peer_certificate(ssl_) == nullptr) {
+    error = distrusted_ = tls_error::no_certificate;
+  }
 }
 
 std::size_t tls_engine::read(boost::asio::mutable_buffer to,
                              boost::system::error_code& error) noexcept {
   const without_waits guard;
+  if (error = distrusted_; error) return 0;
   ::ERR_clear_error();
   const int n = ::SSL_read(ssl_, to.data(), clipped(to.size()));
   error = error_of(n);
@@ -113,6 +154,7 @@ std::size_t tls_engine::read(boost::asio::mutable_buffer to,
 std::size_t tls_engine::write(boost::asio::const_buffer from,
                               boost::system::error_code& error) noexcept {
   const without_waits guard;
+  if (error = distrusted_; error) return 0;
   ::ERR_clear_error();
   const int n = ::SSL_write(ssl_, from.data(), clipped(from.size()));
   error = error_of(n);
@@ -138,5 +180,48 @@ std::size_t tls_engine::take_output(boost::asio::mutable_buffer to) noexcept {
 }
 
 }  // namespace detail
+
+namespace {
+
+// Boost's base has no virtual destructor; nobody destroys it through that.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wnon-virtual-dtor"
+
+class category_of_tls final : public boost::system::error_category {
+ public:
+  const char* name() const noexcept override { return "vigil.tls"; }
+
+  std::string message(int code) const override {
+    switch (static_cast<tls_error>(code)) {
+      case tls_error::no_host_name:
+        return "no host name to verify: call set_host() before handshake(client), or "
+               "skip_verification()";
+      case tls_error::no_certificate:
+        return "the server has shown no certificate";
+    }
+    return "unknown error of vigil's TLS";
+  }
+};
+
+#pragma GCC diagnostic pop
+
+}  // namespace
+
+const boost::system::error_category& tls_category() noexcept {
+  static const category_of_tls one;
+  return one;
+}
+
+boost::asio::ssl::context tls_client_context() {
+  using boost::asio::ssl::context;
+  context made(context::tls_client);
+  ::ERR_clear_error();
+  if (SSL_CTX_set_min_proto_version(made.native_handle(), TLS1_2_VERSION) != 1) {
+    throw boost::system::system_error(detail::last_error(), "vigil::io::tls_client_context");
+  }
+  made.set_default_verify_paths();
+  made.set_verify_mode(boost::asio::ssl::verify_peer);
+  return made;
+}
 }  // namespace VIGIL_ABI
 }  // namespace vigil::io

@@ -111,6 +111,7 @@ TEST_SUITE("tls_stream: handshake") {
       auto [near, far] = tcp_connection();
       io::tls_stream<tcp::socket> server(contexts().server, std::move(near));
       io::tls_stream<tcp::socket> client(stranger.client, std::move(far));
+      client.set_host("localhost");
       auto accepting = spawn([&] {
         error_code ignored;
         server.handshake(stream_base::server, ignored);

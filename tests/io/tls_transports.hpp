@@ -24,7 +24,9 @@ template <class Stream>
 struct tls_connection {
   explicit tls_connection(connection<io::deadline_stream<Stream>> below)
       : near(contexts().server, std::move(below.near)),
-        far(contexts().client, std::move(below.far)) {}
+        far(contexts().client, std::move(below.far)) {
+    far.set_host("localhost");
+  }
 
   void handshake() {
     auto server = spawn([this] { near.handshake(stream_base::server); });

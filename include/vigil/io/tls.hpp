@@ -1,8 +1,6 @@
 // tls_stream<Stream>: TLS with the deadlines of a deadline_stream, as Go's tls.Conn.
 //
-//   asio::ssl::context trusted(asio::ssl::context::tls_client);
-//   trusted.set_default_verify_paths();
-//   trusted.set_verify_mode(asio::ssl::verify_peer);
+//   asio::ssl::context trusted = io::tls_client_context();  // once, for all connections
 //
 //   io::tls_stream<tcp::socket> peer(trusted, std::move(connected_socket));
 //   peer.set_host("example.org");
@@ -10,6 +8,14 @@
 //   peer.handshake(asio::ssl::stream_base::client);
 //   std::size_t n = peer.read_some(buffer);
 //   peer.shutdown();
+//
+// Whom it trusts. As in Go, a client verifies the other's certificate and the name in
+// it, whatever the verify mode of the context, unless the stream itself is told to
+// skip_verification(); without set_host() the handshake does not begin. A server
+// asks for no certificate unless it is told to: require_certificate(), or verify_peer as
+// the mode of its context. Only tls_client_context() has the system's roots; nothing is
+// added to a context that the program made, nor changed there. A verify callback of the
+// context is asked, too, and may accept what OpenSSL would refuse.
 //
 // asio::ssl::context sets it up; the stream is ours, because an asio::ssl::stream
 // takes no two operations that different fibers begin. Here one reads while another
@@ -84,6 +90,8 @@ class VIGIL_API tls_engine {
   tls_engine& operator=(const tls_engine&) = delete;
 
   void set_host(const std::string& name);
+  void skip_verification() noexcept { verifies_ = false; }
+  void require_certificate();
   void handshake(bool as_server, boost::system::error_code& error) noexcept;
   std::size_t read(boost::asio::mutable_buffer to, boost::system::error_code& error) noexcept;
   // At most one record.
@@ -99,13 +107,35 @@ class VIGIL_API tls_engine {
 
  private:
   boost::system::error_code error_of(int result) const noexcept;
+  boost::system::error_code before_client() noexcept;
 
   SSL* const ssl_;
   BIO* in_ = nullptr;
   BIO* out_ = nullptr;
+  bool has_host_ = false;
+  bool verifies_ = true;                  // as a client
+  boost::system::error_code distrusted_;  // after a handshake that verified nothing
 };
 
 }  // namespace detail
+
+// Why a client's handshake is refused, beside what OpenSSL finds.
+enum class tls_error {
+  no_host_name = 1,  // neither set_host() nor skip_verification()
+  no_certificate,    // the server has shown none
+};
+
+VIGIL_API const boost::system::error_category& tls_category() noexcept;
+
+inline boost::system::error_code make_error_code(tls_error e) noexcept {
+  return {static_cast<int>(e), tls_category()};
+}
+
+// For clients: TLS 1.2 or later, and the roots that the system trusts, where OpenSSL looks
+// for them (SSL_CERT_FILE and SSL_CERT_DIR say otherwise; on Debian the package
+// ca-certificates has them). More may be added. To read them takes milliseconds, so make
+// one for all connections. Throws boost::system::system_error.
+VIGIL_API boost::asio::ssl::context tls_client_context();
 
 template <class Stream>
 class tls_stream {
@@ -131,8 +161,18 @@ class tls_stream {
   SSL* native_handle() noexcept { return state_->engine.native_handle(); }
 
   // Before the handshake, by a client: the name, or the address, that it asks for and
-  // that the certificate must have (if the context verifies the peer).
+  // that the certificate must have. A dot at its end is dropped. Throws
+  // boost::system::system_error if it cannot be one.
   void set_host(const std::string& name) { state_->engine.set_host(name); }
+
+  // Before the handshake, by a client: any certificate will do, of anybody, so that
+  // who stands between can read and write everything. For tests, and for who looks
+  // at the certificate after the handshake. A host name is sent if there is one.
+  void skip_verification() { state_->engine.skip_verification(); }
+
+  // Before the handshake, by a server: the client must show a certificate for which the
+  // context's authorities vouch (load_verify_file, add_certificate_authority).
+  void require_certificate() { state_->engine.require_certificate(); }
 
   template <class Clock, class Duration>
   void set_read_deadline(const std::chrono::time_point<Clock, Duration>& t) {
@@ -149,7 +189,8 @@ class tls_stream {
     below_.set_deadline(t);
   }
 
-  // The first call; under both deadlines. Again after success: nothing.
+  // The first call; under both deadlines. Again after success: nothing. Additional errors:
+  // those of TLS, tls_error.
   void handshake(handshake_type type, boost::system::error_code& error) {
     const detail::turns::call reads(state_->reading);
     const detail::turns::call writes(state_->writing);
@@ -325,3 +366,6 @@ class tls_stream {
 
 }  // namespace VIGIL_ABI
 }  // namespace vigil::io
+
+template <>
+struct boost::system::is_error_code_enum<vigil::io::tls_error> : std::true_type {};
