@@ -1,6 +1,7 @@
 #include <vigil/fiber.hpp>
 #include <vigil/io/tls.hpp>
 
+#include <algorithm>
 #include <climits>
 #include <new>
 #include <optional>
@@ -177,6 +178,26 @@ void tls_engine::put_input(boost::asio::const_buffer from) {
 std::size_t tls_engine::take_output(boost::asio::mutable_buffer to) noexcept {
   const int n = ::BIO_read(out_, to.data(), static_cast<int>(to.size()));
   return n > 0 ? static_cast<std::size_t>(n) : 0;
+}
+
+std::size_t tls_engine::see_output(boost::asio::mutable_buffer to) const noexcept {
+  char* from = nullptr;
+  const long size = BIO_get_mem_data(out_, &from);
+  if (size <= 0) return 0;
+  return boost::asio::buffer_copy(to, boost::asio::buffer(from, static_cast<std::size_t>(size)));
+}
+
+void tls_engine::drop_output(std::size_t n) noexcept {
+  char dropped[1024];
+  while (n != 0) {
+    const std::size_t part = take_output(boost::asio::buffer(dropped, std::min(n, sizeof dropped)));
+    if (part == 0) return;
+    n -= part;
+  }
+}
+
+std::size_t tls_engine::output_size() const noexcept {
+  return BIO_ctrl_pending(out_);
 }
 
 }  // namespace detail

@@ -210,6 +210,9 @@ class deadline_stream {
   }
 
  private:
+  template <class>
+  friend class tls_stream;
+
   struct side {
     explicit side(detail::time_of name) : deadline(name) {}
 
@@ -228,6 +231,23 @@ class deadline_stream {
     idle_list* joined = nullptr;
     detail::idle_entry idle{read.deadline, write.deadline};  // the first to die
   };
+
+  // What there is room for; otherwise would_block. For who knows that nobody writes.
+  std::size_t write_now(const boost::asio::const_buffer& from, boost::system::error_code& error) {
+    const detail::turns::call turn(sides_->write.turns);
+    error = write_error();
+    if (error) return 0;
+    if constexpr (can_try) {
+      set_up();
+      const auto try_it = [&](auto& s, auto& e) { return s.write_some(from, e); };
+      return transferred(try_on(try_it, error));
+    } else {
+      const auto [e, n] = stream_.async_write_some(
+          from, boost::asio::as_tuple(use_fiber.until(clock::time_point::min())));
+      error = e == boost::asio::error::timed_out ? boost::asio::error::would_block : e;
+      return transferred(n);
+    }
+  }
 
   // Calls that were served at once, before a yield.
   static constexpr unsigned others_come_first = 64;

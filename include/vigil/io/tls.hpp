@@ -47,8 +47,12 @@
 // TLS sent by itself (session tickets): to part in peace, shutdown(), read to the
 // eof, close().
 //
-// Errors of TLS itself have asio::error::get_ssl_category(). There is no
-// renegotiation; new keys of TLS 1.3 are answered with the next write.
+// Errors of TLS itself have asio::error::get_ssl_category(); a read that fails with one
+// has told the other end why (a fatal alert), as a handshake has. There is no
+// renegotiation. New keys of TLS 1.3 are answered at once, also by who only reads. Such
+// answers wait for no room and for no other fiber's write; but when 64 KiB of them
+// have piled up, because the other end does not read, the next read sends them first,
+// under the write deadline.
 //
 // A library of its own, vigil-tls, so that only its users need OpenSSL. A connection
 // has 34 KiB of buffers beside OpenSSL's.
@@ -58,14 +62,17 @@
 // outlive the stream.
 #pragma once
 
+#include <vigil/fiber.hpp>
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/detail/turns.hpp>
 #include <vigil/sync.hpp>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -102,6 +109,10 @@ class VIGIL_API tls_engine {
   void put_input(boost::asio::const_buffer from);
   // What is to be sent there; 0: nothing.
   std::size_t take_output(boost::asio::mutable_buffer to) noexcept;
+  // The same, left there until so much is dropped.
+  std::size_t see_output(boost::asio::mutable_buffer to) const noexcept;
+  void drop_output(std::size_t n) noexcept;
+  std::size_t output_size() const noexcept;
 
   SSL* native_handle() noexcept { return ssl_; }
 
@@ -193,7 +204,7 @@ class tls_stream {
   // those of TLS, tls_error.
   void handshake(handshake_type type, boost::system::error_code& error) {
     const detail::turns::call reads(state_->reading);
-    const detail::turns::call writes(state_->writing);
+    const writing_turn writes(*this);
     if (error = below_.read_error(); error) return;
     if (error = ready_to_write(); error) return;
     do {
@@ -218,7 +229,23 @@ class tls_stream {
     const auto to = first_of<boost::asio::mutable_buffer>(buffers);
     if (to.size() == 0) return 0;
     for (;;) {
-      const std::size_t n = with_engine([&](auto& engine) { return engine.read(to, error); });
+      bool is_full = false;
+      bool has_answered = false;
+      const std::size_t n = with_engine([&](auto& engine) {
+        is_full = engine.output_size() > most_answers;
+        const std::size_t got = is_full ? 0 : engine.read(to, error);
+        has_answered = engine.output_size() != 0;
+        return got;
+      });
+      if (is_full) {
+        send_answers(error);
+        if (error) return 0;
+        continue;
+      }
+      if (has_answered) {
+        state_->owed.store(true);
+        send_owed();
+      }
       if (error != wants_input) return n;
       if (!take_input(error)) return 0;
     }
@@ -227,7 +254,7 @@ class tls_stream {
   // As of deadline_stream; at most 16 KiB. See above for timeouts.
   template <class Buffers>
   std::size_t write_some(const Buffers& buffers, boost::system::error_code& error) {
-    const detail::turns::call turn(state_->writing);
+    const writing_turn turn(*this);
     if (error = ready_to_write(); error) return 0;
     const auto from = gathered(buffers);
     if (from.size() == 0) return 0;
@@ -240,7 +267,7 @@ class tls_stream {
   // Under the write deadline: nothing more will be written; later writes fail with
   // `shut_down`. What the other end still sends can be read. Again: nothing.
   void shutdown(boost::system::error_code& error) {
-    const detail::turns::call turn(state_->writing);
+    const writing_turn turn(*this);
     error = ready_to_write();
     if (state_->said_goodbye) error.clear();
     if (error || state_->said_goodbye) return;
@@ -287,6 +314,7 @@ class tls_stream {
 
  private:
   static constexpr std::size_t record = 16 * 1024;  // the plain text of one, at most
+  static constexpr std::size_t most_answers = 64 * 1024;
 
   struct state {
     explicit state(SSL_CTX* context) : engine(context) {}
@@ -301,6 +329,27 @@ class tls_stream {
     std::array<char, record + 1024> out;  // guarded by writing
     boost::system::error_code broken;     // guarded by writing: a record was cut off
     bool said_goodbye = false;            // guarded by writing
+
+    // OpenSSL has answered by itself while somebody wrote. Set before the turn to
+    // write is tried for, and looked at after it was given back, both seq_cst: so
+    // either who reads gets the turn, or who had it sends the answer.
+    std::atomic<bool> owed{false};
+  };
+
+  // Of who writes; afterwards it sends what is owed.
+  class writing_turn {
+   public:
+    explicit writing_turn(tls_stream& s) : of_(s), turn_(std::in_place, s.state_->writing) {}
+    writing_turn(const writing_turn&) = delete;
+    writing_turn& operator=(const writing_turn&) = delete;
+    ~writing_turn() {
+      turn_.reset();
+      of_.send_owed();
+    }
+
+   private:
+    tls_stream& of_;
+    std::optional<detail::turns::call> turn_;
   };
 
   static constexpr auto wants_input = boost::asio::error::would_block;
@@ -339,6 +388,48 @@ class tls_stream {
       boost::asio::write(below_, boost::asio::buffer(out, n), error);
       state_->broken = error;
       if (error) return;
+    }
+  }
+
+  // What there is room for, without a wait.
+  void send_owed() noexcept {
+    auto& s = *state_;
+    while (s.owed.load()) {
+      try {
+        const detail::turns::try_call turn(s.writing);
+        if (!turn) return;
+        s.owed.store(false);
+        const this_fiber::shield until_it_is_sent;  // it is not to wait, nor to be stopped
+        send_now();
+      } catch (...) {  // no memory, or the stream below cannot: the next write says so
+        return;
+      }
+    }
+  }
+
+  // By who writes.
+  void send_now() {
+    auto& out = state_->out;
+    const auto see = [&](auto& engine) { return engine.see_output(boost::asio::buffer(out)); };
+    while (!state_->broken) {
+      const std::size_t n = with_engine(see);
+      if (n == 0) return;
+      boost::system::error_code error;
+      const std::size_t sent = below_.write_now(boost::asio::buffer(out, n), error);
+      with_engine([&](auto& engine) { engine.drop_output(sent); });
+      if (sent < n) return;
+    }
+  }
+
+  // By who reads, when too much has piled up.
+  void send_answers(boost::system::error_code& error) {
+    const writing_turn turn(*this);
+    error = below_.write_error();
+    if (state_->broken) {
+      error.clear();
+      with_engine([](auto& engine) { engine.drop_output(engine.output_size()); });
+    } else if (!error) {
+      flush(error);
     }
   }
 

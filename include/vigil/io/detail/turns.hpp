@@ -13,6 +13,7 @@ namespace detail {
 class turns {
  public:
   class call;
+  class try_call;
 
   turns() = default;
   turns(const turns&) = delete;
@@ -44,6 +45,26 @@ class turns::call {
  private:
   place place_;
   std::lock_guard<mutex> turn_;
+};
+
+// The same, if it is to be had without a wait.
+class turns::try_call {
+ public:
+  explicit try_call(turns& t)
+      : of_(t), has_place_(t.queue_.try_acquire()), has_turn_(has_place_ && t.one_.try_lock()) {}
+  try_call(const try_call&) = delete;
+  try_call& operator=(const try_call&) = delete;
+  ~try_call() {
+    if (has_turn_) of_.one_.unlock();
+    if (has_place_) of_.queue_.release();
+  }
+
+  explicit operator bool() const noexcept { return has_turn_; }
+
+ private:
+  turns& of_;
+  const bool has_place_;
+  const bool has_turn_;
 };
 
 }  // namespace detail
