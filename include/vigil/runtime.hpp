@@ -93,7 +93,10 @@ struct options {
   on_deadlock deadlock = on_deadlock::automatic;
 
   // Called on the fiber when an exception leaves a `go` fiber or a timer's
-  // callback. nullptr: print the fiber and the exception, then terminate.
+  // callback, as if under this_fiber::shield; what it throws itself ends the
+  // program. nullptr: nothing catches the exception, so std::terminate is called
+  // where it was thrown, and a core file or a debugger shows that stack; the fiber
+  // and the exception are printed.
   void (*on_unhandled)(std::exception_ptr error) = nullptr;
 
   // For debugging: a fiber that keeps its worker longer than this between two

@@ -164,7 +164,7 @@ void* taken_from(fcontext::transfer_t from) noexcept {
   return m.data;
 }
 
-[[noreturn]] void start(fcontext::transfer_t from) noexcept {
+[[noreturn]] void start(fcontext::transfer_t from) {
   VIGIL_NO_CALLER;
   stack_begins(taken_from(from));
 }

@@ -39,7 +39,7 @@ extern "C" void* vigil_jump(context* left, context to, void* data) noexcept;
 context make_context(void* sp, std::size_t size) noexcept;
 
 // The lowest function of each stack; in switch.cpp.
-[[noreturn]] void stack_begins(void* data) noexcept;
+[[noreturn]] void stack_begins(void* data);
 
 // In the lowest function of a stack: says that there is no caller, so that
 // debuggers, backtrace() and the unwinder stop here instead of reading past the

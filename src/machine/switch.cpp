@@ -21,7 +21,7 @@ thread_side::thread_side() noexcept
 {
 }
 
-[[noreturn]] void stack_begins(void* data) noexcept {
+[[noreturn]] void stack_begins(void* data) {
   VIGIL_NO_CALLER;
   auto& self = *static_cast<fiber_side*>(data);
   self.arrived();
@@ -31,7 +31,7 @@ thread_side::thread_side() noexcept
 
 void fiber_side::prepare(const stack& whole,
                          void* sp,
-                         void (*entry)(void*) noexcept,
+                         void (*entry)(void*),
                          void* argument) noexcept {
   auto* const top = static_cast<std::byte*>(sp);
   VIGIL_ASSERT(reinterpret_cast<std::uintptr_t>(sp) % 16 == 0, "sp is not a multiple of 16");

@@ -95,11 +95,9 @@ class fiber_side {
  public:
   // The first enter() calls entry(argument) on [.., sp). It never returns: it
   // ends with leave_for_ever(). `whole` is the stack that sp, a multiple of
-  // 16, points into.
-  void prepare(const stack& whole,
-               void* sp,
-               void (*entry)(void*) noexcept,
-               void* argument) noexcept;
+  // 16, points into. An exception that leaves it ends the program where it was
+  // thrown: nothing below it is noexcept.
+  void prepare(const stack& whole, void* sp, void (*entry)(void*), void* argument) noexcept;
 
   // caller  after leave_for_ever(), on another stack.
   void destroy() noexcept;
@@ -110,7 +108,7 @@ class fiber_side {
   friend void leave_for_ever(fiber_side&) noexcept;
   friend void hand_over(thread_side&, fiber_side&, fiber_side&) noexcept;
   friend void hand_over_for_ever(thread_side&, fiber_side&, fiber_side&) noexcept;
-  friend void stack_begins(void*) noexcept;
+  friend void stack_begins(void*);
 
   void arrived() noexcept;
   void make_way_for(thread_side& thread, fiber_side& next) noexcept;
@@ -118,7 +116,7 @@ class fiber_side {
   context context_ = nullptr;  // W1
   exception_state exceptions_;
   int errno_ = 0;
-  void (*entry_)(void*) noexcept = nullptr;
+  void (*entry_)(void*) = nullptr;
   void* argument_ = nullptr;
 #if VIGIL_ASAN
   stack whole_;

@@ -57,6 +57,9 @@ bool below_another = false;  // guarded by process_lock; never taken back
 atomic<bool> forked{false};
 atomic<bool> exiting{false};
 
+// What ends the program has been said on standard error: once is enough.
+atomic<bool> end_is_named{false};
+
 void in_child() noexcept {
   forked.store(true);
   forget_worker_after_fork();
@@ -97,23 +100,43 @@ void describe(const stack& where, char* text, std::size_t size) noexcept {
 
 // --- the rest runs on threads
 
+// An exception that nobody has caught ends the program on this fiber.
+void name_uncaught(const fiber& f, const std::exception_ptr& error) noexcept {
+  const auto id = static_cast<unsigned long long>(f.id);
+  try {
+    std::rethrow_exception(error);
+  } catch (const stopped&) {
+    fatal(
+        "vigil::stopped has left a noexcept function of fiber %llu (%s, started at %s:%u). A "
+        "wait in a noexcept function, destructors included, must be under "
+        "this_fiber::shield",
+        id,
+        f.name,
+        f.file,
+        f.line);
+  } catch (const std::exception& e) {
+    warn(
+        "an exception has left fiber %llu (%s, started at %s:%u), or a noexcept function on it, "
+        "and nobody catches it: %s",
+        id,
+        f.name,
+        f.file,
+        f.line,
+        e.what());
+  } catch (...) {
+    warn(
+        "an exception that is no std::exception has left fiber %llu (%s, started at %s:%u), or a "
+        "noexcept function on it, and nobody catches it",
+        id,
+        f.name,
+        f.file,
+        f.line);
+  }
+}
+
 [[noreturn]] void on_terminate() {
-  if (fiber* const f = current_fiber()) {
-    if (const auto error = std::current_exception()) {
-      try {
-        std::rethrow_exception(error);
-      } catch (const stopped&) {
-        fatal(
-            "vigil::stopped has left a noexcept function of fiber %llu (%s, started at %s:%u). A "
-            "wait in a noexcept function, destructors included, must be under "
-            "this_fiber::shield",
-            static_cast<unsigned long long>(f->id),
-            f->name,
-            f->file,
-            f->line);
-      } catch (...) {
-      }
-    }
+  if (const fiber* const f = current_fiber(); f != nullptr && !end_is_named.exchange(true)) {
+    if (const auto error = std::current_exception()) name_uncaught(*f, error);
   }
   thread_local bool again = false;
   const bool called_by_another = std::exchange(again, true);
@@ -299,6 +322,10 @@ bool process_is_exiting() noexcept {
 
 void process_exits() noexcept {
   exiting.store(true);
+}
+
+void process_end_is_named() noexcept {
+  end_is_named.store(true);
 }
 
 std::size_t process_thread_count() noexcept {

@@ -47,6 +47,9 @@ void process_check_fork(const char* call) noexcept;
 bool process_is_exiting() noexcept;
 void process_exits() noexcept;
 
+// Before std::terminate: what ends the program has been said.
+void process_end_is_named() noexcept;
+
 // Threads of the process, ours included.
 std::size_t process_thread_count() noexcept;
 

@@ -379,10 +379,24 @@ bool scheduler::is_by_my_end(const cancelled& e) const noexcept {
   return e.is_by_shutdown() && phase() >= run_phase::ending;
 }
 
-// On the fiber's own stack, from its first instruction to its last.
-void scheduler::fiber_entry(void* argument) noexcept {
-  auto& self = *static_cast<fiber*>(argument);
-  worker::arrived();
+// For a fiber whose exceptions nobody wants. Nothing that takes every exception
+// stands between the user's code and the bottom of the stack, neither a
+// catch (...) nor a noexcept function: one that nobody catches ends the program
+// where it was thrown, as on a std::thread, and a core file shows that stack.
+void scheduler::run_open(fiber& self) {
+  try {
+    self.table->run(self.body);
+  } catch (const stopped&) {
+    self.ended_by_stop = true;
+  } catch (const cancelled& e) {
+    if (!self.sched->ends_silently(self, e)) throw;
+    self.ended_by_shutdown = self.sched->is_by_my_end(e);
+    self.ended_by_stop = true;
+  }
+}
+
+// For one that may be joined, and for on_unhandled.
+void scheduler::run_kept(fiber& self) noexcept {
   try {
     self.table->run(self.body);
   } catch (const stopped&) {
@@ -396,6 +410,19 @@ void scheduler::fiber_entry(void* argument) noexcept {
     }
   } catch (...) {
     self.error = std::current_exception();
+  }
+}
+
+// On the fiber's own stack, from its first instruction to its last.
+void scheduler::fiber_entry(void* argument) {
+  auto& self = *static_cast<fiber*>(argument);
+  worker::arrived();
+  const bool is_ours = self.role == fiber_role::runner || self.role == fiber_role::timer;
+  const bool is_detached = self.handle.load() == handle_state::detached;
+  if (is_ours || (is_detached && self.on_unhandled == nullptr)) {
+    run_open(self);
+  } else {
+    run_kept(self);
   }
   self.destroy_locals();
   // Whoever comes second, this or detach(), sees the other and takes care of
@@ -416,14 +443,27 @@ void scheduler::fiber_entry(void* argument) noexcept {
 // Nobody will join: the result dies, an exception is reported.
 void scheduler::drop_outcome(fiber& f) noexcept {
   if (f.error != nullptr) {
-    report_unhandled(f, std::exchange(f.error, nullptr));
+    report_finally(f, std::exchange(f.error, nullptr));
   } else if (!f.ended_by_stop) {
     f.table->destroy_result(f.body);
   }
 }
 
+// The handler may wait: a stop of the fiber is no matter of its.
 void scheduler::report_unhandled(fiber& f, std::exception_ptr error) {
   if (f.on_unhandled != nullptr) {
+    struct shielded {
+      fiber* const self = current_fiber();
+
+      shielded() noexcept {
+        if (self != nullptr) ++self->shields;
+      }
+
+      ~shielded() {
+        if (self != nullptr) --self->shields;
+      }
+    } const shield;
+
     f.on_unhandled(std::move(error));
     return;
   }
@@ -436,6 +476,7 @@ void scheduler::report_unhandled(fiber& f, std::exception_ptr error) {
          f.file,
          f.line,
          e.what());
+    process_end_is_named();
     std::terminate();
   } catch (...) {
     warn(
@@ -445,6 +486,34 @@ void scheduler::report_unhandled(fiber& f, std::exception_ptr error) {
         f.name,
         f.file,
         f.line);
+    process_end_is_named();
+    std::terminate();
+  }
+}
+
+void scheduler::report_finally(fiber& f, std::exception_ptr error) noexcept {
+  try {
+    report_unhandled(f, std::move(error));
+  } catch (const std::exception& e) {
+    warn(
+        "options::on_unhandled, which was given what has left fiber %llu (%s, started at %s:%u), "
+        "has thrown an exception itself: %s",
+        static_cast<unsigned long long>(f.id),
+        f.name,
+        f.file,
+        f.line,
+        e.what());
+    process_end_is_named();
+    std::terminate();
+  } catch (...) {
+    warn(
+        "options::on_unhandled, which was given what has left fiber %llu (%s, started at %s:%u), "
+        "has thrown an exception itself, that is no std::exception",
+        static_cast<unsigned long long>(f.id),
+        f.name,
+        f.file,
+        f.line);
+    process_end_is_named();
     std::terminate();
   }
 }

@@ -87,7 +87,10 @@ class scheduler {
   void ready_all(fiber_chain& fibers) noexcept;
   // These two also after the runtime has gone.
   static void drop_outcome(fiber& f) noexcept;
+  // Throws what options::on_unhandled throws.
   static void report_unhandled(fiber& f, std::exception_ptr error);
+  // For the bottom of a stack: what on_unhandled throws ends the program.
+  static void report_finally(fiber& f, std::exception_ptr error) noexcept;
 
   // Makes f run: the scheduler's half of ready(). Also from threads that nothing
   // else keeps out of the runtime's end: once f is in a queue, it may end the
@@ -373,7 +376,9 @@ class scheduler {
   nanos stop_limit() const noexcept { return settings_.stop_limit > 0 ? settings_.stop_limit : 0; }
 
   void take_signals() noexcept;
-  static void fiber_entry(void* self) noexcept;
+  static void fiber_entry(void* self);
+  static void run_open(fiber& self);
+  static void run_kept(fiber& self) noexcept;
 
   const scheduler_options settings_;
   const std::uint64_t number_;

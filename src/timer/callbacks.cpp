@@ -22,7 +22,7 @@ namespace {
 
 struct system_body {
   timer_service* service;
-  void (timer_service::*run)() noexcept;
+  void (timer_service::*run)();
 };
 
 }  // namespace
@@ -253,7 +253,7 @@ fiber* timer_service::take_runner() noexcept {
   }
 }
 
-void timer_service::runner_body() noexcept {
+void timer_service::runner_body() {
   fiber& self = *current_fiber();
   for (;;) {
     // Counted before the look at stopping(): either this sees the stop, or the
@@ -286,7 +286,7 @@ void timer_service::runner_body() noexcept {
 
 // The run is counted before the claim is tried: who stops the timer, finds the
 // claim taken and then looks, sees the run that is coming.
-void timer_service::run_once(fiber& self, timer_record& t, nanos due_until) noexcept {
+void timer_service::run_once(fiber& self, timer_record& t, nanos due_until) {
   nanos deadline = t.when.load();
   // A later deadline has an entry of its own; a stopped one has nothing.
   while (deadline > 0 && deadline <= due_until && begin_run(t)) {
@@ -304,7 +304,7 @@ void timer_service::run_once(fiber& self, timer_record& t, nanos due_until) noex
   drop_reference(t);
 }
 
-void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) noexcept {
+void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) {
   nanos deadline = t.when.load();
   while (deadline > 0 && deadline <= due_until) {
     const nanos period = t.period.load();
@@ -363,20 +363,40 @@ void timer_service::let_go(timer_record& t) noexcept {
   drop_reference(t);
 }
 
-void timer_service::call(fiber& self, timer_record& t) noexcept {
+// Without on_unhandled an exception that nobody catches ends the program where it
+// was thrown: scheduler::run_open(). So no function from here to the bottom of the
+// stack is noexcept.
+void timer_service::call(fiber& self, timer_record& t) {
   self.file = t.made_at.file;
   self.line = t.made_at.line;
   sched()->cover_owed();
   current_worker()->new_stretch();
+  if (self.on_unhandled == nullptr) {
+    call_open(self, t);
+  } else {
+    call_reporting(self, t);
+  }
+  self.destroy_locals();
+}
+
+void timer_service::call_open(fiber& self, timer_record& t) {
   try {
     t.call();
   } catch (const stopped&) {
   } catch (const cancelled& e) {
-    if (!sched()->ends_silently(self, e)) sched()->report_unhandled(self, std::current_exception());
-  } catch (...) {
-    sched()->report_unhandled(self, std::current_exception());
+    if (!sched()->ends_silently(self, e)) throw;
   }
-  self.destroy_locals();
+}
+
+void timer_service::call_reporting(fiber& self, timer_record& t) noexcept {
+  try {
+    t.call();
+  } catch (const stopped&) {
+  } catch (const cancelled& e) {
+    if (!sched()->ends_silently(self, e)) sched()->report_finally(self, std::current_exception());
+  } catch (...) {
+    sched()->report_finally(self, std::current_exception());
+  }
 }
 
 // Its captures may have died here as well, which may have called anything. What

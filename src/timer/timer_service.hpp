@@ -212,10 +212,13 @@ class timer_service final : public timer_seam {
       VIGIL_EXCLUDES(callbacks_lock_);
   void make_due(timer_record& t) noexcept;
   void queue_post(timer_record& t) noexcept VIGIL_EXCLUDES(callbacks_lock_);
-  void runner_body() noexcept;
-  void run_once(fiber& self, timer_record& t, nanos due_until) noexcept;
-  void run_periodic(fiber& self, timer_record& t, nanos due_until) noexcept;
-  void call(fiber& self, timer_record& t) noexcept;
+  // These throw only what no catch (...) is for: see call().
+  void runner_body();
+  void run_once(fiber& self, timer_record& t, nanos due_until);
+  void run_periodic(fiber& self, timer_record& t, nanos due_until);
+  void call(fiber& self, timer_record& t);
+  void call_open(fiber& self, timer_record& t);
+  void call_reporting(fiber& self, timer_record& t) noexcept;
   void callback_is_over(fiber& self) noexcept;
   void let_go(timer_record& t) noexcept;
   static bool begin_run(timer_record& t) noexcept;

@@ -1,0 +1,245 @@
+// Exceptions that leave a `go` fiber or a callback.
+#include "support/child.hpp"
+#include "support/in_runtime.hpp"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#include <unwind.h>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::sleep_for;
+
+namespace {
+
+std::uintptr_t frame_of_the_throw = 0;
+bool is_unwound = false;
+
+struct unwinds {
+  ~unwinds() { is_unwound = true; }
+};
+
+[[gnu::noinline]] void throw_below() {
+  frame_of_the_throw = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));
+  throw std::runtime_error("planted");
+}
+
+[[gnu::noinline]] void throw_planted() {
+  const unwinds here;
+  throw_below();
+  asm volatile("");
+}
+
+// The program's own handler: says what is left of the stack.
+void say_what_is_left() {
+  bool found = false;
+  ::_Unwind_Backtrace(
+      [](_Unwind_Context* frame, void* argument) {
+        if (::_Unwind_GetIP(frame) == frame_of_the_throw) *static_cast<bool*>(argument) = true;
+        return _URC_NO_REASON;
+      },
+      &found);
+  std::fprintf(stderr,
+               "the throw's stack is %s, its destructors have %srun\n",
+               found ? "there" : "gone",
+               is_unwound ? "" : "not ");
+  std::abort();
+}
+
+void throw_planted_from(const std::string& where) {
+  if (where == "go") vigil::go([] { throw_planted(); });
+  if (where == "go, after a wait") {
+    vigil::go([] {
+      sleep_for(1us);
+      vigil::this_fiber::yield();
+      throw_planted();
+    });
+  }
+  if (where == "wait_group::go") {
+    vigil::wait_group all;
+    all.go([] { throw_planted(); });
+    sleep_for(1h);
+  }
+  if (where == "after_func") vigil::after_func(1us, [] { throw_planted(); });
+  if (where == "every") vigil::every(1us, [] { throw_planted(); });
+  if (where == "every from_end")
+    vigil::every(
+        1us, [] { throw_planted(); }, vigil::from_end);
+  if (where == "post") vigil::post([] { throw_planted(); });
+  if (where == "defer") vigil::defer([] { throw_planted(); });
+  if (where == "a context") {
+    auto [ctx, cancel] = vigil::with_cancel(vigil::background());
+    vigil::after_func(ctx, [] { throw_planted(); });
+    cancel();
+    sleep_for(1h);
+  }
+  if (where == "a timeout_list") {
+    vigil::timeout_list list(1us, [](vigil::timeout_list::entry&) { throw_planted(); });
+    vigil::timeout_list::entry entry;
+    list.add(entry);
+    sleep_for(1h);
+  }
+  sleep_for(1h);
+}
+
+vigil::options two_workers() {
+  vigil::options o;
+  o.workers = 2;
+  return o;
+}
+
+}  // namespace
+
+TEST_SUITE("unhandled exception") {
+  TEST_CASE("child: throws below a destructor" * doctest::skip()) {
+    std::set_terminate(&say_what_is_left);
+    vigil::run(two_workers(), [] { throw_planted_from(std::getenv("VIGIL_TEST_WHERE")); });
+  }
+
+  TEST_CASE("ends the program on the stack of the throw, with nothing unwound") {
+    for (const char* const where : {"go",
+                                    "go, after a wait",
+                                    "wait_group::go",
+                                    "after_func",
+                                    "every",
+                                    "every from_end",
+                                    "post",
+                                    "defer",
+                                    "a context",
+                                    "a timeout_list"}) {
+      const child_result r =
+          run_child("child: throws below a destructor", {{"VIGIL_TEST_WHERE", where}});
+      CHECK_MESSAGE(r.died_by(SIGABRT), where, "\n", r.output);
+      CHECK_MESSAGE(r.says("the throw's stack is there, its destructors have not run"),
+                    where,
+                    "\n",
+                    r.output);
+      const auto named = r.output.find("an exception has left fiber ");
+      CHECK_MESSAGE(named != std::string::npos, where, "\n", r.output);
+      CHECK(r.output.find("an exception has left fiber ", named + 1) == std::string::npos);
+      CHECK_MESSAGE(r.says("planted"), where, "\n", r.output);
+    }
+  }
+
+  TEST_CASE("a fiber that is detached too late is named once, when it has ended") {
+    const child_result r = run_child("child: throws before it is detached");
+    CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
+    const auto named = r.output.find("an exception has left fiber ");
+    CHECK_MESSAGE(named != std::string::npos, r.output);
+    CHECK(r.output.find("an exception has left fiber ", named + 1) == std::string::npos);
+    CHECK(r.says("late"));
+  }
+
+  TEST_CASE("child: throws before it is detached" * doctest::skip()) {
+    vigil::testing::run_virtual([] {
+      auto f = vigil::spawn({.name = "late"}, [] { throw_planted(); });
+      vigil::testing::settle();
+      f.detach();
+    });
+  }
+
+  TEST_CASE("a stop and the end of the root context end fibers and callbacks silently") {
+    int ended = 0;
+    vigil::testing::run_virtual([&] {
+      struct counts {
+        int& n;
+
+        ~counts() { ++n; }
+      };
+
+      vigil::go([&] {
+        const counts one{ended};
+        sleep_for(1h);
+      });
+      vigil::go([&] {
+        const counts one{ended};
+        sleep_for(1h, vigil::background());
+      });
+      vigil::after_func(1ms, [&] {
+        const counts one{ended};
+        sleep_for(1h);
+      });
+      vigil::after_func(1ms, [&] {
+        const counts one{ended};
+        sleep_for(1h, vigil::background());
+      });
+      sleep_for(2ms);
+    });
+    CHECK(ended == 4);
+  }
+}
+
+namespace {
+
+std::string handled;
+
+// Ends in the shutdown, by an exception of its own.
+void run_until_the_shutdown_throws(void (*on_unhandled)(std::exception_ptr), bool in_callback) {
+  vigil::testing::virtual_options o;
+  o.runtime.on_unhandled = on_unhandled;
+  vigil::testing::run_virtual(o, [&] {
+    const auto body = [] {
+      try {
+        sleep_for(1h);
+      } catch (const vigil::stopped&) {
+        throw std::runtime_error("planted");
+      }
+    };
+    if (in_callback) {
+      vigil::after_func(0s, body);
+    } else {
+      vigil::go(body);
+    }
+    sleep_for(1ms);
+  });
+}
+
+}  // namespace
+
+TEST_SUITE("on_unhandled") {
+  TEST_CASE("child: waits in the shutdown" * doctest::skip()) {
+    for (const bool in_callback : {false, true}) {
+      run_until_the_shutdown_throws(
+          [](std::exception_ptr error) {
+            sleep_for(1ms);
+            try {
+              std::rethrow_exception(error);
+            } catch (const std::exception& e) {
+              handled += e.what();
+            }
+          },
+          in_callback);
+    }
+    std::printf("handled: %s\n", handled.c_str());
+  }
+
+  TEST_CASE("may wait although its fiber is being stopped") {
+    const child_result r = run_child("child: waits in the shutdown");
+    CHECK_MESSAGE(r.succeeded(), r.output);
+    CHECK_MESSAGE(r.says("handled: plantedplanted"), r.output);
+  }
+
+  TEST_CASE("child: on_unhandled throws" * doctest::skip()) {
+    run_until_the_shutdown_throws(
+        [](std::exception_ptr) { throw std::logic_error("of the handler"); },
+        std::getenv("VIGIL_TEST_IN_CALLBACK") != nullptr);
+  }
+
+  TEST_CASE("that throws ends the program with a message that names it") {
+    for (const bool in_callback : {false, true}) {
+      using environment = std::vector<std::pair<const char*, const char*>>;
+      const child_result r =
+          run_child("child: on_unhandled throws",
+                    in_callback ? environment{{"VIGIL_TEST_IN_CALLBACK", "1"}} : environment{});
+      CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
+      CHECK_MESSAGE(r.says("options::on_unhandled"), r.output);
+      CHECK_MESSAGE(r.says("itself: of the handler"), r.output);
+      CHECK_FALSE(r.says("an exception has left fiber"));
+    }
+  }
+}
