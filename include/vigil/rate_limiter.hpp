@@ -70,7 +70,8 @@ class [[nodiscard]] reservation {
         tokens_(std::exchange(other.tokens_, 0)),
         at_(std::exchange(other.at_, clock::time_point::max())) {}
   reservation& operator=(reservation&& other) noexcept {
-    reservation(std::move(other)).swap(*this);
+    reservation taken(std::move(other));
+    taken.swap(*this);
     return *this;
   }
   ~reservation() = default;

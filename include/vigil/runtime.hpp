@@ -11,15 +11,20 @@
 #include <vigil/timer.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <exception>
+#include <initializer_list>
 #include <optional>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace vigil {
 inline namespace VIGIL_ABI {
+
+namespace detail {
+[[noreturn]] VIGIL_API void throw_too_many_signals();
+}
 
 // What run() does when nothing in the program can ever happen again.
 enum class on_deadlock {
@@ -39,6 +44,47 @@ enum class exit_when {
   // an exception of the main fiber, ends the run at once all the same. Plain
   // threads that still want to start something hold a work_guard.
   all_done,
+};
+
+// Signals by their numbers. Not a standard container, since those of a program
+// that is built with -D_GLIBCXX_DEBUG have another layout than the library's.
+class signal_list {
+ public:
+  static constexpr std::size_t capacity = 64;
+
+  constexpr signal_list() noexcept = default;
+  signal_list(std::initializer_list<int> signals)
+      : signal_list(signals.begin(), signals.size()) {}
+
+  // From an array, a vector, a span of int.
+  template <class C>
+  requires(!std::is_same_v<C, signal_list> &&
+           requires(const C& signals) {
+             { signals.data() } -> std::convertible_to<const int*>;
+             { signals.size() } -> std::convertible_to<std::size_t>;
+           })
+  signal_list(const C& signals) : signal_list(signals.data(), signals.size()) {}
+
+  // Throws std::invalid_argument when there are `capacity` already.
+  void push_back(int signal) {
+    if (size_ == capacity) detail::throw_too_many_signals();
+    signals_[size_++] = signal;
+  }
+
+  const int* data() const noexcept { return signals_; }
+  const int* begin() const noexcept { return signals_; }
+  const int* end() const noexcept { return signals_ + size_; }
+  std::size_t size() const noexcept { return size_; }
+  bool empty() const noexcept { return size_ == 0; }
+
+ private:
+  signal_list(const int* signals, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i)
+      push_back(signals[i]);
+  }
+
+  int signals_[capacity] = {};
+  std::size_t size_ = 0;
 };
 
 namespace detail {
@@ -88,7 +134,7 @@ struct options {
   // Signals that shut the runtime down, SIGINT and SIGTERM for example; a second
   // one ends the grace, so that all is stopped at once. Their earlier handlers are
   // put back when run() ends, unless the program has installed others meanwhile.
-  std::vector<int> stop_on;
+  signal_list stop_on = {};
 
   on_deadlock deadlock = on_deadlock::automatic;
 

@@ -95,7 +95,7 @@ scheduler_options checked(const options& settings) {
   o.max_stack_bytes = settings.max_stack_bytes;
   o.grace = settings.grace.count();
   o.stop_limit = settings.stop_limit.count();
-  o.stop_on = settings.stop_on;
+  o.stop_on.assign(settings.stop_on.begin(), settings.stop_on.end());
   using policy = scheduler_options::deadlock_policy;
   o.deadlock = settings.deadlock == on_deadlock::fatal  ? policy::fatal
                : settings.deadlock == on_deadlock::warn ? policy::warn
@@ -134,6 +134,16 @@ runtime_core::~runtime_core() {
 }  // namespace internal
 
 inline namespace VIGIL_ABI {
+
+namespace detail {
+
+void throw_too_many_signals() {
+  throw std::invalid_argument("vigil::signal_list: more than " +
+                              std::to_string(signal_list::capacity) +
+                              " signals; there are fewer, so name each once");
+}
+
+}  // namespace detail
 
 using internal::runtime_core;
 

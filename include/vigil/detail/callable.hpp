@@ -18,13 +18,22 @@ class call_ref {
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, call_ref>)
   call_ref(F& f) noexcept  // NOLINT(google-explicit-constructor): a parameter type
-      // The plain cast, because F may be const, or a plain function.
-      : target_((void*)&f),  // NOLINT(google-readability-casting): see above
+      : target_(address_of(f)),
         call_([](void* target) { (*reinterpret_cast<F*>(target))(); }) {}
 
   void operator()() const { call_(target_); }
 
  private:
+  // F may be const, or a plain function.
+  template <class F>
+  static void* address_of(F& f) noexcept {
+    if constexpr (std::is_function_v<F>) {
+      return reinterpret_cast<void*>(&f);
+    } else {
+      return const_cast<void*>(static_cast<const volatile void*>(&f));
+    }
+  }
+
   void* target_;
   void (*call_)(void*);
 };
