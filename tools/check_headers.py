@@ -29,7 +29,9 @@ def size_of(root, compiler, name):
 def main():
     root, compiler = Path(sys.argv[1]), sys.argv[2:]
     budgets = read_budgets(root / "tests" / "headers" / "budget.txt")
-    headers = sorted(p.name for p in (root / "include" / "vigil").glob("*.hpp"))
+    # io.hpp is all of Asio, which has no budget.
+    headers = sorted(p.name for p in (root / "include" / "vigil").glob("*.hpp")
+                     if p.name != "io.hpp")
     faults = [f"{name}: in budget.txt, but there is no such header"
               for name in sorted(budgets.keys() - set(headers))]
     for name in headers:

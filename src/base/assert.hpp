@@ -9,6 +9,8 @@
 // Messages say what was expected and what to do about it.
 #pragma once
 
+#include <vigil/detail/config.hpp>
+
 namespace vigil::internal {
 
 // Registered once by the runtime; called by fatal() before abort. Must be
@@ -18,15 +20,16 @@ void set_fatal_hook(fatal_hook hook) noexcept;
 
 // printf-style, so that callers can name fibers and limits. Any thread, any
 // stack; needs no lock and no heap. Formats into 1 KiB; the rest is cut.
-[[noreturn]] void fatal(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
+[[noreturn]] VIGIL_FOR_IO void fatal(const char* format, ...) noexcept
+    __attribute__((format(printf, 1, 2)));
 
 // The same without the abort, for warnings.
 void warn(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
 
-[[noreturn]] void check_failed(const char* condition,
-                               const char* message,
-                               const char* file,
-                               int line) noexcept;
+[[noreturn]] VIGIL_FOR_IO void check_failed(const char* condition,
+                                            const char* message,
+                                            const char* file,
+                                            int line) noexcept;
 
 }  // namespace vigil::internal
 

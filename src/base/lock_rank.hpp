@@ -2,6 +2,8 @@
 // one of a higher rank; debug builds check it at each lock.
 #pragma once
 
+#include <vigil/detail/config.hpp>
+
 namespace vigil::internal {
 
 enum class lock_rank : unsigned char {
@@ -36,10 +38,10 @@ enum class lock_rank : unsigned char {
 
 #ifndef NDEBUG
 // Kept per thread: locks are never held across a switch.
-void lock_taken(lock_rank rank) noexcept;
+VIGIL_FOR_IO void lock_taken(lock_rank rank) noexcept;
 // One more of the rank taken last.
 void lock_taken_beside(lock_rank rank) noexcept;
-void lock_released(lock_rank rank) noexcept;
+VIGIL_FOR_IO void lock_released(lock_rank rank) noexcept;
 #else
 inline void lock_taken(lock_rank) noexcept {}
 

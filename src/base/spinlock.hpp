@@ -6,6 +6,8 @@
 #include "base/lock_rank.hpp"
 #include "base/thread_annotations.hpp"
 
+#include <vigil/detail/config.hpp>
+
 namespace vigil::internal {
 
 class VIGIL_CAPABILITY("spinlock") spinlock {
@@ -37,7 +39,7 @@ class VIGIL_CAPABILITY("spinlock") spinlock {
   }
 
   // Takes a word that is taken now: the slow half of a lock of this kind.
-  static void wait_for(atomic<bool>& taken) noexcept;
+  VIGIL_FOR_IO static void wait_for(atomic<bool>& taken) noexcept;
 
   void unlock() noexcept VIGIL_RELEASE() {
     lock_released(rank_);

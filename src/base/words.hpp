@@ -11,11 +11,13 @@
 
 #include "base/futex.hpp"
 
+#include <vigil/detail/config.hpp>
+
 namespace vigil::internal {
 
 enum class waker { thread, signal_handler };
 
-struct kernel_words {
+struct VIGIL_FOR_IO kernel_words {
   static void wait(futex_word& word, std::uint32_t expected, nanos deadline) noexcept {
     futex_wait(word, expected, deadline);
   }

@@ -1,5 +1,7 @@
 #include "runtime/runtime_core.hpp"
 
+#include "sched/process.hpp"
+
 #include <vigil/error.hpp>
 
 #include <algorithm>

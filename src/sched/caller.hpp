@@ -10,6 +10,8 @@
 #include "sched/note.hpp"
 #include "sched/park.hpp"
 
+#include <vigil/detail/config.hpp>
+
 #include <cstdint>
 #include <optional>
 
@@ -42,13 +44,13 @@ class timeout {
 
   timeout(kind k, nanos n) noexcept : kind_(k), n_(n) {}
 
-  bool has_passed() const noexcept;
+  VIGIL_FOR_IO bool has_passed() const noexcept;
 
   kind kind_;
   nanos n_;
 };
 
-fiber* current_fiber() noexcept;  // worker.hpp
+VIGIL_FOR_IO fiber* current_fiber() noexcept;  // worker.hpp
 
 class caller {
  public:
@@ -59,7 +61,7 @@ class caller {
 
   // Whether it must not wait here or now; refuse() then says why. Under a lock.
   // `stoppable`: whether a stop of the fiber ends the wait, or refuses it.
-  bool may_not_wait(bool stoppable = true) noexcept;
+  VIGIL_FOR_IO bool may_not_wait(bool stoppable = true) noexcept;
   // Throws `stopped` or wrong_place, or ends the program under no_park.
   [[noreturn]] void refuse(const char* call);
 
@@ -72,7 +74,8 @@ class caller {
   // Until the ticket is claimed or the deadline comes: then the outcome is
   // `timeout`. Throws std::bad_alloc if the deadline cannot be armed; the wait
   // is over then. `held` is released in every case.
-  outcome wait(ticket t, wait_reason why, timeout limit, spinlock& held) VIGIL_RELEASE(held);
+  VIGIL_FOR_IO outcome wait(ticket t, wait_reason why, timeout limit, spinlock& held)
+      VIGIL_RELEASE(held);
   outcome wait(ticket t, wait_reason why, timeout limit);
 
   // After a wait that brought nothing: throws what one that ended by a stop or a
@@ -87,7 +90,7 @@ class caller {
     waiter self;
   };
 
-  ticket open_on_thread() noexcept;
+  VIGIL_FOR_IO ticket open_on_thread() noexcept;
   outcome sleep(ticket t, nanos deadline) noexcept;
   outcome sleep_alone(ticket t, nanos deadline) noexcept;
 

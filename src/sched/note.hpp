@@ -20,10 +20,12 @@
 #include "base/nanos.hpp"
 #include "base/words.hpp"
 
+#include <vigil/detail/config.hpp>
+
 namespace vigil::internal {
 
 template <class Words>
-class basic_note {
+class VIGIL_FOR_IO basic_note {
  public:
   // Forgets earlier wakes. The owner then publishes that it is about to sleep,
   // looks once more for reasons not to, and sleeps.

@@ -33,6 +33,8 @@
 #include "sched/stop_tree.hpp"
 #include "sched/waiter.hpp"
 
+#include <vigil/detail/config.hpp>
+
 namespace vigil::internal {
 
 // Leaves the stack until ready(). The overload without a lock is for fibers
@@ -45,7 +47,7 @@ void park(wait_reason reason, spinlock& lock) noexcept VIGIL_RELEASE(lock);
 void ready(fiber& f, turn when = turn::next) noexcept;
 
 // Ends the program if the fiber is under this_fiber::no_park.
-void check_may_park(const fiber& self) noexcept;
+VIGIL_FOR_IO void check_may_park(const fiber& self) noexcept;
 
 struct wait_how {
   wait_reason reason;
@@ -73,6 +75,6 @@ outcome wait(fiber& self, ticket t, const wait_how& how);
 outcome wait(fiber& self, ticket t, const wait_how& how, spinlock& lock) VIGIL_RELEASE(lock);
 
 // What a wait that ended by a stop does next.
-[[noreturn]] void throw_stopped(fiber& self);
+[[noreturn]] VIGIL_FOR_IO void throw_stopped(fiber& self);
 
 }  // namespace vigil::internal

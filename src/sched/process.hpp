@@ -5,6 +5,8 @@
 #include "base/nanos.hpp"
 #include "machine/overflow.hpp"
 
+#include <vigil/detail/config.hpp>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -40,7 +42,7 @@ class thread_guard {
 };
 
 // Ends the program if this is a forked child: its workers are gone.
-void process_check_fork(const char* call) noexcept;
+VIGIL_FOR_IO void process_check_fork(const char* call) noexcept;
 
 // std::exit has been called, or this is a forked child: what is static is being
 // destroyed, or will be, while workers run or are missing.

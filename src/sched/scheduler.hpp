@@ -13,6 +13,7 @@
 #include "sched/worker.hpp"
 
 #include <vigil/detail/callable.hpp>
+#include <vigil/detail/config.hpp>
 #include <vigil/fwd.hpp>
 
 #include <cstddef>
@@ -88,7 +89,7 @@ class scheduler {
   // These two also after the runtime has gone.
   static void drop_outcome(fiber& f) noexcept;
   // Throws what options::on_unhandled throws.
-  static void report_unhandled(fiber& f, std::exception_ptr error);
+  VIGIL_FOR_IO static void report_unhandled(fiber& f, std::exception_ptr error);
   // For the bottom of a stack: what on_unhandled throws ends the program.
   static void report_finally(fiber& f, std::exception_ptr error) noexcept;
 
@@ -147,15 +148,15 @@ class scheduler {
   // An operation that a fiber waits for, somewhere outside: outside work as well.
   // Both by the fiber itself, which sees to whatever is to be done afterwards.
   // The fiber is about to park.
-  void io_begins() noexcept;
+  VIGIL_FOR_IO void io_begins() noexcept;
 
   void io_ends() noexcept { pending_io_.fetch_sub(1); }
 
   bool has_pending_io() const noexcept { return pending_io_.load() != 0; }
 
   // An executor for handlers of I/O that are to come: outside work as well. Any thread.
-  void io_executor_begins() noexcept;
-  void io_executor_ends() noexcept;
+  VIGIL_FOR_IO void io_executor_begins() noexcept;
+  VIGIL_FOR_IO void io_executor_ends() noexcept;
 
   // Whether a worker should be in the watch whatever the others do.
   bool awaits_io() const noexcept { return has_pending_io() || io_executors_.load() != 0; }
@@ -168,7 +169,7 @@ class scheduler {
 
   // Changes the watch, once in the scheduler's life, while workers run and sleep:
   // false if one was given to the constructor or came first.
-  bool adopt_watch(std::unique_ptr<watch> w) noexcept VIGIL_EXCLUDES(watch_lock_);
+  VIGIL_FOR_IO bool adopt_watch(std::unique_ptr<watch> w) noexcept VIGIL_EXCLUDES(watch_lock_);
 
   // --- functions on threads of a side pool: side_call.hpp
   void call_begins(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
@@ -457,9 +458,9 @@ class scheduler {
 
 // The scheduler whose worker the calling thread is; nullptr elsewhere. To act in
 // another one, say which: user code that runs meanwhile finds its own.
-scheduler* current_scheduler() noexcept;
+VIGIL_FOR_IO scheduler* current_scheduler() noexcept;
 
 // The calling fiber; throws wrong_place with the name of the call elsewhere.
-fiber& require_fiber(const char* call);
+VIGIL_FOR_IO fiber& require_fiber(const char* call);
 
 }  // namespace vigil::internal

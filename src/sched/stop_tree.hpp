@@ -43,6 +43,8 @@
 #include "base/spinlock.hpp"
 #include "sched/waiter.hpp"
 
+#include <vigil/detail/config.hpp>
+
 #include <cstdint>
 #include <exception>
 
@@ -191,6 +193,6 @@ class kept_stop_node {
 };
 
 // What a wait under a node that is done does: throws `cancelled`.
-[[noreturn]] void throw_cancelled(const stop_node& node);
+[[noreturn]] VIGIL_FOR_IO void throw_cancelled(const stop_node& node);
 
 }  // namespace vigil::internal

@@ -23,6 +23,7 @@
 #include "base/assert.hpp"
 #include "base/atomic.hpp"
 
+#include <vigil/detail/config.hpp>
 #include <vigil/detail/fiber_core.hpp>
 
 #include <cstdint>
@@ -95,7 +96,7 @@ class waiter {
   }
 
   // Makes the owner go on. Caller: who claimed; its last touch (W2).
-  void deliver(turn when = turn::next) noexcept;
+  VIGIL_FOR_IO void deliver(turn when = turn::next) noexcept;
 
   // Caller: the owner, after it was delivered.
   internal::outcome outcome() const noexcept {

@@ -19,6 +19,8 @@
 #include "sched/idle.hpp"
 #include "sched/run_queue.hpp"
 
+#include <vigil/detail/config.hpp>
+
 #include <cstdint>
 #include <thread>
 #include <vector>
@@ -182,13 +184,13 @@ class worker {
 // is never inlined and returns a value: compilers keep the address of a
 // thread-local across a switch, after which the fiber may be on another
 // thread. Never keep the result across a park.
-worker* current_worker() noexcept;
+VIGIL_FOR_IO worker* current_worker() noexcept;
 
 // In a forked child: its thread is no worker any more, so that every call finds
 // itself outside a runtime and says why.
 void forget_worker_after_fork() noexcept;
 
 // The fiber that is running; nullptr outside one.
-fiber* current_fiber() noexcept;
+VIGIL_FOR_IO fiber* current_fiber() noexcept;
 
 }  // namespace vigil::internal

@@ -51,7 +51,7 @@ def main():
         if len(said) != 1 or "vigil needs -std=c++20" not in said[0]:
             faults.append(f"{header} as C++17: not one line about the standard, but {said[:5]}")
 
-    for header in headers_of(public / "io"):
+    for header in ["vigil/io.hpp", *headers_of(public / "io")]:
         said = say(f"#include <{header}>\n", "-std=c++20", "-E")
         if len(said) != 1 or ASIO_FLAG not in said[0]:
             faults.append(f"{header} without {ASIO_FLAG}: not one line that names it: {said[:5]}")

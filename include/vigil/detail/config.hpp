@@ -7,8 +7,17 @@
 #include <vigil needs -std=c++20>
 #endif
 
-// Marks what the library exports.
+// Marks what the library exports. Only a shared library does (VIGIL_SHARED stands in
+// its users' flags): what links the static ones exports nothing of them.
+#if defined(VIGIL_SHARED)
 #define VIGIL_API [[gnu::visibility("default")]]
+#else
+#define VIGIL_API
+#endif
+
+// What the libraries vigil-io and vigil-tls use of vigil's internals: exported as
+// well, and no business of anybody else.
+#define VIGIL_FOR_IO VIGIL_API
 
 // The ABI version is part of every mangled name.
 #define VIGIL_ABI v0

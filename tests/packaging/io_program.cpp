@@ -1,0 +1,14 @@
+// A user's program with I/O.
+#include <vigil/io.hpp>
+
+#include <cstdio>
+
+#include <boost/asio/steady_timer.hpp>
+
+int main() {
+  return vigil::run([] {
+    boost::asio::steady_timer soon(vigil::io::context(), std::chrono::milliseconds(1));
+    soon.async_wait(vigil::io::use_fiber);
+    std::puts("vigil-io says hello");
+  });
+}
