@@ -259,8 +259,8 @@ class scheduler {
     list_hook<grace_request> hook;
   };
 
-  VIGIL_API void announce_grace(grace_request& r) noexcept VIGIL_EXCLUDES(end_lock_);
-  VIGIL_API void withdraw_grace(grace_request& r) noexcept VIGIL_EXCLUDES(end_lock_);
+  VIGIL_FOR_IO void announce_grace(grace_request& r) noexcept VIGIL_EXCLUDES(end_lock_);
+  VIGIL_FOR_IO void withdraw_grace(grace_request& r) noexcept VIGIL_EXCLUDES(end_lock_);
 
   // What keeps exit_when::all_done from ending the run, by kind.
   void list_holders(dump_writer& out) noexcept;
