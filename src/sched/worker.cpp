@@ -143,7 +143,7 @@ fiber* worker::pick() noexcept {
   if (sched.signals_.load(relaxed) != 0) sched.take_signals();
   if (timers_due()) {
     if (!virtual_) look_for_io(last_clock_);
-    // Pairs as in timers_due(): what has come may be the time to look for I/O alone.
+    // Pairs with the writes that timers_due() reads: it may be time for I/O alone.
     if (virtual_ || sched.next_deadline.load(acquire) <= last_clock_) {
       if (fiber* const f = sched.take_timer_fiber()) return f;
     }
