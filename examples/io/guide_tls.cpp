@@ -76,12 +76,12 @@ void ask(asio::ssl::context& secret, F as_client) {
     stream peer(secret, acceptor.async_accept(use_fiber));
     boost::system::error_code error;
     peer.handshake(asio::ssl::stream_base::server, error);
-    std::printf("server: %s\n", error ? "the client is not content" : "the client is content");
+    return !error;
   });
   tcp::socket socket(vigil::io::context());
   socket.async_connect(acceptor.local_endpoint(), use_fiber);
   as_client(std::move(socket));
-  server.join();
+  std::printf("server: the client is %s\n", server.join() ? "content" : "not content");
 }
 
 void ask_for_another(asio::ssl::context& secret, asio::ssl::context& trusted) {
