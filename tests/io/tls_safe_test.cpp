@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -284,12 +285,13 @@ TEST_SUITE("tls_stream: safe by default") {
   }
 
   TEST_CASE("a context of vigil's own has the system's roots, one of the program's has not") {
-    char path[] = "/tmp/vigil_roots_XXXXXX";
-    const int file = ::mkstemp(path);
+    std::string path = std::filesystem::temp_directory_path() / "vigil_roots_XXXXXX";
+    const int file = ::mkstemp(path.data());
     REQUIRE(file >= 0);
     ::close(file);
-    const auto r = run_child("child: the system trusts a certificate", {{"SSL_CERT_FILE", path}});
-    ::unlink(path);
+    const auto r =
+        run_child("child: the system trusts a certificate", {{"SSL_CERT_FILE", path.c_str()}});
+    ::unlink(path.c_str());
     INFO(r.output);
     CHECK(r.succeeded());
   }
