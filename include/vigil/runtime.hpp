@@ -142,7 +142,8 @@ struct options {
   // callback, as if under this_fiber::shield; what it throws itself ends the
   // program. nullptr: nothing catches the exception, so std::terminate is called
   // where it was thrown, and a core file or a debugger shows that stack; the fiber
-  // and the exception are printed.
+  // and the exception are printed. Of `cancelled` alone the stack is gone: it is caught,
+  // for it may end the fiber silently.
   void (*on_unhandled)(std::exception_ptr error) = nullptr;
 
   // For debugging: a fiber that keeps its worker longer than this between two

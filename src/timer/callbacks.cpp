@@ -384,7 +384,8 @@ void timer_service::call_open(fiber& self, timer_record& t) {
     t.call();
   } catch (const stopped&) {
   } catch (const cancelled& e) {
-    if (!sched()->ends_silently(self, e)) throw;
+    // Not thrown on: run_open() would judge it again, after a shutdown has begun perhaps.
+    if (!sched()->ends_silently(self, e)) sched()->report_finally(self, std::current_exception());
   }
 }
 

@@ -1,4 +1,6 @@
 // Exceptions that leave a `go` fiber or a callback.
+#include "sched/fiber.hpp"
+#include "sched/scheduler.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -9,7 +11,26 @@
 #include <stdexcept>
 #include <string>
 
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <unistd.h>
 #include <unwind.h>
+
+namespace {
+
+// Called where an exception is thrown on by `throw;`.
+void (*at_rethrow)() = nullptr;
+
+}  // namespace
+
+// In place of the compiler's.
+extern "C" void __cxxabiv1::__cxa_rethrow() {
+  using function = void (*)();
+  static const auto original = reinterpret_cast<function>(::dlsym(RTLD_NEXT, "__cxa_rethrow"));
+  if (at_rethrow != nullptr) at_rethrow();
+  original();
+  __builtin_unreachable();
+}
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -124,6 +145,28 @@ TEST_SUITE("unhandled exception") {
       CHECK(r.output.find("an exception has left fiber ", named + 1) == std::string::npos);
       CHECK_MESSAGE(r.says("planted"), where, "\n", r.output);
     }
+  }
+
+  TEST_CASE("child: a callback is cancelled as the shutdown begins" * doctest::skip()) {
+    // The shutdown comes after it was asked whether the exception ends the program. Who
+    // asks again is told that it does not, and the run never ends.
+    at_rethrow = [] {
+      vigil::internal::current_fiber()->stop_flag.store(true);
+      ::alarm(5);
+    };
+    vigil::run(two_workers(), [] {
+      const auto it = vigil::with_cancel(vigil::background());
+      it.cancel();
+      vigil::after_func(1us, [ctx = it.ctx] { sleep_for(1h, ctx); });
+      sleep_for(1h);
+    });
+  }
+
+  TEST_CASE("cancelled, which leaves a callback, is judged once, whatever begins meanwhile") {
+    const child_result r = run_child("child: a callback is cancelled as the shutdown begins");
+    CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
+    CHECK_MESSAGE(r.says("an exception has left fiber "), r.output);
+    CHECK_MESSAGE(r.says("unhandled_test.cpp:"), r.output);
   }
 
   TEST_CASE("a fiber that is detached too late is named once, when it has ended") {
