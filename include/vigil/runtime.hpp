@@ -131,9 +131,11 @@ struct options {
   // given: VIGIL_BLOCKING_THREADS from the environment, or else 4.
   std::optional<std::size_t> blocking_threads = {};
 
-  // Signals that shut the runtime down, SIGINT and SIGTERM for example; a second
-  // one ends the grace, so that all is stopped at once. Their earlier handlers are
-  // put back when run() ends, unless the program has installed others meanwhile.
+  // Signals that shut the runtime down, SIGINT and SIGTERM for example. One that comes
+  // 200 ms or more after the shutdown has begun, by a signal or otherwise, ends the
+  // grace, so that all is stopped at once; earlier ones are taken for repetitions. Their
+  // earlier handlers are put back when run() ends, unless the program has installed
+  // others meanwhile.
   signal_list stop_on = {};
 
   on_deadlock deadlock = on_deadlock::automatic;

@@ -7,8 +7,8 @@
 //      then the root context is cancelled; while that takes, a fiber of ours
 //      counts the grace and the stop limit (cancel_root)
 //   E2 the grace passes (options::grace, or the longest that a server has
-//      announced), or every other user fiber has ended, or a second signal of
-//      options::stop_on comes
+//      announced), or every other user fiber has ended, or a later signal of
+//      options::stop_on comes (signals.cpp)
 //   E3 stopping_ is set, then every open stoppable wait is claimed as stopped:
 //      a wait opened before is found there, one opened later sees the flag
 //      (both sequentially consistent)                        phase stopping
@@ -75,7 +75,6 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
       s.stopper_started_ = false;
       s.root_watch_ = {};
       s.end_since_.store(0);
-      s.stop_signals_.store(0);
       s.signals_.store(0);
       s.calls_given_up_at_ = 0;
       s.phase_.store(run_phase::idle);

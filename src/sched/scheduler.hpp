@@ -440,7 +440,6 @@ class scheduler {
   atomic<unsigned> root_cancels_{0};       // under way
   atomic<nanos> end_since_{0};             // 0: the end has not begun
   list<grace_request, &grace_request::hook> graces_ VIGIL_GUARDED_BY(end_lock_);
-  atomic<unsigned> stop_signals_{0};  // of stop_on, that came in this run
 
   // settle(): one fiber at a time, virtual time only, so one thread.
   waiter* settler_ = nullptr;

@@ -7,6 +7,14 @@
 #include <thread>
 
 namespace vigil::internal {
+namespace {
+
+// A signal of stop_on ends the grace if the end has begun so long ago, whoever began
+// it. Earlier it means the same end: a process group gets what its leader relays as
+// well, and a terminal that goes away sends more than one.
+constexpr nanos grace_kept = 200'000'000;
+
+}  // namespace
 
 void scheduler::signal_arrived(int signal) noexcept {
   // seq_cst: A1 of idle.hpp; the handler then wakes all who may sleep.
@@ -34,8 +42,9 @@ void scheduler::take_signals() noexcept {
     for (const int s : settings_.stop_on)
       stops = stops || s == signal;
     if (stops) {
+      const nanos since = end_since_.load();
       begin_end();
-      if (stop_signals_.fetch_add(1) != 0) end_grace();
+      if (since != 0 && clock.now() - since >= grace_kept) end_grace();
     }
     deliver_signal(signal);
   }

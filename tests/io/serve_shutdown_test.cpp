@@ -303,8 +303,9 @@ TEST_SUITE("io::serve: the end") {
           serves();
         } else {
           vigil::go(serves);
-          vigil::testing::settle();
-        }  // and then it is the main fiber that waits for the grace to end
+          vigil::sleep_for(1s);
+          // The first signal comes now as well, and the main fiber waits for the grace to end.
+        }
       });
       CHECK(told);
       CHECK(cut_at == 3s);

@@ -15,6 +15,49 @@ using namespace vigil::testing_support;
 using vigil::sleep_for;
 using vigil::spawn;
 
+namespace {
+
+// On virtual time; after 1 s `ends` begins the end of the run, which has a long grace. Three
+// signals come too early to end it, the fourth does not. Returns the time at which a fiber
+// was stopped.
+template <class F>
+std::chrono::nanoseconds ended_by_signals(F ends) {
+  vigil::testing::virtual_options how;
+  how.runtime.stop_on = {SIGUSR1, SIGUSR2};
+  how.runtime.grace = 24h;
+  std::chrono::nanoseconds stopped_at{};
+  const auto program = [&] {
+    const auto start = vigil::clock::now();
+    vigil::go([&, start] {
+      try {
+        sleep_for(1000h);
+      } catch (const vigil::stopped&) {
+        stopped_at = vigil::clock::now() - start;
+        throw;
+      }
+    });
+    vigil::go([] {
+      sleep_for(1s);
+      for (const auto& [signal, pause] : {std::pair{SIGUSR1, 100ms},
+                                          std::pair{SIGUSR2, 99ms},
+                                          std::pair{SIGUSR1, 1ms},
+                                          std::pair{SIGUSR2, 1ms}}) {
+        ::kill(::getpid(), signal);
+        sleep_for(pause);
+      }
+    });
+    sleep_for(1s);
+    ends();
+  };
+  try {
+    vigil::testing::run_virtual(how, program);
+  } catch (const vigil::cancelled&) {
+  }
+  return stopped_at;
+}
+
+}  // namespace
+
 TEST_SUITE("stop_on") {
   TEST_CASE("child: serves until a signal" * doctest::skip()) {
     struct guard {
@@ -119,6 +162,8 @@ TEST_SUITE("stop_on") {
               if (i == 0) ::kill(::getpid(), SIGUSR1);
               while (!vigil::background().is_done())
                 sleep_for(100us);
+              // The time tells it from a relay's repetition of the first.
+              sleep_for(200ms);
               if (i == 0) ::kill(::getpid(), SIGUSR1);
               sleep_for(24h);
             } catch (const vigil::stopped&) {
@@ -133,6 +178,23 @@ TEST_SUITE("stop_on") {
         // Now the main fiber waits itself for the others to end.
       });
       CHECK(stopped.load() == 2);
+    }
+  }
+
+  TEST_CASE("a signal that comes as the grace period begins leaves it, a later one ends it") {
+    enum class by { signal, request, main_returns };
+    for (const by how : {by::signal, by::request, by::main_returns}) {
+      CAPTURE(static_cast<int>(how));
+      const std::chrono::nanoseconds stopped_at = ended_by_signals([how] {
+        if (how == by::signal) {
+          // At once, as from a terminal that goes away.
+          ::kill(::getpid(), SIGUSR2);
+          ::kill(::getpid(), SIGUSR1);
+        }
+        if (how == by::request) vigil::runtime::current().request_stop();
+        if (how != by::main_returns) sleep_for(24h);
+      });
+      CHECK(stopped_at == 1s + 200ms);
     }
   }
 
