@@ -83,6 +83,15 @@ std::int64_t checked_places(const serve_limits& limits) {
   return static_cast<std::int64_t>(std::min(limits.connections, most));
 }
 
+// What the shutdown is asked for. It counts from its own beginning, and serve from the
+// end of its accept, which comes later: so that it is serve that cuts what is left, and
+// that it returns. When it has, the surplus is withdrawn with the rest.
+std::chrono::nanoseconds with_surplus(std::chrono::nanoseconds grace) {
+  constexpr std::chrono::nanoseconds surplus = std::chrono::seconds(1);
+  if (grace <= std::chrono::nanoseconds(0)) return grace;
+  return std::min(grace, std::chrono::nanoseconds::max() - surplus) + surplus;
+}
+
 }  // namespace
 
 struct announced_grace::part {
@@ -100,7 +109,7 @@ announced_grace::~announced_grace() {
 }
 
 server::server(const vigil::context& stopping, const serve_limits& limits, const site& from)
-    : announced_(limits.grace),
+    : announced_(with_surplus(limits.grace)),
       stopping_(stopping),
       limits_(limits),
       from_(from),

@@ -9,8 +9,11 @@
 #include <atomic>
 #include <csignal>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/ip/tcp.hpp>
 
 using namespace std::chrono_literals;
@@ -56,6 +59,46 @@ auto answers_after(std::chrono::nanoseconds length) {
     }
   };
 }
+
+// Its accept ends a while after it was cancelled, as that of an acceptor on a thread of
+// its own does.
+class slow_acceptor {
+ public:
+  static constexpr std::chrono::nanoseconds delay = 20ms;
+
+  memory_stream connect() { return own_.connect(); }
+
+  void close() { own_.close(); }
+
+  bool is_open() const { return own_.is_open(); }
+
+  template <class Token>
+  auto async_accept(Token&& token) {
+    return asio::async_initiate<Token, void(boost::system::error_code, memory_stream)>(
+        initiate{&own_}, token);
+  }
+
+ private:
+  struct initiate {
+    using inside_program = void;  // no outside work, so that virtual time goes on
+
+    template <class Handler>
+    void operator()(Handler&& handler) const {
+      const auto slot = asio::get_associated_cancellation_slot(handler);
+      own->async_accept(asio::bind_cancellation_slot(
+          slot,
+          [h = std::forward<Handler>(handler)](const boost::system::error_code& error,
+                                               memory_stream s) mutable {
+            if (error) vigil::sleep_for(delay);
+            std::move(h)(error, std::move(s));
+          }));
+    }
+
+    memory_acceptor* own;
+  };
+
+  memory_acceptor own_;
+};
 
 // Waits until it is stopped, and notes when.
 auto waits_for_stop(std::chrono::nanoseconds& when, vigil::clock::time_point start) {
@@ -213,6 +256,47 @@ TEST_SUITE("io::serve: the end") {
       });
       CHECK(answered);
     }
+  }
+
+  TEST_CASE("serve returns in the shutdown although a connection outlives the grace") {
+    for (const bool in_main : {true, false}) {
+      CAPTURE(in_main);
+      slow_acceptor acceptor;
+      std::chrono::nanoseconds cut_at{};
+      std::chrono::nanoseconds returned_at{};
+      run_until_stopped(with_signal(), [&] {
+        const auto start = vigil::clock::now();
+        const memory_stream client = acceptor.connect();
+        vigil::after_func(1s, send_signal);
+        const auto serves = [&, start] {
+          const auto waits = [&](memory_stream) { waits_for_stop(cut_at, start)(); };
+          serve(acceptor, waits, {.grace = 5s});
+          returned_at = since(start);
+        };
+        if (in_main) {
+          serves();
+        } else {
+          vigil::spawn(serves).join();
+        }
+      });
+      CHECK(returned_at == 6s + slow_acceptor::delay);
+      CHECK(cut_at == returned_at);
+    }
+  }
+
+  TEST_CASE("a server's grace may be the longest that there is") {
+    memory_acceptor acceptor;
+    bool answered = false;
+    run_until_stopped(with_signal(), [&] {
+      vigil::go([&] {
+        memory_stream client = acceptor.connect();
+        write_byte(client);
+        answered = read_byte(client);
+      });
+      vigil::after_func(1s, send_signal);
+      serve(acceptor, answers_after(3s), {.grace = std::chrono::nanoseconds::max()});
+    });
+    CHECK(answered);
   }
 
   TEST_CASE("the shutdown waits for the longest grace of servers and options") {

@@ -20,7 +20,9 @@
 // options::grace and limits.grace before it stops all fibers, and no longer than until
 // serve has returned; options::stop_limit counts from then. So a server with
 // options::stop_on answers the requests in flight when Ctrl-C comes; a second Ctrl-C
-// ends the grace, and everything is stopped at once.
+// (200 ms later at least: options::stop_on) ends the grace, and everything is stopped
+// at once. The shutdown has a second to spare for serve, which cuts what outlives the
+// grace itself, and returns.
 //
 // If the calling fiber is stopped, serve cuts all short at once, waits for them,
 // and throws `stopped`. The acceptor is left as it is.
@@ -50,7 +52,7 @@ struct serve_limits {
   // Connections at a time, at least 1; further ones wait in the kernel's backlog.
   std::size_t connections = 10'000;
   // How long connections may go on once no more are accepted. Zero or less: not at
-  // all. The shutdown of the runtime waits as long.
+  // all. The shutdown of the runtime waits as long, and up to a second more.
   std::chrono::nanoseconds grace = std::chrono::seconds(10);
   // The wait after an accept for which there were no resources: doubled each time,
   // up to a second (or to itself, if it is longer). More than zero.
