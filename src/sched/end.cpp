@@ -276,8 +276,8 @@ bool scheduler::end_has_come() const noexcept {
 }
 
 // Caller: the main fiber, as in all below. Parks until the end of `what` has come,
-// the deadline (outcome::timeout; for the grace its end), or a stop, which ends a wait
-// for all_done only. outcome::value for the grace: look at it again.
+// the deadline (outcome::timeout), or a stop, which ends a wait for all_done only. For
+// the grace the deadline is what its end is now: look at it again afterwards.
 // Without room for the deadline it does not wait: outcome::cancelled.
 outcome scheduler::wait_for_end(fiber& self, end_wait what, nanos deadline) noexcept {
   const bool for_all = what == end_wait::all_done;
@@ -313,7 +313,7 @@ void scheduler::wait_until_all_done(fiber& self) noexcept {
 // Without room for the deadline it is as if it had come.
 void scheduler::wait_out_grace(fiber& self) noexcept {
   while (!stopping() && others_left() && grace_left() > 0) {
-    if (wait_for_end(self, end_wait::grace, never) != outcome::value) return;
+    if (wait_for_end(self, end_wait::grace, never) == outcome::cancelled) return;
   }
 }
 

@@ -7,8 +7,9 @@
 // Both are timekeepers: they wait for their time or until they are let off.
 //
 // The grace is the longest that anybody asks for at the time. Who withdraws his, and
-// a second signal, wake those that wait for its end (the main fiber is one), and they
-// look again: each has opened its wait under end_lock_, after it has looked there.
+// a later signal, wake those that wait for its end (the main fiber is one), and they
+// look again: each has opened its wait under end_lock_, after it has looked there. They
+// look once more when their time has passed, for what was announced meanwhile.
 #include "sched/park.hpp"
 #include "sched/scheduler.hpp"
 
@@ -225,15 +226,18 @@ scheduler::kept scheduler::wait_as(timekeeper& which,
   which.who = &self.self;
   which.which = t;
   outcome how = outcome::timeout;
+  bool has_waited = true;
   try {
     how = wait(self, t, {wait_reason::shutdown, until, false}, end_lock_);
   } catch (const std::bad_alloc&) {
-    // No room for the deadline: it is as if it had come.
+    has_waited = false;  // no room for the deadline: it is as if it had come
   }
   const lock_guard guard(end_lock_);
   which.who = nullptr;
   if (which.dismissed) return kept::dismissed;
-  return how == outcome::timeout ? kept::over : kept::woken;
+  if (how != outcome::timeout) return kept::woken;
+  // More may have been announced meanwhile.
+  return has_waited && which.in_grace && grace_until() > until ? kept::woken : kept::over;
 }
 
 void scheduler::let_off(timekeeper& which) noexcept {

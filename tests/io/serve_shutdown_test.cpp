@@ -299,6 +299,27 @@ TEST_SUITE("io::serve: the end") {
     CHECK(answered);
   }
 
+  TEST_CASE("a grace that is announced in the shutdown is waited for") {
+    for (const bool by_return : {true, false}) {
+      CAPTURE(by_return);
+      std::chrono::nanoseconds stopped_at{};
+      run_until_stopped(with_signal(2s), [&] {
+        const auto start = vigil::clock::now();
+        vigil::go(waits_for_stop(stopped_at, start));
+        vigil::go([] {
+          vigil::sleep_for(1s);
+          // As a server does that begins now.
+          const vigil::io::detail::announced_grace late(10s);
+          vigil::sleep_for(4s);
+        });
+        if (by_return) return;
+        send_signal();
+        vigil::sleep_for(24h);
+      });
+      CHECK(stopped_at == 5s);
+    }
+  }
+
   TEST_CASE("the shutdown waits for the longest grace of servers and options") {
     struct row {
       std::vector<std::chrono::nanoseconds> servers;
