@@ -94,8 +94,7 @@ bool is_joined(const fiber_core& core) noexcept {
 [[noreturn]] void throw_second_join() {
   throw wrong_place(
       "vigil::fiber::join: another fiber or thread joins this handle already, and only one can "
-      "have "
-      "the result; who else waits for the end uses a wait_group or a channel");
+      "have the result; who else waits for the end uses a wait_group or a channel");
 }
 
 // A join that ends without the result.
