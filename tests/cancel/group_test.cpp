@@ -21,6 +21,19 @@ using vigil::sleep_for;
 using vigil::with_cancel;
 using vigil::with_timeout;
 
+namespace {
+
+// A fiber's function, which counts itself while it runs.
+auto counted_for_a_second(int& alive) {
+  return [&alive] {
+    ++alive;
+    sleep_for(1s);
+    --alive;
+  };
+}
+
+}  // namespace
+
 TEST_SUITE("group") {
   TEST_CASE("wait returns when all of its fibers have ended") {
     in_virtual([] {
@@ -47,11 +60,7 @@ TEST_SUITE("group") {
     for_each_seed(100, [] {
       group g;
       int alive = 0;
-      const auto live = [&] {
-        ++alive;
-        sleep_for(1s);
-        --alive;
-      };
+      const auto live = counted_for_a_second(alive);
       g.go(live);
       auto starter = vigil::spawn([&] {
         sleep_for(1s);
@@ -74,11 +83,7 @@ TEST_SUITE("group") {
       const auto start = clock::now();
       group g;
       int alive = 0;
-      const auto live = [&] {
-        ++alive;
-        sleep_for(1s);
-        --alive;
-      };
+      const auto live = counted_for_a_second(alive);
       g.go(live);
       auto starter = vigil::spawn([&] {
         for (int i = 0; i < 5; ++i) {

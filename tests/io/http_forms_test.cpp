@@ -12,16 +12,6 @@ site told_site() {
   });
 }
 
-// The status of what is refused, after which nothing more is taken from the connection.
-unsigned refused(site& s, std::string_view text) {
-  auto c = s.connect();
-  c.send(text);
-  const auto a = c.receive();
-  CHECK(a["Connection"] == "close");
-  CHECK(c.is_closed());
-  return a.result_int();
-}
-
 std::string with_host(std::string_view host) {
   return "GET /hello HTTP/1.1\r\nHost: " + std::string(host) + "\r\n\r\n";
 }

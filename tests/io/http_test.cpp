@@ -202,35 +202,27 @@ TEST_SUITE("http server") {
   TEST_CASE("what is no request is refused, and the connection closed") {
     in_virtual([] {
       site s;
-      const auto refused = [&](std::string_view text) {
-        auto c = s.connect();
-        c.send(text);
-        const auto a = c.receive();
-        CHECK(a["Connection"] == "close");
-        CHECK(c.is_closed());
-        return a.result_int();
-      };
-      CHECK(refused("nonsense\r\n\r\n") == 400);
-      CHECK(refused("\x16\x03\x01\x02\x00\x01\x00") == 400);  // TLS
-      CHECK(refused("GET /hello\r\n\r\n") == 400);
-      CHECK(refused("GET  /hello HTTP/1.1\r\n\r\n") == 400);
-      CHECK(refused("GET /hel\1lo HTTP/1.1\r\nHost: a\r\n\r\n") == 400);
-      CHECK(refused("GET /hello HTTP/1.1\r\n\r\n") == 400);  // no Host
-      CHECK(refused("GET /hello HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n") == 400);
-      CHECK(refused("GET /hello HTTP/1.1\r\nHost : a\r\n\r\n") == 400);
-      CHECK(refused("GET /hello HTTP/1.1\r\nHost: a\r\nX\r\n\r\n") == 400);
-      CHECK(refused("GET /hello HTTP/1.1\r\nHost: a\nX: y\r\n\r\n") == 400);
-      CHECK(refused("GET /hello HTTP/2.0\r\nHost: a\r\n\r\n") == 505);
-      CHECK(refused("GET /hello HTTX/1.1\r\nHost: a\r\n\r\n") == 505);
+      CHECK(refused(s, "nonsense\r\n\r\n") == 400);
+      CHECK(refused(s, "\x16\x03\x01\x02\x00\x01\x00") == 400);  // TLS
+      CHECK(refused(s, "GET /hello\r\n\r\n") == 400);
+      CHECK(refused(s, "GET  /hello HTTP/1.1\r\n\r\n") == 400);
+      CHECK(refused(s, "GET /hel\1lo HTTP/1.1\r\nHost: a\r\n\r\n") == 400);
+      CHECK(refused(s, "GET /hello HTTP/1.1\r\n\r\n") == 400);  // no Host
+      CHECK(refused(s, "GET /hello HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n") == 400);
+      CHECK(refused(s, "GET /hello HTTP/1.1\r\nHost : a\r\n\r\n") == 400);
+      CHECK(refused(s, "GET /hello HTTP/1.1\r\nHost: a\r\nX\r\n\r\n") == 400);
+      CHECK(refused(s, "GET /hello HTTP/1.1\r\nHost: a\nX: y\r\n\r\n") == 400);
+      CHECK(refused(s, "GET /hello HTTP/2.0\r\nHost: a\r\n\r\n") == 505);
+      CHECK(refused(s, "GET /hello HTTX/1.1\r\nHost: a\r\n\r\n") == 505);
       // Where the body ends is not to be guessed.
-      CHECK(refused(post_of("Content-Length: x\r\n", "")) == 400);
-      CHECK(refused(post_of("Content-Length: -1\r\n", "")) == 400);
-      CHECK(refused(post_of("Content-Length: 1\r\nContent-Length: 2\r\n", "")) == 400);
-      CHECK(refused(post_of("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", "")) == 400);
-      CHECK(refused(post_of("Transfer-Encoding: chunked\r\nContent-Length: 1\r\n", "")) == 400);
-      CHECK(refused(post_of("Transfer-Encoding: chunked, gzip\r\n", "")) == 501);
-      CHECK(refused(post_of("Transfer-Encoding: chunked\r\n", "x\r\n")) == 400);
-      CHECK(refused(post_of("Transfer-Encoding: chunked\r\n", "1\r\nabc\r\n")) == 400);
+      CHECK(refused(s, post_of("Content-Length: x\r\n", "")) == 400);
+      CHECK(refused(s, post_of("Content-Length: -1\r\n", "")) == 400);
+      CHECK(refused(s, post_of("Content-Length: 1\r\nContent-Length: 2\r\n", "")) == 400);
+      CHECK(refused(s, post_of("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", "")) == 400);
+      CHECK(refused(s, post_of("Transfer-Encoding: chunked\r\nContent-Length: 1\r\n", "")) == 400);
+      CHECK(refused(s, post_of("Transfer-Encoding: chunked, gzip\r\n", "")) == 501);
+      CHECK(refused(s, post_of("Transfer-Encoding: chunked\r\n", "x\r\n")) == 400);
+      CHECK(refused(s, post_of("Transfer-Encoding: chunked\r\n", "1\r\nabc\r\n")) == 400);
       // The server goes on, and refuses nothing else.
       CHECK(s.ask("\r\n\r\n" + request_of("")).result_int() == 200);
       CHECK(s.ask(request_of("", "POST /hello HTTP/1.1")).result_int() == 405);

@@ -69,6 +69,16 @@ inline std::string request_of(std::string_view fields,
   return std::string(line) + "\r\nHost: test\r\n" + std::string(fields) + "\r\n";
 }
 
+// The status of what is refused, after which nothing more is taken from the connection.
+inline unsigned refused(site& s, std::string_view text) {
+  auto c = s.connect();
+  c.send(text);
+  const auto a = c.receive();
+  CHECK(a["Connection"] == "close");
+  CHECK(c.is_closed());
+  return a.result_int();
+}
+
 // Sends a byte, and another after each `pause`, until the server ends it or all are
 // sent. Returns how many.
 inline std::size_t drip(memory_client& c, std::string_view text, std::chrono::nanoseconds pause) {

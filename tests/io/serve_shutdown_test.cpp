@@ -50,16 +50,6 @@ void run_until_stopped(const vigil::testing::virtual_options& how, F f) {
   }
 }
 
-// Takes so long for each byte.
-auto answers_after(std::chrono::nanoseconds length) {
-  return [length](memory_stream peer) {
-    while (read_byte(peer, use_fiber.under(vigil::background()))) {
-      vigil::sleep_for(length);
-      write_byte(peer);
-    }
-  };
-}
-
 // Its accept ends a while after it was cancelled, as that of an acceptor on a thread of
 // its own does.
 class slow_acceptor {

@@ -86,14 +86,8 @@ TEST_SUITE("io::serve") {
     for_each_seed(5, [] {
       memory_acceptor acceptor;
       const auto stopping = vigil::with_cancel(vigil::background());
-      vigil::fiber<> server = vigil::spawn([&] {
-        serve(stopping.ctx, acceptor, [&](memory_stream peer, const vigil::context& ctx) {
-          while (read_byte(peer, use_fiber.under(stopping.ctx))) {
-            vigil::sleep_for(3s, ctx);  // the request takes so long
-            write_byte(peer);
-          }
-        });
-      });
+      vigil::fiber<> server =
+          vigil::spawn([&] { serve(stopping.ctx, acceptor, answers_after(3s, stopping.ctx)); });
       memory_stream idle = acceptor.connect();
       memory_stream busy = acceptor.connect();
       write_byte(busy);
@@ -116,16 +110,11 @@ TEST_SUITE("io::serve") {
       const auto stopping = vigil::with_cancel(vigil::background());
       int told = 0;
       vigil::fiber<> server = vigil::spawn([&] {
-        const auto handler = [&](memory_stream peer, const vigil::context& ctx) {
-          while (read_byte(peer, use_fiber.under(stopping.ctx))) {
-            vigil::sleep_for(3s, ctx);
-            write_byte(peer);
-          }
+        const auto on_stop = [&] {
+          ++told;
+          stopping.cancel();
         };
-        serve(stopping.ctx, acceptor, handler, {.on_stop = [&] {
-                ++told;
-                stopping.cancel();
-              }});
+        serve(stopping.ctx, acceptor, answers_after(3s, stopping.ctx), {.on_stop = on_stop});
       });
       memory_stream idle = acceptor.connect();
       memory_stream busy = acceptor.connect();

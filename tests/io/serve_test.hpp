@@ -3,7 +3,11 @@
 
 #include "io/io_test.hpp"
 
+#include <vigil/context.hpp>
 #include <vigil/io/use_fiber.hpp>
+#include <vigil/time.hpp>
+
+#include <chrono>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
@@ -21,6 +25,16 @@ bool read_byte(Stream& s, const io::fiber_token& token = {}) {
 template <class Stream>
 void write_byte(Stream& s) {
   s.async_write_some(asio::buffer("x", 1), io::use_fiber);
+}
+
+// A handler that takes so long for each byte. Between two it ends with `stopping`.
+inline auto answers_after(std::chrono::nanoseconds length, const context& stopping = background()) {
+  return [length, stopping](auto peer, const context& ctx) {
+    while (read_byte(peer, io::use_fiber.under(stopping))) {
+      sleep_for(length, ctx);
+      write_byte(peer);
+    }
+  };
 }
 
 // Sends each byte back until the peer closes.
