@@ -112,7 +112,34 @@ boost::system::error_code tls_engine::before_client() noexcept {
   if (verifies_ && !has_host_) return tls_error::no_host_name;
   const int mode = verifies_ ? SSL_VERIFY_PEER : SSL_VERIFY_NONE;
   ::SSL_set_verify(ssl_, mode, ::SSL_get_verify_callback(ssl_));
+  // OpenSSL verifies nothing when it resumes a session. So one that would not do is not
+  // offered, and the handshake is a whole one.
+  if (verifies_ && SSL_in_before(ssl_) && ::SSL_get0_session(ssl_) != nullptr) {
+    X509* const shown = ::SSL_get0_peer_certificate(ssl_);
+    const bool is_out_of_date =
+        shown != nullptr && ::X509_cmp_current_time(::X509_get0_notAfter(shown)) <= 0;
+    if (is_out_of_date || !has_verified()) ::SSL_set_session(ssl_, nullptr);
+  }
   return {};
+}
+
+// Whether the certificate of the session has been verified, for any name, and has the
+// name or the address that is asked for now.
+bool tls_engine::has_verified() const noexcept {
+  X509* const shown = ::SSL_get0_peer_certificate(ssl_);
+  if (shown == nullptr || ::SSL_get_verify_result(ssl_) != X509_V_OK) return false;
+  X509_VERIFY_PARAM* const param = ::SSL_get0_param(ssl_);
+  if (char* const address = ::X509_VERIFY_PARAM_get1_ip_asc(param)) {
+    const bool has_it = ::X509_check_ip_asc(shown, address, 0) == 1;
+    OPENSSL_free(address);
+    return has_it;
+  }
+  const unsigned flags = ::X509_VERIFY_PARAM_get_hostflags(param);
+  int i = 0;
+  while (const char* const name = ::X509_VERIFY_PARAM_get0_host(param, i++)) {
+    if (::X509_check_host(shown, name, 0, flags, nullptr) == 1) return true;
+  }
+  return false;
 }
 
 boost::system::error_code tls_engine::error_of(int result) const noexcept {
@@ -132,20 +159,25 @@ boost::system::error_code tls_engine::error_of(int result) const noexcept {
 
 void tls_engine::handshake(bool as_server, boost::system::error_code& error) noexcept {
   const without_waits guard;
-  if (error = distrusted_; error) return;
+  error = untrusted_;
+  if (error != boost::asio::error::not_connected) return;  // it is over, well or not
   if (!as_server && (error = before_client())) return;
   ::ERR_clear_error();
   error = error_of(as_server ? ::SSL_accept(ssl_) : ::SSL_connect(ssl_));
-  // With some ciphers a server shows none, and there was nothing to verify.
-  if (!error && !as_server && verifies_ && ::SSL_get0_peer_certificate(ssl_) == nullptr) {
-    error = distrusted_ = tls_error::no_certificate;
+  if (error == boost::asio::error::would_block) return;
+  if (!error && ::SSL_is_server(ssl_) == 0 && verifies_) {
+    // With some ciphers a server shows none, and there was nothing to verify.
+    const bool is_shown = ::SSL_get0_peer_certificate(ssl_) != nullptr;
+    const bool is_resumed = ::SSL_session_reused(ssl_) == 1;
+    if (!is_shown || (is_resumed && !has_verified())) error = tls_error::no_certificate;
   }
+  untrusted_ = error;
 }
 
 std::size_t tls_engine::read(boost::asio::mutable_buffer to,
                              boost::system::error_code& error) noexcept {
   const without_waits guard;
-  if (error = distrusted_; error) return 0;
+  if (error = untrusted_; error) return 0;
   ::ERR_clear_error();
   const int n = ::SSL_read(ssl_, to.data(), clipped(to.size()));
   error = error_of(n);
@@ -155,7 +187,7 @@ std::size_t tls_engine::read(boost::asio::mutable_buffer to,
 std::size_t tls_engine::write(boost::asio::const_buffer from,
                               boost::system::error_code& error) noexcept {
   const without_waits guard;
-  if (error = distrusted_; error) return 0;
+  if (error = untrusted_; error) return 0;
   ::ERR_clear_error();
   const int n = ::SSL_write(ssl_, from.data(), clipped(from.size()));
   error = error_of(n);
@@ -164,6 +196,7 @@ std::size_t tls_engine::write(boost::asio::const_buffer from,
 
 void tls_engine::say_goodbye(boost::system::error_code& error) noexcept {
   const without_waits guard;
+  if (error = untrusted_; error) return;
   ::ERR_clear_error();
   // 0: said, and not yet heard from the other end.
   const int result = ::SSL_shutdown(ssl_);
@@ -218,7 +251,7 @@ class category_of_tls final : public boost::system::error_category {
         return "no host name to verify: call set_host() before handshake(client), or "
                "skip_verification()";
       case tls_error::no_certificate:
-        return "the server has shown no certificate";
+        return "the server has shown no certificate, and resumed no session that is verified";
     }
     return "unknown error of vigil's TLS";
   }

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -70,6 +71,12 @@ struct ends {
   error_code of_server;
   error_code of_client;
 };
+
+struct frees_session {
+  void operator()(SSL_SESSION* s) const { SSL_SESSION_free(s); }
+};
+
+using session = std::unique_ptr<SSL_SESSION, frees_session>;
 
 int roots_of(asio::ssl::context& c) {
   X509_STORE* const store = SSL_CTX_get_cert_store(c.native_handle());
@@ -193,6 +200,94 @@ TEST_SUITE("tls_stream: safe by default") {
       error_code error;
       e.client.write_some(asio::buffer("x", 1), error);
       CHECK(error);
+    });
+  }
+
+  TEST_CASE(
+      "a session is resumed only if its certificate was verified and has the name asked for") {
+    for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+      for_each_seed(1, [version] {
+        named_server known;
+        SSL_CTX_set_max_proto_version(known.contexts.server.native_handle(), version);
+        asio::ssl::context trusting = known.careless();
+        asio::ssl::context ignorant(asio::ssl::context::tls_client);
+
+        const auto begin = [&](asio::ssl::context& c, const char* host) {
+          ends e(known.contexts.server, c);
+          if (host != nullptr) e.client.set_host(host);
+          if (host == nullptr || &c == &ignorant) e.client.skip_verification();
+          e.shake();
+          CHECK(!e.of_client);
+          e.client.shutdown();  // OpenSSL resumes no session of a connection without it
+          return session(SSL_get1_session(e.client.native_handle()));
+        };
+        const session verified = begin(trusting, "localhost");
+        const session unverified = begin(ignorant, "localhost");
+        const session of_nobody = begin(trusting, nullptr);
+        struct outcome {
+          bool is_trusted;
+          bool is_resumed;
+          bool operator==(const outcome&) const = default;
+        };
+        const auto resume = [&](const session& from, asio::ssl::context& c, const char* host) {
+          ends e(known.contexts.server, c);
+          const session own(SSL_SESSION_dup(from.get()));
+          REQUIRE(SSL_set_session(e.client.native_handle(), own.get()) == 1);
+          e.client.set_host(host);
+          e.shake();
+          CHECK(is_of_tls(e.of_server) == is_of_tls(e.of_client));
+          return outcome{!e.of_client, SSL_session_reused(e.client.native_handle()) == 1};
+        };
+        CHECK(resume(verified, trusting, "localhost") == outcome{true, true});
+        CHECK(resume(verified, trusting, "127.0.0.1") == outcome{true, true});
+        CHECK(resume(of_nobody, trusting, "localhost") == outcome{true, true});
+        CHECK(resume(verified, trusting, "example.org") == outcome{false, false});
+        CHECK(resume(verified, trusting, "127.0.0.2") == outcome{false, false});
+        CHECK(resume(of_nobody, trusting, "example.org") == outcome{false, false});
+        CHECK(resume(unverified, ignorant, "localhost") == outcome{false, false});
+        CHECK(resume(unverified, ignorant, "example.org") == outcome{false, false});
+        // The whole handshake, which is what such a session is worth.
+        CHECK(resume(unverified, trusting, "localhost") == outcome{true, false});
+
+        ends careless(known.contexts.server, ignorant);
+        REQUIRE(SSL_set_session(careless.client.native_handle(), unverified.get()) == 1);
+        careless.client.skip_verification();
+        careless.shake();
+        CHECK(!careless.of_client);
+        CHECK(SSL_session_reused(careless.client.native_handle()) == 1);
+      });
+    }
+  }
+
+  TEST_CASE(
+      "nothing is read or written before a whole handshake, which a read does not go on with") {
+    for_each_seed(1, [] {
+      named_server known;
+      ends e(known.contexts.server, known.contexts.client);
+      e.client.set_host("localhost");
+      e.client.set_deadline(clock::now() + 1s);
+      e.client.handshake(stream_base::client, e.of_client);
+      CHECK(e.of_client == timed_out);
+      e.client.set_deadline(no_deadline);
+      CHECK(read_byte(e.client) == asio::error::not_connected);
+      e.client.write_some(asio::buffer("x", 1), e.of_client);
+      CHECK(e.of_client == asio::error::not_connected);
+      e.client.shutdown(e.of_client);
+      CHECK(e.of_client == asio::error::not_connected);
+      e.shake();
+      CHECK(!e.of_client);
+      CHECK(!e.of_server);
+
+      ends other(known.contexts.server, known.contexts.client);
+      other.client.set_host("example.org");
+      auto accepting = spawn([&] { other.server.handshake(stream_base::server, other.of_server); });
+      for (int i = 0; i < 2; ++i) {
+        error_code error;
+        other.client.handshake(stream_base::client, error);
+        CHECK(error.message().find("certificate verify failed") != std::string::npos);
+        CHECK(read_byte(other.client) == error);
+      }
+      accepting.join();
     });
   }
 

@@ -15,7 +15,10 @@
 // asks for no certificate unless it is told to: require_certificate(), or verify_peer as
 // the mode of its context. Only tls_client_context() has the system's roots; nothing is
 // added to a context that the program made, nor changed there. A verify callback of the
-// context is asked, too, and may accept what OpenSSL would refuse.
+// context is asked, too, and may accept what OpenSSL would refuse. A session that the
+// program has given (SSL_set_session) is offered only if its certificate was verified by
+// OpenSSL itself, is not out of date, and has the name that is asked for now; otherwise
+// the handshake is a whole one.
 //
 // asio::ssl::context sets it up; the stream is ours, because an asio::ssl::stream
 // takes no two operations that different fibers begin. Here one reads while another
@@ -119,13 +122,15 @@ class VIGIL_API tls_engine {
  private:
   boost::system::error_code error_of(int result) const noexcept;
   boost::system::error_code before_client() noexcept;
+  bool has_verified() const noexcept;
 
   SSL* const ssl_;
   BIO* in_ = nullptr;
   BIO* out_ = nullptr;
   bool has_host_ = false;
-  bool verifies_ = true;                  // as a client
-  boost::system::error_code distrusted_;  // after a handshake that verified nothing
+  bool verifies_ = true;  // as a client
+  // What reads and writes fail with: until a handshake is over, and after one that failed.
+  boost::system::error_code untrusted_ = boost::asio::error::not_connected;
 };
 
 }  // namespace detail
@@ -133,7 +138,7 @@ class VIGIL_API tls_engine {
 // Why a client's handshake is refused, beside what OpenSSL finds.
 enum class tls_error {
   no_host_name = 1,  // neither set_host() nor skip_verification()
-  no_certificate,    // the server has shown none
+  no_certificate,    // the server has shown none, not even in a session that it resumed
 };
 
 VIGIL_API const boost::system::error_category& tls_category() noexcept;
@@ -200,8 +205,9 @@ class tls_stream {
     below_.set_deadline(t);
   }
 
-  // The first call; under both deadlines. Again after success: nothing. Additional errors:
-  // those of TLS, tls_error.
+  // The first call; under both deadlines. Again after success: nothing; after an error of
+  // TLS the same one. Until it has succeeded, reads and writes fail with not_connected.
+  // Additional errors: those of TLS, tls_error.
   void handshake(handshake_type type, boost::system::error_code& error) {
     const detail::turns::call reads(state_->reading);
     const writing_turn writes(*this);
