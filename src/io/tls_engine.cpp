@@ -75,6 +75,13 @@ void tls_engine::set_host(const std::string& name) {
   const char* const what = "vigil::io::tls_stream::set_host";
   // The dot says that a name is whole; in certificates it has none, nor is it sent.
   const std::string whole = name.ends_with('.') ? name.substr(0, name.size() - 1) : name;
+  if (name.starts_with('.')) {
+    throw boost::system::system_error(
+        boost::asio::error::invalid_argument,
+        std::string(what) +
+            ": a host name must not begin with a dot, which for OpenSSL would mean each name that "
+            "ends so; give the whole name");
+  }
   // Behind a 0 OpenSSL would not look.
   if (whole.empty() || whole.find('\0') != whole.npos) {
     throw boost::system::system_error(boost::asio::error::invalid_argument, what);
@@ -91,6 +98,10 @@ void tls_engine::set_host(const std::string& name) {
     return;
   }
   ::ERR_clear_error();
+  // As in Go: the list of names counts, and not the subject, which was never meant for
+  // them; a star is a whole label.
+  ::SSL_set_hostflags(ssl_,
+                      X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
   has_host_ = ::SSL_set1_host(ssl_, whole.c_str()) == 1 &&
               SSL_set_tlsext_host_name(ssl_, whole.c_str()) == 1;
   if (!has_host_) throw boost::system::system_error(last_error(), what);

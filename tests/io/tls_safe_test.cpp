@@ -32,7 +32,10 @@ bool is_of_tls(const error_code& error) {
 
 // A server with a certificate, and the text of that.
 struct named_server {
-  example::certificate known = example::make_certificate();
+  explicit named_server(example::certificate c = example::make_certificate())
+      : known(std::move(c)) {}
+
+  example::certificate known;
   example::tls_contexts contexts{known};
 
   // A context as a program makes it that thinks of nothing: it knows the certificate,
@@ -389,6 +392,39 @@ TEST_SUITE("tls_stream: safe by default") {
     ::unlink(path.c_str());
     INFO(r.output);
     CHECK(r.succeeded());
+  }
+
+  TEST_CASE("a certificate must name the host in its list of names, and by no part of a wildcard") {
+    for_each_seed(1, [] {
+      const auto is_trusted = [](const char* names, const char* host) {
+        named_server known(example::make_certificate(names));
+        ends e(known.contexts.server, known.contexts.client);
+        e.client.set_host(host);
+        e.shake();
+        CHECK(is_of_tls(e.of_server) == is_of_tls(e.of_client));
+        return !e.of_client;
+      };
+      CHECK(is_trusted("DNS:localhost", "localhost"));
+      CHECK(!is_trusted("", "localhost"));
+      CHECK(!is_trusted("IP:127.0.0.1", "localhost"));
+      CHECK(is_trusted("DNS:*.example.org", "far.example.org"));
+      CHECK(!is_trusted("DNS:*.example.org", "very.far.example.org"));
+      CHECK(!is_trusted("DNS:f*.example.org", "far.example.org"));
+      CHECK(!is_trusted("DNS:*r.example.org", "far.example.org"));
+    });
+  }
+
+  TEST_CASE("a dot before a host name is refused: it would mean any name below it") {
+    for_each_seed(1, [] {
+      named_server known(example::make_certificate("DNS:far.example.org"));
+      ends e(known.contexts.server, known.contexts.client);
+      for (const char* const name : {".example.org", ".", "..", ".org."}) {
+        CHECK_THROWS_WITH_AS(e.client.set_host(name),
+                             doctest::Contains("begin with a dot"),
+                             boost::system::system_error);
+        CHECK(error_of([&] { e.client.set_host(name); }) == asio::error::invalid_argument);
+      }
+    });
   }
 
   TEST_CASE("a dot at the end of a host name is accepted, and neither sent nor looked for") {

@@ -177,8 +177,9 @@ class tls_stream {
   SSL* native_handle() noexcept { return state_->engine.native_handle(); }
 
   // Before the handshake, by a client: the name, or the address, that it asks for and
-  // that the certificate must have. A dot at its end is dropped. Throws
-  // boost::system::system_error if it cannot be one.
+  // that the certificate must have: in its list of names, where a star stands for one
+  // whole label and the subject does not count. A dot at its end is dropped. Throws
+  // boost::system::system_error if it cannot be one, as ".org".
   void set_host(const std::string& name) { state_->engine.set_host(name); }
 
   // Before the handshake, by a client: any certificate will do, of anybody, so that
