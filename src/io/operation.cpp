@@ -500,6 +500,11 @@ void movable_deadline::set(std::int64_t deadline) noexcept {
   if (told.get() != nullptr) told->look_again();
 }
 
+std::int64_t movable_deadline::value() const noexcept {
+  const lock_guard guard(part_->lock);
+  return part_->deadline;
+}
+
 void movable_deadline::close() noexcept {
   operation_ref told;
   {

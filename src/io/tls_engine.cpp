@@ -209,6 +209,11 @@ void tls_engine::say_goodbye(boost::system::error_code& error) noexcept {
   const without_waits guard;
   if (error = untrusted_; error) return;
   ::ERR_clear_error();
+  // A message of the other end's may have come in half, which OpenSSL wants to have whole.
+  if (const int whole = ::SSL_do_handshake(ssl_); whole != 1) {
+    error = error_of(whole);
+    return;
+  }
   // 0: said, and not yet heard from the other end.
   const int result = ::SSL_shutdown(ssl_);
   error = result < 0 ? error_of(result) : boost::system::error_code();

@@ -142,18 +142,14 @@ class deadline_stream {
   // bad_descriptor after close(). Throws `stopped`, and wrong_place outside a fiber.
   template <class Buffers>
   std::size_t read_some(const Buffers& buffers, boost::system::error_code& error) {
-    return transfer(
-        sides_->read,
-        boost::asio::buffer_size(buffers),
-        error,
-        [&](auto& s, auto& e) { return s.read_some(buffers, e); },
-        [&](auto token) { return stream_.async_read_some(buffers, token); });
+    return read_under(sides_->read, buffers, error);
   }
 
   template <class Buffers>
   std::size_t write_some(const Buffers& buffers, boost::system::error_code& error) {
     return transfer(
         sides_->write,
+        sides_->write.deadline,
         0,
         error,
         [&](auto& s, auto& e) { return s.write_some(buffers, e); },
@@ -249,6 +245,24 @@ class deadline_stream {
     }
   }
 
+  side& read_side() noexcept { return sides_->read; }
+  side& write_side() noexcept { return sides_->write; }
+  clock::time_point write_deadline() const noexcept {
+    return clock::time_point(clock::duration(sides_->write.deadline.value()));
+  }
+
+  // read_some under the deadline of either side, on which nobody else waits then.
+  template <class Buffers>
+  std::size_t read_under(side& until, const Buffers& buffers, boost::system::error_code& error) {
+    return transfer(
+        sides_->read,
+        until.deadline,
+        boost::asio::buffer_size(buffers),
+        error,
+        [&](auto& s, auto& e) { return s.read_some(buffers, e); },
+        [&](auto token) { return stream_.async_read_some(buffers, token); });
+  }
+
   // Calls that were served at once, before a yield.
   static constexpr unsigned others_come_first = 64;
 
@@ -278,11 +292,11 @@ class deadline_stream {
 
   // `room`: for what may be read.
   template <class Try, class Wait>
-  std::size_t transfer(side& s, std::size_t room, boost::system::error_code& error, Try try_it,
-                       Wait wait) {
+  std::size_t transfer(side& s, detail::movable_deadline& until, std::size_t room,
+                       boost::system::error_code& error, Try try_it, Wait wait) {
     const detail::turns::call turn(s.turns);
     if (can_try && ++s.at_once % others_come_first == 0) this_fiber::yield();
-    error = s.deadline.error();
+    error = until.error();
     if (error) return 0;
     if constexpr (can_try) {
       if (set_up() && !std::exchange(s.was_emptied, false)) {
@@ -294,14 +308,14 @@ class deadline_stream {
       }
     }
     s.at_once = 0;
-    const auto [e, n] = wait(boost::asio::as_tuple(detail::movable_token{&s.deadline}));
+    const auto [e, n] = wait(boost::asio::as_tuple(detail::movable_token{&until}));
     error = e;
     s.was_emptied = !e && n < room;
     if constexpr (can_try) {
       // By the idle list, or by TCP itself: what has arrived comes first, and no other
       // error comes instead.
       if (sides_->joined != nullptr && e == boost::asio::error::timed_out &&
-          !s.deadline.is_over()) {
+          !until.is_over()) {
         if (const std::size_t last = try_on(try_it, error)) return transferred(last);
         error = e;
       }

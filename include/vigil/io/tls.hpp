@@ -39,6 +39,11 @@
 // began has sent nothing and breaks nothing, and so has one that was stopped while it
 // waited for its turn. What waits behind a handshake waits until that has ended.
 //
+// While a message of TLS itself (a session ticket, new keys) has come in half, nothing can
+// be sealed: a write, or shutdown(), waits until a fiber that reads has got the rest, or
+// reads it itself, under the write deadline; nothing has been sent then, and at its end
+// nothing is broken. A read that comes meanwhile waits for that.
+//
 // An idle list is set below, before the handshake: next_layer().set_idle_list(list).
 // Bytes of TLS count as progress there. Its end of a write that waits ends writing for
 // good, as above; that of a read or of a handshake's does not.
@@ -72,7 +77,9 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -104,7 +111,8 @@ class VIGIL_API tls_engine {
   void require_certificate();
   void handshake(bool as_server, boost::system::error_code& error) noexcept;
   std::size_t read(boost::asio::mutable_buffer to, boost::system::error_code& error) noexcept;
-  // At most one record.
+  // At most one record. After the handshake this and the next ask for input only if a
+  // message of TLS itself (new keys, a session ticket) has come in half.
   std::size_t write(boost::asio::const_buffer from, boost::system::error_code& error) noexcept;
   void say_goodbye(boost::system::error_code& error) noexcept;
 
@@ -199,18 +207,20 @@ class tls_stream {
   template <class Clock, class Duration>
   void set_write_deadline(const std::chrono::time_point<Clock, Duration>& t) {
     below_.set_write_deadline(t);
+    tell_stalled();
   }
 
   template <class Clock, class Duration>
   void set_deadline(const std::chrono::time_point<Clock, Duration>& t) {
     below_.set_deadline(t);
+    tell_stalled();
   }
 
   // The first call; under both deadlines. Again after success: nothing; after an error of
   // TLS the same one. Until it has succeeded, reads and writes fail with not_connected.
   // Additional errors: those of TLS, tls_error.
   void handshake(handshake_type type, boost::system::error_code& error) {
-    const detail::turns::call reads(state_->reading);
+    const reading_turn reads(*this);
     const writing_turn writes(*this);
     if (error = below_.read_error(); error) return;
     if (error = ready_to_write(); error) return;
@@ -231,7 +241,7 @@ class tls_stream {
   // As of deadline_stream. Additional errors: stream_truncated, those of TLS.
   template <class Buffers>
   std::size_t read_some(const Buffers& buffers, boost::system::error_code& error) {
-    const detail::turns::call turn(state_->reading);
+    const reading_turn turn(*this);
     if (error = below_.read_error(); error) return 0;
     const auto to = first_of<boost::asio::mutable_buffer>(buffers);
     if (to.size() == 0) return 0;
@@ -244,6 +254,7 @@ class tls_stream {
         has_answered = engine.output_size() != 0;
         return got;
       });
+      tell_stalled();
       if (is_full) {
         send_answers(error);
         if (error) return 0;
@@ -261,27 +272,33 @@ class tls_stream {
   // As of deadline_stream; at most 16 KiB. See above for timeouts.
   template <class Buffers>
   std::size_t write_some(const Buffers& buffers, boost::system::error_code& error) {
-    const writing_turn turn(*this);
-    if (error = ready_to_write(); error) return 0;
-    const auto from = gathered(buffers);
-    if (from.size() == 0) return 0;
-    const std::size_t n = with_engine([&](auto& engine) { return engine.write(from, error); });
-    if (error == wants_input) error = boost::asio::error::not_connected;  // no handshake yet
-    if (!error) flush(error);
+    std::size_t n = 0;
+    writing(error, [&] {
+      if (error = ready_to_write(); error) return;
+      const auto from = gathered(buffers);
+      if (from.size() == 0) return;
+      n = with_engine([&](auto& engine) { return engine.write(from, error); });
+      if (!error) {
+        flush(error);
+      } else if (error != wants_input) {
+        state_->owed.store(true);  // the alert that says why
+      }
+    });
     return error ? 0 : n;
   }
 
   // Under the write deadline: nothing more will be written; later writes fail with
   // `shut_down`. What the other end still sends can be read. Again: nothing.
   void shutdown(boost::system::error_code& error) {
-    const writing_turn turn(*this);
-    error = ready_to_write();
-    if (state_->said_goodbye) error.clear();
-    if (error || state_->said_goodbye) return;
-    with_engine([&](auto& engine) { engine.say_goodbye(error); });
-    if (error) return;
-    state_->said_goodbye = true;
-    flush(error);
+    writing(error, [&] {
+      error = ready_to_write();
+      if (state_->said_goodbye) error.clear();
+      if (error || state_->said_goodbye) return;
+      with_engine([&](auto& engine) { engine.say_goodbye(error); });
+      if (error) return;
+      state_->said_goodbye = true;
+      flush(error);
+    });
   }
 
   // The same; throw boost::system::system_error.
@@ -316,6 +333,7 @@ class tls_stream {
   // As of deadline_stream: sends nothing; see shutdown().
   void close() {
     below_.close();
+    tell_stalled();
     const std::scoped_lock all(state_->reading.between_calls(), state_->writing.between_calls());
   }
 
@@ -341,6 +359,40 @@ class tls_stream {
     // write is tried for, and looked at after it was given back, both seq_cst: so
     // either who reads gets the turn, or who had it sends the answer.
     std::atomic<bool> owed{false};
+
+    // How many writes wait for the rest of a message that is read by another fiber.
+    // Counted before such a write looks at what it waits for, and looked at after that
+    // has changed, both seq_cst: so either it sees the change, or it is told.
+    std::atomic<unsigned> stalled{0};
+    std::mutex news_lock;    // nobody waits in it
+    std::uint64_t news = 0;  // guarded by news_lock
+    condition_variable on_news;
+  };
+
+  // Of who reads; afterwards a write may read for itself.
+  class reading_turn {
+   public:
+    explicit reading_turn(tls_stream& s) : last_{s}, turn_(s.state_->reading) {}
+
+   private:
+    struct telling {
+      ~telling() { of.tell_stalled(); }
+      tls_stream& of;
+    };
+
+    const telling last_;  // it dies after the turn
+    const detail::turns::call turn_;
+  };
+
+  class stalled_write {
+   public:
+    explicit stalled_write(state& s) noexcept : of_(s) { of_.stalled.fetch_add(1); }
+    stalled_write(const stalled_write&) = delete;
+    stalled_write& operator=(const stalled_write&) = delete;
+    ~stalled_write() { of_.stalled.fetch_sub(1); }
+
+   private:
+    state& of_;
   };
 
   // Of who writes; afterwards it sends what is owed.
@@ -377,9 +429,65 @@ class tls_stream {
     return below_.write_error();
   }
 
+  // A turn to write for `f`, and further ones as long as that asks for input.
+  template <class F>
+  void writing(boost::system::error_code& error, F f) {
+    {
+      const writing_turn turn(*this);
+      f();
+    }
+    if (error != wants_input) return;
+    const stalled_write told(*state_);
+    for (;;) {
+      const std::uint64_t seen = last_news();
+      {
+        const writing_turn turn(*this);
+        for (f(); error == wants_input; f()) {
+          const detail::turns::try_call reads(state_->reading);
+          if (!reads) break;
+          if (!take_input(error, below_.write_side())) return;
+        }
+      }
+      if (error != wants_input) return;
+      wait_for_news(seen);
+      if (below_.write_side().deadline.is_closed()) {
+        error = boost::asio::error::operation_aborted;
+        return;
+      }
+    }
+  }
+
+  void tell_stalled() noexcept {
+    if (state_->stalled.load() == 0) return;
+    {
+      const std::lock_guard guard(state_->news_lock);
+      ++state_->news;
+    }
+    state_->on_news.notify_all();
+  }
+
+  std::uint64_t last_news() {
+    const std::lock_guard guard(state_->news_lock);
+    return state_->news;
+  }
+
+  // Or for the write deadline.
+  void wait_for_news(std::uint64_t seen) {
+    std::unique_lock lock(state_->news_lock);
+    while (state_->news == seen) {
+      if (!state_->on_news.wait_until(lock, below_.write_deadline())) return;
+    }
+  }
+
   // By who reads. False: `error`.
   bool take_input(boost::system::error_code& error) {
-    const std::size_t n = below_.read_some(boost::asio::buffer(state_->in), error);
+    return take_input(error, below_.read_side());
+  }
+
+  // Under the deadline of that side.
+  template <class Side>
+  bool take_input(boost::system::error_code& error, Side& until) {
+    const std::size_t n = below_.read_under(until, boost::asio::buffer(state_->in), error);
     if (error == boost::asio::error::eof) error = boost::asio::ssl::error::stream_truncated;
     if (error) return false;
     with_engine([&](auto& engine) { engine.put_input(boost::asio::buffer(state_->in, n)); });

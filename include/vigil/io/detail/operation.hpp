@@ -142,6 +142,7 @@ class VIGIL_API movable_deadline {
 
   // Any thread. Nanoseconds of the clock; the largest: none.
   void set(std::int64_t deadline) noexcept;
+  std::int64_t value() const noexcept;
   // Any thread: whoever waits, and will wait, gives up. For good.
   void close() noexcept;
   // Any thread: whoever waits gives up, once, as if the deadline had come; but not if
