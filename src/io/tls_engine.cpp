@@ -192,7 +192,16 @@ std::size_t tls_engine::read(boost::asio::mutable_buffer to,
   ::ERR_clear_error();
   const int n = ::SSL_read(ssl_, to.data(), clipped(to.size()));
   error = error_of(n);
+  answer_keys();
   return n > 0 ? static_cast<std::size_t>(n) : 0;
+}
+
+// By itself OpenSSL sends the answer to new keys with the next write, or before it reads
+// the next ones.
+void tls_engine::answer_keys() noexcept {
+  if (::SSL_get_key_update_type(ssl_) != SSL_KEY_UPDATE_NOT_REQUESTED) return;
+  if (::SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) == 1) ::SSL_do_handshake(ssl_);
+  ::ERR_clear_error();
 }
 
 std::size_t tls_engine::write(boost::asio::const_buffer from,

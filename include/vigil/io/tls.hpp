@@ -131,6 +131,7 @@ class VIGIL_API tls_engine {
   boost::system::error_code error_of(int result) const noexcept;
   boost::system::error_code before_client() noexcept;
   bool has_verified() const noexcept;
+  void answer_keys() noexcept;
 
   SSL* const ssl_;
   BIO* in_ = nullptr;
