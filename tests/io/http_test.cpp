@@ -1,6 +1,8 @@
 // What examples/io/http_server makes of requests, good and bad.
 #include "io/http_test.hpp"
 
+#include "http_server/parser.hpp"
+
 #include <stdexcept>
 #include <vector>
 
@@ -197,6 +199,85 @@ TEST_SUITE("http server") {
       CHECK(echo("Transfer-Encoding: chunked\r\n", "1;" + std::string(2000, 'x')) == 431);
       CHECK(echo("Transfer-Encoding: chunked\r\n", "0\r\nX: " + std::string(2000, 'x')) == 431);
     });
+  }
+
+  TEST_CASE("the limit of a header counts no byte of the body that comes with it") {
+    in_virtual([] {
+      web::options how;
+      how.header_bytes = 1000;
+      site s(how);
+      const std::string body(5000, 'x');
+      const auto answer = s.ask(post_of("Content-Length: 5000\r\n", body));
+      CHECK(answer.result_int() == 200);
+      CHECK(answer.body() == body);
+      CHECK(s.ask(post_of("Transfer-Encoding: chunked\r\n", "1388\r\n" + body + "\r\n0\r\n\r\n"))
+                .body() == body);
+      // The header in two parts, the second one with the body.
+      auto c = s.connect();
+      c.send("POST /echo HTTP/1.1\r\nHost: test\r\n");
+      vigil::sleep_for(1s);
+      c.send("Content-Length: 5000\r\n\r\n" + body);
+      CHECK(c.receive().body() == body);
+    });
+  }
+
+  TEST_CASE("a HEAD that is refused, or fails, gets no body") {
+    in_virtual([] {
+      web::options how;
+      how.header_bytes = 1000;
+      site s(how,
+             [](const web::request& in, web::response& out, const vigil::context& ctx) {
+               if (in.path() == "/fails") throw std::runtime_error("planted");
+               web::answer_site(in, out, ctx);
+             },
+             {.on_error = [](std::exception_ptr) {}});
+      const auto refused = [&](std::string_view text) {
+        auto c = s.connect();
+        c.send(text);
+        const auto answer = c.receive(true);
+        CHECK(answer["Content-Length"] != "0");
+        CHECK(c.is_closed());  // and nothing before the end
+        return answer.result_int();
+      };
+      const auto head_of = [](std::string_view fields, std::string_view target = "/hello") {
+        return request_of(fields, "HEAD " + std::string(target) + " HTTP/1.1");
+      };
+      CHECK(refused("HEAD /hello HTTP/1.1\r\n\r\n") == 400);
+      CHECK(refused("HEAD /hello HTTP/2.0\r\nHost: a\r\n\r\n") == 505);
+      CHECK(refused(head_of("Expect: more\r\n")) == 417);
+      CHECK(refused(head_of("X: " + std::string(2000, 'x') + "\r\n")) == 431);
+      CHECK(refused(head_of("", "/" + std::string(2000, 'x'))) == 414);
+      CHECK(refused(head_of("", "/fails")) == 500);
+      CHECK(refused("HEAD /hello HT") == 408);
+      CHECK(refused("HEAD /hello HTTP/1.1\r\nHost: te") == 408);
+      // Behind one, a request that is none is answered for itself.
+      auto c = s.connect();
+      c.send(head_of(""));
+      CHECK(c.receive(true).result_int() == 200);
+      c.send("nonsense\r\n\r\n");
+      CHECK(c.receive().body() == "Bad Request\n");
+    });
+  }
+
+  TEST_CASE("nothing is left of the request before") {
+    web::request in;
+    {
+      web::parser p(in, 100);
+      error_code error;
+      const std::string text = request_of("Content-Length: 3\r\n", "PUT /a?b HTTP/1.1") + "abc";
+      p.eager(true);
+      CHECK(p.put(asio::buffer(text), error) == text.size());
+      CHECK(in.method() == "PUT");
+      CHECK(in.query() == "b");
+    }
+    const web::parser p(in, 100);
+    CHECK(in.method().empty());
+    CHECK(in.target().empty());
+    CHECK(in.path().empty());
+    CHECK(in.query().empty());
+    CHECK(in.host().empty());
+    CHECK(in.body().empty());
+    CHECK(in.count("Host") == 0);
   }
 
   TEST_CASE("what is no request is refused, and the connection closed") {

@@ -384,9 +384,12 @@ void connection::watch() {
 
 // --- answering
 
+// A HEAD whose first line is wrong, or not whole, is known by its beginning.
 void connection::refuse(unsigned status) {
+  constexpr std::string_view head = "HEAD ";
+  const std::string_view text(static_cast<const char*>(in_.cdata().data()), in_.size());
   keep_ = false;
-  is_head_ = false;
+  is_head_ = request_.method().empty() ? text.starts_with(head) : request_.method() == "HEAD";
   response out(*this);
   out.status = status;
   out.set("Content-Type", "text/plain");

@@ -137,7 +137,7 @@ void request::clear() {
   text_.clear();
   fields_.clear();
   body_.clear();
-  path_ = query_ = host_ = {};
+  method_ = target_ = path_ = query_ = host_ = {};
   version_ = 11;
   if (body_.capacity() > small) body_.shrink_to_fit();
   if (text_.capacity() > small) text_.shrink_to_fit();

@@ -18,9 +18,10 @@ class parser final : public http::basic_parser<true> {
  public:
   // Header sizes are the connection's to limit: basic_parser does not count what it
   // has consumed already, so a client might go on for ever.
+  //
+  // It stops behind the header until eager(true): so that is all that put() has counted.
   parser(request& into, std::size_t body_bytes) : into_(into) {
     into_.clear();
-    eager(true);
     header_limit(std::numeric_limits<std::uint32_t>::max());
     body_limit(body_bytes);
   }
