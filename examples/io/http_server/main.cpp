@@ -21,6 +21,8 @@
 #include <exception>
 #include <string>
 
+#include <boost/asio/ip/tcp.hpp>
+
 #include <signal.h>
 
 using boost::asio::ip::tcp;
@@ -32,7 +34,6 @@ int serve(const web::settings& s) {
   vigil::options runtime;
   runtime.workers = s.workers;
   runtime.stop_on = {SIGINT, SIGTERM};
-  runtime.grace = 12s;  // more than the server's own
   return vigil::run(runtime, [&] {
     tcp::acceptor acceptor(vigil::io::context(), {tcp::v4(), s.port});
     web::server server(web::answer_site, s.times);

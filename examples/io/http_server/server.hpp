@@ -33,12 +33,10 @@
 #include <cstdint>
 #include <ctime>
 #include <functional>
-#include <type_traits>
 #include <utility>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/ip/tcp.hpp>
 
 namespace web {
 
@@ -103,12 +101,7 @@ class transport {
 template <class Stream>
 class transport_over final : public transport {
  public:
-  explicit transport_over(Stream s) : stream_(std::move(s)) {
-    if constexpr (std::is_same_v<Stream, boost::asio::ip::tcp::socket>) {
-      error_code ignored;
-      stream_.next_layer().set_option(boost::asio::ip::tcp::no_delay(true), ignored);
-    }
-  }
+  explicit transport_over(Stream s) : stream_(std::move(s)) {}
 
   std::size_t read(boost::asio::mutable_buffer to, error_code& error) override {
     return stream_.read_some(to, error);
