@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""What ./dev makes of its arguments and of failures: usage: dev_test.py ROOT
+
+Runs a copy of it in a folder of its own. meson, ninja, apt-get and so on are scripts that
+write down how they are called, and fail if they are told to: VIGIL_TEST_FAILS is a part of
+the call that does.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(sys.argv[1])
+
+TOOL = """#!/bin/bash
+call="$(basename "$0") $*"
+echo "$call" >>"$VIGIL_TEST_CALLS"
+case $call in
+  'meson configure '*) echo "$call" >"$2/later"; exit ;;  # it is ninja that fails
+  'ninja '*) [[ ! -f $2/later ]] || call+=" $(<"$2/later")" ;;
+esac
+if [[ $VIGIL_TEST_FAILS && $call == *"$VIGIL_TEST_FAILS"* ]]; then exit 3; fi
+case $call in
+  'dpkg-query '*) [[ $VIGIL_TEST_LACKS ]] || echo 'install ok installed' ;;
+  'sudo '*) exec "$@" ;;
+  'meson setup '*)
+    for a in "$@"; do
+      if [[ $a == build/* ]]; then
+        mkdir -p "$a/bench"
+        touch "$a/build.ninja"
+        printf '#!/bin/sh\\n' >"$a/bench/vigil_bench"
+        chmod +x "$a/bench/vigil_bench"
+      fi
+    done ;;
+esac
+"""
+TOOLS = ["meson", "ninja", "apt-get", "sudo", "dpkg-query", "git", "clang-format-14", "python3"]
+
+
+class Tree:
+    def __init__(self, folder):
+        self.folder = folder / "tree"
+        self.calls = folder / "calls"
+        self.tools = folder / "tools"
+        self.folder.mkdir()
+        self.tools.mkdir()
+        shutil.copy(ROOT / "dev", self.folder)
+        for tool in TOOLS:
+            (self.tools / tool).write_text(TOOL)
+            (self.tools / tool).chmod(0o755)
+
+    def dev(self, *arguments, fails="", lacks=False):
+        """Whether it succeeds, what it says, and the calls that it makes."""
+        self.calls.write_text("")
+        done = subprocess.run(
+            [self.folder / "dev", *arguments], text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, check=False,
+            env={**os.environ, "PATH": f"{self.tools}:{os.environ['PATH']}",
+                 "VIGIL_TEST_CALLS": str(self.calls), "VIGIL_TEST_FAILS": fails,
+                 "VIGIL_TEST_LACKS": "1" if lacks else ""})
+        return done.returncode == 0, done.stdout, self.calls.read_text()
+
+
+def expect(condition, text):
+    if not condition:
+        sys.exit(f"./dev: {text}")
+
+
+def parts_of_failures(tree):
+    """What could not be configured is not asked for again by another command."""
+    expect(tree.dev("bench")[0], "bench fails")
+    done, _, calls = tree.dev("test", fails="-Dtests=true")
+    expect(not done, "a test that cannot be configured succeeds")
+    expect("\nninja " not in calls, "what cannot be configured is built")
+    done, _, calls = tree.dev("bench")
+    expect(done and "-Dtests=true" not in calls, f"bench asks for tests, which failed:\n{calls}")
+    done, _, calls = tree.dev("test")
+    expect(done and "-Dtests=true" in calls and "-Dbench=true" in calls, f"test:\n{calls}")
+    expect("meson setup" not in tree.dev("bench")[2], "bench configures what it has already")
+
+
+def failures_of_lint(tree):
+    expect(tree.dev("bench")[0], "bench fails")
+    for fails in ("-Dtests=true", "apt-get", "ninja", "meson test"):
+        done, _, calls = tree.dev("lint", fails=fails, lacks=fails == "apt-get")
+        expect(not done, f"lint succeeds when {fails} fails")
+        last = calls.splitlines()[-1]
+        expect(fails in last, f"lint goes on when {fails} has failed, with: {last}")
+    done, _, calls = tree.dev("lint")
+    expect(done and "--suite lint" in calls, f"lint:\n{calls}")
+
+
+def format_in_a_fresh_clone(tree):
+    done, said, calls = tree.dev("format", lacks=True)
+    expect(done and "apt-get -q install" in calls, f"format in a fresh clone fails:\n{said}")
+
+
+def compilers(tree):
+    for sanitizer in ("thread", "address"):
+        for arguments in (["--sanitize=" + sanitizer, "--compiler=g++"],
+                          ["--compiler=g++", "--sanitize=" + sanitizer]):
+            done, said, calls = tree.dev("test", *arguments)
+            expect(not done and "clang" in said, f"test {arguments} says:\n{said}")
+            expect("\nninja " not in calls, f"test {arguments} builds something")
+        for arguments in ([], ["--compiler=clang"]):
+            done, said, calls = tree.dev("test", *arguments, "--sanitize=" + sanitizer)
+            expect(done and f"build/{sanitizer}" in calls, f"test {arguments} says:\n{said}")
+    expect("build/clang" in tree.dev("test", "--compiler=clang")[2], "--compiler=clang")
+    expect("build/release" in tree.dev("test", "--compiler=g++")[2], "--compiler=g++")
+
+
+def warnings(tree):
+    expect("-Dwerror=true" not in tree.dev("test")[2], "warnings are errors")
+    expect("-Dwerror=true" in tree.dev("test", "--werror")[2], "--werror does nothing")
+    expect("meson setup" not in tree.dev("test", "--werror")[2], "--werror configures twice")
+    expect("-Dwerror=false" in tree.dev("test")[2], "--werror stays when it is not given")
+    expect("meson setup" not in tree.dev("test")[2], "without --werror it configures twice")
+
+
+def main():
+    for case in (parts_of_failures, failures_of_lint, format_in_a_fresh_clone, compilers, warnings):
+        with tempfile.TemporaryDirectory(prefix="vigil-dev-") as folder:
+            case(Tree(Path(folder)))
+    print("dev does what it is told, and says when it cannot")
+
+
+if __name__ == "__main__":
+    main()
