@@ -2,13 +2,19 @@
 // coroutine for each connection, and beside it one with a steady_timer that watches
 // its deadline (the cheapest way there is: a request only moves the deadline).
 // Prints its port.
+//
+//   http_beast [THREADS]     more than one: each connection has a strand
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <exception>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -16,6 +22,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/message.hpp>
@@ -34,8 +41,8 @@ namespace {
 constexpr auto idle = std::chrono::seconds(120);
 
 const std::string& date() {
-  static std::time_t second = -1;
-  static std::string text;
+  thread_local std::time_t second = -1;
+  thread_local std::string text;
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   if (now.tv_sec != second) {
@@ -88,20 +95,26 @@ asio::awaitable<void> serve(tcp::socket peer) {
   }
 }
 
-asio::awaitable<void> listen(tcp::acceptor& acceptor) {
+asio::awaitable<void> listen(tcp::acceptor& acceptor, bool is_alone) {
   for (;;) {
-    tcp::socket peer = co_await acceptor.async_accept(use_awaitable);
-    asio::co_spawn(acceptor.get_executor(), serve(std::move(peer)), asio::detached);
+    asio::any_io_executor where = acceptor.get_executor();
+    if (!is_alone) where = asio::make_strand(where);
+    tcp::socket peer = co_await acceptor.async_accept(where, use_awaitable);
+    asio::co_spawn(where, serve(std::move(peer)), asio::detached);
   }
 }
 
 }  // namespace
 
-int main() {
-  asio::io_context context(1);
+int main(int count, char** arguments) {
+  const int threads = count > 1 ? std::atoi(arguments[1]) : 1;
+  asio::io_context context(threads);
   tcp::acceptor acceptor(context, {asio::ip::address_v4::loopback(), 0});
   std::printf("port %u\n", static_cast<unsigned>(acceptor.local_endpoint().port()));
   std::fflush(stdout);
-  asio::co_spawn(context, listen(acceptor), asio::detached);
+  asio::co_spawn(context, listen(acceptor, threads == 1), asio::detached);
+  std::vector<std::jthread> others;
+  for (int i = 1; i < threads; ++i)
+    others.emplace_back([&] { context.run(); });
   context.run();
 }

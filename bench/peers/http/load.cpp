@@ -1,33 +1,43 @@
 // The load of `./dev bench --peers http`: GETs over keep-alive connections, by epoll
-// and nothing else. It has a processor of its own and spins on it.
+// and nothing else. It has a processor of its own and spins on it, but for `pipelining`,
+// whose two threads wait in the kernel.
 //
-//   load closed PORT [connections=N] [seconds=S] [pid=P]
-//   load open   PORT [connections=N] [seconds=S] [pid=P] [rate=R] [slow=N]
-//   load hold   PORT [connections=N]
+//   load closed     PORT [connections=N] [seconds=S] [pid=P]
+//   load open       PORT [connections=N] [seconds=S] [pid=P] [rate=R] [slow=N]
+//   load pipelining PORT [connections=N] [seconds=S] [pid=P] [pause=S]
+//   load hold       PORT [connections=N]
 //
 // closed: each connection asks again as soon as it is answered. open: R requests a
 // second, each at a time that was fixed beforehand, and its latency counts from that
 // time: one that has to wait for a late answer on its connection is late itself (no
 // coordinated omission). Beside them `slow` connections send half a header, a byte
-// each 100 ms; one that the server has cut comes again. hold: asks once on each
-// connection, says "ready" and keeps them until standard input ends.
+// each 100 ms; one that the server has cut comes again. pipelining: each connection
+// sends requests as long as the kernel takes them, and drops the answers as they come,
+// so that the server always has some of each; beside them an honest client on one
+// connection asks again `pause` after each answer. hold: asks once on each connection,
+// says "ready" and keeps them until standard input ends.
 //
-// Prints key=value: requests, seconds, cpu (of the process `pid`, seconds), and of
-// open the latencies p50, p99, max (microseconds), how many slow ones were cut, and
-// after which times (seconds).
+// Prints key=value: requests, seconds, cpu (of the process `pid`, seconds); of open and
+// of pipelining's honest client the latencies p50, p95, p99, max (microseconds); of open
+// how many slow ones were cut, and after which times (seconds); of pipelining how many
+// requests the honest client made.
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <arpa/inet.h>
@@ -82,9 +92,9 @@ int connect_to(int port) {
 
 class connection {
  public:
-  connection(int port, int epoll) : fd_(connect_to(port)) {
+  connection(int port, int epoll, std::uint32_t events = EPOLLIN) : fd_(connect_to(port)) {
     epoll_event e{};
-    e.events = EPOLLIN;
+    e.events = events;
     e.data.ptr = this;
     if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd_, &e) != 0) fail("epoll_ctl");
   }
@@ -103,9 +113,9 @@ class connection {
 
   // Reads what is there: true if that completes an answer. All answers are as long
   // as the first one.
-  bool is_answered() {
+  bool is_answered(int flags = MSG_DONTWAIT) {
     char bytes[4096];
-    const ssize_t n = recv(fd_, bytes, sizeof bytes, MSG_DONTWAIT);
+    const ssize_t n = recv(fd_, bytes, sizeof bytes, flags);
     if (n < 0 && errno == EAGAIN) return false;
     if (n <= 0) fail("recv");
     if (size_ == 0) {
@@ -125,6 +135,27 @@ class connection {
     return true;
   }
 
+  // Drops the answers that are there, and says how many bytes they had.
+  std::size_t drop_answers() {
+    static char bytes[std::size_t{256} << 10];
+    const ssize_t n = recv(fd_, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN) return 0;
+    if (n <= 0) fail("recv");
+    return static_cast<std::size_t>(n);
+  }
+
+  // As many requests as the kernel takes of these; the last one may be sent in part, and
+  // is continued by the next call.
+  void pipeline(std::string_view requests) {
+    const std::string_view rest = requests.substr(sent_);
+    const ssize_t n = ::send(fd_, rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN) return;
+    if (n <= 0) fail("send");
+    sent_ = (sent_ + static_cast<std::size_t>(n)) % requests.size();
+  }
+
+  std::size_t answer_size() const { return size_; }
+
   std::deque<double> intended;  // of open: its requests, the first is under way
 
  private:
@@ -132,6 +163,7 @@ class connection {
   std::string text_;
   std::size_t size_ = 0;
   std::size_t got_ = 0;
+  std::size_t sent_ = 0;
 };
 
 // Half a header, byte by byte.
@@ -179,13 +211,15 @@ struct settings {
   int pid = 0;
   double rate = 10'000;
   std::size_t slow = 0;
+  double pause = 0.005;
 };
 
 class load {
  public:
   explicit load(const settings& how) : how_(how), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+    const std::uint32_t events = how_.mode == "pipelining" ? EPOLLIN | EPOLLOUT : EPOLLIN;
     for (std::size_t i = 0; i < how_.connections; ++i)
-      all_.push_back(std::make_unique<connection>(how_.port, epoll_));
+      all_.push_back(std::make_unique<connection>(how_.port, epoll_, events));
     for (std::size_t i = 0; i < how_.slow; ++i)
       slow_.push_back(std::make_unique<slow_client>(how_.port));
   }
@@ -240,13 +274,8 @@ class load {
       });
     };
     measure(turn);
-    std::sort(latencies_.begin(), latencies_.end());
-    const auto at = [&](double share) {
-      if (latencies_.empty()) return 0.0;
-      return 1e6 * latencies_[static_cast<std::size_t>(share *
-                                                       static_cast<double>(latencies_.size() - 1))];
-    };
-    std::printf(" p50=%.1f p99=%.1f max=%.1f cut=%zu", at(0.5), at(0.99), at(1), cuts_.size());
+    print_latencies();
+    std::printf(" cut=%zu", cuts_.size());
     if (!cuts_.empty()) {
       const auto [least, most] = std::minmax_element(cuts_.begin(), cuts_.end());
       std::printf(" cut_min=%.3f cut_max=%.3f", *least, *most);
@@ -254,7 +283,68 @@ class load {
     std::printf("\n");
   }
 
+  // The honest client has this thread, the others have one together.
+  void run_pipelining() {
+    std::string requests;
+    while (requests.size() < std::size_t{64} << 10)
+      requests += request;
+    connection honest(how_.port, epoll_create1(EPOLL_CLOEXEC));
+    const auto ask = [&] {
+      const double asked = now();
+      honest.ask();
+      while (!honest.is_answered(0)) {
+      }
+      return now() - asked;
+    };
+    ask();
+    std::atomic<std::uint64_t> dropped{0};
+    std::atomic<bool> has_failed{false};
+    std::exception_ptr error;
+    std::jthread others([&](const std::stop_token& over) {
+      try {
+        while (!over.stop_requested())
+          pipeline(requests, dropped);
+      } catch (...) {
+        error = std::current_exception();
+        has_failed.store(true);
+      }
+    });
+    measure([&] {
+      if (has_failed.load()) return;
+      usleep(static_cast<useconds_t>(1e6 * how_.pause));
+      latencies_.push_back(ask());
+      // All answers are as long as the honest client's.
+      requests_ += dropped.exchange(0) / honest.answer_size();
+    });
+    others.request_stop();
+    others.join();
+    if (error != nullptr) std::rethrow_exception(error);
+    std::printf(" honest=%zu", latencies_.size());
+    print_latencies();
+    std::printf("\n");
+  }
+
  private:
+  void pipeline(std::string_view requests, std::atomic<std::uint64_t>& dropped) {
+    epoll_event events[256];
+    const int n = epoll_wait(epoll_, events, 256, 100);
+    for (int i = 0; i < n; ++i) {
+      auto& c = *static_cast<connection*>(events[i].data.ptr);
+      if ((events[i].events & EPOLLIN) != 0) dropped.fetch_add(c.drop_answers());
+      if ((events[i].events & EPOLLOUT) != 0) c.pipeline(requests);
+    }
+  }
+
+  void print_latencies() {
+    std::sort(latencies_.begin(), latencies_.end());
+    const auto at = [&](double share) {
+      if (latencies_.empty()) return 0.0;
+      return 1e6 * latencies_[static_cast<std::size_t>(share *
+                                                       static_cast<double>(latencies_.size() - 1))];
+    };
+    std::printf(" p50=%.1f p95=%.1f p99=%.1f max=%.1f", at(0.5), at(0.95), at(0.99), at(1));
+  }
+
   template <class F>
   void each_answered(F f) {
     epoll_event events[256];
@@ -306,7 +396,8 @@ class load {
 };
 
 settings read_settings(int argc, char** argv) {
-  if (argc < 3) throw std::runtime_error("usage: load closed|open|hold PORT [key=value]...");
+  if (argc < 3)
+    throw std::runtime_error("usage: load closed|open|pipelining|hold PORT [key=value]...");
   settings how;
   how.mode = argv[1];
   how.port = std::atoi(argv[2]);
@@ -327,6 +418,8 @@ settings read_settings(int argc, char** argv) {
       how.rate = std::atof(r);
     else if (const char* n = value_of("slow"))
       how.slow = std::strtoul(n, nullptr, 10);
+    else if (const char* b = value_of("pause"))
+      how.pause = std::atof(b);
     else
       throw std::runtime_error("unknown: " + std::string(text));
   }
@@ -347,6 +440,8 @@ int main(int argc, char** argv) {
       l.run_closed();
     } else if (how.mode == "open") {
       l.run_open();
+    } else if (how.mode == "pipelining") {
+      l.run_pipelining();
     } else if (how.mode == "hold") {
       l.hold();
     } else {

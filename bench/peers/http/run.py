@@ -3,7 +3,7 @@
 
 The example server of vigil, Go's net/http and Boost.Beast on Asio's coroutines give
 the same answer, with a Date, on keep-alive connections. Each server has one
-processor, the load another. Samples are drawn in turn, one of each server in a
+processor, the load another; but for `pipelining`, where a server has two. Samples are drawn in turn, one of each server in a
 round, beginning with another one each round; `vigil again` is vigil's a second
 time, so its ratio shows what the machine makes of equals. Reported are medians, and
 the median of vigil / peer taken round by round.
@@ -19,13 +19,17 @@ import sys
 from pathlib import Path
 
 BEGIN, END = "<!-- http: begin -->", "<!-- http: end -->"
-SERVER_CPU, LOAD_CPU = sorted(os.sched_getaffinity(0))[:2] if os.cpu_count() > 1 else (0, 0)
+CPUS = sorted(os.sched_getaffinity(0))
+SERVER_CPU, LOAD_CPU = (CPUS * 2)[:2]
+TWO_CPUS = f"{SERVER_CPU},{LOAD_CPU}"
+# Of the load beside a server with two; without a third one they share.
+OTHER_CPUS = ",".join(map(str, CPUS[2:])) or TWO_CPUS
 
 
 class Server:
-    def __init__(self, name, command):
+    def __init__(self, name, command, cpus=SERVER_CPU):
         self.name = name
-        self.process = subprocess.Popen(["taskset", "-c", str(SERVER_CPU), *map(str, command)],
+        self.process = subprocess.Popen(["taskset", "-c", str(cpus), *map(str, command)],
                                         stdout=subprocess.PIPE, text=True)
         self.port = re.search(r"port (\d+)", self.process.stdout.readline())[1]
 
@@ -53,8 +57,8 @@ class Bench:
             "Go": [Path(programs, "http_go")],
         }
 
-    def command(self, mode, server, **numbers):
-        return ["taskset", "-c", str(LOAD_CPU), str(self.load_program), mode, server.port,
+    def command(self, mode, server, cpus=LOAD_CPU, **numbers):
+        return ["taskset", "-c", str(cpus), str(self.load_program), mode, server.port,
                 *(f"{k}={v}" for k, v in numbers.items())]
 
     def load(self, mode, server, **numbers):
@@ -131,6 +135,26 @@ class Bench:
             f"{min(s['cut_min'] for s in cut):.2f} to {max(s['cut_max'] for s in cut):.2f} s "
             "(they see it at their next byte)\n")
 
+    def pipelining(self, others=6, pause=0.005):
+        """An honest client beside some that are never without a request under way."""
+        servers = [Server(name, command, TWO_CPUS) for name, command in {
+            "vigil": [self.vigil[0], "--workers=2"],
+            "vigil again": [self.vigil[0], "--workers=2"],
+            "Beast, 2 threads": [*self.commands["Beast"], "2"],
+            "Go": ["env", "GOMAXPROCS=2", *self.commands["Go"]],
+        }.items()]
+        samples = self.in_turn(servers, lambda s: self.load(
+            "pipelining", s, cpus=OTHER_CPUS, connections=others, pause=pause))
+        for server in servers:
+            server.close()
+        table(f"an honest client, {1000 * pause:.0f} ms from an answer to its next request, "
+              f"beside {others} that pipeline endlessly; 2 workers", samples, [
+                  ("its p50, us", "p50"), ("its p95, us", "p95"), ("its p99, us", "p99"),
+                  ("requests of the others a second", "rate")])
+        ratios = [a["p95"] / b["p95"] for a, b in zip(samples["vigil"], samples["Go"])]
+        say(f"  p95, vigil / Go: {statistics.median(ratios):.2f} "
+            f"({min(ratios):.2f} to {max(ratios):.2f}), goal 2 at most\n")
+
 
 said = []
 
@@ -172,8 +196,8 @@ def write_docs(path, rounds):
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench --peers http",
-                                     description="about a minute, with --long about five")
-    parser.add_argument("only", nargs="*", choices=["speed", "memory", "slow", []])
+                                     description="about two minutes, with --long about nine")
+    parser.add_argument("only", nargs="*", choices=["speed", "memory", "slow", "pipelining", []])
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--write-docs", metavar="FILE", type=Path,
                         help="put all tables between the marks of this file")
@@ -182,7 +206,8 @@ def main():
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     bench = Bench(options.programs, options.long)
-    parts = {"speed": bench.speed, "memory": bench.memory, "slow": bench.slow_clients}
+    parts = {"speed": bench.speed, "memory": bench.memory, "slow": bench.slow_clients,
+             "pipelining": bench.pipelining}
     for name in options.only or parts:
         parts[name]()
     if options.write_docs and not options.only:
