@@ -82,17 +82,19 @@ class workers {
 
 int yield(const request& asked) {
   const std::size_t ops = asked["ops"];
+  const std::size_t n = asked["fibers"];
   return serve([&] {
     const auto often = [ops] {
       for (std::size_t i = 0; i < ops; ++i)
         this_fiber::yield();
     };
     const nanos start = cpu_time();
-    fiber a(often);
-    fiber b(often);
-    a.join();
-    b.join();
-    return numbers{{"yield", each(cpu_time() - start, 2 * ops)}};
+    std::vector<fiber> all;
+    for (std::size_t i = 0; i < n; ++i)
+      all.emplace_back(often);
+    for (fiber& f : all)
+      f.join();
+    return numbers{{"yield", each(cpu_time() - start, n * ops)}};
   });
 }
 

@@ -1,5 +1,6 @@
 // The workloads with vigil. Timers are `after_func` handles, sleepers are
-// fibers; samples run in a fiber that is not pinned, as most are.
+// fibers; samples run in a fiber that is not pinned, as most are. No workers:
+// as many as it takes by default.
 //
 // Change it as vigil's interface changes; the workloads themselves are those
 // of all peers (see run.py).
@@ -52,7 +53,7 @@ std::vector<vigil::timer> make_timers(std::size_t n, bool pending) {
 }
 
 int arm(const request& asked) {
-  return with_workers(1, [&] {
+  return with_workers(asked["workers"], [&] {
     std::vector<vigil::timer> others = make_timers(asked["others"], true);
     std::vector<vigil::timer> records = make_timers(asked["records"], false);
     vigil::timer one = make_timers(1, false).front();
@@ -177,19 +178,21 @@ int burst(const request& asked) {
 }
 
 int yield(const request& asked) {
-  return with_workers(1, [&] {
+  return with_workers(asked["workers"], [&] {
     const std::size_t ops = asked["ops"];
+    const std::size_t n = asked["fibers"];
     return serve_in_fibers([&] {
       const auto often = [ops] {
         for (std::size_t i = 0; i < ops; ++i)
           vigil::this_fiber::yield();
       };
       const nanos start = cpu_time();
-      auto a = vigil::spawn(often);
-      auto b = vigil::spawn(often);
-      a.join();
-      b.join();
-      return numbers{{"yield", each(cpu_time() - start, 2 * ops)}};
+      std::vector<vigil::fiber<>> all;
+      for (std::size_t i = 0; i < n; ++i)
+        all.push_back(vigil::spawn(often));
+      for (vigil::fiber<>& f : all)
+        f.join();
+      return numbers{{"yield", each(cpu_time() - start, n * ops)}};
     });
   });
 }
@@ -319,7 +322,7 @@ int sleepers(const request& asked) {
 }
 
 int overshoot(const request& asked) {
-  return with_workers(1, [&] {
+  return with_workers(asked["workers"], [&] {
     return serve_in_fibers([&] {
       lateness late(asked["n"]);
       for (std::size_t i = 0; i < asked["n"]; ++i) {

@@ -15,18 +15,19 @@ class Peer:
     command: tuple  # {programs} and {sources} are folders
     numbers: tuple = ()
     only: tuple = ()  # workloads of the program; empty: all
+    workers: int = 1  # by default; 0: as many as there are processors
 
 
 PEERS = (
-    Peer("vigil", "vigil", ("{programs}/peer_vigil",)),
+    Peer("vigil", "vigil", ("{programs}/peer_vigil",), workers=0),
     Peer("libuv", "libuv", ("{programs}/peer_libuv",), (("cached", 0),)),
     Peer("libuv_cached", "libuv, cached clock", ("{programs}/peer_libuv",), (("cached", 1),),
          ("arm", "arm-parallel")),
     Peer("asio", "Asio", ("{programs}/peer_asio",)),
     Peer("boost_fiber", "Boost.Fiber", ("{programs}/peer_boost_fiber",)),
-    Peer("go", "Go", ("{programs}/peer_go",)),
+    Peer("go", "Go", ("{programs}/peer_go",), workers=0),
     Peer("node", "Node", ("node", "{sources}/node.mjs")),
-    Peer("tokio", "Tokio", ("{programs}/tokio/release/peer_tokio",)),
+    Peer("tokio", "Tokio", ("{programs}/tokio/release/peer_tokio",), workers=0),
     Peer("bare", "bare machine", ("{programs}/peer_bare",)),
 )
 
@@ -119,7 +120,7 @@ KERNEL_METRICS = (
 
 
 def arm(name, others, among):
-    sizes = {"others": others, "records": 100_000}
+    sizes = {"others": others, "records": 100_000, "workers": 1}
     return Workload(name, f"arm and stop a timer among {among} others, one worker", "arm",
                     {**sizes, "ops": 20_000}, {**sizes, "ops": 200_000}, ARM_METRICS)
 
@@ -180,7 +181,8 @@ WORKLOADS = (
              {"n": 1_000_000, "ops": 200_000}, {"n": 1_000_000, "ops": 1_000_000},
              (Metric("touch", "one refresh", "ns"),)),
     Workload("yield", "two fibers yield to each other, one worker", "yield",
-             {"ops": 50_000}, {"ops": 300_000}, (Metric("yield", "yield", "ns"),)),
+             {"ops": 50_000, "fibers": 2, "workers": 1},
+             {"ops": 300_000, "fibers": 2, "workers": 1}, (Metric("yield", "yield", "ns"),)),
     spawn("spawn-1", 1, "one worker"),
     spawn("spawn-2", 2, "two workers"),
     channels("channels-1", 1, "one worker"),
@@ -190,7 +192,7 @@ WORKLOADS = (
     sleepers("sleepers", 20_000, 100_000, "100 000", (2, 4)),
     sleepers("sleepers-million", 1_000_000, 1_000_000, "1 000 000", (0, 3)),
     Workload("overshoot", "how late a sleep of 1 ms ends, idle machine", "overshoot",
-             {"n": 50}, {"n": 300}, OVERSHOOT_METRICS, (5, 9), 1),
+             {"n": 50, "workers": 1}, {"n": 300, "workers": 1}, OVERSHOOT_METRICS, (5, 9), 1),
     kernel("kernel-random", "1 000 timers at random instants of one second"),
     kernel("kernel-ticks", "1 000 periodic ticks of 1 ms"),
     kernel("kernel-stopped", "1 000 timeouts that are stopped before they are due"),

@@ -1,6 +1,6 @@
 // The workloads with Go: time.AfterFunc, Reset and Stop, goroutines.
 //
-// Workers are GOMAXPROCS. A Reset of a stopped timer is how Go uses one again.
+// Workers are GOMAXPROCS; none: as many as it takes by default. A Reset of a stopped timer is how Go uses one again.
 // The garbage collector runs as it is set by default; its work is part of the
 // CPU time. The protocol is that of peers.hpp.
 package main
@@ -127,7 +127,7 @@ func makeTimers(n int, pending bool) []*time.Timer {
 }
 
 func arm() {
-	runtime.GOMAXPROCS(1)
+	runtime.GOMAXPROCS(parameters["workers"])
 	others := makeTimers(parameters["others"], true)
 	records := makeTimers(parameters["records"], false)
 	one := makeTimers(1, false)[0]
@@ -246,12 +246,12 @@ func burst() {
 }
 
 func yield() {
-	runtime.GOMAXPROCS(1)
-	ops := parameters["ops"]
+	runtime.GOMAXPROCS(parameters["workers"])
+	ops, routines := parameters["ops"], parameters["fibers"]
 	serve(func() []number {
 		var done sync.WaitGroup
 		start := cpuTime()
-		for g := 0; g < 2; g++ {
+		for g := 0; g < routines; g++ {
 			done.Add(1)
 			go func() {
 				for i := 0; i < ops; i++ {
@@ -261,7 +261,7 @@ func yield() {
 			}()
 		}
 		done.Wait()
-		return []number{{"yield", each(cpuTime()-start, 2*ops)}}
+		return []number{{"yield", each(cpuTime()-start, routines*ops)}}
 	})
 }
 
@@ -349,6 +349,54 @@ func channels() {
 	})
 }
 
+// One sync.Mutex, as contend() of peers.hpp.
+func mutex() {
+	runtime.GOMAXPROCS(parameters["workers"])
+	const routines = 8
+	ops := parameters["ops"]
+	measured := func(n int, section func(*sync.Mutex)) float64 {
+		var m sync.Mutex
+		var done sync.WaitGroup
+		done.Add(n)
+		start := time.Now()
+		for r := 0; r < n; r++ {
+			go func() {
+				for i := 0; i < ops/n; i++ {
+					section(&m)
+				}
+				done.Done()
+			}()
+		}
+		done.Wait()
+		return each(time.Since(start), ops)
+	}
+	serve(func() []number {
+		sum := 0
+		count := func(m *sync.Mutex) {
+			m.Lock()
+			sum++
+			m.Unlock()
+		}
+		alone := measured(1, count)
+		tight := measured(routines, count)
+		turns := measured(routines, func(m *sync.Mutex) {
+			count(m)
+			runtime.Gosched()
+		})
+		var longest time.Duration
+		measured(routines, func(m *sync.Mutex) {
+			before := time.Now()
+			m.Lock()
+			if waited := time.Since(before); waited > longest {
+				longest = waited
+			}
+			m.Unlock()
+		})
+		return []number{{"alone", alone}, {"tight", tight}, {"turns", turns},
+			{"longest", float64(longest.Nanoseconds()) / 1e3}}
+	})
+}
+
 func sleepers() {
 	runtime.GOMAXPROCS(parameters["workers"])
 	n := parameters["n"]
@@ -383,7 +431,7 @@ func sleepers() {
 }
 
 func overshoot() {
-	runtime.GOMAXPROCS(1)
+	runtime.GOMAXPROCS(parameters["workers"])
 	n := parameters["n"]
 	serve(func() []number {
 		late := make([]float64, n)
@@ -459,6 +507,7 @@ func main() {
 	}
 	workloads := map[string]func(){
 		"arm": arm, "arm-parallel": armParallel, "burst": burst, "yield": yield, "spawn": spawn, "channels": channels,
+		"mutex":    mutex,
 		"sleepers": sleepers, "overshoot": overshoot, "kernel-random": kernelRandom,
 		"kernel-ticks": kernelTicks, "kernel-stopped": kernelStopped,
 	}

@@ -16,8 +16,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, Mutex};
 use tokio::task::{unconstrained, yield_now};
-use tokio::time::{interval, sleep, sleep_until, Sleep};
+use tokio::time::{interval, sleep, sleep_until, timeout, Sleep};
 
 type Numbers = Vec<(&'static str, f64)>;
 type Parameters = HashMap<String, u64>;
@@ -43,10 +44,14 @@ fn serve(mut sample: impl FnMut() -> Numbers) {
     }
 }
 
+// No workers: as many as it takes by default.
 fn runtime(workers: u64) -> Runtime {
     let mut builder =
         if workers == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
-    builder.worker_threads(workers as usize).enable_time().build().unwrap()
+    if workers != 0 {
+        builder.worker_threads(workers as usize);
+    }
+    builder.enable_time().build().unwrap()
 }
 
 // Runs one sample in a task: on a worker, not on the thread that waits for it.
@@ -192,7 +197,7 @@ async fn make_sleeps(n: u64) -> Vec<Pin<Box<Sleep>>> {
 }
 
 fn arm(asked: &Parameters) {
-    let runtime = runtime(1);
+    let runtime = runtime(asked["workers"]);
     let ops = asked["ops"];
     let mut dice = Dice(42);
     let mut others = runtime.block_on(unconstrained(make_sleeps(asked["others"])));
@@ -376,7 +381,7 @@ fn sleepers(asked: &Parameters) {
 }
 
 fn overshoot(asked: &Parameters) {
-    let runtime = runtime(1);
+    let runtime = runtime(asked["workers"]);
     let n = asked["n"];
     serve(|| {
         in_task(&runtime, async move {
@@ -397,8 +402,8 @@ fn overshoot(asked: &Parameters) {
 // --- tasks
 
 fn yield_to_another(asked: &Parameters) {
-    let runtime = runtime(1);
-    let ops = asked["ops"];
+    let runtime = runtime(asked["workers"]);
+    let (ops, n) = (asked["ops"], asked["fibers"]);
     let often = move || async move {
         for _ in 0..ops {
             yield_now().await;
@@ -407,10 +412,11 @@ fn yield_to_another(asked: &Parameters) {
     serve(|| {
         in_task(&runtime, async move {
             let start = cpu_time();
-            let (a, b) = (tokio::spawn(often()), tokio::spawn(often()));
-            a.await.unwrap();
-            b.await.unwrap();
-            vec![("yield", each(cpu_time() - start, 2 * ops))]
+            let all: Vec<_> = (0..n).map(|_| tokio::spawn(often())).collect();
+            for task in all {
+                task.await.unwrap();
+            }
+            vec![("yield", each(cpu_time() - start, n * ops))]
         })
     });
 }
@@ -433,6 +439,111 @@ fn spawn(asked: &Parameters) {
                 }
             }
             vec![("single", each(middle - start, ops)), ("hundred", each(middle.elapsed(), ops))]
+        })
+    });
+}
+
+// There and back over two mpsc channels of 1, plain and with a timeout, and an item
+// through one of 128. Tokio has no channel without a buffer, so the smallest one stands
+// for it, and none with several receivers.
+fn channels(asked: &Parameters) {
+    let runtime = runtime(asked["workers"]);
+    let ops = asked["ops"];
+    serve(|| {
+        in_task(&runtime, async move {
+            let plain = there_and_back(ops, false).await;
+            let timed = there_and_back(ops, true).await;
+            let (to, mut from) = mpsc::channel::<u64>(128);
+            let start = Instant::now();
+            let sender = tokio::spawn(async move {
+                for i in 0..ops {
+                    to.send(i).await.unwrap();
+                }
+            });
+            for _ in 0..ops {
+                from.recv().await.unwrap();
+            }
+            sender.await.unwrap();
+            vec![("rendezvous", plain), ("timed", timed), ("buffered", each(start.elapsed(), ops))]
+        })
+    });
+}
+
+async fn receive(from: &mut mpsc::Receiver<u64>, timed: bool) {
+    if timed {
+        timeout(SECOND, from.recv()).await.unwrap();
+    } else {
+        from.recv().await;
+    }
+}
+
+async fn there_and_back(ops: u64, timed: bool) -> f64 {
+    let (ping, mut pinged) = mpsc::channel(1);
+    let (pong, mut ponged) = mpsc::channel(1);
+    let start = Instant::now();
+    let other = tokio::spawn(async move {
+        for i in 0..ops {
+            receive(&mut pinged, timed).await;
+            pong.send(i).await.unwrap();
+        }
+    });
+    for i in 0..ops {
+        ping.send(i).await.unwrap();
+        receive(&mut ponged, timed).await;
+    }
+    other.await.unwrap();
+    each(start.elapsed(), ops)
+}
+
+// What a task does beside a lock and unlock.
+#[derive(Clone, Copy, PartialEq)]
+enum After {
+    Nothing,
+    Yield,
+    Clock,
+}
+
+// Nanoseconds for each lock and unlock of n tasks, and microseconds of the longest wait.
+async fn contend(ops: u64, n: u64, after: After) -> (f64, f64) {
+    let shared = Arc::new(Mutex::new((0, Duration::ZERO)));
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..n)
+        .map(|_| {
+            let shared = shared.clone();
+            tokio::spawn(async move {
+                for _ in 0..ops / n {
+                    let before = (after == After::Clock).then(Instant::now);
+                    let mut inside = shared.lock().await;
+                    inside.0 += 1;
+                    if let Some(before) = before {
+                        inside.1 = inside.1.max(before.elapsed());
+                    }
+                    drop(inside);
+                    if after == After::Yield {
+                        yield_now().await;
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let longest = shared.lock().await.1;
+    (each(start.elapsed(), ops), longest.as_nanos() as f64 / 1e3)
+}
+
+// One tokio::sync::Mutex, as contend() of peers.hpp.
+fn mutex(asked: &Parameters) {
+    let runtime = runtime(asked["workers"]);
+    let ops = asked["ops"];
+    serve(|| {
+        in_task(&runtime, async move {
+            let alone = contend(ops, 1, After::Nothing).await.0;
+            let tight = contend(ops, 8, After::Nothing).await.0;
+            let turns = contend(ops, 8, After::Yield).await.0;
+            let longest = contend(ops, 8, After::Clock).await.1;
+            vec![("alone", alone), ("tight", tight), ("turns", turns), ("longest", longest)]
         })
     });
 }
@@ -503,6 +614,8 @@ fn main() {
         "yield" => yield_to_another(&asked),
         "spawn" => spawn(&asked),
         "sleepers" => sleepers(&asked),
+        "channels" => channels(&asked),
+        "mutex" => mutex(&asked),
         "overshoot" => overshoot(&asked),
         "kernel-random" => kernel_random(&asked),
         "kernel-ticks" => kernel_ticks(&asked),
