@@ -2,12 +2,16 @@
 // that are handled, functions that post the next one.
 #include "io/io_test.hpp"
 
+#include <vigil/io/deadline_stream.hpp>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <functional>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
@@ -155,6 +159,44 @@ TEST_SUITE("io: progress") {
       talking.join();
       over.store(true);
       computing.join();
+    });
+  }
+
+  // One that finds something at each read, as beside a client that pipelines endlessly,
+  // never parks.
+  TEST_CASE("reads and writes that are served at once let other fibers run after 64 of them") {
+    in_runtime({.workers = {1}}, [] {
+      constexpr int reads = 500;
+      constexpr int writes = 150;  // for which the kernel has room
+      socket_pair pair(vigil::io::context());
+      asio::write(pair.far, asio::buffer(std::string(reads, 'x')));
+      vigil::io::deadline_stream<unix_socket> s(std::move(pair.near));
+      std::atomic<bool> over{false};
+      std::atomic<int> turns{0};
+      auto other = vigil::spawn([&] {
+        for (; !over.load(); vigil::this_fiber::yield())
+          ++turns;
+      });
+      // How many calls there were at most between two turns of the other one.
+      const auto most_of = [&](int calls, const auto& call) {
+        int most = 0;
+        int now = 0;
+        int before = turns.load();
+        for (int i = 0; i < calls; ++i) {
+          call();
+          now = turns.load() == before ? now + 1 : 1;
+          before = turns.load();
+          most = std::max(most, now);
+        }
+        return most;
+      };
+      vigil::spawn([&] {
+        char byte = 'x';
+        CHECK(most_of(reads, [&] { s.read_some(asio::buffer(&byte, 1)); }) <= 64);
+        CHECK(most_of(writes, [&] { s.write_some(asio::buffer(&byte, 1)); }) <= 64);
+      }).join();
+      over.store(true);
+      other.join();
     });
   }
 }
