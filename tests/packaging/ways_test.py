@@ -8,7 +8,8 @@ WAY is one of:
   cmake         installs BUILD, find_package(vigil COMPONENTS io tls)
   subproject    ROOT as a subproject of a meson project, by vigil.wrap, with shared
                 libraries: their names, and what they export
-  cmake-source  ROOT by add_subdirectory; installs it with CMake, find_package again
+  cmake-source  ROOT by FetchContent, which calls add_subdirectory; installs it with CMake,
+                find_package again
 
 The first three take the libraries of BUILD as they are; the other two build vigil, once
 each, without optimization. Each program is run. Exit status 77: a tool is not there.
@@ -130,22 +131,66 @@ def subproject(tree):
     check_shared(libraries)
 
 
+def marked():
+    """The names of the classes, functions and variables that the headers mark as exported."""
+    classes = re.compile(r"\b(?:class|struct)\s+VIGIL_(?:API|FOR_IO)\s+(\w+)")
+    others = re.compile(r"(?<!class )(?<!struct )\bVIGIL_(?:API|FOR_IO)\s+([^;{}]*?)\s*[;{=]")
+    names = set()
+    for path in [p for folder in ("include", "src") for p in (ROOT / folder).rglob("*.hpp")]:
+        text = re.sub(r"//.*|^\s*#.*", "", path.read_text(), flags=re.M)
+        names |= set(classes.findall(text))
+        for declaration in others.findall(text):
+            declaration = re.sub(r"\boperator\s*\S+?(?=\()", "operator", declaration)
+            name = re.match(r"[^(]*?(\w+)\s*\(", declaration) or re.search(r"(\w+)$", declaration)
+            names.add(name.group(1))
+    return names
+
+
+def own_name(symbol):
+    """Of a demangled one: without what it returns and takes, and without template arguments."""
+    symbol = re.sub(r"operator\s*(\(\)|\[\]|->\*?|<=>|<<=?|>>=?|[<>]=?)", "operator", symbol)
+    symbol = re.sub(r"^(?:(?:non-virtual |virtual )?thunk to|[a-z ]+ for) ", "", symbol)
+    depth, kept = 0, ""
+    for c in symbol:
+        if c in "<({[":
+            depth += 1
+        elif c in ">)}]":
+            depth -= 1
+        elif depth == 0:
+            kept += c
+    words = re.sub(r"\b(const|volatile)\b|&", " ", kept).split()
+    return next((w for w in reversed(words) if "::" in w), words[-1] if words else "")
+
+
+def exported_wrongly(names, *call):
+    """Of vigil's own symbols those that are no part of what is marked; of the others, the
+    standard library's and Boost's templates with vigil's types, those that are not weak:
+    nobody else instantiates these."""
+    lines = [line.split() for line in run("nm", "--defined-only", "-P", *call).splitlines()]
+    kinds = {line[0]: line[1] for line in lines if len(line) > 2 and (line[1].isupper() or line[1] == "u")}
+    wrong = []
+    for kind, symbol in zip(kinds.values(), run("c++filt", input="\n".join(kinds)).splitlines()):
+        if not re.search(r"\bvigil::", symbol):
+            continue  # Asio's own
+        parts = own_name(symbol).split("::")
+        if not (names & set(parts) if parts[0] == "vigil" else kind in "WVu"):
+            wrong.append(symbol)
+    return wrong
+
+
 def check_shared(libraries):
-    """Their names; and of vigil's symbols only those that the headers declare as exported,
-    or the sources for vigil-io."""
-    declared = re.compile(r"VIGIL_(?:API|FOR_IO)\s[^;{]*?\b(\w+)\s*(?:\(|[;{:]|final)")
-    exports = {match for folder in ("include", "src") for path in (ROOT / folder).rglob("*.hpp")
-               for match in declared.findall(path.read_text())}
+    """Their names, and what they export."""
+    names = marked()
     for name in PROGRAMS:
         library = next(libraries.glob(f"lib{name}.so"))
         head = run("readelf", "-d", library)
         expect(re.search(rf"SONAME.*\[lib{name}\.so\.\d+\.\d+\]", head), f"{library}: no soname")
-        for symbol in demangled(symbols("-D", library)):
-            if not re.search(r"(^|[ *&])vigil::", symbol.split("(")[0]):
-                continue  # Asio's own, and the standard library's
-            words = set(re.findall(r"\w+", symbol))
-            expect(words & exports or "<" in symbol,
-                   f"{library} exports what neither VIGIL_API nor VIGIL_FOR_IO marks: {symbol}")
+        wrong = exported_wrongly(names, "-D", library)
+        expect(not wrong, f"{library} exports what neither VIGIL_API nor VIGIL_FOR_IO marks:\n" +
+               "\n".join(wrong[:20]))
+    # Static ones hide nothing yet: there the same question must find something.
+    static = BUILD / "src" / "libvigil.a"
+    expect(len(exported_wrongly(names, static)) > 100, f"all of {static} counts as marked")
 
 
 def cmake_arguments():
@@ -188,7 +233,9 @@ def cmake(tree):
 
 def cmake_source(tree):
     need("cmake")
-    cmake_project(tree / "adds", f"add_subdirectory({ROOT} vigil)\n")
+    cmake_project(tree / "adds", f"include(FetchContent)\n"
+                  f"FetchContent_Declare(vigil SOURCE_DIR {ROOT})\n"
+                  f"FetchContent_MakeAvailable(vigil)\n")
     cmake_build(tree / "adds", "-DVIGIL_INSTALL=ON")
     run("cmake", "--install", tree / "adds" / "build", "--prefix", tree / "installed")
     cmake_find(tree, tree / "installed")
