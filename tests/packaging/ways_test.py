@@ -3,7 +3,8 @@
 
 WAY is one of:
 
-  pkg-config    installs BUILD, builds programs with vigil.pc, vigil-io.pc, vigil-tls.pc
+  pkg-config    installs BUILD, builds programs with vigil.pc, vigil-io.pc, vigil-tls.pc,
+                with the compiler that has built it and with the other one
   plugin        installs BUILD, builds a shared object that exports nothing of vigil
   cmake         installs BUILD, find_package(vigil COMPONENTS io tls)
   subproject    ROOT as a subproject of a meson project, by vigil.wrap, with shared
@@ -68,14 +69,24 @@ def flags(name, environment):
     return run("pkg-config", "--cflags", "--libs", name, env=environment).split()
 
 
+def other_compilers():
+    """g++ where clang++ has built vigil, and the other way round, if it is there."""
+    is_clang = any("clang" in word for word in COMPILER)
+    for name in ["g++"] if is_clang else ["clang++-14", "clang++"]:
+        if shutil.which(name):
+            return [[name]]
+    return []
+
+
 def pkg_config(tree):
     need("pkg-config")
     environment = environment_of_pkg_config(tree, install(tree))
     for name, source in PROGRAMS.items():
         program = tree / name
-        run(*COMPILER, "-std=c++20", "-O0", HERE / source, "-o", program,
-            *flags(name, environment))
-        expect_program(program, name)
+        for compiler in (COMPILER, *other_compilers()):
+            run(*compiler, "-std=c++20", "-O0", HERE / source, "-o", program,
+                *flags(name, environment))
+            expect_program(program, name)
 
 
 def symbols(*call, kinds=""):

@@ -4,6 +4,7 @@
 
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/fiber_core.hpp>
+#include <vigil/io/detail/any_io_executor.hpp>
 #include <vigil/io/detail/config.hpp>
 #include <vigil/timeout_list.hpp>
 
@@ -13,7 +14,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/execution/blocking.hpp>
 #include <boost/asio/execution/context.hpp>
