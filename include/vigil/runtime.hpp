@@ -26,10 +26,15 @@ namespace detail {
 [[noreturn]] VIGIL_API void throw_too_many_signals();
 }
 
-// What run() does when nothing in the program can ever happen again.
+// What run() does when nothing in the program can ever happen again. Runtimes that
+// run at once may wait for each other's fibers, timers and channels: while one of
+// them goes on (it runs, has a timer, I/O or outside work, or waits for a signal),
+// none is reported. When all are stuck, on themselves or on each other, all are
+// reported, each as its own options say. One that has yet to run, or has ended, is
+// no more than the thread that may run it: make_work_guard() announces that.
 enum class on_deadlock {
-  automatic,  // fatal if no outside work is announced and the process has no other thread,
-              // otherwise warn: a plain thread might still send something
+  automatic,  // fatal if no outside work is announced and the process has no thread but the
+              // runtimes' own, otherwise warn: a plain thread might still send something
   fatal,      // dump, unwind all fibers, run() throws `deadlock`
   warn,       // dump once to standard error, and wait on
 };
@@ -183,7 +188,8 @@ class [[nodiscard]] VIGIL_API work_guard {
 
 // A set of workers with their fibers and their timers. Most programs use
 // run(f); a runtime object serves those that need it from outside: to start
-// fibers from plain threads, to read statistics, to run several times.
+// fibers from plain threads, to read statistics, to run several times. As many
+// as there are threads for may run at once, each on a thread of its own.
 class VIGIL_API runtime {
  public:
   explicit runtime(options settings = {});

@@ -1,19 +1,73 @@
 // Nothing can ever happen again: who finds out, and what is done about it.
 //
-// The last worker that lies down looks (worker::rest), and on virtual time the
-// one worker that has nothing to run. All workers sleep, so what was read
-// cannot change but by threads from outside; those announce themselves as
-// outside work, or the policy only warns.
+// The danger. A runtime of which every worker sleeps, with nothing pending, may
+// still be woken by a fiber of another one, which is about to sleep itself.
+//
+// The rule. All runtimes that run are looked at together, under one lock, by the
+// worker that is the last of its runtime to lie down, and by the thread whose
+// run has ended: whichever of them is the last finds all others at rest.
+//
+//   D1 each: all workers sleep, the caller's too (all_asleep), before any look
+//      at what is pending
+//   D2 each: nothing is pending, and nobody has got up since D1 (looks_stuck)
+//
+// Between the last of D1 and the first of D2 all workers of the process slept
+// at once. A worker that readies somebody in another runtime takes a sleeper
+// out there, or meets one that is awake, before it lies down itself; so nothing
+// was on its way, and what D2 reads cannot change any more but by threads from
+// outside. Those announce themselves as outside work, or the policy only warns.
+// On virtual time the one worker lies down as well before it looks.
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
 
+#include <mutex>
+
 namespace vigil::internal {
+namespace {
+
+// Guards the rest, and keeps each runtime that it has from ending its run.
+// Taken when a run begins or ends, and when all of a runtime sleeps with
+// nothing pending.
+std::mutex all_lock;
+
+list<scheduler, &scheduler::among_all> all;
+
+// While f says yes; whether it did for each.
+template <class F>
+bool for_all(F&& f) noexcept {
+  for (scheduler* s = all.front(); s != nullptr; s = decltype(all)::next(*s)) {
+    if (!f(*s)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void scheduler::join_all() noexcept {
+  const std::lock_guard guard(all_lock);
+  all.push_back(*this);
+}
+
+// Whoever waits for this one waits for ever now, unless another goes on.
+void scheduler::leave_all() noexcept {
+  const std::lock_guard guard(all_lock);
+  all.remove(*this);
+  if (!all.empty()) look_at_all();
+}
+
+void scheduler::look_for_deadlock() noexcept {
+  // Without the lock: most often it is this one that goes on.
+  const std::uint64_t asleep = idle_.all_asleep(workers_.size(), monotonic_now());
+  if (asleep == 0 || !looks_stuck(asleep)) return;
+  const std::lock_guard guard(all_lock);
+  look_at_all();
+}
 
 // `asleep` is what all_asleep() said; all looks are between that and the last.
-bool scheduler::looks_dead(std::uint64_t asleep) noexcept {
-  // The caller has tidied: `never` also if all that is pending never comes due.
+bool scheduler::looks_stuck(std::uint64_t asleep) noexcept {
+  // Who lay down has tidied: `never` also if all that is pending never comes due.
   if (alive() == 0 || has_outside_work() || next_deadline.load() != never) return false;
-  if (!is_virtual() && finds_work()) return false;
+  if (finds_work()) return false;
   for (const auto& w : workers_) {
     if (w->inbox_filled_.load()) return false;
   }
@@ -22,46 +76,92 @@ bool scheduler::looks_dead(std::uint64_t asleep) noexcept {
   if (!settings_.stop_on.empty() && main_only_waits()) return false;
   const run_phase phase = phase_.load();
   if (phase != run_phase::running && phase != run_phase::ending) return false;
-  if (deadlocked_.load() || deadlock_warned_.load()) return false;
+  if (deadlocked_.load()) return false;
   return idle_.times_got_up() == asleep;
 }
 
-bool scheduler::maybe_deadlock(std::uint64_t asleep) noexcept {
-  if (!looks_dead(asleep)) return false;
-  if (waits_for_all() && all_done()) {
-    tell_main();  // as does whoever took the last thing away, at this moment
-    return false;
-  }
+// Caller: holds all_lock.
+void scheduler::look_at_all() noexcept {
+  const nanos now = monotonic_now();
+  const bool all_rest = for_all([now](scheduler& s) {
+    s.seen_asleep_ = s.idle_.all_asleep(s.workers_.size(), now);  // D1
+    return s.seen_asleep_ != 0;
+  });
+  const auto all_look_stuck = [] {
+    return for_all([](scheduler& s) { return s.looks_stuck(s.seen_asleep_); });  // D2
+  };
+  if (!all_rest || !all_look_stuck()) return;
+  std::size_t threads = process_quiet_threads();
+  bool is_news = false;
+  bool somebody_ends = false;
+  for_all([&](scheduler& s) {
+    threads += s.workers_.size();
+    is_news = is_news || !s.deadlock_warned_.load();
+    if (s.waits_for_all() && s.all_done()) {
+      s.tell_main();  // as does whoever took the last thing away, at this moment
+      somebody_ends = true;
+    }
+    return true;
+  });
+  if (!is_news || somebody_ends) return;
   // A thread of the program's may have ended since, after it readied somebody:
   // once there is none, what is seen cannot change any more.
-  const bool alone =
-      is_virtual() || process_thread_count() == workers_.size() + process_quiet_threads();
-  return looks_dead(asleep) && report_deadlock(alone);
+  const bool alone = process_thread_count() == threads;
+  if (all_look_stuck()) report_deadlock(alone);
 }
 
-bool scheduler::report_deadlock(bool alone) noexcept {
+bool scheduler::deadlock_is_fatal(bool alone) const noexcept {
   using policy = scheduler_options::deadlock_policy;
-  const bool is_fatal =
-      settings_.deadlock == policy::fatal || (settings_.deadlock == policy::automatic && alone);
-  if (is_fatal) {
-    if (deadlocked_.exchange(true)) return false;
+  return settings_.deadlock == policy::fatal ||
+         (settings_.deadlock == policy::automatic && (alone || is_virtual()));
+}
+
+// Caller: holds all_lock; every runtime is stuck, and one that was not named yet.
+void scheduler::report_deadlock(bool alone) noexcept {
+  bool one_is_fatal = false;
+  bool one_goes_on = false;
+  for_all([&](scheduler& s) {
+    if (s.deadlock_warned_.exchange(true)) return true;
+    if (s.deadlock_is_fatal(alone)) {
+      s.deadlocked_.store(true);
+      one_is_fatal = true;
+    } else {
+      one_goes_on = true;
+    }
+    return true;
+  });
+  if (all.size() > 1)
+    warn("the %zu runtimes that run are stuck, on themselves or on each other:", all.size());
+  if (one_is_fatal) {
     warn(
         "deadlock: every fiber is parked, no timer is pending and no outside work is announced; "
         "nothing can ever happen again");
-  } else {
-    if (deadlock_warned_.exchange(true)) return false;
+  }
+  if (one_goes_on) {
     warn(
         "every fiber is parked, no timer is pending and no outside work is announced: unless "
         "another thread of the program does something, nothing will ever happen again (announce "
         "such work with runtime::make_work_guard)");
   }
   process_dump(2);
-  if (!is_fatal) return false;
-  note_end();
-  advance(run_phase::ending);
-  stop_all();
-  start_stopper();
-  return true;
+  for_all([](scheduler& s) {
+    if (s.deadlocked_.load()) s.end_deadlocked();
+    return true;
+  });
+}
+
+// Counted as a fiber of ours first, looked at the phase second; the main fiber
+// closes first and looks at the count second (E5, E6 of end.cpp). So it is still
+// there for the stopper, although it may be woken here or by a thread meanwhile.
+void scheduler::end_deadlocked() noexcept {
+  count_system(1);
+  if (phase() < run_phase::closed) {
+    note_end();
+    advance(run_phase::ending);
+    stop_all();
+    start_stopper();
+  }
+  count_system(-1);
 }
 
 }  // namespace vigil::internal

@@ -85,6 +85,14 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   main_stopped_ = false;
   main_error_ = nullptr;
 
+  struct one_of_all {
+    scheduler& s;
+
+    explicit one_of_all(scheduler& of) noexcept : s(of) { s.join_all(); }
+
+    ~one_of_all() { s.leave_all(); }
+  } const running{*this};
+
   struct slow_guard {
     scheduler& s;
     std::unique_ptr<slow_fibers> slow;

@@ -26,10 +26,40 @@ namespace {
 
 // The runtimes that run now, for signal handlers: which read it without a
 // lock. A slot is emptied before its scheduler goes; handlers_inside keeps it
-// until they have left.
-constexpr std::size_t max_runtimes = 64;
-atomic<scheduler*> running[max_runtimes];
+// until they have left. Blocks of slots are added, and never go.
+struct runtime_slot {
+  atomic<scheduler*> running{nullptr};
+  atomic<std::uint64_t> wants{0};  // signals, a bit for each
+};
+
+struct slot_block {
+  runtime_slot slots[64];
+  atomic<slot_block*> next{nullptr};
+};
+
+slot_block first_slots;
 atomic<int> handlers_inside{0};
+
+// Async-signal-safe if f is. Up to the first slot for which f says true; null if
+// there is none.
+template <class F>
+runtime_slot* find_slot(F&& f) noexcept {
+  for (slot_block* b = &first_slots; b != nullptr; b = b->next.load()) {
+    for (runtime_slot& slot : b->slots) {
+      if (f(slot)) return &slot;
+    }
+  }
+  return nullptr;
+}
+
+template <class F>
+void for_each_running(F&& f) noexcept {
+  find_slot([&](runtime_slot& slot) {
+    if (scheduler* const s = slot.running.load()) f(*s, slot);
+    return false;
+  });
+}
+
 atomic<int> quiet_threads{0};
 
 std::mutex process_lock;  // guards the rest: taken when a run begins or ends
@@ -43,7 +73,6 @@ struct caught_signal {
 };
 
 caught_signal caught[64];
-atomic<std::uint64_t> wanted_by[max_runtimes];
 
 // What the terminate handler goes on with; written under process_lock. A handler
 // that the program has put on top of ours stays when the runs end, and may call
@@ -82,10 +111,9 @@ class handler_scope {
 
 void on_signal(int signal) {
   const handler_scope scope;
-  for (std::size_t i = 0; i < max_runtimes; ++i) {
-    if ((wanted_by[i].load() >> signal & 1) == 0) continue;
-    if (scheduler* const s = running[i].load()) s->signal_arrived(signal);
-  }
+  for_each_running([signal](scheduler& s, const runtime_slot& slot) {
+    if ((slot.wants.load() >> signal & 1) != 0) s.signal_arrived(signal);
+  });
 }
 
 void on_sigquit(int) {
@@ -165,11 +193,20 @@ void dump_to_stderr() noexcept {
   process_dump(2);
 }
 
-std::size_t slot_of(scheduler& s) noexcept {
-  for (std::size_t i = 0; i < max_runtimes; ++i) {
-    if (running[i].load() == &s) return i;
-  }
-  return max_runtimes;
+// The one with this in it; null if there is none.
+runtime_slot* slot_with(const scheduler* s) noexcept {
+  return find_slot([s](const runtime_slot& slot) { return slot.running.load() == s; });
+}
+
+// Caller: holds process_lock.
+runtime_slot& free_slot() {
+  if (runtime_slot* const found = slot_with(nullptr)) return *found;
+  auto* const more = new slot_block;
+  slot_block* last = &first_slots;
+  while (slot_block* const b = last->next.load())
+    last = b;
+  last->next.store(more);
+  return more->slots[0];
 }
 
 void catch_signal(int signal) {
@@ -202,31 +239,31 @@ void release_signal(int signal) noexcept {
   if (--caught[signal].users == 0) put_back(signal, &on_signal, caught[signal].earlier);
 }
 
-void forget_signals(std::size_t slot, std::uint64_t signals) noexcept {
-  wanted_by[slot].fetch_and(~signals);
+void forget_signals(runtime_slot& slot, std::uint64_t signals) noexcept {
+  slot.wants.fetch_and(~signals);
   for (int signal = 1; signal < 64; ++signal) {
     if ((signals >> signal & 1) != 0) release_signal(signal);
   }
 }
 
-void add_signals(std::size_t slot, std::uint64_t signals) {
+void add_signals(runtime_slot& slot, std::uint64_t signals) {
   std::uint64_t added = 0;
   for (int signal = 1; signal < 64; ++signal) {
     const std::uint64_t bit = std::uint64_t{1} << signal;
-    if ((signals & bit) == 0 || (wanted_by[slot].load() & bit) != 0) continue;
+    if ((signals & bit) == 0 || (slot.wants.load() & bit) != 0) continue;
     try {
       catch_signal(signal);
     } catch (...) {
       forget_signals(slot, added);
       throw;
     }
-    wanted_by[slot].fetch_or(bit);
+    slot.wants.fetch_or(bit);
     added |= bit;
   }
 }
 
-void drop_signals(std::size_t slot) noexcept {
-  forget_signals(slot, wanted_by[slot].load());
+void drop_signals(runtime_slot& slot) noexcept {
+  forget_signals(slot, slot.wants.load());
 }
 
 }  // namespace
@@ -244,12 +281,7 @@ process_guard::process_guard(scheduler& s) : sched_(s) {
   // Hears of an exit on a thread that is no worker, before the runtimes do that
   // were there already.
   static const exit_mark mark;
-  std::size_t slot = 0;
-  while (slot < max_runtimes && running[slot].load() != nullptr)
-    ++slot;
-  if (slot == max_runtimes) {
-    throw limit_reached("vigil::run: 64 runtimes are running in this process; no more can");
-  }
+  runtime_slot& slot = free_slot();
   std::uint64_t signals = 0;
   for (const int signal : s.settings().stop_on) {
     if (signal < 1 || signal > 63) {
@@ -258,12 +290,12 @@ process_guard::process_guard(scheduler& s) : sched_(s) {
     }
     signals |= std::uint64_t{1} << signal;
   }
-  running[slot].store(&s);
+  slot.running.store(&s);
   try {
     add_signals(slot, signals);
   } catch (...) {
     drop_signals(slot);
-    running[slot].store(nullptr);
+    slot.running.store(nullptr);
     throw;
   }
   if (runs++ == 0) {
@@ -286,9 +318,9 @@ process_guard::process_guard(scheduler& s) : sched_(s) {
 
 process_guard::~process_guard() {
   const std::lock_guard guard(process_lock);
-  const std::size_t slot = slot_of(sched_);
+  runtime_slot& slot = *slot_with(&sched_);
   drop_signals(slot);
-  running[slot].store(nullptr);
+  slot.running.store(nullptr);
   if (--runs == 0) {
     if (sigquit_is_ours) put_back(SIGQUIT, &on_sigquit, earlier_sigquit);
     sigquit_is_ours = false;
@@ -353,36 +385,30 @@ std::size_t process_quiet_threads() noexcept {
 }
 
 nanos process_now(const scheduler* s) noexcept {
-  for (auto& slot : running) {
-    if (slot.load() == s && s != nullptr) return s->clock.now();
-  }
-  return monotonic_now();
+  const bool runs_now = s != nullptr && slot_with(s) != nullptr;
+  return runs_now ? s->clock.now() : monotonic_now();
 }
 
 void process_dump(dump_writer& out) noexcept {
   handlers_inside.fetch_add(1);
   dump_fibers(out);
-  for (auto& slot : running) {
-    if (const scheduler* const s = slot.load()) dump_runtime(out, *s);
-  }
+  for_each_running([&out](const scheduler& s, runtime_slot&) { dump_runtime(out, s); });
   handlers_inside.fetch_sub(1);
   out.flush();
 }
 
 void process_list_holders(dump_writer& out) noexcept {
   handlers_inside.fetch_add(1);
-  for (auto& slot : running) {
-    if (scheduler* const s = slot.load()) s->list_holders(out);
-  }
+  for_each_running([&out](scheduler& s, runtime_slot&) { s.list_holders(out); });
   handlers_inside.fetch_sub(1);
   out.flush();
 }
 
 void process_watch_signals(scheduler& s, std::uint64_t signals) {
   const std::lock_guard guard(process_lock);
-  const std::size_t slot = slot_of(s);
-  if (slot == max_runtimes) throw wrong_place("vigil: signals are watched while the runtime runs");
-  add_signals(slot, signals);
+  runtime_slot* const slot = slot_with(&s);
+  if (slot == nullptr) throw wrong_place("vigil: signals are watched while the runtime runs");
+  add_signals(*slot, signals);
 }
 
 }  // namespace vigil::internal

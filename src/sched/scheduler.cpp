@@ -332,7 +332,11 @@ void scheduler::io_begins() noexcept {
 }
 
 void scheduler::deadline_lowered(nanos deadline, bool parking) noexcept {
-  if (is_virtual()) return;
+  if (is_virtual()) {
+    // Its worker may sleep while others run, with nothing to come (sleep_alone).
+    if (own_worker() == nullptr) count_wake_calls(idle_.wake_all());
+    return;
+  }
   if (parking) {
     // The worker looks once the fiber is off its stack; should it find user
     // code to run first, it covers the deadline before it enters that.

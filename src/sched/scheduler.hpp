@@ -265,6 +265,8 @@ class scheduler {
   // What keeps exit_when::all_done from ending the run, by kind.
   void list_holders(dump_writer& out) noexcept;
 
+  list_hook<scheduler> among_all;  // of deadlock.cpp, guarded there
+
   const scheduler_options& settings() const noexcept { return settings_; }
 
   idle_workers& idle() noexcept { return idle_; }
@@ -352,9 +354,16 @@ class scheduler {
     return alive() > 1 || calls_under_way_.load() != 0 || root_cancels_.load() != 0;
   }
 
-  bool maybe_deadlock(std::uint64_t asleep) noexcept;  // true if something was readied
-  bool looks_dead(std::uint64_t asleep) noexcept;
-  bool report_deadlock(bool alone) noexcept;
+  // For the length of a run: deadlock.cpp.
+  void join_all() noexcept;
+  void leave_all() noexcept;
+  // Caller: a worker that has lain down, the last one.
+  void look_for_deadlock() noexcept;
+  bool looks_stuck(std::uint64_t asleep) noexcept;
+  static void look_at_all() noexcept;
+  static void report_deadlock(bool alone) noexcept;
+  bool deadlock_is_fatal(bool alone) const noexcept;
+  void end_deadlocked() noexcept;
 
   // A fiber of ours that waits for a time, unless it is dismissed.
   struct timekeeper {
@@ -421,8 +430,9 @@ class scheduler {
   atomic<run_phase> phase_{run_phase::idle};
   atomic<bool> stopping_{false};
   atomic<bool> quit_{false};
-  atomic<bool> deadlocked_{false};
-  atomic<bool> deadlock_warned_{false};
+  atomic<bool> deadlocked_{false};       // reported, and the run ends by it
+  atomic<bool> deadlock_warned_{false};  // reported
+  std::uint64_t seen_asleep_ = 0;        // guarded by deadlock.cpp's lock
 
   // The main fiber while it waits for the others to end.
   spinlock end_lock_{lock_rank::shutdown};

@@ -30,20 +30,24 @@ fiber* scheduler::nothing_to_run(worker& w) noexcept {
   timers_->tidy();
   const nanos next = next_deadline.load();
   if (next == never) {
-    if (!maybe_deadlock(idle_.times_got_up())) sleep_alone(w, false);
+    sleep_alone(w, false);
     return nullptr;
   }
   if (next > clock.now()) clock.jump_to(next);
   return take_timer_fiber();
 }
 
-// Until something comes in from outside.
+// Until something comes in from outside, or from another runtime. Without outside
+// work nothing is pending, and it may be that nothing will ever come.
 void scheduler::sleep_alone(worker& w, bool for_outside_work) noexcept {
   idle_.start_looking();
   idle_.lie_down(w.place, never, never);
-  if (w.sees_work() || (for_outside_work && !has_outside_work())) {
+  const bool goes_on =
+      w.sees_work() || (for_outside_work ? !has_outside_work() : next_deadline.load() != never);
+  if (goes_on) {
     idle_.stay_awake(w.place);
   } else {
+    if (!for_outside_work) look_for_deadlock();
     idle_.sleep(w.place);
   }
   idle_.stop_looking();

@@ -94,10 +94,7 @@ void worker::rest() noexcept {
     sched.idle_.stay_awake(place);
     return;
   }
-  if (next == never && sched.idle_.asleep() == sched.workers_.size()) {
-    const std::uint64_t asleep = sched.idle_.all_asleep(sched.workers_.size(), monotonic_now());
-    if (asleep != 0) sched.maybe_deadlock(asleep);
-  }
+  if (next == never && sched.idle_.asleep() == sched.workers_.size()) sched.look_for_deadlock();
   counters.kernel_waits.add();
   sched.idle_.sleep(place, not_before());
   just_woke_ = true;

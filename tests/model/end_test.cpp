@@ -143,6 +143,74 @@ TEST_CASE("end: of two workers the last to lie down reports no deadlock falsely"
   });
 }
 
+TEST_CASE("end: of two runtimes that wake each other none reports a deadlock") {
+  const no_standard_error quiet;
+  prove("end: two runtimes, each wakes the other", [] {
+    vigil::runtime one(strict_workers(1));
+    vigil::runtime other(strict_workers(1));
+    std::optional<vigil::work_guard> guard(one.make_work_guard());
+    std::thread second;
+    std::atomic<turnstile*> in_one{nullptr};
+    std::atomic<turnstile*> in_other{nullptr};
+    run_without_deadlock(one, [&] {
+      turnstile here;
+      in_one.store(&here);
+      second = std::thread([&] {
+        run_without_deadlock(other, [&] {
+          turnstile there;
+          in_other.store(&there);
+          const model::window w;
+          guard.reset();
+          in_one.load()->open();
+          there.wait();
+        });
+      });
+      here.wait();
+      in_other.load()->open();
+    });
+    second.join();
+  });
+}
+
+TEST_CASE("end: of two runtimes that are stuck the one that is so first hears of it as well") {
+  const no_standard_error quiet;
+  prove("end: two runtimes are stuck, the first to begin ends by it", [] {
+    vigil::runtime one(strict_workers(1));
+    vigil::options waits_on = programs::workers(1);
+    waits_on.deadlock = vigil::on_deadlock::warn;
+    vigil::runtime other(waits_on);
+    std::optional<vigil::work_guard> guard(one.make_work_guard());
+    std::thread second;
+    std::atomic<turnstile*> in_other{nullptr};
+    bool reported = false;
+    try {
+      one.run([&] {
+        second = std::thread([&] {
+          other.run([&] {
+            turnstile there;
+            in_other.store(&there);
+            const model::window w;
+            guard.reset();
+            there.wait();
+          });
+        });
+
+        struct opener {
+          std::atomic<turnstile*>* who;
+
+          ~opener() { who->load()->open(); }
+        } const at_end{&in_other};
+
+        vigil::sleep_for(for_ever);
+      });
+    } catch (const vigil::deadlock&) {
+      reported = true;
+    }
+    second.join();
+    model::require(reported, "the deadlock is reported");
+  });
+}
+
 TEST_CASE("end: a plain thread may hand over the value that ends the run, and the runtime") {
   for (const int n : {1, 2}) {
     prove(n == 1 ? "end: the last value from a plain thread, 1 worker"
