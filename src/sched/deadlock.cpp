@@ -158,7 +158,7 @@ void scheduler::end_deadlocked() noexcept {
   if (phase() < run_phase::closed) {
     note_end();
     advance(run_phase::ending);
-    stop_all();
+    end_grace();  // whoever waits for its end wakes, and sees to the stop limit
     start_stopper();
   }
   count_system(-1);

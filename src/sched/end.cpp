@@ -8,7 +8,7 @@
 //      counts the grace and the stop limit (cancel_root)
 //   E2 the grace passes (options::grace, or the longest that a server has
 //      announced), or every other user fiber has ended, or a later signal of
-//      options::stop_on comes (signals.cpp)
+//      options::stop_on comes (signals.cpp), or a fatal deadlock is found
 //   E3 stopping_ is set, then every open stoppable wait is claimed as stopped:
 //      a wait opened before is found there, one opened later sees the flag
 //      (both sequentially consistent)                        phase stopping

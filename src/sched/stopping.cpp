@@ -104,7 +104,7 @@ void scheduler::look_at_grace_again() noexcept {
   }
 }
 
-// The user has asked twice.
+// The user has asked twice, or nothing would happen in it any more.
 void scheduler::end_grace() noexcept {
   stop_all();
   look_at_grace_again();

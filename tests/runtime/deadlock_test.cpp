@@ -1,6 +1,8 @@
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
+#include <vigil/stop_token.hpp>
+
 #include <atomic>
 #include <cstdio>
 #include <string>
@@ -193,6 +195,33 @@ TEST_SUITE("deadlock") {
     CHECK(r.says("deadlock_test.cpp:"));
   }
 #endif
+
+  // Asked to stop, and the grace has no end: the root context's callback waits for
+  // ever, and so does the main fiber. Only the watch over the callback counts.
+  TEST_CASE("child: deadlock in a grace without an end" * doctest::skip()) {
+    vigil::options o = with(vigil::on_deadlock::fatal, 2);
+    o.grace = std::chrono::nanoseconds::max();
+    o.stop_limit = 50ms;
+    vigil::runtime rt(o);
+    rt.run([&rt] {
+      const vigil::this_fiber::shield shielded;
+      const auto wait = [] {
+        const vigil::this_fiber::shield too;
+        sleep_for(std::chrono::nanoseconds::max());
+      };
+      const std::stop_callback stuck(vigil::stop_token_of(vigil::background()), wait);
+      rt.request_stop();
+      sleep_for(std::chrono::nanoseconds::max());
+    });
+  }
+
+  TEST_CASE("in a grace without an end it ends the grace for all, and the stop limit is counted") {
+    const child_result r = run_child("child: deadlock in a grace without an end");
+    CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
+    CHECK(r.says("vigil: deadlock"));
+    CHECK(r.says("options::stop_limit"));
+    CHECK(r.says("inside a stop_callback"));
+  }
 
   TEST_CASE("is never reported of programs that only wait for one another") {
     in_runtime({.workers = {1, 2, 4}, .settings = with(vigil::on_deadlock::fatal, 1)}, [] {
