@@ -79,7 +79,6 @@ side_pool::~side_pool() {
     } else {
       t.join();
     }
-    process_count_quiet_threads(-1);
   }
 }
 
@@ -199,6 +198,7 @@ bool side_pool::withdraw(side_job& job) noexcept {
 }
 
 void side_pool::body(place& here, std::size_t number) noexcept {
+  process_is_quiet_thread();
   // The kernel keeps fifteen bytes; the number is worth more than the name.
   const std::string suffix = "/" + std::to_string(number + 1);
   pool_of_thread = this;

@@ -17,9 +17,10 @@
 //     only as C4 of side_call.hpp says.
 // Q5  A thread that is being started counts as one. Whoever fails to start the
 //     last one there is refuses all that is queued: nobody else would come to it.
-// Q6  From then on until it is joined a thread is counted as quiet (process.hpp),
+// Q6  From then on until it has gone a thread is counted as quiet (process.hpp),
 //     but for while it runs the user's code, before it gives the call back: when
-//     the last call is over, none of them hides a deadlock.
+//     the last call is over, none of them hides a deadlock, even if the pool has
+//     been left to it (Q7).
 // Q7  A pool that is ended on a thread of its own, by a function or as what that
 //     has captured dies, cannot be waited for there: it is left to its threads.
 //     They go on until nothing is queued; who is the last to go, of them and of

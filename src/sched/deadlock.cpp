@@ -91,11 +91,11 @@ void scheduler::look_at_all() noexcept {
     return for_all([](scheduler& s) { return s.looks_stuck(s.seen_asleep_); });  // D2
   };
   if (!all_rest || !all_look_stuck()) return;
-  std::size_t threads = process_quiet_threads();
+  std::size_t workers = 0;
   bool is_news = false;
   bool somebody_ends = false;
   for_all([&](scheduler& s) {
-    threads += s.workers_.size();
+    workers += s.workers_.size();
     is_news = is_news || !s.deadlock_warned_.load();
     if (s.waits_for_all() && s.all_done()) {
       s.tell_main();  // as does whoever took the last thing away, at this moment
@@ -106,7 +106,7 @@ void scheduler::look_at_all() noexcept {
   if (!is_news || somebody_ends) return;
   // A thread of the program's may have ended since, after it readied somebody:
   // once there is none, what is seen cannot change any more.
-  const bool alone = process_thread_count() == threads;
+  const bool alone = process_has_only(workers);
   if (all_look_stuck()) report_deadlock(alone);
 }
 

@@ -1,6 +1,7 @@
 #include "sched/process.hpp"
 
 #include "base/assert.hpp"
+#include "base/clock_source.hpp"
 #include "base/futex.hpp"
 #include "base/words.hpp"
 #include "sched/fiber_dump.hpp"
@@ -11,7 +12,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -61,6 +64,39 @@ void for_each_running(F&& f) noexcept {
 }
 
 atomic<int> quiet_threads{0};
+
+// Quiet threads that have done all that they do, the latest of them: the system
+// lists a thread for a moment after its end, also when it was joined. With a
+// time, since numbers of threads come again.
+struct leaving_thread {
+  pid_t id = 0;
+  nanos since = 0;
+};
+
+std::mutex leaving_lock;  // guards these two
+leaving_thread leaving[64];
+std::size_t left_so_far = 0;
+
+struct quiet_thread {
+  bool is_registered = true;
+
+  ~quiet_thread() {
+    const std::lock_guard guard(leaving_lock);
+    leaving[left_so_far++ % std::size(leaving)] = {::gettid(), monotonic_now()};
+    quiet_threads.fetch_sub(1);
+  }
+};
+
+thread_local quiet_thread this_quiet_thread;
+
+// Caller: holds leaving_lock.
+bool is_leaving(pid_t id, nanos now) noexcept {
+  constexpr nanos at_most = 10'000'000'000;
+  for (const leaving_thread& t : leaving) {
+    if (t.id == id && now - t.since < at_most) return true;
+  }
+  return false;
+}
 
 std::mutex process_lock;  // guards the rest: taken when a run begins or ends
 std::size_t runs = 0;
@@ -360,15 +396,33 @@ void process_end_is_named() noexcept {
   end_is_named.store(true);
 }
 
-std::size_t process_thread_count() noexcept {
+namespace {
+
+// Calls f with the number of each thread of the process.
+template <class F>
+void for_each_thread(F&& f) noexcept {
   DIR* const tasks = ::opendir("/proc/self/task");
-  if (tasks == nullptr) return 0;
-  std::size_t n = 0;
+  if (tasks == nullptr) return;
   while (const dirent* const entry = ::readdir(tasks)) {
-    if (entry->d_name[0] != '.') ++n;
+    if (entry->d_name[0] != '.') f(static_cast<pid_t>(std::atol(entry->d_name)));
   }
   ::closedir(tasks);
+}
+
+}  // namespace
+
+std::size_t process_thread_count() noexcept {
+  std::size_t n = 0;
+  for_each_thread([&n](pid_t) { ++n; });
   return n;
+}
+
+bool process_has_only(std::size_t workers) noexcept {
+  const std::lock_guard guard(leaving_lock);
+  const nanos now = monotonic_now();
+  std::size_t n = 0;
+  for_each_thread([&n, now](pid_t id) { n += is_leaving(id, now) ? 0 : 1; });
+  return n == workers + process_quiet_threads();
 }
 
 void process_dump(int descriptor) noexcept {
@@ -378,6 +432,10 @@ void process_dump(int descriptor) noexcept {
 
 void process_count_quiet_threads(int change) noexcept {
   quiet_threads.fetch_add(change);
+}
+
+void process_is_quiet_thread() noexcept {
+  static_cast<void>(this_quiet_thread.is_registered);
 }
 
 std::size_t process_quiet_threads() noexcept {

@@ -55,9 +55,16 @@ void process_end_is_named() noexcept;
 // Threads of the process, ours included.
 std::size_t process_thread_count() noexcept;
 
+// Whether there is no thread but so many workers and the quiet ones. A quiet one
+// that is about to go, or has just gone, is none.
+bool process_has_only(std::size_t workers) noexcept;
+
 // Threads of ours that are no workers and start nothing by themselves: those of
 // side pools are, from before they exist, but for while they run the user's code.
+// Counted by who makes one; the thread itself says first what it is, and is counted
+// out at its very end, after what is thread_local in it.
 void process_count_quiet_threads(int change) noexcept;
+void process_is_quiet_thread() noexcept;
 std::size_t process_quiet_threads() noexcept;
 
 // Now on the clock of a runtime that runs; on the monotonic one if there is none

@@ -20,7 +20,6 @@ slow_fibers::slow_fibers(nanos limit, std::size_t workers)
 slow_fibers::~slow_fibers() {
   end_.wake();
   thread_.join();
-  process_count_quiet_threads(-1);
 }
 
 void slow_fibers::begins(std::size_t worker, fiber& f) noexcept {
@@ -93,6 +92,7 @@ void slow_fibers::name(const report& r) noexcept {
 }
 
 void slow_fibers::body() noexcept {
+  process_is_quiet_thread();
   ::pthread_setname_np(::pthread_self(), "vigil/slow");
   // A stretch is seen at the latest when it is twice as long as allowed.
   while (!end_.sleep_until(saturating_add(monotonic_now(), limit_))) {

@@ -366,6 +366,45 @@ TEST_SUITE("side pool") {
   }
 #endif
 
+#ifndef VIGIL_TEST_UNDER_SANITIZER
+  TEST_CASE("a thread that its pool was left to hides no deadlock as it goes") {
+    const child_result child = run_child("child: deadlock beside a thread that goes");
+    CHECK(child.says("nothing can ever happen again"));
+    CHECK(child.says("thrown"));
+  }
+#endif
+
+  // The thread goes only when the deadlock has been found.
+  TEST_CASE("child: deadlock beside a thread that goes" * doctest::skip()) {
+    static std::atomic<bool> found{false};
+
+    struct goes_late {
+      bool is_registered = true;
+
+      ~goes_late() {
+        while (!found.load())
+          std::this_thread::yield();
+      }
+    };
+
+    try {
+      vigil::run([] {
+        auto pool = std::make_unique<vigil::blocking_pool>(vigil::blocking_options{.threads = 1});
+        vigil::blocking_pool& same = *pool;
+        vigil::blocking(same, [&pool] {
+          thread_local goes_late here;
+          static_cast<void>(here.is_registered);
+          pool.reset();
+        });
+        auto nobody_sends = vigil::make_channel<int>();
+        nobody_sends.recv();
+      });
+    } catch (const vigil::deadlock&) {
+      std::puts("thrown");
+    }
+    found.store(true);
+  }
+
   TEST_CASE("child: deadlock beside a side pool" * doctest::skip()) {
     try {
       vigil::run([] {
