@@ -151,6 +151,9 @@ struct options {
   // where it was thrown, and a core file or a debugger shows that stack; the fiber
   // and the exception are printed. Of `cancelled` alone the stack is gone: it is caught,
   // for it may end the fiber silently.
+  // The same holds for a handler of Asio's that a worker runs (vigil-io), but there is
+  // no fiber: on_unhandled is called on the worker's own stack, where nothing may wait,
+  // and the handlers behind it have their turn.
   void (*on_unhandled)(std::exception_ptr error) = nullptr;
 
   // For debugging: a fiber that keeps its worker longer than this between two

@@ -22,6 +22,11 @@ namespace detail {
 
 namespace {
 
+// What messages and the dump say of fibers that run handlers: a line of this file
+// would name nothing of the program's.
+constexpr site as_handler_of_executor{"vigil::io::executor(), as a handler of it", 0};
+constexpr site as_handler{"vigil::io, to run a handler", 0};
+
 // Whose handler the fiber runs: the gate of a runtime.
 fiber_local<const void*> handler_of;
 
@@ -32,7 +37,7 @@ void post_handler(const executor_home& home, ::vigil::detail::callback f) {
   const std::lock_guard guard(home.gate->lock);
   if (home.gate->sched == nullptr) return;
   try {
-    ::vigil::detail::post_to(home.gate->sched, std::move(f), site::current());
+    ::vigil::detail::post_to(home.gate->sched, std::move(f), as_handler_of_executor);
   } catch (const runtime_gone&) {
     // Too late in the run: as if the runtime had gone.
   }
@@ -46,7 +51,7 @@ void start_in_program(const std::function<void()>& f) {
   try {
     // Not posted: at the end of a run, what is posted never starts, and a fiber may
     // wait for this.
-    go(f);
+    go(f, as_handler);
     return;
   } catch (const runtime_gone&) {
     return;

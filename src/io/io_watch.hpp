@@ -33,6 +33,10 @@
 //     restart by the caller meanwhile must not be undone by the stop that follows,
 //     and Asio shows no difference: so the caller's goes through restart_context(),
 //     under the lock under which a moment begins and ends.
+// W7  What leaves a handler goes to on_unhandled, in the worker, and the next handler
+//     has its turn. Without on_unhandled nothing catches it, and the unwinder takes
+//     the frame of bottom_of_handlers() for the last: so the program ends where it was
+//     thrown, although noexcept functions, and a main() that may catch, lie below.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -42,6 +46,7 @@
 
 #include <vigil/detail/config.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -76,13 +81,17 @@ class io_watch final : public watch {
 
   void prepare() noexcept override;
   void wait_until(nanos deadline) noexcept override;
+
   bool interrupt() noexcept override { return interrupt(waker::thread); }
+
   bool interrupt_in_handler() noexcept override { return interrupt(waker::signal_handler); }
+
   bool earlier(nanos deadline) noexcept override;
   void poll() noexcept override;
   bool needs_poll() const noexcept override;
 
   bool knows_io() const noexcept override { return true; }
+
   void got_up() noexcept override;
 
   void* owner_part() noexcept override { return this; }
@@ -109,6 +118,7 @@ class io_watch final : public watch {
 
   // --- by the service of the io_context
   void context_restarted() noexcept { look_again(); }
+
   void context_gone() noexcept;
 
   // From a handler: true if the calling thread is a worker in wait_until(), which
@@ -123,7 +133,7 @@ class io_watch final : public watch {
   io_watch(std::unique_ptr<boost::asio::io_context> own, boost::asio::io_context* given);
 
   template <class F>
-  static void run(F f) noexcept;
+  static std::size_t run(F f) noexcept;
 
   // W5
   void look_again() noexcept {
@@ -137,7 +147,7 @@ class io_watch final : public watch {
   void set_timer(nanos deadline) noexcept VIGIL_EXCLUDES(timer_lock_);
   void write_timer(nanos deadline) noexcept VIGIL_REQUIRES(timer_lock_);
   void wait_inside() noexcept;
-  void take_more();
+  void take_more() noexcept;
   void sleep_outside(nanos deadline) noexcept;
   void end_cancelled() noexcept;
 

@@ -5,10 +5,21 @@
 #include "sched/scheduler.hpp"
 
 #include <cstddef>
+#include <cstdio>
 
 #include <unistd.h>
 
 namespace vigil::internal {
+
+place_in_words::place_in_words(const char* file, unsigned line) noexcept {
+  if (line == 0) {
+    std::snprintf(text, sizeof text, "%s", file);
+  } else {
+    std::snprintf(text, sizeof text, "%s:%u", file, line);
+  }
+}
+
+place_in_words::place_in_words(const fiber& f) noexcept : place_in_words(f.file, f.line) {}
 
 dump_writer& dump_writer::text(const char* s) noexcept {
   while (*s != '\0')

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "machine/stack.hpp"
+#include "sched/fiber.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +41,15 @@ class dump_writer {
 
 void dump_fibers(dump_writer& out) noexcept;
 void dump_runtime(dump_writer& out, const scheduler& s) noexcept;
+
+// Where a fiber was started, for messages: a line of 0 is that of no file, but the
+// place is named in words.
+struct place_in_words {
+  place_in_words(const char* file, unsigned line) noexcept;
+  explicit place_in_words(const fiber& f) noexcept;
+
+  char text[512];
+};
 
 // "fiber 12 (name)" of the fiber on this stack.
 void describe_fiber(const stack& where, char* text, std::size_t size) noexcept;

@@ -167,40 +167,62 @@ void describe(const stack& where, char* text, std::size_t size) noexcept {
 // An exception that nobody has caught ends the program on this fiber.
 void name_uncaught(const fiber& f, const std::exception_ptr& error) noexcept {
   const auto id = static_cast<unsigned long long>(f.id);
+  const place_in_words from(f);
   try {
     std::rethrow_exception(error);
   } catch (const stopped&) {
     fatal(
-        "vigil::stopped has left a noexcept function of fiber %llu (%s, started at %s:%u). A "
+        "vigil::stopped has left a noexcept function of fiber %llu (%s, started at %s). A "
         "wait in a noexcept function, destructors included, must be under "
         "this_fiber::shield",
         id,
         f.name,
-        f.file,
-        f.line);
+        from.text);
   } catch (const std::exception& e) {
     warn(
-        "an exception has left fiber %llu (%s, started at %s:%u), or a noexcept function on it, "
+        "an exception has left fiber %llu (%s, started at %s), or a noexcept function on it, "
         "and nobody catches it: %s",
         id,
         f.name,
-        f.file,
-        f.line,
+        from.text,
         e.what());
   } catch (...) {
     warn(
-        "an exception that is no std::exception has left fiber %llu (%s, started at %s:%u), or a "
+        "an exception that is no std::exception has left fiber %llu (%s, started at %s), or a "
         "noexcept function on it, and nobody catches it",
         id,
         f.name,
-        f.file,
-        f.line);
+        from.text);
+  }
+}
+
+// On a worker's own stack: there the only code that is not vigil's is Asio's and
+// the program's handlers.
+void name_uncaught_of_handler(const std::exception_ptr& error) noexcept {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    warn(
+        "an exception has left a handler of the io_context, run by a worker, or a noexcept "
+        "function in it, and nobody catches it: %s",
+        e.what());
+  } catch (...) {
+    warn(
+        "an exception that is no std::exception has left a handler of the io_context, run by a "
+        "worker, or a noexcept function in it, and nobody catches it");
   }
 }
 
 [[noreturn]] void on_terminate() {
-  if (const fiber* const f = current_fiber(); f != nullptr && !end_is_named.exchange(true)) {
-    if (const auto error = std::current_exception()) name_uncaught(*f, error);
+  const fiber* const f = current_fiber();
+  if ((f != nullptr || current_worker() != nullptr) && !end_is_named.exchange(true)) {
+    if (const auto error = std::current_exception()) {
+      if (f != nullptr) {
+        name_uncaught(*f, error);
+      } else {
+        name_uncaught_of_handler(error);
+      }
+    }
   }
   thread_local bool again = false;
   const bool called_by_another = std::exchange(again, true);

@@ -1,5 +1,6 @@
 #include "sched/scheduler.hpp"
 
+#include "sched/fiber_dump.hpp"
 #include "sched/park.hpp"
 #include "sched/process.hpp"
 
@@ -471,54 +472,77 @@ void scheduler::report_unhandled(fiber& f, std::exception_ptr error) {
     f.on_unhandled(std::move(error));
     return;
   }
+  const place_in_words from(f);
   try {
     std::rethrow_exception(std::move(error));
   } catch (const std::exception& e) {
-    warn("an exception has left fiber %llu (%s, started at %s:%u), and nobody joins it: %s",
+    warn("an exception has left fiber %llu (%s, started at %s), and nobody joins it: %s",
          static_cast<unsigned long long>(f.id),
          f.name,
-         f.file,
-         f.line,
+         from.text,
          e.what());
     process_end_is_named();
     std::terminate();
   } catch (...) {
     warn(
-        "an exception that is no std::exception has left fiber %llu (%s, started at %s:%u), and "
+        "an exception that is no std::exception has left fiber %llu (%s, started at %s), and "
         "nobody joins it",
         static_cast<unsigned long long>(f.id),
         f.name,
-        f.file,
-        f.line);
+        from.text);
     process_end_is_named();
     std::terminate();
   }
 }
 
+namespace {
+
+// In a handler of what on_unhandled itself has thrown.
+[[noreturn]] void end_by_on_unhandled(const char* given) noexcept {
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    warn(
+        "options::on_unhandled, which was given what has left %s, has thrown an exception itself: "
+        "%s",
+        given,
+        e.what());
+  } catch (...) {
+    warn(
+        "options::on_unhandled, which was given what has left %s, has thrown an exception itself, "
+        "that is no std::exception",
+        given);
+  }
+  process_end_is_named();
+  std::terminate();
+}
+
+}  // namespace
+
 void scheduler::report_finally(fiber& f, std::exception_ptr error) noexcept {
   try {
     report_unhandled(f, std::move(error));
-  } catch (const std::exception& e) {
-    warn(
-        "options::on_unhandled, which was given what has left fiber %llu (%s, started at %s:%u), "
-        "has thrown an exception itself: %s",
-        static_cast<unsigned long long>(f.id),
-        f.name,
-        f.file,
-        f.line,
-        e.what());
-    process_end_is_named();
-    std::terminate();
   } catch (...) {
-    warn(
-        "options::on_unhandled, which was given what has left fiber %llu (%s, started at %s:%u), "
-        "has thrown an exception itself, that is no std::exception",
-        static_cast<unsigned long long>(f.id),
-        f.name,
-        f.file,
-        f.line);
-    process_end_is_named();
-    std::terminate();
+    char given[640];
+    std::snprintf(given,
+                  sizeof given,
+                  "fiber %llu (%s, started at %s)",
+                  static_cast<unsigned long long>(f.id),
+                  f.name,
+                  place_in_words(f).text);
+    end_by_on_unhandled(given);
+  }
+}
+
+bool handlers_are_caught() noexcept {
+  return current_scheduler()->settings().on_unhandled != nullptr;
+}
+
+void report_of_handler(std::exception_ptr error) noexcept {
+  try {
+    current_scheduler()->settings().on_unhandled(std::move(error));
+  } catch (...) {
+    end_by_on_unhandled("a handler of the io_context, run by a worker");
   }
 }
 

@@ -10,6 +10,7 @@
 // a later signal, wake those that wait for its end (the main fiber is one), and they
 // look again: each has opened its wait under end_lock_, after it has looked there. They
 // look once more when their time has passed, for what was announced meanwhile.
+#include "sched/fiber_dump.hpp"
 #include "sched/park.hpp"
 #include "sched/scheduler.hpp"
 
@@ -281,13 +282,12 @@ void scheduler::stop_limit_passed(nanos waited) noexcept {
       const bool ours = f->role == fiber_role::timer || reason == wait_reason::shutdown ||
                         (f->role == fiber_role::runner && f->callback.load() == nullptr);
       if (ours && !in_root) continue;
-      warn("  fiber %llu (%s), %s, waits for: %s, started at %s:%u%s",
+      warn("  fiber %llu (%s), %s, waits for: %s, started at %s%s",
            static_cast<unsigned long long>(f->id),
            f->name,
            to_string(state),
            to_string(reason),
-           f->file,
-           f->line,
+           place_in_words(*f).text,
            in_root ? ", inside a stop_callback or destructor that the end of the root context runs"
                    : "");
     }

@@ -9,6 +9,9 @@
 #include "base/nanos.hpp"
 #include "sched/note.hpp"
 
+#include <vigil/detail/config.hpp>
+
+#include <exception>
 #include <memory>
 
 namespace vigil::internal {
@@ -16,6 +19,12 @@ namespace vigil::internal {
 // Between two looks for I/O of workers that are busy all the time. A look costs
 // about a microsecond.
 inline constexpr nanos poll_interval = 500'000;
+
+// For a watch that runs handlers of the program's, on its worker's own stack, where no
+// fiber is. What leaves one is caught only if there is an on_unhandled, and given to
+// it; what that throws ends the program.
+VIGIL_FOR_IO bool handlers_are_caught() noexcept;
+VIGIL_FOR_IO void report_of_handler(std::exception_ptr error) noexcept;
 
 class watch {
  public:
