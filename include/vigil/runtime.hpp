@@ -32,6 +32,11 @@ namespace detail {
 // none is reported. When all are stuck, on themselves or on each other, all are
 // reported, each as its own options say. One that has yet to run, or has ended, is
 // no more than the thread that may run it: make_work_guard() announces that.
+//
+// What a signal ends is no deadlock: with options::stop_on nothing is reported while
+// somebody waits for what the shutdown cancels, for done() of background() or of a
+// context made from it or in a wait under such a context, or while main sleeps for ever
+// or selects from nothing; nor while a receiver of notify_signals lives.
 enum class on_deadlock {
   automatic,  // fatal if no outside work is announced and the process has no thread but the
               // runtimes' own, otherwise warn: a plain thread might still send something
@@ -140,7 +145,8 @@ struct options {
   // 200 ms or more after the shutdown has begun, by a signal or otherwise, ends the
   // grace, so that all is stopped at once; earlier ones are taken for repetitions. Their
   // earlier handlers are put back when run() ends, unless the program has installed
-  // others meanwhile.
+  // others meanwhile. Who waits for them, in background().done().recv() for example, is
+  // not deadlocked (on_deadlock).
   signal_list stop_on = {};
 
   on_deadlock deadlock = on_deadlock::automatic;

@@ -151,9 +151,9 @@ class cancel_context final : public context_core,
 
   bool has_ended() const noexcept override { return is_done(); }
 
-  void somebody_waits() override {}
+  void somebody_waits() override { channel_is_waited_in(true); }
 
-  void nobody_waits() noexcept override {}
+  void nobody_waits() noexcept override { channel_is_waited_in(false); }
 
   bool is_far() const noexcept override { return !is_done(); }
 

@@ -72,8 +72,8 @@ bool scheduler::looks_stuck(std::uint64_t asleep) noexcept {
     if (w->inbox_filled_.load()) return false;
   }
   if (watched_signals_.load() != 0) return false;
-  // A main fiber that sleeps, or selects from nothing, for ever waits for a signal of stop_on.
-  if (!settings_.stop_on.empty() && main_only_waits()) return false;
+  // It ends what waits for ever for the end of the run.
+  if (waits_for_stop_signal()) return false;
   const run_phase phase = phase_.load();
   if (phase != run_phase::running && phase != run_phase::ending) return false;
   if (deadlocked_.load()) return false;

@@ -90,7 +90,11 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
 
     explicit one_of_all(scheduler& of) noexcept : s(of) { s.join_all(); }
 
-    ~one_of_all() { s.leave_all(); }
+    // The root context last: another runtime that looks for a deadlock reads it.
+    ~one_of_all() {
+      s.leave_all();
+      if (stop_node* const node = s.root.exchange(nullptr)) node->let_go();
+    }
   } const running{*this};
 
   struct slow_guard {
@@ -151,7 +155,6 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
     if (w->thread_.joinable()) w->thread_.join();
   }
   dismiss_signal_watchers();
-  if (stop_node* const node = root.exchange(nullptr)) node->let_go();
   if (main_error_ != nullptr) std::rethrow_exception(std::exchange(main_error_, nullptr));
   if (deadlocked_.load()) {
     throw deadlock(

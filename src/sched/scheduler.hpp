@@ -329,10 +329,14 @@ class scheduler {
   fiber* take_timer_fiber() noexcept;
   fiber* nothing_to_run(worker& w) noexcept;  // virtual time
 
-  // In a sleep, or a select without cases.
-  bool main_only_waits() const noexcept {
+  // A signal of stop_on is what is waited for: by the main fiber, which sleeps or
+  // selects from nothing, or by whoever waits for the root context's end.
+  bool waits_for_stop_signal() noexcept {
+    if (settings_.stop_on.empty()) return false;
     const wait_reason why = main_fiber_->reason.load();
-    return why == wait_reason::sleep || why == wait_reason::select_none;
+    if (why == wait_reason::sleep || why == wait_reason::select_none) return true;
+    stop_node* const top = root.load();
+    return top != nullptr && top->is_waited_for();
   }
 
   bool finds_work(std::size_t callbacks_taken = 0) noexcept;

@@ -152,6 +152,32 @@ void stop_node::ask_to_be_told() noexcept {
   if (!is_done()) to_be_told_ = true;
 }
 
+// From the top down, as cancel(): with the locks on the path (N3).
+bool stop_node::is_waited_for() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  lock_.lock();
+  bool found = false;
+  stop_node* at = this;
+  for (;;) {
+    stop_node* next = nullptr;
+    if (!at->is_done()) {  // else its waits are being ended
+      // ordering: all who change it sleep, or have changed it before they did.
+      found = !at->waiters_.empty() || at->waited_in_channel_.load(internal::relaxed);
+      next = at->children_.front();
+    }
+    while (at != this && (found || next == nullptr)) {
+      next = child_list::next(*at);
+      stop_node* const above = at->above_;
+      at->lock_.unlock();
+      at = above;
+    }
+    if (found || next == nullptr) break;
+    next->lock_.lock_beside();
+    at = next;
+  }
+  lock_.unlock();
+  return found;
+}
+
 std::size_t stop_node::children() const noexcept {
   const lock_guard guard(lock_);
   return children_.size();

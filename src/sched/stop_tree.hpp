@@ -126,6 +126,10 @@ class stop_node {
   // told() is to be called when it ends. Any thread; no effect afterwards.
   void ask_to_be_told() noexcept VIGIL_EXCLUDES(lock_);
 
+  // Whether somebody waits for its end or for that of a node below: in a wait under
+  // it, or in the channel of its end.
+  bool is_waited_for() noexcept VIGIL_EXCLUDES(lock_);
+
   // For tests.
   std::size_t children() const noexcept VIGIL_EXCLUDES(lock_);
   std::size_t waiters() const noexcept VIGIL_EXCLUDES(lock_);
@@ -135,6 +139,13 @@ class stop_node {
 
  protected:
   ~stop_node() = default;
+
+  // Somebody waits in the channel of its end, or nobody does any more. Caller: holds
+  // the channel's lock.
+  void channel_is_waited_in(bool now) noexcept {
+    // ordering: read by who has seen all workers asleep.
+    waited_in_channel_.store(now, internal::relaxed);
+  }
 
  private:
   class marked;
@@ -149,6 +160,7 @@ class stop_node {
   void end_waits() noexcept VIGIL_EXCLUDES(lock_);
 
   internal::atomic<internal::stop_state> state_{internal::stop_state::open};
+  internal::atomic<bool> waited_in_channel_{false};
   bool to_be_told_ VIGIL_GUARDED_BY(lock_) = false;
   mutable internal::spinlock lock_{internal::lock_rank::stop_tree};
   stop_node* above_ = nullptr;
