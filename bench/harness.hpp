@@ -75,6 +75,8 @@ void locks(report& out);
 void guards(report& out);
 void kernel_calls(report& out);
 void long_computation(report& out);
+void main_beside_computation(report& out);
+void talk_with_main(report& out);
 void virtual_time(report& out);
 
 // Only with vigil-io.

@@ -171,6 +171,65 @@ nanos round_beside_computation(bool armed_before) {
   return s.ran.load() - s.deadline.load();
 }
 
+// --- main beside a computation
+
+enum class computes : std::uint8_t { fiber, callback, tick };
+
+// One round: main sleeps 10 ms, while the other computes for 300 ms or until main has
+// woken. Returns how late that was.
+nanos late_wake_of_main(std::size_t workers, computes which) {
+  std::atomic<bool> woken{false};
+  nanos late = 0;
+  vigil::run(with_workers(workers), [&] {
+    const auto compute = [&woken] {
+      const nanos until = now() + 300 * millisecond;
+      while (!woken.load() && now() < until) {
+      }
+    };
+    vigil::timer timer;
+    switch (which) {
+      case computes::fiber:
+        vigil::go(compute);
+        break;
+      case computes::callback:
+        timer = vigil::after_func(2ms, compute);
+        break;
+      case computes::tick:
+        timer = vigil::every(2ms, compute);
+        break;
+    }
+    const nanos deadline = now() + 10 * millisecond;
+    vigil::sleep_until(vigil::clock::time_point(std::chrono::nanoseconds(deadline)));
+    late = now() - deadline;
+    woken = true;
+    timer.stop();
+  });
+  return late;
+}
+
+// --- a value there and back
+
+// CPU of the whole process for each value.
+double nanos_each_value(std::size_t workers, std::size_t n) {
+  return vigil::run(with_workers(workers), [n] {
+    const auto there = vigil::make_channel<std::size_t>();
+    const auto back = vigil::make_channel<std::size_t>();
+    auto other = vigil::spawn([&] {
+      for (const std::size_t i : there)
+        back.send(i);
+    });
+    const nanos start = cpu_time();
+    for (std::size_t i = 0; i < n; ++i) {
+      there.send(i);
+      static_cast<void>(back.recv());
+    }
+    const nanos used = cpu_time() - start;
+    there.close();
+    other.join();
+    return static_cast<double>(used) / static_cast<double>(n);
+  });
+}
+
 }  // namespace
 
 void overshoot_idle(report& out) {
@@ -252,6 +311,42 @@ void long_computation(report& out) {
     out.compare("lateness, p99", quantile(all, 0.99) / 1e3, "us", quantile(bare, 0.99) / 1e3);
     out.compare("lateness, latest", quantile(all, 1) / 1e3, "us", quantile(bare, 1) / 1e3);
   });
+}
+
+void main_beside_computation(report& out) {
+  constexpr int rounds = 20;
+  for (const std::size_t workers : {std::size_t{2}, std::size_t{4}}) {
+    for (const auto& [name, which] : {std::pair{"a fiber", computes::fiber},
+                                      {"a callback", computes::callback},
+                                      {"a tick of every", computes::tick}}) {
+      std::vector<nanos> late;
+      for (int i = 0; i < rounds; ++i)
+        late.push_back(late_wake_of_main(workers, which));
+      const std::string title = "main's sleep beside " + std::string(name) + " that computes, " +
+                                std::to_string(workers) + " workers: late, ";
+      out.add(title + "p50", quantile(late, 0.5) / 1e3, "us");
+      out.add(title + "latest", quantile(late, 1) / 1e3, "us");
+    }
+  }
+}
+
+// In turn, so that a busy machine hits all alike.
+void talk_with_main(report& out) {
+  constexpr std::size_t values = 100'000;
+  constexpr int repetitions = 9;
+  constexpr std::size_t counts[] = {1, 2, 4};
+  std::vector<double> each[3];
+  for (int i = 0; i < repetitions; ++i) {
+    for (std::size_t k = 0; k < 3; ++k)
+      each[k].push_back(nanos_each_value(counts[k], values));
+  }
+  const double one = median(each[0]);
+  for (std::size_t k = 0; k < 3; ++k) {
+    const std::string title =
+        "main and a fiber, there and back, workers: " + std::to_string(counts[k]);
+    out.add(title, median(each[k]), "ns", "CPU");
+    if (k != 0) out.add(title + ", of one worker's", median(each[k]) / one, "", "at most 1.15");
+  }
 }
 
 }  // namespace bench

@@ -49,6 +49,8 @@ constexpr group groups[] = {
     {"io-memory", "fibers that wait to read", &bench::io_memory, false},
 #endif
     {"p7", "timers beside a long computation, 2 workers", &bench::long_computation, true},
+    {"p7-main", "main's sleep beside a computation", &bench::main_beside_computation, true},
+    {"p13-main", "a value there and back between main and a fiber", &bench::talk_with_main, true},
 };
 
 int usage(std::FILE* to) {

@@ -139,9 +139,11 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   main_fiber_ = main;
   main->pinned = workers_[0].get();
   main->pins = 1;
+  workers_[0]->keeps();
   try {
     start_workers();
   } catch (...) {
+    workers_[0]->lets_go();
     abandon(*main);
     timers_->abort_open();
     throw;
@@ -176,6 +178,14 @@ void scheduler::start_workers() {
     for (std::size_t i = 1; i < workers_.size(); ++i)
       words::wake_one(gate_);
   };
+  // They look from now on: work of the main fiber's that comes before their threads do
+  // is theirs.
+  const auto count_looking = [this] {
+    for (std::size_t i = 1; i < workers_.size(); ++i) {
+      workers_[i]->looking_ = true;
+      idle_.start_looking();
+    }
+  };
   try {
     for (std::size_t i = 1; i < workers_.size(); ++i) {
       worker* const w = workers_[i].get();
@@ -204,6 +214,7 @@ void scheduler::start_workers() {
                                 " cannot be started; ask for fewer in options::workers, or raise "
                                 "the limit on threads (ulimit -u, cgroup pids.max)");
   }
+  count_looking();
   open_gate(go);
 }
 

@@ -118,6 +118,11 @@ class fiber_core {
   internal::atomic<internal::park_word> park_state{internal::park_word::running};
   internal::atomic<internal::fiber_state> state{internal::fiber_state::made};
   internal::fiber_role role = internal::fiber_role::user;
+  // Whether it may run beside a pinned fiber that waits: worker::take_short_turn.
+  std::uint8_t short_turns = 0;  // of late, in a row
+  bool on_trial = false;         // its present or next turn is timed
+  bool has_run = false;
+  bool waits_under = false;            // a node: its wait may end at any moment
   internal::worker* pinned = nullptr;  // the only worker that may run it
   fiber_core* next = nullptr;          // in a chain of ready fibers
 

@@ -352,12 +352,16 @@ internal::fiber& fiber_of(const detail::guard_owner& owner, const char* guard) n
 
 pin::pin() : owner_(owner_of(require_fiber("this_fiber::pin"))) {
   internal::fiber& self = *current_fiber();
-  if (self.pins++ == 0) self.pinned = internal::current_worker();
+  if (self.pins++ != 0) return;
+  self.pinned = internal::current_worker();
+  self.pinned->keeps();
 }
 
 pin::~pin() {
   internal::fiber& self = fiber_of(owner_, "pin");
-  if (--self.pins == 0) self.pinned = nullptr;
+  if (--self.pins != 0) return;
+  self.pinned->lets_go();
+  self.pinned = nullptr;
 }
 
 shield::shield() : owner_(owner_of(require_fiber("this_fiber::shield"))) {

@@ -76,11 +76,33 @@ sleeper* idle_workers::latest() const noexcept {
   return found;
 }
 
+// The same of those that are not kept.
+sleeper* idle_workers::latest_free() const noexcept {
+  sleeper* found = nullptr;
+  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
+    if (!s->is_kept && (found == nullptr || s->until >= found->until)) found = s;
+  }
+  return found;
+}
+
 unsigned idle_workers::wake_one_slowly() noexcept {
   const lock_guard guard(lock_);
   if (looking_.load() != 0) return 0;
-  sleeper* const s = latest();
+  sleeper* s = latest_free();
+  if (s == nullptr) s = latest();
   return s == nullptr ? 0 : rouse(*s);
+}
+
+bool idle_workers::hand_on(unsigned& calls) noexcept {
+  const lock_guard guard(lock_);
+  if (looking_.load() != 0) {
+    if (napper_ != nullptr) calls += end_nap();
+    return true;
+  }
+  sleeper* const s = latest_free();
+  if (s == nullptr) return false;
+  calls += rouse(*s);
+  return true;
 }
 
 unsigned idle_workers::cover_slowly(nanos deadline) noexcept {

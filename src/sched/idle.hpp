@@ -30,6 +30,14 @@
 // deadline before its nap ends. It publishes, looks for those once more, and
 // sleeps, as in I1 to I3.
 //
+// A worker that pinned fibers live on (`is_kept`) leaves other work to idle workers
+// (docs/decisions/0014). It lies down beside work that it sees, and is then an adder
+// of it: the work is published, the worker no longer counts as looking, and it looks
+// at looking_ and the sleepers (hand_on(): A2, A3). It sleeps if one of the others
+// looks, or if it has woken one that has no pinned fibers; else it takes the work
+// itself. So of those that look the last one always wakes somebody or stays up.
+// Sleepers that are not kept are woken for work before those that are.
+//
 // P7: before a looking worker enters user code it makes sure that, if any
 // worker sleeps, one sleeps no longer than to next_deadline (cover()).
 //
@@ -55,8 +63,9 @@ namespace vigil::internal {
 // A worker's place among the sleepers.
 struct sleeper {
   list_hook<sleeper> hook;
-  nanos until = never;  // guarded by idle_workers' lock; earlier() may move it
-  nanos asked = never;  // as it was on lying down; the worker's own
+  nanos until = never;   // guarded by idle_workers' lock; earlier() may move it
+  nanos asked = never;   // as it was on lying down; the worker's own
+  bool is_kept = false;  // pinned fibers live on it; the worker's own while it is up
   bool in_watch = false;
   watch* which = nullptr;  // if in_watch
   internal::note note;     // where it sleeps if not in the watch
@@ -80,6 +89,10 @@ class idle_workers {
   // I3. Until the deadline that was published, or `not_before` if that is later,
   // or somebody wakes it. Looking again when it returns.
   void sleep(sleeper& s, nanos not_before = 0) noexcept VIGIL_EXCLUDES(lock_);
+
+  // The last look of a kept one found what others may take: true if somebody else
+  // will, who looks or has been woken for it. Adds the system calls made.
+  bool hand_on(unsigned& calls) noexcept VIGIL_EXCLUDES(lock_);
 
   // The last look found something. Looking again when it returns.
   void stay_awake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);
@@ -140,6 +153,11 @@ class idle_workers {
 
   unsigned asleep() const noexcept { return asleep_.load(); }
 
+  // Besides the caller, which is looking or not.
+  bool others_rest(bool is_looking) const noexcept {
+    return asleep_.load() != 0 || looking_.load() > (is_looking ? 1u : 0u);
+  }
+
   unsigned looking() const noexcept { return looking_.load(); }
 
  private:
@@ -157,6 +175,7 @@ class idle_workers {
   void publish_earliest() noexcept VIGIL_REQUIRES(lock_);
   unsigned rouse(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   sleeper* latest() const noexcept VIGIL_REQUIRES(lock_);
+  sleeper* latest_free() const noexcept VIGIL_REQUIRES(lock_);
 
   spinlock lock_{lock_rank::idle};
   watch* watch_ VIGIL_GUARDED_BY(lock_);

@@ -39,7 +39,9 @@ void park_on(fiber& self,
     if (lock != nullptr) lock->unlock();
     return;
   }
+  self.waits_under = true;
   park_on(self, how.reason, lock);
+  self.waits_under = false;
   // Whoever cancels takes it out before it delivers.
   if (w.outcome() != outcome::cancelled) how.under->unlink(entry);
 }

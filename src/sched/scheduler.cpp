@@ -422,6 +422,7 @@ void scheduler::run_kept(fiber& self) noexcept {
 void scheduler::fiber_entry(void* argument) {
   auto& self = *static_cast<fiber*>(argument);
   worker::arrived();
+  self.has_run = true;
   const bool is_ours = self.role == fiber_role::runner || self.role == fiber_role::timer;
   const bool is_detached = self.handle.load() == handle_state::detached;
   if (is_ours || (is_detached && self.on_unhandled == nullptr)) {
@@ -550,6 +551,8 @@ void report_of_handler(std::exception_ptr error) noexcept {
 // one leaves. The stack is the run's until ended().
 void scheduler::finish(fiber& f) noexcept {
   timers_->forget(f.self);
+  if (f.pinned != nullptr) [[unlikely]]
+    f.pinned->lets_go();
   {
     shard& s = shard_of(f);
     const lock_guard guard(s.lock);

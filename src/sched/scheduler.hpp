@@ -6,6 +6,7 @@
 #include "base/spinlock.hpp"
 #include "sched/fiber.hpp"
 #include "sched/idle.hpp"
+#include "sched/short_turns.hpp"
 #include "sched/side_call.hpp"
 #include "sched/stop_tree.hpp"
 #include "sched/timer_seam.hpp"
@@ -130,6 +131,8 @@ class scheduler {
   // in a row; tests change it.
   atomic<unsigned> naps_after{4};
   atomic<unsigned> naps_in_a_row{20};
+
+  short_turns first_turns;  // of the fibers' kinds; any worker
 
   // --- contexts
   // The present run's root context, made when the first fiber asks for it by the

@@ -3,6 +3,7 @@
 #include "sched/park.hpp"
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/short_turns.hpp"
 #include "sched/slow_fiber.hpp"
 
 #include <algorithm>
@@ -57,6 +58,7 @@ worker::worker(scheduler& owner, unsigned number) noexcept
       index(number),
       lone_(owner.settings().workers == 1),
       virtual_(owner.is_virtual()),
+      with_care_(virtual_),
       queue_(lone_),
       random_(owner.settings().seed * 0x9e3779b9 + number) {}
 
@@ -79,13 +81,15 @@ void worker::run() noexcept {
         sched.idle_.start_looking();
         f = pick();  // once more, now that others leave it to this worker
       }
-      if (f == nullptr) f = steal();
+      if (f == nullptr && !leaves_to_others()) f = steal();
       if (f == nullptr) {
         if (sched.quit_.load()) break;
+        takes_all_ = false;
         if (!nap()) rest();
         continue;
       }
     }
+    takes_all_ = false;
     if (just_woke_) {
       just_woke_ = false;
       counters.wakes_useful.add();
@@ -154,14 +158,14 @@ fiber* worker::pick() noexcept {
 // On the stack of a fiber that leaves: the next one, if it comes from this
 // worker's own queue and nothing else wants the worker first. What is passed
 // over here is seen by pick(), after a bounded number of turns.
-fiber* worker::pick_directly() noexcept {
+inline fiber* worker::pick_directly(after_switch what) noexcept {
   // Looked at together: one branch.
   // ordering: hints, as in pick(); a signal is taken a turn later.
   const std::uint64_t others = sched.signals_.load(relaxed) | sched.callbacks_waiting.load(relaxed);
   // ordering: as above.
-  if ((virtual_ | cover_before_user_code | inbox_filled_.load(relaxed) | (others != 0)) ||
+  if ((with_care_ | cover_before_user_code | inbox_filled_.load(relaxed) | (others != 0)) ||
       timers_due()) {
-    return nullptr;
+    return with_care_ ? pick_with_care(what) : nullptr;
   }
   if ((turn_ + 1) % fairness_turns == 0) return nullptr;
   fiber* f = take_next();
@@ -170,11 +174,40 @@ fiber* worker::pick_directly() noexcept {
   return f;
 }
 
+// The same if there is something to be careful about: with_care_.
+[[gnu::noinline]] fiber* worker::pick_with_care(after_switch what) noexcept {
+  if (trial_began_ != 0) end_trial(*current);
+  if (virtual_) return nullptr;
+  note_pinned_wait(what);
+  // ordering: hints, as in pick_directly().
+  const std::uint64_t others = sched.signals_.load(relaxed) | sched.callbacks_waiting.load(relaxed);
+  // ordering: as above.
+  if (cover_before_user_code || inbox_filled_.load(relaxed) || others != 0 || timers_due()) {
+    return nullptr;
+  }
+  if ((turn_ + 1) % fairness_turns == 0) return nullptr;
+  fiber* f = nullptr;
+  if (leaves_to_others()) {
+    f = take_short_turn();
+  } else {
+    f = take_next();
+    if (f == nullptr) f = queue_.pop();
+  }
+  if (f != nullptr) ++turn_;
+  return f;
+}
+
 fiber* worker::pick_in_order() noexcept {
   ++turn_;
   if (turn_ % fairness_turns == 0) {
     if (sched.present_watch().needs_poll()) sched.present_watch().poll();
-    if (fiber* const f = sched.pop_injected()) return f;
+    if (!leaves_to_others()) {
+      if (fiber* const f = sched.pop_injected()) return f;
+    }
+  }
+  if (leaves_to_others()) {
+    fiber* const f = pop_pinned();
+    return f != nullptr ? f : take_short_turn();
   }
   // Each source comes first every third turn, so none can be starved by the
   // others, however they refill.
@@ -246,6 +279,90 @@ fiber* worker::take_next() noexcept {
   handoffs_ = 0;
   push_back(*f);
   return nullptr;
+}
+
+// --- beside a pinned fiber (docs/decisions/0014)
+
+// A fiber that is pinned here may become ready at any moment, and nobody else can
+// run it: so while another worker is idle, the rest is for that one.
+inline bool worker::leaves_to_others() noexcept {
+  return is_kept() && !takes_all_ && sched.idle_.others_rest(looking_);
+}
+
+void worker::keeps() noexcept {
+  if (lone_) return;
+  ++pinned_;
+  pinned_wait_ = pinned_wait::bounded;
+  care();
+}
+
+void worker::lets_go() noexcept {
+  if (lone_) return;
+  --pinned_;
+  pinned_wait_ = pinned_wait::bounded;  // which of them the last wait was of is not known
+  care();
+}
+
+void worker::care() noexcept {
+  with_care_ = virtual_ || pinned_ != 0 || trial_began_ != 0;
+}
+
+// The fiber that leaves, if it is pinned: until when it is away.
+void worker::note_pinned_wait(after_switch what) noexcept {
+  const fiber& self = *current;
+  if (self.pinned == nullptr) return;
+  // ordering: its own words.
+  const wait_reason why = self.reason.load(relaxed);
+  if (what != after_switch::park || self.waits_under ||
+      self.waiting_until.load(relaxed) != never) {  // ordering: as above
+    pinned_wait_ = pinned_wait::bounded;
+  } else {
+    pinned_wait_ = why == wait_reason::join ? pinned_wait::join : pinned_wait::open;
+  }
+}
+
+// The exception: the one pinned fiber waits without a deadline, and the next fiber's
+// turns have been short, or those of its kind if it is new.
+fiber* worker::take_short_turn() noexcept {
+  if (pinned_ != 1 || pinned_wait_ == pinned_wait::bounded) return nullptr;
+  fiber* f = take_next();
+  // More than one is what several workers share, unless all of them are joined.
+  if (f == nullptr && (pinned_wait_ == pinned_wait::join || has_one())) f = queue_.pop();
+  if (f == nullptr) return nullptr;
+  constexpr std::uint32_t between_trials = 16;
+  if (turns_are_short(*f)) {
+    if (++short_turns_taken_ % between_trials == 0) begin_trial(*f);
+    return f;
+  }
+  if (f->role == fiber_role::user) f->on_trial = true;
+  push_back(*f);
+  sched.work_added();
+  return nullptr;
+}
+
+bool worker::turns_are_short(const fiber& f) const noexcept {
+  if (f.role != fiber_role::user) return false;
+  if (f.short_turns >= short_turns::enough) return true;
+  return !f.has_run && sched.first_turns.are_short(f.table);
+}
+
+void worker::begin_trial(const fiber& f) noexcept {
+  first_turn_ = !f.has_run;
+  trial_began_ = monotonic_now();
+  care();
+}
+
+void worker::end_trial(fiber& f) noexcept {
+  const bool is_short = monotonic_now() - trial_began_ < short_turns::limit;
+  f.on_trial = false;
+  trial_began_ = 0;
+  care();
+  if (!is_short) {
+    f.short_turns = 0;
+  } else if (f.short_turns < short_turns::enough) {
+    ++f.short_turns;
+  }
+  if (first_turn_) sched.first_turns.add(f.table, is_short);
 }
 
 fiber* worker::pop_pinned() noexcept {
@@ -399,6 +516,8 @@ void worker::note_stretch() noexcept {
 
 void worker::enter(fiber& f) noexcept {
   about_to_run(f);
+  if (f.on_trial) [[unlikely]]
+    begin_trial(f);
   internal::enter(*side_, f.side);
   fiber& last = *std::exchange(current, nullptr);
   new_stretch();
@@ -406,11 +525,11 @@ void worker::enter(fiber& f) noexcept {
 }
 
 void worker::leave_to(after_switch what, spinlock* lock) noexcept {
-  leave_for(what == after_switch::park ? pick_directly() : nullptr, what, lock);
+  leave_for(what == after_switch::park ? pick_directly(what) : nullptr, what, lock);
 }
 
 void worker::yield() noexcept {
-  fiber* const next = pick_directly();
+  fiber* const next = pick_directly(after_switch::yield);
   if (next == nullptr && nothing_else()) {
     // I/O has its turn although one fiber alone yields for ever.
     if (!sched.present_watch().needs_poll() || ++turn_ % fairness_turns != fairness_turns - 1) {
@@ -439,7 +558,7 @@ inline void worker::leave_for(fiber* next, after_switch what, spinlock* lock) no
 void worker::leave_for_ever_to_end() noexcept {
   fiber& self = *current;
   after_ = after_switch::end;
-  fiber* const next = pick_directly();
+  fiber* const next = pick_directly(after_switch::end);
   if (next == nullptr) leave_for_ever(self.side);
   left_ = &self;
   about_to_run(*next);

@@ -85,6 +85,10 @@ class worker {
   unsigned exceptions_in_flight() const noexcept { return side_->exceptions_in_flight(); }
 
   // --- from this thread
+  // One fiber more is pinned here, the main fiber included, or one less.
+  void keeps() noexcept;
+  void lets_go() noexcept;
+
   // Goes next on this worker, within the bound of hand-offs; what was next
   // before goes to the tail.
   void push_next(fiber& f) noexcept;
@@ -117,11 +121,16 @@ class worker {
   // --- choosing
 
   fiber* pick() noexcept;
-  fiber* pick_directly() noexcept;
+  fiber* pick_directly(after_switch what) noexcept;
+  fiber* pick_with_care(after_switch what) noexcept;
   fiber* pick_in_order() noexcept;
   fiber* pick_by_seed() noexcept;
   fiber* pop_pinned() noexcept VIGIL_EXCLUDES(inbox_lock_);
   fiber* take_next() noexcept;
+  bool leaves_to_others() noexcept;
+  fiber* take_short_turn() noexcept;
+  void note_pinned_wait(after_switch what) noexcept;
+  bool turns_are_short(const fiber& f) const noexcept;
   fiber* steal() noexcept;
   fiber* steal_from(worker& victim) noexcept;
   bool nothing_else() noexcept;
@@ -133,6 +142,12 @@ class worker {
 
   void enter(fiber& f) noexcept;
   void about_to_run(fiber& f) noexcept;
+  void begin_trial(const fiber& f) noexcept;
+  void end_trial(fiber& f) noexcept;
+  void care() noexcept;
+
+  bool is_kept() const noexcept { return pinned_ != 0; }
+
   void note_stretch() noexcept;
   void leave_for(fiber* next, after_switch what, spinlock* lock) noexcept;
   void after(fiber& f) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
@@ -143,6 +158,7 @@ class worker {
   bool nap() noexcept;  // false: it is time to rest
   void rest() noexcept;
   bool sees_work() noexcept;
+  bool leaves_what_it_sees() noexcept;
   nanos not_before() noexcept;
   void woke_in_vain() noexcept;
 
@@ -153,6 +169,7 @@ class worker {
 
   const bool lone_;     // the only worker: nobody steals from it
   const bool virtual_;  // on virtual time
+  bool with_care_;      // virtual time, pinned fibers or a trial: see pick_directly()
   run_queue queue_;
   atomic<fiber*> next_{nullptr};  // taken by exchange, by thieves too
   std::vector<fiber*> seeded_;    // virtual time: all ready fibers
@@ -162,6 +179,15 @@ class worker {
   spinlock inbox_lock_{lock_rank::inbox};
   fiber_chain inbox_ VIGIL_GUARDED_BY(inbox_lock_);
   atomic<bool> inbox_filled_{false};
+
+  unsigned pinned_ = 0;  // fibers that are pinned here; a lone worker's do not count
+  // How the one fiber that is pinned here waits, if it does.
+  enum class pinned_wait : std::uint8_t { bounded, open, join };
+  pinned_wait pinned_wait_ = pinned_wait::bounded;
+  bool takes_all_ = false;  // nobody else would take what is left to others
+  bool first_turn_ = false;
+  nanos trial_began_ = 0;
+  std::uint32_t short_turns_taken_ = 0;
 
   std::uint32_t turn_ = 0;
   std::uint32_t handoffs_ = 0;

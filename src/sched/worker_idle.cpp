@@ -22,7 +22,16 @@ void worker::stop_looking(const fiber& found) noexcept {
 // The last look (I2 of idle.hpp).
 bool worker::sees_work() noexcept {
   if (!sched.is_virtual() && sched.next_deadline.load() < sched.idle_.earliest()) return true;
-  return inbox_filled_.load() || sched.finds_work();
+  return inbox_filled_.load() || (sched.finds_work() && !leaves_what_it_sees());
+}
+
+// Caller: has lain down, and has seen work that is not its own.
+bool worker::leaves_what_it_sees() noexcept {
+  if (!is_kept() || sched.signals_.load() != 0 || sched.quit_.load()) return false;
+  unsigned calls = 0;
+  takes_all_ = !sched.idle_.hand_on(calls);
+  counters.wake_calls.add(calls);
+  return !takes_all_;
 }
 
 // A deadline nearer than it takes to fall asleep makes a sleep that is none: a
@@ -62,7 +71,8 @@ bool worker::nap() noexcept {
   // ordering: settings.
   if (lone_ || virtual_ || woken_in_vain_ < sched.naps_after.load(relaxed) ||
       naps_ >= sched.naps_in_a_row.load(relaxed) ||  // ordering: as above
-      sched.idle_.asleep() + 1 >= sched.workers_.size()) {
+      sched.idle_.asleep() + 1 >= sched.workers_.size() ||
+      (is_kept() && sched.finds_work())) {  // it lies down, and hands that on
     naps_ = 0;
     return false;
   }
@@ -87,6 +97,7 @@ bool worker::nap() noexcept {
 void worker::rest() noexcept {
   woke_in_vain();
   if (!sched.timers().tidy()) return;  // more to do: look around first
+  place.is_kept = is_kept();
   const nanos next = sched.next_deadline.load();
   const nanos second = next == never ? never : sched.timers().second_deadline();
   sched.idle_.lie_down(place, next, second);

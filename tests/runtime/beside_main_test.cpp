@@ -1,0 +1,282 @@
+// The main fiber, and others that are pinned, do not wait behind a computation that
+// an idle worker could have taken (docs/decisions/0014).
+//
+// Who computes does so until the pinned fiber has been seen to run: if that one waits
+// behind it, the case never ends. Nothing here looks at a clock.
+#include "support/child.hpp"
+
+#include <vigil/vigil.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <functional>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+namespace {
+
+using namespace std::chrono_literals;
+using vigil::testing_support::child_result;
+using vigil::testing_support::run_child;
+
+vigil::options with_workers(std::size_t n) {
+  vigil::options o;
+  o.workers = n;
+  return o;
+}
+
+// What computes until it is told to end, without a wait in between.
+class computation {
+ public:
+  void run() {
+    has_begun_ = true;
+    while (!is_over_.load()) {
+    }
+  }
+
+  bool has_begun() const { return has_begun_.load(); }
+
+  void end() { is_over_ = true; }
+
+ private:
+  std::atomic<bool> has_begun_{false};
+  std::atomic<bool> is_over_{false};
+};
+
+// `start` starts the computation, and does not wait; then main sleeps.
+void main_wakes_beside(const std::function<void(computation&)>& start) {
+  for (const std::size_t workers : {std::size_t{2}, std::size_t{4}}) {
+    for (int round = 0; round < 5; ++round) {
+      computation c;
+      vigil::run(with_workers(workers), [&] {
+        start(c);
+        vigil::sleep_for(10ms);
+        c.end();
+      });
+    }
+  }
+}
+
+// A value there and back, until the other one's turns are known to be short.
+void take_turns(const vigil::channel<int>& there, const vigil::channel<int>& back) {
+  for (int i = 0; i < 200; ++i) {
+    there.send(i);
+    static_cast<void>(back.recv());
+  }
+}
+
+TEST_SUITE("beside main") {
+  TEST_CASE("main wakes from a sleep beside a fiber that computes") {
+    main_wakes_beside([](computation& c) { vigil::go([&c] { c.run(); }); });
+  }
+
+  TEST_CASE("main wakes from a sleep beside a fiber that computes after waits of its own") {
+    main_wakes_beside([](computation& c) {
+      vigil::go([&c] {
+        for (int i = 0; i < 5; ++i)
+          vigil::sleep_for(1ms);
+        c.run();
+      });
+    });
+  }
+
+  TEST_CASE("main wakes from a sleep beside a fiber that yields and then computes") {
+    main_wakes_beside([](computation& c) {
+      vigil::go([&c] {
+        for (int i = 0; i < 100; ++i)
+          vigil::this_fiber::yield();
+        c.run();
+      });
+    });
+  }
+
+  TEST_CASE("main wakes from a sleep beside a callback that computes") {
+    main_wakes_beside([](computation& c) { vigil::after_func(1ms, [&c] { c.run(); }); });
+  }
+
+  TEST_CASE("main wakes from a sleep beside a tick of every that computes") {
+    for (const std::size_t workers : {std::size_t{2}, std::size_t{4}}) {
+      for (int round = 0; round < 5; ++round) {
+        computation c;
+        vigil::run(with_workers(workers), [&] {
+          const vigil::timer ticks = vigil::every(1ms, [&c] { c.run(); });
+          vigil::sleep_for(10ms);
+          c.end();
+          ticks.stop();
+        });
+      }
+    }
+  }
+
+  TEST_CASE("main wakes from a sleep beside a posted function that computes") {
+    main_wakes_beside([](computation& c) { vigil::post([&c] { c.run(); }); });
+  }
+
+  TEST_CASE("main wakes from a sleep although the fiber that computes has had short turns") {
+    for (const std::size_t workers : {std::size_t{2}, std::size_t{4}}) {
+      computation c;
+      vigil::run(with_workers(workers), [&] {
+        const auto there = vigil::make_channel<int>(1);
+        const auto back = vigil::make_channel<int>(1);
+        vigil::go([&c, there, back] {
+          for (int i = 0; i < 200; ++i)
+            back.send(there.recv().value_or(0));
+          static_cast<void>(there.recv());
+          c.run();
+        });
+        take_turns(there, back);
+        there.send(0);
+        vigil::sleep_for(10ms);
+        c.end();
+      });
+    }
+  }
+
+  TEST_CASE("a fiber that computes at once lets main have its value with a limit") {
+    computation c;
+    vigil::run(with_workers(2), [&] {
+      const auto never = vigil::make_channel<int>();
+      vigil::go([&c] { c.run(); });
+      CHECK(never.recv_for(10ms).is_timeout());
+      c.end();
+    });
+  }
+
+  TEST_CASE("main hears from outside beside a fiber that computes, without a limit") {
+    for (const std::size_t workers : {std::size_t{2}, std::size_t{4}}) {
+      computation c;
+      const auto news = vigil::make_channel<int>(1);
+      std::thread outside;
+      vigil::runtime rt(with_workers(workers));
+      rt.run([&] {
+        const auto outside_work = rt.make_work_guard();
+        vigil::go([&c] { c.run(); });
+        outside = std::thread([&] {
+          while (!c.has_begun())
+            std::this_thread::yield();
+          news.send(1);
+        });
+        CHECK(news.recv() == 1);
+        c.end();
+      });
+      outside.join();
+    }
+  }
+
+  TEST_CASE("a pinned fiber wakes from a sleep beside a fiber that it has started") {
+    computation c;
+    vigil::run(with_workers(3), [&] {
+      vigil::spawn([&] {
+        const vigil::this_fiber::pin here;
+        vigil::go([&c] { c.run(); });
+        vigil::sleep_for(10ms);
+        c.end();
+      }).join();
+    });
+  }
+
+  TEST_CASE("main wakes from a sleep beside a fiber that a pinned one has set to compute") {
+    computation c;
+    vigil::run(with_workers(2), [&] {
+      const auto there = vigil::make_channel<int>(1);
+      const auto back = vigil::make_channel<int>(1);
+      vigil::go([&c, there, back] {
+        for (int i = 0; i < 200; ++i)
+          back.send(there.recv().value_or(0));
+        static_cast<void>(there.recv());
+        c.run();
+      });
+      take_turns(there, back);
+      auto last = vigil::spawn([&] {
+        const vigil::this_fiber::pin here;
+        there.send(0);
+      });
+      vigil::sleep_for(10ms);
+      c.end();
+      last.join();
+    });
+  }
+
+  TEST_CASE("with a pinned fiber on each worker the others run all the same") {
+    vigil::run(with_workers(2), [] {
+      std::atomic<bool> over{false};
+      std::atomic<int> ran{0};
+      const auto first = std::this_thread::get_id();
+      // One that has found the other worker.
+      auto keeper = vigil::spawn([&] {
+        while (std::this_thread::get_id() == first)
+          vigil::this_fiber::yield();
+        const vigil::this_fiber::pin here;
+        while (!over.load())
+          vigil::sleep_for(100us);
+      });
+      for (int i = 0; i < 200; ++i) {
+        auto done = vigil::make_channel<int>();
+        vigil::go([&ran, done] {
+          vigil::this_fiber::yield();
+          ++ran;
+          vigil::sleep_for(10us);
+          done.close();
+        });
+        static_cast<void>(done.recv());
+      }
+      over = true;
+      keeper.join();
+      CHECK(ran.load() == 200);
+    });
+  }
+
+  TEST_CASE("child: is stopped beside an endless computation" * doctest::skip()) {
+    static computation without_end;
+    auto o = with_workers(4);
+    o.stop_limit = 50ms;
+    vigil::runtime rt(o);
+    rt.run([&rt] {
+      vigil::go([] {
+        vigil::this_fiber::set_name("endless");
+        without_end.run();
+      });
+      const vigil::timer stop = vigil::after_func(1ms, [&rt] { rt.request_stop(); });
+      try {
+        static_cast<void>(vigil::make_channel<int>().recv());
+      } catch (const vigil::stopped&) {
+        std::fputs("main was stopped\n", stderr);
+        throw;
+      }
+    });
+  }
+
+  TEST_CASE("request_stop beside an endless computation ends main, and the limit names the fiber") {
+    const child_result r = run_child("child: is stopped beside an endless computation");
+    CHECK(r.died_by(SIGABRT));
+    CHECK(r.says("main was stopped"));
+    CHECK(r.says("options::stop_limit"));
+    CHECK(r.says("(endless), running"));
+  }
+
+  TEST_CASE("a value there and back between main and a fiber wakes nobody") {
+    for (const std::size_t workers : {std::size_t{2}, std::size_t{4}}) {
+      vigil::run(with_workers(workers), [] {
+        constexpr int rounds = 50;
+        const auto there = vigil::make_channel<int>();
+        const auto back = vigil::make_channel<int>();
+        auto other = vigil::spawn([&] {
+          for (const int n : there)
+            back.send(n);
+        });
+        const auto before = vigil::stats().wake_calls;
+        for (int i = 0; i < rounds; ++i)
+          take_turns(there, back);
+        // Two for each of the 10 000 values if the fiber ran elsewhere.
+        CHECK(vigil::stats().wake_calls - before < 5'000);
+        there.close();
+        other.join();
+      });
+    }
+  }
+}
+
+}  // namespace
