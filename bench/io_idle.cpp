@@ -86,7 +86,8 @@ void idle_server(std::size_t connections, std::chrono::seconds look, void (*mark
   });
   while (heard.load() < connections)
     std::this_thread::sleep_for(10ms);
-  std::this_thread::sleep_for(1s);
+  // The thread of options::stuck_limit ends up to a second after the last work.
+  std::this_thread::sleep_for(2s);
   mark();
   std::this_thread::sleep_for(look);
   mark();

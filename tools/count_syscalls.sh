@@ -38,7 +38,8 @@ idle_calls() { # mode
   "$program" "$1" >"$folder/said" &
   running=$!
   until grep -q ready "$folder/said"; do sleep 0.1; done
-  sleep 0.5
+  # The thread of options::stuck_limit ends up to a second after the last work.
+  sleep 1.5
   timeout -s INT 12 strace -f -ttt -o "$folder/calls" -p "$running" 2>"$folder/attached" &
   local tracer=$!
   until grep -q attached "$folder/attached"; do sleep 0.01; done

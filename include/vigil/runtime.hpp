@@ -169,6 +169,14 @@ struct options {
   // that do not come back.
   std::chrono::nanoseconds slow_fiber{0};
 
+  // If no worker has switched for so long while a timer is due or a fiber is
+  // ready, that is said on standard error, once in a run, with the fibers that
+  // run: each keeps its worker. Time in which the whole process stands still
+  // (SIGSTOP, a debugger) does not count, nor does virtual time. Zero or
+  // negative: never. A thread looks twice a second while workers are awake;
+  // half a second to one after all have gone to sleep it ends.
+  std::chrono::nanoseconds stuck_limit{std::chrono::seconds{10}};
+
   // SIGQUIT writes the dump to standard error, if SIGQUIT was at its default.
   bool dump_on_sigquit = true;
 

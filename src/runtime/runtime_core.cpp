@@ -104,6 +104,7 @@ scheduler_options checked(const options& settings) {
                                                         : policy::automatic;
   o.waits_for_all = settings.exit == exit_when::all_done;
   o.slow_fiber = settings.slow_fiber.count();
+  o.stuck_limit = settings.stuck_limit.count();
   o.on_unhandled = settings.on_unhandled;
   o.dump_on_sigquit = settings.dump_on_sigquit;
   return o;

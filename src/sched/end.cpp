@@ -26,12 +26,14 @@
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/slow_fiber.hpp"
+#include "sched/stuck_watch.hpp"
 
 #include <vigil/error.hpp>
 
 #include <cstdio>
 #include <memory>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -112,6 +114,25 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
     for (const auto& w : workers_)
       w->slow = watched.slow.get();
   }
+
+  struct stuck_guard {
+    scheduler& s;
+    std::optional<stuck_watch> stuck;
+
+    ~stuck_guard() {
+      for (const auto& w : s.workers_)
+        w->stuck = nullptr;
+    }
+  } looked_after{*this, {}};
+
+  const nanos now = monotonic_now();
+  for (const auto& w : workers_)
+    w->ran.begin(w->counters.switches.get(), now);
+  if (settings_.stuck_limit > 0 && !is_virtual()) {
+    looked_after.stuck.emplace(*this, settings_.stuck_limit);
+    for (const auto& w : workers_)
+      w->stuck = &*looked_after.stuck;
+  }
   const process_guard process(*this);
   timers_->open();
   fiber* main = nullptr;
@@ -140,6 +161,7 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   main->pinned = workers_[0].get();
   main->pins = 1;
   workers_[0]->keeps();
+  if (looked_after.stuck) looked_after.stuck->somebody_is_awake();
   try {
     start_workers();
   } catch (...) {

@@ -146,6 +146,7 @@ namespace {
 
 struct census {
   dump_writer* out;
+  const scheduler* running_on = nullptr;  // the running fibers of this one alone
   std::size_t fibers = 0;
   std::size_t shown = 0;
 };
@@ -162,6 +163,7 @@ struct snapshot {
   nanos since;
   nanos until;
   nanos now;
+  const scheduler* sched;  // only compared
   bool pinned;
   bool stopped;
   const char* file;
@@ -196,14 +198,27 @@ bool look(const stack& where, snapshot& s) noexcept {
   s.name[sizeof s.name - 1] = '\0';
   // The runtime may have gone while a handle keeps the fiber: its address is
   // only compared.
+  s.sched = f->sched;
   s.now = process_now(f->sched);
   // The fiber may have begun or ended meanwhile: look at the word once more.
   copy_block(*control_block(where), room);
   return s.file != nullptr && f->magic.load() == fiber::live_magic;
 }
 
-void describe_state(dump_writer& out, const snapshot& s) noexcept {
+// On the real clock, also where time is virtual.
+void describe_run(dump_writer& out, const stack& where, const snapshot& s) noexcept {
+  run_bounds::span ran;
+  if (!process_has_run_for(s.sched, *control_block(where), ran)) return;
+  if (ran.at_least < 1'000'000) {
+    out.text(", for at most ").seconds(ran.at_most);
+  } else {
+    out.text(", for ").seconds(ran.at_least).text(" to ").seconds(ran.at_most);
+  }
+}
+
+void describe_state(dump_writer& out, const stack& where, const snapshot& s) noexcept {
   out.text(to_string(s.state));
+  if (s.state == fiber_state::running) describe_run(out, where, s);
   if (s.state != fiber_state::parked) return;
   out.text(": ").text(to_string(s.reason));
   const bool user = s.role == fiber_role::user || s.role == fiber_role::main;
@@ -223,6 +238,9 @@ void visit(const stack& where, void* argument) noexcept {
   auto& c = *static_cast<census*>(argument);
   snapshot s{};
   if (!look(where, s)) return;
+  if (c.running_on != nullptr && (s.sched != c.running_on || s.state != fiber_state::running)) {
+    return;
+  }
   ++c.fibers;
   if (c.shown == shown_at_most) return;
   ++c.shown;
@@ -230,7 +248,7 @@ void visit(const stack& where, void* argument) noexcept {
   out.text("fiber ").number(s.id);
   if (s.name[0] != '\0') out.text(" (").name(s.name).text(")");
   out.text(" [");
-  describe_state(out, s);
+  describe_state(out, where, s);
   if (s.pinned) out.text(", pinned");
   if (s.stopped) out.text(", stop requested");
   out.text("] started at ").text(s.file);
@@ -238,7 +256,19 @@ void visit(const stack& where, void* argument) noexcept {
   out.text("\n");
 }
 
+// What the worker says at this moment, read once.
+VIGIL_NO_SANITIZE_THREAD const fiber* current_of(const worker& w) noexcept {
+  return *const_cast<fiber* const volatile*>(&w.current);
+}
+
 }  // namespace
+
+bool scheduler::has_run_for(const fiber& f, run_bounds::span& out) const noexcept {
+  for (const auto& w : workers_) {
+    if (current_of(*w) == &f) return w->ran.look(w->counters.switches.get(), monotonic_now(), out);
+  }
+  return false;
+}
 
 void dump_fibers(dump_writer& out) noexcept {
   out.text("vigil: fibers\n");
@@ -247,6 +277,12 @@ void dump_fibers(dump_writer& out) noexcept {
   for_each_stack_in_use(&visit, &c);
   if (c.fibers > c.shown) out.text("... and ").number(c.fibers - c.shown).text(" more\n");
   out.number(c.fibers).text(" fibers\n");
+}
+
+void dump_running(dump_writer& out, const scheduler& s) noexcept {
+  census c{&out, &s};
+  const slab_hold hold;
+  for_each_stack_in_use(&visit, &c);
 }
 
 void dump_runtime(dump_writer& out, const scheduler& s) noexcept {

@@ -40,6 +40,7 @@ class dump_writer {
 };
 
 void dump_fibers(dump_writer& out) noexcept;
+void dump_running(dump_writer& out, const scheduler& s) noexcept;  // its running fibers alone
 void dump_runtime(dump_writer& out, const scheduler& s) noexcept;
 
 // Where a fiber was started, for messages: a line of 0 is that of no file, but the

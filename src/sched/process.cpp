@@ -477,6 +477,21 @@ void process_dump(dump_writer& out) noexcept {
   out.flush();
 }
 
+void process_dump_running(int descriptor, const scheduler& s) noexcept {
+  dump_writer out(descriptor);
+  handlers_inside.fetch_add(1);
+  dump_running(out, s);
+  handlers_inside.fetch_sub(1);
+  out.flush();
+}
+
+bool process_has_run_for(const scheduler* s, const fiber& f, run_bounds::span& out) noexcept {
+  for (auto& slot : running) {
+    if (slot.load() == s && s != nullptr) return s->has_run_for(f, out);
+  }
+  return false;
+}
+
 void process_list_holders(dump_writer& out) noexcept {
   handlers_inside.fetch_add(1);
   for_each_running([&out](scheduler& s, runtime_slot&) { s.list_holders(out); });

@@ -4,6 +4,8 @@
 
 #include "base/nanos.hpp"
 #include "machine/overflow.hpp"
+#include "sched/fiber.hpp"
+#include "sched/run_bounds.hpp"
 
 #include <vigil/detail/config.hpp>
 
@@ -74,6 +76,13 @@ nanos process_now(const scheduler* s) noexcept;
 // Every fiber and every running runtime. Async-signal-safe if the writer is.
 void process_dump(dump_writer& out) noexcept;
 void process_dump(int descriptor) noexcept;
+
+// The running fibers of one runtime alone.
+void process_dump_running(int descriptor, const scheduler& s) noexcept;
+
+// For how long a fiber has run, if the runtime at this address runs, and the fiber
+// on it. Async-signal-safe; caller: inside process_dump().
+bool process_has_run_for(const scheduler* s, const fiber& f, run_bounds::span& out) noexcept;
 
 // What holds each running runtime. Not for signal handlers: it takes locks.
 void process_list_holders(dump_writer& out) noexcept;

@@ -372,6 +372,26 @@ bool scheduler::finds_work(std::size_t callbacks_taken) noexcept {
   return false;
 }
 
+std::uint64_t scheduler::look_at_runs(nanos now) noexcept {
+  std::uint64_t sum = 0;
+  for (const auto& w : workers_) {
+    const unsigned long switches = w->counters.switches.get();
+    run_bounds::span unused;
+    w->ran.look(switches, now, unused);
+    sum += switches;
+  }
+  return sum;
+}
+
+bool scheduler::somebody_waits() noexcept {
+  if (injected_count_.load() != 0 || timers_->has_callbacks()) return true;
+  for (const auto& w : workers_) {
+    if (!w->queue_.empty() || w->next_.load() != nullptr || w->inbox_filled_.load()) return true;
+  }
+  const nanos now = clock.now();
+  return next_deadline.load() <= now && timers_->anything_due(now);
+}
+
 fiber* scheduler::take_timer_fiber() noexcept {
   // ordering: a hint that spares the exchange; the exchange decides.
   if (parked_timer_fiber.load(relaxed) == nullptr) return nullptr;

@@ -41,6 +41,7 @@ struct scheduler_options {
   bool dump_on_sigquit = true;
   bool waits_for_all = false;  // options::exit
   nanos slow_fiber = 0;        // 0: off
+  nanos stuck_limit = 0;       // 0: off
   bool virtual_time = false;
   std::uint64_t seed = 1;
 };
@@ -222,6 +223,17 @@ class scheduler {
 
   // One of our own fibers more, or one less.
   void count_system(int change) noexcept;
+
+  // --- stuck_watch; any thread but where it says otherwise
+  // Looks at each worker's count of switches, for the bounds of its present run,
+  // and returns their sum.
+  std::uint64_t look_at_runs(nanos now) noexcept;
+  // Whether a fiber or a callback is ready, or a timer due, that no worker has
+  // taken yet. Not on virtual time.
+  bool somebody_waits() noexcept;
+  // For how long f has run, if it runs and nobody else looks at this moment.
+  // Async-signal-safe.
+  bool has_run_for(const fiber& f, run_bounds::span& out) const noexcept;
 
   // --- virtual time
   bool is_virtual() const noexcept { return settings_.virtual_time; }

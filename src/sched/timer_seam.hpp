@@ -45,6 +45,9 @@ class timer_seam {
   virtual nanos second_deadline() noexcept = 0;
   // Whether timers are pending at all; dead entries do not count.
   virtual bool anything_pending() noexcept = 0;
+  // Whether one that is pending has come due by `now`; dead entries do not count.
+  // Any thread.
+  virtual bool anything_due(nanos now) noexcept = 0;
   // Whether a referenced timer is pending. Counted only if the scheduler waits
   // for all; exact if there is no fiber and no outside work meanwhile.
   virtual bool holds_program() const noexcept = 0;

@@ -497,12 +497,12 @@ bool worker::has_come(nanos next) noexcept {
 // --- running
 
 void worker::about_to_run(fiber& f) noexcept {
+  counters.switches.add();  // first: who finds the fiber here finds its count, too
   current = &f;
   // ordering: the fiber is owned by this worker now; both words were handed
   // over through the queue or the exchange that found it.
   f.park_state.store(park_word::running, relaxed);
   f.state.store(fiber_state::running, relaxed);  // ordering: as above
-  counters.switches.add();
   new_stretch();
 }
 

@@ -17,6 +17,7 @@
 #include "machine/switch.hpp"
 #include "sched/fiber.hpp"
 #include "sched/idle.hpp"
+#include "sched/run_bounds.hpp"
 #include "sched/run_queue.hpp"
 
 #include <vigil/detail/config.hpp>
@@ -29,6 +30,7 @@ namespace vigil::internal {
 
 class scheduler;
 class slow_fibers;
+class stuck_watch;
 
 // What is done for a fiber that has left, off its stack.
 enum class after_switch : std::uint8_t {
@@ -111,7 +113,9 @@ class worker {
   // A fiber armed an earlier deadline while it parked and woke nobody for it:
   // before user code runs here, a sleeper must cover it.
   bool cover_before_user_code = false;
-  slow_fibers* slow = nullptr;  // options::slow_fiber
+  slow_fibers* slow = nullptr;   // options::slow_fiber
+  stuck_watch* stuck = nullptr;  // options::stuck_limit
+  run_bounds ran;                // since when `current` has run
   std::uint64_t next_id = 0;
   std::uint64_t last_id = 0;
 

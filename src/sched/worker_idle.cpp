@@ -1,6 +1,7 @@
 // How a worker that found nothing naps, lies down and gets up, and what it owes
 // the others before it goes back to work: the worker's part of idle.hpp.
 #include "sched/scheduler.hpp"
+#include "sched/stuck_watch.hpp"
 #include "sched/worker.hpp"
 
 namespace vigil::internal {
@@ -103,11 +104,13 @@ void worker::rest() noexcept {
   sched.idle_.lie_down(place, next, second);
   if (sees_work()) {
     sched.idle_.stay_awake(place);
+    if (stuck != nullptr) stuck->somebody_is_awake();
     return;
   }
   if (next == never && sched.idle_.asleep() == sched.workers_.size()) sched.look_for_deadlock();
   counters.kernel_waits.add();
   sched.idle_.sleep(place, not_before());
+  if (stuck != nullptr) stuck->somebody_is_awake();
   just_woke_ = true;
   until_clock_ = 1;
   if (sched.present_watch().knows_io()) {

@@ -126,6 +126,7 @@ class timer_service final : public timer_seam {
   bool tidy() noexcept override;
   nanos second_deadline() noexcept override;
   bool anything_pending() noexcept override;
+  bool anything_due(nanos now) noexcept override VIGIL_EXCLUDES(heap_lock_);
   bool holds_program() const noexcept override;
   std::size_t list_holders(timer_holder* out, std::size_t room) noexcept override;
 

@@ -137,4 +137,33 @@ nanos timer_service::second_deadline() noexcept {
   return second >= runtime_timer::latest ? never : second;
 }
 
+// Looks only, and only at what stands in the heap for a time that has come: the
+// entries below a later one are later.
+bool timer_service::anything_due(nanos now) noexcept {
+  const auto is_due = [now](const heap_entry& e) {
+    const nanos deadline = e.timer->when.load();
+    return e.timer->filed.load() == e.key && deadline > 0 && deadline <= now;
+  };
+  const lock_guard guard(heap_lock_);
+  for (const auto& in : intakes_) {
+    const lock_guard inner(in->lock);
+    const std::uint32_t n = in->size.load(relaxed);  // ordering: under the lock
+    for (std::uint32_t i = 0; i < n; ++i) {
+      if (is_due(in->entries[i])) return true;
+    }
+  }
+  std::size_t i = 0;
+  for (;;) {
+    if (i < heap_->size() && (*heap_)[i].key <= now) {
+      if (is_due((*heap_)[i])) return true;
+      i = 2 * i + 1;
+      continue;
+    }
+    while (i != 0 && i % 2 == 0)  // a right child, or the root
+      i = (i - 1) / 2;
+    if (i == 0) return false;
+    ++i;
+  }
+}
+
 }  // namespace vigil::internal

@@ -97,6 +97,13 @@ class late_thread {
 
 std::atomic<late_thread*> late_thread::active{nullptr};
 
+// And no other threads that may be started meanwhile.
+real_options three_workers() {
+  real_options how{.workers = {3}};
+  how.settings.stuck_limit = std::chrono::seconds(0);
+  return how;
+}
+
 std::string what_it_throws(vigil::blocking_pool& pool) {
   try {
     vigil::blocking(pool, [] {});
@@ -127,7 +134,7 @@ extern "C" int pthread_create(pthread_t* thread,
 
 TEST_SUITE("side pool without threads") {
   TEST_CASE("of two callers who fail to start one each, both throw") {
-    in_runtime({.workers = {3}}, [] {
+    in_runtime(three_workers(), [] {
       vigil::blocking_pool pool({.threads = 2, .name = "files"});
       {
         const no_threads none([&pool](int number) {
@@ -144,7 +151,7 @@ TEST_SUITE("side pool without threads") {
   }
 
   TEST_CASE("of one thread: who waits for the one that another fails to start throws too") {
-    in_runtime({.workers = {3}}, [] {
+    in_runtime(three_workers(), [] {
       vigil::blocking_pool pool({.threads = 1, .name = "files"});
       {
         const no_threads none([&pool](int) { return pool.stats().queued == 2; });
@@ -162,6 +169,7 @@ TEST_SUITE("side pool without threads") {
   TEST_CASE("child: deadlock beside a thread that has not begun" * doctest::skip()) {
     ::alarm(20);
     vigil::options o;
+    o.stuck_limit = std::chrono::seconds(0);  // no thread but those that are counted here
     o.workers = 1;
     late_thread late;
     try {

@@ -37,6 +37,7 @@ TEST_CASE("faults: a dead entry does not take a periodic timer from its runner")
     vigil::options o;
     o.workers = 2;
     o.dump_on_sigquit = false;
+    o.stuck_limit = 0s;
     vigil::run(o, [] {
       std::atomic<int> runs{0};
       std::atomic<bool> inside{false};
