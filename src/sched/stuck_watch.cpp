@@ -62,6 +62,7 @@ bool stuck_watch::all_sleep() const noexcept {
 }
 
 void stuck_watch::body() noexcept {
+  process_is_quiet_thread();  // and no longer counted when it has gone
   ::pthread_setname_np(::pthread_self(), "vigil/stuck");
   std::uint64_t before = 0;
   for (;;) {
@@ -73,9 +74,6 @@ void stuck_watch::body() noexcept {
     before = switches;
     if (end_.sleep_until(saturating_add(now, tick_))) break;
   }
-  // By the thread itself, as its last act: who finds it alive afterwards takes it
-  // for one of the program's, which is the safe side (deadlock.cpp).
-  process_count_quiet_threads(-1);
 }
 
 void stuck_watch::say() noexcept {

@@ -111,7 +111,7 @@ TEST_SUITE("deadlock and stop_on") {
       auto jobs = vigil::make_channel<int>();
       vigil::go([jobs] { jobs.recv(); });
       vigil::select(vigil::on_done(background(), [&] { went_on = true; }),
-                    jobs.on_recv([](std::optional<int>) {}));
+                    vigil::on_recv(jobs, [](const std::optional<int>&) {}));
     });
     CHECK(went_on);
   }
@@ -135,12 +135,11 @@ TEST_SUITE("deadlock and stop_on") {
   TEST_CASE("on another fiber than main it is the same") {
     int ended = 0;
     run_until_signal([&] {
-      vigil::wait_group all;
-      all.go([&] {
+      auto other = vigil::spawn([&] {
         background().done().recv();
         ++ended;
       });
-      all.wait();
+      other.join();
     });
     CHECK(ended == 1);
   }
@@ -158,7 +157,7 @@ TEST_SUITE("deadlock and stop_on") {
     // The context is there, and nobody waits for its end any more.
     CHECK(is_deadlock([] {
       const auto made = vigil::with_cancel(background());
-      made.ctx.done().recv_for(1ms);
+      static_cast<void>(made.ctx.done().recv_for(1ms));
       vigil::select(vigil::on_done(made.ctx, [] {}), vigil::on_timeout(1ms, [] {}));
       vigil::make_channel<int>().recv();
     }));
