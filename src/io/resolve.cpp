@@ -5,6 +5,8 @@
 //     the result or by whoever abandons it. Only he calls it.
 // L2  A thread touches nothing but the lookup, which it keeps, and `threads`, which
 //     are never destroyed: it may return while the program ends.
+// L3  Nothing here uses `addresses`, nor Asio's resolver, which makes them: they hold a
+//     std::vector, and the program's debug mode may give that another layout.
 #include <vigil/io/resolve.hpp>
 
 #include <list>
@@ -13,7 +15,11 @@
 #include <system_error>
 #include <thread>
 
-#include <boost/asio/io_context.hpp>
+#include <boost/asio/detail/socket_ops.hpp>
+#include <boost/asio/error.hpp>
+
+#include <netdb.h>
+#include <sys/socket.h>
 
 namespace vigil::io {
 inline namespace VIGIL_ABI {
@@ -54,8 +60,6 @@ class lookup_threads {
     return false;
   }
 
-  boost::asio::io_context& context() noexcept { return context_; }
-
  private:
   static constexpr int most = 32;
 
@@ -68,7 +72,7 @@ class lookup_threads {
     }
     const boost::system::error_code error(why.value(), boost::system::system_category());
     for (const auto& l : refused)
-      l->finish(error, {});
+      l->finish(error, nullptr);
   }
 
   void body() noexcept {
@@ -87,8 +91,6 @@ class lookup_threads {
     return first;
   }
 
-  // For resolvers that only resolve at once: it is never run.
-  boost::asio::io_context context_;
   std::mutex lock_;
   std::list<std::shared_ptr<lookup>> queue_;
   int threads_ = 0;
@@ -98,34 +100,35 @@ void lookup::begin() noexcept {
   try {
     lookup_threads::all().add(shared_from_this());
   } catch (const std::bad_alloc&) {
-    finish(boost::asio::error::no_memory, {});
+    finish(boost::asio::error::no_memory, nullptr);
   }
 }
 
 void lookup::run() noexcept {
+  addrinfo wanted{};
+  wanted.ai_socktype = SOCK_STREAM;
+  wanted.ai_protocol = IPPROTO_TCP;
+  addrinfo* found = nullptr;
   boost::system::error_code error;
-  addresses found;
-  try {
-    boost::asio::ip::tcp::resolver resolver(lookup_threads::all().context());
-    found = resolver.resolve(host_, service_, error);
-  } catch (const std::bad_alloc&) {
-    error = boost::asio::error::no_memory;
-  }
-  finish(error, std::move(found));
+  // Asio's, for the same codes as its resolver gives.
+  boost::asio::detail::socket_ops::getaddrinfo(
+      host_.c_str(), service_.c_str(), wanted, &found, error);
+  finish(error, found);
+  if (found != nullptr) ::freeaddrinfo(found);
 }
 
-void lookup::finish(const boost::system::error_code& error, addresses found) noexcept {
+void lookup::finish(const boost::system::error_code& error, addrinfo* found) noexcept {
   std::unique_ptr<waiting> w;
   {
     const std::lock_guard guard(lock_);
     w = std::move(waiting_);  // L1
   }
-  if (w != nullptr) w->finish(error, std::move(found));
+  if (w != nullptr) w->finish(error, {found, host_, service_});
 }
 
 void lookup::abandon() noexcept {
   lookup_threads::all().withdraw(*this);
-  finish(boost::asio::error::operation_aborted, {});
+  finish(boost::asio::error::operation_aborted, nullptr);
 }
 
 }  // namespace detail

@@ -27,6 +27,8 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/system_executor.hpp>
 
+#include <netdb.h>
+
 namespace vigil::io {
 inline namespace VIGIL_ABI {
 
@@ -34,13 +36,23 @@ using addresses = boost::asio::ip::tcp::resolver::results_type;
 
 namespace detail {
 
+// What a look-up has found, as getaddrinfo lists it. The library hands over nothing of
+// `addresses` itself: they hold a standard container, which in a program that is built
+// with -D_GLIBCXX_DEBUG has another layout.
+struct found_addresses {
+  addrinfo* first;  // nullptr: none
+  const std::string& host;
+  const std::string& service;
+};
+
 // A name that is being looked up. Its thread and whoever began it share it.
 class VIGIL_API lookup : public std::enable_shared_from_this<lookup> {
  public:
   // Who waits for it; called once, unless it is destroyed before.
   struct waiting {
     virtual ~waiting() = default;
-    virtual void finish(const boost::system::error_code& error, addresses found) noexcept = 0;
+    virtual void finish(const boost::system::error_code& error,
+                        const found_addresses& found) noexcept = 0;
   };
 
   lookup(std::string host, std::string service, std::unique_ptr<waiting> w)
@@ -55,7 +67,7 @@ class VIGIL_API lookup : public std::enable_shared_from_this<lookup> {
   friend class lookup_threads;
 
   void run() noexcept;
-  void finish(const boost::system::error_code& error, addresses found) noexcept;
+  void finish(const boost::system::error_code& error, addrinfo* found) noexcept;
 
   const std::string host_;
   const std::string service_;
@@ -68,13 +80,15 @@ class lookup_handler final : public lookup::waiting {
  public:
   explicit lookup_handler(Handler&& handler) : handler_(std::move(handler)) {}
 
-  void finish(const boost::system::error_code& error, addresses found) noexcept override {
+  void finish(const boost::system::error_code& error,
+              const found_addresses& found) noexcept override {
     try {
+      addresses all = addresses::create(found.first, found.host, found.service);
       const auto executor =
           boost::asio::get_associated_executor(handler_, boost::asio::system_executor());
       boost::asio::dispatch(
-          executor, [h = std::move(handler_), error, found = std::move(found)]() mutable {
-            std::move(h)(error, std::move(found));
+          executor, [h = std::move(handler_), error, all = std::move(all)]() mutable {
+            std::move(h)(error, std::move(all));
           });
     } catch (const std::bad_alloc&) {
       // The handler is destroyed, which its fiber hears of.
