@@ -204,8 +204,10 @@ void stop_and_join(fiber_core* core) noexcept {
   if (has_ended(*core)) {
     if (is_joined(*core)) destroyed_while_joined(*core);
   } else {
-    request_stop(core);
     const fiber_core* const self = current_fiber();
+    // std::exit on this fiber: it does not return, and so the fiber never ends.
+    if (self == core && internal::process_is_exiting()) return;
+    request_stop(core);
     if (self == core) {
       internal::fatal(
           "fiber %llu (%s) destroys its own last handle, which would wait for the "

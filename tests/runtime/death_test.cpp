@@ -199,9 +199,18 @@ TEST_SUITE("std::exit on a fiber") {
   TEST_CASE("child: exits with a static runtime" * doctest::skip()) {
     // Another run before, since what is static dies in the reverse order.
     vigil::run(two_workers(), [] {});
+    static vigil::fiber<> own;
     static vigil::runtime rt(two_workers());
     const std::string where = std::getenv("VIGIL_TEST_WHERE");
     rt.run([&] {
+      if (where == "own") {
+        const auto is_stored = vigil::make_channel<bool>();
+        own = spawn([is_stored] {
+          is_stored.recv();
+          std::exit(7);
+        });
+        is_stored.send(true);
+      }
       if (where == "main") std::exit(7);
       if (where == "callback") vigil::after_func(0s, [] { std::exit(7); });
       if (where == "fiber") vigil::go([] { std::exit(7); });
@@ -210,7 +219,7 @@ TEST_SUITE("std::exit on a fiber") {
   }
 
   TEST_CASE("ends the program with its code although a static runtime is running") {
-    for (const char* const where : {"main", "fiber", "callback"}) {
+    for (const char* const where : {"main", "fiber", "callback", "own"}) {
       // LeakSanitizer looks through the stack that exit() is called on, and takes
       // what lies on main()'s own for lost.
       const child_result r =
