@@ -231,9 +231,12 @@ void name_uncaught_of_handler(const std::exception_ptr& error) noexcept {
   std::abort();
 }
 
+// For each run: the program may have put a handler on top of ours in another one that
+// still goes on.
 void install_terminate() noexcept {
   const std::terminate_handler present = std::get_terminate();
   if (present == &on_terminate) return;
+  if (runs != 0) below_another = true;
   if (!below_another) below_both.store(present);
   below_ours.store(present);
   std::set_terminate(&on_terminate);
@@ -267,21 +270,27 @@ runtime_slot& free_slot() {
   return more->slots[0];
 }
 
-void catch_signal(int signal) {
-  if (caught[signal].users++ != 0) return;
+bool is_handler(const struct sigaction& installed, void (*handler)(int)) noexcept {
+  return (installed.sa_flags & SA_SIGINFO) == 0 && installed.sa_handler == handler;
+}
 
+// Whoever else uses the signal already: the program may have put a handler of its own
+// in place of ours since then.
+void install_signal(int signal) {
   struct sigaction action {};
+
+  struct sigaction present {};
 
   action.sa_handler = &on_signal;
   words::signals_may_come();
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   sigfillset(&action.sa_mask);
-  if (::sigaction(signal, &action, &caught[signal].earlier) != 0) {
-    --caught[signal].users;
+  if (::sigaction(signal, &action, &present) != 0) {
     throw std::invalid_argument("vigil: signal " + std::to_string(signal) +
                                 " cannot be caught; options::stop_on and notify_signals take "
                                 "signals from 1 to 63 other than SIGKILL and SIGSTOP");
   }
+  if (!is_handler(present, &on_signal)) caught[signal].earlier = present;
 }
 
 // A handler that the program has installed since then stays.
@@ -289,8 +298,7 @@ void put_back(int signal, void (*ours)(int), const struct sigaction& earlier) no
   struct sigaction present {};
 
   if (::sigaction(signal, nullptr, &present) != 0) return;
-  const bool is_ours = (present.sa_flags & SA_SIGINFO) == 0 && present.sa_handler == ours;
-  if (is_ours) ::sigaction(signal, &earlier, nullptr);
+  if (is_handler(present, ours)) ::sigaction(signal, &earlier, nullptr);
 }
 
 void release_signal(int signal) noexcept {
@@ -308,13 +316,15 @@ void add_signals(runtime_slot& slot, std::uint64_t signals) {
   std::uint64_t added = 0;
   for (int signal = 1; signal < 64; ++signal) {
     const std::uint64_t bit = std::uint64_t{1} << signal;
-    if ((signals & bit) == 0 || (slot.wants.load() & bit) != 0) continue;
+    if ((signals & bit) == 0) continue;
     try {
-      catch_signal(signal);
+      install_signal(signal);
     } catch (...) {
       forget_signals(slot, added);
       throw;
     }
+    if ((slot.wants.load() & bit) != 0) continue;
+    ++caught[signal].users;
     slot.wants.fetch_or(bit);
     added |= bit;
   }
@@ -356,20 +366,22 @@ process_guard::process_guard(scheduler& s) : sched_(s) {
     slot.running.store(nullptr);
     throw;
   }
+  install_terminate();
   if (runs++ == 0) {
     set_fatal_hook(&dump_to_stderr);
-    install_terminate();
     install_overflow_report(&describe);
   }
-  if (s.settings().dump_on_sigquit && !sigquit_is_ours && caught[SIGQUIT].users == 0) {
-    ::sigaction(SIGQUIT, nullptr, &earlier_sigquit);
-    if ((earlier_sigquit.sa_flags & SA_SIGINFO) == 0 && earlier_sigquit.sa_handler == SIG_DFL) {
+  if (s.settings().dump_on_sigquit && caught[SIGQUIT].users == 0) {
+    struct sigaction present {};
+
+    ::sigaction(SIGQUIT, nullptr, &present);
+    if (is_handler(present, SIG_DFL)) {
       struct sigaction action {};
 
       action.sa_handler = &on_sigquit;
       action.sa_flags = SA_RESTART | SA_ONSTACK;
       sigfillset(&action.sa_mask);
-      sigquit_is_ours = ::sigaction(SIGQUIT, &action, nullptr) == 0;
+      sigquit_is_ours = ::sigaction(SIGQUIT, &action, &earlier_sigquit) == 0;
     }
   }
 }
