@@ -3,6 +3,7 @@
 #include "sched/park.hpp"
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/written_name.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/fiber.hpp>
@@ -22,6 +23,7 @@ using internal::lock_guard;
 using internal::outcome;
 using internal::require_fiber;
 using internal::wait_reason;
+using internal::written_name;
 
 namespace detail {
 
@@ -195,7 +197,7 @@ namespace {
       "fiber %llu (%s): its handle is destroyed while another fiber or thread joins it; who owns "
       "the handle joins it, or waits until the other one has",
       static_cast<unsigned long long>(core.id),
-      core.name);
+      written_name(core.name).text());
 }
 
 }  // namespace
@@ -213,7 +215,7 @@ void stop_and_join(fiber_core* core) noexcept {
           "fiber %llu (%s) destroys its own last handle, which would wait for the "
           "fiber's end for ever: detach() it first, or let another fiber own it",
           static_cast<unsigned long long>(core->id),
-          core->name);
+          written_name(core->name).text());
     }
     if (self != nullptr) internal::check_may_park(*self);
     if (self == nullptr && internal::current_worker() != nullptr) {
@@ -222,7 +224,7 @@ void stop_and_join(fiber_core* core) noexcept {
           "library, where nothing may wait for the fiber's end: join() or detach() it first, or "
           "let a fiber own it",
           static_cast<unsigned long long>(core->id),
-          core->name);
+          written_name(core->name).text());
     }
     // A joining destructor: nothing ends this wait but the child's end.
     internal::caller unstoppable;
@@ -332,7 +334,7 @@ internal::fiber& fiber_of(const detail::guard_owner& owner, const char* guard) n
         static_cast<unsigned long long>(owner.fiber),
         owner.runtime,
         static_cast<unsigned long long>(f->id),
-        f->name,
+        written_name(f->name).text(),
         static_cast<unsigned long long>(f->sched->number()),
         f->id == owner.fiber && f->guards_ended != owner.callback
             ? ", which has run other callbacks since"

@@ -3,6 +3,7 @@
 #include "base/thread_annotations.hpp"
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/written_name.hpp"
 
 #include <cstddef>
 #include <cstdio>
@@ -78,65 +79,6 @@ void dump_writer::flush() noexcept {
   }
   used_ = 0;
 }
-
-namespace {
-
-// How many bytes form one character that a terminal shows; 0 if what is here
-// steers it, or is no UTF-8.
-std::size_t shown_bytes(const char* s) noexcept {
-  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
-  const unsigned char first = at(0);
-  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
-  if (first < 0xc2 || first > 0xf4) return 0;
-  if (first == 0xc2 && at(1) < 0xa0) return 0;  // the control characters beyond ASCII
-  const std::size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((at(i) & 0xc0) != 0x80) return 0;  // the final zero, too
-  }
-  return length;
-}
-
-// A fiber's name as it is written: in one line, and without what would steer a
-// terminal. A backslash is doubled, so what is written is unambiguous.
-class written_name {
- public:
-  explicit written_name(const char* name) noexcept {
-    while (*name != '\0') {
-      const std::size_t shown = shown_bytes(name);
-      if (*name == '\\' || shown == 0) {
-        escape(*name++);
-      } else {
-        for (std::size_t i = 0; i < shown; ++i)
-          text_[size_++] = *name++;
-      }
-    }
-    text_[size_] = '\0';
-  }
-
-  const char* text() const noexcept { return text_; }
-
- private:
-  void escape(char c) noexcept {
-    constexpr char plain[] = "\\ntr";
-    constexpr char special[] = "\\\n\t\r";
-    text_[size_++] = '\\';
-    for (std::size_t i = 0; i < sizeof plain - 1; ++i) {
-      if (c == special[i]) {
-        text_[size_++] = plain[i];
-        return;
-      }
-    }
-    constexpr char digits[] = "0123456789abcdef";
-    text_[size_++] = 'x';
-    text_[size_++] = digits[static_cast<unsigned char>(c) >> 4];
-    text_[size_++] = digits[static_cast<unsigned char>(c) & 0xf];
-  }
-
-  std::size_t size_ = 0;
-  char text_[4 * fiber::name_room];
-};
-
-}  // namespace
 
 dump_writer& dump_writer::name(const char* s) noexcept {
   return text(written_name(s).text());

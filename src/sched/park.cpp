@@ -2,6 +2,7 @@
 
 #include "sched/scheduler.hpp"
 #include "sched/worker.hpp"
+#include "sched/written_name.hpp"
 
 #include <vigil/error.hpp>
 
@@ -94,7 +95,7 @@ void check_may_park(const fiber& self) noexcept {
         "std::mutex, the address of a thread_local, errno) must be let go first, and whatever "
         "called it (a strand, OpenSSL for a callback) must be returned to",
         static_cast<unsigned long long>(self.id),
-        self.name);
+        written_name(self.name).text());
   }
 }
 
@@ -142,7 +143,7 @@ void throw_stopped(fiber& self) {
         "fiber %llu (%s) has swallowed vigil::stopped %u times: catch (...) must rethrow it, or "
         "the shutdown never ends",
         static_cast<unsigned long long>(self.id),
-        self.name,
+        written_name(self.name).text(),
         static_cast<unsigned>(patience));
   }
   throw stopped();

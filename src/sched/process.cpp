@@ -6,6 +6,7 @@
 #include "base/words.hpp"
 #include "sched/fiber_dump.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/written_name.hpp"
 
 #include <vigil/error.hpp>
 
@@ -176,14 +177,14 @@ void name_uncaught(const fiber& f, const std::exception_ptr& error) noexcept {
         "wait in a noexcept function, destructors included, must be under "
         "this_fiber::shield",
         id,
-        f.name,
+        written_name(f.name).text(),
         from.text);
   } catch (const std::exception& e) {
     warn(
         "an exception has left fiber %llu (%s, started at %s), or a noexcept function on it, "
         "and nobody catches it: %s",
         id,
-        f.name,
+        written_name(f.name).text(),
         from.text,
         e.what());
   } catch (...) {
@@ -191,7 +192,7 @@ void name_uncaught(const fiber& f, const std::exception_ptr& error) noexcept {
         "an exception that is no std::exception has left fiber %llu (%s, started at %s), or a "
         "noexcept function on it, and nobody catches it",
         id,
-        f.name,
+        written_name(f.name).text(),
         from.text);
   }
 }

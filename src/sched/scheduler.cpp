@@ -3,6 +3,7 @@
 #include "sched/fiber_dump.hpp"
 #include "sched/park.hpp"
 #include "sched/process.hpp"
+#include "sched/written_name.hpp"
 
 #include <vigil/error.hpp>
 
@@ -499,7 +500,7 @@ void scheduler::report_unhandled(fiber& f, std::exception_ptr error) {
   } catch (const std::exception& e) {
     warn("an exception has left fiber %llu (%s, started at %s), and nobody joins it: %s",
          static_cast<unsigned long long>(f.id),
-         f.name,
+         written_name(f.name).text(),
          from.text,
          e.what());
     process_end_is_named();
@@ -509,7 +510,7 @@ void scheduler::report_unhandled(fiber& f, std::exception_ptr error) {
         "an exception that is no std::exception has left fiber %llu (%s, started at %s), and "
         "nobody joins it",
         static_cast<unsigned long long>(f.id),
-        f.name,
+        written_name(f.name).text(),
         from.text);
     process_end_is_named();
     std::terminate();
@@ -549,7 +550,7 @@ void scheduler::report_finally(fiber& f, std::exception_ptr error) noexcept {
                   sizeof given,
                   "fiber %llu (%s, started at %s)",
                   static_cast<unsigned long long>(f.id),
-                  f.name,
+                  written_name(f.name).text(),
                   place_in_words(f).text);
     end_by_on_unhandled(given);
   }

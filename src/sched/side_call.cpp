@@ -4,6 +4,7 @@
 #include "sched/park.hpp"
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/written_name.hpp"
 
 #include <thread>
 
@@ -134,7 +135,7 @@ void scheduler::name_calls() noexcept {
     warn("  a function on a side pool, called %.3f s ago by fiber %llu (%s) at %s:%u",
          static_cast<double>(now - c->since) / 1e9,
          static_cast<unsigned long long>(c->fiber_id),
-         c->fiber_name,
+         written_name(c->fiber_name).text(),
          c->from.file,
          c->from.line);
   }

@@ -4,6 +4,7 @@
 #include "base/clock_source.hpp"
 #include "sched/fiber_dump.hpp"
 #include "sched/process.hpp"
+#include "sched/written_name.hpp"
 
 #include <cstring>
 
@@ -83,7 +84,7 @@ void slow_fibers::name(const report& r) noexcept {
       "std::this_thread::sleep_for, read()) keeps others waiting: use vigil's own, or "
       "vigil::blocking; in a long computation call this_fiber::yield now and then",
       static_cast<unsigned long long>(r.id),
-      r.name,
+      written_name(r.name).text(),
       place_in_words(r.file, r.line).text,
       r.goes_on ? "has held" : "held",
       static_cast<double>(r.held) / 1e6,

@@ -13,6 +13,7 @@
 #include "sched/fiber_dump.hpp"
 #include "sched/park.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/written_name.hpp"
 
 #include <algorithm>
 #include <new>
@@ -284,7 +285,7 @@ void scheduler::stop_limit_passed(nanos waited) noexcept {
       if (ours && !in_root) continue;
       warn("  fiber %llu (%s), %s, waits for: %s, started at %s%s",
            static_cast<unsigned long long>(f->id),
-           f->name,
+           written_name(f->name).text(),
            to_string(state),
            to_string(reason),
            place_in_words(*f).text,

@@ -231,6 +231,76 @@ TEST_SUITE("std::exit on a fiber") {
   }
 }
 
+// With a name that clears the screen, if a terminal sees it.
+TEST_SUITE("a fiber's name") {
+  TEST_CASE("child: says something about a fiber" * doctest::skip()) {
+    const std::string what = std::getenv("VIGIL_TEST_WHERE");
+    const vigil::fiber_options named{.name = "a\x1b[2J\nb"};
+    vigil::options o = two_workers();
+    if (what == "slow") o.slow_fiber = 1ns;
+    o.stop_limit = 0s;
+    vigil::run(o, [&] {
+      if (what == "uncaught") {
+        vigil::go([&] {
+          vigil::this_fiber::set_name(named.name);
+          throw std::runtime_error("planted");
+        });
+      }
+      if (what == "detached") spawn(named, [] { throw std::runtime_error("planted"); }).detach();
+      if (what == "slow") spawn(named, [] { vigil::this_fiber::yield(); }).join();
+      if (what == "no_park") {
+        spawn(named, [] {
+          const vigil::this_fiber::no_park held;
+          sleep_for(1h);
+        }).join();
+      }
+      if (what == "pin") {
+        std::optional<vigil::this_fiber::pin> pin;
+        pin.emplace();
+        spawn(named, [&] { pin.reset(); }).join();
+      }
+      if (what == "handle") {
+        vigil::fiber<> own;
+        own = spawn(named, [&own] {
+          vigil::this_fiber::yield();  // until it is there
+          own = {};
+        });
+        sleep_for(1h);
+      }
+      if (what == "swallowed") {
+        auto f = spawn(named, [] {
+          for (;;) {
+            try {
+              sleep_for(1h);
+            } catch (const vigil::stopped&) {
+            }
+          }
+        });
+        f.request_stop();
+        f.join();
+      }
+      if (what == "shielded") {
+        spawn(named, [] {
+          const vigil::this_fiber::shield whole;
+          vigil::runtime::current().request_stop();
+          sleep_for(1h);
+        }).join();
+      }
+      if (what != "slow") sleep_for(1h);
+    });
+  }
+
+  TEST_CASE("is escaped wherever it is written") {
+    for (const char* const what :
+         {"uncaught", "detached", "slow", "no_park", "pin", "handle", "swallowed", "shielded"}) {
+      const child_result r =
+          run_child("child: says something about a fiber", {{"VIGIL_TEST_WHERE", what}});
+      CHECK_MESSAGE(r.says("(a\\x1b[2J\\nb"), what, "\n", r.output);
+      CHECK_MESSAGE(!r.says("\x1b[2J"), what);
+    }
+  }
+}
+
 TEST_SUITE("misuse") {
   TEST_CASE("child: destroys a runtime that runs" * doctest::skip()) {
     auto* const rt = new vigil::runtime(two_workers());
