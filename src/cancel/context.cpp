@@ -418,7 +418,7 @@ std::error_code error_of(const context_core* c) {
     case stop_state::open:
       return {};
     case stop_state::timed_out:
-      return std::make_error_code(std::errc::timed_out);
+      return internal::deadline_passed();
     default:
       return std::make_error_code(std::errc::operation_canceled);
   }

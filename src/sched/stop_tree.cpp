@@ -4,6 +4,8 @@
 
 #include <vigil/error.hpp>
 
+#include <cerrno>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -194,12 +196,34 @@ std::size_t stop_node::waiters() const noexcept {
 
 namespace vigil::internal {
 
+namespace {
+
+// The generic one in all but the message.
+class context_category final : public std::error_category {
+ public:
+  const char* name() const noexcept override { return "vigil.context"; }
+
+  std::string message(int code) const override {
+    return code == ETIMEDOUT ? "the context has passed its deadline"
+                             : std::generic_category().message(code);
+  }
+
+  std::error_condition default_error_condition(int code) const noexcept override {
+    return {code, std::generic_category()};
+  }
+};
+
+}  // namespace
+
+std::error_code deadline_passed() noexcept {
+  static const context_category category;
+  return {ETIMEDOUT, category};
+}
+
 void throw_cancelled(const stop_node& node) {
   switch (node.state()) {
     case stop_state::timed_out:
-      throw cancelled(std::make_error_code(std::errc::timed_out),
-                      "vigil: the wait's context has passed its deadline",
-                      node.cause());
+      throw cancelled(deadline_passed(), "vigil: the wait is cancelled", node.cause());
     case stop_state::shutdown:
       throw cancelled(std::make_error_code(std::errc::operation_canceled),
                       "vigil: the runtime is shutting down",

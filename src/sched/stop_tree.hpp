@@ -47,6 +47,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <system_error>
 
 namespace vigil {
 inline namespace VIGIL_ABI {
@@ -203,6 +204,10 @@ class kept_stop_node {
  private:
   stop_node* const node_;
 };
+
+// Of a node whose deadline has passed: equivalent to errc::timed_out, whose own text,
+// "Connection timed out", is TCP's.
+std::error_code deadline_passed() noexcept;
 
 // What a wait under a node that is done does: throws `cancelled`.
 [[noreturn]] VIGIL_FOR_IO void throw_cancelled(const stop_node& node);

@@ -125,6 +125,26 @@ TEST_SUITE("context") {
     });
   }
 
+  TEST_CASE("a timeout is said to be the context's, by the wait and by error()") {
+    in_virtual([] {
+      const auto timed = with_timeout(background(), 1s);
+      const auto check = [](const std::error_code& code, const std::string& text) {
+        CHECK_MESSAGE(text.find("the context has passed its deadline") != std::string::npos, text);
+        CHECK_MESSAGE(text.find("Connection timed out") == std::string::npos, text);
+        CHECK(code == std::errc::timed_out);
+        CHECK(code != std::errc::operation_canceled);
+      };
+      try {
+        sleep_for(1h, timed.ctx);
+        FAIL("returned");
+      } catch (const cancelled& e) {
+        check(e.code(), e.what());
+        check(e.code(), e.code().message());
+      }
+      check(timed.ctx.error(), timed.ctx.error().message());
+    });
+  }
+
   TEST_CASE("dropping all handles of a pending one stops its timer and leaves the parent") {
     in_virtual([] {
       auto parent = with_cancel(background());
