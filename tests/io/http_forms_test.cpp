@@ -163,4 +163,16 @@ TEST_SUITE("http server: forms of requests") {
       CHECK(s.ask(request_of("", line_of(900))).result_int() == 404);
     });
   }
+
+  TEST_CASE("a method longer than any there is, which a header has no room for, gets 501") {
+    in_virtual([] {
+      web::options how;
+      how.header_bytes = 1000;
+      site s(how);
+      const std::string method(5000, 'M');
+      CHECK(refused(s, request_of("", method + " / HTTP/1.1")) == 501);
+      CHECK(refused(s, method) == 501);  // and no end of it
+      CHECK(refused(s, "OPTIONS /" + std::string(5000, 'x')) == 414);
+    });
+  }
 }

@@ -26,6 +26,9 @@ constexpr std::size_t large_read = std::size_t{16} << 10;
 constexpr std::size_t piece = std::size_t{64} << 10;
 constexpr std::size_t read_ahead = std::size_t{16} << 10;
 
+// No method that anybody has registered is as long (UPDATEREDIRECTREF).
+constexpr std::size_t longest_method = 32;
+
 // Most handlers have returned by then, and cost no second reader.
 constexpr nanoseconds unwatched = std::chrono::milliseconds(10);
 
@@ -236,7 +239,8 @@ unsigned connection::receive_header(parser& p) {
     if (error && error != http::error::need_more) return status_of(error);
     const std::size_t rest = p.is_header_done() ? 0 : in_.size();
     if (size + rest > server_.how_.header_bytes) {
-      return line_size(p) > server_.how_.header_bytes ? 414 : 431;
+      if (line_size(p) <= server_.how_.header_bytes) return 431;
+      return method_size() > longest_method ? 501 : 414;
     }
     if (p.is_header_done()) return 0;
     if (is_first) limit_receiving(server_.how_.header);
@@ -249,6 +253,13 @@ std::size_t connection::line_size(const parser& p) const {
   if (p.line_size() != 0) return p.line_size();
   const std::string_view text(static_cast<const char*>(in_.cdata().data()), in_.size());
   return std::min(text.find('\n'), text.size() - 1) + 1;
+}
+
+// Of the method, or of what there is of it.
+std::size_t connection::method_size() const {
+  if (!request_.method().empty()) return request_.method().size();
+  const std::string_view text(static_cast<const char*>(in_.cdata().data()), in_.size());
+  return std::min(text.find(' '), text.size());
 }
 
 unsigned connection::receive_body(parser& p) {

@@ -65,6 +65,7 @@ class connection {
   unsigned receive(parser& p);
   unsigned receive_header(parser& p);
   std::size_t line_size(const parser& p) const;
+  std::size_t method_size() const;
   unsigned receive_body(parser& p);
   unsigned receive_more(std::size_t room);
   void limit_receiving(std::chrono::nanoseconds d);

@@ -52,7 +52,8 @@ struct options {
   // unread bytes would make the close a reset, which may destroy the answer on its way.
   std::chrono::nanoseconds linger = std::chrono::milliseconds(500);
 
-  std::size_t header_bytes = std::size_t{16} << 10;  // above: 431; its first line alone: 414
+  // Above: 431; its first line alone: 414, or 501 if that begins with no method.
+  std::size_t header_bytes = std::size_t{16} << 10;
   std::size_t body_bytes = std::size_t{1} << 20;     // above: 413
 
   // Send "Keep-Alive: timeout=…": `idle` less `idle_margin`, in whole seconds rounded
