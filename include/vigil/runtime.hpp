@@ -269,7 +269,11 @@ class VIGIL_API runtime {
   [[nodiscard]] work_guard make_work_guard();
 
   // Starts the shutdown, as a signal of stop_on would. Any thread; returns at
-  // once.
+  // once. Outside run() the stop is kept for the next one, as what go and post are
+  // given: that run calls its f with the root context done and, once the grace is
+  // over, ends every wait in it. A stop lasts for one run, however often it was asked
+  // for; one that comes before run() returns is that run's. To drop one that is
+  // kept: run([] {}).
   void request_stop() noexcept;
 
   runtime_stats stats() const;

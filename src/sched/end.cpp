@@ -3,7 +3,8 @@
 //   E0 exit_when::all_done: the main fiber's function has returned, and it waits
 //      until all_done(), or for a stop
 //   E1 the main fiber's function has returned, or a stop was asked for
-//      (signal, request_stop, deadlock)                      phase ending
+//      (signal, request_stop, deadlock; a request_stop that came before the
+//      run: ahead of the main fiber's function)              phase ending
 //      then the root context is cancelled; while that takes, a fiber of ours
 //      counts the grace and the stop limit (cancel_root)
 //   E2 the grace passes (options::grace, or the longest that a server has
@@ -57,31 +58,30 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
         "vigil::run inside a fiber: use go or spawn; a second runtime needs a thread "
         "of its own");
   }
-  auto expected = run_phase::idle;
-  if (!phase_.compare_exchange_strong(expected, run_phase::running)) {
-    throw wrong_place("vigil::runtime::run: this runtime is running already");
-  }
+  const bool is_stopped = begin_run();
 
   // The traces of a run go at its end, so that a stop that is asked for as the
   // next one begins is not wiped out.
   struct back_to_idle {
     scheduler& s;
+    bool has_begun = false;
 
     ~back_to_idle() {
       s.stopping_.store(false);
       s.quit_.store(false);
       s.deadlock_warned_.store(false);
-      // A request_stop() that comes late must not stop the next run.
+      // A request_stop() that came late must not stop the next run; but one that
+      // would have stopped this one, had it begun, is still to do.
       const lock_guard guard(s.end_lock_);
       s.stopper_ = {};
       s.stopper_started_ = false;
       s.root_watch_ = {};
       s.end_since_.store(0);
-      s.signals_.store(0);
+      s.signals_.fetch_and(std::uint64_t{has_begun ? 0u : 1u});
       s.calls_given_up_at_ = 0;
       s.phase_.store(run_phase::idle);
     }
-  } const idle_again{*this};
+  } idle_again{*this};
 
   deadlocked_.store(false);
   main_stopped_ = false;
@@ -170,6 +170,9 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
     timers_->abort_open();
     throw;
   }
+  idle_again.has_begun = true;
+  // Before the main fiber is entered, whichever worker takes the bit.
+  if (is_stopped) begin_end();
   start(*main);
   {
     const thread_guard thread;
@@ -188,6 +191,22 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   if (main_stopped_ && wants_result) {
     throw cancelled("vigil::run: the main function was stopped before it had a result");
   }
+}
+
+// True: a stop was asked for before. The lock decides whether a request_stop() is
+// one of those or finds the run.
+bool scheduler::begin_run() {
+  auto expected = run_phase::idle;
+  bool is_stopped = false;
+  {
+    const lock_guard guard(end_lock_);
+    phase_.compare_exchange_strong(expected, run_phase::running);
+    is_stopped = (signals_.load() & 1) != 0;
+  }
+  if (expected != run_phase::idle) {
+    throw wrong_place("vigil::runtime::run: this runtime is running already");
+  }
+  return is_stopped;
 }
 
 void scheduler::start_workers() {

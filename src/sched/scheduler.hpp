@@ -187,7 +187,7 @@ class scheduler {
   void* side_pool = nullptr;  // the runtime's own; of the blocking layer
 
   // --- the end
-  void request_stop() noexcept;  // any thread; no effect outside run()
+  void request_stop() noexcept;  // any thread; outside run() it is kept for the next one
 
   bool stopping() const noexcept { return stopping_.load(); }
 
@@ -312,6 +312,7 @@ class scheduler {
   stack take_stack(std::size_t size, bool counted, worker* here);
   std::uint64_t take_id(worker* w) noexcept;
   void release_limits(fiber& f) noexcept;
+  bool begin_run() VIGIL_EXCLUDES(end_lock_);
   void start_workers();
   void note_end() noexcept;
   nanos longest_grace() const noexcept VIGIL_REQUIRES(end_lock_);

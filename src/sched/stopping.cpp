@@ -24,8 +24,9 @@ namespace vigil::internal {
 void scheduler::request_stop() noexcept {
   {
     const lock_guard guard(end_lock_);
-    if (phase() == run_phase::idle) return;
     signals_.fetch_or(1);
+    // Kept for the next run, whose beginning takes the lock: begin_run().
+    if (phase() == run_phase::idle) return;
   }
   // Done by a worker, as for a signal.
   wake_for_signal(waker::thread);

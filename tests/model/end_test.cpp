@@ -404,7 +404,29 @@ TEST_CASE("end: a fiber asked to stop from outside ends its wait") {
   });
 }
 
-TEST_CASE("end: a stop that comes as the run ends does not stop the next run") {
+TEST_CASE("end: a stop asked for as the run begins ends it") {
+  prove("end: request_stop as the run begins", [] {
+    bool stopped = false;
+    vigil::runtime rt(strict_workers(1));
+    const vigil::work_guard guard = rt.make_work_guard();
+    long_window w;
+    w.emplace();
+    std::thread outside([&] { rt.request_stop(); });
+    rt.run([&] {
+      try {
+        vigil::sleep_for(for_ever);
+      } catch (const vigil::stopped&) {
+        stopped = true;
+        throw;
+      }
+    });
+    w.reset();
+    outside.join();
+    model::require(stopped, "the wait has ended by the stop");
+  });
+}
+
+TEST_CASE("end: a stop that comes as the run ends stops that run or the next, and no third") {
   prove("end: request_stop as the run ends, then another run", [] {
     vigil::runtime rt(strict_workers(1));
     long_window w;
@@ -415,12 +437,13 @@ TEST_CASE("end: a stop that comes as the run ends does not stop the next run") {
     });
     w.reset();
     outside.join();
+    rt.run([] { vigil::sleep_for(1ms); });
     bool whole = false;
     rt.run([&] {
       vigil::sleep_for(1ms);
       whole = true;
     });
-    model::require(whole, "the second run is not stopped");
+    model::require(whole, "the third run is not stopped");
   });
 }
 

@@ -164,6 +164,30 @@ TEST_SUITE("limits") {
     CHECK(!r.says("ran\n"));
   }
 
+  TEST_CASE("child: stopped before a run that cannot begin" * doctest::skip()) {
+    vigil::options o;
+    o.workers = 64;
+    vigil::runtime rt(o);
+    rt.request_stop();
+    limit(RLIMIT_AS, status_bytes("VmSize:") + 40 * 1024 * 1024);
+    CHECK_THROWS_AS(rt.run([] { std::puts("ran"); }), std::system_error);
+    limit(RLIMIT_AS, RLIM_INFINITY);
+    rt.run([] {
+      std::puts("begun");
+      vigil::sleep_for(1h);
+      std::puts("slept");
+    });
+  }
+
+  TEST_CASE("a stop asked for before a run that cannot begin is kept for the one after") {
+    if (!limits_work) return;
+    const child_result r = run_child("child: stopped before a run that cannot begin");
+    CHECK(r.succeeded());
+    CHECK(!r.says("ran\n"));
+    CHECK(r.says("begun"));
+    CHECK(!r.says("slept"));
+  }
+
   TEST_CASE("child: no memory for a stack" * doctest::skip()) {
     vigil::options o;
     o.workers = 2;

@@ -339,18 +339,78 @@ TEST_SUITE("run") {
     stopper.join();
   }
 
-  TEST_CASE("request_stop before and after the run does nothing") {
-    vigil::runtime rt;
+  TEST_CASE("a stop asked for before the first run, or between two, ends the next run only") {
+    for (const std::size_t workers : {std::size_t{1}, std::size_t{2}}) {
+      vigil::options o;
+      o.workers = workers;
+      vigil::runtime rt(o);
+      for (int round = 0; round < 3; ++round) {
+        rt.request_stop();
+        rt.request_stop();
+        bool done_at_first = false;
+        bool slept = false;
+        CHECK(rt.run([&] {
+          done_at_first = vigil::background().is_done();
+          sleep_for(1h);
+          slept = true;
+        }) == 0);
+        CHECK(done_at_first);
+        CHECK_FALSE(slept);
+        CHECK(rt.run([] {
+          sleep_for(1us);
+          return 3;
+        }) == 3);
+      }
+    }
+  }
+
+  TEST_CASE("a stop asked for before the run ends what was started before it, and its all_done") {
+    vigil::options o;
+    o.exit = vigil::exit_when::all_done;
+    vigil::runtime rt(o);
+    bool begun = false;
+    bool slept = false;
+    rt.go([&] {
+      begun = true;
+      sleep_for(1h);
+      slept = true;
+    });
+    const vigil::work_guard guard = rt.make_work_guard();
     rt.request_stop();
-    CHECK(rt.run([] {
-      sleep_for(1us);
-      return 3;
-    }) == 3);
+    CHECK(rt.run([] { return 4; }) == 4);  // f is called, and does not wait
+    CHECK(begun);
+    CHECK_FALSE(slept);
+  }
+
+  TEST_CASE("a stop asked for before the run leaves its fibers their grace") {
+    vigil::options o;
+    o.grace = 1h;
+    vigil::runtime rt(o);
     rt.request_stop();
-    CHECK(rt.run([] {
+    bool cancelled = false;
+    bool slept = false;
+    rt.run([&] {
+      try {
+        sleep_for(1h, vigil::background());
+      } catch (const vigil::cancelled&) {
+        cancelled = true;
+      }
       sleep_for(1us);
-      return 4;
-    }) == 4);
+      slept = true;
+    });
+    CHECK(cancelled);
+    CHECK(slept);
+  }
+
+  TEST_CASE("a runtime whose thread is just being started is stopped at any moment") {
+    for (int i = 0; i < rounds(300); ++i) {
+      vigil::runtime rt;
+      std::thread runs([&] { rt.run([] { sleep_for(24h); }); });
+      for (int k = 0; k < i % 7; ++k)
+        std::this_thread::yield();
+      rt.request_stop();
+      runs.join();
+    }
   }
 
   TEST_CASE("a fiber that never gives up its worker delays the timers of others only") {
