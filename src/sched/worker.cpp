@@ -7,6 +7,7 @@
 #include "sched/slow_fiber.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace vigil::internal {
 namespace {
@@ -53,14 +54,16 @@ void forget_worker_after_fork() noexcept {
   this_worker = nullptr;
 }
 
-worker::worker(scheduler& owner, unsigned number) noexcept
+worker::worker(scheduler& owner, unsigned number)
     : sched(owner),
       index(number),
       lone_(owner.settings().workers == 1),
       virtual_(owner.is_virtual()),
       with_care_(virtual_),
       queue_(lone_),
-      random_(owner.settings().seed * 0x9e3779b9 + number) {}
+      random_(owner.settings().seed * 0x9e3779b9 + number) {
+  if (virtual_) seeded_.reserve(64);  // never without room: room_in_bag()
+}
 
 void worker::run() noexcept {
   thread_side side;
@@ -231,18 +234,44 @@ fiber* worker::pick_in_order() noexcept {
   return nullptr;
 }
 
+// Making a fiber ready cannot fail. Without memory for a larger bag those that do
+// not fit stay in the queues, which need none, until some of the others have run.
+bool worker::room_in_bag() noexcept {
+  if (seeded_.size() < seeded_.capacity()) return true;
+  try {
+    seeded_.reserve(2 * seeded_.capacity());
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+void worker::push_seeded(fiber& f) noexcept {
+  if (room_in_bag()) {
+    seeded_.push_back(&f);
+    return;
+  }
+  fiber_chain one;
+  one.push_back(f);
+  sched.inject(one);
+}
+
 // Virtual time: everything that can run is in one bag, and the seed draws.
 fiber* worker::pick_by_seed() noexcept {
-  while (fiber* const f = sched.pop_injected())
-    seeded_.push_back(f);
-  while (fiber* const f = pop_pinned())
-    seeded_.push_back(f);
+  const auto fill = [this](auto next) {
+    while (room_in_bag()) {
+      fiber* const f = next();
+      if (f == nullptr) return;
+      seeded_.push_back(f);
+    }
+  };
+  fill([this] { return sched.pop_injected(); });
+  fill([this] { return pop_pinned(); });
   const bool callbacks = sched.timers().has_callbacks();
   // Who yielded joins the bag again after as many turns as there were fibers in
   // it, so that those go first and later ones cannot keep it waiting.
   if (!yielded_.empty() && (before_yielded_ == 0 || (seeded_.empty() && !callbacks))) {
-    seeded_.insert(seeded_.end(), yielded_.begin(), yielded_.end());
-    yielded_.clear();
+    fill([this] { return yielded_.pop_front(); });
   }
   if (before_yielded_ != 0) --before_yielded_;
   const auto fibers = static_cast<std::uint32_t>(seeded_.size());
@@ -414,7 +443,7 @@ fiber* worker::steal_from(worker& victim) noexcept {
 
 void worker::push_next(fiber& f) noexcept {
   if (virtual_) {
-    seeded_.push_back(&f);
+    push_seeded(f);
     return;
   }
   fiber* before = nullptr;
@@ -431,7 +460,7 @@ void worker::push_next(fiber& f) noexcept {
 
 void worker::push_back(fiber& f) noexcept {
   if (virtual_) {
-    seeded_.push_back(&f);
+    push_seeded(f);
     return;
   }
   if (!queue_.push(f)) push_overflow(f);
@@ -598,7 +627,7 @@ void worker::after(fiber& f) noexcept {
       f.state.store(fiber_state::runnable, relaxed);  // ordering: the dump's field
       if (virtual_) {
         if (yielded_.empty()) before_yielded_ = seeded_.size();
-        yielded_.push_back(&f);
+        yielded_.push_back(f);
       } else if (f.pinned != nullptr) {
         push_pinned(f);
       } else {

@@ -57,7 +57,7 @@ struct worker_counters {
 
 class worker {
  public:
-  worker(scheduler& owner, unsigned index) noexcept;
+  worker(scheduler& owner, unsigned index);
   worker(const worker&) = delete;
   worker& operator=(const worker&) = delete;
 
@@ -129,6 +129,8 @@ class worker {
   fiber* pick_with_care(after_switch what) noexcept;
   fiber* pick_in_order() noexcept;
   fiber* pick_by_seed() noexcept;
+  bool room_in_bag() noexcept;
+  void push_seeded(fiber& f) noexcept;
   fiber* pop_pinned() noexcept VIGIL_EXCLUDES(inbox_lock_);
   fiber* take_next() noexcept;
   bool leaves_to_others() noexcept;
@@ -177,7 +179,7 @@ class worker {
   run_queue queue_;
   atomic<fiber*> next_{nullptr};  // taken by exchange, by thieves too
   std::vector<fiber*> seeded_;    // virtual time: all ready fibers
-  std::vector<fiber*> yielded_;   // virtual time: go after those that were ready then
+  fiber_chain yielded_;           // virtual time: go after those that were ready then
   std::size_t before_yielded_ = 0;
 
   spinlock inbox_lock_{lock_rank::inbox};
