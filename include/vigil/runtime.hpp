@@ -207,6 +207,10 @@ class [[nodiscard]] VIGIL_API work_guard {
 // run(f); a runtime object serves those that need it from outside: to start
 // fibers from plain threads, to read statistics, to run several times. As many
 // as there are threads for may run at once, each on a thread of its own.
+//
+// A child that was forked while a runtime ran, a side pool (blocking.hpp) had
+// threads or io::resolve was under way, may only call exec; another one may use
+// everything but runtimes of its parent's that have done I/O.
 class VIGIL_API runtime {
  public:
   explicit runtime(options settings = {});

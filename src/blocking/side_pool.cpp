@@ -30,6 +30,12 @@ std::size_t number_in(const char* text) noexcept {
   return *end != '\0' || errno != 0 ? 0 : n;
 }
 
+// A thread of a pool, from before it is until after.
+void count_thread(int change) noexcept {
+  process_count_own_threads(change);
+  process_count_quiet_threads(change);
+}
+
 // On a thread of the pool: what runs meanwhile may ready whom it likes.
 class users_code {
  public:
@@ -79,6 +85,7 @@ side_pool::~side_pool() {
     } else {
       t.join();
     }
+    process_count_own_threads(-1);
   }
 }
 
@@ -140,7 +147,7 @@ void side_pool::submit(side_job& job) noexcept {
     ++threads_;
     ++starting_;
   }
-  process_count_quiet_threads(1);
+  count_thread(1);
   if (const std::exception_ptr error = start_thread(*fresh, number)) start_failed(*fresh, error);
   bool last = false;
   {
@@ -173,7 +180,7 @@ void side_pool::start_failed(place& p, const std::exception_ptr& error) noexcept
     p.used = false;
     --threads_;
   }
-  process_count_quiet_threads(-1);
+  count_thread(-1);
   for (;;) {
     side_job* job = nullptr;
     {

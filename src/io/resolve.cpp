@@ -7,6 +7,8 @@
 //     are never destroyed: it may return while the program ends.
 // L3  Nothing here uses `addresses`, nor Asio's resolver, which makes them: they hold a
 //     std::vector, and the program's debug mode may give that another layout.
+#include "sched/process.hpp"
+
 #include <vigil/io/resolve.hpp>
 
 #include <list>
@@ -39,6 +41,7 @@ class lookup_threads {
       if (threads_ == most) return;
       ++threads_;
     }
+    internal::process_count_own_threads(1);
     try {
       std::thread([this] { body(); }).detach();
     } catch (const std::system_error& e) {
@@ -70,6 +73,7 @@ class lookup_threads {
       const std::lock_guard guard(lock_);
       if (--threads_ == 0) refused.swap(queue_);
     }
+    internal::process_count_own_threads(-1);
     const boost::system::error_code error(why.value(), boost::system::system_category());
     for (const auto& l : refused)
       l->finish(error, nullptr);
@@ -78,6 +82,7 @@ class lookup_threads {
   void body() noexcept {
     while (const std::shared_ptr<lookup> l = next())
       l->run();
+    internal::process_count_own_threads(-1);
   }
 
   std::shared_ptr<lookup> next() noexcept {

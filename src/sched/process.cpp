@@ -65,6 +65,7 @@ void for_each_running(F&& f) noexcept {
 }
 
 atomic<int> quiet_threads{0};
+atomic<int> own_threads{0};
 
 // Quiet threads that have done all that they do, the latest of them: the system
 // lists a thread for a moment after its end, also when it was joined. With a
@@ -119,15 +120,25 @@ atomic<std::terminate_handler> below_ours{nullptr};
 atomic<std::terminate_handler> below_both{nullptr};
 bool below_another = false;  // guarded by process_lock; never taken back
 
-// The pid in which vigil was set up; a forked child has another.
+// In a forked child that lacks threads which what it has inherited counts on.
 atomic<bool> forked{false};
 atomic<bool> exiting{false};
 
 // What ends the program has been said on standard error: once is enough.
 atomic<bool> end_is_named{false};
 
+// What the lock guards is whole in the child, and so is the count of runs.
+void before_fork() noexcept {
+  process_lock.lock();
+}
+
+void in_parent() noexcept {
+  process_lock.unlock();
+}
+
 void in_child() noexcept {
-  forked.store(true);
+  if (runs != 0 || own_threads.load() != 0) forked.store(true);
+  process_lock.unlock();
   forget_worker_after_fork();
 }
 
@@ -339,9 +350,10 @@ void drop_signals(runtime_slot& slot) noexcept {
 
 process_guard::process_guard(scheduler& s) : sched_(s) {
   process_check_fork("vigil::run");
-  const std::lock_guard guard(process_lock);
-  static const bool fork_handler = ::pthread_atfork(nullptr, nullptr, &in_child) == 0;
+  // Before the lock is taken for the first time.
+  static const bool fork_handler = ::pthread_atfork(&before_fork, &in_parent, &in_child) == 0;
   static_cast<void>(fork_handler);
+  const std::lock_guard guard(process_lock);
 
   struct exit_mark {
     ~exit_mark() { process_exits(); }
@@ -413,8 +425,9 @@ thread_guard::~thread_guard() {
 void process_check_fork(const char* call) noexcept {
   if (forked.load()) {
     fatal(
-        "%s in a forked child: the worker threads stayed in the parent. After fork() call exec, "
-        "or fork before the first vigil::run",
+        "%s in a forked child: the threads of the library stayed in the parent. After fork() call "
+        "exec, or fork while no runtime runs and no thread of a side pool is there (before the "
+        "first vigil::run, for example)",
         call);
   }
 }
@@ -471,6 +484,10 @@ void process_count_quiet_threads(int change) noexcept {
 
 void process_is_quiet_thread() noexcept {
   static_cast<void>(this_quiet_thread.is_registered);
+}
+
+void process_count_own_threads(int change) noexcept {
+  own_threads.fetch_add(change);
 }
 
 std::size_t process_quiet_threads() noexcept {

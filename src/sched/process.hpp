@@ -43,10 +43,11 @@ class thread_guard {
   alternate_signal_stack signals_;
 };
 
-// Ends the program if this is a forked child: its workers are gone.
+// Ends the program if this is a child that was forked while a runtime ran, or a
+// thread that process_count_own_threads() counts was there: those are gone.
 VIGIL_FOR_IO void process_check_fork(const char* call) noexcept;
 
-// std::exit has been called, or this is a forked child: what is static is being
+// std::exit has been called, or this is such a child: what is static is being
 // destroyed, or will be, while workers run or are missing.
 bool process_is_exiting() noexcept;
 void process_exits() noexcept;
@@ -68,6 +69,9 @@ bool process_has_only(std::size_t workers) noexcept;
 void process_count_quiet_threads(int change) noexcept;
 void process_is_quiet_thread() noexcept;
 std::size_t process_quiet_threads() noexcept;
+
+// Threads of ours that do not belong to a run.
+VIGIL_FOR_IO void process_count_own_threads(int change) noexcept;
 
 // Now on the clock of a runtime that runs; on the monotonic one if there is none
 // at this address. Async-signal-safe; caller: inside process_dump().

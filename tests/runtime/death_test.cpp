@@ -3,6 +3,10 @@
 #include "support/handler_watch.hpp"
 #include "support/in_runtime.hpp"
 
+#include <vigil/blocking.hpp>
+#include <vigil/channel.hpp>
+#include <vigil/testing.hpp>
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -95,7 +99,21 @@ TEST_SUITE("fork") {
   }
 
   TEST_CASE("child: forks and calls run" * doctest::skip()) {
-    vigil::run(two_workers(), [] {});
+    vigil::run(two_workers(), [] {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        vigil::run([] {});
+        ::_exit(0);
+      }
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      std::printf("its child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    });
+  }
+
+  TEST_CASE("child: forks beside a side pool and calls run" * doctest::skip()) {
+    vigil::blocking_pool pool;
+    vigil::run(two_workers(), [&] { vigil::blocking(pool, [] {}); });
     const pid_t child = ::fork();
     if (child == 0) {
       vigil::run([] {});
@@ -104,6 +122,77 @@ TEST_SUITE("fork") {
     int status = 0;
     ::waitpid(child, &status, 0);
     std::printf("its child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+  }
+
+  TEST_CASE("child: forks beside another thread's run and calls run" * doctest::skip()) {
+    std::atomic<bool> begun{false};
+    vigil::runtime rt;
+    std::thread other([&] {
+      rt.run([&] {
+        begun.store(true);
+        sleep_for(24h);
+      });
+    });
+    while (!begun.load())
+      std::this_thread::yield();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      vigil::run([] {});
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    std::printf("its child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    rt.request_stop();
+    other.join();
+  }
+
+  TEST_CASE("child: forks after a run and does everything" * doctest::skip()) {
+    vigil::runtime rt(two_workers());
+    const auto all = [&rt] {
+      int sum = rt.run([] {
+        auto f = spawn([] {
+          sleep_for(1ms);
+          return 1;
+        });
+        return f.join() + vigil::blocking([] { return 2; });
+      });
+      sum += vigil::run(two_workers(), [] {
+        vigil::blocking_pool pool;
+        const auto answers = vigil::make_channel<int>();
+        vigil::after_func(1ms, [answers] { answers.send(4); });
+        return *answers.recv() + vigil::blocking(pool, [] { return 8; });
+      });
+      vigil::testing::run_virtual([&sum] {
+        sleep_for(1h);
+        sum += 16;
+      });
+      return sum;
+    };
+    {
+      // One whose threads end before the fork.
+      vigil::run(two_workers(), [] { vigil::blocking([] {}); });
+    }
+    vigil::run(two_workers(), [] { sleep_for(1ms); });
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const int sum = all();
+      const pid_t grandchild = ::fork();
+      if (grandchild == 0) ::_exit(sum + 1);
+      int status = 0;
+      ::waitpid(grandchild, &status, 0);
+      ::_exit(WIFEXITED(status) && WEXITSTATUS(status) == sum + 1 ? sum : 99);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    std::printf("its child: %d, itself: %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1, all());
+  }
+
+  TEST_CASE(
+      "while no runtime runs, and no side pool has threads, leaves a child that may run one") {
+    const child_result r = run_child("child: forks after a run and does everything");
+    CHECK_MESSAGE(r.succeeded(), r.output);
+    CHECK_MESSAGE(r.says("its child: 31, itself: 31"), r.output);
   }
 
   TEST_CASE("child: forks and sleeps" * doctest::skip()) {
@@ -133,8 +222,13 @@ TEST_SUITE("fork") {
   }
 
   TEST_CASE("the child's first call ends it loudly and the parent goes on") {
-    for (const char* const what : {"calls go", "calls run", "sleeps", "arms a timer"}) {
-      const auto name = std::string("child: forks and ") + what;
+    for (const char* const what : {"and calls go",
+                                   "and calls run",
+                                   "and sleeps",
+                                   "and arms a timer",
+                                   "beside a side pool and calls run",
+                                   "beside another thread's run and calls run"}) {
+      const auto name = std::string("child: forks ") + what;
       const child_result r = run_child(name.c_str());
       CHECK_MESSAGE(r.succeeded(), r.output);
       CHECK_MESSAGE(r.says(("its child: " + std::to_string(SIGABRT)).c_str()), what, r.output);
