@@ -124,7 +124,10 @@ struct options {
   std::size_t main_stack_size = 1024 * 1024;
 
   // Limits of this runtime; 0: none. What would pass them throws
-  // limit_reached. Stack memory counts whole stacks, touched or not.
+  // limit_reached. max_fibers is for what go and spawn start, and the main fiber:
+  // a callback that waits (after_func, every, post) has a fiber that it does not
+  // count. max_stack_bytes counts the stacks of all, whole ones, touched or not; at
+  // this limit callbacks that are due wait for others to return.
   std::size_t max_fibers = 0;
   std::size_t max_stack_bytes = 0;
 

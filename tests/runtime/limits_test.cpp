@@ -4,6 +4,7 @@
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
+#include <vigil/channel.hpp>
 #include <vigil/error.hpp>
 
 #include <atomic>
@@ -141,6 +142,19 @@ TEST_SUITE("limits") {
     in_runtime({.workers = {1, 2}, .settings = o}, [] {
       for (int i = 0; i < rounds(20'000); ++i)
         vigil::spawn([] {}).join();
+    });
+  }
+
+  TEST_CASE("max_fibers counts no callbacks: fibers that wait for one which waits itself go on") {
+    vigil::options o;
+    o.max_fibers = 2;
+    in_runtime({.workers = {1, 2}, .settings = o}, [] {
+      const auto first = vigil::make_channel<int>();
+      const auto second = vigil::make_channel<int>();
+      vigil::after_func(1ms, [=] { first.send(*second.recv()); });
+      vigil::after_func(2ms, [=] { second.send(7); });
+      auto f = vigil::spawn([=] { return *first.recv(); });
+      CHECK(f.join() == 7);
     });
   }
 
