@@ -21,8 +21,10 @@
 //
 // A function that waits holds a program with exit_when::all_done, and is counted
 // among the timers in stats(). One that has not started when the run ends never
-// does; its captures die on the main fiber. An exception that leaves one goes to
-// options::on_unhandled.
+// does; its captures die on the main fiber. So what the main fiber defers and does
+// not wait after is sure to start only with exit_when::all_done: otherwise its end is
+// the run's.
+// An exception that leaves one goes to options::on_unhandled.
 //
 // Behaviour: Node's setImmediate, and process.nextTick without its starvation.
 //

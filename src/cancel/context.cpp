@@ -353,7 +353,7 @@ void drop_handle(done_registration* r) noexcept {
 
 done_registration* after_func(context_core* c, callback f, const site& from) {
   context_core& ctx = checked(c, "after_func");
-  if (!f) throw_empty_function("after_func");
+  if (!f) throw_empty_function("vigil::after_func");
   scheduler* const s = internal::current_scheduler();
   if (s == nullptr) {
     internal::process_check_fork("after_func");

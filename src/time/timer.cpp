@@ -55,7 +55,7 @@ timer_record* make_in(timer_service& service,
 
 timer_record* make(
     const char* call, nanos delay, nanos period, bool from_end, callback f, const site& from) {
-  if (!f) throw_empty_function(call);
+  if (!f) throw_empty_function((std::string("vigil::") + call).c_str());
   return make_in(current_service(call), delay, period, from_end, std::move(f), from);
 }
 

@@ -129,7 +129,9 @@ TEST_SUITE("contexts: bad input") {
   TEST_CASE("an empty function is refused") {
     in_virtual([] {
       void (*const none)() = nullptr;
-      CHECK_THROWS_AS(vigil::after_func(background(), none), std::invalid_argument);
+      CHECK_THROWS_WITH_AS(vigil::after_func(background(), none),
+                           "vigil::after_func: the function is empty (null)",
+                           std::invalid_argument);
     });
   }
 

@@ -226,9 +226,12 @@ TEST_SUITE("after_func") {
   TEST_CASE("an empty function is refused at the call and arms nothing") {
     in_virtual([] {
       void (*none)() = nullptr;
-      CHECK_THROWS_AS(after_func(1s, none), std::invalid_argument);
-      CHECK_THROWS_AS(after_func(1s, std::function<void()>()), std::invalid_argument);
-      CHECK_THROWS_AS(vigil::every(1s, none), std::invalid_argument);
+      const char* const text = "vigil::after_func: the function is empty (null)";
+      CHECK_THROWS_WITH_AS(after_func(1s, none), text, std::invalid_argument);
+      CHECK_THROWS_WITH_AS(after_func(1s, std::function<void()>()), text, std::invalid_argument);
+      CHECK_THROWS_WITH_AS(vigil::every(1s, none),
+                           "vigil::every: the function is empty (null)",
+                           std::invalid_argument);
       CHECK(vigil::stats().timers_armed == 0);
     });
   }
