@@ -63,17 +63,16 @@ class signal_list {
   static constexpr std::size_t capacity = 64;
 
   constexpr signal_list() noexcept = default;
-  signal_list(std::initializer_list<int> signals)
-      : signal_list(signals.begin(), signals.size()) {}
+  signal_list(std::initializer_list<int> list) : signal_list(list.begin(), list.size()) {}
 
   // From an array, a vector, a span of int.
   template <class C>
   requires(!std::is_same_v<C, signal_list> &&
-           requires(const C& signals) {
-             { signals.data() } -> std::convertible_to<const int*>;
-             { signals.size() } -> std::convertible_to<std::size_t>;
+           requires(const C& list) {
+             { list.data() } -> std::convertible_to<const int*>;
+             { list.size() } -> std::convertible_to<std::size_t>;
            })
-  signal_list(const C& signals) : signal_list(signals.data(), signals.size()) {}
+  signal_list(const C& list) : signal_list(list.data(), list.size()) {}
 
   // Throws std::invalid_argument when there are `capacity` already.
   void push_back(int signal) {
@@ -88,9 +87,9 @@ class signal_list {
   bool empty() const noexcept { return size_ == 0; }
 
  private:
-  signal_list(const int* signals, std::size_t n) {
+  signal_list(const int* first, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i)
-      push_back(signals[i]);
+      push_back(first[i]);
   }
 
   int signals_[capacity] = {};
