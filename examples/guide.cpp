@@ -3,8 +3,10 @@
 //
 // Run:    build/release/examples/guide
 // Prints: what each passage does.
+//! [headers]
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
+//! [headers]
 
 #include <cassert>
 #include <cstdio>

@@ -19,10 +19,14 @@
 
 #include <boost/asio.hpp>
 
+//! [names]
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using asio::ip::tcp;
 using vigil::io::use_fiber;
+using unix_socket = asio::local::stream_protocol::socket;
+
+//! [names]
 
 namespace {
 
@@ -47,8 +51,6 @@ void talk() {
   //! [talk]
   server.join();
 }
-
-using unix_socket = asio::local::stream_protocol::socket;
 
 void deadlines(unix_socket& silent) {
   //! [deadline]

@@ -11,7 +11,8 @@
 // A fiber that waits here gives its worker to others; one that holds a
 // vigil::mutex may sleep, receive, or wait for anything else, and may go on on
 // another thread. (A std::mutex may not be held across a wait.) They work with
-// std::unique_lock, std::scoped_lock, std::shared_lock and std::lock.
+// std::unique_lock, std::scoped_lock, std::shared_lock and std::lock, whose headers
+// are included here.
 //
 // Thread safety: everything may be called from fibers of any runtime and from
 // plain threads, in any mix. None of them can be copied or moved. One may be
@@ -45,6 +46,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>         // std::lock_guard, unique_lock, scoped_lock
+#include <shared_mutex>  // std::shared_lock
 #include <type_traits>
 #include <utility>
 
