@@ -52,7 +52,10 @@ enum class exit_when {
   // function waits and no outside work is announced (a function in blocking(), a
   // work_guard). Fibers that are parked for ever are a deadlock then. A stop, or
   // an exception of the main fiber, ends the run at once all the same. Plain
-  // threads that still want to start something hold a work_guard.
+  // threads that still want to start something hold a work_guard. So does a handler
+  // in an io_context of Asio's that is still to come (vigil-io): what is outstanding
+  // there Asio tells nobody, so it holds nothing by itself, unless it is to run on
+  // io::executor() or a fiber waits for it.
   all_done,
 };
 
