@@ -10,6 +10,7 @@
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using namespace vigil::io_testing;
+using vigil::io::use_fiber;
 
 TEST_SUITE("io::deadline_stream: close_write") {
   TEST_CASE("close_write waits its turn, until the write deadline or a stop at most") {
@@ -51,6 +52,27 @@ TEST_SUITE("io::deadline_stream: close_write") {
       CHECK(next.join() == asio::error::timed_out);
       CHECK_FALSE(read_one());
       CHECK(read_one() == asio::error::eof);
+    });
+  }
+
+  TEST_CASE("a memory_stream is closed as a socket is, with an error_code and without") {
+    in_virtual([] {
+      for (const bool with_code : {false, true}) {
+        auto [near, far] = vigil::io::memory_pipe();
+        if (with_code) {
+          error_code error = asio::error::eof;
+          near.close(error);
+          CHECK_FALSE(error);
+        } else {
+          near.close();
+        }
+        char byte = 0;
+        const auto room = asio::buffer(&byte, 1);
+        CHECK(error_of([&] { near.async_read_some(room, use_fiber); }) ==
+              asio::error::bad_descriptor);
+        CHECK(error_of([&] { far.async_read_some(room, use_fiber); }) == asio::error::eof);
+        CHECK(error_of([&] { far.async_write_some(room, use_fiber); }) == asio::error::broken_pipe);
+      }
     });
   }
 }
