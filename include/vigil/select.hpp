@@ -178,7 +178,7 @@ concept sendable = std::is_convertible_v<U&&, T>;
 }  // namespace detail
 
 // --- the cases; the function may be left out. A channel that is not a
-// temporary must outlive the select.
+// temporary must outlive the select; a case_list keeps the channels of its cases.
 
 // Taken when something can be received from ch, or ch is closed. f takes a
 // std::optional<T> (a bool for channel<void>), or nothing.
