@@ -25,6 +25,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -119,6 +120,18 @@ class send_case : public select_case {
 
 struct no_value {};
 
+// Of an rvalue that somebody else keeps for as long as the statement: no case for a
+// case_list.
+template <class T, class Kept, class F>
+class send_rvalue_case : public send_case<T&, Kept, F> {
+ public:
+  using send_case<T&, Kept, F>::send_case;
+  static constexpr bool of_rvalue = true;
+};
+
+template <class C>
+inline constexpr bool ends_with_the_statement = requires { C::of_rvalue; };
+
 template <class F>
 class time_case : public select_case {
   static_assert(takes<F>, "on_timeout(duration, f): f takes nothing");
@@ -161,11 +174,17 @@ T converted(std::type_identity_t<T> value) {
   return value;
 }
 
+template <class T, class U>
+inline constexpr bool is_ref_to =
+    std::is_same_v<std::remove_cvref_t<U>, std::reference_wrapper<T>>;
+
 template <class T, class Kept, class U, class F>
 auto send_to(channel_core* core, Kept kept, U&& value, F f) {
   // What a copy cannot lose is copied.
-  if constexpr (std::is_same_v<U&&, T&&> && !std::is_trivially_copyable_v<T>) {
-    return send_case<T&, Kept, F>(core, std::move(kept), value, std::move(f));
+  if constexpr (is_ref_to<T, U>) {
+    return send_case<T&, Kept, F>(core, std::move(kept), value.get(), std::move(f));
+  } else if constexpr (std::is_same_v<U&&, T&&> && !std::is_trivially_copyable_v<T>) {
+    return send_rvalue_case<T, Kept, F>(core, std::move(kept), value, std::move(f));
   } else {
     return send_case<T, Kept, F>(core, std::move(kept), converted<T>(std::forward<U>(value)),
                                  std::move(f));
@@ -173,7 +192,7 @@ auto send_to(channel_core* core, Kept kept, U&& value, F f) {
 }
 
 template <class T, class U>
-concept sendable = std::is_convertible_v<U&&, T>;
+concept sendable = std::is_convertible_v<U&&, T> || is_ref_to<T, U>;
 
 }  // namespace detail
 
@@ -202,8 +221,10 @@ template <class T, class F = detail::nothing>
 // Taken when the value can be sent. An rvalue stays in the caller's hand: it
 // must outlive the select, and is moved from only if the case is taken; any
 // other value, and any that is trivially copyable, is copied or converted at
-// once. If the case is taken because ch is closed,
-// select() throws channel_closed, and the value is untouched.
+// once. With std::ref(v), of a T v, v stays in the caller's hand as an rvalue does;
+// in a case_list, which takes no case of an rvalue, until the list is done with.
+// If the case is taken because ch is closed, select() throws channel_closed, and the
+// value is untouched.
 template <class T, class U, class F = detail::nothing>
   requires detail::sendable<T, U>
 [[nodiscard]] auto on_send(const channel<T>& ch, U&& value, F f = {}) {
@@ -302,8 +323,8 @@ std::size_t select_ordered(Cases&&... cases) {
 }
 
 // Any number of cases, known at run time. It may be selected from again and
-// again: each on_send() then sends what its value is at that time, a moved-from
-// one after it was taken. One thread or fiber at a time, and not from within one
+// again: each on_send() of a std::ref(v) then sends what v is at that time, a
+// moved-from one after it was taken; v must outlive the list. One thread or fiber at a time, and not from within one
 // of its own functions (std::logic_error).
 class case_list {
  public:
@@ -324,6 +345,10 @@ class case_list {
   template <class C>
     requires detail::is_case<C>
   std::size_t add(C one) {
+    static_assert(!detail::ends_with_the_statement<C>,
+                  "case_list::add(on_send(ch, rvalue)): a temporary would be gone when the list is "
+                  "selected from. Hand over std::ref(v), with a v that outlives the list, which is "
+                  "moved from when the case is taken; or an lvalue, which is copied");
     const std::size_t index = all_.size();
     auto* const given = new held<C>(std::move(one));
     try {

@@ -215,6 +215,45 @@ TEST_CASE("a value whose copy throws: the exception comes out and nothing was se
   });
 }
 
+namespace {
+
+// A static_assert of case_list::add() asks this, and says what to do.
+template <class T, class Value>
+inline constexpr bool is_refused = vigil::detail::ends_with_the_statement<decltype(vigil::on_send(
+    std::declval<const channel<T>&>(), std::declval<Value>()))>;
+
+}  // namespace
+
+TEST_CASE("a case_list refuses an on_send of an rvalue, which may be gone by the select") {
+  CHECK(is_refused<std::string, std::string>);
+  CHECK(is_refused<std::unique_ptr<int>, std::unique_ptr<int>>);
+  CHECK_FALSE(is_refused<std::string, std::string&>);
+  CHECK_FALSE(is_refused<std::string, const char*>);
+  CHECK_FALSE(is_refused<int, int>);
+  CHECK_FALSE(is_refused<std::string, std::reference_wrapper<std::string>>);
+  CHECK_FALSE(is_refused<std::unique_ptr<int>, std::reference_wrapper<std::unique_ptr<int>>>);
+}
+
+TEST_CASE("a value behind std::ref stays in the caller's hand until its case is taken") {
+  in_virtual([] {
+    const auto c = make_channel<std::unique_ptr<int>>(1);
+    auto value = std::make_unique<int>(7);
+    vigil::case_list list;
+    list.add(on_send(c, std::ref(value)));
+    list.add(otherwise());
+    CHECK(select(list) == 0);
+    CHECK(value == nullptr);
+    value = std::make_unique<int>(8);
+    CHECK(select(list) == 1);  // full
+    CHECK(*value == 8);
+    CHECK(**c.recv() == 7);
+    c.close();
+    CHECK_THROWS_AS(select(list), vigil::channel_closed);
+    CHECK_THROWS_AS(select(on_send(c, std::ref(value))), vigil::channel_closed);
+    CHECK(*value == 8);
+  });
+}
+
 TEST_CASE("a value whose move may throw, or that is none, is refused by the compiler") {
   // The assertion's own words cannot be tested here; what it asks is.
   CHECK_FALSE(fit_to_be_sent<move_throws>);

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <stdexcept>
@@ -368,7 +369,7 @@ class random_program {
           list.add(vigil::on_recv(c.channel, keep<Value>(got, i)));
           break;
         case wish::kind::send:
-          list.add(vigil::on_send(c.channel, std::move(c.value), note(got, i)));
+          list.add(vigil::on_send(c.channel, std::ref(c.value), note(got, i)));
           break;
         case wish::kind::timer:
           list.add(vigil::on_recv(c.timer, keep<vigil::clock::time_point>(got, i)));

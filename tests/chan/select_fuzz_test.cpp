@@ -137,7 +137,7 @@ candidate a_send(readiness how, int n) {
   c.can_be_taken = how == readiness::ready || how == readiness::closed;
   c.throws = how == readiness::closed;
   c.add = [s, name = c.name](vigil::case_list& list, report& r) {
-    list.add(vigil::on_send(s->ch, std::move(s->value), [&r, name] { r.called.push_back(name); }));
+    list.add(vigil::on_send(s->ch, std::ref(s->value), [&r, name] { r.called.push_back(name); }));
   };
   if (how == readiness::later) {
     c.helper = [s] {

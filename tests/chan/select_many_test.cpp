@@ -310,7 +310,7 @@ TEST_SUITE("select") {
       const auto c = make_channel<std::string>(1);
       std::string value = "first";
       vigil::case_list list;
-      list.add(on_send(c, std::move(value)));
+      list.add(on_send(c, std::ref(value)));
       list.add(otherwise());
       CHECK(select(list) == 0);
       CHECK(select(list) == 1);
