@@ -545,7 +545,7 @@ void scheduler::report_finally(fiber& f, std::exception_ptr error) noexcept {
   try {
     report_unhandled(f, std::move(error));
   } catch (...) {
-    char given[640];
+    char given[1024];
     std::snprintf(given,
                   sizeof given,
                   "fiber %llu (%s, started at %s)",
