@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <functional>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -82,12 +83,12 @@ class cases {
   }
 
   cases& send_a(const line& a, parcel& p) {
-    list_.add(vigil::on_send(a, std::move(p), [&d = deed_] { d.into_a = true; }));
+    list_.add(vigil::on_send(a, std::ref(p), [&d = deed_] { d.into_a = true; }));
     return *this;
   }
 
   cases& send_b(const line& b, parcel& p) {
-    list_.add(vigil::on_send(b, std::move(p), [&d = deed_] { d.into_b = true; }));
+    list_.add(vigil::on_send(b, std::ref(p), [&d = deed_] { d.into_b = true; }));
     return *this;
   }
 
