@@ -478,11 +478,6 @@ void process_dump(int descriptor) noexcept {
   process_dump(out);
 }
 
-std::size_t process_runs() noexcept {
-  const std::lock_guard guard(process_lock);
-  return runs;
-}
-
 void process_count_quiet_threads(int change) noexcept {
   quiet_threads.fetch_add(change);
 }

@@ -62,9 +62,6 @@ std::size_t process_thread_count() noexcept;
 // that is about to go, or has just gone, is none.
 bool process_has_only(std::size_t workers) noexcept;
 
-// Runtimes that run.
-std::size_t process_runs() noexcept;
-
 // Threads of ours that are no workers and start nothing by themselves: those of
 // side pools are, from before they exist, but for while they run the user's code.
 // Counted by who makes one; the thread itself says first what it is, and is counted

@@ -12,7 +12,6 @@
 // look once more when their time has passed, for what was announced meanwhile.
 #include "sched/fiber_dump.hpp"
 #include "sched/park.hpp"
-#include "sched/process.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/written_name.hpp"
 
@@ -227,7 +226,6 @@ scheduler::kept scheduler::wait_as(timekeeper& which,
   const nanos until =
       length ? saturating_add(clock.now(), std::max<nanos>(*length, 0)) : grace_until();
   const ticket t = self.self.open(false);
-  if (length) gives_up_at_.store(until);
   which.who = &self.self;
   which.which = t;
   outcome how = outcome::timeout;
@@ -266,7 +264,6 @@ void scheduler::stop_all() noexcept {
       if (f->self.claim_stop()) f->self.deliver();
     }
   }
-  all_stopped_.store(true);
 }
 
 void scheduler::stop_limit_passed(nanos waited) noexcept {
@@ -275,11 +272,6 @@ void scheduler::stop_limit_passed(nanos waited) noexcept {
       "destructor, a long computation, catch (...), or a function on a side pool that does not "
       "return keeps them:",
       static_cast<double>(waited) / 1e9);
-  name_those_left();
-  fatal("shutdown: giving up");
-}
-
-void scheduler::name_those_left() noexcept {
   const fiber* const self = current_fiber();  // it counts
   for (shard& s : shards_) {
     const lock_guard guard(s.lock);
@@ -303,53 +295,7 @@ void scheduler::name_those_left() noexcept {
     }
   }
   name_calls();
-}
-
-// --- the end of a deadlocked run
-//
-// The stop has unwound whom it can: what it lets go of, others have taken. If all
-// rest again, and only the stop limit is to come, then whoever is left waits for a
-// lock of another who is left, or for what never comes. So the waits for locks end
-// as well, all of them: which of them form the ring nobody knows, since a mutex
-// does not know its owner. As often as it takes, and if there is none, the
-// limit need not be waited for.
-
-bool scheduler::can_only_give_up(std::uint64_t asleep) noexcept {
-  // Whoever stops all may count as asleep; the stopper is started afterwards, so
-  // somebody rests after that.
-  if (!deadlocked_.load() || !all_stopped_.load()) return false;
-  if (phase() != run_phase::stopping || has_outside_work()) return false;
-  const nanos limit = gives_up_at_.load();
-  if (limit == 0 || next_deadline.load() < limit || watched_signals_.load() != 0) return false;
-  if (!is_virtual() && finds_work()) return false;
-  for (const auto& w : workers_) {
-    if (w->inbox_filled_.load()) return false;
-  }
-  return idle_.times_got_up() == asleep;
-}
-
-bool scheduler::unwind_deadlock() noexcept {
-  bool goes_on = false;
-  for (shard& s : shards_) {
-    const lock_guard guard(s.lock);
-    for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
-      if (!f->self.claim_deadlock()) continue;
-      f->self.deliver();
-      goes_on = true;
-    }
-  }
-  // Another runtime may still let go of something, while it unwinds.
-  if (goes_on || process_runs() != 1) return goes_on;
-  warn(
-      "this deadlock cannot be unwound: these wait under a shield, in a destructor while they "
-      "unwind, or for the lock of a condition_variable's wait, and nothing can ever end that:");
-  name_those_left();
-  if (is_virtual()) {
-    warn("this run on virtual time failed with seed %llu; VIGIL_SEED=%llu replays it",
-         static_cast<unsigned long long>(settings_.seed),
-         static_cast<unsigned long long>(settings_.seed));
-  }
-  fatal("deadlock: giving up");
+  fatal("shutdown: giving up");
 }
 
 }  // namespace vigil::internal

@@ -28,7 +28,6 @@ fiber* scheduler::nothing_to_run(worker& w) noexcept {
     return nullptr;
   }
   timers_->tidy();
-  if (can_only_give_up(idle_.times_got_up()) && unwind_deadlock()) return nullptr;
   const nanos next = next_deadline.load();
   if (next == never) {
     sleep_alone(w, false);
