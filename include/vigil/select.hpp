@@ -23,9 +23,9 @@
 #include <vigil/channel.hpp>
 #include <vigil/detail/select_case.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -174,9 +174,12 @@ T converted(std::type_identity_t<T> value) {
   return value;
 }
 
+// A std::reference_wrapper<T>, told by what it can do: <functional> is large.
 template <class T, class U>
-inline constexpr bool is_ref_to =
-    std::is_same_v<std::remove_cvref_t<U>, std::reference_wrapper<T>>;
+concept is_ref_to = std::is_same_v<typename std::remove_cvref_t<U>::type, T> &&
+                    requires(const std::remove_cvref_t<U>& wrapper) {
+                      { wrapper.get() } -> std::same_as<T&>;
+                    };
 
 template <class T, class Kept, class U, class F>
 auto send_to(channel_core* core, Kept kept, U&& value, F f) {

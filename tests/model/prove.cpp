@@ -144,7 +144,7 @@ void prove(const char* name, const std::function<void()>& program, also more) {
   const char* const sites = std::getenv("VIGIL_MODEL_SITES");
   if (sites != nullptr) {
     model::take_order_sites();
-    model::explore(program, {2, 1, at_most(20'000'000)});
+    model::explore(program, {2, 1, at_most(100'000'000)});
     write_sites(name, sites);
     return;
   }
@@ -162,7 +162,7 @@ void prove(const char* name, const std::function<void()>& program, also more) {
   if (run(name,
           program,
           is_long ? model::bounds{3, 2, at_most(UINT64_MAX)}
-                  : model::bounds{2, 1, at_most(20'000'000)},
+                  : model::bounds{2, 1, at_most(100'000'000)},
           !is_capped)) {
     return;
   }
