@@ -39,23 +39,25 @@ TEST_CASE("faults: a dead entry does not take a periodic timer from its runner")
     o.dump_on_sigquit = false;
     o.stuck_limit = 0s;
     vigil::run(o, [] {
-      std::atomic<int> runs{0};
-      std::atomic<bool> inside{false};
-      std::atomic<bool> passed{false};
-      vigil::timer every = vigil::every(4ms, [&] {
-        model::require(!inside.exchange(true), "no two runs overlap");
-        if (runs.fetch_add(1) == 0) {
-          const model::window w;
-          model::advance(6'000'000);
-          model::wait_until([&] { return passed.load(); });
-        }
-        inside.store(false);
-      });
-      vigil::after_func(5ms, [&] { passed.store(true); });
-      vigil::sleep_for(1ms);   // it is in the heap
-      every.reset(1ms);        // and dead from now on; the deputy sleeps to it
-      vigil::sleep_for(20ms);  // leaves this worker to the timers
-      every.stop_and_wait();
+      vigil::spawn([] {
+        std::atomic<int> runs{0};
+        std::atomic<bool> inside{false};
+        std::atomic<bool> passed{false};
+        vigil::timer every = vigil::every(4ms, [&] {
+          model::require(!inside.exchange(true), "no two runs overlap");
+          if (runs.fetch_add(1) == 0) {
+            const model::window w;
+            model::advance(6'000'000);
+            model::wait_until([&] { return passed.load(); });
+          }
+          inside.store(false);
+        });
+        vigil::after_func(5ms, [&] { passed.store(true); });
+        vigil::sleep_for(1ms);   // it is in the heap
+        every.reset(1ms);        // and dead from now on; the deputy sleeps to it
+        vigil::sleep_for(20ms);  // leaves this worker to the timers
+        every.stop_and_wait();
+      }).join();
     });
   });
 }

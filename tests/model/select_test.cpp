@@ -16,10 +16,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
-#include <functional>
 #include <utility>
 
 #include <doctest/doctest.h>

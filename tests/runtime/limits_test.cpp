@@ -52,7 +52,8 @@ void check_all_is_well() {
   std::atomic<bool> ran{false};
   const auto t = vigil::after_func(1ms, [&ran] { ran = true; });
   const auto start = vigil::clock::now();
-  while (!ran) vigil::sleep_for(1ms);
+  while (!ran)
+    vigil::sleep_for(1ms);
   CHECK(vigil::clock::now() - start >= 1ms);
 }
 
@@ -113,7 +114,8 @@ TEST_SUITE("limits") {
     in_runtime({.workers = {1, 2}, .settings = o}, [] {
       std::vector<vigil::fiber<>> all;
       const std::string text = message_of<vigil::limit_reached>([&] {
-        for (;;) all.push_back(vigil::spawn([] { vigil::sleep_for(1h); }));
+        for (;;)
+          all.push_back(vigil::spawn([] { vigil::sleep_for(1h); }));
       });
       CHECK(all.size() == 9);  // and the main fiber
       CHECK(contains(text, "options::max_fibers (10)"));
@@ -125,7 +127,8 @@ TEST_SUITE("limits") {
     in_runtime({.workers = {1, 2}, .settings = o}, [] {
       std::vector<vigil::fiber<>> all;
       const std::string text = message_of<vigil::limit_reached>([&] {
-        for (;;) all.push_back(vigil::spawn([] { vigil::sleep_for(1h); }));
+        for (;;)
+          all.push_back(vigil::spawn([] { vigil::sleep_for(1h); }));
       });
       CHECK(contains(text, "options::max_stack_bytes"));
       all.clear();
@@ -208,13 +211,15 @@ TEST_SUITE("limits") {
     vigil::run(o, [] {
       // Takes what timer records are needed while there is memory.
       check_all_is_well();
-      for (int i = 0; i < 4000; ++i) vigil::go([] { vigil::sleep_for(5ms); });
+      for (int i = 0; i < 4000; ++i)
+        vigil::go([] { vigil::sleep_for(5ms); });
       vigil::sleep_for(10ms);
       std::vector<vigil::fiber<>> all;
       all.reserve(100'000);
       limit(RLIMIT_AS, status_bytes("VmSize:") + 256 * 1024 * 1024);
       const std::string text = message_of<std::system_error>([&] {
-        for (;;) all.push_back(vigil::spawn([] { vigil::sleep_for(1h); }));
+        for (;;)
+          all.push_back(vigil::spawn([] { vigil::sleep_for(1h); }));
       });
       std::printf("%zu fibers, then: %s\n", all.size(), text.c_str());
       check_all_is_well();
@@ -240,7 +245,8 @@ TEST_SUITE("limits") {
       std::vector<vigil::fiber<>> all;
       all.reserve(100'000);
       const std::string text = message_of<std::system_error>([&] {
-        for (;;) all.push_back(vigil::spawn([] { vigil::sleep_for(1h); }));
+        for (;;)
+          all.push_back(vigil::spawn([] { vigil::sleep_for(1h); }));
       });
       std::printf("%s fibers, then: %s\n", all.size() > 20'000 ? "many" : "few", text.c_str());
       check_all_is_well();
@@ -252,8 +258,8 @@ TEST_SUITE("limits") {
 
   TEST_CASE("the mprotect fallback names vm.max_map_count at its limit, and the rest goes on") {
     if (!limits_work) return;
-    const child_result r = run_child("child: the limit of the mprotect fallback",
-                                     {{"VIGIL_STACK_GUARD", "mprotect"}});
+    const child_result r =
+        run_child("child: the limit of the mprotect fallback", {{"VIGIL_STACK_GUARD", "mprotect"}});
     INFO(r.output);
     CHECK(r.succeeded());
     CHECK(r.says("many fibers"));
@@ -270,8 +276,10 @@ TEST_SUITE("limits") {
     o.workers = 2;
     vigil::run(o, [] {
       std::vector<vigil::fiber<>> all;
-      for (int i = 0; i < 200; ++i) all.push_back(vigil::spawn([] { vigil::sleep_for(5ms); }));
-      for (auto& f : all) f.join();
+      for (int i = 0; i < 200; ++i)
+        all.push_back(vigil::spawn([] { vigil::sleep_for(5ms); }));
+      for (auto& f : all)
+        f.join();
       check_all_is_well();
       std::puts("well");
     });
@@ -319,9 +327,11 @@ TEST_SUITE("limits") {
       std::puts(text.c_str());
       // This fiber has no room for a deadline either; others' timers fire.
       const int before = ticks;
-      while (ticks < before + 3) vigil::this_fiber::yield();
+      while (ticks < before + 3)
+        vigil::this_fiber::yield();
       std::size_t stopped = 0;
-      for (auto& t : timers) stopped += t.stop() ? 1 : 0;
+      for (auto& t : timers)
+        stopped += t.stop() ? 1 : 0;
       check_all_is_well();  // there is room again
       std::printf("stopped what was armed: %d\n", stopped == armed);
       std::puts("well");
@@ -356,7 +366,8 @@ TEST_SUITE("limits") {
       }
       limit(RLIMIT_DATA, status_bytes("VmData:") + 1024 * 1024);
       try {
-        for (auto& t : timers) t.reset(1h);
+        for (auto& t : timers)
+          t.reset(1h);
       } catch (const std::bad_alloc&) {
         std::puts("refused");
       }
