@@ -99,9 +99,15 @@ TEST_SUITE("regression") {
     vigil::runtime rt;
 
     struct stops_late {
-      vigil::runtime* of;
+      explicit stops_late(vigil::runtime* of) : of_(of) {}
 
-      ~stops_late() { of->request_stop(); }
+      stops_late(const stops_late&) = delete;
+      stops_late& operator=(const stops_late&) = delete;
+
+      ~stops_late() { of_->request_stop(); }
+
+     private:
+      vigil::runtime* of_;
     };
 
     for (int i = 0; i < rounds(200); ++i) {
