@@ -68,10 +68,12 @@ TEST_SUITE("io::deadline_stream: close_write") {
         }
         char byte = 0;
         const auto room = asio::buffer(&byte, 1);
-        CHECK(error_of([&] { near.async_read_some(room, use_fiber); }) ==
+        CHECK(error_of([&, &near = near] { near.async_read_some(room, use_fiber); }) ==
               asio::error::bad_descriptor);
-        CHECK(error_of([&] { far.async_read_some(room, use_fiber); }) == asio::error::eof);
-        CHECK(error_of([&] { far.async_write_some(room, use_fiber); }) == asio::error::broken_pipe);
+        CHECK(error_of([&, &far = far] { far.async_read_some(room, use_fiber); }) ==
+              asio::error::eof);
+        CHECK(error_of([&, &far = far] { far.async_write_some(room, use_fiber); }) ==
+              asio::error::broken_pipe);
       }
     });
   }

@@ -79,7 +79,7 @@ void run_with(std::size_t workers, void (*on_unhandled)(std::exception_ptr), voi
 TEST_SUITE("exception of an Asio handler") {
   TEST_CASE("a worker hands it to on_unhandled, and the handlers behind it run") {
     unhandled.store(0);
-    for (const std::size_t workers : {1, 2}) {
+    for (const std::size_t workers : {1u, 2u}) {
       run_with(
           workers,
           [](std::exception_ptr e) {
