@@ -439,7 +439,7 @@ TEST_SUITE("signal watcher") {
       w.who = &self.self;
       w.which = self.self.open(true);
       s.add_signal_watcher(watcher);
-      vigil::go([] { ::kill(::getpid(), SIGUSR1); });
+      vigil::go([] { ::raise(SIGUSR1); });
       const auto how = vigil::internal::wait(self, w.which, {vigil::internal::wait_reason::signal});
       CHECK(how == vigil::internal::outcome::value);
       s.remove_signal_watcher(watcher);
