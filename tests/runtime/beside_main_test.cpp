@@ -239,7 +239,12 @@ TEST_SUITE("beside main") {
         vigil::this_fiber::set_name("endless");
         without_end.run();
       });
-      const vigil::timer stop = vigil::after_func(1ms, [&rt] { rt.request_stop(); });
+      // One that has not begun by then would be dropped.
+      const vigil::timer stop = vigil::after_func(1ms, [&rt] {
+        while (!without_end.has_begun())
+          vigil::sleep_for(100us);
+        rt.request_stop();
+      });
       try {
         static_cast<void>(vigil::make_channel<int>().recv());
       } catch (const vigil::stopped&) {
