@@ -123,7 +123,7 @@ int main(int count, char** arguments) {
   const auto number = [&](int i) { return count > i ? std::atoi(arguments[i]) : 1; };
   vigil::options settings;
   settings.workers = mode == "sleep" ? static_cast<std::size_t>(number(2)) : 2;
-  // What arm and stop do is counted, not what looks on twice a second.
+  // Counts the system calls of arm and stop, without those of the stuck watch.
   if (mode == "arm-stop") settings.stuck_limit = 0s;
   vigil::runtime rt(settings);
   if (mode == "idle") return rt.run([] { idle(); });

@@ -35,8 +35,8 @@ struct fiber_options {
   // Usable bytes, 16 KiB to 1 GiB, rounded up to a size class; 0: the
   // runtime's options::stack_size.
   std::size_t stack_size = 0;
-  // Shown by the dump and in messages; the first 31 bytes are kept. What would steer a
-  // terminal is shown escaped, as \n or \x1b.
+  // Shown by the dump and in messages; the first 31 bytes are kept. Control characters
+  // are shown escaped, as \n or \x1b.
   std::string_view name = {};
 };
 

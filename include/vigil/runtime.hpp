@@ -26,17 +26,19 @@ namespace detail {
 [[noreturn]] VIGIL_API void throw_too_many_signals();
 }
 
-// What run() does when nothing in the program can ever happen again. Runtimes that
-// run at once may wait for each other's fibers, timers and channels: while one of
-// them goes on (it runs, has a timer, I/O or outside work, or waits for a signal),
-// none is reported. When all are stuck, on themselves or on each other, all are
-// reported, each as its own options say. One that has yet to run, or has ended, is
-// no more than the thread that may run it: make_work_guard() announces that.
+// The action of run() on a deadlock: nothing in the program can ever happen again.
+// Runtimes that run at the same time may wait for each other's fibers, timers and
+// channels. While one of them goes on (it runs, has a timer, I/O or outside work, or
+// waits for a signal), none is reported. When all are stuck, on themselves or on each
+// other, all are reported, each as its own options say. A runtime that is not running
+// does not count; announce a thread that will run it with make_work_guard().
 //
-// What a signal ends is no deadlock: with options::stop_on nothing is reported while
-// somebody waits for what the shutdown cancels, for done() of background() or of a
-// context made from it or in a wait under such a context, or while main sleeps for ever
-// or selects from nothing; nor while a receiver of notify_signals lives.
+// With options::stop_on a signal can end some waits, so nothing is reported while
+// - a fiber waits for done() of background() or of a context made from it, or in a
+//   wait that was given such a context;
+// - such a context has an after_func, or a std::stop_token of it was given out;
+// - the main fiber sleeps for ever or selects from nothing.
+// Nor is anything reported while a receiver of notify_signals lives.
 enum class on_deadlock {
   automatic,  // fatal if no outside work is announced and the process has no thread but the
               // runtimes' own, otherwise warn: a plain thread might still send something
@@ -150,8 +152,8 @@ struct options {
   // 200 ms or more after the shutdown has begun, by a signal or otherwise, ends the
   // grace, so that all is stopped at once; earlier ones are taken for repetitions. Their
   // earlier handlers are put back when run() ends, unless the program has installed
-  // others meanwhile. Who waits for them, in background().done().recv() for example, is
-  // not deadlocked (on_deadlock).
+  // others meanwhile. A wait for the shutdown, such as background().done().recv(), is not
+  // reported as a deadlock (on_deadlock).
   signal_list stop_on = {};
 
   on_deadlock deadlock = on_deadlock::automatic;

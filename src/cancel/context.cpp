@@ -247,6 +247,7 @@ channel_core* cancel_context::done_channel() noexcept {
 // done, and looks for the source (N6 of stop_tree.hpp).
 std::stop_token cancel_context::token() {
   ask_to_be_told();
+  token_is_given();
   std::stop_source* made = token_.load();
   if (made == nullptr) {
     auto fresh = std::make_unique<std::stop_source>();

@@ -90,12 +90,16 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   struct one_of_all {
     scheduler& s;
 
-    explicit one_of_all(scheduler& of) noexcept : s(of) { s.join_all(); }
+    explicit one_of_all(scheduler& of) noexcept : s(of) {
+      process_count_own_threads(1);
+      s.join_all();
+    }
 
     // The root context last: another runtime that looks for a deadlock reads it.
     ~one_of_all() {
       s.leave_all();
       if (stop_node* const node = s.root.exchange(nullptr)) node->let_go();
+      process_count_own_threads(-1);
     }
   } const running{*this};
 

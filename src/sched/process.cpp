@@ -127,7 +127,7 @@ atomic<bool> exiting{false};
 // What ends the program has been said on standard error: once is enough.
 atomic<bool> end_is_named{false};
 
-// What the lock guards is whole in the child, and so is the count of runs.
+// What the lock guards is whole in the child.
 void before_fork() noexcept {
   process_lock.lock();
 }
@@ -137,7 +137,11 @@ void in_parent() noexcept {
 }
 
 void in_child() noexcept {
-  if (runs != 0 || own_threads.load() != 0) forked.store(true);
+  if (own_threads.load() != 0) {
+    forked.store(true);
+  } else {
+    handlers_inside.store(0);  // the handlers of other threads stayed in the parent
+  }
   process_lock.unlock();
   forget_worker_after_fork();
 }

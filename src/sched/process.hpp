@@ -70,7 +70,8 @@ void process_count_quiet_threads(int change) noexcept;
 void process_is_quiet_thread() noexcept;
 std::size_t process_quiet_threads() noexcept;
 
-// Threads of ours that do not belong to a run.
+// Runs, from before their first thread until after their last, and threads of ours
+// that do not belong to one: a child that is forked meanwhile lacks them.
 VIGIL_FOR_IO void process_count_own_threads(int change) noexcept;
 
 // Now on the clock of a runtime that runs; on the monotonic one if there is none

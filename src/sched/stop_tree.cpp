@@ -154,6 +154,11 @@ void stop_node::ask_to_be_told() noexcept {
   if (!is_done()) to_be_told_ = true;
 }
 
+void stop_node::token_is_given() noexcept {
+  const lock_guard guard(lock_);
+  has_token_ = true;
+}
+
 // From the top down, as cancel(): with the locks on the path (N3).
 bool stop_node::is_waited_for() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
@@ -163,7 +168,8 @@ bool stop_node::is_waited_for() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     stop_node* next = nullptr;
     if (!at->is_done()) {  // else its waits are being ended
       // ordering: all who change it sleep, or have changed it before they did.
-      found = !at->waiters_.empty() || at->waited_in_channel_.load(internal::relaxed);
+      found = !at->waiters_.empty() || !at->callbacks_.empty() || at->has_token_ ||
+              at->waited_in_channel_.load(internal::relaxed);
       next = at->children_.front();
     }
     while (at != this && (found || next == nullptr)) {

@@ -127,8 +127,12 @@ class stop_node {
   // told() is to be called when it ends. Any thread; no effect afterwards.
   void ask_to_be_told() noexcept VIGIL_EXCLUDES(lock_);
 
+  // A std::stop_token of it has been given out: who has that is not known here.
+  void token_is_given() noexcept VIGIL_EXCLUDES(lock_);
+
   // Whether somebody waits for its end or for that of a node below: in a wait under
-  // it, or in the channel of its end.
+  // it, in the channel of its end, with a function that the end calls, or perhaps with
+  // a token.
   bool is_waited_for() noexcept VIGIL_EXCLUDES(lock_);
 
   // For tests.
@@ -163,6 +167,7 @@ class stop_node {
   internal::atomic<internal::stop_state> state_{internal::stop_state::open};
   internal::atomic<bool> waited_in_channel_{false};
   bool to_be_told_ VIGIL_GUARDED_BY(lock_) = false;
+  bool has_token_ VIGIL_GUARDED_BY(lock_) = false;
   mutable internal::spinlock lock_{internal::lock_rank::stop_tree};
   stop_node* above_ = nullptr;
   internal::list_hook<stop_node> among_children_;  // guarded by the lock of above_

@@ -22,14 +22,18 @@
 namespace vigil::internal {
 
 void scheduler::request_stop() noexcept {
+  // The run may end at once, and the runtime with it.
+  visitors_.fetch_add(1);
+  bool is_idle = false;
   {
     const lock_guard guard(end_lock_);
     signals_.fetch_or(1);
     // Kept for the next run, whose beginning takes the lock: begin_run().
-    if (phase() == run_phase::idle) return;
+    is_idle = phase() == run_phase::idle;
   }
   // Done by a worker, as for a signal.
-  wake_for_signal(waker::thread);
+  if (!is_idle) wake_for_signal(waker::thread);
+  visitors_.fetch_sub(1);  // the last touch; the destructor waits for it
 }
 
 // The phase only goes forward, whoever is late.

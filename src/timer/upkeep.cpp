@@ -142,7 +142,8 @@ nanos timer_service::second_deadline() noexcept {
 bool timer_service::anything_due(nanos now) noexcept {
   const auto is_due = [now](const heap_entry& e) {
     const nanos deadline = e.timer->when.load();
-    return e.timer->filed.load() == e.key && deadline > 0 && deadline <= now;
+    // The key is later by the timer's slack: until then it may wait.
+    return e.key <= now && e.timer->filed.load() == e.key && deadline > 0 && deadline <= now;
   };
   const lock_guard guard(heap_lock_);
   for (const auto& in : intakes_) {

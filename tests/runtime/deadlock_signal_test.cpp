@@ -4,10 +4,12 @@
 #include <vigil/context.hpp>
 #include <vigil/group.hpp>
 #include <vigil/select.hpp>
+#include <vigil/stop_token.hpp>
 #include <vigil/sync.hpp>
 
 #include <csignal>
 #include <functional>
+#include <stop_token>
 #include <thread>
 
 using namespace std::chrono_literals;
@@ -26,8 +28,10 @@ vigil::options stopped_by_signal() {
 
 // Runs f, and asks for a stop, as a signal would, when all of it waits. A signal
 // itself would end the process of a test that fails.
-void run_until_signal(const std::function<void()>& f) {
-  vigil::runtime rt(stopped_by_signal());
+void run_until_signal(const std::function<void()>& f, std::chrono::nanoseconds grace = 0s) {
+  vigil::options o = stopped_by_signal();
+  o.grace = grace;
+  vigil::runtime rt(o);
   std::thread sender;
   rt.run([&] {
     sender = std::thread([&rt] {
@@ -89,6 +93,33 @@ TEST_SUITE("deadlock and stop_on") {
       below.ctx.done().recv();
       went_on = true;
     });
+    CHECK(went_on);
+  }
+
+  TEST_CASE("a function that the end of the root context calls waits for a signal") {
+    bool went_on = false;
+    run_until_signal(
+        [&] {
+          const auto quit = vigil::make_channel<int>();
+          const auto registered = vigil::after_func(background(), [quit] { quit.close(); });
+          static_cast<void>(quit.recv());
+          went_on = true;
+        },
+        1h);
+    CHECK(went_on);
+  }
+
+  TEST_CASE("a std::stop_token of the root context waits for a signal") {
+    bool went_on = false;
+    run_until_signal(
+        [&] {
+          const auto quit = vigil::make_channel<int>();
+          const std::stop_callback called(vigil::stop_token_of(background()),
+                                          [&] { quit.close(); });
+          static_cast<void>(quit.recv());
+          went_on = true;
+        },
+        1h);
     CHECK(went_on);
   }
 

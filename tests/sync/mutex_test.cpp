@@ -458,6 +458,8 @@ TEST_SUITE("mutex") {
     vigil::options o;
     o.stop_limit = 50ms;
     o.workers = 1;
+    // ThreadSanitizer has a thread of its own, beside which `automatic` warns.
+    o.deadlock = vigil::on_deadlock::fatal;
     vigil::run(o, [] {
       mutex m;
       m.lock();

@@ -36,9 +36,9 @@ using addresses = boost::asio::ip::tcp::resolver::results_type;
 
 namespace detail {
 
-// What a look-up has found, as getaddrinfo lists it. The library hands over nothing of
-// `addresses` itself: they hold a standard container, which in a program that is built
-// with -D_GLIBCXX_DEBUG has another layout.
+// The result of a look-up, as getaddrinfo lists it. The library does not hand over
+// `addresses` itself: it holds a standard container, whose layout differs in a program
+// that is built with -D_GLIBCXX_DEBUG.
 struct found_addresses {
   addrinfo* first;  // nullptr: none
   const std::string& host;

@@ -138,7 +138,7 @@ class VIGIL_API tls_engine {
   BIO* out_ = nullptr;
   bool has_host_ = false;
   bool verifies_ = true;  // as a client
-  // What reads and writes fail with: until a handshake is over, and after one that failed.
+  // The error of reads and writes before a handshake has succeeded; none afterwards.
   boost::system::error_code untrusted_ = boost::asio::error::not_connected;
 };
 
@@ -370,7 +370,7 @@ class tls_stream {
     condition_variable on_news;
   };
 
-  // Of who reads; afterwards a write may read for itself.
+  // The turn of a reader. When it ends, a write that waits may read for itself.
   class reading_turn {
    public:
     explicit reading_turn(tls_stream& s) : last_{s}, turn_(s.state_->reading) {}
