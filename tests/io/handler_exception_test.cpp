@@ -2,60 +2,22 @@
 #include "io/io_test.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
+#include "support/planted_throw.hpp"
 
 #include <vigil/io/executor.hpp>
 
 #include <atomic>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <stdexcept>
 #include <string>
 
 #include <boost/asio/post.hpp>
 
-#include <unwind.h>
-
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 namespace asio = boost::asio;
 
 namespace {
-
-std::uintptr_t frame_of_the_throw = 0;
-bool is_unwound = false;
-
-struct unwinds {
-  ~unwinds() { is_unwound = true; }
-};
-
-[[gnu::noinline]] void throw_below() {
-  frame_of_the_throw = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));
-  throw std::runtime_error("planted");
-}
-
-[[gnu::noinline]] void throw_planted() {
-  const unwinds here;
-  throw_below();
-  asm volatile("");
-}
-
-// The program's own handler: says what is left of the stack.
-void say_what_is_left() {
-  bool found = false;
-  ::_Unwind_Backtrace(
-      [](_Unwind_Context* frame, void* argument) {
-        if (::_Unwind_GetIP(frame) == frame_of_the_throw) *static_cast<bool*>(argument) = true;
-        return _URC_NO_REASON;
-      },
-      &found);
-  std::fprintf(stderr,
-               "the throw's stack is %s, its destructors have %srun\n",
-               found ? "there" : "gone",
-               is_unwound ? "" : "not ");
-  std::abort();
-}
 
 // Such that an idle worker takes it, or one that polls between two fibers.
 void post_to_worker(bool busy, void (*handler)()) {

@@ -3,6 +3,7 @@
 #include "sched/scheduler.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
+#include "support/planted_throw.hpp"
 
 #include <cstdint>
 #include <cstdio>
@@ -14,7 +15,6 @@
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <unistd.h>
-#include <unwind.h>
 
 namespace {
 
@@ -37,40 +37,6 @@ using namespace vigil::testing_support;
 using vigil::sleep_for;
 
 namespace {
-
-std::uintptr_t frame_of_the_throw = 0;
-bool is_unwound = false;
-
-struct unwinds {
-  ~unwinds() { is_unwound = true; }
-};
-
-[[gnu::noinline]] void throw_below() {
-  frame_of_the_throw = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));
-  throw std::runtime_error("planted");
-}
-
-[[gnu::noinline]] void throw_planted() {
-  const unwinds here;
-  throw_below();
-  asm volatile("");
-}
-
-// The program's own handler: says what is left of the stack.
-void say_what_is_left() {
-  bool found = false;
-  ::_Unwind_Backtrace(
-      [](_Unwind_Context* frame, void* argument) {
-        if (::_Unwind_GetIP(frame) == frame_of_the_throw) *static_cast<bool*>(argument) = true;
-        return _URC_NO_REASON;
-      },
-      &found);
-  std::fprintf(stderr,
-               "the throw's stack is %s, its destructors have %srun\n",
-               found ? "there" : "gone",
-               is_unwound ? "" : "not ");
-  std::abort();
-}
 
 void throw_planted_from(const std::string& where) {
   if (where == "go") vigil::go([] { throw_planted(); });
