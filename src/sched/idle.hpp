@@ -23,8 +23,8 @@
 // each worker that stops looking because it found something wakes the next one
 // if there is more.
 //
-// A looking worker may nap (worker::nap): it stays counted, sleeps for some tens
-// of microseconds at most, in the watch if that is free, and looks again.
+// A looking worker may nap (worker::nap): it stays counted, sleeps for 50 to 400
+// microseconds, in the watch if that is free, and looks again.
 // Meanwhile it is the one who looks, so a fiber that hands over to another wakes
 // nobody. Whatever should not wait that long rouses it: a second piece of work, a
 // deadline before its nap ends. It publishes, looks for those once more, and

@@ -4,6 +4,8 @@
 #include "sched/stuck_watch.hpp"
 #include "sched/worker.hpp"
 
+#include <algorithm>
+
 namespace vigil::internal {
 
 void worker::stop_looking(const fiber& found) noexcept {
@@ -68,7 +70,9 @@ void worker::woke_in_vain() noexcept {
 // therefore stays among those who look and naps. Not while all others sleep,
 // and not for long: then nobody hands over. (docs/decisions/0010)
 bool worker::nap() noexcept {
-  constexpr nanos length = 50'000;  // about what a wake-up takes
+  constexpr nanos shortest = 50'000;  // about what a wake-up takes
+  // A nap that found nothing is followed by a longer one: looking takes 13 us each time.
+  constexpr std::uint32_t doublings = 3;
   // ordering: settings.
   if (lone_ || virtual_ || woken_in_vain_ < sched.naps_after.load(relaxed) ||
       naps_ >= sched.naps_in_a_row.load(relaxed) ||  // ordering: as above
@@ -78,7 +82,7 @@ bool worker::nap() noexcept {
     return false;
   }
   woke_in_vain();
-  const nanos until = monotonic_now() + length;
+  const nanos until = monotonic_now() + (shortest << std::min(naps_, doublings));
   // Who waits for a deadline lies down.
   if (sched.next_deadline.load() < until || !sched.idle_.settle_to_nap(place, until)) {
     naps_ = 0;
