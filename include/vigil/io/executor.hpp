@@ -44,7 +44,6 @@
 
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -53,6 +52,7 @@
 #include <boost/asio/execution/mapping.hpp>
 #include <boost/asio/execution/outstanding_work.hpp>
 #include <boost/asio/execution_context.hpp>
+#include <boost/asio/strand.hpp>
 
 namespace vigil::internal {
 struct outside_gate;
@@ -98,12 +98,14 @@ class VIGIL_API inside_scope {
   const void* before_;
 };
 
-// Asio's own name for what a strand gives its executor to run.
+// Whether F is what a strand of Asio's gives its executor to run. That is a private
+// class of Asio, the same in each Boost from 1.81 on; with a Boost that names it
+// otherwise this line does not compile, so that a strand is never overlooked.
 template <class F>
-consteval bool is_of_a_strand() {
-  return std::string_view(__PRETTY_FUNCTION__).find("strand_executor_service") !=
-         std::string_view::npos;
-}
+struct is_of_a_strand : std::false_type {};
+template <class Executor, class Enabled>
+struct is_of_a_strand<boost::asio::detail::strand_executor_service::invoker<Executor, Enabled>>
+    : std::true_type {};
 
 template <class F>
 class posted_handler {
@@ -117,7 +119,7 @@ class posted_handler {
     handler_.reset();
     const inside_scope inside(home_);
     std::optional<this_fiber::no_park> unmoved;
-    if constexpr (is_of_a_strand<F>()) unmoved.emplace();
+    if constexpr (is_of_a_strand<F>::value) unmoved.emplace();
     std::move(own)();
   }
 
