@@ -89,34 +89,16 @@ scheduler_options checked(const options& settings) {
     }
   }
   if (settings.blocking_threads.has_value()) side_pool_size(settings.blocking_threads);
-  scheduler_options o;
-  o.workers = settings.workers == 0 ? default_workers() : static_cast<unsigned>(settings.workers);
-  o.stack_size = settings.stack_size;
-  o.main_stack_size = settings.main_stack_size;
-  o.max_fibers = settings.max_fibers;
-  o.max_stack_bytes = settings.max_stack_bytes;
-  o.grace = settings.grace.count();
-  o.stop_limit = settings.stop_limit.count();
-  o.stop_on.assign(settings.stop_on.begin(), settings.stop_on.end());
-  using policy = scheduler_options::deadlock_policy;
-  o.deadlock = settings.deadlock == on_deadlock::fatal  ? policy::fatal
-               : settings.deadlock == on_deadlock::warn ? policy::warn
-                                                        : policy::automatic;
-  o.waits_for_all = settings.exit == exit_when::all_done;
-  o.slow_fiber = settings.slow_fiber.count();
-  o.stuck_limit = settings.stuck_limit.count();
-  o.on_unhandled = settings.on_unhandled;
-  o.dump_on_sigquit = settings.dump_on_sigquit;
+  scheduler_options o{settings};
+  if (o.workers == 0) o.workers = default_workers();
   return o;
 }
 
-runtime_core::runtime_core(scheduler_options settings,
-                           std::unique_ptr<watch> w,
-                           std::optional<std::size_t> blocking_threads)
-    : sched(std::move(settings), std::move(w)),
+runtime_core::runtime_core(const scheduler_options& settings, std::unique_ptr<watch> w)
+    : sched(settings, std::move(w)),
       timers(timer_service::begin(sched)),
       gate(std::make_shared<outside_gate>()),
-      blocking(std::make_unique<side_pool>(blocking_threads, "blocking")) {
+      blocking(std::make_unique<side_pool>(settings.blocking_threads, "blocking")) {
   gate->sched = &sched;
   sched.side_pool = blocking.get();
 }
@@ -185,9 +167,7 @@ void* make_known(std::unique_ptr<runtime_core> core, runtime* as) {
 
 runtime::runtime(options settings)
     : core_(make_known(
-          std::make_unique<runtime_core>(
-              internal::checked(settings), watch_of(settings), settings.blocking_threads),
-          this)) {}
+          std::make_unique<runtime_core>(internal::checked(settings), watch_of(settings)), this)) {}
 
 runtime::runtime(void* owner)
     : core_(make_known(std::move(*static_cast<std::unique_ptr<runtime_core>*>(owner)), this)) {}

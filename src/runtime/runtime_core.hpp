@@ -9,7 +9,6 @@
 
 #include <memory>
 #include <mutex>
-#include <optional>
 
 namespace vigil::internal {
 
@@ -21,9 +20,7 @@ struct outside_gate {
 
 class runtime_core {
  public:
-  explicit runtime_core(scheduler_options settings,
-                        std::unique_ptr<watch> w = nullptr,
-                        std::optional<std::size_t> blocking_threads = {});
+  explicit runtime_core(const scheduler_options& settings, std::unique_ptr<watch> w = nullptr);
   ~runtime_core();
   runtime_core(const runtime_core&) = delete;
   runtime_core& operator=(const runtime_core&) = delete;

@@ -111,9 +111,8 @@ void scheduler::look_at_all() noexcept {
 }
 
 bool scheduler::deadlock_is_fatal(bool alone) const noexcept {
-  using policy = scheduler_options::deadlock_policy;
-  return settings_.deadlock == policy::fatal ||
-         (settings_.deadlock == policy::automatic && (alone || is_virtual()));
+  return settings_.deadlock == on_deadlock::fatal ||
+         (settings_.deadlock == on_deadlock::automatic && (alone || is_virtual()));
 }
 
 // Caller: holds all_lock; every runtime is stuck, and one that was not named yet.

@@ -113,8 +113,8 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
     }
   } watched{*this, nullptr};
 
-  if (settings_.slow_fiber > 0) {
-    watched.slow = std::make_unique<slow_fibers>(settings_.slow_fiber, workers_.size());
+  if (settings_.slow_fiber.count() > 0) {
+    watched.slow = std::make_unique<slow_fibers>(settings_.slow_fiber.count(), workers_.size());
     for (const auto& w : workers_)
       w->slow = watched.slow.get();
   }
@@ -132,8 +132,8 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   const nanos now = monotonic_now();
   for (const auto& w : workers_)
     w->ran.begin(w->counters.switches.get(), now);
-  if (settings_.stuck_limit > 0 && !is_virtual()) {
-    looked_after.stuck.emplace(*this, settings_.stuck_limit);
+  if (settings_.stuck_limit.count() > 0 && !is_virtual()) {
+    looked_after.stuck.emplace(*this, settings_.stuck_limit.count());
     for (const auto& w : workers_)
       w->stuck = &*looked_after.stuck;
   }

@@ -32,8 +32,8 @@ std::byte* align_down(std::byte* p, std::size_t align) noexcept {
 
 }  // namespace
 
-scheduler::scheduler(scheduler_options settings, std::unique_ptr<watch> w)
-    : settings_(std::move(settings)),
+scheduler::scheduler(const scheduler_options& settings, std::unique_ptr<watch> w)
+    : settings_(settings),
       number_(runtimes_made.fetch_add(1) + 1),
       first_watch_(w ? std::move(w) : std::make_unique<futex_watch>()),
       may_adopt_(dynamic_cast<futex_watch*>(first_watch_.get()) != nullptr),
@@ -42,8 +42,8 @@ scheduler::scheduler(scheduler_options settings, std::unique_ptr<watch> w)
       dice_(settings_.seed) {
   if (settings_.virtual_time) clock.make_virtual(946'684'800LL * 1'000'000'000);
   workers_.reserve(settings_.workers);
-  for (unsigned i = 0; i < settings_.workers; ++i) {
-    workers_.push_back(std::make_unique<worker>(*this, i));
+  for (std::size_t i = 0; i < settings_.workers; ++i) {
+    workers_.push_back(std::make_unique<worker>(*this, static_cast<unsigned>(i)));
   }
 }
 

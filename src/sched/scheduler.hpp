@@ -16,7 +16,9 @@
 #include <vigil/detail/callable.hpp>
 #include <vigil/detail/config.hpp>
 #include <vigil/fwd.hpp>
+#include <vigil/options.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -26,22 +28,9 @@
 
 namespace vigil::internal {
 
-// options, in our own units.
-struct scheduler_options {
-  unsigned workers = 1;
-  std::size_t stack_size = default_stack_size;
-  std::size_t main_stack_size = 1024 * 1024;
-  std::size_t max_fibers = 0;
-  std::size_t max_stack_bytes = 0;
-  nanos grace = 0;
-  nanos stop_limit = 10'000'000'000;
-  std::vector<int> stop_on;
-  enum class deadlock_policy { automatic, fatal, warn } deadlock = deadlock_policy::automatic;
-  void (*on_unhandled)(std::exception_ptr) = nullptr;
-  bool dump_on_sigquit = true;
-  bool waits_for_all = false;  // options::exit
-  nanos slow_fiber = 0;        // 0: off
-  nanos stuck_limit = 0;       // 0: off
+// What a runtime is made with: options with the machine's defaults filled in
+// (checked()), and what only tests choose.
+struct scheduler_options : options {
   bool virtual_time = false;
   std::uint64_t seed = 1;
 };
@@ -60,7 +49,7 @@ class dump_writer;
 class scheduler {
  public:
   // The watch is the futex one if none is given.
-  explicit scheduler(scheduler_options settings, std::unique_ptr<watch> w = nullptr);
+  explicit scheduler(const scheduler_options& settings, std::unique_ptr<watch> w = nullptr);
   ~scheduler();
   scheduler(const scheduler&) = delete;
   scheduler& operator=(const scheduler&) = delete;
@@ -209,7 +198,7 @@ class scheduler {
   std::size_t alive() const noexcept { return alive_.load() & low_half; }
 
   // exit_when::all_done: the main fiber waits until all_done().
-  bool waits_for_all() const noexcept { return settings_.waits_for_all; }
+  bool waits_for_all() const noexcept { return settings_.exit == exit_when::all_done; }
 
   // Who is no fiber changes what holds the program (exit_when::all_done): outside
   // work from enter() to leave(). In between the scheduler lives, whatever becomes
@@ -403,7 +392,7 @@ class scheduler {
   bool wait_out_grace_as(timekeeper& which, fiber& self) noexcept;
   void let_off(timekeeper& which) noexcept;
 
-  nanos stop_limit() const noexcept { return settings_.stop_limit > 0 ? settings_.stop_limit : 0; }
+  nanos stop_limit() const noexcept { return std::max<nanos>(settings_.stop_limit.count(), 0); }
 
   void take_signals() noexcept;
   static void fiber_entry(void* self);

@@ -112,7 +112,7 @@ bool scheduler::take_in_calls() noexcept {
 void scheduler::sleep_for_calls(worker& w) noexcept {
   nanos until = never;
   if (stopping()) {
-    const nanos limit = settings_.stop_limit > 0 ? settings_.stop_limit : 0;
+    const nanos limit = stop_limit();
     if (calls_given_up_at_ == 0) calls_given_up_at_ = saturating_add(monotonic_now(), limit);
     until = calls_given_up_at_;
     if (monotonic_now() >= until) stop_limit_passed(limit);

@@ -61,7 +61,7 @@ void scheduler::begin_end() noexcept {
 // --- the grace
 
 nanos scheduler::longest_grace() const noexcept {
-  nanos longest = std::max<nanos>(settings_.grace, 0);
+  nanos longest = std::max<nanos>(settings_.grace.count(), 0);
   for (const grace_request* r = graces_.front(); r != nullptr;
        r = list<grace_request, &grace_request::hook>::next(*r)) {
     longest = std::max(longest, r->length);

@@ -22,8 +22,7 @@ void run_main(const virtual_options& how, detail::call_ref main) {
     o.seed = given != nullptr ? std::strtoull(given, nullptr, 0) : 0;
     if (o.seed == 0) o.seed = 1;
   }
-  runtime rt = detail::runtime_access::over(
-      std::make_unique<internal::runtime_core>(o, nullptr, how.runtime.blocking_threads));
+  runtime rt = detail::runtime_access::over(std::make_unique<internal::runtime_core>(o));
   try {
     detail::runtime_access::core_of(rt).sched.run(main, true);
   } catch (...) {

@@ -262,7 +262,7 @@ void on_virtual_time(bool readies_main, F&& before_waiting) {
   o.workers = 1;
   o.virtual_time = true;
   o.dump_on_sigquit = false;
-  o.deadlock = vigil::internal::scheduler_options::deadlock_policy::fatal;
+  o.deadlock = vigil::on_deadlock::fatal;
   vigil::internal::runtime_core core(o);
   core.sched.add_outside_work();
   auto body = [&] {

@@ -122,7 +122,7 @@ void in_virtual(const testing::virtual_options& how, F body) {
   o.virtual_time = true;
   o.seed = how.seed == 0 ? 1 : how.seed;
   if (o.on_unhandled == nullptr) o.on_unhandled = &kept_failure::keep;
-  internal::runtime_core core(o, nullptr, how.runtime.blocking_threads);
+  internal::runtime_core core(o);
   core.sched.run(body, false);
   runtime_stats after;
   core.sched.add_stats(after);

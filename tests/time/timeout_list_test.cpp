@@ -226,7 +226,7 @@ TEST_SUITE("timeout_list") {
     o.workers = 1;
     o.virtual_time = true;
     o.seed = 1;
-    vigil::internal::runtime_core core(o, nullptr, how.blocking_threads);
+    vigil::internal::runtime_core core(o);
     std::optional<timeout_list> l;
     std::optional<timeout_lists> lists;
     std::optional<expiries> seen;
