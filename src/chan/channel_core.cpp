@@ -1,7 +1,7 @@
 #include "chan/channel_core.hpp"
 
 #include "sched/caller.hpp"
-#include "sched/wake_batch.hpp"
+#include "sched/wake_list.hpp"
 
 #include <vigil/channel.hpp>
 #include <vigil/error.hpp>
@@ -173,14 +173,14 @@ void channel_core::dismiss_all() noexcept {
     return true;
   };
   for (bool more = true; more;) {
-    internal::wake_batch batch;
+    internal::wake_list claimed;
     {
       const lock_guard guard(lock);
-      batch.take(receivers_.empty() ? senders_ : receivers_, claim);
+      claimed.take(receivers_.empty() ? senders_ : receivers_, claim);
       more = !receivers_.empty() || !senders_.empty();
       if (!more && source != nullptr) source->nobody_waits();
     }
-    batch.deliver();
+    claimed.deliver_together();
   }
 }
 

@@ -1,6 +1,6 @@
 #include "sched/stop_tree.hpp"
 
-#include "sched/wake_batch.hpp"
+#include "sched/wake_list.hpp"
 
 #include <vigil/error.hpp>
 
@@ -18,7 +18,7 @@ using internal::outcome;
 using internal::stop_callback;
 using internal::stop_state;
 using internal::stop_waiter;
-using internal::wake_batch;
+using internal::wake_list;
 
 // Nodes that a cancel has marked and that somebody has to hear of, each kept.
 class stop_node::marked {
@@ -60,14 +60,14 @@ void stop_node::mark(stop_state how, const std::exception_ptr& cause, marked& al
 
 void stop_node::end_waits() noexcept {
   for (bool more = true; more;) {
-    wake_batch batch;
+    wake_list claimed;
     {
       const lock_guard guard(lock_);
-      batch.take(waiters_,
-                 [](stop_waiter& w) { return w.who->claim(w.which, outcome::cancelled); });
+      claimed.take(waiters_,
+                   [](stop_waiter& w) { return w.who->claim(w.which, outcome::cancelled); });
       more = !waiters_.empty();
     }
-    batch.deliver();
+    claimed.deliver_together();
   }
 }
 

@@ -110,6 +110,7 @@ class waiter {
 
   // The owner's timer for deadlines; belongs to the timer service.
   void* timer = nullptr;
+  waiter* next_woken = nullptr;  // in a wake_list, from the claim to the delivery
 
  private:
   static constexpr int shift = 4;

@@ -15,7 +15,7 @@ inline namespace VIGIL_ABI {
 namespace detail {
 
 using internal::outcome;
-using internal::told_list;
+using internal::wake_list;
 
 bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
   const internal::how_to_wait how{internal::wait_reason::condition,
@@ -76,7 +76,7 @@ void notify_one(condition_core& c) noexcept {
 }
 
 void notify_all(condition_core& c) noexcept {
-  told_list told;
+  wake_list told;
   {
     const internal::queue_guard guard(c.queue);
     internal::all_of(c.queue).claim_all(told);

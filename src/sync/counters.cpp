@@ -13,7 +13,7 @@ inline namespace VIGIL_ABI {
 namespace detail {
 
 using internal::outcome;
-using internal::told_list;
+using internal::wake_list;
 
 namespace {
 
@@ -23,7 +23,7 @@ wait_queue& of(const wait_queue& q) noexcept {
 }
 
 void change(counter_core& c, std::int64_t n, const char* too_low, const char* too_high) {
-  told_list told;
+  wake_list told;
   {
     const internal::queue_guard guard(c.queue);
     std::int64_t next = 0;
@@ -37,14 +37,14 @@ void change(counter_core& c, std::int64_t n, const char* too_low, const char* to
 }
 
 // S2, S3: those whose turn it is have their permits. Under the queue's lock.
-void grant(semaphore_core& s, told_list& told) noexcept {
+void grant(semaphore_core& s, wake_list& told) noexcept {
   const internal::line all = internal::all_of(s.queue);
   while (s.queue.first != nullptr && s.queue.first->amount <= s.count) {
     queued_wait& next = *s.queue.first;
     all.remove(next);
     if (!next.who->claim(next.which, outcome::value)) continue;
     s.count -= next.amount;
-    told.add(next);
+    told.add(*next.who);
   }
 }
 
@@ -98,7 +98,7 @@ bool wait(counter_core& c, bool is_latch, const wait_limit& limit) {
   internal::before_waiting(self, how, guard);
   queued_wait own;
   const outcome ended = internal::wait_in(
-      internal::all_of(c.queue), own, self, how, guard, [](told_list&) noexcept {});
+      internal::all_of(c.queue), own, self, how, guard, [](wake_list&) noexcept {});
   self.throw_if_ended(ended);
   return ended == outcome::value;
 }
@@ -127,7 +127,7 @@ bool acquire_permits(semaphore_core& s, std::int64_t n, const wait_limit& limit)
   own.amount = n;
   // Who gives up may have been in the way of smaller ones.
   const outcome ended = internal::wait_in(
-      internal::all_of(s.queue), own, self, how, guard, [&s](told_list& told) noexcept {
+      internal::all_of(s.queue), own, self, how, guard, [&s](wake_list& told) noexcept {
         grant(s, told);
       });
   self.throw_if_ended(ended);
@@ -143,7 +143,7 @@ bool try_acquire_permits(semaphore_core& s, std::int64_t n) {
 
 void release_permits(semaphore_core& s, std::int64_t n) {
   check_permits(n, "release");
-  told_list told;
+  wake_list told;
   {
     const internal::queue_guard guard(s.queue);
     if (s.count > std::numeric_limits<std::int64_t>::max() - n) {

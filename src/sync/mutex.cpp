@@ -39,7 +39,7 @@ using internal::nanos;
 using internal::outcome;
 using internal::relaxed;
 using internal::release;
-using internal::told_list;
+using internal::wake_list;
 
 namespace {
 
@@ -143,7 +143,7 @@ bool lock_and_wait(mutex_core& m, internal::how_to_wait how) {
         self,
         how,
         guard,
-        [&m](told_list&) noexcept { left_queue(m); },
+        [&m](wake_list&) noexcept { left_queue(m); },
         on_his_way);
     if (ended != outcome::value) {
       self.throw_if_ended(ended);

@@ -14,7 +14,7 @@ namespace detail {
 using internal::outcome;
 using internal::relaxed;
 using internal::release;
-using internal::told_list;
+using internal::wake_list;
 
 namespace {
 
@@ -60,14 +60,14 @@ bool begin_once(once_core& o, const wait_limit& limit) {
     internal::before_waiting(self, how, guard);
     queued_wait own;
     const outcome ended = internal::wait_in(
-        internal::all_of(o.queue), own, self, how, guard, [](told_list&) noexcept {});
+        internal::all_of(o.queue), own, self, how, guard, [](wake_list&) noexcept {});
     self.throw_if_ended(ended);
     guard.lock();
   }
 }
 
 void end_once(once_core& o, bool done) noexcept {
-  told_list told;
+  wake_list told;
   {
     const internal::queue_guard guard(o.queue);
     o.runner = 0;

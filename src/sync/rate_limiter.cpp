@@ -168,12 +168,12 @@ void rate_limiter::wait_for_change(std::uint64_t seen, detail::stop_node* under)
   internal::before_waiting(self, how, guard);
   detail::queued_wait own;
   self.throw_if_ended(internal::wait_in(
-      internal::all_of(for_change_), own, self, how, guard, [](internal::told_list&) noexcept {}));
+      internal::all_of(for_change_), own, self, how, guard, [](internal::wake_list&) noexcept {}));
 }
 
 // After the change, without the mutex.
 void rate_limiter::tell_change() noexcept {
-  internal::told_list told;
+  internal::wake_list told;
   {
     const internal::queue_guard guard(for_change_);
     ++changes_;

@@ -27,7 +27,7 @@ using internal::line;
 using internal::outcome;
 using internal::relaxed;
 using internal::release;
-using internal::told_list;
+using internal::wake_list;
 
 namespace {
 
@@ -47,16 +47,16 @@ constexpr bool has_readers(std::uint32_t seen) noexcept {
   return seen >= word::one_reader;
 }
 
-void admit_readers(shared_mutex_core& m, told_list& told) noexcept {
+void admit_readers(shared_mutex_core& m, wake_list& told) noexcept {
   while (queued_wait* const r = readers_of(m).claim_first()) {
     // ordering: what they are to see comes with their claims.
     m.word.fetch_add(word::one_reader, relaxed);
-    told.add(*r);
+    told.add(*r->who);
   }
 }
 
 // R1, R2: whoever may come in now does. Caller: holds the queue's lock.
-void settle(shared_mutex_core& m, after what, told_list& told) noexcept {
+void settle(shared_mutex_core& m, after what, wake_list& told) noexcept {
   // Pairs with the releases of those who have left.
   if ((m.word.load(acquire) & word::exclusive) == 0) {
     if (what == after::writer || writers_of(m).empty()) admit_readers(m, told);
@@ -64,7 +64,7 @@ void settle(shared_mutex_core& m, after what, told_list& told) noexcept {
       if (queued_wait* const w = writers_of(m).claim_first()) {
         // ordering: as for the readers. Nobody else changes an empty word (R1).
         m.word.fetch_or(word::exclusive, relaxed);
-        told.add(*w);
+        told.add(*w->who);
       } else {
         admit_readers(m, told);
       }
@@ -110,7 +110,7 @@ bool wait_for_turn(shared_mutex_core& m,
   internal::before_waiting(self, how, guard);
   if (!announce(m, keeps_out, comes_in)) return true;
   const outcome ended =
-      internal::wait_in(where, own, self, how, guard, [&m](told_list& told) noexcept {
+      internal::wait_in(where, own, self, how, guard, [&m](wake_list& told) noexcept {
         settle(m, after::giving_up, told);
       });
   self.throw_if_ended(ended);
@@ -156,7 +156,7 @@ void unlock_slowly(shared_mutex_core& m) {
       if (m.word.compare_exchange_strong(seen, 0, release, relaxed)) return;
       continue;
     }
-    told_list told;
+    wake_list told;
     internal::queue_guard guard(m.queue);
     // ordering: changed under the guard, or by the writer inside.
     if ((m.word.load(relaxed) & word::waiting) == 0) continue;  // who waited has given up
@@ -183,7 +183,7 @@ void unlock_shared_slowly(shared_mutex_core& m) {
       if (m.word.compare_exchange_strong(seen, next, release, relaxed)) return;
       continue;
     }
-    told_list told;
+    wake_list told;
     internal::queue_guard guard(m.queue);
     seen = m.word.load(relaxed);                // ordering: the load only proposes
     if ((seen & word::waiting) == 0) continue;  // who waited has given up

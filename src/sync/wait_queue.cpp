@@ -34,9 +34,9 @@ queued_wait* line::claim_first() const noexcept {
   return nullptr;
 }
 
-void line::claim_all(told_list& told) const noexcept {
+void line::claim_all(wake_list& told) const noexcept {
   while (queued_wait* const w = claim_first())
-    told.add(*w);
+    told.add(*w->who);
 }
 
 timeout to_timeout(const wait_limit& limit) noexcept {

@@ -26,6 +26,7 @@
 #include "base/spinlock.hpp"
 #include "sched/caller.hpp"
 #include "sched/waiter.hpp"
+#include "sched/wake_list.hpp"
 
 #include <vigil/detail/sync_core.hpp>
 
@@ -56,31 +57,6 @@ using detail::queued_wait;
 using detail::wait_limit;
 using detail::wait_queue;
 
-// Those that were claimed, until the queue's lock is released.
-class told_list {
- public:
-  void add(queued_wait& w) noexcept {
-    w.after = nullptr;
-    (last_ != nullptr ? last_->after : first_) = &w;
-    last_ = &w;
-  }
-
-  bool empty() const noexcept { return first_ == nullptr; }
-
-  // Caller: without the lock. Each record is gone once it is delivered.
-  void deliver(turn when = turn::in_order) noexcept {
-    for (queued_wait* w = first_; w != nullptr;) {
-      queued_wait* const next = w->after;
-      w->who->deliver(when);
-      w = next;
-    }
-  }
-
- private:
-  queued_wait* first_ = nullptr;
-  queued_wait* last_ = nullptr;
-};
-
 // The operations on {first, last}, for a record of the queue's or a second list
 // under its lock.
 struct line {
@@ -94,7 +70,7 @@ struct line {
   void remove(queued_wait& w) const noexcept;
   // S2: takes records out until one can be claimed for a value.
   queued_wait* claim_first() const noexcept;
-  void claim_all(told_list& told) const noexcept;
+  void claim_all(wake_list& told) const noexcept;
 };
 
 inline line all_of(wait_queue& q) noexcept {
@@ -165,7 +141,7 @@ outcome wait_in(line where,
   at_front ? where.push_front(own) : where.push_back(own);
   guard.unlock();
   const auto leave = [&]() noexcept {
-    told_list told;
+    wake_list told;
     guard.lock();
     if (own.linked) where.remove(own);
     left(told);

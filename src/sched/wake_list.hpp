@@ -1,0 +1,69 @@
+// wake_list: waiters that were claimed under a lock, and go on once it is released.
+//
+//   wake_list claimed;
+//   { lock;  if (w.claim(...)) claimed.add(w); }
+//   claimed.deliver();
+//
+// Many that wait in one queue are ended a few dozen under each hold of its lock:
+//
+//   for (bool more = true; more;) {
+//     wake_list claimed;
+//     { lock;  claimed.take(queue, claim);  more = !queue.empty(); }
+//     claimed.deliver_together();
+//   }
+//
+// Nobody may queue any more then: whoever looks under the lock finds what is ended. A
+// waiter lies on a stack of its own, long out of the cache. So take() first asks for
+// the memory of all that it will claim, and for the next round's entries (far_list),
+// before it claims the first.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/intrusive_list.hpp"
+#include "sched/waiter.hpp"
+
+#include <cstddef>
+
+namespace vigil::internal {
+
+class wake_list {
+ public:
+  void add(waiter& claimed) noexcept { claimed_.push_back(claimed); }
+
+  // Takes out up to far_stride entries; `claim(entry)` says whether the wait was
+  // ended by it. Caller: holds the queue's lock.
+  template <class Entry, class Claim>
+  void take(far_list<Entry>& queue, Claim claim) noexcept {
+    Entry* taken[far_stride];
+    std::size_t n = 0;
+    for (; n < far_stride && !queue.empty(); ++n) {
+      taken[n] = queue.pop_front();
+      __builtin_prefetch(taken[n]->ahead, 1);
+      prefetch(taken[n]->who);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      if (claim(*taken[i])) add(*taken[i]->who);
+    }
+  }
+
+  // Both make their owners go on, in order. Caller: holds no lock; at its end.
+  void deliver() noexcept {
+    while (waiter* const who = claimed_.pop_front())
+      who->deliver(turn::in_order);
+  }
+
+  // For many: the fibers of this thread's runtime together, the first of them next.
+  void deliver_together() noexcept;
+
+ private:
+  // What claiming and readying touch. Of a fiber: its record from park_state on.
+  static void prefetch(const waiter* who) noexcept {
+    __builtin_prefetch(who, 1);
+    __builtin_prefetch(reinterpret_cast<const char*>(who) - cache_line, 1);
+    __builtin_prefetch(reinterpret_cast<const char*>(who) + cache_line, 1);
+  }
+
+  chain<waiter, &waiter::next_woken> claimed_;
+};
+
+}  // namespace vigil::internal
