@@ -31,8 +31,7 @@ bool caller::may_not_wait(bool stoppable) noexcept {
   worker* const w = current_worker();
   if (fiber_ == nullptr) return w != nullptr;
   if (fiber_->no_parks != 0) return true;
-  // Not while shielded, nor while unwinding.
-  stoppable_ = stoppable && fiber_->shields == 0 && w->exceptions_in_flight() == 0;
+  stoppable_ = stoppable && w->lets_stop(*fiber_);
   return stoppable_ && fiber_->sched->must_stop(*fiber_);
 }
 

@@ -121,8 +121,7 @@ bool before_wait(fiber& self) {
 bool before_wait(fiber& self, const worker& on) {
   if (self.no_parks != 0) [[unlikely]]
     check_may_park(self);
-  // Not while shielded, nor while unwinding.
-  const bool stoppable = self.shields == 0 && on.exceptions_in_flight() == 0;
+  const bool stoppable = on.lets_stop(self);
   if (stoppable && self.sched->must_stop(self)) throw_stopped(self);
   return stoppable;
 }

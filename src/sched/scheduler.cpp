@@ -6,6 +6,7 @@
 #include "sched/written_name.hpp"
 
 #include <vigil/error.hpp>
+#include <vigil/testing.hpp>
 
 #include <cstdio>
 #include <new>
@@ -40,7 +41,7 @@ scheduler::scheduler(const scheduler_options& settings, std::unique_ptr<watch> w
       watch_(first_watch_.get()),
       idle_(*first_watch_),
       dice_(settings_.seed) {
-  if (settings_.virtual_time) clock.make_virtual(946'684'800LL * 1'000'000'000);
+  if (settings_.virtual_time) clock.make_virtual(testing::epoch.time_since_epoch().count());
   workers_.reserve(settings_.workers);
   for (std::size_t i = 0; i < settings_.workers; ++i) {
     workers_.push_back(std::make_unique<worker>(*this, static_cast<unsigned>(i)));

@@ -82,7 +82,7 @@ void timer_channel::arm(bool parking) {
   bool was_armed = true;
   try {
     const nanos when = in_force();
-    was_armed = parking ? service_.arm_parking(*timer_, when) : service_.arm_at(*timer_, when);
+    was_armed = service_.arm_at(*timer_, when, parking);
   } catch (...) {
     drop_handle(this);
     throw;

@@ -176,7 +176,8 @@ void timer_service::lower_next_deadline(nanos key, bool parking) noexcept {
   }
 }
 
-bool timer_service::arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking) {
+// Returns whether it was pending. Caller: owns the intake.
+bool timer_service::arm_in(intake& in, runtime_timer& t, nanos deadline, bool parking) {
   if (in.allowance == 0) make_room(in);
   deadline = runtime_timer::clamp_deadline(deadline);
   const nanos before = t.when.exchange(deadline);
@@ -192,7 +193,11 @@ bool timer_service::arm_here(intake& in, runtime_timer& t, nanos deadline, bool 
     --in.allowance;
     lower_next_deadline(key, parking);
   }
-  const bool was_pending = before > 0;
+  return before > 0;
+}
+
+bool timer_service::arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking) {
+  const bool was_pending = arm_in(in, t, deadline, parking);
   (was_pending ? in.counters.reset : in.counters.armed).add();
   return was_pending;
 }
@@ -202,36 +207,15 @@ bool timer_service::arm_here(intake& in, runtime_timer& t, nanos deadline, bool 
 bool timer_service::arm_from_outside(runtime_timer& t, nanos deadline) {
   const lock_guard guard(outside_lock_);
   if (!is_of_this_run(t)) throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
-  intake& in = *shared_;
-  if (in.allowance == 0) make_room(in);
-  deadline = runtime_timer::clamp_deadline(deadline);
-  const nanos before = t.when.exchange(deadline);
-  nanos key = 0;
-  if (take_over(t, deadline, key)) {
-    {
-      const lock_guard adding(in.lock);
-      const std::uint32_t n = in.size.load(relaxed);  // ordering: under the lock
-      in.entries[n] = entry_for(t, key);
-      in.size.store(n + 1);  // S1
-    }
-    --in.allowance;
-    lower_next_deadline(key, false);
-  }
-  const bool was_pending = before > 0;
+  const bool was_pending = arm_in(*shared_, t, deadline, false);
   // ordering: statistics.
   (was_pending ? outside_.reset : outside_.armed).fetch_add(1, relaxed);
   return was_pending;
 }
 
-bool timer_service::arm_at(runtime_timer& t, nanos deadline) {
+bool timer_service::arm_at(runtime_timer& t, nanos deadline, bool parking) {
   intake* const in = own_intake();
-  if (in != nullptr && is_of_this_run(t)) return arm_here(*in, t, deadline, false);
-  return arm_from_outside(t, deadline);
-}
-
-bool timer_service::arm_parking(runtime_timer& t, nanos deadline) {
-  intake* const in = own_intake();
-  if (in != nullptr && is_of_this_run(t)) return arm_here(*in, t, deadline, true);
+  if (in != nullptr && is_of_this_run(t)) return arm_here(*in, t, deadline, parking);
   return arm_from_outside(t, deadline);
 }
 

@@ -61,10 +61,9 @@ class timer_service final : public timer_seam {
 
   // --- armings. Deadlines are on the scheduler's clock. Return whether the
   // timer was pending before; throw std::bad_alloc with nothing changed.
-  bool arm_at(runtime_timer& t, nanos deadline);
-  // The same by a fiber that parks right after: its worker will look. Should it
-  // not park, it calls scheduler::cover_owed().
-  bool arm_parking(runtime_timer& t, nanos deadline);
+  // `parking`: the calling fiber parks right after, so its worker will look. Should
+  // it not park, it calls scheduler::cover_owed().
+  bool arm_at(runtime_timer& t, nanos deadline, bool parking = false);
   bool stop(runtime_timer& t) noexcept;
 
   bool stop(timer_record& t) noexcept {
@@ -178,6 +177,7 @@ class timer_service final : public timer_seam {
   intake* own_intake() const noexcept;
   intake* living_intake() const noexcept;
   void count(own_counter timer_counters::*which) noexcept;
+  bool arm_in(intake& in, runtime_timer& t, nanos deadline, bool parking);
   bool arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking);
   bool arm_from_outside(runtime_timer& t, nanos deadline);
   bool reset(timer_record& t, nanos deadline, nanos now, intake* own);
