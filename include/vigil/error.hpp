@@ -48,7 +48,9 @@ class VIGIL_API cancelled : public std::system_error {
 
 // Nothing in the program can ever happen again: every fiber is parked, no
 // timer is pending and no outside work is announced. Thrown by run() after
-// the dump has been written and the fibers have been unwound.
+// the dump has been written and the fibers have been unwound. Before that by the
+// wait for a lock of a fiber that could not be unwound otherwise (sync.hpp); a
+// fiber that it leaves then ends silently, as by `stopped`.
 class VIGIL_API deadlock : public std::logic_error {
  public:
   explicit deadlock(const char* why);

@@ -34,7 +34,9 @@ namespace detail {
 enum class on_deadlock {
   automatic,  // fatal if no outside work is announced and the process has no thread but the
               // runtimes' own, otherwise warn: a plain thread might still send something
-  fatal,      // dump, unwind all fibers, run() throws `deadlock`
+  fatal,      // dump, unwind all fibers, run() throws `deadlock`; a wait for a lock that
+              // nobody can release throws `deadlock` as well. What cannot be
+              // unwound (a shield, a destructor) ends the program after stop_limit
   warn,       // dump once to standard error, and wait on
 };
 
@@ -152,8 +154,8 @@ struct options {
   // callback, as if under this_fiber::shield; what it throws itself ends the
   // program. nullptr: nothing catches the exception, so std::terminate is called
   // where it was thrown, and a core file or a debugger shows that stack; the fiber
-  // and the exception are printed. Of `cancelled` alone the stack is gone: it is caught,
-  // for it may end the fiber silently.
+  // and the exception are printed. Of `cancelled` and `deadlock` alone the stack is gone:
+  // they are caught, for they may end the fiber silently.
   // The same holds for a handler of Asio's that a worker runs (vigil-io), but there is
   // no fiber: on_unhandled is called on the worker's own stack, where nothing may wait,
   // and the handlers behind it have their turn.

@@ -30,7 +30,12 @@
 // clock's now: the wait is on the runtime's clock, or a thread's monotonic one. But
 // a stop does not end the wait for a lock: lock(), lock_shared() and the relocking
 // of a condition variable wait on. So two fibers that wait for each other's mutex
-// keep a runtime from ending (options::stop_limit).
+// keep a runtime from ending (options::stop_limit). Only a run that ends by a fatal
+// deadlock (on_deadlock) ends them, when nothing else can be unwound any more: then
+// lock() and lock_shared(), the timed forms too, throw `deadlock` in fibers, and the
+// lock is not taken. But not under this_fiber::shield, while the fiber unwinds, or
+// for the lock of a condition variable: if only such waits are left, they are named
+// after options::stop_limit.
 //
 // On a plain thread the thread sleeps. Inside a handler on a worker's own stack
 // a call that would wait throws wrong_place. The timed forms throw
@@ -90,7 +95,7 @@ class mutex {
   mutex(const mutex&) = delete;
   mutex& operator=(const mutex&) = delete;
 
-  // Throws wrong_place only; not ended by a stop.
+  // Throws wrong_place, and `deadlock` (above) only; not ended by a stop.
   void lock() {
     if (!take()) detail::lock_slowly(core_, {});
   }

@@ -35,6 +35,11 @@ bool caller::may_not_wait(bool stoppable) noexcept {
   return stoppable_ && fiber_->sched->must_stop(*fiber_);
 }
 
+void caller::waits_for_lock() noexcept {
+  for_lock_ = fiber_ != nullptr && fiber_->shields == 0 && fiber_->relocks == 0 &&
+              current_worker()->exceptions_in_flight() == 0;
+}
+
 void caller::refuse(const char* call) {
   if (fiber_ == nullptr) {
     throw wrong_place((std::string("vigil::") + call +
@@ -96,6 +101,7 @@ outcome caller::sleep(ticket t, nanos deadline) noexcept {
 
 void caller::throw_if_ended(outcome how) {
   if (how == outcome::stopped) throw_stopped(*fiber_);
+  if (how == outcome::deadlock) throw_deadlock(*fiber_);
   if (how == outcome::cancelled) throw_cancelled(*under_.get());
 }
 

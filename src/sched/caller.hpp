@@ -62,13 +62,17 @@ class caller {
   // Whether it must not wait here or now; refuse() then says why. Under a lock.
   // `stoppable`: whether a stop of the fiber ends the wait, or refuses it.
   VIGIL_FOR_IO bool may_not_wait(bool stoppable = true) noexcept;
+  // It waits for a lock: a deadlocked run that can be unwound in no other way ends
+  // the wait (scheduler::end_lock_waits), but not while shielded, nor while
+  // unwinding, nor where the lock has to be taken back.
+  void waits_for_lock() noexcept;
   // Throws `stopped` or wrong_place, or ends the program under no_park.
   [[noreturn]] void refuse(const char* call);
 
   waiter& self() noexcept { return fiber_ != nullptr ? fiber_->self : thread_->self; }
 
   ticket open() noexcept {
-    return fiber_ != nullptr ? fiber_->self.open(stoppable_) : open_on_thread();
+    return fiber_ != nullptr ? fiber_->self.open(stoppable_, for_lock_) : open_on_thread();
   }
 
   // Until the ticket is claimed or the deadline comes: then the outcome is
@@ -78,8 +82,8 @@ class caller {
       VIGIL_RELEASE(held);
   outcome wait(ticket t, wait_reason why, timeout limit);
 
-  // After a wait that brought nothing: throws what one that ended by a stop or a
-  // cancel throws.
+  // After a wait that brought nothing: throws what one that ended by a stop, a
+  // cancel or a deadlock throws.
   void throw_if_ended(outcome how);
 
  private:
@@ -97,6 +101,7 @@ class caller {
   fiber* const fiber_;
   const kept_stop_node under_;
   bool stoppable_ = false;
+  bool for_lock_ = false;
   std::optional<thread_part> thread_;
 };
 

@@ -70,6 +70,8 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
       s.stopping_.store(false);
       s.quit_.store(false);
       s.deadlock_warned_.store(false);
+      s.all_stopped_.store(false);
+      s.gives_up_at_.store(0);
       // A request_stop() that came late must not stop the next run; but one that
       // would have stopped this one, had it begun, is still to do.
       const lock_guard guard(s.end_lock_);
@@ -276,6 +278,8 @@ void scheduler::main_body(fiber& self, detail::call_ref body) noexcept {
     } else {
       main_error_ = std::current_exception();
     }
+  } catch (const deadlock& e) {
+    if (!ends_silently(e)) main_error_ = std::current_exception();  // else run() throws its own
   } catch (...) {
     main_error_ = std::current_exception();
   }
@@ -387,6 +391,7 @@ void scheduler::wait_out_grace(fiber& self) noexcept {
 // Until the caller is the last user fiber and no function is left on a side pool.
 outcome scheduler::wait_for_others(fiber& self, nanos limit) noexcept {
   const nanos deadline = saturating_add(clock.now(), limit);
+  gives_up_at_.store(deadline);
   while (others_left()) {
     const outcome how = wait_for_end(self, end_wait::others, deadline);
     if (how == outcome::cancelled || (how == outcome::timeout && others_left())) return how;

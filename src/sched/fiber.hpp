@@ -138,6 +138,7 @@ class fiber_core {
   std::uint16_t no_parks = 0;
   std::uint16_t pins = 0;
   std::uint16_t stops_thrown = 0;
+  std::uint16_t relocks = 0;       // it takes a lock back that it has to have
   std::uint32_t guards_ended = 0;  // guard_owner::callback
   void* deferred = nullptr;        // functions that wait for its next park; of the timer layer
 

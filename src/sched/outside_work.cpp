@@ -27,11 +27,12 @@ void scheduler::io_executor_ends() noexcept {
 // Workers are woken only if the last of them may have looked meanwhile. It lies
 // down without a deadline first, and looks at the outside work then; here it is the
 // other way round. All sequentially consistent, so one sees the other. On virtual
-// time a deadline does not end its sleep.
+// time a deadline does not end its sleep, and at the end of a deadlocked run it is the
+// stop limit, which need not be waited for (can_only_give_up).
 void scheduler::leave() noexcept {
   if ((outside_.fetch_sub(1) & low_half) == 1) {
     tell_main();
-    const bool at_rest = is_virtual() || next_deadline.load() == never;
+    const bool at_rest = is_virtual() || next_deadline.load() == never || deadlocked_.load();
     if (at_rest && idle_.asleep() == workers_.size()) idle_.wake_all();
   }
   visitors_.fetch_sub(1);  // the last touch; the destructor waits for it

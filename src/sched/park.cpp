@@ -135,8 +135,26 @@ outcome wait(fiber& self, ticket t, const wait_how& how, spinlock& lock)
   return wait_under(self, t, how, &lock);
 }
 
+namespace {
+
+constexpr std::uint16_t patience = 1000;  // with a fiber that swallows what unwinds it
+
+}  // namespace
+
+void throw_deadlock(fiber& self) {
+  if (++self.stops_thrown > patience) {
+    fatal(
+        "fiber %llu (%s) has caught vigil::deadlock and waits for the lock again: what catches it "
+        "must end the fiber, or the shutdown never ends",
+        static_cast<unsigned long long>(self.id),
+        self.name);
+  }
+  throw deadlock(
+      "vigil: deadlock: this wait for a lock can never end, nor can any other wait; the lock was "
+      "not taken; the dump has been written to standard error");
+}
+
 void throw_stopped(fiber& self) {
-  constexpr std::uint16_t patience = 1000;
   if (++self.stops_thrown > patience) {
     fatal(
         "fiber %llu (%s) has swallowed vigil::stopped %u times: catch (...) must rethrow it, or "

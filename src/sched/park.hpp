@@ -77,4 +77,7 @@ outcome wait(fiber& self, ticket t, const wait_how& how, spinlock& lock) VIGIL_R
 // What a wait that ended by a stop does next.
 [[noreturn]] VIGIL_FOR_IO void throw_stopped(fiber& self);
 
+// What a wait for a lock does that the end of a deadlocked run has ended.
+[[noreturn]] void throw_deadlock(fiber& self);
+
 }  // namespace vigil::internal

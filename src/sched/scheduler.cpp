@@ -419,6 +419,9 @@ void scheduler::run_open(fiber& self) {
     if (!self.sched->ends_silently(self, e)) throw;
     self.ended_by_shutdown = self.sched->is_by_my_end(e);
     self.ended_by_stop = true;
+  } catch (const deadlock& e) {
+    if (!self.sched->ends_silently(e)) throw;
+    self.ended_by_stop = true;
   }
 }
 
@@ -431,6 +434,12 @@ void scheduler::run_kept(fiber& self) noexcept {
   } catch (const cancelled& e) {
     self.ended_by_shutdown = self.sched->is_by_my_end(e);
     if (self.sched->ends_silently(self, e)) {
+      self.ended_by_stop = true;
+    } else {
+      self.error = std::current_exception();
+    }
+  } catch (const deadlock& e) {
+    if (self.sched->ends_silently(e)) {
       self.ended_by_stop = true;
     } else {
       self.error = std::current_exception();

@@ -192,6 +192,8 @@ class scheduler {
     return is_by_my_end(e) || must_stop(f);
   }
 
+  bool ends_silently(const deadlock&) const noexcept { return deadlocked_.load(); }
+
   // A user fiber more, or one less.
   void count_alive(int change) noexcept;
 
@@ -374,6 +376,13 @@ class scheduler {
   bool deadlock_is_fatal(bool alone) const noexcept;
   void end_deadlocked() noexcept;
 
+  // A run that ends by a deadlock, when what the stop of all has woken rests again.
+  // `asleep` is what all_asleep() said.
+  bool can_only_give_up(std::uint64_t asleep) noexcept;
+  // Then, by a worker that is not counted as asleep: others would look meanwhile.
+  // True if there were some, which are readied.
+  bool end_lock_waits() noexcept;
+
   // A fiber of ours that waits for a time, unless it is dismissed.
   struct timekeeper {
     waiter* who = nullptr;
@@ -442,6 +451,8 @@ class scheduler {
   atomic<bool> deadlocked_{false};       // reported, and the run ends by it
   atomic<bool> deadlock_warned_{false};  // reported
   std::uint64_t seen_asleep_ = 0;        // guarded by deadlock.cpp's lock
+  atomic<bool> all_stopped_{false};      // stop_all() has been through
+  atomic<nanos> gives_up_at_{0};         // the shutdown (stop_limit); 0: nobody counts yet
 
   // The main fiber while it waits for the others to end.
   spinlock end_lock_{lock_rank::shutdown};

@@ -230,6 +230,7 @@ scheduler::kept scheduler::wait_as(timekeeper& which,
   const nanos until =
       length ? saturating_add(clock.now(), std::max<nanos>(*length, 0)) : grace_until();
   const ticket t = self.self.open(false);
+  if (length) gives_up_at_.store(until);
   which.who = &self.self;
   which.which = t;
   outcome how = outcome::timeout;
@@ -268,6 +269,7 @@ void scheduler::stop_all() noexcept {
       if (f->self.claim_stop()) f->self.deliver();
     }
   }
+  all_stopped_.store(true);
 }
 
 void scheduler::stop_limit_passed(nanos waited) noexcept {
@@ -299,7 +301,52 @@ void scheduler::stop_limit_passed(nanos waited) noexcept {
     }
   }
   name_calls();
+  if (is_virtual()) {
+    warn("this run on virtual time failed with seed %llu; VIGIL_SEED=%llu replays it",
+         static_cast<unsigned long long>(settings_.seed),
+         static_cast<unsigned long long>(settings_.seed));
+  }
   fatal("shutdown: giving up");
+}
+
+// --- the end of a deadlocked run
+//
+// The stop has unwound whom it can: what it lets go of, others have taken. If all
+// rest again, and only the stop limit is to come, then whoever is left waits for a
+// lock of another who is left, or for what never comes. So the waits for locks end
+// as well, all of them: which of them form the ring nobody knows, since a mutex
+// does not know its owner. As often as it takes; what is left after that is for the
+// stop limit. It is not given up sooner: a thread from outside that is no longer
+// outside work may have claimed the main fiber's wait, and not readied it yet.
+// What it has in hand is never a wait for a lock: it takes away the last fiber, timer
+// or call for which the main fiber waits (tell_main).
+
+bool scheduler::can_only_give_up(std::uint64_t asleep) noexcept {
+  // Whoever stops all may count as asleep; the stopper is started afterwards, so
+  // somebody rests after that.
+  if (!deadlocked_.load() || !all_stopped_.load()) return false;
+  if (phase() != run_phase::stopping || has_outside_work()) return false;
+  const nanos limit = gives_up_at_.load();
+  if (limit == 0 || next_deadline.load() < limit || watched_signals_.load() != 0) return false;
+  if (!is_virtual() && finds_work()) return false;
+  for (const auto& w : workers_) {
+    if (w->inbox_filled_.load()) return false;
+  }
+  return idle_.times_got_up() == asleep;
+}
+
+bool scheduler::end_lock_waits() noexcept {
+  bool some = false;
+  for (shard& s : shards_) {
+    const lock_guard guard(s.lock);
+    for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
+      // A fiber leaves the registry under this lock, so it is alive here.
+      if (!f->self.claim_deadlock()) continue;
+      f->self.deliver();
+      some = true;
+    }
+  }
+  return some;
 }
 
 }  // namespace vigil::internal

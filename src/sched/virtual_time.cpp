@@ -28,6 +28,7 @@ fiber* scheduler::nothing_to_run(worker& w) noexcept {
     return nullptr;
   }
   timers_->tidy();
+  if (can_only_give_up(idle_.times_got_up()) && end_lock_waits()) return nullptr;
   const nanos next = next_deadline.load();
   if (next == never) {
     sleep_alone(w, false);

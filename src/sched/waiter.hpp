@@ -17,7 +17,8 @@
 // W1  The word changes from open exactly once per ticket.
 // W2  deliver() is called exactly once per ticket, by the winner, and is its
 //     last touch of the waiter: the owner may be gone afterwards.
-// W3  A stop may claim only a wait that was opened as stoppable.
+// W3  A stop may claim only a wait that was opened as stoppable, the end of a
+//     deadlocked run only one that was opened as for a lock.
 #pragma once
 
 #include "base/assert.hpp"
@@ -34,7 +35,15 @@ using fiber = detail::fiber_core;
 class note;
 
 // How a wait ended.
-enum class outcome : std::uint8_t { open = 0, value, closed, timeout, cancelled, stopped };
+enum class outcome : std::uint8_t {
+  open = 0,
+  value,
+  closed,
+  timeout,
+  cancelled,
+  stopped,
+  deadlock
+};
 
 using ticket = std::uint64_t;
 
@@ -62,11 +71,11 @@ class waiter {
   // Caller: the owner, when no wait of its is open. seq_cst: the owner then
   // looks whether a stop has been asked for, while who asks sets that flag and
   // then looks at this word; one of them sees the other.
-  ticket open(bool stoppable) noexcept {
+  ticket open(bool stoppable, bool for_lock = false) noexcept {
     // ordering: only the owner changes a word that is not open.
     const ticket next = (word_.load(relaxed) >> shift) + 1;
     VIGIL_ASSERT(outcome() != internal::outcome::open, "waiter: a wait is open already");
-    word_.store((next << shift) | (stoppable ? stoppable_bit : 0));
+    word_.store((next << shift) | (stoppable ? stoppable_bit : 0) | (for_lock ? lock_bit : 0));
     return next;
   }
 
@@ -85,15 +94,10 @@ class waiter {
 
   // Any thread that keeps the waiter alive. Claims the open wait, whatever its
   // ticket, if it is stoppable (W3).
-  bool claim_stop() noexcept {
-    std::uint64_t seen = word_.load();
-    while ((seen & (outcome_mask | stoppable_bit)) == stoppable_bit) {
-      const std::uint64_t to =
-          (seen >> shift << shift) | static_cast<std::uint64_t>(internal::outcome::stopped);
-      if (word_.compare_exchange_weak(seen, to)) return true;
-    }
-    return false;
-  }
+  bool claim_stop() noexcept { return claim_if(stoppable_bit, internal::outcome::stopped); }
+
+  // The same for a wait for a lock.
+  bool claim_deadlock() noexcept { return claim_if(lock_bit, internal::outcome::deadlock); }
 
   // Makes the owner go on. Caller: who claimed; its last touch (W2).
   VIGIL_FOR_IO void deliver(turn when = turn::next) noexcept;
@@ -113,11 +117,21 @@ class waiter {
   waiter* next_woken = nullptr;  // in a wake_list, from the claim to the delivery
 
  private:
-  static constexpr int shift = 4;
+  static constexpr int shift = 5;
   static constexpr std::uint64_t outcome_mask = 7;
   static constexpr std::uint64_t stoppable_bit = 8;
+  static constexpr std::uint64_t lock_bit = 16;
 
-  // {ticket, stoppable, outcome}; starts as a wait that has ended.
+  bool claim_if(std::uint64_t bit, internal::outcome how) noexcept {
+    std::uint64_t seen = word_.load();
+    while ((seen & (outcome_mask | bit)) == bit) {
+      const std::uint64_t to = (seen >> shift << shift) | static_cast<std::uint64_t>(how);
+      if (word_.compare_exchange_weak(seen, to)) return true;
+    }
+    return false;
+  }
+
+  // {ticket, for a lock, stoppable, outcome}; starts as a wait that has ended.
   atomic<std::uint64_t> word_{static_cast<std::uint64_t>(internal::outcome::value)};
   const kind kind_;
   void* const owner_;

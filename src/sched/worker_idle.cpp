@@ -112,6 +112,20 @@ void worker::rest() noexcept {
     return;
   }
   if (next == never && sched.idle_.asleep() == sched.workers_.size()) sched.look_for_deadlock();
+  if (sched.deadlocked_.load()) {
+    const std::uint64_t asleep = sched.idle_.all_asleep(sched.workers_.size(), monotonic_now());
+    if (asleep != 0 && sched.can_only_give_up(asleep)) {
+      sched.idle_.stay_awake(place);
+      if (stuck != nullptr) stuck->somebody_is_awake();
+      if (sched.end_lock_waits()) return;
+      sched.idle_.lie_down(place, next, second);
+      if (sees_work()) {
+        sched.idle_.stay_awake(place);
+        if (stuck != nullptr) stuck->somebody_is_awake();
+        return;
+      }
+    }
+  }
   counters.kernel_waits.add();
   sched.idle_.sleep(place, not_before());
   if (stuck != nullptr) stuck->somebody_is_awake();

@@ -17,6 +17,19 @@ namespace detail {
 using internal::outcome;
 using internal::wake_list;
 
+namespace {
+
+// In every case: a deadlock does not end this wait. Others that it ends, or the
+// stop of those who hold the lock, let go of it.
+void take_back(const any_lock& lock) noexcept {
+  internal::fiber* const self = internal::current_fiber();
+  if (self != nullptr) ++self->relocks;
+  lock.relock(lock.lock);
+  if (self != nullptr) --self->relocks;
+}
+
+}  // namespace
+
 bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
   const internal::how_to_wait how{internal::wait_reason::condition,
                                   "condition_variable::wait",
@@ -56,12 +69,12 @@ bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
     ended = self.wait(own.which, how.why, how.limit);
   } catch (...) {
     leave();
-    lock.relock(lock.lock);
+    take_back(lock);
     throw;
   }
   // After a notification the condition variable may be gone.
   if (ended != outcome::value) leave();
-  lock.relock(lock.lock);
+  take_back(lock);
   self.throw_if_ended(ended);
   return ended == outcome::value;
 }

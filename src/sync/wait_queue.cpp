@@ -52,7 +52,10 @@ timeout to_timeout(const wait_limit& limit) noexcept {
 }
 
 void before_waiting(caller& self, const how_to_wait& how, queue_guard& guard) {
-  if (!self.may_not_wait(how.stoppable)) return;
+  if (!self.may_not_wait(how.stoppable)) {
+    if (!how.stoppable) self.waits_for_lock();
+    return;
+  }
   guard.unlock();
   self.refuse(how.call);
 }

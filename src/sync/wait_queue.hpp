@@ -116,7 +116,7 @@ struct how_to_wait {
   wait_reason why;
   const char* call;  // for the error's text
   timeout limit = timeout::none();
-  bool stoppable = true;
+  bool stoppable = true;  // false: for a lock
   stop_node* under = nullptr;
 };
 

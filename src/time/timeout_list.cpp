@@ -582,6 +582,9 @@ std::size_t timeout_core::expire_now() {
     } catch (const cancelled& e) {
       if (!self.sched->ends_silently(self, e))
         internal::scheduler::report_unhandled(self, std::current_exception());
+    } catch (const deadlock& e) {
+      if (!self.sched->ends_silently(e))
+        internal::scheduler::report_unhandled(self, std::current_exception());
     } catch (...) {
       internal::scheduler::report_unhandled(self, std::current_exception());
     }

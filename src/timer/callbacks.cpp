@@ -386,6 +386,8 @@ void timer_service::call_open(fiber& self, timer_record& t) {
   } catch (const cancelled& e) {
     // Not thrown on: run_open() would judge it again, after a shutdown has begun perhaps.
     if (!sched()->ends_silently(self, e)) sched()->report_finally(self, std::current_exception());
+  } catch (const deadlock& e) {
+    if (!sched()->ends_silently(e)) sched()->report_finally(self, std::current_exception());
   }
 }
 
@@ -395,6 +397,8 @@ void timer_service::call_reporting(fiber& self, timer_record& t) noexcept {
   } catch (const stopped&) {
   } catch (const cancelled& e) {
     if (!sched()->ends_silently(self, e)) sched()->report_finally(self, std::current_exception());
+  } catch (const deadlock& e) {
+    if (!sched()->ends_silently(e)) sched()->report_finally(self, std::current_exception());
   } catch (...) {
     sched()->report_finally(self, std::current_exception());
   }

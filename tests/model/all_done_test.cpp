@@ -4,9 +4,11 @@
 #include "prove.hpp"
 
 #include <vigil/post.hpp>
+#include <vigil/sync.hpp>
 #include <vigil/vigil.hpp>
 
 #include <chrono>
+#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -167,6 +169,40 @@ TEST_CASE("all done: fibers that wait for ever are found as the last timer is st
         vigil::go([] { vigil::sleep_for(std::chrono::hours::max()); });
         w.emplace();
         outside = std::thread([&t] { t.stop(); });
+      });
+    } catch (const vigil::deadlock&) {
+      reported = true;
+    }
+    w.reset();
+    outside.join();
+    model::require(reported, "the deadlock is reported");
+  });
+}
+
+// Without a stop limit: to wait for it would be a hang.
+TEST_CASE(
+    "all done: fibers that wait for locks for ever are unwound as the last timer is stopped") {
+  prove("all done: stop from a plain thread, and a deadlock of locks", [] {
+    vigil::timer t;
+    vigil::options o = until_done(1);
+    o.stop_limit = std::chrono::nanoseconds::max();
+    vigil::runtime rt(o);
+    long_window w;
+    std::thread outside;
+    bool reported = false;
+    try {
+      rt.run([&] {
+        t = vigil::after_func(1h, [] {});
+        vigil::go([] {
+          vigil::mutex m;
+          const std::lock_guard first(m);
+          const std::lock_guard second(m);
+        });
+        w.emplace();
+        outside = std::thread([&t] {
+          t.stop();
+          t.stop();  // it may be there again as the run ends
+        });
       });
     } catch (const vigil::deadlock&) {
       reported = true;

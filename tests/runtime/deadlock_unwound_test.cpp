@@ -1,0 +1,243 @@
+// A fatal deadlock of locks: those who wait for them are unwound as all others.
+#include "support/child.hpp"
+#include "support/in_runtime.hpp"
+
+#include <vigil/group.hpp>
+#include <vigil/sync.hpp>
+
+#include <atomic>
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using vigil::sleep_for;
+
+namespace {
+
+// A shutdown that waits for its limit, on real time, would hang the test.
+vigil::options fatal_with(std::size_t workers) {
+  vigil::options o;
+  o.deadlock = vigil::on_deadlock::fatal;
+  o.workers = workers;
+  o.stop_limit = 1h;
+  return o;
+}
+
+void check_deadlock(const std::function<void()>& f) {
+  for (const std::size_t workers : {1u, 2u, 4u})
+    CHECK_THROWS_AS(vigil::run(fatal_with(workers), f), vigil::deadlock);
+  vigil::testing::virtual_options how;
+  how.runtime.stop_limit = 1h;
+  CHECK_THROWS_AS(vigil::testing::run_virtual(how, f), vigil::deadlock);
+}
+
+// Two fibers, each of which has one and waits for the other's.
+struct ring {
+  vigil::mutex a;
+  vigil::mutex b;
+  vigil::latch both_have_one{2};
+
+  void left() { wait_in(a, b); }
+
+  void right() { wait_in(b, a); }
+
+ private:
+  void wait_in(vigil::mutex& own, vigil::mutex& others) {
+    const std::lock_guard first(own);
+    both_have_one.count_down();
+    both_have_one.wait();
+    const std::lock_guard second(others);
+  }
+};
+
+}  // namespace
+
+TEST_SUITE("deadlock of locks") {
+  TEST_CASE("a fiber that locks a mutex twice is unwound, and run throws deadlock") {
+    check_deadlock([] {
+      vigil::mutex m;
+      const std::lock_guard first(m);
+      const std::lock_guard second(m);
+    });
+    check_deadlock([] {
+      vigil::mutex m;
+      m.lock();
+      CHECK_THROWS_AS(m.lock(), vigil::deadlock);
+      CHECK_FALSE(m.try_lock());  // it was not taken
+      m.unlock();
+      CHECK(m.try_lock());
+      m.unlock();
+    });
+  }
+
+  TEST_CASE("two fibers that wait for each other's mutex are unwound, however they were started") {
+    check_deadlock([] {
+      ring r;
+      auto other = vigil::spawn([&] { r.left(); });
+      r.right();
+      other.join();
+    });
+    check_deadlock([] {
+      const auto r = std::make_shared<ring>();
+      vigil::go([r] { r->left(); });
+      vigil::go([r] { r->right(); });
+      vigil::wait_group never_done;
+      never_done.add();
+      never_done.wait();
+    });
+    check_deadlock([] {
+      const auto r = std::make_shared<ring>();
+      vigil::after_func(1ms, [r] { r->left(); });
+      vigil::after_func(1ms, [r] { r->right(); });
+      vigil::make_channel<int>().recv();
+    });
+    check_deadlock([] {
+      ring r;
+      vigil::group g;
+      g.go([&] { r.left(); });
+      g.go([&] { r.right(); });
+      g.wait();
+    });
+  }
+
+  TEST_CASE("on_unhandled does not hear of a fiber that a deadlock has unwound") {
+    static std::atomic<int> heard{0};
+    vigil::options o = fatal_with(2);
+    o.on_unhandled = [](std::exception_ptr) { heard.fetch_add(1); };
+    CHECK_THROWS_AS(vigil::run(o,
+                               [] {
+                                 const auto r = std::make_shared<ring>();
+                                 vigil::go([r] { r->left(); });
+                                 vigil::after_func(0ms, [r] { r->right(); });
+                                 vigil::make_channel<int>().recv();
+                               }),
+                    vigil::deadlock);
+    CHECK(heard.load() == 0);
+  }
+
+  TEST_CASE("writers and readers of a shared_mutex are unwound") {
+    check_deadlock([] {
+      vigil::shared_mutex m;
+      const std::shared_lock first(m);
+      const std::unique_lock second(m);
+    });
+    check_deadlock([] {
+      vigil::shared_mutex m;
+      const std::unique_lock first(m);
+      const std::shared_lock second(m);
+    });
+  }
+
+  TEST_CASE("who waits for a lock that a stop lets go of gets it") {
+    std::atomic<int> got{0};
+    check_deadlock([&] {
+      vigil::mutex m;
+      auto holder = vigil::spawn([&] {
+        const std::lock_guard held(m);
+        vigil::make_channel<int>().recv();
+      });
+      sleep_for(1ms);
+      m.lock();  // throws nothing
+      got.fetch_add(1);
+      m.unlock();
+      holder.join();
+    });
+    CHECK(got.load() == 4);
+  }
+
+  TEST_CASE("a condition_variable's wait has its lock back before it is unwound") {
+    std::atomic<int> had{0};
+    check_deadlock([&] {
+      vigil::mutex m;
+      vigil::mutex other;
+      vigil::condition_variable changed;
+      vigil::latch has_it{1};
+      auto waits = vigil::spawn([&] {
+        std::unique_lock lock(m);
+        has_it.count_down();
+        try {
+          changed.wait(lock);
+        } catch (const vigil::stopped&) {
+          had.fetch_add(lock.owns_lock() ? 1 : 0);
+          throw;
+        }
+      });
+      has_it.wait();
+      const std::lock_guard first(m);  // which the relocking waits for
+      const std::lock_guard second(other);
+      const std::lock_guard third(other);
+    });
+    CHECK(had.load() == 4);
+  }
+
+  TEST_CASE("a destructor that locks while its fiber unwinds waits until others have unwound") {
+    std::atomic<int> locked{0};
+    check_deadlock([&] {
+      ring r;
+      vigil::mutex twice;
+
+      struct locks_at_end {
+        vigil::mutex* m;
+        std::atomic<int>* n;
+
+        ~locks_at_end() {
+          const std::lock_guard lock(*m);
+          n->fetch_add(1);
+        }
+      };
+
+      auto other = vigil::spawn([&] {
+        const std::lock_guard first(r.a);
+        sleep_for(1ms);
+        const std::lock_guard second(twice);
+      });
+      const locks_at_end guard{&r.a, &locked};
+      const std::lock_guard first(twice);
+      sleep_for(2ms);
+      const std::lock_guard second(twice);
+    });
+    CHECK(locked.load() == 4);
+  }
+
+  TEST_CASE("child: a deadlock under a shield" * doctest::skip()) {
+    vigil::testing::run_virtual({.seed = 4711}, [] {
+      vigil::this_fiber::set_name("the stuck one");
+      vigil::mutex m;
+      const vigil::this_fiber::shield shield;
+      m.lock();
+      m.lock();
+    });
+  }
+
+  TEST_CASE("one that cannot be unwound ends the program after the stop limit, and is named") {
+    const child_result r = run_child("child: a deadlock under a shield");
+    CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
+    CHECK(r.says("vigil: deadlock"));
+    CHECK(r.says("options::stop_limit"));
+    CHECK(r.says("(the stuck one), parked, waits for: mutex"));
+    CHECK(r.says("VIGIL_SEED=4711"));
+  }
+
+  TEST_CASE("child: catches a deadlock for ever" * doctest::skip()) {
+    vigil::testing::run_virtual([] {
+      vigil::mutex m;
+      m.lock();
+      for (;;) {
+        try {
+          m.lock();
+        } catch (const std::exception&) {
+        }
+      }
+    });
+  }
+
+  TEST_CASE("a fiber that catches it and locks again for ever is named") {
+    const child_result r = run_child("child: catches a deadlock for ever");
+    CHECK_FALSE(r.succeeded());
+    CHECK(r.says("has caught vigil::deadlock and waits for the lock again"));
+  }
+}
