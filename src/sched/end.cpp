@@ -163,7 +163,6 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
       [](void*) noexcept {},
       [](void*) noexcept -> void* { return nullptr; }};
   main->table = &main_table;
-  main_fiber_ = main;
   main->pinned = workers_[0].get();
   main->pins = 1;
   workers_[0]->keeps();
@@ -179,6 +178,10 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   idle_again.has_begun = true;
   // Before the main fiber is entered, whichever worker takes the bit.
   if (is_stopped) begin_end();
+  {
+    const lock_guard guard(end_lock_);
+    main_fiber_ = main;
+  }
   start(*main);
   {
     const thread_guard thread;

@@ -610,6 +610,10 @@ void scheduler::finish(fiber& f) noexcept {
 void scheduler::ended(fiber& f) noexcept {
   const fiber_role role = f.role;
   f.state.store(fiber_state::ended, relaxed);  // ordering: the dump's field
+  if (role == fiber_role::main) {
+    const lock_guard guard(end_lock_);
+    main_fiber_ = nullptr;  // before its block goes: waits_for_stop_signal()
+  }
   if (f.drop_owner()) dispose(f);
   if (role == fiber_role::main) {
     count_alive(-1);

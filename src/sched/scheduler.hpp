@@ -338,10 +338,16 @@ class scheduler {
 
   // A signal of stop_on is what is waited for: by the main fiber, which sleeps or
   // selects from nothing, or by whoever waits for the root context's end.
-  bool waits_for_stop_signal() noexcept {
+  // The main fiber's block may go at any moment, if a thread from outside has woken
+  // it meanwhile: under the lock it is there (ended()).
+  bool waits_for_stop_signal() noexcept VIGIL_EXCLUDES(end_lock_) {
     if (settings_.stop_on.empty()) return false;
-    const wait_reason why = main_fiber_->reason.load();
-    if (why == wait_reason::sleep || why == wait_reason::select_none) return true;
+    {
+      const lock_guard guard(end_lock_);
+      if (main_fiber_ == nullptr) return false;
+      const wait_reason why = main_fiber_->reason.load();
+      if (why == wait_reason::sleep || why == wait_reason::select_none) return true;
+    }
     stop_node* const top = root.load();
     return top != nullptr && top->is_waited_for();
   }
@@ -454,8 +460,11 @@ class scheduler {
   atomic<bool> all_stopped_{false};      // stop_all() has been through
   atomic<nanos> gives_up_at_{0};         // the shutdown (stop_limit); 0: nobody counts yet
 
-  // The main fiber while it waits for the others to end.
   spinlock end_lock_{lock_rank::shutdown};
+  // From its start to its end, before its block goes.
+  fiber* main_fiber_ VIGIL_GUARDED_BY(end_lock_) = nullptr;
+
+  // The main fiber while it waits for the others to end.
   waiter* end_waiter_ VIGIL_GUARDED_BY(end_lock_) = nullptr;
   ticket end_ticket_ VIGIL_GUARDED_BY(end_lock_) = 0;
   end_wait end_what_ VIGIL_GUARDED_BY(end_lock_) = end_wait::others;
@@ -480,7 +489,6 @@ class scheduler {
   atomic<unsigned> watched_signals_{0};
   spinlock signal_lock_{lock_rank::shutdown};
   list<signal_watcher, &signal_watcher::hook> signal_watchers_ VIGIL_GUARDED_BY(signal_lock_);
-  fiber* main_fiber_ = nullptr;  // of the present run
   bool main_stopped_ = false;
   std::exception_ptr main_error_;
 };
