@@ -7,6 +7,8 @@
 //     are never destroyed: it may return while the program ends.
 // L3  Nothing here uses `addresses`, nor Asio's resolver, which makes them: they hold a
 //     std::vector, and the program's debug mode may give that another layout.
+// L4  A thread that has nothing more to look up is counted out before it hands over
+//     its last result, which may be what a run ends with: the program may fork then.
 #include "sched/process.hpp"
 
 #include <vigil/io/resolve.hpp>
@@ -80,9 +82,31 @@ class lookup_threads {
   }
 
   void body() noexcept {
-    while (const std::shared_ptr<lookup> l = next())
-      l->run();
-    internal::process_count_own_threads(-1);
+    std::shared_ptr<lookup> l = next();
+    if (l == nullptr) internal::process_count_own_threads(-1);  // it was withdrawn
+    while (l != nullptr)
+      l = look_up(*l);
+  }
+
+  // Returns the next one. L4
+  std::shared_ptr<lookup> look_up(lookup& l) noexcept {
+    addrinfo wanted{};
+    wanted.ai_socktype = SOCK_STREAM;
+    wanted.ai_protocol = IPPROTO_TCP;
+    addrinfo* found = nullptr;
+    boost::system::error_code error;
+    // Asio's, for the same codes as its resolver gives.
+    boost::asio::detail::socket_ops::getaddrinfo(
+        l.host_.c_str(), l.service_.c_str(), wanted, &found, error);
+    std::shared_ptr<lookup> after = next();
+    if (after == nullptr) {
+      const internal::process_last_step step;
+      l.finish(error, found);
+    } else {
+      l.finish(error, found);
+    }
+    if (found != nullptr) ::freeaddrinfo(found);
+    return after;
   }
 
   std::shared_ptr<lookup> next() noexcept {
@@ -107,19 +131,6 @@ void lookup::begin() noexcept {
   } catch (const std::bad_alloc&) {
     finish(boost::asio::error::no_memory, nullptr);
   }
-}
-
-void lookup::run() noexcept {
-  addrinfo wanted{};
-  wanted.ai_socktype = SOCK_STREAM;
-  wanted.ai_protocol = IPPROTO_TCP;
-  addrinfo* found = nullptr;
-  boost::system::error_code error;
-  // Asio's, for the same codes as its resolver gives.
-  boost::asio::detail::socket_ops::getaddrinfo(
-      host_.c_str(), service_.c_str(), wanted, &found, error);
-  finish(error, found);
-  if (found != nullptr) ::freeaddrinfo(found);
 }
 
 void lookup::finish(const boost::system::error_code& error, addrinfo* found) noexcept {

@@ -66,6 +66,7 @@ void for_each_running(F&& f) noexcept {
 
 atomic<int> quiet_threads{0};
 atomic<int> own_threads{0};
+atomic<int> last_steps{0};  // process_last_step
 
 // Quiet threads that have done all that they do, the latest of them: the system
 // lists a thread for a moment after its end, also when it was joined. With a
@@ -127,8 +128,11 @@ atomic<bool> exiting{false};
 // What ends the program has been said on standard error: once is enough.
 atomic<bool> end_is_named{false};
 
-// What the lock guards is whole in the child.
+// What the lock guards is whole in the child, and so is what a last step touches. With
+// threads of ours the child is refused anyway.
 void before_fork() noexcept {
+  while (own_threads.load() == 0 && last_steps.load() != 0)
+    ::sched_yield();
   process_lock.lock();
 }
 
@@ -492,6 +496,16 @@ void process_is_quiet_thread() noexcept {
 
 void process_count_own_threads(int change) noexcept {
   own_threads.fetch_add(change);
+}
+
+// In this order: a fork that finds no thread counted finds the step.
+process_last_step::process_last_step() noexcept {
+  last_steps.fetch_add(1);
+  own_threads.fetch_sub(1);
+}
+
+process_last_step::~process_last_step() {
+  last_steps.fetch_sub(1);
 }
 
 std::size_t process_quiet_threads() noexcept {

@@ -74,6 +74,17 @@ std::size_t process_quiet_threads() noexcept;
 // that do not belong to one: a child that is forked meanwhile lacks them.
 VIGIL_FOR_IO void process_count_own_threads(int change) noexcept;
 
+// Counts out the calling thread, which belongs to no run, before it hands over its last
+// result: a fork that what it hands over leads to finds no thread of ours, and waits
+// while this lives if nothing else is counted.
+class VIGIL_FOR_IO process_last_step {
+ public:
+  process_last_step() noexcept;
+  ~process_last_step();
+  process_last_step(const process_last_step&) = delete;
+  process_last_step& operator=(const process_last_step&) = delete;
+};
+
 // Now on the clock of a runtime that runs; on the monotonic one if there is none
 // at this address. Async-signal-safe; caller: inside process_dump().
 nanos process_now(const scheduler* s) noexcept;

@@ -1,12 +1,14 @@
 // io::resolve, with a getaddrinfo that takes as long as the test likes: this
 // program's own, which the library calls instead of the C library's.
 #include "io/io_test.hpp"
+#include "support/child.hpp"
 
 #include <vigil/io/resolve.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -15,6 +17,8 @@
 #include <boost/asio/connect.hpp>
 
 #include <netdb.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -74,6 +78,9 @@ gate& slow() {
 
 std::atomic<int> looked_up{0};
 
+// Who has handed over a result waits with its memory while it is true.
+std::atomic<bool> keeps_results{false};
+
 addrinfo* make_result(const char* service) {
   auto* const info = new addrinfo{};
   auto* const address = new sockaddr_in{};
@@ -101,6 +108,7 @@ extern "C" int getaddrinfo(const char* host,
 }
 
 extern "C" void freeaddrinfo(addrinfo* info) {
+  keeps_results.wait(true);
   delete reinterpret_cast<sockaddr_in*>(info->ai_addr);
   delete info;
 }
@@ -195,6 +203,32 @@ TEST_SUITE("io::resolve") {
         REQUIRE(result.size() == (error ? 0 : 1));
       }
     });
+  }
+
+  TEST_CASE("child: forks after a look-up whose thread is still there" * doctest::skip()) {
+    const auto look_up = [] {
+      return vigil::run({.workers = 2},
+                        [] { return static_cast<int>(resolve("quick", "80").size()); });
+    };
+    keeps_results.store(true);
+    const int found = look_up();
+    // The thread may come as far as freeaddrinfo, and not further.
+    const pid_t child = ::fork();
+    if (child == 0) {
+      keeps_results.store(false);
+      ::_exit(look_up() == found ? 7 : 8);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    std::printf("its child: %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    keeps_results.store(false);
+    keeps_results.notify_all();
+  }
+
+  TEST_CASE("once its run has ended a fork leaves a child that may run a runtime") {
+    const child_result r = run_child("child: forks after a look-up whose thread is still there");
+    CHECK_MESSAGE(r.succeeded(), r.output);
+    CHECK_MESSAGE(r.says("its child: 7"), r.output);
   }
 
   TEST_CASE("on virtual time the clock stands still meanwhile") {

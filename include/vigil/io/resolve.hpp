@@ -66,7 +66,6 @@ class VIGIL_API lookup : public std::enable_shared_from_this<lookup> {
  private:
   friend class lookup_threads;
 
-  void run() noexcept;
   void finish(const boost::system::error_code& error, addrinfo* found) noexcept;
 
   const std::string host_;
@@ -128,7 +127,8 @@ struct initiate_lookup {
 // left keeps one of the 32 threads until getaddrinfo returns, which the system
 // decides (resolv.conf(5): 5 s for each try by default). The end of a run, or of the
 // program, waits for none. While there is such a thread a deadlock is only warned of
-// (on_deadlock::automatic).
+// (on_deadlock::automatic), and in a forked child vigil says that threads are missing;
+// one that has given its result is in nobody's way.
 //
 // Throws wrong_place outside a fiber, std::bad_alloc.
 template <class Token = const use_fiber_t&>
