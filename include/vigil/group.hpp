@@ -124,7 +124,8 @@ class group {
   group& operator=(const group&) = delete;
 
   // Cancels the context, asks all to stop and waits for them: nothing cuts that
-  // short. Errors nobody has waited for are dropped.
+  // short. Errors nobody has waited for are dropped. In std::exit on a fiber of the
+  // group it does nothing, as that fiber never ends.
   ~group() { detail::stop_and_join(core_); }
 
   // Starts f on a fiber; f takes the group's context (const context&), or nothing,

@@ -17,6 +17,7 @@
 //     under one hold of it.
 #include "cancel/context_core.hpp"
 #include "sched/caller.hpp"
+#include "sched/process.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/error.hpp>
@@ -52,6 +53,7 @@ class group_core {
   void run(call_ref f) noexcept;
   // True: all have ended, and with `last` nothing starts in it any more.
   bool wait(internal::timeout limit, stop_node* under, const char* call, bool last = false);
+  bool runs(const fiber* f) noexcept;
   void join() noexcept;
   void finish();
   void cancel(const std::exception_ptr& cause) noexcept;
@@ -296,6 +298,14 @@ bool group_core::wait(internal::timeout limit, stop_node* under, const char* cal
   }
 }
 
+bool group_core::runs(const fiber* f) noexcept {
+  const lock_guard guard(lock_);
+  const member* m = running_.front();
+  while (m != nullptr && m->self != f)
+    m = list<member, &member::hook>::next(*m);
+  return m != nullptr;
+}
+
 // Nothing ends this wait but the end of the last fiber.
 void group_core::join() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
@@ -340,6 +350,8 @@ group_core* make_group(const context& parent, std::size_t limit) {
 }
 
 void stop_and_join(group_core* g) noexcept {
+  // std::exit on a fiber of the group: it does not return, and so the fiber never ends.
+  if (internal::process_is_exiting() && g->runs(internal::current_fiber())) return;
   g->cancel(nullptr);
   g->join();
   delete g;

@@ -294,6 +294,7 @@ TEST_SUITE("std::exit on a fiber") {
     // Another run before, since what is static dies in the reverse order.
     vigil::run(two_workers(), [] {});
     static vigil::fiber<> own;
+    static vigil::group group;
     static vigil::runtime rt(two_workers());
     const std::string where = std::getenv("VIGIL_TEST_WHERE");
     rt.run([&] {
@@ -305,6 +306,7 @@ TEST_SUITE("std::exit on a fiber") {
         });
         is_stored.send(true);
       }
+      if (where == "group") group.go([] { std::exit(7); });
       if (where == "main") std::exit(7);
       if (where == "callback") vigil::after_func(0s, [] { std::exit(7); });
       if (where == "fiber") vigil::go([] { std::exit(7); });
@@ -313,7 +315,7 @@ TEST_SUITE("std::exit on a fiber") {
   }
 
   TEST_CASE("ends the program with its code although a static runtime is running") {
-    for (const char* const where : {"main", "fiber", "callback", "own"}) {
+    for (const char* const where : {"main", "fiber", "callback", "own", "group"}) {
       // LeakSanitizer looks through the stack that exit() is called on, and takes
       // what lies on main()'s own for lost.
       const child_result r =
