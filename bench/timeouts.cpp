@@ -16,7 +16,6 @@
 #include <chrono>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -207,39 +206,6 @@ void expire_all(report& out) {
           "ns");
 }
 
-// Entries that are due again while their on_expire waits.
-void end_beside_held(report& out, std::size_t n) {
-  constexpr std::size_t ends = 500;
-  auto gate = vigil::make_channel<void>();
-  std::size_t begun = 0;
-  std::size_t ended = 0;
-  bool again = true;
-  std::vector<entry> entries(n);
-  std::optional<vigil::timeout_list> list;
-  list.emplace(50ms, [&](entry& e) {
-    ++begun;
-    if (again) {
-      list->add(e);
-      gate.recv();
-    }
-    ++ended;
-  });
-  for (entry& e : entries)
-    list->add(e);
-  while (begun < n)
-    vigil::sleep_for(10ms);
-  again = false;
-  vigil::sleep_for(300ms);
-  // An end, and the on_expire that was held by it.
-  const double value = each(ends, [&](std::size_t i) {
-    gate.send();
-    while (ended < 2 * (i + 1))
-      vigil::this_fiber::yield();
-  });
-  out.add("an on_expire ends, and its next, " + std::to_string(n) + " held", value, "ns");
-  gate.close();
-}
-
 }  // namespace
 
 void timeouts(report& out) {
@@ -249,8 +215,6 @@ void timeouts(report& out) {
       touch_beside_store(out, 1'000'000, "1 000 000 entries");
       four_ways(out);
       expire_all(out);
-      end_beside_held(out, 1000);
-      end_beside_held(out, 10'000);
     }).join();
   });
 }

@@ -86,8 +86,9 @@ VIGIL_API std::size_t count_of(const timeout_table* lists) noexcept;
 // or another, touch or destroy any entry, destroy the list, and wait. Expiries
 // begin in the order of the last touch. One that takes long or waits does not
 // hold up the others: on several workers, calls for different entries may
-// overlap. There are never two for one entry at once: the second begins when
-// the first has returned. An exception that leaves it goes to
+// overlap. There are never two for one entry at once: an entry that comes due
+// while its earlier on_expire still runs is put off by one more duration, as if
+// it were touched then. An exception that leaves on_expire goes to
 // options::on_unhandled.
 //
 // One timer serves all entries; it never keeps a program alive (exit_when). A
@@ -205,7 +206,7 @@ class timeout_list {
   // For a shutdown: calls on_expire for each entry that is in the list now, in
   // the order of their last touch, one after another on the calling fiber,
   // however recently they were touched. What is added meanwhile stays. An entry
-  // whose earlier on_expire is still running stays, too. Returns how many there
+  // whose earlier on_expire is still running is put off. Returns how many there
   // were. `stopped` leaves it if the fiber is stopped in on_expire; the rest
   // stays in the list. Throws wrong_place outside a fiber.
   std::size_t expire_now() { return detail::expire_now(core_); }

@@ -24,10 +24,8 @@
 // C1  run is set before home is cleared, so who finds neither finds an entry
 //     that nobody else knows.
 // C2  An on_expire that destroys its entry says so in its run; the entry is not
-//     touched after that. One run for each entry: one that is due again
-//     meanwhile is held, and filed again when the run ends, by that run alone:
-//     those that are held may be many. While an entry is held its run's held_in
-//     says where; changed under both locks.
+//     touched after that. There is one run for each entry: an entry that comes
+//     due while its run is under way is put off, as if it were touched then.
 // C3  While the lock is free and there are entries, the list's timer is armed
 //     for armed_, not later than the first of them is due as it stands in
 //     order_; or its callback has begun and is on its way to the lock; or no
@@ -37,7 +35,7 @@
 //     the handle, once no run is left, since none begins after closed_ is set;
 //     with the last use if that end is called in an on_expire of the list.
 // C6  Once closed_ is set a list only loses entries, out of all places where it
-//     has some: order_, held_, the batches of expire_now. So whoever adds or
+//     has some: order_ and the batches of expire_now. So whoever adds or
 //     moves one looks at closed_ under that very hold of the lock. An on_expire
 //     that the end waits for has the handle and may add so late: that only takes
 //     the entry out of where it is.
@@ -78,7 +76,6 @@ struct timeout_run {
   internal::fiber* const on;
   internal::spinlock* lock = nullptr;  // of the entry; guards what follows
   timeout_node* entry = nullptr;       // nullptr: destroyed in its on_expire
-  timeout_core* held_in = nullptr;     // where the entry is held
   waiting* waiters = nullptr;
   internal::list_hook<timeout_run> hook;
 };
@@ -131,7 +128,7 @@ class timeout_core final : private internal::timer_service::run_listener {
  private:
   friend class timeout_callback;
 
-  timeout_core() noexcept { internal::timeout_order::make_empty(held_); }
+  timeout_core() noexcept = default;
 
   // What an expire_now has still to call, on its stack. However that ends, the
   // rest goes back. Owns a use of the list.
@@ -154,8 +151,7 @@ class timeout_core final : private internal::timer_service::run_listener {
       VIGIL_REQUIRES(lock_);
   void call(timeout_run& r);
   void finish(timeout_run& r) noexcept;
-  timeout_run::waiting* end_run(timeout_run& r) noexcept;
-  void file_held(timeout_node& n) noexcept VIGIL_REQUIRES(lock_);
+  void put_off(timeout_node& n) noexcept VIGIL_REQUIRES(lock_);
   void take_out_here(timeout_node& n) noexcept VIGIL_REQUIRES(lock_);
   bool take_some_out() noexcept VIGIL_REQUIRES(lock_);
   bool put_some_back(batch& from) noexcept VIGIL_REQUIRES(lock_);
@@ -174,7 +170,6 @@ class timeout_core final : private internal::timer_service::run_listener {
 
   mutable internal::spinlock lock_{internal::lock_rank::timeout_list};
   internal::timeout_order order_ VIGIL_GUARDED_BY(lock_);
-  timeout_links held_ VIGIL_GUARDED_BY(lock_);  // due, but still in an earlier on_expire
   run_list runs_ VIGIL_GUARDED_BY(lock_);
   batch_list batches_ VIGIL_GUARDED_BY(lock_);
   internal::nanos armed_ VIGIL_GUARDED_BY(lock_) = internal::never;

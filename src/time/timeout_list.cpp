@@ -342,10 +342,6 @@ void timeout_core::add(timeout_node& n, bool surely) {
 }
 
 void timeout_core::take_out_here(timeout_node& n) noexcept {
-  if (n.run.load() != nullptr) {
-    const lock_guard guard(lock_of(n));
-    if (timeout_run* const r = n.run.load()) r->held_in = nullptr;
-  }
   n.touched.store(0);
   timeout_order::unlink(n);
   size_.store(size_.load() - 1);
@@ -367,8 +363,7 @@ bool timeout_core::take_out(timeout_node& n) noexcept {
 // True if none is left. Caller: it is closed.
 bool timeout_core::take_some_out() noexcept {
   for (unsigned i = 0; i < moves_at_once; ++i) {
-    timeout_node* n = timeout_order::is_empty(held_) ? order_.any()
-                                                     : static_cast<timeout_node*>(held_.after);
+    timeout_node* n = order_.any();
     for (batch* b = batches_.front(); n == nullptr && b != nullptr; b = batch_list::next(*b))
       n = b->order.any();
     if (n == nullptr) return true;
@@ -393,20 +388,20 @@ timeout_node* timeout_core::due(nanos now, unsigned& moves) noexcept {
   return nullptr;
 }
 
-// The claim. False if n was touched meanwhile, or is held (C2).
+// The claim. False if n was touched meanwhile, or is put off (C2).
 bool timeout_core::begin(timeout_run& r, timeout_node& n, nanos touched) noexcept {
   r.lock = &lock_of(n);
   {
     const lock_guard guard(*r.lock);
-    if (timeout_run* const earlier = n.run.load()) {
-      earlier->held_in = this;
-      timeout_order::unlink(n);
-      timeout_order::append(held_, n);
-      return false;
+    if (n.run.load() == nullptr) {
+      if (!n.touched.compare_exchange_strong(touched, 0)) return false;
+      r.entry = &n;
+      n.run.store(&r);  // C1
     }
-    if (!n.touched.compare_exchange_strong(touched, 0)) return false;
-    r.entry = &n;
-    n.run.store(&r);  // C1
+  }
+  if (r.entry == nullptr) {
+    put_off(n);
+    return false;
   }
   timeout_order::unlink(n);
   size_.store(size_.load() - 1);
@@ -458,7 +453,12 @@ void timeout_core::finish(timeout_run& r) noexcept {
     const lock_guard guard(lock_);
     runs_.remove(r);
   }
-  timeout_run::waiting* w = end_run(r);
+  timeout_run::waiting* w = nullptr;
+  {
+    const lock_guard guard(*r.lock);
+    if (r.entry != nullptr) r.entry->run.store(nullptr);
+    w = r.waiters;  // the entry may be gone once the run lock is free
+  }
   while (w != nullptr) {
     timeout_run::waiting& done = *w;
     w = w->next;
@@ -467,40 +467,14 @@ void timeout_core::finish(timeout_run& r) noexcept {
   let_go();
 }
 
-// Who is to be told. The entry may be gone once the run lock is free.
-timeout_run::waiting* timeout_core::end_run(timeout_run& r) noexcept {
-  for (;;) {
-    timeout_core* held_in = nullptr;
-    {
-      const lock_guard guard(*r.lock);
-      held_in = r.held_in;
-      if (held_in == nullptr) {
-        if (r.entry != nullptr) r.entry->run.store(nullptr);
-        return r.waiters;
-      }
-    }
-    // Again, the list's lock first.
-    const lock_guard guard(held_in->lock_);
-    {
-      const lock_guard run_guard(*r.lock);
-      if (r.held_in != held_in) continue;
-    }
-    // It stays there as long as that lock is held, and lives until the run is over.
-    if (held_in->closed_) {
-      held_in->take_out_here(*r.entry);  // C6
-    } else {
-      held_in->file_held(*r.entry);
-    }
-    const lock_guard run_guard(*r.lock);
-    r.entry->run.store(nullptr);
-    return r.waiters;
+// As if it were touched now. Into order_, even out of a batch.
+void timeout_core::put_off(timeout_node& n) noexcept {
+  const nanos time = now();
+  nanos last = n.touched.load();
+  while (last < time && !n.touched.compare_exchange_strong(last, time)) {
   }
-}
-
-void timeout_core::file_held(timeout_node& n) noexcept {
-  const nanos time = n.touched.load();
   timeout_order::unlink(n);
-  order_.insert(n, time);
+  order_.insert(n, std::max(last, time));
   const nanos deadline = saturating_add(time, duration_);
   if (deadline < armed_) arm_surely(deadline);
 }

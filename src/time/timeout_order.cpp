@@ -60,9 +60,9 @@ void timeout_order::insert(timeout_node& n, nanos time) noexcept {
   const place p = place_of(time);
   put(n, time, p);
   if (time >= base_) return;
-  // One that was held, or a clock that went back: before those that are later.
-  // From behind: those that were held come back in much the same order, and one
-  // that was touched since it was put there says nothing of those before it.
+  // One that expire_now did not come to: before those that are later. From behind:
+  // they come back in much the same order, and one that was touched since it was
+  // put there says nothing of those before it.
   timeout_links& head = room_->heads_[p.level][p.slot];
   timeout_links* at = &n;
   while (at->before != &head && static_cast<timeout_node*>(at->before)->touched.load() > time)

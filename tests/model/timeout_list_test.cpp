@@ -84,15 +84,6 @@ struct expiring {
   }
 };
 
-// Until the other worker sleeps to it, and nobody else has anything to do.
-void until_only(nanos deadline) {
-  auto& sched = *vigil::internal::current_scheduler();
-  model::wait_until([&] {
-    return sched.idle().asleep() == 1 && sched.next_deadline.load() == deadline &&
-           !sched.timers().has_callbacks();
-  });
-}
-
 }  // namespace
 
 TEST_CASE("timeout list: a touch at the deadline keeps the entry, or it has begun to expire") {
@@ -270,7 +261,7 @@ TEST_CASE("timeout list: what is added as another expires is armed for, and noth
   });
 }
 
-TEST_CASE("timeout list: one that is due in its own on_expire waits for its end") {
+TEST_CASE("timeout list: an entry that is due in its own on_expire is put off") {
   prove("timeout list: due again in on_expire", [] {
     run_with_outside_work(2, [] {
       std::atomic<timeout_list*> list{nullptr};
@@ -339,63 +330,6 @@ TEST_CASE("timeout list: an entry dies as its on_expire adds it again") {
             });
           });
   }
-}
-
-TEST_CASE("timeout list: a list dies as an on_expire ends that has held its entry") {
-  prove("timeout list: list's death as a held entry is filed", [] {
-    run_with_outside_work(2, [] {
-      connection c;
-      std::atomic<timeout_list*> list{nullptr};
-      auto l = std::make_unique<timeout_list>(std::chrono::nanoseconds(d), [&](entry& e) {
-        if (++c.written != 1) return;
-        list.load()->add(e);
-        vigil::sleep_for(std::chrono::nanoseconds(d + d / 2));
-      });
-      list.store(l.get());
-      const nanos start = model::now();
-      l->add(c.idle);
-      until_only(start + d);
-      model::advance(d);
-      until_only(start + 2 * d);  // its on_expire has added it and sleeps
-      model::advance(d);
-      until_only(start + 2 * d + d / 2);  // it was due, and is held
-      const model::window w;
-      l.reset();
-      const int calls = c.written;  // it may have been filed, and have expired
-      model::require(!c.idle.is_linked(), "it is in no list");
-      let_time_pass();
-      model::require(!c.idle.is_linked() && c.written == calls, "nor is it put into one");
-      model::enough();
-    });
-  });
-}
-
-TEST_CASE("timeout list: a held entry goes to another list as its on_expire ends") {
-  prove("timeout list: a held entry moves as it is filed", [] {
-    run_with_outside_work(2, [] {
-      timeout_list other(std::chrono::nanoseconds(vigil::internal::never), [](entry&) {});
-      std::atomic<timeout_list*> list{nullptr};
-      expiring x([&](connection& c) {
-        if (c.written != 1) return;
-        list.load()->add(c.idle);
-        vigil::sleep_for(std::chrono::nanoseconds(d + d / 2));
-      });
-      list.store(&x.list);
-      const nanos start = model::now();
-      until_only(start + d);
-      model::advance(d);
-      until_only(start + 2 * d);  // its on_expire has added it and sleeps
-      model::advance(d);
-      until_only(start + 2 * d + d / 2);  // it was due, and is held
-      const model::window w;
-      model::advance(d / 2);
-      other.add(x.c->idle);
-      let_time_pass();
-      model::require(other.size() == 1 && x.list.size() == 0, "it is in the other list");
-      model::require(timeout_list::remove(x.c->idle) && other.size() == 0, "and only there");
-      model::enough();
-    });
-  });
 }
 
 TEST_CASE("timeout list: a list dies while its on_expire adds") {

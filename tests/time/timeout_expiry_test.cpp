@@ -11,6 +11,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace std::chrono_literals;
@@ -232,7 +233,7 @@ TEST_SUITE("timeout_list") {
     });
   }
 
-  TEST_CASE("the next on_expire of an entry begins when the one that runs has ended") {
+  TEST_CASE("an entry that comes due in its own on_expire is put off by one more duration") {
     in_virtual([] {
       const instant start = now();
       times begun;
@@ -245,13 +246,41 @@ TEST_SUITE("timeout_list") {
       });
       connection c;
       l->add(c.idle);
-      connection other{1};
+      sleep_for(35ms);
+      // Due at 20 ms and at 30 ms, beside the on_expire that runs until 35 ms.
+      CHECK(c.idle.last_touch() - start == 30ms);
       sleep_for(1s);
-      CHECK(begun == times{10ms, 35ms, 45ms});
+      CHECK(begun == times{10ms, 40ms, 50ms});
     });
   }
 
-  TEST_CASE("one that is held by its own on_expire can be touched, moved, removed and destroyed") {
+  TEST_CASE("expire_now puts off an entry whose earlier on_expire is running") {
+    in_virtual([] {
+      const instant start = now();
+      std::vector<std::pair<int, std::chrono::nanoseconds>> begun;
+      std::optional<timeout_list> l;
+      l.emplace(10ms, [&](entry& e) {
+        begun.emplace_back(id_of(e), since(start));
+        if (begun.size() > 1) return;
+        l->add(e);
+        sleep_for(5ms);
+      });
+      connection slow{0};
+      connection other{1};
+      l->add(slow.idle);
+      sleep_for(1ms);
+      l->add(other.idle);
+      sleep_for(9ms);
+      settle();
+      CHECK(l->size() == 2);
+      CHECK(l->expire_now() == 1);
+      CHECK(l->size() == 1);
+      sleep_for(1s);
+      CHECK(begun == decltype(begun){{0, 10ms}, {1, 10ms}, {0, 20ms}});
+    });
+  }
+
+  TEST_CASE("an entry that is put off can be touched and removed") {
     in_virtual([] {
       const instant start = now();
       times begun;
@@ -274,7 +303,7 @@ TEST_SUITE("timeout_list") {
       begun.clear();
       l->add(c.idle);
       sleep_for(50ms);
-      CHECK(timeout_list::remove(c.idle));  // held, and its on_expire ends first
+      CHECK(timeout_list::remove(c.idle));  // its on_expire ends first
       sleep_for(1s);
       CHECK(begun.size() == 1);
     });
