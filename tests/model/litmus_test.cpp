@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -496,4 +498,96 @@ TEST_CASE("litmus: memory is freed only by who knows of its last use") {
   CHECK(fault_of(program(std::memory_order_acq_rel)).empty());
   CHECK(fault_of(program(relaxed)) ==
         "data race: memory is freed that another thread may still use");
+}
+
+namespace {
+
+// A program of a few threads that load, store, add to and exchange two words, each
+// thread a handful of times. Its outcome is all that was seen.
+class random_program {
+ public:
+  explicit random_program(std::uint32_t seed) : seed_(seed) {
+    threads_ = 2 + draw(3);
+    for (unsigned t = 0; t < threads_; ++t) {
+      const unsigned n = 1 + draw(threads_ == 2 ? 4 : 2);
+      for (unsigned i = 0; i < n; ++i)
+        steps_[t].push_back({draw(5), draw(2), 1 + draw(2), draw(2) == 0});
+    }
+  }
+
+  void operator()() const {
+    struct shared {
+      std::atomic<int> words[2] = {0, 0};
+      std::string seen[4];
+    };
+
+    auto s = std::make_unique<shared>();
+    const auto body = [this, s = s.get()](unsigned t) {
+      for (const step& it : steps_[t])
+        s->seen[t] += std::to_string(it.done_to(s->words[it.word]));
+    };
+    std::vector<std::thread> others;
+    for (unsigned t = 1; t < threads_; ++t)
+      others.emplace_back(body, t);
+    body(0);
+    for (std::thread& t : others)
+      t.join();
+    model::note_outcome(s->seen[0] + "," + s->seen[1] + "," + s->seen[2] + "," + s->seen[3]);
+  }
+
+ private:
+  struct step {
+    unsigned what;
+    unsigned word;
+    unsigned value;
+    bool is_relaxed;
+
+    int done_to(std::atomic<int>& w) const {
+      const int v = static_cast<int>(value);
+      int expected = 0;
+      switch (what) {
+        case 0:
+          return w.load(is_relaxed ? relaxed : seq_cst);
+        case 1:
+          w.store(v, is_relaxed ? relaxed : seq_cst);
+          return 0;
+        case 2:
+          return w.fetch_add(v, is_relaxed ? relaxed : seq_cst);
+        case 3:
+          return w.compare_exchange_strong(expected, v) ? 7 : expected;
+        default:
+          return w.load(is_relaxed ? relaxed : acquire);
+      }
+    }
+  };
+
+  unsigned draw(unsigned n) {
+    seed_ = seed_ * 1'664'525u + 1'013'904'223u;
+    return (seed_ >> 16) % n;
+  }
+
+  std::uint32_t seed_;
+  unsigned threads_ = 0;
+  std::vector<step> steps_[4];
+};
+
+}  // namespace
+
+TEST_CASE("litmus: the reduction loses no outcome of random programs") {
+  const std::uint32_t programs = std::getenv("VIGIL_LONG") != nullptr ? 2'000 : 100;
+  for (std::uint32_t seed = 1; seed <= programs; ++seed) {
+    INFO("seed ", seed);
+    const random_program program(seed);
+    for (const int preemptions : {1, 2}) {
+      for (const int stale : {0, 1}) {
+        outcomes seen[2];
+        for (const bool reduce : {false, true}) {
+          model::explore(program, {preemptions, stale, 1'000'000, reduce});
+          seen[reduce ? 1 : 0] = model::take_outcomes();
+        }
+        INFO(preemptions, " preemptions, ", stale, " stale reads");
+        CHECK(seen[0] == seen[1]);
+      }
+    }
+  }
 }

@@ -229,7 +229,7 @@ struct decision {
   thread_mask enabled = 0;  // those, and the sleepers whose deadline may come
   thread_mask wanted = 0;   // the reduction's: to be tried
   thread_mask done = 0;     // tried
-  thread_mask asleep = 0;   // tried before, and nothing since depends on it
+  thread_mask asleep = 0;   // tried before, and nothing since has met it
   // of a value: 0 is the newest
   std::uint16_t choices = 0;
   std::uint16_t chosen = 0;
@@ -327,6 +327,7 @@ class engine {
   unsigned choose_thread();
   unsigned choose_without_ready();
   void count_budget(decision& d) const;
+  thread_mask may_sleep(const decision& d) const noexcept;
   unsigned decide(thread_mask ready, thread_mask enabled, unsigned usual);
   void switch_to(unsigned t);
   void leave_locals(thread& t);

@@ -15,7 +15,8 @@ void engine::want(std::int32_t index, unsigned t) {
   if (index < 0) return;
   decision& d = path_[static_cast<std::size_t>(index)];
   if (d.what != decision::kind::thread) return;
-  d.wanted |= (d.enabled & bit(t)) != 0 ? bit(t) : d.enabled;
+  // A thread that sleeps there goes on only after another that meets it.
+  d.wanted |= (d.enabled & ~d.asleep & bit(t)) != 0 ? bit(t) : d.enabled;
 }
 
 // The present operation of thread t meets an earlier one of thread q: the other

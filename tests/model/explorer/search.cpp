@@ -150,9 +150,18 @@ void engine::count_budget(decision& d) const {
       before.stale + (before.what == decision::kind::value && before.chosen != 0 ? 1 : 0));
 }
 
+// Which threads that were tried at a decision sleep while others are: their next
+// operation is not tried again until another has met it, as what follows was seen
+// with it done first. With bounds that must not have cost more there than here. So
+// only who ran before sleeps, whose operation is done without a change of threads.
+thread_mask engine::may_sleep(const decision& d) const noexcept {
+  if (!bounds_.reduce) return 0;
+  if (bounds_.preemptions == unlimited) return ~thread_mask{0};
+  return bit(d.previous) & d.ready;
+}
+
 // `ready`: those of the enabled that go on without a timeout.
 unsigned engine::decide(thread_mask ready, thread_mask enabled, unsigned usual) {
-  const bool all_unlimited = uses_sleep();
   if (depth_ == path_.size()) {
     decision d;
     d.what = decision::kind::thread;
@@ -160,7 +169,7 @@ unsigned engine::decide(thread_mask ready, thread_mask enabled, unsigned usual) 
     d.previous = static_cast<std::uint8_t>(current_);
     d.ready = ready;
     d.enabled = enabled;
-    d.asleep = all_unlimited ? asleep_ : 0;
+    d.asleep = asleep_;
     count_budget(d);
     unsigned taken = max_threads;
     if (replaying_) {
@@ -191,7 +200,7 @@ unsigned engine::decide(thread_mask ready, thread_mask enabled, unsigned usual) 
     std::abort();
   }
   last_decision_ = static_cast<std::int32_t>(depth_);
-  asleep_ = all_unlimited ? (d.asleep | d.done) & ~bit(d.taken) : 0;
+  asleep_ = (d.asleep | (d.done & may_sleep(d))) & ~bit(d.taken);
   ++depth_;
   return d.taken;
 }
