@@ -18,6 +18,10 @@
 #include <type_traits>
 #include <utility>
 
+namespace vigil::internal {
+class runtime_core;
+}
+
 namespace vigil {
 inline namespace VIGIL_ABI {
 
@@ -130,11 +134,10 @@ class VIGIL_API runtime {
  private:
   friend struct detail::runtime_access;
   void* sched() noexcept;
-  // Takes over the library's own std::unique_ptr of a core.
-  explicit runtime(void* owner);
+  explicit runtime(internal::runtime_core* made);  // takes it over
   void run_main(detail::call_ref main, bool wants_result);
 
-  void* core_;
+  internal::runtime_core* core_;
 };
 
 // runtime(settings).run(f), the usual way in:

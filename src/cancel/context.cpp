@@ -45,18 +45,6 @@ const context_core& checked(const context_core* c, const char* call) {
   return *c;
 }
 
-timer_service& current_service(const char* call) {
-  scheduler* const s = internal::current_scheduler();
-  if (s == nullptr) {
-    internal::process_check_fork(call);
-    throw wrong_place((std::string("vigil::") + call +
-                       ": a context with a deadline needs a runtime's timer, and this thread has "
-                       "no runtime; make it on a fiber, or use with_cancel")
-                          .c_str());
-  }
-  return static_cast<timer_service&>(s->timers());
-}
-
 // The one that is never done.
 context_core& plain_background() {
   static auto& made = *new value_context(nullptr, nullptr, never);
@@ -202,7 +190,10 @@ const std::shared_ptr<weak_context>& cancel_context::weak() {
 }
 
 void cancel_context::arm(nanos at, std::exception_ptr cause) {
-  timer_service& service = current_service("with_deadline");
+  timer_service& service = internal::current_service(
+      "with_deadline",
+      "a context with a deadline needs a runtime's timer, and this thread has no runtime; make it "
+      "on a fiber, or use with_cancel");
   // A function of ours, but what it ends may destroy the user's: so it is a
   // callback, for a fiber.
   timer_ = service.make_record(
@@ -355,15 +346,11 @@ void drop_handle(done_registration* r) noexcept {
 done_registration* after_func(context_core* c, callback f, const site& from) {
   context_core& ctx = checked(c, "after_func");
   if (!f) throw_empty_function("vigil::after_func");
-  scheduler* const s = internal::current_scheduler();
-  if (s == nullptr) {
-    internal::process_check_fork("after_func");
-    throw wrong_place(
-        "vigil::after_func: this thread has no runtime to run the function in; call it on a fiber. "
-        "On a plain thread wait for the context's done(), or use stop_token_of");
-  }
-  timer_record* const record =
-      static_cast<timer_service&>(s->timers()).make_record(std::move(f), 0, false, from);
+  timer_service& service = internal::current_service(
+      "after_func",
+      "this thread has no runtime to run the function in; call it on a fiber. On a plain thread "
+      "wait for the context's done(), or use stop_token_of");
+  timer_record* const record = service.make_record(std::move(f), 0, false, from);
   done_registration* made = nullptr;
   try {
     made = new done_registration(ctx, record);

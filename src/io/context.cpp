@@ -19,9 +19,7 @@ void attach(options& settings, boost::asio::io_context& context) noexcept {
 
 boost::asio::io_context& context() {
   internal::scheduler& sched = *internal::require_fiber("io::context").sched;
-  const auto present = [&] {
-    return static_cast<internal::io_watch*>(sched.present_watch().owner_part());
-  };
+  const auto present = [&] { return sched.present_watch().as_io_watch(); };
   if (present() == nullptr) {
     if (sched.is_virtual()) {
       throw wrong_place(

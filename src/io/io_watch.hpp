@@ -94,7 +94,7 @@ class io_watch final : public watch {
 
   void got_up() noexcept override;
 
-  void* owner_part() noexcept override { return this; }
+  io_watch* as_io_watch() noexcept override { return this; }
 
   boost::asio::io_context& context() const noexcept { return context_; }
 

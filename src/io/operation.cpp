@@ -128,8 +128,7 @@ boost::system::error_code timed_out_by(time_of which) noexcept {
 // --- the record
 
 operation_record::operation_record(internal::fiber& f) noexcept
-    : sched_(*f.sched),
-      watch_(static_cast<internal::io_watch*>(f.sched->present_watch().owner_part())) {}
+    : sched_(*f.sched), watch_(f.sched->present_watch().as_io_watch()) {}
 
 bool operation_record::is_done() noexcept {
   const lock_guard guard(lock_);

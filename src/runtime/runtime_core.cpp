@@ -62,7 +62,7 @@ void check_stack(const char* name, std::size_t size) {
 runtime_stats stats_of(const scheduler& sched) {
   runtime_stats s;
   sched.add_stats(s);
-  s.blocking = static_cast<side_pool*>(sched.side_pool)->stats();
+  s.blocking = sched.side_pool->stats();
   const stack_stats stacks = read_stack_stats();
   s.stacks_in_use = stacks.in_use;
   s.stack_bytes_mapped = stacks.mapped_bytes;
@@ -134,10 +134,6 @@ using internal::runtime_core;
 
 namespace {
 
-runtime_core& core_of(void* core) noexcept {
-  return *static_cast<runtime_core*>(core);
-}
-
 std::unique_ptr<internal::watch> watch_of(const options& settings) {
   const detail::watch_source& from = settings.watch;
   if (from.make == nullptr) return nullptr;
@@ -156,7 +152,7 @@ known_runtimes& known() {
   return made;
 }
 
-void* make_known(std::unique_ptr<runtime_core> core, runtime* as) {
+runtime_core* make_known(std::unique_ptr<runtime_core> core, runtime* as) {
   known_runtimes& runtimes = known();
   const std::lock_guard guard(runtimes.lock);
   runtimes.all.emplace_back(&core->sched, as);
@@ -166,11 +162,10 @@ void* make_known(std::unique_ptr<runtime_core> core, runtime* as) {
 }  // namespace
 
 runtime::runtime(options settings)
-    : core_(make_known(
-          std::make_unique<runtime_core>(internal::checked(settings), watch_of(settings)), this)) {}
+    : runtime(new runtime_core(internal::checked(settings), watch_of(settings))) {}
 
-runtime::runtime(void* owner)
-    : core_(make_known(std::move(*static_cast<std::unique_ptr<runtime_core>*>(owner)), this)) {}
+runtime::runtime(runtime_core* made)
+    : core_(make_known(std::unique_ptr<runtime_core>(made), this)) {}
 
 runtime::~runtime() {
   {
@@ -179,21 +174,21 @@ runtime::~runtime() {
     std::erase_if(runtimes.all, [&](const auto& entry) { return entry.second == this; });
   }
   // The workers run on until the process ends.
-  const bool is_running = core_of(core_).sched.phase() != internal::run_phase::idle;
+  const bool is_running = core_->sched.phase() != internal::run_phase::idle;
   if (is_running && internal::process_is_exiting()) return;
-  delete &core_of(core_);
+  delete core_;
 }
 
 void runtime::run_main(detail::call_ref main, bool wants_result) {
-  core_of(core_).sched.run(main, wants_result);
+  core_->sched.run(main, wants_result);
 }
 
 void runtime::request_stop() noexcept {
-  core_of(core_).sched.request_stop();
+  core_->sched.request_stop();
 }
 
 runtime_stats runtime::stats() const {
-  return internal::stats_of(core_of(core_).sched);
+  return internal::stats_of(core_->sched);
 }
 
 runtime& runtime::current() {
@@ -211,15 +206,14 @@ runtime_stats stats() {
 }
 
 void* runtime::sched() noexcept {
-  return &core_of(core_).sched;
+  return &core_->sched;
 }
 
 // --- outside work
 
 work_guard runtime::make_work_guard() {
-  runtime_core& core = core_of(core_);
-  auto* const gate = new std::shared_ptr<internal::outside_gate>(core.gate);
-  core.sched.add_outside_work();
+  auto* const gate = new std::shared_ptr<internal::outside_gate>(core_->gate);
+  core_->sched.add_outside_work();
   return work_guard(gate);
 }
 

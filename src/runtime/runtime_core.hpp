@@ -43,13 +43,11 @@ namespace detail {
 
 // What the library's own parts may do with a runtime object.
 struct runtime_access {
-  static internal::runtime_core& core_of(runtime& rt) noexcept {
-    return *static_cast<internal::runtime_core*>(rt.core_);
-  }
+  static internal::runtime_core& core_of(runtime& rt) noexcept { return *rt.core_; }
 
   // One with a core that the caller has made.
   static runtime over(std::unique_ptr<internal::runtime_core> core) {
-    return runtime(static_cast<void*>(&core));
+    return runtime(core.release());
   }
 };
 

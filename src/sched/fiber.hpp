@@ -82,6 +82,8 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
+class timer_record;
+
 class fiber_core {
  public:
   fiber_core(internal::scheduler& owner,
@@ -138,9 +140,9 @@ class fiber_core {
   std::uint16_t no_parks = 0;
   std::uint16_t pins = 0;
   std::uint16_t stops_thrown = 0;
-  std::uint16_t relocks = 0;       // it takes a lock back that it has to have
-  std::uint32_t guards_ended = 0;  // guard_owner::callback
-  void* deferred = nullptr;        // functions that wait for its next park; of the timer layer
+  std::uint16_t relocks = 0;         // it takes a lock back that it has to have
+  std::uint32_t guards_ended = 0;    // guard_owner::callback
+  timer_record* deferred = nullptr;  // functions that wait for its next park; of the timer layer
 
   // --- what it runs
   internal::scheduler* sched;

@@ -45,6 +45,7 @@ enum class run_phase : std::uint8_t {
 };
 
 class dump_writer;
+class side_pool;  // of the blocking layer
 
 class scheduler {
  public:
@@ -173,7 +174,7 @@ class scheduler {
   // pool that others share, may still be under way.
   void wait_for_calls() const noexcept;
 
-  void* side_pool = nullptr;  // the runtime's own; of the blocking layer
+  internal::side_pool* side_pool = nullptr;  // the runtime's own; of the blocking layer
 
   // --- the end
   void request_stop() noexcept;  // any thread; outside run() it is kept for the next one

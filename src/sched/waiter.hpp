@@ -33,6 +33,7 @@ namespace vigil::internal {
 
 using fiber = detail::fiber_core;
 class note;
+class runtime_timer;
 
 // How a wait ended.
 enum class outcome : std::uint8_t {
@@ -113,7 +114,7 @@ class waiter {
   fiber& as_fiber() const noexcept { return *static_cast<fiber*>(owner_); }
 
   // The owner's timer for deadlines; belongs to the timer service.
-  void* timer = nullptr;
+  runtime_timer* timer = nullptr;
   waiter* next_woken = nullptr;  // in a wake_list, from the claim to the delivery
 
  private:

@@ -16,6 +16,8 @@
 
 namespace vigil::internal {
 
+class io_watch;
+
 // Between two looks for I/O of workers that are busy all the time. A look costs
 // about a microsecond.
 inline constexpr nanos poll_interval = 500'000;
@@ -71,8 +73,8 @@ class watch {
   // is about to take itself.
   virtual void got_up() noexcept {}
 
-  // For the layer that has made it; nullptr: has no use for it.
-  virtual void* owner_part() noexcept { return nullptr; }
+  // This one, if the layer of I/O has made it.
+  virtual io_watch* as_io_watch() noexcept { return nullptr; }
 };
 
 // A note. Knows no I/O.

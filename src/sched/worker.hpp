@@ -29,6 +29,7 @@
 
 namespace vigil::internal {
 
+class intake;
 class scheduler;
 class slow_fibers;
 class stuck_watch;
@@ -66,8 +67,7 @@ class worker {
   void run() noexcept;
 
   // --- from fibers on this worker
-  void leave_to(after_switch what,
-                spinlock* lock = nullptr) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
+  void leave_to(after_switch what, spinlock* lock = nullptr) noexcept;
   [[noreturn]] void leave_for_ever_to_end() noexcept;
   // On a fiber's stack, first thing after each switch to it.
   static void arrived() noexcept;
@@ -120,7 +120,7 @@ class worker {
   stack_cache stacks;
   record_pool::cache wait_records;      // of the timer layer
   record_pool::cache callback_records;  // of the timer layer
-  void* intake = nullptr;               // of the timer layer
+  internal::intake* intake = nullptr;   // of the timer layer
   sleeper place;
   // A fiber armed an earlier deadline while it parked and woke nobody for it:
   // before user code runs here, a sleeper must cover it.

@@ -17,7 +17,7 @@ using internal::timer_service;
 namespace {
 
 void post_in(internal::scheduler& s, callback f, const site& from) {
-  auto& service = static_cast<timer_service&>(s.timers());
+  timer_service& service = internal::service_of(s);
   timer_record* const record = service.make_record(std::move(f), 0, false, from);
   try {
     service.post(*record);
@@ -48,7 +48,7 @@ void post_to(void* sched, callback f, const site& from) {
 void defer(callback f, const site& from) {
   if (!f) throw_empty_function("vigil::defer");
   internal::fiber& self = internal::require_fiber("defer (on a plain thread use runtime::post)");
-  auto& service = static_cast<timer_service&>(self.sched->timers());
+  timer_service& service = internal::service_of(*self.sched);
   service.defer(self, *service.make_record(std::move(f), 0, false, from));
 }
 

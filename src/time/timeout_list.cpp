@@ -135,15 +135,10 @@ void timeout_core::drop_function(timeout_function* f) noexcept {
 }
 
 timer_service& timeout_core::service_here(const char* call) {
-  internal::scheduler* const s = internal::current_scheduler();
-  if (s == nullptr) {
-    internal::process_check_fork(call);
-    throw wrong_place((std::string("vigil::") + call +
-                       ": this thread has no runtime; make the list on a fiber. Entries may be "
-                       "added, touched and removed from any thread")
-                          .c_str());
-  }
-  return static_cast<timer_service&>(s->timers());
+  return internal::current_service(
+      call,
+      "this thread has no runtime; make the list on a fiber. Entries may be added, touched and "
+      "removed from any thread");
 }
 
 timeout_core& timeout_core::make(const char* call,

@@ -24,17 +24,11 @@ using internal::timer_service;
 
 namespace {
 
-timer_service& current_service(const char* call) {
-  internal::scheduler* const s = internal::current_scheduler();
-  if (s == nullptr) {
-    internal::process_check_fork(call);
-    throw wrong_place((std::string("vigil::") + call +
-                       ": this thread has no runtime; call it on a fiber. From a plain thread use "
-                       "runtime::after_func, or bound a wait on a channel with recv_for or "
-                       "on_timeout")
-                          .c_str());
-  }
-  return static_cast<timer_service&>(s->timers());
+timer_service& service_here(const char* call) {
+  return internal::current_service(
+      call,
+      "this thread has no runtime; call it on a fiber. From a plain thread use "
+      "runtime::after_func, or bound a wait on a channel with recv_for or on_timeout");
 }
 
 timer_record* make_in(timer_service& service,
@@ -56,7 +50,7 @@ timer_record* make_in(timer_service& service,
 timer_record* make(
     const char* call, nanos delay, nanos period, bool from_end, callback f, const site& from) {
   if (!f) throw_empty_function((std::string("vigil::") + call).c_str());
-  return make_in(current_service(call), delay, period, from_end, std::move(f), from);
+  return make_in(service_here(call), delay, period, from_end, std::move(f), from);
 }
 
 void check_handle(const timer_record* record) {
@@ -76,7 +70,7 @@ timer_record* after_func(std::int64_t delay, callback f, const site& from) {
 timer_record* after_func_in(void* sched, std::int64_t delay, callback f, const site& from) {
   if (!f) throw_empty_function("vigil::runtime::after_func");
   internal::process_check_fork("vigil::runtime::after_func");
-  auto& service = static_cast<timer_service&>(static_cast<internal::scheduler*>(sched)->timers());
+  timer_service& service = internal::service_of(*static_cast<internal::scheduler*>(sched));
   return make_in(service, delay, 0, false, std::move(f), from);
 }
 
@@ -197,17 +191,17 @@ void check_period(const char* call, nanos period) {
 }  // namespace
 
 channel_core* make_timer(const char* call, std::int64_t delay) {
-  timer_service& service = current_service(call);
+  timer_service& service = service_here(call);
   return new timer_channel(service, in(service.sched()->clock.now(), delay), 0);
 }
 
 channel_core* make_timer_at(const char* call, std::int64_t deadline) {
-  return new timer_channel(current_service(call), deadline, 0);
+  return new timer_channel(service_here(call), deadline, 0);
 }
 
 channel_core* make_ticker(const char* call, std::int64_t first, std::int64_t period) {
   check_period(call, period);
-  timer_service& service = current_service(call);
+  timer_service& service = service_here(call);
   return new timer_channel(service, in(service.sched()->clock.now(), first), period);
 }
 

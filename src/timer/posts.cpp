@@ -73,14 +73,14 @@ void timer_service::defer(fiber& self, timer_record& t) noexcept {
   const auto* const in = static_cast<const timer_record*>(self.callback.load(relaxed));
   t.deferred = true;
   t.deferred_by_deferred = in != nullptr && in->deferred;
-  t.next = static_cast<timer_record*>(self.deferred);
+  t.next = self.deferred;
   self.deferred = &t;
 }
 
 // To the head of the queue; what a deferred one has deferred to the tail, as if
 // posted, or a chain of them would keep all others waiting.
 void timer_service::release_deferred(fiber& f) noexcept {
-  auto* newest = static_cast<timer_record*>(std::exchange(f.deferred, nullptr));
+  timer_record* newest = std::exchange(f.deferred, nullptr);
   const bool to_tail = newest->deferred_by_deferred;
   timer_record* oldest = nullptr;
   for (timer_record* t = newest; t != nullptr;) {

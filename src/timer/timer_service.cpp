@@ -1,12 +1,14 @@
 #include "timer/timer_service.hpp"
 
 #include "sched/park.hpp"
+#include "sched/process.hpp"
 
 #include <vigil/error.hpp>
 
 #include <algorithm>
 #include <mutex>
 #include <new>
+#include <string>
 
 namespace vigil::internal {
 namespace {
@@ -118,12 +120,18 @@ void timer_service::end() noexcept {
   spare.all.push_back(this);
 }
 
+timer_service& current_service(const char* call, const char* advice) {
+  if (scheduler* const s = current_scheduler()) return service_of(*s);
+  process_check_fork(call);
+  throw wrong_place((std::string("vigil::") + call + ": " + advice).c_str());
+}
+
 // --- arming
 
 intake* timer_service::own_intake() const noexcept {
   worker* const w = current_worker();
   return w != nullptr && &w->sched == sched_.load(relaxed)  // ordering: see sched_
-             ? static_cast<intake*>(w->intake)
+             ? w->intake
              : nullptr;
 }
 
@@ -267,7 +275,7 @@ bool timer_service::anything_pending() noexcept {
 
 void timer_service::arm(waiter& w, ticket t, nanos deadline) {
   worker& here = *current_worker();
-  auto* record = static_cast<runtime_timer*>(w.timer);
+  runtime_timer* record = w.timer;
   if (record == nullptr) {
     void* const room = here.wait_records.take(wait_pool);
     record = ::new (room) runtime_timer(timer_kind::fiber_ready, *this, generation());
@@ -275,11 +283,11 @@ void timer_service::arm(waiter& w, ticket t, nanos deadline) {
     w.timer = record;
   }
   record->wait.which = t;
-  arm_here(*static_cast<intake*>(here.intake), *record, deadline, true);
+  arm_here(*here.intake, *record, deadline, true);
 }
 
 void timer_service::disarm(waiter& w) noexcept {
-  auto& record = *static_cast<runtime_timer*>(w.timer);
+  runtime_timer& record = *w.timer;
   nanos seen = record.when.load();
   while (seen > 0) {
     if (record.when.compare_exchange_weak(seen, runtime_timer::idle)) {
@@ -302,7 +310,7 @@ void timer_service::disarm(waiter& w) noexcept {
 
 void timer_service::forget(waiter& w) noexcept {
   if (w.timer == nullptr) return;
-  drop_reference(*static_cast<runtime_timer*>(std::exchange(w.timer, nullptr)));
+  drop_reference(*std::exchange(w.timer, nullptr));
 }
 
 void timer_service::drop_reference(runtime_timer& t) noexcept {

@@ -290,4 +290,13 @@ class timer_service final : public timer_seam {
   atomic<std::uint64_t> latest_fire_{0};
 };
 
+// What fills the scheduler's seam.
+inline timer_service& service_of(scheduler& s) noexcept {
+  return static_cast<timer_service&>(s.timers());
+}
+
+// That of the calling thread's runtime. If it has none, throws wrong_place: "vigil::"
+// `call` ": " `advice`.
+timer_service& current_service(const char* call, const char* advice);
+
 }  // namespace vigil::internal

@@ -66,7 +66,7 @@ void tell_until_out(vigil::internal::io_watch& w, Tell tell) {
 
 vigil::internal::io_watch& own_watch() {
   auto& present = vigil::internal::current_scheduler()->present_watch();
-  return *static_cast<vigil::internal::io_watch*>(present.owner_part());
+  return *present.as_io_watch();
 }
 
 // Begins an operation that runs nowhere, ends only when it is cancelled, and then
