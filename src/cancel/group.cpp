@@ -78,7 +78,7 @@ class group_core {
 
   static constexpr unsigned asked_at_once = 64;  // under one hold of the lock
 
-  bool may_start(const char* call) VIGIL_RELEASE(lock_);
+  bool lock_to_start(const char* call) VIGIL_TRY_ACQUIRE(true, lock_);
   bool ask_some_to_stop() noexcept;
   void fail(std::exception_ptr error) noexcept;
   void fail_unstarted() noexcept;
@@ -105,8 +105,9 @@ waiter* group_core::claim_first(waiting_list& from) noexcept {
   return nullptr;
 }
 
-// The lock is released only if it is not to start.
-bool group_core::may_start(const char* call) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+// Holds the lock afterwards only if one is to start.
+bool group_core::lock_to_start(const char* call) {
+  lock_.lock();
   if (waited_for_) {
     lock_.unlock();
     throw std::logic_error(
@@ -129,9 +130,8 @@ void group_core::fail_unstarted() noexcept {
   fail(ctx().cause());
 }
 
-bool group_core::take(const char* call) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  lock_.lock();
-  if (!may_start(call)) return false;
+bool group_core::take(const char* call) {
+  if (!lock_to_start(call)) return false;
   if (taken_ < limit_) {
     ++taken_;
     lock_.unlock();
@@ -165,9 +165,8 @@ bool group_core::take(const char* call) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   return false;
 }
 
-bool group_core::try_take(const char* call) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  lock_.lock();
-  if (!may_start(call)) return false;
+bool group_core::try_take(const char* call) {
+  if (!lock_to_start(call)) return false;
   const bool has_room = taken_ < limit_;
   if (has_room) ++taken_;
   lock_.unlock();
@@ -307,7 +306,7 @@ bool group_core::runs(const fiber* f) noexcept {
 }
 
 // Nothing ends this wait but the end of the last fiber.
-void group_core::join() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+void group_core::join() noexcept {
   lock_.lock();
   if (taken_ == 0) {
     lock_.unlock();

@@ -274,9 +274,7 @@ channel_status operate(channel_core* c,
   return wait_for_peer(*c, d, value, limit, under);
 }
 
-channel_status try_operate(channel_core* c,
-                           direction d,
-                           void* value) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+channel_status try_operate(channel_core* c, direction d, void* value) noexcept {
   if (c == nullptr) return channel_status::not_ready;
   c->lock.lock();
   return finish(*c, try_now(*c, d, value));

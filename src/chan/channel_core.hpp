@@ -135,7 +135,7 @@ class channel_core {
   internal::timed_source* source = nullptr;  // set while nobody else has the channel
 
  protected:
-  virtual ~channel_core() VIGIL_NO_THREAD_SAFETY_ANALYSIS;
+  virtual ~channel_core();
 
  private:
   friend void drop_handle(channel_core*) noexcept;

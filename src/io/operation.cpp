@@ -204,7 +204,7 @@ void operation_record::deliver() noexcept {
   let_go();
 }
 
-void operation_record::wait_for_end() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+void operation_record::wait_for_end() noexcept {
   for (;;) {
     internal::caller self;
     static_cast<void>(self.may_not_wait(false));

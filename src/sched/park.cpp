@@ -17,9 +17,7 @@ nanos coarse_now(const scheduler& s) noexcept {
   return s.is_virtual() ? s.clock.now() : coarse_monotonic_now();
 }
 
-void park_on(fiber& self,
-             wait_reason reason,
-             spinlock* lock) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+void park_on(fiber& self, wait_reason reason, spinlock* lock) noexcept {
   if (self.deferred != nullptr) [[unlikely]]
     self.sched->timers().release_deferred(self);
   // ordering: the dump's fields; nothing hangs on them.

@@ -143,7 +143,7 @@ void stop_node::hang_below(stop_node& above) noexcept {
   above.children_.push_back(*this);
 }
 
-void stop_node::leave() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+void stop_node::leave() noexcept {
   if (above_ == nullptr) return;
   const lock_guard guard(above_->lock_);
   if (among_children_.linked) above_->children_.remove(*this);

@@ -120,7 +120,7 @@ class stop_node {
 
   // Hangs it below `above`, which it keeps until it has left; if that is done it
   // is done as well. Caller: its maker, before anybody else has it.
-  void hang_below(stop_node& above) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
+  void hang_below(stop_node& above) noexcept;
   // Before it dies.
   void leave() noexcept;
 

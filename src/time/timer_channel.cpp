@@ -58,7 +58,7 @@ void timer_channel::move_on(nanos now) noexcept {
   set(pending_deadline(saturating_add(when, period_)));
 }
 
-bool timer_channel::take(void* into) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+bool timer_channel::take(void* into) noexcept {
   const nanos when = in_force();
   if (when == never || has_ended()) return false;
   const nanos time = now();
@@ -90,11 +90,11 @@ void timer_channel::arm(bool parking) {
   if (was_armed) drop_handle(this);
 }
 
-void timer_channel::somebody_waits() VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+void timer_channel::somebody_waits() {
   arm(true);
 }
 
-void timer_channel::nobody_waits() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+void timer_channel::nobody_waits() noexcept {
   // False: it rings at this moment, and the ring has the handle.
   if (timer_ != nullptr && service_.stop(*timer_)) drop_handle(this);
 }

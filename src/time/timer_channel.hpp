@@ -43,12 +43,12 @@ class timer_channel final : public channel_core, public timed_source {
  private:
   ~timer_channel() override;
 
-  bool take(void* into) noexcept override;
+  bool take(void* into) noexcept override VIGIL_REQUIRES(lock);
 
   bool has_ended() const noexcept override { return !service_.is_this_run(generation_); }
 
-  void somebody_waits() override;
-  void nobody_waits() noexcept override;
+  void somebody_waits() override VIGIL_REQUIRES(lock);
+  void nobody_waits() noexcept override VIGIL_REQUIRES(lock);
   bool is_far() const noexcept override;
 
   static void ring(void* self, nanos when, runtime_timer::refire& again) noexcept;
