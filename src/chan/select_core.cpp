@@ -10,6 +10,8 @@
 #include <new>
 #include <stdexcept>
 
+#include <boost/container/small_vector.hpp>
+
 namespace vigil::internal {
 namespace {
 
@@ -97,35 +99,7 @@ random& dice_of_caller() noexcept {
 // --- one select
 
 // Indices of cases, with room for few on the stack.
-class index_array {
- public:
-  explicit index_array(std::size_t n) {
-    if (n > few) {
-      many_ = std::make_unique<std::uint32_t[]>(n);
-      at_ = many_.get();
-    }
-  }
-
-  void push_back(std::uint32_t i) noexcept { at_[size_++] = i; }
-
-  void clear() noexcept { size_ = 0; }
-
-  std::uint32_t* begin() noexcept { return at_; }
-
-  std::uint32_t* end() noexcept { return at_ + size_; }
-
-  std::uint32_t size() const noexcept { return size_; }
-
-  std::uint32_t& operator[](std::size_t i) noexcept { return at_[i]; }
-
- private:
-  static constexpr std::size_t few = 16;
-
-  std::uint32_t buffer_[few];
-  std::unique_ptr<std::uint32_t[]> many_;
-  std::uint32_t* at_ = buffer_;
-  std::uint32_t size_ = 0;
-};
+using index_array = boost::container::small_vector<std::uint32_t, 16>;
 
 constexpr std::size_t none = static_cast<std::size_t>(-1);
 
@@ -140,7 +114,9 @@ bool is_near(const select_case& c) noexcept {
 class selecting {
  public:
   selecting(select_case* const* cases, std::size_t count, detail::choice how)
-      : cases_(cases), near_(count), order_(count), locks_(count), how_(how) {
+      : cases_(cases), how_(how) {
+    for (index_array* const a : {&near_, &order_, &locks_})
+      a->reserve(count);
     sort_out(count);
   }
 
@@ -223,7 +199,7 @@ void selecting::sort_out(std::size_t count) {
 void selecting::shuffle(index_array& order) noexcept {
   if (how_ == detail::choice::ordered || order.size() < 2) return;
   random& dice = dice_of_caller();
-  for (std::uint32_t n = order.size(); n > 1; --n)
+  for (auto n = static_cast<std::uint32_t>(order.size()); n > 1; --n)
     std::swap(order[n - 1], order[dice.below(n)]);
 }
 
