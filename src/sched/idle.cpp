@@ -29,9 +29,8 @@ void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
   looking_.fetch_sub(1);  // last: until here A2 finds somebody looking
 }
 
-void idle_workers::sleep(sleeper& s, nanos not_before, nanos look_again) noexcept {
-  const nanos until = s.asked < not_before ? not_before : s.asked;
-  wait(s, until < look_again ? until : look_again);
+void idle_workers::sleep(sleeper& s, nanos not_before) noexcept {
+  wait(s, s.asked < not_before ? not_before : s.asked);
   stay_awake(s);
 }
 
@@ -42,7 +41,6 @@ void idle_workers::stay_awake(sleeper& s) noexcept {
     left = leave_place(s);
     // A waker may have taken it out already, and counted it as looking.
     if (s.hook.linked) remove(s);
-    looks_again(s);
   }
   if (left != nullptr) left->got_up();
 }
@@ -78,78 +76,32 @@ sleeper* idle_workers::latest() const noexcept {
   return found;
 }
 
-unsigned idle_workers::rank_for_work(const sleeper& s) const noexcept {
-  return (s.is_kept ? 2u : 0u) + (may_be_in_handler(s) ? 1u : 0u);
-}
-
-// The one to be woken for work: no kept one if there is another; then nobody who may
-// be in a handler; then as above.
-sleeper* idle_workers::for_work() const noexcept {
+// The same of those that are not kept.
+sleeper* idle_workers::latest_free() const noexcept {
   sleeper* found = nullptr;
-  unsigned best = 0;
   for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
-    const unsigned rank = rank_for_work(*s);
-    if (found == nullptr || rank < best || (rank == best && s->until >= found->until)) {
-      found = s;
-      best = rank;
-    }
+    if (!s->is_kept && (found == nullptr || s->until >= found->until)) found = s;
   }
   return found;
-}
-
-bool idle_workers::may_be_in_handler(const sleeper& s) const noexcept {
-  return &s == watcher_ && !s.in_handler && watch_->knows_io();
-}
-
-unsigned idle_workers::is_in_handler(const doubt& of) noexcept {
-  const lock_guard guard(lock_);
-  const bool is_there = of.whom->stays == of.stay && may_be_in_handler(*of.whom);
-  return is_there ? counts_as_neither(*of.whom) : 0;
-}
-
-unsigned idle_workers::is_in_handler(sleeper& self) noexcept {
-  const lock_guard guard(lock_);
-  return self.in_handler ? 0 : counts_as_neither(self);
-}
-
-// Interrupted as well: it must not lie down in the watch after the handler, where
-// nobody looks for it.
-unsigned idle_workers::counts_as_neither(sleeper& s) noexcept {
-  const unsigned calls = napper_ == &s ? end_nap() : s.hook.linked ? rouse(s) : 0;
-  s.in_handler = true;
-  looking_.fetch_sub(1);
-  return calls;
-}
-
-void idle_workers::looks_again(sleeper& s) noexcept {
-  if (std::exchange(s.in_handler, false)) looking_.fetch_add(1);
 }
 
 unsigned idle_workers::wake_one_slowly() noexcept {
   const lock_guard guard(lock_);
   if (looking_.load() != 0) return 0;
-  sleeper* const s = for_work();
-  if (s == nullptr) return 0;
-  unsigned calls = rouse(*s);
-  // If there is another one it is kept. It takes the work only if s does not come out.
-  if (may_be_in_handler(*s)) {
-    if (sleeper* const second = latest()) calls += rouse(*second);
-  }
-  return calls;
+  sleeper* s = latest_free();
+  if (s == nullptr) s = latest();
+  return s == nullptr ? 0 : rouse(*s);
 }
 
-bool idle_workers::hand_on(unsigned& calls, doubt& of) noexcept {
+bool idle_workers::hand_on(unsigned& calls) noexcept {
   const lock_guard guard(lock_);
-  if (looking_.load() == 0) {
-    sleeper* const s = for_work();
-    if (s == nullptr || s->is_kept) return false;
-    calls += rouse(*s);
-  } else if (napper_ != nullptr) {
-    calls += end_nap();
+  if (looking_.load() != 0) {
+    if (napper_ != nullptr) calls += end_nap();
+    return true;
   }
-  if (watcher_ != nullptr && !watcher_->hook.linked && may_be_in_handler(*watcher_)) {
-    of = {watcher_, watcher_->stays};
-  }
+  sleeper* const s = latest_free();
+  if (s == nullptr) return false;
+  calls += rouse(*s);
   return true;
 }
 
@@ -176,10 +128,9 @@ unsigned idle_workers::wake(sleeper& s) noexcept {
 
 // Takes the watch if nobody has it.
 void idle_workers::choose_place(sleeper& s) noexcept {
-  ++s.stays;
-  s.in_watch = watcher_ == nullptr;
+  s.in_watch = !watch_taken_;
   if (s.in_watch) {
-    watcher_ = &s;
+    watch_taken_ = true;
     s.which = watch_;
     watch_->prepare();
   } else {
@@ -190,7 +141,7 @@ void idle_workers::choose_place(sleeper& s) noexcept {
 // Returns the watch that it was in, if any.
 watch* idle_workers::leave_place(sleeper& s) noexcept {
   if (!std::exchange(s.in_watch, false)) return nullptr;
-  if (s.which == watch_) watcher_ = nullptr;
+  if (s.which == watch_) watch_taken_ = false;
   return std::exchange(s.which, nullptr);
 }
 
@@ -226,7 +177,6 @@ void idle_workers::get_up(sleeper& s) noexcept {
       napper_ = nullptr;
       nap_until_.store(nobody_sleeps);
     }
-    looks_again(s);
   }
   if (left != nullptr) left->got_up();
 }
@@ -245,7 +195,7 @@ unsigned idle_workers::rouse_napper() noexcept {
 // Whoever looks finds the watch free when it lies down.
 unsigned idle_workers::staff_watch() noexcept {
   const lock_guard guard(lock_);
-  if (watcher_ != nullptr || looking_.load() != 0) return 0;
+  if (watch_taken_ || looking_.load() != 0) return 0;
   sleeper* const s = latest();
   return s == nullptr ? 0 : rouse(*s);
 }
@@ -253,7 +203,7 @@ unsigned idle_workers::staff_watch() noexcept {
 unsigned idle_workers::change_watch(watch& w) noexcept {
   const lock_guard guard(lock_);
   watch_ = &w;
-  watcher_ = nullptr;
+  watch_taken_ = false;
   if (napper_ != nullptr && napper_->in_watch) return end_nap();
   for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
     if (s->in_watch) return rouse(*s);

@@ -38,14 +38,6 @@
 // itself. So of those that look the last one always wakes somebody or stays up.
 // Sleepers that are not kept are woken for work before those that are.
 //
-// A worker in a watch that runs handlers of the program's may be in one, for as long
-// as that computes: it counts as asleep, or as looking if it was woken there, and is
-// neither. So for work it is the last choice of its kind, and whoever relies on it
-// looks again: hand_on() names it (`doubt`), and wake_one() wakes a second one, who
-// comes to hand_on(). Once it is known to be in a handler, from its use of the
-// processor or since the handler itself adds work, it counts as neither until it is
-// out (is_in_handler()); it looks before it sleeps again.
-//
 // P7: before a looking worker enters user code it makes sure that, if any
 // worker sleeps, one sleeps no longer than to next_deadline (cover()).
 //
@@ -75,10 +67,8 @@ struct sleeper {
   nanos asked = never;   // as it was on lying down; the worker's own
   bool is_kept = false;  // pinned fibers live on it; the worker's own while it is up
   bool in_watch = false;
-  watch* which = nullptr;   // if in_watch
-  bool in_handler = false;  // guarded by idle_workers' lock: neither asleep nor looking
-  std::uint64_t stays = 0;  // guarded by it: how often it took a place
-  internal::note note;      // where it sleeps if not in the watch
+  watch* which = nullptr;  // if in_watch
+  internal::note note;     // where it sleeps if not in the watch
 };
 
 class idle_workers {
@@ -97,29 +87,12 @@ class idle_workers {
   void lie_down(sleeper& s, nanos next, nanos second) noexcept VIGIL_EXCLUDES(lock_);
 
   // I3. Until the deadline that was published, or `not_before` if that is later,
-  // but no longer than to `look_again`, or somebody wakes it. Looking again when it
-  // returns.
-  void sleep(sleeper& s, nanos not_before = 0, nanos look_again = never) noexcept
-      VIGIL_EXCLUDES(lock_);
-
-  // Somebody in the watch who counts as looking, and may be in a handler.
-  struct doubt {
-    sleeper* whom = nullptr;
-    std::uint64_t stay = 0;
-
-    friend bool operator==(const doubt&, const doubt&) = default;
-  };
+  // or somebody wakes it. Looking again when it returns.
+  void sleep(sleeper& s, nanos not_before = 0) noexcept VIGIL_EXCLUDES(lock_);
 
   // The last look of a kept one found what others may take: true if somebody else
-  // will, who looks or has been woken for it. Then, if there is a `doubt`, the caller
-  // looks again soon. Adds the system calls made.
-  bool hand_on(unsigned& calls, doubt& of) noexcept VIGIL_EXCLUDES(lock_);
-
-  // It is, if it has not been out of its place meanwhile. It comes out after that
-  // handler. Whoever says so sees to the work that was left to it.
-  unsigned is_in_handler(const doubt& of) noexcept VIGIL_EXCLUDES(lock_);
-  // The same by itself.
-  unsigned is_in_handler(sleeper& self) noexcept VIGIL_EXCLUDES(lock_);
+  // will, who looks or has been woken for it. Adds the system calls made.
+  bool hand_on(unsigned& calls) noexcept VIGIL_EXCLUDES(lock_);
 
   // The last look found something. Looking again when it returns.
   void stay_awake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);
@@ -202,17 +175,13 @@ class idle_workers {
   void publish_earliest() noexcept VIGIL_REQUIRES(lock_);
   unsigned rouse(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   sleeper* latest() const noexcept VIGIL_REQUIRES(lock_);
-  sleeper* for_work() const noexcept VIGIL_REQUIRES(lock_);
-  unsigned rank_for_work(const sleeper& s) const noexcept VIGIL_REQUIRES(lock_);
-  bool may_be_in_handler(const sleeper& s) const noexcept VIGIL_REQUIRES(lock_);
-  unsigned counts_as_neither(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
-  void looks_again(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
+  sleeper* latest_free() const noexcept VIGIL_REQUIRES(lock_);
 
   spinlock lock_{lock_rank::idle};
   watch* watch_ VIGIL_GUARDED_BY(lock_);
   sleeper_list sleepers_ VIGIL_GUARDED_BY(lock_);
-  sleeper* watcher_ VIGIL_GUARDED_BY(lock_) = nullptr;  // in *watch_, woken or not
-  std::uint64_t got_up_ VIGIL_GUARDED_BY(lock_) = 1;    // how often somebody did
+  bool watch_taken_ VIGIL_GUARDED_BY(lock_) = false;
+  std::uint64_t got_up_ VIGIL_GUARDED_BY(lock_) = 1;  // how often somebody did
   sleeper* napper_ VIGIL_GUARDED_BY(lock_) = nullptr;
   alignas(cache_line) atomic<nanos> earliest_{nobody_sleeps};
   atomic<unsigned> asleep_{0};

@@ -271,7 +271,6 @@ void scheduler::ready_all(fiber_chain& fibers) noexcept {
       w.push_back(*f);
     }
   }
-  if (w.is_in_watch()) w.adds_in_handler();
   work_added();
 }
 
@@ -315,11 +314,6 @@ void scheduler::work_added(unsigned pieces) noexcept {
 // runnable waits for it.
 void scheduler::work_added_here(worker& w) noexcept {
   if (idle_.nobody_rests()) return;
-  if (w.is_in_watch()) [[unlikely]] {
-    w.adds_in_handler();
-    w.counters.wake_calls.add(idle_.wake_one());
-    return;
-  }
   w.counters.wake_calls.add(idle_.wake_one(w.has_one()));
 }
 

@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <new>
 
-#include <pthread.h>
-
 namespace vigil::internal {
 namespace {
 
@@ -71,7 +69,6 @@ void worker::run() noexcept {
   thread_side side;
   side_ = &side;
   this_worker = this;
-  ::pthread_getcpuclockid(::pthread_self(), &computed_);
   static_cast<void>(this_exit_watch.is_registered);
   for (;;) {
     fiber* f = pick();
@@ -141,8 +138,6 @@ inline bool worker::timers_due() noexcept {
 // Fibers that run for long between two switches make few turns, so busy workers
 // look for I/O by time as well.
 void worker::look_for_io(nanos now) noexcept {
-  // A handler may compute: not while others count on this worker.
-  if (looking_) return;
   // ordering: a hint; of two workers that come here at once both look.
   if (sched.next_poll.load(relaxed) > now) return;
   sched.next_poll.store(now + poll_interval, relaxed);  // ordering: as above
@@ -208,7 +203,7 @@ inline fiber* worker::pick_directly(after_switch what) noexcept {
 fiber* worker::pick_in_order() noexcept {
   ++turn_;
   if (turn_ % fairness_turns == 0) {
-    if (!looking_ && sched.present_watch().needs_poll()) sched.present_watch().poll();
+    if (sched.present_watch().needs_poll()) sched.present_watch().poll();
     if (!leaves_to_others()) {
       if (fiber* const f = sched.pop_injected()) return f;
     }

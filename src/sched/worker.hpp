@@ -23,7 +23,6 @@
 #include <vigil/detail/config.hpp>
 
 #include <cstdint>
-#include <ctime>
 #include <thread>
 #include <vector>
 
@@ -97,11 +96,6 @@ class worker {
   // One fiber more is pinned here, the main fiber included, or one less.
   void keeps() noexcept;
   void lets_go() noexcept;
-
-  // A handler that runs in the watch, on this worker's own stack, has added work.
-  bool is_in_watch() const noexcept { return place.in_watch; }
-
-  void adds_in_handler() noexcept;
 
   // Goes next on this worker, within the bound of hand-offs; what was next
   // before goes to the tail.
@@ -177,7 +171,6 @@ class worker {
   void rest() noexcept;
   bool sees_work() noexcept;
   bool leaves_what_it_sees() noexcept;
-  bool gives_up(const idle_workers::doubt& of) noexcept;
   nanos not_before() noexcept;
   void woke_in_vain() noexcept;
 
@@ -204,11 +197,6 @@ class worker {
   enum class pinned_wait : std::uint8_t { bounded, open, join };
   pinned_wait pinned_wait_ = pinned_wait::bounded;
   bool takes_all_ = false;  // nobody else would take what is left to others
-  // Of the one to which that is left, see gives_up().
-  idle_workers::doubt doubt_;
-  nanos doubted_since_ = 0;
-  nanos computed_before_ = 0;  // by its thread
-  nanos look_again_ = never;
   bool first_turn_ = false;
   nanos trial_began_ = 0;
   std::uint32_t short_turns_taken_ = 0;
@@ -228,7 +216,6 @@ class worker {
 
   random random_;
   std::thread thread_;
-  clockid_t computed_{};  // its thread's use of the processor
 };
 
 // The worker whose thread this is, nullptr on other threads. One accessor that

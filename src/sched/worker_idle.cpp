@@ -7,15 +7,6 @@
 #include <algorithm>
 
 namespace vigil::internal {
-namespace {
-
-// 0 if the system does not say.
-nanos cpu_time(clockid_t of) noexcept {
-  timespec t{};
-  return ::clock_gettime(of, &t) == 0 ? nanos{t.tv_sec} * 1'000'000'000 + t.tv_nsec : 0;
-}
-
-}  // namespace
 
 void worker::stop_looking(const fiber& found) noexcept {
   looking_ = false;
@@ -41,39 +32,9 @@ bool worker::sees_work() noexcept {
 bool worker::leaves_what_it_sees() noexcept {
   if (!is_kept() || sched.signals_.load() != 0 || sched.quit_.load()) return false;
   unsigned calls = 0;
-  idle_workers::doubt of;
-  takes_all_ = !sched.idle_.hand_on(calls, of);
+  takes_all_ = !sched.idle_.hand_on(calls);
   counters.wake_calls.add(calls);
-  return !takes_all_ && (of.whom == nullptr || !gives_up(of));
-}
-
-// It left work to one that has not come out of the watch yet: a handler computes there,
-// or the thread has got no processor yet. It is a handler if the thread has used one for
-// longer than it takes to get up. One that sleeps in the kernel uses none, so after a
-// while nobody waits for the thread any more, whatever keeps it.
-bool worker::gives_up(const idle_workers::doubt& of) noexcept {
-  constexpr nanos getting_up = 300'000;
-  constexpr nanos pause = 1'000'000;
-  constexpr nanos patience = 100'000'000;
-  nanos computed = 0;
-  for (const auto& w : sched.workers_) {
-    if (&w->place == of.whom) computed = cpu_time(w->computed_);
-  }
-  const nanos now = monotonic_now();
-  if (of != doubt_) {
-    doubt_ = of;
-    doubted_since_ = now;
-    computed_before_ = computed;
-  } else if (computed - computed_before_ >= getting_up || now - doubted_since_ >= patience) {
-    counters.wake_calls.add(sched.idle_.is_in_handler(of));
-    return true;
-  }
-  look_again_ = now + std::max(pause, now - doubted_since_);
-  return false;
-}
-
-void worker::adds_in_handler() noexcept {
-  counters.wake_calls.add(sched.idle_.is_in_handler(place));
+  return !takes_all_;
 }
 
 // A deadline nearer than it takes to fall asleep makes a sleep that is none: a
@@ -144,7 +105,6 @@ void worker::rest() noexcept {
   place.is_kept = is_kept();
   const nanos next = sched.next_deadline.load();
   const nanos second = next == never ? never : sched.timers().second_deadline();
-  look_again_ = never;
   sched.idle_.lie_down(place, next, second);
   if (sees_work()) {
     sched.idle_.stay_awake(place);
@@ -167,7 +127,7 @@ void worker::rest() noexcept {
     }
   }
   counters.kernel_waits.add();
-  sched.idle_.sleep(place, not_before(), look_again_);
+  sched.idle_.sleep(place, not_before());
   if (stuck != nullptr) stuck->somebody_is_awake();
   just_woke_ = true;
   until_clock_ = 1;

@@ -19,17 +19,6 @@ namespace {
 
 constexpr nanos hour = 3'600'000'000'000;
 
-class watch_with_handlers final : public vigil::internal::watch {
- public:
-  void prepare() noexcept override {}
-
-  void wait_until(nanos) noexcept override {}
-
-  bool interrupt() noexcept override { return false; }
-
-  bool knows_io() const noexcept override { return true; }
-};
-
 // Lies down without sleeping: what others see of it.
 void lie(idle_workers& idle, sleeper& s, nanos next, nanos second) {
   idle.start_looking();
@@ -99,61 +88,6 @@ TEST_SUITE("idle_workers") {
     CHECK(a.hook.linked);
     idle.stop_looking();
     idle.wake_all();
-    CHECK(idle.asleep() == 0);
-  }
-
-  TEST_CASE("for work the one whose watch may run handlers comes last, and not alone") {
-    watch_with_handlers watch;
-    idle_workers idle(watch);
-    sleeper in_watch;
-    sleeper free;
-    sleeper kept;
-    kept.is_kept = true;
-    lie(idle, in_watch, never, never);
-    lie(idle, free, 100, 200);
-    lie(idle, kept, 100, 200);
-    idle.wake_one();
-    CHECK_FALSE(free.hook.linked);
-    CHECK(idle.asleep() == 2);
-    idle.stop_looking();
-    idle.wake_one();
-    CHECK(idle.asleep() == 0);  // the kept one as well, to look after it
-    CHECK(idle.looking() == 2);
-    idle.stay_awake(in_watch);
-    idle.stay_awake(kept);
-    idle.stay_awake(free);
-    CHECK(idle.looking() == 2);
-  }
-
-  TEST_CASE("who is in a handler counts neither as asleep nor as looking until it is out") {
-    watch_with_handlers watch;
-    idle_workers idle(watch);
-    sleeper in_watch;
-    sleeper kept;
-    kept.is_kept = true;
-    lie(idle, in_watch, never, never);
-    lie(idle, kept, 100, 200);
-    unsigned calls = 0;
-    idle_workers::doubt of;
-    CHECK(idle.hand_on(calls, of));
-    CHECK(of.whom == &in_watch);
-    CHECK(idle.looking() == 1);
-    idle.is_in_handler(of);
-    idle.is_in_handler(of);  // no more than once
-    CHECK(idle.looking() == 0);
-    CHECK(idle.asleep() == 1);
-    CHECK_FALSE(idle.hand_on(calls, of));
-    idle.stay_awake(in_watch);
-    CHECK(idle.looking() == 1);
-    idle.is_in_handler(of);  // of a stay that is over
-    CHECK(idle.looking() == 1);
-    idle.lie_down(in_watch, never, never);
-    idle.is_in_handler(in_watch);  // the handler itself says so
-    CHECK(idle.looking() == 0);
-    CHECK(idle.asleep() == 1);
-    idle.stay_awake(in_watch);
-    idle.stay_awake(kept);
-    CHECK(idle.looking() == 2);
     CHECK(idle.asleep() == 0);
   }
 
