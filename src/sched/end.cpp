@@ -170,7 +170,7 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   try {
     start_workers();
   } catch (...) {
-    workers_[0]->lets_go();
+    workers_[0]->lets_go(*main);
     abandon(*main);
     timers_->abort_open();
     throw;

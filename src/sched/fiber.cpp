@@ -55,7 +55,7 @@ void fiber_core::end_guards() noexcept {
   ++guards_ended;
   shields = 0;
   no_parks = 0;
-  if (pins != 0) pinned->lets_go();
+  if (pins != 0) pinned->lets_go(*this);
   pins = 0;
   pinned = nullptr;
 }

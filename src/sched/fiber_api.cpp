@@ -364,7 +364,7 @@ pin::pin() : owner_(owner_of(require_fiber("this_fiber::pin"))) {
 pin::~pin() {
   internal::fiber& self = fiber_of(owner_, "pin");
   if (--self.pins != 0) return;
-  self.pinned->lets_go();
+  self.pinned->lets_go(self);
   self.pinned = nullptr;
 }
 

@@ -76,11 +76,14 @@ sleeper* idle_workers::latest() const noexcept {
   return found;
 }
 
-// The same of those that are not kept.
-sleeper* idle_workers::latest_free() const noexcept {
+// The one to be woken for work: with the fewest ties, then as above.
+sleeper* idle_workers::for_work() const noexcept {
   sleeper* found = nullptr;
   for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
-    if (!s->is_kept && (found == nullptr || s->until >= found->until)) found = s;
+    if (found == nullptr || s->kept < found->kept ||
+        (s->kept == found->kept && s->until >= found->until)) {
+      found = s;
+    }
   }
   return found;
 }
@@ -88,19 +91,18 @@ sleeper* idle_workers::latest_free() const noexcept {
 unsigned idle_workers::wake_one_slowly() noexcept {
   const lock_guard guard(lock_);
   if (looking_.load() != 0) return 0;
-  sleeper* s = latest_free();
-  if (s == nullptr) s = latest();
+  sleeper* const s = for_work();
   return s == nullptr ? 0 : rouse(*s);
 }
 
-bool idle_workers::hand_on(unsigned& calls) noexcept {
+bool idle_workers::hand_on(const sleeper& self, unsigned& calls) noexcept {
   const lock_guard guard(lock_);
   if (looking_.load() != 0) {
     if (napper_ != nullptr) calls += end_nap();
     return true;
   }
-  sleeper* const s = latest_free();
-  if (s == nullptr) return false;
+  sleeper* const s = for_work();
+  if (s == nullptr || s->kept >= self.kept) return false;
   calls += rouse(*s);
   return true;
 }

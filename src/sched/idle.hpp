@@ -30,13 +30,13 @@
 // deadline before its nap ends. It publishes, looks for those once more, and
 // sleeps, as in I1 to I3.
 //
-// A worker that pinned fibers live on (`is_kept`) leaves other work to idle workers
+// A worker that pinned fibers live on (`kept`) leaves other work to idle workers
 // (docs/decisions/0014). It lies down beside work that it sees, and is then an adder
 // of it: the work is published, the worker no longer counts as looking, and it looks
 // at looking_ and the sleepers (hand_on(): A2, A3). It sleeps if one of the others
-// looks, or if it has woken one that has no pinned fibers; else it takes the work
-// itself. So of those that look the last one always wakes somebody or stays up.
-// Sleepers that are not kept are woken for work before those that are.
+// looks, or if it has woken one with fewer ties (`ties`), so never in a circle; else
+// it takes the work itself. So of those that look the last one always wakes somebody
+// or stays up. For work the sleeper with the fewest ties is woken first.
 //
 // P7: before a looking worker enters user code it makes sure that, if any
 // worker sleeps, one sleeps no longer than to next_deadline (cover()).
@@ -60,12 +60,19 @@
 
 namespace vigil::internal {
 
+// Pinned fibers that live on a worker: the more, the later it is woken for work.
+enum class ties : std::uint8_t {
+  none,
+  open,     // all of them wait without a deadline
+  bounded,  // one may have to run soon
+};
+
 // A worker's place among the sleepers.
 struct sleeper {
   list_hook<sleeper> hook;
-  nanos until = never;   // guarded by idle_workers' lock; earlier() may move it
-  nanos asked = never;   // as it was on lying down; the worker's own
-  bool is_kept = false;  // pinned fibers live on it; the worker's own while it is up
+  nanos until = never;     // guarded by idle_workers' lock; earlier() may move it
+  nanos asked = never;     // as it was on lying down; the worker's own
+  ties kept = ties::none;  // the worker's own while it is up
   bool in_watch = false;
   watch* which = nullptr;  // if in_watch
   internal::note note;     // where it sleeps if not in the watch
@@ -92,7 +99,7 @@ class idle_workers {
 
   // The last look of a kept one found what others may take: true if somebody else
   // will, who looks or has been woken for it. Adds the system calls made.
-  bool hand_on(unsigned& calls) noexcept VIGIL_EXCLUDES(lock_);
+  bool hand_on(const sleeper& self, unsigned& calls) noexcept VIGIL_EXCLUDES(lock_);
 
   // The last look found something. Looking again when it returns.
   void stay_awake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);
@@ -175,7 +182,7 @@ class idle_workers {
   void publish_earliest() noexcept VIGIL_REQUIRES(lock_);
   unsigned rouse(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   sleeper* latest() const noexcept VIGIL_REQUIRES(lock_);
-  sleeper* latest_free() const noexcept VIGIL_REQUIRES(lock_);
+  sleeper* for_work() const noexcept VIGIL_REQUIRES(lock_);
 
   spinlock lock_{lock_rank::idle};
   watch* watch_ VIGIL_GUARDED_BY(lock_);

@@ -584,7 +584,7 @@ void report_of_handler(std::exception_ptr error) noexcept {
 void scheduler::finish(fiber& f) noexcept {
   timers_->forget(f.self);
   if (f.pinned != nullptr) [[unlikely]]
-    f.pinned->lets_go();
+    f.pinned->lets_go(f);
   {
     shard& s = shard_of(f);
     const lock_guard guard(s.lock);

@@ -325,9 +325,10 @@ void worker::keeps() noexcept {
   care();
 }
 
-void worker::lets_go() noexcept {
+void worker::lets_go(fiber& f) noexcept {
   if (lone_) return;
   --pinned_;
+  if (std::exchange(f.waits_open, false)) --open_;
   pinned_wait_ = pinned_wait::bounded;  // which of them the last wait was of is not known
   care();
 }
@@ -338,7 +339,7 @@ void worker::care() noexcept {
 
 // The fiber that leaves, if it is pinned: until when it is away.
 void worker::note_pinned_wait(after_switch what) noexcept {
-  const fiber& self = *current;
+  fiber& self = *current;
   if (self.pinned == nullptr) return;
   // ordering: its own words.
   const wait_reason why = self.reason.load(relaxed);
@@ -348,6 +349,10 @@ void worker::note_pinned_wait(after_switch what) noexcept {
   } else {
     pinned_wait_ = why == wait_reason::join ? pinned_wait::join : pinned_wait::open;
   }
+  const bool is_open = pinned_wait_ != pinned_wait::bounded;
+  if (is_open == self.waits_open) return;
+  self.waits_open = is_open;
+  open_ += is_open ? 1u : ~0u;
 }
 
 // The exception: the one pinned fiber waits without a deadline, and the next fiber's

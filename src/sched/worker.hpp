@@ -93,9 +93,10 @@ class worker {
   }
 
   // --- from this thread
-  // One fiber more is pinned here, the main fiber included, or one less.
+  // One fiber more is pinned here, the main fiber included, or one less. From the
+  // fiber itself, but for the main fiber before it runs.
   void keeps() noexcept;
-  void lets_go() noexcept;
+  void lets_go(fiber& f) noexcept;
 
   // Goes next on this worker, within the bound of hand-offs; what was next
   // before goes to the tail.
@@ -193,6 +194,7 @@ class worker {
   atomic<bool> inbox_filled_{false};
 
   unsigned pinned_ = 0;  // fibers that are pinned here; a lone worker's do not count
+  unsigned open_ = 0;    // of them, those whose last wait had no deadline
   // How the one fiber that is pinned here waits, if it does.
   enum class pinned_wait : std::uint8_t { bounded, open, join };
   pinned_wait pinned_wait_ = pinned_wait::bounded;

@@ -32,7 +32,7 @@ bool worker::sees_work() noexcept {
 bool worker::leaves_what_it_sees() noexcept {
   if (!is_kept() || sched.signals_.load() != 0 || sched.quit_.load()) return false;
   unsigned calls = 0;
-  takes_all_ = !sched.idle_.hand_on(calls);
+  takes_all_ = !sched.idle_.hand_on(place, calls);
   counters.wake_calls.add(calls);
   return !takes_all_;
 }
@@ -102,7 +102,7 @@ bool worker::nap() noexcept {
 void worker::rest() noexcept {
   woke_in_vain();
   if (!sched.timers().tidy()) return;  // more to do: look around first
-  place.is_kept = is_kept();
+  place.kept = !is_kept() ? ties::none : open_ == pinned_ ? ties::open : ties::bounded;
   const nanos next = sched.next_deadline.load();
   const nanos second = next == never ? never : sched.timers().second_deadline();
   sched.idle_.lie_down(place, next, second);

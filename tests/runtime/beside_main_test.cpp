@@ -3,6 +3,7 @@
 //
 // Who computes does so until the pinned fiber has been seen to run: if that one waits
 // behind it, the case never ends. Nothing here looks at a clock.
+#include "sched/scheduler.hpp"
 #include "support/child.hpp"
 
 #include <vigil/vigil.hpp>
@@ -226,6 +227,30 @@ TEST_SUITE("beside main") {
       over = true;
       keeper.join();
       CHECK(ran.load() == 200);
+    });
+  }
+
+  TEST_CASE("of two workers with pinned fibers the one that waits without a deadline helps") {
+    vigil::run(with_workers(2), [] {
+      computation c;
+      const auto over = vigil::make_channel<int>();
+      const auto first = std::this_thread::get_id();
+      std::atomic<bool> is_pinned{false};
+      auto keeper = vigil::spawn([&] {
+        while (std::this_thread::get_id() == first)
+          vigil::this_fiber::yield();
+        const vigil::this_fiber::pin here;
+        is_pinned = true;
+        static_cast<void>(over.recv());
+      });
+      // Then the other one sleeps, for ever, and this one has the deadlines to look after.
+      while (!is_pinned.load() || vigil::internal::current_scheduler()->idle().asleep() != 1)
+        vigil::this_fiber::yield();
+      vigil::after_func(1ms, [&c] { c.run(); });
+      vigil::sleep_for(10ms);
+      c.end();
+      over.close();
+      keeper.join();
     });
   }
 

@@ -14,6 +14,7 @@ using vigil::internal::monotonic_now;
 using vigil::internal::nanos;
 using vigil::internal::never;
 using vigil::internal::sleeper;
+using vigil::internal::ties;
 
 namespace {
 
@@ -89,6 +90,31 @@ TEST_SUITE("idle_workers") {
     idle.stop_looking();
     idle.wake_all();
     CHECK(idle.asleep() == 0);
+  }
+
+  TEST_CASE("work is handed on to the one with the fewest ties, and never to an equal") {
+    futex_watch watch;
+    idle_workers idle(watch);
+    sleeper open;
+    sleeper first;
+    sleeper second;
+    open.kept = ties::open;
+    first.kept = ties::bounded;
+    second.kept = ties::bounded;
+    lie(idle, open, 100, 200);
+    lie(idle, first, 100, 200);
+    lie(idle, second, 100, 200);
+    unsigned calls = 0;
+    CHECK(idle.hand_on(second, calls));
+    CHECK_FALSE(open.hook.linked);
+    CHECK(idle.hand_on(second, calls));  // to the same, who looks
+    CHECK(idle.asleep() == 2);
+    idle.lie_down(open, never, never);
+    CHECK_FALSE(idle.hand_on(open, calls));
+    idle.stay_awake(open);
+    idle.stop_looking();
+    CHECK_FALSE(idle.hand_on(second, calls));
+    idle.wake_all();
   }
 
   TEST_CASE("cover makes sure that somebody sleeps no longer than to the deadline") {
