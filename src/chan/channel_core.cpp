@@ -141,7 +141,12 @@ void channel_core::wait_to_send(queued_case& c) noexcept {
 }
 
 void channel_core::wait_to_recv(queued_case& c) {
-  if (source != nullptr && receivers_.empty()) source->somebody_waits();
+  if (source != nullptr) {
+    if (receivers_.empty()) source->somebody_waits();
+    // It waits for a deadline, although for none of its own.
+    internal::fiber* const self = internal::current_fiber();
+    if (self != nullptr && self->pinned != nullptr) self->waits_timed = true;
+  }
   receivers_.push_back(c);
 }
 

@@ -125,6 +125,7 @@ class fiber_core {
   bool on_trial = false;         // its present or next turn is timed
   bool has_run = false;
   bool waits_under = false;            // a node: its wait may end at any moment
+  bool waits_timed = false;            // if pinned: for a timer's channel
   bool waits_open = false;             // if pinned: worker::note_pinned_wait
   internal::worker* pinned = nullptr;  // the only worker that may run it
   fiber_core* next = nullptr;          // in a chain of ready fibers

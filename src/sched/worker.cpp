@@ -341,9 +341,10 @@ void worker::care() noexcept {
 void worker::note_pinned_wait(after_switch what) noexcept {
   fiber& self = *current;
   if (self.pinned == nullptr) return;
+  const bool waits_timed = std::exchange(self.waits_timed, false);
   // ordering: its own words.
   const wait_reason why = self.reason.load(relaxed);
-  if (what != after_switch::park || self.waits_under ||
+  if (what != after_switch::park || self.waits_under || waits_timed ||
       self.waiting_until.load(relaxed) != never) {  // ordering: as above
     pinned_wait_ = pinned_wait::bounded;
   } else {
@@ -365,7 +366,13 @@ fiber* worker::take_short_turn() noexcept {
   if (f == nullptr) return nullptr;
   constexpr std::uint32_t between_trials = 16;
   if (turns_are_short(*f)) {
-    if (++short_turns_taken_ % between_trials == 0) begin_trial(*f);
+    // Drawn: of fibers that take turns a counter would meet always the same.
+    if (until_trial_ > 1) {
+      --until_trial_;
+    } else {
+      until_trial_ = 1 + random_.below(2 * between_trials);
+      begin_trial(*f);
+    }
     return f;
   }
   if (f->role == fiber_role::user) f->on_trial = true;
@@ -584,6 +591,8 @@ inline void worker::leave_for(fiber* next, after_switch what, spinlock* lock) no
   } else {
     left_ = &self;
     about_to_run(*next);
+    if (next->on_trial) [[unlikely]]
+      begin_trial(*next);
     hand_over(*side_, self.side, next->side);
   }
   arrived();
@@ -596,6 +605,8 @@ void worker::leave_for_ever_to_end() noexcept {
   if (next == nullptr) leave_for_ever(self.side);
   left_ = &self;
   about_to_run(*next);
+  if (next->on_trial) [[unlikely]]
+    begin_trial(*next);
   hand_over_for_ever(*side_, self.side, next->side);
 }
 

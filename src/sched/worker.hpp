@@ -201,7 +201,7 @@ class worker {
   bool takes_all_ = false;  // nobody else would take what is left to others
   bool first_turn_ = false;
   nanos trial_began_ = 0;
-  std::uint32_t short_turns_taken_ = 0;
+  std::uint32_t until_trial_ = 1;
 
   std::uint32_t turn_ = 0;
   std::uint32_t handoffs_ = 0;

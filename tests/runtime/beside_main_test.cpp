@@ -3,6 +3,7 @@
 //
 // Who computes does so until the pinned fiber has been seen to run: if that one waits
 // behind it, the case never ends. Nothing here looks at a clock.
+#include "sched/fiber.hpp"
 #include "sched/scheduler.hpp"
 #include "support/child.hpp"
 
@@ -66,6 +67,29 @@ void take_turns(const vigil::channel<int>& there, const vigil::channel<int>& bac
   for (int i = 0; i < 200; ++i) {
     there.send(i);
     static_cast<void>(back.recv());
+  }
+}
+
+// The same, when main waits for a tick beside it.
+template <class Wait>
+void main_has_its_tick(Wait wait) {
+  for (const std::size_t workers : {std::size_t{2}, std::size_t{4}}) {
+    computation c;
+    vigil::run(with_workers(workers), [&] {
+      const auto there = vigil::make_channel<int>(1);
+      const auto back = vigil::make_channel<int>(1);
+      vigil::go([&c, there, back] {
+        for (int i = 0; i < 200; ++i)
+          back.send(there.recv().value_or(0));
+        static_cast<void>(there.recv());
+        c.run();
+      });
+      take_turns(there, back);
+      const vigil::ticker beat(5ms);
+      there.send(0);
+      wait(beat.channel());
+      c.end();
+    });
   }
 }
 
@@ -252,6 +276,49 @@ TEST_SUITE("beside main") {
       over.close();
       keeper.join();
     });
+  }
+
+  TEST_CASE("main wakes for a tick although the fiber that computes has had short turns") {
+    main_has_its_tick([](const vigil::timer_receiver& ticks) { static_cast<void>(ticks.recv()); });
+  }
+
+  TEST_CASE("main wakes for a tick in a select beside a fiber that has had short turns") {
+    main_has_its_tick([](const vigil::timer_receiver& ticks) {
+      const auto never = vigil::make_channel<int>();
+      vigil::select(vigil::on_recv(ticks, [] {}), vigil::on_recv(never, [] {}));
+    });
+  }
+
+  TEST_CASE("a turn that is to be timed is timed when another fiber hands over to it") {
+    for (const bool by_its_end : {false, true}) {
+      vigil::run(with_workers(1), [&] {
+        const auto begun = vigil::make_channel<int>(1);
+        const auto first = vigil::make_channel<int>(1);
+        const auto met = vigil::make_channel<int>(1);
+        const auto second = vigil::make_channel<int>(1);
+        const auto other = vigil::make_channel<int>(1);
+        bool was_timed = false;
+        auto timed = vigil::spawn([&] {
+          vigil::internal::fiber* const self = vigil::internal::current_fiber();
+          self->on_trial = true;
+          begun.send(1);
+          static_cast<void>(first.recv());
+          met.send(1);
+          static_cast<void>(second.recv());
+          was_timed = !self->on_trial;
+        });
+        static_cast<void>(begun.recv());
+        vigil::go([&, by_its_end] {
+          first.send(1);
+          if (!by_its_end) static_cast<void>(other.recv());
+        });
+        static_cast<void>(met.recv());
+        second.send(1);
+        other.close();
+        timed.join();
+        CHECK(was_timed);
+      });
+    }
   }
 
   TEST_CASE("child: is stopped beside an endless computation" * doctest::skip()) {
