@@ -64,14 +64,15 @@ bool stuck_watch::all_sleep() const noexcept {
 void stuck_watch::body() noexcept {
   process_is_quiet_thread();  // and no longer counted when it has gone
   ::pthread_setname_np(::pthread_self(), "vigil/stuck");
-  std::uint64_t before = 0;
+  stuck_rest rest;
   for (;;) {
     const nanos now = monotonic_now();
     const std::uint64_t switches = sched_.look_at_runs(now);
-    if (count_.look(now, switches, sched_.somebody_waits()) && !process_is_exiting()) say();
-    if (switches == before && all_sleep() && presence_.leaves([this] { return all_sleep(); }))
+    const bool somebody_waits = sched_.somebody_waits();
+    if (count_.look(now, switches, somebody_waits) && !process_is_exiting()) say();
+    if (rest.look(switches, all_sleep(), somebody_waits) &&
+        presence_.leaves([this] { return all_sleep(); }))
       break;
-    before = switches;
     if (end_.sleep_until(saturating_add(now, tick_))) break;
   }
 }
@@ -81,7 +82,9 @@ void stuck_watch::say() noexcept {
       "no worker has switched to another fiber for %.3f s (options::stuck_limit), although a timer "
       "is due or a fiber is ready. Each of these fibers keeps its worker: it computes, or blocks "
       "its thread, in a function-local static or a std::call_once whose initialiser waits for "
-      "example, or in a std::mutex that is held across a wait",
+      "example, or in a std::mutex that is held across a wait. A worker whose fiber is not named "
+      "is "
+      "kept by a handler of its io_context",
       static_cast<double>(limit_) / 1e9);
   process_dump_running(2, sched_);
 }

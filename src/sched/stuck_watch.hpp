@@ -4,8 +4,8 @@
 // compute for ever.
 //
 // Nobody who is stuck can look, so a thread does, at the workers' counts of
-// switches. There is one only while workers are awake: after a tick in which all
-// of them slept it ends, and who gets up has one started again.
+// switches. There is one only while workers are awake: after some ticks in which all
+// of them slept and nobody waited it ends, and who gets up has one started again.
 // (docs/decisions/0015)
 //
 // The danger. The thread sees everybody asleep and ends, while a worker gets up,
@@ -54,6 +54,26 @@ class stuck_count {
   bool waited_ = false;  // at the last look
   nanos counted_ = 0;
   bool said_ = false;
+};
+
+// Whether the run has been at rest for so long that nobody need look at it. Not after
+// the first tick: a program that wakes once a second would start a thread each time.
+// Who sleeps in an io_context runs its handlers there, and may never come out: while
+// somebody waits that is no rest.
+class stuck_rest {
+ public:
+  static constexpr int ticks_kept = 8;  // 4 s, unless the limit is below 2 s
+
+  bool look(std::uint64_t switches, bool all_sleep, bool somebody_waits) noexcept {
+    const bool rests = all_sleep && !somebody_waits && switches == switches_;
+    switches_ = switches;
+    ticks_ = rests ? ticks_ + 1 : 0;
+    return ticks_ >= ticks_kept;
+  }
+
+ private:
+  std::uint64_t switches_ = 0;
+  int ticks_ = 0;
 };
 
 // Whether the thread is there: K1 to K4.

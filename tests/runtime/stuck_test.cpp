@@ -26,6 +26,7 @@ using namespace vigil::testing_support;
 using vigil::internal::nanos;
 using vigil::internal::run_bounds;
 using vigil::internal::stuck_count;
+using vigil::internal::stuck_rest;
 
 namespace {
 
@@ -153,6 +154,24 @@ TEST_SUITE("stuck") {
     stuck_count steps(10 * second, second / 2);
     for (int i = 0; i < 1000; ++i, now += second + 1)
       REQUIRE_FALSE(steps.look(now, 7, true));
+  }
+
+  TEST_CASE("whoever looks goes after some ticks of rest, and stays while somebody waits") {
+    stuck_rest rest;
+    std::uint64_t switches = 1;
+    for (int lap = 0; lap < 3; ++lap) {
+      CHECK(!rest.look(++switches, true, false));  // it has woken since the last look
+      for (int i = 1; i < stuck_rest::ticks_kept; ++i)
+        CHECK(!rest.look(switches, true, false));
+    }
+    // All sleep, in handlers: a fiber waits for one of them, or a worker is awake.
+    for (int i = 0; i < 2 * stuck_rest::ticks_kept; ++i) {
+      CHECK(!rest.look(switches, true, true));
+      CHECK(!rest.look(switches, false, false));
+    }
+    for (int i = 1; i < stuck_rest::ticks_kept; ++i)
+      CHECK(!rest.look(switches, true, false));
+    CHECK(rest.look(switches, true, false));
   }
 
   TEST_CASE("since when a worker has run a fiber lies between two looks at its count") {

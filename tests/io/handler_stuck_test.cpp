@@ -1,0 +1,95 @@
+// options::stuck_limit beside a handler that a sleeping worker runs in its watch: it
+// counts as asleep all the while.
+#include "io/io_test.hpp"
+#include "support/child.hpp"
+
+#include <vigil/channel.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include <boost/asio/steady_timer.hpp>
+
+#include <dirent.h>
+#include <unistd.h>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr const char* report = "no worker has switched to another fiber for ";
+
+// Whether the thread that looks after the workers is there.
+bool is_looked_after() {
+  bool found = false;
+  DIR* const tasks = ::opendir("/proc/self/task");
+  if (tasks == nullptr) std::abort();
+  while (const dirent* const entry = ::readdir(tasks)) {
+    char name[32] = {};
+    const std::string path = std::string("/proc/self/task/") + entry->d_name + "/comm";
+    std::FILE* const file = std::fopen(path.c_str(), "r");
+    if (file == nullptr) continue;
+    if (std::fgets(name, sizeof name, file) != nullptr)
+      found = found || std::string(name) == "vigil/stuck\n";
+    std::fclose(file);
+  }
+  ::closedir(tasks);
+  return found;
+}
+
+// Up to the report, which is written to the other end.
+void await_report(int from) {
+  std::string seen;
+  char text[512];
+  while (seen.find(report) == std::string::npos) {
+    const ssize_t n = ::read(from, text, sizeof text);
+    if (n <= 0) std::abort();
+    seen.append(text, static_cast<std::size_t>(n));
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("a handler that does not return") {
+  TEST_CASE("child: blocks the one worker in a handler" * doctest::skip()) {
+    int ends[2];
+    if (::pipe(ends) != 0) std::abort();
+    vigil::options o;
+    o.workers = 1;
+    o.stuck_limit = 40ms;
+    vigil::runtime rt(o);
+    const auto guard = rt.make_work_guard();
+    rt.run([&] {
+      bool was_stuck = false;
+      while (!was_stuck) {
+        bool sleeps = true;
+        auto over = vigil::make_channel<int>(1);
+        asio::steady_timer t(vigil::io::context(), 1ms);
+        t.async_wait([&](boost::system::error_code) {
+          // Else once more: a worker that gets up has the thread started.
+          was_stuck = sleeps && is_looked_after();
+          if (was_stuck) {
+            const int terminal = ::dup(2);
+            ::dup2(ends[1], 2);
+            await_report(ends[0]);
+            ::dup2(terminal, 2);
+          }
+          static_cast<void>(over.try_send(1));
+        });
+        vigil::sleep_for(3ms);  // it is due while the handler waits for the report
+        sleeps = false;
+        over.recv();
+      }
+    });
+    std::puts("over");
+  }
+
+  TEST_CASE("is said to keep its worker if a timer is due, although all workers sleep") {
+    const child_result child = run_child("child: blocks the one worker in a handler");
+    CHECK_MESSAGE(child.succeeded(), child.output);
+    CHECK(child.says("over"));
+  }
+}
