@@ -337,15 +337,17 @@ void add_signals(runtime_slot& slot, std::uint64_t signals) {
   for (int signal = 1; signal < 64; ++signal) {
     const std::uint64_t bit = std::uint64_t{1} << signal;
     if ((signals & bit) == 0) continue;
+    // First, for a signal that comes as soon as it is caught.
+    const bool is_new = (slot.wants.fetch_or(bit) & bit) == 0;
     try {
       install_signal(signal);
     } catch (...) {
+      if (is_new) slot.wants.fetch_and(~bit);
       forget_signals(slot, added);
       throw;
     }
-    if ((slot.wants.load() & bit) != 0) continue;
+    if (!is_new) continue;
     ++caught[signal].users;
-    slot.wants.fetch_or(bit);
     added |= bit;
   }
 }
