@@ -13,6 +13,7 @@
 
 #include <vigil/io/resolve.hpp>
 
+#include <csignal>
 #include <list>
 #include <mutex>
 #include <new>
@@ -28,6 +29,27 @@
 namespace vigil::io {
 inline namespace VIGIL_ABI {
 namespace detail {
+
+// While it lives, threads that are made take no signals, which are for the program's
+// own: but those that say what the thread itself has done.
+class signals_for_others {
+ public:
+  signals_for_others() noexcept {
+    sigset_t all;
+    ::sigfillset(&all);
+    for (const int own : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP})
+      ::sigdelset(&all, own);
+    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+
+  ~signals_for_others() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  signals_for_others(const signals_for_others&) = delete;
+  signals_for_others& operator=(const signals_for_others&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 class lookup_threads {
  public:
@@ -45,6 +67,7 @@ class lookup_threads {
     }
     internal::process_count_own_threads(1);
     try {
+      const signals_for_others quiet;
       std::thread([this] { body(); }).detach();
     } catch (const std::system_error& e) {
       start_failed(e.code());

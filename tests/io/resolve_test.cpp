@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -77,6 +78,7 @@ gate& slow() {
 }
 
 std::atomic<int> looked_up{0};
+std::atomic<bool> hears_signals{false};
 
 // Who has handed over a result waits with its memory while it is true.
 std::atomic<bool> keeps_results{false};
@@ -101,6 +103,10 @@ extern "C" int getaddrinfo(const char* host,
                            const addrinfo*,
                            addrinfo** result) {
   looked_up.fetch_add(1);
+  sigset_t blocked;
+  ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGALRM, SIGCHLD})
+    if (::sigismember(&blocked, signal) == 0) hears_signals.store(true);
   if (std::strncmp(host, "slow", 4) == 0) slow().pass();
   if (std::strcmp(host, "nowhere") == 0) return EAI_NONAME;
   *result = make_result(service);
@@ -202,6 +208,17 @@ TEST_SUITE("io::resolve") {
         REQUIRE((!error || error == asio::error::timed_out));
         REQUIRE(result.size() == (error ? 0 : 1));
       }
+    });
+  }
+
+  TEST_CASE("its threads take no signals, which are for the threads of the program") {
+    in_runtime({.workers = {1, 2}}, [] {
+      hears_signals.store(false);
+      CHECK(resolve("quick", "80").size() == 1);
+      CHECK(!hears_signals.load());
+      sigset_t blocked;
+      ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+      CHECK(::sigismember(&blocked, SIGUSR1) == 0);  // who asked hears them
     });
   }
 
