@@ -52,8 +52,6 @@
 namespace vigil {
 inline namespace VIGIL_ABI {
 
-class context;  // context.hpp
-
 struct blocking_options {
   // Threads at most, 1 to 1024. Not given: VIGIL_BLOCKING_THREADS from the
   // environment, or else 4.
@@ -96,19 +94,13 @@ struct blocking_table {
   void (*destroy)(void* record) noexcept;  // the record with what was kept
 };
 
-enum class blocking_limit : std::uint8_t { none, in, at };
-
 // False on a plain thread, where f just runs. Throws wrong_place on a worker
-// that runs no fiber; `cancelled` if the context of `under` is done.
-VIGIL_API bool goes_to_side_pool(stop_node* under);
-// Whether a deadline has come already.
-VIGIL_API bool is_over(blocking_limit kind, std::int64_t limit) noexcept;
-// True: f has run, the record is the caller's. False: the deadline came first,
-// and the record is gone, as it is when this throws.
-// `under`: a context's; throws `cancelled` when that is done.
+// that runs no fiber; `cancelled` if the limit's context is done.
+VIGIL_API bool goes_to_side_pool(const wait_limit& limit);
+// True: f has run, the record is the caller's. False: the limit came first, and
+// the record is gone, as it is when this throws.
 VIGIL_API bool run_blocking(void* pool, const blocking_table& table, void* record,
-                            blocking_limit kind, std::int64_t limit, stop_node* under,
-                            const site& from);
+                            const wait_limit& limit, const site& from);
 
 // What the caller and the pool's thread share.
 template <class F>
@@ -157,18 +149,15 @@ template <class R>
 using blocking_answer = std::conditional_t<std::is_void_v<R>, bool, std::optional<R>>;
 
 template <class F>
-auto call_blocking(void* pool, blocking_limit kind, std::int64_t limit, const site& from, F&& f,
-                   stop_node* under = nullptr) {
+auto call_blocking(void* pool, const wait_limit& limit, const site& from, F&& f) {
   using record = blocking_record<std::decay_t<F>>;
   using R = typename record::result;
   static_assert(!std::is_reference_v<R>,
                 "vigil::blocking: f cannot return a reference; return a pointer or a value");
-  if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
-    if (f == nullptr) throw_empty_function("vigil::blocking");
-  }
+  refuse_empty("vigil::blocking", f);
   using answer = blocking_answer<std::conditional_t<std::is_void_v<R>, void, R>>;
-  if (is_over(kind, limit)) return answer{};
-  if (!goes_to_side_pool(under)) {
+  if (limit.is_over()) return answer{};
+  if (!goes_to_side_pool(limit)) {
     if constexpr (std::is_void_v<R>) {
       std::forward<F>(f)();
       return true;
@@ -177,7 +166,7 @@ auto call_blocking(void* pool, blocking_limit kind, std::int64_t limit, const si
     }
   }
   auto* const made = new record(std::forward<F>(f));
-  if (!run_blocking(pool, record::table, made, kind, limit, under, from)) return answer{};
+  if (!run_blocking(pool, record::table, made, limit, from)) return answer{};
   struct owner {
     record* held;
     ~owner() { delete held; }
@@ -187,6 +176,16 @@ auto call_blocking(void* pool, blocking_limit kind, std::int64_t limit, const si
     return true;
   } else {
     return answer(std::in_place, made->take());
+  }
+}
+
+// For the forms without a time: what f returned.
+template <class F>
+blocking_result<F> finish_blocking(void* pool, const wait_limit& limit, const site& from, F&& f) {
+  if constexpr (std::is_void_v<blocking_result<F>>) {
+    call_blocking(pool, limit, from, std::forward<F>(f));
+  } else {
+    return std::move(*call_blocking(pool, limit, from, std::forward<F>(f)));
   }
 }
 
@@ -201,51 +200,29 @@ auto call_blocking(void* pool, blocking_limit kind, std::int64_t limit, const si
 template <class F>
 requires std::is_invocable_v<std::decay_t<F>>
 detail::blocking_result<F> blocking(F&& f, const site& from = site::current()) {
-  if constexpr (std::is_void_v<detail::blocking_result<F>>) {
-    detail::call_blocking(nullptr, detail::blocking_limit::none, 0, from, std::forward<F>(f));
-  } else {
-    return std::move(
-        *detail::call_blocking(nullptr, detail::blocking_limit::none, 0, from, std::forward<F>(f)));
-  }
+  return detail::finish_blocking(nullptr, detail::no_limit, from, std::forward<F>(f));
 }
 
 template <class F>
 requires std::is_invocable_v<std::decay_t<F>>
 detail::blocking_result<F> blocking(blocking_pool& pool, F&& f, const site& from = site::current()) {
-  if constexpr (std::is_void_v<detail::blocking_result<F>>) {
-    detail::call_blocking(pool.core(), detail::blocking_limit::none, 0, from, std::forward<F>(f));
-  } else {
-    return std::move(*detail::call_blocking(pool.core(), detail::blocking_limit::none, 0, from,
-                                            std::forward<F>(f)));
-  }
+  return detail::finish_blocking(pool.core(), detail::no_limit, from, std::forward<F>(f));
 }
 
 // The same until ctx is done: then throws `cancelled`. If it is done already f is
 // not even queued; taken out of the queue it never runs; one that runs goes on,
 // and its result is dropped. On a plain thread f runs to its end.
-template <class C, class F>
-requires(std::is_same_v<C, context> && std::is_invocable_v<std::decay_t<F>>)
-detail::blocking_result<F> blocking(const C& ctx, F&& f, const site& from = site::current()) {
-  if constexpr (std::is_void_v<detail::blocking_result<F>>) {
-    detail::call_blocking(nullptr, detail::blocking_limit::none, 0, from, std::forward<F>(f),
-                          ctx.stop());
-  } else {
-    return std::move(*detail::call_blocking(nullptr, detail::blocking_limit::none, 0, from,
-                                            std::forward<F>(f), ctx.stop()));
-  }
+template <class F>
+requires std::is_invocable_v<std::decay_t<F>>
+detail::blocking_result<F> blocking(const context& ctx, F&& f, const site& from = site::current()) {
+  return detail::finish_blocking(nullptr, detail::under(ctx), from, std::forward<F>(f));
 }
 
-template <class C, class F>
-requires(std::is_same_v<C, context> && std::is_invocable_v<std::decay_t<F>>)
-detail::blocking_result<F> blocking(blocking_pool& pool, const C& ctx, F&& f,
+template <class F>
+requires std::is_invocable_v<std::decay_t<F>>
+detail::blocking_result<F> blocking(blocking_pool& pool, const context& ctx, F&& f,
                                     const site& from = site::current()) {
-  if constexpr (std::is_void_v<detail::blocking_result<F>>) {
-    detail::call_blocking(pool.core(), detail::blocking_limit::none, 0, from, std::forward<F>(f),
-                          ctx.stop());
-  } else {
-    return std::move(*detail::call_blocking(pool.core(), detail::blocking_limit::none, 0, from,
-                                            std::forward<F>(f), ctx.stop()));
-  }
+  return detail::finish_blocking(pool.core(), detail::under(ctx), from, std::forward<F>(f));
 }
 
 // The same with a timeout: f's result in an optional, which is empty if the time
@@ -254,36 +231,28 @@ detail::blocking_result<F> blocking(blocking_pool& pool, const C& ctx, F&& f,
 template <detail::duration_like D, class F>
 requires std::is_invocable_v<std::decay_t<F>>
 [[nodiscard]] auto blocking_for(const D& timeout, F&& f, const site& from = site::current()) {
-  return detail::call_blocking(nullptr, detail::blocking_limit::in, detail::to_nanos(timeout), from,
-                               std::forward<F>(f));
+  return detail::call_blocking(nullptr, detail::within(timeout), from, std::forward<F>(f));
 }
 
 template <detail::duration_like D, class F>
 requires std::is_invocable_v<std::decay_t<F>>
 [[nodiscard]] auto blocking_for(blocking_pool& pool, const D& timeout, F&& f,
                                 const site& from = site::current()) {
-  return detail::call_blocking(pool.core(), detail::blocking_limit::in, detail::to_nanos(timeout),
-                               from, std::forward<F>(f));
+  return detail::call_blocking(pool.core(), detail::within(timeout), from, std::forward<F>(f));
 }
 
 // The same with a deadline, of any clock.
-template <class Clock, class Duration, class F>
+template <detail::time_point_like Time, class F>
 requires std::is_invocable_v<std::decay_t<F>>
-[[nodiscard]] auto blocking_until(const std::chrono::time_point<Clock, Duration>& t, F&& f,
-                                  const site& from = site::current()) {
-  return detail::call_blocking(nullptr, detail::blocking_limit::at,
-                               deadline_at(t).time_since_epoch().count(), from,
-                               std::forward<F>(f));
+[[nodiscard]] auto blocking_until(const Time& t, F&& f, const site& from = site::current()) {
+  return detail::call_blocking(nullptr, detail::until(t), from, std::forward<F>(f));
 }
 
-template <class Clock, class Duration, class F>
+template <detail::time_point_like Time, class F>
 requires std::is_invocable_v<std::decay_t<F>>
-[[nodiscard]] auto blocking_until(blocking_pool& pool,
-                                  const std::chrono::time_point<Clock, Duration>& t, F&& f,
+[[nodiscard]] auto blocking_until(blocking_pool& pool, const Time& t, F&& f,
                                   const site& from = site::current()) {
-  return detail::call_blocking(pool.core(), detail::blocking_limit::at,
-                               deadline_at(t).time_since_epoch().count(), from,
-                               std::forward<F>(f));
+  return detail::call_blocking(pool.core(), detail::until(t), from, std::forward<F>(f));
 }
 
 }  // namespace VIGIL_ABI

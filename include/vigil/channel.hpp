@@ -43,7 +43,6 @@ inline namespace VIGIL_ABI {
 
 template <class T>
 class channel;
-class context;  // context.hpp
 
 // How a try_send or a send_for ended: true if the value was sent.
 class [[nodiscard]] send_result {
@@ -174,7 +173,7 @@ class recv_iterator {
   recv_iterator& operator++() {
     value_.reset();
     value_room<T> room;
-    if (std::optional<T> got = room.take(recv(from_.core(), room.room()))) {
+    if (std::optional<T> got = room.take(recv(from_.core(), room.room(), no_limit))) {
       value_.emplace(*std::move(got));
     }
     return *this;
@@ -198,27 +197,21 @@ class sending {
   // moved from only then. Throws channel_closed, with the value untouched, if
   // the channel is closed or is closed meanwhile. On a nil channel it waits
   // for ever.
-  void send(T&& value) const { check(detail::send(core(), std::addressof(value))); }
+  void send(T&& value) const { send_within(value, no_limit); }
   // The copy is made first: if that throws, nothing was sent.
   void send(const T& value) const
     requires std::is_copy_constructible_v<T>
   {
-    T copy(value);
-    check(detail::send(core(), std::addressof(copy)));
+    send(T(value));
   }
 
   // The same, at most until ctx is done: then throws `cancelled`, with the value
   // untouched. What can be done at once is done all the same.
-  template <class C>
-    requires std::is_same_v<C, context>
-  void send(T&& value, const C& ctx) const {
-    check(detail::send_under(core(), std::addressof(value), ctx.stop()));
-  }
-  template <class C>
-    requires(std::is_same_v<C, context> && std::is_copy_constructible_v<T>)
-  void send(const T& value, const C& ctx) const {
-    T copy(value);
-    check(detail::send_under(core(), std::addressof(copy), ctx.stop()));
+  void send(T&& value, const context& ctx) const { send_within(value, detail::under(ctx)); }
+  void send(const T& value, const context& ctx) const
+    requires std::is_copy_constructible_v<T>
+  {
+    send(T(value), ctx);
   }
 
   // Sends if that needs no waiting. A closed channel is a result, not an
@@ -227,37 +220,36 @@ class sending {
   send_result try_send(const T& value) const
     requires std::is_copy_constructible_v<T>
   {
-    T copy(value);
-    return detail::try_send(core(), std::addressof(copy));
+    return try_send(T(value));
   }
 
   // Gives up after the timeout, never earlier; zero or negative: at once.
   template <duration_like D>
   send_result send_for(T&& value, const D& timeout) const {
-    return detail::send_for(core(), std::addressof(value), to_nanos(timeout));
+    return detail::send(core(), std::addressof(value), detail::within(timeout));
   }
   template <duration_like D>
   send_result send_for(const T& value, const D& timeout) const
     requires std::is_copy_constructible_v<T>
   {
-    T copy(value);
-    return detail::send_for(core(), std::addressof(copy), to_nanos(timeout));
+    return send_for(T(value), timeout);
   }
-  template <class Clock, class Duration>
-  send_result send_until(T&& value, const std::chrono::time_point<Clock, Duration>& t) const {
-    return detail::send_until(core(), std::addressof(value), deadline_at(t).time_since_epoch().count());
+  template <detail::time_point_like Time>
+  send_result send_until(T&& value, const Time& t) const {
+    return detail::send(core(), std::addressof(value), detail::until(t));
   }
-  template <class Clock, class Duration>
-  send_result send_until(const T& value, const std::chrono::time_point<Clock, Duration>& t) const
+  template <detail::time_point_like Time>
+  send_result send_until(const T& value, const Time& t) const
     requires std::is_copy_constructible_v<T>
   {
-    T copy(value);
-    return detail::send_until(core(), std::addressof(copy), deadline_at(t).time_since_epoch().count());
+    return send_until(T(value), t);
   }
 
  private:
-  static void check(channel_status status) {
-    if (status == channel_status::closed) throw_send_on_closed();
+  void send_within(T& value, const wait_limit& limit) const {
+    if (detail::send(core(), std::addressof(value), limit) == channel_status::closed) {
+      throw_send_on_closed();
+    }
   }
   channel_core* core() const noexcept { return static_cast<const Self*>(this)->core(); }
 };
@@ -265,26 +257,22 @@ class sending {
 template <class Self>
 class sending<Self, void> {
  public:
-  void send() const {
-    if (detail::send(core(), nullptr) == channel_status::closed) throw_send_on_closed();
-  }
-  template <class C>
-    requires std::is_same_v<C, context>
-  void send(const C& ctx) const {
-    if (detail::send_under(core(), nullptr, ctx.stop()) == channel_status::closed)
-      throw_send_on_closed();
-  }
+  void send() const { send_within(no_limit); }
+  void send(const context& ctx) const { send_within(detail::under(ctx)); }
   send_result try_send() const { return detail::try_send(core(), nullptr); }
   template <duration_like D>
   send_result send_for(const D& timeout) const {
-    return detail::send_for(core(), nullptr, to_nanos(timeout));
+    return detail::send(core(), nullptr, detail::within(timeout));
   }
-  template <class Clock, class Duration>
-  send_result send_until(const std::chrono::time_point<Clock, Duration>& t) const {
-    return detail::send_until(core(), nullptr, deadline_at(t).time_since_epoch().count());
+  template <detail::time_point_like Time>
+  send_result send_until(const Time& t) const {
+    return detail::send(core(), nullptr, detail::until(t));
   }
 
  private:
+  void send_within(const wait_limit& limit) const {
+    if (detail::send(core(), nullptr, limit) == channel_status::closed) throw_send_on_closed();
+  }
   channel_core* core() const noexcept { return static_cast<const Self*>(this)->core(); }
 };
 
@@ -295,17 +283,9 @@ class receiving {
 
   // Waits for a value; nullopt: the channel is closed, and drained. On a nil
   // channel it waits for ever.
-  std::optional<T> recv() const {
-    value_room<T> room;
-    return room.take(detail::recv(core(), room.room()));
-  }
+  std::optional<T> recv() const { return recv_value(no_limit); }
   // The same, at most until ctx is done: then throws `cancelled`.
-  template <class C>
-    requires std::is_same_v<C, context>
-  std::optional<T> recv(const C& ctx) const {
-    value_room<T> room;
-    return room.take(detail::recv_under(core(), room.room(), ctx.stop()));
-  }
+  std::optional<T> recv(const context& ctx) const { return recv_value(detail::under(ctx)); }
 
   // A value if there is one at this moment.
   recv_result<T> try_recv() const {
@@ -318,16 +298,11 @@ class receiving {
   // is there at that moment is received, not refused.
   template <duration_like D>
   recv_result<T> recv_for(const D& timeout) const {
-    value_room<T> room;
-    const channel_status status = detail::recv_for(core(), room.room(), to_nanos(timeout));
-    return {room.take(status), status};
+    return recv_result_of(detail::within(timeout));
   }
-  template <class Clock, class Duration>
-  recv_result<T> recv_until(const std::chrono::time_point<Clock, Duration>& t) const {
-    value_room<T> room;
-    const channel_status status =
-        detail::recv_until(core(), room.room(), deadline_at(t).time_since_epoch().count());
-    return {room.take(status), status};
+  template <detail::time_point_like Time>
+  recv_result<T> recv_until(const Time& t) const {
+    return recv_result_of(detail::until(t));
   }
 
   // For range-for: until the channel is closed and drained.
@@ -337,6 +312,15 @@ class receiving {
   std::default_sentinel_t end() const noexcept { return {}; }
 
  private:
+  std::optional<T> recv_value(const wait_limit& limit) const {
+    value_room<T> room;
+    return room.take(detail::recv(core(), room.room(), limit));
+  }
+  recv_result<T> recv_result_of(const wait_limit& limit) const {
+    value_room<T> room;
+    const channel_status status = detail::recv(core(), room.room(), limit);
+    return {room.take(status), status};
+  }
   channel_core* core() const noexcept { return static_cast<const Self*>(this)->core(); }
 };
 
@@ -346,20 +330,18 @@ class receiving<Self, void> {
   using value_type = void;
 
   // True when something was received, false when closed and drained.
-  bool recv() const { return detail::recv(core(), nullptr) == channel_status::ok; }
-  template <class C>
-    requires std::is_same_v<C, context>
-  bool recv(const C& ctx) const {
-    return detail::recv_under(core(), nullptr, ctx.stop()) == channel_status::ok;
+  bool recv() const { return detail::recv(core(), nullptr, no_limit) == channel_status::ok; }
+  bool recv(const context& ctx) const {
+    return detail::recv(core(), nullptr, detail::under(ctx)) == channel_status::ok;
   }
   recv_result<void> try_recv() const { return detail::try_recv(core(), nullptr); }
   template <duration_like D>
   recv_result<void> recv_for(const D& timeout) const {
-    return detail::recv_for(core(), nullptr, to_nanos(timeout));
+    return detail::recv(core(), nullptr, detail::within(timeout));
   }
-  template <class Clock, class Duration>
-  recv_result<void> recv_until(const std::chrono::time_point<Clock, Duration>& t) const {
-    return detail::recv_until(core(), nullptr, deadline_at(t).time_since_epoch().count());
+  template <detail::time_point_like Time>
+  recv_result<void> recv_until(const Time& t) const {
+    return detail::recv(core(), nullptr, detail::until(t));
   }
 
  private:

@@ -82,8 +82,6 @@ class core_handle {
 using context_handle = core_handle<context_core>;
 
 // These throw std::invalid_argument, with the name of the call, for a null core.
-VIGIL_API stop_node* stop_of(const context_core* c);
-VIGIL_API channel_core* done_of(context_core* c);
 VIGIL_API bool is_done(const context_core* c);
 VIGIL_API std::error_code error_of(const context_core* c);
 VIGIL_API std::exception_ptr cause_of(const context_core* c);
@@ -103,7 +101,7 @@ VIGIL_API context_core* with_value(context_core* parent, const void* key, void* 
 VIGIL_API void cancel(context_core* c, const std::exception_ptr& cause) noexcept;
 VIGIL_API done_registration* after_func(context_core* c, callback f, const site& from);
 VIGIL_API bool stop(done_registration* r) noexcept;
-VIGIL_API bool stop_and_wait(done_registration* r, stop_node* under);
+VIGIL_API bool stop_and_wait(done_registration* r, const wait_limit& limit);
 
 }  // namespace detail
 
@@ -131,7 +129,7 @@ class context {
   // Closed when the context is done; of one that never is: a nil channel. The
   // receiver keeps the context.
   receiver<void> done() const {
-    return receiver<void>(detail::channel_handle(detail::done_of(handle_.get())));
+    return receiver<void>(detail::channel_handle(detail::done_of(*this)));
   }
 
   bool is_done() const { return detail::is_done(handle_.get()); }
@@ -164,8 +162,6 @@ class context {
     return a.handle_.get() == b.handle_.get();
   }
 
-  // For the library's waits; nullptr: never done.
-  detail::stop_node* stop() const { return detail::stop_of(handle_.get()); }
   explicit context(detail::context_core* owned) noexcept : handle_(owned) {}
   detail::context_core* core() const noexcept { return handle_.get(); }
 
@@ -253,12 +249,12 @@ inline cancellable with_cancel(const context& parent) {
 // run, after which it fires no more: who goes on with such a context in another run
 // makes one from it there, which has a timer for the earlier of both deadlines (on a
 // plain thread only if it has a deadline of its own).
-template <class Clock, class Duration>
+template <detail::time_point_like Time>
 cancellable with_deadline(const context& parent,
-                          const std::chrono::time_point<Clock, Duration>& t,
+                          const Time& t,
                           std::exception_ptr cause = nullptr) {
   return detail::cancellable_of(detail::with_deadline(
-      parent.core(), deadline_at(t).time_since_epoch().count(), std::move(cause)));
+      parent.core(), detail::to_deadline(t), std::move(cause)));
 }
 
 // The same, d from now; zero or negative: done at once. Beyond the range of the
@@ -298,13 +294,13 @@ class done_callback {
   // may go a moment later, where it ran or where it was cancelled). Inside f itself it
   // throws wrong_place. From a fiber or a plain thread.
   bool stop_and_wait() const {
-    return handle_.get() != nullptr && detail::stop_and_wait(handle_.get(), nullptr);
+    return handle_.get() != nullptr && detail::stop_and_wait(handle_.get(), detail::no_limit);
   }
-  // Waits at most until `under` is done: then throws `cancelled`. f may still be
+  // Waits at most until ctx is done: then throws `cancelled`. f may still be
   // running, but does not begin any more.
-  bool stop_and_wait(const context& under) const {
-    detail::stop_node* const ends_with = under.stop();
-    return handle_.get() != nullptr && detail::stop_and_wait(handle_.get(), ends_with);
+  bool stop_and_wait(const context& ctx) const {
+    const detail::wait_limit limit = detail::under(ctx);  // refuses a nil one
+    return handle_.get() != nullptr && detail::stop_and_wait(handle_.get(), limit);
   }
 
  private:

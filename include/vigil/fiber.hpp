@@ -28,8 +28,6 @@
 namespace vigil {
 inline namespace VIGIL_ABI {
 
-class context;  // context.hpp
-
 // How a fiber is started.
 struct fiber_options {
   // Usable bytes, 16 KiB to 1 GiB, rounded up to a size class; 0: the
@@ -120,9 +118,7 @@ fiber_core* start_by(const start_call& call, const fiber_options& how, bool deta
   static_assert(!std::is_reference_v<R>,
                 "vigil: a fiber cannot return a reference; return a pointer or a value");
   using body = fiber_body<R, std::decay_t<F>, std::decay_t<Args>...>;
-  if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
-    if (f == nullptr) throw_empty_function(call.name);
-  }
+  refuse_empty(call.name, f);
   new_fiber fresh(call, how.stack_size, how.name, sizeof(body), alignof(body), from);
   ::new (fresh.room()) body(std::forward<F>(f), std::forward<Args>(args)...);
   return fresh.start(body::table, detached);
@@ -172,25 +168,28 @@ class [[nodiscard]] fiber {
   // else, and `stopped` if the caller is asked to stop while it waits (the handle
   // then stays joinable). From a fiber or a plain thread.
   R join() {
-    detail::join(core_);
+    detail::join(core_, detail::no_limit);
     return take();
   }
 
   // The same, at most until ctx is done: then throws `cancelled`, and the handle
   // stays joinable. (One thrown because the fiber itself was stopped does not:
   // joinable() tells them apart.)
-  template <class C>
-    requires std::is_same_v<C, context>
-  R join(const C& ctx) {
-    detail::join_under(core_, ctx.stop());
+  R join(const context& ctx) {
+    detail::join(core_, detail::under(ctx));
     return take();
   }
 
-  // The same with a timeout: true if the fiber has ended, and join() will not
-  // wait. A zero or negative timeout only looks.
+  // The same with a timeout, or a deadline of any clock: true if the fiber has ended,
+  // and join() will not wait. A zero or negative timeout, and a deadline that has
+  // passed, only look.
   template <detail::duration_like D>
   [[nodiscard]] bool join_for(const D& timeout) {
-    return detail::join_for(core_, detail::to_nanos(timeout));
+    return detail::join(core_, detail::within(timeout));
+  }
+  template <detail::time_point_like Time>
+  [[nodiscard]] bool join_until(const Time& t) {
+    return detail::join(core_, detail::until(t));
   }
 
   // Lets the fiber go its own way. An exception that leaves it from now on

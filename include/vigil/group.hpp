@@ -52,9 +52,9 @@ VIGIL_API bool take_place(group_core* g, const char* call);
 VIGIL_API bool try_take_place(group_core* g, const char* call);
 VIGIL_API void give_place(group_core* g, bool has_run) noexcept;
 VIGIL_API void run_in_group(group_core* g, call_ref f) noexcept;
-VIGIL_API void wait(group_core* g, stop_node* under, const char* call);
-VIGIL_API bool wait_for(group_core* g, std::int64_t timeout);
-VIGIL_API bool wait_until(group_core* g, std::int64_t deadline);
+// True: all have ended. Without a time nothing starts any more then, and it throws the
+// first error. False: the limit has come.
+VIGIL_API bool wait(group_core* g, const wait_limit& limit, const char* call);
 [[noreturn]] VIGIL_API void throw_unfinished(const group_core* g);
 VIGIL_API void cancel(group_core* g, const std::exception_ptr& cause) noexcept;
 
@@ -157,18 +157,18 @@ class group {
   // to stop is no error; one that ends by `cancelled` is, as in Go, unless cancel()
   // has ended the group, and that is what it says. If the wait itself is ended
   // (`stopped`; or `cancelled`, by ctx), the group goes on.
-  void wait() { detail::wait(core_, nullptr, "group::wait"); }
-  void wait(const vigil::context& ctx) { detail::wait(core_, ctx.stop(), "group::wait"); }
+  void wait() { detail::wait(core_, detail::no_limit, "group::wait"); }
+  void wait(const vigil::context& ctx) { detail::wait(core_, detail::under(ctx), "group::wait"); }
 
   // True if all have ended: wait() will not wait, unless more are started before
   // it is called. Zero or negative: only looks.
   template <detail::duration_like D>
   [[nodiscard]] bool wait_for(const D& timeout) {
-    return detail::wait_for(core_, detail::to_nanos(timeout));
+    return detail::wait(core_, detail::within(timeout), "group::wait_for");
   }
-  template <class Clock, class Duration>
-  [[nodiscard]] bool wait_until(const std::chrono::time_point<Clock, Duration>& t) {
-    return detail::wait_until(core_, deadline_at(t).time_since_epoch().count());
+  template <detail::time_point_like Time>
+  [[nodiscard]] bool wait_until(const Time& t) {
+    return detail::wait(core_, detail::until(t), "group::wait_until");
   }
 
   // Cancels the context and asks all to stop, those too that have not begun yet,
@@ -189,9 +189,7 @@ class group {
   template <class F>
   void start(const char* call, F&& f, const site& from) {
     detail::group_place place(core_);
-    if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
-      if (f == nullptr) detail::throw_empty_function(call);
-    }
+    detail::refuse_empty(call, f);
     detail::start_by({.name = call}, {}, true, from,
                      detail::group_body<std::decay_t<F>>(std::move(place), std::forward<F>(f)));
   }
@@ -227,9 +225,7 @@ class group_of {
     requires(std::is_invocable_r_v<T, std::decay_t<F>&> ||
              std::is_invocable_r_v<T, std::decay_t<F>&, const vigil::context&>)
   void go(F&& f, const site& from = site::current()) {
-    if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
-      if (f == nullptr) detail::throw_empty_function("vigil::group_of::go");
-    }
+    detail::refuse_empty("vigil::group_of::go", f);
     slot& s = results_.add();
     try {
       group_.go_as(
@@ -251,11 +247,11 @@ class group_of {
 
   // As group::wait. After an error there are no results. A second time: none.
   std::vector<T> wait() {
-    detail::wait(group_.core_, nullptr, "group_of::wait");
+    detail::wait(group_.core_, detail::no_limit, "group_of::wait");
     return all_results();
   }
   std::vector<T> wait(const vigil::context& ctx) {
-    detail::wait(group_.core_, ctx.stop(), "group_of::wait");
+    detail::wait(group_.core_, detail::under(ctx), "group_of::wait");
     return all_results();
   }
 
@@ -264,8 +260,8 @@ class group_of {
   [[nodiscard]] bool wait_for(const D& timeout) {
     return group_.wait_for(timeout);
   }
-  template <class Clock, class Duration>
-  [[nodiscard]] bool wait_until(const std::chrono::time_point<Clock, Duration>& t) {
+  template <detail::time_point_like Time>
+  [[nodiscard]] bool wait_until(const Time& t) {
     return group_.wait_until(t);
   }
 

@@ -135,21 +135,18 @@ class rate_limiter {
   // Waits for its turn; while none will ever come (a rate of 0), for a change of
   // the rate or the burst. Throws std::invalid_argument if n is more than the burst,
   // since it would wait for ever; `stopped`, and gives back what it had reserved.
-  void wait(std::int64_t n = 1) { wait_within(n, {}); }
+  void wait(std::int64_t n = 1) { wait_within(n, detail::no_limit); }
   // At most until ctx is done: then throws `cancelled`, and gives back what it had
   // reserved.
-  template <class C>
-    requires std::is_same_v<C, context>
-  void wait(const C& ctx, std::int64_t n = 1) {
-    wait_within(n, detail::under(ctx));
-  }
+  void wait(std::int64_t n, const context& ctx) { wait_within(n, detail::under(ctx)); }
+  void wait(const context& ctx) { wait(1, ctx); }
   // False, at once and with nothing taken, if its turn comes after the deadline.
   template <detail::duration_like D>
   bool wait_for(const D& timeout, std::int64_t n = 1) {
     return wait_within(n, detail::within(timeout));
   }
-  template <class Clock, class Duration>
-  bool wait_until(const std::chrono::time_point<Clock, Duration>& t, std::int64_t n = 1) {
+  template <detail::time_point_like Time>
+  bool wait_until(const Time& t, std::int64_t n = 1) {
     return wait_within(n, detail::until(t));
   }
 
@@ -172,7 +169,7 @@ class rate_limiter {
   void give_back(std::int64_t at, std::int64_t n) noexcept;
   void change_to(const rate& r) noexcept;
   std::uint64_t changes() noexcept;
-  void wait_for_change(std::uint64_t seen, detail::stop_node* under);
+  void wait_for_change(std::uint64_t seen, const detail::wait_limit& limit);
   void tell_change() noexcept;
   wide full() const noexcept { return static_cast<wide>(burst_) * rate_.nanoseconds_; }
 

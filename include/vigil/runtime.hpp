@@ -75,9 +75,7 @@ class VIGIL_API runtime {
   requires std::is_invocable_v<F&>
   auto run(F&& f) {
     using R = std::invoke_result_t<F&>;
-    if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
-      if (f == nullptr) detail::throw_empty_function("vigil::runtime::run");
-    }
+    detail::refuse_empty("vigil::runtime::run", f);
     if constexpr (std::is_void_v<R>) {
       run_main(f, false);
       return 0;

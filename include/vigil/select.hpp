@@ -137,7 +137,7 @@ class time_case : public select_case {
   static_assert(takes<F>, "on_timeout(duration, f): f takes nothing");
 
  public:
-  time_case(kind k, std::int64_t t, F f) : select_case(k, t), f_(std::move(f)) {}
+  time_case(kind k, const wait_limit& l, F f) : select_case(k, l), f_(std::move(f)) {}
 
   void prepare() noexcept {}
   void taken() { static_cast<void>(f_()); }
@@ -267,28 +267,28 @@ template <class F = detail::nothing>
 // may always be ready, use a channel of after(), which has its turn among them.
 template <detail::duration_like D, class F = detail::nothing>
 [[nodiscard]] auto on_timeout(const D& d, F f = {}) {
-  return detail::time_case<F>(detail::select_case::kind::timeout, detail::to_nanos(d),
+  return detail::time_case<F>(detail::select_case::kind::timed, detail::within(d),
                               std::move(f));
 }
 
 // The same at a deadline, which the waits of several selects can share.
-template <class Clock, class Duration, class F = detail::nothing>
-[[nodiscard]] auto on_deadline(const std::chrono::time_point<Clock, Duration>& t, F f = {}) {
-  return detail::time_case<F>(detail::select_case::kind::deadline,
-                              deadline_at(t).time_since_epoch().count(), std::move(f));
+template <detail::time_point_like Time, class F = detail::nothing>
+[[nodiscard]] auto on_deadline(const Time& t, F f = {}) {
+  return detail::time_case<F>(detail::select_case::kind::timed, detail::until(t),
+                              std::move(f));
 }
 
 // Taken when ctx is done. Of one that never is: never.
-template <class C, class F = detail::nothing>
-  requires std::is_same_v<C, context>
-[[nodiscard]] auto on_done(const C& ctx, F f = {}) {
-  return on_recv(ctx.done(), std::move(f));
+template <class F = detail::nothing>
+[[nodiscard]] auto on_done(const context& ctx, F f = {}) {
+  return detail::recv_from<void>(detail::channel_handle(detail::done_of(ctx)), std::move(f));
 }
 
 // Taken if nothing else is ready: the select does not wait. At most one.
 template <class F = detail::nothing>
 [[nodiscard]] auto otherwise(F f = {}) {
-  return detail::time_case<F>(detail::select_case::kind::otherwise, 0, std::move(f));
+  return detail::time_case<F>(detail::select_case::kind::otherwise, detail::no_limit,
+                              std::move(f));
 }
 
 // --- select

@@ -44,16 +44,15 @@ class single_flight {
   // throws `cancelled`, that is its own: one of those who wait calls its own f.
   template <class F>
   T call(const Key& key, F&& f) {
-    return call_under(key, std::forward<F>(f), [](latch& ended) { ended.wait(); });
+    return call_within(key, detail::no_limit, std::forward<F>(f));
   }
   // The same, but waits for another's call at most until ctx is done: then throws
   // `cancelled`. f is not bounded by ctx, unless it hands ctx on itself.
-  template <class C, class F>
-    requires std::is_same_v<C, context>
-  T call(const C& ctx, const Key& key, F&& f) {
-    static_cast<void>(ctx.stop());  // a nil one is refused whoever calls
-    // A copy: between two waits others may change the caller's.
-    return call_under(key, std::forward<F>(f), [ctx](latch& ended) { ended.wait(ctx); });
+  template <class F>
+  T call(const Key& key, const context& ctx, F&& f) {
+    // Kept: between two waits others may change the caller's.
+    const detail::kept_limit kept(detail::under(ctx));
+    return call_within(key, kept.limit, std::forward<F>(f));
   }
 
   // Whoever comes from now on calls anew, also while a call for the key is under
@@ -78,7 +77,7 @@ class single_flight {
   struct nothing {};
 
   struct flight {
-    latch ended{1};
+    detail::counter_core ended{.queue = {}, .count = 1};  // a latch
     std::uint64_t leader = detail::caller_id();
     // Written by the leader before `ended`. None of both: it was stopped, or its
     // own context was done.
@@ -122,13 +121,13 @@ class single_flight {
     ~unlock_at_end() { held.unlock(); }
   };
 
-  template <class F, class Wait>
-  T call_under(const Key& key, F&& f, Wait wait_for_end) {
+  template <class F>
+  T call_within(const Key& key, const detail::wait_limit& limit, F&& f) {
     for (;;) {
       flight_ptr mine;
       const flight_ptr theirs = join(key, mine);
       if (!theirs) return lead(*mine, std::forward<F>(f));
-      wait_for_end(theirs->ended);
+      detail::wait(theirs->ended, true, limit);
       if (theirs->error != nullptr) std::rethrow_exception(theirs->error);
       if constexpr (std::is_void_v<T>) {
         if (theirs->result) return;
@@ -188,7 +187,7 @@ class single_flight {
         // By its own key: f may have changed the caller's.
         if (mine.key != nullptr) all.flights_.erase(all.flights_.find(*mine.key));
       }
-      mine.ended.count_down();
+      detail::count_down(mine.ended, 1);
     }
   };
 

@@ -59,27 +59,6 @@
 namespace vigil {
 inline namespace VIGIL_ABI {
 
-class context;  // context.hpp
-
-namespace detail {
-
-template <class C>
-wait_limit under(const C& ctx) {
-  return {wait_limit::kind::none, 0, ctx.stop()};
-}
-
-template <duration_like D>
-wait_limit within(const D& timeout) {
-  return {wait_limit::kind::in, to_nanos(timeout)};
-}
-
-template <class Clock, class Duration>
-wait_limit until(const std::chrono::time_point<Clock, Duration>& t) {
-  return {wait_limit::kind::at, deadline_at(t).time_since_epoch().count()};
-}
-
-}  // namespace detail
-
 // Mutual exclusion. Meets the standard's TimedMutex requirements.
 //
 // Fairness: who comes while it is free takes it, also before those who wait; but
@@ -97,13 +76,11 @@ class mutex {
 
   // Throws wrong_place, and `deadlock` (above) only; not ended by a stop.
   void lock() {
-    if (!take()) detail::lock_slowly(core_, {});
+    if (!take()) detail::lock_slowly(core_, detail::no_limit);
   }
 
   // At most until ctx is done: then throws `cancelled`, and it is not locked.
-  template <class C>
-    requires std::is_same_v<C, context>
-  void lock(const C& ctx) {
+  void lock(const context& ctx) {
     const detail::wait_limit limit = detail::under(ctx);  // refuses a nil one
     if (!take()) detail::lock_slowly(core_, limit);
   }
@@ -116,8 +93,8 @@ class mutex {
     detail::refuse_nan(timeout);
     return take() || detail::lock_slowly(core_, detail::within(timeout));
   }
-  template <class Clock, class Duration>
-  [[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t) {
+  template <detail::time_point_like Time>
+  [[nodiscard]] bool try_lock_until(const Time& t) {
     detail::refuse_nan(t.time_since_epoch());
     return take() || detail::lock_slowly(core_, detail::until(t));
   }
@@ -159,12 +136,10 @@ class shared_mutex {
   shared_mutex& operator=(const shared_mutex&) = delete;
 
   void lock() {
-    if (!take()) detail::lock_slowly(core_, {});
+    if (!take()) detail::lock_slowly(core_, detail::no_limit);
   }
   // At most until ctx is done: then throws `cancelled`, and it is not locked.
-  template <class C>
-    requires std::is_same_v<C, context>
-  void lock(const C& ctx) {
+  void lock(const context& ctx) {
     const detail::wait_limit limit = detail::under(ctx);
     if (!take()) detail::lock_slowly(core_, limit);
   }
@@ -174,8 +149,8 @@ class shared_mutex {
     detail::refuse_nan(timeout);
     return take() || detail::lock_slowly(core_, detail::within(timeout));
   }
-  template <class Clock, class Duration>
-  [[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration>& t) {
+  template <detail::time_point_like Time>
+  [[nodiscard]] bool try_lock_until(const Time& t) {
     detail::refuse_nan(t.time_since_epoch());
     return take() || detail::lock_slowly(core_, detail::until(t));
   }
@@ -190,11 +165,9 @@ class shared_mutex {
   }
 
   void lock_shared() {
-    if (!take_shared()) detail::lock_shared_slowly(core_, {});
+    if (!take_shared()) detail::lock_shared_slowly(core_, detail::no_limit);
   }
-  template <class C>
-    requires std::is_same_v<C, context>
-  void lock_shared(const C& ctx) {
+  void lock_shared(const context& ctx) {
     const detail::wait_limit limit = detail::under(ctx);
     if (!take_shared()) detail::lock_shared_slowly(core_, limit);
   }
@@ -204,8 +177,8 @@ class shared_mutex {
     detail::refuse_nan(timeout);
     return take_shared() || detail::lock_shared_slowly(core_, detail::within(timeout));
   }
-  template <class Clock, class Duration>
-  [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& t) {
+  template <detail::time_point_like Time>
+  [[nodiscard]] bool try_lock_shared_until(const Time& t) {
     detail::refuse_nan(t.time_since_epoch());
     return take_shared() || detail::lock_shared_slowly(core_, detail::until(t));
   }
@@ -268,7 +241,7 @@ class condition_variable {
   // lock.unlock() throws if it is not locked.
   template <class Lock>
   void wait(Lock& lock) {
-    detail::wait(core_, any(lock), {});
+    detail::wait(core_, any(lock), detail::no_limit);
   }
   template <class Lock, class Predicate>
     requires std::is_invocable_v<Predicate&>
@@ -278,18 +251,16 @@ class condition_variable {
   }
 
   // At most until ctx is done: then throws `cancelled`, with the lock held.
-  template <class Lock, class C>
-    requires std::is_same_v<C, context>
-  void wait(Lock& lock, const C& ctx) {
+  template <class Lock>
+  void wait(Lock& lock, const context& ctx) {
     detail::wait(core_, any(lock), detail::under(ctx));
   }
-  template <class Lock, class C, class Predicate>
-    requires std::is_same_v<C, context>
-  void wait(Lock& lock, const C& ctx, Predicate holds) {
-    const C kept = ctx;  // whoever has the lock between two waits may change the caller's
-    const detail::wait_limit limit = detail::under(kept);
+  template <class Lock, class Predicate>
+  void wait(Lock& lock, const context& ctx, Predicate holds) {
+    // Whoever has the lock between two waits may change the caller's.
+    const detail::kept_limit kept(detail::under(ctx));
     while (!holds())
-      detail::wait(core_, any(lock), limit);
+      detail::wait(core_, any(lock), kept.limit);
   }
 
   // True if notified, false if the timeout passed first; zero or negative: the
@@ -298,8 +269,8 @@ class condition_variable {
   bool wait_for(Lock& lock, const D& timeout) {
     return detail::wait(core_, any(lock), detail::within(timeout));
   }
-  template <class Lock, class Clock, class Duration>
-  bool wait_until(Lock& lock, const std::chrono::time_point<Clock, Duration>& t) {
+  template <class Lock, detail::time_point_like Time>
+  bool wait_until(Lock& lock, const Time& t) {
     return detail::wait(core_, any(lock), detail::until(t));
   }
   // What the predicate says at the end.
@@ -307,8 +278,8 @@ class condition_variable {
   bool wait_for(Lock& lock, const D& timeout, Predicate holds) {
     return wait_until(lock, deadline_in(timeout), std::move(holds));
   }
-  template <class Lock, class Clock, class Duration, class Predicate>
-  bool wait_until(Lock& lock, const std::chrono::time_point<Clock, Duration>& t, Predicate holds) {
+  template <class Lock, detail::time_point_like Time, class Predicate>
+  bool wait_until(Lock& lock, const Time& t, Predicate holds) {
     const clock::time_point deadline = deadline_at(t);
     while (!holds()) {
       if (!wait_until(lock, deadline)) return holds();
@@ -380,20 +351,16 @@ class wait_group {
 
   // Until the count is zero; at once if it is. One who waits goes on once it has
   // been zero, whatever is added afterwards.
-  void wait() { detail::wait(core_, false, {}); }
+  void wait() { detail::wait(core_, false, detail::no_limit); }
   // At most until ctx is done: then throws `cancelled`.
-  template <class C>
-    requires std::is_same_v<C, context>
-  void wait(const C& ctx) {
-    detail::wait(core_, false, detail::under(ctx));
-  }
+  void wait(const context& ctx) { detail::wait(core_, false, detail::under(ctx)); }
   // False if the timeout passed first.
   template <detail::duration_like D>
   bool wait_for(const D& timeout) {
     return detail::wait(core_, false, detail::within(timeout));
   }
-  template <class Clock, class Duration>
-  bool wait_until(const std::chrono::time_point<Clock, Duration>& t) {
+  template <detail::time_point_like Time>
+  bool wait_until(const Time& t) {
     return detail::wait(core_, false, detail::until(t));
   }
 
@@ -402,9 +369,7 @@ class wait_group {
   // vigil::go; that function's errors, with nothing counted.
   template <class F>
   void go(F&& f, const site& from = site::current()) {
-    if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
-      if (f == nullptr) detail::throw_empty_function("vigil::wait_group::go");
-    }
+    detail::refuse_empty("vigil::wait_group::go", f);
     add();
     detail::counted one(core_);
     detail::start_by({.name = "vigil::wait_group::go"}, {}, true, from,
@@ -434,19 +399,15 @@ class latch {
   bool try_wait() const noexcept { return detail::count_of(core_) == 0; }
   std::int64_t count() const noexcept { return detail::count_of(core_); }
 
-  void wait() { detail::wait(core_, true, {}); }
+  void wait() { detail::wait(core_, true, detail::no_limit); }
   // At most until ctx is done: then throws `cancelled`.
-  template <class C>
-    requires std::is_same_v<C, context>
-  void wait(const C& ctx) {
-    detail::wait(core_, true, detail::under(ctx));
-  }
+  void wait(const context& ctx) { detail::wait(core_, true, detail::under(ctx)); }
   template <detail::duration_like D>
   bool wait_for(const D& timeout) {
     return detail::wait(core_, true, detail::within(timeout));
   }
-  template <class Clock, class Duration>
-  bool wait_until(const std::chrono::time_point<Clock, Duration>& t) {
+  template <detail::time_point_like Time>
+  bool wait_until(const Time& t) {
     return detail::wait(core_, true, detail::until(t));
   }
   void arrive_and_wait(std::int64_t n = 1) {
@@ -454,14 +415,13 @@ class latch {
     wait();
   }
   // Has arrived also if it throws `cancelled`.
-  template <class C>
-    requires std::is_same_v<C, context>
-  void arrive_and_wait(const C& ctx, std::int64_t n = 1) {
-    const C kept = ctx;  // others may change the caller's once it has arrived
-    const detail::wait_limit limit = detail::under(kept);
+  void arrive_and_wait(std::int64_t n, const context& ctx) {
+    // Others may change the caller's once it has arrived.
+    const detail::kept_limit kept(detail::under(ctx));
     count_down(n);
-    detail::wait(core_, true, limit);
+    detail::wait(core_, true, kept.limit);
   }
+  void arrive_and_wait(const context& ctx) { arrive_and_wait(1, ctx); }
 
  private:
   detail::counter_core core_;
@@ -489,13 +449,12 @@ class semaphore {
   semaphore(const semaphore&) = delete;
   semaphore& operator=(const semaphore&) = delete;
 
-  void acquire(std::int64_t n = 1) { detail::acquire_permits(core_, n, {}); }
+  void acquire(std::int64_t n = 1) { detail::acquire_permits(core_, n, detail::no_limit); }
   // At most until ctx is done: then throws `cancelled`, with none taken.
-  template <class C>
-    requires std::is_same_v<C, context>
-  void acquire(const C& ctx, std::int64_t n = 1) {
+  void acquire(std::int64_t n, const context& ctx) {
     detail::acquire_permits(core_, n, detail::under(ctx));
   }
+  void acquire(const context& ctx) { acquire(1, ctx); }
   // Only if they are free and nobody waits.
   [[nodiscard]] bool try_acquire(std::int64_t n = 1) {
     return detail::try_acquire_permits(core_, n);
@@ -505,8 +464,8 @@ class semaphore {
   [[nodiscard]] bool acquire_for(const D& timeout, std::int64_t n = 1) {
     return detail::acquire_permits(core_, n, detail::within(timeout));
   }
-  template <class Clock, class Duration>
-  [[nodiscard]] bool acquire_until(const std::chrono::time_point<Clock, Duration>& t,
+  template <detail::time_point_like Time>
+  [[nodiscard]] bool acquire_until(const Time& t,
                                    std::int64_t n = 1) {
     return detail::acquire_permits(core_, n, detail::until(t));
   }
@@ -534,11 +493,10 @@ class [[nodiscard]] scoped_permit {
   // Acquires n; throws what semaphore::acquire throws.
   explicit scoped_permit(semaphore& of, std::int64_t n = 1) : of_(&of), n_(n) { of.acquire(n); }
   // At most until ctx is done: then throws `cancelled`, with none taken.
-  template <class C>
-    requires std::is_same_v<C, context>
-  scoped_permit(semaphore& of, const C& ctx, std::int64_t n = 1) : of_(&of), n_(n) {
-    of.acquire(ctx, n);
+  scoped_permit(semaphore& of, std::int64_t n, const context& ctx) : of_(&of), n_(n) {
+    of.acquire(n, ctx);
   }
+  scoped_permit(semaphore& of, const context& ctx) : scoped_permit(of, 1, ctx) {}
   // For n that are acquired already; throws std::invalid_argument if n is negative.
   scoped_permit(semaphore& of, adopt_permit_t, std::int64_t n = 1) : of_(&of), n_(n) {
     detail::check_permits(n, "scoped_permit");
@@ -571,15 +529,14 @@ class once {
   // Throws what f throws, `stopped` while it waits for another, and
   // std::logic_error if f calls it (directly) again. Cost afterwards: one load.
   template <class F, class... Args>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, context>)
+    requires std::is_invocable_v<F, Args...>
   void call(F&& f, Args&&... args) {
-    if (!is_done()) run({}, std::forward<F>(f), std::forward<Args>(args)...);
+    if (!is_done()) run(detail::no_limit, std::forward<F>(f), std::forward<Args>(args)...);
   }
   // The same, but waits for another at most until ctx is done: then throws
   // `cancelled`. f is not bounded by ctx, unless it hands ctx on itself.
-  template <class C, class F, class... Args>
-    requires std::is_same_v<C, context>
-  void call(const C& ctx, F&& f, Args&&... args) {
+  template <class F, class... Args>
+  void call(const context& ctx, F&& f, Args&&... args) {
     const detail::wait_limit limit = detail::under(ctx);
     if (!is_done()) run(limit, std::forward<F>(f), std::forward<Args>(args)...);
   }

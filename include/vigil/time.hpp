@@ -16,10 +16,7 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 
 namespace detail {
-VIGIL_API void sleep_until(std::int64_t deadline);
-VIGIL_API void sleep_for(std::int64_t duration);
-VIGIL_API void sleep_until_under(std::int64_t deadline, stop_node* under);
-VIGIL_API void sleep_for_under(std::int64_t duration, stop_node* under);
+VIGIL_API void sleep(const wait_limit& limit);
 VIGIL_API channel_core* make_timer(const char* call, std::int64_t delay);
 VIGIL_API channel_core* make_timer_at(const char* call, std::int64_t deadline);
 VIGIL_API channel_core* make_ticker(const char* call, std::int64_t first, std::int64_t period);
@@ -35,27 +32,25 @@ VIGIL_API channel_core* make_ticker(const char* call, std::int64_t first, std::i
 // one kernel wait.
 template <detail::duration_like D>
 void sleep_for(const D& d) {
-  detail::sleep_for(detail::to_nanos(d));
+  detail::sleep(detail::within(d));
 }
 
 // Parks the calling fiber until t is reached; a t that has passed returns at
 // once. Time points of steady_clock and system_clock are converted once.
-template <class Clock, class Duration>
-void sleep_until(const std::chrono::time_point<Clock, Duration>& t) {
-  detail::sleep_until(deadline_at(t).time_since_epoch().count());
+template <detail::time_point_like Time>
+void sleep_until(const Time& t) {
+  detail::sleep(detail::until(t));
 }
 
 // The same, at most until ctx is done: then they throw `cancelled`. A sleep of no
 // length, and one to a time that has passed, returns even so.
-template <detail::duration_like D, class C>
-  requires std::is_same_v<C, context>
-void sleep_for(const D& d, const C& ctx) {
-  detail::sleep_for_under(detail::to_nanos(d), ctx.stop());
+template <detail::duration_like D>
+void sleep_for(const D& d, const context& ctx) {
+  detail::sleep(detail::within(d, ctx));
 }
-template <class Clock, class Duration, class C>
-  requires std::is_same_v<C, context>
-void sleep_until(const std::chrono::time_point<Clock, Duration>& t, const C& ctx) {
-  detail::sleep_until_under(deadline_at(t).time_since_epoch().count(), ctx.stop());
+template <detail::time_point_like Time>
+void sleep_until(const Time& t, const context& ctx) {
+  detail::sleep(detail::until(t, ctx));
 }
 
 // What a timer's channel hands over: the deadline itself, however late it is

@@ -244,9 +244,7 @@ class timeout_list {
   template <class F>
   static detail::timeout_function* function_of(const char* call, F&& f) {
     using target = std::decay_t<F>;
-    if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
-      if (f == nullptr) detail::throw_empty_function(call);
-    }
+    detail::refuse_empty(call, f);
     return new function<target>(std::forward<F>(f));
   }
 

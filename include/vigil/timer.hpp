@@ -43,7 +43,7 @@ VIGIL_API timer_record* every(std::int64_t period, bool from_end, callback f,
 VIGIL_API void add_handle(timer_record* record) noexcept;
 VIGIL_API void drop_handle(timer_record* record) noexcept;
 VIGIL_API bool stop(timer_record* record) noexcept;
-VIGIL_API bool stop_and_wait(timer_record* record, stop_node* under);
+VIGIL_API bool stop_and_wait(timer_record* record, const wait_limit& limit);
 VIGIL_API bool reset(timer_record* record, std::int64_t delay);
 VIGIL_API bool reset_at(timer_record* record, std::int64_t deadline);
 VIGIL_API std::int64_t deadline_of(const timer_record* record) noexcept;
@@ -82,10 +82,10 @@ class timer {
   template <detail::duration_like D>
   explicit timer(const D& d)
       : channel_(detail::channel_handle(detail::make_timer("timer", detail::to_nanos(d)))) {}
-  template <class Clock, class Duration>
-  explicit timer(const std::chrono::time_point<Clock, Duration>& t)
+  template <detail::time_point_like Time>
+  explicit timer(const Time& t)
       : channel_(detail::channel_handle(
-            detail::make_timer_at("timer", deadline_at(t).time_since_epoch().count()))) {}
+            detail::make_timer_at("timer", detail::to_deadline(t)))) {}
 
   timer(const timer& other) noexcept : record_(other.record_), channel_(other.channel_) {
     if (record_ != nullptr) detail::add_handle(record_);
@@ -128,15 +128,13 @@ class timer {
   // callback itself it throws wrong_place, since it would wait for itself.
   // From a fiber or a plain thread.
   bool stop_and_wait() const {
-    return record_ != nullptr ? detail::stop_and_wait(record_, nullptr) : stop();
+    return record_ != nullptr ? detail::stop_and_wait(record_, detail::no_limit) : stop();
   }
   // Waits at most until ctx is done: then throws `cancelled`. The timer has been
   // stopped; its callback may still be running.
-  template <class C>
-    requires std::is_same_v<C, context>
-  bool stop_and_wait(const C& ctx) const {
-    detail::stop_node* const under = ctx.stop();
-    return record_ != nullptr ? detail::stop_and_wait(record_, under) : stop();
+  bool stop_and_wait(const context& ctx) const {
+    const detail::wait_limit limit = detail::under(ctx);  // refuses a nil one
+    return record_ != nullptr ? detail::stop_and_wait(record_, limit) : stop();
   }
 
   // Gives the timer a new deadline, d from now; for a periodic one d is the
@@ -153,9 +151,9 @@ class timer {
 
   // The same with an absolute deadline; not for periodic timers
   // (std::logic_error).
-  template <class Clock, class Duration>
-  bool reset(const std::chrono::time_point<Clock, Duration>& t) const {
-    const std::int64_t deadline = deadline_at(t).time_since_epoch().count();
+  template <detail::time_point_like Time>
+  bool reset(const Time& t) const {
+    const std::int64_t deadline = detail::to_deadline(t);
     if (core() != nullptr) return detail::reset_at(core(), deadline);
     return detail::reset_at(record_, deadline);
   }

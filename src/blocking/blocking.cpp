@@ -45,18 +45,6 @@ blocking_stats stats_of_blocking() {
 namespace detail {
 namespace {
 
-internal::timeout limit_of(blocking_limit kind, std::int64_t limit) noexcept {
-  switch (kind) {
-    case blocking_limit::in:
-      return internal::timeout::in(limit);
-    case blocking_limit::at:
-      return internal::timeout::at(limit);
-    case blocking_limit::none:
-      break;
-  }
-  return internal::timeout::none();
-}
-
 // The call with its record, while they are the caller's.
 class owned_job {
  public:
@@ -100,28 +88,22 @@ bool leave(side_job& job, owned_job& owned) noexcept {
 
 }  // namespace
 
-bool goes_to_side_pool(stop_node* under) {
+bool goes_to_side_pool(const wait_limit& limit) {
   const bool on_fiber = internal::current_fiber() != nullptr;
   if (!on_fiber) internal::process_check_fork("vigil::blocking");
-  internal::caller self(under);
+  internal::caller self(limit);
   if (self.may_not_wait()) self.refuse("blocking");
-  if (under != nullptr && under->is_done()) internal::throw_cancelled(*under);
+  if (limit.under != nullptr && limit.under->is_done()) internal::throw_cancelled(*limit.under);
   return on_fiber;
-}
-
-bool is_over(blocking_limit kind, std::int64_t limit) noexcept {
-  return limit_of(kind, limit).is_over();
 }
 
 bool run_blocking(void* given,
                   const blocking_table& table,
                   void* record,
-                  blocking_limit kind,
-                  std::int64_t limit,
-                  stop_node* under,
+                  const wait_limit& limit,
                   const site& from) {
   owned_job owned(table, record);
-  internal::caller self(under);
+  internal::caller self(limit);
   if (self.may_not_wait()) self.refuse("blocking");
   internal::fiber& f = *internal::current_fiber();
   internal::scheduler& sched = *f.sched;
@@ -140,7 +122,7 @@ bool run_blocking(void* given,
   pool.submit(job);
   outcome how = outcome::value;
   try {
-    how = self.wait(job.which, internal::wait_reason::blocking, limit_of(kind, limit));
+    how = self.wait(job.which, internal::wait_reason::blocking);
   } catch (const std::bad_alloc&) {
     leave(job, owned);  // no room for the deadline
     throw;

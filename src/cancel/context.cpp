@@ -308,7 +308,7 @@ class done_registration final : public stop_callback {
   }
 
   // Who cancels may be at other callbacks still, or have just armed the record.
-  bool stop_and_wait(stop_node* under) {
+  bool stop_and_wait(const wait_limit& limit) {
     if (stop()) return true;
     if (context.stop == nullptr) return false;
     {
@@ -316,7 +316,7 @@ class done_registration final : public stop_callback {
       if (!is_armed) return !std::exchange(is_over, true);
     }
     const bool prevented = record->service->discard(*record);
-    record->service->stop_and_wait(*record, under, "done_callback::stop_and_wait");
+    record->service->stop_and_wait(*record, limit, "done_callback::stop_and_wait");
     return prevented;
   }
 
@@ -371,8 +371,8 @@ bool stop(done_registration* r) noexcept {
   return r->stop();
 }
 
-bool stop_and_wait(done_registration* r, stop_node* under) {
-  return r->stop_and_wait(under);
+bool stop_and_wait(done_registration* r, const wait_limit& limit) {
+  return r->stop_and_wait(limit);
 }
 
 // --- what the handles call
@@ -385,12 +385,12 @@ void drop_handle(context_core* c) noexcept {
   c->let_go();
 }
 
-stop_node* stop_of(const context_core* c) {
-  return checked(c, "context").stop;
+stop_node* stop_of(const context& ctx) {
+  return checked(ctx.core(), "context").stop;
 }
 
-channel_core* done_of(context_core* c) {
-  stop_node* const node = checked(c, "context::done").stop;
+channel_core* done_of(const context& ctx) {
+  stop_node* const node = checked(ctx.core(), "context::done").stop;
   return node == nullptr ? nullptr : static_cast<cancel_context*>(node)->done_channel();
 }
 

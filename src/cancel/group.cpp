@@ -52,7 +52,7 @@ class group_core {
   void give() noexcept;
   void run(call_ref f) noexcept;
   // True: all have ended, and with `last` nothing starts in it any more.
-  bool wait(internal::timeout limit, stop_node* under, const char* call, bool last = false);
+  bool wait(wait_limit limit, const char* call, bool last);
   bool runs(const fiber* f) noexcept;
   void join() noexcept;
   void finish();
@@ -137,7 +137,7 @@ bool group_core::take(const char* call) {
     lock_.unlock();
     return true;
   }
-  caller self(ctx().stop());
+  caller self(under(ctx()));
   if (self.may_not_wait()) {
     lock_.unlock();
     self.refuse(call + std::string_view("vigil::").size());
@@ -146,8 +146,7 @@ bool group_core::take(const char* call) {
   w.who = &self.self();
   w.which = self.open();
   for_place_.push_back(w);
-  const outcome how =
-      self.wait(w.which, wait_reason::group_place, internal::timeout::none(), lock_);
+  const outcome how = self.wait(w.which, wait_reason::group_place, lock_);
   if (how != outcome::value) {
     {
       const lock_guard guard(lock_);
@@ -230,7 +229,7 @@ bool group_core::is_by_cancel(const cancelled& e) noexcept {
     const lock_guard guard(lock_);
     if (!ended_by_cancel_) return false;
   }
-  return e.code() == ctx().error() && e.cause() == ctx().stop()->cause();
+  return e.code() == ctx().error() && e.cause() == stop_of(ctx())->cause();
 }
 
 void group_core::cancel(const std::exception_ptr& cause) noexcept {
@@ -259,8 +258,9 @@ bool group_core::ask_some_to_stop() noexcept {
 }
 
 // False: the deadline came first.
-bool group_core::wait(internal::timeout limit, stop_node* under, const char* call, bool last)
-    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+bool group_core::wait(wait_limit limit,
+                      const char* call,
+                      bool last) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   for (;;) {
     lock_.lock();
     if (taken_ == 0 || limit.is_over()) {
@@ -269,12 +269,12 @@ bool group_core::wait(internal::timeout limit, stop_node* under, const char* cal
       lock_.unlock();
       return ended;
     }
-    caller self(under);
+    if (limit.is_timed()) limit = limit.moved_to(internal::deadline_of(limit));  // for all laps
+    caller self(limit);
     if (self.may_not_wait()) {
       lock_.unlock();
       self.refuse(call);
     }
-    limit = internal::timeout::at(limit.deadline());  // one for all laps
     waiting w;
     w.who = &self.self();
     w.which = self.open();
@@ -285,7 +285,7 @@ bool group_core::wait(internal::timeout limit, stop_node* under, const char* cal
     };
     outcome how = outcome::open;
     try {
-      how = self.wait(w.which, wait_reason::group, limit, lock_);
+      how = self.wait(w.which, wait_reason::group, lock_);
     } catch (...) {
       leave();
       throw;
@@ -318,7 +318,7 @@ void group_core::join() noexcept {
   w.who = &self.self();
   w.which = self.open();
   for_end_.push_back(w);
-  self.wait(w.which, wait_reason::group, internal::timeout::none(), lock_);
+  self.wait(w.which, wait_reason::group, lock_);
 }
 
 // Caller: nothing starts any more.
@@ -334,7 +334,7 @@ void group_core::finish() {
 
 // Caller: after finish(), so that the context is done.
 void group_core::throw_unfinished() const {
-  const stop_node& node = *ctx().stop();
+  const stop_node& node = *stop_of(ctx());
   throw cancelled(ctx().error(),
                   "vigil::group_of::wait: a function of the group was stopped before it had a "
                   "result",
@@ -378,17 +378,11 @@ void run_in_group(group_core* g, call_ref f) noexcept {
   g->run(f);
 }
 
-void wait(group_core* g, stop_node* under, const char* call) {
-  g->wait(internal::timeout::none(), under, call, true);
+bool wait(group_core* g, const wait_limit& limit, const char* call) {
+  if (limit.is_timed()) return g->wait(limit, call, false);
+  g->wait(limit, call, true);
   g->finish();
-}
-
-bool wait_for(group_core* g, std::int64_t timeout) {
-  return g->wait(internal::timeout::in(timeout), nullptr, "group::wait_for");
-}
-
-bool wait_until(group_core* g, std::int64_t deadline) {
-  return g->wait(internal::timeout::at(deadline), nullptr, "group::wait_until");
+  return true;
 }
 
 void throw_unfinished(const group_core* g) {

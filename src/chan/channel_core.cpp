@@ -214,9 +214,8 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
 [[gnu::noinline]] channel_status wait_for_peer(channel_core& c,
                                                direction d,
                                                void* value,
-                                               internal::timeout limit,
-                                               internal::stop_node* under) VIGIL_RELEASE(c.lock) {
-  internal::caller self(under);
+                                               const wait_limit& limit) VIGIL_RELEASE(c.lock) {
+  internal::caller self(limit);
   if (self.may_not_wait()) {
     c.lock.unlock();
     self.refuse(d == direction::send ? "channel::send" : "channel::recv");
@@ -247,7 +246,6 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
     how =
         self.wait(own.which,
                   d == direction::send ? internal::wait_reason::send : internal::wait_reason::recv,
-                  limit,
                   c.lock);
   } catch (...) {
     leave();
@@ -259,16 +257,12 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   return channel_status::timeout;
 }
 
-channel_status operate(channel_core* c,
-                       direction d,
-                       void* value,
-                       internal::timeout limit,
-                       internal::stop_node* under = nullptr) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+channel_status operate(channel_core* c, direction d, void* value, const wait_limit& limit)
+    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   if (c == nullptr)
     return internal::wait_on_nothing(
         d == direction::send ? internal::wait_reason::send_nil : internal::wait_reason::recv_nil,
-        limit,
-        under);
+        limit);
   c->lock.lock();
   const attempt done = try_now(*c, d, value);
   if (done.status != channel_status::not_ready) return finish(*c, done);
@@ -276,7 +270,7 @@ channel_status operate(channel_core* c,
     c->lock.unlock();
     return channel_status::timeout;
   }
-  return wait_for_peer(*c, d, value, limit, under);
+  return wait_for_peer(*c, d, value, limit);
 }
 
 channel_status try_operate(channel_core* c, direction d, void* value) noexcept {
@@ -287,44 +281,20 @@ channel_status try_operate(channel_core* c, direction d, void* value) noexcept {
 
 }  // namespace
 
-channel_status send(channel_core* c, void* value) {
-  return operate(c, direction::send, value, internal::timeout::none());
+channel_status send(channel_core* c, void* value, const wait_limit& limit) {
+  return operate(c, direction::send, value, limit);
 }
 
 channel_status try_send(channel_core* c, void* value) noexcept {
   return try_operate(c, direction::send, value);
 }
 
-channel_status send_for(channel_core* c, void* value, std::int64_t timeout) {
-  return operate(c, direction::send, value, internal::timeout::in(timeout));
-}
-
-channel_status send_until(channel_core* c, void* value, std::int64_t deadline) {
-  return operate(c, direction::send, value, internal::timeout::at(deadline));
-}
-
-channel_status send_under(channel_core* c, void* value, stop_node* under) {
-  return operate(c, direction::send, value, internal::timeout::none(), under);
-}
-
-channel_status recv_under(channel_core* c, void* into, stop_node* under) {
-  return operate(c, direction::recv, into, internal::timeout::none(), under);
-}
-
-channel_status recv(channel_core* c, void* into) {
-  return operate(c, direction::recv, into, internal::timeout::none());
+channel_status recv(channel_core* c, void* into, const wait_limit& limit) {
+  return operate(c, direction::recv, into, limit);
 }
 
 channel_status try_recv(channel_core* c, void* into) noexcept {
   return try_operate(c, direction::recv, into);
-}
-
-channel_status recv_for(channel_core* c, void* into, std::int64_t timeout) {
-  return operate(c, direction::recv, into, internal::timeout::in(timeout));
-}
-
-channel_status recv_until(channel_core* c, void* into, std::int64_t deadline) {
-  return operate(c, direction::recv, into, internal::timeout::at(deadline));
 }
 
 // --- handles
@@ -382,11 +352,11 @@ void throw_send_on_closed() {
 
 namespace vigil::internal {
 
-channel_status wait_on_nothing(wait_reason why, timeout limit, stop_node* under) {
+channel_status wait_on_nothing(wait_reason why, const wait_limit& limit) {
   if (limit.is_over()) return channel_status::timeout;
-  caller self(under);
+  caller self(limit);
   if (self.may_not_wait()) self.refuse("channel");
-  const outcome how = self.wait(self.open(), why, limit);
+  const outcome how = self.wait(self.open(), why);
   self.throw_if_ended(how);
   return channel_status::timeout;
 }

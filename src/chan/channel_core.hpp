@@ -85,7 +85,7 @@ struct attempt {
 };
 
 // Waits for nothing that could come: a nil channel, a select without cases.
-channel_status wait_on_nothing(wait_reason why, timeout limit, stop_node* under = nullptr);
+channel_status wait_on_nothing(wait_reason why, const wait_limit& limit);
 
 }  // namespace vigil::internal
 

@@ -163,7 +163,7 @@ class selecting {
   index_array locks_;  // the same by the addresses of their locks
   std::size_t otherwise_ = none;
   std::size_t timed_ = none;  // whose time comes first
-  timeout limit_ = timeout::none();
+  wait_limit limit_;
   const detail::choice how_;
 };
 
@@ -181,16 +181,14 @@ void selecting::sort_out(std::size_t count) {
       }
       otherwise_ = i;
     } else {
-      const bool relative = c.what == select_case::kind::timeout;
-      const timeout given = relative ? timeout::in(c.time) : timeout::at(c.time);
       if (timed_ == none) {
         timed_ = i;
-        limit_ = given;
+        limit_ = c.limit;
       } else {
-        const nanos before = limit_.deadline();
-        const nanos at = given.deadline();
+        const nanos before = deadline_of(limit_);
+        const nanos at = deadline_of(c.limit);
         if (at < before) timed_ = i;
-        limit_ = timeout::at(std::min(at, before));
+        limit_ = wait_limit::at(std::min(at, before));
       }
     }
   }
@@ -295,7 +293,7 @@ std::size_t selecting::run() {
 }
 
 std::size_t selecting::queue_and_wait() {
-  caller self;
+  caller self(limit_);
   queued_case* chosen = nullptr;
   waiter* peer = nullptr;
   shuffle(order_);
@@ -330,7 +328,7 @@ std::size_t selecting::queue_and_wait() {
   unlock_all();
   outcome how = outcome::open;
   try {
-    how = self.wait(t, wait_reason::select, limit_);
+    how = self.wait(t, wait_reason::select);
   } catch (...) {
     retract_all(nullptr);
     throw;

@@ -35,19 +35,6 @@ operation_record& record_of(operation& o) noexcept {
   return static_cast<operation_record&>(o);
 }
 
-internal::timeout timeout_of(const limit& l) noexcept {
-  switch (l.how) {
-    case limit::kind::in:
-      return internal::timeout::in(l.n);
-    case limit::kind::at:
-      return internal::timeout::at(l.n);
-    case limit::kind::movable:
-    case limit::kind::none:
-      break;
-  }
-  return internal::timeout::none();
-}
-
 ending ending_of(outcome how) noexcept {
   switch (how) {
     case outcome::timeout:
@@ -215,7 +202,7 @@ void operation_record::wait_for_end() noexcept {
     }
     which_ = self.open();
     who_ = &self.self();
-    self.wait(which_, internal::wait_reason::io, internal::timeout::none(), lock_);
+    self.wait(which_, internal::wait_reason::io, lock_);
   }
 }
 
@@ -379,11 +366,10 @@ operation::section::~section() {
   r.let_go();
 }
 
-// Until it is done, the limit, the node or a stop ends the wait, or the limit is to
-// be looked at again (`completed`, too).
-ending operation_record::wait_once(const limit& until,
-                                   stop_node* under) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  internal::caller self(under);
+// Until it is done, the limit or a stop ends the wait, or the limit is to be looked
+// at again (`completed`, too).
+ending operation_record::wait_once(const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  internal::caller self(limit);
   const bool refused = self.may_not_wait();
   lock_.lock();
   if (done_ || refused || std::exchange(look_again_, false)) {
@@ -395,10 +381,10 @@ ending operation_record::wait_once(const limit& until,
   who_ = &self.self();
   ending how = ending::completed;
   try {
-    how = ending_of(self.wait(which_, internal::wait_reason::io, timeout_of(until), lock_));
+    how = ending_of(self.wait(which_, internal::wait_reason::io, lock_));
   } catch (const std::bad_alloc&) {
     // For a timer, which a limit that is over already does not need.
-    how = timeout_of(until).is_over() ? ending::timed_out : ending::no_memory;
+    how = limit.is_over() ? ending::timed_out : ending::no_memory;
   }
   const lock_guard guard(lock_);
   who_ = nullptr;
@@ -406,13 +392,13 @@ ending operation_record::wait_once(const limit& until,
   return how;
 }
 
-ending operation::wait(const limit& until, stop_node* under) {
-  const ending how = wait_begun(until, under);
+ending operation::wait(const wait_limit& limit, movable_deadline* moves) {
+  const ending how = wait_begun(limit, moves);
   record_of(*this).clear_slot();
   return how;
 }
 
-ending operation::wait_begun(const limit& until, stop_node* under) {
+ending operation::wait_begun(const wait_limit& limit, movable_deadline* moves) {
   operation_record& r = record_of(*this);
   auto asked = boost::asio::cancellation_type::none;
   {
@@ -427,13 +413,12 @@ ending operation::wait_begun(const limit& until, stop_node* under) {
     if (r.watch_ != nullptr) r.watch_->operation_begins();
   }
   ending how = ending::completed;
-  movable_deadline* const moves = until.which;
   do {
     if (moves == nullptr) {
-      how = r.wait_once(until, under);
+      how = r.wait_once(limit);
       continue;
     }
-    how = r.wait_once({limit::kind::at, moves->wait_to(*this), nullptr}, under);
+    how = r.wait_once(limit.moved_to(moves->wait_to(*this)));
     if (moves->is_closed()) {
       if (how == ending::timed_out || !r.is_done()) how = ending::closed;
     } else if (how == ending::timed_out && !moves->is_over()) {
@@ -481,7 +466,7 @@ struct movable_deadline::part {
   // Under the lock; to be told without it.
   operation_ref to_tell(bool tell) VIGIL_REQUIRES(lock) { return tell ? waiting : operation_ref(); }
 
-  bool has_passed() const VIGIL_REQUIRES(lock) { return internal::timeout::at(deadline).is_over(); }
+  bool has_passed() const VIGIL_REQUIRES(lock) { return wait_limit::at(deadline).is_over(); }
 };
 
 movable_deadline::movable_deadline(time_of name) : part_(std::make_unique<part>()), name_(name) {}
@@ -568,14 +553,14 @@ void movable_deadline::waited() noexcept {
   part_->waited_to = internal::never;
 }
 
-void operation::throw_ended(ending how, stop_node* under) {
+void operation::throw_ended(ending how, const wait_limit& limit) {
   switch (how) {
     case ending::stopped:
       internal::throw_stopped(*internal::current_fiber());
     case ending::no_memory:
       throw std::bad_alloc();
     default:
-      internal::throw_cancelled(*under);
+      internal::throw_cancelled(*limit.under);
   }
 }
 

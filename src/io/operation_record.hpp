@@ -72,7 +72,7 @@ class operation_record final : public operation {
   template <class F>
   void enter(F f) noexcept;
   void wait_for_end() noexcept;
-  ending wait_once(const limit& until, stop_node* under);
+  ending wait_once(const wait_limit& limit);
 
   internal::scheduler& sched_;
   // Where what it waits for may happen; nullptr: in no io_context of the runtime's.

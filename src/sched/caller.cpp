@@ -17,14 +17,9 @@ nanos now_of_caller() noexcept {
 
 }  // namespace
 
-bool timeout::has_passed() const noexcept {
-  return kind_ == kind::in ? n_ <= 0 : n_ != never && n_ <= now_of_caller();
-}
-
-nanos timeout::deadline(nanos& now) const noexcept {
-  if (kind_ != kind::in) return n_;
-  now = now_of_caller();
-  return saturating_add(now, n_);
+nanos deadline_of(const wait_limit& limit) noexcept {
+  return limit.is == wait_limit::kind::in ? saturating_add(now_of_caller(), limit.nanoseconds)
+                                          : limit.nanoseconds;
 }
 
 bool caller::may_not_wait(bool stoppable) noexcept {
@@ -57,22 +52,16 @@ ticket caller::open_on_thread() noexcept {
   return thread_->self.open(false);
 }
 
-outcome caller::wait(ticket t, wait_reason why, timeout limit, spinlock& held)
-    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  nanos now = 0;
-  const nanos deadline = limit.deadline(now);
-  if (fiber_ != nullptr)
-    return internal::wait(*fiber_, t, {why, deadline, stoppable_, now, under_.get()}, held);
+outcome caller::wait(ticket t, wait_reason why, spinlock& held) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  if (fiber_ != nullptr) return internal::wait(*fiber_, t, why, kept_.limit, stoppable_, held);
+  const nanos deadline = deadline_of(kept_.limit);
   held.unlock();
   return sleep(t, deadline);
 }
 
-outcome caller::wait(ticket t, wait_reason why, timeout limit) {
-  nanos now = 0;
-  const nanos deadline = limit.deadline(now);
-  if (fiber_ != nullptr)
-    return internal::wait(*fiber_, t, {why, deadline, stoppable_, now, under_.get()});
-  return sleep(t, deadline);
+outcome caller::wait(ticket t, wait_reason why) {
+  if (fiber_ != nullptr) return internal::wait(*fiber_, t, why, kept_.limit, stoppable_);
+  return sleep(t, deadline_of(kept_.limit));
 }
 
 // Whoever claims wakes the note, once; a claim that beats the deadline is
@@ -86,23 +75,36 @@ outcome caller::sleep_alone(ticket t, nanos deadline) noexcept {
 }
 
 outcome caller::sleep(ticket t, nanos deadline) noexcept {
-  if (under_.get() == nullptr) return sleep_alone(t, deadline);
+  if (kept_.limit.under == nullptr) return sleep_alone(t, deadline);
   stop_waiter entry;
   entry.who = &thread_->self;
   entry.which = t;
-  if (!under_.get()->link(entry) && thread_->self.claim(t, outcome::cancelled)) {
+  if (!kept_.limit.under->link(entry) && thread_->self.claim(t, outcome::cancelled)) {
     return outcome::cancelled;
   }
   const outcome how = sleep_alone(t, deadline);
   // Whoever cancels takes it out before it delivers.
-  if (how != outcome::cancelled) under_.get()->unlink(entry);
+  if (how != outcome::cancelled) kept_.limit.under->unlink(entry);
   return how;
 }
 
 void caller::throw_if_ended(outcome how) {
   if (how == outcome::stopped) throw_stopped(*fiber_);
   if (how == outcome::deadlock) throw_deadlock(*fiber_);
-  if (how == outcome::cancelled) throw_cancelled(*under_.get());
+  if (how == outcome::cancelled) throw_cancelled(*kept_.limit.under);
 }
 
 }  // namespace vigil::internal
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+bool wait_limit::has_passed() const noexcept {
+  if (is == kind::in) return nanoseconds <= 0;
+  return nanoseconds != never && nanoseconds <= internal::now_of_caller();
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

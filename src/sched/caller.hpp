@@ -2,7 +2,7 @@
 // thread that is none, which sleeps on a note of its own.
 //
 //   if (self.may_not_wait()) { unlock; self.refuse(...); }
-//   queue the cases; t = self.open(); how = self.wait(t, ...); unlink them
+//   queue the cases; t = self.open(); how = self.wait(t, why); unlink them
 //   self.throw_if_ended(how)
 #pragma once
 
@@ -11,51 +11,25 @@
 #include "sched/park.hpp"
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/wait_limit.hpp>
 
 #include <cstdint>
 #include <optional>
 
 namespace vigil::internal {
 
-// How long an operation may wait, as the user said it. The clock is read only
-// when it has to.
-class timeout {
- public:
-  static timeout none() noexcept { return {kind::none, never}; }
+using detail::wait_limit;
 
-  static timeout in(nanos d) noexcept { return {kind::in, d}; }
-
-  static timeout at(nanos deadline) noexcept { return {kind::at, deadline}; }
-
-  // Nothing is to be waited for.
-  bool is_over() const noexcept { return kind_ != kind::none && has_passed(); }
-
-  // On the clock of who calls; never earlier than was asked for. `now` is
-  // where the time is left if the clock was read.
-  nanos deadline(nanos& now) const noexcept;
-
-  nanos deadline() const noexcept {
-    nanos ignored = 0;
-    return deadline(ignored);
-  }
-
- private:
-  enum class kind : std::uint8_t { none, in, at };
-
-  timeout(kind k, nanos n) noexcept : kind_(k), n_(n) {}
-
-  VIGIL_FOR_IO bool has_passed() const noexcept;
-
-  kind kind_;
-  nanos n_;
-};
+// A limit as a deadline, on the clock of who calls; never earlier than was asked for.
+nanos deadline_of(const wait_limit& limit) noexcept;
 
 VIGIL_FOR_IO fiber* current_fiber() noexcept;  // worker.hpp
 
 class caller {
  public:
-  // `under`: waits end when this node does; the caller keeps it meanwhile.
-  explicit caller(stop_node* under = nullptr) noexcept : fiber_(current_fiber()), under_(under) {
+  // `limit`: of each of its waits. It keeps the limit's node meanwhile.
+  explicit caller(const wait_limit& limit = detail::no_limit) noexcept
+      : fiber_(current_fiber()), kept_(limit) {
     if (fiber_ == nullptr) thread_.emplace();
   }
 
@@ -75,12 +49,11 @@ class caller {
     return fiber_ != nullptr ? fiber_->self.open(stoppable_, for_lock_) : open_on_thread();
   }
 
-  // Until the ticket is claimed or the deadline comes: then the outcome is
-  // `timeout`. Throws std::bad_alloc if the deadline cannot be armed; the wait
-  // is over then. `held` is released in every case.
-  VIGIL_FOR_IO outcome wait(ticket t, wait_reason why, timeout limit, spinlock& held)
-      VIGIL_RELEASE(held);
-  outcome wait(ticket t, wait_reason why, timeout limit);
+  // Until the ticket is claimed or the limit comes: then the outcome is
+  // `timeout`, or `cancelled`. Throws std::bad_alloc if the deadline cannot be
+  // armed; the wait is over then. `held` is released in every case.
+  VIGIL_FOR_IO outcome wait(ticket t, wait_reason why, spinlock& held) VIGIL_RELEASE(held);
+  outcome wait(ticket t, wait_reason why);
 
   // After a wait that brought nothing: throws what one that ended by a stop, a
   // cancel or a deadlock throws.
@@ -99,7 +72,7 @@ class caller {
   outcome sleep_alone(ticket t, nanos deadline) noexcept;
 
   fiber* const fiber_;
-  const kept_stop_node under_;
+  const detail::kept_limit kept_;
   bool stoppable_ = false;
   bool for_lock_ = false;
   std::optional<thread_part> thread_;

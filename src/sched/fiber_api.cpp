@@ -108,10 +108,10 @@ void take_out(fiber_core& core, internal::waiter& w) noexcept {
 
 enum class join_end { ended, limit, refused };
 
-// Until the fiber has ended, or the limit; refused if somebody else waits for
-// that. Caller: has asked whether `self` may wait. After a wait for the end
+// Until the fiber has ended, or the caller's limit; refused if somebody else waits
+// for that. Caller: has asked whether `self` may wait. After a wait for the end
 // is_joined stays set.
-join_end wait_for_end(fiber_core& core, internal::caller& self, internal::timeout limit) {
+join_end wait_for_end(fiber_core& core, internal::caller& self) {
   core.join_lock.lock();
   if (is_joined(core) || core.has_ended.load()) {
     const join_end how = is_joined(core) ? join_end::refused : join_end::ended;
@@ -124,7 +124,7 @@ join_end wait_for_end(fiber_core& core, internal::caller& self, internal::timeou
   core.is_joined.store(true, internal::relaxed);  // ordering: in is_joined()
   outcome how = outcome::value;
   try {
-    how = self.wait(t, wait_reason::join, limit, core.join_lock);
+    how = self.wait(t, wait_reason::join, core.join_lock);
   } catch (...) {
     take_out(core, self.self());
     throw;
@@ -135,7 +135,7 @@ join_end wait_for_end(fiber_core& core, internal::caller& self, internal::timeou
   return join_end::limit;
 }
 
-bool join(fiber_core* core, internal::timeout limit, stop_node* under = nullptr) {
+bool wait_for_end(fiber_core* core, const wait_limit& limit) {
   if (core == nullptr) {
     throw wrong_place(
         "vigil::fiber::join: the handle is empty; it was joined, detached or moved "
@@ -149,26 +149,19 @@ bool join(fiber_core* core, internal::timeout limit, stop_node* under = nullptr)
     return true;
   }
   if (limit.is_over()) return false;
-  internal::caller self(under);
+  internal::caller self(limit);
   if (self.may_not_wait()) self.refuse("fiber::join");
-  const join_end how = wait_for_end(*core, self, limit);
+  const join_end how = wait_for_end(*core, self);
   if (how == join_end::refused) throw_second_join();
   return how == join_end::ended;
 }
 
 }  // namespace
 
-void join(fiber_core* core) {
-  join(core, internal::timeout::none());
-}
-
-void join_under(fiber_core* core, stop_node* under) {
-  join(core, internal::timeout::none(), under);
-}
-
-bool join_for(fiber_core* core, std::int64_t timeout) {
-  if (!join(core, internal::timeout::in(timeout))) return false;
-  core->is_joined.store(false, internal::relaxed);  // ordering: the caller's own by now
+bool join(fiber_core* core, const wait_limit& limit) {
+  if (!wait_for_end(core, limit)) return false;
+  // ordering: the caller's own by now.
+  if (limit.is_timed()) core->is_joined.store(false, internal::relaxed);
   return true;
 }
 
@@ -228,7 +221,7 @@ void stop_and_join(fiber_core* core) noexcept {
     }
     // A joining destructor: nothing ends this wait but the child's end.
     internal::caller unstoppable;
-    if (wait_for_end(*core, unstoppable, internal::timeout::none()) == join_end::refused) {
+    if (wait_for_end(*core, unstoppable) == join_end::refused) {
       destroyed_while_joined(*core);
     }
   }

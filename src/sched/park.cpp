@@ -28,34 +28,46 @@ void park_on(fiber& self, wait_reason reason, spinlock* lock) noexcept {
 
 // Parks with an entry under a node. Apart, so that other waits have no room for
 // the entry in their frames.
-[[gnu::noinline]] void park_below(fiber& self, ticket t, const wait_how& how, spinlock* lock)
-    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+[[gnu::noinline]] void park_below(fiber& self,
+                                  ticket t,
+                                  wait_reason why,
+                                  stop_node& under,
+                                  spinlock* lock) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   waiter& w = self.self;
   stop_waiter entry;
   entry.who = &w;
   entry.which = t;
-  if (!how.under->link(entry) && w.claim(t, outcome::cancelled)) {
+  if (!under.link(entry) && w.claim(t, outcome::cancelled)) {
     if (lock != nullptr) lock->unlock();
     return;
   }
   self.waits_under = true;
-  park_on(self, how.reason, lock);
+  park_on(self, why, lock);
   self.waits_under = false;
   // Whoever cancels takes it out before it delivers.
-  if (w.outcome() != outcome::cancelled) how.under->unlink(entry);
+  if (w.outcome() != outcome::cancelled) under.unlink(entry);
 }
 
-outcome wait_under(fiber& self, ticket t, const wait_how& how, spinlock* lock)
-    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+outcome wait_within(fiber& self,
+                    ticket t,
+                    wait_reason why,
+                    const wait_limit& limit,
+                    bool stoppable,
+                    spinlock* lock) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   scheduler& sched = *self.sched;
   waiter& w = self.self;
+  // The clock is read before the deadline is made: reading it later could only make
+  // the wait longer, an older reading would make it shorter.
+  const bool relative = limit.is == wait_limit::kind::in;
+  const nanos now = relative ? sched.clock.now() : coarse_now(sched);
+  const nanos deadline = relative ? saturating_add(now, limit.nanoseconds) : limit.nanoseconds;
   // ordering: the dump's fields; nothing hangs on them.
-  self.waiting_since.store(how.since != 0 ? how.since : coarse_now(sched), relaxed);
-  const bool timed = how.deadline != never;
+  self.waiting_since.store(now, relaxed);
+  const bool timed = deadline != never;
   if (timed) {
-    self.waiting_until.store(how.deadline, relaxed);  // ordering: as above
+    self.waiting_until.store(deadline, relaxed);  // ordering: as above
     try {
-      sched.timers().arm(w, t, how.deadline);
+      sched.timers().arm(w, t, deadline);
     } catch (...) {
       self.waiting_until.store(never, relaxed);  // ordering: the dump's field
       if (w.claim(t, outcome::cancelled)) {
@@ -63,25 +75,25 @@ outcome wait_under(fiber& self, ticket t, const wait_how& how, spinlock* lock)
         throw;
       }
       // Somebody has just ended the wait: it needs no deadline any more.
-      park_on(self, how.reason, lock);
+      park_on(self, why, lock);
       return w.outcome();
     }
   }
   // The stop's flag is set before it looks for an open ticket; the ticket was
   // opened before this look. One of the two sees the other.
-  if (how.stoppable && sched.must_stop(self) && w.claim(t, outcome::stopped)) {
+  if (stoppable && sched.must_stop(self) && w.claim(t, outcome::stopped)) {
     if (lock != nullptr) lock->unlock();
-  } else if (how.under == nullptr) {
-    park_on(self, how.reason, lock);
+  } else if (limit.under == nullptr) {
+    park_on(self, why, lock);
   } else {
-    park_below(self, t, how, lock);
+    park_below(self, t, why, *limit.under, lock);
   }
-  const outcome how_it_ended = w.outcome();
+  const outcome ended = w.outcome();
   if (timed) {
-    if (how_it_ended != outcome::timeout) sched.timers().disarm(w);
+    if (ended != outcome::timeout) sched.timers().disarm(w);
     self.waiting_until.store(never, relaxed);  // ordering: the dump's field
   }
-  return how_it_ended;
+  return ended;
 }
 
 }  // namespace
@@ -124,13 +136,17 @@ bool before_wait(fiber& self, const worker& on) {
   return stoppable;
 }
 
-outcome wait(fiber& self, ticket t, const wait_how& how) {
-  return wait_under(self, t, how, nullptr);
+outcome wait(fiber& self, ticket t, wait_reason why, const wait_limit& limit, bool stoppable) {
+  return wait_within(self, t, why, limit, stoppable, nullptr);
 }
 
-outcome wait(fiber& self, ticket t, const wait_how& how, spinlock& lock)
-    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  return wait_under(self, t, how, &lock);
+outcome wait(fiber& self,
+             ticket t,
+             wait_reason why,
+             const wait_limit& limit,
+             bool stoppable,
+             spinlock& lock) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  return wait_within(self, t, why, limit, stoppable, &lock);
 }
 
 namespace {

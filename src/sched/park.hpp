@@ -34,8 +34,11 @@
 #include "sched/waiter.hpp"
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/wait_limit.hpp>
 
 namespace vigil::internal {
+
+using detail::wait_limit;
 
 // Leaves the stack until ready(). The overload without a lock is for fibers
 // that are found without one.
@@ -49,18 +52,6 @@ void ready(fiber& f, turn when = turn::next) noexcept;
 // Ends the program if the fiber is under this_fiber::no_park.
 VIGIL_FOR_IO void check_may_park(const fiber& self) noexcept;
 
-struct wait_how {
-  wait_reason reason;
-  nanos deadline = never;
-  // False for waits that a stop must not end: under a shield, while
-  // unwinding, in a joining destructor.
-  bool stoppable = true;
-  // The time, for the dump, if the caller has just read it.
-  nanos since = 0;
-  // The wait ends when this node does: outcome::cancelled. Kept by the caller.
-  detail::stop_node* under = nullptr;
-};
-
 // Before a fiber makes itself findable: throws `stopped` if it must not wait.
 // Returns whether the wait is to be stoppable.
 bool before_wait(fiber& self);
@@ -70,9 +61,12 @@ bool before_wait(fiber& self, const worker& on);  // the worker it runs on
 // arms the deadline, parks, disarms, and says how the wait ended. If it ended
 // by neither value nor closed, the caller unlinks the waiter. The lock, if
 // any, is released in every case, also when it throws std::bad_alloc (then the
-// wait is over, and the caller unlinks).
-outcome wait(fiber& self, ticket t, const wait_how& how);
-outcome wait(fiber& self, ticket t, const wait_how& how, spinlock& lock) VIGIL_RELEASE(lock);
+// wait is over, and the caller unlinks). The caller keeps the limit's node. Not
+// stoppable: under a shield, while unwinding, in a joining destructor.
+outcome wait(fiber& self, ticket t, wait_reason why, const wait_limit& limit, bool stoppable);
+outcome wait(
+    fiber& self, ticket t, wait_reason why, const wait_limit& limit, bool stoppable, spinlock& lock)
+    VIGIL_RELEASE(lock);
 
 // What a wait that ended by a stop does next.
 [[noreturn]] VIGIL_FOR_IO void throw_stopped(fiber& self);

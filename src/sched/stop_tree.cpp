@@ -196,6 +196,14 @@ std::size_t stop_node::waiters() const noexcept {
   return waiters_.size();
 }
 
+void keep(stop_node& node) noexcept {
+  node.keep();
+}
+
+void let_go(stop_node& node) noexcept {
+  node.let_go();
+}
+
 }  // namespace detail
 }  // namespace VIGIL_ABI
 }  // namespace vigil

@@ -190,26 +190,6 @@ class stop_node {
 
 namespace vigil::internal {
 
-// Keeps a node for the length of a wait; nullptr: none.
-class kept_stop_node {
- public:
-  explicit kept_stop_node(stop_node* node) noexcept : node_(node) {
-    if (node_ != nullptr) node_->keep();
-  }
-
-  ~kept_stop_node() {
-    if (node_ != nullptr) node_->let_go();
-  }
-
-  kept_stop_node(const kept_stop_node&) = delete;
-  kept_stop_node& operator=(const kept_stop_node&) = delete;
-
-  stop_node* get() const noexcept { return node_; }
-
- private:
-  stop_node* const node_;
-};
-
 // Of a node whose deadline has passed: equivalent to errc::timed_out, whose own text,
 // "Connection timed out", is TCP's.
 std::error_code deadline_passed() noexcept;

@@ -63,7 +63,7 @@ void scheduler::settle() {
   const bool stoppable = before_wait(self);
   settler_ticket_ = self.self.open(stoppable);
   settler_ = &self.self;
-  const outcome how = wait(self, settler_ticket_, {wait_reason::settle, never, stoppable});
+  const outcome how = wait(self, settler_ticket_, wait_reason::settle, detail::no_limit, stoppable);
   if (how == outcome::stopped) {
     settler_ = nullptr;
     throw_stopped(self);

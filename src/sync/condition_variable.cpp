@@ -31,13 +31,9 @@ void take_back(const any_lock& lock) noexcept {
 }  // namespace
 
 bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
-  const internal::how_to_wait how{internal::wait_reason::condition,
-                                  "condition_variable::wait",
-                                  internal::to_timeout(limit),
-                                  true,
-                                  limit.under};
-  internal::caller self(how.under);
-  if (self.may_not_wait(how.stoppable)) self.refuse(how.call);
+  constexpr auto why = internal::wait_reason::condition;
+  internal::caller self(limit);
+  if (self.may_not_wait()) self.refuse("condition_variable::wait");
 
   queued_wait own;
   own.who = &self.self();
@@ -58,15 +54,14 @@ bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
     if (own.who->claim(own.which, outcome::cancelled)) {
       leave();
     } else {
-      const bool notified =
-          self.wait(own.which, how.why, internal::timeout::none()) == outcome::value;
+      const bool notified = self.wait(own.which, why) == outcome::value;
       notified ? notify_one(c) : leave();
     }
     throw;
   }
   outcome ended = outcome::open;
   try {
-    ended = self.wait(own.which, how.why, how.limit);
+    ended = self.wait(own.which, why);
   } catch (...) {
     leave();
     take_back(lock);

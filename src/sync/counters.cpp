@@ -85,20 +85,19 @@ std::int64_t count_of(const counter_core& c) noexcept {
 }
 
 bool wait(counter_core& c, bool is_latch, const wait_limit& limit) {
-  const internal::how_to_wait how{
-      is_latch ? internal::wait_reason::latch : internal::wait_reason::wait_group,
-      is_latch ? "latch::wait" : "wait_group::wait",
-      internal::to_timeout(limit),
-      true,
-      limit.under};
   internal::queue_guard guard(c.queue);
   if (c.count == 0) return true;
-  if (how.limit.is_over()) return false;
-  internal::caller self(how.under);
-  internal::before_waiting(self, how, guard);
+  if (limit.is_over()) return false;
+  internal::caller self(limit);
+  internal::before_waiting(self, is_latch ? "latch::wait" : "wait_group::wait", guard);
   queued_wait own;
-  const outcome ended = internal::wait_in(
-      internal::all_of(c.queue), own, self, how, guard, [](wake_list&) noexcept {});
+  const outcome ended =
+      internal::wait_in(internal::all_of(c.queue),
+                        own,
+                        self,
+                        is_latch ? internal::wait_reason::latch : internal::wait_reason::wait_group,
+                        guard,
+                        [](wake_list&) noexcept {});
   self.throw_if_ended(ended);
   return ended == outcome::value;
 }
@@ -111,25 +110,22 @@ void check_latch(std::int64_t count) {
 // --- semaphore
 
 bool acquire_permits(semaphore_core& s, std::int64_t n, const wait_limit& limit) {
-  const internal::how_to_wait how{internal::wait_reason::semaphore,
-                                  "semaphore::acquire",
-                                  internal::to_timeout(limit),
-                                  true,
-                                  limit.under};
   check_permits(n, "acquire");
   if (n == 0) return true;
   internal::queue_guard guard(s.queue);
   if (take_now(s, n)) return true;
-  if (how.limit.is_over()) return false;
-  internal::caller self(how.under);
-  internal::before_waiting(self, how, guard);
+  if (limit.is_over()) return false;
+  internal::caller self(limit);
+  internal::before_waiting(self, "semaphore::acquire", guard);
   queued_wait own;
   own.amount = n;
   // Who gives up may have been in the way of smaller ones.
-  const outcome ended = internal::wait_in(
-      internal::all_of(s.queue), own, self, how, guard, [&s](wake_list& told) noexcept {
-        grant(s, told);
-      });
+  const outcome ended = internal::wait_in(internal::all_of(s.queue),
+                                          own,
+                                          self,
+                                          internal::wait_reason::semaphore,
+                                          guard,
+                                          [&s](wake_list& told) noexcept { grant(s, told); });
   self.throw_if_ended(ended);
   return ended == outcome::value;
 }

@@ -126,14 +126,14 @@ bool announce(mutex_core& m, bool on_his_way) noexcept {
 }
 
 // Tests and the compiler's inlining aside, the whole wait of lock().
-bool lock_and_wait(mutex_core& m, internal::how_to_wait how) {
-  internal::caller self(how.under);
+bool lock_and_wait(mutex_core& m, const wait_limit& limit) {
+  internal::caller self(limit);
   queued_wait own;
   bool on_his_way = false;
   for (;;) {
     internal::queue_guard guard(m.queue);
     if (!on_his_way) {
-      internal::before_waiting(self, how, guard);
+      internal::before_waiting(self, "mutex::lock", guard, false);
       own.since = now_of(self.self());
     }
     if (!announce(m, on_his_way)) return true;
@@ -141,7 +141,7 @@ bool lock_and_wait(mutex_core& m, internal::how_to_wait how) {
         internal::all_of(m.queue),
         own,
         self,
-        how,
+        internal::wait_reason::mutex,
         guard,
         [&m](wake_list&) noexcept { left_queue(m); },
         on_his_way);
@@ -158,10 +158,9 @@ bool lock_and_wait(mutex_core& m, internal::how_to_wait how) {
 
 bool lock_slowly(mutex_core& m, const wait_limit& limit) {
   if (take_soon(m, false)) return true;
-  internal::timeout until = internal::to_timeout(limit);
-  if (until.is_over()) return false;
-  if (limit.is == wait_limit::kind::in) until = internal::timeout::at(until.deadline());
-  return lock_and_wait(m, {internal::wait_reason::mutex, "mutex::lock", until, false, limit.under});
+  if (limit.is_over()) return false;
+  if (limit.is != wait_limit::kind::in) return lock_and_wait(m, limit);
+  return lock_and_wait(m, limit.moved_to(internal::deadline_of(limit)));  // one for all waits
 }
 
 bool try_lock_slowly(mutex_core& m) noexcept {

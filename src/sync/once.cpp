@@ -36,10 +36,8 @@ std::uint64_t caller_id() noexcept {
 }
 
 bool begin_once(once_core& o, const wait_limit& limit) {
-  const internal::how_to_wait how{
-      internal::wait_reason::once, "once::call", internal::to_timeout(limit), true, limit.under};
   // Over all rounds it keeps the context, and lets go of it without the guard.
-  internal::caller self(how.under);
+  internal::caller self(limit);
   internal::queue_guard guard(o.queue);
   for (;;) {
     switch (o.state.load(relaxed)) {  // ordering: changed under the guard
@@ -57,10 +55,14 @@ bool begin_once(once_core& o, const wait_limit& limit) {
           "vigil::once::call: the function that it runs has called it again, which would wait for "
           "itself for ever; let the function not use what it makes");
     }
-    internal::before_waiting(self, how, guard);
+    internal::before_waiting(self, "once::call", guard);
     queued_wait own;
-    const outcome ended = internal::wait_in(
-        internal::all_of(o.queue), own, self, how, guard, [](wake_list&) noexcept {});
+    const outcome ended = internal::wait_in(internal::all_of(o.queue),
+                                            own,
+                                            self,
+                                            internal::wait_reason::once,
+                                            guard,
+                                            [](wake_list&) noexcept {});
     self.throw_if_ended(ended);
     guard.lock();
   }

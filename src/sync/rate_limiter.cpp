@@ -107,12 +107,11 @@ reservation rate_limiter::reserve_at(clock::time_point now, std::int64_t n) {
 
 bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) {
   check_tokens(n);
-  const internal::kept_stop_node kept(limit.under);  // over all rounds
-  const internal::timeout until = internal::to_timeout(limit);
+  const detail::kept_limit kept(limit);  // over all rounds
   nanos now = of(clock::now());
   const nanos latest = limit.is == detail::wait_limit::kind::in
                            ? internal::saturating_add(now, limit.nanoseconds)
-                           : until.deadline();
+                           : limit.nanoseconds;
   reservation mine;
   for (;; now = of(clock::now())) {
     const std::uint64_t seen = changes();
@@ -126,20 +125,19 @@ bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) 
       mine = take(now, n, std::max(latest, now));
     }
     if (mine) break;
-    if (limit.is != detail::wait_limit::kind::none) return false;
-    wait_for_change(seen, limit.under);
+    if (limit.is_timed()) return false;
+    wait_for_change(seen, limit);
   }
   const nanos turn = of(mine.time_to_act());
   if (turn <= now) return true;
-  internal::caller self(limit.under);
+  internal::caller self(limit.moved_to(turn));
   if (self.may_not_wait()) {
     mine.cancel();
     self.refuse("rate_limiter::wait");
   }
   internal::outcome ended = internal::outcome::open;
   try {
-    ended =
-        self.wait(self.open(), internal::wait_reason::rate_limiter, internal::timeout::at(turn));
+    ended = self.wait(self.open(), internal::wait_reason::rate_limiter);
   } catch (...) {
     mine.cancel();
     throw;
@@ -156,19 +154,18 @@ std::uint64_t rate_limiter::changes() noexcept {
   return changes_;
 }
 
-void rate_limiter::wait_for_change(std::uint64_t seen, detail::stop_node* under) {
-  const internal::how_to_wait how{internal::wait_reason::rate_limiter,
-                                  "rate_limiter::wait",
-                                  internal::timeout::none(),
-                                  true,
-                                  under};
+void rate_limiter::wait_for_change(std::uint64_t seen, const detail::wait_limit& limit) {
   internal::queue_guard guard(for_change_);
   if (changes_ != seen) return;
-  internal::caller self(under);
-  internal::before_waiting(self, how, guard);
+  internal::caller self(limit);
+  internal::before_waiting(self, "rate_limiter::wait", guard);
   detail::queued_wait own;
-  self.throw_if_ended(internal::wait_in(
-      internal::all_of(for_change_), own, self, how, guard, [](internal::wake_list&) noexcept {}));
+  self.throw_if_ended(internal::wait_in(internal::all_of(for_change_),
+                                        own,
+                                        self,
+                                        internal::wait_reason::rate_limiter,
+                                        guard,
+                                        [](internal::wake_list&) noexcept {}));
 }
 
 // After the change, without the mutex.

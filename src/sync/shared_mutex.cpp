@@ -101,16 +101,18 @@ bool wait_for_turn(shared_mutex_core& m,
                    line where,
                    std::uint32_t keeps_out,
                    std::uint32_t comes_in,
-                   const internal::how_to_wait& how) {
-  internal::caller self(how.under);
+                   internal::wait_reason why,
+                   const char* call,
+                   const wait_limit& limit) {
+  internal::caller self(limit);
   queued_wait own;
-  const bool over = how.limit.is_over();
+  const bool over = limit.is_over();
   internal::queue_guard guard(m.queue);
   if (over) return try_now(m, keeps_out, comes_in);
-  internal::before_waiting(self, how, guard);
+  internal::before_waiting(self, call, guard, false);
   if (!announce(m, keeps_out, comes_in)) return true;
   const outcome ended =
-      internal::wait_in(where, own, self, how, guard, [&m](wake_list& told) noexcept {
+      internal::wait_in(where, own, self, why, guard, [&m](wake_list& told) noexcept {
         settle(m, after::giving_up, told);
       });
   self.throw_if_ended(ended);
@@ -124,11 +126,9 @@ bool lock_slowly(shared_mutex_core& m, const wait_limit& limit) {
                        writers_of(m),
                        ~std::uint32_t{0},
                        word::exclusive,
-                       {internal::wait_reason::shared_mutex_write,
-                        "shared_mutex::lock",
-                        internal::to_timeout(limit),
-                        false,
-                        limit.under});
+                       internal::wait_reason::shared_mutex_write,
+                       "shared_mutex::lock",
+                       limit);
 }
 
 bool lock_shared_slowly(shared_mutex_core& m, const wait_limit& limit) {
@@ -136,11 +136,9 @@ bool lock_shared_slowly(shared_mutex_core& m, const wait_limit& limit) {
                        readers_of(m),
                        word::exclusive | word::waiting,
                        word::one_reader,
-                       {internal::wait_reason::shared_mutex_read,
-                        "shared_mutex::lock_shared",
-                        internal::to_timeout(limit),
-                        false,
-                        limit.under});
+                       internal::wait_reason::shared_mutex_read,
+                       "shared_mutex::lock_shared",
+                       limit);
 }
 
 void unlock_slowly(shared_mutex_core& m) {

@@ -39,25 +39,13 @@ void line::claim_all(wake_list& told) const noexcept {
     told.add(*w->who);
 }
 
-timeout to_timeout(const wait_limit& limit) noexcept {
-  switch (limit.is) {
-    case wait_limit::kind::in:
-      return timeout::in(limit.nanoseconds);
-    case wait_limit::kind::at:
-      return timeout::at(limit.nanoseconds);
-    case wait_limit::kind::none:
-      break;
-  }
-  return timeout::none();
-}
-
-void before_waiting(caller& self, const how_to_wait& how, queue_guard& guard) {
-  if (!self.may_not_wait(how.stoppable)) {
-    if (!how.stoppable) self.waits_for_lock();
+void before_waiting(caller& self, const char* call, queue_guard& guard, bool stoppable) {
+  if (!self.may_not_wait(stoppable)) {
+    if (!stoppable) self.waits_for_lock();
     return;
   }
   guard.unlock();
-  self.refuse(how.call);
+  self.refuse(call);
 }
 
 }  // namespace vigil::internal

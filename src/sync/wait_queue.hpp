@@ -54,7 +54,6 @@ struct queued_wait {
 namespace vigil::internal {
 
 using detail::queued_wait;
-using detail::wait_limit;
 using detail::wait_queue;
 
 // The operations on {first, last}, for a record of the queue's or a second list
@@ -109,30 +108,20 @@ class queue_guard {
   bool held_ = false;
 };
 
-timeout to_timeout(const wait_limit& limit) noexcept;
-
-// How a wait is to be done. Every wait of this layer goes through wait_in().
-struct how_to_wait {
-  wait_reason why;
-  const char* call;  // for the error's text
-  timeout limit = timeout::none();
-  bool stoppable = true;  // false: for a lock
-  stop_node* under = nullptr;
-};
-
 // Whoever may have to wait, before it is queued: throws `stopped` or wrong_place,
-// with the guard released.
-void before_waiting(caller& self, const how_to_wait& how, queue_guard& guard);
+// with the guard released. `call`: for the error's text.
+void before_waiting(caller& self, const char* call, queue_guard& guard, bool stoppable = true);
 
-// Queues `own` (at the end, or at the front), releases the guard, waits. If the
-// wait ended otherwise than by a value, the record has been taken out, and
-// `left(told)` has been called under the guard's lock, for what changes by its
-// going; those it tells are delivered. Throws std::bad_alloc; the same holds.
+// Queues `own` (at the end, or at the front), releases the guard, waits within the
+// caller's limit: every wait of this layer goes through here. If the wait ended
+// otherwise than by a value, the record has been taken out, and `left(told)` has been
+// called under the guard's lock, for what changes by its going; those it tells are
+// delivered. Throws std::bad_alloc; the same holds.
 template <class Left>
 outcome wait_in(line where,
                 queued_wait& own,
                 caller& self,
-                const how_to_wait& how,
+                wait_reason why,
                 queue_guard& guard,
                 Left left,
                 bool at_front = false) {
@@ -150,7 +139,7 @@ outcome wait_in(line where,
   };
   outcome ended = outcome::open;
   try {
-    ended = self.wait(own.which, how.why, how.limit);
+    ended = self.wait(own.which, why);
   } catch (...) {
     leave();
     throw;

@@ -254,7 +254,7 @@ void timeout_core::end_closed() noexcept {
     timeout_run::waiting mine{&caller.self(), caller.open(), r->waiters};
     r->waiters = &mine;
     lock_.unlock();
-    caller.wait(mine.which, internal::wait_reason::on_expire, internal::timeout::none(), held);
+    caller.wait(mine.which, internal::wait_reason::on_expire, held);
   }
   if (function != nullptr) drop_function(function);  // C5
   timer_service::drop_handle(*timer_);
@@ -488,7 +488,7 @@ void timeout_core::await_run(timeout_node& n, bool gone) noexcept {
     check_may_wait(*r);
     timeout_run::waiting mine{&caller.self(), caller.open(), r->waiters};
     r->waiters = &mine;
-    caller.wait(mine.which, internal::wait_reason::on_expire, internal::timeout::none(), lock);
+    caller.wait(mine.which, internal::wait_reason::on_expire, lock);
   }
 }
 

@@ -94,9 +94,9 @@ bool stop(timer_record* record) noexcept {
   return record->service->stop(*record);
 }
 
-bool stop_and_wait(timer_record* record, stop_node* under) {
+bool stop_and_wait(timer_record* record, const wait_limit& limit) {
   const bool prevented = stop(record);
-  record->service->stop_and_wait(*record, under);
+  record->service->stop_and_wait(*record, limit);
   return prevented;
 }
 
@@ -157,11 +157,11 @@ void stop_for_scope(timer_record* record) noexcept {
   // ordering: the fiber's own word.
   if (self != nullptr && self->callback.load(internal::relaxed) == record) return;
   if (self == nullptr) {
-    record->service->stop_and_wait(*record, nullptr);
+    record->service->stop_and_wait(*record, no_limit);
     return;
   }
   const this_fiber::shield until_it_has_ended;
-  record->service->stop_and_wait(*record, nullptr);
+  record->service->stop_and_wait(*record, no_limit);
 }
 
 // --- timers with a channel

@@ -440,7 +440,7 @@ void timer_service::tell_stop_waiters(timer_record& t) noexcept {
   }
 }
 
-void timer_service::stop_and_wait(timer_record& t, stop_node* under, const char* call) {
+void timer_service::stop_and_wait(timer_record& t, const wait_limit& limit, const char* call) {
   if (!t.is_running()) return;
   const fiber* const f = current_fiber();
   // ordering: the fiber's own word.
@@ -449,12 +449,12 @@ void timer_service::stop_and_wait(timer_record& t, stop_node* under, const char*
                        " inside the callback that it waits for would wait for itself: use stop()")
                           .c_str());
   }
-  caller self(under);
   // On a worker's own stack it sleeps like a plain thread, since the end of a
   // scoped_timer must not throw; but not for long: the callback may need this worker.
   const bool in_handler = f == nullptr && current_worker() != nullptr;
+  constexpr nanos patience = 1'000'000'000;
+  caller self(in_handler ? limit.moved_to(monotonic_now() + patience) : limit);
   if (!in_handler && self.may_not_wait()) self.refuse(call);
-  const timeout limit = in_handler ? timeout::in(1'000'000'000) : timeout::none();
   stop_waiter entry{&t, &self.self(), self.open(), {}};
   stops_lock_.lock();
   t.awaited.store(true);
@@ -464,7 +464,7 @@ void timer_service::stop_and_wait(timer_record& t, stop_node* under, const char*
     return;
   }
   stop_waiters_.push_back(entry);
-  const outcome how = self.wait(entry.which, wait_reason::stop_and_wait, limit, stops_lock_);
+  const outcome how = self.wait(entry.which, wait_reason::stop_and_wait, stops_lock_);
   if (how == outcome::value) return;
   if (how == outcome::timeout) {
     fatal(

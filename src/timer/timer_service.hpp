@@ -42,6 +42,7 @@
 #include "timer/timer_heap.hpp"
 #include "timer/timer_record.hpp"
 
+#include <vigil/detail/wait_limit.hpp>
 #include <vigil/stats.hpp>
 
 #include <array>
@@ -52,6 +53,7 @@
 namespace vigil::internal {
 
 using timer_record = detail::timer_record;
+using detail::wait_limit;
 
 class timer_service final : public timer_seam {
  public:
@@ -89,7 +91,9 @@ class timer_service final : public timer_seam {
   bool reset_after(timer_record& t, nanos delay);
   bool reset_at(timer_record& t, nanos deadline);
   // `call`: what the user has called.
-  void stop_and_wait(timer_record& t, stop_node* under, const char* call = "timer::stop_and_wait");
+  void stop_and_wait(timer_record& t,
+                     const wait_limit& limit,
+                     const char* call = "timer::stop_and_wait");
   // stop() for who has a reference and no handle. As if it had run, so that handles
   // that go at this moment see it (U2).
   bool discard(timer_record& t) noexcept;

@@ -96,7 +96,7 @@ TEST_SUITE("contexts: bad input") {
       CHECK(timer.stop());
       CHECK(says_what_to_do([&] { permits.acquire(nil); }));
       CHECK(says_what_to_do([&] { once.call(nil, [] {}); }));
-      CHECK(says_what_to_do([&] { flights.call(nil, 1, [] { return 1; }); }));
+      CHECK(says_what_to_do([&] { flights.call(1, nil, [] { return 1; }); }));
       CHECK(says_what_to_do([&] { vigil::blocking(nil, [] {}); }));
       CHECK(says_what_to_do([&] { g.wait(nil); }));
       g.wait();

@@ -146,7 +146,7 @@ const std::vector<kind>& kinds() {
            });
          });
          yield_until(begun);
-         flights.call(c, 1, [] { return 2; });
+         flights.call(1, c, [] { return 2; });
        }},
       {"group",
        [](const context& c) {
@@ -174,7 +174,7 @@ const std::vector<kind>& kinds() {
        [](const context& c) {
          vigil::semaphore s(1);
          try {
-           s.acquire(c, 2);
+           s.acquire(2, c);
          } catch (const cancelled&) {
            CHECK(s.available() == 1);
            throw;

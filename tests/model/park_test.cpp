@@ -51,8 +51,8 @@ class mailbox {
       const ticket t = self.self.open(stoppable);
       taker_ = &self.self;
       its_ticket_ = t;
-      const outcome how =
-          vigil::internal::wait(self, t, {wait_reason::join, never, stoppable}, lock_);
+      const outcome how = vigil::internal::wait(
+          self, t, wait_reason::join, vigil::detail::no_limit, stoppable, lock_);
       if (how == outcome::stopped) {
         take_out(self.self);
         vigil::internal::throw_stopped(self);
@@ -106,7 +106,8 @@ class alarm_clock {
     brought_ = 0;
     const ticket t = self.self.open(false);
     set_.store(t, std::memory_order_release);
-    const outcome how = vigil::internal::wait(self, t, {wait_reason::sleep, never, false});
+    const outcome how =
+        vigil::internal::wait(self, t, wait_reason::sleep, vigil::detail::no_limit, false);
     model::require(how == outcome::timeout, "a fiber goes on only when its wait is over");
     model::require(brought_ == 7, "what was written before ready() is seen after park()");
   }

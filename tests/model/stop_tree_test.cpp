@@ -45,7 +45,7 @@ int recv(const vigil::channel<parcel>& from, const context& ctx) {
 }
 
 void require_nobody_waits(const context& ctx) {
-  model::require(ctx.stop()->waiters() == 0, "no waiter is left under it");
+  model::require(vigil::detail::stop_of(ctx)->waiters() == 0, "no waiter is left under it");
 }
 
 // One receives under a context, one sends if somebody is there, this one cancels
@@ -78,12 +78,12 @@ void three_ends() {
   std::atomic<bool> giver_gone{false};
   outcome how = outcome::open;
   std::thread thread([&] {
-    vigil::internal::caller self(it.ctx.stop());
+    vigil::internal::caller self(vigil::detail::within(1us, it.ctx));
     static_cast<void>(self.may_not_wait());
     const auto t = self.open();
     which.store(t);
     found.store(&self.self());
-    how = self.wait(t, vigil::internal::wait_reason::test, vigil::internal::timeout::in(1000));
+    how = self.wait(t, vigil::internal::wait_reason::test);
     model::wait_until([&] { return giver_gone.load(); });  // it looks at this stack
   });
   std::thread giver([&] {
@@ -111,7 +111,7 @@ void link_against_cancel() {
   });
   parent.cancel();
   maker.join();
-  model::require(parent.ctx.stop()->children() == 0, "no child is left");
+  model::require(vigil::detail::stop_of(parent.ctx)->children() == 0, "no child is left");
 }
 
 // top - middle - below. Whoever returns from a cancel finds all below it done.
@@ -126,7 +126,7 @@ void two_cancels() {
   middle.cancel();
   model::require(below.ctx.is_done(), "all below the middle is done");
   other.join();
-  model::require(top.ctx.stop()->children() == 0, "no child is left");
+  model::require(vigil::detail::stop_of(top.ctx)->children() == 0, "no child is left");
 }
 
 // The last handle of a child goes while its parent, or it, is cancelled.
@@ -142,7 +142,7 @@ void death_against_cancel(bool also_cancelled) {
   parent.cancel();
   other.join();
   third.join();
-  model::require(parent.ctx.stop()->children() == 0, "no child is left");
+  model::require(vigil::detail::stop_of(parent.ctx)->children() == 0, "no child is left");
 }
 
 // A child whose last handle is that of who waits under it.
@@ -154,7 +154,7 @@ void death_as_the_wait_ends() {
   });
   parent.cancel();
   waits.join();
-  model::require(parent.ctx.stop()->children() == 0, "no child is left");
+  model::require(vigil::detail::stop_of(parent.ctx)->children() == 0, "no child is left");
 }
 
 // Two wait for done; the last of three handles is a receiver, or not.

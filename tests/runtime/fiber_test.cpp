@@ -286,6 +286,40 @@ TEST_SUITE("spawn and join") {
     });
   }
 
+  TEST_CASE("join_until is true by its deadline, of whichever clock, and keeps the handle") {
+    in_virtual([] {
+      const auto start = vigil::clock::now();
+      auto f = spawn([] {
+        sleep_for(10s);
+        return 5;
+      });
+      CHECK_FALSE(f.join_until(start));
+      CHECK_FALSE(f.join_until(vigil::clock::time_point::min()));
+      CHECK_FALSE(f.join_until(std::chrono::system_clock::time_point{}));
+      CHECK(since(start) == 0s);
+      CHECK_FALSE(f.join_until(start + 3s));
+      CHECK(since(start) == 3s);
+      // Of another clock, which virtual time does not move: by the distance from its now.
+      CHECK_FALSE(f.join_until(std::chrono::steady_clock::now() + 1h - 1h));
+      CHECK(f.join_until(std::chrono::steady_clock::now() + 1h));
+      CHECK(since(start) == 10s);
+      CHECK(f.join_until(vigil::clock::time_point::max()));
+      CHECK(f.join_until(start));
+      CHECK(f.join() == 5);
+      CHECK(vigil::stats().timers_pending == 0);
+    });
+  }
+
+  TEST_CASE("a join_until that never ends by itself ends when the fiber does") {
+    in_virtual([] {
+      auto f = spawn([] { sleep_for(24h); });
+      CHECK(f.join_until(std::chrono::system_clock::time_point::max()));
+      f.join();
+      vigil::fiber<> empty;
+      CHECK_THROWS_AS(static_cast<void>(empty.join_until(vigil::clock::now())), vigil::wrong_place);
+    });
+  }
+
   TEST_CASE("a plain thread may join, also with a timeout") {
     in_runtime({.workers = {1, 2}}, [] {
       auto f = spawn([] {

@@ -440,7 +440,8 @@ TEST_SUITE("signal watcher") {
       w.which = self.self.open(true);
       s.add_signal_watcher(watcher);
       vigil::go([] { ::raise(SIGUSR1); });
-      const auto how = vigil::internal::wait(self, w.which, {vigil::internal::wait_reason::signal});
+      const auto how = vigil::internal::wait(
+          self, w.which, vigil::internal::wait_reason::signal, vigil::detail::no_limit, true);
       CHECK(how == vigil::internal::outcome::value);
       s.remove_signal_watcher(watcher);
     });

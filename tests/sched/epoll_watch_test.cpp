@@ -217,7 +217,8 @@ TEST_SUITE("a watch over epoll and timerfd") {
         std::this_thread::sleep_for(5ms);
         if (::write(ends[1], "x", 1) != 1) std::abort();
       });
-      CHECK(vigil::internal::wait(self, t, {vigil::internal::wait_reason::test}) ==
+      CHECK(vigil::internal::wait(
+                self, t, vigil::internal::wait_reason::test, vigil::detail::no_limit, true) ==
             vigil::internal::outcome::value);
       CHECK(calls.readable.load() == 1);
       core.sched.end_outside_work();
@@ -239,7 +240,8 @@ TEST_SUITE("a watch over epoll and timerfd") {
         auto& self = *vigil::internal::current_fiber();
         const auto t = self.self.open(true);
         w.await(ends[0], self.self, t);
-        CHECK(vigil::internal::wait(self, t, {vigil::internal::wait_reason::test}) ==
+        CHECK(vigil::internal::wait(
+                  self, t, vigil::internal::wait_reason::test, vigil::detail::no_limit, true) ==
               vigil::internal::outcome::value);
         heard.store(true);
       });

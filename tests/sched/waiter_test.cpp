@@ -152,7 +152,9 @@ TEST_SUITE("waiter") {
             if (self.self.claim(t, how)) self.self.deliver();
           });
         }
-        CHECK(vigil::internal::wait(self, t, {vigil::internal::wait_reason::test}) == how);
+        CHECK(vigil::internal::wait(
+                  self, t, vigil::internal::wait_reason::test, vigil::detail::no_limit, true) ==
+              how);
         vigil::testing::settle();
       }
     });
@@ -167,7 +169,11 @@ TEST_SUITE("waiter") {
           vigil::sleep_for(1s);
           if (self.self.claim(t, outcome::value)) self.self.deliver();
         });
-        return vigil::internal::wait(self, t, {vigil::internal::wait_reason::test, deadline, true});
+        return vigil::internal::wait(self,
+                                     t,
+                                     vigil::internal::wait_reason::test,
+                                     vigil::detail::wait_limit::at(deadline),
+                                     true);
       };
       const auto start = vigil::clock::now();
       const auto at = [&](std::chrono::nanoseconds d) {
@@ -207,9 +213,7 @@ TEST_SUITE("waiter") {
             }
             const auto deadline = vigil::clock::now() + std::chrono::nanoseconds(dice.below(3000));
             const outcome how = vigil::internal::wait(
-                self,
-                t,
-                {vigil::internal::wait_reason::test, deadline.time_since_epoch().count(), true});
+                self, t, vigil::internal::wait_reason::test, vigil::detail::until(deadline), true);
             while (racers.load() != 0)
               vigil::this_fiber::yield();
             REQUIRE(claims.load() == (how == outcome::timeout ? 0 : 1));
@@ -246,7 +250,8 @@ TEST_SUITE("park and ready") {
       for (int i = 0; i < rounds(5000); ++i) {
         const ticket t = self.self.open(true);
         open.store(t);
-        REQUIRE(vigil::internal::wait(self, t, {vigil::internal::wait_reason::test}) ==
+        REQUIRE(vigil::internal::wait(
+                    self, t, vigil::internal::wait_reason::test, vigil::detail::no_limit, true) ==
                 outcome::value);
       }
       done.store(true);
@@ -277,8 +282,12 @@ TEST_SUITE("park and ready") {
         lock.lock();
         which = self.self.open(true);
         who = &self.self;
-        REQUIRE(vigil::internal::wait(self, which, {vigil::internal::wait_reason::test}, lock) ==
-                outcome::value);
+        REQUIRE(vigil::internal::wait(self,
+                                      which,
+                                      vigil::internal::wait_reason::test,
+                                      vigil::detail::no_limit,
+                                      true,
+                                      lock) == outcome::value);
       }
       done.store(true);
       giver.join();

@@ -36,9 +36,9 @@ TEST_SUITE("latch") {
       CHECK(since(start) == 1s);
       CHECK(l.count() == 2);
       CHECK_THROWS_AS(l.arrive_and_wait(vigil::context()), std::invalid_argument);
-      CHECK_THROWS_AS(l.arrive_and_wait(it.ctx, 3), std::logic_error);
+      CHECK_THROWS_AS(l.arrive_and_wait(3, it.ctx), std::logic_error);
       CHECK(l.count() == 2);
-      l.arrive_and_wait(it.ctx, 2);  // open: goes on
+      l.arrive_and_wait(2, it.ctx);  // open: goes on
     });
   }
 

@@ -147,21 +147,21 @@ TEST_SUITE("single_flight") {
       single_flight<int, void> done;
       const auto it = vigil::with_timeout(vigil::background(), 1s);
       auto leader = spawn([&] {
-        return flights.call(it.ctx, 1, [] {
+        return flights.call(1, it.ctx, [] {
           sleep_for(2s);
           return 1;
         });
       });
       settle();
-      CHECK_THROWS_AS(flights.call(it.ctx, 1, [] { return 2; }), vigil::cancelled);
+      CHECK_THROWS_AS(flights.call(1, it.ctx, [] { return 2; }), vigil::cancelled);
       CHECK(since(start) == 1s);
-      CHECK(flights.call(vigil::background(), 1, [] { return 3; }) == 1);
+      CHECK(flights.call(1, vigil::background(), [] { return 3; }) == 1);
       CHECK(leader.join() == 1);
-      CHECK(flights.call(it.ctx, 1, [] { return 4; }) == 4);
+      CHECK(flights.call(1, it.ctx, [] { return 4; }) == 4);
       int calls = 0;
-      done.call(it.ctx, 1, [&] { ++calls; });
+      done.call(1, it.ctx, [&] { ++calls; });
       CHECK(calls == 1);
-      CHECK_THROWS_AS(flights.call(vigil::context(), 1, [] { return 5; }), std::invalid_argument);
+      CHECK_THROWS_AS(flights.call(1, vigil::context(), [] { return 5; }), std::invalid_argument);
     });
   }
 
@@ -183,7 +183,7 @@ TEST_SUITE("single_flight") {
       });
       settle();
       auto ctx = vigil::with_timeout(vigil::background(), 3s).ctx;
-      auto waits = spawn([&] { return flights.call(ctx, 1, [] { return 3; }); });
+      auto waits = spawn([&] { return flights.call(1, ctx, [] { return 3; }); });
       settle();
       ctx = vigil::context();
       CHECK_THROWS_AS(waits.join(), vigil::cancelled);

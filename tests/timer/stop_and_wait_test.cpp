@@ -156,7 +156,7 @@ TEST_SUITE("timer stop_and_wait") {
       std::thread waiting([&] {
         CHECK_THROWS_AS(static_cast<void>(slow.stop_and_wait(it.ctx)), vigil::cancelled);
       });
-      while (it.ctx.stop()->waiters() == 0)
+      while (vigil::detail::stop_of(it.ctx)->waiters() == 0)
         sleep_for(100us);
       it.cancel();
       waiting.join();

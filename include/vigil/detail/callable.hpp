@@ -2,6 +2,7 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/empty_function.hpp>
 
 #include <cstddef>
 #include <new>
@@ -58,9 +59,7 @@ class callback {
            std::is_invocable_v<std::decay_t<F>&>)
   explicit callback(F&& f) {
     using target = std::decay_t<F>;
-    if constexpr (!std::is_function_v<std::remove_reference_t<F>> && requires { f == nullptr; }) {
-      if (f == nullptr) return;  // stays empty; the caller reports it
-    }
+    if (is_empty_function(f)) return;  // the caller reports it
     if constexpr (sizeof(target) <= room && alignof(target) <= alignof(void*) &&
                   std::is_nothrow_move_constructible_v<target>) {
       ::new (static_cast<void*>(storage_)) target(std::forward<F>(f));

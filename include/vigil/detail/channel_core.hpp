@@ -2,6 +2,7 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/wait_limit.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +23,6 @@ enum class channel_status : std::uint8_t {
 namespace detail {
 
 class channel_core;
-class stop_node;  // what a context makes others wait under
 
 // What the channel does with values of one type. Null functions: the bytes are
 // copied, and nothing is destroyed.
@@ -51,21 +51,14 @@ VIGIL_API channel_core* make_channel(const element_ops& ops, std::size_t capacit
 VIGIL_API void add_handle(channel_core* c) noexcept;
 VIGIL_API void drop_handle(channel_core* c) noexcept;
 
-// `value` is moved from if the status is ok, and untouched otherwise.
-VIGIL_API channel_status send(channel_core* c, void* value);
+// `value` is moved from if the status is ok, and untouched otherwise. Throws
+// `cancelled` when the limit's context is done.
+VIGIL_API channel_status send(channel_core* c, void* value, const wait_limit& limit);
 VIGIL_API channel_status try_send(channel_core* c, void* value) noexcept;
-VIGIL_API channel_status send_for(channel_core* c, void* value, std::int64_t timeout);
-VIGIL_API channel_status send_until(channel_core* c, void* value, std::int64_t deadline);
 
-// Throws `cancelled` if the node is done before. nullptr: one that never is.
-VIGIL_API channel_status send_under(channel_core* c, void* value, stop_node* under);
-VIGIL_API channel_status recv_under(channel_core* c, void* into, stop_node* under);
-
-// `into` is room for a value, constructed there if the status is ok.
-VIGIL_API channel_status recv(channel_core* c, void* into);
+// `into` is room for a value, constructed there if the status is ok. Throws as send().
+VIGIL_API channel_status recv(channel_core* c, void* into, const wait_limit& limit);
 VIGIL_API channel_status try_recv(channel_core* c, void* into) noexcept;
-VIGIL_API channel_status recv_for(channel_core* c, void* into, std::int64_t timeout);
-VIGIL_API channel_status recv_until(channel_core* c, void* into, std::int64_t deadline);
 
 VIGIL_API void close(channel_core* c);
 VIGIL_API void check_closable(const channel_core* c);
@@ -74,6 +67,10 @@ VIGIL_API std::size_t size(const channel_core* c) noexcept;
 VIGIL_API std::size_t capacity(const channel_core* c) noexcept;
 
 [[noreturn]] VIGIL_API void throw_send_on_closed();
+
+// The channel of a context's end, with a handle of its own; nullptr: a context that is
+// never done. Throws std::invalid_argument for a nil one.
+VIGIL_API channel_core* done_of(const context& ctx);
 
 }  // namespace detail
 }  // namespace VIGIL_ABI

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/empty_function.hpp>
 #include <vigil/detail/site.hpp>
+#include <vigil/detail/wait_limit.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +14,6 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-class stop_node;   // what a context makes others wait under
 class fiber_core;  // the control block, at the top of the fiber's stack
 
 // What the runtime must know of a fiber_body.
@@ -58,11 +59,9 @@ class VIGIL_API new_fiber {
   fiber_core* core_;
 };
 
-[[noreturn]] VIGIL_API void throw_empty_function(const char* where);
-
-VIGIL_API void join(fiber_core* core);
-VIGIL_API void join_under(fiber_core* core, stop_node* under);
-VIGIL_API bool join_for(fiber_core* core, std::int64_t timeout);
+// True if the fiber has ended; false: the limit has come. Without a time nobody else
+// may join afterwards: the caller takes the result.
+VIGIL_API bool join(fiber_core* core, const wait_limit& limit);
 VIGIL_API void detach(fiber_core* core);
 VIGIL_API void request_stop(fiber_core* core) noexcept;
 VIGIL_API void stop_and_join(fiber_core* core) noexcept;

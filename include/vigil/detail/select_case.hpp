@@ -19,19 +19,20 @@ struct case_table;
 struct select_case {
   enum class kind : std::uint8_t {
     waits,      // for what its table says
-    timeout,    // taken when `time` nanoseconds have passed, if nothing else was
-    deadline,   // the same, when the clock says `time`
+    timed,      // taken when `limit` has come, if nothing else was
     otherwise,  // taken if nothing else is ready
   };
 
   select_case(const case_table& of, void* waits_for) noexcept
-      : table(&of), object(waits_for), what(kind::waits) {}
-  select_case(kind k, std::int64_t t) noexcept : time(t), what(k) {}
+      : table(&of), object(waits_for), value(nullptr), what(kind::waits) {}
+  select_case(kind k, const wait_limit& l) noexcept : limit(l), what(k) {}
 
   const case_table* table = nullptr;
   void* object = nullptr;  // nullptr: never ready, as Go's nil channel
-  void* value = nullptr;
-  std::int64_t time = 0;
+  union {
+    void* value;
+    wait_limit limit;  // of a timed one
+  };
   kind what;
   channel_status status = channel_status::not_ready;
   // Its place in the queue of what it waits for. Not initialised.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/wait_limit.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -12,22 +13,12 @@ inline namespace VIGIL_ABI {
 namespace detail {
 
 struct queued_wait;
-class stop_node;
 
 // Those who wait for one thing, first come, first served. src/sync/wait_queue.hpp.
 struct wait_queue {
   std::atomic<bool> taken{false};  // its lock
   queued_wait* first = nullptr;
   queued_wait* last = nullptr;
-};
-
-// How long a call may wait, in nanoseconds, and what else may end it.
-struct wait_limit {
-  enum class kind : std::uint8_t { none, in, at };
-
-  kind is = kind::none;
-  std::int64_t nanoseconds = 0;
-  stop_node* under = nullptr;  // a context's
 };
 
 struct mutex_core {

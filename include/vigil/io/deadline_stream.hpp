@@ -105,18 +105,18 @@ class deadline_stream {
   executor_type get_executor() { return stream_.get_executor(); }
 
   // time_point::max(): none, as in the beginning.
-  template <class Clock, class Duration>
-  void set_read_deadline(const std::chrono::time_point<Clock, Duration>& t) {
-    sides_->read.deadline.set(deadline_at(t).time_since_epoch().count());
+  template <vigil::detail::time_point_like Time>
+  void set_read_deadline(const Time& t) {
+    sides_->read.deadline.set(vigil::detail::to_deadline(t));
   }
 
-  template <class Clock, class Duration>
-  void set_write_deadline(const std::chrono::time_point<Clock, Duration>& t) {
-    sides_->write.deadline.set(deadline_at(t).time_since_epoch().count());
+  template <vigil::detail::time_point_like Time>
+  void set_write_deadline(const Time& t) {
+    sides_->write.deadline.set(vigil::detail::to_deadline(t));
   }
 
-  template <class Clock, class Duration>
-  void set_deadline(const std::chrono::time_point<Clock, Duration>& t) {
+  template <vigil::detail::time_point_like Time>
+  void set_deadline(const Time& t) {
     set_read_deadline(t);
     set_write_deadline(t);
   }

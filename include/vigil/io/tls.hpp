@@ -200,19 +200,19 @@ class tls_stream {
   // context's authorities vouch (load_verify_file, add_certificate_authority).
   void require_certificate() { state_->engine.require_certificate(); }
 
-  template <class Clock, class Duration>
-  void set_read_deadline(const std::chrono::time_point<Clock, Duration>& t) {
+  template <vigil::detail::time_point_like Time>
+  void set_read_deadline(const Time& t) {
     below_.set_read_deadline(t);
   }
 
-  template <class Clock, class Duration>
-  void set_write_deadline(const std::chrono::time_point<Clock, Duration>& t) {
+  template <vigil::detail::time_point_like Time>
+  void set_write_deadline(const Time& t) {
     below_.set_write_deadline(t);
     tell_stalled();
   }
 
-  template <class Clock, class Duration>
-  void set_deadline(const std::chrono::time_point<Clock, Duration>& t) {
+  template <vigil::detail::time_point_like Time>
+  void set_deadline(const Time& t) {
     below_.set_deadline(t);
     tell_stalled();
   }

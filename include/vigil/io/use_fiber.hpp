@@ -81,10 +81,10 @@ class fiber_token {
   fiber_token() noexcept = default;
 
   // time_point::max(): no deadline.
-  template <class Clock, class Duration>
-  [[nodiscard]] fiber_token until(const std::chrono::time_point<Clock, Duration>& t) const {
+  template <vigil::detail::time_point_like Time>
+  [[nodiscard]] fiber_token until(const Time& t) const {
     fiber_token next = *this;
-    next.limit_ = {detail::limit::kind::at, deadline_at(t).time_since_epoch().count(), nullptr};
+    next.limit_ = vigil::detail::until(t);
     return next;
   }
 
@@ -92,7 +92,7 @@ class fiber_token {
   template <vigil::detail::duration_like D>
   [[nodiscard]] fiber_token within(const D& d) const {
     fiber_token next = *this;
-    next.limit_ = {detail::limit::kind::in, vigil::detail::to_nanos(d), nullptr};
+    next.limit_ = vigil::detail::within(d);
     return next;
   }
 
@@ -104,21 +104,22 @@ class fiber_token {
     return next;
   }
 
-  const detail::limit& limit() const noexcept { return limit_; }
+  // Without the context's part.
+  const detail::wait_limit& limit() const noexcept { return limit_; }
   const vigil::context& under() const noexcept { return under_; }
 
  private:
   friend struct detail::destroyed_report;
 
-  detail::limit limit_;
+  detail::wait_limit limit_;
   vigil::context under_;
   bool* destroyed_ = nullptr;
 };
 
 class use_fiber_t {
  public:
-  template <class Clock, class Duration>
-  [[nodiscard]] fiber_token until(const std::chrono::time_point<Clock, Duration>& t) const {
+  template <vigil::detail::time_point_like Time>
+  [[nodiscard]] fiber_token until(const Time& t) const {
     return fiber_token().until(t);
   }
 
@@ -158,7 +159,8 @@ struct no_slot {};
 
 template <class Allocator = std::allocator<void>, class Slot = no_slot>
 struct request {
-  io::detail::limit limit;
+  wait_limit limit;
+  movable_deadline* moves = nullptr;  // in its place
   vigil::context under;
   boost::asio::any_io_executor executor;  // empty: that of the I/O object
   Allocator allocator;
@@ -184,7 +186,7 @@ struct peel<use_fiber_t> {
 template <>
 struct peel<fiber_token> {
   static constexpr form shape = form::plain;
-  static request<> of(const fiber_token& t) { return {t.limit(), t.under(), {}, {}, {}, nullptr}; }
+  static request<> of(const fiber_token& t) { return {t.limit(), nullptr, t.under(), {}, {}, {}, nullptr}; }
 };
 
 // For streams of ours.
@@ -196,7 +198,7 @@ template <>
 struct peel<movable_token> {
   static constexpr form shape = form::plain;
   static request<> of(const movable_token& t) {
-    return {{limit::kind::movable, 0, t.which}, {}, {}, {}, {}, nullptr};
+    return {{}, t.which, {}, {}, {}, {}, nullptr};
   }
 };
 
@@ -413,15 +415,15 @@ struct outcome_of {
   static type finish(operation& o,
                      ending how,
                      std::optional<values>& v,
-                     [[maybe_unused]] const io::detail::limit& until,
-                     stop_node* under,
+                     [[maybe_unused]] const wait_limit& limit,
+                     [[maybe_unused]] const movable_deadline* moves,
                      [[maybe_unused]] boost::system::error_code* redirected) {
     // Who was stopped or cancelled does not go on with an error, whichever it is. No
     // memory is as a deadline: an error that came by itself is the better news.
     const bool by_request = how == ending::cancelled || how == ending::stopped;
-    if (by_request && (!v.has_value() || has_failed(*v))) operation::throw_ended(how, under);
+    if (by_request && (!v.has_value() || has_failed(*v))) operation::throw_ended(how, limit);
     if (how == ending::no_memory && (o.dropped() || (v.has_value() && was_cancelled(*v)))) {
-      operation::throw_ended(how, under);
+      operation::throw_ended(how, limit);
     }
     if (o.error() != nullptr) std::rethrow_exception(o.error());
     if (o.dropped()) {
@@ -437,7 +439,7 @@ struct outcome_of {
             "io_context for example");
       }
     } else if (how == ending::timed_out && was_cancelled(*v)) {
-      set_error(*v, timed_out_at(until));
+      set_error(*v, timed_out_at(limit, moves));
     } else if (how == ending::closed && was_cancelled(*v)) {
       set_error(*v, boost::asio::error::operation_aborted);
     }
@@ -487,7 +489,7 @@ class fiber_result<Token, R(As...)> {
     if constexpr (!std::is_same_v<decltype(asked.slot), no_slot>) {
       if (asked.slot.is_connected()) asked.slot.assign(cancel_operation{o});
     }
-    stop_node* const under = asked.under ? asked.under.stop() : nullptr;
+    if (asked.under) asked.limit.under = vigil::detail::stop_of(asked.under);
     std::optional<typename outcome::values> values;
     std::exception_ptr refused;
     try {
@@ -497,10 +499,12 @@ class fiber_result<Token, R(As...)> {
     } catch (...) {
       refused = std::current_exception();
     }
-    const ending how = o->wait(refused == nullptr ? asked.limit : limit(), under);
-    if (refused != nullptr) std::rethrow_exception(refused);
+    const bool begun = refused == nullptr;
+    const wait_limit no_time{.under = asked.limit.under};
+    const ending how = o->wait(begun ? asked.limit : no_time, begun ? asked.moves : nullptr);
+    if (!begun) std::rethrow_exception(refused);
     destroyed_report::give(token, *o.get());
-    return outcome::finish(*o.get(), how, values, asked.limit, under, asked.redirected);
+    return outcome::finish(*o.get(), how, values, asked.limit, asked.moves, asked.redirected);
   }
 };
 

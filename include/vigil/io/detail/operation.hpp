@@ -4,6 +4,7 @@
 
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/fiber_core.hpp>
+#include <vigil/detail/wait_limit.hpp>
 #include <vigil/io/detail/any_io_executor.hpp>
 #include <vigil/io/detail/config.hpp>
 #include <vigil/timeout_list.hpp>
@@ -25,7 +26,7 @@ namespace vigil::io {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-using vigil::detail::stop_node;
+using vigil::detail::wait_limit;
 
 // How a wait for an operation went on. The operation has come to its end in every
 // case; who reads `timed_out`, `cancelled` or `stopped` has asked it to.
@@ -44,14 +45,6 @@ enum class time_of : std::uint8_t { within, until, read, write, idle };
 VIGIL_API boost::system::error_code timed_out_by(time_of which) noexcept;
 
 class movable_deadline;
-
-struct limit {
-  enum class kind : std::uint8_t { none, in, at, movable };
-
-  kind how = kind::none;
-  std::int64_t n = 0;  // nanoseconds
-  movable_deadline* which = nullptr;
-};
 
 // Counted; made by a fiber for each operation, and kept by the handler and
 // whoever may still use it.
@@ -84,9 +77,9 @@ class VIGIL_API operation {
 
   // --- the fiber
   // Until its handler has run or has been destroyed. Cancels the operation when
-  // the limit passes, the node ends or the fiber is stopped.
-  ending wait(const limit& until, stop_node* under);
-  [[noreturn]] static void throw_ended(ending how, stop_node* under);
+  // the limit comes, or `moves` does (nullptr: none), or the fiber is stopped.
+  ending wait(const wait_limit& limit, movable_deadline* moves);
+  [[noreturn]] static void throw_ended(ending how, const wait_limit& limit);
 
   bool dropped() const noexcept { return dropped_; }
   const std::exception_ptr& error() const noexcept { return error_; }
@@ -128,7 +121,7 @@ class VIGIL_API operation {
   bool dropped_ = false;
 
  private:
-  ending wait_begun(const limit& until, stop_node* under);
+  ending wait_begun(const wait_limit& limit, movable_deadline* moves);
 };
 
 // A deadline that may be moved while an operation waits for it.
@@ -168,10 +161,11 @@ class VIGIL_API movable_deadline {
   const time_of name_;
 };
 
-// Of a wait that has come to this limit.
-inline boost::system::error_code timed_out_at(const limit& l) noexcept {
-  if (l.how == limit::kind::movable) return l.which->wait_error();
-  return timed_out_by(l.how == limit::kind::in ? time_of::within : time_of::until);
+// Of a wait that has come to this limit, or to `moves`.
+inline boost::system::error_code timed_out_at(const wait_limit& limit,
+                                              const movable_deadline* moves) noexcept {
+  if (moves != nullptr) return moves->wait_error();
+  return timed_out_by(limit.is == wait_limit::kind::in ? time_of::within : time_of::until);
 }
 
 // A reference, of the operation or of its executor as well.

@@ -1,0 +1,31 @@
+// Functions that are empty: null pointers, std::function without a target.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+
+#include <type_traits>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+[[noreturn]] VIGIL_API void throw_empty_function(const char* where);
+
+template <class F>
+constexpr bool is_empty_function([[maybe_unused]] const F& f) {
+  if constexpr (!std::is_function_v<F> && requires { f == nullptr; }) {
+    return f == nullptr;
+  } else {
+    return false;
+  }
+}
+
+// Throws std::invalid_argument with the name of the call.
+template <class F>
+constexpr void refuse_empty(const char* call, const F& f) {
+  if (is_empty_function(f)) throw_empty_function(call);
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

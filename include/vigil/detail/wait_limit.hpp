@@ -1,0 +1,143 @@
+// wait_limit: how long a call may wait, and which context ends it. Every call that
+// waits hands one to its core function, and so has three forms in one line each.
+//
+//   bool wait_for(const D& timeout) { return detail::wait(core_, detail::within(timeout)); }
+//
+// Without <chrono>: any type with the members of a time_point counts as one.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/duration.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+class context;  // context.hpp
+struct clock;   // clock.hpp
+
+namespace detail {
+
+class stop_node;  // what a context makes others wait under
+
+VIGIL_API std::int64_t now() noexcept;  // of vigil::clock
+
+// nullptr: never done. Throws std::invalid_argument for a nil context.
+VIGIL_API stop_node* stop_of(const context& ctx);
+
+struct wait_limit {
+  enum class kind : std::uint8_t { none, in, at };
+
+  static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+
+  // The clock is read only when it has to be.
+  static constexpr wait_limit in(std::int64_t nanoseconds) noexcept {
+    return {kind::in, nanoseconds, nullptr};
+  }
+  static constexpr wait_limit at(std::int64_t deadline) noexcept {
+    return {kind::at, deadline, nullptr};
+  }
+
+  // The same node, and this deadline.
+  constexpr wait_limit moved_to(std::int64_t deadline) const noexcept {
+    return {kind::at, deadline, under};
+  }
+
+  constexpr bool is_timed() const noexcept { return is != kind::none; }
+
+  // Nothing is to be waited for: the time is over. It does not look at the node.
+  bool is_over() const noexcept { return is_timed() && has_passed(); }
+
+  VIGIL_API bool has_passed() const noexcept;
+
+  kind is = kind::none;
+  std::int64_t nanoseconds = never;
+  stop_node* under = nullptr;  // a context's
+};
+
+// For calls that wait until what they wait for comes.
+inline constexpr wait_limit no_limit{};
+
+VIGIL_API void keep(stop_node& node) noexcept;
+VIGIL_API void let_go(stop_node& node) noexcept;
+
+// A limit whose node lives at least as long, whatever becomes of the caller's context.
+class kept_limit {
+ public:
+  explicit kept_limit(const wait_limit& l) noexcept : limit(l) {
+    if (limit.under != nullptr) keep(*limit.under);
+  }
+  ~kept_limit() {
+    if (limit.under != nullptr) let_go(*limit.under);
+  }
+  kept_limit(const kept_limit&) = delete;
+  kept_limit& operator=(const kept_limit&) = delete;
+
+  const wait_limit limit;
+};
+
+template <class T>
+concept time_point_like = requires(const T& t) {
+  typename T::clock;
+  { t.time_since_epoch().count() };
+  T::max();
+};
+
+// The deadline `length` from now, saturated.
+inline std::int64_t nanos_from_now(std::int64_t length) noexcept {
+  std::int64_t sum = 0;
+  if (!__builtin_add_overflow(now(), length, &sum)) return sum;
+  return length > 0 ? wait_limit::never : std::numeric_limits<std::int64_t>::min();
+}
+
+// The deadline in nanoseconds of vigil::clock. One of another clock is converted by
+// its distance from that clock's now.
+template <time_point_like T>
+std::int64_t to_deadline(const T& t) {
+  if constexpr (std::is_same_v<typename T::clock, clock>) {
+    return to_nanos(t.time_since_epoch());
+  } else {
+    if (t == T::max()) return wait_limit::never;
+    const auto from = T::clock::now();
+    const std::int64_t target = to_nanos(t.time_since_epoch());
+    const std::int64_t base = to_nanos(from.time_since_epoch());
+    std::int64_t distance = 0;
+    if (__builtin_sub_overflow(target, base, &distance)) {
+      return target > base ? wait_limit::never : std::numeric_limits<std::int64_t>::min();
+    }
+    return nanos_from_now(distance);
+  }
+}
+
+// --- a limit, as users say it
+
+template <duration_like D>
+constexpr wait_limit within(const D& timeout) {
+  return wait_limit::in(to_nanos(timeout));
+}
+
+template <time_point_like T>
+wait_limit until(const T& t) {
+  return wait_limit::at(to_deadline(t));
+}
+
+template <duration_like D>
+wait_limit within(const D& timeout, const context& ctx) {
+  return {wait_limit::kind::in, to_nanos(timeout), stop_of(ctx)};
+}
+
+template <time_point_like T>
+wait_limit until(const T& t, const context& ctx) {
+  return {wait_limit::kind::at, to_deadline(t), stop_of(ctx)};
+}
+
+inline wait_limit under(const context& ctx) {
+  return {wait_limit::kind::none, wait_limit::never, stop_of(ctx)};
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil
