@@ -49,7 +49,7 @@ struct joined_fiber {
 
 bool is_refused(fiber* core) {
   try {
-    vigil::detail::join(core);
+    vigil::detail::join(core, vigil::detail::no_limit);
   } catch (const vigil::wrong_place&) {
     return true;
   }
@@ -100,7 +100,7 @@ TEST_CASE("join: who comes as the fiber ends for which another waits is refused"
         f->let_end();
         refused = is_refused(f->core);
       });
-      vigil::detail::join(f->core);
+      vigil::detail::join(f->core, vigil::detail::no_limit);
       second.join();
       model::require(refused, "the result is the other's");
       f->take_back();

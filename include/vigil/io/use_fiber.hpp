@@ -186,7 +186,9 @@ struct peel<use_fiber_t> {
 template <>
 struct peel<fiber_token> {
   static constexpr form shape = form::plain;
-  static request<> of(const fiber_token& t) { return {t.limit(), nullptr, t.under(), {}, {}, {}, nullptr}; }
+  static request<> of(const fiber_token& t) {
+    return {t.limit(), nullptr, t.under(), {}, {}, {}, nullptr};
+  }
 };
 
 // For streams of ours.
@@ -240,6 +242,7 @@ struct peel<boost::asio::allocator_binder<T, Allocator>> {
   static auto of(const boost::asio::allocator_binder<T, Allocator>& t) {
     auto r = peel<T>::of(t.get());
     return request<Allocator, decltype(r.slot)>{r.limit,
+                                                r.moves,
                                                 std::move(r.under),
                                                 std::move(r.executor),
                                                 t.get_allocator(),
@@ -254,6 +257,7 @@ struct peel<boost::asio::cancellation_slot_binder<T, Slot>> {
   static auto of(const boost::asio::cancellation_slot_binder<T, Slot>& t) {
     auto r = peel<T>::of(t.get());
     return request<decltype(r.allocator), Slot>{r.limit,
+                                                r.moves,
                                                 std::move(r.under),
                                                 std::move(r.executor),
                                                 r.allocator,
