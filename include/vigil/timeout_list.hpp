@@ -96,8 +96,9 @@ VIGIL_API std::size_t count_of(const timeout_table* lists) noexcept;
 // touched meanwhile, it is set to the oldest touch there is now: with entries
 // that are each touched within any t, it rings once in duration - t.
 //
-// A program's end leaves its entries where they are. In the next run of the same
-// runtime they expire, those that have become due meanwhile at its beginning.
+// When a run ends, its entries are removed: on_expire is not called for them, and
+// each is as after remove(), in no list. The list stays: entries that are added in
+// the next run of the same runtime expire there.
 //
 // Thread safety: add, remove, touch, is_linked, size from any fiber or thread,
 // on the same entry too. Neither the list nor an entry has to outlive the other:
@@ -190,9 +191,9 @@ class timeout_list {
   }
 
   // Puts e in, touched now; takes it out of the list it is in. Once the list's
-  // destructor has begun it does only the latter. Throws runtime_gone, and
-  // std::bad_alloc if the list was empty and its timer cannot be armed; then e
-  // is in no list. No allocation otherwise.
+  // destructor has begun it does only the latter. Throws runtime_gone if no run of
+  // the list's runtime is under way, and std::bad_alloc if the list was empty and
+  // its timer cannot be armed; then e is in no list. No allocation otherwise.
   void add(entry& e) { detail::add(core_, e); }
 
   // Takes e out of the list it is in, whichever that is. True if that prevented

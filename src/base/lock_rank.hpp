@@ -16,7 +16,7 @@ enum class lock_rank : unsigned char {
   io,             // one operation that a fiber waits for
   stop_tree,      // one node of a context tree; several only from a parent down
   done_callback,  // arming the function of one after_func(ctx, f)
-  run_listeners,  // who is told that a run begins
+  run_listeners,  // what is told that a run ends
   timeout_lists,  // timeout lists by duration
   timeout_list,   // the entries of one
   timeout_run,    // whose on_expire is running

@@ -28,8 +28,8 @@
 //     due while its run is under way is put off, as if it were touched then.
 // C3  While the lock is free and there are entries, the list's timer is armed
 //     for armed_, not later than the first of them is due as it stands in
-//     order_; or its callback has begun and is on its way to the lock; or no
-//     run is under way, whose end has stopped the timer, and the next rings it.
+//     order_; or its callback has begun and is on its way to the lock; or the
+//     run has no user fiber left but the main one, whose end stops all timers.
 // C4  Lists are type-stable: who has read home may lock it, and looks again.
 // C5  on_expire is called under no lock, and so die its captures: in the end of
 //     the handle, once no run is left, since none begins after closed_ is set;
@@ -42,6 +42,9 @@
 // C7  What is kept for ever (C4) is small: the room in which the entries stand is
 //     the handle's of a list of its own; a list by duration, one of many, has one
 //     only while it has entries.
+// C8  No entry outlives the run in which it was added: add looks under the lock
+//     whether a run is under way, and the run's end takes all out under it, after
+//     it has said that it is over.
 //
 // The timer's callback expires one entry. Before it calls on_expire it arms the
 // timer for the next: at once, if that is due, which queues the timer behind
@@ -144,7 +147,7 @@ class timeout_core final : private internal::timer_service::run_listener {
     internal::list_hook<batch> hook;
   };
 
-  void run_begins() noexcept override;
+  void run_ends() noexcept override;
   void run_due();
   timeout_node* due(internal::nanos now, unsigned& moves) noexcept VIGIL_REQUIRES(lock_);
   bool begin(timeout_run& r, timeout_node& n, internal::nanos touched) noexcept
@@ -153,6 +156,7 @@ class timeout_core final : private internal::timer_service::run_listener {
   void finish(timeout_run& r) noexcept;
   void put_off(timeout_node& n) noexcept VIGIL_REQUIRES(lock_);
   void take_out_here(timeout_node& n) noexcept VIGIL_REQUIRES(lock_);
+  void take_all_out() noexcept VIGIL_EXCLUDES(lock_);
   bool take_some_out() noexcept VIGIL_REQUIRES(lock_);
   bool put_some_back(batch& from) noexcept VIGIL_REQUIRES(lock_);
   void need_room() VIGIL_REQUIRES(lock_);

@@ -209,24 +209,18 @@ void timeout_core::let_go() noexcept {
   next_spare = std::exchange(spare.first, this);
 }
 
-// armed_ is of the run before.
-void timeout_core::run_begins() noexcept {
-  const lock_guard guard(lock_);
-  armed_ = never;
-  if (size_.load() != 0 && service_->is_this_run(generation_)) arm_surely(at_once);
+// C8. Nothing expires any more: no on_expire runs, and no callback will.
+void timeout_core::run_ends() noexcept {
+  take_all_out();
 }
 
 void timeout_core::close() noexcept {
-  service_->remove_listener(*this);
   {
     const lock_guard guard(lock_);
     closed_ = true;
-    disarm();
   }
-  for (bool is_done = false; !is_done;) {
-    const lock_guard guard(lock_);
-    is_done = take_some_out();
-  }
+  service_->remove_listener(*this);  // no sooner: what comes in is taken out (C8)
+  take_all_out();
 }
 
 bool timeout_core::is_unused() const noexcept {
@@ -277,13 +271,9 @@ void timeout_core::arm(nanos deadline) {
 // late, never lost.
 void timeout_core::arm_surely(nanos deadline) noexcept {
   try {
-    try {
-      arm(deadline);
-    } catch (const std::bad_alloc&) {
-      arm(at_once);
-    }
-  } catch (const runtime_gone&) {
-    armed_ = never;  // nothing expires any more
+    arm(deadline);
+  } catch (const std::bad_alloc&) {
+    arm(at_once);
   }
 }
 
@@ -310,8 +300,10 @@ void timeout_core::add(timeout_node& n, bool surely) {
   for (;;) {
     take_out(n);
     const lock_guard guard(lock_);
-    if (!service_->is_this_run(generation_)) {
-      throw runtime_gone("vigil::timeout_list::add: the list's runtime has ended");
+    if (!service_->is_in_run(generation_)) {
+      throw runtime_gone(
+          "vigil::timeout_list::add: no run of the list's runtime is under way, so nothing would "
+          "expire; add entries while run() runs, and again in the next run");
     }
     if (closed_) return;  // C6
     need_room();
@@ -355,7 +347,17 @@ bool timeout_core::take_out(timeout_node& n) noexcept {
   return false;
 }
 
-// True if none is left. Caller: it is closed.
+void timeout_core::take_all_out() noexcept {
+  for (bool is_done = false; !is_done;) {
+    const lock_guard guard(lock_);
+    is_done = take_some_out();
+    if (!is_done) continue;
+    disarm();
+    spare_room();
+  }
+}
+
+// True if none is left. Caller: nothing comes in any more.
 bool timeout_core::take_some_out() noexcept {
   for (unsigned i = 0; i < moves_at_once; ++i) {
     timeout_node* n = order_.any();

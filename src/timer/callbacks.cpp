@@ -209,9 +209,16 @@ void timer_service::open() {
     throw;
   }
   sched()->parked_timer_fiber.store(timer_fiber_);
+  in_run_.store(true);
+}
+
+// Closed first, told second: whatever looks at is_in_run() under a lock that
+// run_ends() takes is either seen there or finds the run over.
+void timer_service::tell_listeners() noexcept {
+  in_run_.store(false);
   const lock_guard guard(listeners_lock_);
   for (run_listener* l = listeners_.front(); l != nullptr; l = listener_list::next(*l))
-    l->run_begins();
+    l->run_ends();
 }
 
 void timer_service::add_listener(run_listener& l) noexcept {
@@ -225,6 +232,7 @@ void timer_service::remove_listener(run_listener& l) noexcept {
 }
 
 void timer_service::abort_open() noexcept {
+  tell_listeners();
   fiber* reserved = nullptr;
   {
     const lock_guard guard(runners_lock_);
@@ -539,6 +547,7 @@ void timer_service::discard_callbacks() noexcept {
 }
 
 void timer_service::end_fibers() noexcept {
+  tell_listeners();
   ending_.store(true);
   fiber_chain idle;
   {

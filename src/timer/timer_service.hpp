@@ -107,11 +107,11 @@ class timer_service final : public timer_seam {
   static void drop_reference(runtime_timer& t) noexcept;
 
   // --- runs
-  // Somebody whose timers go on in the runtime's next run. The end of a run has
-  // stopped them; he arms them again, on the thread that opens the next one.
+  // What is told that a run ends: on the main fiber, when it is the last user
+  // fiber, and when is_in_run() is false already.
   class run_listener {
    public:
-    virtual void run_begins() noexcept = 0;
+    virtual void run_ends() noexcept = 0;
     list_hook<run_listener> among_listeners;
 
    protected:
@@ -119,7 +119,7 @@ class timer_service final : public timer_seam {
   };
 
   void add_listener(run_listener& l) noexcept VIGIL_EXCLUDES(listeners_lock_);
-  // Has returned from run_begins() by then.
+  // Has returned from run_ends() by then.
   void remove_listener(run_listener& l) noexcept VIGIL_EXCLUDES(listeners_lock_);
 
   // --- seam
@@ -162,6 +162,10 @@ class timer_service final : public timer_seam {
     // Pairs with the increment in end().
     return generation_.load(acquire) == run;
   }
+
+  // Whether a run of that runtime is under way. When another runtime has taken the
+  // service over, in_run_ is that one's: so the generation is looked at last.
+  bool is_in_run(std::uint32_t run) const noexcept { return in_run_.load() && is_this_run(run); }
 
   std::uint32_t generation() const noexcept { return generation_.load(); }
 
@@ -238,10 +242,12 @@ class timer_service final : public timer_seam {
   bool stop_counted(timer_record& t) noexcept VIGIL_EXCLUDES(outside_lock_);
   void hold_changed(timer_record& t) noexcept VIGIL_EXCLUDES(outside_lock_);
   void count_hold(timer_record& t, intake* own) noexcept;
+  void tell_listeners() noexcept VIGIL_EXCLUDES(listeners_lock_);
   fiber& make_system_fiber(const char* name, fiber_role role);
 
   atomic<scheduler*> sched_{nullptr};
   atomic<std::uint32_t> generation_{1};
+  atomic<bool> in_run_{false};
   atomic<bool> counts_holds_{false};  // exit_when::all_done
   random ties_{1};
 

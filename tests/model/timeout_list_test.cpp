@@ -455,12 +455,43 @@ TEST_CASE("timeout list: a plain thread adds while the program waits until all i
         model::wait_until([&] { return idle.asleep() == 1; });
         {
           const model::window w;
-          list->add(c.idle);
-          timeout_list::remove(c.idle);
+          try {
+            list->add(c.idle);
+            timeout_list::remove(c.idle);
+          } catch (const vigil::runtime_gone&) {  // the timer that holds the run has fired
+          }
         }
         holds.stop();
       });
     });
     outside.join();
   });
+}
+
+TEST_CASE("timeout list: a plain thread adds as the run ends") {
+  model::take_outcomes();
+  prove("timeout list: add against the run's end", [] {
+    vigil::runtime rt(workers(1));
+    std::optional<timeout_list> list;
+    std::optional<model::window> window;
+    connection c;
+    std::thread outside;
+    rt.run([&] {
+      list.emplace(1h, [](entry&) {});
+      window.emplace();
+      outside = std::thread([&] {
+        try {
+          list->add(c.idle);
+          model::note_outcome("added");
+        } catch (const vigil::runtime_gone&) {
+          model::note_outcome("refused");
+        }
+      });
+    });
+    outside.join();
+    window.reset();
+    model::require(!c.idle.is_linked() && list->size() == 0, "no entry outlives the run");
+    model::enough();
+  });
+  expect_outcomes({"added", "refused"});
 }

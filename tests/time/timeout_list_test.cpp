@@ -29,6 +29,30 @@ std::uint64_t heap_firings() {
 
 }  // namespace
 
+namespace {
+
+// A runtime on virtual time that has several runs.
+class one_runtime {
+ public:
+  template <class F>
+  void run(F body) {
+    core_.sched.run(body, false);
+  }
+
+ private:
+  static vigil::internal::scheduler_options options() {
+    vigil::internal::scheduler_options o = vigil::internal::checked(vigil::options());
+    o.workers = 1;
+    o.virtual_time = true;
+    o.seed = 1;
+    return o;
+  }
+
+  vigil::internal::runtime_core core_{options(), nullptr, vigil::options().blocking_threads};
+};
+
+}  // namespace
+
 TEST_SUITE("timeout_list") {
   TEST_CASE("expires an entry exactly one duration after it was added or touched last") {
     in_virtual([] {
@@ -207,63 +231,111 @@ TEST_SUITE("timeout_list") {
       l->add(in_it.idle);
       lists->add(c.idle, 1h);
     });
-    CHECK(in_it.idle.is_linked());
-    CHECK(in_it.idle.touch(vigil::testing::epoch + 1h));
-    CHECK(l->size() == 1);
+    CHECK_FALSE(in_it.idle.is_linked());
+    CHECK_FALSE(in_it.idle.touch(vigil::testing::epoch + 1h));
+    CHECK(l->size() == 0);
     CHECK_THROWS_AS(l->add(c.idle), vigil::runtime_gone);
     CHECK_FALSE(c.idle.is_linked());
     CHECK_THROWS_AS(lists->add(c.idle, 1h), vigil::runtime_gone);
     CHECK_THROWS_AS(lists->add(c.idle, 2h), vigil::runtime_gone);
     CHECK_THROWS_AS(l->expire_now(), wrong_place);
     in_virtual([&] { CHECK_THROWS_AS(l->add(c.idle), vigil::runtime_gone); });
-    CHECK(timeout_list::remove(in_it.idle));
+    CHECK_FALSE(timeout_list::remove(in_it.idle));
     l.reset();
   }
 
-  TEST_CASE("what a run leaves in a list expires in the next run of the runtime") {
-    vigil::options how;
-    vigil::internal::scheduler_options o = vigil::internal::checked(how);
-    o.workers = 1;
-    o.virtual_time = true;
-    o.seed = 1;
-    vigil::internal::runtime_core core(o);
+  TEST_CASE("the end of a run removes its entries, and in a later run they are added again") {
+    one_runtime runtime;
     std::optional<timeout_list> l;
+    std::optional<timeout_list> never_due;
     std::optional<timeout_lists> lists;
     std::optional<expiries> seen;
-    std::array<connection, 5> c{{{0}, {1}, {2}, {3}, {4}}};
-    const auto run = [&](auto body) { core.sched.run(body, false); };
+    std::array<connection, 4> c{{{0}, {1}, {2}, {3}}};
     const auto expire = [&](entry& e) { seen->add(id_of(e)); };
-    run([&] {
+    runtime.run([&] {
       seen.emplace();
       l.emplace(20ms, expire);
+      never_due.emplace(24h * 365 * 1000, expire);
       lists.emplace(expire);
       l->add(c[0].idle);
       lists->add(c[1].idle, 30ms);
+      never_due->add(c[2].idle);
       sleep_for(10ms);
       CHECK(c[1].idle.touch());
     });
-    CHECK(seen->all.empty());
-    CHECK(c[0].idle.is_linked());
-    run([&] { sleep_for(25ms); });  // without another add
-    CHECK(seen->ids() == ids{0});
-    l->add(c[2].idle);  // between two runs
-    run([&] {
-      l->add(c[3].idle);
+    for (connection& each : c) {
+      CHECK_FALSE(each.idle.is_linked());
+      CHECK_FALSE(each.idle.touch());
+      CHECK_FALSE(timeout_list::remove(each.idle));
+    }
+    CHECK(l->size() + lists->size() + never_due->size() == 0);
+    runtime.run([&] {
       sleep_for(1s);
-      CHECK(l->size() == 0);
+      CHECK(seen->all.empty());
       l->add(c[0].idle);
-      timeout_list::remove(c[0].idle);
-      l->add(c[4].idle);
+      lists->add(c[1].idle, 30ms);
+      lists->add(c[3].idle, 40ms);
       sleep_for(1s);
-      CHECK(l->size() == 0);
-      CHECK(lists->size() == 0);
-      l->add(c[0].idle);
+      l->add(c[2].idle);
     });
-    CHECK(seen->ids() == ids{0, 1, 2, 3, 4});
-    CHECK(seen->times() == times{20ms, 40ms, 55ms, 55ms, 1s + 55ms});
+    CHECK(seen->ids() == ids{0, 1, 3});
+    const auto begun = 10ms + 1s;
+    CHECK(seen->times() == times{begun + 20ms, begun + 30ms, begun + 40ms});
     l.reset();
-    run([] { sleep_for(1s); });
-    CHECK(seen->all.size() == 5);
+    runtime.run([] { sleep_for(1s); });
+    CHECK(seen->all.size() == 3);
+  }
+
+  TEST_CASE("between two runs add says that none is under way, and leaves the entry in no list") {
+    one_runtime runtime;
+    std::optional<timeout_list> l;
+    std::optional<timeout_lists> lists;
+    connection c;
+    runtime.run([&] {
+      l.emplace(20ms, [](entry&) {});
+      lists.emplace([](entry&) {});
+      lists->add(c.idle, 30ms);
+    });
+    CHECK_THROWS_WITH_AS(l->add(c.idle),
+                         doctest::Contains("no run of the list's runtime is under way"),
+                         vigil::runtime_gone);
+    CHECK_THROWS_AS(lists->add(c.idle, 30ms), vigil::runtime_gone);
+    CHECK_THROWS_AS(lists->add(c.idle, 40ms), vigil::runtime_gone);
+    CHECK_FALSE(c.idle.is_linked());
+    CHECK(l->size() + lists->size() == 0);
+    runtime.run([&] {
+      l->add(c.idle);
+      CHECK(c.idle.is_linked());
+    });
+  }
+
+  TEST_CASE("what the last destructors of a run add is in no list after it") {
+    struct adds_at_its_end {
+      timeout_list* list;
+      connection* c;
+
+      void operator()() const {}
+
+      ~adds_at_its_end() {
+        if (list != nullptr) list->add(c->idle);
+      }
+
+      adds_at_its_end(timeout_list& l, connection& of) : list(&l), c(&of) {}
+
+      adds_at_its_end(adds_at_its_end&& other) noexcept
+          : list(std::exchange(other.list, nullptr)), c(other.c) {}
+    };
+
+    one_runtime runtime;
+    std::optional<timeout_list> l;
+    connection c;
+    runtime.run([&] {
+      l.emplace(20ms, [](entry&) {});
+      vigil::after_func(1h, adds_at_its_end(*l, c));
+    });
+    CHECK_FALSE(c.idle.is_linked());
+    CHECK(l->size() == 0);
+    runtime.run([] { sleep_for(1s); });
   }
 
   TEST_CASE("a program that ends leaves its entries unexpired and destroys the captures") {

@@ -225,4 +225,31 @@ TEST_SUITE("timeout_list on threads") {
       t.join();
     });
   }
+
+  TEST_CASE("a plain thread adds as runs end, and no entry outlives one") {
+    vigil::options o;
+    o.workers = 2;
+    o.dump_on_sigquit = false;
+    vigil::runtime rt(o);
+    std::optional<timeout_list> l;
+    connection c;
+    rt.run([&] { l.emplace(1ms, [](entry&) {}); });
+    std::atomic<bool> is_over{false};
+    std::thread outside([&] {
+      while (!is_over.load()) {
+        try {
+          l->add(c.idle);
+        } catch (const vigil::runtime_gone&) {
+          CHECK_FALSE(c.idle.is_linked());
+        }
+      }
+    });
+    for (int i = 0; i < rounds(500); ++i) {
+      rt.run([] { sleep_for(10us); });
+      CHECK(l->size() == 0);
+      CHECK_FALSE(c.idle.is_linked());
+    }
+    is_over.store(true);
+    outside.join();
+  }
 }
