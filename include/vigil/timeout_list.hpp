@@ -205,11 +205,11 @@ class timeout_list {
   static bool remove(entry& e) noexcept { return detail::remove(e); }
 
   // For a shutdown: calls on_expire for each entry that is in the list now, in
-  // the order of their last touch, one after another on the calling fiber,
-  // however recently they were touched. What is added meanwhile stays. An entry
+  // the order of their last touch before now, one after another on the calling
+  // fiber, however recently they are touched. What is added meanwhile stays. An entry
   // whose earlier on_expire is still running is put off. Returns how many there
   // were. `stopped` leaves it if the fiber is stopped in on_expire; the rest
-  // stays in the list. Throws wrong_place outside a fiber.
+  // stays in the list and is put off. Throws wrong_place outside a fiber.
   std::size_t expire_now() { return detail::expire_now(core_); }
 
   // How many entries are in it.

@@ -133,17 +133,22 @@ class timeout_core final : private internal::timer_service::run_listener {
 
   timeout_core() noexcept = default;
 
-  // What an expire_now has still to call, on its stack. However that ends, the
-  // rest goes back. Owns a use of the list.
+  // What an expire_now has still to call, on its stack, in the order of the last
+  // touch when it was called. However that ends, the rest is put off. Owns a use of
+  // the list.
   struct batch {
     explicit batch(timeout_core& of) noexcept;
     ~batch();
     batch(const batch&) = delete;
     batch& operator=(const batch&) = delete;
 
+    timeout_node* first() noexcept {
+      return internal::timeout_order::is_empty(entries) ? nullptr
+                                                        : static_cast<timeout_node*>(entries.after);
+    }
+
     timeout_core& list;
-    internal::timeout_order::room room;
-    internal::timeout_order order{room};  // these two are guarded by the list's lock
+    timeout_links entries;  // guarded by the list's lock
     internal::list_hook<batch> hook;
   };
 
@@ -158,7 +163,7 @@ class timeout_core final : private internal::timer_service::run_listener {
   void take_out_here(timeout_node& n) noexcept VIGIL_REQUIRES(lock_);
   void take_all_out() noexcept VIGIL_EXCLUDES(lock_);
   bool take_some_out() noexcept VIGIL_REQUIRES(lock_);
-  bool put_some_back(batch& from) noexcept VIGIL_REQUIRES(lock_);
+  bool move_some(batch& to, std::size_t& left) noexcept VIGIL_REQUIRES(lock_);
   void need_room() VIGIL_REQUIRES(lock_);
   void spare_room() noexcept VIGIL_REQUIRES(lock_);
   void arm(internal::nanos deadline) VIGIL_REQUIRES(lock_);

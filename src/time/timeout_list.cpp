@@ -362,7 +362,7 @@ bool timeout_core::take_some_out() noexcept {
   for (unsigned i = 0; i < moves_at_once; ++i) {
     timeout_node* n = order_.any();
     for (batch* b = batches_.front(); n == nullptr && b != nullptr; b = batch_list::next(*b))
-      n = b->order.any();
+      n = b->first();
     if (n == nullptr) return true;
     take_out_here(*n);
   }
@@ -494,35 +494,50 @@ void timeout_core::await_run(timeout_node& n, bool gone) noexcept {
   }
 }
 
-// What has been added meanwhile is later than what is left of `from`, so it goes
-// there, and then all of it back. True if that has been done.
-bool timeout_core::put_some_back(batch& from) noexcept {
-  for (unsigned i = 0; i < moves_at_once; ++i) {
-    timeout_node* const n = order_.any();
-    if (n == nullptr) {
-      order_.take(from.order);
-      unsigned moves = moves_at_once;
-      if (size_.load() != 0 && due(now(), moves) != nullptr) arm_surely(at_once);
-      return true;
-    }
+// False if nothing is left to be moved.
+bool timeout_core::move_some(batch& to, std::size_t& left) noexcept {
+  for (unsigned moves = moves_at_once; left > 0; --left) {
+    if (moves == 0) return true;
+    const timeout_order::found f = order_.first(now(), moves);
+    if (f.more) return true;
+    // Those that were touched in the future come last.
+    timeout_node* const n = f.first != nullptr ? f.first : order_.any();
+    if (n == nullptr) return false;
     timeout_order::unlink(*n);
-    from.order.insert(*n, n->touched.load());
+    timeout_order::append(to.entries, *n);
+    if (moves > 0) --moves;
   }
   return false;
 }
 
 timeout_core::batch::batch(timeout_core& of) noexcept : list(of) {
+  timeout_order::make_empty(entries);
   list.keep();
-  const lock_guard guard(list.lock_);
-  order.take(list.order_);
-  list.batches_.push_back(*this);
+  {
+    const lock_guard guard(list.lock_);
+    list.batches_.push_back(*this);
+  }
+  std::size_t left = list.size_.load();
+  for (bool is_done = false; !is_done;) {
+    const lock_guard guard(list.lock_);
+    is_done = list.closed_ || !list.move_some(*this, left);
+  }
 }
 
 timeout_core::batch::~batch() {
   for (bool is_done = false; !is_done;) {
     const lock_guard guard(list.lock_);
-    is_done = list.closed_ ? list.take_some_out() : list.put_some_back(*this);  // C6
-    if (is_done) list.batches_.remove(*this);
+    for (unsigned i = 0; i < moves_at_once && !is_done; ++i) {
+      timeout_node* const n = first();
+      is_done = n == nullptr;
+      if (is_done) {
+        list.batches_.remove(*this);
+      } else if (list.closed_) {
+        list.take_out_here(*n);  // C6
+      } else {
+        list.put_off(*n);
+      }
+    }
   }
   list.let_go();
 }
@@ -534,13 +549,8 @@ std::size_t timeout_core::expire_now() {
     timeout_run r(this, &self);
     {
       const lock_guard guard(lock_);
-      if (closed_) return called;
-      unsigned moves = moves_at_once;
-      const timeout_order::found f = now_due.order.first(now(), moves);
-      if (f.more) continue;
-      // Those that were touched in the future come last.
-      timeout_node* const n = f.first != nullptr ? f.first : now_due.order.any();
-      if (n == nullptr) return called;
+      timeout_node* const n = now_due.first();
+      if (closed_ || n == nullptr) return called;
       if (!begin(r, *n, n->touched.load())) continue;
       if (size_.load() == 0) disarm();
       spare_room();

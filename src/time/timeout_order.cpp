@@ -40,7 +40,6 @@ void timeout_order::append(timeout_links& head, timeout_links& n) noexcept {
 
 timeout_order::place timeout_order::place_of(nanos time) const noexcept {
   const auto base = static_cast<std::uint64_t>(base_);
-  // Before base_: it comes first.
   if (time <= base_) return {0, static_cast<unsigned>(base % slots)};
   const auto t = static_cast<std::uint64_t>(time);
   const auto level = static_cast<unsigned>(std::bit_width(t ^ base) - 1) / digit;
@@ -57,19 +56,7 @@ void timeout_order::put(timeout_node& n, nanos time, place p) noexcept {
 }
 
 void timeout_order::insert(timeout_node& n, nanos time) noexcept {
-  const place p = place_of(time);
-  put(n, time, p);
-  if (time >= base_) return;
-  // One that expire_now did not come to: before those that are later. From behind:
-  // they come back in much the same order, and one that was touched since it was
-  // put there says nothing of those before it.
-  timeout_links& head = room_->heads_[p.level][p.slot];
-  timeout_links* at = &n;
-  while (at->before != &head && static_cast<timeout_node*>(at->before)->touched.load() > time)
-    at = at->before;
-  if (at == &n) return;
-  unlink(n);
-  append(*at, n);
+  put(n, time, place_of(time));
 }
 
 void timeout_order::note_empty(unsigned level, unsigned slot) noexcept {
@@ -127,30 +114,6 @@ timeout_node* timeout_order::any() noexcept {
     note_empty(level, slot);
   }
   return nullptr;
-}
-
-void timeout_order::take(timeout_order& other) noexcept {
-  begin_at(other.base_);
-  if (room_ == nullptr || other.room_ == nullptr) return;  // nothing is in the other one
-  for (unsigned level = 0; level < levels; ++level) {
-    // Not the bits of other: some of its slots have been emptied since, and
-    // without entries nothing is known of the earliest here.
-    unsigned filled = 0;
-    for (unsigned slot = 0; slot < slots; ++slot) {
-      timeout_links& from = other.room_->heads_[level][slot];
-      if (is_empty(from)) continue;
-      timeout_links& to = room_->heads_[level][slot];
-      to = from;
-      room_->earliest_[level][slot] = other.room_->earliest_[level][slot];
-      to.before->after = to.after->before = &to;
-      make_empty(from);
-      if (other.breaking_ == &from) breaking_ = &to;
-      filled |= 1U << slot;
-    }
-    filled_[level] = static_cast<std::uint16_t>(filled);
-    if (filled != 0) levels_ = static_cast<std::uint16_t>(levels_ | 1U << level);
-  }
-  other.begin_at(other.base_);
 }
 
 }  // namespace vigil::internal

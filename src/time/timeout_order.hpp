@@ -66,8 +66,6 @@ class timeout_order {
   // Without a room it is empty, and nothing can be inserted.
   timeout_order() noexcept = default;
 
-  explicit timeout_order(room& of) noexcept : room_(&of) {}
-
   timeout_order(const timeout_order&) = delete;
   timeout_order& operator=(const timeout_order&) = delete;
 
@@ -106,10 +104,6 @@ class timeout_order {
 
   // Caller: nothing is in it.
   room* take_room() noexcept;
-
-  // Takes all of `other`. Caller: this one is empty, and has a room if the other
-  // one is not.
-  void take(timeout_order& other) noexcept;
 
  private:
   struct place {

@@ -348,8 +348,11 @@ TEST_SUITE("timeout_list") {
 
   TEST_CASE("expire_now of an empty list calls nothing; a stop leaves the rest in the list") {
     in_virtual([] {
+      const instant start = now();
       int calls = 0;
+      std::chrono::nanoseconds last{};
       timeout_list l(1h, [&](entry&) {
+        last = since(start);
         if (++calls == 2) sleep_for(1h);
       });
       CHECK(l.expire_now() == 0);
@@ -362,15 +365,17 @@ TEST_SUITE("timeout_list") {
       sleep_for(1ms);
       f.request_stop();
       CHECK_THROWS_AS(f.join(), vigil::cancelled);
+      const auto interrupted = since(start);
       CHECK(calls == 2);
       CHECK(l.size() == 2);
       CHECK(c[3].idle.is_linked());
       sleep_for(2h);
       CHECK(calls == 4);
+      CHECK(last == interrupted + 1h);  // put off
     });
   }
 
-  TEST_CASE("expire_now that an exception of on_unhandled leaves puts the rest back") {
+  TEST_CASE("expire_now that an exception of on_unhandled leaves puts off the rest") {
     vigil::testing::virtual_options how;
     how.runtime.on_unhandled = [](std::exception_ptr e) { std::rethrow_exception(e); };
     in_virtual(how, [] {
