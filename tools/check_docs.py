@@ -12,7 +12,7 @@ what is not taken from an example is not known to compile.
 In the tables of tests/coverage.md a text in quotes in the last column is the title
 of a test case or of a suite (a ... in it stands for any text), in the test file that
 is named before it in that row, or else in one that the text above the table names
-(`tests/time/timeout_*_test` names several); or a heading of that page.
+(`tests/idle_timeouts/timeout_*_test` names several); or a heading of that page.
 """
 import re
 import sys

@@ -17,6 +17,7 @@ BASE = set()
 MACHINE = {"base"}
 SCHED = MACHINE | {"machine"}
 MIDDLE = SCHED | {"sched"}  # timer, chan and sync do not know each other
+IDLE_TIMEOUTS = MIDDLE | {"timer"}
 TIME = MIDDLE | {"timer", "chan", "sync"}
 UPPER = TIME | {"time"}
 IO = UPPER | {"cancel", "blocking"}
@@ -29,6 +30,7 @@ ALLOWED = {
     "timer": MIDDLE,
     "chan": MIDDLE,
     "sync": MIDDLE,
+    "idle_timeouts": IDLE_TIMEOUTS,
     "time": TIME,
     "cancel": UPPER,
     "blocking": UPPER,

@@ -54,7 +54,7 @@
 
 #include "base/intrusive_list.hpp"
 #include "base/spinlock.hpp"
-#include "time/timeout_order.hpp"
+#include "idle_timeouts/timeout_order.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/timeout_list.hpp>

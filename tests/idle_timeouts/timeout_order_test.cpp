@@ -1,4 +1,4 @@
-#include "time/timeout_order.hpp"
+#include "idle_timeouts/timeout_order.hpp"
 
 #include "support/in_runtime.hpp"
 

@@ -1,5 +1,5 @@
 // What the calls of a timeout list cost: no memory, and no look at the clock.
-#include "time/timeout_helpers.hpp"
+#include "idle_timeouts/timeout_helpers.hpp"
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER
 

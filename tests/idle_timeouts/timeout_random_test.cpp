@@ -1,4 +1,4 @@
-#include "time/timeout_helpers.hpp"
+#include "idle_timeouts/timeout_helpers.hpp"
 
 #include <algorithm>
 #include <array>

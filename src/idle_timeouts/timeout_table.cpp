@@ -11,7 +11,7 @@
 // T4  Once is_ending_ is set no list comes into the map, for nobody would end it.
 //     An on_expire that the end waits for may still add, as in C6. All lists are
 //     closed before the end waits, so nothing expires meanwhile.
-#include "time/timeout_core.hpp"
+#include "idle_timeouts/timeout_core.hpp"
 
 #include <exception>
 #include <map>

@@ -1,5 +1,5 @@
+#include "idle_timeouts/timeout_helpers.hpp"
 #include "support/child.hpp"
-#include "time/timeout_helpers.hpp"
 #include "time/timer_stress.hpp"
 
 #include <algorithm>

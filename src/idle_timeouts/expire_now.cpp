@@ -1,0 +1,95 @@
+#include "idle_timeouts/timeout_core.hpp"
+#include "sched/caller.hpp"
+
+#include <vigil/error.hpp>
+
+#include <exception>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+using internal::lock_guard;
+using internal::timeout_order;
+
+// False if nothing is left to be moved.
+bool timeout_core::move_some(batch& to, std::size_t& left) noexcept {
+  for (unsigned moves = moves_at_once; left > 0; --left) {
+    if (moves == 0) return true;
+    const timeout_order::found f = order_.first(now(), moves);
+    if (f.more) return true;
+    // Those that were touched in the future come last.
+    timeout_node* const n = f.first != nullptr ? f.first : order_.any();
+    if (n == nullptr) return false;
+    timeout_order::unlink(*n);
+    timeout_order::append(to.entries, *n);
+    if (moves > 0) --moves;
+  }
+  return false;
+}
+
+timeout_core::batch::batch(timeout_core& of) noexcept : list(of) {
+  timeout_order::make_empty(entries);
+  list.keep();
+  {
+    const lock_guard guard(list.lock_);
+    list.batches_.push_back(*this);
+  }
+  std::size_t left = list.size_.load();
+  for (bool is_done = false; !is_done;) {
+    const lock_guard guard(list.lock_);
+    is_done = list.closed_ || !list.move_some(*this, left);
+  }
+}
+
+timeout_core::batch::~batch() {
+  for (bool is_done = false; !is_done;) {
+    const lock_guard guard(list.lock_);
+    for (unsigned i = 0; i < moves_at_once && !is_done; ++i) {
+      timeout_node* const n = first();
+      is_done = n == nullptr;
+      if (is_done) {
+        list.batches_.remove(*this);
+      } else if (list.closed_) {
+        list.take_out_here(*n);  // C6
+      } else {
+        list.put_off(*n);
+      }
+    }
+  }
+  list.let_go();
+}
+
+std::size_t timeout_core::expire_now() {
+  internal::fiber& self = internal::require_fiber("timeout_list::expire_now");
+  batch now_due(*this);
+  for (std::size_t called = 0;;) {
+    timeout_run r(this, &self);
+    {
+      const lock_guard guard(lock_);
+      timeout_node* const n = now_due.first();
+      if (closed_ || n == nullptr) return called;
+      if (!begin(r, *n, n->touched.load())) continue;
+      if (size_.load() == 0) disarm();
+      spare_room();
+    }
+    ++called;
+    try {
+      call(r);
+    } catch (const stopped&) {
+      throw;
+    } catch (const cancelled& e) {
+      if (!self.sched->ends_silently(self, e))
+        internal::scheduler::report_unhandled(self, std::current_exception());
+    } catch (const deadlock& e) {
+      if (!self.sched->ends_silently(e))
+        internal::scheduler::report_unhandled(self, std::current_exception());
+    } catch (...) {
+      internal::scheduler::report_unhandled(self, std::current_exception());
+    }
+  }
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

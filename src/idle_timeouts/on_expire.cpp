@@ -1,0 +1,234 @@
+// The on_expire of an entry: how it begins, what ends it, and who waits for it (C1,
+// C2, C5 of timeout_core.hpp).
+#include "idle_timeouts/timeout_core.hpp"
+#include "sched/caller.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+using internal::lock_guard;
+using internal::nanos;
+using internal::never;
+using internal::outcome;
+using internal::saturating_add;
+using internal::spinlock;
+using internal::timeout_order;
+using internal::timer_service;
+
+namespace {
+
+// The run locks.
+struct alignas(internal::cache_line) run_lock {
+  spinlock lock{internal::lock_rank::timeout_run};
+};
+
+spinlock& lock_of(const timeout_node& n) noexcept {
+  static constinit run_lock locks[16];
+  const auto address = reinterpret_cast<std::uintptr_t>(&n);
+  return locks[(address >> 5 ^ address >> 12) % 16].lock;
+}
+
+// What is to wait for r. On the stack of the only worker it would wait for ever.
+void check_may_wait(const timeout_run& r) noexcept {
+  if (const internal::fiber* const f = internal::current_fiber()) {
+    internal::check_may_park(*f);
+    return;
+  }
+  const internal::worker* const w = internal::current_worker();
+  if (w == nullptr || &w->sched != r.on->sched || w->sched.workers().size() > 1) return;
+  internal::fatal(
+      "an entry is removed or destroyed, or its timeout list destroyed, inside a handler on the "
+      "only worker's own stack, while an on_expire runs: it would be waited for for ever; do it on "
+      "a fiber (go), or give the runtime more workers");
+}
+
+}  // namespace
+
+// The first entry, if it is due. Otherwise arms the timer for it.
+timeout_node* timeout_core::due(nanos now, unsigned& moves) noexcept {
+  const timeout_order::found f = order_.first(now, moves);
+  if (f.more) {
+    arm_surely(at_once);
+    return nullptr;
+  }
+  // Not what its word says by now: it may not be the first any more.
+  const nanos deadline = saturating_add(f.time, duration_);
+  if (f.first != nullptr && deadline <= now) return f.first;
+  arm_surely(deadline);
+  return nullptr;
+}
+
+// The claim. False if n was touched meanwhile, or is put off (C2).
+bool timeout_core::begin(timeout_run& r, timeout_node& n, nanos touched) noexcept {
+  r.lock = &lock_of(n);
+  {
+    const lock_guard guard(*r.lock);
+    if (n.run.load() == nullptr) {
+      if (!n.touched.compare_exchange_strong(touched, 0)) return false;
+      r.entry = &n;
+      n.run.store(&r);  // C1
+    }
+  }
+  if (r.entry == nullptr) {
+    put_off(n);
+    return false;
+  }
+  timeout_order::unlink(n);
+  size_.store(size_.load() - 1);
+  n.home.store(nullptr);
+  runs_.push_back(r);
+  keep();
+  return true;
+}
+
+// On a runner.
+void timeout_core::run_due() {
+  timeout_run r(this, internal::current_fiber());
+  {
+    const lock_guard guard(lock_);
+    armed_ = never;
+    if (closed_) return;
+    const nanos time = now();
+    unsigned moves = moves_at_once;
+    for (;;) {
+      timeout_node* const n = due(time, moves);
+      if (n == nullptr) return;
+      const nanos touched = n->touched.load();
+      if (saturating_add(touched, duration_) <= time && begin(r, *n, touched)) break;
+      if (moves == 0) {
+        arm_surely(at_once);
+        return;
+      }
+      --moves;
+    }
+    if (due(time, moves) != nullptr) arm_surely(at_once);
+    spare_room();
+  }
+  call(r);
+}
+
+void timeout_core::call(timeout_run& r) {
+  struct guard {
+    timeout_run& r;
+
+    ~guard() { r.list->finish(r); }
+  };
+
+  const guard at_the_end{r};
+  function_->call(*r.entry);
+}
+
+void timeout_core::finish(timeout_run& r) noexcept {
+  {
+    const lock_guard guard(lock_);
+    runs_.remove(r);
+  }
+  timeout_run::waiting* w = nullptr;
+  {
+    const lock_guard guard(*r.lock);
+    if (r.entry != nullptr) r.entry->run.store(nullptr);
+    w = r.waiters;  // the entry may be gone once the run lock is free
+  }
+  while (w != nullptr) {
+    timeout_run::waiting& done = *w;
+    w = w->next;
+    if (done.who->claim(done.which, outcome::value)) done.who->deliver();
+  }
+  let_go();
+}
+
+// As if it were touched now. Into order_, even out of a batch.
+void timeout_core::put_off(timeout_node& n) noexcept {
+  const nanos time = now();
+  nanos last = n.touched.load();
+  while (last < time && !n.touched.compare_exchange_strong(last, time)) {
+  }
+  timeout_order::unlink(n);
+  order_.insert(n, std::max(last, time));
+  const nanos deadline = saturating_add(time, duration_);
+  if (deadline < armed_) arm_surely(deadline);
+}
+
+// --- waiting for runs
+
+void timeout_core::await_run(timeout_node& n, bool gone) noexcept {
+  while (n.run.load() != nullptr) {
+    internal::caller caller;
+    spinlock& lock = lock_of(n);
+    lock.lock();
+    timeout_run* const r = n.run.load();
+    if (r == nullptr || r->on == internal::current_fiber()) {
+      if (r != nullptr && gone) r->entry = nullptr;  // C2
+      lock.unlock();
+      return;
+    }
+    check_may_wait(*r);
+    timeout_run::waiting mine{&caller.self(), caller.open(), r->waiters};
+    r->waiters = &mine;
+    caller.wait(mine.which, internal::wait_reason::on_expire, lock);
+  }
+}
+
+void timeout_core::end_closed() noexcept {
+  const internal::fiber* const self = internal::current_fiber();
+  timeout_function* function = nullptr;
+  for (;;) {
+    internal::caller caller;
+    lock_.lock();
+    timeout_run* r = runs_.front();
+    while (r != nullptr && r->on == self)
+      r = run_list::next(*r);
+    if (r == nullptr) {
+      if (runs_.empty()) function = std::exchange(function_, nullptr);
+      lock_.unlock();
+      break;
+    }
+    check_may_wait(*r);
+    spinlock& held = *r->lock;
+    held.lock();  // r is in runs_, so it has not told its waiters yet
+    timeout_run::waiting mine{&caller.self(), caller.open(), r->waiters};
+    r->waiters = &mine;
+    lock_.unlock();
+    caller.wait(mine.which, internal::wait_reason::on_expire, held);
+  }
+  if (function != nullptr) drop_function(function);  // C5
+  timer_service::drop_handle(*timer_);
+  let_go();
+}
+
+namespace {
+
+// Exact: while the run lock is held no expiry of it begins or ends.
+bool is_known(timeout_node& n) noexcept {
+  const lock_guard guard(lock_of(n));
+  const timeout_run* const r = n.run.load();
+  return n.home.load() != nullptr || (r != nullptr && r->on != internal::current_fiber());
+}
+
+}  // namespace
+
+bool remove(timeout_node& n) noexcept {
+  bool prevented = false;
+  // Again, should the on_expire have added it before it ended.
+  do {
+    prevented = timeout_core::take_out(n) || prevented;
+    timeout_core::await_run(n, false);
+  } while (is_known(n));
+  return prevented;
+}
+
+void forget(timeout_node& n) noexcept {
+  do {
+    timeout_core::take_out(n);
+    timeout_core::await_run(n, true);
+  } while (is_known(n));
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil
