@@ -99,6 +99,8 @@ struct blocking_table {
 VIGIL_API bool goes_to_side_pool(const wait_limit& limit);
 // True: f has run, the record is the caller's. False: the limit came first, and
 // the record is gone, as it is when this throws.
+// Waits: throws stopped, wrong_place, std::invalid_argument, std::system_error,
+// std::bad_alloc, what f throws.
 VIGIL_API bool run_blocking(void* pool, const blocking_table& table, void* record,
                             const wait_limit& limit, const site& from);
 

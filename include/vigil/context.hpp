@@ -101,6 +101,7 @@ VIGIL_API context_core* with_value(context_core* parent, const void* key, void* 
 VIGIL_API void cancel(context_core* c, const std::exception_ptr& cause) noexcept;
 VIGIL_API done_registration* after_func(context_core* c, callback f, const site& from);
 VIGIL_API bool stop(done_registration* r) noexcept;
+// Waits: throws stopped, wrong_place.
 VIGIL_API bool stop_and_wait(done_registration* r, const wait_limit& limit);
 
 }  // namespace detail

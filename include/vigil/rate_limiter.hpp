@@ -163,6 +163,7 @@ class rate_limiter {
   friend class reservation;
   __extension__ using wide = __int128;
 
+  // Waits: throws stopped, wrong_place, std::invalid_argument.
   VIGIL_API bool wait_within(std::int64_t n, const detail::wait_limit& limit);
   reservation take(std::int64_t now, std::int64_t n, std::int64_t latest) noexcept;
   void advance(std::int64_t now) noexcept;

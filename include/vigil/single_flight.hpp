@@ -121,6 +121,7 @@ class single_flight {
     ~unlock_at_end() { held.unlock(); }
   };
 
+  // Waits: throws stopped, wrong_place, std::logic_error, what f throws.
   template <class F>
   T call_within(const Key& key, const detail::wait_limit& limit, F&& f) {
     for (;;) {

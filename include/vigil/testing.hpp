@@ -68,6 +68,7 @@ auto run_virtual(F&& f) {
 // first, the clock does not move. Waits also while outside work is announced.
 // One caller at a time: a second one throws wrong_place, as does a call
 // outside run_virtual.
+// Waits: throws stopped, wrong_place.
 VIGIL_API void settle();
 
 }  // namespace testing

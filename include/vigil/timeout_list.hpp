@@ -62,15 +62,19 @@ struct timeout_function {
 
 VIGIL_API timeout_core* make_timeouts(std::int64_t duration, timeout_function* f,
                                       const site& from);
+// Waits: throws nothing.
 VIGIL_API void end_timeouts(timeout_core* list) noexcept;
 VIGIL_API void add(timeout_core* list, timeout_node& n);
 VIGIL_API void add_surely(timeout_core* list, timeout_node& n);
+// Waits: throws nothing.
 VIGIL_API bool remove(timeout_node& n) noexcept;
+// Waits: throws nothing.
 VIGIL_API void forget(timeout_node& n) noexcept;
 VIGIL_API std::size_t expire_now(timeout_core* list);
 VIGIL_API std::size_t size_of(const timeout_core* list) noexcept;
 VIGIL_API std::int64_t duration_of(const timeout_core* list) noexcept;
 VIGIL_API timeout_table* make_table(timeout_function* f, const site& from);
+// Waits: throws nothing.
 VIGIL_API void end_table(timeout_table* lists) noexcept;
 VIGIL_API void add(timeout_table* lists, timeout_node& n, std::int64_t duration);
 VIGIL_API std::size_t expire_now(timeout_table* lists);

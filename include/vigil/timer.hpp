@@ -43,6 +43,7 @@ VIGIL_API timer_record* every(std::int64_t period, bool from_end, callback f,
 VIGIL_API void add_handle(timer_record* record) noexcept;
 VIGIL_API void drop_handle(timer_record* record) noexcept;
 VIGIL_API bool stop(timer_record* record) noexcept;
+// Waits: throws stopped, wrong_place.
 VIGIL_API bool stop_and_wait(timer_record* record, const wait_limit& limit);
 VIGIL_API bool reset(timer_record* record, std::int64_t delay);
 VIGIL_API bool reset_at(timer_record* record, std::int64_t deadline);
@@ -58,6 +59,7 @@ VIGIL_API bool reset_at(channel_core* timer, std::int64_t deadline);
 VIGIL_API std::int64_t deadline_of(const channel_core* timer) noexcept;
 VIGIL_API std::int64_t remaining(const channel_core* timer) noexcept;
 VIGIL_API void set_slack(channel_core* timer, std::int64_t slack);
+// Waits: throws nothing.
 VIGIL_API void stop_for_scope(timer_record* record) noexcept;
 
 }  // namespace detail

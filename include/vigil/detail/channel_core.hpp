@@ -51,12 +51,13 @@ VIGIL_API channel_core* make_channel(const element_ops& ops, std::size_t capacit
 VIGIL_API void add_handle(channel_core* c) noexcept;
 VIGIL_API void drop_handle(channel_core* c) noexcept;
 
-// `value` is moved from if the status is ok, and untouched otherwise. Throws
-// `cancelled` when the limit's context is done.
+// `value` is moved from if the status is ok, and untouched otherwise.
+// Waits: throws stopped, wrong_place.
 VIGIL_API channel_status send(channel_core* c, void* value, const wait_limit& limit);
 VIGIL_API channel_status try_send(channel_core* c, void* value) noexcept;
 
-// `into` is room for a value, constructed there if the status is ok. Throws as send().
+// `into` is room for a value, constructed there if the status is ok.
+// Waits: throws stopped, wrong_place.
 VIGIL_API channel_status recv(channel_core* c, void* into, const wait_limit& limit);
 VIGIL_API channel_status try_recv(channel_core* c, void* into) noexcept;
 

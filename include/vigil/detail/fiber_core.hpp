@@ -61,9 +61,11 @@ class VIGIL_API new_fiber {
 
 // True if the fiber has ended; false: the limit has come. Without a time nobody else
 // may join afterwards: the caller takes the result.
+// Waits: throws stopped, wrong_place, what ended the fiber (without a time).
 VIGIL_API bool join(fiber_core* core, const wait_limit& limit);
 VIGIL_API void detach(fiber_core* core);
 VIGIL_API void request_stop(fiber_core* core) noexcept;
+// Waits: throws nothing.
 VIGIL_API void stop_and_join(fiber_core* core) noexcept;
 VIGIL_API std::uint64_t id_of(const fiber_core* core) noexcept;
 

@@ -57,8 +57,9 @@ enum class choice : std::uint8_t {
   ordered,  // the first of them
 };
 
-// Waits until one case can be taken, takes it and returns its index. Throws
-// `stopped`, std::bad_alloc, std::invalid_argument (more than one otherwise).
+// Takes one case, as soon as one can be taken, and returns its index.
+// Waits (on_timeout, on_deadline, on_done): throws stopped, wrong_place,
+// std::invalid_argument, what the case throws.
 VIGIL_API std::size_t select(select_case* const* cases, std::size_t count, choice how);
 
 }  // namespace detail

@@ -29,7 +29,8 @@ struct mutex_core {
   wait_queue queue;
 };
 
-// True if it is locked now; false: the limit has come.
+// True if it is locked now; false: the limit has come. A stop does not end it.
+// Waits: throws wrong_place.
 VIGIL_API bool lock_slowly(mutex_core& m, const wait_limit& limit);
 VIGIL_API bool try_lock_slowly(mutex_core& m) noexcept;
 VIGIL_API void unlock_slowly(mutex_core& m);
@@ -45,8 +46,10 @@ struct shared_mutex_core {
   queued_wait* last_reader = nullptr;
 };
 
+// Waits: throws wrong_place.
 VIGIL_API bool lock_slowly(shared_mutex_core& m, const wait_limit& limit);
 VIGIL_API void unlock_slowly(shared_mutex_core& m);
+// Waits: throws wrong_place.
 VIGIL_API bool lock_shared_slowly(shared_mutex_core& m, const wait_limit& limit);
 VIGIL_API void unlock_shared_slowly(shared_mutex_core& m);
 
@@ -63,6 +66,7 @@ struct any_lock {
 
 // True if notified; false: the limit has come. The lock is held afterwards, also
 // when it throws.
+// Waits: throws stopped, wrong_place.
 VIGIL_API bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit);
 VIGIL_API void notify_one(condition_core& c) noexcept;
 VIGIL_API void notify_all(condition_core& c) noexcept;
@@ -77,6 +81,7 @@ VIGIL_API void add_to(counter_core& c, std::int64_t n);         // wait_group
 VIGIL_API void count_down(counter_core& c, std::int64_t n);     // latch
 VIGIL_API std::int64_t count_of(const counter_core& c) noexcept;
 // True if the count is zero, or was meanwhile; false: the limit has come.
+// Waits: throws stopped, wrong_place.
 VIGIL_API bool wait(counter_core& c, bool is_latch, const wait_limit& limit);
 VIGIL_API void check_latch(std::int64_t count);
 
@@ -85,6 +90,7 @@ struct semaphore_core {
   std::int64_t count = 0;
 };
 
+// Waits: throws stopped, wrong_place, std::invalid_argument.
 VIGIL_API bool acquire_permits(semaphore_core& s, std::int64_t n, const wait_limit& limit);
 VIGIL_API bool try_acquire_permits(semaphore_core& s, std::int64_t n);
 VIGIL_API void release_permits(semaphore_core& s, std::int64_t n);
@@ -108,6 +114,7 @@ VIGIL_API std::uint64_t caller_id() noexcept;
 
 // True: the caller is to run the function, then calls end_once(). False: it has
 // been run.
+// Waits: throws stopped, wrong_place, std::logic_error, what f throws.
 VIGIL_API bool begin_once(once_core& o, const wait_limit& limit);
 VIGIL_API void end_once(once_core& o, bool done) noexcept;
 

@@ -139,12 +139,14 @@ class deadline_stream {
 
   // Waits for at least one byte; of none: returns at once. `error` as that of
   // async_read_some, or timed_out; operation_aborted if close() ended it, and
-  // bad_descriptor after close(). Throws `stopped`, and wrong_place outside a fiber.
+  // bad_descriptor after close().
+  // Waits (the read deadline): throws stopped, wrong_place.
   template <class Buffers>
   std::size_t read_some(const Buffers& buffers, boost::system::error_code& error) {
     return read_under(sides_->read, buffers, error);
   }
 
+  // Waits (the write deadline): throws stopped, wrong_place.
   template <class Buffers>
   std::size_t write_some(const Buffers& buffers, boost::system::error_code& error) {
     return transfer(
@@ -181,7 +183,8 @@ class deadline_stream {
   // No more is written, and the peer reads eof; reading goes on. For streams that can
   // (those with shutdown, memory_stream), whose end of sending never waits. So only the
   // writes of other fibers are waited for that were called before, each of which the
-  // write deadline ends. Throws `stopped` if it must wait.
+  // write deadline ends.
+  // Waits (the write deadline): throws stopped, wrong_place.
   void close_write(boost::system::error_code& error) {
     const detail::turns::call turn(sides_->write.turns);
     if constexpr (requires { stream_.close_write(error); }) {

@@ -243,8 +243,9 @@ class connection {
 //                EOPNOTSUPP, what is no errno): serve accepts no more, and throws the
 //                error when the connections have ended, as above
 //
-// Throws std::invalid_argument for limits out of range and a nil context, wrong_place
-// outside a fiber, `stopped`.
+// Throws std::invalid_argument for limits out of range and a nil context.
+// Waits (`stopping`): throws stopped, wrong_place, std::invalid_argument,
+// the error of accept.
 template <class Acceptor, class Handler>
 void serve(const vigil::context& stopping, Acceptor& acceptor, Handler handler,
            const serve_limits& limits = {}, const site& from = site::current()) {
