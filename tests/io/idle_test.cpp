@@ -10,6 +10,7 @@
 #include <atomic>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,31 @@ TEST_SUITE("io::idle_list") {
       CHECK_FALSE(read_one(p.near));
       CHECK(idle.size() == 1);
       CHECK(idle.duration() == 10s);
+    });
+  }
+
+  TEST_CASE("a stream that outlives a run has the time again from its next wait on") {
+    vigil::internal::scheduler_options o = vigil::internal::checked(vigil::options());
+    o.workers = 1;
+    o.virtual_time = true;
+    o.seed = 1;
+    vigil::internal::runtime_core core(o, nullptr, vigil::options().blocking_threads);
+    std::optional<idle_list> idle;
+    std::optional<memory_pair> p;
+    auto run = [&core](auto body) { core.sched.run(body, false); };
+    run([&] {
+      idle.emplace(10s);
+      p.emplace(vigil::io::memory_pipe());
+      p->near.set_idle_list(*idle);
+      CHECK(idle->size() == 1);
+    });
+    CHECK(idle->size() == 0);
+    run([&] {
+      const auto start = vigil::clock::now();
+      p->near.set_read_deadline(start + 1h);
+      CHECK(read_one(p->near) == timed_out);
+      CHECK(since(start) == 10s);
+      p.reset();
     });
   }
 
