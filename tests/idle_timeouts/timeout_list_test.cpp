@@ -48,7 +48,7 @@ class one_runtime {
     return o;
   }
 
-  vigil::internal::runtime_core core_{options(), nullptr, vigil::options().blocking_threads};
+  vigil::internal::runtime_core core_{options()};
 };
 
 }  // namespace
