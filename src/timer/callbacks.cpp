@@ -94,15 +94,12 @@ bool timer_service::reset_at(timer_record& t, nanos deadline) {
 
 // `own`: the caller's intake, nullptr outside the timer's runtime.
 bool timer_service::reset(timer_record& t, nanos deadline, nanos now, intake* own) {
-  bool before = false;
-  if (deadline <= now && !t.is_periodic) {
-    before = own != nullptr ? run_soon(t, deadline, now) : run_soon_from_outside(t, deadline, now);
-  } else {
-    before = own != nullptr ? arm_here(*own, t, deadline, false) : arm_from_outside(t, deadline);
+  const hold_change change(*this, t, own == nullptr);
+  if (own == nullptr && !is_of_this_run(t)) {
+    throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
   }
-  if (counts_holds()) [[unlikely]]
-    hold_changed(t);
-  return before;
+  if (deadline <= now && !t.is_periodic) return run_soon(t, deadline, now);
+  return own != nullptr ? arm_here(*own, t, deadline, false) : arm_shared(t, deadline);
 }
 
 // Due when armed: it never enters the heap.
@@ -114,12 +111,6 @@ bool timer_service::run_soon(timer_record& t, nanos deadline, nanos now) {
   queue_callbacks(&due, 1, now);
   count(before ? &timer_counters::reset : &timer_counters::armed);
   return before;
-}
-
-bool timer_service::run_soon_from_outside(timer_record& t, nanos deadline, nanos now) {
-  const lock_guard guard(outside_lock_);
-  if (!is_of_this_run(t)) throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
-  return run_soon(t, deadline, now);
 }
 
 nanos timer_service::now_in(std::uint32_t run) noexcept {
@@ -298,11 +289,13 @@ void timer_service::run_once(fiber& self, timer_record& t, nanos due_until) {
   nanos deadline = t.when.load();
   // A later deadline has an entry of its own; a stopped one has nothing.
   while (deadline > 0 && deadline <= due_until && begin_run(t)) {
-    const bool claimed = t.when.compare_exchange_strong(deadline, runtime_timer::idle);
+    bool claimed = false;
+    {
+      const hold_change change(*this, t);  // the runner itself holds the program by now
+      claimed = t.when.compare_exchange_strong(deadline, runtime_timer::idle);
+    }
     if (claimed) {
       count(&timer_counters::fired);
-      if (counts_holds()) [[unlikely]]
-        hold_changed(t);  // the runner itself holds the program by now
       call(self, t);
     }
     end_run(t);

@@ -19,10 +19,6 @@ struct timer_counters {
   own_counter reset;
   own_counter stopped;
   own_counter fired;
-  // Timers that have begun and ceased to hold the program, as far as this one
-  // has noticed it.
-  own_counter held;
-  own_counter let_go;
 };
 
 class alignas(cache_line) intake {

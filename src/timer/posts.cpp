@@ -25,7 +25,14 @@ void timer_service::make_due(timer_record& t) noexcept {
   t.due_until = long_ago;
 }
 
-void timer_service::queue_post(timer_record& t) noexcept {
+// Where the change is counted its end still touches t: the runner takes the claim under
+// the same lock.
+void timer_service::post(timer_record& t) {
+  const bool from_outside = own_intake() == nullptr;
+  const hold_change change(*this, t, from_outside);
+  if (from_outside && !is_of_this_run(t)) {
+    throw runtime_gone("vigil::post: the runtime has ended");
+  }
   make_due(t);
   {
     const lock_guard guard(callbacks_lock_);
@@ -36,39 +43,12 @@ void timer_service::queue_post(timer_record& t) noexcept {
   sched()->work_added();
 }
 
-void timer_service::post(timer_record& t) {
-  if (intake* const own = counts_holds() ? living_intake() : own_intake()) {
-    // ordering: made from the reference of the handle; the runner may be done
-    // before the count below is looked at.
-    t.references.fetch_add(1, relaxed);
-    queue_post(t);
-    if (counts_holds()) [[unlikely]]
-      count_hold(t, own);
-    drop_reference(t);
-    return;
-  }
-  scheduler* s = nullptr;
-  {
-    const lock_guard guard(outside_lock_);
-    if (!is_of_this_run(t)) throw runtime_gone("vigil::post: the runtime has ended");
-    if (counts_holds()) {
-      s = sched();
-      s->enter();
-    }
-    // ordering: as above.
-    t.references.fetch_add(1, relaxed);
-    queue_post(t);
-    if (s != nullptr) count_hold(t, nullptr);
-  }
-  drop_reference(t);
-  if (s != nullptr) s->leave();
-}
-
 // Pending from now on, newest first, until release_deferred().
 void timer_service::defer(fiber& self, timer_record& t) noexcept {
-  make_due(t);
-  if (counts_holds()) [[unlikely]]
-    count_hold(t, own_intake());
+  {
+    const hold_change change(*this, t);
+    make_due(t);
+  }
   // ordering: the fiber's own word.
   const auto* const in = static_cast<const timer_record*>(self.callback.load(relaxed));
   t.deferred = true;

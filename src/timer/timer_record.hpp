@@ -56,8 +56,7 @@ class timer_record : public internal::runtime_timer {
   bool is_running() const noexcept { return (uses.load() & counts) >= run; }
 
   internal::atomic<std::uint64_t> uses{handle};
-  // Whether it is counted as holding the program: timer_service::count_hold().
-  internal::atomic<bool> holds{false};
+  bool holds = false;  // counted as holding the program: timer_service::hold_change
   internal::atomic<bool> awaited{false};  // somebody is in stop_and_wait
   // The queue of due callbacks; guarded by its lock. Deadlines up to due_until
   // are due; a later one in force has an entry of its own.

@@ -86,8 +86,7 @@ timer_service& timer_service::begin(scheduler& owner) {
   s->outside_.reset.store(0);
   s->outside_.stopped.store(0);
   s->outside_.fired.store(0);
-  s->outside_.held.store(0);
-  s->outside_.let_go.store(0);
+  s->held_.store(0);
   s->counts_holds_.store(owner.waits_for_all());
   for (auto& bucket : s->late_)
     bucket.clear();
@@ -210,11 +209,9 @@ bool timer_service::arm_here(intake& in, runtime_timer& t, nanos deadline, bool 
   return was_pending;
 }
 
-// A thread without an intake of its own. outside_lock_ keeps the runtime from
-// ending in the middle.
-bool timer_service::arm_from_outside(runtime_timer& t, nanos deadline) {
-  const lock_guard guard(outside_lock_);
-  if (!is_of_this_run(t)) throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
+// A thread without an intake of its own. Caller: holds outside_lock_, which keeps the
+// runtime from ending in the middle.
+bool timer_service::arm_shared(runtime_timer& t, nanos deadline) {
   const bool was_pending = arm_in(*shared_, t, deadline, false);
   // ordering: statistics.
   (was_pending ? outside_.reset : outside_.armed).fetch_add(1, relaxed);
@@ -224,7 +221,9 @@ bool timer_service::arm_from_outside(runtime_timer& t, nanos deadline) {
 bool timer_service::arm_at(runtime_timer& t, nanos deadline, bool parking) {
   intake* const in = own_intake();
   if (in != nullptr && is_of_this_run(t)) return arm_here(*in, t, deadline, parking);
-  return arm_from_outside(t, deadline);
+  const lock_guard guard(outside_lock_);
+  if (!is_of_this_run(t)) throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
+  return arm_shared(t, deadline);
 }
 
 bool timer_service::stop(runtime_timer& t) noexcept {

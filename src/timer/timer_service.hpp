@@ -76,9 +76,8 @@ class timer_service final : public timer_seam {
 
   // ref() and unref().
   void set_referenced(timer_record& t, bool on) noexcept {
+    const hold_change change(*this, t);
     t.referenced.store(on);
-    if (counts_holds()) [[unlikely]]
-      hold_changed(t);
   }
 
   // --- callbacks
@@ -130,7 +129,9 @@ class timer_service final : public timer_seam {
   nanos second_deadline() noexcept override;
   bool anything_pending() noexcept override;
   bool anything_due(nanos now) noexcept override VIGIL_EXCLUDES(heap_lock_);
-  bool holds_program() const noexcept override;
+
+  bool holds_program() const noexcept override { return held_.load() != 0; }
+
   std::size_t list_holders(timer_holder* out, std::size_t room) noexcept override;
 
   bool has_callbacks(std::size_t besides) const noexcept override {
@@ -183,15 +184,12 @@ class timer_service final : public timer_seam {
   static constexpr std::size_t idle_runners_kept = 32;
 
   intake* own_intake() const noexcept;
-  intake* living_intake() const noexcept;
   void count(own_counter timer_counters::*which) noexcept;
   bool arm_in(intake& in, runtime_timer& t, nanos deadline, bool parking);
   bool arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking);
-  bool arm_from_outside(runtime_timer& t, nanos deadline);
+  bool arm_shared(runtime_timer& t, nanos deadline);
   bool reset(timer_record& t, nanos deadline, nanos now, intake* own);
   bool run_soon(timer_record& t, nanos deadline, nanos now);
-  bool run_soon_from_outside(timer_record& t, nanos deadline, nanos now)
-      VIGIL_EXCLUDES(outside_lock_);
   bool take_over(runtime_timer& t, nanos deadline, nanos& key) noexcept;
   void make_room(intake& in) VIGIL_EXCLUDES(heap_lock_);
   void lower_next_deadline(nanos key, bool parking) noexcept;
@@ -219,8 +217,8 @@ class timer_service final : public timer_seam {
   static constexpr std::uint64_t new_round = UINT64_MAX;
   timer_record* pop_callback(nanos& due_until, std::uint64_t& round) noexcept
       VIGIL_EXCLUDES(callbacks_lock_);
+  bool stop_counted(timer_record& t) noexcept;
   void make_due(timer_record& t) noexcept;
-  void queue_post(timer_record& t) noexcept VIGIL_EXCLUDES(callbacks_lock_);
   // These throw only what no catch (...) is for: see call().
   void runner_body();
   void run_once(fiber& self, timer_record& t, nanos due_until);
@@ -235,13 +233,39 @@ class timer_service final : public timer_seam {
   void tell_stop_waiters(timer_record& t) noexcept;
   static void bury(timer_record& t) noexcept;
 
+  // A scope in which `when` or `referenced` of a timer with a callback may change. In a
+  // run that counts what holds the program, or if it is asked for, it is under
+  // outside_lock_: holds.cpp.
+  class hold_change {
+   public:
+    hold_change(timer_service& service, timer_record& t, bool from_outside = false) noexcept
+        : counts_(service.counts_holds()) {
+      if (counts_ || from_outside) [[unlikely]]
+        begin(service, t);
+    }
+
+    ~hold_change() {
+      if (service_ != nullptr) [[unlikely]]
+        end();
+    }
+
+    hold_change(const hold_change&) = delete;
+    hold_change& operator=(const hold_change&) = delete;
+
+   private:
+    void begin(timer_service& service, timer_record& t) noexcept;
+    void end() noexcept;
+
+    const bool counts_;
+    timer_service* service_ = nullptr;  // if it is under the lock; then these, too
+    timer_record* timer_;
+    scheduler* entered_;
+  };
+
   // ordering: set before the runtime's first timer; a handle of an earlier one
   // is told apart by its generation.
   bool counts_holds() const noexcept { return counts_holds_.load(relaxed); }
 
-  bool stop_counted(timer_record& t) noexcept VIGIL_EXCLUDES(outside_lock_);
-  void hold_changed(timer_record& t) noexcept VIGIL_EXCLUDES(outside_lock_);
-  void count_hold(timer_record& t, intake* own) noexcept;
   void tell_listeners() noexcept VIGIL_EXCLUDES(listeners_lock_);
   fiber& make_system_fiber(const char* name, fiber_role role);
 
@@ -249,6 +273,8 @@ class timer_service final : public timer_seam {
   atomic<std::uint32_t> generation_{1};
   atomic<bool> in_run_{false};
   atomic<bool> counts_holds_{false};  // exit_when::all_done
+  // Timers that hold the program; changed under outside_lock_.
+  atomic<std::size_t> held_{0};
   random ties_{1};
 
   spinlock outside_lock_{lock_rank::timer_outside};
@@ -265,7 +291,7 @@ class timer_service final : public timer_seam {
 
   // Of threads that are no workers of ours.
   struct {
-    atomic<unsigned long> armed{0}, reset{0}, stopped{0}, fired{0}, held{0}, let_go{0};
+    atomic<unsigned long> armed{0}, reset{0}, stopped{0}, fired{0};
   } outside_;
 
   atomic<bool> ending_{false};        // the runners

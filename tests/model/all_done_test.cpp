@@ -1,5 +1,6 @@
 // exit_when::all_done: the run ends when nothing can come any more, not before,
 // and it does end (all_done() in sched/end.cpp, timer/holds.cpp).
+#include "base/atomic.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
 
@@ -153,6 +154,31 @@ TEST_CASE("all done: a plain thread hands the hold from one timer to another") {
     });
     outside.join();
     model::require(prevented || fired, "a timer holds the program all the time");
+  });
+}
+
+TEST_CASE("all done: a plain thread with a work_guard takes away the last timer") {
+  prove("all done: stop under a work_guard as the main fiber looks", [] {
+    vigil::timer t;
+    vigil::internal::atomic<bool> is_announced{false};
+    vigil::runtime rt(until_done(1));
+    long_window w;
+    std::thread outside;
+    run_until_done(rt, [&] {
+      t = vigil::after_func(1h, [] {});
+      w.emplace();
+      outside = std::thread([&] {
+        vigil::work_guard announced = rt.make_work_guard();
+        if (!t.stop()) return;  // the explorer has let the hour pass
+        is_announced.store(true);
+        is_announced.store(false);
+        announced.release();
+      });
+    });
+    const bool ended_early = is_announced.load();
+    w.reset();
+    outside.join();
+    model::require(!ended_early, "the guard holds the program");
   });
 }
 
