@@ -186,6 +186,20 @@ void server::finish() {
   if (broken_ != nullptr) std::rethrow_exception(broken_);
 }
 
+namespace {
+
+// Of a lock, in a deadlocked run: it unwinds the fiber, as `stopped` does.
+void throw_on_if_it_unwinds(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const deadlock& e) {
+    if (internal::current_fiber()->sched->ends_silently(e)) throw;
+  } catch (...) {
+  }
+}
+
+}  // namespace
+
 void server::tell_stop() const {
   if (!limits_.on_stop) return;
   std::exception_ptr error;
@@ -200,6 +214,7 @@ void server::tell_stop() const {
 }
 
 void server::report(std::exception_ptr error) const {
+  throw_on_if_it_unwinds(error);
   if (limits_.on_error) {
     try {
       limits_.on_error(std::move(error));
@@ -208,6 +223,7 @@ void server::report(std::exception_ptr error) const {
       throw;
     } catch (...) {
       error = std::current_exception();  // of on_error's: no matter of the other connections
+      throw_on_if_it_unwinds(error);
     }
   }
   internal::scheduler::report_unhandled(*internal::current_fiber(), std::move(error));
