@@ -43,9 +43,10 @@ namespace detail {
 class group_core;
 
 VIGIL_API group_core* make_group(const context& parent, std::size_t limit);
-// Destroys it as well.
+// Destroys it as well. False: in std::exit on one of its fibers nothing was done, and
+// the fibers run on.
 // Waits: throws nothing.
-VIGIL_API void stop_and_join(group_core* g) noexcept;
+VIGIL_API bool stop_and_join(group_core* g) noexcept;
 VIGIL_API const context& context_of(const group_core* g) noexcept;
 // A place for a fiber. False: the context is done, nothing is to be started.
 // `call`: as its errors name it.
@@ -130,7 +131,7 @@ class group {
   // Cancels the context, asks all to stop and waits for them: nothing cuts that
   // short. Errors nobody has waited for are dropped. In std::exit on a fiber of the
   // group it does nothing, as that fiber never ends.
-  ~group() { detail::stop_and_join(core_); }
+  ~group() { end(); }
 
   // Starts f on a fiber; f takes the group's context (const context&), or nothing,
   // and its result is dropped. Waits for a place if the limit is reached, first
@@ -201,7 +202,14 @@ class group {
   template <class T>
   friend class group_of;
 
-  detail::group_core* const core_;
+  // False: its fibers run on, and may still use it.
+  bool end() noexcept {
+    if (core_ != nullptr && !detail::stop_and_join(core_)) return false;
+    core_ = nullptr;
+    return true;
+  }
+
+  detail::group_core* core_;
 };
 
 // A group whose functions return a T each: wait() returns them in the order of
@@ -223,6 +231,11 @@ class group_of {
   explicit group_of(const vigil::context& parent, options how = {}) : group_(parent, how) {}
   group_of(const group_of&) = delete;
   group_of& operator=(const group_of&) = delete;
+
+  // As ~group; where that does nothing, the results stay, too.
+  ~group_of() {
+    if (!group_.end()) results_.keep();
+  }
 
   // As group::go; f returns a T, or what converts to one.
   template <class F>
@@ -285,7 +298,12 @@ class group_of {
     slot_list() = default;
     slot_list(const slot_list&) = delete;
     slot_list& operator=(const slot_list&) = delete;
-    ~slot_list() { clear(); }
+    ~slot_list() {
+      if (!is_kept_) clear();
+    }
+
+    // The slots are never destroyed.
+    void keep() noexcept { is_kept_ = true; }
 
     slot& add() {
       slot* const made = new slot;
@@ -326,6 +344,7 @@ class group_of {
     slot* first_ = nullptr;
     slot** last_ = &first_;
     std::size_t size_ = 0;
+    bool is_kept_ = false;
   };
 
   std::vector<T> all_results() {

@@ -348,12 +348,13 @@ group_core* make_group(const context& parent, std::size_t limit) {
   return new group_core(with_cancel(parent), limit);
 }
 
-void stop_and_join(group_core* g) noexcept {
+bool stop_and_join(group_core* g) noexcept {
   // std::exit on a fiber of the group: it does not return, and so the fiber never ends.
-  if (internal::process_is_exiting() && g->runs(internal::current_fiber())) return;
+  if (internal::process_is_exiting() && g->runs(internal::current_fiber())) return false;
   g->cancel(nullptr);
   g->join();
   delete g;
+  return true;
 }
 
 const context& context_of(const group_core* g) noexcept {

@@ -289,12 +289,29 @@ TEST_SUITE("stack overflow") {
 }
 #endif
 
+namespace {
+
+// A result of a group. None may die while other fibers of the group may go on.
+struct kept_result {
+  inline static std::atomic<bool> program_ends{false};
+
+  kept_result() = default;
+  kept_result(kept_result&&) = default;
+
+  ~kept_result() {
+    if (program_ends.load()) ::_exit(8);
+  }
+};
+
+}  // namespace
+
 TEST_SUITE("std::exit on a fiber") {
   TEST_CASE("child: exits with a static runtime" * doctest::skip()) {
     // Another run before, since what is static dies in the reverse order.
     vigil::run(two_workers(), [] {});
     static vigil::fiber<> own;
     static vigil::group group;
+    static vigil::group_of<kept_result> results({.limit = 1});
     static vigil::runtime rt(two_workers());
     const std::string where = std::getenv("VIGIL_TEST_WHERE");
     rt.run([&] {
@@ -307,6 +324,14 @@ TEST_SUITE("std::exit on a fiber") {
         is_stored.send(true);
       }
       if (where == "group") group.go([] { std::exit(7); });
+      if (where == "group_of") {
+        results.go([] { return kept_result(); });
+        // In the place of the first, whose result is there.
+        results.go([]() -> kept_result {
+          kept_result::program_ends.store(true);
+          std::exit(7);
+        });
+      }
       if (where == "main") std::exit(7);
       if (where == "callback") vigil::after_func(0s, [] { std::exit(7); });
       if (where == "fiber") vigil::go([] { std::exit(7); });
@@ -315,7 +340,7 @@ TEST_SUITE("std::exit on a fiber") {
   }
 
   TEST_CASE("ends the program with its code although a static runtime is running") {
-    for (const char* const where : {"main", "fiber", "callback", "own", "group"}) {
+    for (const char* const where : {"main", "fiber", "callback", "own", "group", "group_of"}) {
       // LeakSanitizer looks through the stack that exit() is called on, and takes
       // what lies on main()'s own for lost.
       const child_result r =
