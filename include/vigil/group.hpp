@@ -43,8 +43,8 @@ namespace detail {
 class group_core;
 
 VIGIL_API group_core* make_group(const context& parent, std::size_t limit);
-// Destroys it as well. False: in std::exit on one of its fibers nothing was done, and
-// the fibers run on.
+// Destroys it as well. False: nothing was done, in std::exit on one of its fibers,
+// which run on, and in a forked child, which has none.
 // Waits: throws nothing.
 VIGIL_API bool stop_and_join(group_core* g) noexcept;
 VIGIL_API const context& context_of(const group_core* g) noexcept;
@@ -130,7 +130,8 @@ class group {
 
   // Cancels the context, asks all to stop and waits for them: nothing cuts that
   // short. Errors nobody has waited for are dropped. In std::exit on a fiber of the
-  // group it does nothing, as that fiber never ends.
+  // group it does nothing, as that fiber never ends, nor in a child that was forked
+  // while a runtime ran, where its fibers are gone.
   ~group() { end(); }
 
   // Starts f on a fiber; f takes the group's context (const context&), or nothing,

@@ -349,6 +349,8 @@ group_core* make_group(const context& parent, std::size_t limit) {
 }
 
 bool stop_and_join(group_core* g) noexcept {
+  // Its fibers stayed in the parent, with whoever may have held its lock.
+  if (internal::process_lacks_threads()) return false;
   // std::exit on a fiber of the group: it does not return, and so the fiber never ends.
   if (internal::process_is_exiting() && g->runs(internal::current_fiber())) return false;
   g->cancel(nullptr);

@@ -442,6 +442,10 @@ void process_check_fork(const char* call) noexcept {
   }
 }
 
+bool process_lacks_threads() noexcept {
+  return forked.load();
+}
+
 bool process_is_exiting() noexcept {
   return exiting.load() || forked.load();
 }

@@ -50,6 +50,8 @@ VIGIL_FOR_IO void process_check_fork(const char* call) noexcept;
 // std::exit has been called, or this is such a child: what is static is being
 // destroyed, or will be, while workers run or are missing.
 bool process_is_exiting() noexcept;
+// This is such a child.
+bool process_lacks_threads() noexcept;
 void process_exits() noexcept;
 
 // Before std::terminate: what ends the program has been said.

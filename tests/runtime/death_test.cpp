@@ -339,6 +339,29 @@ TEST_SUITE("std::exit on a fiber") {
     });
   }
 
+  TEST_CASE("child: forks beside a static group and exits in the child" * doctest::skip()) {
+    vigil::run(two_workers(), [] {});
+    static vigil::group group;
+    static vigil::runtime rt(two_workers());
+    rt.run([] {
+      group.go([] { sleep_for(1h); });
+      const pid_t child = ::fork();
+      if (child == 0) std::exit(7);
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      std::printf("its child: %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+      std::fflush(stdout);
+      ::_exit(0);
+    });
+  }
+
+  TEST_CASE("in a forked child ends it with its code although a static group has fibers") {
+    const child_result r = run_child("child: forks beside a static group and exits in the child",
+                                     {{"LSAN_OPTIONS", "detect_leaks=0"}});
+    CHECK_MESSAGE(r.succeeded(), r.output);
+    CHECK_MESSAGE(r.says("its child: 7"), r.output);
+  }
+
   TEST_CASE("ends the program with its code although a static runtime is running") {
     for (const char* const where : {"main", "fiber", "callback", "own", "group", "group_of"}) {
       // LeakSanitizer looks through the stack that exit() is called on, and takes
