@@ -121,6 +121,10 @@ atomic<std::terminate_handler> below_ours{nullptr};
 atomic<std::terminate_handler> below_both{nullptr};
 bool below_another = false;  // guarded by process_lock; never taken back
 
+// Of the fork that is under way: guarded by process_lock. A thread that was there may begin
+// its last step before the child is made.
+bool fork_lacks_threads = false;
+
 // In a forked child that lacks threads which what it has inherited counts on.
 atomic<bool> forked{false};
 atomic<bool> exiting{false};
@@ -130,21 +134,32 @@ atomic<bool> end_is_named{false};
 
 // What the lock guards is whole in the child, and so is what a last step touches. With
 // threads of ours the child is refused anyway.
+//
+// A step may have begun while the lock was waited for: so they are looked at under it.
+// Nobody waits with the lock, since what a step hands over may need the lock.
 void before_fork() noexcept {
-  while (own_threads.load() == 0 && last_steps.load() != 0)
+  for (;;) {
+    process_lock.lock();
+    fork_lacks_threads = own_threads.load() != 0;
+    if (fork_lacks_threads || last_steps.load() == 0) break;
+    process_lock.unlock();
     ::sched_yield();
-  process_lock.lock();
+  }
+  leaving_lock.lock();
 }
 
 void in_parent() noexcept {
+  leaving_lock.unlock();
   process_lock.unlock();
 }
 
 void in_child() noexcept {
-  if (own_threads.load() != 0) {
+  leaving_lock.unlock();
+  if (fork_lacks_threads || own_threads.load() != 0) {
     forked.store(true);
   } else {
     handlers_inside.store(0);  // the handlers of other threads stayed in the parent
+    last_steps.store(0);       // and so did a thread that began its last step meanwhile
   }
   process_lock.unlock();
   forget_worker_after_fork();
