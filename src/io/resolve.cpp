@@ -9,6 +9,7 @@
 //     std::vector, and the program's debug mode may give that another layout.
 // L4  A thread that has nothing more to look up is counted out before it hands over
 //     its last result, which may be what a run ends with: the program may fork then.
+//     Nor does it keep a deadlock from being certain: whoever gets it may be stuck at once.
 #include "sched/process.hpp"
 
 #include <vigil/io/resolve.hpp>
@@ -106,7 +107,9 @@ class lookup_threads {
 
   void body() noexcept {
     std::shared_ptr<lookup> l = next();
-    if (l == nullptr) internal::process_count_own_threads(-1);  // it was withdrawn
+    if (l == nullptr) {
+      const internal::process_last_step nothing;  // it was withdrawn
+    }
     while (l != nullptr)
       l = look_up(*l);
   }

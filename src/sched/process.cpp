@@ -159,7 +159,8 @@ void in_child() noexcept {
     forked.store(true);
   } else {
     handlers_inside.store(0);  // the handlers of other threads stayed in the parent
-    last_steps.store(0);       // and so did a thread that began its last step meanwhile
+    last_steps.store(0);       // and so did a thread that began its last step meanwhile,
+    quiet_threads.store(0);    // or has done it
   }
   process_lock.unlock();
   forget_worker_after_fork();
@@ -521,6 +522,8 @@ void process_count_own_threads(int change) noexcept {
 
 // In this order: a fork that finds no thread counted finds the step.
 process_last_step::process_last_step() noexcept {
+  process_count_quiet_threads(1);
+  process_is_quiet_thread();
   last_steps.fetch_add(1);
   own_threads.fetch_sub(1);
 }

@@ -78,7 +78,8 @@ VIGIL_FOR_IO void process_count_own_threads(int change) noexcept;
 
 // Counts out the calling thread, which belongs to no run, before it hands over its last
 // result: a fork that what it hands over leads to finds no thread of ours, and waits
-// while this lives if nothing else is counted.
+// while this lives if nothing else is counted. From now on the thread is a quiet one, so
+// that whoever gets the result may be found in a deadlock at once.
 class VIGIL_FOR_IO process_last_step {
  public:
   process_last_step() noexcept;

@@ -3,6 +3,7 @@
 #include "io/io_test.hpp"
 #include "support/child.hpp"
 
+#include <vigil/channel.hpp>
 #include <vigil/io/resolve.hpp>
 
 #include <algorithm>
@@ -246,6 +247,26 @@ TEST_SUITE("io::resolve") {
     const child_result r = run_child("child: forks after a look-up whose thread is still there");
     CHECK_MESSAGE(r.succeeded(), r.output);
     CHECK_MESSAGE(r.says("its child: 7"), r.output);
+  }
+
+  TEST_CASE("child: is stuck as soon as it has a result" * doctest::skip()) {
+    keeps_results.store(true);
+    try {
+      vigil::run({.workers = 1}, [] {
+        resolve("quick", "80");
+        vigil::make_channel<int>().recv();
+      });
+    } catch (const vigil::deadlock&) {
+      std::printf("a deadlock\n");
+      std::fflush(stdout);
+      ::_exit(0);
+    }
+  }
+
+  TEST_CASE("once it has given its result its thread leaves a deadlock certain") {
+    const child_result r = run_child("child: is stuck as soon as it has a result");
+    CHECK_MESSAGE(r.succeeded(), r.output);
+    CHECK_MESSAGE(r.says("a deadlock"), r.output);
   }
 
   TEST_CASE("on virtual time the clock stands still meanwhile") {
