@@ -172,8 +172,9 @@ struct options {
   // ready, that is said on standard error, once in a run, with the fibers that
   // run: each keeps its worker. Time in which the whole process stands still
   // (SIGSTOP, a debugger) does not count, nor does virtual time. Zero or
-  // negative: never. A thread looks twice a second while workers are awake;
-  // half a second to one after all have gone to sleep it ends.
+  // negative: never. A thread looks twice a second while workers are awake,
+  // four times in a limit below 2 s; eight looks after all have gone to sleep (4 s,
+  // or twice such a limit) it ends, but never while somebody waits.
   std::chrono::nanoseconds stuck_limit{std::chrono::seconds{10}};
 
   // SIGQUIT writes the dump to standard error, if SIGQUIT was at its default.
