@@ -80,7 +80,7 @@ TEST_SUITE("io::idle_list") {
     o.workers = 1;
     o.virtual_time = true;
     o.seed = 1;
-    vigil::internal::runtime_core core(o, nullptr, vigil::options().blocking_threads);
+    vigil::internal::runtime_core core(o);
     std::optional<idle_list> idle;
     std::optional<memory_pair> p;
     auto run = [&core](auto body) { core.sched.run(body, false); };
