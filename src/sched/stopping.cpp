@@ -200,7 +200,11 @@ void scheduler::start_timekeeper(const char* name, void (scheduler::*duty)(fiber
 
 void scheduler::stopper_body(fiber& self) noexcept {
   stopper_fiber_.store(&self);
+  // As in end_run(): what the user's functions there wait for they get, but no exception,
+  // which nobody could catch.
+  ++self.shields;
   cancel_root();
+  --self.shields;
   stopper_fiber_.store(nullptr);
   if (!wait_out_grace_as(stopper_, self)) return;
   stop_all();

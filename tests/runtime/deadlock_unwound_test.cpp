@@ -3,6 +3,7 @@
 #include "support/in_runtime.hpp"
 
 #include <vigil/group.hpp>
+#include <vigil/stop_token.hpp>
 #include <vigil/sync.hpp>
 
 #include <atomic>
@@ -11,6 +12,8 @@
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <stop_token>
+#include <vector>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -198,6 +201,29 @@ TEST_SUITE("deadlock of locks") {
       const locks_at_end guard{&r.a, &locked};
       const std::lock_guard first(twice);
       sleep_for(2ms);
+      const std::lock_guard second(twice);
+    });
+    CHECK(locked.load() == 4);
+  }
+
+  TEST_CASE("a stop_callback of the root context that locks waits until others have unwound") {
+    struct part {
+      vigil::mutex m;
+      std::unique_ptr<std::stop_callback<std::function<void()>>> locks;
+    };
+
+    std::atomic<int> locked{0};
+    std::vector<std::unique_ptr<part>> parts;  // they outlive the runs
+    check_deadlock([&] {
+      part& p = *parts.emplace_back(std::make_unique<part>());
+      p.locks = std::make_unique<std::stop_callback<std::function<void()>>>(
+          vigil::stop_token_of(vigil::background()), [&p, &locked] {
+            const std::lock_guard lock(p.m);
+            locked.fetch_add(1);
+          });
+      const std::lock_guard held(p.m);
+      vigil::mutex twice;
+      const std::lock_guard first(twice);
       const std::lock_guard second(twice);
     });
     CHECK(locked.load() == 4);
