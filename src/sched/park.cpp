@@ -151,32 +151,29 @@ outcome wait(fiber& self,
 
 namespace {
 
-constexpr std::uint16_t patience = 1000;  // with a fiber that swallows what unwinds it
+// Both count together: which of the two was swallowed how often is not known.
+void count_throw(fiber& self) {
+  constexpr std::uint16_t patience = 1000;  // with a fiber that swallows what unwinds it
+  if (++self.stops_thrown <= patience) return;
+  fatal(
+      "fiber %llu (%s) has swallowed vigil::stopped, or vigil::deadlock, %u times: a catch that "
+      "takes them, as catch (...) does, must rethrow or end the fiber, or the shutdown never ends",
+      static_cast<unsigned long long>(self.id),
+      written_name(self.name).text(),
+      static_cast<unsigned>(patience));
+}
 
 }  // namespace
 
 void throw_deadlock(fiber& self) {
-  if (++self.stops_thrown > patience) {
-    fatal(
-        "fiber %llu (%s) has caught vigil::deadlock and waits for the lock again: what catches it "
-        "must end the fiber, or the shutdown never ends",
-        static_cast<unsigned long long>(self.id),
-        self.name);
-  }
+  count_throw(self);
   throw deadlock(
       "vigil: deadlock: this wait for a lock can never end, nor can any other wait; the lock was "
       "not taken; the dump has been written to standard error");
 }
 
 void throw_stopped(fiber& self) {
-  if (++self.stops_thrown > patience) {
-    fatal(
-        "fiber %llu (%s) has swallowed vigil::stopped %u times: catch (...) must rethrow it, or "
-        "the shutdown never ends",
-        static_cast<unsigned long long>(self.id),
-        written_name(self.name).text(),
-        static_cast<unsigned>(patience));
-  }
+  count_throw(self);
   throw stopped();
 }
 
