@@ -105,26 +105,24 @@ void worker::rest() noexcept {
   place.kept = !is_kept() ? ties::none : open_ == pinned_ ? ties::open : ties::bounded;
   const nanos next = sched.next_deadline.load();
   const nanos second = next == never ? never : sched.timers().second_deadline();
-  sched.idle_.lie_down(place, next, second);
-  if (sees_work()) {
-    sched.idle_.stay_awake(place);
-    if (stuck != nullptr) stuck->somebody_is_awake();
-    return;
-  }
-  if (next == never && sched.idle_.asleep() == sched.workers_.size()) sched.look_for_deadlock();
-  if (sched.deadlocked_.load()) {
-    const std::uint64_t asleep = sched.idle_.all_asleep(sched.workers_.size(), monotonic_now());
-    if (asleep != 0 && sched.can_only_give_up(asleep)) {
+  for (std::uint64_t none_ended = 0;;) {
+    sched.idle_.lie_down(place, next, second);
+    if (sees_work()) {
       sched.idle_.stay_awake(place);
       if (stuck != nullptr) stuck->somebody_is_awake();
-      if (sched.end_lock_waits()) return;
-      sched.idle_.lie_down(place, next, second);
-      if (sees_work()) {
-        sched.idle_.stay_awake(place);
-        if (stuck != nullptr) stuck->somebody_is_awake();
-        return;
-      }
+      return;
     }
+    if (next == never && sched.idle_.asleep() == sched.workers_.size()) sched.look_for_deadlock();
+    if (!sched.deadlocked_.load()) break;
+    const std::uint64_t asleep = sched.idle_.all_asleep(sched.workers_.size(), monotonic_now());
+    // If nobody else has got up since none was found there is none now.
+    if (asleep == 0 || asleep == none_ended || !sched.can_only_give_up(asleep)) break;
+    sched.idle_.stay_awake(place);
+    if (stuck != nullptr) stuck->somebody_is_awake();
+    none_ended = asleep + 1;
+    // Looks again: another may have seen the same and got up before, and whoever has
+    // been woken since may run those for whom the locks are awaited.
+    if (!sched.can_only_give_up(none_ended) || sched.end_lock_waits()) return;
   }
   counters.kernel_waits.add();
   sched.idle_.sleep(place, not_before());
