@@ -158,7 +158,9 @@ void scheduler::start_stopper() noexcept {
   {
     const lock_guard guard(end_lock_);
     if (std::exchange(stopper_started_, true)) {
-      // There is one, in the grace period: it goes on to the stop limit.
+      // There is one. In the grace period it goes on to the stop limit; if it counts
+      // that already it is left alone.
+      if (!stopper_.in_grace) return;
       waiter* const found = std::exchange(stopper_.who, nullptr);
       if (found == nullptr || !found->claim(stopper_.which, outcome::value)) return;
       waiting = found;
