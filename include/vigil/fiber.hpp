@@ -133,7 +133,8 @@ fiber_core* start(const fiber_options& how, bool detached, const site& from, F&&
 
 // A fiber that was spawned: the right to its result. Movable. The destructor
 // of a handle that was neither joined nor detached asks the fiber to stop and
-// then waits for it, so a fiber never outlives the scope that started it.
+// then waits for it, so a fiber never outlives the scope that started it. In a forked
+// child, which has none of its parent's fibers, it does nothing.
 //
 // Thread safety: one handle, one user at a time; different handles are
 // independent. A handle may outlive its runtime (its fiber has ended by then).

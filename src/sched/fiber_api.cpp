@@ -199,6 +199,8 @@ void stop_and_join(fiber_core* core) noexcept {
   if (has_ended(*core)) {
     if (is_joined(*core)) destroyed_while_joined(*core);
   } else {
+    // The fiber stayed in the parent, with whoever may have held a lock.
+    if (internal::process_lacks_threads()) return;
     const fiber_core* const self = current_fiber();
     // std::exit on this fiber: it does not return, and so the fiber never ends.
     if (self == core && internal::process_is_exiting()) return;

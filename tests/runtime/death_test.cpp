@@ -339,12 +339,15 @@ TEST_SUITE("std::exit on a fiber") {
     });
   }
 
-  TEST_CASE("child: forks beside a static group and exits in the child" * doctest::skip()) {
+  TEST_CASE("child: forks beside a static group and fiber and exits in the child" *
+            doctest::skip()) {
     vigil::run(two_workers(), [] {});
     static vigil::group group;
+    static vigil::fiber<> fiber;
     static vigil::runtime rt(two_workers());
     rt.run([] {
       group.go([] { sleep_for(1h); });
+      fiber = vigil::spawn([] { sleep_for(1h); });
       const pid_t child = ::fork();
       if (child == 0) std::exit(7);
       int status = 0;
@@ -355,9 +358,12 @@ TEST_SUITE("std::exit on a fiber") {
     });
   }
 
-  TEST_CASE("in a forked child ends it with its code although a static group has fibers") {
-    const child_result r = run_child("child: forks beside a static group and exits in the child",
-                                     {{"LSAN_OPTIONS", "detect_leaks=0"}});
+  TEST_CASE(
+      "in a forked child ends it with its code although a static group has fibers, and a static "
+      "handle") {
+    const child_result r =
+        run_child("child: forks beside a static group and fiber and exits in the child",
+                  {{"LSAN_OPTIONS", "detect_leaks=0"}});
     CHECK_MESSAGE(r.succeeded(), r.output);
     CHECK_MESSAGE(r.says("its child: 7"), r.output);
   }
