@@ -30,7 +30,7 @@ struct mutex_core {
 };
 
 // True if it is locked now; false: the limit has come. A stop does not end it.
-// Waits: throws wrong_place.
+// Waits: throws wrong_place, deadlock (options::on_deadlock).
 VIGIL_API bool lock_slowly(mutex_core& m, const wait_limit& limit);
 VIGIL_API bool try_lock_slowly(mutex_core& m) noexcept;
 VIGIL_API void unlock_slowly(mutex_core& m);
@@ -46,10 +46,10 @@ struct shared_mutex_core {
   queued_wait* last_reader = nullptr;
 };
 
-// Waits: throws wrong_place.
+// Waits: throws wrong_place, deadlock (options::on_deadlock).
 VIGIL_API bool lock_slowly(shared_mutex_core& m, const wait_limit& limit);
 VIGIL_API void unlock_slowly(shared_mutex_core& m);
-// Waits: throws wrong_place.
+// Waits: throws wrong_place, deadlock (options::on_deadlock).
 VIGIL_API bool lock_shared_slowly(shared_mutex_core& m, const wait_limit& limit);
 VIGIL_API void unlock_shared_slowly(shared_mutex_core& m);
 
