@@ -6,13 +6,20 @@ usage: waiting_calls.py ROOT [--check]
 The functions in which a wait is made say so in the last line of their comment:
 
     // Waits: throws stopped, wrong_place.
-    // Waits (the read deadline): throws stopped, wrong_place.
+    // Waits on a fiber (the read deadline): throws stopped, wrong_place.
 
-in the brackets: what limits the wait, if it is no parameter. Every exported function
-that takes a wait_limit must say it. A public function waits if it says so itself, or
-if it calls one that does. What limits it, and whether it takes a context, is read from
-its parameters: a duration, a time point, a `const context&`. A form with a context
-throws `cancelled` as well, one with a time std::bad_alloc (the timer).
+`on a fiber`, `on a thread`: if it may be called only there; otherwise on both. In the
+brackets: what limits the wait, if it is no parameter. Every exported function that
+takes a wait_limit must say it. A public function waits if it says so itself, or if it
+calls one that does; it then throws what that one throws, what its own body throws, and
+what a function that it calls throws in its body or says that it throws:
+
+    // Throws: channel_closed.
+
+What limits it, and whether it takes a context, is read from its parameters: a duration,
+a time point, a `const context&`. A form with a context throws `cancelled` as well, one
+with a time std::bad_alloc (the timer). A function that is noexcept, and a destructor,
+throws nothing.
 
 Without --check docs/internals/waiting-calls.md is written; with it the file is
 compared, which is the test `waiting calls` of the suite `lint`.
@@ -33,22 +40,38 @@ BASES = {
     "fiber_token": "use_fiber",
 }
 # Objects on which a function of another class is called.
-OBJECTS = {"of": "semaphore", "group_": "group"}
+OBJECTS = {
+    "of": "semaphore",
+    "group_": "group",
+    "rt": "runtime",
+    "cases": "case_list",
+    "below_": "deadline_stream",
+}
 HEAD = """# Every call that waits
 
 Made from the headers by `tools/waiting_calls.py`; `./dev lint` says when it is not
-current. *Limit*: a `timeout` is a duration from now, a `deadline` a time of any clock;
-when it has come the call returns, and says so by its result. *Context*: at the end of
-which the call throws `cancelled`. `stopped` is thrown when the fiber is asked to stop,
-`wrong_place` where nothing can wait, `std::bad_alloc` if the timer cannot be armed. A
-nil context is `std::invalid_argument` in each.
+current.
 
-Destructors that wait (of a `fiber`, a `group`, a `scoped_timer`, a `timeout_list` or
-one of its entries, a `blocking_pool`) have neither limit nor context and throw
-nothing. With `io::use_fiber` as the token every asynchronous operation of Asio is such
-a call; `.within`, `.until` and `.under` limit it, together if need be.
+- **Limit**: a `timeout` is a duration from now, a `deadline` a time of any clock. When
+  it has come the call returns, and its result says so. The time can be limited in no
+  other way than the column says.
+- **Context**: the call throws `cancelled` once that context is done. A nil context is
+  `std::invalid_argument` in every call.
+- **From**: where the call may wait. *fiber* includes the callbacks that vigil runs
+  (`after_func`, `every`, `post`, `on_expire`, `done_callback`), since each runs on a
+  fiber; only under `this_fiber::no_park` a wait ends the program. *thread* is a thread
+  that runs no fiber, among them those on which `blocking` runs its functions. In a
+  *handler*, which Asio runs on a worker's own stack, nothing may wait: a call that
+  would have to throws `wrong_place`, and one that throws nothing ends the program.
+- **Throws**: `stopped` when the fiber is asked to stop, `wrong_place` where the call
+  may not wait, `std::bad_alloc` if the timer cannot be armed. *nothing*: a stop does
+  not end the wait either.
+
+With `io::use_fiber` as the token every asynchronous operation of Asio is a call that
+waits on a fiber; `.within`, `.until` and `.under` limit it, together if need be.
+`this_fiber::yield` waits for nothing, but throws `stopped`. An object that holds one of
+those below (a member, or an element) waits where it does.
 """
-
 
 @dataclasses.dataclass
 class Function:
@@ -64,7 +87,9 @@ class Function:
     sees: set  # the headers that its own includes
     throws: set = dataclasses.field(default_factory=set)
     limit: str = ""
+    place: str = ""  # where alone it may wait: fiber, thread
     waits: bool = False
+    is_noexcept: bool = False
 
 
 def matching(text, at):
@@ -171,7 +196,7 @@ def functions_of(path, root):
             behind = matching(text, i) if text[i] == "{" else i + 1
             plain = without_template(head)
             if re.match(r"(inline\s+)?namespace\b", plain):
-                inner = is_detail or plain.split()[-1] == "detail"
+                inner = is_detail or plain.split()[-1].startswith("detail")
                 read(i + 1, behind - 1, scope, True, inner)
             elif m := CLASS.match(re.sub(r"\[\[.*?\]\]|\bVIGIL_API\b", "", plain)):
                 if text[i] == "{":
@@ -211,6 +236,7 @@ def functions_of(path, root):
                 is_exported="VIGIL_API" in plain,
                 where=str(path.relative_to(root / "include")),
                 sees=set(),
+                is_noexcept=m[1][0] == "~" or bool(re.match(r"\s*(const\s*)?noexcept", rest)),
             )
         )
 
@@ -220,18 +246,31 @@ def functions_of(path, root):
 
 # Exported functions that take a limit and do not wait.
 WITHOUT_WAIT = ("goes_to_side_pool",)
-SAYS = re.compile(r"Waits(?: \((.*?)\))?: throws (.*)\.$", re.S | re.M)
+SAYS = re.compile(r"^Waits(?: on a (fiber|thread))?(?: \((.*?)\))?: throws (.*?)\.$", re.S | re.M)
+THROWS = re.compile(r"^Throws: (.*?)\.$", re.S | re.M)
+THROW = re.compile(r"\bthrow\s+([\w:]+)\s*[({]")
+
+
+def listed(text):
+    return {" ".join(t.split()) for t in text.split(",")} - {"nothing"}
 
 
 def find_waits(all_of):
     """Marks those that wait: by what they say, then by what they call."""
+    says_all = set()
     for f in all_of:
         if m := SAYS.search(f.comment):
             f.waits = True
-            f.limit = " ".join((m[1] or "").split())
-            f.throws = {t.strip() for t in m[2].replace("\n", " ").split(",")} - {"nothing"}
-        elif f.is_exported and any("wait_limit" in kind for kind, _ in f.parameters):
-            if f.name not in WITHOUT_WAIT:
+            f.place, f.limit = m[1] or "", " ".join((m[2] or "").split())
+            f.throws = listed(m[3])
+            says_all.add(id(f))
+        elif m := THROWS.search(f.comment):
+            f.throws = listed(m[1])
+            says_all.add(id(f))
+        else:
+            f.throws = set(THROW.findall(f.body))
+        if f.is_exported and any("wait_limit" in kind for kind, _ in f.parameters):
+            if not f.waits and f.name not in WITHOUT_WAIT:
                 sys.exit(
                     f"{f.where}: {f.name} takes a wait_limit and does not say what it throws: "
                     "add a line `// Waits: throws ...` to its comment"
@@ -239,26 +278,21 @@ def find_waits(all_of):
     named = {}
     for f in all_of:
         named.setdefault(f.name, []).append(f)
-    calls = {id(f): callees(f, named) for f in all_of}
+    calls = {id(f): callees(f, named) for f in all_of if id(f) not in says_all}
     changed = True
     while changed:
         changed = False
         for f in all_of:
-            for g in calls[id(f)]:
-                if not g.waits or (f.waits and SAYS.search(f.comment)):
-                    continue
-                limit = f.limit or g.limit
-                if not f.waits or not g.throws <= f.throws or limit != f.limit:
-                    f.waits, f.limit = True, limit
+            if f.is_noexcept:
+                f.throws = set()
+            for g in calls.get(id(f), ()):
+                place, limit = f.place or g.place, f.limit or g.limit
+                before = (f.waits, f.place, f.limit, len(f.throws))
+                if g.waits:
+                    f.waits, f.place, f.limit = True, place, limit
+                if not f.is_noexcept:
                     f.throws |= g.throws
-                    changed = True
-    for f in all_of:
-        if f.waits and "throw_send_on_closed" in f.body:
-            f.throws.add("channel_closed")
-    for f in all_of:  # once more, for those that call these
-        for g in calls[id(f)]:
-            if g.waits and f.waits and "channel_closed" in g.throws:
-                f.throws.add("channel_closed")
+                changed = changed or before != (f.waits, f.place, f.limit, len(f.throws))
 
 
 CALL = re.compile(
@@ -281,7 +315,7 @@ def callees(f, named):
             if member:
                 right = g.scope[-1:] == (OBJECTS.get(thing),)
             elif qualifier:
-                right = qualifier.endswith("detail::") and g.is_detail and not g.scope
+                right = qualifier.startswith(("detail", "vigil::detail")) and g.is_detail and not g.scope
             elif siblings:
                 right = g.scope[-1:] == f.scope[-1:]
             else:
@@ -314,11 +348,11 @@ def row(f):
             limits.append("deadline")
         elif re.search(r"\bcontext&?$", kind) and name == "ctx":
             context = "`ctx`"
-    shown = [n for t, n in f.parameters if "site" not in t and n]
+    shown = [n + "..." * ("..." in t) for t, n in f.parameters if "site" not in t and n]
     throws = set(f.throws)
     if context != "–":
         throws.add("cancelled")
-    if limits or re.search(r"deadline", f.limit):
+    if (limits or re.search(r"deadline", f.limit)) and not f.is_noexcept:
         throws.add("std::bad_alloc")
     untimed = " (without a time)"
     throws = {t.removesuffix(untimed) for t in throws if not (limits and t.endswith(untimed))}
@@ -327,21 +361,28 @@ def row(f):
     plain = sorted(throws, key=lambda t: (rank.get(t, len(order)), " " in t, t))
     words = [t if " " in t else f"`{t}`" for t in plain]
     owner = BASES.get(f.scope[-1], f.scope[-1]) if f.scope else ""
+    if f.where == "vigil/testing.hpp":
+        owner = "testing"
     if "io/" in f.where:
         owner = "io::" + owner if owner else "io"
     if f.name == "operator++":
         call = owner
     elif f.scope and f.name == f.scope[-1]:
         call = f"`{f.name}({', '.join(shown)})`"
+    elif f.name == "operator=":
+        call = f"`{owner} = std::move({shown[0]})`"
+    elif f.name[0] == "~":
+        call = f"`{f.name}()`"
     else:
         sign = "." if owner == "io::use_fiber" else "::" if owner else ""
         call = f"`{owner}{sign}{f.name}({', '.join(shown)})`"
     limit = ", ".join(limits) or f.limit or "–"
-    return f"| {call} | {limit} | {context} | {', '.join(words) or 'nothing'} |"
+    place = f.place or "fiber, thread"
+    return f"| {call} | {limit} | {context} | {place} | {', '.join(words) or 'nothing'} |"
 
 
 def is_shown(f):
-    if not f.waits or not f.is_public or f.name.startswith("~") or f.name in ("operator=", "end"):
+    if not f.waits or not f.is_public:
         return False
     if f.is_detail and not (f.scope and f.scope[-1] in BASES):
         return False
@@ -371,7 +412,7 @@ def page(root):
             if (line := row(f)) not in rows:
                 rows.append(line)
     for header in sorted(headers, key=lambda h: ("/io/" in h, h)):
-        text += f"\n## `<{header}>`\n\n| Call | Limit | Context | Throws |\n|---|---|---|---|\n"
+        text += f"\n## `<{header}>`\n\n| Call | Limit | Context | From | Throws |\n|---|---|---|---|---|\n"
         text += "\n".join(headers[header]) + "\n"
     return text
 

@@ -70,6 +70,7 @@ class VIGIL_API blocking_pool {
   // Throws std::invalid_argument for a number of threads out of range, in the
   // options or the environment. Makes no thread yet.
   explicit blocking_pool(const blocking_options& settings = {});
+  // Waits: throws nothing.
   ~blocking_pool();
   blocking_pool(const blocking_pool&) = delete;
   blocking_pool& operator=(const blocking_pool&) = delete;

@@ -111,6 +111,7 @@ template <class F, class... Args>
 concept startable = std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>;
 
 // Builds the body on a new stack and starts it.
+// Throws: wrong_place, limit_reached, std::bad_alloc, std::invalid_argument.
 template <class F, class... Args>
 fiber_core* start_by(const start_call& call, const fiber_options& how, bool detached,
                      const site& from, F&& f, Args&&... args) {

@@ -50,7 +50,7 @@ VIGIL_API bool stop_and_join(group_core* g) noexcept;
 VIGIL_API const context& context_of(const group_core* g) noexcept;
 // A place for a fiber. False: the context is done, nothing is to be started.
 // `call`: as its errors name it.
-// Waits (the group's context): throws stopped, wrong_place, std::logic_error.
+// Waits on a fiber (the group's context): throws stopped, wrong_place, std::logic_error.
 VIGIL_API bool take_place(group_core* g, const char* call);
 // False also if there is none.
 VIGIL_API bool try_take_place(group_core* g, const char* call);
@@ -60,6 +60,7 @@ VIGIL_API void run_in_group(group_core* g, call_ref f) noexcept;
 // first error. False: the limit has come.
 // Waits: throws stopped, wrong_place, the first error (without a time).
 VIGIL_API bool wait(group_core* g, const wait_limit& limit, const char* call);
+// Throws: cancelled.
 [[noreturn]] VIGIL_API void throw_unfinished(const group_core* g);
 VIGIL_API void cancel(group_core* g, const std::exception_ptr& cause) noexcept;
 

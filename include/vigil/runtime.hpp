@@ -71,6 +71,8 @@ class VIGIL_API runtime {
   // wrong_place inside a fiber and while it is already running;
   // std::system_error if a worker thread cannot be started (nothing runs
   // then). May be called again afterwards.
+  // Waits on a thread: throws wrong_place, deadlock, cancelled, std::system_error,
+  // std::invalid_argument, what f throws.
   template <class F>
   requires std::is_invocable_v<F&>
   auto run(F&& f) {

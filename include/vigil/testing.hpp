@@ -39,6 +39,8 @@ struct virtual_options {
 inline constexpr clock::time_point epoch{std::chrono::seconds{946'684'800}};
 
 namespace detail_virtual {
+// Waits on a thread: throws wrong_place, deadlock, cancelled, std::system_error,
+// std::invalid_argument, what f throws.
 VIGIL_API void run_main(const virtual_options& how, detail::call_ref main);
 }
 
@@ -68,7 +70,7 @@ auto run_virtual(F&& f) {
 // first, the clock does not move. Waits also while outside work is announced.
 // One caller at a time: a second one throws wrong_place, as does a call
 // outside run_virtual.
-// Waits: throws stopped, wrong_place.
+// Waits on a fiber: throws stopped, wrong_place.
 VIGIL_API void settle();
 
 }  // namespace testing

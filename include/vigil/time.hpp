@@ -16,7 +16,7 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 
 namespace detail {
-// Waits: throws stopped, wrong_place.
+// Waits on a fiber: throws stopped, wrong_place.
 VIGIL_API void sleep(const wait_limit& limit);
 VIGIL_API channel_core* make_timer(const char* call, std::int64_t delay);
 VIGIL_API channel_core* make_timer_at(const char* call, std::int64_t deadline);

@@ -67,6 +67,7 @@ VIGIL_API void close_at_end(channel_core* c) noexcept;  // if it is not closed y
 VIGIL_API std::size_t size(const channel_core* c) noexcept;
 VIGIL_API std::size_t capacity(const channel_core* c) noexcept;
 
+// Throws: channel_closed.
 [[noreturn]] VIGIL_API void throw_send_on_closed();
 
 // The channel of a context's end, with a handle of its own; nullptr: a context that is

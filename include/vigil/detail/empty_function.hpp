@@ -20,7 +20,8 @@ constexpr bool is_empty_function([[maybe_unused]] const F& f) {
   }
 }
 
-// Throws std::invalid_argument with the name of the call.
+// The error names the call.
+// Throws: std::invalid_argument.
 template <class F>
 constexpr void refuse_empty(const char* call, const F& f) {
   if (is_empty_function(f)) throw_empty_function(call);

@@ -50,6 +50,7 @@ inline channel_handle keep_channel(const select_case& c) noexcept {
   return channel_handle(core);
 }
 
+// Throws: std::logic_error.
 [[noreturn]] VIGIL_API void throw_select_within();
 
 enum class choice : std::uint8_t {
@@ -58,8 +59,8 @@ enum class choice : std::uint8_t {
 };
 
 // Takes one case, as soon as one can be taken, and returns its index.
-// Waits (on_timeout, on_deadline, on_done): throws stopped, wrong_place,
-// std::invalid_argument, what the case throws.
+// Waits (on_timeout, on_deadline, on_done): throws stopped, channel_closed,
+// wrong_place, std::invalid_argument, what the case throws.
 VIGIL_API std::size_t select(select_case* const* cases, std::size_t count, choice how);
 
 }  // namespace detail

@@ -140,13 +140,13 @@ class deadline_stream {
   // Waits for at least one byte; of none: returns at once. `error` as that of
   // async_read_some, or timed_out; operation_aborted if close() ended it, and
   // bad_descriptor after close().
-  // Waits (the read deadline): throws stopped, wrong_place.
+  // Waits on a fiber (the read deadline): throws stopped, wrong_place.
   template <class Buffers>
   std::size_t read_some(const Buffers& buffers, boost::system::error_code& error) {
     return read_under(sides_->read, buffers, error);
   }
 
-  // Waits (the write deadline): throws stopped, wrong_place.
+  // Waits on a fiber (the write deadline): throws stopped, wrong_place.
   template <class Buffers>
   std::size_t write_some(const Buffers& buffers, boost::system::error_code& error) {
     return transfer(
@@ -184,7 +184,7 @@ class deadline_stream {
   // (those with shutdown, memory_stream), whose end of sending never waits. So only the
   // writes of other fibers are waited for that were called before, each of which the
   // write deadline ends.
-  // Waits (the write deadline): throws stopped, wrong_place.
+  // Waits on a fiber (the write deadline): throws stopped, wrong_place.
   void close_write(boost::system::error_code& error) {
     const detail::turns::call turn(sides_->write.turns);
     if constexpr (requires { stream_.close_write(error); }) {
@@ -195,7 +195,8 @@ class deadline_stream {
   }
 
   // Ends the calls that wait, waits until they have returned, and closes the stream
-  // below. Again: nothing. Needs a fiber if one waits.
+  // below. Again: nothing.
+  // Waits on a fiber (the calls that it ends): throws wrong_place.
   void close() {
     sides_->read.deadline.close();
     sides_->write.deadline.close();

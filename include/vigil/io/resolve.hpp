@@ -130,7 +130,8 @@ struct initiate_lookup {
 // (on_deadlock::automatic), and in a forked child vigil says that threads are missing;
 // one that has given its result is in nobody's way.
 //
-// Throws wrong_place outside a fiber, std::bad_alloc.
+// Waits on a fiber (the token): throws stopped, wrong_place,
+// boost::system::system_error, std::bad_alloc.
 template <class Token = const use_fiber_t&>
   requires detail::fiber_based<std::decay_t<Token>>
 auto resolve(std::string host, std::string service, Token&& token = use_fiber) {

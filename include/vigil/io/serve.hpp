@@ -244,7 +244,7 @@ class connection {
 //                error when the connections have ended, as above
 //
 // Throws std::invalid_argument for limits out of range and a nil context.
-// Waits (`stopping`): throws stopped, wrong_place, std::invalid_argument,
+// Waits on a fiber (`stopping`): throws stopped, wrong_place, std::invalid_argument,
 // the error of accept.
 template <class Acceptor, class Handler>
 void serve(const vigil::context& stopping, Acceptor& acceptor, Handler handler,

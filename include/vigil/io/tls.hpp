@@ -220,7 +220,7 @@ class tls_stream {
   // The first call; under both deadlines. Again after success: nothing; after an error of
   // TLS the same one. Until it has succeeded, reads and writes fail with not_connected.
   // Additional errors: those of TLS, tls_error.
-  // Waits (both deadlines): throws stopped, wrong_place.
+  // Waits on a fiber (both deadlines): throws stopped, wrong_place.
   void handshake(handshake_type type, boost::system::error_code& error) {
     const reading_turn reads(*this);
     const writing_turn writes(*this);
@@ -241,7 +241,7 @@ class tls_stream {
   }
 
   // As of deadline_stream. Additional errors: stream_truncated, those of TLS.
-  // Waits (the read deadline): throws stopped, wrong_place.
+  // Waits on a fiber (the read deadline): throws stopped, wrong_place.
   template <class Buffers>
   std::size_t read_some(const Buffers& buffers, boost::system::error_code& error) {
     const reading_turn turn(*this);
@@ -273,7 +273,7 @@ class tls_stream {
   }
 
   // As of deadline_stream; at most 16 KiB. See above for timeouts.
-  // Waits (the write deadline): throws stopped, wrong_place.
+  // Waits on a fiber (the write deadline): throws stopped, wrong_place.
   template <class Buffers>
   std::size_t write_some(const Buffers& buffers, boost::system::error_code& error) {
     std::size_t n = 0;
@@ -293,7 +293,7 @@ class tls_stream {
 
   // Under the write deadline: nothing more will be written; later writes fail with
   // `shut_down`. What the other end still sends can be read. Again: nothing.
-  // Waits (the write deadline): throws stopped, wrong_place.
+  // Waits on a fiber (the write deadline): throws stopped, wrong_place.
   void shutdown(boost::system::error_code& error) {
     writing(error, [&] {
       error = ready_to_write();

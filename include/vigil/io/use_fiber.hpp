@@ -81,7 +81,7 @@ class fiber_token {
   fiber_token() noexcept = default;
 
   // The operation. time_point::max(): no deadline.
-  // Waits: throws stopped, wrong_place, boost::system::system_error.
+  // Waits on a fiber: throws stopped, wrong_place, boost::system::system_error.
   template <vigil::detail::time_point_like Time>
   [[nodiscard]] fiber_token until(const Time& t) const {
     fiber_token next = *this;
@@ -90,7 +90,7 @@ class fiber_token {
   }
 
   // From the moment at which the operation is begun.
-  // Waits: throws stopped, wrong_place, boost::system::system_error.
+  // Waits on a fiber: throws stopped, wrong_place, boost::system::system_error.
   template <vigil::detail::duration_like D>
   [[nodiscard]] fiber_token within(const D& d) const {
     fiber_token next = *this;
@@ -99,7 +99,7 @@ class fiber_token {
   }
 
   // Throws std::invalid_argument for a nil context.
-  // Waits: throws stopped, wrong_place, boost::system::system_error.
+  // Waits on a fiber: throws stopped, wrong_place, boost::system::system_error.
   [[nodiscard]] fiber_token under(vigil::context ctx) const {
     static_cast<void>(ctx.is_done());
     fiber_token next = *this;
