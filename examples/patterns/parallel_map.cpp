@@ -18,18 +18,18 @@ using namespace std::chrono_literals;
 namespace {
 
 template <class R, class T, class F>
-std::vector<R> parallel_map(const vigil::context& ctx,
+std::vector<R> parallel_map(const std::vector<T>& list,
                             std::size_t at_once,
-                            const std::vector<T>& list,
+                            const vigil::context& ctx,
                             F f) {
   vigil::group_of<R> all(ctx, {.limit = at_once});
   for (const T& each : list)
-    all.go([&](const vigil::context& inner) -> R { return f(inner, each); });
+    all.go([&](const vigil::context& inner) -> R { return f(each, inner); });
   return all.wait();
 }
 
 // A page of n kilobytes takes n milliseconds.
-int size_of(const vigil::context& ctx, const std::string& page) {
+int size_of(const std::string& page, const vigil::context& ctx) {
   const int size = static_cast<int>(page.size());
   vigil::sleep_for(size * 1ms, ctx);
   if (page == "missing") throw std::runtime_error("no such page: " + page);
@@ -40,7 +40,7 @@ void fetch(const std::vector<std::string>& pages) {
   const auto start = vigil::clock::now();
   try {
     const auto limited = vigil::with_timeout(vigil::background(), 1s);
-    for (const int size : parallel_map<int>(limited.ctx, 2, pages, size_of))
+    for (const int size : parallel_map<int>(pages, 2, limited.ctx, size_of))
       std::printf("%d kB\n", size);
   } catch (const std::runtime_error& e) {
     std::puts(e.what());

@@ -18,7 +18,7 @@ namespace {
 vigil::clock::time_point start;
 
 // Takes ten seconds, if it is let.
-void request(const vigil::context& ctx, const std::string& name) {
+void request(const std::string& name, const vigil::context& ctx) {
   try {
     vigil::sleep_for(10s, ctx);
     std::printf("%s: done\n", name.c_str());
@@ -45,9 +45,9 @@ int main() {
     const auto hasty = vigil::with_timeout(alice.ctx, 1s);
 
     vigil::group all;
-    all.go([&] { request(hasty.ctx, "alice's first request"); });
-    all.go([&] { request(alice.ctx, "alice's second request"); });
-    all.go([&] { request(bob.ctx, "bob's request"); });
+    all.go([&] { request("alice's first request", hasty.ctx); });
+    all.go([&] { request("alice's second request", alice.ctx); });
+    all.go([&] { request("bob's request", bob.ctx); });
 
     vigil::sleep_for(2s);
     alice.cancel(std::runtime_error("alice has hung up"));
