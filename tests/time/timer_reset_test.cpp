@@ -42,7 +42,7 @@ TEST_SUITE("timer with a channel: stop") {
     });
   }
 
-  // Go: TestChan 10; TestStopResult. U24: nothing ever has to be drained.
+  // Go: TestChan 10; TestStopResult. Nothing ever has to be drained (P4).
   TEST_CASE("is true while the value is due and not received, and takes it away") {
     for_timer_and_ticker([](auto t, bool) {
       t.reset(1ns);
