@@ -14,15 +14,15 @@
 // its value; a close before the receive that sees it; the receive of a value
 // from an unbuffered channel before the send returns.
 //
-// What ends a wait: the other side, a close, the deadline of the `_for` and
-// `_until` forms, the end of the context of those with one, or a stop of the fiber (`stopped` is thrown, as by every
-// wait; what can be done at once is still done, so that a channel can be
-// drained). A value is never lost: a send takes its value by reference and
-// moves from it only when it commits, so one that ends otherwise leaves the
-// value in the caller's hand. (A value of another type is converted first, and
-// what it was converted to is lost then: convert what must be kept yourself.)
+// A wait ends by the other side, by a close, by the deadline of the `_for` and
+// `_until` forms, by the end of the context that was given, or by a stop of the
+// fiber: `stopped` is thrown, as by every wait, but an operation that need not
+// wait is still done, so that a channel can be drained. A value is never lost:
+// a send takes it by reference and moves from it only on commit; a send that
+// ends otherwise leaves the value in the caller's hand. (A value of another
+// type is converted first, and that copy is lost: convert it yourself.)
 //
-// A moved or destroyed value is user code that runs under the channel's lock:
+// Moving or destroying a value is user code that runs under the channel's lock:
 // it must not use the library, and it cannot throw.
 #pragma once
 

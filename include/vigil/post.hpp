@@ -60,7 +60,8 @@ void post(F&& f, const site& from = site::current()) {
 }
 
 // Runs f when the present callback is over, or the calling fiber next gives its
-// worker away; not at the end of the scope, as Go's `defer` (see above). Throws as post(), and wrong_place outside a fiber.
+// worker away; not at the end of the scope, as Go's `defer` (see above). Throws
+// as post(), and wrong_place outside a fiber.
 template <class F>
 requires std::is_invocable_v<std::decay_t<F>&>
 void defer(F&& f, const site& from = site::current()) {

@@ -327,8 +327,9 @@ std::size_t select_ordered(Cases&&... cases) {
 
 // Any number of cases, known at run time. It may be selected from again and
 // again: each on_send() of a std::ref(v) then sends what v is at that time, a
-// moved-from one after it was taken; v must outlive the list. One thread or fiber at a time, and not from within one
-// of its own functions (std::logic_error).
+// moved-from one after it was taken; v must outlive the list. One thread or
+// fiber at a time, and not from within one of its own functions
+// (std::logic_error).
 class case_list {
  public:
   case_list() noexcept = default;

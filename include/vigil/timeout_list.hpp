@@ -258,7 +258,8 @@ class timeout_list {
 
 // Lists for many durations: the first entry of a duration makes its list, and
 // those that have become empty are dropped as others are made. A list takes 7 KiB
-// while it has entries and less than one while it has none. One on_expire for all. Entries, their thread safety and on_expire are timeout_list's.
+// while it has entries and less than one while it has none. One on_expire for
+// all. Entries, their thread safety and on_expire are timeout_list's.
 class timeout_lists {
  public:
   using entry = timeout_list::entry;

@@ -218,7 +218,8 @@ void tls_engine::say_goodbye(boost::system::error_code& error) noexcept {
   const without_waits guard;
   if (error = untrusted_; error) return;
   ::ERR_clear_error();
-  // A message of the other end's may have come in half, which OpenSSL wants to have whole.
+  // A message of the other end's may have come in half, which OpenSSL wants to
+  // have whole.
   if (const int whole = ::SSL_do_handshake(ssl_); whole != 1) {
     error = error_of(whole);
     return;

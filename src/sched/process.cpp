@@ -121,8 +121,8 @@ atomic<std::terminate_handler> below_ours{nullptr};
 atomic<std::terminate_handler> below_both{nullptr};
 bool below_another = false;  // guarded by process_lock; never taken back
 
-// Of the fork that is under way: guarded by process_lock. A thread that was there may begin
-// its last step before the child is made.
+// Of the fork that is under way: guarded by process_lock. A thread that was
+// there may begin its last step before the child is made.
 bool fork_lacks_threads = false;
 
 // In a forked child that lacks threads which what it has inherited counts on.

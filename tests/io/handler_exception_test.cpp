@@ -1,4 +1,5 @@
-// Exceptions that leave handlers of the io_context, which workers run on their own stacks.
+// Exceptions that leave handlers of the io_context, which workers run on their
+// own stacks.
 #include "io/io_test.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"

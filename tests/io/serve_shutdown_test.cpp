@@ -399,7 +399,8 @@ TEST_SUITE("io::serve: the end") {
         } else {
           vigil::go(serves);
           vigil::sleep_for(1s);
-          // The first signal comes now as well, and the main fiber waits for the grace to end.
+          // The first signal comes now as well, and the main fiber waits for
+          // the grace to end.
         }
       });
       CHECK(told);

@@ -69,8 +69,8 @@ class timer_watch final : public watch {
   vigil::internal::futex_word word_{0};
 };
 
-// A scheduler whose fibers are numbers: pieces of work, a deadline, and the workers' way to sleep
-// (worker::run, stop_looking, rest).
+// A scheduler whose fibers are numbers: pieces of work, a deadline, and the
+// workers' way to sleep (worker::run, stop_looking, rest).
 template <class Watch = futex_watch>
 struct small_scheduler {
   Watch place_of_watcher;

@@ -305,9 +305,10 @@ TEST_CASE("timeout list: the list and its entry die at the same moment") {
 // Whoever looks at home and at run without the lock may find neither: before it
 // is added again, and after that on_expire has ended.
 TEST_CASE("timeout list: an entry dies as its on_expire adds it again") {
-  // To a list in which it never expires, and to one in which it does. While on_expire runs
-  // it is put off there, by so much that it expires no third time: the clock of a worker
-  // that sleeps may move on as often as it likes while the other one stands still.
+  // To a list in which it never expires, and to one in which it does. While
+  // on_expire runs it is put off there, by so much that it expires no third
+  // time: the clock of a worker that sleeps may move on as often as it likes
+  // while the other one stands still.
   constexpr nanos half = vigil::internal::never / 2 + 1;
   for (const nanos again : {vigil::internal::never, half}) {
     const bool expires_again = again == half;

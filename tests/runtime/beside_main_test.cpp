@@ -267,7 +267,8 @@ TEST_SUITE("beside main") {
         is_pinned = true;
         static_cast<void>(over.recv());
       });
-      // Then the other one sleeps, for ever, and this one has the deadlines to look after.
+      // Then the other one sleeps, for ever, and this one has the deadlines to
+      // look after.
       while (!is_pinned.load() || vigil::internal::current_scheduler()->idle().asleep() != 1)
         vigil::this_fiber::yield();
       vigil::after_func(1ms, [&c] { c.run(); });

@@ -309,7 +309,8 @@ TEST_SUITE("deadlock between runtimes") {
                       other = std::thread([&, g = here.make_work_guard()]() mutable {
                         all.run_one(0, [&](std::size_t) {
                           g.release();
-                          // Real time, so that the other is asleep by then; it holds either way.
+                          // Real time, so that the other is asleep by then; it
+                          // holds either way.
                           sleep_for(5ms);
                           values.send(1);
                           here.after_func(1h, [values] { values.send(2); });

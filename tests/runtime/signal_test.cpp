@@ -18,9 +18,9 @@ using vigil::spawn;
 
 namespace {
 
-// On virtual time; after 1 s `ends` begins the end of the run, which has a long grace. Three
-// signals come too early to end it, the fourth does not. Returns the time at which a fiber
-// was stopped.
+// On virtual time; after 1 s `ends` begins the end of the run, which has a long
+// grace. Three signals come too early to end it, the fourth does not. Returns
+// the time at which a fiber was stopped.
 template <class F>
 std::chrono::nanoseconds ended_by_signals(F ends) {
   vigil::testing::virtual_options how;

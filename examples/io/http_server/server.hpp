@@ -71,10 +71,11 @@ struct options {
 
 // What a handler waits for, it waits for under `ctx`: it is done when the server has
 // no more time, and when the client has gone, which is looked for once the handler has
-// taken 10 ms: ctx.cause() says how it went. As in Go, a client that only ends its sending
-// counts as gone; one that has sent 16 KiB ahead is no longer looked at. An exception, of any type, answers 500 if nothing was sent, closes the
-// connection and goes on to the caller of talk(); serve() gives it to limits.on_error,
-// but for system_error and `cancelled`, as vigil::io::serve.
+// taken 10 ms: ctx.cause() says how it went. As in Go, a client that only ends
+// its sending counts as gone; one that has sent 16 KiB ahead is no longer
+// looked at. An exception, of any type, answers 500 if nothing was sent, closes
+// the connection and goes on to the caller of talk(); serve() gives it to
+// limits.on_error, but for system_error and `cancelled`, as vigil::io::serve.
 using handler =
     std::function<void(const request& in, response& out, const vigil::context& ctx)>;
 
@@ -122,7 +123,8 @@ class transport_over final : public transport {
   std::size_t write_now(boost::asio::const_buffer from, error_code& error) override {
     auto& below = stream_.next_layer();
     if constexpr (requires { below.non_blocking(true, error); }) {
-      // The system call, whatever the reactor has heard; non-blocking since the first write.
+      // The system call, whatever the reactor has heard; non-blocking since the
+      // first write.
       const std::size_t n = below.write_some(from, error);
       if (error == boost::asio::error::would_block || error == boost::asio::error::try_again) {
         error = boost::asio::error::timed_out;

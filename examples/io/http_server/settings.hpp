@@ -21,7 +21,8 @@ struct settings {
   std::size_t workers = 0;
 };
 
-// Throws std::invalid_argument unless `text` is a number, whole and from `least` to `most`.
+// Throws std::invalid_argument unless `text` is a number, whole and from
+// `least` to `most`.
 inline long read_number(std::string_view name, std::string_view text, long least, long most) {
   long n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);

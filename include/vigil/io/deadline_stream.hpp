@@ -7,9 +7,10 @@
 //
 // A deadline is a point in time, not a length, and stays until it is changed. Once
 // it has passed each call fails at once with boost::asio::error::timed_out, whose
-// message says which deadline it was, also if it could have been served; changed to a later one, the stream is as good as
-// before. It may be changed while a call waits: moved into the past, it ends that
-// call now. When a call returns nothing touches its buffer any more.
+// message says which deadline it was, also if it could have been served;
+// changed to a later one, the stream is as good as before. It may be changed
+// while a call waits: moved into the past, it ends that call now. When a call
+// returns nothing touches its buffer any more.
 //
 // read_some and write_some are what Asio asks of a SyncReadStream and a
 // SyncWriteStream, so asio::read, asio::write, asio::read_until and Beast's

@@ -8,9 +8,10 @@
 //
 // It counts no work: an operation over it is held to be completed inside the program, as
 // memory_stream says. Handlers may wait, but for the steps of an operation begun with
-// use_fiber: a wait there ends the program with a message. They run until the last fiber of the run has ended; later ones
-// are destroyed. An exception that leaves one goes to options::on_unhandled. Its context
-// is Asio's system_context: timers and sockets made on it live there.
+// use_fiber: a wait there ends the program with a message. They run until the
+// last fiber of the run has ended; later ones are destroyed. An exception that
+// leaves one goes to options::on_unhandled. Its context is Asio's
+// system_context: timers and sockets made on it live there.
 //
 // Thread safety: any; all are equal.
 #pragma once

@@ -39,10 +39,10 @@
 // began has sent nothing and breaks nothing, and so has one that was stopped while it
 // waited for its turn. What waits behind a handshake waits until that has ended.
 //
-// While a message of TLS itself (a session ticket, new keys) has come in half, nothing can
-// be sealed: a write, or shutdown(), waits until a fiber that reads has got the rest, or
-// reads it itself, under the write deadline; nothing has been sent then, and at its end
-// nothing is broken. A read that comes meanwhile waits for that.
+// While half of a TLS message (a session ticket, new keys) has arrived, nothing can be
+// sealed: a write, or shutdown(), waits under the write deadline until a reading fiber
+// has the rest, or reads it itself. If that deadline comes, nothing has been sent and
+// nothing is broken. A read that is called meanwhile waits for the write.
 //
 // An idle list is set below, before the handshake: next_layer().set_idle_list(list).
 // Bytes of TLS count as progress there. Its end of a write that waits ends writing for
@@ -156,10 +156,10 @@ inline boost::system::error_code make_error_code(tls_error e) noexcept {
   return {static_cast<int>(e), tls_category()};
 }
 
-// For clients: TLS 1.2 or later, and the roots that the system trusts, where OpenSSL looks
-// for them (SSL_CERT_FILE and SSL_CERT_DIR say otherwise; on Debian the package
-// ca-certificates has them). More may be added. To read them takes milliseconds, so make
-// one for all connections. Throws boost::system::system_error.
+// For clients: TLS 1.2 or later, and the system's trusted roots, from where OpenSSL
+// looks for them (SSL_CERT_FILE, SSL_CERT_DIR; on Debian: package ca-certificates).
+// More may be added. Reading them takes milliseconds, so make one context for all
+// connections. Throws boost::system::system_error.
 VIGIL_API boost::asio::ssl::context tls_client_context();
 
 template <class Stream>

@@ -21,15 +21,15 @@
 //   the fiber is stopped throws vigil::stopped
 //   the operation is destroyed (its io_context is): error operation_aborted
 //
-// In the first three the operation is asked to end (cancellation_type::terminal)
-// and the call returns only when its handler has run, so that nothing touches the
-// caller's buffer afterwards. Had it completed all the same, its result is
-// returned; and if it has failed by itself, that error after a deadline, but `cancelled`
-// and `stopped` after those. Cancelled means: operation_aborted, channel_cancelled of
-// Asio's channels, or a code equal to errc::operation_canceled. An operation that ignores cancellation (resolving a name) keeps its
-// caller until it completes, and so does one on an io_context that nobody runs, or that
-// is stopped, unless it is the runtime's (io/context.hpp). The last of several until
-// and within counts.
+// In the first three cases the operation is cancelled (cancellation_type::terminal), and
+// the call returns only when its handler has run, so that nothing touches the caller's
+// buffer afterwards. If the operation succeeded all the same, its result is returned. If
+// it failed by itself, the call reports that error after a deadline, but `cancelled` or
+// `stopped` in the other two cases. These codes count as cancelled: operation_aborted,
+// channel_cancelled of Asio's channels, and any that equals errc::operation_canceled. An
+// operation that ignores cancellation (resolving a name) keeps its caller until it
+// completes, and so does one on an io_context that nothing runs, or that is stopped,
+// unless it is the runtime's (io/context.hpp). Of several until and within the last counts.
 //
 // Waiting is outside work: no deadlock is reported and virtual time stands still.
 // Handlers run where the I/O object's executor or bind_executor says, on the
