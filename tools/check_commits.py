@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""Titles of commits: usage: check_commits.py SOURCE_ROOT
+
+Of the commits since FIRST that HEAD has, each title is `area: what changed`, in at most
+60 characters, and does not end in a full stop. Merges, and titles that begin with WIP,
+do not count. Without a git history, or without that commit in it, there is nothing to
+look at.
+"""
+import re
+import subprocess
+import sys
+
+FIRST = "782b55e686de6748124b33a218320bbb3fa9acf1"
+MOST = 60
+
+
+def git(root, *arguments):
+    try:
+        done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True)
+    except FileNotFoundError:
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def main():
+    root = sys.argv[1]
+    if git(root, "merge-base", "--is-ancestor", FIRST, "HEAD") is None:
+        print("no history to look at")
+        return 0
+    faults, count = [], 0
+    for line in git(root, "log", "--no-merges", "--format=%h %s", f"{FIRST}..HEAD").splitlines():
+        commit, _, title = line.partition(" ")
+        if title.startswith("WIP"):
+            continue
+        count += 1
+        if len(title) > MOST:
+            faults.append(f"{commit}: {len(title)} characters, at most {MOST}: {title}")
+        if not re.match(r"[\w/., +*-]+: \S", title) or title.endswith("."):
+            faults.append(f"{commit}: not `area: what changed`: {title}")
+    print("\n".join(faults) or f"{count} titles")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
