@@ -28,8 +28,8 @@
 // `stopped` in the other two cases. These codes count as cancelled: operation_aborted,
 // channel_cancelled of Asio's channels, and any that equals errc::operation_canceled. An
 // operation that ignores cancellation (resolving a name) keeps its caller until it
-// completes, and so does one on an io_context that nothing runs, or that is stopped,
-// unless it is the runtime's (io/context.hpp). Of several until and within the last counts.
+// completes; so does one on an io_context that is not run, or is stopped, unless it is
+// the runtime's (io/context.hpp). Of several until and within the last counts.
 //
 // Waiting is outside work: no deadlock is reported and virtual time stands still.
 // Handlers run where the I/O object's executor or bind_executor says, on the
