@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/internals/model.md.
+"""Prints what the model tests explore and find.
 
-usage: model_table.py BUILD_DIR [--long | --add=FILE...]
+usage: model_table.py BUILD_DIR proofs [--long]   the states that each proof explores
+       model_table.py BUILD_DIR faults            what finds each planted fault
 
-Runs the model tests of a build and its planted faults, and puts what they say
-between the marks of the page. With --long the proofs run with the wider bounds
-as well (VIGIL_LONG=1), for as long as that takes. With --add no proof runs: what
-earlier runs have left in FILE (VIGIL_MODEL_TABLE=FILE) is put into the table,
-whose other rows stay.
+Runs the model tests of a build, or its planted faults. With --long the proofs run with
+the wider bounds as well (VIGIL_LONG=1), for as long as that takes.
 """
 
 import json
@@ -18,8 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs/internals/model.md"
-
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 COLUMNS = ["2/1", "3/2", "whole"]
 
@@ -58,18 +55,6 @@ def proofs(build, is_long):
     return table_of(rows)
 
 
-def proofs_added(page, files):
-    rows = {}
-    for line in re.search(r"<!-- proofs -->\n(.*?)<!-- end", page, re.S)[1].splitlines()[2:]:
-        name, *states = [cell.strip() for cell in line.strip("|").split("|")]
-        rows[name] = {b: n for b, n in zip(COLUMNS, states) if n}
-    added = {}
-    for file in files:
-        read_runs(pathlib.Path(file).read_text().splitlines(), added)
-    new = {name: rows.pop(name, {}) | states for name, states in added.items()}
-    return table_of(rows | new)
-
-
 def faults(build):
     tests = json.loads(subprocess.run(["meson", "introspect", "--tests", build],
                                       capture_output=True, text=True, check=True).stdout)
@@ -78,7 +63,7 @@ def faults(build):
         if not test["name"].startswith("fault-"):
             continue
         name = test["name"].removeprefix("fault-")
-        patch = (PAGE.parents[2] / f"tests/model/faults/{name}.patch").read_text()
+        patch = (ROOT / f"tests/model/faults/{name}.patch").read_text()
         source = re.search(r"^--- a/(?:src|include)/(\S+)", patch, re.M)[1]
         out = subprocess.run(test["cmd"], env={**os.environ, "VIGIL_EXPECT_FAULT": "1"},
                              capture_output=True, text=True, errors="replace").stdout
@@ -97,24 +82,12 @@ def faults(build):
     return "\n".join(text[:2] + sorted(text[2:]))
 
 
-def put(page, mark, table):
-    pattern = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- end of {mark} -->)", re.S)
-    if not pattern.search(page):
-        sys.exit(f"model_table.py: the page lacks the marks of {mark}")
-    return pattern.sub(lambda m: m[1] + table + "\n" + m[2], page)
-
-
 def main():
-    arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
-    files = [a.removeprefix("--add=") for a in sys.argv[1:] if a.startswith("--add=")]
-    if len(arguments) != 1:
+    arguments = [a for a in sys.argv[1:] if a != "--long"]
+    if len(arguments) != 2 or arguments[1] not in ("proofs", "faults"):
         sys.exit(__doc__)
     build = pathlib.Path(arguments[0]).resolve()
-    page = PAGE.read_text()
-    page = put(page, "faults", faults(build))
-    page = put(page, "proofs",
-               proofs_added(page, files) if files else proofs(build, "--long" in sys.argv))
-    PAGE.write_text(page)
+    print(faults(build) if arguments[1] == "faults" else proofs(build, "--long" in sys.argv))
 
 
 if __name__ == "__main__":
