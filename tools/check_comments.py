@@ -61,7 +61,7 @@ FILE = re.compile(
     r"(?<![\w/.*<{$-])((?:[\w-]+/)*[\w-]+\.(?:hpp|cpp|md|py|sh|json))\b(?![.\w*])(?!\))")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # Files of others, and names that stand for any.
-ELSEWHERE = re.compile(r"^(?:boost|asio|reference)/|^(?:a|first|main|compile_commands|run)\.\w+$|NAME")
+ELSEWHERE = re.compile(r"^(?:boost|asio)/|^(?:a|first)\.cpp$|\brun\.json$|^compile_commands|NAME")
 
 
 def comments_of(text):

@@ -1,4 +1,4 @@
-// What a context is and how it ends: Go's rules (reference/go.md 1.7).
+// A context: how it is made, and how it ends, by the rules of Go.
 #include "cancel/context_helpers.hpp"
 
 #include <vigil/stop_token.hpp>
