@@ -57,9 +57,8 @@ int main() {
           vigil::spawn([block] { return vigil::blocking([block] { return hash_of(block); }); }));
 
     for (unsigned block = 0; block < 6; ++block)
-      std::printf("block %u: %016llx\n",
-                  block,
-                  static_cast<unsigned long long>(hashes[block].join()));
+      std::printf(
+          "block %u: %016llx\n", block, static_cast<unsigned long long>(hashes[block].join()));
 
     watching.join();
     std::puts("the ticker has ticked five times while a function ran");

@@ -50,8 +50,8 @@ inline certificate make_certificate(const std::string& names = "DNS:localhost,IP
   X509_gmtime_adj(X509_getm_notBefore(made.get()), -3600);
   X509_gmtime_adj(X509_getm_notAfter(made.get()), 3600);
   X509_NAME* const name = X509_get_subject_name(made.get());
-  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
-                             reinterpret_cast<const unsigned char*>("localhost"), -1, -1, 0);
+  X509_NAME_add_entry_by_txt(
+      name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("localhost"), -1, -1, 0);
   X509_set_issuer_name(made.get(), name);
   X509_set_pubkey(made.get(), key.get());
   if (!names.empty()) {

@@ -30,7 +30,8 @@ struct result {
 result talk(unsigned short port, int number, int messages) {
   result r;
   echo::tcp::socket server(vigil::io::context());
-  server.async_connect({echo::asio::ip::address_v4::loopback(), port}, echo::use_fiber.within(patience));
+  server.async_connect({echo::asio::ip::address_v4::loopback(), port},
+                       echo::use_fiber.within(patience));
   server.set_option(echo::tcp::no_delay(true));
   for (int i = 0; i < messages; ++i) {
     const std::string said = "message " + std::to_string(i) + " of " + std::to_string(number);

@@ -64,9 +64,7 @@ class result {
             static_cast<std::size_t>(PQgetlength(result_.get(), row, column))};
   }
 
-  bool is_null(int row, int column) const {
-    return PQgetisnull(result_.get(), row, column) != 0;
-  }
+  bool is_null(int row, int column) const { return PQgetisnull(result_.get(), row, column) != 0; }
 
   PGresult* get() const noexcept { return result_.get(); }
 
@@ -137,8 +135,10 @@ class pool {
    public:
     lease(pool& from, std::unique_ptr<connection> c) noexcept
         : pool_(&from), connection_(std::move(c)) {}
+
     lease(lease&& other) noexcept
         : pool_(std::exchange(other.pool_, nullptr)), connection_(std::move(other.connection_)) {}
+
     lease& operator=(lease&&) = delete;
     ~lease();
 

@@ -273,6 +273,8 @@ auto spawn(const fiber_options& how, F&& f, const site& from = site::current()) 
         detail::start(how, false, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS));             \
   }
 
+// clang-format takes A&& for an expression here.
+// clang-format off
 VIGIL_WITH_ARGUMENTS((class A), (A), (A&& a), (std::forward<A>(a)))
 VIGIL_WITH_ARGUMENTS((class A, class B),
                      (A, B),
@@ -309,6 +311,7 @@ VIGIL_WITH_ARGUMENTS((class A, class B, class C, class D, class E, class G, clas
                      (std::forward<A>(a), std::forward<B>(b), std::forward<C>(c),
                       std::forward<D>(d), std::forward<E>(e), std::forward<G>(g),
                       std::forward<H>(h), std::forward<I>(i)))
+// clang-format on
 #undef VIGIL_WITH_ARGUMENTS
 #undef VIGIL_LIST
 

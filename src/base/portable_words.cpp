@@ -62,7 +62,9 @@ void portable_words::signals_may_come() noexcept {
   if (looks_by_itself.exchange(true)) return;
   // Who sleeps without a deadline already comes out, and in again.
   for (queue& q : queues()) {
-    { const std::lock_guard guard(q.lock); }
+    {
+      const std::lock_guard guard(q.lock);
+    }
     q.changed.notify_all();
   }
 }

@@ -65,7 +65,7 @@ class record_pool {
   spinlock lock_{lock_rank::records};
   link* bundles_ VIGIL_GUARDED_BY(lock_) = nullptr;
   link* singles_ VIGIL_GUARDED_BY(lock_) = nullptr;
-  uncut rest_ VIGIL_GUARDED_BY(lock_);         // of the newest slab
+  uncut rest_ VIGIL_GUARDED_BY(lock_);              // of the newest slab
   std::size_t mapped_ VIGIL_GUARDED_BY(lock_) = 0;  // bytes in all slabs
   const std::size_t size_;
 };

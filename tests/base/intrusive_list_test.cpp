@@ -22,7 +22,8 @@ using element_chain = chain<element, &element::next>;
 
 std::vector<int> values(const elements& l) {
   std::vector<int> v;
-  for (element* e = l.front(); e != nullptr; e = elements::next(*e)) v.push_back(e->value);
+  for (element* e = l.front(); e != nullptr; e = elements::next(*e))
+    v.push_back(e->value);
   return v;
 }
 
@@ -34,7 +35,8 @@ TEST_SUITE("intrusive_list") {
     std::vector<element> pool(64);
     elements l;
     std::vector<int> model;
-    for (int i = 0; i < 64; ++i) pool[static_cast<std::size_t>(i)].value = i;
+    for (int i = 0; i < 64; ++i)
+      pool[static_cast<std::size_t>(i)].value = i;
     for (int step = 0; step < 20'000; ++step) {
       element& e = pool[dice.below(64)];
       if (e.hook.linked) {
@@ -67,7 +69,8 @@ TEST_SUITE("intrusive_list") {
     a.splice_back(b);
     CHECK(b.empty());
     CHECK(a.size() == 6);
-    for (int i = 0; i < 6; ++i) CHECK(a.pop_front()->value == i);
+    for (int i = 0; i < 6; ++i)
+      CHECK(a.pop_front()->value == i);
     CHECK(a.pop_front() == nullptr);
     a.splice_back(b);
     CHECK(a.empty());

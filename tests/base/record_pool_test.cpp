@@ -23,10 +23,12 @@ TEST_SUITE("record_pool") {
     CHECK(std::set<unsigned char*>(records.begin(), records.end()).size() == records.size());
     bool intact = true;
     for (std::size_t i = 0; i < records.size(); ++i) {
-      for (int k = 0; k < 64; ++k) intact = intact && records[i][k] == (i & 0xff);
+      for (int k = 0; k < 64; ++k)
+        intact = intact && records[i][k] == (i & 0xff);
     }
     CHECK(intact);
-    for (auto* r : records) mine.give(pool, r);
+    for (auto* r : records)
+      mine.give(pool, r);
     mine.flush(pool);
   }
 
@@ -36,10 +38,12 @@ TEST_SUITE("record_pool") {
     std::set<void*> seen;
     for (int round = 0; round < 50; ++round) {
       std::vector<void*> records;
-      for (int i = 0; i < 1000; ++i) records.push_back(mine.take(pool));
+      for (int i = 0; i < 1000; ++i)
+        records.push_back(mine.take(pool));
       seen.insert(records.begin(), records.end());
       // A thread without a cache gives them back one by one.
-      for (void* r : records) pool.give(r);
+      for (void* r : records)
+        pool.give(r);
     }
     // One slab holds 1 024 records of 64 bytes; two may be cut.
     CHECK(seen.size() <= 2048);
@@ -73,7 +77,8 @@ TEST_SUITE("record_pool") {
         mine.flush(pool);
       });
     }
-    for (auto& t : threads) t.join();
+    for (auto& t : threads)
+      t.join();
     CHECK(!doubled);
   }
 }

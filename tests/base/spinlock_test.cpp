@@ -22,7 +22,8 @@ TEST_SUITE("spinlock") {
         }
       });
     }
-    for (auto& t : threads) t.join();
+    for (auto& t : threads)
+      t.join();
     CHECK(count == 80'000);
   }
 

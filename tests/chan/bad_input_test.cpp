@@ -79,19 +79,15 @@ struct move_throws {
 
 template <class T>
 constexpr bool fit_to_be_sent =
-    std::is_nothrow_move_constructible_v<T>&& std::is_nothrow_destructible_v<T>;
+    std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T>;
 
 struct not_a_case {};
 
 template <class L, class C>
-concept can_add = requires(L& list, C c) {
-  list.add(std::move(c));
-};
+concept can_add = requires(L& list, C c) { list.add(std::move(c)); };
 
 template <class V, class U>
-concept can_be_sent_as = requires(const channel<V>& c, U u) {
-  on_send(c, std::move(u));
-};
+concept can_be_sent_as = requires(const channel<V>& c, U u) { on_send(c, std::move(u)); };
 
 }  // namespace
 

@@ -24,9 +24,7 @@ using vigil::testing::settle;
 namespace {
 
 template <class H, class T>
-concept can_send = requires(const H& h, T v) {
-  h.send(std::move(v));
-};
+concept can_send = requires(const H& h, T v) { h.send(std::move(v)); };
 
 template <class H, class T>
 concept can_try_send = requires(const H& h, T v) {
@@ -36,19 +34,13 @@ concept can_try_send = requires(const H& h, T v) {
 };
 
 template <class H, class T>
-concept can_send_copy = requires(const H& h, const T& v) {
-  h.send(v);
-};
+concept can_send_copy = requires(const H& h, const T& v) { h.send(v); };
 
 template <class H>
-concept can_signal = requires(const H& h) {
-  h.send();
-};
+concept can_signal = requires(const H& h) { h.send(); };
 
 template <class H>
-concept can_recv = requires(const H& h) {
-  h.recv();
-};
+concept can_recv = requires(const H& h) { h.recv(); };
 
 template <class H>
 concept can_try_recv = requires(const H& h) {
@@ -58,9 +50,7 @@ concept can_try_recv = requires(const H& h) {
 };
 
 template <class H>
-concept can_close = requires(const H& h) {
-  h.close();
-};
+concept can_close = requires(const H& h) { h.close(); };
 
 template <class H>
 concept can_be_ranged_over = requires(const H& h) {

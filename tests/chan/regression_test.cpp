@@ -126,9 +126,7 @@ TEST_SUITE("channels: regression") {
     const vigil::channel<std::unique_ptr<int>> owners;
     const vigil::channel<std::vector<int>> lists;
     const auto accepts = [](const auto& c, auto value) {
-      return requires {
-        vigil::on_send(c, value);
-      };
+      return requires { vigil::on_send(c, value); };
     };
     CHECK_FALSE(accepts(owners, static_cast<int*>(nullptr)));
     CHECK_FALSE(accepts(lists, 5));

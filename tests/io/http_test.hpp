@@ -42,6 +42,7 @@ class site {
   memory_client connect() { return memory_client(acceptor_.connect()); }
 
   void stop() { stopping_.cancel(); }
+
   void close_acceptor() { acceptor_.close(); }
 
   // Waits until the server has ended.

@@ -169,8 +169,10 @@ TEST_SUITE("use_fiber: signatures") {
       completes(std::type_identity<void(error_code, int)&>());
       completes(std::type_identity<void(error_code, int) &&>());
       completes(std::type_identity<void(error_code, int) noexcept>());
+      // clang-format off
       completes(std::type_identity<void(error_code, int)& noexcept>());
       completes(std::type_identity<void(error_code, int)&& noexcept>());
+      // clang-format on
     });
   }
 

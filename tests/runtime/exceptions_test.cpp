@@ -20,6 +20,7 @@ void wander() {
 
 struct parks_when_destroyed {
   int* in_flight;
+
   ~parks_when_destroyed() {
     const int before = std::uncaught_exceptions();
     const vigil::this_fiber::shield shield;
@@ -56,7 +57,8 @@ TEST_SUITE("exceptions") {
           }
         }));
       }
-      for (auto& f : all) f.join();
+      for (auto& f : all)
+        f.join();
     });
   }
 
@@ -83,7 +85,8 @@ TEST_SUITE("exceptions") {
           }
         }));
       }
-      for (auto& f : all) f.join();
+      for (auto& f : all)
+        f.join();
     });
   }
 
@@ -107,7 +110,8 @@ TEST_SUITE("exceptions") {
           }
         }));
       }
-      for (auto& f : all) f.join();
+      for (auto& f : all)
+        f.join();
     });
   }
 
@@ -132,8 +136,12 @@ TEST_SUITE("exceptions") {
         all.push_back(vigil::spawn([i] {
           // Set and read through functions that are not inlined: the address
           // of errno may not be kept across a wait.
-          const auto set = [](int value) __attribute__((noinline)) { errno = value; };
-          const auto get = []() __attribute__((noinline)) { return errno; };
+          const auto set = [](int value) __attribute__((noinline)) {
+            errno = value;
+          };
+          const auto get = []() __attribute__((noinline)) {
+            return errno;
+          };
           for (int round = 0; round < rounds(50); ++round) {
             set(i);
             vigil::this_fiber::yield();
@@ -141,7 +149,8 @@ TEST_SUITE("exceptions") {
           }
         }));
       }
-      for (auto& f : all) f.join();
+      for (auto& f : all)
+        f.join();
     });
   }
 }

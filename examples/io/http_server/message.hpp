@@ -13,16 +13,22 @@ namespace web {
 class request {
  public:
   std::string_view method() const { return text_of(method_); }
+
   // As it was sent: "/a?b", "http://host/a?b", "*" (of OPTIONS) or "host:1" (of CONNECT).
   std::string_view target() const { return text_of(target_); }
+
   // Its path, not decoded: "/a"; "/" of "http://host", "*" of "*", "" of a CONNECT.
   std::string_view path() const { return text_of(path_); }
+
   // What follows the first '?', not decoded.
   std::string_view query() const { return text_of(query_); }
+
   // The target's, if it names one; otherwise the field Host. With its port.
   std::string_view host() const { return text_of(host_); }
+
   // 10 or 11.
   unsigned version() const { return version_; }
+
   const std::string& body() const { return body_; }
 
   // The value of the first field of that name, in capitals or not; "" if there is
@@ -48,6 +54,7 @@ class request {
   };
 
   std::string_view text_of(part p) const { return std::string_view(text_).substr(p.from, p.size); }
+
   part keep(std::string_view text);
   bool split_target();
   void clear();
@@ -89,6 +96,7 @@ class response {
 
  private:
   friend class connection;
+
   explicit response(connection& to) : to_(to) {}
 
   bool begin(std::string_view length_field);
@@ -98,8 +106,8 @@ class response {
   std::string fields_;
   bool own_keep_alive_ = false;
   bool has_begun_ = false;
-  bool is_stream_ = false;   // begun by write()
-  bool has_body_ = false;    // of the stream; not after a HEAD
+  bool is_stream_ = false;  // begun by write()
+  bool has_body_ = false;   // of the stream; not after a HEAD
   bool is_chunked_ = false;
 };
 

@@ -62,8 +62,11 @@ class parser final : public http::basic_parser<true> {
   }
 
   void on_response_impl(int, string_view, int, error_code&) override {}
+
   void on_body_init_impl(const boost::optional<std::uint64_t>&, error_code&) override {}
+
   void on_chunk_header_impl(std::uint64_t, string_view, error_code&) override {}
+
   void on_finish_impl(error_code&) override {}
 
   request& into_;

@@ -54,7 +54,7 @@ struct options {
 
   // Above: 431; its first line alone: 414, or 501 if that begins with no method.
   std::size_t header_bytes = std::size_t{16} << 10;
-  std::size_t body_bytes = std::size_t{1} << 20;     // above: 413
+  std::size_t body_bytes = std::size_t{1} << 20;  // above: 413
 
   // Send "Keep-Alive: timeout=…": `idle` less `idle_margin`, in whole seconds rounded
   // down, so never more than is kept; nothing if that is less than a second.
@@ -76,8 +76,7 @@ struct options {
 // looked at. An exception, of any type, answers 500 if nothing was sent, closes
 // the connection and goes on to the caller of talk(); serve() gives it to
 // limits.on_error, but for system_error and `cancelled`, as vigil::io::serve.
-using handler =
-    std::function<void(const request& in, response& out, const vigil::context& ctx)>;
+using handler = std::function<void(const request& in, response& out, const vigil::context& ctx)>;
 
 // The stream of one connection, whatever it is.
 class transport {
@@ -139,6 +138,7 @@ class transport_over final : public transport {
   }
 
   void set_read_deadline(time_point t) override { stream_.set_read_deadline(t); }
+
   void set_write_deadline(time_point t) override { stream_.set_write_deadline(t); }
 
   bool end_writing() override {
@@ -164,7 +164,8 @@ class server {
   // as vigil::io::serve, which cuts short what has not ended after limits.grace. Of
   // several at a time the first that ends stops the server for all.
   template <class Acceptor>
-  void serve(const vigil::context& stopping, Acceptor& acceptor,
+  void serve(const vigil::context& stopping,
+             Acceptor& acceptor,
              const vigil::io::serve_limits& limits = {}) {
     vigil::io::serve_limits how = limits;
     how.on_stop = [&] {
@@ -192,8 +193,11 @@ class server {
   void stop();
 
   bool is_stopping() const { return stopping_.load(); }
+
   std::size_t connections() const { return idle_.size(); }
+
   std::uint64_t served() const { return served_.load(); }
+
   const date_header& date() const { return date_; }
 
  private:

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Format of every source and header: usage: check_format.py SOURCE_ROOT [--write]
+
+Runs one version of clang-format over the C++ files of the tree, and says which differ;
+--write changes them; tools/allowed/format.txt names those that may differ. Another version would format some of them otherwise. Where that
+version is not installed there is nothing to say (exit status 77: a skipped test);
+`./dev lint` and `./dev format` install it.
+"""
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+import allowance  # noqa: E402
+
+TOOL = "clang-format-16"
+FOLDERS = ("src", "include", "tests", "examples", "bench")
+
+
+def main():
+    root = Path(sys.argv[1])
+    if shutil.which(TOOL) is None:
+        print(f"{TOOL} is not installed: ./dev lint does that")
+        return 77
+    files = sorted(str(p) for f in FOLDERS for p in (root / f).rglob("*") if p.suffix in (".cpp", ".hpp"))
+    mode = ["-i"] if "--write" in sys.argv else ["--dry-run", "--Werror", "--ferror-limit=1"]
+    jobs = os.cpu_count() or 1
+    with ThreadPoolExecutor(jobs) as pool:
+        done = list(pool.map(
+            lambda part: subprocess.run([TOOL, *mode, *part], capture_output=True, text=True),
+            [files[i :: jobs * 4] for i in range(jobs * 4)]))
+    said = "".join(d.stderr for d in done)
+    wrong = Counter(Path(line.split(":")[0]).relative_to(root).as_posix()
+                    for line in said.splitlines() if "clang-format-violations" in line)
+    faults = allowance.judge("format", {name: 1 for name in wrong})
+    if not wrong and any(d.returncode for d in done):
+        faults = [said]
+    print("\n".join(faults) or f"{len(files)} files are formatted")
+    if faults:
+        print("not formatted: ./dev format")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
