@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Titles of commits: usage: check_commits.py SOURCE_ROOT
 
-Of the commits since FIRST that HEAD has, each title is `area: what changed`, in at most
+Of the commits since FIRST, the first that it judges, that HEAD has, each title is `area: what changed`, in at most
 60 characters, and does not end in a full stop. Merges, and titles that begin with WIP,
 do not count. Without a git history, or without that commit in it, there is nothing to
 look at.
@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-FIRST = "782b55e686de6748124b33a218320bbb3fa9acf1"
+FIRST = "5a52be92c826a37d7897eadcb53a4d982353e980"
 MOST = 60
 
 

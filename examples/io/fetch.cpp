@@ -141,7 +141,6 @@ void answer_one(Stream stream) try {
   if (is_size || is_after) response.body().assign(std::stoul(number), 'x');
   response.prepare_payload();
   http::write(stream, response);
-
 } catch (const boost::system::system_error&) {
   // The other end has gone.
 }
