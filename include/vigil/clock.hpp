@@ -2,8 +2,8 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/deadline.hpp>
 #include <vigil/detail/duration.hpp>
-#include <vigil/detail/wait_limit.hpp>
 
 #include <chrono>
 
@@ -27,7 +27,8 @@ struct clock {
 // which is never reached.
 template <detail::duration_like D>
 clock::time_point deadline_in(const D& d) {
-  return clock::time_point(clock::duration(detail::nanos_from_now(detail::to_nanos(d))));
+  return clock::time_point(
+      clock::duration(detail::saturating_add(detail::now(), detail::to_nanos(d))));
 }
 
 // A deadline of another clock, converted once by its distance from that

@@ -5,20 +5,16 @@
 // deadline and a duration can wrap into the past.
 #pragma once
 
+#include <vigil/detail/deadline.hpp>
+
 #include <cstdint>
-#include <limits>
 
 namespace vigil::internal {
 
 using nanos = std::int64_t;
 
-inline constexpr nanos never = std::numeric_limits<nanos>::max();
+inline constexpr nanos never = detail::no_deadline;
 
-// now + duration, for any duration, negative ones included.
-constexpr nanos saturating_add(nanos a, nanos b) noexcept {
-  nanos sum = 0;
-  if (!__builtin_add_overflow(a, b, &sum)) return sum;
-  return b > 0 ? never : std::numeric_limits<nanos>::min();
-}
+using detail::saturating_add;
 
 }  // namespace vigil::internal

@@ -109,9 +109,7 @@ bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) 
   check_tokens(n);
   const detail::kept_limit kept(limit);  // over all rounds
   nanos now = of(clock::now());
-  const nanos latest = limit.is == detail::wait_limit::kind::in
-                           ? internal::saturating_add(now, limit.nanoseconds)
-                           : limit.nanoseconds;
+  const nanos latest = limit.as_deadline(now);
   reservation mine;
   for (;; now = of(clock::now())) {
     const std::uint64_t seen = changes();

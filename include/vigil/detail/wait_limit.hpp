@@ -3,35 +3,29 @@
 //
 //   bool wait_for(const D& timeout) { return detail::wait(core_, detail::within(timeout)); }
 //
-// Without <chrono>: any type with the members of a time_point counts as one.
+// Without <chrono>: duration.hpp and deadline.hpp say what counts as a time.
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/deadline.hpp>
 #include <vigil/detail/duration.hpp>
 
 #include <cstdint>
-#include <limits>
-#include <type_traits>
 
 namespace vigil {
 inline namespace VIGIL_ABI {
 
 class context;  // context.hpp
-struct clock;   // clock.hpp
 
 namespace detail {
 
 class stop_node;  // what a context makes others wait under
-
-VIGIL_API std::int64_t now() noexcept;  // of vigil::clock
 
 // nullptr: never done. Throws std::invalid_argument for a nil context.
 VIGIL_API stop_node* stop_of(const context& ctx);
 
 struct wait_limit {
   enum class kind : std::uint8_t { none, in, at };
-
-  static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
   // The clock is read only when it has to be.
   static constexpr wait_limit in(std::int64_t nanoseconds) noexcept {
@@ -47,6 +41,16 @@ struct wait_limit {
   }
 
   constexpr bool is_timed() const noexcept { return is != kind::none; }
+  constexpr bool is_relative() const noexcept { return is == kind::in; }
+
+  // The deadline that it means at `now`, saturated; no_deadline without a time.
+  constexpr std::int64_t as_deadline(std::int64_t now) const noexcept {
+    return is_relative() ? saturating_add(now, nanoseconds) : nanoseconds;
+  }
+  // The same by the clock of the caller, which is read only if it has to be.
+  std::int64_t as_deadline() const noexcept {
+    return is_relative() ? as_deadline(now()) : nanoseconds;
+  }
 
   // Nothing is to be waited for: the time is over. It does not look at the node.
   bool is_over() const noexcept { return is_timed() && has_passed(); }
@@ -54,7 +58,7 @@ struct wait_limit {
   VIGIL_API bool has_passed() const noexcept;
 
   kind is = kind::none;
-  std::int64_t nanoseconds = never;
+  std::int64_t nanoseconds = no_deadline;
   stop_node* under = nullptr;  // a context's
 };
 
@@ -79,39 +83,6 @@ class kept_limit {
   const wait_limit limit;
 };
 
-template <class T>
-concept time_point_like = requires(const T& t) {
-  typename T::clock;
-  { t.time_since_epoch().count() };
-  T::max();
-};
-
-// The deadline `length` from now, saturated.
-inline std::int64_t nanos_from_now(std::int64_t length) noexcept {
-  std::int64_t sum = 0;
-  if (!__builtin_add_overflow(now(), length, &sum)) return sum;
-  return length > 0 ? wait_limit::never : std::numeric_limits<std::int64_t>::min();
-}
-
-// The deadline in nanoseconds of vigil::clock. One of another clock is converted by
-// its distance from that clock's now.
-template <time_point_like T>
-std::int64_t to_deadline(const T& t) {
-  if constexpr (std::is_same_v<typename T::clock, clock>) {
-    return to_nanos(t.time_since_epoch());
-  } else {
-    if (t == T::max()) return wait_limit::never;
-    const auto from = T::clock::now();
-    const std::int64_t target = to_nanos(t.time_since_epoch());
-    const std::int64_t base = to_nanos(from.time_since_epoch());
-    std::int64_t distance = 0;
-    if (__builtin_sub_overflow(target, base, &distance)) {
-      return target > base ? wait_limit::never : std::numeric_limits<std::int64_t>::min();
-    }
-    return nanos_from_now(distance);
-  }
-}
-
 // --- a limit, as users say it
 
 template <duration_like D>
@@ -135,7 +106,7 @@ wait_limit until(const T& t, const context& ctx) {
 }
 
 inline wait_limit under(const context& ctx) {
-  return {wait_limit::kind::none, wait_limit::never, stop_of(ctx)};
+  return {wait_limit::kind::none, no_deadline, stop_of(ctx)};
 }
 
 }  // namespace detail
