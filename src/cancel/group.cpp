@@ -269,7 +269,7 @@ bool group_core::wait(wait_limit limit,
       lock_.unlock();
       return ended;
     }
-    if (limit.is_timed()) limit = limit.moved_to(internal::deadline_of(limit));  // for all laps
+    limit = limit.absolute();  // for all laps
     caller self(limit);
     if (self.may_not_wait()) {
       lock_.unlock();

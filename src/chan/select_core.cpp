@@ -185,10 +185,10 @@ void selecting::sort_out(std::size_t count) {
         timed_ = i;
         limit_ = c.limit;
       } else {
-        const nanos before = deadline_of(limit_);
-        const nanos at = deadline_of(c.limit);
+        const nanos before = limit_.as_deadline();
+        const nanos at = c.limit.as_deadline();
         if (at < before) timed_ = i;
-        limit_ = wait_limit::at(std::min(at, before));
+        limit_ = detail::until(std::min(at, before));
       }
     }
   }

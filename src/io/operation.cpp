@@ -418,7 +418,7 @@ ending operation::wait_begun(const wait_limit& limit, movable_deadline* moves) {
       how = r.wait_once(limit);
       continue;
     }
-    how = r.wait_once(limit.moved_to(moves->wait_to(*this)));
+    how = r.wait_once(limit.until(moves->wait_to(*this)));
     if (moves->is_closed()) {
       if (how == ending::timed_out || !r.is_done()) how = ending::closed;
     } else if (how == ending::timed_out && !moves->is_over()) {
@@ -466,7 +466,7 @@ struct movable_deadline::part {
   // Under the lock; to be told without it.
   operation_ref to_tell(bool tell) VIGIL_REQUIRES(lock) { return tell ? waiting : operation_ref(); }
 
-  bool has_passed() const VIGIL_REQUIRES(lock) { return wait_limit::at(deadline).is_over(); }
+  bool has_passed() const VIGIL_REQUIRES(lock) { return vigil::detail::until(deadline).is_over(); }
 };
 
 movable_deadline::movable_deadline(time_of name) : part_(std::make_unique<part>()), name_(name) {}

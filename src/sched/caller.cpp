@@ -18,8 +18,7 @@ nanos now_of_caller() noexcept {
 }  // namespace
 
 nanos deadline_of(const wait_limit& limit) noexcept {
-  return limit.is == wait_limit::kind::in ? saturating_add(now_of_caller(), limit.nanoseconds)
-                                          : limit.nanoseconds;
+  return limit.is_relative() ? limit.as_deadline(now_of_caller()) : limit.nanoseconds;
 }
 
 bool caller::may_not_wait(bool stoppable) noexcept {
@@ -101,8 +100,8 @@ inline namespace VIGIL_ABI {
 namespace detail {
 
 bool wait_limit::has_passed() const noexcept {
-  if (is == kind::in) return nanoseconds <= 0;
-  return nanoseconds != never && nanoseconds <= internal::now_of_caller();
+  if (is_relative()) return nanoseconds <= 0;
+  return nanoseconds != no_deadline && nanoseconds <= internal::now_of_caller();
 }
 
 }  // namespace detail

@@ -368,7 +368,7 @@ outcome scheduler::wait_for_end(fiber& self, end_wait what, nanos deadline) noex
   } else {
     const wait_reason reason = for_all ? wait_reason::all_done : wait_reason::shutdown;
     try {
-      how = wait(self, end_ticket_, reason, wait_limit::at(deadline), for_all, end_lock_);
+      how = wait(self, end_ticket_, reason, detail::until(deadline), for_all, end_lock_);
     } catch (const std::bad_alloc&) {
       how = outcome::cancelled;
     }

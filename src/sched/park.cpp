@@ -58,9 +58,8 @@ outcome wait_within(fiber& self,
   waiter& w = self.self;
   // The clock is read before the deadline is made: reading it later could only make
   // the wait longer, an older reading would make it shorter.
-  const bool relative = limit.is == wait_limit::kind::in;
-  const nanos now = relative ? sched.clock.now() : coarse_now(sched);
-  const nanos deadline = relative ? saturating_add(now, limit.nanoseconds) : limit.nanoseconds;
+  const nanos now = limit.is_relative() ? sched.clock.now() : coarse_now(sched);
+  const nanos deadline = limit.as_deadline(now);
   // ordering: the dump's fields; nothing hangs on them.
   self.waiting_since.store(now, relaxed);
   const bool timed = deadline != never;

@@ -242,7 +242,7 @@ scheduler::kept scheduler::wait_as(timekeeper& which,
   outcome how = outcome::timeout;
   bool has_waited = true;
   try {
-    how = wait(self, t, wait_reason::shutdown, wait_limit::at(until), false, end_lock_);
+    how = wait(self, t, wait_reason::shutdown, detail::until(until), false, end_lock_);
   } catch (const std::bad_alloc&) {
     has_waited = false;  // no room for the deadline: it is as if it had come
   }

@@ -159,8 +159,7 @@ bool lock_and_wait(mutex_core& m, const wait_limit& limit) {
 bool lock_slowly(mutex_core& m, const wait_limit& limit) {
   if (take_soon(m, false)) return true;
   if (limit.is_over()) return false;
-  if (!limit.is_relative()) return lock_and_wait(m, limit);
-  return lock_and_wait(m, limit.moved_to(limit.as_deadline()));  // one for all waits
+  return lock_and_wait(m, limit.absolute());
 }
 
 bool try_lock_slowly(mutex_core& m) noexcept {

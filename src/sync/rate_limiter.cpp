@@ -128,7 +128,7 @@ bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) 
   }
   const nanos turn = of(mine.time_to_act());
   if (turn <= now) return true;
-  internal::caller self(limit.moved_to(turn));
+  internal::caller self(limit.until(turn));
   if (self.may_not_wait()) {
     mine.cancel();
     self.refuse("rate_limiter::wait");

@@ -15,8 +15,8 @@ std::int64_t now() noexcept {
 }
 
 void sleep(const wait_limit& limit) {
-  const bool relative = limit.is == wait_limit::kind::in;
-  internal::fiber& self = internal::require_fiber(relative ? "sleep_for" : "sleep_until");
+  internal::fiber& self =
+      internal::require_fiber(limit.is_relative() ? "sleep_for" : "sleep_until");
   const bool stoppable = internal::before_wait(self);
   if (limit.is_over()) return;
   const kept_limit kept(limit);

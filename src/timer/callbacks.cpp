@@ -454,7 +454,7 @@ void timer_service::stop_and_wait(timer_record& t, const wait_limit& limit, cons
   // scoped_timer must not throw; but not for long: the callback may need this worker.
   const bool in_handler = f == nullptr && current_worker() != nullptr;
   constexpr nanos patience = 1'000'000'000;
-  caller self(in_handler ? limit.moved_to(monotonic_now() + patience) : limit);
+  caller self(in_handler ? limit.until(monotonic_now() + patience) : limit);
   if (!in_handler && self.may_not_wait()) self.refuse(call);
   stop_waiter entry{&t, &self.self(), self.open(), {}};
   stops_lock_.lock();

@@ -172,7 +172,7 @@ TEST_SUITE("waiter") {
         return vigil::internal::wait(self,
                                      t,
                                      vigil::internal::wait_reason::test,
-                                     vigil::detail::wait_limit::at(deadline),
+                                     vigil::detail::until(deadline),
                                      true);
       };
       const auto start = vigil::clock::now();

@@ -25,23 +25,15 @@ class stop_node;  // what a context makes others wait under
 VIGIL_API stop_node* stop_of(const context& ctx);
 
 struct wait_limit {
-  enum class kind : std::uint8_t { none, in, at };
+  enum class timing : std::uint8_t { none, within, until };
 
-  // The clock is read only when it has to be.
-  static constexpr wait_limit in(std::int64_t nanoseconds) noexcept {
-    return {kind::in, nanoseconds, nullptr};
-  }
-  static constexpr wait_limit at(std::int64_t deadline) noexcept {
-    return {kind::at, deadline, nullptr};
-  }
+  constexpr bool is_timed() const noexcept { return time != timing::none; }
+  constexpr bool is_relative() const noexcept { return time == timing::within; }
 
-  // The same node, and this deadline.
-  constexpr wait_limit moved_to(std::int64_t deadline) const noexcept {
-    return {kind::at, deadline, under};
+  // The same context, and this deadline.
+  constexpr wait_limit until(std::int64_t deadline) const noexcept {
+    return {timing::until, deadline, under};
   }
-
-  constexpr bool is_timed() const noexcept { return is != kind::none; }
-  constexpr bool is_relative() const noexcept { return is == kind::in; }
 
   // The deadline that it means at `now`, saturated; no_deadline without a time.
   constexpr std::int64_t as_deadline(std::int64_t now) const noexcept {
@@ -51,15 +43,17 @@ struct wait_limit {
   std::int64_t as_deadline() const noexcept {
     return is_relative() ? as_deadline(now()) : nanoseconds;
   }
+  // For several waits: a timeout counts from now on.
+  wait_limit absolute() const noexcept { return is_relative() ? until(as_deadline()) : *this; }
 
   // Nothing is to be waited for: the time is over. It does not look at the node.
   bool is_over() const noexcept { return is_timed() && has_passed(); }
 
   VIGIL_API bool has_passed() const noexcept;
 
-  kind is = kind::none;
-  std::int64_t nanoseconds = no_deadline;
-  stop_node* under = nullptr;  // a context's
+  timing time = timing::none;
+  std::int64_t nanoseconds = no_deadline;  // from now on (within), or of vigil::clock (until)
+  stop_node* under = nullptr;              // a context's
 };
 
 // For calls that wait until what they wait for comes.
@@ -83,30 +77,34 @@ class kept_limit {
   const wait_limit limit;
 };
 
-// --- a limit, as users say it
+// --- a limit, in nanoseconds or as users say it
 
+constexpr wait_limit within(std::int64_t nanoseconds) noexcept {
+  return {wait_limit::timing::within, nanoseconds, nullptr};
+}
 template <duration_like D>
 constexpr wait_limit within(const D& timeout) {
-  return wait_limit::in(to_nanos(timeout));
+  return within(to_nanos(timeout));
 }
-
-template <time_point_like T>
-wait_limit until(const T& t) {
-  return wait_limit::at(to_deadline(t));
-}
-
 template <duration_like D>
 wait_limit within(const D& timeout, const context& ctx) {
-  return {wait_limit::kind::in, to_nanos(timeout), stop_of(ctx)};
+  return {wait_limit::timing::within, to_nanos(timeout), stop_of(ctx)};
 }
 
+constexpr wait_limit until(std::int64_t deadline) noexcept {
+  return {wait_limit::timing::until, deadline, nullptr};
+}
+template <time_point_like T>
+wait_limit until(const T& t) {
+  return until(to_deadline(t));
+}
 template <time_point_like T>
 wait_limit until(const T& t, const context& ctx) {
-  return {wait_limit::kind::at, to_deadline(t), stop_of(ctx)};
+  return {wait_limit::timing::until, to_deadline(t), stop_of(ctx)};
 }
 
 inline wait_limit under(const context& ctx) {
-  return {wait_limit::kind::none, no_deadline, stop_of(ctx)};
+  return {wait_limit::timing::none, no_deadline, stop_of(ctx)};
 }
 
 }  // namespace detail

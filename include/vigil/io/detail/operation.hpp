@@ -165,7 +165,7 @@ class VIGIL_API movable_deadline {
 inline boost::system::error_code timed_out_at(const wait_limit& limit,
                                               const movable_deadline* moves) noexcept {
   if (moves != nullptr) return moves->wait_error();
-  return timed_out_by(limit.is == wait_limit::kind::in ? time_of::within : time_of::until);
+  return timed_out_by(limit.is_relative() ? time_of::within : time_of::until);
 }
 
 // A reference, of the operation or of its executor as well.
