@@ -169,18 +169,12 @@ class [[nodiscard]] fiber {
   // handle is empty, is the calling fiber's own, or is being joined by somebody
   // else, and `stopped` if the caller is asked to stop while it waits (the handle
   // then stays joinable). From a fiber or a plain thread.
-  R join() {
-    detail::join(core_, detail::no_limit);
-    return take();
-  }
+  R join() { return join_within(detail::no_limit); }
 
   // The same, at most until ctx is done: then throws `cancelled`, and the handle
   // stays joinable. (One thrown because the fiber itself was stopped does not:
   // joinable() tells them apart.)
-  R join(const context& ctx) {
-    detail::join(core_, detail::under(ctx));
-    return take();
-  }
+  R join(const context& ctx) { return join_within(detail::under(ctx)); }
 
   // The same with a timeout, or a deadline of any clock: true if the fiber has ended,
   // and join() will not wait. A zero or negative timeout, and a deadline that has
@@ -208,7 +202,8 @@ class [[nodiscard]] fiber {
   std::uint64_t id() const noexcept { return core_ == nullptr ? 0 : detail::id_of(core_); }
 
  private:
-  R take() {
+  R join_within(const detail::wait_limit& limit) {
+    detail::join(core_, limit);
     const detail::ended_fiber ended(std::exchange(core_, nullptr));
     if constexpr (!std::is_void_v<R>) return R(std::move(*static_cast<R*>(ended.result())));
   }

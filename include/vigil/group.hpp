@@ -265,14 +265,8 @@ class group_of {
   }
 
   // As group::wait. After an error there are no results. A second time: none.
-  std::vector<T> wait() {
-    detail::wait(group_.core_, detail::no_limit, "group_of::wait");
-    return all_results();
-  }
-  std::vector<T> wait(const vigil::context& ctx) {
-    detail::wait(group_.core_, detail::under(ctx), "group_of::wait");
-    return all_results();
-  }
+  std::vector<T> wait() { return wait_within(detail::no_limit); }
+  std::vector<T> wait(const vigil::context& ctx) { return wait_within(detail::under(ctx)); }
 
   // As group's: true if wait() will not wait.
   template <detail::duration_like D>
@@ -349,7 +343,8 @@ class group_of {
     bool is_kept_ = false;
   };
 
-  std::vector<T> all_results() {
+  std::vector<T> wait_within(const detail::wait_limit& limit) {
+    detail::wait(group_.core_, limit, "group_of::wait");
     if (!results_.is_whole()) detail::throw_unfinished(group_.core_);
     return results_.take();
   }

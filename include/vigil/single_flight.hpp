@@ -50,9 +50,7 @@ class single_flight {
   // `cancelled`. f is not bounded by ctx, unless it hands ctx on itself.
   template <class F>
   T call(const Key& key, const context& ctx, F&& f) {
-    // Kept: between two waits others may change the caller's.
-    const detail::kept_limit kept(detail::under(ctx));
-    return call_within(key, kept.limit, std::forward<F>(f));
+    return call_within(key, detail::under(ctx), std::forward<F>(f));
   }
 
   // Whoever comes from now on calls anew, also while a call for the key is under
@@ -124,11 +122,13 @@ class single_flight {
   // Waits: throws stopped, wrong_place, std::logic_error, what f throws.
   template <class F>
   T call_within(const Key& key, const detail::wait_limit& limit, F&& f) {
+    // Kept: between two waits others may change the caller's context.
+    const detail::kept_limit kept(limit);
     for (;;) {
       flight_ptr mine;
       const flight_ptr theirs = join(key, mine);
       if (!theirs) return lead(*mine, std::forward<F>(f));
-      detail::wait(theirs->ended, true, limit);
+      detail::wait(theirs->ended, true, kept.limit);
       if (theirs->error != nullptr) std::rethrow_exception(theirs->error);
       if constexpr (std::is_void_v<T>) {
         if (theirs->result) return;

@@ -75,28 +75,20 @@ class mutex {
   mutex& operator=(const mutex&) = delete;
 
   // Throws wrong_place, and `deadlock` (above) only; not ended by a stop.
-  void lock() {
-    if (!take()) detail::lock_slowly(core_, detail::no_limit);
-  }
-
+  void lock() { lock_within(detail::no_limit); }
   // At most until ctx is done: then throws `cancelled`, and it is not locked.
-  void lock(const context& ctx) {
-    const detail::wait_limit limit = detail::under(ctx);  // refuses a nil one
-    if (!take()) detail::lock_slowly(core_, limit);
-  }
+  void lock(const context& ctx) { lock_within(detail::under(ctx)); }
 
   [[nodiscard]] bool try_lock() noexcept { return take() || detail::try_lock_slowly(core_); }
 
   // False if the timeout passes first. Zero or negative: as try_lock.
   template <detail::duration_like D>
   [[nodiscard]] bool try_lock_for(const D& timeout) {
-    detail::refuse_nan(timeout);
-    return take() || detail::lock_slowly(core_, detail::within(timeout));
+    return lock_within(detail::within(timeout));
   }
   template <detail::time_point_like Time>
   [[nodiscard]] bool try_lock_until(const Time& t) {
-    detail::refuse_nan(t.time_since_epoch());
-    return take() || detail::lock_slowly(core_, detail::until(t));
+    return lock_within(detail::until(t));
   }
 
   // Throws std::logic_error if it is not locked (a std::lock_guard makes that
@@ -111,6 +103,10 @@ class mutex {
   }
 
  private:
+  bool lock_within(const detail::wait_limit& limit) {
+    return take() || detail::lock_slowly(core_, limit);
+  }
+
   bool take() noexcept {
     std::uint32_t seen = 0;
     // Pairs with the release in unlock() and in unlock_slowly().
@@ -135,24 +131,17 @@ class shared_mutex {
   shared_mutex(const shared_mutex&) = delete;
   shared_mutex& operator=(const shared_mutex&) = delete;
 
-  void lock() {
-    if (!take()) detail::lock_slowly(core_, detail::no_limit);
-  }
+  void lock() { lock_within(detail::no_limit); }
   // At most until ctx is done: then throws `cancelled`, and it is not locked.
-  void lock(const context& ctx) {
-    const detail::wait_limit limit = detail::under(ctx);
-    if (!take()) detail::lock_slowly(core_, limit);
-  }
+  void lock(const context& ctx) { lock_within(detail::under(ctx)); }
   [[nodiscard]] bool try_lock() noexcept { return take(); }
   template <detail::duration_like D>
   [[nodiscard]] bool try_lock_for(const D& timeout) {
-    detail::refuse_nan(timeout);
-    return take() || detail::lock_slowly(core_, detail::within(timeout));
+    return lock_within(detail::within(timeout));
   }
   template <detail::time_point_like Time>
   [[nodiscard]] bool try_lock_until(const Time& t) {
-    detail::refuse_nan(t.time_since_epoch());
-    return take() || detail::lock_slowly(core_, detail::until(t));
+    return lock_within(detail::until(t));
   }
   // Throws std::logic_error if it is not locked by a writer.
   void unlock() {
@@ -164,23 +153,16 @@ class shared_mutex {
     }
   }
 
-  void lock_shared() {
-    if (!take_shared()) detail::lock_shared_slowly(core_, detail::no_limit);
-  }
-  void lock_shared(const context& ctx) {
-    const detail::wait_limit limit = detail::under(ctx);
-    if (!take_shared()) detail::lock_shared_slowly(core_, limit);
-  }
+  void lock_shared() { lock_shared_within(detail::no_limit); }
+  void lock_shared(const context& ctx) { lock_shared_within(detail::under(ctx)); }
   [[nodiscard]] bool try_lock_shared() noexcept { return take_shared(); }
   template <detail::duration_like D>
   [[nodiscard]] bool try_lock_shared_for(const D& timeout) {
-    detail::refuse_nan(timeout);
-    return take_shared() || detail::lock_shared_slowly(core_, detail::within(timeout));
+    return lock_shared_within(detail::within(timeout));
   }
   template <detail::time_point_like Time>
   [[nodiscard]] bool try_lock_shared_until(const Time& t) {
-    detail::refuse_nan(t.time_since_epoch());
-    return take_shared() || detail::lock_shared_slowly(core_, detail::until(t));
+    return lock_shared_within(detail::until(t));
   }
   // Throws std::logic_error if no reader holds it.
   void unlock_shared() {
@@ -194,6 +176,13 @@ class shared_mutex {
 
  private:
   using word = detail::shared_mutex_core;
+
+  bool lock_within(const detail::wait_limit& limit) {
+    return take() || detail::lock_slowly(core_, limit);
+  }
+  bool lock_shared_within(const detail::wait_limit& limit) {
+    return take_shared() || detail::lock_shared_slowly(core_, limit);
+  }
 
   bool take() noexcept {
     std::uint32_t seen = 0;
@@ -241,57 +230,61 @@ class condition_variable {
   // lock.unlock() throws if it is not locked.
   template <class Lock>
   void wait(Lock& lock) {
-    detail::wait(core_, any(lock), detail::no_limit);
+    wait_within(lock, detail::no_limit);
   }
   template <class Lock, class Predicate>
     requires std::is_invocable_v<Predicate&>
   void wait(Lock& lock, Predicate holds) {
-    while (!holds())
-      wait(lock);
+    wait_while_not(lock, detail::no_limit, holds);
   }
 
   // At most until ctx is done: then throws `cancelled`, with the lock held.
   template <class Lock>
   void wait(Lock& lock, const context& ctx) {
-    detail::wait(core_, any(lock), detail::under(ctx));
+    wait_within(lock, detail::under(ctx));
   }
   template <class Lock, class Predicate>
   void wait(Lock& lock, const context& ctx, Predicate holds) {
-    // Whoever has the lock between two waits may change the caller's.
-    const detail::kept_limit kept(detail::under(ctx));
-    while (!holds())
-      detail::wait(core_, any(lock), kept.limit);
+    wait_while_not(lock, detail::under(ctx), holds);
   }
 
   // True if notified, false if the timeout passed first; zero or negative: the
   // lock is let go and taken back.
   template <class Lock, detail::duration_like D>
   bool wait_for(Lock& lock, const D& timeout) {
-    return detail::wait(core_, any(lock), detail::within(timeout));
+    return wait_within(lock, detail::within(timeout));
   }
   template <class Lock, detail::time_point_like Time>
   bool wait_until(Lock& lock, const Time& t) {
-    return detail::wait(core_, any(lock), detail::until(t));
+    return wait_within(lock, detail::until(t));
   }
   // What the predicate says at the end.
   template <class Lock, detail::duration_like D, class Predicate>
   bool wait_for(Lock& lock, const D& timeout, Predicate holds) {
-    return wait_until(lock, deadline_in(timeout), std::move(holds));
+    return wait_while_not(lock, detail::within(timeout), holds);
   }
   template <class Lock, detail::time_point_like Time, class Predicate>
   bool wait_until(Lock& lock, const Time& t, Predicate holds) {
-    const clock::time_point deadline = deadline_at(t);
-    while (!holds()) {
-      if (!wait_until(lock, deadline)) return holds();
-    }
-    return true;
+    return wait_while_not(lock, detail::until(t), holds);
   }
 
  private:
   template <class Lock>
-  static detail::any_lock any(Lock& lock) noexcept {
-    return {&lock, [](void* l) { static_cast<Lock*>(l)->unlock(); },
-            [](void* l) noexcept { static_cast<Lock*>(l)->lock(); }};
+  bool wait_within(Lock& lock, const detail::wait_limit& limit) {
+    return detail::wait(core_,
+                        {&lock, [](void* l) { static_cast<Lock*>(l)->unlock(); },
+                         [](void* l) noexcept { static_cast<Lock*>(l)->lock(); }},
+                        limit);
+  }
+
+  template <class Lock, class Predicate>
+  bool wait_while_not(Lock& lock, const detail::wait_limit& limit, Predicate& holds) {
+    // Kept: whoever has the lock between two waits may change the caller's context.
+    const detail::kept_limit kept(limit.absolute());
+    while (!holds()) {
+      if (!wait_within(lock, kept.limit)) return holds();
+    }
+    return true;
   }
 
   detail::condition_core core_;
@@ -410,20 +403,21 @@ class latch {
   bool wait_until(const Time& t) {
     return detail::wait(core_, true, detail::until(t));
   }
-  void arrive_and_wait(std::int64_t n = 1) {
-    count_down(n);
-    wait();
-  }
-  // Has arrived also if it throws `cancelled`.
+  void arrive_and_wait(std::int64_t n = 1) { arrive_within(n, detail::no_limit); }
+  // Counts as an arrival even if it throws `cancelled`.
   void arrive_and_wait(std::int64_t n, const context& ctx) {
-    // Others may change the caller's once it has arrived.
-    const detail::kept_limit kept(detail::under(ctx));
-    count_down(n);
-    detail::wait(core_, true, kept.limit);
+    arrive_within(n, detail::under(ctx));
   }
   void arrive_and_wait(const context& ctx) { arrive_and_wait(1, ctx); }
 
  private:
+  void arrive_within(std::int64_t n, const detail::wait_limit& limit) {
+    // Kept: others may change the caller's context once it has arrived.
+    const detail::kept_limit kept(limit);
+    count_down(n);
+    detail::wait(core_, true, kept.limit);
+  }
+
   detail::counter_core core_;
 };
 
@@ -531,14 +525,13 @@ class once {
   template <class F, class... Args>
     requires std::is_invocable_v<F, Args...>
   void call(F&& f, Args&&... args) {
-    if (!is_done()) run(detail::no_limit, std::forward<F>(f), std::forward<Args>(args)...);
+    call_within(detail::no_limit, std::forward<F>(f), std::forward<Args>(args)...);
   }
   // The same, but waits for another at most until ctx is done: then throws
   // `cancelled`. f is not bounded by ctx, unless it hands ctx on itself.
   template <class F, class... Args>
   void call(const context& ctx, F&& f, Args&&... args) {
-    const detail::wait_limit limit = detail::under(ctx);
-    if (!is_done()) run(limit, std::forward<F>(f), std::forward<Args>(args)...);
+    call_within(detail::under(ctx), std::forward<F>(f), std::forward<Args>(args)...);
   }
 
   // What the function wrote is visible if true.
@@ -549,8 +542,8 @@ class once {
 
  private:
   template <class F, class... Args>
-  void run(const detail::wait_limit& limit, F&& f, Args&&... args) {
-    if (!detail::begin_once(core_, limit)) return;
+  void call_within(const detail::wait_limit& limit, F&& f, Args&&... args) {
+    if (is_done() || !detail::begin_once(core_, limit)) return;
     struct run_of_mine {
       detail::once_core& core;
       bool done = false;

@@ -58,15 +58,6 @@ constexpr std::int64_t to_nanos(const D& d) {
   }
 }
 
-// For calls that may end without a look at the duration: what is not a number is
-// refused all the same. Costs nothing for integers.
-template <class D>
-constexpr void refuse_nan(const D& d) {
-  if constexpr (std::is_floating_point_v<typename D::rep>) {
-    if (d.count() != d.count()) throw_not_a_duration();
-  }
-}
-
 }  // namespace detail
 }  // namespace VIGIL_ABI
 }  // namespace vigil
