@@ -87,6 +87,14 @@ class group_place {
 template <class F>
 inline constexpr bool takes_context = std::is_invocable_v<F&, const context&>;
 
+template <class F>
+concept group_function = std::is_invocable_v<std::decay_t<F>&> || takes_context<std::decay_t<F>>;
+
+// One that returns an R.
+template <class F, class R>
+concept group_function_of = std::is_invocable_r_v<R, std::decay_t<F>&> ||
+                            std::is_invocable_r_v<R, std::decay_t<F>&, const context&>;
+
 // What a fiber of a group runs.
 template <class F>
 class group_body {
@@ -141,20 +149,19 @@ class group {
   // waits, it starts nothing and drops f, and wait() says why, unless cancel() has
   // ended the group. Throws as vigil::go, `stopped`, and std::logic_error when the
   // group has been waited for.
-  template <class F>
-    requires(std::is_invocable_v<std::decay_t<F>&> || detail::takes_context<std::decay_t<F>>)
+  template <detail::group_function F>
   void go(F&& f, const site& from = site::current()) {
-    go_as("vigil::group::go", std::forward<F>(f), from);
+    constexpr const char* call = "vigil::group::go";
+    if (detail::take_place(core_, call)) start(place(), call, std::forward<F>(f), from);
   }
 
   // The same, but false, with f untouched, if the limit is reached or the context
   // is done; wait() tells the latter as for go().
-  template <class F>
-    requires(std::is_invocable_v<std::decay_t<F>&> || detail::takes_context<std::decay_t<F>>)
+  template <detail::group_function F>
   [[nodiscard]] bool try_go(F&& f, const site& from = site::current()) {
     constexpr const char* call = "vigil::group::try_go";
     if (!detail::try_take_place(core_, call)) return false;
-    start(call, std::forward<F>(f), from);
+    start(place(), call, std::forward<F>(f), from);
     return true;
   }
 
@@ -188,14 +195,11 @@ class group {
   const vigil::context& context() const noexcept { return detail::context_of(core_); }
 
  private:
-  template <class F>
-  void go_as(const char* call, F&& f, const site& from) {
-    if (detail::take_place(core_, call)) start(call, std::forward<F>(f), from);
-  }
+  // The place that has just been taken.
+  detail::group_place place() noexcept { return detail::group_place(core_); }
 
   template <class F>
-  void start(const char* call, F&& f, const site& from) {
-    detail::group_place place(core_);
+  static void start(detail::group_place place, const char* call, F&& f, const site& from) {
     detail::refuse_empty(call, f);
     detail::start_by({.name = call}, {}, true, from,
                      detail::group_body<std::decay_t<F>>(std::move(place), std::forward<F>(f)));
@@ -240,28 +244,25 @@ class group_of {
   }
 
   // As group::go; f returns a T, or what converts to one.
-  template <class F>
-    requires(std::is_invocable_r_v<T, std::decay_t<F>&> ||
-             std::is_invocable_r_v<T, std::decay_t<F>&, const vigil::context&>)
+  template <detail::group_function_of<T> F>
   void go(F&& f, const site& from = site::current()) {
-    detail::refuse_empty("vigil::group_of::go", f);
-    slot& s = results_.add();
-    try {
-      group_.go_as(
-          "vigil::group_of::go",
-          [&s, own = std::decay_t<F>(std::forward<F>(f))](const vigil::context& ctx) mutable {
-            if constexpr (detail::takes_context<std::decay_t<F>>) {
-              s.result.emplace(own(ctx));
-            } else {
-              static_cast<void>(ctx);
-              s.result.emplace(own());
-            }
-          },
-          from);
-    } catch (...) {
-      s.is_refused = true;  // the caller knows: no result is missing
-      throw;
+    constexpr const char* call = "vigil::group_of::go";
+    detail::refuse_empty(call, f);
+    if (detail::take_place(group_.core_, call)) {
+      start(call, std::forward<F>(f), from);
+    } else {
+      results_.add();  // one that stays empty: a result is missing
     }
+  }
+
+  // As group::try_go: false, with f untouched, and no result is missing.
+  template <detail::group_function_of<T> F>
+  [[nodiscard]] bool try_go(F&& f, const site& from = site::current()) {
+    constexpr const char* call = "vigil::group_of::try_go";
+    detail::refuse_empty(call, f);
+    if (!detail::try_take_place(group_.core_, call)) return false;
+    start(call, std::forward<F>(f), from);
+    return true;
   }
 
   // As group::wait. After an error there are no results. A second time: none.
@@ -342,6 +343,29 @@ class group_of {
     std::size_t size_ = 0;
     bool is_kept_ = false;
   };
+
+  // With the place that has just been taken.
+  template <class F>
+  void start(const char* call, F&& f, const site& from) {
+    detail::group_place place = group_.place();
+    slot& s = results_.add();
+    try {
+      group::start(
+          std::move(place), call,
+          [&s, own = std::decay_t<F>(std::forward<F>(f))](const vigil::context& ctx) mutable {
+            if constexpr (detail::takes_context<std::decay_t<F>>) {
+              s.result.emplace(own(ctx));
+            } else {
+              static_cast<void>(ctx);
+              s.result.emplace(own());
+            }
+          },
+          from);
+    } catch (...) {
+      s.is_refused = true;  // the caller knows: no result is missing
+      throw;
+    }
+  }
 
   std::vector<T> wait_within(const detail::wait_limit& limit) {
     detail::wait(group_.core_, limit, "group_of::wait");

@@ -341,6 +341,8 @@ class wait_group {
   void add(std::int64_t n = 1) { detail::add_to(core_, n); }
   void done() { detail::add_to(core_, -1); }
   std::int64_t count() const noexcept { return detail::count_of(core_); }
+  // Whether the count is zero now.
+  bool try_wait() const noexcept { return count() == 0; }
 
   // Until the count is zero; at once if it is. One who waits goes on once it has
   // been zero, whatever is added afterwards.
@@ -389,7 +391,7 @@ class latch {
   // is left.
   void count_down(std::int64_t n = 1) { detail::count_down(core_, n); }
   // Whether it has come to zero.
-  bool try_wait() const noexcept { return detail::count_of(core_) == 0; }
+  bool try_wait() const noexcept { return count() == 0; }
   std::int64_t count() const noexcept { return detail::count_of(core_); }
 
   void wait() { detail::wait(core_, true, detail::no_limit); }
@@ -427,9 +429,9 @@ struct adopt_permit_t {
 };
 inline constexpr adopt_permit_t adopt_permit{};
 
-// A number of permits. First come, first served: who asks for many is not
-// overtaken by those who ask for few. Behaviour: Go's semaphore.Weighted; the
-// names of std::counting_semaphore.
+// A number of permits. First come, first served: a request for many is not
+// overtaken by those for few. Behaviour: Go's semaphore.Weighted; the names are
+// those of std::counting_semaphore, each call with a number of permits.
 //
 // Each call throws std::invalid_argument for a negative number; 0 permits are had
 // at once. A request that is larger than all permits there ever are waits until
@@ -455,16 +457,15 @@ class semaphore {
   }
   // False, with none taken, if the timeout passed first.
   template <detail::duration_like D>
-  [[nodiscard]] bool acquire_for(const D& timeout, std::int64_t n = 1) {
+  [[nodiscard]] bool try_acquire_for(const D& timeout, std::int64_t n = 1) {
     return detail::acquire_permits(core_, n, detail::within(timeout));
   }
   template <detail::time_point_like Time>
-  [[nodiscard]] bool acquire_until(const Time& t,
-                                   std::int64_t n = 1) {
+  [[nodiscard]] bool try_acquire_until(const Time& t, std::int64_t n = 1) {
     return detail::acquire_permits(core_, n, detail::until(t));
   }
 
-  // Any fiber or thread may give permits, also such that were never acquired.
+  // Any fiber or thread may release permits, including ones never acquired.
   // Throws std::overflow_error, with nothing changed, beyond 2^63 - 1.
   void release(std::int64_t n = 1) { detail::release_permits(core_, n); }
 

@@ -68,6 +68,21 @@ TEST_SUITE("group_of") {
     });
   }
 
+  TEST_CASE("try_go says no when the limit is reached, and no result is missing then") {
+    in_virtual([] {
+      group_of<int> g(group_of<int>::options{.limit = 1});
+      CHECK(g.try_go([] {
+        sleep_for(1s);
+        return 1;
+      }));
+      auto f = [p = std::make_unique<int>(2)] { return *p; };
+      CHECK_FALSE(g.try_go(std::move(f)));
+      sleep_for(2s);
+      CHECK(g.try_go(std::move(f)));
+      CHECK(g.wait() == std::vector<int>{1, 2});
+    });
+  }
+
   TEST_CASE("has all results or none: after a cancel wait throws cancelled, with its cause") {
     in_virtual([] {
       group_of<int> g;

@@ -257,6 +257,8 @@ TEST_SUITE("group") {
     begins(text_of([&] { static_cast<void>(g.try_go(none)); }),
            "vigil::group::try_go: the function is empty");
     begins(text_of([&] { results.go(no_result); }), "vigil::group_of::go: the function is empty");
+    begins(text_of([&] { static_cast<void>(results.try_go(no_result)); }),
+           "vigil::group_of::try_go: the function is empty");
     // After wait().
     g.wait();
     static_cast<void>(results.wait());

@@ -280,11 +280,11 @@ TEST_CASE("wait_group: what was written before done is seen, and it may go after
 
 TEST_CASE("semaphore: permits are handed on, and none is lost by who gives up") {
   model::take_outcomes();
-  prove("semaphore: acquire_for of two and acquire of one against release", [] {
+  prove("semaphore: try_acquire_for of two and acquire of one against release", [] {
     vigil::semaphore s(1);
     bool had_two = false;
     std::thread two([&] {
-      had_two = s.acquire_for(near, 2);
+      had_two = s.try_acquire_for(near, 2);
       if (had_two) s.release(2);
     });
     std::thread one([&] {

@@ -27,7 +27,7 @@ DROPPED = [
     "s.try_lock_shared();",
     "s.try_lock_shared_for(std::chrono::seconds(1));",
     "p.try_acquire();",
-    "p.acquire_for(std::chrono::seconds(1));",
+    "p.try_acquire_for(std::chrono::seconds(1));",
 ]
 
 

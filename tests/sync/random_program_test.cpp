@@ -221,7 +221,7 @@ TEST_SUITE("random programs") {
           4,
           true,
           [&](std::int64_t n, std::optional<clock::time_point> deadline) {
-            if (deadline) return s.acquire_until(*deadline, n);
+            if (deadline) return s.try_acquire_until(*deadline, n);
             s.acquire(n);
             return true;
           },

@@ -27,7 +27,7 @@ TEST_SUITE("semaphore") {
           const int n = 1 + static_cast<int>(dice.below(3));
           if (dice.below(2) == 0) {
             s.acquire(n);
-          } else if (!s.acquire_for(std::chrono::microseconds(dice.below(50)), n)) {
+          } else if (!s.try_acquire_for(std::chrono::microseconds(dice.below(50)), n)) {
             continue;
           }
           const int now = inside.fetch_add(n) + n;
@@ -126,7 +126,7 @@ TEST_SUITE("semaphore") {
       settle();
       CHECK(order.empty());  // one is free, but the first wants two
       CHECK_FALSE(s.try_acquire());
-      CHECK_FALSE(s.acquire_for(1ms));
+      CHECK_FALSE(s.try_acquire_for(1ms));
       s.release(1);
       all.join();
       CHECK(order == std::vector{2, 1, 1});
@@ -138,7 +138,7 @@ TEST_SUITE("semaphore") {
     in_virtual([] {
       semaphore s(1);
       const auto start = clock::now();
-      auto large = spawn([&] { CHECK_FALSE(s.acquire_for(10ms, 5)); });
+      auto large = spawn([&] { CHECK_FALSE(s.try_acquire_for(10ms, 5)); });
       settle();
       auto small = spawn([&] {
         s.acquire();
@@ -163,7 +163,7 @@ TEST_SUITE("semaphore") {
     s.acquire(0);
     CHECK(s.try_acquire(0));
     CHECK_FALSE(s.try_acquire());
-    CHECK_FALSE(s.acquire_for(0ms));
+    CHECK_FALSE(s.try_acquire_for(0ms));
     CHECK_THROWS_AS(s.acquire(-1), std::invalid_argument);
     CHECK_THROWS_AS(static_cast<void>(s.try_acquire(-1)), std::invalid_argument);
     CHECK(holds(text_of<std::invalid_argument>([&] { s.release(-1); }), "negative"));
@@ -171,18 +171,18 @@ TEST_SUITE("semaphore") {
     s.release(std::numeric_limits<std::int64_t>::max());
     CHECK_THROWS_AS(s.release(), std::overflow_error);
     CHECK(s.available() == std::numeric_limits<std::int64_t>::max());
-    CHECK(s.acquire_until(clock::now(), std::numeric_limits<std::int64_t>::max()));
+    CHECK(s.try_acquire_until(clock::now(), std::numeric_limits<std::int64_t>::max()));
   }
 
   TEST_CASE("a timed request is false at exactly its deadline") {
     in_virtual([] {
       semaphore s(0);
       const auto start = clock::now();
-      CHECK_FALSE(s.acquire_for(10ms));
-      CHECK_FALSE(s.acquire_until(start + 20ms));
+      CHECK_FALSE(s.try_acquire_for(10ms));
+      CHECK_FALSE(s.try_acquire_until(start + 20ms));
       CHECK(since(start) == 20ms);
       vigil::after_func(5ms, [&] { s.release(); });
-      CHECK(s.acquire_for(1h));
+      CHECK(s.try_acquire_for(1h));
       CHECK(since(start) == 25ms);
     });
   }

@@ -36,10 +36,12 @@ TEST_SUITE("wait_group") {
           settle();
           CHECK(through == 0);
           CHECK(group.count() == 3 - i);
+          CHECK_FALSE(group.try_wait());
           group.done();
         }
         all.join();
         CHECK(through == 4);
+        CHECK(group.try_wait());
         group.wait();  // at once
       }
     });
