@@ -21,30 +21,30 @@ namespace {
 
 // In every case: a deadlock does not end this wait. Others that it ends, or the
 // stop of those who hold the lock, let go of it.
-void take_back(const any_lock& lock) noexcept {
-  internal::fiber* const self = internal::current_fiber();
-  if (self != nullptr) ++self->relocks;
-  lock.relock(lock.lock);
-  if (self != nullptr) --self->relocks;
-}
+struct taking_back {
+  const any_lock& lock;
+
+  ~taking_back() {
+    internal::fiber* const self = internal::current_fiber();
+    if (self != nullptr) ++self->relocks;
+    lock.relock(lock.lock);
+    if (self != nullptr) --self->relocks;
+  }
+};
 
 }  // namespace
 
 bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
-  constexpr auto why = internal::wait_reason::condition;
   internal::caller self(limit);
   if (self.may_not_wait()) self.refuse("condition_variable::wait");
 
+  const internal::line all = internal::all_of(c.queue);
   queued_wait own;
-  own.who = &self.self();
-  {
-    internal::queue_guard guard(c.queue);
-    own.which = self.open();
-    internal::all_of(c.queue).push_back(own);
-  }
-  const auto leave = [&]() noexcept {
-    const internal::queue_guard guard(c.queue);
-    if (own.linked) internal::all_of(c.queue).remove(own);
+  internal::queue_guard guard(c.queue);
+  internal::queue_up(all, own, self, guard);
+  const auto wait_for_it = [&] {
+    return internal::wait_queued(
+        all, own, self, internal::wait_reason::condition, guard, internal::changes_nothing);
   };
   try {
     lock.unlock(lock.lock);
@@ -52,24 +52,18 @@ bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
     // It is as if it had not been called; a notification that has come already
     // goes to the next one.
     if (own.who->claim(own.which, outcome::cancelled)) {
-      leave();
-    } else {
-      const bool notified = self.wait(own.which, why) == outcome::value;
-      notified ? notify_one(c) : leave();
+      guard.lock();
+      if (own.linked) all.remove(own);
+    } else if (wait_for_it() == outcome::value) {
+      notify_one(c);
     }
     throw;
   }
   outcome ended = outcome::open;
-  try {
-    ended = self.wait(own.which, why);
-  } catch (...) {
-    leave();
-    take_back(lock);
-    throw;
+  {
+    const taking_back at_end{lock};
+    ended = wait_for_it();
   }
-  // After a notification the condition variable may be gone.
-  if (ended != outcome::value) leave();
-  take_back(lock);
   self.throw_if_ended(ended);
   return ended == outcome::value;
 }

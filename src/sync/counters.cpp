@@ -91,15 +91,13 @@ bool wait(counter_core& c, bool is_latch, const wait_limit& limit) {
   internal::caller self(limit);
   internal::before_waiting(self, is_latch ? "latch::wait" : "wait_group::wait", guard);
   queued_wait own;
-  const outcome ended =
-      internal::wait_in(internal::all_of(c.queue),
-                        own,
-                        self,
-                        is_latch ? internal::wait_reason::latch : internal::wait_reason::wait_group,
-                        guard,
-                        [](wake_list&) noexcept {});
-  self.throw_if_ended(ended);
-  return ended == outcome::value;
+  return internal::wait_in(
+      internal::all_of(c.queue),
+      own,
+      self,
+      is_latch ? internal::wait_reason::latch : internal::wait_reason::wait_group,
+      guard,
+      internal::changes_nothing);
 }
 
 void check_latch(std::int64_t count) {
@@ -120,14 +118,12 @@ bool acquire_permits(semaphore_core& s, std::int64_t n, const wait_limit& limit)
   queued_wait own;
   own.amount = n;
   // Who gives up may have been in the way of smaller ones.
-  const outcome ended = internal::wait_in(internal::all_of(s.queue),
-                                          own,
-                                          self,
-                                          internal::wait_reason::semaphore,
-                                          guard,
-                                          [&s](wake_list& told) noexcept { grant(s, told); });
-  self.throw_if_ended(ended);
-  return ended == outcome::value;
+  return internal::wait_in(internal::all_of(s.queue),
+                           own,
+                           self,
+                           internal::wait_reason::semaphore,
+                           guard,
+                           [&s](wake_list& told) noexcept { grant(s, told); });
 }
 
 bool try_acquire_permits(semaphore_core& s, std::int64_t n) {

@@ -36,7 +36,6 @@ namespace detail {
 
 using internal::acquire;
 using internal::nanos;
-using internal::outcome;
 using internal::relaxed;
 using internal::release;
 using internal::wake_list;
@@ -137,16 +136,14 @@ bool lock_and_wait(mutex_core& m, const wait_limit& limit) {
       own.since = now_of(self.self());
     }
     if (!announce(m, on_his_way)) return true;
-    const outcome ended = internal::wait_in(
-        internal::all_of(m.queue),
-        own,
-        self,
-        internal::wait_reason::mutex,
-        guard,
-        [&m](wake_list&) noexcept { left_queue(m); },
-        on_his_way);
-    if (ended != outcome::value) {
-      self.throw_if_ended(ended);
+    if (!internal::wait_in(
+            internal::all_of(m.queue),
+            own,
+            self,
+            internal::wait_reason::mutex,
+            guard,
+            [&m](wake_list&) noexcept { left_queue(m); },
+            on_his_way)) {
       return false;
     }
     on_his_way = true;

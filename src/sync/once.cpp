@@ -11,7 +11,6 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-using internal::outcome;
 using internal::relaxed;
 using internal::release;
 using internal::wake_list;
@@ -57,13 +56,12 @@ bool begin_once(once_core& o, const wait_limit& limit) {
     }
     internal::before_waiting(self, "once::call", guard);
     queued_wait own;
-    const outcome ended = internal::wait_in(internal::all_of(o.queue),
-                                            own,
-                                            self,
-                                            internal::wait_reason::once,
-                                            guard,
-                                            [](wake_list&) noexcept {});
-    self.throw_if_ended(ended);
+    internal::wait_in(internal::all_of(o.queue),
+                      own,
+                      self,
+                      internal::wait_reason::once,
+                      guard,
+                      internal::changes_nothing);
     guard.lock();
   }
 }

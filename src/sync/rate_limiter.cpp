@@ -158,12 +158,12 @@ void rate_limiter::wait_for_change(std::uint64_t seen, const detail::wait_limit&
   internal::caller self(limit);
   internal::before_waiting(self, "rate_limiter::wait", guard);
   detail::queued_wait own;
-  self.throw_if_ended(internal::wait_in(internal::all_of(for_change_),
-                                        own,
-                                        self,
-                                        internal::wait_reason::rate_limiter,
-                                        guard,
-                                        [](internal::wake_list&) noexcept {}));
+  internal::wait_in(internal::all_of(for_change_),
+                    own,
+                    self,
+                    internal::wait_reason::rate_limiter,
+                    guard,
+                    internal::changes_nothing);
 }
 
 // After the change, without the mutex.

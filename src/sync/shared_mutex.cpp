@@ -24,7 +24,6 @@ namespace detail {
 using internal::acq_rel;
 using internal::acquire;
 using internal::line;
-using internal::outcome;
 using internal::relaxed;
 using internal::release;
 using internal::wake_list;
@@ -111,12 +110,9 @@ bool wait_for_turn(shared_mutex_core& m,
   if (over) return try_now(m, keeps_out, comes_in);
   internal::before_waiting(self, call, guard, false);
   if (!announce(m, keeps_out, comes_in)) return true;
-  const outcome ended =
-      internal::wait_in(where, own, self, why, guard, [&m](wake_list& told) noexcept {
-        settle(m, after::giving_up, told);
-      });
-  self.throw_if_ended(ended);
-  return ended == outcome::value;
+  return internal::wait_in(where, own, self, why, guard, [&m](wake_list& told) noexcept {
+    settle(m, after::giving_up, told);
+  });
 }
 
 }  // namespace

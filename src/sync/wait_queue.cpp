@@ -39,6 +39,14 @@ void line::claim_all(wake_list& told) const noexcept {
     told.add(*w->who);
 }
 
+void queue_up(
+    line where, queued_wait& own, caller& self, queue_guard& guard, bool at_front) noexcept {
+  own.who = &self.self();
+  own.which = self.open();  // nobody sees the record before the guard is released
+  at_front ? where.push_front(own) : where.push_back(own);
+  guard.unlock();
+}
+
 void before_waiting(caller& self, const char* call, queue_guard& guard, bool stoppable) {
   if (!self.may_not_wait(stoppable)) {
     if (!stoppable) self.waits_for_lock();

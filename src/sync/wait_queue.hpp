@@ -112,23 +112,18 @@ class queue_guard {
 // with the guard released. `call`: for the error's text.
 void before_waiting(caller& self, const char* call, queue_guard& guard, bool stoppable = true);
 
-// Queues `own` (at the end, or at the front), releases the guard, waits within the
-// caller's limit: every wait of this layer goes through here. If the wait ended
-// otherwise than by a value, the record has been taken out, and `left(told)` has been
-// called under the guard's lock, for what changes by its going; those it tells are
-// delivered. Throws std::bad_alloc; the same holds.
+// Waits within the caller's limit with `own`, which is in the queue: every wait in a
+// queue goes through here. The guard is not held. If the wait ended otherwise than by a
+// value, the record has been taken out, and `left(told)` has been called under the
+// guard's lock, for what changes by its going; those it tells are delivered. Throws
+// std::bad_alloc; the same holds.
 template <class Left>
-outcome wait_in(line where,
-                queued_wait& own,
-                caller& self,
-                wait_reason why,
-                queue_guard& guard,
-                Left left,
-                bool at_front = false) {
-  own.who = &self.self();
-  own.which = self.open();  // nobody sees the record before the guard is released
-  at_front ? where.push_front(own) : where.push_back(own);
-  guard.unlock();
+outcome wait_queued(line where,
+                    queued_wait& own,
+                    caller& self,
+                    wait_reason why,
+                    queue_guard& guard,
+                    Left left) {
   const auto leave = [&]() noexcept {
     wake_list told;
     guard.lock();
@@ -146,6 +141,32 @@ outcome wait_in(line where,
   }
   if (ended != outcome::value) leave();
   return ended;
+}
+
+inline constexpr auto changes_nothing = [](wake_list&) noexcept {};
+
+// Queues `own`, at the end or at the front, and releases the guard.
+void queue_up(line where,
+              queued_wait& own,
+              caller& self,
+              queue_guard& guard,
+              bool at_front = false) noexcept;
+
+// Both, and throws what a wait that ended by a stop or a cancel throws. True: a value;
+// false: the limit has come.
+template <class Left>
+bool wait_in(line where,
+             queued_wait& own,
+             caller& self,
+             wait_reason why,
+             queue_guard& guard,
+             Left left,
+             bool at_front = false) {
+  queue_up(where, own, self, guard, at_front);
+  const outcome ended = wait_queued(where, own, self, why, guard, left);
+  if (ended == outcome::value) return true;
+  self.throw_if_ended(ended);
+  return false;
 }
 
 }  // namespace vigil::internal
