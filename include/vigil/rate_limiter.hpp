@@ -19,7 +19,9 @@
 #include <vigil/clock.hpp>
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/duration.hpp>
-#include <vigil/sync.hpp>
+#include <vigil/detail/sync_core.hpp>
+#include <vigil/detail/wait_limit.hpp>
+#include <vigil/mutex.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -13,8 +13,10 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/sync_core.hpp>
+#include <vigil/detail/wait_limit.hpp>
 #include <vigil/error.hpp>
-#include <vigil/sync.hpp>
+#include <vigil/mutex.hpp>
 
 #include <atomic>
 #include <cstddef>

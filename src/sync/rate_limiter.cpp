@@ -28,15 +28,11 @@ __extension__ using wide = __int128;
 constexpr wide least_level = -(static_cast<wide>(1) << 126);
 
 void check_tokens(std::int64_t n) {
-  if (n >= 0) return;
-  throw std::invalid_argument("vigil::rate_limiter: the number of tokens is negative (" +
-                              std::to_string(n) + ")");
+  detail::refuse_negative("vigil::rate_limiter: the number of tokens", n);
 }
 
 void check_burst(std::int64_t n) {
-  if (n >= 0) return;
-  throw std::invalid_argument("vigil::rate_limiter: the burst is negative (" + std::to_string(n) +
-                              "); 0 allows nothing, 1 one at a time");
+  detail::refuse_negative("vigil::rate_limiter: the burst", n);
 }
 
 nanos of(clock::time_point t) noexcept {

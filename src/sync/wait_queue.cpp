@@ -1,5 +1,8 @@
 #include "sync/wait_queue.hpp"
 
+#include <stdexcept>
+#include <string>
+
 namespace vigil::internal {
 
 void line::push_back(queued_wait& w) const noexcept {
@@ -57,3 +60,15 @@ void before_waiting(caller& self, const char* call, queue_guard& guard, bool sto
 }
 
 }  // namespace vigil::internal
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+void throw_negative(const char* what, std::int64_t n) {
+  throw std::invalid_argument(std::string(what) + " is negative (" + std::to_string(n) + ")");
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil

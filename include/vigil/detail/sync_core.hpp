@@ -1,5 +1,5 @@
-// What sync.hpp is made of: the words that its fast paths touch, and the
-// functions for everything else.
+// What the types of sync.hpp are made of: the words that their fast paths touch, and
+// the functions for everything else.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -71,32 +71,30 @@ VIGIL_API bool wait(condition_core& c, const any_lock& lock, const wait_limit& l
 VIGIL_API void notify_one(condition_core& c) noexcept;
 VIGIL_API void notify_all(condition_core& c) noexcept;
 
-// wait_group and latch.
+// Throws std::invalid_argument.
+[[noreturn]] VIGIL_API void throw_negative(const char* what, std::int64_t n);
+
+constexpr void refuse_negative(const char* what, std::int64_t n) {
+  if (n < 0) throw_negative(what, n);
+}
+
+// What wait_group, latch and semaphore count.
 struct counter_core {
-  wait_queue queue;  // its lock guards the count
+  mutable wait_queue queue;  // its lock guards the count
   std::int64_t count = 0;
 };
 
-VIGIL_API void add_to(counter_core& c, std::int64_t n);         // wait_group
-VIGIL_API void count_down(counter_core& c, std::int64_t n);     // latch
+VIGIL_API void add_to(counter_core& c, std::int64_t n);      // wait_group
+VIGIL_API void count_down(counter_core& c, std::int64_t n);  // latch
 VIGIL_API std::int64_t count_of(const counter_core& c) noexcept;
 // True if the count is zero, or was meanwhile; false: the limit has come.
 // Waits: throws stopped, wrong_place.
 VIGIL_API bool wait(counter_core& c, bool is_latch, const wait_limit& limit);
-VIGIL_API void check_latch(std::int64_t count);
-
-struct semaphore_core {
-  wait_queue queue;  // its lock guards the count
-  std::int64_t count = 0;
-};
 
 // Waits: throws stopped, wrong_place, std::invalid_argument.
-VIGIL_API bool acquire_permits(semaphore_core& s, std::int64_t n, const wait_limit& limit);
-VIGIL_API bool try_acquire_permits(semaphore_core& s, std::int64_t n);
-VIGIL_API void release_permits(semaphore_core& s, std::int64_t n);
-VIGIL_API void check_permits(std::int64_t n, const char* call);
-VIGIL_API std::int64_t count_of(const semaphore_core& s) noexcept;
-VIGIL_API void check_semaphore(std::int64_t count);
+VIGIL_API bool acquire_permits(counter_core& s, std::int64_t n, const wait_limit& limit);
+VIGIL_API bool try_acquire_permits(counter_core& s, std::int64_t n);
+VIGIL_API void release_permits(counter_core& s, std::int64_t n);
 
 struct once_core {
   static constexpr std::uint8_t idle = 0;

@@ -1,0 +1,102 @@
+// condition_variable: waits for a change that another makes under a lock.
+//
+//   std::unique_lock lock(m);  // of a vigil::mutex
+//   changed.wait(lock, [&] { return ready; });
+//
+// What holds for all locks and counters, and what ends a wait, is said in sync.hpp.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/sync_core.hpp>
+#include <vigil/detail/wait_limit.hpp>
+
+#include <type_traits>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+// Waits until another says that something has changed. Takes any lock: a
+// std::unique_lock or std::shared_lock of the mutexes above, or a mutex itself.
+// Its unlock() must not wait, its lock() must not throw.
+//
+// notify_one() lets the waiter go on that has waited longest; notify_all() all that
+// wait at that moment, and a later one waits for the next notification. There are no
+// spurious wake-ups; but the condition may have changed again before the lock is taken
+// back: use the forms with a predicate.
+// Behaviour: Go's sync.Cond, with timeouts.
+class condition_variable {
+ public:
+  constexpr condition_variable() noexcept = default;
+  condition_variable(const condition_variable&) = delete;
+  condition_variable& operator=(const condition_variable&) = delete;
+
+  // Need not hold the lock.
+  void notify_one() noexcept { detail::notify_one(core_); }
+  void notify_all() noexcept { detail::notify_all(core_); }
+
+  // Unlocks, waits, and locks again in every case. Throws `stopped`, and what
+  // lock.unlock() throws if it is not locked.
+  template <class Lock>
+  void wait(Lock& lock) {
+    wait_within(lock, detail::no_limit);
+  }
+  template <class Lock, class Predicate>
+    requires std::is_invocable_v<Predicate&>
+  void wait(Lock& lock, Predicate holds) {
+    wait_while_not(lock, detail::no_limit, holds);
+  }
+
+  // At most until ctx is done: then throws `cancelled`, with the lock held.
+  template <class Lock>
+  void wait(Lock& lock, const context& ctx) {
+    wait_within(lock, detail::under(ctx));
+  }
+  template <class Lock, class Predicate>
+  void wait(Lock& lock, const context& ctx, Predicate holds) {
+    wait_while_not(lock, detail::under(ctx), holds);
+  }
+
+  // True if notified, false if the timeout passed first; zero or negative: the lock is
+  // released and taken back.
+  template <class Lock, detail::duration_like D>
+  bool wait_for(Lock& lock, const D& timeout) {
+    return wait_within(lock, detail::within(timeout));
+  }
+  template <class Lock, detail::time_point_like Time>
+  bool wait_until(Lock& lock, const Time& t) {
+    return wait_within(lock, detail::until(t));
+  }
+  // What the predicate says at the end.
+  template <class Lock, detail::duration_like D, class Predicate>
+  bool wait_for(Lock& lock, const D& timeout, Predicate holds) {
+    return wait_while_not(lock, detail::within(timeout), holds);
+  }
+  template <class Lock, detail::time_point_like Time, class Predicate>
+  bool wait_until(Lock& lock, const Time& t, Predicate holds) {
+    return wait_while_not(lock, detail::until(t), holds);
+  }
+
+ private:
+  template <class Lock>
+  bool wait_within(Lock& lock, const detail::wait_limit& limit) {
+    return detail::wait(core_,
+                        {&lock, [](void* l) { static_cast<Lock*>(l)->unlock(); },
+                         [](void* l) noexcept { static_cast<Lock*>(l)->lock(); }},
+                        limit);
+  }
+
+  template <class Lock, class Predicate>
+  bool wait_while_not(Lock& lock, const detail::wait_limit& limit, Predicate& holds) {
+    // Kept: whoever has the lock between two waits may change the caller's context.
+    const detail::kept_limit kept(limit.absolute());
+    while (!holds()) {
+      if (!wait_within(lock, kept.limit)) return holds();
+    }
+    return true;
+  }
+
+  detail::condition_core core_;
+};
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,64 @@
+// latch: counts down to zero once.
+//
+// What holds for all locks and counters, and what ends a wait, is said in sync.hpp.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/sync_core.hpp>
+#include <vigil/detail/wait_limit.hpp>
+
+#include <cstdint>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+// Counts down to zero once; all that wait go on then. Behaviour: std::latch, with
+// timeouts.
+class latch {
+ public:
+  // Throws std::invalid_argument for a negative count.
+  constexpr explicit latch(std::int64_t count) {
+    detail::refuse_negative("vigil::latch: the count", count);
+    core_.count = count;
+  }
+  latch(const latch&) = delete;
+  latch& operator=(const latch&) = delete;
+
+  // Throws std::logic_error, with nothing changed, if n is negative or more than
+  // is left.
+  void count_down(std::int64_t n = 1) { detail::count_down(core_, n); }
+  // Whether it has come to zero.
+  bool try_wait() const noexcept { return count() == 0; }
+  std::int64_t count() const noexcept { return detail::count_of(core_); }
+
+  void wait() { detail::wait(core_, true, detail::no_limit); }
+  // At most until ctx is done: then throws `cancelled`.
+  void wait(const context& ctx) { detail::wait(core_, true, detail::under(ctx)); }
+  template <detail::duration_like D>
+  bool wait_for(const D& timeout) {
+    return detail::wait(core_, true, detail::within(timeout));
+  }
+  template <detail::time_point_like Time>
+  bool wait_until(const Time& t) {
+    return detail::wait(core_, true, detail::until(t));
+  }
+  void arrive_and_wait(std::int64_t n = 1) { arrive_within(n, detail::no_limit); }
+  // Counts as an arrival even if it throws `cancelled`.
+  void arrive_and_wait(std::int64_t n, const context& ctx) {
+    arrive_within(n, detail::under(ctx));
+  }
+  void arrive_and_wait(const context& ctx) { arrive_and_wait(1, ctx); }
+
+ private:
+  void arrive_within(std::int64_t n, const detail::wait_limit& limit) {
+    // Kept: others may change the caller's context once it has arrived.
+    const detail::kept_limit kept(limit);
+    count_down(n);
+    detail::wait(core_, true, kept.limit);
+  }
+
+  detail::counter_core core_;
+};
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,111 @@
+// shared_mutex: one writer, or any number of readers.
+//
+//   vigil::shared_mutex m;
+//   const std::shared_lock lock(m);  // with other readers
+//
+// What holds for all locks and counters, and what ends a wait, is said in sync.hpp.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/sync_core.hpp>
+#include <vigil/detail/wait_limit.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>         // std::lock_guard, unique_lock, scoped_lock
+#include <shared_mutex>  // std::shared_lock
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+// One writer, or any number of readers. Meets the standard's SharedTimedMutex
+// requirements.
+//
+// Fairness: while a writer waits no new reader gets in; when a writer leaves, all
+// readers that wait by then go before the next writer. So neither starves the
+// other, and a fiber that locks it shared twice may wait for ever, as in Go.
+// Otherwise as mutex. Behaviour: Go's sync.RWMutex.
+class shared_mutex {
+ public:
+  constexpr shared_mutex() noexcept = default;
+  shared_mutex(const shared_mutex&) = delete;
+  shared_mutex& operator=(const shared_mutex&) = delete;
+
+  void lock() { lock_within(detail::no_limit); }
+  // At most until ctx is done: then throws `cancelled`, and it is not locked.
+  void lock(const context& ctx) { lock_within(detail::under(ctx)); }
+  [[nodiscard]] bool try_lock() noexcept { return take(); }
+  template <detail::duration_like D>
+  [[nodiscard]] bool try_lock_for(const D& timeout) {
+    return lock_within(detail::within(timeout));
+  }
+  template <detail::time_point_like Time>
+  [[nodiscard]] bool try_lock_until(const Time& t) {
+    return lock_within(detail::until(t));
+  }
+  // Throws std::logic_error if it is not locked by a writer.
+  void unlock() {
+    std::uint32_t seen = word::exclusive;
+    // Pairs with the acquires in take() and take_shared().
+    if (!core_.word.compare_exchange_strong(seen, 0, std::memory_order_release,
+                                            std::memory_order_relaxed)) {
+      detail::unlock_slowly(core_);
+    }
+  }
+
+  void lock_shared() { lock_shared_within(detail::no_limit); }
+  void lock_shared(const context& ctx) { lock_shared_within(detail::under(ctx)); }
+  [[nodiscard]] bool try_lock_shared() noexcept { return take_shared(); }
+  template <detail::duration_like D>
+  [[nodiscard]] bool try_lock_shared_for(const D& timeout) {
+    return lock_shared_within(detail::within(timeout));
+  }
+  template <detail::time_point_like Time>
+  [[nodiscard]] bool try_lock_shared_until(const Time& t) {
+    return lock_shared_within(detail::until(t));
+  }
+  // Throws std::logic_error if no reader holds it.
+  void unlock_shared() {
+    std::uint32_t seen = word::one_reader;
+    // Pairs with the acquire in take().
+    if (!core_.word.compare_exchange_strong(seen, 0, std::memory_order_release,
+                                            std::memory_order_relaxed)) {
+      detail::unlock_shared_slowly(core_);
+    }
+  }
+
+ private:
+  using word = detail::shared_mutex_core;
+
+  bool lock_within(const detail::wait_limit& limit) {
+    return take() || detail::lock_slowly(core_, limit);
+  }
+  bool lock_shared_within(const detail::wait_limit& limit) {
+    return take_shared() || detail::lock_shared_slowly(core_, limit);
+  }
+
+  bool take() noexcept {
+    std::uint32_t seen = 0;
+    // Pairs with the releases in unlock() and unlock_shared().
+    return core_.word.compare_exchange_strong(seen, word::exclusive, std::memory_order_acquire,
+                                              std::memory_order_relaxed);
+  }
+  bool take_shared() noexcept {
+    // ordering: the load only proposes.
+    std::uint32_t seen = core_.word.load(std::memory_order_relaxed);
+    while ((seen & (word::exclusive | word::waiting)) == 0) {
+      // Pairs with the release in unlock().
+      if (core_.word.compare_exchange_weak(seen, seen + word::one_reader,
+                                           std::memory_order_acquire,
+                                           std::memory_order_relaxed)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  detail::shared_mutex_core core_;
+};
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

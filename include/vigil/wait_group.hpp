@@ -1,0 +1,104 @@
+// wait_group: waits until a number of things are done.
+//
+//   vigil::wait_group all;
+//   for (auto& part : parts) all.go([&part] { work_on(part); });
+//   all.wait();
+//
+// What holds for all locks and counters, and what ends a wait, is said in sync.hpp.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/sync_core.hpp>
+#include <vigil/detail/wait_limit.hpp>
+#include <vigil/fiber.hpp>
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+
+namespace detail {
+
+// One that counts, until it dies.
+class counted {
+ public:
+  explicit counted(counter_core& added_to) noexcept : core_(&added_to) {}
+  counted(counted&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+  counted& operator=(counted&&) = delete;
+  ~counted() {
+    if (core_ != nullptr) add_to(*core_, -1);
+  }
+
+ private:
+  counter_core* core_;
+};
+
+// What a fiber that counts runs.
+template <class F>
+class counted_body {
+ public:
+  template <class G>
+  counted_body(counted&& one, G&& f) : one_(std::move(one)), f_(std::forward<G>(f)) {}
+
+  void operator()() { static_cast<void>(f_()); }
+
+ private:
+  counted one_;  // the last to die
+  F f_;
+};
+
+}  // namespace detail
+
+// Waits until a number of things are done. It may be used again after a wait,
+// and any number may wait. What was written before a done() is visible after the
+// wait() that it ends. Behaviour: Go's sync.WaitGroup.
+class wait_group {
+ public:
+  constexpr wait_group() noexcept = default;
+  wait_group(const wait_group&) = delete;
+  wait_group& operator=(const wait_group&) = delete;
+
+  // n more to wait for; negative: that many are done. Throws std::logic_error,
+  // with nothing changed, if fewer than none would be left or the count would
+  // overflow.
+  void add(std::int64_t n = 1) { detail::add_to(core_, n); }
+  void done() { detail::add_to(core_, -1); }
+  std::int64_t count() const noexcept { return detail::count_of(core_); }
+  // Whether the count is zero now.
+  bool try_wait() const noexcept { return count() == 0; }
+
+  // Until the count is zero; at once if it is. A waiter goes on once it has been
+  // zero, whatever is added afterwards.
+  void wait() { detail::wait(core_, false, detail::no_limit); }
+  // At most until ctx is done: then throws `cancelled`.
+  void wait(const context& ctx) { detail::wait(core_, false, detail::under(ctx)); }
+  // False if the timeout passed first.
+  template <detail::duration_like D>
+  bool wait_for(const D& timeout) {
+    return detail::wait(core_, false, detail::within(timeout));
+  }
+  template <detail::time_point_like Time>
+  bool wait_until(const Time& t) {
+    return detail::wait(core_, false, detail::until(t));
+  }
+
+  // Runs f on a fiber of its own that counts until f has returned or thrown, and
+  // its captures are gone. What f throws goes to options::on_unhandled, as for
+  // vigil::go; that function's errors, with nothing counted.
+  template <class F>
+  void go(F&& f, const site& from = site::current()) {
+    detail::refuse_empty("vigil::wait_group::go", f);
+    add();
+    detail::counted one(core_);
+    detail::start_by({.name = "vigil::wait_group::go"}, {}, true, from,
+                     detail::counted_body<std::decay_t<F>>(std::move(one), std::forward<F>(f)));
+  }
+
+ private:
+  detail::counter_core core_;
+};
+
+}  // namespace VIGIL_ABI
+}  // namespace vigil

@@ -1,0 +1,76 @@
+// wait_group and latch: a count, and those that wait until it is zero, both under the
+// queue's lock. wait_queue.hpp says what is kept.
+#include "sync/wait_queue.hpp"
+
+#include <vigil/detail/sync_core.hpp>
+
+#include <stdexcept>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+using internal::wake_list;
+
+namespace {
+
+void change(counter_core& c, std::int64_t n, const char* too_low, const char* too_high) {
+  wake_list told;
+  {
+    const internal::queue_guard guard(c.queue);
+    std::int64_t next = 0;
+    const bool overflow = __builtin_add_overflow(c.count, n, &next);
+    if (overflow && n > 0) throw std::logic_error(too_high);
+    if (overflow || next < 0) throw std::logic_error(too_low);
+    c.count = next;
+    if (next == 0) internal::all_of(c.queue).claim_all(told);
+  }
+  told.deliver();
+}
+
+}  // namespace
+
+void add_to(counter_core& c, std::int64_t n) {
+  change(c,
+         n,
+         "vigil::wait_group: the count would be below zero; call done() once for each that was "
+         "added, and add() before the fiber starts",
+         "vigil::wait_group::add: the count would pass 2^63 - 1");
+}
+
+void count_down(counter_core& c, std::int64_t n) {
+  if (n < 0) {
+    throw std::logic_error("vigil::latch::count_down: the number is negative; a latch never rises");
+  }
+  if (n == 0) return;
+  change(c,
+         -n,
+         "vigil::latch::count_down: more than is left; count down as often as the constructor was "
+         "told",
+         "");
+}
+
+std::int64_t count_of(const counter_core& c) noexcept {
+  const internal::queue_guard guard(c.queue);
+  return c.count;
+}
+
+bool wait(counter_core& c, bool is_latch, const wait_limit& limit) {
+  internal::queue_guard guard(c.queue);
+  if (c.count == 0) return true;
+  if (limit.is_over()) return false;
+  internal::caller self(limit);
+  internal::before_waiting(self, is_latch ? "latch::wait" : "wait_group::wait", guard);
+  queued_wait own;
+  return internal::wait_in(
+      internal::all_of(c.queue),
+      own,
+      self,
+      is_latch ? internal::wait_reason::latch : internal::wait_reason::wait_group,
+      guard,
+      internal::changes_nothing);
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil
