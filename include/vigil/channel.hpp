@@ -28,8 +28,9 @@
 
 #include <vigil/clock.hpp>
 #include <vigil/detail/channel_core.hpp>
+#include <vigil/detail/channel_parts.hpp>
 #include <vigil/detail/config.hpp>
-#include <vigil/detail/duration.hpp>
+#include <vigil/detail/wait_limit.hpp>
 #include <vigil/error.hpp>
 
 #include <cstddef>
@@ -95,104 +96,12 @@ class [[nodiscard]] recv_result<void> : public send_result {
 
 namespace detail {
 
-// Room for one value that may be constructed there.
-template <class T>
-class value_room {
- public:
-  static_assert(std::is_object_v<T> && !std::is_array_v<T> && !std::is_const_v<T>,
-                "channel<T>: T must be an object type that can be moved; send a pointer or a "
-                "std::reference_wrapper for references");
-  static_assert(std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T>,
-                "channel<T>: moving a T must not throw, or a value could be lost on its way; mark "
-                "its move constructor noexcept, or send a std::unique_ptr<T>");
-
-  // NOLINTNEXTLINE(modernize-use-equals-default): T may have no constructor
-  value_room() noexcept {}
-  // Nothing is in either between an operation and take().
-  value_room(value_room&&) noexcept : value_room() {}
-  value_room& operator=(value_room&&) = delete;
-  // NOLINTNEXTLINE(modernize-use-equals-default): T may have a destructor
-  ~value_room() {}
-
-  void* room() noexcept { return std::addressof(value_); }
-
-  // What an operation that ended so has constructed here; once for each.
-  std::optional<T> take(channel_status status) noexcept {
-    if (status != channel_status::ok) return std::nullopt;
-    std::optional<T> got(std::move(value_));
-    value_.~T();
-    return got;
-  }
-
- private:
-  union {
-    T value_;
-  };
-};
-
-// A counted reference to a channel's core: what all the handles are made of.
-class channel_handle {
- public:
-  channel_handle() noexcept = default;
-  explicit channel_handle(channel_core* owned) noexcept : core_(owned) {}
-  channel_handle(const channel_handle& other) noexcept : core_(other.core_) {
-    if (core_ != nullptr) add_handle(core_);
-  }
-  channel_handle(channel_handle&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
-  channel_handle& operator=(channel_handle other) noexcept {
-    std::swap(core_, other.core_);
-    return *this;
-  }
-  ~channel_handle() {
-    if (core_ != nullptr) drop_handle(core_);
-  }
-
-  channel_core* core() const noexcept { return core_; }
-
- private:
-  channel_core* core_ = nullptr;
-};
-
-// Walks over what comes until the channel is closed and drained.
-template <class T>
-class recv_iterator {
- public:
-  using value_type = T;
-  using difference_type = std::ptrdiff_t;
-  using reference = T&;
-  using pointer = T*;
-  using iterator_category = std::input_iterator_tag;
-
-  recv_iterator() noexcept = default;
-  // It keeps the channel, whatever becomes of the handle that the loop began with.
-  explicit recv_iterator(channel_handle from) : from_(std::move(from)) { ++*this; }
-
-  T& operator*() const noexcept { return *value_; }
-  T* operator->() const noexcept { return &*value_; }
-
-  recv_iterator& operator++() {
-    value_.reset();
-    value_room<T> room;
-    if (std::optional<T> got = room.take(recv(from_.core(), room.room(), no_limit))) {
-      value_.emplace(*std::move(got));
-    }
-    return *this;
-  }
-  void operator++(int) { ++*this; }
-
-  friend bool operator==(const recv_iterator& it, std::default_sentinel_t) noexcept {
-    return !it.value_.has_value();
-  }
-
- private:
-  channel_handle from_;
-  mutable std::optional<T> value_;
-};
-
 // The halves of a channel's interface; channel<T> has both.
-template <class Self, class T>
-class sending {
+template <class T, class Base = channel_base<T>>
+class sending : public Base {
  public:
+  using Base::Base;
+
   // Waits until the value is received, or has room in the buffer. The value is
   // moved from only then. Throws channel_closed, with the value untouched, if
   // the channel is closed or is closed meanwhile. On a nil channel it waits
@@ -216,7 +125,9 @@ class sending {
 
   // Sends if that needs no waiting. A closed channel is a result, not an
   // exception, and so it is with a deadline.
-  send_result try_send(T&& value) const { return detail::try_send(core(), std::addressof(value)); }
+  send_result try_send(T&& value) const {
+    return detail::try_send(this->core(), std::addressof(value));
+  }
   send_result try_send(const T& value) const
     requires std::is_copy_constructible_v<T>
   {
@@ -226,7 +137,7 @@ class sending {
   // Gives up after the timeout, never earlier; zero or negative: at once.
   template <duration_like D>
   send_result send_for(T&& value, const D& timeout) const {
-    return detail::send(core(), std::addressof(value), detail::within(timeout));
+    return send_value(value, detail::within(timeout));
   }
   template <duration_like D>
   send_result send_for(const T& value, const D& timeout) const
@@ -234,204 +145,149 @@ class sending {
   {
     return send_for(T(value), timeout);
   }
-  template <detail::time_point_like Time>
+  template <time_point_like Time>
   send_result send_until(T&& value, const Time& t) const {
-    return detail::send(core(), std::addressof(value), detail::until(t));
+    return send_value(value, detail::until(t));
   }
-  template <detail::time_point_like Time>
+  template <time_point_like Time>
   send_result send_until(const T& value, const Time& t) const
     requires std::is_copy_constructible_v<T>
   {
     return send_until(T(value), t);
   }
 
+  // No more will be sent: receivers get what is in the buffer, then nullopt; senders
+  // that wait throw channel_closed and keep their values. Throws channel_closed if it
+  // is closed already, and std::logic_error for a nil channel.
+  void close() const { detail::close(this->core()); }
+
  private:
   void send_within(T& value, const wait_limit& limit) const {
-    if (detail::send(core(), std::addressof(value), limit) == channel_status::closed) {
-      throw_send_on_closed();
-    }
+    if (send_value(value, limit) == channel_status::closed) throw_send_on_closed();
   }
-  channel_core* core() const noexcept { return static_cast<const Self*>(this)->core(); }
+  channel_status send_value(T& value, const wait_limit& limit) const {
+    return detail::send(this->core(), std::addressof(value), limit);
+  }
 };
 
-template <class Self>
-class sending<Self, void> {
+template <class Base>
+class sending<void, Base> : public Base {
  public:
+  using Base::Base;
+
   void send() const { send_within(no_limit); }
   void send(const context& ctx) const { send_within(detail::under(ctx)); }
-  send_result try_send() const { return detail::try_send(core(), nullptr); }
+  send_result try_send() const { return detail::try_send(this->core(), nullptr); }
   template <duration_like D>
   send_result send_for(const D& timeout) const {
-    return detail::send(core(), nullptr, detail::within(timeout));
+    return send_signal(detail::within(timeout));
   }
-  template <detail::time_point_like Time>
+  template <time_point_like Time>
   send_result send_until(const Time& t) const {
-    return detail::send(core(), nullptr, detail::until(t));
+    return send_signal(detail::until(t));
   }
+  void close() const { detail::close(this->core()); }
 
  private:
   void send_within(const wait_limit& limit) const {
-    if (detail::send(core(), nullptr, limit) == channel_status::closed) throw_send_on_closed();
+    if (send_signal(limit) == channel_status::closed) throw_send_on_closed();
   }
-  channel_core* core() const noexcept { return static_cast<const Self*>(this)->core(); }
+  channel_status send_signal(const wait_limit& limit) const {
+    return detail::send(this->core(), nullptr, limit);
+  }
 };
 
-template <class Self, class T>
-class receiving {
+template <class T, class Base = channel_base<T>>
+class receiving : public Base {
  public:
-  using value_type = T;
+  using Base::Base;
 
-  // Waits for a value; nullopt: the channel is closed, and drained. On a nil
-  // channel it waits for ever.
-  std::optional<T> recv() const { return recv_value(no_limit); }
+  // Waits for a value; nullopt: the channel is closed, and drained. (channel<void>: a
+  // bool, false when it is.) On a nil channel it waits for ever.
+  received<T> recv() const { return recv_value(no_limit); }
   // The same, at most until ctx is done: then throws `cancelled`.
-  std::optional<T> recv(const context& ctx) const { return recv_value(detail::under(ctx)); }
+  received<T> recv(const context& ctx) const { return recv_value(detail::under(ctx)); }
 
   // A value if there is one at this moment.
   recv_result<T> try_recv() const {
     value_room<T> room;
-    const channel_status status = detail::try_recv(core(), room.room());
-    return {room.take(status), status};
+    return result_of(room, detail::try_recv(this->core(), room.room()));
   }
 
   // Gives up after the timeout, never earlier; zero or negative: at once. What
   // is there at that moment is received, not refused.
   template <duration_like D>
   recv_result<T> recv_for(const D& timeout) const {
-    return recv_result_of(detail::within(timeout));
+    return recv_within(detail::within(timeout));
   }
-  template <detail::time_point_like Time>
+  template <time_point_like Time>
   recv_result<T> recv_until(const Time& t) const {
-    return recv_result_of(detail::until(t));
+    return recv_within(detail::until(t));
   }
 
   // For range-for: until the channel is closed and drained.
-  recv_iterator<T> begin() const {
-    return recv_iterator<T>(static_cast<const Self*>(this)->handle());
+  recv_iterator<T> begin() const
+    requires(!std::is_void_v<T>)
+  {
+    return recv_iterator<T>(this->handle());
   }
-  std::default_sentinel_t end() const noexcept { return {}; }
+  std::default_sentinel_t end() const noexcept
+    requires(!std::is_void_v<T>)
+  {
+    return {};
+  }
 
  private:
-  std::optional<T> recv_value(const wait_limit& limit) const {
+  received<T> recv_value(const wait_limit& limit) const {
     value_room<T> room;
-    return room.take(detail::recv(core(), room.room(), limit));
+    return room.take(detail::recv(this->core(), room.room(), limit));
   }
-  recv_result<T> recv_result_of(const wait_limit& limit) const {
+  recv_result<T> recv_within(const wait_limit& limit) const {
     value_room<T> room;
-    const channel_status status = detail::recv(core(), room.room(), limit);
-    return {room.take(status), status};
+    return result_of(room, detail::recv(this->core(), room.room(), limit));
   }
-  channel_core* core() const noexcept { return static_cast<const Self*>(this)->core(); }
-};
-
-template <class Self>
-class receiving<Self, void> {
- public:
-  using value_type = void;
-
-  // True when something was received, false when closed and drained.
-  bool recv() const { return detail::recv(core(), nullptr, no_limit) == channel_status::ok; }
-  bool recv(const context& ctx) const {
-    return detail::recv(core(), nullptr, detail::under(ctx)) == channel_status::ok;
+  static recv_result<T> result_of(value_room<T>& room, channel_status status) {
+    if constexpr (std::is_void_v<T>) {
+      return status;
+    } else {
+      return {room.take(status), status};
+    }
   }
-  recv_result<void> try_recv() const { return detail::try_recv(core(), nullptr); }
-  template <duration_like D>
-  recv_result<void> recv_for(const D& timeout) const {
-    return detail::recv(core(), nullptr, detail::within(timeout));
-  }
-  template <detail::time_point_like Time>
-  recv_result<void> recv_until(const Time& t) const {
-    return detail::recv(core(), nullptr, detail::until(t));
-  }
-
- private:
-  channel_core* core() const noexcept { return static_cast<const Self*>(this)->core(); }
-};
-
-// What every handle answers.
-template <class Self>
-class channel_facts {
- public:
-  // Whether it names a channel at all; a nil one is never ready.
-  explicit operator bool() const noexcept { return core() != nullptr; }
-
-  // Values in the buffer; of a nil channel, and of a timer's, 0.
-  std::size_t size() const noexcept { return detail::size(core()); }
-  std::size_t capacity() const noexcept { return detail::capacity(core()); }
-
-  // The same channel?
-  friend bool operator==(const Self& a, const Self& b) noexcept { return a.core() == b.core(); }
-
- private:
-  channel_core* core() const noexcept { return static_cast<const Self*>(this)->core(); }
 };
 
 }  // namespace detail
 
 // The receiving half: what a consumer is given. It cannot send or close.
 template <class T>
-class receiver : public detail::receiving<receiver<T>, T>,
-                 public detail::channel_facts<receiver<T>> {
+class receiver : public detail::receiving<T> {
  public:
+  using detail::receiving<T>::receiving;
   receiver() noexcept = default;
   receiver(const channel<T>& c) noexcept  // NOLINT(google-explicit-constructor): as in Go
-      : handle_(c.handle()) {}
-  // Made by the library.
-  explicit receiver(detail::channel_handle handle) noexcept : handle_(std::move(handle)) {}
-
-  detail::channel_core* core() const noexcept { return handle_.core(); }
-  const detail::channel_handle& handle() const& noexcept { return handle_; }
-  detail::channel_handle&& handle() && noexcept { return std::move(handle_); }
-
- private:
-  detail::channel_handle handle_;
+      : detail::receiving<T>(c.handle()) {}
 };
 
 // The sending half. It may close the channel.
 template <class T>
-class sender : public detail::sending<sender<T>, T>, public detail::channel_facts<sender<T>> {
+class sender : public detail::sending<T> {
  public:
   sender() noexcept = default;
   sender(const channel<T>& c) noexcept  // NOLINT(google-explicit-constructor): as in Go
-      : handle_(c.handle()) {}
-
-  void close() const { detail::close(core()); }
-
-  detail::channel_core* core() const noexcept { return handle_.core(); }
-  const detail::channel_handle& handle() const& noexcept { return handle_; }
-  detail::channel_handle&& handle() && noexcept { return std::move(handle_); }
-
- private:
-  detail::channel_handle handle_;
+      : detail::sending<T>(c.handle()) {}
 };
 
 // A cheap handle: copies name the same channel, which lives as long as one of
 // them does. Default-constructed it is Go's nil channel, never ready: a send or
 // a receive waits for ever, in a select it is never chosen, and close() throws.
 template <class T>
-class channel : public detail::sending<channel<T>, T>,
-                public detail::receiving<channel<T>, T>,
-                public detail::channel_facts<channel<T>> {
+class channel : public detail::sending<T, detail::receiving<T>> {
  public:
+  using detail::sending<T, detail::receiving<T>>::sending;
   channel() noexcept = default;
-  explicit channel(detail::channel_handle handle) noexcept : handle_(std::move(handle)) {}
-
-  // No more will be sent: receivers get what is in the buffer, then nullopt;
-  // senders that wait throw channel_closed and keep their values. Throws
-  // channel_closed if it is closed already, and std::logic_error for a nil
-  // channel.
-  void close() const { detail::close(core()); }
-
-  detail::channel_core* core() const noexcept { return handle_.core(); }
-  const detail::channel_handle& handle() const& noexcept { return handle_; }
-  detail::channel_handle&& handle() && noexcept { return std::move(handle_); }
-
- private:
-  detail::channel_handle handle_;
 };
 
 // Closes a channel at the end of its scope, however that is left; does nothing if
-// the channel is closed already. Go's `defer close(c)`. Moved, also into a fiber's
+// the channel is closed already. Go's `defer close(c)`. Moved, even into a fiber's
 // function, it closes at the end of where it is then.
 //
 //   vigil::go([out] {
@@ -440,7 +296,7 @@ class channel : public detail::sending<channel<T>, T>,
 //   });
 class [[nodiscard]] scoped_close {
  public:
-  // Throw std::logic_error for a nil channel.
+  // Both throw std::logic_error for a nil channel.
   template <class T>
   explicit scoped_close(const channel<T>& c) : scoped_close(c.handle()) {}
   template <class T>
@@ -464,9 +320,7 @@ class [[nodiscard]] scoped_close {
 // one cannot.
 template <class T>
 channel<T> make_channel(std::size_t capacity = 0) {
-  if constexpr (!std::is_void_v<T>) {
-    static_cast<void>(sizeof(detail::value_room<T>));  // its assertions
-  }
+  static_cast<void>(sizeof(detail::value_room<T>));  // its assertions
   return channel<T>(detail::channel_handle(detail::make_channel(detail::ops_of<T>, capacity)));
 }
 

@@ -21,12 +21,12 @@
 #pragma once
 
 #include <vigil/channel.hpp>
-#include <vigil/detail/select_case.hpp>
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/typed_cases.hpp>
+#include <vigil/detail/wait_limit.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -34,191 +34,14 @@
 namespace vigil {
 inline namespace VIGIL_ABI {
 
-namespace detail {
-
-template <class F, class... Args>
-inline constexpr bool takes = std::is_invocable_v<F&, Args...>;
-
-// What a case does with the handle that it was given: keeps a temporary one,
-// and only looks at one that the caller keeps.
-struct borrowed_handle {};
-
-template <class T, class Kept, class F>
-class recv_case : public select_case {
-  static_assert(takes<F, std::optional<T>> || takes<F>,
-                "on_recv(channel, f): f takes a std::optional<T>, empty when the channel is "
-                "closed and drained, or nothing");
-
- public:
-  recv_case(channel_core* from, Kept kept, F f)
-      : select_case(recv_case_table, from), kept_(std::move(kept)), f_(std::move(f)) {}
-
-  void prepare() noexcept { value = room_.room(); }
-  void taken() {
-    if constexpr (takes<F, std::optional<T>>) {
-      static_cast<void>(f_(room_.take(status)));
-    } else {
-      static_cast<void>(room_.take(status));
-      static_cast<void>(f_());
-    }
-  }
-
- private:
-  [[no_unique_address]] Kept kept_;
-  [[no_unique_address]] F f_;
-  value_room<T> room_;
-};
-
-template <class Kept, class F>
-class recv_case<void, Kept, F> : public select_case {
-  static_assert(takes<F, bool> || takes<F>,
-                "on_recv(channel, f): f takes a bool, false when the channel is closed and "
-                "drained, or nothing");
-
- public:
-  recv_case(channel_core* from, Kept kept, F f)
-      : select_case(recv_case_table, from), kept_(std::move(kept)), f_(std::move(f)) {}
-
-  void prepare() noexcept {}
-  void taken() {
-    if constexpr (takes<F, bool>) {
-      static_cast<void>(f_(status == channel_status::ok));
-    } else {
-      static_cast<void>(f_());
-    }
-  }
-
- private:
-  [[no_unique_address]] Kept kept_;
-  [[no_unique_address]] F f_;
-};
-
-// Value: T& for one that stays in the caller's hand until the case is taken, T
-// for a copy of our own, no_value for none.
-template <class Value, class Kept, class F>
-class send_case : public select_case {
-  static_assert(takes<F>, "on_send(channel, value, f): f takes nothing");
-
- public:
-  send_case(channel_core* to, Kept kept, Value given, F f)
-      : select_case(send_case_table, to),
-        kept_(std::move(kept)),
-        value_(static_cast<Value&&>(given)),
-        f_(std::move(f)) {}
-
-  void prepare() noexcept { value = std::addressof(value_); }
-  void taken() {
-    if (status == channel_status::closed) throw_send_on_closed();
-    static_cast<void>(f_());
-  }
-
- private:
-  [[no_unique_address]] Kept kept_;
-  Value value_;
-  [[no_unique_address]] F f_;
-};
-
-struct no_value {};
-
-// Of an rvalue that somebody else keeps for as long as the statement: no case for a
-// case_list.
-template <class T, class Kept, class F>
-class send_rvalue_case : public send_case<T&, Kept, F> {
- public:
-  using send_case<T&, Kept, F>::send_case;
-  static constexpr bool of_rvalue = true;
-};
-
-template <class C>
-inline constexpr bool ends_with_the_statement = requires { C::of_rvalue; };
-
-template <class F>
-class time_case : public select_case {
-  static_assert(takes<F>, "on_timeout(duration, f): f takes nothing");
-
- public:
-  time_case(kind k, const wait_limit& l, F f) : select_case(k, l), f_(std::move(f)) {}
-
-  void prepare() noexcept {}
-  void taken() { static_cast<void>(f_()); }
-
- private:
-  F f_;
-};
-
-template <class C>
-inline constexpr bool is_case = std::is_base_of_v<select_case, C>;
-
-// What a case without a function does.
-struct nothing {
-  void operator()() const noexcept {}
-};
-
-}  // namespace detail
-
-namespace detail {
-
-template <class T, class F>
-auto recv_from(const channel_handle& kept_by_caller, F f) {
-  return recv_case<T, borrowed_handle, F>(kept_by_caller.core(), {}, std::move(f));
-}
-template <class T, class F>
-auto recv_from(channel_handle&& temporary, F f) {
-  channel_core* const core = temporary.core();
-  return recv_case<T, channel_handle, F>(core, std::move(temporary), std::move(f));
-}
-
-// As an argument is: implicitly, with the compiler's warnings.
-template <class T>
-T converted(std::type_identity_t<T> value) {
-  return value;
-}
-
-// A std::reference_wrapper<T>, told by what it can do: <functional> is large.
-template <class T, class U>
-concept is_ref_to = std::is_same_v<typename std::remove_cvref_t<U>::type, T> &&
-                    requires(const std::remove_cvref_t<U>& wrapper) {
-                      { wrapper.get() } -> std::same_as<T&>;
-                    };
-
-template <class T, class Kept, class U, class F>
-auto send_to(channel_core* core, Kept kept, U&& value, F f) {
-  // What a copy cannot lose is copied.
-  if constexpr (is_ref_to<T, U>) {
-    return send_case<T&, Kept, F>(core, std::move(kept), value.get(), std::move(f));
-  } else if constexpr (std::is_same_v<U&&, T&&> && !std::is_trivially_copyable_v<T>) {
-    return send_rvalue_case<T, Kept, F>(core, std::move(kept), value, std::move(f));
-  } else {
-    return send_case<T, Kept, F>(core, std::move(kept), converted<T>(std::forward<U>(value)),
-                                 std::move(f));
-  }
-}
-
-template <class T, class U>
-concept sendable = std::is_convertible_v<U&&, T> || is_ref_to<T, U>;
-
-}  // namespace detail
-
 // --- the cases; the function may be left out. A channel that is not a
 // temporary must outlive the select; a case_list keeps the channels of its cases.
 
 // Taken when something can be received from ch, or ch is closed. f takes a
 // std::optional<T> (a bool for channel<void>), or nothing.
-template <class T, class F = detail::nothing>
-[[nodiscard]] auto on_recv(const channel<T>& ch, F f = {}) {
-  return detail::recv_from<T>(ch.handle(), std::move(f));
-}
-template <class T, class F = detail::nothing>
-[[nodiscard]] auto on_recv(channel<T>&& ch, F f = {}) {
-  return detail::recv_from<T>(std::move(ch).handle(), std::move(f));
-}
-template <class T, class F = detail::nothing>
-[[nodiscard]] auto on_recv(const receiver<T>& ch, F f = {}) {
-  return detail::recv_from<T>(ch.handle(), std::move(f));
-}
-template <class T, class F = detail::nothing>
-[[nodiscard]] auto on_recv(receiver<T>&& ch, F f = {}) {
-  return detail::recv_from<T>(std::move(ch).handle(), std::move(f));
+template <detail::receives C, class F = detail::nothing>
+[[nodiscard]] auto on_recv(C&& ch, F f = {}) {
+  return detail::recv_from(std::forward<C>(ch), std::move(f));
 }
 
 // Taken when the value can be sent. An rvalue stays in the caller's hand: it
@@ -228,37 +51,15 @@ template <class T, class F = detail::nothing>
 // in a case_list, which takes no case of an rvalue, until the list is done with.
 // If the case is taken because ch is closed, select() throws channel_closed, and the
 // value is untouched.
-template <class T, class U, class F = detail::nothing>
-  requires detail::sendable<T, U>
-[[nodiscard]] auto on_send(const channel<T>& ch, U&& value, F f = {}) {
-  return detail::send_to<T>(ch.core(), detail::borrowed_handle{}, std::forward<U>(value),
-                            std::move(f));
+template <detail::sends C, class U, class F = detail::nothing>
+  requires detail::sendable<detail::element_of<C>, U>
+[[nodiscard]] auto on_send(C&& ch, U&& value, F f = {}) {
+  return detail::send_to(std::forward<C>(ch), std::forward<U>(value), std::move(f));
 }
-template <class T, class U, class F = detail::nothing>
-  requires detail::sendable<T, U>
-[[nodiscard]] auto on_send(channel<T>&& ch, U&& value, F f = {}) {
-  return detail::send_to<T>(ch.core(), ch.handle(), std::forward<U>(value), std::move(f));
-}
-template <class T, class U, class F = detail::nothing>
-  requires detail::sendable<T, U>
-[[nodiscard]] auto on_send(const sender<T>& ch, U&& value, F f = {}) {
-  return detail::send_to<T>(ch.core(), detail::borrowed_handle{}, std::forward<U>(value),
-                            std::move(f));
-}
-template <class T, class U, class F = detail::nothing>
-  requires detail::sendable<T, U>
-[[nodiscard]] auto on_send(sender<T>&& ch, U&& value, F f = {}) {
-  return detail::send_to<T>(ch.core(), ch.handle(), std::forward<U>(value), std::move(f));
-}
-template <class F = detail::nothing>
-[[nodiscard]] auto on_send(const channel<void>& ch, F f = {}) {
-  return detail::send_case<detail::no_value, detail::channel_handle, F>(ch.core(), ch.handle(), {},
-                                                                        std::move(f));
-}
-template <class F = detail::nothing>
-[[nodiscard]] auto on_send(const sender<void>& ch, F f = {}) {
-  return detail::send_case<detail::no_value, detail::channel_handle, F>(ch.core(), ch.handle(), {},
-                                                                        std::move(f));
+template <detail::sends C, class F = detail::nothing>
+  requires std::is_void_v<detail::element_of<C>>
+[[nodiscard]] auto on_send(C&& ch, F f = {}) {
+  return detail::send_to(std::forward<C>(ch), detail::no_value{}, std::move(f));
 }
 
 // Taken when d has passed since the select began to wait, and nothing else came
@@ -267,21 +68,19 @@ template <class F = detail::nothing>
 // may always be ready, use a channel of after(), which has its turn among them.
 template <detail::duration_like D, class F = detail::nothing>
 [[nodiscard]] auto on_timeout(const D& d, F f = {}) {
-  return detail::time_case<F>(detail::select_case::kind::timed, detail::within(d),
-                              std::move(f));
+  return detail::time_case<F>(detail::select_case::kind::timed, detail::within(d), std::move(f));
 }
 
 // The same at a deadline, which the waits of several selects can share.
 template <detail::time_point_like Time, class F = detail::nothing>
 [[nodiscard]] auto on_deadline(const Time& t, F f = {}) {
-  return detail::time_case<F>(detail::select_case::kind::timed, detail::until(t),
-                              std::move(f));
+  return detail::time_case<F>(detail::select_case::kind::timed, detail::until(t), std::move(f));
 }
 
-// Taken when ctx is done. Of one that never is: never.
+// Taken when ctx is done; never taken for a context that cannot be cancelled.
 template <class F = detail::nothing>
 [[nodiscard]] auto on_done(const context& ctx, F f = {}) {
-  return detail::recv_from<void>(detail::channel_handle(detail::done_of(ctx)), std::move(f));
+  return on_recv(receiver<void>(detail::channel_handle(detail::done_of(ctx))), std::move(f));
 }
 
 // Taken if nothing else is ready: the select does not wait. At most one.
@@ -292,23 +91,6 @@ template <class F = detail::nothing>
 }
 
 // --- select
-
-namespace detail {
-
-template <class... Cases>
-std::size_t select_of(choice how, Cases&... cases) {
-  static_assert((is_case<Cases> && ...),
-                "select(...) takes cases: on_recv, on_send, on_timeout, on_deadline, otherwise");
-  constexpr std::size_t count = sizeof...(Cases);
-  (cases.prepare(), ...);
-  select_case* const all[count + 1] = {&cases..., nullptr};
-  const std::size_t taken = select(all, count, how);
-  std::size_t i = 0;
-  static_cast<void>(((i++ == taken ? (cases.taken(), true) : false) || ...));
-  return taken;
-}
-
-}  // namespace detail
 
 // Takes one case and returns its index. Without a case it waits for ever.
 // Throws what the case's function throws, channel_closed (see on_send),
@@ -354,7 +136,7 @@ class case_list {
                   "selected from. Hand over std::ref(v), with a v that outlives the list, which is "
                   "moved from when the case is taken; or an lvalue, which is copied");
     const std::size_t index = all_.size();
-    auto* const given = new held<C>(std::move(one));
+    auto* const given = new detail::held_case<C>(std::move(one));
     try {
       pointers_.push_back(given->core());
       all_.push_back(given);
@@ -390,25 +172,8 @@ class case_list {
   friend std::size_t select(case_list& cases);
   friend std::size_t select_ordered(case_list& cases);
 
-  struct any_case {
-    virtual ~any_case() = default;
-    virtual detail::select_case* core() noexcept = 0;
-    virtual void prepare() noexcept = 0;
-    virtual void taken() = 0;
-  };
-
-  template <class C>
-  struct held final : any_case {
-    explicit held(C&& given) : one(std::move(given)), kept(detail::keep_channel(one)) {}
-    detail::select_case* core() noexcept override { return &one; }
-    void prepare() noexcept override { one.prepare(); }
-    void taken() override { one.taken(); }
-    C one;
-    detail::channel_handle kept;
-  };
-
   std::size_t choose(detail::choice how) {
-    for (any_case* const one : all_) {
+    for (detail::any_case* const one : all_) {
       if (one == nullptr) detail::throw_select_within();
       one->prepare();
     }
@@ -424,14 +189,14 @@ class case_list {
       }
       case_list& list;
       std::size_t index;
-      any_case* one;
+      detail::any_case* one;
       std::uint64_t cleared;
     } const out{*this, taken, std::exchange(all_[taken], nullptr), cleared_};
     out.one->taken();
     return taken;
   }
 
-  std::vector<any_case*> all_;  // nullptr: its function is running
+  std::vector<detail::any_case*> all_;  // nullptr: its function is running
   std::uint64_t cleared_ = 0;
   std::vector<detail::select_case*> pointers_;
 };

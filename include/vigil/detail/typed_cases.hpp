@@ -1,0 +1,201 @@
+// The cases of a select with their types: what on_recv() and the others make.
+#pragma once
+
+#include <vigil/channel.hpp>
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/select_case.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+template <class F, class... Args>
+inline constexpr bool takes = std::is_invocable_v<F&, Args...>;
+
+template <class C>
+using element_of = typename std::remove_cvref_t<C>::value_type;
+
+// A channel<T> or its half.
+template <class C>
+concept receives = std::is_convertible_v<C, receiver<element_of<C>>>;
+template <class C>
+concept sends = std::is_convertible_v<C, sender<element_of<C>>>;
+
+// What a case does with the handle that it was given: keeps a temporary one, and only
+// looks at one that the caller keeps.
+struct borrowed_handle {
+  explicit borrowed_handle(const channel_handle&) noexcept {}
+};
+
+template <class C>
+using kept_handle =
+    std::conditional_t<std::is_lvalue_reference_v<C>, borrowed_handle, channel_handle>;
+
+template <class T, class Kept, class F>
+class recv_case : public select_case {
+  static_assert(takes<F, received<T>> || takes<F>,
+                "on_recv(channel, f): f takes what recv() returns, a std::optional<T> (a bool for "
+                "channel<void>) that is empty (false) when the channel is closed and drained, or "
+                "nothing");
+
+ public:
+  recv_case(channel_core* from, Kept kept, F f)
+      : select_case(recv_case_table, from), kept_(std::move(kept)), f_(std::move(f)) {}
+
+  void prepare() noexcept { value = room_.room(); }
+  void taken() {
+    if constexpr (takes<F, received<T>>) {
+      static_cast<void>(f_(room_.take(status)));
+    } else {
+      static_cast<void>(room_.take(status));
+      static_cast<void>(f_());
+    }
+  }
+
+ private:
+  [[no_unique_address]] Kept kept_;
+  [[no_unique_address]] F f_;
+  [[no_unique_address]] value_room<T> room_;
+};
+
+// Value: T& for one that stays in the caller's hand until the case is taken, T
+// for a copy of our own, no_value for none.
+template <class Value, class Kept, class F>
+class send_case : public select_case {
+  static_assert(takes<F>, "on_send(channel, value, f): f takes nothing");
+
+ public:
+  send_case(channel_core* to, Kept kept, Value given, F f)
+      : select_case(send_case_table, to),
+        kept_(std::move(kept)),
+        value_(static_cast<Value&&>(given)),
+        f_(std::move(f)) {}
+
+  void prepare() noexcept { value = std::addressof(value_); }
+  void taken() {
+    if (status == channel_status::closed) throw_send_on_closed();
+    static_cast<void>(f_());
+  }
+
+ private:
+  [[no_unique_address]] Kept kept_;
+  Value value_;
+  [[no_unique_address]] F f_;
+};
+
+struct no_value {};
+
+// Of an rvalue that somebody else keeps for as long as the statement: no case for a
+// case_list.
+template <class T, class Kept, class F>
+class send_rvalue_case : public send_case<T&, Kept, F> {
+ public:
+  using send_case<T&, Kept, F>::send_case;
+  static constexpr bool of_rvalue = true;
+};
+
+template <class C>
+inline constexpr bool ends_with_the_statement = requires { C::of_rvalue; };
+
+template <class F>
+class time_case : public select_case {
+  static_assert(takes<F>, "on_timeout(duration, f): f takes nothing");
+
+ public:
+  time_case(kind k, const wait_limit& l, F f) : select_case(k, l), f_(std::move(f)) {}
+
+  void prepare() noexcept {}
+  void taken() { static_cast<void>(f_()); }
+
+ private:
+  F f_;
+};
+
+template <class C>
+inline constexpr bool is_case = std::is_base_of_v<select_case, C>;
+
+// What a case without a function does.
+struct nothing {
+  void operator()() const noexcept {}
+};
+
+template <class C, class F>
+auto recv_from(C&& ch, F f) {
+  using kept = kept_handle<C>;
+  channel_core* const core = ch.core();
+  return recv_case<element_of<C>, kept, F>(core, kept(std::forward<C>(ch).handle()), std::move(f));
+}
+
+// As an argument is: implicitly, with the compiler's warnings.
+template <class T>
+T converted(std::type_identity_t<T> value) {
+  return value;
+}
+
+// A std::reference_wrapper<T>, told by what it can do: <functional> is large.
+template <class T, class U>
+concept is_ref_to = std::is_same_v<typename std::remove_cvref_t<U>::type, T> &&
+                    requires(const std::remove_cvref_t<U>& wrapper) {
+                      { wrapper.get() } -> std::same_as<T&>;
+                    };
+
+template <class T, class U>
+concept sendable = std::is_convertible_v<U&&, T> || is_ref_to<T, U>;
+
+template <class C, class U, class F>
+auto send_to(C&& ch, U&& value, F f) {
+  using T = element_of<C>;
+  using kept = kept_handle<C>;
+  channel_core* const core = ch.core();
+  kept handle(std::forward<C>(ch).handle());
+  if constexpr (std::is_void_v<T>) {
+    return send_case<no_value, kept, F>(core, std::move(handle), {}, std::move(f));
+  } else if constexpr (is_ref_to<T, U>) {
+    return send_case<T&, kept, F>(core, std::move(handle), value.get(), std::move(f));
+  } else if constexpr (std::is_same_v<U&&, T&&> && !std::is_trivially_copyable_v<T>) {
+    return send_rvalue_case<T, kept, F>(core, std::move(handle), value, std::move(f));
+  } else {  // what a copy cannot lose is copied
+    return send_case<T, kept, F>(core, std::move(handle), converted<T>(std::forward<U>(value)),
+                                 std::move(f));
+  }
+}
+
+template <class... Cases>
+std::size_t select_of(choice how, Cases&... cases) {
+  static_assert((is_case<Cases> && ...),
+                "select(...) takes cases: on_recv, on_send, on_timeout, on_deadline, otherwise");
+  constexpr std::size_t count = sizeof...(Cases);
+  (cases.prepare(), ...);
+  select_case* const all[count + 1] = {&cases..., nullptr};
+  const std::size_t taken = select(all, count, how);
+  std::size_t i = 0;
+  static_cast<void>(((i++ == taken ? (cases.taken(), true) : false) || ...));
+  return taken;
+}
+
+// A case of a case_list.
+struct any_case {
+  virtual ~any_case() = default;
+  virtual select_case* core() noexcept = 0;
+  virtual void prepare() noexcept = 0;
+  virtual void taken() = 0;
+};
+
+template <class C>
+struct held_case final : any_case {
+  explicit held_case(C&& given) : one(std::move(given)), kept(keep_channel(one)) {}
+  select_case* core() noexcept override { return &one; }
+  void prepare() noexcept override { one.prepare(); }
+  void taken() override { one.taken(); }
+  C one;
+  channel_handle kept;
+};
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil
