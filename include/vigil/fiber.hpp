@@ -12,16 +12,15 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
-#include <vigil/detail/duration.hpp>
+#include <vigil/detail/fiber_body.hpp>
 #include <vigil/detail/fiber_core.hpp>
+#include <vigil/detail/site.hpp>
+#include <vigil/detail/wait_limit.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <new>
 #include <optional>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -37,100 +36,6 @@ struct fiber_options {
   // are shown escaped, as \n or \x1b.
   std::string_view name = {};
 };
-
-namespace detail {
-
-// What the fiber runs, built on its own stack: the function with its
-// arguments, then in the same place the result, until join() takes it.
-template <class R, class F, class... Args>
-class fiber_body {
- public:
-  template <class G, class... As>
-  explicit fiber_body(G&& f, As&&... args)
-      : call_{std::forward<G>(f), std::tuple<Args...>(std::forward<As>(args)...)} {}
-
-  ~fiber_body() {}  // run() and the two destroyers below end the members' lives
-
-  static void run(void* self) {
-    auto& body = *static_cast<fiber_body*>(self);
-    if constexpr (std::is_void_v<R>) {
-      const end_of_call guard{body};
-      body.invoke();
-    } else {
-      // The result is built before the function dies, and moved into its
-      // place afterwards: the function may return a reference into itself.
-      alignas(R) std::byte room[sizeof(R)];
-      end_of_result result;
-      {
-        const end_of_call guard{body};
-        result.made = ::new (static_cast<void*>(room)) R(body.invoke());
-      }
-      ::new (static_cast<void*>(&body.result_)) R(std::move(*result.made));
-    }
-  }
-
-  static void destroy_call(void* self) noexcept { static_cast<fiber_body*>(self)->call_.~call(); }
-
-  static void destroy_result(void* self) noexcept {
-    if constexpr (!std::is_void_v<R>) static_cast<fiber_body*>(self)->result_.~R();
-  }
-
-  static void* result(void* self) noexcept { return &static_cast<fiber_body*>(self)->result_; }
-
-  static constexpr body_table table = {&run, &destroy_call, &destroy_result, &result};
-
- private:
-  struct call {
-    F function;
-    std::tuple<Args...> arguments;
-  };
-  struct end_of_call {
-    fiber_body& body;
-    ~end_of_call() { destroy_call(&body); }
-  };
-  struct end_of_result {
-    R* made = nullptr;
-    ~end_of_result() {
-      if (made != nullptr) made->~R();
-    }
-  };
-  struct nothing {};
-
-  R invoke() { return std::apply(std::move(call_.function), std::move(call_.arguments)); }
-
-  union {
-    call call_;
-    std::conditional_t<std::is_void_v<R>, nothing, R> result_;
-  };
-};
-
-template <class F, class... Args>
-using fiber_result = std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>;
-
-template <class F, class... Args>
-concept startable = std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>;
-
-// Builds the body on a new stack and starts it.
-// Throws: wrong_place, limit_reached, std::bad_alloc, std::invalid_argument.
-template <class F, class... Args>
-fiber_core* start_by(const start_call& call, const fiber_options& how, bool detached,
-                     const site& from, F&& f, Args&&... args) {
-  using R = fiber_result<F, Args...>;
-  static_assert(!std::is_reference_v<R>,
-                "vigil: a fiber cannot return a reference; return a pointer or a value");
-  using body = fiber_body<R, std::decay_t<F>, std::decay_t<Args>...>;
-  refuse_empty(call.name, f);
-  new_fiber fresh(call, how.stack_size, how.name, sizeof(body), alignof(body), from);
-  ::new (fresh.room()) body(std::forward<F>(f), std::forward<Args>(args)...);
-  return fresh.start(body::table, detached);
-}
-
-template <class F, class... Args>
-fiber_core* start(const fiber_options& how, bool detached, const site& from, F&& f, Args&&... args) {
-  return start_by({}, how, detached, from, std::forward<F>(f), std::forward<Args>(args)...);
-}
-
-}  // namespace detail
 
 // A fiber that was spawned: the right to its result. Movable. The destructor
 // of a handle that was neither joined nor detached asks the fiber to stop and
@@ -221,7 +126,7 @@ class [[nodiscard]] fiber {
 //   void go(f, args...);
 //
 // The dump shows the caller's line as the fiber's place of birth, with up to
-// eight arguments. (With more it shows a line of this header.)
+// eight arguments. (With more it shows a line of a header of vigil.)
 template <class F>
 void go(F&& f, const site& from = site::current()) {
   detail::start({}, true, from, std::forward<F>(f));
@@ -242,92 +147,6 @@ template <class F>
 requires detail::startable<F>
 auto spawn(const fiber_options& how, F&& f, const site& from = site::current()) {
   return fiber<detail::fiber_result<F>>(detail::start(how, false, from, std::forward<F>(f)));
-}
-
-// One overload of each for each number of arguments: the caller's place is the
-// default value of a parameter, and behind a pack none may stand. The lists come in
-// parentheses, since they have commas.
-#define VIGIL_LIST(...) __VA_ARGS__
-#define VIGIL_WITH_ARGUMENTS(CLASSES, NAMES, PARAMETERS, ARGUMENTS)                             \
-  template <class F, VIGIL_LIST CLASSES>                                                        \
-  requires detail::startable<F, VIGIL_LIST NAMES>                                               \
-  void go(F&& f, VIGIL_LIST PARAMETERS, const site& from = site::current()) {                   \
-    detail::start({}, true, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS);                    \
-  }                                                                                             \
-  template <class F, VIGIL_LIST CLASSES>                                                        \
-  requires detail::startable<F, VIGIL_LIST NAMES>                                               \
-  auto spawn(F&& f, VIGIL_LIST PARAMETERS, const site& from = site::current()) {                \
-    return fiber<detail::fiber_result<F, VIGIL_LIST NAMES>>(                                    \
-        detail::start({}, false, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS));              \
-  }                                                                                             \
-  template <class F, VIGIL_LIST CLASSES>                                                        \
-  requires detail::startable<F, VIGIL_LIST NAMES>                                               \
-  auto spawn(const fiber_options& how, F&& f, VIGIL_LIST PARAMETERS,                            \
-             const site& from = site::current()) {                                              \
-    return fiber<detail::fiber_result<F, VIGIL_LIST NAMES>>(                                    \
-        detail::start(how, false, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS));             \
-  }
-
-// clang-format takes A&& for an expression here.
-// clang-format off
-VIGIL_WITH_ARGUMENTS((class A), (A), (A&& a), (std::forward<A>(a)))
-VIGIL_WITH_ARGUMENTS((class A, class B),
-                     (A, B),
-                     (A&& a, B&& b),
-                     (std::forward<A>(a), std::forward<B>(b)))
-VIGIL_WITH_ARGUMENTS((class A, class B, class C),
-                     (A, B, C),
-                     (A&& a, B&& b, C&& c),
-                     (std::forward<A>(a), std::forward<B>(b), std::forward<C>(c)))
-VIGIL_WITH_ARGUMENTS((class A, class B, class C, class D),
-                     (A, B, C, D),
-                     (A&& a, B&& b, C&& c, D&& d),
-                     (std::forward<A>(a), std::forward<B>(b), std::forward<C>(c),
-                      std::forward<D>(d)))
-VIGIL_WITH_ARGUMENTS((class A, class B, class C, class D, class E),
-                     (A, B, C, D, E),
-                     (A&& a, B&& b, C&& c, D&& d, E&& e),
-                     (std::forward<A>(a), std::forward<B>(b), std::forward<C>(c),
-                      std::forward<D>(d), std::forward<E>(e)))
-VIGIL_WITH_ARGUMENTS((class A, class B, class C, class D, class E, class G),
-                     (A, B, C, D, E, G),
-                     (A&& a, B&& b, C&& c, D&& d, E&& e, G&& g),
-                     (std::forward<A>(a), std::forward<B>(b), std::forward<C>(c),
-                      std::forward<D>(d), std::forward<E>(e), std::forward<G>(g)))
-VIGIL_WITH_ARGUMENTS((class A, class B, class C, class D, class E, class G, class H),
-                     (A, B, C, D, E, G, H),
-                     (A&& a, B&& b, C&& c, D&& d, E&& e, G&& g, H&& h),
-                     (std::forward<A>(a), std::forward<B>(b), std::forward<C>(c),
-                      std::forward<D>(d), std::forward<E>(e), std::forward<G>(g),
-                      std::forward<H>(h)))
-VIGIL_WITH_ARGUMENTS((class A, class B, class C, class D, class E, class G, class H, class I),
-                     (A, B, C, D, E, G, H, I),
-                     (A&& a, B&& b, C&& c, D&& d, E&& e, G&& g, H&& h, I&& i),
-                     (std::forward<A>(a), std::forward<B>(b), std::forward<C>(c),
-                      std::forward<D>(d), std::forward<E>(e), std::forward<G>(g),
-                      std::forward<H>(h), std::forward<I>(i)))
-// clang-format on
-#undef VIGIL_WITH_ARGUMENTS
-#undef VIGIL_LIST
-
-template <class F, class... Args>
-requires(sizeof...(Args) > 8) && detail::startable<F, Args...>
-void go(F&& f, Args&&... args) {
-  detail::start({}, true, site::current(), std::forward<F>(f), std::forward<Args>(args)...);
-}
-
-template <class F, class... Args>
-requires(sizeof...(Args) > 8) && detail::startable<F, Args...>
-auto spawn(F&& f, Args&&... args) {
-  return fiber<detail::fiber_result<F, Args...>>(
-      detail::start({}, false, site::current(), std::forward<F>(f), std::forward<Args>(args)...));
-}
-
-template <class F, class... Args>
-requires(sizeof...(Args) > 8) && detail::startable<F, Args...>
-auto spawn(const fiber_options& how, F&& f, Args&&... args) {
-  return fiber<detail::fiber_result<F, Args...>>(
-      detail::start(how, false, site::current(), std::forward<F>(f), std::forward<Args>(args)...));
 }
 
 // The fiber that is running. Unless it says otherwise, a call outside a fiber
@@ -439,3 +258,5 @@ class fiber_local {
 
 }  // namespace VIGIL_ABI
 }  // namespace vigil
+
+#include <vigil/detail/start_with_arguments.hpp>

@@ -32,8 +32,7 @@ void throw_empty_function(const char* where) {
 }
 
 new_fiber::new_fiber(const start_call& call,
-                     std::size_t stack_size,
-                     std::string_view name,
+                     const fiber_options& how,
                      std::size_t size,
                      std::size_t align,
                      const site& from) {
@@ -50,7 +49,7 @@ new_fiber::new_fiber(const start_call& call,
          ": this thread has no runtime; call it inside vigil::run, or use runtime::go")
             .c_str());
   }
-  core_ = &s->make_fiber(stack_size, name, size, align, from, fiber_role::user);
+  core_ = &s->make_fiber(how.stack_size, how.name, size, align, from, fiber_role::user);
 }
 
 new_fiber::~new_fiber() {

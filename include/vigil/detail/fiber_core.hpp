@@ -8,10 +8,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 namespace vigil {
 inline namespace VIGIL_ABI {
+
+struct fiber_options;  // fiber.hpp
+
 namespace detail {
 
 class fiber_core;  // the control block, at the top of the fiber's stack
@@ -46,8 +48,8 @@ struct guard_owner {
 class VIGIL_API new_fiber {
  public:
   // Throws wrong_place, limit_reached, std::bad_alloc, std::invalid_argument.
-  new_fiber(const start_call& call, std::size_t stack_size, std::string_view name,
-            std::size_t size, std::size_t align, const site& from);
+  new_fiber(const start_call& call, const fiber_options& how, std::size_t size,
+            std::size_t align, const site& from);
   ~new_fiber();
   new_fiber(const new_fiber&) = delete;
   new_fiber& operator=(const new_fiber&) = delete;

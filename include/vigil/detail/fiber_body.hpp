@@ -1,0 +1,111 @@
+// What a fiber runs, and how it is started with it.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/empty_function.hpp>
+#include <vigil/detail/fiber_core.hpp>
+#include <vigil/detail/site.hpp>
+
+#include <cstddef>
+#include <new>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+// What the fiber runs, built on its own stack: the function with its
+// arguments, then in the same place the result, until join() takes it.
+template <class R, class F, class... Args>
+class fiber_body {
+ public:
+  template <class G, class... As>
+  explicit fiber_body(G&& f, As&&... args)
+      : call_{std::forward<G>(f), std::tuple<Args...>(std::forward<As>(args)...)} {}
+
+  ~fiber_body() {}  // run() and the two destroyers below end the members' lives
+
+  static void run(void* self) {
+    auto& body = *static_cast<fiber_body*>(self);
+    if constexpr (std::is_void_v<R>) {
+      const end_of_call guard{body};
+      body.invoke();
+    } else {
+      // The result is built before the function dies, and moved into its
+      // place afterwards: the function may return a reference into itself.
+      alignas(R) std::byte room[sizeof(R)];
+      end_of_result result;
+      {
+        const end_of_call guard{body};
+        result.made = ::new (static_cast<void*>(room)) R(body.invoke());
+      }
+      ::new (static_cast<void*>(&body.result_)) R(std::move(*result.made));
+    }
+  }
+
+  static void destroy_call(void* self) noexcept { static_cast<fiber_body*>(self)->call_.~call(); }
+
+  static void destroy_result(void* self) noexcept {
+    if constexpr (!std::is_void_v<R>) static_cast<fiber_body*>(self)->result_.~R();
+  }
+
+  static void* result(void* self) noexcept { return &static_cast<fiber_body*>(self)->result_; }
+
+  static constexpr body_table table = {&run, &destroy_call, &destroy_result, &result};
+
+ private:
+  struct call {
+    F function;
+    std::tuple<Args...> arguments;
+  };
+  struct end_of_call {
+    fiber_body& body;
+    ~end_of_call() { destroy_call(&body); }
+  };
+  struct end_of_result {
+    R* made = nullptr;
+    ~end_of_result() {
+      if (made != nullptr) made->~R();
+    }
+  };
+  struct nothing {};
+
+  R invoke() { return std::apply(std::move(call_.function), std::move(call_.arguments)); }
+
+  union {
+    call call_;
+    std::conditional_t<std::is_void_v<R>, nothing, R> result_;
+  };
+};
+
+template <class F, class... Args>
+using fiber_result = std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>;
+
+template <class F, class... Args>
+concept startable = std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>;
+
+// Builds the body on a new stack and starts it.
+// Throws: wrong_place, limit_reached, std::bad_alloc, std::invalid_argument.
+template <class F, class... Args>
+fiber_core* start_by(const start_call& call, const fiber_options& how, bool detached,
+                     const site& from, F&& f, Args&&... args) {
+  using R = fiber_result<F, Args...>;
+  static_assert(!std::is_reference_v<R>,
+                "vigil: a fiber cannot return a reference; return a pointer or a value");
+  using body = fiber_body<R, std::decay_t<F>, std::decay_t<Args>...>;
+  refuse_empty(call.name, f);
+  new_fiber fresh(call, how, sizeof(body), alignof(body), from);
+  ::new (fresh.room()) body(std::forward<F>(f), std::forward<Args>(args)...);
+  return fresh.start(body::table, detached);
+}
+
+template <class F, class... Args>
+fiber_core* start(const fiber_options& how, bool detached, const site& from, F&& f, Args&&... args) {
+  return start_by({}, how, detached, from, std::forward<F>(f), std::forward<Args>(args)...);
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil
