@@ -1,0 +1,166 @@
+// What the templates of group.hpp call: the untyped group, and the places and results of
+// its fibers.
+#pragma once
+
+#include <vigil/context.hpp>
+#include <vigil/detail/callable.hpp>
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/wait_limit.hpp>
+
+#include <cstddef>
+#include <exception>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+class group_core;
+
+VIGIL_API group_core* make_group(const context& parent, std::size_t limit);
+// Destroys it as well. False: nothing was done, in std::exit on one of its fibers,
+// which run on, and in a forked child, which has none.
+// Waits: throws nothing.
+VIGIL_API bool stop_and_join(group_core* g) noexcept;
+VIGIL_API const context& context_of(const group_core* g) noexcept;
+// A place for a fiber. False: the context is done, nothing is to be started.
+// `call`: as its errors name it.
+// Waits on a fiber (the group's context): throws stopped, wrong_place, std::logic_error.
+VIGIL_API bool take_place(group_core* g, const char* call);
+// False also if there is none.
+VIGIL_API bool try_take_place(group_core* g, const char* call);
+VIGIL_API void give_place(group_core* g, bool has_run) noexcept;
+VIGIL_API void run_in_group(group_core* g, call_ref f) noexcept;
+// True: all have ended. Without a time nothing starts any more then, and it throws the
+// first error. False: the limit has come.
+// Waits: throws stopped, wrong_place, the first error (without a time).
+VIGIL_API bool wait(group_core* g, const wait_limit& limit, const char* call);
+// Throws: cancelled.
+[[noreturn]] VIGIL_API void throw_unfinished(const group_core* g);
+VIGIL_API void cancel(group_core* g, const std::exception_ptr& cause) noexcept;
+
+// A place that was taken; given back after the function has died.
+class group_place {
+ public:
+  explicit group_place(group_core* taken) noexcept : core_(taken) {}
+  group_place(group_place&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+  group_place& operator=(group_place&&) = delete;
+  ~group_place() {
+    if (core_ != nullptr) give_place(core_, has_run_);
+  }
+  void run(call_ref f) noexcept {
+    has_run_ = true;
+    run_in_group(core_, f);
+  }
+  const context& ctx() const noexcept { return context_of(core_); }
+
+ private:
+  group_core* core_;
+  bool has_run_ = false;
+};
+
+template <class F>
+inline constexpr bool takes_context = std::is_invocable_v<F&, const context&>;
+
+template <class F>
+concept group_function = std::is_invocable_v<std::decay_t<F>&> || takes_context<std::decay_t<F>>;
+
+// One that returns an R.
+template <class F, class R>
+concept group_function_of = std::is_invocable_r_v<R, std::decay_t<F>&> ||
+                            std::is_invocable_r_v<R, std::decay_t<F>&, const context&>;
+
+// What a fiber of a group runs.
+template <class F>
+class group_body {
+ public:
+  template <class G>
+  group_body(group_place&& place, G&& f) : place_(std::move(place)), f_(std::forward<G>(f)) {}
+
+  void operator()() {
+    auto call = [this] {
+      if constexpr (takes_context<F>) {
+        static_cast<void>(f_(place_.ctx()));
+      } else {
+        static_cast<void>(f_());
+      }
+    };
+    place_.run(call);
+  }
+
+ private:
+  group_place place_;  // the last to die
+  F f_;
+};
+
+template <class T>
+struct result_slot {
+  std::optional<T> result;
+  bool is_refused = false;  // its function was not started, and the caller knows
+  result_slot* next = nullptr;
+};
+
+// The results of a group_of. Where one goes does not move while others are added.
+template <class T>
+class result_list {
+ public:
+  using slot = result_slot<T>;
+
+  result_list() = default;
+  result_list(const result_list&) = delete;
+  result_list& operator=(const result_list&) = delete;
+  ~result_list() {
+    if (!is_kept_) clear();
+  }
+
+  // The slots are never destroyed.
+  void keep() noexcept { is_kept_ = true; }
+
+  slot& add() {
+    slot* const made = new slot;
+    *last_ = made;
+    last_ = &made->next;
+    ++size_;
+    return *made;
+  }
+
+  bool is_whole() const noexcept {
+    for (const slot* s = first_; s != nullptr; s = s->next) {
+      if (!s->result && !s->is_refused) return false;
+    }
+    return true;
+  }
+
+  // Caller: it is whole.
+  std::vector<T> take() {
+    std::vector<T> all;
+    all.reserve(size_);
+    for (slot* s = first_; s != nullptr; s = s->next) {
+      if (s->result) all.push_back(*std::move(s->result));
+    }
+    clear();
+    return all;
+  }
+
+ private:
+  void clear() noexcept {
+    while (slot* const s = first_) {
+      first_ = s->next;
+      delete s;
+    }
+    last_ = &first_;
+    size_ = 0;
+  }
+
+  slot* first_ = nullptr;
+  slot** last_ = &first_;
+  std::size_t size_ = 0;
+  bool is_kept_ = false;
+};
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil
