@@ -3,7 +3,7 @@
 //   std::unique_lock lock(m);  // of a vigil::mutex
 //   changed.wait(lock, [&] { return ready; });
 //
-// What holds for all locks and counters, and what ends a wait, is said in sync.hpp.
+// sync.hpp has the rules for all locks and counters, and for the ends of their waits.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -66,7 +66,7 @@ class condition_variable {
   bool wait_until(Lock& lock, const Time& t) {
     return wait_within(lock, detail::until(t));
   }
-  // What the predicate says at the end.
+  // The answer of the predicate at the end.
   template <class Lock, detail::duration_like D, class Predicate>
   bool wait_for(Lock& lock, const D& timeout, Predicate holds) {
     return wait_while_not(lock, detail::within(timeout), holds);
@@ -87,7 +87,7 @@ class condition_variable {
 
   template <class Lock, class Predicate>
   bool wait_while_not(Lock& lock, const detail::wait_limit& limit, Predicate& holds) {
-    // Kept: whoever has the lock between two waits may change the caller's context.
+    // Kept: another that has the lock between two waits may change the caller's context.
     const detail::kept_limit kept(limit.absolute());
     while (!holds()) {
       if (!wait_within(lock, kept.limit)) return holds();

@@ -1,6 +1,6 @@
 // latch: counts down to zero once.
 //
-// What holds for all locks and counters, and what ends a wait, is said in sync.hpp.
+// sync.hpp has the rules for all locks and counters, and for the ends of their waits.
 #pragma once
 
 #include <vigil/detail/config.hpp>

@@ -3,7 +3,7 @@
 //   vigil::once opened;
 //   opened.call([&] { connection = open(); });
 //
-// What holds for all locks and counters, and what ends a wait, is said in sync.hpp.
+// sync.hpp has the rules for all locks and counters, and for the ends of their waits.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -41,7 +41,7 @@ class once {
     call_within(detail::under(ctx), std::forward<F>(f), std::forward<Args>(args)...);
   }
 
-  // What the function wrote is visible if true.
+  // If true, the writes of the function are visible.
   bool is_done() const noexcept {
     // Pairs with the release in end_once().
     return core_.state.load(std::memory_order_acquire) == detail::once_core::done;

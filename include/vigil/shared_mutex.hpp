@@ -3,7 +3,7 @@
 //   vigil::shared_mutex m;
 //   const std::shared_lock lock(m);  // with other readers
 //
-// What holds for all locks and counters, and what ends a wait, is said in sync.hpp.
+// sync.hpp has the rules for all locks and counters, and for the ends of their waits.
 #pragma once
 
 #include <vigil/detail/config.hpp>

@@ -4,7 +4,7 @@
 //   for (auto& part : parts) all.go([&part] { work_on(part); });
 //   all.wait();
 //
-// What holds for all locks and counters, and what ends a wait, is said in sync.hpp.
+// sync.hpp has the rules for all locks and counters, and for the ends of their waits.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -35,7 +35,7 @@ class counted {
   counter_core* core_;
 };
 
-// What a fiber that counts runs.
+// The function of a fiber that counts.
 template <class F>
 class counted_body {
  public:
@@ -52,8 +52,8 @@ class counted_body {
 }  // namespace detail
 
 // Waits until a number of things are done. It may be used again after a wait,
-// and any number may wait. What was written before a done() is visible after the
-// wait() that it ends. Behaviour: Go's sync.WaitGroup.
+// and any number may wait. Writes before a done() are visible after the wait() that it
+// ends. Behaviour: Go's sync.WaitGroup.
 class wait_group {
  public:
   constexpr wait_group() noexcept = default;
@@ -85,7 +85,7 @@ class wait_group {
   }
 
   // Runs f on a fiber of its own that counts until f has returned or thrown, and
-  // its captures are gone. What f throws goes to options::on_unhandled, as for
+  // its captures are gone. An exception of f goes to options::on_unhandled, as for
   // vigil::go; that function's errors, with nothing counted.
   template <class F>
   void go(F&& f, const site& from = site::current()) {

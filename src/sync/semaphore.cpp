@@ -47,7 +47,7 @@ bool acquire_permits(counter_core& s, std::int64_t n, const wait_limit& limit) {
   internal::before_waiting(self, "semaphore::acquire", guard);
   queued_wait own;
   own.amount = n;
-  // Who gives up may have been in the way of smaller ones.
+  // A request that gives up may have been in the way of smaller ones.
   return internal::wait_in(internal::all_of(s.queue),
                            own,
                            self,

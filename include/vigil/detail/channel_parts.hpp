@@ -1,4 +1,4 @@
-// What the handles of channel.hpp are made of.
+// The parts of the handles of channel.hpp.
 #pragma once
 
 #include <vigil/detail/channel_core.hpp>
@@ -14,7 +14,7 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-// What recv() returns.
+// The result of recv().
 template <class T>
 using received = std::conditional_t<std::is_void_v<T>, bool, std::optional<T>>;
 
@@ -39,7 +39,7 @@ class value_room {
 
   void* room() noexcept { return std::addressof(value_); }
 
-  // What an operation that ended so has constructed here; once for each.
+  // The value that an operation with this status has constructed here; once for each.
   std::optional<T> take(channel_status status) noexcept {
     if (status != channel_status::ok) return std::nullopt;
     std::optional<T> got(std::move(value_));
@@ -83,7 +83,7 @@ class channel_handle {
   channel_core* core_ = nullptr;
 };
 
-// What every handle of a channel of T answers.
+// The part that every handle of a channel of T has.
 template <class T>
 class channel_base {
  public:

@@ -1,4 +1,4 @@
-// What a fiber runs, and how it is started with it.
+// The function of a fiber with its arguments, and the start of a fiber with it.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -16,8 +16,8 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-// What the fiber runs, built on its own stack: the function with its
-// arguments, then in the same place the result, until join() takes it.
+// Built on the fiber's own stack: the function with its arguments, then in the same
+// place the result, until join() takes it.
 template <class R, class F, class... Args>
 class fiber_body {
  public:

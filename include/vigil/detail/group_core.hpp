@@ -1,4 +1,4 @@
-// What the templates of group.hpp call: the untyped group, and the places and results of
+// The untyped group that the templates of group.hpp call, and the places and results of
 // its fibers.
 #pragma once
 
@@ -30,7 +30,7 @@ VIGIL_API const context& context_of(const group_core* g) noexcept;
 // `call`: as its errors name it.
 // Waits on a fiber (the group's context): throws stopped, wrong_place, std::logic_error.
 VIGIL_API bool take_place(group_core* g, const char* call);
-// False also if there is none.
+// False even if there is only no place.
 VIGIL_API bool try_take_place(group_core* g, const char* call);
 VIGIL_API void give_place(group_core* g, bool has_run) noexcept;
 VIGIL_API void run_in_group(group_core* g, call_ref f) noexcept;
@@ -73,7 +73,7 @@ template <class F, class R>
 concept group_function_of = std::is_invocable_r_v<R, std::decay_t<F>&> ||
                             std::is_invocable_r_v<R, std::decay_t<F>&, const context&>;
 
-// What a fiber of a group runs.
+// The function that a fiber of a group runs.
 template <class F>
 class group_body {
  public:

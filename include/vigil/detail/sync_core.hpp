@@ -1,5 +1,5 @@
-// What the types of sync.hpp are made of: the words that their fast paths touch, and
-// the functions for everything else.
+// The parts of the types of sync.hpp: the words that their fast paths touch, and the
+// functions for everything else.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -64,8 +64,8 @@ struct any_lock {
   void (*relock)(void* lock) noexcept;
 };
 
-// True if notified; false: the limit has come. The lock is held afterwards, also
-// when it throws.
+// True if notified; false: the limit has come. The lock is held afterwards, even when
+// it throws.
 // Waits: throws stopped, wrong_place.
 VIGIL_API bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit);
 VIGIL_API void notify_one(condition_core& c) noexcept;
@@ -78,7 +78,7 @@ constexpr void refuse_negative(const char* what, std::int64_t n) {
   if (n < 0) throw_negative(what, n);
 }
 
-// What wait_group, latch and semaphore count.
+// The count of a wait_group, a latch or a semaphore.
 struct counter_core {
   mutable wait_queue queue;  // its lock guards the count
   std::int64_t count = 0;
@@ -106,8 +106,8 @@ struct once_core {
   std::uint64_t runner = 0;  // as caller_id()
 };
 
-// Who calls: a fiber, or a thread that runs none. No other has it while that one
-// lives; never 0.
+// The number of the calling fiber, or of a thread that runs none. No other has it while
+// that one lives; never 0.
 VIGIL_API std::uint64_t caller_id() noexcept;
 
 // True: the caller is to run the function, then calls end_once(). False: it has

@@ -1,4 +1,4 @@
-// What the classes of timeout_list.hpp call: the untyped lists, and the part of an entry
+// The untyped lists that the classes of timeout_list.hpp call, and the part of an entry
 // that they link.
 #pragma once
 

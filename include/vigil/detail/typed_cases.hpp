@@ -1,4 +1,4 @@
-// The cases of a select with their types: what on_recv() and the others make.
+// The cases of a select with their types, as on_recv() and the others make them.
 #pragma once
 
 #include <vigil/channel.hpp>
@@ -26,8 +26,7 @@ concept receives = std::is_convertible_v<C, receiver<element_of<C>>>;
 template <class C>
 concept sends = std::is_convertible_v<C, sender<element_of<C>>>;
 
-// What a case does with the handle that it was given: keeps a temporary one, and only
-// looks at one that the caller keeps.
+// A case keeps a handle that is temporary, and only looks at one that the caller keeps.
 struct borrowed_handle {
   explicit borrowed_handle(const channel_handle&) noexcept {}
 };
@@ -90,7 +89,7 @@ class send_case : public select_case {
 
 struct no_value {};
 
-// Of an rvalue that somebody else keeps for as long as the statement: no case for a
+// The case of an rvalue that somebody else keeps for as long as the statement: none for a
 // case_list.
 template <class T, class Kept, class F>
 class send_rvalue_case : public send_case<T&, Kept, F> {
@@ -119,7 +118,7 @@ class time_case : public select_case {
 template <class C>
 inline constexpr bool is_case = std::is_base_of_v<select_case, C>;
 
-// What a case without a function does.
+// The function of a case without one.
 struct nothing {
   void operator()() const noexcept {}
 };
@@ -159,7 +158,7 @@ auto send_to(C&& ch, U&& value, F f) {
     return send_case<T&, kept, F>(core, std::move(handle), value.get(), std::move(f));
   } else if constexpr (std::is_same_v<U&&, T&&> && !std::is_trivially_copyable_v<T>) {
     return send_rvalue_case<T, kept, F>(core, std::move(handle), value, std::move(f));
-  } else {  // what a copy cannot lose is copied
+  } else {  // a copy loses nothing
     return send_case<T, kept, F>(core, std::move(handle), converted<T>(std::forward<U>(value)),
                                  std::move(f));
   }
