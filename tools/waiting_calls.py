@@ -39,6 +39,8 @@ BASES = {
     "recv_iterator": "range-for over a channel or receiver",
     "fiber_token": "use_fiber",
 }
+# Those that stand in a header of detail/: the header of the public class.
+HEADERS = {"recv_iterator": "vigil/channel.hpp"}
 # Objects on which a function of another class is called.
 OBJECTS = {
     "of": "semaphore",
@@ -408,7 +410,8 @@ def page(root):
     headers = {}
     for f in all_of:
         if is_shown(f):
-            rows = headers.setdefault(f.where, [])
+            where = HEADERS.get(f.scope[-1], f.where) if f.scope else f.where
+            rows = headers.setdefault(where, [])
             if (line := row(f)) not in rows:
                 rows.append(line)
     for header in sorted(headers, key=lambda h: ("/io/" in h, h)):

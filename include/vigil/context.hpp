@@ -294,17 +294,16 @@ class done_callback {
   // is running is waited for: when it returns, f does not run and will not (its captures
   // may go a moment later, where it ran or where it was cancelled). Inside f itself it
   // throws wrong_place. From a fiber or a plain thread.
-  bool stop_and_wait() const {
-    return handle_.get() != nullptr && detail::stop_and_wait(handle_.get(), detail::no_limit);
-  }
+  bool stop_and_wait() const { return stop_within(detail::no_limit); }
   // Waits at most until ctx is done: then throws `cancelled`. f may still be
   // running, but does not begin any more.
-  bool stop_and_wait(const context& ctx) const {
-    const detail::wait_limit limit = detail::under(ctx);  // refuses a nil one
+  bool stop_and_wait(const context& ctx) const { return stop_within(detail::under(ctx)); }
+
+ private:
+  bool stop_within(const detail::wait_limit& limit) const {
     return handle_.get() != nullptr && detail::stop_and_wait(handle_.get(), limit);
   }
 
- private:
   detail::core_handle<detail::done_registration> handle_;
 };
 

@@ -129,15 +129,10 @@ class timer {
   // stop(), then waits until a callback that is running has ended. Inside that
   // callback itself it throws wrong_place, since it would wait for itself.
   // From a fiber or a plain thread.
-  bool stop_and_wait() const {
-    return record_ != nullptr ? detail::stop_and_wait(record_, detail::no_limit) : stop();
-  }
+  bool stop_and_wait() const { return stop_within(detail::no_limit); }
   // Waits at most until ctx is done: then throws `cancelled`. The timer has been
   // stopped; its callback may still be running.
-  bool stop_and_wait(const context& ctx) const {
-    const detail::wait_limit limit = detail::under(ctx);  // refuses a nil one
-    return record_ != nullptr ? detail::stop_and_wait(record_, limit) : stop();
-  }
+  bool stop_and_wait(const context& ctx) const { return stop_within(detail::under(ctx)); }
 
   // Gives the timer a new deadline, d from now; for a periodic one d is the
   // new period too (zero or negative: std::invalid_argument). Returns whether
@@ -202,6 +197,10 @@ class timer {
 
  private:
   friend class scoped_timer;
+
+  bool stop_within(const detail::wait_limit& limit) const {
+    return record_ != nullptr ? detail::stop_and_wait(record_, limit) : stop();
+  }
 
   detail::channel_core* core() const noexcept { return channel_.core(); }
 
