@@ -52,8 +52,11 @@ class [[nodiscard]] send_result {
       : status_(status) {}
 
   constexpr explicit operator bool() const noexcept { return status_ == channel_status::ok; }
+
   constexpr channel_status status() const noexcept { return status_; }
+
   constexpr bool is_closed() const noexcept { return status_ == channel_status::closed; }
+
   constexpr bool is_timeout() const noexcept { return status_ == channel_status::timeout; }
 
  private:
@@ -68,19 +71,29 @@ class [[nodiscard]] recv_result {
       : value_(std::move(value)), status_(status) {}
 
   explicit operator bool() const noexcept { return value_.has_value(); }
+
   channel_status status() const noexcept { return status_; }
+
   bool is_closed() const noexcept { return status_ == channel_status::closed; }
+
   bool is_timeout() const noexcept { return status_ == channel_status::timeout; }
 
   // Undefined without a value, as for std::optional.
   T& operator*() & noexcept { return *value_; }
+
   T&& operator*() && noexcept { return *std::move(value_); }
+
   const T& operator*() const& noexcept { return *value_; }
+
   T* operator->() noexcept { return &*value_; }
+
   const T* operator->() const noexcept { return &*value_; }
+
   // Throws std::bad_optional_access without a value.
   T& value() & { return value_.value(); }
+
   const T& value() const& { return value_.value(); }
+
   T&& value() && { return std::move(value_).value(); }
 
  private:
@@ -107,6 +120,7 @@ class sending : public Base {
   // the channel is closed or is closed meanwhile. On a nil channel it waits
   // for ever.
   void send(T&& value) const { send_within(value, no_limit); }
+
   // The copy is made first: if that throws, nothing was sent.
   void send(const T& value) const
     requires std::is_copy_constructible_v<T>
@@ -117,6 +131,7 @@ class sending : public Base {
   // The same, at most until ctx is done: then throws `cancelled`, with the value
   // untouched. What can be done at once is done all the same.
   void send(T&& value, const context& ctx) const { send_within(value, detail::under(ctx)); }
+
   void send(const T& value, const context& ctx) const
     requires std::is_copy_constructible_v<T>
   {
@@ -128,6 +143,7 @@ class sending : public Base {
   send_result try_send(T&& value) const {
     return detail::try_send(this->core(), std::addressof(value));
   }
+
   send_result try_send(const T& value) const
     requires std::is_copy_constructible_v<T>
   {
@@ -139,16 +155,19 @@ class sending : public Base {
   send_result send_for(T&& value, const D& timeout) const {
     return send_value(value, detail::within(timeout));
   }
+
   template <duration_like D>
   send_result send_for(const T& value, const D& timeout) const
     requires std::is_copy_constructible_v<T>
   {
     return send_for(T(value), timeout);
   }
+
   template <time_point_like Time>
   send_result send_until(T&& value, const Time& t) const {
     return send_value(value, detail::until(t));
   }
+
   template <time_point_like Time>
   send_result send_until(const T& value, const Time& t) const
     requires std::is_copy_constructible_v<T>
@@ -165,6 +184,7 @@ class sending : public Base {
   void send_within(T& value, const wait_limit& limit) const {
     if (send_value(value, limit) == channel_status::closed) throw_send_on_closed();
   }
+
   channel_status send_value(T& value, const wait_limit& limit) const {
     return detail::send(this->core(), std::addressof(value), limit);
   }
@@ -176,22 +196,28 @@ class sending<void, Base> : public Base {
   using Base::Base;
 
   void send() const { send_within(no_limit); }
+
   void send(const context& ctx) const { send_within(detail::under(ctx)); }
+
   send_result try_send() const { return detail::try_send(this->core(), nullptr); }
+
   template <duration_like D>
   send_result send_for(const D& timeout) const {
     return send_signal(detail::within(timeout));
   }
+
   template <time_point_like Time>
   send_result send_until(const Time& t) const {
     return send_signal(detail::until(t));
   }
+
   void close() const { detail::close(this->core()); }
 
  private:
   void send_within(const wait_limit& limit) const {
     if (send_signal(limit) == channel_status::closed) throw_send_on_closed();
   }
+
   channel_status send_signal(const wait_limit& limit) const {
     return detail::send(this->core(), nullptr, limit);
   }
@@ -205,6 +231,7 @@ class receiving : public Base {
   // Waits for a value; nullopt: the channel is closed, and drained. (channel<void>: a
   // bool, false when it is.) On a nil channel it waits for ever.
   received<T> recv() const { return recv_value(no_limit); }
+
   // The same, at most until ctx is done: then throws `cancelled`.
   received<T> recv(const context& ctx) const { return recv_value(detail::under(ctx)); }
 
@@ -220,6 +247,7 @@ class receiving : public Base {
   recv_result<T> recv_for(const D& timeout) const {
     return recv_within(detail::within(timeout));
   }
+
   template <time_point_like Time>
   recv_result<T> recv_until(const Time& t) const {
     return recv_within(detail::until(t));
@@ -231,6 +259,7 @@ class receiving : public Base {
   {
     return recv_iterator<T>(this->handle());
   }
+
   std::default_sentinel_t end() const noexcept
     requires(!std::is_void_v<T>)
   {
@@ -242,10 +271,12 @@ class receiving : public Base {
     value_room<T> room;
     return room.take(detail::recv(this->core(), room.room(), limit));
   }
+
   recv_result<T> recv_within(const wait_limit& limit) const {
     value_room<T> room;
     return result_of(room, detail::recv(this->core(), room.room(), limit));
   }
+
   static recv_result<T> result_of(value_room<T>& room, channel_status status) {
     if constexpr (std::is_void_v<T>) {
       return status;
@@ -263,6 +294,7 @@ class receiver : public detail::receiving<T> {
  public:
   using detail::receiving<T>::receiving;
   receiver() noexcept = default;
+
   receiver(const channel<T>& c) noexcept  // NOLINT(google-explicit-constructor): as in Go
       : detail::receiving<T>(c.handle()) {}
 };
@@ -272,6 +304,7 @@ template <class T>
 class sender : public detail::sending<T> {
  public:
   sender() noexcept = default;
+
   sender(const channel<T>& c) noexcept  // NOLINT(google-explicit-constructor): as in Go
       : detail::sending<T>(c.handle()) {}
 };
@@ -299,10 +332,13 @@ class [[nodiscard]] scoped_close {
   // Both throw std::logic_error for a nil channel.
   template <class T>
   explicit scoped_close(const channel<T>& c) : scoped_close(c.handle()) {}
+
   template <class T>
   explicit scoped_close(const sender<T>& c) : scoped_close(c.handle()) {}
+
   scoped_close(scoped_close&& other) noexcept = default;
   scoped_close& operator=(scoped_close&&) = delete;
+
   ~scoped_close() {
     if (handle_.core() != nullptr) detail::close_at_end(handle_.core());
   }

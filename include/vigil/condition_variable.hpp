@@ -32,6 +32,7 @@ class condition_variable {
 
   // Need not hold the lock.
   void notify_one() noexcept { detail::notify_one(core_); }
+
   void notify_all() noexcept { detail::notify_all(core_); }
 
   // Unlocks, waits, and locks again in every case. Throws `stopped`, and what
@@ -40,6 +41,7 @@ class condition_variable {
   void wait(Lock& lock) {
     wait_within(lock, detail::no_limit);
   }
+
   template <class Lock, class Predicate>
     requires std::is_invocable_v<Predicate&>
   void wait(Lock& lock, Predicate holds) {
@@ -51,6 +53,7 @@ class condition_variable {
   void wait(Lock& lock, const context& ctx) {
     wait_within(lock, detail::under(ctx));
   }
+
   template <class Lock, class Predicate>
   void wait(Lock& lock, const context& ctx, Predicate holds) {
     wait_while_not(lock, detail::under(ctx), holds);
@@ -62,15 +65,18 @@ class condition_variable {
   bool wait_for(Lock& lock, const D& timeout) {
     return wait_within(lock, detail::within(timeout));
   }
+
   template <class Lock, detail::time_point_like Time>
   bool wait_until(Lock& lock, const Time& t) {
     return wait_within(lock, detail::until(t));
   }
+
   // The answer of the predicate at the end.
   template <class Lock, detail::duration_like D, class Predicate>
   bool wait_for(Lock& lock, const D& timeout, Predicate holds) {
     return wait_while_not(lock, detail::within(timeout), holds);
   }
+
   template <class Lock, detail::time_point_like Time, class Predicate>
   bool wait_until(Lock& lock, const Time& t, Predicate holds) {
     return wait_while_not(lock, detail::until(t), holds);
@@ -80,7 +86,8 @@ class condition_variable {
   template <class Lock>
   bool wait_within(Lock& lock, const detail::wait_limit& limit) {
     return detail::wait(core_,
-                        {&lock, [](void* l) { static_cast<Lock*>(l)->unlock(); },
+                        {&lock,
+                         [](void* l) { static_cast<Lock*>(l)->unlock(); },
                          [](void* l) noexcept { static_cast<Lock*>(l)->lock(); }},
                         limit);
   }

@@ -21,32 +21,39 @@ class latch {
     detail::refuse_negative("vigil::latch: the count", count);
     core_.count = count;
   }
+
   latch(const latch&) = delete;
   latch& operator=(const latch&) = delete;
 
   // Throws std::logic_error, with nothing changed, if n is negative or more than
   // is left.
   void count_down(std::int64_t n = 1) { detail::count_down(core_, n); }
+
   // Whether it has come to zero.
   bool try_wait() const noexcept { return count() == 0; }
+
   std::int64_t count() const noexcept { return detail::count_of(core_); }
 
   void wait() { detail::wait(core_, true, detail::no_limit); }
+
   // At most until ctx is done: then throws `cancelled`.
   void wait(const context& ctx) { detail::wait(core_, true, detail::under(ctx)); }
+
   template <detail::duration_like D>
   bool wait_for(const D& timeout) {
     return detail::wait(core_, true, detail::within(timeout));
   }
+
   template <detail::time_point_like Time>
   bool wait_until(const Time& t) {
     return detail::wait(core_, true, detail::until(t));
   }
+
   void arrive_and_wait(std::int64_t n = 1) { arrive_within(n, detail::no_limit); }
+
   // Counts as an arrival even if it throws `cancelled`.
-  void arrive_and_wait(std::int64_t n, const context& ctx) {
-    arrive_within(n, detail::under(ctx));
-  }
+  void arrive_and_wait(std::int64_t n, const context& ctx) { arrive_within(n, detail::under(ctx)); }
+
   void arrive_and_wait(const context& ctx) { arrive_and_wait(1, ctx); }
 
  private:

@@ -34,6 +34,7 @@ class mutex {
 
   // Throws wrong_place, and `deadlock` (above) only; not ended by a stop.
   void lock() { lock_within(detail::no_limit); }
+
   // At most until ctx is done: then throws `cancelled`, and it is not locked.
   void lock(const context& ctx) { lock_within(detail::under(ctx)); }
 
@@ -44,6 +45,7 @@ class mutex {
   [[nodiscard]] bool try_lock_for(const D& timeout) {
     return lock_within(detail::within(timeout));
   }
+
   template <detail::time_point_like Time>
   [[nodiscard]] bool try_lock_until(const Time& t) {
     return lock_within(detail::until(t));
@@ -54,8 +56,8 @@ class mutex {
   void unlock() {
     std::uint32_t seen = detail::mutex_core::locked;
     // Pairs with the acquire in take() and in lock_slowly().
-    if (!core_.word.compare_exchange_strong(seen, 0, std::memory_order_release,
-                                            std::memory_order_relaxed)) {
+    if (!core_.word.compare_exchange_strong(
+            seen, 0, std::memory_order_release, std::memory_order_relaxed)) {
       detail::unlock_slowly(core_);
     }
   }
@@ -68,9 +70,8 @@ class mutex {
   bool take() noexcept {
     std::uint32_t seen = 0;
     // Pairs with the release in unlock() and in unlock_slowly().
-    return core_.word.compare_exchange_strong(seen, detail::mutex_core::locked,
-                                              std::memory_order_acquire,
-                                              std::memory_order_relaxed);
+    return core_.word.compare_exchange_strong(
+        seen, detail::mutex_core::locked, std::memory_order_acquire, std::memory_order_relaxed);
   }
 
   detail::mutex_core core_;

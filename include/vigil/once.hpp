@@ -34,6 +34,7 @@ class once {
   void call(F&& f, Args&&... args) {
     call_within(detail::no_limit, std::forward<F>(f), std::forward<Args>(args)...);
   }
+
   // The same, but waits for another at most until ctx is done: then throws
   // `cancelled`. f is not bounded by ctx, unless it hands ctx on itself.
   template <class F, class... Args>
@@ -51,11 +52,14 @@ class once {
   template <class F, class... Args>
   void call_within(const detail::wait_limit& limit, F&& f, Args&&... args) {
     if (is_done() || !detail::begin_once(core_, limit)) return;
+
     struct run_of_mine {
       detail::once_core& core;
       bool done = false;
+
       ~run_of_mine() { detail::end_once(core, done); }
     } mine{core_};
+
     static_cast<void>(std::forward<F>(f)(std::forward<Args>(args)...));
     mine.done = true;
   }

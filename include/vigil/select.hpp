@@ -56,6 +56,7 @@ template <detail::sends C, class U, class F = detail::nothing>
 [[nodiscard]] auto on_send(C&& ch, U&& value, F f = {}) {
   return detail::send_to(std::forward<C>(ch), std::forward<U>(value), std::move(f));
 }
+
 template <detail::sends C, class F = detail::nothing>
   requires std::is_void_v<detail::element_of<C>>
 [[nodiscard]] auto on_send(C&& ch, F f = {}) {
@@ -86,8 +87,7 @@ template <class F = detail::nothing>
 // Taken if nothing else is ready: the select does not wait. At most one.
 template <class F = detail::nothing>
 [[nodiscard]] auto otherwise(F f = {}) {
-  return detail::time_case<F>(detail::select_case::kind::otherwise, detail::no_limit,
-                              std::move(f));
+  return detail::time_case<F>(detail::select_case::kind::otherwise, detail::no_limit, std::move(f));
 }
 
 // --- select
@@ -115,16 +115,19 @@ std::size_t select_ordered(Cases&&... cases) {
 class case_list {
  public:
   case_list() noexcept = default;
+
   case_list(case_list&& other) noexcept
       : all_(std::exchange(other.all_, {})),
         cleared_(other.cleared_++),
         pointers_(std::exchange(other.pointers_, {})) {}
+
   case_list& operator=(case_list other) noexcept {
     std::swap(all_, other.all_);
     std::swap(pointers_, other.pointers_);
     ++cleared_;
     return *this;
   }
+
   ~case_list() { clear(); }
 
   // Returns the index of the case.
@@ -178,6 +181,7 @@ class case_list {
       one->prepare();
     }
     const std::size_t taken = detail::select(pointers_.data(), pointers_.size(), how);
+
     // Out of the list while its function runs, which may clear that.
     struct held_out {
       ~held_out() {
@@ -187,11 +191,13 @@ class case_list {
           delete one;
         }
       }
+
       case_list& list;
       std::size_t index;
       detail::any_case* one;
       std::uint64_t cleared;
     } const out{*this, taken, std::exchange(all_[taken], nullptr), cleared_};
+
     out.one->taken();
     return taken;
   }

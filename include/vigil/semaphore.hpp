@@ -20,6 +20,7 @@ inline namespace VIGIL_ABI {
 struct adopt_permit_t {
   explicit adopt_permit_t() = default;
 };
+
 inline constexpr adopt_permit_t adopt_permit{};
 
 // A number of permits. First come, first served: a request for many is not
@@ -35,24 +36,30 @@ class semaphore {
     detail::refuse_negative("vigil::semaphore: the number of permits", permits);
     core_.count = permits;
   }
+
   semaphore(const semaphore&) = delete;
   semaphore& operator=(const semaphore&) = delete;
 
   void acquire(std::int64_t n = 1) { detail::acquire_permits(core_, n, detail::no_limit); }
+
   // At most until ctx is done: then throws `cancelled`, with none taken.
   void acquire(std::int64_t n, const context& ctx) {
     detail::acquire_permits(core_, n, detail::under(ctx));
   }
+
   void acquire(const context& ctx) { acquire(1, ctx); }
+
   // Only if they are free and nobody waits.
   [[nodiscard]] bool try_acquire(std::int64_t n = 1) {
     return detail::try_acquire_permits(core_, n);
   }
+
   // False, with none taken, if the timeout passed first.
   template <detail::duration_like D>
   [[nodiscard]] bool try_acquire_for(const D& timeout, std::int64_t n = 1) {
     return detail::acquire_permits(core_, n, detail::within(timeout));
   }
+
   template <detail::time_point_like Time>
   [[nodiscard]] bool try_acquire_until(const Time& t, std::int64_t n = 1) {
     return detail::acquire_permits(core_, n, detail::until(t));
@@ -80,18 +87,24 @@ class [[nodiscard]] scoped_permit {
  public:
   // Acquires n; throws what semaphore::acquire throws.
   explicit scoped_permit(semaphore& of, std::int64_t n = 1) : of_(&of), n_(n) { of.acquire(n); }
+
   // At most until ctx is done: then throws `cancelled`, with none taken.
   scoped_permit(semaphore& of, std::int64_t n, const context& ctx) : of_(&of), n_(n) {
     of.acquire(n, ctx);
   }
+
   scoped_permit(semaphore& of, const context& ctx) : scoped_permit(of, 1, ctx) {}
+
   // For n that are acquired already; throws std::invalid_argument if n is negative.
   scoped_permit(semaphore& of, adopt_permit_t, std::int64_t n = 1) : of_(&of), n_(n) {
     detail::refuse_negative("vigil::scoped_permit: the number of permits", n);
   }
+
   scoped_permit(scoped_permit&& other) noexcept
       : of_(std::exchange(other.of_, nullptr)), n_(other.n_) {}
+
   scoped_permit& operator=(scoped_permit&&) = delete;
+
   ~scoped_permit() {
     if (of_ != nullptr) of_->release(n_);
   }

@@ -32,44 +32,54 @@ class shared_mutex {
   shared_mutex& operator=(const shared_mutex&) = delete;
 
   void lock() { lock_within(detail::no_limit); }
+
   // At most until ctx is done: then throws `cancelled`, and it is not locked.
   void lock(const context& ctx) { lock_within(detail::under(ctx)); }
+
   [[nodiscard]] bool try_lock() noexcept { return take(); }
+
   template <detail::duration_like D>
   [[nodiscard]] bool try_lock_for(const D& timeout) {
     return lock_within(detail::within(timeout));
   }
+
   template <detail::time_point_like Time>
   [[nodiscard]] bool try_lock_until(const Time& t) {
     return lock_within(detail::until(t));
   }
+
   // Throws std::logic_error if it is not locked by a writer.
   void unlock() {
     std::uint32_t seen = word::exclusive;
     // Pairs with the acquires in take() and take_shared().
-    if (!core_.word.compare_exchange_strong(seen, 0, std::memory_order_release,
-                                            std::memory_order_relaxed)) {
+    if (!core_.word.compare_exchange_strong(
+            seen, 0, std::memory_order_release, std::memory_order_relaxed)) {
       detail::unlock_slowly(core_);
     }
   }
 
   void lock_shared() { lock_shared_within(detail::no_limit); }
+
   void lock_shared(const context& ctx) { lock_shared_within(detail::under(ctx)); }
+
   [[nodiscard]] bool try_lock_shared() noexcept { return take_shared(); }
+
   template <detail::duration_like D>
   [[nodiscard]] bool try_lock_shared_for(const D& timeout) {
     return lock_shared_within(detail::within(timeout));
   }
+
   template <detail::time_point_like Time>
   [[nodiscard]] bool try_lock_shared_until(const Time& t) {
     return lock_shared_within(detail::until(t));
   }
+
   // Throws std::logic_error if no reader holds it.
   void unlock_shared() {
     std::uint32_t seen = word::one_reader;
     // Pairs with the acquire in take().
-    if (!core_.word.compare_exchange_strong(seen, 0, std::memory_order_release,
-                                            std::memory_order_relaxed)) {
+    if (!core_.word.compare_exchange_strong(
+            seen, 0, std::memory_order_release, std::memory_order_relaxed)) {
       detail::unlock_shared_slowly(core_);
     }
   }
@@ -80,6 +90,7 @@ class shared_mutex {
   bool lock_within(const detail::wait_limit& limit) {
     return take() || detail::lock_slowly(core_, limit);
   }
+
   bool lock_shared_within(const detail::wait_limit& limit) {
     return take_shared() || detail::lock_shared_slowly(core_, limit);
   }
@@ -87,17 +98,18 @@ class shared_mutex {
   bool take() noexcept {
     std::uint32_t seen = 0;
     // Pairs with the releases in unlock() and unlock_shared().
-    return core_.word.compare_exchange_strong(seen, word::exclusive, std::memory_order_acquire,
-                                              std::memory_order_relaxed);
+    return core_.word.compare_exchange_strong(
+        seen, word::exclusive, std::memory_order_acquire, std::memory_order_relaxed);
   }
+
   bool take_shared() noexcept {
     // ordering: the load only proposes.
     std::uint32_t seen = core_.word.load(std::memory_order_relaxed);
     while ((seen & (word::exclusive | word::waiting)) == 0) {
+      const std::uint32_t next = seen + word::one_reader;
       // Pairs with the release in unlock().
-      if (core_.word.compare_exchange_weak(seen, seen + word::one_reader,
-                                           std::memory_order_acquire,
-                                           std::memory_order_relaxed)) {
+      if (core_.word.compare_exchange_weak(
+              seen, next, std::memory_order_acquire, std::memory_order_relaxed)) {
         return true;
       }
     }

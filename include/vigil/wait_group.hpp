@@ -25,8 +25,11 @@ namespace detail {
 class counted {
  public:
   explicit counted(counter_core& added_to) noexcept : core_(&added_to) {}
+
   counted(counted&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+
   counted& operator=(counted&&) = delete;
+
   ~counted() {
     if (core_ != nullptr) add_to(*core_, -1);
   }
@@ -64,21 +67,27 @@ class wait_group {
   // with nothing changed, if fewer than none would be left or the count would
   // overflow.
   void add(std::int64_t n = 1) { detail::add_to(core_, n); }
+
   void done() { detail::add_to(core_, -1); }
+
   std::int64_t count() const noexcept { return detail::count_of(core_); }
+
   // Whether the count is zero now.
   bool try_wait() const noexcept { return count() == 0; }
 
   // Until the count is zero; at once if it is. A waiter goes on once it has been
   // zero, whatever is added afterwards.
   void wait() { detail::wait(core_, false, detail::no_limit); }
+
   // At most until ctx is done: then throws `cancelled`.
   void wait(const context& ctx) { detail::wait(core_, false, detail::under(ctx)); }
+
   // False if the timeout passed first.
   template <detail::duration_like D>
   bool wait_for(const D& timeout) {
     return detail::wait(core_, false, detail::within(timeout));
   }
+
   template <detail::time_point_like Time>
   bool wait_until(const Time& t) {
     return detail::wait(core_, false, detail::until(t));
@@ -92,7 +101,10 @@ class wait_group {
     detail::refuse_empty("vigil::wait_group::go", f);
     add();
     detail::counted one(core_);
-    detail::start_by({.name = "vigil::wait_group::go"}, {}, true, from,
+    detail::start_by({.name = "vigil::wait_group::go"},
+                     {},
+                     true,
+                     from,
                      detail::counted_body<std::decay_t<F>>(std::move(one), std::forward<F>(f)));
   }
 

@@ -118,12 +118,8 @@ void before_waiting(caller& self, const char* call, queue_guard& guard, bool sto
 // guard's lock, for what changes by its going; those it tells are delivered. Throws
 // std::bad_alloc; the same holds.
 template <class Left>
-outcome wait_queued(line where,
-                    queued_wait& own,
-                    caller& self,
-                    wait_reason why,
-                    queue_guard& guard,
-                    Left left) {
+outcome wait_queued(
+    line where, queued_wait& own, caller& self, wait_reason why, queue_guard& guard, Left left) {
   const auto leave = [&]() noexcept {
     wake_list told;
     guard.lock();
@@ -146,11 +142,8 @@ outcome wait_queued(line where,
 inline constexpr auto changes_nothing = [](wake_list&) noexcept {};
 
 // Queues `own`, at the end or at the front, and releases the guard.
-void queue_up(line where,
-              queued_wait& own,
-              caller& self,
-              queue_guard& guard,
-              bool at_front = false) noexcept;
+void queue_up(
+    line where, queued_wait& own, caller& self, queue_guard& guard, bool at_front = false) noexcept;
 
 // Both, and throws what a wait that ended by a stop or a cancel throws. True: a value;
 // false: the limit has come.

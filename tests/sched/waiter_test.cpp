@@ -169,11 +169,8 @@ TEST_SUITE("waiter") {
           vigil::sleep_for(1s);
           if (self.self.claim(t, outcome::value)) self.self.deliver();
         });
-        return vigil::internal::wait(self,
-                                     t,
-                                     vigil::internal::wait_reason::test,
-                                     vigil::detail::until(deadline),
-                                     true);
+        return vigil::internal::wait(
+            self, t, vigil::internal::wait_reason::test, vigil::detail::until(deadline), true);
       };
       const auto start = vigil::clock::now();
       const auto at = [&](std::chrono::nanoseconds d) {

@@ -35,7 +35,8 @@ struct element_ops {
 
 template <class T>
 inline constexpr element_ops ops_of = {
-    sizeof(T), alignof(T),
+    sizeof(T),
+    alignof(T),
     std::is_trivially_copyable_v<T>
         ? nullptr
         : +[](void* to, void* from) noexcept { ::new (to) T(std::move(*static_cast<T*>(from))); },

@@ -31,9 +31,12 @@ class value_room {
 
   // NOLINTNEXTLINE(modernize-use-equals-default): T may have no constructor
   value_room() noexcept {}
+
   // Nothing is in either between an operation and take().
   value_room(value_room&&) noexcept : value_room() {}
+
   value_room& operator=(value_room&&) = delete;
+
   // NOLINTNEXTLINE(modernize-use-equals-default): T may have a destructor
   ~value_room() {}
 
@@ -57,6 +60,7 @@ template <>
 class value_room<void> {
  public:
   void* room() noexcept { return nullptr; }
+
   bool take(channel_status status) noexcept { return status == channel_status::ok; }
 };
 
@@ -64,15 +68,20 @@ class value_room<void> {
 class channel_handle {
  public:
   channel_handle() noexcept = default;
+
   explicit channel_handle(channel_core* owned) noexcept : core_(owned) {}
+
   channel_handle(const channel_handle& other) noexcept : core_(other.core_) {
     if (core_ != nullptr) add_handle(core_);
   }
+
   channel_handle(channel_handle&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+
   channel_handle& operator=(channel_handle other) noexcept {
     std::swap(core_, other.core_);
     return *this;
   }
+
   ~channel_handle() {
     if (core_ != nullptr) drop_handle(core_);
   }
@@ -90,6 +99,7 @@ class channel_base {
   using value_type = T;
 
   channel_base() noexcept = default;
+
   explicit channel_base(channel_handle handle) noexcept : handle_(std::move(handle)) {}
 
   // Whether it names a channel at all; a nil one is never ready.
@@ -97,6 +107,7 @@ class channel_base {
 
   // Values in the buffer; of a nil channel, and of a timer's, 0.
   std::size_t size() const noexcept { return detail::size(core()); }
+
   std::size_t capacity() const noexcept { return detail::capacity(core()); }
 
   // The same channel?
@@ -106,7 +117,9 @@ class channel_base {
 
   // For the library.
   channel_core* core() const noexcept { return handle_.core(); }
+
   const channel_handle& handle() const& noexcept { return handle_; }
+
   channel_handle&& handle() && noexcept { return std::move(handle_); }
 
  private:
@@ -124,10 +137,12 @@ class recv_iterator {
   using iterator_category = std::input_iterator_tag;
 
   recv_iterator() noexcept = default;
+
   // It keeps the channel, whatever becomes of the handle that the loop began with.
   explicit recv_iterator(channel_handle from) : from_(std::move(from)) { ++*this; }
 
   T& operator*() const noexcept { return *value_; }
+
   T* operator->() const noexcept { return &*value_; }
 
   recv_iterator& operator++() {
@@ -138,6 +153,7 @@ class recv_iterator {
     }
     return *this;
   }
+
   void operator++(int) { ++*this; }
 
   friend bool operator==(const recv_iterator& it, std::default_sentinel_t) noexcept {

@@ -60,16 +60,21 @@ class fiber_body {
     F function;
     std::tuple<Args...> arguments;
   };
+
   struct end_of_call {
     fiber_body& body;
+
     ~end_of_call() { destroy_call(&body); }
   };
+
   struct end_of_result {
     R* made = nullptr;
+
     ~end_of_result() {
       if (made != nullptr) made->~R();
     }
   };
+
   struct nothing {};
 
   R invoke() { return std::apply(std::move(call_.function), std::move(call_.arguments)); }
@@ -89,8 +94,12 @@ concept startable = std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>;
 // Builds the body on a new stack and starts it.
 // Throws: wrong_place, limit_reached, std::bad_alloc, std::invalid_argument.
 template <class F, class... Args>
-fiber_core* start_by(const start_call& call, const fiber_options& how, bool detached,
-                     const site& from, F&& f, Args&&... args) {
+fiber_core* start_by(const start_call& call,
+                     const fiber_options& how,
+                     bool detached,
+                     const site& from,
+                     F&& f,
+                     Args&&... args) {
   using R = fiber_result<F, Args...>;
   static_assert(!std::is_reference_v<R>,
                 "vigil: a fiber cannot return a reference; return a pointer or a value");
@@ -102,7 +111,8 @@ fiber_core* start_by(const start_call& call, const fiber_options& how, bool deta
 }
 
 template <class F, class... Args>
-fiber_core* start(const fiber_options& how, bool detached, const site& from, F&& f, Args&&... args) {
+fiber_core* start(
+    const fiber_options& how, bool detached, const site& from, F&& f, Args&&... args) {
   return start_by({}, how, detached, from, std::forward<F>(f), std::forward<Args>(args)...);
 }
 

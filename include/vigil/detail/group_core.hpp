@@ -46,15 +46,20 @@ VIGIL_API void cancel(group_core* g, const std::exception_ptr& cause) noexcept;
 class group_place {
  public:
   explicit group_place(group_core* taken) noexcept : core_(taken) {}
+
   group_place(group_place&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+
   group_place& operator=(group_place&&) = delete;
+
   ~group_place() {
     if (core_ != nullptr) give_place(core_, has_run_);
   }
+
   void run(call_ref f) noexcept {
     has_run_ = true;
     run_in_group(core_, f);
   }
+
   const context& ctx() const noexcept { return context_of(core_); }
 
  private:
@@ -112,6 +117,7 @@ class result_list {
   result_list() = default;
   result_list(const result_list&) = delete;
   result_list& operator=(const result_list&) = delete;
+
   ~result_list() {
     if (!is_kept_) clear();
   }

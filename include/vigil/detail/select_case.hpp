@@ -25,14 +25,17 @@ struct select_case {
 
   select_case(const case_table& of, void* waits_for) noexcept
       : table(&of), object(waits_for), value(nullptr), what(kind::waits) {}
+
   select_case(kind k, const wait_limit& l) noexcept : limit(l), what(k) {}
 
   const case_table* table = nullptr;
   void* object = nullptr;  // nullptr: never ready, as Go's nil channel
+
   union {
     void* value;
     wait_limit limit;  // of a timed one
   };
+
   kind what;
   channel_status status = channel_status::not_ready;
   // Its place in the queue of what it waits for. Not initialised.

@@ -15,24 +15,26 @@ inline namespace VIGIL_ABI {
 // default value of a parameter, and behind a pack none may stand. The lists come in
 // parentheses, since they have commas.
 #define VIGIL_LIST(...) __VA_ARGS__
-#define VIGIL_WITH_ARGUMENTS(CLASSES, NAMES, PARAMETERS, ARGUMENTS)                             \
-  template <class F, VIGIL_LIST CLASSES>                                                        \
-  requires detail::startable<F, VIGIL_LIST NAMES>                                               \
-  void go(F&& f, VIGIL_LIST PARAMETERS, const site& from = site::current()) {                   \
-    detail::start({}, true, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS);                    \
-  }                                                                                             \
-  template <class F, VIGIL_LIST CLASSES>                                                        \
-  requires detail::startable<F, VIGIL_LIST NAMES>                                               \
-  auto spawn(F&& f, VIGIL_LIST PARAMETERS, const site& from = site::current()) {                \
-    return fiber<detail::fiber_result<F, VIGIL_LIST NAMES>>(                                    \
-        detail::start({}, false, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS));              \
-  }                                                                                             \
-  template <class F, VIGIL_LIST CLASSES>                                                        \
-  requires detail::startable<F, VIGIL_LIST NAMES>                                               \
-  auto spawn(const fiber_options& how, F&& f, VIGIL_LIST PARAMETERS,                            \
-             const site& from = site::current()) {                                              \
-    return fiber<detail::fiber_result<F, VIGIL_LIST NAMES>>(                                    \
-        detail::start(how, false, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS));             \
+#define VIGIL_WITH_ARGUMENTS(CLASSES, NAMES, PARAMETERS, ARGUMENTS)                 \
+  template <class F, VIGIL_LIST CLASSES>                                            \
+    requires detail::startable<F, VIGIL_LIST NAMES>                                 \
+  void go(F&& f, VIGIL_LIST PARAMETERS, const site& from = site::current()) {       \
+    detail::start({}, true, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS);        \
+  }                                                                                 \
+  template <class F, VIGIL_LIST CLASSES>                                            \
+    requires detail::startable<F, VIGIL_LIST NAMES>                                 \
+  auto spawn(F&& f, VIGIL_LIST PARAMETERS, const site& from = site::current()) {    \
+    return fiber<detail::fiber_result<F, VIGIL_LIST NAMES>>(                        \
+        detail::start({}, false, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS));  \
+  }                                                                                 \
+  template <class F, VIGIL_LIST CLASSES>                                            \
+    requires detail::startable<F, VIGIL_LIST NAMES>                                 \
+  auto spawn(const fiber_options& how,                                              \
+             F&& f,                                                                 \
+             VIGIL_LIST PARAMETERS,                                                 \
+             const site& from = site::current()) {                                  \
+    return fiber<detail::fiber_result<F, VIGIL_LIST NAMES>>(                        \
+        detail::start(how, false, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS)); \
   }
 
 // clang-format takes A&& for an expression here.
@@ -78,20 +80,20 @@ VIGIL_WITH_ARGUMENTS((class A, class B, class C, class D, class E, class G, clas
 #undef VIGIL_LIST
 
 template <class F, class... Args>
-requires(sizeof...(Args) > 8) && detail::startable<F, Args...>
+  requires(sizeof...(Args) > 8) && detail::startable<F, Args...>
 void go(F&& f, Args&&... args) {
   detail::start({}, true, site::current(), std::forward<F>(f), std::forward<Args>(args)...);
 }
 
 template <class F, class... Args>
-requires(sizeof...(Args) > 8) && detail::startable<F, Args...>
+  requires(sizeof...(Args) > 8) && detail::startable<F, Args...>
 auto spawn(F&& f, Args&&... args) {
   return fiber<detail::fiber_result<F, Args...>>(
       detail::start({}, false, site::current(), std::forward<F>(f), std::forward<Args>(args)...));
 }
 
 template <class F, class... Args>
-requires(sizeof...(Args) > 8) && detail::startable<F, Args...>
+  requires(sizeof...(Args) > 8) && detail::startable<F, Args...>
 auto spawn(const fiber_options& how, F&& f, Args&&... args) {
   return fiber<detail::fiber_result<F, Args...>>(
       detail::start(how, false, site::current(), std::forward<F>(f), std::forward<Args>(args)...));

@@ -102,7 +102,7 @@ struct once_core {
   static constexpr std::uint8_t done = 2;
 
   std::atomic<std::uint8_t> state{idle};
-  wait_queue queue;  // its lock guards what follows, and changes of the state
+  wait_queue queue;          // its lock guards what follows, and changes of the state
   std::uint64_t runner = 0;  // as caller_id()
 };
 

@@ -13,9 +13,9 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-class timeout_core;   // a list
-class timeout_table;  // lists by duration
-struct timeout_run;   // an on_expire under way
+class timeout_core;     // a list
+class timeout_table;    // lists by duration
+struct timeout_run;     // an on_expire under way
 struct timeout_access;  // what io does with a list
 
 struct timeout_links {
@@ -37,8 +37,7 @@ struct timeout_function {
   std::atomic<std::size_t> uses{1};
 };
 
-VIGIL_API timeout_core* make_timeouts(std::int64_t duration, timeout_function* f,
-                                      const site& from);
+VIGIL_API timeout_core* make_timeouts(std::int64_t duration, timeout_function* f, const site& from);
 // Waits: throws nothing.
 VIGIL_API void end_timeouts(timeout_core* list) noexcept;
 VIGIL_API void add(timeout_core* list, timeout_node& n);

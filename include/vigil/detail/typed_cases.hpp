@@ -47,6 +47,7 @@ class recv_case : public select_case {
       : select_case(recv_case_table, from), kept_(std::move(kept)), f_(std::move(f)) {}
 
   void prepare() noexcept { value = room_.room(); }
+
   void taken() {
     if constexpr (takes<F, received<T>>) {
       static_cast<void>(f_(room_.take(status)));
@@ -76,6 +77,7 @@ class send_case : public select_case {
         f_(std::move(f)) {}
 
   void prepare() noexcept { value = std::addressof(value_); }
+
   void taken() {
     if (status == channel_status::closed) throw_send_on_closed();
     static_cast<void>(f_());
@@ -109,6 +111,7 @@ class time_case : public select_case {
   time_case(kind k, const wait_limit& l, F f) : select_case(k, l), f_(std::move(f)) {}
 
   void prepare() noexcept {}
+
   void taken() { static_cast<void>(f_()); }
 
  private:
@@ -159,8 +162,8 @@ auto send_to(C&& ch, U&& value, F f) {
   } else if constexpr (std::is_same_v<U&&, T&&> && !std::is_trivially_copyable_v<T>) {
     return send_rvalue_case<T, kept, F>(core, std::move(handle), value, std::move(f));
   } else {  // a copy loses nothing
-    return send_case<T, kept, F>(core, std::move(handle), converted<T>(std::forward<U>(value)),
-                                 std::move(f));
+    return send_case<T, kept, F>(
+        core, std::move(handle), converted<T>(std::forward<U>(value)), std::move(f));
   }
 }
 
@@ -188,9 +191,13 @@ struct any_case {
 template <class C>
 struct held_case final : any_case {
   explicit held_case(C&& given) : one(std::move(given)), kept(keep_channel(one)) {}
+
   select_case* core() noexcept override { return &one; }
+
   void prepare() noexcept override { one.prepare(); }
+
   void taken() override { one.taken(); }
+
   C one;
   channel_handle kept;
 };
