@@ -179,6 +179,11 @@ class timeout_list {
 
   void add_surely(entry& e) { detail::add_surely(core_, e); }
 
+  // The list is left after the expiry has said that it runs, so it is asked for first.
+  static bool is_away(const entry& e) noexcept {
+    return e.home.load() == nullptr && e.run.load() == nullptr;
+  }
+
   template <class F>
   struct function final : detail::timeout_function {
     template <class G>
@@ -267,6 +272,9 @@ struct timeout_access {
   static void add_surely(timeout_list& list, timeout_list::entry& e) {
     list.add_surely(e);
   }
+
+  // In no list, nor in an on_expire. It may be in one by the time this returns.
+  static bool is_away(const timeout_list::entry& e) noexcept { return timeout_list::is_away(e); }
 };
 
 template <auto Member>

@@ -499,8 +499,7 @@ void movable_deadline::close() noexcept {
   if (told.get() != nullptr) told->look_again();
 }
 
-// A wait begins under the lock, after its stream has touched the entry: one that has
-// begun since is not taken for the one that was too long.
+// Bytes that have come since put the entry into a list again: then nothing is too long.
 void movable_deadline::end_wait(const timeout_list::entry& expired) noexcept {
   operation_ref told;
   {

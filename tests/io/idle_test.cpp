@@ -12,7 +12,10 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <boost/asio/as_tuple.hpp>
 
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -27,10 +30,12 @@ namespace {
 using memory_stream = vigil::io::deadline_stream<vigil::io::memory_stream>;
 using unix_stream = vigil::io::deadline_stream<unix_socket>;
 
+using memory_ends = std::pair<vigil::io::memory_stream, vigil::io::memory_stream>;
+
 const error_code timed_out = asio::error::timed_out;
 
 struct memory_pair {
-  explicit memory_pair(std::pair<vigil::io::memory_stream, vigil::io::memory_stream> ends)
+  explicit memory_pair(memory_ends ends)
       : near(std::move(ends.first)), far(std::move(ends.second)) {}
 
   memory_stream near;
@@ -186,6 +191,38 @@ TEST_SUITE("io::idle_list") {
       CHECK(idle.size() == 99);
       pairs.clear();
       CHECK(idle.size() == 0);
+    });
+  }
+
+  TEST_CASE("a call that begins to wait while another one's time ends does not save that") {
+    for_each_seed(5, [] {
+      using vigil::io::detail::movable_deadline;
+      using vigil::io::detail::time_of;
+      idle_list idle(10s);
+      memory_ends ends(vigil::io::memory_pipe());
+      movable_deadline read(time_of::read);
+      movable_deadline write(time_of::write);
+      vigil::io::detail::idle_entry stream(read, write);
+      // As the idle_list's own, and slower.
+      vigil::timeout_list slow(10s, [](vigil::timeout_list::entry& e) {
+        vigil::sleep_for(2s);
+        static_cast<vigil::io::detail::idle_entry&>(e).end_waits();
+      });
+      slow.add(stream);
+      const auto start = vigil::clock::now();
+      auto reader = vigil::spawn([&] {
+        char byte = 0;
+        const auto [error, n] = ends.first.async_read_some(
+            asio::buffer(&byte, 1), asio::as_tuple(vigil::io::detail::movable_token{&read}));
+        CHECK(error == timed_out);
+        CHECK(since(start) == 12s);
+      });
+      vigil::sleep_for(11s);
+      idle.begin_wait(stream);
+      CHECK_FALSE(stream.is_linked());
+      reader.join();
+      idle.begin_wait(stream);
+      CHECK(stream.is_linked());
     });
   }
 

@@ -313,9 +313,7 @@ class deadline_stream {
       }
     }
     s.at_once = 0;
-    // The end of a run has taken it out of its list.
-    if (sides_->joined != nullptr && !sides_->idle.is_linked())
-      sides_->joined->progress(sides_->idle);
+    if (sides_->joined != nullptr) sides_->joined->begin_wait(sides_->idle);
     const auto [e, n] = wait(boost::asio::as_tuple(detail::movable_token{&until}));
     error = e;
     s.was_emptied = !e && n < room;

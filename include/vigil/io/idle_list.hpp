@@ -73,6 +73,13 @@ class idle_list {
     if (!e.touch()) add(e);
   }
 
+  // A read or write is about to wait, maybe in another run than that in which the stream
+  // joined: the end of a run takes all streams out. While the stream's time is being
+  // declared over on_expire puts it back; here that would save the waits that are to end.
+  void begin_wait(detail::idle_entry& e) noexcept {
+    if (vigil::detail::timeout_access::is_away(e)) add(e);
+  }
+
  private:
   // Also without memory: a stream that is in no list would never be cut.
   void add(detail::idle_entry& e) noexcept {
