@@ -33,20 +33,15 @@
 // Behaviour: libuv's thread pool.
 #pragma once
 
-#include <vigil/clock.hpp>
+#include <vigil/detail/blocking_core.hpp>
 #include <vigil/detail/config.hpp>
-#include <vigil/detail/duration.hpp>
-#include <vigil/detail/fiber_core.hpp>
 #include <vigil/detail/site.hpp>
+#include <vigil/detail/wait_limit.hpp>
 #include <vigil/stats.hpp>
 
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <exception>
 #include <optional>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 namespace vigil {
@@ -56,11 +51,11 @@ struct blocking_options {
   // Threads at most, 1 to 1024. Not given: VIGIL_BLOCKING_THREADS from the
   // environment, or else 4.
   std::optional<std::size_t> threads = {};
-  // Of its threads, with their numbers: "blocking/1"; 15 bytes in all.
+  // Prefix of the names of its threads, which are "blocking/1", ...; 15 bytes in all.
   std::string_view name = "blocking";
 };
 
-// A side pool of one's own. Any thread may make and use it; fibers of several
+// A dedicated side pool. Any thread may make and use it; fibers of several
 // runtimes may share it. The destructor waits, blocking its thread, for what is
 // queued and running. Only on a thread of the pool itself (a function or what it
 // has captured holds the last pointer to the pool) it returns at once: what is
@@ -84,115 +79,9 @@ class VIGIL_API blocking_pool {
   void* core_;
 };
 
-// Of the calling fiber's runtime's own pool; throws wrong_place elsewhere. A plain
-// thread asks runtime::stats().
+// The statistics of the pool of the calling fiber's runtime; throws wrong_place
+// elsewhere. A plain thread asks runtime::stats().
 VIGIL_API blocking_stats stats_of_blocking();
-
-namespace detail {
-
-struct blocking_table {
-  void (*run)(void* record) noexcept;      // calls f, keeps what comes of it, destroys f
-  void (*destroy)(void* record) noexcept;  // the record with what was kept
-};
-
-// False on a plain thread, where f just runs. Throws wrong_place on a worker
-// that runs no fiber; `cancelled` if the limit's context is done.
-VIGIL_API bool goes_to_side_pool(const wait_limit& limit);
-// True: f has run, the record is the caller's. False: the limit came first, and
-// the record is gone, as it is when this throws.
-// Waits: throws stopped, wrong_place, std::invalid_argument, std::system_error,
-// std::bad_alloc, what f throws.
-VIGIL_API bool run_blocking(void* pool, const blocking_table& table, void* record,
-                            const wait_limit& limit, const site& from);
-
-// What the caller and the pool's thread share.
-template <class F>
-class blocking_record {
- public:
-  using result = std::invoke_result_t<F>;
-
-  template <class G>
-  explicit blocking_record(G&& f) : function_(std::in_place, std::forward<G>(f)) {}
-
-  static constexpr blocking_table table = {
-      [](void* self) noexcept { static_cast<blocking_record*>(self)->run(); },
-      [](void* self) noexcept { delete static_cast<blocking_record*>(self); }};
-
-  result take() {
-    if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
-    if constexpr (!std::is_void_v<result>) return std::move(*result_);
-  }
-
- private:
-  struct nothing {};
-
-  void run() noexcept {
-    try {
-      if constexpr (std::is_void_v<result>) {
-        std::move (*function_)();
-      } else {
-        result_.emplace(std::move(*function_)());
-      }
-    } catch (...) {
-      error_ = std::current_exception();
-    }
-    function_.reset();
-  }
-
-  std::optional<F> function_;
-  std::optional<std::conditional_t<std::is_void_v<result>, nothing, result>> result_;
-  std::exception_ptr error_;
-};
-
-template <class F>
-using blocking_result = typename blocking_record<std::decay_t<F>>::result;
-
-// Of a form with a deadline: an optional result, or whether f has run.
-template <class R>
-using blocking_answer = std::conditional_t<std::is_void_v<R>, bool, std::optional<R>>;
-
-template <class F>
-auto call_blocking(void* pool, const wait_limit& limit, const site& from, F&& f) {
-  using record = blocking_record<std::decay_t<F>>;
-  using R = typename record::result;
-  static_assert(!std::is_reference_v<R>,
-                "vigil::blocking: f cannot return a reference; return a pointer or a value");
-  refuse_empty("vigil::blocking", f);
-  using answer = blocking_answer<std::conditional_t<std::is_void_v<R>, void, R>>;
-  if (limit.is_over()) return answer{};
-  if (!goes_to_side_pool(limit)) {
-    if constexpr (std::is_void_v<R>) {
-      std::forward<F>(f)();
-      return true;
-    } else {
-      return answer(std::in_place, std::forward<F>(f)());
-    }
-  }
-  auto* const made = new record(std::forward<F>(f));
-  if (!run_blocking(pool, record::table, made, limit, from)) return answer{};
-  struct owner {
-    record* held;
-    ~owner() { delete held; }
-  } const dies_here{made};
-  if constexpr (std::is_void_v<R>) {
-    made->take();
-    return true;
-  } else {
-    return answer(std::in_place, made->take());
-  }
-}
-
-// For the forms without a time: what f returned.
-template <class F>
-blocking_result<F> finish_blocking(void* pool, const wait_limit& limit, const site& from, F&& f) {
-  if constexpr (std::is_void_v<blocking_result<F>>) {
-    call_blocking(pool, limit, from, std::forward<F>(f));
-  } else {
-    return std::move(*call_blocking(pool, limit, from, std::forward<F>(f)));
-  }
-}
-
-}  // namespace detail
 
 // Runs f on a thread of the runtime's side pool, or of the one given, and
 // returns its result or throws what it threw. Throws `stopped` if the fiber is
@@ -200,30 +89,30 @@ blocking_result<F> finish_blocking(void* pool, const wait_limit& limit, const si
 // VIGIL_BLOCKING_THREADS; std::system_error if the pool has no thread and none
 // can be started; wrong_place inside a handler on a worker's own stack, where
 // nothing can wait; std::bad_alloc. On a plain thread f simply runs there.
-template <class F>
-requires std::is_invocable_v<std::decay_t<F>>
+template <detail::blocking_function F>
 detail::blocking_result<F> blocking(F&& f, const site& from = site::current()) {
   return detail::finish_blocking(nullptr, detail::no_limit, from, std::forward<F>(f));
 }
 
-template <class F>
-requires std::is_invocable_v<std::decay_t<F>>
-detail::blocking_result<F> blocking(blocking_pool& pool, F&& f, const site& from = site::current()) {
+template <detail::blocking_function F>
+detail::blocking_result<F> blocking(blocking_pool& pool,
+                                    F&& f,
+                                    const site& from = site::current()) {
   return detail::finish_blocking(pool.core(), detail::no_limit, from, std::forward<F>(f));
 }
 
 // The same until ctx is done: then throws `cancelled`. If it is done already f is
 // not even queued; taken out of the queue it never runs; one that runs goes on,
 // and its result is dropped. On a plain thread f runs to its end.
-template <class F>
-requires std::is_invocable_v<std::decay_t<F>>
+template <detail::blocking_function F>
 detail::blocking_result<F> blocking(const context& ctx, F&& f, const site& from = site::current()) {
   return detail::finish_blocking(nullptr, detail::under(ctx), from, std::forward<F>(f));
 }
 
-template <class F>
-requires std::is_invocable_v<std::decay_t<F>>
-detail::blocking_result<F> blocking(blocking_pool& pool, const context& ctx, F&& f,
+template <detail::blocking_function F>
+detail::blocking_result<F> blocking(blocking_pool& pool,
+                                    const context& ctx,
+                                    F&& f,
                                     const site& from = site::current()) {
   return detail::finish_blocking(pool.core(), detail::under(ctx), from, std::forward<F>(f));
 }
@@ -231,29 +120,29 @@ detail::blocking_result<F> blocking(blocking_pool& pool, const context& ctx, F&&
 // The same with a timeout: f's result in an optional, which is empty if the time
 // was over first; for an f that returns nothing, whether it has run. Zero or
 // negative: f is not even queued. On a plain thread f runs to its end.
-template <detail::duration_like D, class F>
-requires std::is_invocable_v<std::decay_t<F>>
+template <detail::duration_like D, detail::blocking_function F>
 [[nodiscard]] auto blocking_for(const D& timeout, F&& f, const site& from = site::current()) {
   return detail::call_blocking(nullptr, detail::within(timeout), from, std::forward<F>(f));
 }
 
-template <detail::duration_like D, class F>
-requires std::is_invocable_v<std::decay_t<F>>
-[[nodiscard]] auto blocking_for(blocking_pool& pool, const D& timeout, F&& f,
+template <detail::duration_like D, detail::blocking_function F>
+[[nodiscard]] auto blocking_for(blocking_pool& pool,
+                                const D& timeout,
+                                F&& f,
                                 const site& from = site::current()) {
   return detail::call_blocking(pool.core(), detail::within(timeout), from, std::forward<F>(f));
 }
 
 // The same with a deadline, of any clock.
-template <detail::time_point_like Time, class F>
-requires std::is_invocable_v<std::decay_t<F>>
+template <detail::time_point_like Time, detail::blocking_function F>
 [[nodiscard]] auto blocking_until(const Time& t, F&& f, const site& from = site::current()) {
   return detail::call_blocking(nullptr, detail::until(t), from, std::forward<F>(f));
 }
 
-template <detail::time_point_like Time, class F>
-requires std::is_invocable_v<std::decay_t<F>>
-[[nodiscard]] auto blocking_until(blocking_pool& pool, const Time& t, F&& f,
+template <detail::time_point_like Time, detail::blocking_function F>
+[[nodiscard]] auto blocking_until(blocking_pool& pool,
+                                  const Time& t,
+                                  F&& f,
                                   const site& from = site::current()) {
   return detail::call_blocking(pool.core(), detail::until(t), from, std::forward<F>(f));
 }
