@@ -18,10 +18,10 @@
 #include <vigil/error.hpp>
 #include <vigil/mutex.hpp>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <type_traits>
@@ -48,6 +48,7 @@ class single_flight {
   T call(const Key& key, F&& f) {
     return call_within(key, detail::no_limit, std::forward<F>(f));
   }
+
   // The same, but waits for another's call at most until ctx is done: then throws
   // `cancelled`. f is not bounded by ctx, unless it hands ctx on itself.
   template <class F>
@@ -84,40 +85,13 @@ class single_flight {
     std::optional<std::conditional_t<std::is_void_v<T>, nothing, T>> result;
     std::exception_ptr error;
     const Key* key = nullptr;  // in flights_; nullptr: forgotten. Under the mutex
-    std::atomic<std::size_t> uses{1};
   };
 
-  // <memory> would double what this header costs.
-  class flight_ptr {
-   public:
-    flight_ptr() noexcept = default;
-    explicit flight_ptr(flight* owned) noexcept : flight_(owned) {}
-    flight_ptr(const flight_ptr& other) noexcept : flight_(other.flight_) {
-      // ordering: made from one that is held.
-      if (flight_ != nullptr) flight_->uses.fetch_add(1, std::memory_order_relaxed);
-    }
-    flight_ptr(flight_ptr&& other) noexcept : flight_(std::exchange(other.flight_, nullptr)) {}
-    flight_ptr& operator=(flight_ptr other) noexcept {
-      std::swap(flight_, other.flight_);
-      return *this;
-    }
-    ~flight_ptr() {
-      if (flight_ == nullptr) return;
-      // Pairs with the other decrements: the last one sees all that was done.
-      if (flight_->uses.fetch_sub(1, std::memory_order_acq_rel) == 1) delete flight_;
-    }
-
-    explicit operator bool() const noexcept { return flight_ != nullptr; }
-    flight* get() const noexcept { return flight_; }
-    flight& operator*() const noexcept { return *flight_; }
-    flight* operator->() const noexcept { return flight_; }
-
-   private:
-    flight* flight_ = nullptr;
-  };
+  using flight_ptr = std::shared_ptr<flight>;
 
   struct unlock_at_end {
     mutex& held;
+
     ~unlock_at_end() { held.unlock(); }
   };
 
@@ -146,7 +120,7 @@ class single_flight {
     const unlock_at_end unlock{mutex_};
     const auto found = flights_.find(key);
     if (found == flights_.end()) {
-      mine = flight_ptr(new flight);
+      mine = std::make_shared<flight>();
       mine->key = &flights_.emplace(key, mine).first->first;
       return {};
     }
@@ -183,6 +157,7 @@ class single_flight {
   struct landing {
     single_flight& all;
     flight& mine;
+
     ~landing() {
       {
         all.mutex_.lock();
