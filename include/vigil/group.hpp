@@ -120,7 +120,7 @@ class group {
   static void start(detail::group_place place, const char* call, F&& f, const site& from) {
     detail::refuse_empty(call, f);
     detail::start_by({.name = call}, {}, true, from,
-                     detail::group_body<std::decay_t<F>>(std::move(place), std::forward<F>(f)));
+                     detail::group_body<std::decay_t<F>>{std::move(place), std::forward<F>(f)});
   }
 
   template <class T>

@@ -41,15 +41,18 @@ class rate {
   static rate per(std::int64_t n, const D& d) {
     return checked(n, detail::to_nanos(d));
   }
+
   // One token in each d.
   template <detail::duration_like D>
   static rate every(const D& d) {
     return per(1, d);
   }
+
   // Everything is allowed at once, whatever the burst.
   static constexpr rate unlimited() noexcept { return rate(0, 0); }
 
   constexpr bool is_unlimited() const noexcept { return nanoseconds_ == 0; }
+
   friend constexpr bool operator==(const rate&, const rate&) noexcept = default;
 
  private:
@@ -57,38 +60,48 @@ class rate {
 
   constexpr rate(std::int64_t n, std::int64_t nanoseconds) noexcept
       : tokens_(n), nanoseconds_(nanoseconds) {}
+
   VIGIL_API static rate checked(std::int64_t n, std::int64_t nanoseconds);
 
   std::int64_t tokens_;
   std::int64_t nanoseconds_;
 };
 
+namespace detail {
+
+struct reserved_tokens {
+  rate_limiter* limiter = nullptr;
+  std::int64_t count = 0;
+  clock::time_point at = clock::time_point::max();
+};
+
+}  // namespace detail
+
 // The right to act at a given time. Can be moved, not copied: it is given back
 // once. Dropping it gives nothing back.
 class [[nodiscard]] reservation {
  public:
-  reservation(reservation&& other) noexcept
-      : limiter_(std::exchange(other.limiter_, nullptr)),
-        tokens_(std::exchange(other.tokens_, 0)),
-        at_(std::exchange(other.at_, clock::time_point::max())) {}
+  reservation(reservation&& other) noexcept : own_(std::exchange(other.own_, {})) {}
+
   reservation& operator=(reservation&& other) noexcept {
-    reservation taken(std::move(other));
-    taken.swap(*this);
+    own_ = std::exchange(other.own_, {});
     return *this;
   }
+
   ~reservation() = default;
 
   // False: more than the burst was asked for, or none will ever come; or it was
   // moved from.
-  explicit operator bool() const noexcept { return limiter_ != nullptr; }
+  explicit operator bool() const noexcept { return own_.limiter != nullptr; }
 
   // When to act; time_point::max() if never.
-  clock::time_point time_to_act() const noexcept { return at_; }
+  clock::time_point time_to_act() const noexcept { return own_.at; }
+
   // How long until then; zero if it has come.
   std::chrono::nanoseconds delay() const noexcept {
-    if (limiter_ == nullptr) return std::chrono::nanoseconds::max();
+    if (own_.limiter == nullptr) return std::chrono::nanoseconds::max();
     const clock::time_point now = clock::now();
-    return at_ > now ? at_ - now : std::chrono::nanoseconds(0);
+    return own_.at > now ? own_.at - now : std::chrono::nanoseconds(0);
   }
 
   // Gives back what is left of it: all, but for the tokens that later
@@ -99,18 +112,11 @@ class [[nodiscard]] reservation {
   friend class rate_limiter;
 
   reservation() noexcept = default;  // never
+
   reservation(rate_limiter* limiter, std::int64_t tokens, clock::time_point at) noexcept
-      : limiter_(limiter), tokens_(tokens), at_(at) {}
+      : own_{limiter, tokens, at} {}
 
-  void swap(reservation& other) noexcept {
-    std::swap(limiter_, other.limiter_);
-    std::swap(tokens_, other.tokens_);
-    std::swap(at_, other.at_);
-  }
-
-  rate_limiter* limiter_ = nullptr;
-  std::int64_t tokens_ = 0;
-  clock::time_point at_ = clock::time_point::max();
+  detail::reserved_tokens own_;
 };
 
 class rate_limiter {
@@ -128,25 +134,31 @@ class rate_limiter {
 
   // Whether n tokens are there now; takes them, or none.
   bool allow(std::int64_t n = 1) { return allow_at(clock::now(), n); }
+
   VIGIL_API bool allow_at(clock::time_point now, std::int64_t n = 1);
 
   // Takes n tokens now, also such that are still to come, and says when.
   reservation reserve(std::int64_t n = 1) { return reserve_at(clock::now(), n); }
+
   VIGIL_API reservation reserve_at(clock::time_point now, std::int64_t n = 1);
 
   // Waits for its turn; while none will ever come (a rate of 0), for a change of
   // the rate or the burst. Throws std::invalid_argument if n is more than the burst,
   // since it would wait for ever; `stopped`, and gives back what it had reserved.
   void wait(std::int64_t n = 1) { wait_within(n, detail::no_limit); }
+
   // At most until ctx is done: then throws `cancelled`, and gives back what it had
   // reserved.
   void wait(std::int64_t n, const context& ctx) { wait_within(n, detail::under(ctx)); }
+
   void wait(const context& ctx) { wait(1, ctx); }
+
   // False, at once and with nothing taken, if its turn comes after the deadline.
   template <detail::duration_like D>
   bool wait_for(const D& timeout, std::int64_t n = 1) {
     return wait_within(n, detail::within(timeout));
   }
+
   template <detail::time_point_like Time>
   bool wait_until(const Time& t, std::int64_t n = 1) {
     return wait_within(n, detail::until(t));
@@ -174,6 +186,7 @@ class rate_limiter {
   std::uint64_t changes() noexcept;
   void wait_for_change(std::uint64_t seen, const detail::wait_limit& limit);
   void tell_change() noexcept;
+
   wide full() const noexcept { return static_cast<wide>(burst_) * rate_.nanoseconds_; }
 
   mutable mutex mutex_;  // never held across a wait; guards what follows
@@ -181,8 +194,8 @@ class rate_limiter {
   std::int64_t burst_;
   // In 1 / rate_.nanoseconds_ of a token: a nanosecond brings rate_.tokens_.
   wide level_;
-  std::int64_t since_;  // when the level was that
-  std::int64_t last_event_;  // the latest time that was reserved
+  std::int64_t since_;             // when the level was that
+  std::int64_t last_event_;        // the latest time that was reserved
   detail::wait_queue for_change_;  // those whose turn never comes; its lock guards
   std::uint64_t changes_ = 0;      // of the rate and the burst
 };

@@ -40,16 +40,11 @@ class counted {
 
 // The function of a fiber that counts.
 template <class F>
-class counted_body {
- public:
-  template <class G>
-  counted_body(counted&& one, G&& f) : one_(std::move(one)), f_(std::forward<G>(f)) {}
+struct counted_body {
+  void operator()() { static_cast<void>(f()); }
 
-  void operator()() { static_cast<void>(f_()); }
-
- private:
-  counted one_;  // the last to die
-  F f_;
+  counted one;  // the last to die
+  F f;
 };
 
 }  // namespace detail
@@ -100,12 +95,12 @@ class wait_group {
   void go(F&& f, const site& from = site::current()) {
     detail::refuse_empty("vigil::wait_group::go", f);
     add();
-    detail::counted one(core_);
+    using body = detail::counted_body<std::decay_t<F>>;
     detail::start_by({.name = "vigil::wait_group::go"},
                      {},
                      true,
                      from,
-                     detail::counted_body<std::decay_t<F>>(std::move(one), std::forward<F>(f)));
+                     body{detail::counted(core_), std::forward<F>(f)});
   }
 
  private:

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace vigil {
 inline namespace VIGIL_ABI {
@@ -190,10 +191,8 @@ void rate_limiter::give_back(std::int64_t at, std::int64_t n) noexcept {
 }
 
 void reservation::cancel() noexcept {
-  rate_limiter* const limiter = limiter_;
-  if (limiter == nullptr || tokens_ == 0) return;
-  limiter->give_back(of(at_), tokens_);
-  tokens_ = 0;
+  if (own_.limiter == nullptr || own_.count == 0) return;
+  own_.limiter->give_back(of(own_.at), std::exchange(own_.count, 0));
 }
 
 // Under the mutex.

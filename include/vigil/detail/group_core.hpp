@@ -80,25 +80,20 @@ concept group_function_of = std::is_invocable_r_v<R, std::decay_t<F>&> ||
 
 // The function that a fiber of a group runs.
 template <class F>
-class group_body {
- public:
-  template <class G>
-  group_body(group_place&& place, G&& f) : place_(std::move(place)), f_(std::forward<G>(f)) {}
-
+struct group_body {
   void operator()() {
     auto call = [this] {
       if constexpr (takes_context<F>) {
-        static_cast<void>(f_(place_.ctx()));
+        static_cast<void>(f(place.ctx()));
       } else {
-        static_cast<void>(f_());
+        static_cast<void>(f());
       }
     };
-    place_.run(call);
+    place.run(call);
   }
 
- private:
-  group_place place_;  // the last to die
-  F f_;
+  group_place place;  // the last to die
+  F f;
 };
 
 template <class T>
