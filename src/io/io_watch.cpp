@@ -2,7 +2,7 @@
 
 #include "base/assert.hpp"
 #include "base/clock_source.hpp"
-#include "io/operation_record.hpp"
+#include "io/operation.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -143,8 +143,8 @@ using shared_part = io_watch::shared_part;
 struct thread_part {
   const shared_part* inside = nullptr;
   bool collects = false;
-  io::detail::operation_record* first = nullptr;
-  io::detail::operation_record* last = nullptr;
+  io::detail::operation* first = nullptr;
+  io::detail::operation* last = nullptr;
 };
 
 // Read on fibers' stacks, too, by functions that are never inlined there
@@ -524,14 +524,14 @@ void io_watch::end_cancelled() noexcept {
 }
 
 void io_watch::got_up() noexcept {
-  while (io::detail::operation_record* const o = this_thread.first) {
+  while (io::detail::operation* const o = this_thread.first) {
     this_thread.first = o->next_ready;
-    o->deliver();
+    deliver(*o);
   }
 }
 
 // Not inlined: handlers run on fibers' stacks, too.
-[[gnu::noinline]] bool io_watch::deliver_later(io::detail::operation_record& o) noexcept {
+[[gnu::noinline]] bool io_watch::deliver_later(io::detail::operation& o) noexcept {
   thread_part& here = this_thread;
   if (!here.collects) return false;
   o.next_ready = nullptr;

@@ -58,7 +58,7 @@ namespace vigil::io {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-class operation_record;
+struct operation;
 
 }  // namespace detail
 }  // namespace VIGIL_ABI
@@ -123,7 +123,7 @@ class io_watch final : public watch {
 
   // From a handler: true if the calling thread is a worker in wait_until(), which
   // has taken the waiter and will deliver it.
-  static bool deliver_later(io::detail::operation_record& o) noexcept;
+  static bool deliver_later(io::detail::operation& o) noexcept;
 
   struct shared_part;
 

@@ -1,44 +1,40 @@
+#include "io/operation.hpp"
+
 #include "base/assert.hpp"
 #include "io/io_watch.hpp"
-#include "io/operation_record.hpp"
 #include "sched/caller.hpp"
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/error.hpp>
+#include <vigil/io/detail/movable_deadline.hpp>
 #include <vigil/io/memory_executor.hpp>
 
-#include <cerrno>
-#include <cstdio>
 #include <new>
-#include <string>
-#include <system_error>
 #include <utility>
 
-#include <boost/asio/experimental/channel_error.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/prefer.hpp>
+#include <boost/asio/query.hpp>
+#include <boost/asio/require.hpp>
 #include <boost/asio/system_executor.hpp>
-#include <boost/system/errc.hpp>
-#include <boost/system/system_error.hpp>
 
 namespace vigil::io {
 inline namespace VIGIL_ABI {
 namespace detail {
 
+using boost::asio::any_io_executor;
+using boost::asio::cancellation_type_t;
 using internal::lock_guard;
 using internal::outcome;
 
 namespace {
 
-operation_record& record_of(operation& o) noexcept {
-  return static_cast<operation_record&>(o);
-}
-
 ending ending_of(outcome how) noexcept {
   switch (how) {
     case outcome::timeout:
-      return ending::timed_out;
+      return ending::cut;
     case outcome::cancelled:
       return ending::cancelled;
     case outcome::stopped:
@@ -48,518 +44,370 @@ ending ending_of(outcome how) noexcept {
   }
 }
 
-}  // namespace
-
-bool means_cancelled(const boost::system::error_code& code) noexcept {
-  return code == boost::system::errc::operation_canceled ||  // operation_aborted, too
-         code == boost::asio::experimental::channel_errc::channel_cancelled;
+internal::fiber& fiber_that_may_wait() {
+  internal::fiber* const f = internal::current_fiber();
+  if (f != nullptr) {
+    internal::check_may_park(*f);
+    return *f;
+  }
+  internal::process_check_fork("vigil::io::use_fiber");
+  if (internal::current_worker() != nullptr) {
+    throw wrong_place(
+        "vigil::io::use_fiber: it would have to wait inside a handler, on a worker's own stack; "
+        "start a fiber with go, and wait there");
+  }
+  throw wrong_place(
+      "vigil::io::use_fiber needs a fiber to wait: call it inside vigil::run, go or spawn, not "
+      "on a plain thread nor in a handler");
 }
 
-bool means_cancelled(const std::exception_ptr& error) noexcept {
-  if (error == nullptr) return false;
-  try {
-    std::rethrow_exception(error);
-  } catch (const boost::system::system_error& e) {
-    return means_cancelled(e.code());
-  } catch (const std::system_error& e) {
-    return e.code() == std::errc::operation_canceled;
-  } catch (...) {
-    return false;
+const boost::asio::io_context::executor_type* of_io_context(const any_io_executor& ex) noexcept {
+  return ex.target<boost::asio::io_context::executor_type>();
+}
+
+bool is_system(const any_io_executor& ex) noexcept {
+  return !ex || ex.target<boost::asio::system_executor>() != nullptr;
+}
+
+// A fiber may run an io_context itself, but not leave it in the middle of a handler.
+void check_is_not_run_here(const any_io_executor& ex) {
+  const auto* const of = of_io_context(ex);
+  if (of == nullptr || !of->running_in_this_thread()) return;
+  throw wrong_place(
+      "vigil::io::use_fiber: it would have to wait inside a handler of an io_context that this "
+      "very fiber runs (run, poll); start a fiber with go, and wait there");
+}
+
+bool is_in(const any_io_executor& ex, const internal::io_watch& watch) {
+  return &boost::asio::query(ex, boost::asio::execution::context) == &watch.context();
+}
+
+}  // namespace
+
+operation::operation(internal::fiber& f,
+                     internal::io_watch* in,
+                     any_io_executor by,
+                     bool runs_anywhere,
+                     bool is_outside) noexcept
+    : sched(*f.sched),
+      watch(in),
+      anywhere(runs_anywhere),
+      outside(is_outside),
+      executor(std::move(by)) {}
+
+operation& begin_operation(any_io_executor own, any_io_executor bound, bool inside) {
+  internal::fiber& self = fiber_that_may_wait();
+  check_is_not_run_here(own);
+  check_is_not_run_here(bound);
+  internal::io_watch* watch = self.sched->present_watch().as_io_watch();
+  if (watch != nullptr && !is_system(own) && !is_in(own, *watch) &&
+      (!bound || !is_in(bound, *watch))) {
+    watch = nullptr;
   }
+  const bool outside = !inside && own.target<memory_executor>() == nullptr;
+  const bool anywhere = bound ? is_system(bound) : is_system(own) || of_io_context(own) != nullptr;
+  if (bound) {
+    // Its context has something to run until the operation is over.
+    own = boost::asio::prefer(bound, boost::asio::execution::outstanding_work.tracked);
+  }
+  return *new operation(self, watch, std::move(own), anywhere, outside);
+}
+
+// --- references
+
+void retain(operation& o, bool executor) noexcept {
+  // From none to one: by its handler at first, later by an emission (run_in()) when the
+  // operation has just ended, which then finds that it has.
+  // ordering: whoever retains it has a reference already.
+  if (executor && o.executors.fetch_add(1, internal::relaxed) != 0) return;
+  o.references.fetch_add(1, internal::relaxed);  // ordering: the same
+}
+
+void release(operation& o, bool executor) noexcept {
+  if (executor) {
+    // Pairs with itself, as below.
+    if (o.executors.fetch_sub(1, internal::acq_rel) != 1) return;
+    any_io_executor over;
+    const lock_guard guard(o.lock);
+    std::swap(over, o.executor);
+  }
+  // Pairs with itself: the last one sees what all others did.
+  if (o.references.fetch_sub(1, internal::acq_rel) == 1) delete &o;
 }
 
 namespace {
 
-// Boost's base classes have destructors that are not virtual, on purpose.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wnon-virtual-dtor"
-
-// The system's in all but the message, and equal to it: Boost.System compares
-// categories by their id. So who asks for timed_out, or for errc::timed_out, need not
-// know of it.
-class time_category final : public boost::system::detail::system_error_category {
- public:
-  explicit constexpr time_category(const char* what) noexcept : what_(what) {}
-
-  std::string message(int code) const override {
-    return code == ETIMEDOUT ? what_ : system_error_category::message(code);
-  }
-
-  const char* message(int code, char* buffer, std::size_t size) const noexcept override {
-    if (code != ETIMEDOUT) return system_error_category::message(code, buffer, size);
-    std::snprintf(buffer, size, "%s", what_);
-    return buffer;
-  }
-
- private:
-  const char* what_;
-};
-
-#pragma GCC diagnostic pop
-
-// Never destroyed in effect: they have nothing to give back.
-constinit const time_category categories[] = {
-    time_category("vigil: the time given to use_fiber.within is over"),
-    time_category("vigil: the deadline given to use_fiber.until has passed"),
-    time_category("vigil: the read deadline of the deadline_stream has passed"),
-    time_category("vigil: the write deadline of the deadline_stream has passed"),
-    time_category("vigil: nothing was read or written for as long as the idle_list allows"),
-};
-
-}  // namespace
-
-boost::system::error_code timed_out_by(time_of which) noexcept {
-  return {ETIMEDOUT, categories[static_cast<std::size_t>(which)]};
+// Empty: any.
+any_io_executor executor_in(operation& o) {
+  const lock_guard guard(o.lock);
+  return o.executor;
 }
 
-// --- the record
-
-operation_record::operation_record(internal::fiber& f) noexcept
-    : sched_(*f.sched), watch_(f.sched->present_watch().as_io_watch()) {}
-
-bool operation_record::is_done() noexcept {
-  const lock_guard guard(lock_);
-  return done_;
+any_io_executor executor_or_system(operation& o) {
+  if (any_io_executor ex = executor_in(o)) return ex;
+  return boost::asio::system_executor();
 }
 
-// In the section.
-void operation_record::emit(boost::asio::cancellation_type_t type) noexcept {
-  if (is_done()) return;
-  try {
-    signal_.emit(type);
-  } catch (const std::bad_alloc&) {
-    // Whoever wants it to end asks again after its next step.
-  } catch (...) {
-    internal::fatal("an exception has left a cancellation handler of an operation of Asio's");
-  }
-}
-
-// O4
-void operation_record::ask_again() noexcept {
-  constexpr int answers = 16;  // each of which begins another step
-  for (int i = 0; i < answers && end_wanted_.load(); ++i) {
-    answered_ = false;
-    emit(boost::asio::cancellation_type::terminal);
-    if (!answered_) return;
-  }
-}
-
-// What the operation has left in its slot may have a copy of the executor, and so keep
-// itself. Outside any emission of it.
-void operation_record::clear_slot() noexcept {
-  if (executors_.load() == 0) return;
-  const section inside(*this);
-  signal_.slot().clear();
-}
-
-// Copies of the associated executor need it still, but it counts no work: who is to
-// run out of that may do so once the operation is over.
-void operation_record::untrack() noexcept {
-  boost::asio::any_io_executor ex;
-  {
-    const lock_guard guard(lock_);
-    ex = executor_;
-  }
+// Copies of the associated executor need it still, but it counts no work: a thread that
+// is to run out of that may do so once the operation is over.
+void untrack(operation& o) noexcept {
+  any_io_executor ex = executor_in(o);
   if (!ex) return;
   try {
     ex = boost::asio::prefer(ex, boost::asio::execution::outstanding_work.untracked);
   } catch (...) {  // no memory: it counts until the last copy has gone
     return;
   }
-  const lock_guard guard(lock_);
-  if (executor_) std::swap(ex, executor_);
+  const lock_guard guard(o.lock);
+  if (o.executor) std::swap(ex, o.executor);
 }
 
-void operation_record::end() noexcept {
-  let_go_executor();  // before anybody knows: O5
-  if (executors_.load() != 0) untrack();
-  {
-    const lock_guard guard(lock_);
-    done_ = true;
-    if (who_ != nullptr && who_->claim(which_, outcome::value)) claimed_ = who_;
-    who_ = nullptr;
+}  // namespace
+
+any_io_executor executor_of(operation& o, bool posts) {
+  if (posts) {
+    return boost::asio::require(executor_or_system(o), boost::asio::execution::blocking.never);
   }
-  // W4 of io_watch.hpp.
-  if (claimed_ != nullptr && internal::io_watch::deliver_later(*this)) return;
-  deliver();
+  return o.anywhere ? any_io_executor() : executor_or_system(o);
 }
 
-void operation_record::deliver() noexcept {
-  if (internal::waiter* const w = std::exchange(claimed_, nullptr)) {
-    w->deliver(internal::turn::in_order);
-  }
-  let_go();
+boost::asio::execution_context& context_of(operation& o) {
+  return boost::asio::query(executor_or_system(o), boost::asio::execution::context);
 }
 
-void operation_record::wait_for_end() noexcept {
-  for (;;) {
-    internal::caller self;
-    static_cast<void>(self.may_not_wait(false));
-    lock_.lock();
-    if (done_) {
-      lock_.unlock();
-      return;
-    }
-    which_ = self.open();
-    who_ = &self.self();
-    self.wait(which_, internal::wait_reason::io, lock_);
-  }
+// --- its section, and what asks it to end
+
+namespace {
+
+bool is_done(operation& o) noexcept {
+  const lock_guard guard(o.lock);
+  return o.done;
 }
 
-// --- the interface
-
-operation& operation::begin() {
-  internal::fiber* const f = internal::current_fiber();
-  if (f == nullptr) {
-    internal::process_check_fork("vigil::io::use_fiber");
-    if (internal::current_worker() != nullptr) {
-      throw wrong_place(
-          "vigil::io::use_fiber: it would have to wait inside a handler, on a worker's own stack; "
-          "start a fiber with go, and wait there");
-    }
-    throw wrong_place(
-        "vigil::io::use_fiber needs a fiber to wait: call it inside vigil::run, go or spawn, not "
-        "on a plain thread nor in a handler");
-  }
-  internal::check_may_park(*f);
-  return *new operation_record(*f);
-}
-
-void operation::keep() noexcept {
-  // ordering: who keeps it has a reference already.
-  record_of(*this).kept_.fetch_add(1, internal::relaxed);
-}
-
-void operation::let_go() noexcept {
-  operation_record& r = record_of(*this);
-  // Pairs with itself: the last one sees what all others did.
-  if (r.kept_.fetch_sub(1, internal::acq_rel) == 1) delete &r;
-}
-
-// From none to one: by its handler at first, later by who emits (enter()) when the
-// operation has just ended, and then finds that it has.
-void operation::keep_executor() noexcept {
-  // ordering: as keep().
-  if (record_of(*this).executors_.fetch_add(1, internal::relaxed) == 0) keep();
-}
-
-void operation::let_go_executor() noexcept {
-  operation_record& r = record_of(*this);
-  // Pairs with itself, as let_go().
-  if (r.executors_.fetch_sub(1, internal::acq_rel) != 1) return;
-  {
-    boost::asio::any_io_executor over;
-    const lock_guard guard(r.lock_);
-    std::swap(over, r.executor_);
-  }
-  let_go();
-}
-
-void operation::run_by(boost::asio::any_io_executor own, boost::asio::any_io_executor bound) {
-  const auto is_system = [](const boost::asio::any_io_executor& ex) {
-    return !ex || ex.target<boost::asio::system_executor>() != nullptr;
-  };
-  operation_record& r = record_of(*this);
-  if (own.target<memory_executor>() != nullptr) is_inside();
-  // A fiber may run an io_context itself, but not leave it in the middle of a handler.
-  const auto is_run_here = [](const boost::asio::any_io_executor& ex) {
-    const auto* const of = ex.target<boost::asio::io_context::executor_type>();
-    return of != nullptr && of->running_in_this_thread();
-  };
-  if (is_run_here(own) || is_run_here(bound)) {
-    throw wrong_place(
-        "vigil::io::use_fiber: it would have to wait inside a handler of an io_context that this "
-        "very fiber runs (run, poll); start a fiber with go, and wait there");
-  }
-  const auto is_elsewhere = [&](const boost::asio::any_io_executor& ex) {
-    return &boost::asio::query(ex, boost::asio::execution::context) != &r.watch_->context();
-  };
-  if (r.watch_ != nullptr && !is_system(own) && is_elsewhere(own) &&
-      (!bound || is_elsewhere(bound))) {
-    r.watch_ = nullptr;
-  }
-  boost::asio::any_io_executor ex;
-  if (bound) {
-    anywhere_ = is_system(bound);
-    // Its context has something to run until the operation is over.
-    ex = boost::asio::prefer(bound, boost::asio::execution::outstanding_work.tracked);
-  } else {
-    anywhere_ = is_system(own) || own.target<boost::asio::io_context::executor_type>() != nullptr;
-    ex = std::move(own);
-  }
-  const lock_guard guard(r.lock_);
-  r.executor_ = std::move(ex);
-}
-
-boost::asio::any_io_executor operation::executor() {
-  operation_record& r = record_of(*this);
-  {
-    const lock_guard guard(r.lock_);
-    if (r.executor_) return r.executor_;
-  }
-  return boost::asio::system_executor();
-}
-
-boost::asio::execution_context& operation::context() {
-  return boost::asio::query(executor(), boost::asio::execution::context);
-}
-
-boost::asio::any_io_executor operation::posting_executor() {
-  return boost::asio::require(executor(), boost::asio::execution::blocking.never);
-}
-
-void operation::complete() noexcept {
-  record_of(*this).end();
-}
-
-void operation::fail(std::exception_ptr error) noexcept {
-  error_ = std::move(error);
-  complete();
-}
-
-void operation::drop() noexcept {
-  dropped_ = true;
-  complete();
-}
-
-void operation::cancel(boost::asio::cancellation_type_t type) noexcept {
-  operation_record& r = record_of(*this);
-  {
-    const lock_guard guard(r.lock_);
-    if (r.done_) return;
-    if (!r.begun_) {
-      r.asked_ |= type;
-      return;
-    }
-  }
-  r.enter([&r, type] { r.emit(type); });
-}
-
+// f on its executor.
 template <class F>
-void operation_record::enter(F f) noexcept {
+void run_in(operation& o, F f) noexcept {
   try {
-    operation_executor<false>(*this).execute(f);
+    operation_executor<false>(o).execute(f);
   } catch (...) {
     // No memory for the way to its executor: here, as well as can be.
-    const section inside(*this);
+    const operation_section inside(o);
     f();
   }
 }
 
-operation::section::section(operation& o) noexcept : operation_(o) {
-  o.keep();
-  record_of(o).section_.lock();
-  ++record_of(o).depth_;
+// In the section.
+void emit(operation& o, cancellation_type_t type) noexcept {
+  if (is_done(o)) return;
+  try {
+    o.signal.emit(type);
+  } catch (const std::bad_alloc&) {
+    // If it is to end it is asked again after its next step.
+  } catch (...) {
+    internal::fatal("an exception has left a cancellation handler of an operation of Asio's");
+  }
+}
+
+// O4
+void ask_again(operation& o) noexcept {
+  constexpr int answers = 16;  // each of which begins another step
+  for (int i = 0; i < answers && o.end_wanted.load(); ++i) {
+    o.answered = false;
+    emit(o, cancellation_type_t::terminal);
+    if (!o.answered) return;
+  }
+}
+
+}  // namespace
+
+operation_section::operation_section(operation& o) noexcept : operation_(o) {
+  retain(o, false);
+  o.section.lock();
+  ++o.depth;
   if (internal::fiber* const f = internal::current_fiber()) ++f->no_parks;
 }
 
-operation::section::~section() {
-  operation_record& r = record_of(operation_);
-  if (r.depth_ == 1) {
-    r.ask_again();
+operation_section::~operation_section() {
+  operation& o = operation_;
+  if (o.depth == 1) {
+    ask_again(o);
   } else {
-    r.answered_ = true;
+    o.answered = true;
   }
   if (internal::fiber* const f = internal::current_fiber()) --f->no_parks;
-  --r.depth_;
-  r.section_.unlock();
-  r.let_go();
+  --o.depth;
+  o.section.unlock();
+  release(o, false);
 }
 
-// Until it is done, the limit or a stop ends the wait, or the limit is to be looked
-// at again (`completed`, too).
-ending operation_record::wait_once(const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  internal::caller self(limit);
-  const bool refused = self.may_not_wait();
-  lock_.lock();
-  if (done_ || refused || std::exchange(look_again_, false)) {
-    const bool stops = !done_ && refused;
-    lock_.unlock();
-    return stops ? ending::stopped : ending::completed;
-  }
-  which_ = self.open();
-  who_ = &self.self();
-  ending how = ending::completed;
-  try {
-    how = ending_of(self.wait(which_, internal::wait_reason::io, lock_));
-  } catch (const std::bad_alloc&) {
-    // For a timer, which a limit that is over already does not need.
-    how = limit.is_over() ? ending::timed_out : ending::no_memory;
-  }
-  const lock_guard guard(lock_);
-  who_ = nullptr;
-  look_again_ = false;
-  return how;
+boost::asio::cancellation_slot slot_of(operation& o) noexcept {
+  return o.signal.slot();
 }
 
-ending operation::wait(const wait_limit& limit, movable_deadline* moves) {
-  const ending how = wait_begun(limit, moves);
-  record_of(*this).clear_slot();
-  return how;
-}
-
-ending operation::wait_begun(const wait_limit& limit, movable_deadline* moves) {
-  operation_record& r = record_of(*this);
-  auto asked = boost::asio::cancellation_type::none;
+void cancel(operation& o, cancellation_type_t type) noexcept {
   {
-    const lock_guard guard(r.lock_);
-    if (r.done_) return ending::completed;
-    r.begun_ = true;
-    asked = r.asked_;
-  }
-  if (asked != boost::asio::cancellation_type::none) cancel(asked);
-  if (outside_) {
-    r.sched_.io_begins();
-    if (r.watch_ != nullptr) r.watch_->operation_begins();
-  }
-  ending how = ending::completed;
-  do {
-    if (moves == nullptr) {
-      how = r.wait_once(limit);
-      continue;
+    const lock_guard guard(o.lock);
+    if (o.done) return;
+    if (!o.begun) {
+      o.asked |= type;
+      return;
     }
-    how = r.wait_once(limit.until(moves->wait_to(*this)));
-    if (moves->is_closed()) {
-      if (how == ending::timed_out || !r.is_done()) how = ending::closed;
-    } else if (how == ending::timed_out && !moves->is_over()) {
-      how = ending::completed;  // it has moved just before it came
-    }
-  } while (how == ending::completed && !r.is_done());
-  if (moves != nullptr) moves->waited();
-  const bool cancelled = how != ending::completed && !r.is_done();
-  if (cancelled) {
-    r.end_wanted_.store(true);
-    r.enter([] {});  // O4
-    if (outside_ && r.watch_ != nullptr) r.watch_->operation_cancelled();
-    r.wait_for_end();
   }
-  if (outside_) {
-    if (r.watch_ != nullptr) r.watch_->operation_ends(cancelled);
-    r.sched_.io_ends();
-  }
-  return how;
+  run_in(o, [&o, type] { emit(o, type); });
 }
 
-void operation::look_again() noexcept {
-  operation_record& r = record_of(*this);
+// --- its end
+
+void end(operation& o, std::exception_ptr thrown, bool dropped) noexcept {
+  o.thrown = std::move(thrown);
+  o.dropped = dropped;
+  release(o, true);  // before anybody knows: O5
+  if (o.executors.load() != 0) untrack(o);
+  {
+    const lock_guard guard(o.lock);
+    o.done = true;
+    if (o.waiter != nullptr && o.waiter->claim(o.ticket, outcome::value)) o.claimed = o.waiter;
+    o.waiter = nullptr;
+  }
+  // W4 of io_watch.hpp.
+  if (o.claimed != nullptr && internal::io_watch::deliver_later(o)) return;
+  deliver(o);
+}
+
+void deliver(operation& o) noexcept {
+  if (internal::waiter* const w = std::exchange(o.claimed, nullptr)) {
+    w->deliver(internal::turn::in_order);
+  }
+  release(o, false);
+}
+
+void look_again(operation& o) noexcept {
   internal::waiter* w = nullptr;
   {
-    const lock_guard guard(r.lock_);
-    r.look_again_ = true;
-    if (r.who_ != nullptr && r.who_->claim(r.which_, outcome::value)) w = r.who_;
-    if (w != nullptr) r.who_ = nullptr;
+    const lock_guard guard(o.lock);
+    o.looks_again = true;
+    if (o.waiter != nullptr && o.waiter->claim(o.ticket, outcome::value)) {
+      w = std::exchange(o.waiter, nullptr);
+    }
   }
   if (w != nullptr) w->deliver();
 }
 
-// --- deadlines that move
+// --- the wait of its fiber
 
-struct movable_deadline::part {
-  internal::spinlock lock{internal::lock_rank::sync};
-  std::int64_t deadline VIGIL_GUARDED_BY(lock) = internal::never;
-  std::int64_t waited_to VIGIL_GUARDED_BY(lock) = internal::never;
-  bool closed VIGIL_GUARDED_BY(lock) = false;
-  bool ended VIGIL_GUARDED_BY(lock) = false;         // the present wait
-  bool was_ended_so VIGIL_GUARDED_BY(lock) = false;  // the last one
-  operation_ref waiting VIGIL_GUARDED_BY(lock);
+namespace {
 
-  // Under the lock; to be told without it.
-  operation_ref to_tell(bool tell) VIGIL_REQUIRES(lock) { return tell ? waiting : operation_ref(); }
+// Until it is done, the limit or a stop ends the wait, or the limit is to be looked
+// at again (`completed`, too).
+ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  internal::caller self(limit);
+  const bool refused = self.may_not_wait();
+  o.lock.lock();
+  if (o.done || refused || std::exchange(o.looks_again, false)) {
+    const bool stops = !o.done && refused;
+    o.lock.unlock();
+    return stops ? ending::stopped : ending::completed;
+  }
+  o.ticket = self.open();
+  o.waiter = &self.self();
+  ending how = ending::completed;
+  try {
+    how = ending_of(self.wait(o.ticket, internal::wait_reason::io, o.lock));
+  } catch (const std::bad_alloc&) {
+    // For a timer, which a limit that is over already does not need.
+    how = limit.is_over() ? ending::cut : ending::no_memory;
+  }
+  const lock_guard guard(o.lock);
+  o.waiter = nullptr;
+  o.looks_again = false;
+  return how;
+}
 
-  bool has_passed() const VIGIL_REQUIRES(lock) { return vigil::detail::until(deadline).is_over(); }
-};
+// The same to a deadline that may move meanwhile, or be closed.
+ending wait_once(operation& o, const wait_limit& limit, movable_deadline& moves) {
+  const ending how = wait_once(o, limit.until(moves.wait_to(o)));
+  if (moves.is_closed()) return how == ending::cut || !is_done(o) ? ending::cut : how;
+  const bool has_moved = how == ending::cut && !moves.is_over();  // just before it came
+  return has_moved ? ending::completed : how;
+}
 
-movable_deadline::movable_deadline(time_of name) : part_(std::make_unique<part>()), name_(name) {}
+// O2
+void wait_for_handler(operation& o) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  for (;;) {
+    internal::caller self;
+    static_cast<void>(self.may_not_wait(false));
+    o.lock.lock();
+    if (o.done) {
+      o.lock.unlock();
+      return;
+    }
+    o.ticket = self.open();
+    o.waiter = &self.self();
+    self.wait(o.ticket, internal::wait_reason::io, o.lock);
+  }
+}
 
-movable_deadline::~movable_deadline() = default;
-
-void movable_deadline::set(std::int64_t deadline) noexcept {
-  operation_ref told;
+void wait(operation& o, const wait_limit& limit, movable_deadline* moves, ended& e) {
+  auto asked = cancellation_type_t::none;
   {
-    const lock_guard guard(part_->lock);
-    part_->deadline = deadline;
-    // A later one is seen when the earlier one has come.
-    told = part_->to_tell(deadline < part_->waited_to);
+    const lock_guard guard(o.lock);
+    if (o.done) return;
+    o.begun = true;
+    asked = o.asked;
   }
-  if (told.get() != nullptr) told->look_again();
-}
-
-std::int64_t movable_deadline::value() const noexcept {
-  const lock_guard guard(part_->lock);
-  return part_->deadline;
-}
-
-void movable_deadline::close() noexcept {
-  operation_ref told;
-  {
-    const lock_guard guard(part_->lock);
-    part_->closed = true;
-    told = part_->to_tell(true);
+  if (asked != cancellation_type_t::none) cancel(o, asked);
+  if (o.outside) {
+    o.sched.io_begins();
+    if (o.watch != nullptr) o.watch->operation_begins();
   }
-  if (told.get() != nullptr) told->look_again();
-}
-
-// Bytes that have come since put the entry into a list again: then nothing is too long.
-void movable_deadline::end_wait(const timeout_list::entry& expired) noexcept {
-  operation_ref told;
-  {
-    const lock_guard guard(part_->lock);
-    if (part_->waiting.get() == nullptr || expired.is_linked()) return;
-    part_->ended = true;
-    told = part_->to_tell(true);
+  do {
+    e.how = moves != nullptr ? wait_once(o, limit, *moves) : wait_once(o, limit);
+  } while (e.how == ending::completed && !is_done(o));
+  if (moves != nullptr) {
+    e.cut = moves->waited();
+  } else if (e.how == ending::cut) {
+    e.cut = timed_out_by(limit.is_relative() ? time_of::within : time_of::until);
   }
-  told->look_again();
-}
-
-bool movable_deadline::is_over() const noexcept {
-  const lock_guard guard(part_->lock);
-  return part_->ended || part_->has_passed();
-}
-
-bool movable_deadline::is_closed() const noexcept {
-  const lock_guard guard(part_->lock);
-  return part_->closed;
-}
-
-boost::system::error_code movable_deadline::error() const noexcept {
-  const lock_guard guard(part_->lock);
-  if (part_->closed) return boost::asio::error::bad_descriptor;
-  if (part_->has_passed()) return timed_out_by(name_);
-  if (part_->ended) return timed_out_by(time_of::idle);
-  return {};
-}
-
-boost::system::error_code movable_deadline::wait_error() const noexcept {
-  const lock_guard guard(part_->lock);
-  return timed_out_by(part_->was_ended_so ? time_of::idle : name_);
-}
-
-std::int64_t movable_deadline::wait_to(operation& o) noexcept {
-  const lock_guard guard(part_->lock);
-  if (part_->waiting.get() == nullptr) {
-    part_->waiting = operation_ref::to(o);
+  const bool cancelled = e.how != ending::completed && !is_done(o);
+  if (cancelled) {
+    o.end_wanted.store(true);
+    run_in(o, [] {});  // O4
+    if (o.outside && o.watch != nullptr) o.watch->operation_cancelled();
+    wait_for_handler(o);
   }
-  part_->waited_to = part_->closed || part_->ended ? std::int64_t{0} : part_->deadline;
-  return part_->waited_to;
+  if (o.outside) {
+    if (o.watch != nullptr) o.watch->operation_ends(cancelled);
+    o.sched.io_ends();
+  }
 }
 
-void movable_deadline::waited() noexcept {
-  operation_ref was;  // let go without the lock
-  const lock_guard guard(part_->lock);
-  std::swap(was, part_->waiting);
-  part_->was_ended_so = part_->ended && !part_->has_passed();
-  part_->ended = false;
-  part_->waited_to = internal::never;
+// What the operation has left in its slot may have a copy of the executor, and so keep
+// itself. Outside any emission of it.
+void clear_slot(operation& o) noexcept {
+  if (o.executors.load() == 0) return;
+  const operation_section inside(o);
+  o.signal.slot().clear();
 }
 
-void operation::throw_ended(ending how, const wait_limit& limit) {
+}  // namespace
+
+ended await_end(operation& o, const wait_limit& limit, movable_deadline* moves) {
+  ended e;
+  wait(o, limit, moves, e);
+  clear_slot(o);
+  e.dropped = o.dropped;
+  e.thrown = std::move(o.thrown);
+  return e;
+}
+
+void throw_ended(ending how, ::vigil::detail::stop_node* under) {
   switch (how) {
     case ending::stopped:
       internal::throw_stopped(*internal::current_fiber());
     case ending::no_memory:
       throw std::bad_alloc();
     default:
-      internal::throw_cancelled(*limit.under);
+      internal::throw_cancelled(*under);
   }
 }
 

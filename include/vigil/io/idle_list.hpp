@@ -14,7 +14,7 @@
 
 #include <vigil/detail/config.hpp>
 #include <vigil/error.hpp>
-#include <vigil/io/detail/operation.hpp>
+#include <vigil/io/detail/movable_deadline.hpp>
 #include <vigil/timeout_list.hpp>
 
 #include <cstddef>
@@ -31,6 +31,7 @@ class idle_entry : public timeout_list::entry {
  public:
   idle_entry(movable_deadline& read, movable_deadline& write) noexcept
       : read_(&read), write_(&write) {}
+
   // While what an on_expire uses is there.
   ~idle_entry() { timeout_list::remove(*this); }
 
@@ -60,11 +61,13 @@ class idle_list {
               add(stream);  // whoever waits next has the time, too
             },
             from) {}
+
   idle_list(const idle_list&) = delete;
   idle_list& operator=(const idle_list&) = delete;
 
   // Streams that are in it.
   std::size_t size() const noexcept { return list_.size(); }
+
   clock::duration duration() const noexcept { return list_.duration(); }
 
   // --- for streams

@@ -93,8 +93,11 @@ class VIGIL_API server {
   class place {
    public:
     explicit place(semaphore& s) noexcept : taken_from_(&s) {}
+
     place(place&& other) noexcept : taken_from_(std::exchange(other.taken_from_, nullptr)) {}
+
     place& operator=(place&&) = delete;
+
     ~place() {
       if (taken_from_ != nullptr) taken_from_->release();
     }
@@ -121,15 +124,17 @@ class VIGIL_API server {
   }
 
   // For async_accept.
-  fiber_token token() { return destroyed_report::asked(use_fiber.under(stopping_), destroyed_); }
+  fiber_token token() { return token_access::reporting(use_fiber.under(stopping_), destroyed_); }
 
   // In a catch block around accept and start: whether to go on. What is no matter
   // of theirs is thrown on.
   template <class Acceptor>
   bool goes_on(const Acceptor& a);
+
   // No more are accepted: whether it is serve that closes the acceptor. Not if others
   // have ended its accepting: it may have gone, and its descriptor may be another's.
   bool closes_acceptor() const noexcept { return !destroyed_ && !ended_by_others_; }
+
   // on_stop, then waits for those that are being served. Throws what broke the acceptor.
   void finish();
 
@@ -247,8 +252,11 @@ class connection {
 // Waits on a fiber (`stopping`): throws stopped, wrong_place, std::invalid_argument,
 // the error of accept.
 template <class Acceptor, class Handler>
-void serve(const vigil::context& stopping, Acceptor& acceptor, Handler handler,
-           const serve_limits& limits = {}, const site& from = site::current()) {
+void serve(const vigil::context& stopping,
+           Acceptor& acceptor,
+           Handler handler,
+           const serve_limits& limits = {},
+           const site& from = site::current()) {
   detail::server s(stopping, limits, from);
   if constexpr (requires { acceptor.is_open(); }) {
     if (!acceptor.is_open()) {
@@ -281,8 +289,9 @@ void serve(const vigil::context& stopping, Acceptor& acceptor, Handler handler,
 
 // The same until the runtime begins to shut down, or the calling fiber is stopped.
 template <class Acceptor, class Handler>
-  requires(!std::is_same_v<std::remove_cv_t<Acceptor>, vigil::context>)
-void serve(Acceptor& acceptor, Handler handler, const serve_limits& limits = {},
+void serve(Acceptor& acceptor,
+           Handler handler,
+           const serve_limits& limits = {},
            const site& from = site::current()) {
   serve(background(), acceptor, std::move(handler), limits, from);
 }

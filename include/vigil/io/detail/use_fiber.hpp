@@ -1,0 +1,444 @@
+// The templates of use_fiber.hpp: what a token asks for, the handler that it becomes, and
+// what the call returns or throws.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+#include <vigil/io/detail/operation.hpp>
+#include <vigil/io/use_fiber.hpp>
+
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/bind_allocator.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/system_executor.hpp>
+#include <boost/system/system_error.hpp>
+
+namespace vigil::io {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+// --- what a token asks for, whatever it is wrapped in
+
+struct call_terms {
+  wait_limit limit = {};                       // the token keeps its node
+  movable_deadline* moves = nullptr;           // in place of its time
+  boost::asio::any_io_executor executor = {};  // empty: that of the I/O object
+  boost::system::error_code* redirected = nullptr;
+  bool* destroyed = nullptr;
+};
+
+// For the library itself.
+struct token_access {
+  static call_terms terms_of(const fiber_token& t) {
+    return {.limit = t.limit_, .destroyed = t.destroyed_};
+  }
+
+  // Says in `destroyed` whether the operation was destroyed, with its io_context,
+  // whatever the call throws: then the I/O object may be gone, too.
+  static fiber_token reporting(fiber_token t, bool& destroyed) noexcept {
+    t.destroyed_ = &destroyed;
+    return t;
+  }
+};
+
+struct no_slot {};
+
+template <class Allocator = std::allocator<void>, class Slot = no_slot>
+struct request : call_terms {
+  Allocator allocator;
+  Slot slot;
+};
+
+template <class Allocator, class Slot>
+request<Allocator, Slot> request_of(call_terms&& terms,
+                                    const Allocator& allocator,
+                                    const Slot& slot) {
+  return {std::move(terms), allocator, slot};
+}
+
+// The shape of a call's result: see finish().
+enum class form { plain, tuple, redirected, redirected_tuple };
+
+template <class Token>
+struct peel;
+
+template <class Token>
+concept fiber_based = requires { peel<Token>::shape; };
+
+template <>
+struct peel<use_fiber_t> {
+  static constexpr form shape = form::plain;
+
+  static request<> of(const use_fiber_t&) { return {}; }
+};
+
+template <>
+struct peel<fiber_token> {
+  static constexpr form shape = form::plain;
+
+  static request<> of(const fiber_token& t) { return {token_access::terms_of(t), {}, {}}; }
+};
+
+// For streams of ours.
+struct movable_token {
+  movable_deadline* deadline;
+};
+
+template <>
+struct peel<movable_token> {
+  static constexpr form shape = form::plain;
+
+  static request<> of(const movable_token& t) { return {{.moves = t.deadline}, {}, {}}; }
+};
+
+template <fiber_based T>
+struct peel<boost::asio::as_tuple_t<T>> {
+  static constexpr form shape = form::tuple;
+
+  static auto of(const boost::asio::as_tuple_t<T>& t) {
+    auto r = peel<T>::of(t.token_);
+    r.redirected = nullptr;  // sees the tuple only
+    return r;
+  }
+};
+
+template <fiber_based T>
+struct peel<boost::asio::redirect_error_t<T>> {
+  static constexpr bool of_tuple =
+      peel<T>::shape == form::tuple || peel<T>::shape == form::redirected_tuple;
+  static constexpr form shape = of_tuple ? form::redirected_tuple : form::redirected;
+
+  static auto of(const boost::asio::redirect_error_t<T>& t) {
+    auto r = peel<T>::of(t.token_);
+    r.redirected = &t.ec_;
+    return r;
+  }
+};
+
+template <fiber_based T, class Executor>
+struct peel<boost::asio::executor_binder<T, Executor>> {
+  static constexpr form shape = peel<T>::shape;
+
+  static auto of(const boost::asio::executor_binder<T, Executor>& t) {
+    auto r = peel<T>::of(t.get());
+    r.executor = t.get_executor();
+    return r;
+  }
+};
+
+template <fiber_based T, class Allocator>
+struct peel<boost::asio::allocator_binder<T, Allocator>> {
+  static constexpr form shape = peel<T>::shape;
+
+  static auto of(const boost::asio::allocator_binder<T, Allocator>& t) {
+    auto r = peel<T>::of(t.get());
+    return request_of(std::move(r), t.get_allocator(), r.slot);
+  }
+};
+
+template <fiber_based T, class Slot>
+struct peel<boost::asio::cancellation_slot_binder<T, Slot>> {
+  static constexpr form shape = peel<T>::shape;
+
+  static auto of(const boost::asio::cancellation_slot_binder<T, Slot>& t) {
+    auto r = peel<T>::of(t.get());
+    return request_of(std::move(r), r.allocator, t.get_cancellation_slot());
+  }
+};
+
+// --- the handler
+
+// Puts the values into the fiber's frame.
+template <class Allocator, class Values>
+class fiber_handler {
+ public:
+  using executor_type = operation_executor<false>;
+  using immediate_executor_type = executor_type;
+  using allocator_type = Allocator;
+  using cancellation_slot_type = boost::asio::cancellation_slot;
+
+  fiber_handler(operation_ref o, std::optional<Values>& values, const Allocator& allocator)
+      : operation_(std::move(o)), values_(&values), allocator_(allocator) {
+    retain(*operation_, true);  // until it is over
+  }
+
+  fiber_handler(fiber_handler&&) noexcept = default;
+  fiber_handler& operator=(fiber_handler&&) = delete;
+
+  ~fiber_handler() {
+    if (operation_) end(operation_.give_away(), nullptr, true);
+  }
+
+  template <class... Args>
+  void operator()(Args&&... args) {
+    std::exception_ptr thrown;
+    try {
+      values_->emplace(std::forward<Args>(args)...);
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    end(operation_.give_away(), std::move(thrown));
+  }
+
+  executor_type get_executor() const noexcept { return executor_type(*operation_); }
+
+  immediate_executor_type get_immediate_executor() const noexcept { return get_executor(); }
+
+  allocator_type get_allocator() const noexcept { return allocator_; }
+
+  cancellation_slot_type get_cancellation_slot() const noexcept { return slot_of(*operation_); }
+
+ private:
+  operation_ref operation_;
+  std::optional<Values>* values_;
+  [[no_unique_address]] Allocator allocator_;
+};
+
+// In the slot of bind_cancellation_slot.
+struct cancel_operation {
+  void operator()(boost::asio::cancellation_type_t type) { cancel(*of, type); }
+
+  operation_ref of;
+};
+
+// --- the result
+
+// Values without the first one.
+template <std::size_t Skipped, class... Ds>
+struct rest_of {
+  using type = std::tuple<Ds...>;
+};
+
+template <class D, class... Ds>
+struct rest_of<1, D, Ds...> {
+  using type = std::tuple<Ds...>;
+};
+
+// How a call returns them: bare where there are fewer than two.
+template <bool Bare, class Rest>
+struct returned {
+  using type = Rest;
+};
+
+template <>
+struct returned<true, std::tuple<>> {
+  using type = void;
+};
+
+template <class D>
+struct returned<true, std::tuple<D>> {
+  using type = D;
+};
+
+template <form Form, class... Ds>
+struct outcome_of {
+  using values = std::tuple<Ds...>;
+  using first = std::tuple_element_t<0, std::tuple<Ds..., void>>;  // void: there is none
+  static constexpr bool has_code = std::is_same_v<first, boost::system::error_code>;
+  static constexpr bool has_exception = std::is_same_v<first, std::exception_ptr>;
+  static constexpr bool whole = Form == form::tuple;
+  static constexpr bool redirects =
+      has_code && (Form == form::redirected || Form == form::redirected_tuple);
+  static constexpr bool throws = Form == form::plain || Form == form::redirected;
+  // How many of the values are not returned.
+  static constexpr std::size_t skipped = whole                                                  ? 0
+                                         : redirects || (throws && (has_code || has_exception)) ? 1
+                                                                                                : 0;
+
+  // By traits alone: overload resolution asks for it with signatures that are none of
+  // ours, whose values could not even be moved, and the body of a function that such a
+  // question needs makes it an error.
+  using type = typename returned<throws, typename rest_of<skipped, Ds...>::type>::type;
+
+  template <std::size_t... I>
+  static type rest(values&& v, std::index_sequence<I...>) {
+    if constexpr (throws && sizeof...(I) == 1) {
+      return (std::get<I + skipped>(std::move(v)), ...);
+    } else if constexpr (!std::is_void_v<type>) {
+      return type(std::get<I + skipped>(std::move(v))...);
+    }
+  }
+
+  static type rest(values&& v) {
+    return rest(std::move(v), std::make_index_sequence<sizeof...(Ds) - skipped>());
+  }
+
+  // Not of an operation that was destroyed.
+  static bool has_failed([[maybe_unused]] const values& v) noexcept {
+    if constexpr (has_code) {
+      return std::get<0>(v).failed();
+    } else if constexpr (has_exception) {
+      return std::get<0>(v) != nullptr;
+    } else {
+      return false;
+    }
+  }
+
+  static bool was_cancelled([[maybe_unused]] const values& v) noexcept {
+    if constexpr (has_code || has_exception) {
+      return means_cancelled(std::get<0>(v));
+    } else {
+      return false;
+    }
+  }
+
+  static void set_error([[maybe_unused]] values& v,
+                        [[maybe_unused]] const boost::system::error_code& code) {
+    if constexpr (has_code) {
+      std::get<0>(v) = code;
+    } else if constexpr (has_exception) {
+      std::get<0>(v) = std::make_exception_ptr(boost::system::system_error(code));
+    }
+  }
+
+  // The operation is over.
+  static type finish(ended e, std::optional<values>& v, const call_terms& terms) {
+    const bool failed = !v.has_value() || has_failed(*v);
+    const bool aborted = v.has_value() ? was_cancelled(*v) : e.dropped;
+    // A fiber that was stopped or cancelled does not go on with an error, whichever it
+    // is. No memory is as a deadline: an error that came by itself is the better news.
+    const bool by_request = e.how == ending::cancelled || e.how == ending::stopped;
+    if (by_request ? failed : e.how == ending::no_memory && aborted) {
+      throw_ended(e.how, terms.limit.under);
+    }
+    if (e.thrown != nullptr) std::rethrow_exception(e.thrown);
+    if (e.dropped) {
+      const boost::system::error_code code = boost::asio::error::operation_aborted;
+      if constexpr ((has_code || has_exception) && !(throws && !redirects) &&
+                    (std::is_default_constructible_v<Ds> && ...)) {
+        v.emplace();
+        set_error(*v, code);
+      } else {
+        throw boost::system::system_error(
+            code,
+            "vigil::io::use_fiber: the operation was destroyed before it was complete, with the "
+            "io_context for example");
+      }
+    } else if (e.how == ending::cut && aborted) {
+      set_error(*v, e.cut);
+    }
+    if constexpr (redirects) {
+      *terms.redirected = std::get<0>(*v);
+    } else if constexpr (throws && has_code) {
+      if (std::get<0>(*v)) throw boost::system::system_error(std::get<0>(*v));
+    } else if constexpr (throws && has_exception) {
+      if (std::get<0>(*v) != nullptr) std::rethrow_exception(std::get<0>(*v));
+    }
+    return rest(std::move(*v));
+  }
+};
+
+// --- the call
+
+template <class Token, class Signature>
+class fiber_result;
+
+template <class Token, class R, class... As, bool Noexcept>
+class fiber_result<Token, R(As...) noexcept(Noexcept)> {
+  using outcome = outcome_of<peel<Token>::shape, std::decay_t<As>...>;
+
+  // Not inlined: Asio may take the address of a thread-local here, and the fiber
+  // may be on another thread afterwards.
+  template <class Initiation, class Handler, class... Args>
+  [[gnu::noinline]] static void start(Initiation&& begin, Handler&& handler, Args&&... args) {
+    std::forward<Initiation>(begin)(std::move(handler), std::forward<Args>(args)...);
+  }
+
+ public:
+  using return_type = typename outcome::type;
+
+  template <class Initiation, class RawToken, class... Args>
+  static return_type initiate(Initiation&& begin, RawToken&& token, Args&&... args) {
+    auto asked = peel<Token>::of(token);
+    using executor = boost::asio::associated_executor_t<std::decay_t<Initiation>>;
+    boost::asio::any_io_executor own;
+    if constexpr (!std::is_same_v<executor, boost::asio::system_executor> &&
+                  std::is_constructible_v<boost::asio::any_io_executor, executor>) {
+      own = boost::asio::get_associated_executor(begin);
+    }
+    constexpr bool inside = requires { typename std::decay_t<Initiation>::inside_program; };
+    const operation_ref o(begin_operation(std::move(own), std::move(asked.executor), inside));
+    if constexpr (!std::is_same_v<decltype(asked.slot), no_slot>) {
+      if (asked.slot.is_connected()) asked.slot.assign(cancel_operation{o});
+    }
+    std::optional<typename outcome::values> values;
+    std::exception_ptr refused;
+    try {
+      start(std::forward<Initiation>(begin),
+            fiber_handler<decltype(asked.allocator), typename outcome::values>(
+                o, values, asked.allocator),
+            std::forward<Args>(args)...);
+    } catch (...) {
+      refused = std::current_exception();
+    }
+    if (refused != nullptr) {  // its handler may be on its way all the same
+      static_cast<void>(await_end(*o, {.under = asked.limit.under}, nullptr));
+      std::rethrow_exception(refused);
+    }
+    ended e = await_end(*o, asked.limit, asked.moves);
+    if (asked.destroyed != nullptr) *asked.destroyed = e.dropped;
+    return outcome::finish(std::move(e), values, asked);
+  }
+};
+
+// How the handler is called makes no difference.
+template <class Token, class R, class... As, bool Noexcept>
+class fiber_result<Token, R(As...) & noexcept(Noexcept)> : public fiber_result<Token, R(As...)> {};
+
+template <class Token, class R, class... As, bool Noexcept>
+class fiber_result<Token, R(As...) && noexcept(Noexcept)> : public fiber_result<Token, R(As...)> {};
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil::io
+
+namespace boost::asio {
+
+template <class Signature>
+class async_result<vigil::io::use_fiber_t, Signature>
+    : public vigil::io::detail::fiber_result<vigil::io::use_fiber_t, Signature> {};
+
+template <class Signature>
+class async_result<vigil::io::fiber_token, Signature>
+    : public vigil::io::detail::fiber_result<vigil::io::fiber_token, Signature> {};
+
+template <class Signature>
+class async_result<vigil::io::detail::movable_token, Signature>
+    : public vigil::io::detail::fiber_result<vigil::io::detail::movable_token, Signature> {};
+
+// Asio's own wrappers, unwrapped: the deadline must reach the operation whatever
+// slot and executor are bound, and `timed_out` the error that they hide.
+
+template <vigil::io::detail::fiber_based T, class Signature>
+struct async_result<as_tuple_t<T>, Signature>
+    : vigil::io::detail::fiber_result<as_tuple_t<T>, Signature> {};
+
+template <vigil::io::detail::fiber_based T, class Signature>
+struct async_result<redirect_error_t<T>, Signature>
+    : vigil::io::detail::fiber_result<redirect_error_t<T>, Signature> {};
+
+template <vigil::io::detail::fiber_based T, class Executor, class Signature>
+class async_result<executor_binder<T, Executor>, Signature>
+    : public vigil::io::detail::fiber_result<executor_binder<T, Executor>, Signature> {};
+
+template <vigil::io::detail::fiber_based T, class Allocator, class Signature>
+class async_result<allocator_binder<T, Allocator>, Signature>
+    : public vigil::io::detail::fiber_result<allocator_binder<T, Allocator>, Signature> {};
+
+template <vigil::io::detail::fiber_based T, class Slot, class Signature>
+class async_result<cancellation_slot_binder<T, Slot>, Signature>
+    : public vigil::io::detail::fiber_result<cancellation_slot_binder<T, Slot>, Signature> {};
+
+}  // namespace boost::asio
