@@ -17,7 +17,7 @@ LISTS = {
     "vigil_tls_sources": (*SOURCES, {"tls_sources"}),
     "vigil_headers": (*HEADERS, {"public_headers", "detail_headers"}),
     "vigil_io_headers": (*HEADERS, {"io_headers", "io_detail_headers"}),
-    "vigil_tls_headers": (*HEADERS, {"tls_headers"}),
+    "vigil_tls_headers": (*HEADERS, {"tls_headers", "tls_detail_headers"}),
 }
 OF_MESON = re.compile(r"^(\w+_(?:sources|headers)) = (?:files\(|\[)\n(.*?)^[)\]]", re.S | re.M)
 

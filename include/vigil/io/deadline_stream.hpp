@@ -36,7 +36,7 @@
 
 #include <vigil/clock.hpp>
 #include <vigil/fiber.hpp>
-#include <vigil/io/detail/turns.hpp>
+#include <vigil/io/detail/deadline_stream.hpp>
 #include <vigil/io/idle_list.hpp>
 #include <vigil/io/use_fiber.hpp>
 
@@ -52,39 +52,12 @@
 #include <boost/asio/socket_base.hpp>
 #include <boost/system/system_error.hpp>
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-
-namespace boost::asio::ip {
-class tcp;
-}
-
-namespace boost::asio::generic {
-class stream_protocol;
-}
-
 namespace vigil::io {
 inline namespace VIGIL_ABI {
 namespace detail {
 
 template <class Stream>
-concept may_be_tcp = std::is_same_v<typename Stream::protocol_type, boost::asio::ip::tcp> ||
-                     std::is_same_v<typename Stream::protocol_type,
-                                    boost::asio::generic::stream_protocol>;
-
-// As boost::asio::ip::tcp::no_delay, without its header.
-struct no_delay {
-  template <class Protocol>
-  int level(const Protocol&) const noexcept { return IPPROTO_TCP; }
-  template <class Protocol>
-  int name(const Protocol&) const noexcept { return TCP_NODELAY; }
-  template <class Protocol>
-  const void* data(const Protocol&) const noexcept { return &value; }
-  template <class Protocol>
-  std::size_t size(const Protocol&) const noexcept { return sizeof value; }
-
-  int value;
-};
+class tls_core;
 
 }  // namespace detail
 
@@ -97,12 +70,15 @@ class deadline_stream {
   template <class... Args>
     requires std::is_constructible_v<Stream, Args...>
   explicit deadline_stream(Args&&... args)
-      : stream_(std::forward<Args>(args)...), sides_(std::make_unique<sides>()) {}
+      : stream_(std::forward<Args>(args)...), sides_(std::make_unique<detail::stream_sides>()) {}
+
   deadline_stream(deadline_stream&&) = default;
   deadline_stream& operator=(deadline_stream&&) = default;
 
   next_layer_type& next_layer() noexcept { return stream_; }
+
   const next_layer_type& next_layer() const noexcept { return stream_; }
+
   executor_type get_executor() { return stream_.get_executor(); }
 
   // time_point::max(): none, as in the beginning.
@@ -179,6 +155,7 @@ class deadline_stream {
   // What a call would fail with before it tries: timed_out, bad_descriptor after
   // close(), or nothing.
   boost::system::error_code read_error() const noexcept { return sides_->read.deadline.error(); }
+
   boost::system::error_code write_error() const noexcept { return sides_->write.deadline.error(); }
 
   // No more is written, and the peer reads eof; reading goes on. For streams that can
@@ -187,7 +164,7 @@ class deadline_stream {
   // write deadline ends.
   // Waits on a fiber (the write deadline): throws stopped, wrong_place.
   void close_write(boost::system::error_code& error) {
-    const detail::turns::call turn(sides_->write.turns);
+    const detail::turns::call turn(sides_->write.calls);
     if constexpr (requires { stream_.close_write(error); }) {
       stream_.close_write(error);
     } else {
@@ -201,8 +178,8 @@ class deadline_stream {
   void close() {
     sides_->read.deadline.close();
     sides_->write.deadline.close();
-    const std::scoped_lock all(sides_->read.turns.between_calls(),
-                               sides_->write.turns.between_calls());
+    const std::scoped_lock all(sides_->read.calls.between_calls(),
+                               sides_->write.calls.between_calls());
     timeout_list::remove(sides_->idle);
     if constexpr (requires(boost::system::error_code e) { stream_.close(e); }) {
       boost::system::error_code ignored;
@@ -211,31 +188,13 @@ class deadline_stream {
   }
 
  private:
-  template <class>
-  friend class tls_stream;
+  friend class detail::tls_core<Stream>;
 
-  struct side {
-    explicit side(detail::time_of name) : deadline(name) {}
-
-    detail::turns turns;
-    detail::movable_deadline deadline;
-    unsigned at_once = 0;      // in a row, guarded by turns
-    bool was_emptied = false;  // the same: the last read has left nothing
-  };
-
-  struct sides {
-    side read{detail::time_of::read};
-    side write{detail::time_of::write};
-    std::mutex setup;          // nobody waits in it
-    bool no_delay = true;      // guarded by setup
-    bool has_options = false;  // guarded by setup: since they were changed
-    idle_list* joined = nullptr;
-    detail::idle_entry idle{read.deadline, write.deadline};  // the first to die
-  };
+  using side = detail::stream_side;
 
   // What there is room for; otherwise would_block. For who knows that nobody writes.
   std::size_t write_now(const boost::asio::const_buffer& from, boost::system::error_code& error) {
-    const detail::turns::call turn(sides_->write.turns);
+    const detail::turns::call turn(sides_->write.calls);
     error = write_error();
     if (error) return 0;
     if constexpr (can_try) {
@@ -251,7 +210,9 @@ class deadline_stream {
   }
 
   side& read_side() noexcept { return sides_->read; }
+
   side& write_side() noexcept { return sides_->write; }
+
   clock::time_point write_deadline() const noexcept {
     return clock::time_point(clock::duration(sides_->write.deadline.value()));
   }
@@ -297,9 +258,13 @@ class deadline_stream {
 
   // `room`: for what may be read.
   template <class Try, class Wait>
-  std::size_t transfer(side& s, detail::movable_deadline& until, std::size_t room,
-                       boost::system::error_code& error, Try try_it, Wait wait) {
-    const detail::turns::call turn(s.turns);
+  std::size_t transfer(side& s,
+                       detail::movable_deadline& until,
+                       std::size_t room,
+                       boost::system::error_code& error,
+                       Try try_it,
+                       Wait wait) {
+    const detail::turns::call turn(s.calls);
     if (can_try && ++s.at_once % others_come_first == 0) this_fiber::yield();
     error = until.error();
     if (error) return 0;
@@ -320,8 +285,7 @@ class deadline_stream {
     if constexpr (can_try) {
       // By the idle list, or by TCP itself: what has arrived comes first, and no other
       // error comes instead.
-      if (sides_->joined != nullptr && e == boost::asio::error::timed_out &&
-          !until.is_over()) {
+      if (sides_->joined != nullptr && e == boost::asio::error::timed_out && !until.is_over()) {
         if (const std::size_t last = try_on(try_it, error)) return transferred(last);
         error = e;
       }
@@ -348,7 +312,7 @@ class deadline_stream {
   }
 
   Stream stream_;
-  std::unique_ptr<sides> sides_;
+  std::unique_ptr<detail::stream_sides> sides_;
 };
 
 }  // namespace VIGIL_ABI

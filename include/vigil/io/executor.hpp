@@ -103,6 +103,7 @@ class VIGIL_API inside_scope {
 // otherwise this line does not compile, so that a strand is never overlooked.
 template <class F>
 struct is_of_a_strand : std::false_type {};
+
 template <class Executor, class Enabled>
 struct is_of_a_strand<boost::asio::detail::strand_executor_service::invoker<Executor, Enabled>>
     : std::true_type {};
@@ -161,12 +162,15 @@ class basic_fiber_executor {
   basic_fiber_executor<true, Counts> require(blocking_t::never_t) const {
     return basic_fiber_executor<true, Counts>(home_);
   }
+
   basic_fiber_executor<false, Counts> require(blocking_t::possibly_t) const {
     return basic_fiber_executor<false, Counts>(home_);
   }
+
   basic_fiber_executor<Posts, true> require(outstanding_work_t::tracked_t) const {
     return basic_fiber_executor<Posts, true>(home_);
   }
+
   basic_fiber_executor<Posts, false> require(outstanding_work_t::untracked_t) const {
     return basic_fiber_executor<Posts, false>(home_);
   }
@@ -174,6 +178,7 @@ class basic_fiber_executor {
   boost::asio::execution_context& query(boost::asio::execution::context_t) const noexcept {
     return *home_.context;
   }
+
   static constexpr blocking_t query(blocking_t) noexcept {
     if constexpr (Posts) {
       return blocking_t::never_t();
@@ -181,6 +186,7 @@ class basic_fiber_executor {
       return blocking_t::possibly_t();
     }
   }
+
   static constexpr outstanding_work_t query(outstanding_work_t) noexcept {
     if constexpr (Counts) {
       return outstanding_work_t::tracked_t();
@@ -188,6 +194,7 @@ class basic_fiber_executor {
       return outstanding_work_t::untracked_t();
     }
   }
+
   static constexpr boost::asio::execution::mapping_t query(
       boost::asio::execution::mapping_t) noexcept {
     return boost::asio::execution::mapping_t::other_t();
@@ -196,6 +203,7 @@ class basic_fiber_executor {
   friend bool operator==(const basic_fiber_executor& a, const basic_fiber_executor& b) noexcept {
     return a.home_.gate == b.home_.gate;
   }
+
   friend bool operator!=(const basic_fiber_executor& a, const basic_fiber_executor& b) noexcept {
     return !(a == b);
   }

@@ -53,12 +53,15 @@ class memory_executor {
   }
 
   static constexpr memory_executor require(blocking_t::never_t) noexcept { return {}; }
+
   static constexpr blocking_t query(blocking_t) noexcept { return blocking_t::never_t(); }
+
   static boost::asio::execution_context& query(boost::asio::execution::context_t) noexcept {
     return detail::context_of_memory();
   }
 
   friend constexpr bool operator==(memory_executor, memory_executor) noexcept { return true; }
+
   friend constexpr bool operator!=(memory_executor, memory_executor) noexcept { return false; }
 };
 

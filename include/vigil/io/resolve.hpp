@@ -85,10 +85,10 @@ class lookup_handler final : public lookup::waiting {
       addresses all = addresses::create(found.first, found.host, found.service);
       const auto executor =
           boost::asio::get_associated_executor(handler_, boost::asio::system_executor());
-      boost::asio::dispatch(
-          executor, [h = std::move(handler_), error, all = std::move(all)]() mutable {
-            std::move(h)(error, std::move(all));
-          });
+      boost::asio::dispatch(executor,
+                            [h = std::move(handler_), error, all = std::move(all)]() mutable {
+                              std::move(h)(error, std::move(all));
+                            });
     } catch (const std::bad_alloc&) {
       // The handler is destroyed, which its fiber hears of.
     }
@@ -103,9 +103,9 @@ struct initiate_lookup {
   void operator()(Handler&& handler, std::string&& host, std::string&& service) const {
     auto slot = boost::asio::get_associated_cancellation_slot(handler);
     using made = lookup_handler<std::decay_t<Handler>>;
-    const auto l = std::make_shared<lookup>(
-        std::move(host), std::move(service),
-        std::make_unique<made>(std::forward<Handler>(handler)));
+    const auto l = std::make_shared<lookup>(std::move(host),
+                                            std::move(service),
+                                            std::make_unique<made>(std::forward<Handler>(handler)));
     if (slot.is_connected()) {
       slot.assign([l](boost::asio::cancellation_type_t type) {
         if (type != boost::asio::cancellation_type::none) l->abandon();
