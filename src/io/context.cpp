@@ -1,4 +1,5 @@
 #include "io/io_watch.hpp"
+#include "io/watch_service.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/error.hpp>
@@ -37,7 +38,7 @@ boost::asio::io_context& context() {
 }
 
 void restart(boost::asio::io_context& context) {
-  internal::restart_context(context);
+  internal::watch_service::of(context).restart();
 }
 
 }  // namespace VIGIL_ABI

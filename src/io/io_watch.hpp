@@ -4,35 +4,17 @@
 //   anybody           earlier(): timerfd_settime; interrupt(): writes the eventfd
 //   a busy worker     poll(): poll_one(), a bounded number
 //
-// Both descriptors are registered once, as stream_descriptors, and each has one
-// wait outstanding while a worker is in run_one().
+// How the worker gets out of there although others run the io_context, too:
+// io_alarm.hpp. What is cancelled in a stopped one: watch_service.hpp (W6).
 //
-// The danger. The io_context may be run by threads of the caller's, too, or by
-// another runtime. Of several threads in it one waits for descriptors, the others
-// for a condition that only a posted handler wakes. So our worker may sleep there
-// while another thread runs the handler that was to wake it.
-//
-// The rule. Who runs that handler and is not the worker posts another one, and
-// stays in its own until the worker is out, a millisecond at most. Each thread
-// that takes such a handler does so, so at last the worker gets it.
-//
-// W1  `rung` is set before `waiting` is read; the worker sets `waiting` before it
-//     reads `rung` and `interrupted`. All sequentially consistent, so either the
-//     handler sees that somebody is to be woken, or the worker does not go in.
 // W2  One worker of a runtime at a time is in the io_context: `inside`. Who finds
 //     it taken by a poll() sleeps on the note meanwhile; the poll wakes it.
-// W3  What handlers touch is in `shared`, which they keep: the watch may go first.
-//     If the io_context goes first, `gone` says so, and nothing of it is touched.
 // W4  A handler marks; the fibers are made ready when the worker has got up
 //     (got_up()), so that nobody is woken for what it is about to take itself.
 // W5  A worker on the note looks now and then only while fibers wait for operations.
 //     It sets `on_note` before it reads how many there are; who counts the first, or
 //     one that is cancelled, reads `on_note` afterwards, and wakes it. All
-//     sequentially consistent. So does restart_context() once it has restarted.
-// W6  A stopped io_context is restarted for a moment to end what is cancelled. A
-//     restart by the caller meanwhile must not be undone by the stop that follows,
-//     and Asio shows no difference: so the caller's goes through restart_context(),
-//     under the lock under which a moment begins and ends.
+//     sequentially consistent. So does a restart of the io_context, afterwards.
 // W7  What leaves a handler goes to on_unhandled, in the worker, and the next handler
 //     has its turn. Without on_unhandled nothing catches it, and the unwinder takes
 //     the frame of bottom_of_handlers() for the last: so the program ends where it was
@@ -41,6 +23,7 @@
 
 #include "base/atomic.hpp"
 #include "base/spinlock.hpp"
+#include "io/io_alarm.hpp"
 #include "sched/note.hpp"
 #include "sched/watch.hpp"
 
@@ -50,9 +33,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 
 namespace vigil::io {
 inline namespace VIGIL_ABI {
@@ -65,9 +46,6 @@ struct operation;
 }  // namespace vigil::io
 
 namespace vigil::internal {
-
-// restart() of a caller's io_context, and the runtimes in it hear of it.
-void restart_context(boost::asio::io_context& context);
 
 class io_watch final : public watch {
  public:
@@ -125,11 +103,7 @@ class io_watch final : public watch {
   // has taken the waiter and will deliver it.
   static bool deliver_later(io::detail::operation& o) noexcept;
 
-  struct shared_part;
-
  private:
-  struct descriptors;
-
   io_watch(std::unique_ptr<boost::asio::io_context> own, boost::asio::io_context* given);
 
   template <class F>
@@ -143,26 +117,24 @@ class io_watch final : public watch {
   bool interrupt(waker who) noexcept;
   bool enter() noexcept;
   void leave() noexcept;
-  bool arm() noexcept;
   void set_timer(nanos deadline) noexcept VIGIL_EXCLUDES(timer_lock_);
   void write_timer(nanos deadline) noexcept VIGIL_REQUIRES(timer_lock_);
   void wait_inside() noexcept;
   void take_more() noexcept;
+  void run_ready() noexcept;
   void sleep_outside(nanos deadline) noexcept;
   void end_cancelled() noexcept;
 
   const std::unique_ptr<boost::asio::io_context> own_;
   boost::asio::io_context& context_;
-  const std::shared_ptr<shared_part> shared_;
-  std::unique_ptr<descriptors> descriptors_;
+  const std::shared_ptr<io_alarm> alarm_;
 
   note note_;
   atomic<bool> interrupted_{false};
   atomic<bool> inside_{false};
   atomic<bool> on_note_{false};
-  atomic<bool> written_{false};  // the eventfd may be readable
-  std::uint32_t looks_ = 0;      // guarded by inside_
-  int expected_ = 0;             // guarded by inside_: completions beside the first
+  std::uint32_t looks_ = 0;  // guarded by inside_
+  int expected_ = 0;         // guarded by inside_: completions beside the first
   atomic<long> operations_{0};
   atomic<long> cancelled_{0};
 

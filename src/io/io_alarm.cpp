@@ -1,0 +1,208 @@
+#include "io/io_alarm.hpp"
+
+#include "base/clock_source.hpp"
+
+#include <cerrno>
+#include <cstdint>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+#include <boost/system/system_error.hpp>
+
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+namespace vigil::internal {
+namespace {
+
+constexpr nanos longest_hold = 1'000'000;
+
+// That of the worker that the calling thread is, between begin_wait() and end_wait().
+thread_local const io_alarm* inside = nullptr;
+
+// Calls that must not be lost: without them a worker sleeps on. The kernel has no
+// error for them that could pass; what sits between it and us (a sandbox, a tracer)
+// may.
+template <class F>
+bool insist(F call) noexcept {
+  constexpr int tries = 3;
+  for (int i = 0; i < tries; ++i) {
+    if (call() >= 0) return true;
+  }
+  return false;
+}
+
+template <class T>
+class one_operation_allocator {
+ public:
+  using value_type = T;
+
+  explicit one_operation_allocator(one_operation& m) noexcept : memory_(&m) {}
+
+  template <class U>
+  one_operation_allocator(const one_operation_allocator<U>& other) noexcept
+      : memory_(other.memory_) {}
+
+  T* allocate(std::size_t n) {
+    const std::size_t bytes = n * sizeof(T);
+    if (memory_->used || bytes > one_operation::room) {
+      return static_cast<T*>(::operator new(bytes));
+    }
+    memory_->used = true;
+    return reinterpret_cast<T*>(memory_->bytes);
+  }
+
+  void deallocate(T* p, std::size_t) noexcept {
+    if (reinterpret_cast<std::byte*>(p) == memory_->bytes) {
+      memory_->used = false;
+    } else {
+      ::operator delete(static_cast<void*>(p));
+    }
+  }
+
+  template <class U>
+  friend bool operator==(const one_operation_allocator& a,
+                         const one_operation_allocator<U>& b) noexcept {
+    return a.memory_ == b.memory_;
+  }
+
+  one_operation* memory_;
+};
+
+// Gives `to` a descriptor that has just been made.
+template <class Stream>
+int registered_fd(Stream& to, int fd, const char* what) {
+  boost::system::error_code error(errno, boost::system::system_category());
+  if (fd >= 0) {
+    to.assign(fd, error);
+    if (!error) return fd;
+    ::close(fd);
+  }
+  throw boost::system::system_error(error, what);
+}
+
+}  // namespace
+
+// Both keep the alarm. W3
+struct io_alarm::wait_handler {
+  using allocator_type = one_operation_allocator<void>;
+
+  allocator_type get_allocator() const noexcept { return allocator_type(from->memory); }
+
+  void operator()(const boost::system::error_code& error) const {
+    if (!error) from->fired.store(true);
+    from->armed.store(false);
+    alarm->ring();
+  }
+
+  std::shared_ptr<io_alarm> alarm;
+  source* from;
+};
+
+struct io_alarm::rouse_handler {
+  using allocator_type = one_operation_allocator<void>;
+
+  allocator_type get_allocator() const noexcept { return allocator_type(alarm->rouse_memory_); }
+
+  void operator()() const {
+    alarm->rousing_.store(false);
+    if (inside != alarm.get() && alarm->waiting_.load()) alarm->rouse();
+  }
+
+  std::shared_ptr<io_alarm> alarm;
+};
+
+io_alarm::io_alarm(boost::asio::io_context& context)
+    : context_(context), registered_(std::make_unique<registered>(context)) {
+  timer_.fd = registered_fd(registered_->timer,
+                            ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+                            "vigil::io: timerfd");
+  event_.fd = registered_fd(
+      registered_->event, ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "vigil::io: eventfd");
+}
+
+void io_alarm::close() noexcept {
+  if (!is_context_gone()) {
+    registered_.reset();
+    return;
+  }
+  ::close(timer_.fd);
+  ::close(event_.fd);
+  static std::mutex lock;
+  static registered* left = nullptr;
+  const std::lock_guard guard(lock);
+  registered_->next_left = left;
+  left = registered_.release();
+}
+
+// --- its handlers
+
+void io_alarm::ring() {
+  rung_.store(true);
+  if (inside != this && waiting_.load()) rouse();
+}
+
+void io_alarm::rouse() {
+  if (rousing_.exchange(true)) return;
+  boost::asio::post(context_, rouse_handler{shared_from_this()});
+  // A worker of another runtime comes out by itself: it runs this handler.
+  if (inside != nullptr) return;
+  const nanos until = monotonic_now() + longest_hold;
+  while (waiting_.load() && monotonic_now() < until)
+    std::this_thread::yield();
+}
+
+// --- the worker
+
+void io_alarm::begin_wait() noexcept {
+  inside = this;
+  waiting_.store(true);
+}
+
+void io_alarm::end_wait() noexcept {
+  waiting_.store(false);
+  inside = nullptr;
+}
+
+bool io_alarm::arm() noexcept {
+  if (written_.exchange(false)) {
+    std::uint64_t ignored = 0;
+    // Nothing there: the writer has not come to it yet. It ends a later wait early,
+    // and no more than that one: the worker that comes here next reads.
+    if (::read(event_.fd, &ignored, sizeof ignored) < 0) written_.store(true);
+  }
+  return arm(timer_, registered_->timer) && arm(event_, registered_->event);
+}
+
+bool io_alarm::arm(source& s, stream& d) noexcept {
+  if (s.armed.exchange(true)) return true;
+  try {
+    d.async_wait(stream::wait_read, wait_handler{shared_from_this(), &s});
+    return true;
+  } catch (const std::bad_alloc&) {  // not all of the memory for it is ours
+    s.armed.store(false);
+    return false;
+  }
+}
+
+void io_alarm::set_timer(nanos deadline) noexcept {
+  itimerspec when{};  // zero disarms it
+  if (deadline != never) {
+    const nanos at = deadline > 0 ? deadline : 1;
+    when.it_value.tv_sec = at / 1'000'000'000;
+    when.it_value.tv_nsec = at % 1'000'000'000;
+  }
+  insist([&] { return ::timerfd_settime(timer_.fd, TFD_TIMER_ABSTIME, &when, nullptr); });
+}
+
+bool io_alarm::interrupt() noexcept {
+  written_.store(true);
+  const std::uint64_t one = 1;
+  return insist([&] { return ::write(event_.fd, &one, sizeof one); });
+}
+
+}  // namespace vigil::internal
