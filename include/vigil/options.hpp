@@ -11,6 +11,18 @@
 #include <optional>
 #include <type_traits>
 
+namespace boost::asio {
+
+class io_context;
+
+}  // namespace boost::asio
+
+namespace vigil::internal {
+
+class watch;
+
+}  // namespace vigil::internal
+
 namespace vigil {
 inline namespace VIGIL_ABI {
 
@@ -97,11 +109,10 @@ class signal_list {
 
 namespace detail {
 
-// Where idle workers wait: called once for each runtime; the result is the
-// library's own type, and the runtime's.
+// Where idle workers wait: called once for each runtime, which owns the result.
 struct watch_source {
-  void* (*make)(void* argument) = nullptr;
-  void* argument = nullptr;
+  internal::watch* (*make)(boost::asio::io_context&) = nullptr;
+  boost::asio::io_context* context = nullptr;
 };
 
 }  // namespace detail

@@ -11,11 +11,10 @@ namespace vigil::io {
 inline namespace VIGIL_ABI {
 
 void attach(options& settings, boost::asio::io_context& context) noexcept {
-  settings.watch.make = [](void* given) -> void* {
-    auto& c = *static_cast<boost::asio::io_context*>(given);
-    return static_cast<internal::watch*>(new internal::io_watch(c));
+  settings.watch.make = [](boost::asio::io_context& given) -> internal::watch* {
+    return new internal::io_watch(given);
   };
-  settings.watch.argument = &context;
+  settings.watch.context = &context;
 }
 
 boost::asio::io_context& context() {

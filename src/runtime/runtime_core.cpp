@@ -137,7 +137,7 @@ namespace {
 std::unique_ptr<internal::watch> watch_of(const options& settings) {
   const detail::watch_source& from = settings.watch;
   if (from.make == nullptr) return nullptr;
-  return std::unique_ptr<internal::watch>(static_cast<internal::watch*>(from.make(from.argument)));
+  return std::unique_ptr<internal::watch>(from.make(*from.context));
 }
 
 // The runtime objects of schedulers, for runtime::current(). Made at the first
