@@ -138,18 +138,12 @@ class deadline_stream {
   // The same; throw boost::system::system_error.
   template <class Buffers>
   std::size_t read_some(const Buffers& buffers) {
-    boost::system::error_code error;
-    const std::size_t n = read_some(buffers, error);
-    if (error) throw boost::system::system_error(error, "read_some");
-    return n;
+    return detail::or_throw("read_some", [&](auto& error) { return read_some(buffers, error); });
   }
 
   template <class Buffers>
   std::size_t write_some(const Buffers& buffers) {
-    boost::system::error_code error;
-    const std::size_t n = write_some(buffers, error);
-    if (error) throw boost::system::system_error(error, "write_some");
-    return n;
+    return detail::or_throw("write_some", [&](auto& error) { return write_some(buffers, error); });
   }
 
   // What a call would fail with before it tries: timed_out, bad_descriptor after
@@ -248,8 +242,9 @@ class deadline_stream {
       if (!error && (is_new || !sides_->has_options)) {
         sides_->has_options = true;
         if constexpr (detail::may_be_tcp<Stream>) {
-          boost::system::error_code ignored;  // a generic socket may be no TCP's
-          stream_.set_option(detail::no_delay{sides_->no_delay ? 1 : 0}, ignored);
+          // May fail: a generic socket need not be one of TCP.
+          const int at_once = sides_->no_delay ? 1 : 0;
+          ::setsockopt(stream_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
         }
       }
     }

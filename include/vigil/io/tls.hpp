@@ -189,31 +189,21 @@ class tls_stream {
 
   // The same; throw boost::system::system_error.
   void handshake(handshake_type type) {
-    boost::system::error_code error;
-    handshake(type, error);
-    check(error, "handshake");
+    detail::or_throw("handshake", [&](auto& error) { handshake(type, error); });
   }
 
   template <class Buffers>
   std::size_t read_some(const Buffers& buffers) {
-    boost::system::error_code error;
-    const std::size_t n = read_some(buffers, error);
-    check(error, "read_some");
-    return n;
+    return detail::or_throw("read_some", [&](auto& error) { return read_some(buffers, error); });
   }
 
   template <class Buffers>
   std::size_t write_some(const Buffers& buffers) {
-    boost::system::error_code error;
-    const std::size_t n = write_some(buffers, error);
-    check(error, "write_some");
-    return n;
+    return detail::or_throw("write_some", [&](auto& error) { return write_some(buffers, error); });
   }
 
   void shutdown() {
-    boost::system::error_code error;
-    shutdown(error);
-    check(error, "shutdown");
+    detail::or_throw("shutdown", [&](auto& error) { shutdown(error); });
   }
 
   // As of deadline_stream: sends nothing; see shutdown().
@@ -221,10 +211,6 @@ class tls_stream {
   void close() { core_.close(); }
 
  private:
-  static void check(const boost::system::error_code& error, const char* what) {
-    if (error) throw boost::system::system_error(error, what);
-  }
-
   detail::tls_core<Stream> core_;
 };
 

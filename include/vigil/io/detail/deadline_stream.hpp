@@ -6,12 +6,12 @@
 #include <vigil/io/idle_list.hpp>
 #include <vigil/sync.hpp>
 
-#include <cstddef>
 #include <mutex>
 #include <type_traits>
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/socket.h>
 
 namespace boost::asio::ip {
 class tcp;
@@ -111,31 +111,6 @@ template <class Stream>
 concept may_be_tcp =
     std::is_same_v<typename Stream::protocol_type, boost::asio::ip::tcp> ||
     std::is_same_v<typename Stream::protocol_type, boost::asio::generic::stream_protocol>;
-
-// As boost::asio::ip::tcp::no_delay, without its header.
-struct no_delay {
-  template <class Protocol>
-  int level(const Protocol&) const noexcept {
-    return IPPROTO_TCP;
-  }
-
-  template <class Protocol>
-  int name(const Protocol&) const noexcept {
-    return TCP_NODELAY;
-  }
-
-  template <class Protocol>
-  const void* data(const Protocol&) const noexcept {
-    return &value;
-  }
-
-  template <class Protocol>
-  std::size_t size(const Protocol&) const noexcept {
-    return sizeof value;
-  }
-
-  int value;
-};
 
 }  // namespace detail
 }  // namespace VIGIL_ABI

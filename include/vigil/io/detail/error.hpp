@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <exception>
+#include <type_traits>
 
 #include <boost/system/error_code.hpp>
+#include <boost/system/system_error.hpp>
 
 namespace vigil::io {
 inline namespace VIGIL_ABI {
@@ -24,6 +26,20 @@ VIGIL_API bool means_cancelled(const std::exception_ptr& error) noexcept;
 enum class time_of : std::uint8_t { within, until, read, write, idle };
 
 VIGIL_API boost::system::error_code timed_out_by(time_of limit) noexcept;
+
+// The form of a call that throws.
+template <class F>
+auto or_throw(const char* call, F f) {
+  boost::system::error_code error;
+  if constexpr (std::is_void_v<decltype(f(error))>) {
+    f(error);
+    if (error) throw boost::system::system_error(error, call);
+  } else {
+    const auto result = f(error);
+    if (error) throw boost::system::system_error(error, call);
+    return result;
+  }
+}
 
 }  // namespace detail
 }  // namespace VIGIL_ABI
