@@ -22,8 +22,8 @@ namespace detail {
 
 namespace {
 
-// What messages and the dump say of fibers that run handlers: a line of this file
-// would name nothing of the program's.
+// How messages and the dump name fibers that run handlers: a line of this file would
+// name nothing of the program's.
 constexpr site as_handler_of_executor{"vigil::io::executor(), as a handler of it", 0};
 constexpr site as_handler{"vigil::io, to run a handler", 0};
 

@@ -87,7 +87,7 @@ int registered_fd(Stream& to, int fd, const char* what) {
 
 }  // namespace
 
-// Both keep the alarm. W3
+// Both keep the alarm. IW3
 struct io_alarm::wait_handler {
   using allocator_type = one_operation_allocator<void>;
 

@@ -11,11 +11,11 @@
 // and stays in its own until the worker is out, a millisecond at most. Each thread
 // that takes such a handler does so, so at last the worker gets it.
 //
-// W1  `rung` is set before `waiting` is read; the worker sets `waiting` before it
-//     reads `rung` and its own flag. All sequentially consistent, so either the
-//     handler sees that somebody is to be woken, or the worker does not go in.
-// W3  Handlers keep the alarm, so the watch may go first: it closes it. If the
-//     io_context goes first, `gone` says so, and nothing of it is touched.
+// IW1  `rung` is set before `waiting` is read; the worker sets `waiting` before it
+//      reads `rung` and its own flag. All sequentially consistent, so either the
+//      handler sees that somebody is to be woken, or the worker does not go in.
+// IW3  Handlers keep the alarm, so the watch may go first: it closes it. If the
+//      io_context goes first, `gone` says so, and nothing of it is touched.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -48,7 +48,7 @@ class io_alarm : public std::enable_shared_from_this<io_alarm> {
 
   // False: there is no memory for a wait.
   bool arm() noexcept;
-  void begin_wait() noexcept;  // W1; it may still not go in
+  void begin_wait() noexcept;  // IW1; it may still not go in
 
   void got_out() noexcept { waiting_.store(false); }  // of run_one()
 

@@ -17,7 +17,7 @@ namespace {
 constexpr int batch = 64;
 constexpr nanos look_for_restart = 10'000'000;
 
-// What the handlers that the calling thread runs have left to be done.
+// The handlers that the calling thread runs leave this to be done.
 struct thread_part {
   bool collects = false;
   io::detail::operation* first = nullptr;
@@ -29,7 +29,7 @@ struct thread_part {
 thread_local thread_part this_thread;
 
 // The unwinder finds no caller of this function, so it does not look for one who
-// catches. W7
+// catches. IW7
 [[gnu::noinline]] void bottom_of_handlers(void (*call)(void*), void* argument) {
 #if defined(__x86_64__)
   asm volatile(".cfi_undefined rip");
@@ -114,7 +114,7 @@ bool io_watch::enter() noexcept {
 
 void io_watch::leave() noexcept {
   inside_.store(false);
-  look_again();  // W2
+  look_again();  // IW2
 }
 
 void io_watch::set_timer(nanos deadline) noexcept {
@@ -142,7 +142,7 @@ bool io_watch::earlier(nanos deadline) noexcept {
 
 void io_watch::wait_inside() noexcept {
   alarm_->begin_wait();
-  if (!interrupted_.load() && !alarm_->has_rung()) {  // W1 of io_alarm.hpp
+  if (!interrupted_.load() && !alarm_->has_rung()) {  // IW1 of io_alarm.hpp
     this_thread.collects = true;
     run([&] { return context_.run_one(); });
     alarm_->got_out();
@@ -154,8 +154,8 @@ void io_watch::wait_inside() noexcept {
 
 // Where one operation has come to its end there may be more. To find that there
 // are no more costs a system call: as many are taken as there were of late, and
-// now and then all. What is left is taken in when the worker comes here next, or
-// by the one that takes over.
+// now and then all. The others are taken when the worker comes here next, or by the
+// one that takes over.
 void io_watch::take_more() noexcept {
   constexpr std::uint32_t look_closer = 16;
   const int most = ++looks_ % look_closer == 0 ? batch : expected_;
@@ -165,7 +165,7 @@ void io_watch::take_more() noexcept {
   if (taken < most || most == batch) expected_ = taken;
 }
 
-// Returns how many handlers have run. W7
+// Returns how many handlers have run. IW7
 template <class F>
 std::size_t io_watch::run(F f) noexcept {
   if (!handlers_are_caught()) {
@@ -211,8 +211,8 @@ void io_watch::run_ready() noexcept {
   }
 }
 
-// What was cancelled in a stopped io_context ends there nevertheless. Threads of
-// the caller's that have not yet seen the stop see it afterwards. W6
+// Operations cancelled in a stopped io_context end there nevertheless. Threads of
+// the caller's that have not yet seen the stop see it afterwards. IW6
 void io_watch::end_cancelled() noexcept {
   auto& service = watch_service::of(context_);
   if (!service.restart_for_a_moment()) return;

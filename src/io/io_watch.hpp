@@ -5,20 +5,22 @@
 //   a busy worker     poll(): poll_one(), a bounded number
 //
 // How the worker gets out of there although others run the io_context, too:
-// io_alarm.hpp. What is cancelled in a stopped one: watch_service.hpp (W6).
+// io_alarm.hpp. How operations end that are cancelled in a stopped one: IW6 of
+// watch_service.hpp.
 //
-// W2  One worker of a runtime at a time is in the io_context: `inside`. Who finds
-//     it taken by a poll() sleeps on the note meanwhile; the poll wakes it.
-// W4  A handler marks; the fibers are made ready when the worker has got up
-//     (got_up()), so that nobody is woken for what it is about to take itself.
-// W5  A worker on the note looks now and then only while fibers wait for operations.
-//     It sets `on_note` before it reads how many there are; who counts the first, or
-//     one that is cancelled, reads `on_note` afterwards, and wakes it. All
-//     sequentially consistent. So does a restart of the io_context, afterwards.
-// W7  What leaves a handler goes to on_unhandled, in the worker, and the next handler
-//     has its turn. Without on_unhandled nothing catches it, and the unwinder takes
-//     the frame of bottom_of_handlers() for the last: so the program ends where it was
-//     thrown, although noexcept functions, and a main() that may catch, lie below.
+// IW2  One worker of a runtime at a time is in the io_context: `inside`. One that finds
+//      it taken by a poll() sleeps on the note meanwhile; the poll wakes it.
+// IW4  A handler marks; the fibers are made ready when the worker has got up (got_up()),
+//      so that nobody is woken for what it is about to take itself.
+// IW5  A worker on the note looks now and then only while fibers wait for operations. It
+//      sets `on_note` before it reads how many there are; the one that counts the first,
+//      or one that is cancelled, reads `on_note` afterwards, and wakes it. All
+//      sequentially consistent. So does a restart of the io_context, afterwards.
+// IW7  An exception that leaves a handler goes to on_unhandled, in the worker, and the
+//      next handler has its turn. Without on_unhandled nothing catches it, and the
+//      unwinder takes the frame of bottom_of_handlers() for the last: so the program
+//      ends where it was thrown, although noexcept functions, and a main() that may
+//      catch, lie below.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -86,7 +88,7 @@ class io_watch final : public watch {
     if (was_cancelled) cancelled_.fetch_sub(1);
   }
 
-  // Once it has been asked to end: who looks then finds it ready.
+  // Once it has been asked to end: a look then finds it ready.
   void operation_cancelled() noexcept {
     cancelled_.fetch_add(1);
     look_again();
@@ -109,7 +111,7 @@ class io_watch final : public watch {
   template <class F>
   static std::size_t run(F f) noexcept;
 
-  // W5
+  // IW5
   void look_again() noexcept {
     if (on_note_.load()) note_.wake();
   }

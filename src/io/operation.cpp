@@ -118,7 +118,7 @@ operation& begin_operation(any_io_executor own, any_io_executor bound, bool insi
 void retain(operation& o, bool executor) noexcept {
   // From none to one: by its handler at first, later by an emission (run_in()) when the
   // operation has just ended, which then finds that it has.
-  // ordering: whoever retains it has a reference already.
+  // ordering: the caller has a reference already.
   if (executor && o.executors.fetch_add(1, internal::relaxed) != 0) return;
   o.references.fetch_add(1, internal::relaxed);  // ordering: the same
 }
@@ -208,7 +208,7 @@ void emit(operation& o, cancellation_type_t type) noexcept {
   }
 }
 
-// O4
+// OP4
 void ask_again(operation& o) noexcept {
   constexpr int answers = 16;  // each of which begins another step
   for (int i = 0; i < answers && o.end_wanted.load(); ++i) {
@@ -261,7 +261,7 @@ void cancel(operation& o, cancellation_type_t type) noexcept {
 void end(operation& o, std::exception_ptr thrown, bool dropped) noexcept {
   o.thrown = std::move(thrown);
   o.dropped = dropped;
-  release(o, true);  // before anybody knows: O5
+  release(o, true);  // before anybody knows: OP5
   if (o.executors.load() != 0) untrack(o);
   {
     const lock_guard guard(o.lock);
@@ -269,7 +269,7 @@ void end(operation& o, std::exception_ptr thrown, bool dropped) noexcept {
     if (o.waiter != nullptr && o.waiter->claim(o.ticket, outcome::value)) o.claimed = o.waiter;
     o.waiter = nullptr;
   }
-  // W4 of io_watch.hpp.
+  // See IW4 of io_watch.hpp.
   if (o.claimed != nullptr && internal::io_watch::deliver_later(o)) return;
   deliver(o);
 }
@@ -331,7 +331,7 @@ ending wait_once(operation& o, const wait_limit& limit, movable_deadline& moves)
   return has_moved ? ending::completed : how;
 }
 
-// O2
+// OP2
 void wait_for_handler(operation& o) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   for (;;) {
     internal::caller self;
@@ -371,7 +371,7 @@ void wait(operation& o, const wait_limit& limit, movable_deadline* moves, ended&
   const bool cancelled = e.how != ending::completed && !is_done(o);
   if (cancelled) {
     o.end_wanted.store(true);
-    run_in(o, [] {});  // O4
+    run_in(o, [] {});  // OP4
     if (o.outside && o.watch != nullptr) o.watch->operation_cancelled();
     wait_for_handler(o);
   }
@@ -381,8 +381,8 @@ void wait(operation& o, const wait_limit& limit, movable_deadline* moves, ended&
   }
 }
 
-// What the operation has left in its slot may have a copy of the executor, and so keep
-// itself. Outside any emission of it.
+// The function that the operation has left in its slot may have a copy of the executor,
+// and so keep itself. Outside any emission of it.
 void clear_slot(operation& o) noexcept {
   if (o.executors.load() == 0) return;
   const operation_section inside(o);

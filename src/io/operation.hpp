@@ -8,20 +8,21 @@
 //   fiber      begin_operation() ─ the initiating function ─ await_end() ─ takes the result
 //   handler    puts the result into the fiber's frame ─ end()
 //
-// O1  `done` and the claim of the fiber's ticket are one step under `lock`; a fiber that
-//     finds `done` does not park. After it the frame is not touched.
-// O2  A fiber whose wait has ended otherwise cancels and waits again, by nothing but
-//     `done`. A deadline that moves to an earlier time wakes the fiber (`look_again`).
-// O3  What Asio runs for the operation, and each cancellation, runs in its section: a
-//     lock that one thread may take several times. A fiber in it cannot park. The
-//     initiating function is not in it, for user code may park there; a cancellation is
-//     kept until that has returned.
-// O4  Once its fiber has asked it to end, it is asked again after each of its steps: one
-//     may have begun just when it was asked. A step inside another is a part of that.
-//     Steps inside the asking are its answer: it is asked again a few times after them.
-// O5  The handler and the copies of the associated executor keep the executor. If none is
-//     left at the end it is released before the fiber knows, for its context may go then.
-//     Copies that are left count no work there.
+// OP1  `done` and the claim of the fiber's ticket are one step under `lock`; a fiber
+//      that finds `done` does not park. After it the frame is not touched.
+// OP2  A fiber whose wait has ended otherwise cancels and waits again, for nothing but
+//      `done`. So the frame and the buffer outlive the operation. A deadline that moves
+//      to an earlier time wakes the fiber (`look_again`).
+// OP3  What Asio runs for the operation, and each cancellation, runs in its section: a
+//      lock that one thread may take several times. A fiber in it cannot park. The
+//      initiating function is not in it, for user code may park there; a cancellation
+//      is kept until that has returned.
+// OP4  Once its fiber has asked it to end, it is asked again after each of its steps:
+//      one may have begun just then. A step inside another is a part of that. Steps
+//      inside the asking are its answer: it is asked again a few times after them.
+// OP5  The handler and the copies of the associated executor keep the executor. If
+//      none is left at the end it is released before the fiber knows, for its context
+//      may go then. Copies that are left count no work there.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -77,7 +78,7 @@ struct operation {
   bool begun VIGIL_GUARDED_BY(lock) = false;  // the initiating function has returned
   boost::asio::cancellation_type_t asked VIGIL_GUARDED_BY(lock) =
       boost::asio::cancellation_type::none;  // before it was begun
-  // Empty: any. O5
+  // Empty: any. OP5
   boost::asio::any_io_executor executor VIGIL_GUARDED_BY(lock);
   internal::waiter* waiter VIGIL_GUARDED_BY(lock) = nullptr;
   internal::ticket ticket VIGIL_GUARDED_BY(lock) = 0;

@@ -1,15 +1,16 @@
-// Look-ups of names, each on a thread of the process, not of a runtime: getaddrinfo
-// may take longer than whoever asked can wait, also longer than his runtime lives.
+// Look-ups of names, each on a thread of the process, not of a runtime: getaddrinfo may
+// take longer than the caller can wait, even longer than the caller's runtime lives.
 //
-// L1  Who waits is taken out of a lookup under its lock, once: by the thread that has
-//     the result or by whoever abandons it. Only he calls it.
-// L2  A thread touches nothing but the lookup, which it keeps, and `threads`, which
-//     are never destroyed: it may return while the program ends.
-// L3  Nothing here uses `addresses`, nor Asio's resolver, which makes them: they hold a
-//     std::vector, and the program's debug mode may give that another layout.
-// L4  A thread that has nothing more to look up is counted out before it hands over
-//     its last result, which may be what a run ends with: the program may fork then.
-//     Nor does it keep a deadlock from being certain: whoever gets it may be stuck at once.
+// LK1  The caller that waits is taken out of a lookup under its lock, once: by the
+//      thread that has the result or by the one that abandons it, which then calls it.
+// LK2  A thread touches nothing but the lookup, which it keeps, and `threads`, which
+//      are never destroyed: it may return while the program ends.
+// LK3  Nothing here uses `addresses`, nor Asio's resolver, which makes them: they hold
+//      a std::vector, and the program's debug mode may give that another layout.
+// LK4  A thread that has nothing more to look up is counted out before it hands over
+//      its last result, which may be what a run ends with: the program may fork then.
+//      Nor does it keep a deadlock from being certain: its caller may be stuck at
+//      once.
 #include "sched/process.hpp"
 
 #include <vigil/io/resolve.hpp>
@@ -114,7 +115,7 @@ class lookup_threads {
       l = look_up(*l);
   }
 
-  // Returns the next one. L4
+  // Returns the next one. LK4
   std::shared_ptr<lookup> look_up(lookup& l) noexcept {
     addrinfo wanted{};
     wanted.ai_socktype = SOCK_STREAM;
@@ -163,7 +164,7 @@ void lookup::finish(const boost::system::error_code& error, addrinfo* found) noe
   std::unique_ptr<waiting> w;
   {
     const std::lock_guard guard(lock_);
-    w = std::move(waiting_);  // L1
+    w = std::move(waiting_);  // LK1
   }
   if (w != nullptr) w->finish(error, {found, host_, service_});
 }

@@ -22,7 +22,7 @@ constexpr std::chrono::nanoseconds longest_wait = std::chrono::seconds(1);
 // accept comes at once; a kernel that says so for ever must not make it spin.
 constexpr int most_in_a_row = 16;
 
-// What accept(2) lists: the network's errors of a connection that was waiting. But
+// As accept(2) lists them: the network's errors of a connection that was waiting. But
 // for EOPNOTSUPP, which is also what a socket says that cannot accept at all.
 bool connection_is_gone(int code) noexcept {
   switch (code) {
@@ -83,9 +83,9 @@ std::int64_t checked_places(const serve_limits& limits) {
   return static_cast<std::int64_t>(std::min(limits.connections, most));
 }
 
-// What the shutdown is asked for. It counts from its own beginning, and serve from the
-// end of its accept, which comes later: so that it is serve that cuts what is left, and
-// that it returns. When it has, the surplus is withdrawn with the rest.
+// The grace that the shutdown is asked for. It counts from its own beginning, and serve
+// from the end of its accept, which comes later: so that it is serve that cuts what is
+// left, and that it returns. When it has, the surplus is withdrawn with the rest.
 std::chrono::nanoseconds with_surplus(std::chrono::nanoseconds grace) {
   constexpr std::chrono::nanoseconds surplus = std::chrono::seconds(1);
   if (grace <= std::chrono::nanoseconds(0)) return grace;
@@ -188,7 +188,7 @@ void server::finish() {
 
 namespace {
 
-// Of a lock, in a deadlocked run: it unwinds the fiber, as `stopped` does.
+// For a deadlock at a lock, in a deadlocked run: it unwinds the fiber, as `stopped` does.
 void throw_on_if_it_unwinds(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);

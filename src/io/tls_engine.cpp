@@ -88,7 +88,7 @@ void tls_engine::set_host(const std::string& name) {
   }
   ::ERR_clear_error();
   X509_VERIFY_PARAM* const param = ::SSL_get0_param(ssl_);
-  // What an earlier call has asked for is asked for no more.
+  // This call's name takes the place of an earlier one's.
   ::X509_VERIFY_PARAM_set1_host(param, nullptr, 0);
   ::X509_VERIFY_PARAM_set1_ip(param, nullptr, 0);
   SSL_set_tlsext_host_name(ssl_, nullptr);

@@ -1,10 +1,10 @@
 // watch_service: one for each io_context. It tells the watches in it of its end, and of a
 // restart.
 //
-// W6  A stopped io_context is restarted for a moment to end what is cancelled. A
-//     restart by the caller meanwhile must not be undone by the stop that follows,
-//     and Asio shows no difference: so the caller's goes through restart(), under the
-//     lock under which a moment begins and ends.
+// IW6  A stopped io_context is restarted for a moment to end what is cancelled. A
+//      restart by the caller meanwhile must not be undone by the stop that follows,
+//      and Asio shows no difference: so the caller's goes through restart(), under the
+//      lock under which a moment begins and ends.
 #pragma once
 
 #include <mutex>

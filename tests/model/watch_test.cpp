@@ -69,7 +69,7 @@ class event_watch final : public watch {
     return true;
   }
 
-  // As W4 of io_watch.hpp: who was inside makes runnable what it has marked there.
+  // As IW4 of io_watch.hpp: who was inside makes runnable what it has marked there.
   void got_up() noexcept override { work_.fetch_add(marked_.exchange(0)); }
 
   // --- the outside world

@@ -5,33 +5,22 @@
 //   std::size_t n = peer.read_some(buffer);       // the fiber waits
 //   boost::asio::read_until(peer, text, '\n');    // all that take a SyncReadStream
 //
-// A deadline is a point in time, not a length, and stays until it is changed. Once
-// it has passed each call fails at once with boost::asio::error::timed_out, whose
-// message says which deadline it was, also if it could have been served;
-// changed to a later one, the stream is as good as before. It may be changed
-// while a call waits: moved into the past, it ends that call now. When a call
-// returns nothing touches its buffer any more.
+// A deadline is a point in time, not a length, and stays until it is changed. Once it has
+// passed, each call fails at once with boost::asio::error::timed_out, even if it could
+// have been served; the message says which deadline it was. Changed to a later one, the
+// stream is as good as before. A deadline may be changed while a call waits: moved into
+// the past, it ends that call now. When a call returns nothing touches its buffer any
+// more.
 //
-// read_some and write_some are what Asio asks of a SyncReadStream and a
-// SyncWriteStream, so asio::read, asio::write, asio::read_until and Beast's
-// sync functions work on it, and wait as fibers do. TLS: tls_stream (tls.hpp).
-// Sockets and other streams that have non_blocking() are tried first, and waited for
-// only if they would block; but a read that comes after one with room left over waits
-// at once, for that one has taken all there was.
+// read_some and write_some are what Asio asks of a SyncReadStream and a SyncWriteStream,
+// so asio::read, asio::write, asio::read_until and Beast's sync functions work on it, and
+// wait as fibers do. TLS: tls_stream (tls.hpp).
 //
-// Over TCP what is written is sent at once, as Go does it: from the first read or write
-// on the socket has TCP_NODELAY, unless set_no_delay(false) was called.
-//
-// With set_idle_list a read or write that waits also ends once nothing has been
-// read or written for the list's duration. Such an end is for that call only, and
-// what has arrived by then is returned instead.
-//
-// Thread safety: read_some, write_some, close and the setters may be called by
-// several fibers at a time, the setters by plain threads, too. Reads come one after
-// the other, and so do writes; one of each goes on at a time, if the stream below
-// allows that: sockets, pipes and memory_stream do, boost::asio::ssl::stream does not.
-// Not so for what next_layer() gives: use it while nobody is in a call; it is
-// non-blocking after the first one. Construct, move and destroy it alone.
+// Thread safety: read_some, write_some, close and the setters may be called by several
+// fibers at a time, the setters by plain threads, too. Reads come one after the other,
+// and so do writes; one of each goes on at a time, if the stream below allows that:
+// sockets, pipes and memory_stream do, boost::asio::ssl::stream does not. Construct, move
+// and destroy it alone.
 #pragma once
 
 #include <vigil/clock.hpp>
@@ -61,6 +50,9 @@ class tls_core;
 
 }  // namespace detail
 
+// Sockets and other streams that have non_blocking() are tried first, and waited for only
+// if they would block; but a read that comes after one with room left over waits at once,
+// for that one has taken all there was.
 template <class Stream>
 class deadline_stream {
  public:
@@ -75,6 +67,7 @@ class deadline_stream {
   deadline_stream(deadline_stream&&) = default;
   deadline_stream& operator=(deadline_stream&&) = default;
 
+  // To be used while nobody is in a call; it is non-blocking after the first one.
   next_layer_type& next_layer() noexcept { return stream_; }
 
   const next_layer_type& next_layer() const noexcept { return stream_; }
@@ -98,17 +91,19 @@ class deadline_stream {
     set_write_deadline(t);
   }
 
-  // Whether small writes are sent at once, as they are by default, or may wait for the
-  // peer to acknowledge earlier ones (Nagle's algorithm). From the next read or write on,
-  // also for a socket that is opened below later. Of other streams than TCP's: nothing.
+  // Whether small writes over TCP are sent at once (TCP_NODELAY), as they are by default
+  // and in Go, or may wait for the peer to acknowledge earlier ones (Nagle's algorithm).
+  // From the next read or write on, and for a socket that is opened below later.
   void set_no_delay(bool at_once) {
     const std::lock_guard guard(sides_->setup);
     sides_->no_delay = at_once;
     sides_->has_options = false;
   }
 
-  // The time counts from now on. Before the first read or write, once; the list must
-  // outlive the calls of this stream.
+  // A read or write that waits also ends once nothing has been read or written for the
+  // list's duration, which counts from now on. Such an end is for that call only, and
+  // what has arrived by then is returned instead. Before the first read or write, once;
+  // the list must outlive the calls of this stream.
   void set_idle_list(idle_list& list) noexcept {
     sides_->joined = &list;
     list.progress(sides_->idle);
@@ -146,7 +141,7 @@ class deadline_stream {
     return detail::or_throw("write_some", [&](auto& error) { return write_some(buffers, error); });
   }
 
-  // What a call would fail with before it tries: timed_out, bad_descriptor after
+  // The error with which a call would fail at once: timed_out, bad_descriptor after
   // close(), or nothing.
   boost::system::error_code read_error() const noexcept { return sides_->read.deadline.error(); }
 
@@ -186,7 +181,7 @@ class deadline_stream {
 
   using side = detail::stream_side;
 
-  // What there is room for; otherwise would_block. For who knows that nobody writes.
+  // As much as there is room for; otherwise would_block. While nobody else writes.
   std::size_t write_now(const boost::asio::const_buffer& from, boost::system::error_code& error) {
     const detail::turns::call turn(sides_->write.calls);
     error = write_error();
@@ -231,8 +226,8 @@ class deadline_stream {
     static_cast<bool>(s.non_blocking());
   };
 
-  // Non-blocking from now on, whichever side comes first. Each time: who has
-  // next_layer() may have opened another one there.
+  // Non-blocking from now on, whichever side comes first. Each time: another socket may
+  // have been opened through next_layer().
   bool set_up() {
     boost::system::error_code error;
     if constexpr (can_try) {

@@ -21,17 +21,6 @@
 // I/O whose handlers or coroutines run here does not wait behind a fiber that computes
 // while another worker is idle.
 //
-// Ends. A handler that waits to start, a co_spawned coroutine and an operation under
-// way hold a program with exit_when::all_done, and are no deadlock. When the run ends
-// otherwise, handlers that have not started never do; they are destroyed, as are
-// those of operations that complete after the runtime's end.
-//
-// A strand over it runs its handlers one after the other, but they may not wait
-// there: Asio keeps "inside the strand" for each thread, and a fiber that waits may
-// go on in another. A wait ends the program with a message, if the strand is of a
-// fiber_executor itself and not of an any_io_executor. A vigil::mutex does what a
-// strand does, and its holders may wait.
-//
 // Thread safety: any, copies are the same. It may outlive the runtime; its context()
 // may not.
 #pragma once
@@ -62,7 +51,7 @@ namespace vigil::io {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-// What executors know of their runtime.
+// The runtime of an executor, as that sees it.
 struct executor_home {
   std::shared_ptr<internal::outside_gate> gate;
   boost::asio::execution_context* context;
@@ -132,6 +121,17 @@ class posted_handler {
 
 }  // namespace detail
 
+// Ends. A handler that waits to start, a co_spawned coroutine and an operation under
+// way hold a program with exit_when::all_done, and are no deadlock. When the run ends
+// otherwise, handlers that have not started never do; they are destroyed, as are
+// those of operations that complete after the runtime's end.
+//
+// A strand over it runs its handlers one after the other, but they may not wait
+// there: Asio keeps "inside the strand" for each thread, and a fiber that waits may
+// go on in another. A wait ends the program with a message, if the strand is of a
+// fiber_executor itself and not of an any_io_executor. A vigil::mutex does what a
+// strand does, and its holders may wait.
+//
 // `Posts`: blocking.never, otherwise blocking.possibly. `Counts`:
 // outstanding_work.tracked, otherwise untracked.
 template <bool Posts, bool Counts>
@@ -215,7 +215,7 @@ class basic_fiber_executor {
 
 using fiber_executor = basic_fiber_executor<false, false>;
 
-// Of the calling fiber's runtime; its context is io::context(), and the errors are
+// That of the calling fiber's runtime; its context is io::context(), and the errors are
 // those of io::context().
 VIGIL_API fiber_executor executor();
 

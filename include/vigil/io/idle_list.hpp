@@ -58,7 +58,7 @@ class idle_list {
             [this](timeout_list::entry& e) {
               auto& stream = static_cast<detail::idle_entry&>(e);
               stream.end_waits();
-              add(stream);  // whoever waits next has the time, too
+              add(stream);  // the next wait has the time, too
             },
             from) {}
 

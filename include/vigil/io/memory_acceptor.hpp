@@ -5,7 +5,7 @@
 //   auto server = spawn([&] { io::serve(acceptor, handle); });
 //   io::memory_stream client = acceptor.connect();
 //
-// Who connects is connected at once, and waits to be accepted; any number may.
+// A client is connected at once, and waits to be accepted; any number may.
 // A wait for async_accept(use_fiber) is no outside work, as memory_stream says.
 //
 // Thread safety: all but move and destruction from any fiber or thread; one accept at
@@ -62,7 +62,7 @@ class memory_acceptor {
   }
 
   // An accept that waits ends with operation_aborted, later ones with bad_descriptor;
-  // who was not accepted yet reads eof.
+  // a client that was not accepted yet reads eof.
   void close() { backlog_->close(); }
 
  private:

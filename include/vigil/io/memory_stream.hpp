@@ -3,13 +3,13 @@
 //   auto [client, server] = io::memory_pipe();
 //   io::deadline_stream<io::memory_stream> c(std::move(client));
 //
-// What is written to one is read from the other; each direction keeps up to
+// Bytes written to one are read from the other; each direction keeps up to
 // `capacity` bytes, and a write beyond that waits. A wait of a fiber for one of its
 // operations, be it its own, that of a deadline_stream over it, or a composed one such
 // as asio::async_read, is not outside work: on virtual time the clock moves on, and
 // fibers that wait for each other are a deadlock.
 //
-// Handlers that are no fiber's, the steps of composed operations among them, run as by
+// Handlers of other callers than fibers, and the steps of composed operations, run as by
 // asio::post: where their associated executor says, otherwise on fibers of the runtime
 // (memory_executor.hpp), in an order that the seed replays.
 //

@@ -45,10 +45,10 @@ struct found_addresses {
   const std::string& service;
 };
 
-// A name that is being looked up. Its thread and whoever began it share it.
+// A name that is being looked up. Shared by its thread and its beginner.
 class VIGIL_API lookup : public std::enable_shared_from_this<lookup> {
  public:
-  // Who waits for it; called once, unless it is destroyed before.
+  // The caller that waits for it; called once, unless it is destroyed before.
   struct waiting {
     virtual ~waiting() = default;
     virtual void finish(const boost::system::error_code& error,
@@ -58,9 +58,9 @@ class VIGIL_API lookup : public std::enable_shared_from_this<lookup> {
   lookup(std::string host, std::string service, std::unique_ptr<waiting> w)
       : host_(std::move(host)), service_(std::move(service)), waiting_(std::move(w)) {}
 
-  // Once; from then on who waits is told.
+  // Once; from then on the caller that waits is called.
   void begin() noexcept;
-  // Who waits hears operation_aborted, if of nothing else yet.
+  // The caller that waits gets operation_aborted, unless it has been called.
   void abandon() noexcept;
 
  private:

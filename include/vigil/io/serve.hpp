@@ -8,24 +8,16 @@
 //   });
 //
 // It accepts until `stopping` is done; background() if none is given, so until the
-// runtime begins to shut down. Then it closes the acceptor, so that nobody connects
-// whom nobody will hear, and those that are being served have limits.grace to come to
-// an end by themselves. What is left afterwards is cut short: ctx is
-// done, and the fibers are asked to stop. serve returns when all have ended. It is
-// Go's net/http: Shutdown is to cancel `stopping`, Close comes when the grace is
-// over. Who closes the acceptor instead names `stop` as limits.on_stop, and what waits
-// under `stopping` ends then, too.
+// runtime begins to shut down. Then it closes the acceptor, so that nobody connects and
+// is never heard, and the connections that are being served have limits.grace to come
+// to an end by themselves. The rest is cut short: ctx is done, and the fibers are asked
+// to stop. serve returns when all have ended. It is Go's net/http: Shutdown is to
+// cancel `stopping`, Close comes when the grace is over. A program that closes the
+// acceptor instead names `stop` as limits.on_stop, so that waits under `stopping` end
+// then, too.
 //
-// When the runtime shuts down while serve runs, it waits for the longer of
-// options::grace and limits.grace before it stops all fibers, and no longer than until
-// serve has returned; options::stop_limit counts from then. So a server with
-// options::stop_on answers the requests in flight when Ctrl-C comes; a second Ctrl-C
-// (200 ms later at least: options::stop_on) ends the grace, and everything is stopped
-// at once. The shutdown has a second to spare for serve, which cuts what outlives the
-// grace itself, and returns.
-//
-// If the calling fiber is stopped, serve cuts all short at once, waits for them,
-// and throws `stopped`. The acceptor is left as it is.
+// If the calling fiber is stopped, serve cuts all short at once, waits for them, and
+// throws `stopped`. The acceptor is left as it is.
 #pragma once
 
 #include <vigil/context.hpp>
@@ -64,9 +56,9 @@ struct serve_limits {
   std::function<void(std::exception_ptr)> on_error = {};
   // Called once when no more are accepted: `stopping` is done, the acceptor was closed
   // or broken; not if serve's fiber is stopped. On serve's fiber, as the grace begins and
-  // the acceptor is closed: here
-  // connections on which nothing goes on are ended. If it takes longer than the
-  // grace, that ends with it. What it throws goes where a handler's errors go.
+  // the acceptor is closed: the place to end connections on which nothing goes on. If it
+  // takes longer than the grace, that ends with it. Its exceptions go where a handler's
+  // errors go.
   std::function<void()> on_stop = {};
 };
 
@@ -126,8 +118,8 @@ class VIGIL_API server {
   // For async_accept.
   fiber_token token() { return token_access::reporting(use_fiber.under(stopping_), destroyed_); }
 
-  // In a catch block around accept and start: whether to go on. What is no matter
-  // of theirs is thrown on.
+  // In a catch block around accept and start: whether to go on. Exceptions that are not
+  // their errors are thrown on.
   template <class Acceptor>
   bool goes_on(const Acceptor& a);
 
@@ -138,7 +130,7 @@ class VIGIL_API server {
   // on_stop, then waits for those that are being served. Throws what broke the acceptor.
   void finish();
 
-  // What a handler has thrown.
+  // An exception of a handler.
   void report(std::exception_ptr error) const;
 
   const vigil::context& stopping() const noexcept { return stopping_; }
@@ -247,6 +239,14 @@ class connection {
 //   they last    all others (EBADF of an acceptor that is_open, EINVAL, ENOTSOCK,
 //                EOPNOTSUPP, what is no errno): serve accepts no more, and throws the
 //                error when the connections have ended, as above
+//
+// When the runtime shuts down while serve runs, it waits for the longer of options::grace
+// and limits.grace before it stops all fibers, and no longer than until serve has
+// returned; options::stop_limit counts from then. So a server with options::stop_on
+// answers the requests in flight when Ctrl-C comes; a second Ctrl-C (200 ms later at
+// least: options::stop_on) ends the grace, and everything is stopped at once. The
+// shutdown has a second to spare for serve, which cuts the rest after the grace itself,
+// and returns.
 //
 // Throws std::invalid_argument for limits out of range and a nil context.
 // Waits on a fiber (`stopping`): throws stopped, wrong_place, std::invalid_argument,

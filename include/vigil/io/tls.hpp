@@ -9,65 +9,20 @@
 //   std::size_t n = peer.read_some(buffer);
 //   peer.shutdown();
 //
-// Whom it trusts. As in Go, a client verifies the other's certificate and the name in
-// it, whatever the verify mode of the context, unless the stream itself is told to
-// skip_verification(); without set_host() the handshake does not begin. A server
-// asks for no certificate unless it is told to: require_certificate(), or verify_peer as
-// the mode of its context. Only tls_client_context() has the system's roots; nothing is
-// added to a context that the program made, nor changed there. A verify callback of the
-// context is asked, too, and may accept what OpenSSL would refuse. A session that the
-// program has given (SSL_set_session) is offered only if its certificate was verified by
-// OpenSSL itself, is not out of date, and has the name that is asked for now; otherwise
-// the handshake is a whole one.
+// As in Go, a client verifies the other end's certificate and the name in it, whatever
+// the verify mode of the context, and a server asks for no certificate unless it is
+// told to: see handshake().
 //
-// asio::ssl::context sets it up; the stream is ours, because an asio::ssl::stream
+// asio::ssl::context sets it up. The stream is vigil's own, because an asio::ssl::stream
 // takes no two operations that different fibers begin. Here one reads while another
-// writes, on any workers: OpenSSL is entered by one at a time and never during a
-// wait. As on a deadline_stream, deadlines may be moved from anywhere, and Asio's and
-// Beast's functions for synchronous streams wait as fibers do.
+// writes, on any workers: OpenSSL is entered by one at a time and never during a wait.
 //
-// OpenSSL's callbacks (verification, names, ALPN, key log, info) run on the fiber that
-// called, inside OpenSSL: they must neither wait nor throw, and a wait ends the program
-// with a message (this_fiber::no_park). What an answer needs is brought before the
-// handshake; what a callback has to tell goes by try_send.
+// A library of its own, vigil-tls, so that only its users need OpenSSL. A connection has
+// 34 KiB of buffers beside OpenSSL's.
 //
-// Timeouts. A read that timed out, and a handshake that did while it waited for the
-// other end, may be called again with a later deadline: what had come is kept. A
-// write that fails when a part of its record may have been sent, at a deadline, after
-// an idle time or because its fiber was stopped, ends writing for good: each later
-// one fails in the same way; reads go on. One whose deadline had passed before it
-// began has sent nothing and breaks nothing, and so has one that was stopped while it
-// waited for its turn. What waits behind a handshake waits until that has ended.
-//
-// While half of a TLS message (a session ticket, new keys) has arrived, nothing can be
-// sealed: a write, or shutdown(), waits under the write deadline until a reading fiber
-// has the rest, or reads it itself. If that deadline comes, nothing has been sent and
-// nothing is broken. A read that is called meanwhile waits for the write.
-//
-// An idle list is set below, before the handshake: next_layer().set_idle_list(list).
-// Bytes of TLS count as progress there. Its end of a write that waits ends writing for
-// good, as above; that of a read or of a handshake's does not.
-//
-// Endings. shutdown() says that no more will be written; the other end reads that as
-// eof. A peer that closes its connection without that is reported as
-// asio::ssl::error::stream_truncated: somebody may have cut off the rest. Bytes left
-// unread at close() make TCP reset the connection, and so may what the peer's
-// TLS sent by itself (session tickets): to part in peace, shutdown(), read to the
-// eof, close().
-//
-// Errors of TLS itself have asio::error::get_ssl_category(); a read that fails with one
-// has told the other end why (a fatal alert), as a handshake has. There is no
-// renegotiation. New keys of TLS 1.3 are answered at once, also by who only reads. Such
-// answers wait for no room and for no other fiber's write; but when 64 KiB of them
-// have piled up, because the other end does not read, the next read sends them first,
-// under the write deadline.
-//
-// A library of its own, vigil-tls, so that only its users need OpenSSL. A connection
-// has 34 KiB of buffers beside OpenSSL's.
-//
-// Thread safety: as deadline_stream: all but what is said to be set before the
-// handshake may be called by several fibers at a time. The asio::ssl::context must
-// outlive the stream.
+// Thread safety: as deadline_stream: all but what is said to be set before the handshake
+// may be called by several fibers at a time. The asio::ssl::context must outlive the
+// stream.
 #pragma once
 
 #include <vigil/io/deadline_stream.hpp>
@@ -103,6 +58,30 @@ inline boost::system::error_code make_error_code(tls_error e) noexcept {
 // connections. Throws boost::system::system_error.
 VIGIL_API boost::asio::ssl::context tls_client_context();
 
+// OpenSSL's callbacks (verification, names, ALPN, key log, info) run on the fiber that
+// called, inside OpenSSL: they must neither wait nor throw, and a wait ends the program
+// with a message (this_fiber::no_park). Bring what they need before the handshake, and
+// pass on what they learn with try_send.
+//
+// Timeouts. A read that timed out, and a handshake that did while it waited for the
+// other end, may be called again with a later deadline: the bytes that had come are
+// kept. A write that fails when a part of its record may have been sent, at a deadline,
+// after an idle time or because its fiber was stopped, ends writing for good: each
+// later one fails in the same way; reads go on. A write whose deadline had passed
+// before it began has sent nothing and breaks nothing, and so has one that was stopped
+// while it waited for its turn. Calls behind a handshake wait until that has ended.
+//
+// While half of a TLS message (a session ticket, new keys) has arrived, nothing can be
+// sealed: a write, or shutdown(), waits under the write deadline until a reading fiber
+// has the rest, or reads it itself. If that deadline comes, nothing has been sent and
+// nothing is broken. A read that is called meanwhile waits for the write.
+//
+// Errors of TLS itself have asio::error::get_ssl_category(); a read that fails with one
+// has told the other end why (a fatal alert), as a handshake has. There is no
+// renegotiation. New keys of TLS 1.3 are answered at once, even by a fiber that only
+// reads. Such answers wait for no room and for no other fiber's write; but when 64 KiB of
+// them have piled up, because the other end does not read, the next read sends them
+// first, under the write deadline.
 template <class Stream>
 class tls_stream {
  public:
@@ -119,6 +98,9 @@ class tls_stream {
   tls_stream(tls_stream&&) = default;
   tls_stream& operator=(tls_stream&&) = default;
 
+  // An idle list is set here, before the handshake: next_layer().set_idle_list(list).
+  // Bytes of TLS count as progress. When the list ends a write that waits, that ends
+  // writing for good, as above; its end of a read or of a handshake's wait does not.
   next_layer_type& next_layer() noexcept { return core_.below(); }
 
   const next_layer_type& next_layer() const noexcept { return core_.below(); }
@@ -134,9 +116,9 @@ class tls_stream {
   // boost::system::system_error if it cannot be one, as ".org".
   void set_host(const std::string& name) { core_.engine().set_host(name); }
 
-  // Before the handshake, by a client: any certificate will do, of anybody, so that
-  // who stands between can read and write everything. For tests, and for who looks
-  // at the certificate after the handshake. A host name is sent if there is one.
+  // Before the handshake, by a client: any certificate will do, so that anybody between
+  // the two ends can read and write everything. For tests, and for programs that look at
+  // the certificate after the handshake. A host name is sent if there is one.
   void skip_verification() { core_.engine().skip_verification(); }
 
   // Before the handshake, by a server: the client must show a certificate for which the
@@ -163,6 +145,17 @@ class tls_stream {
   // The first call; under both deadlines. Again after success: nothing; after an error of
   // TLS the same one. Until it has succeeded, reads and writes fail with not_connected.
   // Additional errors: those of TLS, tls_error.
+  //
+  // A client verifies the certificate and its name, unless the stream itself is told to
+  // skip_verification(); without set_host() the handshake does not begin. A server asks
+  // for no certificate without require_certificate(), or verify_peer as the mode of its
+  // context. Only tls_client_context() has the system's roots; nothing is added to a
+  // context that the program made, nor changed there. A verify callback of the context is
+  // asked, too, and may accept what OpenSSL would refuse. A session that the program has
+  // given (SSL_set_session) is offered only if its certificate was verified by OpenSSL
+  // itself, is not out of date, and has the name that is asked for now; otherwise the
+  // handshake is a whole one.
+  //
   // Waits on a fiber (both deadlines): throws stopped, wrong_place.
   void handshake(handshake_type type, boost::system::error_code& error) {
     core_.handshake(type == boost::asio::ssl::stream_base::server, error);
@@ -182,8 +175,16 @@ class tls_stream {
     return core_.write_some(buffers, error);
   }
 
-  // Under the write deadline: nothing more will be written; later writes fail with
-  // `shut_down`. What the other end still sends can be read. Again: nothing.
+  // Under the write deadline: nothing more will be written, which the other end reads as
+  // eof; later writes fail with `shut_down`. Bytes that the other end still sends can be
+  // read. Again: nothing.
+  //
+  // A peer that closes its connection without that is reported as
+  // asio::ssl::error::stream_truncated: somebody may have cut off the rest. Bytes left
+  // unread at close() make TCP reset the connection, and so may those that the peer's TLS
+  // sent by itself (session tickets): to part in peace, shutdown(), read to the eof,
+  // close().
+  //
   // Waits on a fiber (the write deadline): throws stopped, wrong_place.
   void shutdown(boost::system::error_code& error) { core_.shutdown(error); }
 

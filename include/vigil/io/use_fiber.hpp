@@ -4,14 +4,13 @@
 //   std::size_t n = socket.async_read_some(buffer, io::use_fiber);
 //   std::size_t n = socket.async_read_some(buffer, io::use_fiber.within(5s));
 //
-// The signature decides what is returned and thrown. Of void(error_code, Ts...) and
-// void(exception_ptr, Ts...) an error is thrown, as boost::system::system_error or
-// as what it is, and Ts are returned: nothing, the one value, or a tuple. Other
-// signatures return all they have. Values may be move-only. Around it work, in any
-// order, as_tuple, redirect_error, bind_executor, bind_allocator and
-// bind_cancellation_slot.
+// The signature decides what is returned and thrown. With void(error_code, Ts...) and
+// void(exception_ptr, Ts...) an error is thrown, as boost::system::system_error or as the
+// exception itself, and Ts are returned: nothing, the one value, or a tuple. Other
+// signatures return all values, which may be move-only. as_tuple, redirect_error,
+// bind_executor, bind_allocator and bind_cancellation_slot go around it, in any order.
 //
-// How a wait may end otherwise:
+// How a wait may end otherwise (more at fiber_token, below):
 //
 //   until(t), within(d)  the operation is cancelled; the error is then
 //                        boost::asio::error::timed_out, and its message says which
@@ -20,24 +19,6 @@
 //   under(ctx)           when ctx is done: throws vigil::cancelled
 //   the fiber is stopped throws vigil::stopped
 //   the operation is destroyed (its io_context is): error operation_aborted
-//
-// In the first three cases the operation is cancelled (cancellation_type::terminal), and
-// the call returns only when its handler has run, so that nothing touches the caller's
-// buffer afterwards. If the operation succeeded all the same, its result is returned. If
-// it failed by itself, the call reports that error after a deadline, but `cancelled` or
-// `stopped` in the other two cases. These codes count as cancelled: operation_aborted,
-// channel_cancelled of Asio's channels, and any that equals errc::operation_canceled. An
-// operation that ignores cancellation (resolving a name) keeps its caller until it
-// completes; so does one on an io_context that is not run, or is stopped, unless it is
-// the runtime's (io/context.hpp). Of several until and within the last counts.
-//
-// Waiting is outside work: no deadlock is reported and virtual time stands still.
-// Handlers run where the I/O object's executor or bind_executor says, on the
-// worker's own stack or a thread of the caller's; they mark the fiber ready.
-// Throws wrong_place outside a fiber, so also in a handler, and in one that the fiber
-// itself runs if the I/O object's executor, or the bound one, is that very io_context's
-// (and no strand in it); and std::bad_alloc. Of other waits in handlers that a fiber
-// runs nobody knows: run() and poll() in a fiber belong under this_fiber::no_park.
 //
 // Thread safety: Asio's. One fiber may read while another writes; no two may do the
 // same, nor one close or destroy what the other uses.
@@ -56,7 +37,26 @@ struct token_access;
 
 }  // namespace detail
 
-// use_fiber with a deadline or a context, or both.
+// use_fiber with a deadline or a context, or both; the last until or within counts.
+//
+// At a deadline, a cancel and a stop the operation is cancelled
+// (cancellation_type::terminal), and the call returns only when its handler has run, so
+// that nothing touches the caller's buffer afterwards. If the operation succeeded all the
+// same, its result is returned. If it failed by itself, the call reports that error after
+// a deadline, but `cancelled` or `stopped` in the other two cases. These codes count as
+// cancelled: operation_aborted, channel_cancelled of Asio's channels, and any that equals
+// errc::operation_canceled. An operation that ignores cancellation (resolving a name)
+// keeps its caller until it completes; so does one on an io_context that is not run, or
+// is stopped, unless it is the runtime's (io/context.hpp).
+//
+// Waiting is outside work: no deadlock is reported and virtual time stands still.
+// Handlers run where the I/O object's executor or bind_executor says, on the worker's own
+// stack or on a thread of the caller's; they mark the fiber ready.
+//
+// Throws wrong_place outside a fiber, which includes handlers, even those that a fiber
+// runs itself, if the executor of the I/O object or the bound one is that of the same
+// io_context (without a strand); and std::bad_alloc. Other waits in handlers that a fiber
+// runs are not noticed: run() and poll() in a fiber belong under this_fiber::no_park.
 class fiber_token {
  public:
   fiber_token() noexcept = default;

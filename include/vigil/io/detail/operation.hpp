@@ -1,5 +1,5 @@
-// What use_fiber's templates call: one operation that a fiber has begun and waits
-// for, and the executor on which its handlers run.
+// For the templates of use_fiber: one operation that a fiber has begun and waits for, and
+// the executor on which its handlers run.
 #pragma once
 
 #include <vigil/detail/config.hpp>
