@@ -52,7 +52,7 @@ WORDS = [
 # T1, T1-T3, T1 to T3.
 NAME = re.compile(r"(?<![\w/.:<#–-])([A-Z]{1,2})([1-9]\d?)(?:(?:[–-]| to )(?:\1)?([1-9]\d?))?(?![\w/%])")
 DEFINITIONS = (
-    re.compile(r"^\s*// {1,3}([A-Z]{1,2}[1-9]\d?)  ?\S", re.M),
+    re.compile(r"^\s*// {1,3}([A-Z]{1,2}[1-9]\d?)  ?(?!of |to )\S", re.M),
     re.compile(r"(?<=   )([A-Z]{1,2}[1-9]\d?)  ?[a-z]", re.M),  # a second column
 )
 ROW = re.compile(r"^\| ([A-Z][1-9]\d?) \|", re.M)

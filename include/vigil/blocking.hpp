@@ -2,19 +2,18 @@
 //
 //   std::string text = vigil::blocking([&] { return read_whole_file(path); });
 //
-// A fiber that calls read(), getaddrinfo() or a compressor keeps its worker, and
-// all fibers that wait for that one. blocking(f) runs f on a thread of a side
-// pool instead, parks the fiber, and returns what f returned or throws what f
-// threw.
+// A fiber that calls read(), getaddrinfo() or a compressor keeps its worker from
+// running other fibers. blocking(f) runs f on a thread of a side pool instead,
+// parks the fiber, and returns what f returned or throws what f threw.
 //
 // The runtime has one pool, of 4 threads unless options::blocking_threads or the
 // environment variable VIGIL_BLOCKING_THREADS says otherwise; they are made when
-// they are first needed, and kept. Functions start in the order in which they
-// were given. A class of calls that may take all threads for long (name look-ups
-// are the classic one) gets a blocking_pool of its own.
+// they are first needed, and kept. Functions start in the order in which they were
+// given. Give a class of calls that may occupy all threads for long (name look-ups,
+// for example) a blocking_pool of its own.
 //
-// f runs on a plain thread: no fiber, no runtime there. It may use channels and
-// whatever else works from plain threads; runtime::go starts fibers. It is
+// f runs on a plain thread, without a fiber or a runtime. It may use channels and
+// everything else that works on plain threads; runtime::go starts fibers. It is
 // destroyed on that thread as soon as it has returned.
 //
 // While it is queued or runs it is outside work: no deadlock is reported, and
@@ -22,12 +21,13 @@
 // else can run and all other functions have returned as well, so f must not wait
 // there for a fiber that sleeps or is in blocking() itself.
 //
-// Ended early, by a deadline or a stop: if f has not started, it never does. If
-// it runs, nothing can end it: the caller goes on at once, and what f returns or
-// throws is dropped on its thread. So f owns what it uses; references to the
-// caller's variables are for calls without a deadline on fibers that are not
-// stopped, or under this_fiber::shield. The shutdown waits for functions that
-// run, options::stop_limit at most, then names them and ends the program.
+// If a deadline or a stop ends the call before f has started, f never starts. Once
+// f runs, nothing can end it: the caller continues at once, and the result or
+// exception of f is dropped on its thread. So f must own the data that it uses; it
+// may refer to the caller's variables only in calls without a deadline on fibers
+// that are not stopped, or under this_fiber::shield. The shutdown waits for
+// functions that run, options::stop_limit at most, then names them and ends the
+// program.
 //
 // Cost: two allocations, two hand-overs between threads (about 10 us).
 // Behaviour: libuv's thread pool.

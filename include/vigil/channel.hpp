@@ -63,7 +63,7 @@ class [[nodiscard]] send_result {
   channel_status status_;
 };
 
-// What a try_recv or a recv_for brought: a value, or why there is none.
+// The result of a try_recv or a recv_for: a value, or the reason why there is none.
 template <class T>
 class [[nodiscard]] recv_result {
  public:
@@ -129,7 +129,7 @@ class sending : public Base {
   }
 
   // The same, at most until ctx is done: then throws `cancelled`, with the value
-  // untouched. What can be done at once is done all the same.
+  // untouched. A send that need not wait still succeeds.
   void send(T&& value, const context& ctx) const { send_within(value, detail::under(ctx)); }
 
   void send(const T& value, const context& ctx) const
@@ -241,8 +241,8 @@ class receiving : public Base {
     return result_of(room, detail::try_recv(this->core(), room.room()));
   }
 
-  // Gives up after the timeout, never earlier; zero or negative: at once. What
-  // is there at that moment is received, not refused.
+  // Gives up after the timeout, never earlier; a zero or negative timeout gives up
+  // at once. A value that is ready at that moment is still received.
   template <duration_like D>
   recv_result<T> recv_for(const D& timeout) const {
     return recv_within(detail::within(timeout));

@@ -5,26 +5,26 @@
 //   vigil::go([ctx = ctx] { serve(ctx); });   // waits in there: lines.recv(ctx)
 //   cancel();                                 // at the latest after a second
 //
-// A context is made from a parent and is done when its cancel function is
-// called, when its deadline has passed, or when its parent is done. Whoever waits
-// hands the context to the wait (`recv(ctx)`, `sleep_for(d, ctx)`, `join(ctx)`, a
-// select with `on_done(ctx, f)`): a wait whose context is done throws `cancelled`.
-// A call that can complete at once completes although its context is done.
+// A context is made from a parent and is done when its cancel function is called,
+// when its deadline has passed, or when its parent is done. The caller passes the
+// context to the wait (`recv(ctx)`, `sleep_for(d, ctx)`, `join(ctx)`, a select with
+// `on_done(ctx, f)`): a wait whose context is done throws `cancelled`. A call that
+// need not wait succeeds even if its context is done.
 //
-// Nothing is ambient: who is not given a context is not cancelled by one.
+// Nothing is ambient: a call that is given no context is not cancelled by one.
 //
 // Behaviour: Go's package context. Cancelling is synchronous: when the cancel
-// function returns, the context and all that were made from it are done, also if
-// another thread cancels a part of them at the same moment. Those who wait are
-// readied by whoever was first, and run when it is their turn.
+// function returns, the context and all that were made from it are done, even if
+// another thread cancels some of them at the same moment. The first canceller makes
+// each waiter ready; it runs when scheduled.
 //
 // Handles are cheap and shared: a copy names the same context. A context leaves
 // its parent when it is done, or when its last handle goes (a cancel function, a
 // receiver of done(), a context made from it, a pending after_func and what that
 // returned are handles, too); its timer stops then, and nothing is left.
 //
-// Thread safety: everything may be called from fibers of any runtime and from
-// plain threads at any time, also after the runtime has gone.
+// Thread safety: everything may be called from fibers of any runtime and from plain
+// threads at any time, even after the runtime has gone.
 #pragma once
 
 #include <vigil/channel.hpp>
@@ -140,19 +140,21 @@ class context {
   // error while it is not done.
   std::error_code error() const { return detail::error_of(handle_.get()); }
 
-  // What was given to the cancel, the deadline or the timeout that came first; if
-  // nothing was, a `cancelled` with the code of error(). Null while it is not done.
+  // The exception that was given to the cancel, deadline or timeout that came
+  // first; if none was given, a `cancelled` with the code of error(). Null while it
+  // is not done.
   std::exception_ptr cause() const { return detail::cause_of(handle_.get()); }
 
-  // The earliest of its own and its ancestors'; time_point::max() if there is none.
-  // Of two that are not on one clock (virtual time is each runtime's own): the
-  // nearest one's.
+  // The earliest deadline of the context and its ancestors; time_point::max() if
+  // there is none. If these are on different clocks (each virtual runtime has its
+  // own), the nearest context's counts.
   clock::time_point deadline() const {
     return clock::time_point(clock::duration(detail::deadline_of_context(handle_.get())));
   }
 
-  // Of the nearest with_value of that key; nullptr if there is none. It lives as
-  // long as this handle. Cost: one step for each context up to there.
+  // The value of the nearest enclosing with_value for this key; nullptr if there is
+  // none. It lives as long as this handle. Cost: one step for each context on the
+  // way.
   template <class T>
   const T* value(const context_key<T>& key) const {
     return static_cast<const T*>(detail::value_of(handle_.get(), &key));
@@ -241,15 +243,13 @@ inline cancellable with_cancel(const context& parent) {
   return detail::cancellable_of(detail::with_cancel(parent.core()));
 }
 
-// Done at the deadline, too; error() is timed_out then, and cause() is the cause
-// if one was given. One that has passed, or a parent's that has: at once. Without a
-// timer of its own if the parent's deadline is not later and its timer is this
-// run's, or if there is none (time_point::max()). A timer needs a runtime: throws
-// wrong_place on a plain thread. It keeps no program alive. It fires on a fiber, so
-// a busy program may be late; it never is early; and it goes with its runtime's
-// run, after which it fires no more: who goes on with such a context in another run
-// makes one from it there, which has a timer for the earlier of both deadlines (on a
-// plain thread only if it has a deadline of its own).
+// Also done at the deadline; error() is then timed_out, and cause() the cause if
+// one was given. Done at once if the deadline, or the parent's, has passed. Needs
+// no timer if the parent's deadline is not later and its timer belongs to this run,
+// or if the deadline is time_point::max(); otherwise it throws wrong_place on a
+// plain thread. The timer does not keep a program alive, fires late in a busy
+// program but never early, and ends with its run: in another run make a new context
+// from this one, which gets a timer there.
 template <detail::time_point_like Time>
 cancellable with_deadline(const context& parent,
                           const Time& t,
@@ -279,8 +279,8 @@ template <class T>
   return context(detail::without_cancel(parent.core()));
 }
 
-// What after_func(ctx, f) returns. Copies name the same registration. Dropping it
-// changes nothing.
+// The handle that after_func(ctx, f) returns. Copies name the same registration.
+// Dropping it changes nothing.
 class done_callback {
  public:
   done_callback() noexcept = default;  // stop() is false
@@ -308,9 +308,9 @@ class done_callback {
 };
 
 // Runs f once on a fiber of the current runtime when ctx is done; at once if it is
-// already. Who cancels does not wait for it. Until then it keeps the context: stop
-// it, or end the context. If the runtime has gone meanwhile, or waits throw
-// `stopped` in it already, f is destroyed without having run. An exception that
+// done already. A canceller does not wait for it. Until then it keeps the context
+// alive: stop it, or end the context. If the runtime has gone by then, or its waits
+// already throw `stopped`, f is destroyed without having run. An exception that
 // leaves f goes to options::on_unhandled. Throws std::invalid_argument for a nil
 // context or an empty function, and wrong_place on a thread without a runtime.
 template <class F>

@@ -34,8 +34,8 @@ class VIGIL_API cancelled : public std::system_error {
             bool by_shutdown = false);
   ~cancelled() override;
 
-  // What was given to the context's cancel function, or to with_deadline or
-  // with_timeout; null if nothing was.
+  // The exception given to the context's cancel function, or to with_deadline or
+  // with_timeout; null if there was none.
   const std::exception_ptr& cause() const noexcept { return cause_; }
 
   // The runtime of the context is shutting down.

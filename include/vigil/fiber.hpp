@@ -169,12 +169,13 @@ VIGIL_API void set_name(std::string_view name);
 // True once the fiber has been asked to stop; false outside a fiber.
 VIGIL_API bool stop_requested() noexcept;
 
-// The three guards below live and die on one fiber: one that ends on another
-// fiber or thread, in a later callback or in a forked child ends the program with
-// a message. What a callback leaves behind is no longer in force afterwards.
+// Each of the three guards below must end on the fiber that made it: one that ends
+// on another fiber or thread, in a later callback or in a forked child ends the
+// program with a message. A guard that a callback leaves behind has no effect
+// afterwards.
 
-// While it lives, the fiber stays on the worker thread it is on. A pinned
-// fiber that is ready waits for that worker, also while others are idle.
+// While it lives, the fiber stays on the worker thread it is on. A pinned fiber
+// that is ready waits for that worker even while others are idle.
 class [[nodiscard]] VIGIL_API pin {
  public:
   [[nodiscard]] pin();

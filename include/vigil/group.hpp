@@ -5,10 +5,10 @@
 //     g.go([&, url](const vigil::context& ctx) { fetch(url, ctx); });
 //   g.wait();  // throws the first error
 //
-// The first exception that leaves a fiber of the group cancels the group's
-// context, with that error as its cause, and asks the others to stop; wait()
-// throws it when all have ended. The destructor cancels, asks to stop and joins:
-// no scope is left while a fiber of its group runs, also when it is unwound.
+// The first exception that leaves a fiber of the group cancels the group's context,
+// with that error as its cause, and asks the others to stop; wait() throws it when
+// all have ended. The destructor cancels, asks to stop and joins: no scope is left
+// while a fiber of its group runs, even when it is unwound.
 //
 // Behaviour: Go's errgroup; but what is left running is stopped, not leaked.
 //
@@ -62,11 +62,11 @@ class group {
   ~group() { end(); }
 
   // Starts f on a fiber; f takes the group's context (const context&), or nothing,
-  // and its result is dropped. Waits for a place if the limit is reached, first
-  // come, first served. Once the context is done, also if that happens while it
-  // waits, it starts nothing and drops f, and wait() says why, unless cancel() has
-  // ended the group. Throws as vigil::go, `stopped`, and std::logic_error when the
-  // group has been waited for.
+  // and its result is dropped. If the limit is reached it waits for a free slot,
+  // first come, first served. Once the context is done, even while it waits, it
+  // starts nothing and drops f, and wait() says why, unless cancel() has ended the
+  // group. Throws as vigil::go, `stopped`, and std::logic_error when the group has
+  // been waited for.
   template <detail::group_function F>
   void go(F&& f, const site& from = site::current()) {
     constexpr const char* call = "vigil::group::go";
@@ -83,17 +83,16 @@ class group {
     return true;
   }
 
-  // Waits until all its fibers have ended, those too that somebody starts while it
-  // waits, then cancels the context, and throws the first error, again if called
-  // again. A fiber that ends because it was asked
-  // to stop is no error; one that ends by `cancelled` is, as in Go, unless cancel()
-  // has ended the group, and that is what it says. If the wait itself is ended
-  // (`stopped`; or `cancelled`, by ctx), the group goes on.
+  // Waits until all its fibers have ended, including those started meanwhile; then
+  // cancels the context and throws the first error, again if called again. A fiber
+  // that ends because it was asked to stop is not an error; one that ends by
+  // `cancelled` is, as in Go, unless this is the end that cancel() brought. If the
+  // wait itself is ended (`stopped`; or `cancelled`, by ctx), the group goes on.
   void wait() { detail::wait(core_, detail::no_limit, "group::wait"); }
   void wait(const vigil::context& ctx) { detail::wait(core_, detail::under(ctx), "group::wait"); }
 
-  // True if all have ended: wait() will not wait, unless more are started before
-  // it is called. Zero or negative: only looks.
+  // True if all have ended: wait() will not wait unless more are started before it.
+  // A zero or negative timeout only looks.
   template <detail::duration_like D>
   [[nodiscard]] bool wait_for(const D& timeout) {
     return detail::wait(core_, detail::within(timeout), "group::wait_for");

@@ -47,8 +47,9 @@ enum class on_deadlock {
   automatic,  // fatal if no outside work is announced and the process has no thread but the
               // runtimes' own, otherwise warn: a plain thread might still send something
   fatal,      // dump, unwind all fibers, run() throws `deadlock`; a wait for a lock that
-              // nobody can release throws `deadlock` as well. What cannot be
-              // unwound (a shield, a destructor) ends the program after stop_limit
+              // nobody can release throws `deadlock` as well. A fiber that cannot
+              // be unwound (under a shield, in a destructor) ends the program after
+              // stop_limit
   warn,       // dump once to standard error, and wait on
 };
 
@@ -130,11 +131,11 @@ struct options {
   std::size_t stack_size = 128 * 1024;
   std::size_t main_stack_size = 1024 * 1024;
 
-  // Limits of this runtime; 0: none. What would pass them throws
-  // limit_reached. max_fibers is for what go and spawn start, and the main fiber:
-  // a callback that waits (after_func, every, post) has a fiber that it does not
-  // count. max_stack_bytes counts the stacks of all, whole ones, touched or not; at
-  // this limit callbacks that are due wait for others to return.
+  // Limits of this runtime; 0: none. A call that would exceed them throws
+  // limit_reached. max_fibers applies to the main fiber and those that go and spawn
+  // start: it does not count the fiber of a callback that waits (after_func, every,
+  // post). max_stack_bytes counts all stacks in their whole size, touched or not;
+  // at this limit due callbacks wait for others to return.
   std::size_t max_fibers = 0;
   std::size_t max_stack_bytes = 0;
 
@@ -162,14 +163,14 @@ struct options {
   on_deadlock deadlock = on_deadlock::automatic;
 
   // Called on the fiber when an exception leaves a `go` fiber or a timer's
-  // callback, as if under this_fiber::shield; what it throws itself ends the
+  // callback, as if under this_fiber::shield; an exception of its own ends the
   // program. nullptr: nothing catches the exception, so std::terminate is called
   // where it was thrown, and a core file or a debugger shows that stack; the fiber
-  // and the exception are printed. Of `cancelled` and `deadlock` alone the stack is gone:
-  // they are caught, for they may end the fiber silently.
-  // The same holds for a handler of Asio's that a worker runs (vigil-io), but there is
-  // no fiber: on_unhandled is called on the worker's own stack, where nothing may wait,
-  // and the handlers behind it have their turn.
+  // and the exception are printed. Only for `cancelled` and `deadlock` is the stack
+  // gone: they are caught, since they may end the fiber silently. The same holds
+  // for an Asio handler that a worker runs (vigil-io), but without a fiber:
+  // on_unhandled is called on the worker's own stack, where nothing may wait, and
+  // the next handlers run.
   void (*on_unhandled)(std::exception_ptr error) = nullptr;
 
   // For debugging: a fiber that keeps its worker longer than this between two

@@ -3,34 +3,31 @@
 //   vigil::post([] { ... });   // in a later round
 //   vigil::defer([] { ... });  // when this callback, or this stretch of the fiber, is over
 //
-// Both run their function once, on a fiber of the runtime, as the callback of a
-// timer that is due: it may park, and holds up no other one then. Nobody waits
-// for the clock, and nothing is starved: endless chains of posts, defers and
-// yields leave due timers, ready fibers and one another their turns.
+// Both run their function once, on a fiber of the runtime, like the callback of a
+// due timer: it may wait without delaying others. Endless chains of posts, defers
+// and yields starve nothing: due timers, ready fibers and each other get their turns.
 //
-// post: the functions that are posted now form a round. They start in the order
-// in which they were posted, among the timers' callbacks that are due; what they
-// post themselves belongs to a later round, which begins when all of this one
-// have started and the worker has looked at its other fibers and timers. On
-// several workers two of them may run at the same time.
+// post: the functions posted now form a round. They start in the order of the
+// calls, among the due callbacks of timers; functions that they post belong to a
+// later round, which begins when all of this one have started and the worker has
+// looked at its other fibers and timers. Several workers may run two at a time.
 //
-// defer: the function starts only when the calling callback has returned, or
-// when the calling fiber parks, yields or ends, whichever comes first; then in
-// the order of the calls, and before what was posted or came due meanwhile. What
-// a deferred function defers itself comes in a later round, as if posted.
+// defer: the function starts only when the calling callback has returned, or when
+// the calling fiber parks, yields or ends, whichever comes first. Deferred
+// functions run in the order of the calls, before functions that were posted or
+// came due meanwhile; one deferred by a deferred function runs in a later round.
 //
-// A function that waits holds a program with exit_when::all_done, and is counted
-// among the timers in stats(). One that has not started when the run ends never
-// does; its captures die on the main fiber. So what the main fiber defers and does
-// not wait after is sure to start only with exit_when::all_done: otherwise its end is
-// the run's.
+// A function that waits keeps a program with exit_when::all_done alive, and is
+// counted among the timers in stats(). One that has not started when the run ends
+// never does; its captures die on the main fiber. So if the main fiber defers and
+// then does not wait, the function is sure to start only with exit_when::all_done.
 // An exception that leaves one goes to options::on_unhandled.
 //
 // Behaviour: Node's setImmediate, and process.nextTick without its starvation.
 //
-// This defer is not Go's, which runs a function when the caller returns: that is a
-// destructor here. Ready-made are std::lock_guard for a mutex, scoped_close for a
-// channel, scoped_permit for a semaphore and scoped_timer for a timer.
+// This is not Go's defer, which runs a function when the caller returns. That is a
+// destructor here: std::lock_guard for a mutex, scoped_close for a channel,
+// scoped_permit for a semaphore, scoped_timer for a timer.
 #pragma once
 
 #include <vigil/detail/callable.hpp>

@@ -137,7 +137,7 @@ class rate_limiter {
 
   VIGIL_API bool allow_at(clock::time_point now, std::int64_t n = 1);
 
-  // Takes n tokens now, also such that are still to come, and says when.
+  // Takes n tokens now, even ones that are still to come, and says when they come.
   reservation reserve(std::int64_t n = 1) { return reserve_at(clock::now(), n); }
 
   VIGIL_API reservation reserve_at(clock::time_point now, std::int64_t n = 1);
@@ -164,8 +164,8 @@ class rate_limiter {
     return wait_within(n, detail::until(t));
   }
 
-  // From now on; what was reserved before keeps its time. Of a debt more than the
-  // new rate pays in the range of the clock what is beyond may be let off.
+  // Applies from now on; earlier reservations keep their time. A debt larger than
+  // the new rate pays within the range of the clock may be forgiven beyond that.
   VIGIL_API void set_rate(const rate& r);
   VIGIL_API void set_burst(std::int64_t burst);
   VIGIL_API rate limit() const;

@@ -3,9 +3,9 @@
 //   vigil::single_flight<std::string, page> flights;
 //   page p = flights.call(url, [&] { return download(url); });
 //
-// Who comes first for a key calls; whoever comes for it meanwhile waits, and gets
-// a copy of the result, or the same exception. It is no cache: once the call has
-// ended the next one who comes calls anew. Behaviour: Go's
+// The first caller for a key runs the call; callers that come meanwhile wait, and
+// get a copy of the result, or the same exception. It is not a cache: once the call
+// has ended the next caller starts a new one. Behaviour: Go's
 // golang.org/x/sync/singleflight.
 //
 // Thread safety: everything may be called from fibers and plain threads, in any
@@ -40,10 +40,11 @@ class single_flight {
   single_flight(const single_flight&) = delete;
   single_flight& operator=(const single_flight&) = delete;
 
-  // f() if nobody calls for this key, otherwise what that call brings. Throws what
-  // f throws, to all; std::logic_error if f asks for its own key; `stopped` if the
-  // fiber is stopped while it waits. If the fiber that calls is stopped, or its f
-  // throws `cancelled`, that is its own: one of those who wait calls its own f.
+  // f() if no call for this key is in progress, otherwise the result of that call.
+  // An exception of f is thrown to all its callers; std::logic_error if f asks for
+  // its own key; `stopped` if the fiber is stopped while it waits. If the fiber
+  // that calls is stopped, or its f throws `cancelled`, that is its own: one of
+  // those who wait calls its own f.
   template <class F>
   T call(const Key& key, F&& f) {
     return call_within(key, detail::no_limit, std::forward<F>(f));
@@ -56,8 +57,8 @@ class single_flight {
     return call_within(key, detail::under(ctx), std::forward<F>(f));
   }
 
-  // Whoever comes from now on calls anew, also while a call for the key is under
-  // way; those who wait for that one still get what it brings.
+  // A later caller starts a new call, even while one for the key is in progress;
+  // those that wait for that one still get its result.
   void forget(const Key& key) {
     mutex_.lock();
     const unlock_at_end unlock{mutex_};

@@ -24,7 +24,8 @@ struct lateness_histogram {
   VIGIL_API std::uint64_t quantile_nanos(double q) const noexcept;
 };
 
-// What a side pool (blocking.hpp) does now, of one instant; `done` since it was made.
+// The state of a side pool (blocking.hpp) at one instant; `done` counts since it
+// was made.
 struct blocking_stats {
   std::size_t threads = 0;  // made so far
   std::size_t queued = 0;   // functions that wait for a thread

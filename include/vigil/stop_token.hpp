@@ -21,10 +21,10 @@ inline cancellable with_stop_token(const context& parent, std::stop_token token)
   return detail::cancellable_of(detail::with_stop_token(parent.core(), std::move(token)));
 }
 
-// A token on which a stop is requested when ctx is done, by whoever cancels, who
-// runs the callbacks of the token: they must not wait. The token does not keep the
-// context: when the context goes without having been done, no stop is possible.
-// Throws std::invalid_argument for a nil context.
+// A token on which a stop is requested when ctx is done. The canceller runs the
+// callbacks of the token: they must not wait. The token does not keep the context:
+// when the context goes without having been done, no stop is possible. Throws
+// std::invalid_argument for a nil context.
 [[nodiscard]] inline std::stop_token stop_token_of(const context& ctx) {
   return detail::stop_token_of(ctx.core());
 }

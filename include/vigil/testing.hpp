@@ -65,11 +65,11 @@ auto run_virtual(F&& f) {
   return run_virtual(virtual_options{}, std::forward<F>(f));
 }
 
-// Parks the calling fiber until every other fiber is durably blocked: parked
-// in a wait of ours, with nothing left to run at this instant; due timers run
-// first, the clock does not move. Waits also while outside work is announced.
-// One caller at a time: a second one throws wrong_place, as does a call
-// outside run_virtual.
+// Parks the calling fiber until every other fiber is durably blocked: parked in a
+// wait of the library, with nothing left to run at this instant. Due timers run
+// first; the clock does not move. It also waits while outside work is announced.
+// One caller at a time: a second one throws wrong_place, as does a call outside
+// run_virtual.
 // Waits on a fiber: throws stopped, wrong_place.
 VIGIL_API void settle();
 

@@ -54,7 +54,7 @@ void sleep_until(const Time& t, const context& ctx) {
   detail::sleep(detail::until(t, ctx));
 }
 
-// What a timer's channel hands over: the deadline itself, however late it is
+// The value that a timer's channel sends: the deadline itself, however late it is
 // received.
 using timer_receiver = receiver<clock::time_point>;
 

@@ -59,8 +59,8 @@ class timeout_lists;
 // entries that are in a list when it is destroyed are in none after that.
 class timeout_list {
  public:
-  // What stands for a connection in a list. 40 bytes. Neither copied nor moved. In
-  // at most one list at a time.
+  // Stands for a connection in a list. 40 bytes. Neither copied nor moved. In at
+  // most one list at a time.
   //
   // Its destructor waits for a running on_expire, which may use the connection: so
   // nothing of the connection may have been destroyed before. expiring<T> holds the
@@ -135,10 +135,10 @@ class timeout_list {
   }
 
   // Takes all entries out; none expires any more. Waits for on_expires that are
-  // running, but not for one that it is called in. They may go on adding: what
-  // is added from now on is in no list after that. on_expire has been destroyed
-  // then, unless it is what this is called in. A stop does not cut the wait short;
-  // where it must not wait (this_fiber::no_park; a handler on the only worker's own
+  // running, but not for one that it is called in. They may go on adding: what is
+  // added from now on is in no list after that. on_expire has been destroyed then,
+  // unless the destructor runs inside it. A stop does not cut the wait short; where
+  // it must not wait (this_fiber::no_park; a handler on the only worker's own
   // stack) it ends the program.
   ~timeout_list() {
     if (core_ != nullptr) detail::end_timeouts(core_);
@@ -158,12 +158,12 @@ class timeout_list {
   // Two on_expires that each remove the other's entry wait for each other.
   static bool remove(entry& e) noexcept { return detail::remove(e); }
 
-  // For a shutdown: calls on_expire for each entry that is in the list now, in
-  // the order of their last touch before now, one after another on the calling
-  // fiber, however recently they are touched. What is added meanwhile stays. An entry
+  // For a shutdown: calls on_expire for each entry that is in the list now, in the
+  // order of their last touch before now, one after another on the calling fiber,
+  // however recently they were touched. Entries added meanwhile stay. An entry
   // whose earlier on_expire is still running is put off. Returns how many there
-  // were. `stopped` leaves it if the fiber is stopped in on_expire; the rest
-  // stays in the list and is put off. Throws wrong_place outside a fiber.
+  // were. `stopped` leaves it if the fiber is stopped in on_expire; the rest stays
+  // in the list and is put off. Throws wrong_place outside a fiber.
   std::size_t expire_now() { return detail::expire_now(core_); }
 
   // How many entries are in it.
@@ -254,7 +254,8 @@ class timeout_lists {
   // timeout_list::expire_now for each list, the shortest duration first.
   std::size_t expire_now() { return detail::expire_now(table_); }
 
-  // Entries in all lists; who moves meanwhile may be counted twice or not at all.
+  // The number of entries in all lists; an entry that moves meanwhile may be
+  // counted twice or not at all.
   std::size_t size() const noexcept { return detail::size_of(table_); }
 
   // Lists there are, empty ones that are not dropped yet among them.

@@ -7,9 +7,9 @@
 //   vigil::timer later = vigil::after_func(1s, [] { ... });
 //
 // A pending timer costs no fiber, no thread and no stack. A callback runs on a
-// fiber of its own runtime, never on the timer fiber, so a slow one delays
-// nobody. A channel's timer is in the heap only while somebody waits on it;
-// otherwise who looks finds the value by the clock.
+// fiber of its runtime, never on the timer fiber, so a slow one delays no other. A
+// channel's timer is in the heap only while a receiver waits on it; otherwise the
+// receive finds the value by the clock.
 //
 // Behaviour: Go's timers since 1.23. After stop() or reset() has returned,
 // nothing of the earlier arming can be received or started, and nothing ever
@@ -108,12 +108,12 @@ class timer {
 
   explicit operator bool() const noexcept { return record_ != nullptr || core() != nullptr; }
 
-  // Where the deadline is received, exactly, however late that is. Its size
-  // and capacity are 0. Of a callback's timer, and of an empty handle: a nil
-  // channel, which is never ready. stop() does not close it: whoever waits goes
-  // on waiting, until a reset(). When the runtime has ended it is closed, also
-  // for a plain thread that waits for a pending one. Between two runs of one
-  // runtime object nothing fires: who waits there waits for the next run.
+  // Where the deadline is received, exactly, however late that is. Its size and
+  // capacity are 0. For callback timers and empty handles this is a nil channel,
+  // which is never ready. stop() does not close it: a waiter waits on, until a
+  // reset(). The end of the runtime closes it, even while a plain thread waits on
+  // it. Between two runs of one runtime object nothing fires: a waiter waits for
+  // the next run.
   timer_receiver channel() const noexcept { return channel_; }
 
   // Stops the timer. True exactly if that prevented something: of a channel's
@@ -170,9 +170,9 @@ class timer {
                                                : INT64_MAX);
   }
 
-  // Whether the pending timer keeps a program with exit_when::all_done alive.
-  // A flag, not a count; after_func and every() set it. A channel's timer never
-  // does: who waits on the channel keeps the program alive.
+  // Whether the pending timer keeps a program with exit_when::all_done alive. A
+  // flag, not a count; after_func and every() set it. A channel's timer never does:
+  // the fiber that waits on the channel keeps the program alive.
   void ref() const noexcept {
     if (record_ != nullptr) detail::set_referenced(record_, true);
   }

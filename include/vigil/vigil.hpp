@@ -1,6 +1,6 @@
-// What most programs use, for examples and small programs. Left out, so that it
-// stays light: single_flight.hpp, stop_token.hpp (std::stop_token), testing.hpp
-// (virtual time), and io/, which is a library of its own.
+// The headers that most programs use. To stay light it leaves out
+// single_flight.hpp, stop_token.hpp (std::stop_token), testing.hpp (virtual time),
+// and io/, which is a library of its own.
 #pragma once
 
 #include <vigil/blocking.hpp>

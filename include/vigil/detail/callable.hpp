@@ -39,7 +39,7 @@ class call_ref {
   void (*call_)(void*);
 };
 
-// What a timer's callback can be asked to do.
+// The operations on the callback of a timer.
 struct callback_table {
   void (*call)(void* callback);
   void (*relocate)(void* from, void* to) noexcept;

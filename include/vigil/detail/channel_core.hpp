@@ -1,4 +1,4 @@
-// What the templates of channel.hpp and select.hpp call: the untyped channel.
+// The untyped channel that the templates of channel.hpp and select.hpp call.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -24,8 +24,8 @@ namespace detail {
 
 class channel_core;
 
-// What the channel does with values of one type. Null functions: the bytes are
-// copied, and nothing is destroyed.
+// The operations of a channel on values of one type. Where the functions are null,
+// the bytes are copied and nothing is destroyed.
 struct element_ops {
   std::size_t size;
   std::size_t align;

@@ -15,8 +15,8 @@
 #define VIGIL_API
 #endif
 
-// What the libraries vigil-io and vigil-tls use of vigil's internals: exported as
-// well, and no business of anybody else.
+// Marks internals of vigil that the libraries vigil-io and vigil-tls use: exported
+// as well, but not for other users.
 #define VIGIL_FOR_IO VIGIL_API
 
 // The ABI version is part of every mangled name.

@@ -29,7 +29,7 @@ struct mutex_core {
   wait_queue queue;
 };
 
-// True if it is locked now; false: the limit has come. A stop does not end it.
+// True if it is locked now, false if the limit has come. A stop does not end it.
 // Waits: throws wrong_place, deadlock (options::on_deadlock).
 VIGIL_API bool lock_slowly(mutex_core& m, const wait_limit& limit);
 VIGIL_API bool try_lock_slowly(mutex_core& m) noexcept;
