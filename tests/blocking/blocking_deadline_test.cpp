@@ -39,6 +39,7 @@ TEST_SUITE("blocking with a deadline") {
     });
   }
 
+  // Node, libuv: queued work can be cancelled.
   TEST_CASE("takes a queued function out: it never runs and dies with its caller's call") {
     real_options how;
     how.settings.blocking_threads = 1;
@@ -61,6 +62,7 @@ TEST_SUITE("blocking with a deadline") {
     });
   }
 
+  // Node, libuv: running work cannot be cancelled (threadpool_cancel_when_busy).
   TEST_CASE("lets the caller go while the function runs: its result is dropped on its thread") {
     in_runtime({}, [] {
       auto g = std::make_shared<gate>();
@@ -110,6 +112,7 @@ TEST_SUITE("blocking with a deadline") {
     });
   }
 
+  // Node, libuv: running work cannot be cancelled (threadpool_cancel_when_busy).
   TEST_CASE("of function and deadline exactly one wins, and no result is lost") {
     for (const unsigned workers : {1u, 4u}) {
       std::atomic<int> made{0};

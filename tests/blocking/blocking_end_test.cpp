@@ -13,6 +13,7 @@ using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 TEST_SUITE("blocking and the end") {
+  // Node, libuv: running work cannot be cancelled (threadpool_cancel_when_busy).
   TEST_CASE("a stop lets the caller go at once and leaves the function to its thread") {
     in_runtime({}, [] {
       auto g = std::make_shared<gate>();
@@ -25,6 +26,7 @@ TEST_SUITE("blocking and the end") {
     });
   }
 
+  // Node, libuv: queued work can be cancelled.
   TEST_CASE("a stop takes a queued function out") {
     real_options how;
     how.settings.blocking_threads = 1;

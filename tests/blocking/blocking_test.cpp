@@ -14,6 +14,7 @@ using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 TEST_SUITE("blocking") {
+  // Node, libuv: the result is delivered on the loop's thread, once.
   TEST_CASE("runs the function on another thread and returns its result to the fiber") {
     in_runtime({}, [] {
       const auto here = std::this_thread::get_id();
@@ -28,6 +29,7 @@ TEST_SUITE("blocking") {
     });
   }
 
+  // Node, libuv: the result is delivered on the loop's thread, once.
   TEST_CASE("rethrows on the fiber what the function threw") {
     in_virtual([] {
       CHECK_THROWS_WITH_AS(vigil::blocking([]() -> int { throw std::runtime_error("planted"); }),
@@ -85,6 +87,7 @@ TEST_SUITE("blocking") {
     });
   }
 
+  // Node, libuv: null work refused.
   TEST_CASE("an empty function is refused at the call") {
     in_virtual([] {
       void (*none)() = nullptr;

@@ -42,6 +42,7 @@ void meet(std::atomic<int>& here, int n) {
 }  // namespace
 
 TEST_SUITE("side pool") {
+  // Node, libuv: four threads, made at first use.
   TEST_CASE("makes its threads when they are needed, and four by default") {
     in_runtime({}, [] {
       CHECK(vigil::stats_of_blocking().threads == 0);
@@ -66,6 +67,7 @@ TEST_SUITE("side pool") {
     });
   }
 
+  // Node, libuv: size 1 runs strictly one after another.
   TEST_CASE("of one thread runs strictly one after another, in the order of the calls") {
     in_runtime(with_threads(1), [] {
       std::vector<int> order;
@@ -127,6 +129,7 @@ TEST_SUITE("side pool") {
     });
   }
 
+  // Node, libuv: named.
   TEST_CASE("its threads have names with numbers") {
     in_virtual([] {
       CHECK(vigil::blocking(&thread_name) == "blocking/1");
@@ -137,6 +140,7 @@ TEST_SUITE("side pool") {
     });
   }
 
+  // Node, libuv: stacks of 8 MB.
   TEST_CASE("its threads have stacks as large as any thread's") {
     const auto stack_size = [] {
       pthread_attr_t attributes;
@@ -152,6 +156,7 @@ TEST_SUITE("side pool") {
                [&] { CHECK(vigil::blocking([&] { return stack_size(); }) == of_a_thread); });
   }
 
+  // Node, libuv: DNS blocked all threads (node#8436).
   TEST_CASE("a second pool goes on while the first is full") {
     in_runtime(with_threads(1), [] {
       gate g;
@@ -168,6 +173,7 @@ TEST_SUITE("side pool") {
     });
   }
 
+  // Node, libuv: one pool for all loops.
   TEST_CASE("two runtimes may share one, which outlives both") {
     vigil::blocking_pool shared({.threads = 2, .name = "shared"});
     const auto use = [&shared] {
@@ -262,6 +268,7 @@ TEST_SUITE("side pool") {
       std::this_thread::yield();
   }
 
+  // Node, libuv: DNS blocked all threads (node#8436).
   TEST_CASE("tells the length of its queue, the oldest wait, what runs and what is done") {
     in_runtime(with_threads(1), [](vigil::runtime& rt) {
       gate g;
@@ -298,6 +305,7 @@ TEST_SUITE("side pool") {
     });
   }
 
+  // Node, libuv: UV_THREADPOOL_SIZE up to 1024, 0 means 1.
   TEST_CASE("a size out of range is refused with the range in the text") {
     for (const std::size_t n : {std::size_t{0}, std::size_t{1025}}) {
       vigil::options o;
@@ -332,6 +340,7 @@ TEST_SUITE("side pool") {
     });
   }
 
+  // Node, libuv: UV_THREADPOOL_SIZE up to 1024, 0 means 1.
   TEST_CASE("its size comes from VIGIL_BLOCKING_THREADS, where zero is an error that says so") {
     const char* const name = "child: size from the environment";
     CHECK(run_child(name, {{"VIGIL_BLOCKING_THREADS", "6"}}).says("6 threads"));

@@ -16,6 +16,7 @@ using vigil::with_timeout;
 }  // namespace
 
 TEST_SUITE("context") {
+  // Go: TestAllocs.
   TEST_CASE("contexts allocate as little as they can") {
     in_virtual([] {
       const auto root = background();
@@ -35,6 +36,7 @@ TEST_SUITE("context") {
     });
   }
 
+  // Go: TestWithCancelSimultaneouslyCanceledParent.
   TEST_CASE("a parent that ends while a child is being made leaves it done, without a timer") {
     in_virtual([] {
       for (const std::size_t n : {1u, 2u}) {  // before it hangs below, and after

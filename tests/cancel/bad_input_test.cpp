@@ -33,6 +33,7 @@ bool says_what_to_do(F f) {
 static_assert(!std::is_constructible_v<vigil::cancel_function, context>);
 
 TEST_SUITE("contexts: bad input") {
+  // Go: TestInvalidDerivedFail.
   TEST_CASE("a nil parent is refused, and the text says what to do") {
     in_virtual([] {
       const context nil;

@@ -14,6 +14,7 @@ using vigil::with_cancel;
 using vigil::with_timeout;
 
 TEST_SUITE("context") {
+  // Go: TestDeadlineExceededSupportsTimeout, -IsNetError.
   TEST_CASE("the error of a deadline is a timeout, of a cancel a cancellation, in std's terms") {
     in_virtual([] {
       CHECK(with_timeout(background(), 0s).ctx.error() == std::errc::timed_out);
@@ -26,6 +27,7 @@ TEST_SUITE("context") {
 
   // TestCause: parent and child, each cancelled with a cause (its number), without
   // one, or not at all.
+  // Go: TestCause.
   TEST_CASE("the first end decides the cause") {
     in_virtual([] {
       constexpr int no = -9;
@@ -66,6 +68,7 @@ TEST_SUITE("context") {
     });
   }
 
+  // Go: TestCause.
   TEST_CASE("the cause of a deadline is its own, a cancel's is not") {
     in_virtual([] {
       CHECK(number_of(with_timeout(background(), 0s).ctx) == -2);
@@ -95,6 +98,7 @@ TEST_SUITE("context") {
     CHECK_THROWS_WITH(std::rethrow_exception(by_exception.ctx.cause()), "why");
   }
 
+  // Go: TestCauseRace.
   TEST_CASE("a cause may be read while it is being set") {
     in_runtime({{2}, {}}, [] {
       for (int round = 0; round < rounds(2000); ++round) {

@@ -26,6 +26,7 @@ const context_key<int> number_key;
 }  // namespace
 
 TEST_SUITE("context: deadlines") {
+  // Go: TestDeadline, TestTimeout.
   TEST_CASE("a deadline ends it at its very instant") {
     in_virtual([] {
       const auto t = clock::now() + 3s;
@@ -42,6 +43,7 @@ TEST_SUITE("context: deadlines") {
     });
   }
 
+  // Go: TestDeadline, TestTimeout.
   TEST_CASE("a real deadline never ends it early") {
     in_runtime({}, [] {
       for (int i = 0; i < 20; ++i) {
@@ -53,6 +55,7 @@ TEST_SUITE("context: deadlines") {
     });
   }
 
+  // Go: TestDeadline, TestTimeout.
   TEST_CASE("a deadline that has passed, or is now, ends it from the start") {
     in_virtual([] {
       const auto now = clock::now();
@@ -82,6 +85,8 @@ TEST_SUITE("context: deadlines") {
     });
   }
 
+  // Go: TestDeadline, TestTimeout; no timer under a parent whose deadline is not
+  // later.
   TEST_CASE("of parent and child the earlier deadline wins; a later one arms no timer") {
     in_virtual([] {
       const auto start = clock::now();
@@ -194,6 +199,7 @@ TEST_SUITE("context: deadlines") {
     });
   }
 
+  // Go: TestDeadline, TestTimeout.
   TEST_CASE("under a parent that is done, on another clock, the deadline is the child's own") {
     context real;
     context unreal;
@@ -243,6 +249,7 @@ TEST_SUITE("context: deadlines") {
     });
   }
 
+  // Go: TestCanceledTimeout.
   TEST_CASE("a cancel before the deadline is a cancel, and stops the timer") {
     in_virtual([] {
       auto it = with_timeout(background(), 1h, cause_of(1));

@@ -44,6 +44,7 @@ const context_key<int> number_key;
 }  // namespace
 
 TEST_SUITE("context") {
+  // Go: TestBackground, TestTODO.
   TEST_CASE("the background of a fiber is open, the same for all, and has no deadline") {
     in_virtual([] {
       const context ctx = background();
@@ -54,6 +55,7 @@ TEST_SUITE("context") {
     });
   }
 
+  // Go: TestBackground, TestTODO.
   TEST_CASE("the background of a plain thread is never done, and its done is nil") {
     const context ctx = background();
     CHECK_FALSE(ctx.is_done());
@@ -67,6 +69,7 @@ TEST_SUITE("context") {
     CHECK_FALSE(ctx.is_done());
   }
 
+  // Go: TestWithCancel.
   TEST_CASE("a cancel has ended all descendants when it returns, and nothing else") {
     in_virtual([] {
       auto root = with_cancel(background());
@@ -86,6 +89,7 @@ TEST_SUITE("context") {
     });
   }
 
+  // Go: TestParentFinishesChild.
   TEST_CASE("a parent that ends forgets its children, whatever they are") {
     in_virtual([] {
       auto parent = with_cancel(background());
@@ -104,6 +108,7 @@ TEST_SUITE("context") {
     });
   }
 
+  // Go: TestChildFinishesFirst, TestCancelRemoves.
   TEST_CASE("a child that ends leaves its parent, which goes on") {
     in_virtual([] {
       auto parent = with_cancel(background());
@@ -185,6 +190,7 @@ TEST_SUITE("context") {
     });
   }
 
+  // Go: TestValues.
   TEST_CASE("a value is found by its key in the nearest context that has it") {
     in_virtual([] {
       CHECK(background().value(name_key) == nullptr);
@@ -216,6 +222,7 @@ TEST_SUITE("context") {
     CHECK(watch.expired());
   }
 
+  // Go: TestSimultaneousCancels.
   TEST_CASE("simultaneous cancels of all of a tree return, and all of it is done") {
     in_runtime({{2, 4}, {}}, [] {
       for (int round = 0; round < rounds(40); ++round) {
@@ -247,6 +254,7 @@ TEST_SUITE("context") {
     });
   }
 
+  // Go: TestWithCancel.
   TEST_CASE("a cancel returns only when all below is done, also if another is at it") {
     in_runtime({{2}, {}}, [] {
       for (int round = 0; round < rounds(200); ++round) {
@@ -264,6 +272,7 @@ TEST_SUITE("context") {
     });
   }
 
+  // Go: TestLayersCancel, TestLayersTimeout.
   TEST_CASE("thirty random layers pass a cancel, or a timeout, to the innermost and keep values") {
     for_each_seed(20, [](std::uint64_t seed) {
       for (const bool by_timeout : {false, true}) {
@@ -311,6 +320,7 @@ TEST_SUITE("context") {
     });
   }
 
+  // Go: TestWithCancelCanceledParent.
   TEST_CASE("a child of a context that is done is done from the start, with its cause") {
     in_virtual([] {
       auto parent = with_cancel(background());
@@ -328,6 +338,7 @@ TEST_SUITE("context") {
     });
   }
 
+  // Go: TestWithCancelSimultaneouslyCanceledParent.
   TEST_CASE("a child made while its parent is cancelled is never left behind") {
     in_runtime({{2}, {}}, [] {
       for (int round = 0; round < rounds(2000); ++round) {
@@ -342,6 +353,7 @@ TEST_SUITE("context") {
     });
   }
 
+  // Go: TestCause; TestWithoutCancel.
   TEST_CASE("without_cancel has the values, no deadline, and is never done") {
     in_virtual([] {
       auto parent = with_timeout(with_value(background(), name_key, "v"), 1s, cause_of(1));
@@ -361,6 +373,7 @@ TEST_SUITE("context") {
     });
   }
 
+  // Go: TestCustomContextPropagation, -Cause, -AfterFunc, -Goroutines.
   TEST_CASE("no fiber is started for contexts, whatever is made of them") {
     in_virtual([] {
       const auto before = stats().fibers_alive;
@@ -374,6 +387,8 @@ TEST_SUITE("context") {
     });
   }
 
+  // Node, libuv: AbortSignal.timeout holds nothing; with_timeout, timeout_list,
+  // select are unref'd.
   TEST_CASE("a timer of a context keeps no program alive") {
     vigil::options o;
     o.exit = vigil::exit_when::all_done;

@@ -24,6 +24,7 @@ using clock = vigil::clock;
 }  // namespace
 
 TEST_SUITE("after_func of a context") {
+  // Go: TestAfterFuncCalledAfterCancel, -CalledAsynchronously.
   TEST_CASE("runs once on a fiber of its own after the cancel, which does not wait for it") {
     in_virtual([] {
       auto it = with_cancel(background());
@@ -50,6 +51,7 @@ TEST_SUITE("after_func of a context") {
     });
   }
 
+  // Go: TestAfterFuncCalledAfterTimeout.
   TEST_CASE("runs at the deadline") {
     in_virtual([] {
       const auto start = clock::now();
@@ -64,6 +66,7 @@ TEST_SUITE("after_func of a context") {
     });
   }
 
+  // Go: TestAfterFuncCalledImmediately.
   TEST_CASE("runs at once for a context that is done") {
     in_virtual([] {
       auto it = with_cancel(background());
@@ -76,6 +79,8 @@ TEST_SUITE("after_func of a context") {
     });
   }
 
+  // Go: TestChildFinishesFirst, TestCancelRemoves;
+  // TestAfterFuncNotCalledAfterStop.
   TEST_CASE("stop is true exactly once if it prevented the run, and drops the captures") {
     in_virtual([] {
       auto it = with_cancel(background());
@@ -110,6 +115,7 @@ TEST_SUITE("after_func of a context") {
     });
   }
 
+  // Go: TestAfterFuncNotCalledAfterStop.
   TEST_CASE("stop and cancel at once: it runs, or stop says that it prevented it") {
     in_runtime({{2}, {}}, [] {
       for (int round = 0; round < rounds(2000); ++round) {
@@ -155,6 +161,7 @@ TEST_SUITE("after_func of a context") {
 }
 
 TEST_SUITE("after_func of a context: stop_and_wait") {
+  // Go: stop does not say whether f has finished, nor waits.
   TEST_CASE("waits for the f that is running and is false, for each who asks") {
     in_virtual([] {
       auto it = with_cancel(background());
@@ -201,6 +208,7 @@ TEST_SUITE("after_func of a context: stop_and_wait") {
     });
   }
 
+  // Go: stop does not say whether f has finished, nor waits.
   TEST_CASE("inside f itself is an error that says what to call") {
     in_virtual([] {
       auto it = with_cancel(background());
@@ -220,6 +228,7 @@ TEST_SUITE("after_func of a context: stop_and_wait") {
     });
   }
 
+  // Go: stop does not say whether f has finished, nor waits.
   TEST_CASE("ends early by a stop of who waits, and with a context when that is done") {
     in_virtual([] {
       auto it = with_cancel(background());
@@ -244,6 +253,7 @@ TEST_SUITE("after_func of a context: stop_and_wait") {
     });
   }
 
+  // Go: stop does not say whether f has finished, nor waits.
   TEST_CASE("called by who cancels, before the cancel has come to f: it never runs") {
     auto it = with_cancel(background());  // of this thread
     vigil::done_callback second;
@@ -265,6 +275,7 @@ TEST_SUITE("after_func of a context: stop_and_wait") {
     });
   }
 
+  // Go: stop does not say whether f has finished, nor waits.
   TEST_CASE("beside a cancel: when it returns f does not run and will not") {
     in_runtime({{2}, {}}, [](vigil::runtime& rt) {
       const auto guard = rt.make_work_guard();

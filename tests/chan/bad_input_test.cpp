@@ -119,6 +119,7 @@ TEST_SUITE("channel: bad input"){TEST_CASE(
 });
 }
 
+// Go: closedchan.go: close of nil, twice.
 TEST_CASE("the second close is channel_closed and changes nothing, from either half") {
   in_virtual([] {
     const auto c = make_channel<int>(1);
@@ -155,6 +156,7 @@ TEST_CASE("of many that close at once exactly one succeeds") {
       [&](int) { REQUIRE(closed == 1); });
 }
 
+// Go: closedchan.go: close of nil, twice.
 TEST_CASE("the close of a nil channel is a logic_error that says how to make one") {
   const auto check = [](auto nil) {
     const std::string text = text_of<std::logic_error>([&] { nil.close(); });
@@ -171,6 +173,7 @@ TEST_CASE("the close of a nil channel is a logic_error that says how to make one
 }
 
 // Go: makechan.go.
+// Go: chancap.go, makechan.go.
 TEST_CASE("a capacity that no memory could hold is refused before anything is allocated") {
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
   for (const std::size_t n : {most, most / 2 + 1, static_cast<std::size_t>(-1), most / 1024 + 1}) {

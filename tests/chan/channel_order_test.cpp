@@ -46,6 +46,7 @@ TEST_SUITE("channel: what is ordered") {
   }
 
   // Go: ChanSync, ChanAsync, BlockedSendSync.
+  // Go: race: ChanSync, ChanAsync, BlockedSendSync.
   TEST_CASE("what is written before a send is seen after its receive") {
     for (const std::size_t n : {0u, 1u, 10u}) {
       struct sent final : edge {
@@ -77,6 +78,7 @@ TEST_SUITE("channel: what is ordered") {
   }
 
   // Go: ChanSyncRev.
+  // Go: race: ChanSyncRev.
   TEST_CASE("what is written before a receive from an unbuffered channel is seen after the send") {
     struct received final : edge {
       void before() override {
@@ -103,6 +105,7 @@ TEST_SUITE("channel: what is ordered") {
   }
 
   // Go: ChanAsyncRev.
+  // Go: race: ChanAsyncRev, the (k+cap)-th send.
   TEST_CASE("what is written before the receive that makes room is seen after the send") {
     struct room final : edge {
       void before() override {
@@ -131,6 +134,7 @@ TEST_SUITE("channel: what is ordered") {
   }
 
   // Go: AsyncCloseRecv, CloseHappensBeforeRead.
+  // Go: race: AsyncCloseRecv, CloseHappensBeforeRead.
   TEST_CASE("what is written before a close is seen by who hears of it") {
     for (const std::size_t n : {0u, 10u}) {
       struct closed final : edge {
@@ -162,6 +166,7 @@ TEST_SUITE("channel: what is ordered") {
   }
 
   // Go: ChanSendSelect, BlockedSelectSendSync, NoRaceSelect1 to 5.
+  // Go: race: BlockedSelectSendSync, NoRaceSelect1 to 5.
   TEST_CASE("a case of a select orders as the plain operation does") {
     struct selected final : edge {
       void before() override {
@@ -203,6 +208,7 @@ TEST_SUITE("channel: what is ordered") {
   }
 
   // Go: ChanMutex, ChanSem, SelectMutex.
+  // Go: race: ChanMutex, SelectMutex, ChanSem.
   TEST_CASE("a channel with one place serves as a mutex, with a plain send and with a select") {
     const auto lock = make_channel<void>(1);
     int counter = 0;

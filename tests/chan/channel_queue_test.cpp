@@ -36,6 +36,7 @@ TEST_SUITE("channel") {
     });
   }
 
+  // Go: chan/fifo.go.
   TEST_CASE("senders that wait are served in the order in which they came") {
     for_each_seed(20, [] {
       for (const std::size_t n : {0u, 3u}) {
@@ -51,6 +52,8 @@ TEST_SUITE("channel") {
     });
   }
 
+  // Go: TestShrinkStackDuringBlockedSend, TestNoShrinkStackWhileParking,
+  // TestSelectStackAdjust.
   TEST_CASE("who stops waiting in the middle of the queue does not disturb the others") {
     for_each_seed(20, [](std::uint64_t seed) {
       seeded dice(seed);
@@ -101,6 +104,7 @@ TEST_SUITE("channel") {
   }
 
   // Go: fixedbugs/bug234.go.
+  // Go: fixedbugs/bug225, bug234.
   TEST_CASE("a buffer is drained before its receivers hear of the close, one at a time") {
     in_virtual([] {
       const auto c = make_channel<int>(100);

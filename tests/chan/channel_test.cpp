@@ -42,6 +42,7 @@ std::size_t sizes_sum(const std::vector<int>& v) {
 TEST_SUITE("channel") {
   // --- Go: TestChan, for every capacity
 
+  // Go: TestChan (a).
   TEST_CASE("an empty one makes a receiver wait and refuses a try, at every capacity") {
     in_virtual([] {
       for (std::size_t n = 0; n <= most_slots; ++n) {
@@ -53,6 +54,7 @@ TEST_SUITE("channel") {
     });
   }
 
+  // Go: TestChan (b).
   TEST_CASE("a full one makes a sender wait and refuses a try, at every capacity") {
     in_virtual([] {
       for (std::size_t n = 0; n <= most_slots; ++n) {
@@ -69,6 +71,7 @@ TEST_SUITE("channel") {
     });
   }
 
+  // Go: TestChan (c); closedchan.go: receives, plain and in selects.
   TEST_CASE("a closed one gives what is in its buffer in order, then nothing for ever") {
     in_virtual([] {
       for (std::size_t n = 0; n <= most_slots; ++n) {
@@ -89,6 +92,7 @@ TEST_SUITE("channel") {
     });
   }
 
+  // Go: TestChan (d).
   TEST_CASE("close ends the wait of every receiver with nothing") {
     for_each_seed(20, [] {
       for (const std::size_t n : {0u, 1u, 7u}) {
@@ -140,6 +144,7 @@ TEST_SUITE("channel") {
     });
   }
 
+  // Go: TestChan (e).
   TEST_CASE("a hundred values come in the order they were sent, at every capacity and seed") {
     for_each_seed(10, [] {
       for (std::size_t n = 0; n <= most_slots; ++n) {
@@ -154,6 +159,7 @@ TEST_SUITE("channel") {
     });
   }
 
+  // Go: TestChan (f).
   TEST_CASE("four senders and four receivers: each value arrives four times") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       for (const std::size_t n : {0u, 1u, 3u, 10u, 199u}) {
@@ -191,6 +197,7 @@ TEST_SUITE("channel") {
   }
 
   // Go: TestChan, chancap.go.
+  // Go: TestChan (g); chancap.go, makechan.go.
   TEST_CASE("size counts what is in the buffer and capacity never changes") {
     in_virtual([] {
       for (std::size_t n = 0; n <= most_slots; ++n) {
@@ -243,6 +250,7 @@ TEST_SUITE("channel") {
   }
 
   // Go: chan/nonblock.go, for four element types.
+  // Go: chan/nonblock.go; fixedbugs/bug225, bug234.
   TEST_CASE_TEMPLATE("a try works exactly when somebody waits there or the buffer allows it",
                      T,
                      int,

@@ -91,6 +91,7 @@ struct nothing_in_it {};
 
 TEST_SUITE("channel") {
   // Go: chan/perm.go; at compile time.
+  // Go: chan/perm.go.
   TEST_CASE("a sending half cannot receive and a receiving half can neither send nor close") {
     CHECK(has_gos_permissions<int>());
     CHECK(has_gos_permissions<std::string>());

@@ -214,6 +214,7 @@ TEST_SUITE("channel") {
   }
 
   // Go: chan/select3.go, the plain forms.
+  // Go: chan/select3.go: nil, plain.
   TEST_CASE("a nil one makes everybody wait for ever and refuses every try") {
     in_virtual([] {
       const channel<int> nil;

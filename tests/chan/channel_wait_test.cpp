@@ -231,6 +231,8 @@ TEST_SUITE("channel") {
     });
   }
 
+  // Go: TestShrinkStackDuringBlockedSend, TestNoShrinkStackWhileParking,
+  // TestSelectStackAdjust.
   TEST_CASE(
       "a send that is stopped leaves the value in the caller's hand, and nobody in the queue") {
     for_each_seed(10, [] {
@@ -262,6 +264,8 @@ TEST_SUITE("channel") {
     });
   }
 
+  // Go: TestShrinkStackDuringBlockedSend, TestNoShrinkStackWhileParking,
+  // TestSelectStackAdjust.
   TEST_CASE("a receive that is stopped leaves nobody in the queue") {
     for_each_seed(10, [] {
       const auto c = make_channel<int>();
@@ -311,6 +315,7 @@ TEST_SUITE("channel") {
     });
   }
 
+  // Go: race: len and cap do not synchronise; close racing with send is a bug.
   TEST_CASE("value, timeout, stop and close race and each value ends in exactly one hand") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       for (int round = 0; round < many(2000); ++round) {

@@ -30,6 +30,7 @@ using vigil::spawn;
 using vigil::testing::settle;
 
 TEST_SUITE("select") {
+  // Go: chan/select.go; chan/select3.go: nil in a select; only nil.
   TEST_CASE("a nil channel is never chosen, and a select of nothing else waits for ever") {
     in_virtual([] {
       const channel<int> nil;
@@ -68,6 +69,7 @@ TEST_SUITE("select") {
     });
   }
 
+  // Go: chan/select3.go: empty select.
   TEST_CASE("without cases it waits until the fiber is stopped") {
     in_virtual([] {
       CHECK(waits([] { select(); }));
@@ -78,6 +80,7 @@ TEST_SUITE("select") {
     });
   }
 
+  // Go: chan/select3.go: empty select.
   TEST_CASE("without cases, or with nil ones only, in every fiber it is a deadlock") {
     CHECK_THROWS_AS(vigil::testing::run_virtual([] { select(); }), vigil::deadlock);
     CHECK_THROWS_AS(vigil::testing::run_virtual([] {
@@ -93,6 +96,8 @@ TEST_SUITE("select") {
     vigil::testing::run_virtual([] { select(on_recv(channel<int>()), on_timeout(24h)); });
   }
 
+  // Go: chan/select3.go: receive from closed; closedchan.go: receives, plain and
+  // in selects.
   TEST_CASE("a closed channel is always ready to receive, first its values, then nothing") {
     in_virtual([] {
       const auto c = make_channel<int>(2);
@@ -117,6 +122,7 @@ TEST_SUITE("select") {
     });
   }
 
+  // Go: chan/select3.go: send to closed, also in a select.
   TEST_CASE("a send case of a closed channel throws when it is drawn, the value is kept") {
     in_virtual([] {
       const auto c = make_channel<std::unique_ptr<int>>(1);
@@ -164,6 +170,7 @@ TEST_SUITE("select") {
   // --- operands and functions
 
   // Go: chan/select.go, select5.go.
+  // Go: chan/select.go.
   TEST_CASE("every operand is evaluated once, also of nil channels and cases not taken") {
     in_virtual([] {
       int evaluated = 0;
@@ -186,6 +193,7 @@ TEST_SUITE("select") {
     });
   }
 
+  // Go: chan/select5.go.
   TEST_CASE("in a list the operands are evaluated in the order in which they are added") {
     in_virtual([] {
       std::string order;

@@ -369,6 +369,7 @@ TEST_SUITE("select: every mix") {
     });
   }
 
+  // Go: reflect TestSelect.
   TEST_CASE("on real workers, helped by fibers") {
     in_runtime({.workers = {1, 2}}, [] {
       exhaustive x(11);
@@ -386,6 +387,7 @@ TEST_SUITE("select: every mix") {
     });
   }
 
+  // Go: reflect TestSelect.
   TEST_CASE("on a plain thread, helped by the fibers of a runtime") {
     vigil::options o;
     o.workers = 1;

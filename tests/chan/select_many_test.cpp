@@ -264,6 +264,7 @@ TEST_SUITE("select") {
     });
   }
 
+  // Go: reflect TestSelectMaxCases.
   TEST_CASE("a list of hundreds of channels waits for all of them and takes the one that comes") {
     for_each_seed(3, [] {
       constexpr std::size_t n = 500;
@@ -291,6 +292,7 @@ TEST_SUITE("select") {
   }
 
   // Go: TestSelectMaxCases; there 65 536 is the most.
+  // Go: reflect TestSelectMaxCases.
   TEST_CASE("a list may be longer than Go allows") {
     in_virtual([] {
       const auto one = make_channel<int>();
@@ -322,6 +324,7 @@ TEST_SUITE("select") {
   }
 
   // Go: chan/select2.go, fixedbugs/issue9110.go.
+  // Go: chan/select2.go; fixedbugs/issue9110.go.
   TEST_CASE("a million selects, timeouts among them, leave the memory as it was") {
 #ifndef VIGIL_TEST_UNDER_SANITIZER  // which keeps what was freed
     in_virtual([] {

@@ -91,6 +91,7 @@ TEST_SUITE("select") {
   // --- the draw
 
   // Go: TestSelectFairness, for every mix of kinds.
+  // Go: TestSelectFairness.
   TEST_CASE("each ready case is drawn as often as the others, wherever it stands") {
     const int n = rounds(10'000);
     for (const std::uint64_t seed : {1u, 2u, 3u}) {
@@ -131,6 +132,7 @@ TEST_SUITE("select") {
     }
   }
 
+  // Go: TestSelectFairness.
   TEST_CASE("draws evenly on real workers and on plain threads") {
     const auto draw = [] {
       const int n = rounds(10'000);
@@ -151,6 +153,7 @@ TEST_SUITE("select") {
     in_runtime({.workers = {1, 2}}, draw);
   }
 
+  // Go: TestSelectFairness.
   TEST_CASE("a hundred ready cases of a list are drawn evenly") {
     in_virtual([] {
       constexpr int cases = 100;
@@ -289,6 +292,7 @@ TEST_SUITE("select") {
   }
 
   // The other way round: somebody can always send into one of two.
+  // Go: TestNonblockSelectRace, TestNonblockSelectRace2.
   TEST_CASE("one of two has room all the time, so otherwise is never taken") {
     channel<int> c1;
     channel<int> c2;
@@ -411,6 +415,7 @@ TEST_SUITE("select") {
     });
   }
 
+  // Go: TestSelfSelect; chan/select3.go: its own unbuffered channel.
   TEST_CASE("with a send and a receive on one unbuffered channel it waits for another") {
     in_virtual([] {
       const auto c = make_channel<int>();
@@ -428,6 +433,7 @@ TEST_SUITE("select") {
     });
   }
 
+  // Go: TestChanSendInterface.
   TEST_CASE("the same channel may stand in several cases and one of them gets the value") {
     for_each_seed(20, [] {
       const auto c = make_channel<int>();

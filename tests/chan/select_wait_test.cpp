@@ -43,6 +43,7 @@ TEST_SUITE("select") {
     });
   }
 
+  // Go: chan/select3.go: default; ready wins over default.
   TEST_CASE("a timeout of zero or less is taken only when nothing is ready") {
     in_virtual([] {
       const auto closed = closed_channel();
@@ -204,6 +205,8 @@ TEST_SUITE("select") {
 
   // --- stop
 
+  // Go: TestShrinkStackDuringBlockedSend, TestNoShrinkStackWhileParking,
+  // TestSelectStackAdjust.
   TEST_CASE("a stop ends it by stopped, and every queue forgets it") {
     for_each_seed(20, [] {
       const auto a = make_channel<int>();

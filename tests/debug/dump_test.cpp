@@ -45,6 +45,7 @@ vigil::fiber_options named(std::string_view name) {
 
 TEST_SUITE("dump") {
   // Node: walk_handles.
+  // Node, libuv: walk_handles.
   TEST_CASE("counts a timer while it is pending, and no longer") {
     in_virtual([] {
       const auto says = [](const char* text) { return dumped().find(text) != std::string::npos; };
@@ -91,6 +92,7 @@ TEST_SUITE("dump") {
     });
   }
 
+  // Node, libuv: walk_handles.
   TEST_CASE("names each fiber, why it waits, since when, until when, and where it was started") {
     in_virtual([] {
       auto sleeper = spawn(named("sleeper"), [] { sleep_for(10s); });

@@ -77,6 +77,8 @@ void until_cancelled(asio::io_context& context, std::function<void()> asked, Tok
 }  // namespace
 
 TEST_SUITE("use_fiber: the associated executor") {
+  // Asio: the associated executor goes before its copies; a cancellation that
+  // dispatches on it.
   TEST_CASE("copies serve after the operation's end, on any thread") {
     in_runtime({.workers = {1, 2}}, [] {
       std::function<void(std::function<void()>)> dispatch;
@@ -101,6 +103,8 @@ TEST_SUITE("use_fiber: the associated executor") {
     });
   }
 
+  // Asio: the associated executor goes before its copies; a cancellation that
+  // dispatches on it.
   TEST_CASE("a handler of the operation's may come when the operation is over") {
     in_runtime({.workers = {1, 2}}, [] {
       auto& c = vigil::io::context();
@@ -114,6 +118,8 @@ TEST_SUITE("use_fiber: the associated executor") {
     });
   }
 
+  // Asio: the associated executor goes before its copies; a cancellation that
+  // dispatches on it.
   TEST_CASE("and it is on the strand that was bound") {
     in_runtime({.workers = {1, 2}}, [] {
       auto& c = vigil::io::context();
@@ -152,6 +158,8 @@ TEST_SUITE("use_fiber: the associated executor") {
     });
   }
 
+  // Asio: the associated executor goes before its copies; a cancellation that
+  // dispatches on it.
   TEST_CASE("a cancellation may be handled in it, and take its time") {
     in_runtime({.workers = {1, 2}}, [] {
       auto& c = vigil::io::context();
@@ -173,6 +181,8 @@ TEST_SUITE("use_fiber: the associated executor") {
     });
   }
 
+  // Asio: the associated executor goes before its copies; a cancellation that
+  // dispatches on it.
   TEST_CASE("a step that begins in answer to a cancellation is cancelled as well") {
     in_runtime({.workers = {1, 2}}, [] {
       asio::steady_timer farewell(vigil::io::context(), 1h);

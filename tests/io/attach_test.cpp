@@ -116,6 +116,7 @@ TEST_SUITE("io: the watch") {
     });
   }
 
+  // Node, libuv: a foreign poll on the loop's descriptor works (embed).
   TEST_CASE("fibers talk over sockets of the caller's") {
     asio::io_context own;
     in_runtime({.workers = {1, 2}, .settings = attached(own)}, [&] {
@@ -127,6 +128,8 @@ TEST_SUITE("io: the watch") {
                [&] { ping_pong(hinted, rounds(1000)); });
   }
 
+  // Node, libuv: a foreign poll on the loop's descriptor works (embed). Asio:
+  // several threads on one io_context (fiber#138, #101).
   TEST_CASE("fibers talk while threads of the caller's run the io_context, too") {
     asio::io_context own;
     in_runtime({.workers = {1, 2}, .settings = attached(own)}, [&] {
@@ -144,6 +147,7 @@ TEST_SUITE("io: the watch") {
     });
   }
 
+  // Asio: one instance for each process (fiber#217).
   TEST_CASE("several runtimes, each with its own io_context or all in one") {
     asio::io_context common;
     std::vector<std::thread> threads;
@@ -166,6 +170,7 @@ TEST_SUITE("io: the watch") {
       t.join();
   }
 
+  // Asio: wake-up lost while the waiting place changes.
   TEST_CASE("it is attached while workers sleep on the futex: no wake-up is lost") {
     for (int round = 0; round < rounds(10'000); ++round) {
       vigil::options o;
@@ -190,6 +195,7 @@ TEST_SUITE("io: the watch") {
     }
   }
 
+  // Asio: I/O starves fibers, fibers starve I/O.
   TEST_CASE("I/O does not wait behind a computing fiber while a worker is idle") {
     in_runtime({.workers = {2}}, [] {
       for (int i = 0; i < rounds(100); ++i) {
@@ -210,6 +216,8 @@ TEST_SUITE("io: the watch") {
     });
   }
 
+  // Node, libuv: recursive setImmediate lets others through; recursive nextTick
+  // starves them. Asio: I/O starves fibers, fibers starve I/O.
   TEST_CASE("busy workers take in what is ready") {
     in_runtime({.workers = {1, 2}}, [] {
       std::atomic<bool> over{false};
@@ -244,6 +252,7 @@ TEST_SUITE("io: the watch") {
     });
   }
 
+  // Asio: restart (fiber#239), stop.
   TEST_CASE("in a stopped io_context time goes on, and what is cancelled ends") {
     for (const unsigned workers : {1u, 2u}) {
       asio::io_context own;
@@ -362,6 +371,7 @@ TEST_SUITE("io: the watch") {
     CHECK_THROWS_AS(vigil::runtime(attached(own)), std::invalid_argument);
   }
 
+  // Asio: the io_context dies first: never resumed.
   TEST_CASE("one that is destroyed before the runtime leaves a runtime that keeps time") {
     auto own = std::make_unique<asio::io_context>();
     vigil::options o = attached(*own);
@@ -376,6 +386,7 @@ TEST_SUITE("io: the watch") {
     });
   }
 
+  // Asio: restart (fiber#239), stop.
   TEST_CASE("one that outlives the runtime can be run, and destroyed") {
     asio::io_context own;
     {
@@ -456,6 +467,9 @@ TEST_SUITE("io: the watch") {
     });
   }
 
+  // Node, libuv: poll timeout: no kernel sleep while there is work, none without
+  // timers; idle time counts only the wait. Asio: spinning at 100 % (fiber#98,
+  // #102).
   TEST_CASE("a lone sleep costs one wait, and idle workers make none") {
     in_runtime({.workers = {1, 2}}, [] {
       vigil::io::context();

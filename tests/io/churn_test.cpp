@@ -111,6 +111,7 @@ bool is_gone(const error_code& e) {
 }  // namespace
 
 TEST_SUITE("io: connections come and go") {
+  // Go: TestNetpollWaiters.
   TEST_CASE("thousands leave no descriptor, fiber, timer or byte behind") {
     for (const unsigned workers : {1U, 2U}) {
       in_runtime({.workers = {workers}}, [&] {

@@ -54,6 +54,7 @@ TEST_SUITE_END();
 }  // namespace vigil::io_testing
 
 TEST_SUITE("deadline_stream") {
+  // Go: TestReadTimeoutUnblocksRead.
   TEST_CASE("a plain thread moves it") {
     in_runtime({.workers = {1, 2}}, [] {
       auto [near, far] = tcp_connection();
@@ -64,6 +65,7 @@ TEST_SUITE("deadline_stream") {
     });
   }
 
+  // Go: TestReadTimeoutFluctuation, TestWriteTimeoutFluctuation.
   TEST_CASE("on virtual time a deadline in memory comes at its very nanosecond") {
     for_each_seed(10, [] {
       auto ends = vigil::io::memory_pipe(4);

@@ -17,6 +17,8 @@
 
 namespace vigil::io_testing {
 
+// Go: TestReadTimeout, TestWriteTimeout; zero time, now, overflow; moved before
+// the waiter ran.
 TEST_CASE_TEMPLATE_DEFINE("a past deadline fails each call, though bytes and room are there",
                           Transport,
                           deadline_past) {
@@ -41,6 +43,7 @@ TEST_CASE_TEMPLATE_DEFINE("a past deadline fails each call, though bytes and roo
   });
 }
 
+// Go: TestReadTimeout, TestWriteTimeout.
 TEST_CASE_TEMPLATE_DEFINE("a future deadline: success until it passes, then the error, not before",
                           Transport,
                           deadline_future) {
@@ -59,6 +62,7 @@ TEST_CASE_TEMPLATE_DEFINE("a future deadline: success until it passes, then the 
   });
 }
 
+// Go: TestReadTimeoutFluctuation, TestWriteTimeoutFluctuation.
 TEST_CASE_TEMPLATE_DEFINE("timeouts from a nanosecond up all end, none early",
                           Transport,
                           deadline_from_a_nanosecond) {
@@ -78,6 +82,7 @@ TEST_CASE_TEMPLATE_DEFINE("timeouts from a nanosecond up all end, none early",
   });
 }
 
+// Go: TestReadTimeoutFluctuation, TestWriteTimeoutFluctuation.
 TEST_CASE_TEMPLATE_DEFINE("so do those of writes, which fill what there is",
                           Transport,
                           deadline_of_writes) {
@@ -92,6 +97,7 @@ TEST_CASE_TEMPLATE_DEFINE("so do those of writes, which fill what there is",
   });
 }
 
+// Go: TestVariousDeadlines, -1Proc, -4Proc.
 TEST_CASE_TEMPLATE_DEFINE("deadlines up to a second, each on a connection that is never silent",
                           Transport,
                           deadline_various) {
@@ -119,6 +125,7 @@ TEST_CASE_TEMPLATE_DEFINE("deadlines up to a second, each on a connection that i
   });
 }
 
+// Go: TestReadTimeoutMustNotReturn, -WriteTimeoutMustNotReturn.
 TEST_CASE_TEMPLATE_DEFINE("the deadline of one direction does not touch the other",
                           Transport,
                           deadline_one_direction) {
@@ -136,6 +143,8 @@ TEST_CASE_TEMPLATE_DEFINE("the deadline of one direction does not touch the othe
   });
 }
 
+// Go: TestReadTimeoutUnblocksRead; zero time, now, overflow; moved before the
+// waiter ran.
 TEST_CASE_TEMPLATE_DEFINE("moved into the past it releases who waits",
                           Transport,
                           deadline_moved_back) {
@@ -150,6 +159,8 @@ TEST_CASE_TEMPLATE_DEFINE("moved into the past it releases who waits",
   });
 }
 
+// Go: TestReadTimeoutUnblocksRead; zero time, now, overflow; moved before the
+// waiter ran.
 TEST_CASE_TEMPLATE_DEFINE("moved later, or taken away, it lets him wait on",
                           Transport,
                           deadline_moved_later) {
@@ -176,6 +187,8 @@ TEST_CASE_TEMPLATE_DEFINE("moved later, or taken away, it lets him wait on",
   });
 }
 
+// Go: TestReadTimeoutMustNotReturn, -WriteTimeoutMustNotReturn;
+// TestCloseUnblocksRead.
 TEST_CASE_TEMPLATE_DEFINE("close releases readers and writers, without calling it a timeout",
                           Transport,
                           deadline_close) {
@@ -202,6 +215,7 @@ TEST_CASE_TEMPLATE_DEFINE("close releases readers and writers, without calling i
   });
 }
 
+// Go: TestReadWriteProlongedTimeout.
 TEST_CASE_TEMPLATE_DEFINE("an hour's deadline that is armed anew for each of a thousand echoes",
                           Transport,
                           deadline_prolonged) {
@@ -228,6 +242,7 @@ TEST_CASE_TEMPLATE_DEFINE("an hour's deadline that is armed anew for each of a t
   });
 }
 
+// Go: TestReadWriteDeadlineRace.
 TEST_CASE_TEMPLATE_DEFINE(
     "deadlines of microseconds that are set all the time: no hang, no byte lost",
     Transport,
@@ -266,6 +281,7 @@ TEST_CASE_TEMPLATE_DEFINE(
   });
 }
 
+// Go: nettest ConcurrentMethods.
 TEST_CASE_TEMPLATE_DEFINE("many readers, many writers and setters at once",
                           Transport,
                           deadline_many) {

@@ -63,6 +63,7 @@ auto stubborn(unix_socket& s, int steps, Token&& token) {
 }  // namespace
 
 TEST_SUITE("use_fiber: deadlines") {
+  // Asio: no timeouts; wait rounded to ms.
   TEST_CASE("a read that nothing comes for ends at its deadline, not before, over each transport") {
     in_runtime({.workers = {1, 2}}, [] {
       auto& c = vigil::io::context();
@@ -88,6 +89,7 @@ TEST_SUITE("use_fiber: deadlines") {
     });
   }
 
+  // Asio: completion and deadline race.
   TEST_CASE("what has come already counts, though the deadline has passed") {
     in_runtime({.workers = {1, 2}}, [] {
       socket_pair s(vigil::io::context());
@@ -99,6 +101,7 @@ TEST_SUITE("use_fiber: deadlines") {
     });
   }
 
+  // Go: zero time, now, overflow; moved before the waiter ran.
   TEST_CASE("no deadline at the end of the clock, and the last one asked for counts") {
     in_runtime({.workers = {1}}, [] {
       socket_pair s(vigil::io::context());
@@ -119,6 +122,8 @@ TEST_SUITE("use_fiber: deadlines") {
     });
   }
 
+  // Asio: completion and deadline race. Go: the buffer is the caller's after a
+  // timeout.
   TEST_CASE("deadline and completion at the same instant: a byte is read once or later") {
     for (const unsigned variant : {1U, 2U, 3U, 4U}) {
       const bool threads = variant > 2;
@@ -158,6 +163,7 @@ TEST_SUITE("use_fiber: deadlines") {
     }
   }
 
+  // Asio: several threads on one io_context (fiber#138, #101).
   TEST_CASE("steps on threads of the caller's meet a deadline from a fiber") {
     asio::io_context own;
     vigil::options o;
@@ -217,6 +223,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
     });
   }
 
+  // Asio: clean shutdown (fiber#267), cancelling (#174).
   TEST_CASE("a stop ends the wait when the operation no longer uses the buffer") {
     in_runtime({.workers = {1, 2}}, [] {
       socket_pair s(vigil::io::context());
@@ -240,6 +247,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
     });
   }
 
+  // Asio: clean shutdown (fiber#267), cancelling (#174).
   TEST_CASE("the end of the run ends the waits of hundreds of fibers") {
     in_runtime({.workers = {1, 2}}, [] {
       auto& c = vigil::io::context();
@@ -254,6 +262,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
     });
   }
 
+  // Asio: peer closes, resets.
   TEST_CASE("a peer that closes or resets is an error, not a hang") {
     in_runtime({.workers = {1, 2}}, [] {
       tcp_pair t(vigil::io::context());
@@ -274,6 +283,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
     });
   }
 
+  // Asio: the io_context dies first: never resumed.
   TEST_CASE("an io_context that is destroyed early is an error, not a hang") {
     in_runtime({.workers = {1}}, [] {
       auto other = std::make_unique<asio::io_context>();
@@ -312,6 +322,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
     });
   }
 
+  // Asio: the io_context dies first: never resumed.
   TEST_CASE("an operation that is dropped before it began is an error") {
     in_runtime({.workers = {1}}, [] {
       CHECK(error_of([] {
@@ -324,6 +335,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
     });
   }
 
+  // Go: TestNetpollWaiters.
   TEST_CASE("waiting for an operation is outside work") {
     vigil::options fatal;
     fatal.deadlock = vigil::on_deadlock::fatal;
@@ -364,6 +376,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
     CHECK(r.says("the only worker's own stack"));
   }
 
+  // Asio: a handler that blocks.
   TEST_CASE("where it cannot wait it says so") {
     asio::io_context own;
     asio::steady_timer t(own, 1h);
@@ -387,6 +400,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
     });
   }
 
+  // Asio: a handler that blocks.
   TEST_CASE("nor in a handler of an io_context that its fiber runs itself") {
     in_runtime({.workers = {1}}, [] {
       const auto is_refused = [](asio::io_context& c) {
@@ -416,6 +430,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
     });
   }
 
+  // Asio: a handler that blocks.
   TEST_CASE("other waits there are refused under no_park") {
     const child_result r = run_child("child: sleeps in a handler that its fiber runs");
     CHECK(r.died_by(SIGABRT));

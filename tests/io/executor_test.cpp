@@ -181,6 +181,7 @@ TEST_SUITE("fiber_executor") {
     });
   }
 
+  // Asio: I/O starves fibers, fibers starve I/O.
   TEST_CASE("a handler's I/O does not wait behind who began it and computes") {
     in_runtime({.workers = {2}}, [] {
       for (int i = 0; i < rounds(20); ++i) {
@@ -239,6 +240,7 @@ TEST_SUITE("fiber_executor: coroutines") {
     });
   }
 
+  // Asio: I/O starves fibers, fibers starve I/O.
   TEST_CASE("its I/O does not wait behind a computing fiber while a worker is idle") {
     in_runtime({.workers = {2}}, [] {
       for (int i = 0; i < rounds(20); ++i) {

@@ -213,6 +213,7 @@ bool is_repeated(call c) {
 }  // namespace
 
 TEST_SUITE("io: system calls that fail") {
+  // Node, libuv: a signal does not fail a blocking call (eintr_handling).
   TEST_CASE("at each call in turn: one operation is told, or none, and the rest goes on") {
     effects none;
     vigil::fault::start();

@@ -21,6 +21,7 @@ std::string post_of(std::string_view fields, std::string_view body) {
 }  // namespace
 
 TEST_SUITE("http server") {
+  // Node, libuv: keep-alive default on in 1.1, off in 1.0, header overrides.
   TEST_CASE("a connection is kept: always in 1.1, on request in 1.0, unless it says close") {
     in_virtual([] {
       site s;

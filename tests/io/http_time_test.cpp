@@ -1,5 +1,5 @@
 // The times of examples/io/http_server, at exact moments: idle connections, slow
-// clients, the Date header, the stop. Node's rows: tests/coverage.md.
+// clients, the Date header, the stop.
 #include "io/http_test.hpp"
 
 #include <vector>
@@ -24,6 +24,8 @@ const std::string_view hello = "GET /hello HTTP/1.1\r\nHost: test\r\n\r\n";
 }  // namespace
 
 TEST_SUITE("http server: time") {
+  // Node, libuv: an idle connection is closed after its time; the advertised one
+  // is in whole seconds and less; the user's own header wins.
   TEST_CASE("a silent connection is closed after its idle time, from the last answer on") {
     for_each_seed(5, [] {
       site s;
@@ -80,6 +82,7 @@ TEST_SUITE("http server: time") {
     CHECK(answered > 0);
   }
 
+  // Node, libuv: on timeout ask the user; if nobody answers, close.
   TEST_CASE("keeps_idle decides whether a silent connection goes on") {
     in_virtual([] {
       int asked = 0;
@@ -140,6 +143,8 @@ TEST_SUITE("http server: time") {
     });
   }
 
+  // Node, libuv: an idle connection is closed after its time; the advertised one
+  // is in whole seconds and less; the user's own header wins.
   TEST_CASE("it never promises to keep a connection longer than it does") {
     in_virtual([] {
       const auto promised = [](std::chrono::nanoseconds idle,
@@ -170,6 +175,8 @@ TEST_SUITE("http server: time") {
     });
   }
 
+  // Node, libuv: half a header: 408 and close; time between requests does not
+  // count.
   TEST_CASE("half a header gets 408 when its time is over, however the bytes drip") {
     for_each_seed(3, [] {
       site s;
@@ -196,6 +203,8 @@ TEST_SUITE("http server: time") {
     });
   }
 
+  // Node, libuv: half a header: 408 and close; time between requests does not
+  // count.
   TEST_CASE("a body that drips gets 408 when its time is over, which begins with the body") {
     for_each_seed(3, [] {
       site s;
@@ -220,6 +229,8 @@ TEST_SUITE("http server: time") {
     });
   }
 
+  // Node, libuv: half a header: 408 and close; time between requests does not
+  // count.
   TEST_CASE("the time of one request does not count for the next") {
     in_virtual([] {
       site s;
@@ -269,6 +280,7 @@ TEST_SUITE("http server: time") {
     });
   }
 
+  // Node, libuv: Date cached till the next full second, never stale.
   TEST_CASE("Date is built once a second at most, and never that of a second ago") {
     in_virtual([] {
       web::options how;
@@ -295,6 +307,7 @@ TEST_SUITE("http server: time") {
     });
   }
 
+  // Node, libuv: Date cached till the next full second, never stale.
   TEST_CASE("Date follows a wall clock that is set back") {
     in_virtual([] {
       std::time_t wall = 1'000'000'000;
@@ -307,6 +320,7 @@ TEST_SUITE("http server: time") {
     });
   }
 
+  // Node, libuv: no checker without listen, none after close, never two.
   TEST_CASE("no timer without connections, one for any number of idle ones") {
     in_virtual([] {
       site s;
@@ -331,6 +345,8 @@ TEST_SUITE("http server: time") {
     });
   }
 
+  // Node, libuv: close(): idle connections end at once, half-sent requests are
+  // left alone.
   TEST_CASE("a stop ends idle connections at once and lets half-sent requests finish") {
     for_each_seed(20, [] {
       site s;
@@ -368,6 +384,8 @@ TEST_SUITE("http server: time") {
     });
   }
 
+  // Node, libuv: close(): idle connections end at once, half-sent requests are
+  // left alone.
   TEST_CASE("closing the acceptor is a stop: idle connections end at once") {
     for_each_seed(20, [] {
       site s;
@@ -393,6 +411,8 @@ TEST_SUITE("http server: time") {
     });
   }
 
+  // Node, libuv: close(): idle connections end at once, half-sent requests are
+  // left alone.
   TEST_CASE("after the grace of a stop what is left is cut") {
     in_virtual([] {
       const auto endless = [](const web::request&, web::response& out, const vigil::context& ctx) {
@@ -419,6 +439,7 @@ TEST_SUITE("http server: time") {
     });
   }
 
+  // Node, libuv: headers ≤ request (timeouts-validation).
   TEST_CASE("durations of nothing and tiny headers are refused") {
     in_virtual([] {
       const auto refuses = [](auto change) {

@@ -74,6 +74,7 @@ class flood {
 }  // namespace
 
 TEST_SUITE("io: beside fibers") {
+  // Asio: I/O starves fibers, fibers starve I/O.
   TEST_CASE("handlers that are never done starve neither sleeps, fibers nor other I/O") {
     in_runtime({.workers = {1, 2}}, [] {
       flood handlers(100);

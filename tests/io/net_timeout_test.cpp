@@ -23,6 +23,7 @@ tcp::endpoint any_port() {
 }  // namespace
 
 TEST_SUITE("net timeouts") {
+  // Go: TestDialTimeout.
   TEST_CASE("connecting to who does not accept ends at its deadline") {
     in_runtime({.workers = {1, 2}}, [] {
       auto& c = vigil::io::context();
@@ -57,6 +58,7 @@ TEST_SUITE("net timeouts") {
     });
   }
 
+  // Go: TestDialTimeoutMaxDuration.
   TEST_CASE("the longest timeout does not wrap into the past") {
     in_runtime({.workers = {1}}, [] {
       auto& c = vigil::io::context();
@@ -66,6 +68,7 @@ TEST_SUITE("net timeouts") {
     });
   }
 
+  // Go: TestAcceptTimeout, ...MustReturn, ...MustNotReturn.
   TEST_CASE("accepting ends at its deadline, and then goes on as before") {
     in_runtime({.workers = {1, 2}}, [] {
       auto& c = vigil::io::context();
@@ -88,6 +91,7 @@ TEST_SUITE("net timeouts") {
     });
   }
 
+  // Go: TestReadFromTimeout, TestWriteToTimeout.
   TEST_CASE("receiving a datagram, from anybody, ends at its deadline") {
     in_runtime({.workers = {1, 2}}, [] {
       auto& c = vigil::io::context();

@@ -113,6 +113,7 @@ void play_ping_pong(Stream& s) {
   Transport::finish(s);
 }
 
+// Go: nettest BasicIO.
 TEST_CASE_TEMPLATE_DEFINE("BasicIO: what one end writes the other reads, to the end",
                           Transport,
                           nettest_basic_io) {
@@ -140,6 +141,7 @@ TEST_CASE_TEMPLATE_DEFINE("BasicIO: what one end writes the other reads, to the 
   });
 }
 
+// Go: nettest PingPong.
 TEST_CASE_TEMPLATE_DEFINE("PingPong: a thousand numbers, each in answer to the one before",
                           Transport,
                           nettest_ping_pong) {
@@ -167,6 +169,7 @@ void ten_at_once(Round round) {
     f.join();
 }
 
+// Go: nettest RacyRead, RacyWrite.
 TEST_CASE_TEMPLATE_DEFINE("RacyRead: ten readers that move the deadline; buffers are theirs again",
                           Transport,
                           nettest_racy_read) {
@@ -189,6 +192,7 @@ TEST_CASE_TEMPLATE_DEFINE("RacyRead: ten readers that move the deadline; buffers
   });
 }
 
+// Go: nettest RacyRead, RacyWrite.
 TEST_CASE_TEMPLATE_DEFINE("RacyWrite: ten writers that move the deadline",
                           Transport,
                           nettest_racy_write) {
@@ -206,6 +210,7 @@ TEST_CASE_TEMPLATE_DEFINE("RacyWrite: ten writers that move the deadline",
   });
 }
 
+// Go: nettest ReadTimeout, WriteTimeout.
 TEST_CASE_TEMPLATE_DEFINE("ReadTimeout: a past read deadline ends reads and lets writes be",
                           Transport,
                           nettest_read_timeout) {
@@ -219,6 +224,7 @@ TEST_CASE_TEMPLATE_DEFINE("ReadTimeout: a past read deadline ends reads and lets
   });
 }
 
+// Go: nettest ReadTimeout, WriteTimeout.
 TEST_CASE_TEMPLATE_DEFINE("WriteTimeout: a past write deadline ends writes and lets reads be",
                           Transport,
                           nettest_write_timeout) {
@@ -232,6 +238,7 @@ TEST_CASE_TEMPLATE_DEFINE("WriteTimeout: a past write deadline ends writes and l
   });
 }
 
+// Go: nettest PastTimeout.
 TEST_CASE_TEMPLATE_DEFINE("PastTimeout: nothing is moved, and afterwards all is as before",
                           Transport,
                           nettest_past_timeout) {
@@ -251,6 +258,7 @@ TEST_CASE_TEMPLATE_DEFINE("PastTimeout: nothing is moved, and afterwards all is 
   });
 }
 
+// Go: nettest PresentTimeout.
 TEST_CASE_TEMPLATE_DEFINE("PresentTimeout: a deadline moved to the past ends who waits",
                           Transport,
                           nettest_present_timeout) {
@@ -273,6 +281,7 @@ TEST_CASE_TEMPLATE_DEFINE("PresentTimeout: a deadline moved to the past ends who
   });
 }
 
+// Go: nettest FutureTimeout.
 TEST_CASE_TEMPLATE_DEFINE("FutureTimeout: reader and writer end at it, and can go on afterwards",
                           Transport,
                           nettest_future_timeout) {
@@ -300,6 +309,7 @@ TEST_CASE_TEMPLATE_DEFINE("FutureTimeout: reader and writer end at it, and can g
   });
 }
 
+// Go: nettest CloseTimeout.
 TEST_CASE_TEMPLATE_DEFINE("CloseTimeout: close ends who waits, and it is no timeout",
                           Transport,
                           nettest_close_timeout) {
@@ -329,6 +339,7 @@ TEST_CASE_TEMPLATE_DEFINE("CloseTimeout: close ends who waits, and it is no time
   });
 }
 
+// Go: nettest ConcurrentMethods.
 TEST_CASE_TEMPLATE_DEFINE("ConcurrentMethods: every call beside every other",
                           Transport,
                           nettest_concurrent_methods) {

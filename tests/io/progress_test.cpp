@@ -62,6 +62,7 @@ class disturbing {
 
 TEST_SUITE("io: progress") {
   // libuv: eintr_handling. The only worker waits in the io_context.
+  // Node, libuv: a signal does not fail a blocking call (eintr_handling).
   TEST_CASE("signals handled while it waits in the io_context end no sleep, and no operation") {
     in_runtime({.workers = {1}}, [] {
       socket_pair s(vigil::io::context());
@@ -85,6 +86,8 @@ TEST_SUITE("io: progress") {
   }
 
   // Node: test-next-tick-intentional-starvation, the other way round.
+  // Node, libuv: recursive setImmediate lets others through; recursive nextTick
+  // starves them.
   TEST_CASE("an endless chain of posts keeps no byte of a pipe and no deadline from coming") {
     in_runtime({.workers = {1, 2}}, [] {
       socket_pair s(vigil::io::context());

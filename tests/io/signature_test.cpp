@@ -85,6 +85,7 @@ const error_code refused = asio::error::connection_refused;
 }  // namespace
 
 TEST_SUITE("use_fiber: signatures") {
+  // Asio: only void(ec) and void(ec, T).
   TEST_CASE("nothing, one value and several come back as nothing, the value and a tuple") {
     in_runtime({.workers = {1, 2}}, [] {
       auto& c = vigil::io::context();
@@ -99,6 +100,7 @@ TEST_SUITE("use_fiber: signatures") {
     });
   }
 
+  // Asio: only void(ec) and void(ec, T).
   TEST_CASE("an error_code is thrown, or the values come without it") {
     in_runtime({.workers = {1, 2}}, [] {
       auto& c = vigil::io::context();
@@ -114,6 +116,7 @@ TEST_SUITE("use_fiber: signatures") {
     });
   }
 
+  // Asio: only void(ec) and void(ec, T).
   TEST_CASE("an exception_ptr is rethrown as what it is") {
     in_runtime({.workers = {1, 2}}, [] {
       auto& c = vigil::io::context();
@@ -129,6 +132,7 @@ TEST_SUITE("use_fiber: signatures") {
     });
   }
 
+  // Asio: only void(ec) and void(ec, T).
   TEST_CASE("values that can only be moved arrive") {
     in_runtime({.workers = {1}}, [] {
       auto& c = vigil::io::context();
@@ -144,6 +148,7 @@ TEST_SUITE("use_fiber: signatures") {
     });
   }
 
+  // Asio: only void(ec) and void(ec, T).
   TEST_CASE("a signature may be noexcept or have a reference qualifier, in every wrapper") {
     in_runtime({.workers = {1}}, [] {
       auto& c = vigil::io::context();
@@ -211,6 +216,7 @@ TEST_SUITE("use_fiber: signatures") {
     });
   }
 
+  // Asio: an immediate completion suspends.
   TEST_CASE("an operation that completes at once does not park") {
     in_runtime({.workers = {1}}, [] {
       auto& c = vigil::io::context();
@@ -247,6 +253,7 @@ TEST_SUITE("use_fiber: wrappers") {
     });
   }
 
+  // Asio: no associated executor, allocator, slot.
   TEST_CASE("handlers run where bind_executor says, also between the steps of an operation") {
     in_runtime({.workers = {1, 2}}, [] {
       auto& c = vigil::io::context();
@@ -350,6 +357,7 @@ TEST_SUITE("use_fiber: wrappers") {
     });
   }
 
+  // Asio: no associated executor, allocator, slot.
   TEST_CASE("the operation's memory comes from the bound allocator") {
     in_runtime({.workers = {1, 2}}, [] {
       socket_pair s(vigil::io::context());
@@ -365,6 +373,7 @@ TEST_SUITE("use_fiber: wrappers") {
     });
   }
 
+  // Asio: no associated executor, allocator, slot.
   TEST_CASE("a bound slot cancels, and a deadline cancels beside it") {
     in_runtime({.workers = {1}}, [] {
       socket_pair s(vigil::io::context());
@@ -386,6 +395,7 @@ TEST_SUITE("use_fiber: wrappers") {
     });
   }
 
+  // Asio: no associated executor, allocator, slot.
   TEST_CASE("wrappers of several kinds, in any order") {
     in_runtime({.workers = {1, 2}}, [] {
       auto& c = vigil::io::context();

@@ -201,6 +201,7 @@ TEST_SUITE("tls_stream: endings") {
     });
   }
 
+  // Go: crypto/tls: a write that timed out breaks the connection's writes.
   TEST_CASE("a write that a deadline cuts off ends writing for good, not reading") {
     over_virtual_tls::run([](auto& near, auto& far) {
       auto writer = spawn([&near] { return write_until_error(near); });
@@ -223,6 +224,7 @@ TEST_SUITE("tls_stream: endings") {
     });
   }
 
+  // Go: crypto/tls: a write that timed out breaks the connection's writes.
   TEST_CASE("so does a write whose fiber is stopped") {
     over_virtual_tls::run([](auto& near, auto& far) {
       auto writer = spawn([&near] { write_until_error(near); });

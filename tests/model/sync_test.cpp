@@ -256,6 +256,7 @@ TEST_CASE("condition: a notification goes to one, also beside one whose deadline
   expect_outcomes({"notified", "timeout"});
 }
 
+// Go: WaitGroup: writes before Done visible after Wait.
 TEST_CASE("wait_group: what was written before done is seen, and it may go after the wait") {
   prove("wait_group: two done against wait, delete", [] {
     auto group = std::make_unique<vigil::wait_group>();

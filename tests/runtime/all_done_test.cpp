@@ -65,6 +65,7 @@ TEST_SUITE("exit when all is done") {
     vigil::testing::run_virtual({.seed = 1, .runtime = all_done()}, [] {});
   }
 
+  // Node, libuv: alive = active ref'd handles and requests.
   TEST_CASE("fibers and what they start run to their ends, none is stopped") {
     real_options how{.settings = all_done()};
     std::atomic<int> ended{0};
@@ -83,6 +84,7 @@ TEST_SUITE("exit when all is done") {
     CHECK(ended.load() == 3 * 20);
   }
 
+  // Node, libuv: alive = active ref'd handles and requests.
   TEST_CASE("a referenced timer holds the program until its callback has ended") {
     bool over = false;
     in_virtual_until_done([&] {
@@ -105,6 +107,8 @@ TEST_SUITE("exit when all is done") {
     CHECK(runs == 6);
   }
 
+  // Node, libuv: unref'd timers fire while something else lives; far away the
+  // program ends without them.
   TEST_CASE("an unreferenced timer does not hold it, and fires while something else does") {
     int near = 0;
     int far = 0;
@@ -117,6 +121,7 @@ TEST_SUITE("exit when all is done") {
     CHECK(far == 0);
   }
 
+  // Node, libuv: unref inside its own callback.
   TEST_CASE("unref inside the callback of every ends the program after that run") {
     int runs = 0;
     vigil::timer t;
@@ -128,6 +133,7 @@ TEST_SUITE("exit when all is done") {
     CHECK(runs == 15);
   }
 
+  // Node, libuv: any way of stopping an unref'd interval inside its callback.
   TEST_CASE("stop inside the callback of every ends it, with and without ref") {
     for (const bool referenced : {true, false}) {
       int runs = 0;
@@ -146,6 +152,7 @@ TEST_SUITE("exit when all is done") {
     }
   }
 
+  // Node, libuv: ref, unref, hasRef.
   TEST_CASE("ref holds again what unref let go, pending or before it is armed") {
     int runs = 0;
     in_virtual_until_done([&] {
@@ -177,6 +184,7 @@ TEST_SUITE("exit when all is done") {
     CHECK(runs == 9);
   }
 
+  // Node, libuv: unref'd timer made at the very end.
   TEST_CASE("an unreferenced timer made at the very end does not revive it") {
     bool ran = false;
     in_virtual_until_done([&] {
@@ -243,6 +251,7 @@ TEST_SUITE("exit when all is done") {
     });
   }
 
+  // Node, libuv: alive = active ref'd handles and requests.
   TEST_CASE("a function on the side pool holds it, and so does its fiber") {
     std::atomic<int> waited_for{0};
     std::atomic<int> went_on{0};
@@ -369,6 +378,7 @@ TEST_SUITE("exit when all is done") {
     });
   }
 
+  // Node, libuv: an unref'd promise timer holds nothing.
   TEST_CASE("fibers parked for ever with nothing pending are a deadlock") {
     vigil::options o = all_done();
     o.deadlock = vigil::on_deadlock::fatal;
@@ -394,6 +404,8 @@ TEST_SUITE("exit when all is done") {
     CHECK_FALSE(ran);
   }
 
+  // Node, libuv: AbortSignal.timeout holds nothing; with_timeout, timeout_list,
+  // select are unref'd.
   TEST_CASE("an entry of a timeout list keeps no program alive") {
     bool has_expired = false;
     vigil::timeout_list::entry one;
@@ -406,6 +418,8 @@ TEST_SUITE("exit when all is done") {
     CHECK_FALSE(one.is_linked());
   }
 
+  // Node, libuv: stop ends this run only (loop_stop); closing a loop with live
+  // timers; a second loop (loop_close, default_loop_close).
   TEST_CASE("a stop ends the wait, and the run may be repeated") {
     vigil::runtime rt(all_done());
     for (int round = 0; round < 3; ++round) {

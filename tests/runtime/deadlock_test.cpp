@@ -57,6 +57,7 @@ TEST_SUITE("deadlock") {
     }
   }
 
+  // Go: after timers.
   TEST_CASE("is found after timers have come and gone") {
     CHECK_THROWS_AS(vigil::run(with(vigil::on_deadlock::fatal, 2),
                                [] {
@@ -92,6 +93,7 @@ TEST_SUITE("deadlock") {
                     vigil::deadlock);
   }
 
+  // Go: TestNetpollDeadlock.
   TEST_CASE("is not reported while outside work is announced") {
     vigil::runtime rt(with(vigil::on_deadlock::fatal, 2));
     CHECK(rt.run([&] {

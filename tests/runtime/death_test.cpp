@@ -69,6 +69,7 @@ TEST_SUITE("unhandled exception") {
     });
   }
 
+  // Go: TestPanicTraceback.
   TEST_CASE("ends the program with its text and where the fiber was started") {
     for (const char* const from : {"go", "a callback", "every"}) {
       const auto name = std::string("child: throws from ") + from;

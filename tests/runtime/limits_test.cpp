@@ -338,6 +338,7 @@ TEST_SUITE("limits") {
     });
   }
 
+  // Go: TestIssue5745.
   TEST_CASE("no memory for the heap: bad_alloc, nothing is armed, the other timers still fire") {
     if (!limits_work) return;
     const child_result r = run_child("child: no memory for the heap");

@@ -339,6 +339,8 @@ TEST_SUITE("run") {
     stopper.join();
   }
 
+  // Node, libuv: a stop before run makes it return at once
+  // (loop_stop_before_run).
   TEST_CASE("a stop asked for before the first run, or between two, ends the next run only") {
     for (const std::size_t workers : {std::size_t{1}, std::size_t{2}}) {
       vigil::options o;
@@ -413,6 +415,7 @@ TEST_SUITE("run") {
     }
   }
 
+  // Node, libuv: one long callback delays all (libuv#502).
   TEST_CASE("a fiber that never gives up its worker delays the timers of others only") {
     // P7: the watcher computes, another worker fires the timer.
     in_runtime({.workers = {2}}, [] {

@@ -53,6 +53,8 @@ void under_shield(std::atomic<int>& done) noexcept {
 }  // namespace
 
 TEST_SUITE("shutdown") {
+  // Go: TestGoexitDefer. Node, libuv: a closing handle's callback still runs
+  // (tcp_ref2b).
   TEST_CASE("every fiber is unwound, wherever it is parked, and nothing is left") {
     std::atomic<int> alive{0};
     std::atomic<int> slept{0};

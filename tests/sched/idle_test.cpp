@@ -29,6 +29,8 @@ void lie(idle_workers& idle, sleeper& s, nanos next, nanos second) {
 }  // namespace
 
 TEST_SUITE("idle_workers") {
+  // Node, libuv: poll timeout: no kernel sleep while there is work, none without
+  // timers.
   TEST_CASE("the first sleeps to the next deadline, a deputy to the second, others for ever") {
     futex_watch watch;
     idle_workers idle(watch);
@@ -54,6 +56,8 @@ TEST_SUITE("idle_workers") {
     CHECK(idle.earliest() == idle_workers::nobody_sleeps);
   }
 
+  // Node, libuv: poll timeout: no kernel sleep while there is work, none without
+  // timers.
   TEST_CASE("without a deadline nobody sleeps to one") {
     futex_watch watch;
     idle_workers idle(watch);
@@ -180,6 +184,8 @@ TEST_SUITE("idle_workers") {
     CHECK(idle.looking() == 0);
   }
 
+  // Node, libuv: poll timeout: no kernel sleep while there is work, none without
+  // timers.
   TEST_CASE("a deadline ends the sleep, never early") {
     futex_watch watch;
     idle_workers idle(watch);
@@ -215,6 +221,7 @@ TEST_SUITE("idle_workers") {
     idle.stop_looking();
   }
 
+  // Asio: wake-up lost while the waiting place changes.
   TEST_CASE("when the watch changes its sleeper comes out, and the next one lies down in the new") {
     futex_watch first;
     futex_watch second;
@@ -238,6 +245,8 @@ TEST_SUITE("idle_workers") {
     CHECK(idle.looking() == 2);
   }
 
+  // Node, libuv: poll timeout: no kernel sleep while there is work, none without
+  // timers.
   TEST_CASE("additions that race lying down are never lost") {
     // The protocol at the head of idle.hpp, with one counter as the queue.
     futex_watch watch;

@@ -54,6 +54,7 @@ TEST_SUITE("note") {
     CHECK_FALSE(n.sleep_until(-5));
   }
 
+  // Node, libuv: a signal does not fail a blocking call (eintr_handling).
   TEST_CASE_TEMPLATE("signals do not end the sleep", Note, futex_note, portable_note) {
     struct sigaction action {};
 

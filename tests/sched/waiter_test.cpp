@@ -225,6 +225,7 @@ TEST_SUITE("waiter") {
 }
 
 TEST_SUITE("park and ready") {
+  // Go: Fires while the sleeper is on its way to park.
   TEST_CASE("a fiber that is readied before it has parked is not lost") {
     // ready() comes from a thread outside while the fiber is on its way.
     in_runtime({.workers = {1, 2}}, [](vigil::runtime& rt) {

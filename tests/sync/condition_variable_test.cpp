@@ -42,6 +42,8 @@ struct waiting_room {
 
 TEST_SUITE("condition_variable") {
   // Go's TestCondSignal, TestCondSignalGenerations.
+  // Go: Cond: Signal wakes exactly one of n, in generations (TestCondSignal,
+  // -Generations).
   TEST_CASE("notify_one lets exactly one go on, in the order in which they came") {
     for_each_seed(20, [] {
       waiting_room room;
@@ -63,6 +65,7 @@ TEST_SUITE("condition_variable") {
     });
   }
 
+  // Go: Cond: Broadcast wakes all (TestCondBroadcast).
   TEST_CASE("notify_all lets all go on who wait, and none who comes later") {
     for_each_seed(20, [] {
       waiting_room room;
@@ -78,6 +81,7 @@ TEST_SUITE("condition_variable") {
   }
 
   // Go's TestCondSignalStealing.
+  // Go: Cond: a waiter cannot be robbed by a newcomer (TestCondSignalStealing).
   TEST_CASE("a newcomer cannot take the notification away from who waits") {
     for_each_seed(20, [] {
       mutex m;
@@ -102,6 +106,7 @@ TEST_SUITE("condition_variable") {
     });
   }
 
+  // Go: Cond under load.
   TEST_CASE("a queue between fibers and threads loses no notification") {
     in_runtime({}, [] {
       const auto threads_act = vigil::runtime::current().make_work_guard();
@@ -338,6 +343,7 @@ TEST_SUITE("condition_variable") {
     });
   }
 
+  // Go: Cond under load.
   TEST_CASE("notifications from several threads with deadlines at random: each once") {
     in_runtime({.workers = {2}, .settings = {}}, [] {
       const auto threads_act = vigil::runtime::current().make_work_guard();

@@ -54,6 +54,7 @@ TEST_SUITE("mutex") {
     });
   }
 
+  // Go: Mutex: HammerMutex, TryLock.
   TEST_CASE("fibers of several workers and plain threads exclude each other") {
     in_runtime({}, [] {
       const auto threads_act = vigil::runtime::current().make_work_guard();
@@ -115,6 +116,7 @@ TEST_SUITE("mutex") {
     });
   }
 
+  // Go: Mutex: TestMutexFairness.
   TEST_CASE("is kept for who has waited a millisecond, although the owner comes back at once") {
     in_virtual([] {
       mutex m;
@@ -163,6 +165,7 @@ TEST_SUITE("mutex") {
   }
 
   // Go's TestMutexFairness.
+  // Go: Mutex: TestMutexFairness.
   TEST_CASE("one who needs it ten times gets it ten times beside one who nearly always holds it") {
     in_runtime({.workers = {1, 2}, .settings = {}}, [] {
       mutex m;
@@ -299,6 +302,7 @@ TEST_SUITE("mutex") {
     });
   }
 
+  // Go: Mutex: TestMutexMisuse.
   TEST_CASE("unlock of one that is not locked throws and changes nothing") {
     mutex m;
     CHECK(holds(text_of<std::logic_error>([&] { m.unlock(); }), "not locked"));
@@ -395,6 +399,7 @@ TEST_SUITE("mutex") {
     });
   }
 
+  // Go: Mutex: HammerMutex, TryLock.
   TEST_CASE("random holders with deadlines: each gets it or gives up, and it is free at the end") {
     in_runtime({}, [] {
       const auto threads_act = vigil::runtime::current().make_work_guard();

@@ -23,6 +23,7 @@ void fails_in_a_second() {
 }  // namespace
 
 TEST_SUITE("once") {
+  // Go: Once: one run, all wait (TestOnce).
   TEST_CASE("of many that come at once one runs the function, the others wait for its end") {
     in_runtime({}, [] {
       const auto threads_act = vigil::runtime::current().make_work_guard();
@@ -136,6 +137,7 @@ TEST_SUITE("once") {
     CHECK(died);
   }
 
+  // Go: Once: TestOncePanic.
   TEST_CASE("an exception goes to who ran it, and the next one runs its own") {
     for_each_seed(10, [] {
       once o;

@@ -540,6 +540,7 @@ void run_all() {
 }  // namespace
 
 TEST_SUITE("random programs") {
+  // Go: random programs beside a model: locks, conditions, counters, once.
   TEST_CASE("who locks a mutex has it, gives up or is cancelled when the model says") {
     run_all<mutex_program>();
   }

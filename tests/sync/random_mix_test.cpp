@@ -425,6 +425,7 @@ class program {
 }  // namespace
 
 TEST_SUITE("random programs") {
+  // Go: all of it together with contexts, a group and a timeout list.
   TEST_CASE("of all parts together: each call ends when it may, and nobody is left") {
     const int seeds = rounds(3000) * (std::getenv("VIGIL_LONG") != nullptr ? 20 : 1);
     for_each_seed(static_cast<std::uint64_t>(seeds),

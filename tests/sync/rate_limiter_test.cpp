@@ -22,6 +22,7 @@ using vigil::testing::settle;
 
 TEST_SUITE("rate_limiter") {
   // Go's TestLimiterBurst1, TestLimiterBurst3.
+  // Go: rate: TestLimiterBurst1, -Burst3.
   TEST_CASE("allows the burst at once, then one for each token that has come") {
     in_virtual([] {
       const auto t0 = clock::now();
@@ -48,6 +49,7 @@ TEST_SUITE("rate_limiter") {
   }
 
   // Go's TestLimiterJumpBackwards.
+  // Go: rate: TestLimiterJumpBackwards.
   TEST_CASE("a time before the last one brings nothing and takes nothing back") {
     in_virtual([] {
       const auto t0 = clock::now() + 1s;
@@ -97,6 +99,7 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
+  // Go: rate: TestSimultaneousRequests, TestLongRunningQPS.
   TEST_CASE("many fibers share the rate, first come, first served") {
     in_virtual([] {
       const auto start = clock::now();
@@ -117,6 +120,7 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
+  // Go: rate: TestWaitSimple, -Timeout, TestZeroLimit, TestInf.
   TEST_CASE("a wait that could not end in time is false at once and takes nothing") {
     in_virtual([] {
       const auto start = clock::now();
@@ -134,6 +138,7 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
+  // Go: rate: TestReserve..., TestCancel....
   TEST_CASE("a reservation says when, and cancelled gives back what nobody counts on") {
     in_virtual([] {
       const auto t0 = clock::now();
@@ -260,6 +265,7 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
+  // Go: rate: TestReserveSetBurst, -SetLimit.
   TEST_CASE("rate and burst can be changed; what was reserved keeps its time") {
     in_virtual([] {
       const auto t0 = clock::now();
@@ -284,6 +290,7 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
+  // Go: rate: TestWaitSimple, -Timeout, TestZeroLimit, TestInf.
   TEST_CASE("what can never be is refused, and none ever come at a rate of zero") {
     in_virtual([] {
       CHECK_THROWS_AS(rate::per(-1, 1s), std::invalid_argument);
@@ -307,6 +314,7 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
+  // Go: rate: TestWaitInf, overflow (TestAdvanceOverflow).
   TEST_CASE("the ends of the range neither wrap nor come early") {
     in_virtual([] {
       constexpr auto most = std::numeric_limits<std::int64_t>::max();
@@ -342,6 +350,7 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
+  // Go: rate: TestSimultaneousRequests, TestLongRunningQPS.
   TEST_CASE("on threads and fibers no more events happen than the rate allows") {
     in_runtime({.workers = {2}, .settings = {}}, [] {
       const auto threads_act = vigil::runtime::current().make_work_guard();

@@ -105,6 +105,8 @@ TEST_SUITE("semaphore") {
     });
   }
 
+  // Go: semaphore.Weighted: large ones do not starve; cancelled ones let others
+  // go.
   TEST_CASE("first come, first served: many permits are not starved by requests for few") {
     for_each_seed(10, [] {
       semaphore s(2);
@@ -134,6 +136,8 @@ TEST_SUITE("semaphore") {
     });
   }
 
+  // Go: semaphore.Weighted: large ones do not starve; cancelled ones let others
+  // go.
   TEST_CASE("one who gives up or is stopped lets those behind go on, and takes nothing") {
     in_virtual([] {
       semaphore s(1);

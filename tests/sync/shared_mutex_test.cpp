@@ -16,6 +16,7 @@ using vigil::spawn;
 using vigil::testing::settle;
 
 TEST_SUITE("shared_mutex") {
+  // Go: RWMutex: readers parallel.
   TEST_CASE("readers are inside together, a writer alone") {
     in_virtual([] {
       shared_mutex m;
@@ -41,6 +42,7 @@ TEST_SUITE("shared_mutex") {
   }
 
   // Go's HammerRWMutex.
+  // Go: RWMutex: HammerRWMutex, TryRLock.
   TEST_CASE("in any mix no writer meets anybody, from fibers and threads") {
     in_runtime({}, [] {
       const auto threads_act = vigil::runtime::current().make_work_guard();
@@ -94,6 +96,8 @@ TEST_SUITE("shared_mutex") {
     });
   }
 
+  // Go: RWMutex: a waiting writer keeps new readers out; readers go after a
+  // writer.
   TEST_CASE("a writer who waits keeps new readers out, and comes next") {
     in_virtual([] {
       shared_mutex m;
@@ -118,6 +122,8 @@ TEST_SUITE("shared_mutex") {
     });
   }
 
+  // Go: RWMutex: a waiting writer keeps new readers out; readers go after a
+  // writer.
   TEST_CASE("all readers who wait when a writer leaves go before the next writer") {
     in_virtual([] {
       shared_mutex m;
@@ -148,6 +154,8 @@ TEST_SUITE("shared_mutex") {
     });
   }
 
+  // Go: RWMutex: a waiting writer keeps new readers out; readers go after a
+  // writer.
   TEST_CASE("neither side starves the other, although both come back at once") {
     in_virtual([] {
       shared_mutex m;
@@ -223,6 +231,7 @@ TEST_SUITE("shared_mutex") {
     });
   }
 
+  // Go: RWMutex: misuse.
   TEST_CASE("unlocking what is not held throws and says which call is meant") {
     shared_mutex m;
     CHECK(holds(text_of<std::logic_error>([&] { m.unlock(); }), "no writer"));

@@ -16,6 +16,7 @@ using vigil::spawn;
 using vigil::testing::settle;
 
 TEST_SUITE("single_flight") {
+  // Go: singleflight: TestDo, TestDoErr, TestDoDupSuppress.
   TEST_CASE("those who ask for one key at a time share one call, other keys have their own") {
     for_each_seed(10, [] {
       single_flight<std::string, int> flights;
@@ -39,6 +40,7 @@ TEST_SUITE("single_flight") {
     });
   }
 
+  // Go: singleflight: TestDo, TestDoErr, TestDoDupSuppress.
   TEST_CASE("an exception goes to all who wait, and the next one calls anew") {
     in_virtual([] {
       single_flight<int, int> flights;
@@ -61,6 +63,7 @@ TEST_SUITE("single_flight") {
     });
   }
 
+  // Go: singleflight: TestForget, TestForgetMisbehaving.
   TEST_CASE("after forget a new call begins, and the old one serves those who waited for it") {
     in_virtual([] {
       single_flight<int, int> flights;
@@ -89,6 +92,7 @@ TEST_SUITE("single_flight") {
     });
   }
 
+  // Go: singleflight: TestGoexitDo.
   TEST_CASE("if the one who calls is stopped another one calls, and who waits can be stopped") {
     in_virtual([] {
       single_flight<int, int> flights;

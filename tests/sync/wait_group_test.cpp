@@ -19,6 +19,7 @@ using vigil::wait_group;
 using vigil::testing::settle;
 
 TEST_SUITE("wait_group") {
+  // Go: WaitGroup: reuse after Wait.
   TEST_CASE("lets all who wait go on when the last is done, and can be used again") {
     for_each_seed(10, [] {
       wait_group group;
@@ -47,6 +48,7 @@ TEST_SUITE("wait_group") {
     });
   }
 
+  // Go: WaitGroup: reuse after Wait.
   TEST_CASE("who waited goes on although more is added as soon as it was zero") {
     in_virtual([] {
       wait_group group;
@@ -61,6 +63,7 @@ TEST_SUITE("wait_group") {
     });
   }
 
+  // Go: WaitGroup: misuse (negative) panics.
   TEST_CASE("below zero and beyond the range it throws and nothing changes") {
     wait_group group;
     CHECK(holds(text_of<std::logic_error>([&] { group.done(); }), "below zero"));
@@ -75,6 +78,7 @@ TEST_SUITE("wait_group") {
     group.wait();
   }
 
+  // Go: WaitGroup: writes before Done visible after Wait.
   TEST_CASE("what was written before done is seen after wait, by fibers and threads") {
     in_runtime({}, [] {
       const auto threads_act = vigil::runtime::current().make_work_guard();
@@ -130,6 +134,7 @@ TEST_SUITE("wait_group") {
     });
   }
 
+  // Go: WaitGroup.Go.
   TEST_CASE("go counts until the function has ended, however it does, and its captures are gone") {
     in_virtual([] {
       wait_group group;

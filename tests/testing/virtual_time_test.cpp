@@ -157,6 +157,7 @@ TEST_SUITE("run_virtual") {
         vigil::deadlock);
   }
 
+  // Go: TestDeadlockTicker.
   TEST_CASE("a ticking every keeps a program from being a deadlock") {
     run_virtual([] {
       int ticks = 0;
@@ -235,6 +236,7 @@ TEST_SUITE("run_virtual") {
 
 TEST_SUITE("settle") {
   // Go: TestWait, TestGoroutineWait.
+  // Go: TestRunEmpty, TestSimpleWait, TestGoroutineWait, TestWait.
   TEST_CASE("returns when every other fiber has ended or is parked") {
     for_each_seed(20, [] {
       const auto start = vigil::clock::now();
@@ -269,6 +271,7 @@ TEST_SUITE("settle") {
     });
   }
 
+  // Go: TestRunEmpty, TestSimpleWait, TestGoroutineWait, TestWait.
   TEST_CASE("alone returns at once, again and again") {
     in_virtual([] {
       for (int i = 0; i < 100; ++i)
@@ -277,6 +280,7 @@ TEST_SUITE("settle") {
     });
   }
 
+  // Go: one waiter at a time, not from outside.
   TEST_CASE("one caller at a time") {
     in_virtual([] {
       int refused = 0;
@@ -295,6 +299,7 @@ TEST_SUITE("settle") {
     });
   }
 
+  // Go: one waiter at a time, not from outside.
   TEST_CASE("outside virtual time is refused") {
     in_runtime({.workers = {1}}, [] { CHECK_THROWS_AS(settle(), vigil::wrong_place); });
     CHECK_THROWS_AS(settle(), vigil::wrong_place);

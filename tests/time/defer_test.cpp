@@ -40,6 +40,7 @@ class calls_as_it_dies {
 }  // namespace
 
 TEST_SUITE("defer") {
+  // Node, libuv: order: rest of the operation, ticks, then timers, immediates.
   TEST_CASE("in a callback starts after it has returned, in order, before what was posted") {
     for_each_seed(10, [] {
       std::string order;
@@ -127,6 +128,8 @@ TEST_SUITE("defer") {
     });
   }
 
+  // Node, libuv: recursive setImmediate lets others through; recursive nextTick
+  // starves them.
   TEST_CASE("an endless chain starves neither timers nor fibers nor posts") {
     in_runtime({.workers = {1, 2}}, [] {
       auto end = std::make_shared<std::atomic<bool>>(false);

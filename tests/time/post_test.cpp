@@ -24,6 +24,7 @@ struct endless_post {
 }  // namespace
 
 TEST_SUITE("post") {
+  // Node, libuv: setImmediate does not wait for the clock.
   TEST_CASE("runs the function once, later, on a fiber of its own, at no later time") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -42,6 +43,7 @@ TEST_SUITE("post") {
   }
 
   // Node: callback_stack. One worker: nobody else runs before the main fiber waits.
+  // Node, libuv: callback_stack.
   TEST_CASE("no call of ours calls what is due: post, defer, add, touch, remove, stop, reset") {
     in_runtime({.workers = {1}, .settings = {}}, [] {
       int calls = 0;
@@ -72,6 +74,7 @@ TEST_SUITE("post") {
     });
   }
 
+  // Node, libuv: setTimeout(0) against setImmediate is open.
   TEST_CASE("functions start in the order in which they were posted") {
     for_each_seed(10, [] {
       std::vector<int> order;
@@ -84,6 +87,8 @@ TEST_SUITE("post") {
     });
   }
 
+  // Node, libuv: setImmediate: a round runs what was there at its start
+  // (test-timers-immediate-queue).
   TEST_CASE("a round is what was there at its start: of a thousand that add one each, a thousand") {
     for_each_seed(5, [] {
       int first = 0;
@@ -104,6 +109,8 @@ TEST_SUITE("post") {
     });
   }
 
+  // Node, libuv: recursive setImmediate lets others through; recursive nextTick
+  // starves them.
   TEST_CASE("between two rounds ready fibers and due timers have their turns") {
     in_runtime({.workers = {1}}, [] {
       auto end = std::make_shared<std::atomic<bool>>(false);
@@ -127,6 +134,8 @@ TEST_SUITE("post") {
     });
   }
 
+  // Node, libuv: recursive setImmediate lets others through; recursive nextTick
+  // starves them.
   TEST_CASE("an endless chain starves neither timers nor fibers nor other posts") {
     in_runtime({.workers = {1, 2}}, [] {
       auto end = std::make_shared<std::atomic<bool>>(false);
@@ -155,6 +164,7 @@ TEST_SUITE("post") {
     });
   }
 
+  // Node, libuv: sends of one async handle merge (libuv#1460).
   TEST_CASE("of many posted by plain threads each one runs, none is merged") {
     for (const unsigned workers : {1u, 2u, 4u}) {
       std::atomic<int> ran{0};

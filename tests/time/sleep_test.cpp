@@ -20,6 +20,7 @@ using vigil::sleep_until;
 }  // namespace
 
 TEST_SUITE("sleep") {
+  // Go: TestAfter, TestAfterTick.
   TEST_CASE("a sleep ends at exactly its deadline in virtual time") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -65,6 +66,7 @@ TEST_SUITE("sleep") {
     });
   }
 
+  // Node, libuv: durations that are not whole ms.
   TEST_CASE("a thousand sleepers at random deadlines each end at exactly theirs") {
     for_each_seed(5, [](std::uint64_t seed) {
       seeded dice(seed);
@@ -85,6 +87,7 @@ TEST_SUITE("sleep") {
   }
 
   // Go: TestSleepNondeterminism.
+  // Go: TestTimerNondeterminism, TestSleepNondeterminism.
   TEST_CASE("equal deadlines end in either order and the seed decides which") {
     std::set<std::vector<int>> orders;
     for_each_seed(60, [&] {
@@ -102,6 +105,7 @@ TEST_SUITE("sleep") {
     CHECK(orders.size() == 6);
   }
 
+  // Go: Sleep(<= 0).
   TEST_CASE("a zero or negative sleep returns at once and gives the worker to nobody") {
     in_virtual([] {
       bool other_ran = false;
@@ -140,6 +144,8 @@ TEST_SUITE("sleep") {
   }
 
   // Go: TestOverflowSleep.
+  // Go: TestOverflowSleep. Node, libuv: ^31 ms of uptime (node#22149), 2^32,
+  // 2^53.
   TEST_CASE("a sleep beyond the range of the clock never ends and disturbs no other") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -183,6 +189,7 @@ TEST_SUITE("sleep") {
     });
   }
 
+  // Go: At least d, without tolerance.
   TEST_CASE("a fraction of a nanosecond is rounded up, never down") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -196,6 +203,7 @@ TEST_SUITE("sleep") {
   }
 
   // Node v10 stopped all timers after 2^31 ms of uptime.
+  // Node, libuv: ^31 ms of uptime (node#22149), 2^32, 2^53.
   TEST_CASE("sleeps cross 2^31 and 2^32 milliseconds of run time exactly") {
     in_virtual([] {
       for (const std::int64_t edge : {std::int64_t{1} << 31, std::int64_t{1} << 32}) {
@@ -208,6 +216,7 @@ TEST_SUITE("sleep") {
     });
   }
 
+  // Go: Wall clock steps; points of other clocks.
   TEST_CASE("points of other clocks are converted by their distance from now") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -273,6 +282,8 @@ TEST_SUITE("sleep") {
   }
 
   // Go: TestSleep.
+  // Go: TestSleep. Node, libuv: a signal does not fail a blocking call
+  // (eintr_handling).
   TEST_CASE("a sleep disturbed by signals still lasts its whole length") {
     struct sigaction action {};
 
@@ -299,6 +310,8 @@ TEST_SUITE("sleep") {
     ::sigaction(SIGUSR1, &before, nullptr);
   }
 
+  // Go: TestAfter, TestAfterTick; At least d, without tolerance. Node, libuv: up
+  // to 1 ms early (libuv#4773).
   TEST_CASE("a real sleep never ends early by a nanosecond whatever its phase") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       std::vector<vigil::fiber<>> sleepers;

@@ -37,6 +37,7 @@ times ticks_of(const timer_receiver& from, int n, instant start) {
 }  // namespace
 
 TEST_SUITE("ticker") {
+  // Go: TestTicker; delivered value.
   TEST_CASE("ticks at start plus n periods, each tick its own instant") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -81,6 +82,7 @@ TEST_SUITE("ticker") {
     });
   }
 
+  // Go: first tick at once, missed ticks, next tick moved.
   TEST_CASE("may tick first at another time, and then every period") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -99,6 +101,7 @@ TEST_SUITE("ticker") {
     });
   }
 
+  // Go: Reset to the past; zero or negative at creation.
   TEST_CASE("a negative first time is now: no tick before it is made up or counted") {
     in_virtual([] {
       sleep_for(1h);
@@ -117,7 +120,9 @@ TEST_SUITE("ticker") {
     });
   }
 
-  // Go: TestTickTimes; 2.1, the period rule and its example.
+  // Go: TestTickTimes; the period rule and its example.
+  // Go: TestTickTimes; period arithmetic, its example, slow receiver; first tick
+  // at once, missed ticks, next tick moved.
   TEST_CASE(
       "read late it hands over the first missed tick, drops the others, and keeps its phase") {
     in_virtual([] {
@@ -140,6 +145,7 @@ TEST_SUITE("ticker") {
     });
   }
 
+  // Go: period arithmetic, its example, slow receiver.
   TEST_CASE("a look at the very instant of a tick drops those before it and leaves none") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -152,6 +158,7 @@ TEST_SUITE("ticker") {
     });
   }
 
+  // Go: period arithmetic, its example, slow receiver.
   TEST_CASE(
       "however late its receiver, values are on the grid, rise, and missed makes up the rest") {
     for_each_seed(20, [](std::uint64_t seed) {
@@ -186,6 +193,7 @@ TEST_SUITE("ticker") {
     });
   }
 
+  // Go: period arithmetic, its example, slow receiver.
   TEST_CASE("a slow receiver in a select gets a tick for each round and no burst") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -245,6 +253,7 @@ TEST_SUITE("ticker") {
     });
   }
 
+  // Go: TestOverflowPeriodRuntimeTimer.
   TEST_CASE("with a period up to the end of the clock never ticks and disturbs no other") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -304,6 +313,7 @@ TEST_SUITE("ticker") {
     });
   }
 
+  // Go: Ticker.Reset, Ticker.Stop.
   TEST_CASE("a stopped one is revived by reset, with a phase of its own") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -317,6 +327,7 @@ TEST_SUITE("ticker") {
     });
   }
 
+  // Go: Reset result; of a fired, unread one.
   TEST_CASE("reset throws away a tick that is due and not received") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -329,6 +340,7 @@ TEST_SUITE("ticker") {
     });
   }
 
+  // Go: Ticker.Reset, Ticker.Stop.
   TEST_CASE("resets while a receiver is blocked: sooner, later, stopped between") {
     for_each_seed(10, [] {
       const auto start = vigil::clock::now();
@@ -346,7 +358,8 @@ TEST_SUITE("ticker") {
     });
   }
 
-  // Go: 2.1: the channel is not closed, or a waiting fiber would see a false tick.
+  // Go: the channel is not closed, or a waiting fiber would see a false tick.
+  // Go: Ticker.Reset, Ticker.Stop.
   TEST_CASE("stop leaves a blocked receiver blocked") {
     in_virtual([] {
       ticker t(1s);
@@ -377,6 +390,7 @@ TEST_SUITE("ticker") {
     });
   }
 
+  // Go: in the heap only while somebody is blocked.
   TEST_CASE("is in the heap only while somebody waits, and not between two ticks") {
     in_virtual([] {
       ticker t(10ms);
@@ -393,6 +407,7 @@ TEST_SUITE("ticker") {
     });
   }
 
+  // Go: stop does not end a range-for.
   TEST_CASE("in a range-for goes on until the fiber is stopped") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -424,6 +439,7 @@ TEST_SUITE("ticker") {
   }
 
   // Go: TestDeadlockTicker differs: main's end ends the others.
+  // Go: TestDeadlockTicker.
   TEST_CASE("a fiber that waits on one when main returns is unwound") {
     bool unwound = false;
     in_virtual([&] {

@@ -127,6 +127,7 @@ TEST_SUITE("select with a time") {
     });
   }
 
+  // Go: clock, WithDeadline(t).
   TEST_CASE("takes points of other clocks by their distance from now") {
     in_virtual([] {
       const auto start = vigil::clock::now();

@@ -44,6 +44,8 @@ TEST_SUITE("timer handles") {
 
   // Go: TestZeroTimerStopPanics and -ResetPanics, TestManualTicker: stop is
   // harmless here.
+  // Go: TestZeroTimerResetPanics, -StopPanics;
+  // TestTickerStopWithDirectInitialization, TestManualTicker.
   TEST_CASE("an empty or moved-from one stops nothing, refuses reset and has a nil channel") {
     in_virtual([] {
       timer t(1s);
@@ -100,6 +102,7 @@ TEST_SUITE("timer handles") {
     });
   }
 
+  // Go: unreferenced running timer.
   TEST_CASE("a receive from the channel of a temporary ends") {
     for_each_seed(5, [] {
       const auto start = vigil::clock::now();
@@ -112,6 +115,7 @@ TEST_SUITE("timer handles") {
     });
   }
 
+  // Go: unreferenced running timer.
   TEST_CASE("dropping the last one while a fiber waits takes nothing from the fiber") {
     for_each_seed(10, [] {
       const auto start = vigil::clock::now();
@@ -126,6 +130,7 @@ TEST_SUITE("timer handles") {
     });
   }
 
+  // Go: TestTimerFromInsideBubble.
   TEST_CASE("one that outlives its runtime stops nothing and says so on reset") {
     timer untouched;
     timer stopped;
@@ -162,6 +167,7 @@ TEST_SUITE("timer handles") {
     CHECK_FALSE(late.try_recv());
   }
 
+  // Go: TestTimerFromInsideBubble.
   TEST_CASE("one of a runtime that has gone arms nothing in the next one: its channel is closed") {
     timer old;
     timer_receiver never_waited;
@@ -222,6 +228,7 @@ TEST_SUITE("timer handles") {
 
 TEST_SUITE("scoped_timer") {
   // Node: disposal at the end of a scope.
+  // Node, libuv: disposal at the end of a scope.
   TEST_CASE("stops what is pending at the end of its scope") {
     in_virtual([] {
       int runs = 0;

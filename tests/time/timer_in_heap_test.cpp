@@ -19,7 +19,7 @@ using vigil::testing::settle;
 }  // namespace
 
 TEST_SUITE("the heap and timers with a channel") {
-  // Go: 2.1 and 2.4; TestTimerGC.
+  // Go: TestTimerGC.
   TEST_CASE("holds nothing of those on which nobody waits, however many are made and dropped") {
     in_virtual([] {
       const auto before = vigil::stats();
@@ -174,6 +174,7 @@ TEST_SUITE("the heap and timers with a channel") {
     });
   }
 
+  // Go: a select with a ready value costs no heap work.
   TEST_CASE("is not touched by a select or a receive with a deadline that finds a value") {
     in_virtual([] {
       const auto values = vigil::make_channel<int>(1);
@@ -215,7 +216,7 @@ TEST_SUITE("the heap and timers with a channel") {
     });
   }
 
-  // Go: 2.4.
+  // Go: a ticker nobody waits on hides no deadlock.
   TEST_CASE("a ticker on which nobody waits hides no deadlock; a wait on one is none") {
     CHECK_THROWS_AS(vigil::testing::run_virtual([] {
                       const ticker beat(1s);

@@ -29,6 +29,7 @@ void for_both(F body) {
 
 TEST_SUITE("memory of timers with channels") {
   // Go: TestTimerGC (go#8898).
+  // Go: TestTimerGC.
   TEST_CASE("ten thousand made and dropped, running, stopped and reset, leave nothing") {
 #ifndef VIGIL_TEST_UNDER_SANITIZER
     in_virtual([] {
@@ -88,6 +89,7 @@ TEST_SUITE("memory of timers with channels") {
 #endif
   }
 
+  // Go: a select with a ready value costs no heap work.
   TEST_CASE("is flat over a million selects that find a value beside an after") {
 #ifndef VIGIL_TEST_UNDER_SANITIZER
     in_runtime({.workers = {1}}, [] {

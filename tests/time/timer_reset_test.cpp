@@ -17,6 +17,7 @@ using vigil::testing::settle;
 
 TEST_SUITE("timer with a channel: stop") {
   // Go: TestAfterStop, and 2.1: Stop of a channel timer, Stop twice.
+  // Go: TestAfterStop (chan); Stop of a channel timer; twice.
   TEST_CASE("before the deadline is true and nothing comes, also after later timers") {
     in_virtual([] {
       timer a(50ms);
@@ -43,6 +44,7 @@ TEST_SUITE("timer with a channel: stop") {
   }
 
   // Go: TestChan 10; TestStopResult. Nothing ever has to be drained (P4).
+  // Go: TestChan 10; Stop of a channel timer; twice; draining is never needed.
   TEST_CASE("is true while the value is due and not received, and takes it away") {
     for_timer_and_ticker([](auto t, bool) {
       t.reset(1ns);
@@ -55,6 +57,7 @@ TEST_SUITE("timer with a channel: stop") {
     });
   }
 
+  // Go: Stop of a channel timer; twice.
   TEST_CASE("is false once the value has been received") {
     in_virtual([] {
       timer t(1s);
@@ -80,7 +83,8 @@ TEST_SUITE("timer with a channel: stop") {
     });
   }
 
-  // Go: 2.1, the channel is not closed.
+  // Go: the channel is not closed.
+  // Go: Ticker.Reset, Ticker.Stop.
   TEST_CASE("does not end the wait of a receiver and does not close the channel") {
     for_timer_and_ticker([](auto t, bool) {
       waiting w(t.channel());
@@ -136,6 +140,7 @@ TEST_SUITE("timer with a channel: stop") {
 
 TEST_SUITE("timer with a channel: reset") {
   // Go: TestReset.
+  // Go: TestReset (chan).
   TEST_CASE("moves a pending one later and is true; is false for one that was received") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -152,6 +157,7 @@ TEST_SUITE("timer with a channel: reset") {
   }
 
   // Go: TestTimerReset (synctest).
+  // Go: TestTimerReset.
   TEST_CASE("a chain of resets hands over each deadline in turn") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -187,6 +193,7 @@ TEST_SUITE("timer with a channel: reset") {
   }
 
   // Go: TestChan 4, TestResetResult.
+  // Go: TestChan 4.
   TEST_CASE("to the far future leaves nothing stale, due or not, received or not") {
     for_timer_and_ticker([](auto t, bool) {
       for (const nanoseconds late : {0ns, 1ns, 2ns, 10'000'000ns}) {
@@ -220,6 +227,7 @@ TEST_SUITE("timer with a channel: reset") {
   }
 
   // Go: TestChan 6 and 7.
+  // Go: TestChan 6, 7.
   TEST_CASE("to an earlier deadline releases a blocked receiver then; only a ticker goes on") {
     for_timer_and_ticker([](auto t, bool ticks) {
       waiting w(t.channel());
@@ -303,6 +311,7 @@ TEST_SUITE("timer with a channel: reset") {
   }
 
   // Go: TestChan 11 and 12; what a ticker returns is ours.
+  // Go: TestChan 11, 12; Reset result; of a fired, unread one.
   TEST_CASE("is true while pending or unreceived, false for a timer whose value was received") {
     for_timer_and_ticker([](auto t, bool ticks) {
       CHECK(t.reset(1h));
@@ -318,6 +327,7 @@ TEST_SUITE("timer with a channel: reset") {
     });
   }
 
+  // Go: Reset to the past; zero or negative at creation.
   TEST_CASE("to a past point is due at once, to the maximum never") {
     in_virtual([] {
       const auto start = vigil::clock::now();

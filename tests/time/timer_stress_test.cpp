@@ -34,6 +34,7 @@ int many(int full) {
 
 TEST_SUITE("timers with channels in real time") {
   // Go: TestAfter, TestAfterTick.
+  // Go: TestAfter; at least d, without tolerance.
   TEST_CASE("none comes before its deadline, and each hands that over") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       in_fibers(8, [](int i) {
@@ -72,7 +73,9 @@ TEST_SUITE("timers with channels in real time") {
     });
   }
 
-  // Go: TestZeroTimer; 2.1: fires while the receiver is on its way to park.
+  // Go: TestZeroTimer; fires while the receiver is on its way to park.
+  // Go: TestZeroTimer (chan, reused); fires while the receiver is on its way to
+  // park.
   TEST_CASE("none of many zero and tiny ones is missed, new or used again") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       in_fibers(4, [](int i) {
@@ -91,6 +94,7 @@ TEST_SUITE("timers with channels in real time") {
   }
 
   // Go: TestStopResult, TestResetResult (go#69312).
+  // Go: TestStopResult, TestResetResult.
   TEST_CASE("stop and reset are true for the one of two that the select did not take") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       in_fibers(16, [](int i) {
@@ -116,6 +120,7 @@ TEST_SUITE("timers with channels in real time") {
   }
 
   // Go: TestChan 4, with racing expiry.
+  // Go: TestChan 4.
   TEST_CASE("after a reset to the far future nothing stale is there, however near the expiry") {
     in_runtime({.workers = {1, 2}}, [] {
       in_fibers(4, [](int i) {
@@ -137,6 +142,7 @@ TEST_SUITE("timers with channels in real time") {
   }
 
   // Every arming has a deadline of its own, by which its value is known.
+  // Go: stale values.
   TEST_CASE(
       "each arming is received once or was prevented: fibers and a thread against one owner") {
     in_runtime({.workers = {1, 2, 4}}, [] {
@@ -194,6 +200,7 @@ TEST_SUITE("timers with channels in real time") {
     });
   }
 
+  // Go: stale values.
   TEST_CASE("several reset and stop one timer while others receive: no value of an ended arming") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       const int n = many(3'000);
@@ -252,6 +259,7 @@ TEST_SUITE("timers with channels in real time") {
 
   // The same for the order: what a receive that begins after a reset has
   // returned gets is not older than that reset.
+  // Go: stale values.
   TEST_CASE("a receive that begins after a reset has returned gets nothing older") {
     in_runtime({.workers = {2, 4}}, [] {
       for (const bool ticks : {false, true}) {
@@ -290,7 +298,8 @@ TEST_SUITE("timers with channels in real time") {
     });
   }
 
-  // Go: 2.1, Stop by several goroutines.
+  // Go: Stop by several goroutines.
+  // Go: Stop by several.
   TEST_CASE("of many that stop one timer while another receives exactly one takes it") {
     in_runtime({.workers = {1, 2}}, [] {
       for (int round = 0; round < rounds(200); ++round) {
@@ -314,6 +323,7 @@ TEST_SUITE("timers with channels in real time") {
     });
   }
 
+  // Go: concurrent Reset and Stop.
   TEST_CASE("of concurrent resets the last to return decides, with a receiver blocked") {
     in_runtime({.workers = {2}}, [] {
       for (int round = 0; round < rounds(100); ++round) {
@@ -341,6 +351,8 @@ TEST_SUITE("timers with channels in real time") {
   }
 
   // Go: TestNoRaceTimerReset, TestNoRaceTickerReset; for ThreadSanitizer.
+  // Go: TestNoRaceTimer, TestNoRaceTimerReset, TestNoRaceTicker,
+  // TestNoRaceTickerReset.
   TEST_CASE("what was written before a reset is seen by who receives") {
     in_runtime({.workers = {2, 4}}, [] {
       timer t(1h);
@@ -397,6 +409,7 @@ TEST_SUITE("timers with channels in real time") {
     });
   }
 
+  // Go: period arithmetic, its example, slow receiver.
   TEST_CASE("received ticks, missed ones and the next one account for all") {
     in_runtime({.workers = {1, 2}}, [] {
       constexpr nanoseconds period = 700ns;
@@ -442,6 +455,7 @@ TEST_SUITE("timers with channels in real time") {
   }
 
   // Go: TestTimerFairness (go#16608).
+  // Go: TestTimerFairness.
   TEST_CASE("a select between senders that are always ready comes to its timer") {
     in_runtime({.workers = {1, 2}}, [] {
       const auto values = vigil::make_channel<int>();

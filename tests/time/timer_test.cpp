@@ -22,6 +22,7 @@ using vigil::testing::settle;
 
 TEST_SUITE("timer with a channel") {
   // Go: TestAfter.
+  // Go: TestAfter; delivered value.
   TEST_CASE("hands over exactly its deadline, at exactly its deadline") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -57,6 +58,7 @@ TEST_SUITE("timer with a channel") {
   }
 
   // Go: TestTimerReadAfterDeadline, TestTimerRanInPast, TestAfterTimes.
+  // Go: TestAfterTimes; TestTimerReadAfterDeadline, TestTimerRanInPast.
   TEST_CASE("read late it hands over the deadline, not the time of the look") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -72,6 +74,8 @@ TEST_SUITE("timer with a channel") {
   }
 
   // Go: TestTimerRunsImmediately, and 2.1: zero and negative durations.
+  // Go: TestTimerRunsImmediately; Reset to the past; zero or negative at
+  // creation.
   TEST_CASE("a zero or negative delay is received at once, also without waiting") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -89,6 +93,7 @@ TEST_SUITE("timer with a channel") {
   }
 
   // Go: TestOverflowSleep.
+  // Go: TestOverflowSleep (after).
   TEST_CASE("a delay beyond the range of the clock never comes and disturbs no other") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -109,6 +114,7 @@ TEST_SUITE("timer with a channel") {
   }
 
   // Go's NewTimer(1<<63-1).Stop() is true, and so is that of our after_func.
+  // Go: TestOverflowSleep (after).
   TEST_CASE("one that is never due is pending all the same") {
     in_virtual([] {
       timer t(nanoseconds::max());
@@ -125,6 +131,7 @@ TEST_SUITE("timer with a channel") {
   }
 
   // Go: TestAfterQueuing.
+  // Go: TestAfterQueuing (chan).
   TEST_CASE("several are received in the order of their deadlines, each at its own") {
     for_each_seed(20, [] {
       const auto start = vigil::clock::now();
@@ -142,6 +149,7 @@ TEST_SUITE("timer with a channel") {
     });
   }
 
+  // Go: TestAfterQueuing (chan).
   TEST_CASE("random ones, received early, late and not at all, hand over exactly theirs") {
     for_each_seed(10, [](std::uint64_t seed) {
       seeded dice(seed);
@@ -187,6 +195,7 @@ TEST_SUITE("timer with a channel") {
     CHECK(chosen.size() == 2);
   }
 
+  // Go: TestTimerNondeterminism.
   TEST_CASE("of two due at one instant a select takes one and leaves the other") {
     for_each_seed(30, [] {
       const auto start = vigil::clock::now();
@@ -215,7 +224,8 @@ TEST_SUITE("timer with a channel") {
     });
   }
 
-  // Go: 2.1, the channel.
+  // Go: the channel.
+  // Go: TestChan 3; channel: capacity, length.
   TEST_CASE("shows no capacity and no size, whatever is due") {
     for_timer_and_ticker([](auto t, bool) {
       CHECK(t.channel().capacity() == 0);
@@ -240,6 +250,7 @@ TEST_SUITE("timer with a channel") {
     });
   }
 
+  // Go: clock, WithDeadline(t).
   TEST_CASE("takes a deadline of any clock, and the past at its own instant") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -298,6 +309,7 @@ TEST_SUITE("timer with a channel") {
 }
 
 TEST_SUITE("timer with a channel: deadline and remaining") {
+  // Go: first tick at once, missed ticks, next tick moved.
   TEST_CASE("tell what is to come, what is due and waits, and the maximum if nothing is") {
     in_virtual([] {
       const auto start = vigil::clock::now();

@@ -134,6 +134,7 @@ TEST_SUITE("timers with channels and plain threads") {
     }
   }
 
+  // Go: TestTimerFromOutsideBubble, TestTimerMovedOut.
   TEST_CASE("a fiber of another runtime waits on one as well, and is told of the end") {
     vigil::runtime other(with_workers(1));
     const auto ready = vigil::make_channel<timer>(1);
@@ -162,6 +163,7 @@ TEST_SUITE("timers with channels and plain threads") {
     CHECK(closed.load());
   }
 
+  // Go: stop and wait.
   TEST_CASE("a scoped_timer on a thread waits for the callback that is running") {
     in_runtime({.workers = {1, 2}}, [](vigil::runtime& rt) {
       for (int round = 0; round < rounds(100); ++round) {

@@ -19,6 +19,7 @@ using vigil::sleep_for;
 }  // namespace
 
 TEST_SUITE("after_func") {
+  // Go: Where f runs.
   TEST_CASE("runs the function once, at exactly its deadline, on a fiber of its own") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -37,6 +38,7 @@ TEST_SUITE("after_func") {
     });
   }
 
+  // Node, libuv: callback_stack.
   TEST_CASE("the function is never called from inside after_func") {
     in_virtual([] {
       bool ran = false;
@@ -60,6 +62,7 @@ TEST_SUITE("after_func") {
     });
   }
 
+  // Go: AfterFunc(<= 0).
   TEST_CASE("a negative delay, however large, runs at once") {
     in_virtual([] {
       int runs = 0;
@@ -117,6 +120,7 @@ TEST_SUITE("after_func") {
     in_runtime({.workers = {1, 2}}, chain);
   }
 
+  // Node, libuv: one long callback delays all (libuv#502).
   TEST_CASE("one slow callback delays none of the others") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -134,6 +138,7 @@ TEST_SUITE("after_func") {
   }
 
   // Go: TestAfterQueuing.
+  // Go: TestAfterQueuing; Order of different deadlines.
   TEST_CASE("callbacks run in the order of their deadlines, each at its own") {
     for_each_seed(20, [] {
       const auto start = vigil::clock::now();
@@ -151,6 +156,7 @@ TEST_SUITE("after_func") {
   }
 
   // Go: TestTimerNondeterminism.
+  // Go: TestTimerNondeterminism, TestSleepNondeterminism.
   TEST_CASE("equal deadlines run in either order and the seed decides which") {
     std::set<std::vector<int>> orders;
     for_each_seed(60, [&] {
@@ -191,6 +197,7 @@ TEST_SUITE("after_func") {
     CHECK_FALSE(ran);
   }
 
+  // Go: Unreferenced pending timer.
   TEST_CASE("a dropped handle lets the timer run") {
     in_virtual([] {
       int runs = 0;
@@ -201,6 +208,7 @@ TEST_SUITE("after_func") {
     });
   }
 
+  // Node, libuv: arguments of every kind.
   TEST_CASE("callables of every kind are called: large, move-only, pointers, members") {
     in_virtual([] {
       static int plain_runs = 0;
@@ -223,6 +231,7 @@ TEST_SUITE("after_func") {
     });
   }
 
+  // Node, libuv: timer_null_callback.
   TEST_CASE("an empty function is refused at the call and arms nothing") {
     in_virtual([] {
       void (*none)() = nullptr;
@@ -236,6 +245,7 @@ TEST_SUITE("after_func") {
     });
   }
 
+  // Node, libuv: negative, NaN, huge.
   TEST_CASE("a duration that is not a number is refused and arms nothing") {
     in_virtual([] {
       const std::chrono::duration<double> nan(std::numeric_limits<double>::quiet_NaN());
@@ -338,6 +348,7 @@ TEST_SUITE("after_func") {
     CHECK(seen.load() == 1);
   }
 
+  // Node, libuv: up to 1 ms early (libuv#4773).
   TEST_CASE("the earliest of timers armed in falling order runs first") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -374,6 +385,7 @@ TEST_SUITE("after_func") {
   }
 
   // Node: a chain of timers of 1 ms.
+  // Node, libuv: chain of 1 ms timers.
   TEST_CASE("a chain in which each arms the next fires each a millisecond after the last") {
     for_each_seed(10, [] {
       const auto start = vigil::clock::now();
@@ -413,6 +425,8 @@ TEST_SUITE("after_func") {
   }
 
   // Go: TestAfterFuncStarvation.
+  // Go: TestAfterFuncStarvation. Node, libuv: recursive setImmediate lets others
+  // through; recursive nextTick starves them.
   TEST_CASE("two fibers that yield for ever do not starve a timer on one worker") {
     in_runtime({.workers = {1}}, [] {
       for (int round = 0; round < rounds(1000); ++round) {
@@ -431,6 +445,7 @@ TEST_SUITE("after_func") {
     });
   }
 
+  // Go: TestAfterFuncStarvation.
   TEST_CASE("two fibers that hand over to each other for ever do not starve a timer") {
     // Each hands over by ending a join of the other: the hand-off slot, not the
     // queue, always has somebody in it.

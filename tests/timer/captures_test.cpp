@@ -56,6 +56,7 @@ TEST_SUITE("captures of a timer") {
     });
   }
 
+  // Go: TestTimerGC.
   TEST_CASE("die at once with the last handle of a stopped one though its entry stays") {
     in_virtual([] {
       auto shared = std::make_shared<int>(7);
@@ -109,6 +110,8 @@ TEST_SUITE("captures of a timer") {
     });
   }
 
+  // Node, libuv: closing a loop with live timers; a second loop (loop_close,
+  // default_loop_close).
   TEST_CASE("of callbacks never started die on the main fiber before run returns") {
     std::string pending;
     std::string due;
@@ -148,6 +151,7 @@ TEST_SUITE("captures of a timer") {
     CHECK(count == 1);
   }
 
+  // Go: TestTimerFromInsideBubble.
   TEST_CASE("a handle that outlives its runtime stops nothing and says so on reset") {
     const auto shared = std::make_shared<int>(7);
     timer pending;
@@ -175,6 +179,7 @@ TEST_SUITE("captures of a timer") {
     CHECK(shared.use_count() == 1);
   }
 
+  // Go: TestTimerFromInsideBubble.
   TEST_CASE("a handle of a runtime that has gone does nothing to the next one") {
     timer old;
     in_virtual([&] { old = after_func(1h, [] { FAIL("a timer of the past ran"); }); });

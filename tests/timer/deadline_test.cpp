@@ -9,6 +9,7 @@ using vigil::sleep_for;
 using vigil::timer;
 
 TEST_SUITE("timer deadline") {
+  // Node, libuv: due_in.
   TEST_CASE("and remaining tell when it runs next, and the maximum if it does not") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -42,6 +43,7 @@ TEST_SUITE("timer deadline") {
     });
   }
 
+  // Node, libuv: due_in.
   TEST_CASE("remaining is zero while the callback is due and waits for its turn") {
     in_virtual([] {
       timer t = after_func(0s, [] {});
@@ -53,6 +55,7 @@ TEST_SUITE("timer deadline") {
     });
   }
 
+  // Node, libuv: ref, unref, hasRef.
   TEST_CASE("ref and unref are a flag, set at the start") {
     in_virtual([] {
       timer t = after_func(1s, [] {});

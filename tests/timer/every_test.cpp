@@ -18,6 +18,7 @@ using times = std::vector<nanoseconds>;
 }  // namespace
 
 TEST_SUITE("every") {
+  // Go: TestTicker.
   TEST_CASE("runs at start plus n periods, the first time after one period") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -40,6 +41,7 @@ TEST_SUITE("every") {
     });
   }
 
+  // Node, libuv: repeat + callback time (libuv#1142).
   TEST_CASE("a callback shorter than the period does not shift the schedule") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -56,6 +58,8 @@ TEST_SUITE("every") {
   }
 
   // Go: the example of the period rule.
+  // Go: Period rule, its example. Node, libuv: lateness adds up (node#21822),
+  // ticks buffered.
   TEST_CASE("runs missed by a slow callback collapse into one and the phase is kept") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -71,6 +75,7 @@ TEST_SUITE("every") {
   }
 
   // libuv: timer_no_double_call.
+  // Node, libuv: timer_no_double_call.
   TEST_CASE("a callback that ends on a deadline of the phase runs once there") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -85,6 +90,7 @@ TEST_SUITE("every") {
     });
   }
 
+  // Go: Two runs at once.
   TEST_CASE("two runs never overlap however slow the callback") {
     for_each_seed(5, [](std::uint64_t seed) {
       seeded dice(seed);
@@ -129,6 +135,7 @@ TEST_SUITE("every") {
     });
   }
 
+  // Go: TestTeardown. Node, libuv: re-armed before the callback runs.
   TEST_CASE("inside the callback deadline is the next run, stop and reset work") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -146,6 +153,7 @@ TEST_SUITE("every") {
     });
   }
 
+  // Go: TestTicker; Ticker.Reset, Stop, revival.
   TEST_CASE("reset gives a new period counted from now") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -160,6 +168,7 @@ TEST_SUITE("every") {
   }
 
   // libuv lets the run that is filed happen first; here it is replaced.
+  // Node, libuv: set_repeat inside the callback.
   TEST_CASE("reset inside the callback replaces the run that is filed and is true") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -175,6 +184,7 @@ TEST_SUITE("every") {
     });
   }
 
+  // Go: Ticker.Reset, Stop, revival.
   TEST_CASE("a stopped one is revived by reset with the new period") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -217,6 +227,7 @@ TEST_SUITE("every") {
     });
   }
 
+  // Node, libuv: re-armed before the callback runs.
   TEST_CASE("counted from the end the next run is one period after the last") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -275,6 +286,7 @@ TEST_SUITE("every") {
   }
 
   // Go: TestOverflowPeriodRuntimeTimer; libuv: timer_huge_repeat.
+  // Node, libuv: timer_huge_timeout, timer_huge_repeat.
   TEST_CASE("a period up to the end of the clock never runs and disturbs no other") {
     in_virtual([] {
       int huge_runs = 0;
@@ -289,6 +301,7 @@ TEST_SUITE("every") {
     });
   }
 
+  // Go: TestOverflowPeriodRuntimeTimer.
   TEST_CASE("a next deadline that overflows is never reached") {
     in_virtual([] {
       auto& service = static_cast<vigil::internal::timer_service&>(
@@ -311,6 +324,7 @@ TEST_SUITE("every") {
     });
   }
 
+  // Node, libuv: an interval that throws goes on.
   TEST_CASE("an exception goes to on_unhandled and the next run comes") {
     static int seen = 0;
     seen = 0;
@@ -325,6 +339,7 @@ TEST_SUITE("every") {
   }
 
   // Go: TestTickerStress.
+  // Go: TestTickerStress. Node, libuv: overload of intervals starves nobody.
   TEST_CASE("a period of a nanosecond gets its runs beside a busy program") {
     in_runtime({.workers = {1, 2}}, [] {
       std::atomic<bool> done{false};
@@ -346,6 +361,7 @@ TEST_SUITE("every") {
   }
 
   // Node: overload of intervals. Each costs twice its period, and there is one worker.
+  // Node, libuv: overload of intervals starves nobody.
   TEST_CASE("two that always have a run due starve neither a sleep nor the side pool") {
     in_runtime({.workers = {1}}, [] {
       std::atomic<int> runs[2] = {};
@@ -370,6 +386,7 @@ TEST_SUITE("every") {
   }
 
   // Go: TestTicker, in real time by lower bounds only.
+  // Go: TestTicker.
   TEST_CASE("no real run comes before its place in the phase") {
     in_runtime({.workers = {1, 2}}, [] {
       const auto start = vigil::clock::now();

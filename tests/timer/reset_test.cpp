@@ -15,6 +15,7 @@ using vigil::timer;
 
 TEST_SUITE("timer reset") {
   // Go: TestReset.
+  // Go: TestReset; Reset result; of a stopped one.
   TEST_CASE("moves a pending timer later and is true; is false for one that has run") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -33,6 +34,7 @@ TEST_SUITE("timer reset") {
   }
 
   // libuv: timer_start_twice.
+  // Node, libuv: timer_start_twice.
   TEST_CASE("moves a pending timer earlier") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -45,6 +47,7 @@ TEST_SUITE("timer reset") {
   }
 
   // Go: TestTimerReset (synctest).
+  // Go: TestTimerReset.
   TEST_CASE("a chain of resets runs at each deadline in turn") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -88,6 +91,7 @@ TEST_SUITE("timer reset") {
     });
   }
 
+  // Node, libuv: again keeps a repeat from firing (timer_again).
   TEST_CASE("resets that come in time keep a timer from ever running") {
     // libuv: timer_again. A reset every 50 ms keeps a 100 ms timer from running.
     in_virtual([] {
@@ -103,6 +107,7 @@ TEST_SUITE("timer reset") {
     });
   }
 
+  // Go: Reset result; of a stopped one.
   TEST_CASE("revives a stopped timer and is false") {
     in_virtual([] {
       int runs = 0;
@@ -114,6 +119,7 @@ TEST_SUITE("timer reset") {
     });
   }
 
+  // Go: Reset to zero, negative, past.
   TEST_CASE("to zero, to a negative duration and to a past point runs at once") {
     in_virtual([] {
       int runs = 0;
@@ -172,6 +178,7 @@ TEST_SUITE("timer reset") {
     });
   }
 
+  // Go: Reset and Stop inside the callback.
   TEST_CASE("inside the callback re-arms and is false") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -187,6 +194,7 @@ TEST_SUITE("timer reset") {
     });
   }
 
+  // Go: Two runs at once.
   TEST_CASE("inside the callback lets two runs overlap, as in Go") {
     in_virtual([] {
       int inside = 0;
@@ -205,6 +213,8 @@ TEST_SUITE("timer reset") {
     });
   }
 
+  // Go: TestZeroTimerResetPanics, -StopPanics; Zero-value timer. Node, libuv:
+  // again on a timer never started.
   TEST_CASE("an empty handle refuses") {
     in_virtual([] {
       timer none;
@@ -217,6 +227,7 @@ TEST_SUITE("timer reset") {
     });
   }
 
+  // Go: Concurrent Reset and Stop.
   TEST_CASE("of concurrent resets the last to return decides") {
     in_runtime({.workers = {2}}, [] {
       for (int round = 0; round < rounds(200); ++round) {
@@ -243,6 +254,7 @@ TEST_SUITE("timer reset") {
     });
   }
 
+  // Go: TestStopResult, TestResetResult.
   TEST_CASE("exactly one of stop, reset and the run takes each arming") {
     // Go: TestStopResult and TestResetResult. armings == prevented + runs.
     in_runtime({.workers = {1, 2, 4}}, [] {
@@ -285,6 +297,7 @@ TEST_SUITE("timer reset") {
     });
   }
 
+  // Go: TestStopResult, TestResetResult.
   TEST_CASE("stop and reset from threads and fibers at once lose and double no run") {
     in_runtime({.workers = {2}}, [] {
       std::atomic<long> runs{0};

@@ -13,6 +13,7 @@ using vigil::timer;
 
 TEST_SUITE("timer stop") {
   // Go: TestAfterStop.
+  // Go: TestAfterStop (func); Stop, func timer; Stop twice.
   TEST_CASE("is true for a pending timer, false the second time, and nothing runs") {
     in_virtual([] {
       int runs = 0;
@@ -28,6 +29,7 @@ TEST_SUITE("timer stop") {
     });
   }
 
+  // Go: Stop, func timer; Stop twice.
   TEST_CASE("is false once the callback has begun, has ended, or is the caller") {
     in_virtual([] {
       auto t = std::make_shared<timer>();
@@ -43,6 +45,8 @@ TEST_SUITE("timer stop") {
     });
   }
 
+  // Go: TestZeroTimerResetPanics, -StopPanics. Node, libuv: stopping an inactive
+  // timer, clearing twice.
   TEST_CASE("an empty or moved-from handle has nothing to stop") {
     in_virtual([] {
       timer none;
@@ -67,6 +71,7 @@ TEST_SUITE("timer stop") {
     });
   }
 
+  // Go: AfterFunc(<= 0).
   TEST_CASE("a due callback that has not started is still pending") {
     in_virtual([] {
       bool ran = false;
@@ -131,6 +136,7 @@ TEST_SUITE("timer stop") {
     });
   }
 
+  // Go: Stop by several.
   TEST_CASE("of many threads that stop one timer exactly one is told true") {
     in_runtime({.workers = {1, 2}}, [](vigil::runtime&) {
       for (int round = 0; round < rounds(300); ++round) {
@@ -149,6 +155,7 @@ TEST_SUITE("timer stop") {
     });
   }
 
+  // Go: TestTimerGC.
   TEST_CASE("arm and stop in a loop leaves a bounded number of dead entries") {
     in_runtime({.workers = {1, 2}}, [] {
       timer keep = after_func(1h, [] {});
