@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-FIRST = "5a52be92c826a37d7897eadcb53a4d982353e980"
+FIRST = "c2c27546813ccdfddda47875a1940d71862f85f2"
 MOST = 60
 
 
