@@ -313,7 +313,7 @@ void group_core::join() noexcept {
     return;
   }
   if (const fiber* const f = internal::current_fiber()) internal::check_may_park(*f);
-  caller self;  // not stoppable unless it is asked whether it may wait
+  caller self(caller::unstoppable);
   waiting w;
   w.who = &self.self();
   w.which = self.open();

@@ -158,7 +158,7 @@ void timeout_core::put_off(timeout_node& n) noexcept {
 
 void timeout_core::await_run(timeout_node& n, bool gone) noexcept {
   while (n.run.load() != nullptr) {
-    internal::caller caller;
+    internal::caller caller(internal::caller::unstoppable);
     spinlock& lock = lock_of(n);
     lock.lock();
     timeout_run* const r = n.run.load();
@@ -178,7 +178,7 @@ void timeout_core::end_closed() noexcept {
   const internal::fiber* const self = internal::current_fiber();
   timeout_function* function = nullptr;
   for (;;) {
-    internal::caller caller;
+    internal::caller caller(internal::caller::unstoppable);
     lock_.lock();
     timeout_run* r = runs_.front();
     while (r != nullptr && r->on == self)

@@ -334,8 +334,7 @@ ending wait_once(operation& o, const wait_limit& limit, movable_deadline& moves)
 // OP2
 void wait_for_handler(operation& o) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   for (;;) {
-    internal::caller self;
-    static_cast<void>(self.may_not_wait(false));
+    internal::caller self(internal::caller::unstoppable);
     o.lock.lock();
     if (o.done) {
       o.lock.unlock();

@@ -21,20 +21,23 @@ nanos deadline_of(const wait_limit& limit) noexcept {
   return limit.is_relative() ? limit.as_deadline(now_of_caller()) : limit.nanoseconds;
 }
 
-bool caller::may_not_wait(bool stoppable) noexcept {
-  worker* const w = current_worker();
-  if (fiber_ == nullptr) return w != nullptr;
+caller::caller(const wait_limit& limit, mode m, const worker* on) noexcept
+    : fiber_(on != nullptr ? on->current : nullptr), kept_(limit) {
+  if (fiber_ == nullptr) {
+    thread_.emplace();
+  } else if (m != unstoppable && fiber_->shields == 0 && on->exceptions_in_flight() == 0) {
+    stoppable_ = m == stoppable;
+    for_lock_ = m == for_lock && fiber_->relocks == 0;
+  }
+}
+
+bool caller::may_not_wait() const noexcept {
+  if (fiber_ == nullptr) return current_worker() != nullptr;
   if (fiber_->no_parks != 0) return true;
-  stoppable_ = stoppable && w->lets_stop(*fiber_);
   return stoppable_ && fiber_->sched->must_stop(*fiber_);
 }
 
-void caller::waits_for_lock() noexcept {
-  for_lock_ = fiber_ != nullptr && fiber_->shields == 0 && fiber_->relocks == 0 &&
-              current_worker()->exceptions_in_flight() == 0;
-}
-
-void caller::refuse(const char* call) {
+void caller::refuse(const char* call) const {
   if (fiber_ == nullptr) {
     throw wrong_place((std::string("vigil::") + call +
                        ": it would have to wait on a worker's own stack, inside a handler of the "
@@ -87,7 +90,7 @@ outcome caller::sleep(ticket t, nanos deadline) noexcept {
   return how;
 }
 
-void caller::throw_if_ended(outcome how) {
+void caller::throw_if_ended(outcome how) const {
   if (how == outcome::stopped) throw_stopped(*fiber_);
   if (how == outcome::deadlock) throw_deadlock(*fiber_);
   if (how == outcome::cancelled) throw_cancelled(*kept_.limit.under);

@@ -23,25 +23,32 @@ using detail::wait_limit;
 // A limit as a deadline, on the clock of who calls; never earlier than was asked for.
 nanos deadline_of(const wait_limit& limit) noexcept;
 
-VIGIL_FOR_IO fiber* current_fiber() noexcept;  // worker.hpp
+VIGIL_FOR_IO worker* current_worker() noexcept;  // worker.hpp
+VIGIL_FOR_IO fiber* current_fiber() noexcept;    // worker.hpp
 
 class caller {
  public:
-  // `limit`: of each of its waits. It keeps the limit's node meanwhile.
-  explicit caller(const wait_limit& limit = detail::no_limit) noexcept
-      : fiber_(current_fiber()), kept_(limit) {
-    if (fiber_ == nullptr) thread_.emplace();
-  }
+  // What ends its waits but what it waits for and the limit. Neither does while the
+  // fiber is shielded or unwinds.
+  enum mode : std::uint8_t {
+    stoppable,    // a stop of the fiber, which refuses the wait as well
+    for_lock,     // the end of a deadlocked run that can be unwound in no other way
+                  // (scheduler::end_lock_waits), unless the lock has to be taken back
+    unstoppable,  // nothing
+  };
+
+  // `limit`: of each of its waits. It keeps the limit's node (wait_limit.hpp).
+  explicit caller(const wait_limit& limit = detail::no_limit, mode m = stoppable) noexcept
+      : caller(limit, m, current_worker()) {}
+
+  explicit caller(mode m) noexcept : caller(detail::no_limit, m) {}
 
   // Whether it must not wait here or now; refuse() then says why. Under a lock.
-  // `stoppable`: whether a stop of the fiber ends the wait, or refuses it.
-  VIGIL_FOR_IO bool may_not_wait(bool stoppable = true) noexcept;
-  // It waits for a lock: a deadlocked run that can be unwound in no other way ends
-  // the wait (scheduler::end_lock_waits), but not while shielded, nor while
-  // unwinding, nor where the lock has to be taken back.
-  void waits_for_lock() noexcept;
+  VIGIL_FOR_IO bool may_not_wait() const noexcept;
   // Throws `stopped` or wrong_place, or ends the program under no_park.
-  [[noreturn]] void refuse(const char* call);
+  [[noreturn]] void refuse(const char* call) const;
+
+  bool is_fiber() const noexcept { return fiber_ != nullptr; }
 
   waiter& self() noexcept { return fiber_ != nullptr ? fiber_->self : thread_->self; }
 
@@ -57,7 +64,7 @@ class caller {
 
   // After a wait that brought nothing: throws what one that ended by a stop, a
   // cancel or a deadlock throws.
-  void throw_if_ended(outcome how);
+  void throw_if_ended(outcome how) const;
 
  private:
   struct thread_part {
@@ -66,6 +73,8 @@ class caller {
     note sleep;
     waiter self;
   };
+
+  VIGIL_FOR_IO caller(const wait_limit& limit, mode m, const worker* on) noexcept;
 
   VIGIL_FOR_IO ticket open_on_thread() noexcept;
   outcome sleep(ticket t, nanos deadline) noexcept;

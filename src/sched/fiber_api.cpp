@@ -221,8 +221,8 @@ void stop_and_join(fiber_core* core) noexcept {
           written_name(core->name).text());
     }
     // A joining destructor: nothing ends this wait but the child's end.
-    internal::caller unstoppable;
-    if (wait_for_end(*core, unstoppable) == join_end::refused) {
+    internal::caller waits(internal::caller::unstoppable);
+    if (wait_for_end(*core, waits) == join_end::refused) {
       destroyed_while_joined(*core);
     }
   }
@@ -281,8 +281,10 @@ void yield() {
   internal::worker* const w = internal::current_worker();
   if (w == nullptr || w->current == nullptr) require_fiber("this_fiber::yield");
   internal::fiber& self = *w->current;
-  // What before_wait() does, and only when there is cause to.
-  if (self.no_parks != 0 || self.sched->must_stop(self)) internal::before_wait(*w->current, *w);
+  if (self.no_parks != 0 || self.sched->must_stop(self)) {
+    const internal::caller yields;
+    if (yields.may_not_wait()) yields.refuse("this_fiber::yield");
+  }
   if (self.deferred != nullptr) [[unlikely]]
     self.sched->timers().release_deferred(self);
   w->yield();

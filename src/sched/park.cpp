@@ -123,18 +123,6 @@ void ready(fiber& f, turn when) noexcept {
   }
 }
 
-bool before_wait(fiber& self) {
-  return before_wait(self, *current_worker());
-}
-
-bool before_wait(fiber& self, const worker& on) {
-  if (self.no_parks != 0) [[unlikely]]
-    check_may_park(self);
-  const bool stoppable = on.lets_stop(self);
-  if (stoppable && self.sched->must_stop(self)) throw_stopped(self);
-  return stoppable;
-}
-
 outcome wait(fiber& self, ticket t, wait_reason why, const wait_limit& limit, bool stoppable) {
   return wait_within(self, t, why, limit, stoppable, nullptr);
 }

@@ -52,11 +52,6 @@ void ready(fiber& f, turn when = turn::next) noexcept;
 // Ends the program if the fiber is under this_fiber::no_park.
 VIGIL_FOR_IO void check_may_park(const fiber& self) noexcept;
 
-// Before a fiber makes itself findable: throws `stopped` if it must not wait.
-// Returns whether the wait is to be stoppable.
-bool before_wait(fiber& self);
-bool before_wait(fiber& self, const worker& on);  // the worker it runs on
-
 // Waits with a ticket that is open, and a waiter that is already findable:
 // arms the deadline, parks, disarms, and says how the wait ended. If it ended
 // by neither value nor closed, the caller unlinks the waiter. The lock, if

@@ -1,6 +1,6 @@
 // The scheduler's half of virtual time: when nothing can run at this instant,
 // and only then, the clock jumps to the next deadline.
-#include "sched/park.hpp"
+#include "sched/caller.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/error.hpp>
@@ -55,19 +55,18 @@ void scheduler::sleep_alone(worker& w, bool for_outside_work) noexcept {
 }
 
 void scheduler::settle() {
-  fiber& self = require_fiber("testing::settle");
+  require_fiber("testing::settle");
   if (!is_virtual()) throw wrong_place("vigil::testing::settle: only inside testing::run_virtual");
   if (settler_ != nullptr) {
     throw wrong_place("vigil::testing::settle: another fiber is settling already");
   }
-  const bool stoppable = before_wait(self);
-  settler_ticket_ = self.self.open(stoppable);
-  settler_ = &self.self;
-  const outcome how = wait(self, settler_ticket_, wait_reason::settle, detail::no_limit, stoppable);
-  if (how == outcome::stopped) {
-    settler_ = nullptr;
-    throw_stopped(self);
-  }
+  caller self;
+  if (self.may_not_wait()) self.refuse("testing::settle");
+  settler_ticket_ = self.open();
+  settler_ = &self.self();
+  const outcome how = self.wait(settler_ticket_, wait_reason::settle);
+  if (how == outcome::stopped) settler_ = nullptr;
+  self.throw_if_ended(how);
 }
 
 }  // namespace vigil::internal

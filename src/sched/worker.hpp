@@ -86,12 +86,6 @@ class worker {
   // What std::uncaught_exceptions() says of the fiber that runs here.
   unsigned exceptions_in_flight() const noexcept { return side_->exceptions_in_flight(); }
 
-  // Whether a stop may end a wait of f, which runs here: not while it is shielded, nor
-  // while it unwinds.
-  bool lets_stop(const fiber& f) const noexcept {
-    return f.shields == 0 && exceptions_in_flight() == 0;
-  }
-
   // --- from this thread
   // One fiber more is pinned here, the main fiber included, or one less. From the
   // fiber itself, but for the main fiber before it runs.

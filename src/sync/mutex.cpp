@@ -126,13 +126,13 @@ bool announce(mutex_core& m, bool on_his_way) noexcept {
 
 // Tests and the compiler's inlining aside, the whole wait of lock().
 bool lock_and_wait(mutex_core& m, const wait_limit& limit) {
-  internal::caller self(limit);
+  internal::caller self(limit, internal::caller::for_lock);
   queued_wait own;
   bool on_his_way = false;
   for (;;) {
     internal::queue_guard guard(m.queue);
     if (!on_his_way) {
-      internal::before_waiting(self, "mutex::lock", guard, false);
+      internal::before_waiting(self, "mutex::lock", guard);
       own.since = now_of(self.self());
     }
     if (!announce(m, on_his_way)) return true;

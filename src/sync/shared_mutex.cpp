@@ -103,12 +103,12 @@ bool wait_for_turn(shared_mutex_core& m,
                    internal::wait_reason why,
                    const char* call,
                    const wait_limit& limit) {
-  internal::caller self(limit);
+  internal::caller self(limit, internal::caller::for_lock);
   queued_wait own;
   const bool over = limit.is_over();
   internal::queue_guard guard(m.queue);
   if (over) return try_now(m, keeps_out, comes_in);
-  internal::before_waiting(self, call, guard, false);
+  internal::before_waiting(self, call, guard);
   if (!announce(m, keeps_out, comes_in)) return true;
   return internal::wait_in(where, own, self, why, guard, [&m](wake_list& told) noexcept {
     settle(m, after::giving_up, told);

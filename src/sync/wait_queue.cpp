@@ -50,11 +50,8 @@ void queue_up(
   guard.unlock();
 }
 
-void before_waiting(caller& self, const char* call, queue_guard& guard, bool stoppable) {
-  if (!self.may_not_wait(stoppable)) {
-    if (!stoppable) self.waits_for_lock();
-    return;
-  }
+void before_waiting(const caller& self, const char* call, queue_guard& guard) {
+  if (!self.may_not_wait()) return;
   guard.unlock();
   self.refuse(call);
 }

@@ -110,7 +110,7 @@ class queue_guard {
 
 // Whoever may have to wait, before it is queued: throws `stopped` or wrong_place,
 // with the guard released. `call`: for the error's text.
-void before_waiting(caller& self, const char* call, queue_guard& guard, bool stoppable = true);
+void before_waiting(const caller& self, const char* call, queue_guard& guard);
 
 // Waits within the caller's limit with `own`, which is in the queue: every wait in a
 // queue goes through here. The guard is not held. If the wait ended otherwise than by a

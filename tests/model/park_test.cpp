@@ -6,6 +6,7 @@
 #include "explorer/engine.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
+#include "sched/caller.hpp"
 #include "sched/note.hpp"
 #include "sched/waiter.hpp"
 #include "sched/worker.hpp"
@@ -21,6 +22,7 @@
 
 using namespace std::chrono_literals;
 
+using vigil::internal::caller;
 using vigil::internal::current_fiber;
 using vigil::internal::fiber;
 using vigil::internal::lock_guard;
@@ -44,18 +46,17 @@ namespace {
 class mailbox {
  public:
   int take() {
-    fiber& self = *current_fiber();
-    const bool stoppable = vigil::internal::before_wait(self);
+    caller self;
+    if (self.may_not_wait()) self.refuse("take");
     lock_.lock();
     if (!filled_) {
-      const ticket t = self.self.open(stoppable);
-      taker_ = &self.self;
+      const ticket t = self.open();
+      taker_ = &self.self();
       its_ticket_ = t;
-      const outcome how = vigil::internal::wait(
-          self, t, wait_reason::join, vigil::detail::no_limit, stoppable, lock_);
+      const outcome how = self.wait(t, wait_reason::join, lock_);
       if (how == outcome::stopped) {
-        take_out(self.self);
-        vigil::internal::throw_stopped(self);
+        take_out(self.self());
+        self.throw_if_ended(how);
       }
       model::require(how == outcome::value, "a fiber goes on only when its wait is over");
       lock_.lock();

@@ -79,7 +79,6 @@ void three_ends() {
   outcome how = outcome::open;
   std::thread thread([&] {
     vigil::internal::caller self(vigil::detail::within(1us, it.ctx));
-    static_cast<void>(self.may_not_wait());
     const auto t = self.open();
     which.store(t);
     found.store(&self.self());
