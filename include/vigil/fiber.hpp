@@ -86,11 +86,11 @@ class [[nodiscard]] fiber {
   // passed, only look.
   template <detail::duration_like D>
   [[nodiscard]] bool join_for(const D& timeout) {
-    return detail::join(core_, detail::within(timeout));
+    return detail::wait_for_end(core_, detail::within(timeout));
   }
   template <detail::time_point_like Time>
   [[nodiscard]] bool join_until(const Time& t) {
-    return detail::join(core_, detail::until(t));
+    return detail::wait_for_end(core_, detail::until(t));
   }
 
   // Lets the fiber go its own way. An exception that leaves it from now on

@@ -95,11 +95,11 @@ class group {
   // A zero or negative timeout only looks.
   template <detail::duration_like D>
   [[nodiscard]] bool wait_for(const D& timeout) {
-    return detail::wait(core_, detail::within(timeout), "group::wait_for");
+    return detail::wait_for_end(core_, detail::within(timeout), "group::wait_for");
   }
   template <detail::time_point_like Time>
   [[nodiscard]] bool wait_until(const Time& t) {
-    return detail::wait(core_, detail::until(t), "group::wait_until");
+    return detail::wait_for_end(core_, detail::until(t), "group::wait_until");
   }
 
   // Cancels the context and asks all to stop, those too that have not begun yet,

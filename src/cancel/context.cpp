@@ -311,6 +311,7 @@ class done_registration final : public stop_callback {
   bool stop_and_wait(const wait_limit& limit) {
     if (stop()) return true;
     if (context.stop == nullptr) return false;
+    const kept_limit kept(limit);  // the function dies in here, perhaps
     {
       const lock_guard guard(lock);
       if (!is_armed) return !std::exchange(is_over, true);

@@ -52,7 +52,7 @@ class group_core {
   void give() noexcept;
   void run(call_ref f) noexcept;
   // True: all have ended, and with `last` nothing starts in it any more.
-  bool wait(wait_limit limit, const char* call, bool last);
+  bool wait(const wait_limit& limit, const char* call, bool last);
   bool runs(const fiber* f) noexcept;
   void join() noexcept;
   void finish();
@@ -258,19 +258,19 @@ bool group_core::ask_some_to_stop() noexcept {
 }
 
 // False: the deadline came first.
-bool group_core::wait(wait_limit limit,
+bool group_core::wait(const wait_limit& limit,
                       const char* call,
                       bool last) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  caller self(limit.absolute());  // for all laps
   for (;;) {
+    const bool over = self.limit().is_over();
     lock_.lock();
-    if (taken_ == 0 || limit.is_over()) {
+    if (taken_ == 0 || over) {
       const bool ended = taken_ == 0;
       if (ended && last) waited_for_ = true;  // R5
       lock_.unlock();
       return ended;
     }
-    limit = limit.absolute();  // for all laps
-    caller self(limit);
     if (self.may_not_wait()) {
       lock_.unlock();
       self.refuse(call);
@@ -381,11 +381,13 @@ void run_in_group(group_core* g, call_ref f) noexcept {
   g->run(f);
 }
 
-bool wait(group_core* g, const wait_limit& limit, const char* call) {
-  if (limit.is_timed()) return g->wait(limit, call, false);
+bool wait_for_end(group_core* g, const wait_limit& limit, const char* call) {
+  return g->wait(limit, call, false);
+}
+
+void wait(group_core* g, const wait_limit& limit, const char* call) {
   g->wait(limit, call, true);
   g->finish();
-  return true;
 }
 
 void throw_unfinished(const group_core* g) {

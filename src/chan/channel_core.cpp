@@ -257,6 +257,28 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   return channel_status::timeout;
 }
 
+// The same, unless the time is over. The clock is not read under the lock, and only if
+// nothing is ready; then comes another look.
+[[gnu::noinline]] channel_status wait_in_time(channel_core& c,
+                                              direction d,
+                                              void* value,
+                                              const wait_limit& limit)
+    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  bool over = false;
+  if (limit.is_relative()) {
+    over = limit.is_over();
+  } else {
+    c.lock.unlock();
+    over = limit.is_over();
+    c.lock.lock();
+    const attempt done = try_now(c, d, value);
+    if (done.status != channel_status::not_ready) return finish(c, done);
+  }
+  if (!over) return wait_for_peer(c, d, value, limit);
+  c.lock.unlock();
+  return channel_status::timeout;
+}
+
 channel_status operate(channel_core* c, direction d, void* value, const wait_limit& limit)
     VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   if (c == nullptr)
@@ -266,11 +288,7 @@ channel_status operate(channel_core* c, direction d, void* value, const wait_lim
   c->lock.lock();
   const attempt done = try_now(*c, d, value);
   if (done.status != channel_status::not_ready) return finish(*c, done);
-  if (limit.is_over()) {
-    c->lock.unlock();
-    return channel_status::timeout;
-  }
-  return wait_for_peer(*c, d, value, limit);
+  return limit.is_timed() ? wait_in_time(*c, d, value, limit) : wait_for_peer(*c, d, value, limit);
 }
 
 channel_status try_operate(channel_core* c, direction d, void* value) noexcept {

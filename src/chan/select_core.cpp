@@ -294,6 +294,7 @@ std::size_t selecting::run() {
 
 std::size_t selecting::queue_and_wait() {
   caller self(limit_);
+  const bool over = otherwise_ != none || limit_.is_over();  // reads a clock: without the locks
   queued_case* chosen = nullptr;
   waiter* peer = nullptr;
   shuffle(order_);
@@ -304,7 +305,7 @@ std::size_t selecting::queue_and_wait() {
     if (peer != nullptr) peer->deliver();
     return ready;
   }
-  if (otherwise_ != none || limit_.is_over()) {
+  if (over) {
     unlock_all();
     return otherwise_ != none ? otherwise_ : timed_;
   }

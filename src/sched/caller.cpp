@@ -8,19 +8,6 @@
 #include <string>
 
 namespace vigil::internal {
-namespace {
-
-nanos now_of_caller() noexcept {
-  const fiber* const f = current_fiber();
-  return f != nullptr ? f->sched->clock.now() : monotonic_now();
-}
-
-}  // namespace
-
-nanos deadline_of(const wait_limit& limit) noexcept {
-  return limit.is_relative() ? limit.as_deadline(now_of_caller()) : limit.nanoseconds;
-}
-
 caller::caller(const wait_limit& limit, mode m, const worker* on) noexcept
     : fiber_(on != nullptr ? on->current : nullptr), kept_(limit) {
   if (fiber_ == nullptr) {
@@ -56,14 +43,14 @@ ticket caller::open_on_thread() noexcept {
 
 outcome caller::wait(ticket t, wait_reason why, spinlock& held) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   if (fiber_ != nullptr) return internal::wait(*fiber_, t, why, kept_.limit, stoppable_, held);
-  const nanos deadline = deadline_of(kept_.limit);
+  const nanos deadline = kept_.limit.as_deadline();
   held.unlock();
   return sleep(t, deadline);
 }
 
 outcome caller::wait(ticket t, wait_reason why) {
   if (fiber_ != nullptr) return internal::wait(*fiber_, t, why, kept_.limit, stoppable_);
-  return sleep(t, deadline_of(kept_.limit));
+  return sleep(t, kept_.limit.as_deadline());
 }
 
 // Whoever claims wakes the note, once; a claim that beats the deadline is
@@ -97,16 +84,3 @@ void caller::throw_if_ended(outcome how) const {
 }
 
 }  // namespace vigil::internal
-
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
-
-bool wait_limit::has_passed() const noexcept {
-  if (is_relative()) return nanoseconds <= 0;
-  return nanoseconds != no_deadline && nanoseconds <= internal::now_of_caller();
-}
-
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil

@@ -20,9 +20,6 @@ namespace vigil::internal {
 
 using detail::wait_limit;
 
-// A limit as a deadline, on the clock of who calls; never earlier than was asked for.
-nanos deadline_of(const wait_limit& limit) noexcept;
-
 VIGIL_FOR_IO worker* current_worker() noexcept;  // worker.hpp
 VIGIL_FOR_IO fiber* current_fiber() noexcept;    // worker.hpp
 
@@ -47,6 +44,8 @@ class caller {
   VIGIL_FOR_IO bool may_not_wait() const noexcept;
   // Throws `stopped` or wrong_place, or ends the program under no_park.
   [[noreturn]] void refuse(const char* call) const;
+
+  const wait_limit& limit() const noexcept { return kept_.limit; }
 
   bool is_fiber() const noexcept { return fiber_ != nullptr; }
 

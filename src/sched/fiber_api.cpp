@@ -110,7 +110,7 @@ enum class join_end { ended, limit, refused };
 // Until the fiber has ended, or the caller's limit; refused if somebody else waits
 // for that. Caller: has asked whether `self` may wait. After a wait for the end
 // is_joined stays set.
-join_end wait_for_end(fiber_core& core, internal::caller& self) {
+join_end wait_as_joiner(fiber_core& core, internal::caller& self) {
   core.join_lock.lock();
   if (is_joined(core) || core.has_ended.load()) {
     const join_end how = is_joined(core) ? join_end::refused : join_end::ended;
@@ -134,7 +134,8 @@ join_end wait_for_end(fiber_core& core, internal::caller& self) {
   return join_end::limit;
 }
 
-bool wait_for_end(fiber_core* core, const wait_limit& limit) {
+// True if it has ended. After a wait is_joined is still set.
+bool wait_to_join(fiber_core* core, const wait_limit& limit) {
   if (core == nullptr) {
     throw wrong_place(
         "vigil::fiber::join: the handle is empty; it was joined, detached or moved "
@@ -150,18 +151,21 @@ bool wait_for_end(fiber_core* core, const wait_limit& limit) {
   if (limit.is_over()) return false;
   internal::caller self(limit);
   if (self.may_not_wait()) self.refuse("fiber::join");
-  const join_end how = wait_for_end(*core, self);
+  const join_end how = wait_as_joiner(*core, self);
   if (how == join_end::refused) throw_second_join();
   return how == join_end::ended;
 }
 
 }  // namespace
 
-bool join(fiber_core* core, const wait_limit& limit) {
-  if (!wait_for_end(core, limit)) return false;
-  // ordering: the caller's own by now.
-  if (limit.is_timed()) core->is_joined.store(false, internal::relaxed);
+bool wait_for_end(fiber_core* core, const wait_limit& limit) {
+  if (!wait_to_join(core, limit)) return false;
+  core->is_joined.store(false, internal::relaxed);  // ordering: the caller's own by now
   return true;
+}
+
+void join(fiber_core* core, const wait_limit& limit) {
+  wait_to_join(core, limit);
 }
 
 void detach(fiber_core* core) {
@@ -222,7 +226,7 @@ void stop_and_join(fiber_core* core) noexcept {
     }
     // A joining destructor: nothing ends this wait but the child's end.
     internal::caller waits(internal::caller::unstoppable);
-    if (wait_for_end(*core, waits) == join_end::refused) {
+    if (wait_as_joiner(*core, waits) == join_end::refused) {
       destroyed_while_joined(*core);
     }
   }

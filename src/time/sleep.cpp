@@ -35,7 +35,7 @@ internal::outcome wait_for_time(internal::caller& self) {
 void sleep(const wait_limit& limit) {
   internal::caller self(limit);
   if (!self.is_fiber()) {
-    internal::require_fiber(limit.is == wait_limit::kind::in ? "sleep_for" : "sleep_until");
+    internal::require_fiber(limit.is_relative() ? "sleep_for" : "sleep_until");
   }
   if (self.may_not_wait()) self.refuse("sleep");
   if (limit.is_over()) return;

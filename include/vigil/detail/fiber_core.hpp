@@ -61,10 +61,14 @@ class VIGIL_API new_fiber {
   fiber_core* core_;
 };
 
-// True if the fiber has ended; false: the limit has come. Without a time nobody else
-// may join afterwards: the caller takes the result.
-// Waits: throws stopped, wrong_place, what ended the fiber (without a time).
-VIGIL_API bool join(fiber_core* core, const wait_limit& limit);
+// True if the fiber has ended; false: the limit has come. Nobody else may join
+// meanwhile.
+// Waits: throws stopped, wrong_place.
+VIGIL_API bool wait_for_end(fiber_core* core, const wait_limit& limit);
+// The same, without a time; nor may anybody join afterwards: the caller takes the
+// result.
+// Waits: throws stopped, wrong_place, what ended the fiber.
+VIGIL_API void join(fiber_core* core, const wait_limit& limit);
 VIGIL_API void detach(fiber_core* core);
 VIGIL_API void request_stop(fiber_core* core) noexcept;
 // Waits: throws nothing.

@@ -34,10 +34,12 @@ VIGIL_API bool take_place(group_core* g, const char* call);
 VIGIL_API bool try_take_place(group_core* g, const char* call);
 VIGIL_API void give_place(group_core* g, bool has_run) noexcept;
 VIGIL_API void run_in_group(group_core* g, call_ref f) noexcept;
-// True: all have ended. Without a time nothing starts any more then, and it throws the
-// first error. False: the limit has come.
-// Waits: throws stopped, wrong_place, the first error (without a time).
-VIGIL_API bool wait(group_core* g, const wait_limit& limit, const char* call);
+// True if all have ended; false: the limit has come.
+// Waits: throws stopped, wrong_place.
+VIGIL_API bool wait_for_end(group_core* g, const wait_limit& limit, const char* call);
+// The same, without a time; then nothing starts any more, and the context is done.
+// Waits: throws stopped, wrong_place, the first error.
+VIGIL_API void wait(group_core* g, const wait_limit& limit, const char* call);
 // Throws: cancelled.
 [[noreturn]] VIGIL_API void throw_unfinished(const group_core* g);
 VIGIL_API void cancel(group_core* g, const std::exception_ptr& cause) noexcept;

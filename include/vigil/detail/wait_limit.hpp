@@ -46,10 +46,12 @@ struct wait_limit {
   // For several waits: a timeout counts from now on.
   wait_limit absolute() const noexcept { return is_relative() ? until(as_deadline()) : *this; }
 
-  // Nothing is to be waited for: the time is over. It does not look at the node.
-  bool is_over() const noexcept { return is_timed() && has_passed(); }
-
-  VIGIL_API bool has_passed() const noexcept;
+  // Nothing is to be waited for: the time is over. It does not look at the node. Not
+  // under a spinlock: of a deadline it reads the clock.
+  bool is_over() const noexcept {
+    if (is_relative()) return nanoseconds <= 0;
+    return nanoseconds != no_deadline && nanoseconds <= now();
+  }
 
   timing time = timing::none;
   std::int64_t nanoseconds = no_deadline;  // from now on (within), or of vigil::clock (until)
@@ -62,7 +64,12 @@ inline constexpr wait_limit no_limit{};
 VIGIL_API void keep(stop_node& node) noexcept;
 VIGIL_API void let_go(stop_node& node) noexcept;
 
-// A limit whose node lives at least as long, whatever becomes of the caller's context.
+// A limit does not keep its node. The context that it was made from is there when a call
+// begins, and may go as soon as the caller has waited or has run a function of the
+// user's. So each wait has a `caller` (src/sched/caller.hpp), which keeps the node while
+// it lives, and looks at the node afterwards; and a call that has several waits, or runs
+// a function before one, keeps the node around all of them: by one caller, one
+// kept_limit, or a context of its own.
 class kept_limit {
  public:
   explicit kept_limit(const wait_limit& l) noexcept : limit(l) {
