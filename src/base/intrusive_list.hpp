@@ -1,6 +1,7 @@
 // Lists that own nothing and allocate nothing.
 //
-// list<T, &T::hook>   doubly linked: unlinks an element in O(1).
+// list<T, &T::hook>   doubly linked: unlinks an element in O(1). The hook may be one
+//                     that T inherits.
 // far_list<T>         the same for elements that lie far apart in memory.
 // chain<T, &T::next>  singly linked, first in first out; can be moved onto
 //                     another chain whole.
@@ -22,16 +23,22 @@ struct list_hook {
   bool linked = false;
 };
 
-template <class T, list_hook<T> T::*Hook>
-class list {
+template <class T, auto Hook>
+class list;
+
+// Linked: T or its base that has the hook.
+template <class T, class Linked, list_hook<Linked> Linked::*Hook>
+class list<T, Hook> {
  public:
   bool empty() const noexcept { return first_ == nullptr; }
 
-  T* front() const noexcept { return first_; }
+  T* front() const noexcept { return static_cast<T*>(first_); }
 
   std::size_t size() const noexcept { return size_; }
 
-  static T* next(const T& element) noexcept { return (element.*Hook).after; }
+  static T* next(const T& element) noexcept { return static_cast<T*>((element.*Hook).after); }
+
+  static T* before(const T& element) noexcept { return static_cast<T*>((element.*Hook).before); }
 
   void push_back(T& element) noexcept {
     auto& hook = element.*Hook;
@@ -52,14 +59,14 @@ class list {
   }
 
   T* pop_front() noexcept {
-    T* const element = first_;
+    T* const element = front();
     if (element != nullptr) remove(*element);
     return element;
   }
 
  private:
-  T* first_ = nullptr;
-  T* last_ = nullptr;
+  Linked* first_ = nullptr;
+  Linked* last_ = nullptr;
   std::size_t size_ = 0;
 };
 
@@ -93,7 +100,7 @@ class far_list {
   }
 
   void remove(T& element) noexcept {
-    if (behind_ == &element) behind_ = element.hook.before;
+    if (behind_ == &element) behind_ = elements_.before(element);
     elements_.remove(element);
   }
 

@@ -116,13 +116,12 @@ bool run_blocking(void* given,
   std::memcpy(job.fiber_name, f.name, sizeof job.fiber_name);
   job.from = from;
   pool.prepare();
-  job.who = &self.self();
-  job.which = self.open();
+  self.open(job.waits);
   sched.call_begins(job);
   pool.submit(job);
   outcome how = outcome::value;
   try {
-    how = self.wait(job.which, internal::wait_reason::blocking);
+    how = self.wait(job.waits.ticket, internal::wait_reason::blocking);
   } catch (const std::bad_alloc&) {
     leave(job, owned);  // no room for the deadline
     throw;

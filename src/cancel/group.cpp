@@ -19,6 +19,7 @@
 #include "sched/caller.hpp"
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/wake_list.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/group.hpp>
@@ -38,9 +39,10 @@ using internal::list;
 using internal::list_hook;
 using internal::lock_guard;
 using internal::outcome;
-using internal::ticket;
+using internal::queued_waiter;
+using internal::turn;
 using internal::wait_reason;
-using internal::waiter;
+using internal::wake_list;
 
 class group_core {
  public:
@@ -68,13 +70,7 @@ class group_core {
     list_hook<member> hook;
   };
 
-  struct waiting {
-    waiter* who = nullptr;
-    ticket which = 0;
-    list_hook<waiting> hook;
-  };
-
-  using waiting_list = list<waiting, &waiting::hook>;
+  using waiting_list = list<queued_waiter, &queued_waiter::hook>;
 
   static constexpr unsigned asked_at_once = 64;  // under one hold of the lock
 
@@ -83,7 +79,7 @@ class group_core {
   void fail(std::exception_ptr error) noexcept;
   void fail_unstarted() noexcept;
   bool is_by_cancel(const cancelled& e) noexcept;
-  static waiter* claim_first(waiting_list& from) noexcept;
+  bool give_to_next(wake_list& claimed) noexcept VIGIL_REQUIRES(lock_);
 
   const cancellable made_;
   const std::size_t limit_;
@@ -97,13 +93,6 @@ class group_core {
   waiting_list for_place_ VIGIL_GUARDED_BY(lock_);
   waiting_list for_end_ VIGIL_GUARDED_BY(lock_);
 };
-
-waiter* group_core::claim_first(waiting_list& from) noexcept {
-  while (waiting* const w = from.pop_front()) {
-    if (w->who->claim(w->which, outcome::value)) return w->who;
-  }
-  return nullptr;
-}
 
 // Holds the lock afterwards only if one is to start.
 bool group_core::lock_to_start(const char* call) {
@@ -142,11 +131,10 @@ bool group_core::take(const char* call) {
     lock_.unlock();
     self.refuse(call + std::string_view("vigil::").size());
   }
-  waiting w;
-  w.who = &self.self();
-  w.which = self.open();
+  queued_waiter w;
+  self.open(w);
   for_place_.push_back(w);
-  const outcome how = self.wait(w.which, wait_reason::group_place, lock_);
+  const outcome how = self.wait(w.ticket, wait_reason::group_place, lock_);
   if (how != outcome::value) {
     {
       const lock_guard guard(lock_);
@@ -172,21 +160,24 @@ bool group_core::try_take(const char* call) {
   return has_room;
 }
 
+// R3.
+bool group_core::give_to_next(wake_list& claimed) noexcept {
+  while (const queued_waiter* const w = for_place_.pop_front()) {
+    if (claimed.claim(*w, outcome::value)) return true;
+  }
+  return false;
+}
+
 void group_core::give() noexcept {
-  waiting_list told;
-  waiter* next = nullptr;
+  wake_list claimed;
   {
     const lock_guard guard(lock_);
-    next = claim_first(for_place_);
-    if (next == nullptr && --taken_ == 0) {
-      while (waiting* const w = for_end_.pop_front()) {
-        if (w->who->claim(w->which, outcome::value)) told.push_back(*w);
-      }
+    if (!give_to_next(claimed) && --taken_ == 0) {
+      while (const queued_waiter* const w = for_end_.pop_front())
+        claimed.claim(*w, outcome::value);
     }
   }  // R2
-  if (next != nullptr) next->deliver();
-  while (waiting* const w = told.pop_front())
-    w->who->deliver();
+  claimed.deliver(turn::next);
 }
 
 void group_core::run(call_ref f) noexcept {
@@ -275,9 +266,8 @@ bool group_core::wait(const wait_limit& limit,
       lock_.unlock();
       self.refuse(call);
     }
-    waiting w;
-    w.who = &self.self();
-    w.which = self.open();
+    queued_waiter w;
+    self.open(w);
     for_end_.push_back(w);
     const auto leave = [&]() noexcept {
       const lock_guard guard(lock_);
@@ -285,7 +275,7 @@ bool group_core::wait(const wait_limit& limit,
     };
     outcome how = outcome::open;
     try {
-      how = self.wait(w.which, wait_reason::group, lock_);
+      how = self.wait(w.ticket, wait_reason::group, lock_);
     } catch (...) {
       leave();
       throw;
@@ -314,11 +304,10 @@ void group_core::join() noexcept {
   }
   if (const fiber* const f = internal::current_fiber()) internal::check_may_park(*f);
   caller self(caller::unstoppable);
-  waiting w;
-  w.who = &self.self();
-  w.which = self.open();
+  queued_waiter w;
+  self.open(w);
   for_end_.push_back(w);
-  self.wait(w.which, wait_reason::group, lock_);
+  self.wait(w.ticket, wait_reason::group, lock_);
 }
 
 // Caller: nothing starts any more.

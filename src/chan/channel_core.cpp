@@ -85,7 +85,7 @@ std::byte* channel_core::slot(std::size_t i) const noexcept {
 
 queued_case* channel_core::claim_first(case_queue& queue) noexcept {
   while (queued_case* const c = queue.pop_front()) {
-    if (c->who->claim(c->which, outcome::value)) {
+    if (c->claim(outcome::value)) {
       *c->chosen = c;
       c->status = channel_status::ok;
       return c;
@@ -99,7 +99,7 @@ attempt channel_core::send_now(void* value) noexcept {
   if (!receivers_.empty()) {
     if (queued_case* const c = claim_first(receivers_)) {
       move_value(ops, c->value, value);
-      return {channel_status::ok, c->who};
+      return {channel_status::ok, c->waiter};
     }
   }
   if (size_ == capacity_) return {channel_status::not_ready};
@@ -121,12 +121,12 @@ attempt channel_core::recv_now(void* into) noexcept {
     if (c == nullptr) return {channel_status::ok};
     move_value(ops, slot(size_), c->value);
     ++size_;
-    return {channel_status::ok, c->who};
+    return {channel_status::ok, c->waiter};
   }
   if (!senders_.empty() && !closed_) {
     if (queued_case* const c = claim_first(senders_)) {
       move_value(ops, into, c->value);
-      return {channel_status::ok, c->who};
+      return {channel_status::ok, c->waiter};
     }
   }
   if (source != nullptr) {
@@ -172,7 +172,7 @@ bool channel_core::close() noexcept {
 
 void channel_core::dismiss_all() noexcept {
   const auto claim = [](queued_case& c) {
-    if (!c.who->claim(c.which, outcome::closed)) return false;
+    if (!c.claim(outcome::closed)) return false;
     *c.chosen = &c;
     c.status = channel_status::closed;
     return true;
@@ -226,7 +226,6 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   queued_case own;
   own.value = value;
   own.chosen = &chosen;
-  own.who = &self.self();
   try {
     d == direction::send ? c.wait_to_send(own) : c.wait_to_recv(own);
   } catch (const runtime_gone&) {
@@ -236,7 +235,7 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
     c.lock.unlock();
     throw;
   }
-  own.which = self.open();  // nobody sees the case before the lock is released
+  self.open(own);  // nobody sees the case before the lock is released
   const auto leave = [&]() noexcept {
     const lock_guard guard(c.lock);
     d == direction::send ? c.leave_senders(own) : c.leave_receivers(own);
@@ -244,7 +243,7 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   outcome how = outcome::open;
   try {
     how =
-        self.wait(own.which,
+        self.wait(own.ticket,
                   d == direction::send ? internal::wait_reason::send : internal::wait_reason::recv,
                   c.lock);
   } catch (...) {

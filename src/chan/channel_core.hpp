@@ -44,11 +44,7 @@ namespace vigil::internal {
 using channel_core = detail::channel_core;
 using vigil::channel_status;
 
-struct queued_case {
-  list_hook<queued_case> hook;
-  const void* ahead = nullptr;  // of far_list
-  waiter* who = nullptr;
-  ticket which = 0;
+struct queued_case : queued_waiter {
   void* value = nullptr;  // to move from, or room to move into
   channel_status status = channel_status::not_ready;
   queued_case** chosen = nullptr;  // where the claimer says which case it was

@@ -26,9 +26,8 @@ queued_case& place_of(select_case& c) noexcept {
   return *std::launder(reinterpret_cast<queued_case*>(c.place));
 }
 
-void new_place(select_case& c, waiter& who, queued_case*& chosen) noexcept {
+void new_place(select_case& c, queued_case*& chosen) noexcept {
   auto& place = *::new (static_cast<void*>(c.place)) queued_case;
-  place.who = &who;
   place.value = c.value;
   place.chosen = &chosen;
 }
@@ -260,7 +259,7 @@ void selecting::unlock_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
 void selecting::enqueue_all(caller& self, queued_case*& chosen) {
   for (std::uint32_t n = 0; n < order_.size(); ++n) {
     select_case& c = *cases_[order_[n]];
-    new_place(c, self.self(), chosen);
+    new_place(c, chosen);
     try {
       c.table->enqueue(c);
     } catch (...) {
@@ -269,9 +268,9 @@ void selecting::enqueue_all(caller& self, queued_case*& chosen) {
       throw;
     }
   }
-  const ticket t = self.open();
+  const open_wait all{&self.self(), self.open()};
   for (const std::uint32_t i : order_)
-    place_of(*cases_[i]).which = t;
+    static_cast<open_wait&>(place_of(*cases_[i])) = all;
 }
 
 void selecting::retract_all(const queued_case* but) noexcept {
@@ -325,7 +324,7 @@ std::size_t selecting::queue_and_wait() {
     if (current_fiber() != nullptr) current_scheduler()->cover_owed();
     throw;
   }
-  const ticket t = place_of(*cases_[order_[0]]).which;
+  const ticket t = place_of(*cases_[order_[0]]).ticket;
   unlock_all();
   outcome how = outcome::open;
   try {

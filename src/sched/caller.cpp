@@ -64,16 +64,12 @@ outcome caller::sleep_alone(ticket t, nanos deadline) noexcept {
 }
 
 outcome caller::sleep(ticket t, nanos deadline) noexcept {
-  if (kept_.limit.under == nullptr) return sleep_alone(t, deadline);
-  stop_waiter entry;
-  entry.who = &thread_->self;
-  entry.which = t;
-  if (!kept_.limit.under->link(entry) && thread_->self.claim(t, outcome::cancelled)) {
-    return outcome::cancelled;
-  }
+  stop_node* const node = kept_.limit.under;
+  if (node == nullptr) return sleep_alone(t, deadline);
+  queued_waiter entry(open_wait{&thread_->self, t});
+  if (!node->begin_wait(entry)) return outcome::cancelled;
   const outcome how = sleep_alone(t, deadline);
-  // Whoever cancels takes it out before it delivers.
-  if (how != outcome::cancelled) kept_.limit.under->unlink(entry);
+  node->end_wait(entry);
   return how;
 }
 

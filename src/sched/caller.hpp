@@ -55,6 +55,11 @@ class caller {
     return fiber_ != nullptr ? fiber_->self.open(stoppable_, for_lock_) : open_on_thread();
   }
 
+  ticket open(open_wait& w) noexcept {
+    w.waiter = &self();
+    return w.ticket = open();
+  }
+
   // Until the ticket is claimed or the limit comes: then the outcome is
   // `timeout`, or `cancelled`. Throws std::bad_alloc if the deadline cannot be
   // armed; the wait is over then. `held` is released in every case.

@@ -160,8 +160,7 @@ class fiber_core {
 
   // --- the handle
   internal::spinlock join_lock{internal::lock_rank::fiber_join};
-  internal::waiter* joiner VIGIL_GUARDED_BY(join_lock) = nullptr;
-  internal::ticket joiner_ticket VIGIL_GUARDED_BY(join_lock) = 0;
+  internal::open_wait joiner VIGIL_GUARDED_BY(join_lock);
   internal::atomic<bool> is_joined{false};  // somebody is inside join()
   internal::atomic<bool> has_ended{false};
   internal::atomic<internal::handle_state> handle{internal::handle_state::held};

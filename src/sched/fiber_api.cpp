@@ -101,7 +101,7 @@ bool is_joined(const fiber_core& core) noexcept {
 // A join that ends without the result.
 void take_out(fiber_core& core, internal::waiter& w) noexcept {
   const lock_guard guard(core.join_lock);
-  if (core.joiner == &w) core.joiner = nullptr;
+  if (core.joiner.waiter == &w) core.joiner = {};
   core.is_joined.store(false, internal::relaxed);  // ordering: in is_joined()
 }
 
@@ -117,9 +117,7 @@ join_end wait_as_joiner(fiber_core& core, internal::caller& self) {
     core.join_lock.unlock();
     return how;
   }
-  const internal::ticket t = self.open();
-  core.joiner = &self.self();
-  core.joiner_ticket = t;
+  const internal::ticket t = self.open(core.joiner);
   core.is_joined.store(true, internal::relaxed);  // ordering: in is_joined()
   outcome how = outcome::value;
   try {

@@ -33,19 +33,15 @@ void park_on(fiber& self, wait_reason reason, spinlock* lock) noexcept {
                                   wait_reason why,
                                   stop_node& under,
                                   spinlock* lock) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  waiter& w = self.self;
-  stop_waiter entry;
-  entry.who = &w;
-  entry.which = t;
-  if (!under.link(entry) && w.claim(t, outcome::cancelled)) {
+  queued_waiter entry(open_wait{&self.self, t});
+  if (!under.begin_wait(entry)) {
     if (lock != nullptr) lock->unlock();
     return;
   }
   self.waits_under = true;
   park_on(self, why, lock);
   self.waits_under = false;
-  // Whoever cancels takes it out before it delivers.
-  if (w.outcome() != outcome::cancelled) under.unlink(entry);
+  under.end_wait(entry);
 }
 
 outcome wait_within(fiber& self,

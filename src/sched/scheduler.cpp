@@ -598,10 +598,8 @@ void scheduler::finish(fiber& f) noexcept {
     f.has_ended.store(true, release);
     // Claimed under the lock: a joiner whose wait ended otherwise takes itself
     // out under it, so it is alive here.
-    if (f.joiner != nullptr && f.joiner->claim(f.joiner_ticket, outcome::value)) {
-      joiner = f.joiner;
-    }
-    f.joiner = nullptr;
+    const open_wait w = std::exchange(f.joiner, {});
+    if (w.waiter != nullptr && w.claim(outcome::value)) joiner = w.waiter;
   }
   if (joiner != nullptr) joiner->deliver(turn::in_order);
 }

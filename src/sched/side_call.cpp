@@ -33,7 +33,7 @@ bool scheduler::call_returned(side_call& c) noexcept {
     if (!in_virtual) {
       calls_.remove(c);
       // Claimed under the lock: who waits leaves under it, so he is alive here.
-      if (c.who->claim(c.which, outcome::value)) waits = c.who;
+      if (c.waits.claim(outcome::value)) waits = c.waits.waiter;
     }
   }
   if (in_virtual) {
@@ -102,7 +102,7 @@ bool scheduler::take_in_calls() noexcept {
       c = calls_.pop_front();
     }
     if (c == nullptr) return true;
-    if (c->who->claim(c->which, outcome::value)) c->who->deliver();
+    if (c->waits.claim(outcome::value)) c->waits.waiter->deliver();
     call_over();
   }
 }

@@ -54,8 +54,7 @@ class side_call {
   virtual bool withdraw() noexcept = 0;
 
   list_hook<side_call> hook;
-  waiter* who = nullptr;  // until the call is left
-  ticket which = 0;
+  open_wait waits;    // until the call is left
   bool left = false;  // nobody waits any more
   bool done = false;  // the function has returned
 

@@ -15,9 +15,9 @@ namespace detail {
 
 using internal::lock_guard;
 using internal::outcome;
+using internal::queued_waiter;
 using internal::stop_callback;
 using internal::stop_state;
-using internal::stop_waiter;
 using internal::wake_list;
 
 // Nodes that a cancel has marked and that somebody has to hear of, each kept.
@@ -63,8 +63,7 @@ void stop_node::end_waits() noexcept {
     wake_list claimed;
     {
       const lock_guard guard(lock_);
-      claimed.take(waiters_,
-                   [](stop_waiter& w) { return w.who->claim(w.which, outcome::cancelled); });
+      claimed.take(waiters_, [](queued_waiter& w) { return w.claim(outcome::cancelled); });
       more = !waiters_.empty();
     }
     claimed.deliver_together();
@@ -105,14 +104,20 @@ void stop_node::cancel(stop_state how,
   all.tell_all();
 }
 
-bool stop_node::link(stop_waiter& w) noexcept {
-  const lock_guard guard(lock_);
-  if (is_done()) return false;  // N1
-  waiters_.push_back(w);
-  return true;
+bool stop_node::begin_wait(queued_waiter& w) noexcept {
+  {
+    const lock_guard guard(lock_);
+    if (!is_done()) {  // N1
+      waiters_.push_back(w);
+      return true;
+    }
+  }
+  return !w.claim(outcome::cancelled);
 }
 
-void stop_node::unlink(stop_waiter& w) noexcept {
+// N4. Whoever cancels takes it out before it delivers.
+void stop_node::end_wait(queued_waiter& w) noexcept {
+  if (w.waiter->outcome() == outcome::cancelled) return;
   const lock_guard guard(lock_);
   if (w.hook.linked) waiters_.remove(w);
 }

@@ -70,14 +70,6 @@ enum class stop_state : std::uint8_t {
   shutdown,  // of the runtime that it belongs to
 };
 
-// A wait that ends with its node; on the stack of who waits.
-struct stop_waiter {
-  list_hook<stop_waiter> hook;
-  const void* ahead = nullptr;  // of far_list
-  waiter* who = nullptr;
-  ticket which = 0;
-};
-
 // Something to be done when a node ends, by whoever cancels, without a lock.
 struct stop_callback {
   list_hook<stop_callback> hook;
@@ -109,11 +101,12 @@ class stop_node {
   void cancel(internal::stop_state how, const std::exception_ptr& cause) noexcept
       VIGIL_EXCLUDES(lock_);
 
-  // False if the node is done: nothing was linked.
-  bool link(internal::stop_waiter& w) noexcept VIGIL_EXCLUDES(lock_);
-  // The wait has ended otherwise than by this node.
-  void unlink(internal::stop_waiter& w) noexcept VIGIL_EXCLUDES(lock_);
+  // The wait ends with the node from now on. False: it has ended so already.
+  bool begin_wait(internal::queued_waiter& w) noexcept VIGIL_EXCLUDES(lock_);
+  // Its owner goes on, however it ended.
+  void end_wait(internal::queued_waiter& w) noexcept VIGIL_EXCLUDES(lock_);
 
+  // False if the node is done: nothing was linked.
   bool link(internal::stop_callback& c) noexcept VIGIL_EXCLUDES(lock_);
   // True if that prevented it.
   bool unlink(internal::stop_callback& c) noexcept VIGIL_EXCLUDES(lock_);
@@ -172,7 +165,7 @@ class stop_node {
   stop_node* above_ = nullptr;
   internal::list_hook<stop_node> among_children_;  // guarded by the lock of above_
   stop_node* next_marked_ = nullptr;
-  internal::far_list<internal::stop_waiter> waiters_ VIGIL_GUARDED_BY(lock_);
+  internal::far_list<internal::queued_waiter> waiters_ VIGIL_GUARDED_BY(lock_);
   internal::list<internal::stop_callback, &internal::stop_callback::hook>
       callbacks_ VIGIL_GUARDED_BY(lock_);
   std::exception_ptr cause_;  // written once, before state_

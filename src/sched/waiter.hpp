@@ -23,6 +23,7 @@
 
 #include "base/assert.hpp"
 #include "base/atomic.hpp"
+#include "base/intrusive_list.hpp"
 
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/fiber_core.hpp>
@@ -137,6 +138,26 @@ class waiter {
   const kind kind_;
   void* const owner_;
   const resume_function resume_ = nullptr;
+};
+
+// One wait of a waiter: what is left where whoever ends it can find it.
+struct open_wait {
+  internal::waiter* waiter = nullptr;
+  internal::ticket ticket = 0;
+
+  // True: the wait has ended so, and the caller delivers the waiter.
+  bool claim(outcome how) const noexcept { return waiter->claim(ticket, how); }
+};
+
+// The same in a queue. Linked and unlinked under the queue's lock; on the stack of
+// the one that waits, which takes it out if nobody has.
+struct queued_waiter : open_wait {
+  queued_waiter() = default;
+
+  explicit queued_waiter(const open_wait& w) noexcept : open_wait(w) {}
+
+  list_hook<queued_waiter> hook;
+  const void* ahead = nullptr;  // of far_list
 };
 
 }  // namespace vigil::internal

@@ -6,14 +6,13 @@
 namespace vigil::internal {
 
 void wake_list::deliver_together() noexcept {
-  const worker* const w = current_worker();
+  const worker* const on = current_worker();
   fiber_chain here;
-  while (waiter* const who = claimed_.pop_front()) {
-    if (w != nullptr && who->what() == waiter::kind::of_fiber &&
-        who->as_fiber().sched == &w->sched) {
-      here.push_back(who->as_fiber());
+  while (waiter* const w = claimed_.pop_front()) {
+    if (on != nullptr && w->what() == waiter::kind::of_fiber && w->as_fiber().sched == &on->sched) {
+      here.push_back(w->as_fiber());
     } else {
-      who->deliver(turn::in_order);
+      w->deliver(turn::in_order);
     }
   }
   if (!here.empty()) here.front()->sched->ready_all(here);

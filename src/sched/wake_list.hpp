@@ -1,14 +1,14 @@
 // wake_list: waiters that were claimed under a lock, and go on once it is released.
 //
 //   wake_list claimed;
-//   { lock;  if (w.claim(...)) claimed.add(w); }
+//   { lock;  claimed.claim(w, outcome::value); }
 //   claimed.deliver();
 //
 // Many that wait in one queue are ended a few dozen under each hold of its lock:
 //
 //   for (bool more = true; more;) {
 //     wake_list claimed;
-//     { lock;  claimed.take(queue, claim);  more = !queue.empty(); }
+//     { lock;  claimed.take(queue, end);  more = !queue.empty(); }
 //     claimed.deliver_together();
 //   }
 //
@@ -30,26 +30,33 @@ class wake_list {
  public:
   void add(waiter& claimed) noexcept { claimed_.push_back(claimed); }
 
-  // Takes out up to far_stride entries; `claim(entry)` says whether the wait was
-  // ended by it. Caller: holds the queue's lock.
-  template <class Entry, class Claim>
-  void take(far_list<Entry>& queue, Claim claim) noexcept {
+  // Whether the wait has ended by this call.
+  bool claim(const open_wait& w, outcome how) noexcept {
+    if (!w.claim(how)) return false;
+    add(*w.waiter);
+    return true;
+  }
+
+  // Takes out up to far_stride entries; `end(entry)` says whether it has claimed the
+  // wait. Caller: holds the queue's lock.
+  template <class Entry, class End>
+  void take(far_list<Entry>& queue, End end) noexcept {
     Entry* taken[far_stride];
     std::size_t n = 0;
     for (; n < far_stride && !queue.empty(); ++n) {
       taken[n] = queue.pop_front();
       __builtin_prefetch(taken[n]->ahead, 1);
-      prefetch(taken[n]->who);
+      prefetch(taken[n]->waiter);
     }
     for (std::size_t i = 0; i < n; ++i) {
-      if (claim(*taken[i])) add(*taken[i]->who);
+      if (end(*taken[i])) add(*taken[i]->waiter);
     }
   }
 
   // Both make their owners go on, in order. Caller: holds no lock; at its end.
-  void deliver() noexcept {
-    while (waiter* const who = claimed_.pop_front())
-      who->deliver(turn::in_order);
+  void deliver(turn when = turn::in_order) noexcept {
+    while (waiter* const w = claimed_.pop_front())
+      w->deliver(when);
   }
 
   // For many: the fibers of this thread's runtime together, the first of them next.
@@ -57,10 +64,10 @@ class wake_list {
 
  private:
   // What claiming and readying touch. Of a fiber: its record from park_state on.
-  static void prefetch(const waiter* who) noexcept {
-    __builtin_prefetch(who, 1);
-    __builtin_prefetch(reinterpret_cast<const char*>(who) - cache_line, 1);
-    __builtin_prefetch(reinterpret_cast<const char*>(who) + cache_line, 1);
+  static void prefetch(const waiter* w) noexcept {
+    __builtin_prefetch(w, 1);
+    __builtin_prefetch(reinterpret_cast<const char*>(w) - cache_line, 1);
+    __builtin_prefetch(reinterpret_cast<const char*>(w) + cache_line, 1);
   }
 
   chain<waiter, &waiter::next_woken> claimed_;

@@ -113,7 +113,7 @@ void timer_channel::ring(void* self, nanos when, runtime_timer::refire& again) n
     if (c.in_force() <= when) {
       if (queued_case* const first = c.first_receiver()) {
         put(first->value, c.in_force());
-        woken = first->who;
+        woken = first->waiter;
         c.move_on(c.period_ == 0 ? when : c.service_.sched()->clock.now());
       }
     }

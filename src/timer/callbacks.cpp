@@ -435,7 +435,7 @@ void timer_service::tell_stop_waiters(timer_record& t) noexcept {
       stop_waiters_.remove(*found);
       // One that was stopped meanwhile takes itself out under this lock, so it
       // is alive here; it needs no delivery.
-      if (found->who->claim(found->which, outcome::value)) done = found->who;
+      if (found->claim(outcome::value)) done = found->waiter;
     }
     if (done != nullptr) done->deliver();
   }
@@ -456,16 +456,18 @@ void timer_service::stop_and_wait(timer_record& t, const wait_limit& limit, cons
   constexpr nanos patience = 1'000'000'000;
   caller self(in_handler ? limit.until(monotonic_now() + patience) : limit);
   if (!in_handler && self.may_not_wait()) self.refuse(call);
-  stop_waiter entry{&t, &self.self(), self.open(), {}};
+  stop_waiter entry;
+  entry.timer = &t;
+  self.open(entry);
   stops_lock_.lock();
   t.awaited.store(true);
   if (!t.is_running()) {
-    self.self().claim(entry.which, outcome::value);
+    entry.claim(outcome::value);
     stops_lock_.unlock();
     return;
   }
   stop_waiters_.push_back(entry);
-  const outcome how = self.wait(entry.which, wait_reason::stop_and_wait, stops_lock_);
+  const outcome how = self.wait(entry.ticket, wait_reason::stop_and_wait, stops_lock_);
   if (how == outcome::value) return;
   if (how == outcome::timeout) {
     fatal(

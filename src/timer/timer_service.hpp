@@ -310,11 +310,8 @@ class timer_service final : public timer_seam {
   using listener_list = list<run_listener, &run_listener::among_listeners>;
   listener_list listeners_ VIGIL_GUARDED_BY(listeners_lock_);  // of earlier runtimes, too
 
-  struct stop_waiter {
+  struct stop_waiter : queued_waiter {
     timer_record* timer;
-    waiter* who;
-    ticket which;
-    list_hook<stop_waiter> hook;
   };
 
   spinlock stops_lock_{lock_rank::fiber_join};
