@@ -81,6 +81,15 @@ class context_core {
   virtual bool drop() noexcept = 0;  // true: it was the last handle
 };
 
+[[noreturn]] void throw_nil_context(const char* call);
+
+// What a handle names; throws std::invalid_argument for a nil one.
+template <class Core>
+Core& checked(Core* c, const char* call) {
+  if (c == nullptr) throw_nil_context(call);
+  return *c;
+}
+
 class value_context final : public context_core {
  public:
   value_context(context_core* above, stop_node* ends_with, internal::nanos d) noexcept

@@ -1,5 +1,5 @@
 // after_func of a context: who stops it and waits meets the cancel that calls it, and
-// others who stop it (done_registration of cancel/context.cpp).
+// others who stop it (done_registration of cancel/done_callback.cpp).
 //
 // What the function writes is plain memory: who is told that it does not run and will
 // not, and reads it then, is in a data race with one that does.

@@ -1,0 +1,146 @@
+// done_callback: what after_func(ctx, f) makes: a timer with a callback that the end of
+// a context arms.
+//
+// The danger. The context may end, and the function be armed, while somebody stops it
+// and is told that it will not run.
+//
+// The rule. The node's list of callbacks decides between the end and stop(): only one of
+// them takes the registration out. Who has to wait, because the end has it, decides
+// under the registration's lock whether it is armed.
+#include "cancel/context_core.hpp"
+#include "timer/timer_service.hpp"
+
+#include <vigil/error.hpp>
+
+#include <utility>
+
+namespace vigil {
+inline namespace VIGIL_ABI {
+namespace detail {
+
+using internal::lock_guard;
+using internal::stop_callback;
+using internal::timer_service;
+
+// One owner is its node's list, until it has run or was stopped; the others are
+// the handles. Whoever takes it out of the list ends its handle of the record; the
+// reference, for who waits for a run, lasts as long as it does.
+class done_registration final : public stop_callback {
+ public:
+  done_registration(context_core& c, timer_record* r) noexcept : context(c), record(r) {
+    run = [](stop_callback& self) noexcept { static_cast<done_registration&>(self).fire(); };
+    c.keep();
+    // ordering: made from the handle that the caller hands over.
+    r->references.fetch_add(1, internal::relaxed);
+    r->referenced.store(false);  // until no lock is held: see fire()
+  }
+
+  void fire() noexcept {
+    bool armed_now = false;
+    {
+      const lock_guard guard(lock);
+      if (!is_over) {
+        try {
+          record->service->reset_after(*record, 0);
+          is_armed = armed_now = true;
+        } catch (...) {
+          is_over = true;  // its runtime has gone: the function goes without having run
+        }
+      }
+    }
+    // It holds the program (all_done) until it has run. To let go of that may be to
+    // tell the main fiber, under a lock of its own.
+    if (armed_now) record->service->set_referenced(*record, true);
+    drop_handle(record);
+    drop_handle(this);
+  }
+
+  bool stop() noexcept {
+    if (context.stop == nullptr) {
+      if (!waits_in_vain.exchange(false)) return false;
+      drop_handle(record);
+      return true;
+    }
+    if (!context.stop->unlink(*this)) return false;
+    bool was_over = false;
+    {
+      const lock_guard guard(lock);
+      was_over = std::exchange(is_over, true);  // by who waits, in between
+    }
+    drop_handle(record);
+    drop_handle(this);  // the list's; the caller has another
+    return !was_over;
+  }
+
+  // Who cancels may be at other callbacks still, or have just armed the record.
+  bool stop_and_wait(const wait_limit& limit) {
+    if (stop()) return true;
+    if (context.stop == nullptr) return false;
+    const kept_limit kept(limit);  // the function dies in here, perhaps
+    {
+      const lock_guard guard(lock);
+      if (!is_armed) return !std::exchange(is_over, true);
+    }
+    const bool prevented = record->service->discard(*record);
+    record->service->stop_and_wait(*record, limit, "done_callback::stop_and_wait");
+    return prevented;
+  }
+
+  context_core& context;
+  timer_record* const record;
+  internal::spinlock lock{internal::lock_rank::done_callback};  // held while it is armed
+  bool is_armed VIGIL_GUARDED_BY(lock) = false;                 // once, for ever
+  bool is_over VIGIL_GUARDED_BY(lock) = false;                  // it will not be armed
+  internal::atomic<bool> waits_in_vain{false};                  // for a context that is never done
+  internal::atomic<std::size_t> handles{1};
+};
+
+void add_handle(done_registration* r) noexcept {
+  // ordering: made from a handle that the caller holds.
+  r->handles.fetch_add(1, internal::relaxed);
+}
+
+void drop_handle(done_registration* r) noexcept {
+  // Pairs with the other decrements: the last one sees all that was done.
+  if (r->handles.fetch_sub(1, internal::acq_rel) != 1) return;
+  if (r->waits_in_vain.load()) drop_handle(r->record);
+  timer_service::drop_reference(*r->record);
+  r->context.let_go();
+  delete r;
+}
+
+done_registration* after_func(context_core* c, callback f, const site& from) {
+  context_core& ctx = checked(c, "after_func");
+  if (!f) throw_empty_function("vigil::after_func");
+  timer_service& service = internal::current_service(
+      "after_func",
+      "this thread has no runtime to run the function in; call it on a fiber. On a plain thread "
+      "wait for the context's done(), or use stop_token_of");
+  timer_record* const record = service.make_record(std::move(f), 0, false, from);
+  done_registration* made = nullptr;
+  try {
+    made = new done_registration(ctx, record);
+  } catch (...) {
+    drop_handle(record);
+    throw;
+  }
+  if (ctx.stop == nullptr) {
+    made->waits_in_vain.store(true);
+  } else {
+    add_handle(made);
+    if (!ctx.stop->link(*made)) made->fire();
+  }
+  return made;
+}
+
+bool stop(done_registration* r) noexcept {
+  return r->stop();
+}
+
+bool stop_and_wait(done_registration* r, const wait_limit& limit) {
+  return r->stop_and_wait(limit);
+}
+
+}  // namespace detail
+}  // namespace VIGIL_ABI
+}  // namespace vigil
