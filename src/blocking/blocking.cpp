@@ -119,19 +119,19 @@ bool run_blocking(void* given,
   self.open(job.waits);
   sched.call_begins(job);
   pool.submit(job);
-  outcome how = outcome::value;
+  outcome result = outcome::value;
   try {
-    how = self.wait(job.waits.ticket, internal::wait_reason::blocking);
+    result = self.wait(job.waits.ticket, internal::wait_reason::blocking);
   } catch (const std::bad_alloc&) {
     leave(job, owned);  // no room for the deadline
     throw;
   }
-  if (how != outcome::value && !leave(job, owned)) {
-    self.throw_if_ended(how);
+  if (result != outcome::value && !leave(job, owned)) {
+    self.throw_if_ended(result);
     return false;
   }
   // The function has returned all the same: a stop does not wait for the result.
-  if (how == outcome::stopped) self.throw_if_ended(how);
+  if (result == outcome::stopped) self.throw_if_ended(result);
   if (job.refused != nullptr) std::rethrow_exception(job.refused);
   owned.keep_record();
   return true;

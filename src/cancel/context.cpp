@@ -100,14 +100,14 @@ void value_context::destroy() noexcept {
   delete this;
 }
 
-void weak_context::cancel(stop_state how, const std::exception_ptr& cause) noexcept {
+void weak_context::cancel(stop_state state, const std::exception_ptr& cause) noexcept {
   cancel_context* found = nullptr;
   {
     const lock_guard guard(lock);
     if (target != nullptr && target->try_keep()) found = target;
   }
   if (found == nullptr) return;
-  found->stop_node::cancel(how, cause);
+  found->stop_node::cancel(state, cause);
   found->let_go();
 }
 

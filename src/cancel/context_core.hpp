@@ -110,7 +110,7 @@ struct weak_context {
   internal::spinlock lock{internal::lock_rank::stop_tree};
   cancel_context* target VIGIL_GUARDED_BY(lock) = nullptr;
 
-  void cancel(internal::stop_state how, const std::exception_ptr& cause) noexcept;
+  void cancel(internal::stop_state state, const std::exception_ptr& cause) noexcept;
 };
 
 struct cancel_from_token {

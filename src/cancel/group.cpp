@@ -134,13 +134,13 @@ bool group_core::take(const char* call) {
   queued_waiter w;
   self.open(w);
   for_place_.push_back(w);
-  const outcome how = self.wait(w.ticket, wait_reason::group_place, lock_);
-  if (how != outcome::value) {
+  const outcome result = self.wait(w.ticket, wait_reason::group_place, lock_);
+  if (result != outcome::value) {
     {
       const lock_guard guard(lock_);
       if (w.hook.linked) for_place_.remove(w);
     }
-    if (how == outcome::stopped) self.throw_if_ended(how);
+    if (result == outcome::stopped) self.throw_if_ended(result);
     // As if the context had been done before the call.
     fail_unstarted();
     return false;
@@ -273,16 +273,16 @@ bool group_core::wait(const wait_limit& limit,
       const lock_guard guard(lock_);
       if (w.hook.linked) for_end_.remove(w);
     };
-    outcome how = outcome::open;
+    outcome result = outcome::open;
     try {
-      how = self.wait(w.ticket, wait_reason::group, lock_);
+      result = self.wait(w.ticket, wait_reason::group, lock_);
     } catch (...) {
       leave();
       throw;
     }
-    if (how == outcome::value) continue;  // R5
+    if (result == outcome::value) continue;  // R5
     leave();
-    self.throw_if_ended(how);
+    self.throw_if_ended(result);
     return false;
   }
 }

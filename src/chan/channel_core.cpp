@@ -240,9 +240,9 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
     const lock_guard guard(c.lock);
     d == direction::send ? c.leave_senders(own) : c.leave_receivers(own);
   };
-  outcome how = outcome::open;
+  outcome result = outcome::open;
   try {
-    how =
+    result =
         self.wait(own.ticket,
                   d == direction::send ? internal::wait_reason::send : internal::wait_reason::recv,
                   c.lock);
@@ -252,7 +252,7 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   }
   if (chosen != nullptr) return own.status;
   leave();
-  self.throw_if_ended(how);
+  self.throw_if_ended(result);
   return channel_status::timeout;
 }
 
@@ -373,8 +373,8 @@ channel_status wait_on_nothing(wait_reason why, const wait_limit& limit) {
   if (limit.is_over()) return channel_status::timeout;
   caller self(limit);
   if (self.may_not_wait()) self.refuse("channel");
-  const outcome how = self.wait(self.open(), why);
-  self.throw_if_ended(how);
+  const outcome result = self.wait(self.open(), why);
+  self.throw_if_ended(result);
   return channel_status::timeout;
 }
 

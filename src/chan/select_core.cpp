@@ -112,8 +112,8 @@ bool is_near(const select_case& c) noexcept {
 
 class selecting {
  public:
-  selecting(select_case* const* cases, std::size_t count, detail::choice how)
-      : cases_(cases), how_(how) {
+  selecting(select_case* const* cases, std::size_t count, detail::choice mode)
+      : cases_(cases), mode_(mode) {
     for (index_array* const a : {&near_, &order_, &locks_})
       a->reserve(count);
     sort_out(count);
@@ -163,7 +163,7 @@ class selecting {
   std::size_t otherwise_ = none;
   std::size_t timed_ = none;  // whose time comes first
   wait_limit limit_;
-  const detail::choice how_;
+  const detail::choice mode_;
 };
 
 void selecting::sort_out(std::size_t count) {
@@ -194,7 +194,7 @@ void selecting::sort_out(std::size_t count) {
 }
 
 void selecting::shuffle(index_array& order) noexcept {
-  if (how_ == detail::choice::ordered || order.size() < 2) return;
+  if (mode_ == detail::choice::ordered || order.size() < 2) return;
   random& dice = dice_of_caller();
   for (auto n = static_cast<std::uint32_t>(order.size()); n > 1; --n)
     std::swap(order[n - 1], order[dice.below(n)]);
@@ -207,7 +207,7 @@ std::size_t selecting::look_at_each() noexcept {
   for (const std::uint32_t i : near_) {
     // In order only the first: any other must be ready while those before it
     // are not, which is a matter of one instant.
-    if (how_ == detail::choice::ordered && i != order_[0]) return none;
+    if (mode_ == detail::choice::ordered && i != order_[0]) return none;
     select_case& c = *cases_[i];
     c.status = c.table->look(c);
     if (c.status != channel_status::not_ready) return i;
@@ -326,9 +326,9 @@ std::size_t selecting::queue_and_wait() {
   }
   const ticket t = place_of(*cases_[order_[0]]).ticket;
   unlock_all();
-  outcome how = outcome::open;
+  outcome result = outcome::open;
   try {
-    how = self.wait(t, wait_reason::select);
+    result = self.wait(t, wait_reason::select);
   } catch (...) {
     retract_all(nullptr);
     throw;
@@ -342,28 +342,28 @@ std::size_t selecting::queue_and_wait() {
       return i;
     }
   }
-  self.throw_if_ended(how);
+  self.throw_if_ended(result);
   return timed_;
 }
 
 [[gnu::noinline]] std::size_t select_among(select_case* const* cases,
                                            std::size_t count,
-                                           detail::choice how) {
-  return selecting(cases, count, how).run();
+                                           detail::choice mode) {
+  return selecting(cases, count, mode).run();
 }
 
 // With only one case that may be ready there is nothing to draw.
-std::size_t select_one(select_case* const* cases, std::size_t count, detail::choice how) {
+std::size_t select_one(select_case* const* cases, std::size_t count, detail::choice mode) {
   std::size_t only = none;
   std::size_t others = 0;
   for (std::size_t i = 0; i < count; ++i) {
     if (is_near(*cases[i])) {
-      if (only != none) return select_among(cases, count, how);
+      if (only != none) return select_among(cases, count, mode);
       only = i;
-    } else if (how == detail::choice::ordered && cases[i]->object != nullptr) {
-      return select_among(cases, count, how);  // a far timer has its turn before others
+    } else if (mode == detail::choice::ordered && cases[i]->object != nullptr) {
+      return select_among(cases, count, mode);  // a far timer has its turn before others
     } else if (cases[i]->what == select_case::kind::otherwise && ++others == 2) {
-      return select_among(cases, count, how);  // which says what is wrong
+      return select_among(cases, count, mode);  // which says what is wrong
     }
   }
   if (only != none) {
@@ -371,7 +371,7 @@ std::size_t select_one(select_case* const* cases, std::size_t count, detail::cho
     c.status = c.table->look(c);
     if (c.status != channel_status::not_ready) return only;
   }
-  return select_among(cases, count, how);
+  return select_among(cases, count, mode);
 }
 
 }  // namespace
@@ -404,8 +404,8 @@ void throw_select_within() {
       "function is running; give the inner select a list of its own");
 }
 
-std::size_t select(select_case* const* cases, std::size_t count, choice how) {
-  return internal::select_one(cases, count, how);
+std::size_t select(select_case* const* cases, std::size_t count, choice mode) {
+  return internal::select_one(cases, count, mode);
 }
 
 }  // namespace detail

@@ -68,15 +68,15 @@ outcome caller::sleep(ticket t, nanos deadline) noexcept {
   if (node == nullptr) return sleep_alone(t, deadline);
   queued_waiter entry(open_wait{&thread_->self, t});
   if (!node->begin_wait(entry)) return outcome::cancelled;
-  const outcome how = sleep_alone(t, deadline);
+  const outcome result = sleep_alone(t, deadline);
   node->end_wait(entry);
-  return how;
+  return result;
 }
 
-void caller::throw_if_ended(outcome how) const {
-  if (how == outcome::stopped) throw_stopped(*fiber_);
-  if (how == outcome::deadlock) throw_deadlock(*fiber_);
-  if (how == outcome::cancelled) throw_cancelled(*kept_.limit.under);
+void caller::throw_if_ended(outcome result) const {
+  if (result == outcome::stopped) throw_stopped(*fiber_);
+  if (result == outcome::deadlock) throw_deadlock(*fiber_);
+  if (result == outcome::cancelled) throw_cancelled(*kept_.limit.under);
 }
 
 }  // namespace vigil::internal

@@ -2,8 +2,8 @@
 // thread that is none, which sleeps on a note of its own.
 //
 //   if (self.may_not_wait()) { unlock; self.refuse(...); }
-//   queue the cases; t = self.open(); how = self.wait(t, why); unlink them
-//   self.throw_if_ended(how)
+//   queue the cases; t = self.open(); result = self.wait(t, why); unlink them
+//   self.throw_if_ended(result)
 #pragma once
 
 #include "base/nanos.hpp"
@@ -68,7 +68,7 @@ class caller {
 
   // After a wait that brought nothing: throws what one that ended by a stop, a
   // cancel or a deadlock throws.
-  void throw_if_ended(outcome how) const;
+  void throw_if_ended(outcome result) const;
 
  private:
   struct thread_part {

@@ -113,22 +113,22 @@ enum class join_end { ended, limit, refused };
 join_end wait_as_joiner(fiber_core& core, internal::caller& self) {
   core.join_lock.lock();
   if (is_joined(core) || core.has_ended.load()) {
-    const join_end how = is_joined(core) ? join_end::refused : join_end::ended;
+    const join_end result = is_joined(core) ? join_end::refused : join_end::ended;
     core.join_lock.unlock();
-    return how;
+    return result;
   }
   const internal::ticket t = self.open(core.joiner);
   core.is_joined.store(true, internal::relaxed);  // ordering: in is_joined()
-  outcome how = outcome::value;
+  outcome result = outcome::value;
   try {
-    how = self.wait(t, wait_reason::join, core.join_lock);
+    result = self.wait(t, wait_reason::join, core.join_lock);
   } catch (...) {
     take_out(core, self.self());
     throw;
   }
-  if (how == outcome::value) return join_end::ended;
+  if (result == outcome::value) return join_end::ended;
   take_out(core, self.self());
-  self.throw_if_ended(how);
+  self.throw_if_ended(result);
   return join_end::limit;
 }
 
@@ -149,9 +149,9 @@ bool wait_to_join(fiber_core* core, const wait_limit& limit) {
   if (limit.is_over()) return false;
   internal::caller self(limit);
   if (self.may_not_wait()) self.refuse("fiber::join");
-  const join_end how = wait_as_joiner(*core, self);
-  if (how == join_end::refused) throw_second_join();
-  return how == join_end::ended;
+  const join_end result = wait_as_joiner(*core, self);
+  if (result == join_end::refused) throw_second_join();
+  return result == join_end::ended;
 }
 
 }  // namespace

@@ -50,9 +50,9 @@ void stop_node::marked::tell_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   }
 }
 
-void stop_node::mark(stop_state how, const std::exception_ptr& cause, marked& all) noexcept {
+void stop_node::mark(stop_state state, const std::exception_ptr& cause, marked& all) noexcept {
   cause_ = cause;
-  state_.store(how);  // N6; who sees it sees the cause
+  state_.store(state);  // N6; who sees it sees the cause
   // N7: if it cannot be kept, nobody waits under it.
   const bool heard_of = to_be_told_ || !waiters_.empty() || !callbacks_.empty();
   if (heard_of && try_keep()) all.add(*this);
@@ -70,7 +70,7 @@ void stop_node::end_waits() noexcept {
   }
 }
 
-void stop_node::cancel(stop_state how,
+void stop_node::cancel(stop_state state,
                        const std::exception_ptr& cause) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   marked all;
   lock_.lock();
@@ -78,12 +78,12 @@ void stop_node::cancel(stop_state how,
     lock_.unlock();
     return;
   }
-  mark(how, cause, all);
+  mark(state, cause, all);
   for (stop_node* at = this;;) {
     if (stop_node* const child = at->children_.front()) {
       child->lock_.lock_beside();
       if (!child->is_done()) {
-        child->mark(how, cause, all);
+        child->mark(state, cause, all);
         at = child;
         continue;
       }

@@ -98,7 +98,7 @@ class stop_node {
   const std::exception_ptr& cause() const noexcept { return cause_; }
 
   // When it returns, this node and all below are done, whoever did it.
-  void cancel(internal::stop_state how, const std::exception_ptr& cause) noexcept
+  void cancel(internal::stop_state state, const std::exception_ptr& cause) noexcept
       VIGIL_EXCLUDES(lock_);
 
   // The wait ends with the node from now on. False: it has ended so already.
@@ -153,7 +153,7 @@ class stop_node {
   // It has ended. Called once, without a lock, by who cancelled.
   virtual void told() noexcept = 0;
 
-  void mark(internal::stop_state how, const std::exception_ptr& cause, marked& all) noexcept
+  void mark(internal::stop_state state, const std::exception_ptr& cause, marked& all) noexcept
       VIGIL_REQUIRES(lock_);
   void end_waits() noexcept VIGIL_EXCLUDES(lock_);
 

@@ -12,7 +12,7 @@
 // over and then calls deliver(), once; everybody else goes away.
 //
 //   owner      open() ─ enqueue, arm the deadline ─ park ─ outcome() ─ unlink
-//   any thread                    claim(ticket, how) ─ hand over ─ deliver()
+//   any thread                    claim(ticket, result) ─ hand over ─ deliver()
 //
 // W1  The word changes from open exactly once per ticket.
 // W2  deliver() is called exactly once per ticket, by the winner, and is its
@@ -82,12 +82,12 @@ class waiter {
   }
 
   // Any thread. True for exactly one caller per ticket.
-  bool claim(ticket t, internal::outcome how) noexcept {
+  bool claim(ticket t, internal::outcome result) noexcept {
     // Pairs with the release of the earlier claim or the store in open();
     // ordering: the compare-exchange decides, the load only proposes.
     std::uint64_t seen = word_.load(relaxed);
     while (seen >> shift == t && (seen & outcome_mask) == 0) {
-      if (word_.compare_exchange_weak(seen, (t << shift) | static_cast<std::uint64_t>(how))) {
+      if (word_.compare_exchange_weak(seen, (t << shift) | static_cast<std::uint64_t>(result))) {
         return true;
       }
     }
@@ -124,10 +124,10 @@ class waiter {
   static constexpr std::uint64_t stoppable_bit = 8;
   static constexpr std::uint64_t lock_bit = 16;
 
-  bool claim_if(std::uint64_t bit, internal::outcome how) noexcept {
+  bool claim_if(std::uint64_t bit, internal::outcome result) noexcept {
     std::uint64_t seen = word_.load();
     while ((seen & (outcome_mask | bit)) == bit) {
-      const std::uint64_t to = (seen >> shift << shift) | static_cast<std::uint64_t>(how);
+      const std::uint64_t to = (seen >> shift << shift) | static_cast<std::uint64_t>(result);
       if (word_.compare_exchange_weak(seen, to)) return true;
     }
     return false;
@@ -146,7 +146,7 @@ struct open_wait {
   internal::ticket ticket = 0;
 
   // True: the wait has ended so, and the caller delivers the waiter.
-  bool claim(outcome how) const noexcept { return waiter->claim(ticket, how); }
+  bool claim(outcome result) const noexcept { return waiter->claim(ticket, result); }
 };
 
 // The same in a queue. Linked and unlinked under the queue's lock; on the stack of

@@ -31,8 +31,8 @@ class wake_list {
   void add(waiter& claimed) noexcept { claimed_.push_back(claimed); }
 
   // Whether the wait has ended by this call.
-  bool claim(const open_wait& w, outcome how) noexcept {
-    if (!w.claim(how)) return false;
+  bool claim(const open_wait& w, outcome result) noexcept {
+    if (!w.claim(result)) return false;
     add(*w.waiter);
     return true;
   }

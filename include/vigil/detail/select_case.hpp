@@ -64,7 +64,7 @@ enum class choice : std::uint8_t {
 // Takes one case, as soon as one can be taken, and returns its index.
 // Waits (on_timeout, on_deadline, on_done): throws stopped, channel_closed,
 // wrong_place, std::invalid_argument, what the case throws.
-VIGIL_API std::size_t select(select_case* const* cases, std::size_t count, choice how);
+VIGIL_API std::size_t select(select_case* const* cases, std::size_t count, choice mode);
 
 }  // namespace detail
 }  // namespace VIGIL_ABI
