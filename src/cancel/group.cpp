@@ -134,12 +134,11 @@ bool group_core::take(const char* call) {
   queued_waiter w;
   self.open(w);
   for_place_.push_back(w);
-  const outcome result = self.wait(w.ticket, wait_reason::group_place, lock_);
+  const outcome result = self.wait(w.ticket, wait_reason::group_place, lock_, [&]() noexcept {
+    const lock_guard guard(lock_);
+    if (w.hook.linked) for_place_.remove(w);
+  });
   if (result != outcome::value) {
-    {
-      const lock_guard guard(lock_);
-      if (w.hook.linked) for_place_.remove(w);
-    }
     if (result == outcome::stopped) self.throw_if_ended(result);
     // As if the context had been done before the call.
     fail_unstarted();
@@ -273,15 +272,8 @@ bool group_core::wait(const wait_limit& limit,
       const lock_guard guard(lock_);
       if (w.hook.linked) for_end_.remove(w);
     };
-    outcome result = outcome::open;
-    try {
-      result = self.wait(w.ticket, wait_reason::group, lock_);
-    } catch (...) {
-      leave();
-      throw;
-    }
+    const outcome result = self.wait(w.ticket, wait_reason::group, lock_, leave);
     if (result == outcome::value) continue;  // R5
-    leave();
     self.throw_if_ended(result);
     return false;
   }

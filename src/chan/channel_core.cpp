@@ -240,18 +240,9 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
     const lock_guard guard(c.lock);
     d == direction::send ? c.leave_senders(own) : c.leave_receivers(own);
   };
-  outcome result = outcome::open;
-  try {
-    result =
-        self.wait(own.ticket,
-                  d == direction::send ? internal::wait_reason::send : internal::wait_reason::recv,
-                  c.lock);
-  } catch (...) {
-    leave();
-    throw;
-  }
+  const auto why = d == direction::send ? internal::wait_reason::send : internal::wait_reason::recv;
+  const outcome result = self.wait(own.ticket, why, c.lock, leave);
   if (chosen != nullptr) return own.status;
-  leave();
   self.throw_if_ended(result);
   return channel_status::timeout;
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 namespace vigil::internal {
+
 caller::caller(const wait_limit& limit, mode m, const worker* on) noexcept
     : fiber_(on != nullptr ? on->current : nullptr), kept_(limit) {
   if (fiber_ == nullptr) {

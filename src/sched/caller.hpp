@@ -66,6 +66,22 @@ class caller {
   VIGIL_FOR_IO outcome wait(ticket t, wait_reason why, spinlock& held) VIGIL_RELEASE(held);
   outcome wait(ticket t, wait_reason why);
 
+  // The same. leave() undoes what made the wait findable, under that lock: it is called
+  // if nobody has found it, when this throws as well.
+  template <class Leave>
+  outcome wait(ticket t, wait_reason why, spinlock& held, Leave leave)
+      VIGIL_RELEASE(held) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+    outcome result = outcome::open;
+    try {
+      result = wait(t, why, held);
+    } catch (...) {
+      leave();
+      throw;
+    }
+    if (result != outcome::value && result != outcome::closed) leave();
+    return result;
+  }
+
   // After a wait that brought nothing: throws what one that ended by a stop, a
   // cancel or a deadlock throws.
   void throw_if_ended(outcome result) const;

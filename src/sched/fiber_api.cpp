@@ -119,15 +119,9 @@ join_end wait_as_joiner(fiber_core& core, internal::caller& self) {
   }
   const internal::ticket t = self.open(core.joiner);
   core.is_joined.store(true, internal::relaxed);  // ordering: in is_joined()
-  outcome result = outcome::value;
-  try {
-    result = self.wait(t, wait_reason::join, core.join_lock);
-  } catch (...) {
-    take_out(core, self.self());
-    throw;
-  }
+  const outcome result = self.wait(
+      t, wait_reason::join, core.join_lock, [&]() noexcept { take_out(core, self.self()); });
   if (result == outcome::value) return join_end::ended;
-  take_out(core, self.self());
   self.throw_if_ended(result);
   return join_end::limit;
 }
