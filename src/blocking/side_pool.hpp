@@ -7,24 +7,24 @@
 //   withdraw() out of the queue again, if no thread has taken it
 //
 // Q1  Functions start in the order in which they were submitted.
-// Q2  A thread rests only if, under the lock, the queue was empty; who queues
-//     takes a resting thread out under the same lock and wakes it. So no
-//     function waits beside a thread that rests.
+// Q2  A thread rests only if, under the lock, the queue was empty; submit() takes
+//     a resting thread out under the same lock and wakes it. So no function
+//     waits beside a thread that rests.
 // Q3  A queued or running call belongs to the pool (C1 of side_call.hpp), but
 //     for one that withdraw() has taken out.
 // Q4  The destructor waits for what is queued and running, and for no caller:
-//     one whose wait has ended may go on after the pool has gone. He touches it
+//     one whose wait has ended may go on after the pool has gone. It touches the pool
 //     only as C4 of side_call.hpp says.
-// Q5  A thread that is being started counts as one. Whoever fails to start the
-//     last one there is refuses all that is queued: nobody else would come to it.
+// Q5  A thread that is being started counts as one. The caller that fails to start the
+//     last one there is refuses all that is queued: no thread would come to it.
 // Q6  From then on until it has gone a thread is counted as quiet (process.hpp),
 //     but for while it runs the user's code, before it gives the call back: when
 //     the last call is over, none of them hides a deadlock, even if the pool has
 //     been left to it (Q7).
 // Q7  A pool that is ended on a thread of its own, by a function or as what that
 //     has captured dies, cannot be waited for there: it is left to its threads.
-//     They go on until nothing is queued; who is the last to go, of them and of
-//     those who start one, destroys it.
+//     They go on until nothing is queued; the last to go, of them and of the callers
+//     that start one, destroys it.
 #pragma once
 
 #include "base/intrusive_list.hpp"
@@ -108,7 +108,7 @@ class side_pool {
   std::unique_ptr<place[]> places_ VIGIL_GUARDED_BY(lock_);
   std::size_t size_ VIGIL_GUARDED_BY(lock_) = 0;  // 0: no function has come yet
   std::size_t threads_ VIGIL_GUARDED_BY(lock_) = 0;
-  std::size_t starting_ VIGIL_GUARDED_BY(lock_) = 0;  // callers who start one
+  std::size_t starting_ VIGIL_GUARDED_BY(lock_) = 0;  // callers that start one
   list<side_job, &side_job::queued> queue_ VIGIL_GUARDED_BY(lock_);
   chain<place, &place::next> resting_ VIGIL_GUARDED_BY(lock_);
   std::size_t running_ VIGIL_GUARDED_BY(lock_) = 0;

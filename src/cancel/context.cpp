@@ -195,7 +195,7 @@ void cancel_context::arm(nanos at, std::exception_ptr cause) {
   clock = deadline_clock::read_in(service.sched());
   timed_by = this;
   late_ = std::move(cause);
-  ask_to_be_told();
+  want_on_done();
   service.reset_at(*timer_, deadline);
   if (is_done()) detail::stop(timer_);  // by its parent, before it asked
 }
@@ -205,7 +205,7 @@ bool cancel_context::is_pending_in(const scheduler* here) const noexcept {
          timer_->service->is_of_this_run(*timer_) && timer_->when.load() > 0;
 }
 
-// Virtual time stands still, or is over, for who is not in it.
+// Virtual time stands still, or is over, for callers that are not in it.
 bool cancel_context::has_passed_elsewhere() const noexcept {
   return clock == deadline_clock() && deadline <= internal::monotonic_now();
 }
@@ -218,15 +218,15 @@ void cancel_context::listen(std::stop_token t) {
 // --- its end
 
 channel_core* cancel_context::done_channel() noexcept {
-  ask_to_be_told();
+  want_on_done();
   keep();
   return this;
 }
 
-// The flag first, then the source, then the look; told() is called after the node is
+// The flag first, then the source, then the look; on_done() is called after the node is
 // done, and looks for the source (N6 of stop_tree.hpp).
 std::stop_token cancel_context::token() {
-  ask_to_be_told();
+  want_on_done();
   token_is_given();
   std::stop_source* made = token_.load();
   if (made == nullptr) {
@@ -238,7 +238,7 @@ std::stop_token cancel_context::token() {
   return result;
 }
 
-void cancel_context::told() noexcept {
+void cancel_context::on_done() noexcept {
   dismiss_all();
   if (timer_ != nullptr) detail::stop(timer_);
   if (std::stop_source* const source_of_token = token_.load()) source_of_token->request_stop();

@@ -1,7 +1,7 @@
 // context_core: what a context's handles name. Three kinds:
 //
-//   plain_context    never done: the background of plain threads, without_cancel
-//   value_context    a value; done when its parent is
+//   value_context    a value, or nothing: the background of plain threads,
+//                    without_cancel; done when its parent is, or never
 //   cancel_context   a node of the stop tree, and the channel that done() hands
 //                    out: closed as soon as the node is done
 //
@@ -9,7 +9,7 @@
 //     not by recursion.
 // K2  The handles of a cancel_context are counted with those of its channel: a
 //     receiver of done() is a handle.
-// K3  Who may come after the last handle (its timer, a stop_token) has only a weak
+// K3  What may come after the last handle (its timer, a stop_token) has only a weak
 //     link: it looks under the link's lock whether the context is there, and takes
 //     a handle unless the last one has gone.
 // K4  A timer goes with the run it was armed in. So a context made under a deadline
@@ -129,10 +129,10 @@ class cancel_context final : public context_core,
   void arm(internal::nanos at, std::exception_ptr cause);
   void listen(std::stop_token token);
 
-  // --- K4, of one with a timer; `here`: who asks is in this one's run, or in none
+  // --- K4, of one with a timer; `here`: the caller's runtime, nullptr if in none
   // Its timer will fire in that run.
   bool is_pending_in(const internal::scheduler* here) const noexcept;
-  // As far as one can tell who reads another clock.
+  // As far as the reader of another clock can tell.
   bool has_passed_elsewhere() const noexcept;
 
   const std::exception_ptr& cause_of_deadline() const noexcept { return late_; }
@@ -152,7 +152,7 @@ class cancel_context final : public context_core,
   bool drop() noexcept override;
   void destroy() noexcept override;
   void end() noexcept override;  // the last handle was a receiver
-  void told() noexcept override;
+  void on_done() noexcept override;
   const std::shared_ptr<weak_context>& weak();
 
   // Nothing ever comes but the end.

@@ -5,8 +5,8 @@
 // and is told that it will not run.
 //
 // The rule. The node's list of callbacks decides between the end and stop(): only one of
-// them takes the registration out. Who has to wait, because the end has it, decides
-// under the registration's lock whether it is armed.
+// them takes the registration out. If that was the end, stop_and_wait decides with it,
+// under the registration's lock, whether the timer is armed.
 #include "cancel/context_core.hpp"
 #include "timer/timer_service.hpp"
 
@@ -23,8 +23,8 @@ using internal::stop_callback;
 using internal::timer_service;
 
 // One owner is its node's list, until it has run or was stopped; the others are
-// the handles. Whoever takes it out of the list ends its handle of the record; the
-// reference, for who waits for a run, lasts as long as it does.
+// the handles. What takes it out of the list ends its handle of the record; the
+// reference, for stop_and_wait, lasts as long as it does.
 class done_registration final : public stop_callback {
  public:
   done_registration(context_core& c, timer_record* r) noexcept : context(c), record(r) {
@@ -65,7 +65,7 @@ class done_registration final : public stop_callback {
     bool was_over = false;
     {
       const lock_guard guard(lock);
-      was_over = std::exchange(is_over, true);  // by who waits, in between
+      was_over = std::exchange(is_over, true);  // by stop_and_wait, in between
     }
     drop_handle(record);
     drop_handle(this);  // the list's; the caller has another

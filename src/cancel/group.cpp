@@ -1,19 +1,19 @@
-// group_core: the fibers of a group, those who wait for them, and the first error.
+// group_core: the fibers of a group, the waits for them, and the first error.
 //
 // Everything is under one lock. A place is taken before a fiber is made and given
 // back when its function has died, or has never run; so while one is taken the
 // group lives, and when none is, nobody touches it any more.
 //
 // R1  A running fiber is in the list from its first step to its last, and leaves
-//     it under the lock: who asks it to stop under the lock finds it alive.
-// R2  The unlock in give() is its last touch: whoever sees no place taken, under
+//     it under the lock: a stop that is asked for under the lock finds it alive.
+// R2  The unlock in give() is its last touch: a thread that sees no place taken, under
 //     the lock, may destroy the group.
-// R3  With a limit, who waits for a place is handed one by who gives his back.
-// R4  In the list those who have not been asked to stop come before those who
-//     have; once somebody is being asked, whoever comes in has been asked. So a few
+// R3  With a limit, a place that is given back is handed to the first wait for one.
+// R4  In the list the fibers that have not been asked to stop come before those that
+//     have; once one is being asked, each that comes in has been asked. So a few
 //     can be asked under each hold of the lock.
-// R5  Who is told that no place is taken looks again under the lock: others may
-//     have started more before he runs. wait() sees none taken and forbids more
+// R5  A wait for the end that was readied looks again under the lock: more fibers may
+//     have been started before it runs. wait() sees no place taken and forbids more
 //     under one hold of it.
 #include "cancel/context_core.hpp"
 #include "sched/caller.hpp"
@@ -224,7 +224,7 @@ bool group_core::is_by_cancel(const cancelled& e) noexcept {
 
 void group_core::cancel(const std::exception_ptr& cause) noexcept {
   {
-    const lock_guard guard(lock_);  // before who waits under the context hears of it
+    const lock_guard guard(lock_);  // before the waits under the context end
     if (error_ == nullptr && !ctx().is_done()) ended_by_cancel_ = true;
   }
   made_.cancel(cause);

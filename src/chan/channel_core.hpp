@@ -1,30 +1,30 @@
-// channel_core: a channel without its type, and the queues of those who wait.
+// channel_core: a channel without its type, and its queues of waits.
 //
 //   senders ──▶ [ ring of `capacity` slots ] ──▶ receivers
 //
 // Everything is guarded by the channel's lock; a value moves under it, straight
 // from the sender's hand into the receiver's when one of them waits.
 //
-// Who waits leaves a queued_case in a queue, or several at once (select), all
-// with the ticket of one waiter. Who finds one claims the ticket, moves the
-// value, says which case it was and how it ended, unlocks, and delivers.
+// A wait leaves a queued_case in a queue, or several at once (select), all
+// with the ticket of one waiter. The other side finds one, claims the ticket, moves
+// the value, writes down which case it was and how it ended, unlocks, and delivers.
 //
 // C1  A case is linked and unlinked under the lock of its channel. Its owner
-//     leaves no case behind: those that nobody claimed it unlinks itself, also
+//     leaves no case behind: those that were not claimed it unlinks itself, even
 //     when an exception ends the wait.
-// C2  A claim fails if the wait has ended otherwise; whoever failed unlinks the
-//     case and looks at the next one.
+// C2  A claim fails if the wait has ended otherwise; the thread that failed unlinks
+//     the case and looks at the next one.
 // C3  Between claim and deliver() the owner cannot go on, so its case, its
 //     value and the word that says which case it was stay where they are.
 // C4  Receivers wait only if the ring is empty, senders only if it is full;
 //     none waits on a closed channel. So at most one of the queues holds cases
 //     that can be claimed, but for one select that waits on both: it never
 //     meets itself, because it looks before it is queued.
-// C5  Who waits has a handle of the channel, so that it lives until the case is
+// C5  A waiter has a handle of the channel, so that it lives until the case is
 //     unlinked, whatever becomes of the handles outside.
 //
-// The channel of a timer has a timed_source instead of senders: whoever looks
-// asks it whether a value is due.
+// The channel of a timer has a timed_source instead of senders: each look asks it
+// whether a value is due.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -74,10 +74,9 @@ class timed_source {
   ~timed_source() = default;
 };
 
-// Who is to be delivered once the lock is released; nullptr: nobody.
 struct attempt {
   channel_status status;
-  waiter* peer = nullptr;
+  waiter* peer = nullptr;  // to be delivered once the lock is released
 };
 
 // Waits for nothing that could come: a nil channel, a select without cases.
@@ -108,10 +107,10 @@ class channel_core {
   void leave_senders(internal::queued_case& c) noexcept VIGIL_REQUIRES(lock);
   void leave_receivers(internal::queued_case& c) noexcept VIGIL_REQUIRES(lock);
 
-  // Everybody who waits is told. False if it was closed already.
+  // Ends all waits. False if it was closed already.
   bool close() noexcept VIGIL_EXCLUDES(lock);
-  // Tells everybody who waits, a few dozen under each hold of the lock. Caller: it is
-  // closed, or its source has ended.
+  // Ends all waits, a few dozen under each hold of the lock. Caller: it is closed, or
+  // its source has ended.
   void dismiss_all() noexcept VIGIL_EXCLUDES(lock);
 
   std::size_t size() const noexcept VIGIL_EXCLUDES(lock);

@@ -7,14 +7,14 @@
 //   queue   none was: all locks, in the order of their addresses; look again,
 //           at all of them at one instant; then a place in each queue, all
 //           with one ticket
-//   wait    unlock, park; who claims the ticket says which case it was
-//   undo    the places that nobody took are taken back
+//   wait    unlock, park; the claim of the ticket says which case it was
+//   undo    the places that were not claimed are taken back
 //
 // Whatever can be waited for is a case_table.
 //
 // L1  A select that says "nothing is ready" (otherwise, a timeout of zero) has
 //     looked at all cases while it held all their locks.
-// L2  No lock is held while it parks: who claims before it has parked leaves
+// L2  No lock is held while it parks: a claim before it has parked leaves
 //     word in park_state (park.hpp).
 #pragma once
 

@@ -1,5 +1,6 @@
-// caller: who calls an operation that may have to wait: the running fiber, or a
-// thread that is none, which sleeps on a note of its own.
+// caller: the running fiber that calls an operation which may have to wait, or a plain
+// thread, which sleeps on a note of its own. Every wait but those of the shutdown's own
+// fibers goes through one.
 //
 //   if (self.may_not_wait()) { unlock; self.refuse(...); }
 //   queue the cases; t = self.open(); result = self.wait(t, why); unlink them

@@ -1,7 +1,7 @@
 // park: stops the running fiber. ready(f): makes a parked fiber run.
 //
 // The danger. A fiber that wants to wait puts itself where others find it and
-// then leaves its stack. Who finds it in between would start it a second time,
+// then leaves its stack. A thread that finds it in between would start it a second time,
 // on a stack that is still in use.
 //
 // The rule, in two halves.
@@ -15,12 +15,12 @@
 //                    P2  unlock                <- from here others find it
 //                    P3  other work            <- the fiber is not touched
 //
-// Who needs no lock to find it (a timer, a stop) may come before P1. ready()
+// A timer or a stop needs no lock to find it, and may come before P1. ready()
 // then finds `running`, leaves `notified`, and P1 finds that and makes the
 // fiber runnable itself. So exactly one of P1 and ready() queues it.
 //
 // caller    park() on a fiber; ready() from any thread, once for each park,
-//           by who claimed the waiter's ticket (waiter.hpp).
+//           by the thread that claimed the waiter's ticket (waiter.hpp).
 // commit    P1 and P2 run off the fiber's stack; they do not allocate, throw
 //           or park.
 // ordering  ready() releases and the worker acquires, through park_state or

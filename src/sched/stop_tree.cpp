@@ -20,7 +20,7 @@ using internal::stop_callback;
 using internal::stop_state;
 using internal::wake_list;
 
-// Nodes that a cancel has marked and that somebody has to hear of, each kept.
+// Nodes that a cancel has marked and that have something to end, each kept.
 class stop_node::marked {
  public:
   void add(stop_node& n) noexcept {
@@ -40,7 +40,7 @@ void stop_node::marked::tell_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   for (stop_node* n = first_; n != nullptr; n = n->next_marked_)
     n->end_waits();
   for (stop_node* n = first_; n != nullptr; n = n->next_marked_) {
-    if (n->to_be_told_) n->told();  // N1: it changes no more
+    if (n->wants_on_done_) n->on_done();  // N1: it changes no more
   }
   while (stop_node* const n = first_) {
     first_ = n->next_marked_;
@@ -54,7 +54,7 @@ void stop_node::mark(stop_state state, const std::exception_ptr& cause, marked& 
   cause_ = cause;
   state_.store(state);  // N6; who sees it sees the cause
   // N7: if it cannot be kept, nobody waits under it.
-  const bool heard_of = to_be_told_ || !waiters_.empty() || !callbacks_.empty();
+  const bool heard_of = wants_on_done_ || !waiters_.empty() || !callbacks_.empty();
   if (heard_of && try_keep()) all.add(*this);
 }
 
@@ -131,7 +131,7 @@ bool stop_node::link(stop_callback& c) noexcept {
 
 bool stop_node::unlink(stop_callback& c) noexcept {
   const lock_guard guard(lock_);
-  // Once it is done, the callback is in the hand of who cancelled.
+  // Once it is done, the callback is in the hand of the thread that cancelled.
   if (is_done() || !c.hook.linked) return false;
   callbacks_.remove(c);
   return true;
@@ -154,9 +154,9 @@ void stop_node::leave() noexcept {
   if (among_children_.linked) above_->children_.remove(*this);
 }
 
-void stop_node::ask_to_be_told() noexcept {
+void stop_node::want_on_done() noexcept {
   const lock_guard guard(lock_);
-  if (!is_done()) to_be_told_ = true;
+  if (!is_done()) wants_on_done_ = true;
 }
 
 void stop_node::token_is_given() noexcept {

@@ -1,28 +1,28 @@
-// stop_tree: what can be cancelled, and who waits under it.
+// stop_tree: what can be cancelled, and the waits that end with it.
 //
 //              a                 cancel(b) marks b, d, e from the top down,
 //            /   \               then ends the waits under them, a few dozen under
-//           b     c              each hold of a lock, and at last, without any,
-//          / \                   tells those who want to hear of it
+//           b     c              each hold of a lock, and at last, without any lock,
+//          / \                   calls on_done() of the nodes that asked for it
 //         d   e
 //
 // The danger. Two threads cancel overlapping parts at the same moment, a third
 // hangs a new child or a waiter below, a fourth lets a child die. A child that
 // is missed never ends; a waiter that is missed sleeps for ever; a waiter that
-// is touched after its wait is over is somebody else's stack; and who returned
+// is touched after its wait is over is another's stack; and a thread that returned
 // from cancel() while another is still at work below would find a part of the
 // tree alive that it has cancelled.
 //
 // The rule. Each node has a lock. The walk holds the locks on the path from the
-// node that is cancelled down to where it is, parents before children, and lets
-// go of a node's lock only when all below is marked.
+// node that is cancelled down to where it is, parents before children, and releases
+// a node's lock only when all below is marked.
 //
-// N1  `state` changes from open once, under the node's lock. Whoever holds the
-//     lock and finds it open may link a child, a waiter or a callback; whoever
-//     finds it done links nothing, and is done himself. So who marked it has the
-//     callbacks for himself.
-// N2  A node that is found done under its lock is done with all below it: who
-//     marked it had the lock until then. So cancel() takes the lock also to
+// N1  `state` changes from open once, under the node's lock. A thread that holds the
+//     lock and finds it open may link a child, a waiter or a callback; one that finds
+//     it done links nothing, and its child or wait is done as well. So the thread that
+//     marked the node has the callbacks to itself.
+// N2  A node that is found done under its lock is done with all below it: the thread
+//     that marked it had the lock until then. So cancel() takes the lock even to
 //     learn that there is nothing to do.
 // N3  A child leaves its parent's list under the parent's lock before it dies,
 //     and the walk holds that lock while it is below: no freed node is met. A
@@ -31,11 +31,11 @@
 //     its owner cannot go on (W2 of waiter.hpp); one that was not claimed is
 //     unlinked by its owner under the lock.
 // N5  User code, destructors included, runs under no lock here.
-// N6  `state` is changed before told() is called, and looked at by who leaves
-//     something for told() to find, after he has left it (cancel_context::token).
-//     All sequentially consistent: one of the two sees the other.
-// N7  Who waits, has a callback or wants to be told keeps the node, or is about to
-//     let the node die with it.
+// N6  `state` is changed before on_done() is called. A caller that leaves something for
+//     on_done() to find looks at it afterwards (cancel_context::token). All
+//     sequentially consistent: one of the two sees the other.
+// N7  A waiter, a callback, and a node that wants on_done(), keep the node, or are about
+//     to let it die with them.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -70,7 +70,7 @@ enum class stop_state : std::uint8_t {
   shutdown,  // of the runtime that it belongs to
 };
 
-// Something to be done when a node ends, by whoever cancels, without a lock.
+// Something to be done when a node ends, by the thread that cancels, without a lock.
 struct stop_callback {
   list_hook<stop_callback> hook;
   // May free the callback; must not wait.
@@ -97,7 +97,7 @@ class stop_node {
   // As it was given to the cancel that came first. Caller: has seen it done.
   const std::exception_ptr& cause() const noexcept { return cause_; }
 
-  // When it returns, this node and all below are done, whoever did it.
+  // When it returns, this node and all below are done, whichever thread did it.
   void cancel(internal::stop_state state, const std::exception_ptr& cause) noexcept
       VIGIL_EXCLUDES(lock_);
 
@@ -117,13 +117,13 @@ class stop_node {
   // Before it dies.
   void leave() noexcept;
 
-  // told() is to be called when it ends. Any thread; no effect afterwards.
-  void ask_to_be_told() noexcept VIGIL_EXCLUDES(lock_);
+  // on_done() is to be called when it ends. Any thread; no effect afterwards.
+  void want_on_done() noexcept VIGIL_EXCLUDES(lock_);
 
-  // A std::stop_token of it has been given out: who has that is not known here.
+  // A std::stop_token of it has been given out: its holders are not known here.
   void token_is_given() noexcept VIGIL_EXCLUDES(lock_);
 
-  // Whether somebody waits for its end or for that of a node below: in a wait under
+  // Whether anything waits for its end or for that of a node below: in a wait under
   // it, in the channel of its end, with a function that the end calls, or perhaps with
   // a token.
   bool is_waited_for() noexcept VIGIL_EXCLUDES(lock_);
@@ -138,20 +138,20 @@ class stop_node {
  protected:
   ~stop_node() = default;
 
-  // Somebody waits in the channel of its end, or nobody does any more. Caller: holds
-  // the channel's lock.
+  // A fiber or thread waits in the channel of its end, or none does any more. Caller:
+  // holds the channel's lock.
   void channel_is_waited_in(bool now) noexcept {
-    // ordering: read by who has seen all workers asleep.
+    // ordering: read by a worker that has seen all others asleep.
     waited_in_channel_.store(now, internal::relaxed);
   }
 
  private:
   class marked;
 
-  // False if the last who kept it has let go: it is about to leave.
+  // False if the last reference has gone: it is about to leave.
   virtual bool try_keep() noexcept = 0;
-  // It has ended. Called once, without a lock, by who cancelled.
-  virtual void told() noexcept = 0;
+  // It has ended. Called once, without a lock, by the thread that cancelled.
+  virtual void on_done() noexcept = 0;
 
   void mark(internal::stop_state state, const std::exception_ptr& cause, marked& all) noexcept
       VIGIL_REQUIRES(lock_);
@@ -159,7 +159,7 @@ class stop_node {
 
   internal::atomic<internal::stop_state> state_{internal::stop_state::open};
   internal::atomic<bool> waited_in_channel_{false};
-  bool to_be_told_ VIGIL_GUARDED_BY(lock_) = false;
+  bool wants_on_done_ VIGIL_GUARDED_BY(lock_) = false;
   bool has_token_ VIGIL_GUARDED_BY(lock_) = false;
   mutable internal::spinlock lock_{internal::lock_rank::stop_tree};
   stop_node* above_ = nullptr;

@@ -5,11 +5,11 @@
 // a stop at the same moment, from different threads, and some of them come
 // late: a timer that fires after the wait is over must not end the next one.
 //
-// The rule. Each wait has a ticket, a number that is never used again. Who
-// wants to end the wait claims the ticket: one compare-exchange of one word
-// from {ticket, open} to {ticket, outcome}. It succeeds for exactly one, and
+// The rule. Each wait has a ticket, a number that is never used again. A thread
+// that wants to end the wait claims the ticket: one compare-exchange of one word
+// from {ticket, open} to {ticket, outcome}. It succeeds for exactly one thread, and
 // only while that very wait is open. The winner finishes what it has to hand
-// over and then calls deliver(), once; everybody else goes away.
+// over and then calls deliver(), once; all others give up.
 //
 //   owner      open() ─ enqueue, arm the deadline ─ park ─ outcome() ─ unlink
 //   any thread                    claim(ticket, result) ─ hand over ─ deliver()
@@ -71,7 +71,7 @@ class waiter {
   waiter& operator=(const waiter&) = delete;
 
   // Caller: the owner, when no wait of its is open. seq_cst: the owner then
-  // looks whether a stop has been asked for, while who asks sets that flag and
+  // looks whether a stop has been asked for, while request_stop sets that flag and
   // then looks at this word; one of them sees the other.
   ticket open(bool stoppable, bool for_lock = false) noexcept {
     // ordering: only the owner changes a word that is not open.
@@ -101,7 +101,7 @@ class waiter {
   // The same for a wait for a lock.
   bool claim_deadlock() noexcept { return claim_if(lock_bit, internal::outcome::deadlock); }
 
-  // Makes the owner go on. Caller: who claimed; its last touch (W2).
+  // Makes the owner go on. Caller: the one that claimed; its last touch (W2).
   VIGIL_FOR_IO void deliver(turn when = turn::next) noexcept;
 
   // Caller: the owner, after it was delivered.

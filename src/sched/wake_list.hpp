@@ -12,8 +12,8 @@
 //     claimed.deliver_together();
 //   }
 //
-// Nobody may queue any more then: whoever looks under the lock finds what is ended. A
-// waiter lies on a stack of its own, long out of the cache. So take() first asks for
+// No more may queue then: a look under the lock finds what has ended. A waiter lies on
+// a stack of its own, long out of the cache. So take() first asks for
 // the memory of all that it will claim, and for the next round's entries (far_list),
 // before it claims the first.
 #pragma once

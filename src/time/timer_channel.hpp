@@ -5,9 +5,9 @@
 // arming that stop() or reset() has already ended.
 //
 // The rule. The deadline in force, `when_`, is guarded by the channel's lock,
-// and there is no slot: a value exists only in the hand of who receives it.
-// Whoever looks while `when_` has come takes it and moves `when_` on, in one
-// step. So stop() and reset() are true exactly if nobody took it.
+// and there is no slot: a value exists only in the hand of its receiver. A look
+// while `when_` has come takes it and moves `when_` on, in one step. So stop()
+// and reset() are true exactly if it was not taken.
 //
 // A deadline that can never come is one below `never`: it is pending all the
 // same. When the runtime has ended, nothing is pending, and the channel is
@@ -15,7 +15,7 @@
 //
 // H1  The runtime timer is armed only while a receiver is queued. It is an
 //     alarm clock: when it rings, `when_` is looked at again.
-// H2  An arming owns a handle of the channel. It passes to who ends the
+// H2  An arming owns a handle of the channel. It passes to what ends the
 //     arming: stop, or the ring.
 #pragma once
 
