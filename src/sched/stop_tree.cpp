@@ -23,27 +23,22 @@ using internal::wake_list;
 // Nodes that a cancel has marked and that have something to end, each kept.
 class stop_node::marked {
  public:
-  void add(stop_node& n) noexcept {
-    *last_ = &n;
-    last_ = &n.next_marked_;
-  }
+  void add(stop_node& n) noexcept { nodes_.push_back(n); }
 
   // Caller: holds no lock.
   void tell_all() noexcept;
 
  private:
-  stop_node* first_ = nullptr;
-  stop_node** last_ = &first_;
+  internal::chain<stop_node, &stop_node::next_marked_> nodes_;
 };
 
 void stop_node::marked::tell_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  for (stop_node* n = first_; n != nullptr; n = n->next_marked_)
+  for (stop_node* n = nodes_.front(); n != nullptr; n = n->next_marked_)
     n->end_waits();
-  for (stop_node* n = first_; n != nullptr; n = n->next_marked_) {
+  for (stop_node* n = nodes_.front(); n != nullptr; n = n->next_marked_) {
     if (n->wants_on_done_) n->on_done();  // N1: it changes no more
   }
-  while (stop_node* const n = first_) {
-    first_ = n->next_marked_;
+  while (stop_node* const n = nodes_.pop_front()) {
     while (stop_callback* const c = n->callbacks_.pop_front())  // N1: ours alone
       c->run(*c);
     n->let_go();
