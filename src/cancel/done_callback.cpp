@@ -23,7 +23,7 @@ using internal::stop_callback;
 using internal::timer_service;
 
 // One owner is its node's list, until it has run or was stopped; the others are
-// the handles. What takes it out of the list ends its handle of the record; the
+// the handles. Taking it out of the list ends its handle of the record; the
 // reference, for stop_and_wait, lasts as long as it does.
 class done_registration final : public stop_callback {
  public:
@@ -72,7 +72,7 @@ class done_registration final : public stop_callback {
     return !was_over;
   }
 
-  // Who cancels may be at other callbacks still, or have just armed the record.
+  // The cancel may be at other callbacks still, or have just armed the record.
   bool stop_and_wait(const wait_limit& limit) {
     if (stop()) return true;
     if (context.stop == nullptr) return false;
