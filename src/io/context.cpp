@@ -1,4 +1,3 @@
-#include "io/io_watch.hpp"
 #include "io/watch_service.hpp"
 #include "sched/scheduler.hpp"
 

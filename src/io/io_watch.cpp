@@ -69,10 +69,6 @@ io_watch::~io_watch() {
   alarm_->close();
 }
 
-void io_watch::context_gone() noexcept {
-  alarm_->context_gone();
-}
-
 // --- the worker
 
 void io_watch::prepare() noexcept {

@@ -99,7 +99,7 @@ class io_watch final : public watch {
   // --- by the service of the io_context
   void context_restarted() noexcept { look_again(); }
 
-  void context_gone() noexcept;
+  void context_gone() noexcept { alarm_->context_gone(); }
 
   // From a handler: true if the calling thread is a worker in wait_until(), which
   // has taken the waiter and will deliver it.

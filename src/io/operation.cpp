@@ -31,8 +31,9 @@ using internal::outcome;
 
 namespace {
 
-ending ending_of(outcome how) noexcept {
-  switch (how) {
+// `ending` says why it is not the outcome itself.
+ending ending_of(outcome result) noexcept {
+  switch (result) {
     case outcome::timeout:
       return ending::cut;
     case outcome::cancelled:
@@ -84,17 +85,6 @@ bool is_in(const any_io_executor& ex, const internal::io_watch& watch) {
 
 }  // namespace
 
-operation::operation(internal::fiber& f,
-                     internal::io_watch* in,
-                     any_io_executor by,
-                     bool runs_anywhere,
-                     bool is_outside) noexcept
-    : sched(*f.sched),
-      watch(in),
-      anywhere(runs_anywhere),
-      outside(is_outside),
-      executor(std::move(by)) {}
-
 operation& begin_operation(any_io_executor own, any_io_executor bound, bool inside) {
   internal::fiber& self = fiber_that_may_wait();
   check_is_not_run_here(own);
@@ -110,7 +100,7 @@ operation& begin_operation(any_io_executor own, any_io_executor bound, bool insi
     // Its context has something to run until the operation is over.
     own = boost::asio::prefer(bound, boost::asio::execution::outstanding_work.tracked);
   }
-  return *new operation(self, watch, std::move(own), anywhere, outside);
+  return *new operation{*self.sched, watch, anywhere, outside, std::move(own)};
 }
 
 // --- references

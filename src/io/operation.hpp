@@ -47,29 +47,25 @@ namespace detail {
 
 // All of it is operation.cpp's.
 struct operation {
-  operation(internal::fiber& f,
-            internal::io_watch* in,
-            boost::asio::any_io_executor by,
-            bool runs_anywhere,
-            bool is_outside) noexcept;
-  ~operation() = default;
-
   internal::scheduler& sched;
   // Where what it waits for may happen; nullptr: in no io_context of the runtime's.
   internal::io_watch* const watch;
   const bool anywhere;  // its handlers run where they are called
   const bool outside;
+  // Empty: any. OP5
+  boost::asio::any_io_executor executor VIGIL_GUARDED_BY(lock);
+
   internal::atomic<int> references{1};
   internal::atomic<int> executors{0};  // as long as there are any, they are one reference
   internal::atomic<bool> end_wanted{false};
 
-  std::recursive_mutex section;
+  std::recursive_mutex section{};
   int depth = 0;          // guarded by section
   bool answered = false;  // guarded by section: a section inside another has ended
-  boost::asio::cancellation_signal signal;
+  boost::asio::cancellation_signal signal{};
 
   // Written by its handler before `done`, read by its fiber afterwards.
-  std::exception_ptr thrown;
+  std::exception_ptr thrown{};
   bool dropped = false;
 
   internal::spinlock lock{internal::lock_rank::io};
@@ -78,8 +74,6 @@ struct operation {
   bool begun VIGIL_GUARDED_BY(lock) = false;  // the initiating function has returned
   boost::asio::cancellation_type_t asked VIGIL_GUARDED_BY(lock) =
       boost::asio::cancellation_type::none;  // before it was begun
-  // Empty: any. OP5
-  boost::asio::any_io_executor executor VIGIL_GUARDED_BY(lock);
   internal::waiter* waiter VIGIL_GUARDED_BY(lock) = nullptr;
   internal::ticket ticket VIGIL_GUARDED_BY(lock) = 0;
 

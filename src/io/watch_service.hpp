@@ -7,6 +7,8 @@
 //      lock under which a moment begins and ends.
 #pragma once
 
+#include "io/io_watch.hpp"
+
 #include <mutex>
 #include <vector>
 
@@ -15,28 +17,59 @@
 
 namespace vigil::internal {
 
-class io_watch;
-
 class watch_service final : public boost::asio::execution_context::service {
  public:
   using key_type = watch_service;
-  static boost::asio::execution_context::id id;
+  static inline boost::asio::execution_context::id id;
 
-  static watch_service& of(boost::asio::io_context& context);
+  static watch_service& of(boost::asio::io_context& context) {
+    return boost::asio::use_service<watch_service>(context);
+  }
+
   // For of().
-  explicit watch_service(boost::asio::execution_context& context);
+  explicit watch_service(boost::asio::execution_context& context)
+      : service(context), context_(static_cast<boost::asio::io_context&>(context)) {}
 
-  void add(io_watch& w);
-  void remove(io_watch& w) noexcept;
+  void add(io_watch& w) {
+    const std::lock_guard guard(lock_);
+    watches_.push_back(&w);
+  }
+
+  void remove(io_watch& w) noexcept {
+    const std::lock_guard guard(lock_);
+    std::erase(watches_, &w);
+  }
 
   // The caller's.
-  void restart();
+  void restart() {
+    const std::lock_guard guard(lock_);
+    asked_for_ = true;
+    context_.restart();
+    for (io_watch* const w : watches_)
+      w->context_restarted();
+  }
+
   // False if it is not stopped any more.
-  bool restart_for_a_moment();
-  void moment_is_over();
+  bool restart_for_a_moment() {
+    const std::lock_guard guard(lock_);
+    if (!context_.stopped()) return false;
+    asked_for_ = false;
+    context_.restart();
+    return true;
+  }
+
+  void moment_is_over() {
+    const std::lock_guard guard(lock_);
+    if (!asked_for_) context_.stop();
+  }
 
  private:
-  void shutdown() override;
+  void shutdown() override {
+    const std::lock_guard guard(lock_);
+    for (io_watch* const w : watches_)
+      w->context_gone();
+    watches_.clear();
+  }
 
   boost::asio::io_context& context_;
   std::mutex lock_;
