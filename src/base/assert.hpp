@@ -1,4 +1,4 @@
-// What to do when the program is wrong.
+// Checks, and the end of a program that fails one.
 //
 // VIGIL_CHECK   always on: misuse by the caller that must not go on, and
 //               broken invariants that are cheap to see.

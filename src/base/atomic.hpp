@@ -39,7 +39,7 @@ class own_counter {
  public:
   // Caller: the one writer.
   void add(unsigned long n = 1) noexcept {
-    // ordering: a statistic; or who reads it has seen the writer end.
+    // ordering: a statistic; or the reader has seen the writer end.
     value_.store(value_.load(relaxed) + n, relaxed);
   }
 

@@ -6,7 +6,7 @@
 // chain<T, &T::next>  singly linked, first in first out; can be moved onto
 //                     another chain whole.
 //
-// No lock: whoever owns the list guards it.
+// No lock: the owner of the list guards it.
 #pragma once
 
 #include "base/assert.hpp"
@@ -70,11 +70,11 @@ class list<T, Hook> {
   std::size_t size_ = 0;
 };
 
-// A list by T::hook of what lies far apart, such as entries on the stacks of those
-// who wait. Who takes many out would wait for memory at each step, since only the
-// one before says where an element is. So each says as well, in T::ahead, where the
-// one far_stride places behind it lies, to be asked for in time. That is a hint: the
-// element may have gone.
+// A list by T::hook of elements that lie far apart, such as entries on the stacks
+// of waiters. A thread that takes out many would wait for memory at each step,
+// since only the element before says where one is. So each element also says, in
+// T::ahead, where the one far_stride places behind it lies, to be prefetched in
+// time. That is a hint: the element may have gone.
 #ifdef VIGIL_MODEL
 inline constexpr std::size_t far_stride = 1;  // what comes between two batches is to be seen
 #else

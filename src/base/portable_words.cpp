@@ -14,9 +14,9 @@ namespace {
 
 constexpr nanos look_again_after = 20'000'000;
 
-// Words share a few queues. Who is about to sleep compares the word under the
-// queue's lock; who has changed it takes the lock before it notifies. So the change is
-// seen, or the sleeper is in the queue.
+// Words share a few queues. A thread that is about to sleep compares the word under
+// the queue's lock; one that has changed the word takes the lock before it
+// notifies. So the change is seen, or the sleeper is in the queue.
 struct queue {
   std::mutex lock;
   std::condition_variable changed;
@@ -60,7 +60,7 @@ void portable_words::wake_one(futex_word& word, waker who) noexcept {
 
 void portable_words::signals_may_come() noexcept {
   if (looks_by_itself.exchange(true)) return;
-  // Who sleeps without a deadline already comes out, and in again.
+  // Threads that already sleep without a deadline come out, and go in again.
   for (queue& q : queues()) {
     {
       const std::lock_guard guard(q.lock);

@@ -69,7 +69,7 @@ record_pool::link* record_pool::take_bundle() {
         bundles_ = first->next_bundle;
         return first;
       }
-      // What threads without a cache gave back.
+      // Records that threads without a cache gave back.
       if (singles_ != nullptr) {
         link* const first = singles_;
         link* last = first;

@@ -4,9 +4,9 @@
 
 namespace vigil::internal {
 
-// Who waits looks ever more rarely: each look takes the line away from the
-// owner, who with it could do several sections in a row. The owner may also have
-// lost its processor; after some ten microseconds, let it have this one.
+// A waiter looks ever more rarely: each look takes the cache line away from the
+// owner, which with it could do several sections in a row. The owner may also have
+// lost its processor; after some ten microseconds, yield this one to it.
 // (bench/channels.cpp: 8 fibers on one channel, 2 workers: 95 to 30 ns an item)
 void spinlock::wait_for(atomic<bool>& taken) noexcept {
   unsigned pauses = 32;

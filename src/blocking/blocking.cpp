@@ -1,4 +1,4 @@
-// What the templates of blocking.hpp call.
+// The functions that the templates of blocking.hpp call.
 #include "base/clock_source.hpp"
 #include "blocking/side_pool.hpp"
 #include "sched/caller.hpp"

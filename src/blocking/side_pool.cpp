@@ -74,7 +74,7 @@ side_pool::~side_pool() {
     close();
     places = size_;
   }
-  // Who submitted the last function may still be at the thread that he started.
+  // The caller that submitted the last function may still be starting its thread.
   while (somebody_starts())
     std::this_thread::yield();
   for (std::size_t i = 0; i < places; ++i) {

@@ -82,7 +82,7 @@ void retract_send(select_case& c) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
 
 // --- the draw
 
-// Of a thread that runs no fiber.
+// For a thread that runs no fiber.
 random& thread_dice() noexcept {
   thread_local random dice(reinterpret_cast<std::uintptr_t>(&dice) ^
                            static_cast<std::uint64_t>(monotonic_now()));

@@ -10,7 +10,7 @@
 //   wait    unlock, park; the claim of the ticket says which case it was
 //   undo    the places that were not claimed are taken back
 //
-// Whatever can be waited for is a case_table.
+// Everything that a select can wait for has a case_table.
 //
 // L1  A select that says "nothing is ready" (otherwise, a timeout of zero) has
 //     looked at all cases while it held all their locks.

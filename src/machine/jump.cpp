@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t sticky_flags = 0x3f;
 
-// What a stack is left with at its lower end, as the code below pushes it.
+// The lower end of a stack that has been left, as the code below pushes it.
 struct left_frame {
   std::uint32_t mxcsr;  // the sticky flags are clear
   std::uint16_t x87_control;

@@ -6,11 +6,11 @@
 // stays right and the returns after it are predicted; and it reads MXCSR, which
 // is slow, once (docs/decisions/0004).
 //
-// What a stack keeps across a jump: the registers that a function must keep,
-// the x87 control word, and of MXCSR the rounding and the masks. MXCSR's sticky
-// flags are clear after each jump: loading a register that differs from the
-// present one takes a hundred nanoseconds on some processors. Those of the x87
-// unit (long double) stay with the thread, as with Boost's jump.
+// A stack keeps these across a jump: the registers that a function must keep, the
+// x87 control word, and of MXCSR the rounding and the masks. MXCSR's sticky flags
+// are clear after each jump: loading a register that differs from the present one
+// takes a hundred nanoseconds on some processors. Those of the x87 unit (long
+// double) stay with the thread, as with Boost's jump.
 #pragma once
 
 #include <cstddef>

@@ -170,8 +170,8 @@ void install_overflow_report(describe_stack describe) noexcept {
   describe_now.store(describe);
   if (installs++ > 0) return;
   for (int i = 0; i < 2; ++i) {
-    // Somebody stands on top of us and still passes faults down: to go on top
-    // of him would make a circle.
+    // Another handler was installed on top of this one and still passes faults
+    // down: installing this one on top of it would make a circle.
     if (in_chain[i]) continue;
     ::sigaction(watched[i], nullptr, &earlier[i]);
     struct sigaction mine = {};

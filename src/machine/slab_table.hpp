@@ -3,9 +3,9 @@
 // The danger. A dump and the fault handler walk stacks from inside a signal
 // handler: they may take no lock, and other threads map and unmap meanwhile.
 //
-// The rule. Records are never freed, and whoever reads through one first takes
-// a slab_hold, then asks the record's state; whoever unmaps first marks the
-// record, then asks for holds.
+// The rule. Records are never freed. A reader first takes a slab_hold, then asks
+// the record's state; a thread that unmaps first marks the record, then asks for
+// holds.
 //
 // Invariants
 //   T1  Chunks and records live for ever once they are published.
@@ -60,7 +60,7 @@ enum class slab_state : std::uint32_t {
   unmapping,  // empty and about to be unmapped, or on the way back to mapped
 };
 
-// What the pool may take from a slab.
+// How much the pool may take from a slab.
 enum class slab_room : std::uint8_t { none, some, all };
 
 struct alignas(64) slab {
@@ -130,7 +130,7 @@ inline void mark_in_use(const stack& s) noexcept {
 // Says whether the stack was in use.
 inline bool mark_idle(const stack& s) noexcept {
   const auto [owner, place] = home_of(s);
-  // ordering: a stack has one owner, who reads back what was written for him.
+  // ordering: a stack has one owner, which reads back what was written for it.
   if (owner->in_use[place].load(std::memory_order_relaxed) == 0) return false;
   // Pairs with the acquire in for_each_stack_in_use() and find_stack().
   owner->in_use[place].store(0, std::memory_order_release);

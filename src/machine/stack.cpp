@@ -27,7 +27,7 @@ bool is_default_class(std::size_t usable) noexcept {
   return usable <= default_stack_size && usable > default_stack_size / 2;
 }
 
-// What a fiber left poisoned is no red zone of the next one.
+// Memory that a fiber left poisoned is not a red zone of the next one.
 void unpoison([[maybe_unused]] const stack& s) noexcept {
 #if VIGIL_ASAN
   __asan_unpoison_memory_region(s.bottom, s.size());

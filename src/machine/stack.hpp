@@ -80,8 +80,8 @@ class stack_cache {
 
  private:
   static constexpr std::size_t capacity = 128;
-  // What goes to or comes from the pool at once: its lock is taken for each
-  // batch, and the batch lies on a fiber's stack.
+  // The number of stacks that go to or come from the pool together: its lock is
+  // taken for each batch, and the batch lies on a fiber's stack.
   static constexpr std::size_t batch = 16;
 
   bool refill() noexcept;

@@ -93,7 +93,7 @@ stack stack_pool::take(unsigned size_class, stack_failure& why) noexcept {
   }
   if (size_class == default_size_class && hot_count_ > 0) return hot_[--hot_count_];
   if (const stack s = take_from_slabs(size_class, why)) return s;
-  // What is kept for reuse may be what stands in the way.
+  // Stacks kept for reuse may be in the way.
   drop_hot();
   for (unsigned c = 0; c < size_class_count; ++c)
     unmap_empty(c, c == size_class ? 1 : 0);
@@ -254,7 +254,7 @@ slab* stack_pool::map_slab(unsigned size_class, stack_failure& why) noexcept {
   // ordering: the counters are statistics; they are written under the lock.
   mapped_slabs_.fetch_add(1, std::memory_order_relaxed);
   mapped_bytes_.fetch_add(s->bytes(), std::memory_order_relaxed);
-  // Publishes T2 to whoever reads `mapped`.
+  // Publishes T2 to readers of `mapped`.
   s->state.store(slab_state::mapped);
   return s;
 }

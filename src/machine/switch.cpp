@@ -69,7 +69,7 @@ inline void fiber_side::arrived() noexcept {
 #endif
 }
 
-// What belongs to whoever runs goes from this fiber to the next.
+// State that belongs to the running fiber goes from this fiber to the next.
 inline void fiber_side::make_way_for(thread_side& thread, fiber_side& next) noexcept {
   exceptions_.caught = thread.exceptions_->caught;
   exceptions_.in_flight = thread.exceptions_->in_flight;

@@ -1,10 +1,10 @@
 // The machine switch: leaving one stack for another.
 //
 // The danger. The compiler and the run-time library keep state per thread that
-// belongs to whoever runs: the exceptions in flight and caught, errno, the
-// floating-point flags, the sanitizers' idea of the present stack. A fiber
-// that moves to another thread in the middle of a catch block must find its
-// own again there, and must leave the thread's own untouched.
+// belongs to the running fiber: the exceptions in flight and caught, errno, the
+// floating-point flags, the sanitizers' idea of the current stack. A fiber that
+// moves to another thread in the middle of a catch block must find its own again
+// there, and must leave the thread's own untouched.
 //
 // The rule. All of it is swapped on the thread's side, in enter(), through
 // addresses that the thread looked up itself. The fiber never asks for an
@@ -31,9 +31,9 @@
 
 namespace vigil::internal {
 
-// What the C++ ABI keeps of exceptions for each thread: the caught ones, and
-// how many are on their way. The layout is that of __cxa_eh_globals in the
-// Itanium ABI (32-bit ARM has a third field and is not supported).
+// The state of exceptions that the C++ ABI keeps for each thread: the caught ones,
+// and how many are in flight. The layout is that of __cxa_eh_globals in the Itanium
+// ABI (32-bit ARM has a third field and is not supported).
 struct exception_state {
   void* caught = nullptr;
   unsigned in_flight = 0;
@@ -45,8 +45,8 @@ class fiber_side;
 // On the thread's own stack: runs the fiber until it leaves.
 void enter(thread_side& thread, fiber_side& fiber) noexcept;
 
-// On the fiber's stack: back to whoever entered. Returns when the fiber is
-// entered again, maybe on another thread.
+// On the fiber's stack: back to the stack that entered it. Returns when the fiber
+// is entered again, perhaps on another thread.
 void leave(fiber_side& self) noexcept;
 
 // The same for the last time.
@@ -69,7 +69,7 @@ class thread_side {
   thread_side(const thread_side&) = delete;
   thread_side& operator=(const thread_side&) = delete;
 
-  // What std::uncaught_exceptions() says of the fiber that runs.
+  // std::uncaught_exceptions() of the running fiber.
   unsigned exceptions_in_flight() const noexcept { return exceptions_->in_flight; }
 
   // The thread's errno, by the address that the thread itself looked up.

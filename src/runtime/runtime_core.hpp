@@ -41,7 +41,7 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-// What the library's own parts may do with a runtime object.
+// The access of the library's own parts to a runtime object.
 struct runtime_access {
   static internal::runtime_core& core_of(runtime& rt) noexcept { return *rt.core_; }
 

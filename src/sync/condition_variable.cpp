@@ -3,9 +3,9 @@
 // The danger. Between looking at the condition and waiting for its change
 // somebody may change it and notify, and find nobody.
 //
-// The rule. Who waits queues first and unlocks then: who has the lock afterwards,
-// to change the condition, finds him. A notification takes out those who are
-// queued, so that whoever comes later cannot take it away from them.
+// The rule. A waiter queues first and then unlocks, so the next holder of the lock,
+// which changes the condition, finds it. A notification takes out the queued
+// waiters, so a later one cannot take it away from them.
 #include "sync/wait_queue.hpp"
 
 #include <vigil/detail/sync_core.hpp>

@@ -5,14 +5,14 @@
 //          woken      one was taken out of the queue and is on his way here
 //          overtakes  how often it was taken by others meanwhile, in the bits above
 //
-// The danger. If an unlock hands the mutex to who waits, nobody can use it until
-// he runs, and each one who comes meanwhile has to wait as well: a convoy. If
-// it just frees it, he may find it taken each time, and wait for ever.
+// The danger. If an unlock hands the mutex to a waiter, no other can use it until
+// that one runs, and each newcomer has to wait as well: a convoy. If it just frees
+// the mutex, the waiter may find it taken each time, and starve.
 //
-// The rule. An unlock frees it and wakes the first who waits, unless one is on his
-// way already. Who comes meanwhile may take it, but only so many times while
-// somebody is on his way (overtakes); and not at all once he has waited for a
-// millisecond. Who comes too late on his way goes back to the front.
+// The rule. An unlock frees the mutex and wakes the first waiter, unless one is on
+// its way already. Newcomers may take it, but only so many times while a waiter is
+// on its way (overtakes), and not at all once that has waited for a millisecond. A
+// waiter that comes too late goes back to the front of the queue.
 //
 // M1  waiting = the queue is not empty, whenever nobody holds the queue's lock.
 // M2  Unlocked and waiting implies woken: so nobody is forgotten. Whoever is woken
@@ -49,14 +49,14 @@ constexpr std::uint32_t one_overtake = 8;
 constexpr std::uint32_t all_overtakes = ~(locked | waiting | woken);
 constexpr nanos patience = 1'000'000;
 
-// Whether it is kept for who is on his way.
+// Whether it is reserved for the waiter that is on its way.
 bool is_kept(std::uint32_t word) noexcept {
   // ordering: a setting.
   return word != 0 && word / one_overtake >= internal::mutex_overtakes.load(relaxed);
 }
 
-// Takes it if it is free and not kept for somebody else. `on_his_way`: the caller
-// is who was woken.
+// Takes it if it is free and not reserved for another. `on_his_way`: the caller is
+// the waiter that was woken.
 bool take(mutex_core& m, bool on_his_way) noexcept {
   std::uint32_t seen = m.word.load(relaxed);  // ordering: the load only proposes
   while ((seen & locked) == 0) {

@@ -1,4 +1,4 @@
-// What tests change of a mutex.
+// The limits of a mutex that tests change.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -9,9 +9,9 @@ namespace vigil::internal {
 // after twice as many pauses.
 inline atomic<unsigned> mutex_looks{4};
 
-// How often others may take it before who was woken, on his way to it. Small, each
-// such time costs those who come a wait of their own.
-// (bench/peers, 8 fibers, 2 workers: 64: 55 ns, 1024: 25 ns)
+// How often others may take it before the woken waiter gets there. If this is
+// small, newcomers have to wait themselves. (bench/peers, 8 fibers, 2 workers: 64:
+// 55 ns, 1024: 25 ns)
 inline atomic<unsigned> mutex_overtakes{1024};
 
 }  // namespace vigil::internal

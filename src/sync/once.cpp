@@ -17,7 +17,7 @@ using internal::wake_list;
 
 namespace {
 
-// Of the plain thread. A value, since it may be asked for across waits.
+// For a plain thread. A value, since it may be asked for across waits.
 [[gnu::noinline]] std::uint64_t thread_id() noexcept {
   static internal::atomic<std::uint64_t> last{0};
   thread_local std::uint64_t mine = 0;

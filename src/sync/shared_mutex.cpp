@@ -54,7 +54,7 @@ void admit_readers(shared_mutex_core& m, wake_list& told) noexcept {
   }
 }
 
-// R1, R2: whoever may come in now does. Caller: holds the queue's lock.
+// R1, R2: admits every waiter that may come in now. Caller: holds the queue's lock.
 void settle(shared_mutex_core& m, after what, wake_list& told) noexcept {
   // Pairs with the releases of those who have left.
   if ((m.word.load(acquire) & word::exclusive) == 0) {
@@ -70,8 +70,8 @@ void settle(shared_mutex_core& m, after what, wake_list& told) noexcept {
     }
   }
   if (writers_of(m).empty() && readers_of(m).empty()) {
-    // Pairs with the acquires of who comes in: it goes on with the releases of
-    // those who left, which settle() has acquired.
+    // Pairs with the acquires of those that come in: it continues the releases of
+    // those that left, which settle() has acquired.
     m.word.fetch_and(~word::waiting, release);
   }
 }
@@ -146,7 +146,7 @@ void unlock_slowly(shared_mutex_core& m) {
           "once, best by a std::unique_lock or std::shared_lock");
     }
     if ((seen & word::waiting) == 0) {
-      // Pairs with the acquires of who comes in; the last touch (R3).
+      // Pairs with the acquires of those that come in; the last touch (R3).
       if (m.word.compare_exchange_strong(seen, 0, release, relaxed)) return;
       continue;
     }
@@ -154,7 +154,7 @@ void unlock_slowly(shared_mutex_core& m) {
     internal::queue_guard guard(m.queue);
     // ordering: changed under the guard, or by the writer inside.
     if ((m.word.load(relaxed) & word::waiting) == 0) continue;  // who waited has given up
-    // Pairs with the acquires of who comes in.
+    // Pairs with the acquires of those that come in.
     m.word.fetch_and(~word::exclusive, release);
     settle(m, after::writer, told);
     guard.unlock();
@@ -173,7 +173,7 @@ void unlock_shared_slowly(shared_mutex_core& m) {
     }
     const std::uint32_t next = seen - word::one_reader;
     if ((seen & word::waiting) == 0 || has_readers(next)) {
-      // Pairs with the acquires of who comes in; the last touch (R3).
+      // Pairs with the acquires of those that come in; the last touch (R3).
       if (m.word.compare_exchange_strong(seen, next, release, relaxed)) return;
       continue;
     }
@@ -181,8 +181,8 @@ void unlock_shared_slowly(shared_mutex_core& m) {
     internal::queue_guard guard(m.queue);
     seen = m.word.load(relaxed);                // ordering: the load only proposes
     if ((seen & word::waiting) == 0) continue;  // who waited has given up
-    // Others may leave at the same time; they may also be the last instead.
-    // Pairs with their releases, and with the acquires of who comes in.
+    // Others may leave at the same time, and may be the last instead. Pairs with
+    // their releases, and with the acquires of those that come in.
     if (!m.word.compare_exchange_strong(seen, seen - word::one_reader, acq_rel, relaxed)) continue;
     settle(m, after::reader, told);
     guard.unlock();

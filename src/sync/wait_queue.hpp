@@ -1,8 +1,8 @@
 // wait_queue: those who wait for one mutex, condition or counter, in the order
 // in which they came.
 //
-// The danger. Whoever ends a wait lets its owner go on, and the owner may destroy
-// the queue, and the record in it, at once.
+// The danger. Ending a wait lets its owner go on, and the owner may destroy the
+// queue, and the record in it, at once.
 //
 // The rule. Under the queue's lock a record is taken out and its ticket is
 // claimed; then the lock is released, the last touch of the queue; then the
@@ -36,7 +36,7 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-// What one leaves in a queue; on its own stack.
+// The record that a waiter leaves in a queue; on its own stack.
 struct queued_wait {
   queued_wait* before = nullptr;
   queued_wait* after = nullptr;
