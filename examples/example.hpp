@@ -1,4 +1,5 @@
-// What the examples share: the way in, and a few figures about the process.
+// Shared by the examples: their entry point, and a few figures about the
+// process.
 //
 // example_main(body) runs the body as the main fiber: on real time, or, with
 // VIGIL_EXAMPLE_VIRTUAL=1 in the environment, on virtual time, where the same

@@ -5,9 +5,9 @@
 // Prints:  without PORT, what is heard in a short evening with three guests, one of
 //          whom does not listen.
 //
-// A fiber reads what a guest says, another writes what he is to hear, from a queue of
-// bounded length: who does not take what the others say is shown out, and holds
-// nobody up.
+// One fiber reads the lines of a guest, another writes the lines of the others
+// from a bounded queue: a guest that does not take them is disconnected, and
+// delays no other.
 #include <vigil/io/context.hpp>
 #include <vigil/io/serve.hpp>
 #include <vigil/io/use_fiber.hpp>
@@ -96,7 +96,7 @@ class room {
   std::vector<guest*> guests_;
 };
 
-// From his first line to his end, or the room's.
+// From the guest's first line to its end, or the room's.
 void receive(room& r, tcp::socket& peer, const vigil::context& open) {
   std::string in;
   guest g{read_line(peer, in, use_fiber.within(1min).under(open)), vigil::with_cancel(open)};
@@ -116,7 +116,7 @@ void receive(room& r, tcp::socket& peer, const vigil::context& open) {
       for (;;)
         r.say(&g, g.name + ": " + read_line(peer, in, use_fiber.under(g.end.ctx)));
     } catch (const boost::system::system_error&) {
-      // He has hung up.
+      // The guest has hung up.
     } catch (const vigil::cancelled&) {
       why = open.is_done() ? "is sent home" : "does not listen, and is shown out";
     }
@@ -125,7 +125,8 @@ void receive(room& r, tcp::socket& peer, const vigil::context& open) {
     }
   }
   r.say(&g, "* " + g.name + " " + why);
-  // Who is there hears the rest. Otherwise the fiber that writes is stopped.
+  // A guest that is still connected gets the remaining lines. Otherwise the
+  // writing fiber is stopped.
   if (open.is_done()) hearing.join();
 }
 

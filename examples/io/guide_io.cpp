@@ -139,7 +139,7 @@ void serving() {
     for (;;) {
       // Until something is asked it may end as soon as the server is to stop.
       if (lines.empty()) peer.async_wait(tcp::socket::wait_read, use_fiber.under(stopping));
-      // What is half done has the grace.
+      // A half-done request has the grace.
       const auto t = use_fiber.under(ctx);
       const auto n = asio::async_read_until(peer, asio::dynamic_buffer(lines), '\n', t);
       asio::async_write(peer, asio::buffer("you said " + lines.substr(0, n)), t);

@@ -52,8 +52,8 @@ std::vector<const char*> pointers(const std::vector<text_or_null>& arguments) {
 // --- connecting
 
 connection::connection(const std::string& how, time_point until) {
-  // It may look a host name up. Of a list of hosts, as host=a,b, it does so with the
-  // first only: the others are looked up by PQconnectPoll below, which keeps the
+  // It may look up a host name. In a list of hosts, as host=a,b, only the first
+  // one: the others are looked up by PQconnectPoll below, which keeps the
   // worker meanwhile. Give addresses (hostaddr=) where that matters.
   using started = std::unique_ptr<PGconn, finish>;
   auto made = vigil::blocking_until(until, [how] { return started(PQconnectStart(how.c_str())); });
@@ -117,7 +117,7 @@ bool connection::wait_for_either(time_point until) {
 
 // --- a query
 
-// What is left undone when an exception ends it.
+// The clean-up when an exception ends it.
 class connection::unless_complete {
  public:
   explicit unless_complete(connection& c) noexcept : connection_(&c) {}

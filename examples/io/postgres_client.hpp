@@ -149,7 +149,7 @@ class pool {
     std::unique_ptr<connection> connection_;
   };
 
-  // Waits for one that is free. Throws error, also if none was in time.
+  // Waits for a free connection. Throws error, even if none is free in time.
   lease take(time_point until);
 
  private:

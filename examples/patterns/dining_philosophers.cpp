@@ -1,5 +1,6 @@
 // dining_philosophers: five at a round table, a fork between any two, and each
-// needs both. Who cannot have the second one soon puts the first one back.
+// needs both. A philosopher that cannot get the second one soon puts the first
+// one back.
 //
 // Run it:     build/release/examples/patterns/dining_philosophers
 // It prints:  how many meals there were, and how often a fork served two at

@@ -1,5 +1,5 @@
-// ping_pong: two players and a ball. The ball is one value that moves: who has
-// it plays, the other waits.
+// ping_pong: two players and a ball. The ball is one value that moves: the
+// player that has it plays, the other waits.
 //
 // Run it:     build/release/examples/patterns/ping_pong
 // It prints:  six strokes in turn, then that the game is over.

@@ -23,8 +23,8 @@ struct backoff {
   int tries = 5;
 };
 
-// What f returns, or what its last try throws. A fiber that is asked to stop does
-// not try again: vigil::stopped is no std::exception.
+// The result of f, or the exception of its last try. A fiber that is asked to
+// stop does not try again: vigil::stopped is not a std::exception.
 template <class F>
 auto retry(const backoff& how, F f) {
   std::mt19937 dice(std::random_device{}());

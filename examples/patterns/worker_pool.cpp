@@ -1,5 +1,5 @@
-// worker_pool: three workers, eight jobs, one second. What is not done by then
-// is given up.
+// worker_pool: three workers, eight jobs, one second. Jobs that are not done by
+// then are given up.
 //
 // Run it:     build/release/examples/patterns/worker_pool
 // It prints:  the jobs that are done in time, and when. It runs on virtual time.

@@ -53,7 +53,7 @@ void append_number(std::string& to, std::uint64_t n, int base = 10) {
   to.append(digits, std::to_chars(digits, digits + sizeof digits, n, base).ptr);
 }
 
-// Of what the parser refuses.
+// The answer to a request that the parser refuses.
 unsigned status_of(const error_code& e) {
   if (e == http::error::body_limit) return 413;
   if (e == http::error::bad_version) return 505;
@@ -64,8 +64,8 @@ bool expects_continue(const request& in) {
   return boost::beast::iequals(in.header("Expect"), "100-continue");
 }
 
-// Of a request with Transfer-Encoding. Where its body ends is not to be guessed, and who
-// stands between may have guessed otherwise: chunks, and nothing else, can be read.
+// For a request with Transfer-Encoding. The end of its body must not be
+// guessed, since a proxy may have guessed otherwise: only chunks can be read.
 unsigned status_of_coding(const request& in) {
   if (in.version() < 11) return 400;
   const std::string all = in.list("Transfer-Encoding");
@@ -85,7 +85,7 @@ unsigned status_of_coding(const request& in) {
   return chunked == 1 ? 0 : 400;
 }
 
-// What the parser lets pass. 0: nothing is wrong.
+// Faults that the parser lets pass. 0: none.
 unsigned status_of(const request& in) {
   const std::size_t hosts = in.count("Host");
   if (hosts > 1 || (hosts == 0 && in.version() > 10)) return 400;
@@ -248,14 +248,14 @@ unsigned connection::receive_header(parser& p) {
   }
 }
 
-// Of the request line, or of what there is of it.
+// The length of the request line, or of the part that has arrived.
 std::size_t connection::line_size(const parser& p) const {
   if (p.line_size() != 0) return p.line_size();
   const std::string_view text(static_cast<const char*>(in_.cdata().data()), in_.size());
   return std::min(text.find('\n'), text.size() - 1) + 1;
 }
 
-// Of the method, or of what there is of it.
+// The length of the method, or of the part that has arrived.
 std::size_t connection::method_size() const {
   if (!request_.method().empty()) return request_.method().size();
   const std::string_view text(static_cast<const char*>(in_.cdata().data()), in_.size());
@@ -271,7 +271,7 @@ unsigned connection::receive_body(parser& p) {
       in_.consume(p.put(in_.cdata(), error));
       if (error && error != http::error::need_more) return status_of(error);
       if (p.is_done()) return 0;
-      // What is left is the head of a chunk, or a trailer.
+      // The rest is the head of a chunk, or a trailer.
       if (in_.size() > server_.how_.header_bytes) return 431;
     }
     if (const unsigned status = receive_more(large_read)) return status;
@@ -376,7 +376,7 @@ bool connection::end_watch() noexcept {
   return true;
 }
 
-// What comes is the next request's; the end of it is the client's.
+// Bytes that come belong to the next request; their end is the client's end.
 void connection::watch() {
   while (in_.size() < read_ahead) {
     error_code error;
@@ -409,7 +409,7 @@ void connection::refuse(unsigned status) {
 
 // The client; of one that has gone the handler's error is told all the same.
 void connection::tell_of_error(const response& out) {
-  // Of an answer that has begun it sees that the end is missing.
+  // If an answer has begun, the client sees that its end is missing.
   if (out.has_begun_) return;
   try {
     refuse(500);
@@ -478,7 +478,7 @@ void connection::write_piece(std::string_view now) {
   }
 }
 
-// What the handler has others do for it under its context ends, too.
+// Work that others do for the handler under its context ends as well.
 void connection::lose(const error_code& error) {
   handling_.cancel(std::error_code(error));
   throw gone(error, "an answer");

@@ -56,7 +56,7 @@ class connection {
   // While it lives, the end of the client ends the handler's context.
   class watched;
 
-  // Receiving. What the fiber has not looked at yet is in in_.
+  // Receiving. Bytes that the fiber has not looked at yet are in in_.
   bool wait_for_request();
   bool read_idle(boost::system::error_code& error);
   boost::system::error_code wait_idle();
@@ -78,7 +78,7 @@ class connection {
   bool end_watch() noexcept;
   void watch();
 
-  // Answering. What is to be sent is in out_.
+  // Answering. Bytes to be sent are in out_.
   void refuse(unsigned status);
   void tell_of_error(const response& out);
   void begin_answer(unsigned status, std::string_view fields, bool own_keep_alive);

@@ -1,4 +1,4 @@
-// What a handler of the HTTP server sees: the request, and the response.
+// The request and the response, as a handler of the HTTP server sees them.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace web {
 
-// A request that has come in whole. What it gives lives until the handler returns.
+// A complete request. Its strings live until the handler returns.
 class request {
  public:
   std::string_view method() const { return text_of(method_); }
@@ -20,7 +20,7 @@ class request {
   // Its path, not decoded: "/a"; "/" of "http://host", "*" of "*", "" of a CONNECT.
   std::string_view path() const { return text_of(path_); }
 
-  // What follows the first '?', not decoded.
+  // The part after the first '?', not decoded.
   std::string_view query() const { return text_of(query_); }
 
   // The target's, if it names one; otherwise the field Host. With its port.

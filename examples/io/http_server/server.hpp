@@ -69,12 +69,12 @@ struct options {
   std::function<std::time_t()> wall;
 };
 
-// What a handler waits for, it waits for under `ctx`: it is done when the server has
-// no more time, and when the client has gone, which is looked for once the handler has
-// taken 10 ms: ctx.cause() says how it went. As in Go, a client that only ends
-// its sending counts as gone; one that has sent 16 KiB ahead is no longer
-// looked at. An exception, of any type, answers 500 if nothing was sent, closes
-// the connection and goes on to the caller of talk(); serve() gives it to
+// A handler waits under `ctx`, which is done when the server has no more time,
+// and when the client has gone, which is checked once the handler has taken 10
+// ms: ctx.cause() says how. As in Go, a client that only ends its sending
+// counts as gone; one that has sent 16 KiB ahead is no longer looked at. An
+// exception, of any type, answers 500 if nothing was sent, closes the
+// connection and goes on to the caller of talk(); serve() gives it to
 // limits.on_error, but for system_error and `cancelled`, as vigil::io::serve.
 using handler = std::function<void(const request& in, response& out, const vigil::context& ctx)>;
 
@@ -85,10 +85,10 @@ class transport {
   using error_code = boost::system::error_code;
 
   virtual std::size_t read(boost::asio::mutable_buffer to, error_code& error) = 0;
-  // What is there already; otherwise timed_out.
+  // Reads bytes that have arrived; otherwise timed_out.
   virtual std::size_t read_now(boost::asio::mutable_buffer to, error_code& error) = 0;
   virtual std::size_t write(boost::asio::const_buffer from, error_code& error) = 0;
-  // What there is room for already; otherwise timed_out.
+  // Writes as much as there is room for; otherwise timed_out.
   virtual std::size_t write_now(boost::asio::const_buffer from, error_code& error) = 0;
   virtual void set_read_deadline(time_point t) = 0;
   virtual void set_write_deadline(time_point t) = 0;
@@ -160,9 +160,10 @@ class server {
   // Needs a runtime: throws wrong_place on a thread without one.
   explicit server(handler answer, options how = {});
 
-  // Accepts and serves until `stopping` is done or the acceptor is closed, then stops;
-  // as vigil::io::serve, which cuts short what has not ended after limits.grace. Of
-  // several at a time the first that ends stops the server for all.
+  // Accepts and serves until `stopping` is done or the acceptor is closed, then
+  // stops; as vigil::io::serve, which cuts off connections that have not ended
+  // after limits.grace. If several run at a time, the first to end stops the
+  // server for all.
   template <class Acceptor>
   void serve(const vigil::context& stopping,
              Acceptor& acceptor,

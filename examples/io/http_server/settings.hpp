@@ -1,4 +1,4 @@
-// What the command line says.
+// The settings on the command line.
 #pragma once
 
 #include "server.hpp"
