@@ -1,10 +1,11 @@
-// memory_executor: where handlers of memory streams and acceptors run that say nothing
-// else: the steps of composed operations (asio::async_read, Beast's) among them. Each
-// runs on a fiber of its own, as by go(), of the runtime whose fiber or handler completes
-// the operation: so on virtual time the seed decides their order, and replays it. If no
-// fiber can be had (limits, stacks, memory) a handler runs on a thread of Asio's
-// system_context, as outside work. So does one that a plain thread completes, uncounted:
-// that thread's work_guard must live until the operation has ended.
+// memory_executor: the default executor for handlers of memory streams and
+// acceptors, including the steps of composed operations (asio::async_read,
+// Beast's). Each runs on a fiber of its own, as by go(), of the runtime whose fiber
+// or handler completes the operation: so on virtual time the seed decides their
+// order, and replays it. If no fiber can be had (limits, stacks, memory) a handler
+// runs on a thread of Asio's system_context, as outside work. So does one that a
+// plain thread completes, uncounted: that thread's work_guard must live until the
+// operation has ended.
 //
 // It counts no work: an operation over it is held to be completed inside the program, as
 // memory_stream says. Handlers may wait, but for the steps of an operation begun with

@@ -49,9 +49,10 @@ struct serve_limits {
   // The wait after an accept for which there were no resources: doubled each time,
   // up to a second (or to itself, if it is longer). More than zero.
   std::chrono::nanoseconds backoff = std::chrono::milliseconds(5);
-  // Given what a handler throws, on that handler's fiber, which may wait; by several
-  // at a time. But for boost::system::system_error and `cancelled`, which are how
-  // connections end. Empty, or if it throws itself: options::on_unhandled, as for
+  // Gets an exception that a handler throws, on that handler's fiber, which may
+  // wait; several may call it at a time. It does not get
+  // boost::system::system_error and `cancelled`, which are normal ends of
+  // connections. If it is empty, or throws itself: options::on_unhandled, as for
   // vigil::go.
   std::function<void(std::exception_ptr)> on_error = {};
   // Called once when no more are accepted: `stopping` is done, the acceptor was closed

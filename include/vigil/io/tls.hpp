@@ -146,15 +146,16 @@ class tls_stream {
   // TLS the same one. Until it has succeeded, reads and writes fail with not_connected.
   // Additional errors: those of TLS, tls_error.
   //
-  // A client verifies the certificate and its name, unless the stream itself is told to
-  // skip_verification(); without set_host() the handshake does not begin. A server asks
-  // for no certificate without require_certificate(), or verify_peer as the mode of its
-  // context. Only tls_client_context() has the system's roots; nothing is added to a
-  // context that the program made, nor changed there. A verify callback of the context is
-  // asked, too, and may accept what OpenSSL would refuse. A session that the program has
-  // given (SSL_set_session) is offered only if its certificate was verified by OpenSSL
-  // itself, is not out of date, and has the name that is asked for now; otherwise the
-  // handshake is a whole one.
+  // A client verifies the certificate and its name, unless the stream itself is
+  // told to skip_verification(); without set_host() the handshake does not begin. A
+  // server asks for no certificate without require_certificate(), or verify_peer as
+  // the mode of its context. Only tls_client_context() has the system's roots;
+  // nothing is added to a context that the program made, nor changed there. A
+  // verify callback of the context is asked as well, and may accept a certificate
+  // that OpenSSL would refuse. A session that the program has given
+  // (SSL_set_session) is offered only if its certificate was verified by OpenSSL
+  // itself, is not out of date, and has the name that is asked for now; otherwise
+  // there is a full handshake.
   //
   // Waits on a fiber (both deadlines): throws stopped, wrong_place.
   void handshake(handshake_type type, boost::system::error_code& error) {
