@@ -60,15 +60,20 @@ template <class Core>
 class core_handle {
  public:
   core_handle() noexcept = default;
+
   explicit core_handle(Core* owned) noexcept : core_(owned) {}
+
   core_handle(const core_handle& other) noexcept : core_(other.core_) {
     if (core_ != nullptr) add_handle(core_);
   }
+
   core_handle(core_handle&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+
   core_handle& operator=(core_handle other) noexcept {
     std::swap(core_, other.core_);
     return *this;
   }
+
   ~core_handle() {
     if (core_ != nullptr) drop_handle(core_);
   }
@@ -90,13 +95,17 @@ VIGIL_API const void* value_of(const context_core* c, const void* key);
 
 VIGIL_API context_core* background();
 VIGIL_API context_core* with_cancel(context_core* parent);
-VIGIL_API context_core* with_deadline(context_core* parent, std::int64_t deadline,
+VIGIL_API context_core* with_deadline(context_core* parent,
+                                      std::int64_t deadline,
                                       std::exception_ptr cause);
-VIGIL_API context_core* with_timeout(context_core* parent, std::int64_t timeout,
+VIGIL_API context_core* with_timeout(context_core* parent,
+                                     std::int64_t timeout,
                                      std::exception_ptr cause);
 VIGIL_API context_core* without_cancel(context_core* parent);
 // Owns the value as soon as it is called.
-VIGIL_API context_core* with_value(context_core* parent, const void* key, void* value,
+VIGIL_API context_core* with_value(context_core* parent,
+                                   const void* key,
+                                   void* value,
                                    void (*destroy)(void*) noexcept);
 VIGIL_API void cancel(context_core* c, const std::exception_ptr& cause) noexcept;
 VIGIL_API done_registration* after_func(context_core* c, callback f, const site& from);
@@ -166,6 +175,7 @@ class context {
   }
 
   explicit context(detail::context_core* owned) noexcept : handle_(owned) {}
+
   detail::context_core* core() const noexcept { return handle_.get(); }
 
  private:
@@ -195,9 +205,11 @@ class cancel_function {
   void operator()(const std::exception_ptr& cause) const noexcept {
     if (of_) detail::cancel(of_.core(), cause);
   }
+
   void operator()(const std::error_code& cause) const {
     (*this)(std::make_exception_ptr(std::system_error(cause)));
   }
+
   // Any exception object.
   template <class E>
     requires(std::is_class_v<E> && !std::is_same_v<E, std::exception_ptr> &&
@@ -208,6 +220,7 @@ class cancel_function {
 
  private:
   friend cancellable detail::cancellable_of(detail::context_core* owned);
+
   explicit cancel_function(context of) noexcept : of_(std::move(of)) {}
 
   context of_;
@@ -254,8 +267,8 @@ template <detail::time_point_like Time>
 cancellable with_deadline(const context& parent,
                           const Time& t,
                           std::exception_ptr cause = nullptr) {
-  return detail::cancellable_of(detail::with_deadline(
-      parent.core(), detail::to_deadline(t), std::move(cause)));
+  return detail::cancellable_of(
+      detail::with_deadline(parent.core(), detail::to_deadline(t), std::move(cause)));
 }
 
 // The same, d from now; zero or negative: done at once. Beyond the range of the
@@ -268,10 +281,13 @@ cancellable with_timeout(const context& parent, const D& d, std::exception_ptr c
 
 // Like its parent, but finds this value under this key.
 template <class T>
-[[nodiscard]] context with_value(const context& parent, const context_key<T>& key,
+[[nodiscard]] context with_value(const context& parent,
+                                 const context_key<T>& key,
                                  std::type_identity_t<T> value) {
-  return context(detail::with_value(parent.core(), &key, new T(std::move(value)),
-                                    [](void* old) noexcept { delete static_cast<T*>(old); }));
+  return context(
+      detail::with_value(parent.core(), &key, new T(std::move(value)), [](void* old) noexcept {
+        delete static_cast<T*>(old);
+      }));
 }
 
 // The parent's values, but never done and without a deadline.
@@ -284,6 +300,7 @@ template <class T>
 class done_callback {
  public:
   done_callback() noexcept = default;  // stop() is false
+
   explicit done_callback(detail::done_registration* owned) noexcept : handle_(owned) {}
 
   // True exactly if that prevented f: the context was not done, and nobody stopped
@@ -295,6 +312,7 @@ class done_callback {
   // may go a moment later, where it ran or where it was cancelled). Inside f itself it
   // throws wrong_place. From a fiber or a plain thread.
   bool stop_and_wait() const { return stop_within(detail::no_limit); }
+
   // Waits at most until ctx is done: then throws `cancelled`. f may still be
   // running, but does not begin any more.
   bool stop_and_wait(const context& ctx) const { return stop_within(detail::under(ctx)); }
@@ -316,8 +334,7 @@ class done_callback {
 template <class F>
   requires std::is_invocable_v<std::decay_t<F>&>
 done_callback after_func(const context& ctx, F&& f, const site& from = site::current()) {
-  return done_callback(
-      detail::after_func(ctx.core(), detail::callback(std::forward<F>(f)), from));
+  return done_callback(detail::after_func(ctx.core(), detail::callback(std::forward<F>(f)), from));
 }
 
 }  // namespace VIGIL_ABI

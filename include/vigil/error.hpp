@@ -30,7 +30,9 @@ class VIGIL_API stopped {
 class VIGIL_API cancelled : public std::system_error {
  public:
   explicit cancelled(const char* why);
-  cancelled(std::error_code code, const char* why, std::exception_ptr cause,
+  cancelled(std::error_code code,
+            const char* why,
+            std::exception_ptr cause,
             bool by_shutdown = false);
   ~cancelled() override;
 

@@ -75,15 +75,16 @@ class signal_list {
   static constexpr std::size_t capacity = 64;
 
   constexpr signal_list() noexcept = default;
+
   signal_list(std::initializer_list<int> list) : signal_list(list.begin(), list.size()) {}
 
   // From an array, a vector, a span of int.
   template <class C>
-  requires(!std::is_same_v<C, signal_list> &&
-           requires(const C& list) {
-             { list.data() } -> std::convertible_to<const int*>;
-             { list.size() } -> std::convertible_to<std::size_t>;
-           })
+    requires(!std::is_same_v<C, signal_list> &&
+             requires(const C& list) {
+               { list.data() } -> std::convertible_to<const int*>;
+               { list.size() } -> std::convertible_to<std::size_t>;
+             })
   signal_list(const C& list) : signal_list(list.data(), list.size()) {}
 
   // Throws std::invalid_argument when there are `capacity` already.
@@ -93,9 +94,13 @@ class signal_list {
   }
 
   const int* data() const noexcept { return signals_; }
+
   const int* begin() const noexcept { return signals_; }
+
   const int* end() const noexcept { return signals_ + size_; }
+
   std::size_t size() const noexcept { return size_; }
+
   bool empty() const noexcept { return size_ == 0; }
 
  private:

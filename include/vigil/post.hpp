@@ -51,7 +51,7 @@ VIGIL_API void defer(callback f, const site& from);
 // them, none is merged with another. Throws std::invalid_argument for an empty
 // function, wrong_place on a thread without a runtime, std::bad_alloc.
 template <class F>
-requires std::is_invocable_v<std::decay_t<F>&>
+  requires std::is_invocable_v<std::decay_t<F>&>
 void post(F&& f, const site& from = site::current()) {
   detail::post(detail::callback(std::forward<F>(f)), from);
 }
@@ -60,7 +60,7 @@ void post(F&& f, const site& from = site::current()) {
 // worker away; not at the end of the scope, as Go's `defer` (see above). Throws
 // as post(), and wrong_place outside a fiber.
 template <class F>
-requires std::is_invocable_v<std::decay_t<F>&>
+  requires std::is_invocable_v<std::decay_t<F>&>
 void defer(F&& f, const site& from = site::current()) {
   detail::defer(detail::callback(std::forward<F>(f)), from);
 }

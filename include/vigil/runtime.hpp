@@ -44,7 +44,9 @@ class [[nodiscard]] VIGIL_API work_guard {
  private:
   friend class runtime;
   friend struct detail::runtime_access;
+
   explicit work_guard(void* core) noexcept : core_(core) {}
+
   void* core_ = nullptr;
 };
 
@@ -74,7 +76,7 @@ class VIGIL_API runtime {
   // Waits on a thread: throws wrong_place, deadlock, cancelled, std::system_error,
   // std::invalid_argument, what f throws.
   template <class F>
-  requires std::is_invocable_v<F&>
+    requires std::is_invocable_v<F&>
   auto run(F&& f) {
     using R = std::invoke_result_t<F&>;
     detail::refuse_empty("vigil::runtime::run", f);
@@ -93,24 +95,24 @@ class VIGIL_API runtime {
   // one; at the very end of a run, when all other fibers have ended, it throws
   // runtime_gone.
   template <class F>
-  requires std::is_invocable_v<std::decay_t<F>>
+    requires std::is_invocable_v<std::decay_t<F>>
   void go(F&& f, const site& from = site::current()) {
-    detail::start_by({.name = "vigil::runtime::go", .sched = sched()}, {}, true, from,
-                     std::forward<F>(f));
+    detail::start_by(
+        {.name = "vigil::runtime::go", .sched = sched()}, {}, true, from, std::forward<F>(f));
   }
 
   // As vigil::after_func, from any thread.
   template <detail::duration_like D, class F>
-  requires std::is_invocable_v<std::decay_t<F>&>
+    requires std::is_invocable_v<std::decay_t<F>&>
   timer after_func(const D& d, F&& f, const site& from = site::current()) {
-    return timer(detail::after_func_in(sched(), detail::to_nanos(d),
-                                       detail::callback(std::forward<F>(f)), from));
+    return timer(detail::after_func_in(
+        sched(), detail::to_nanos(d), detail::callback(std::forward<F>(f)), from));
   }
 
   // As vigil::post, from any thread. Outside run() the function waits for the
   // next one.
   template <class F>
-  requires std::is_invocable_v<std::decay_t<F>&>
+    requires std::is_invocable_v<std::decay_t<F>&>
   void post(F&& f, const site& from = site::current()) {
     detail::post_to(sched(), detail::callback(std::forward<F>(f)), from);
   }

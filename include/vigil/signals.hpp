@@ -28,8 +28,7 @@ inline namespace VIGIL_ABI {
 // several times, also in several runtimes: all hear of it. Behaviour: Go's
 // signal.Notify, but what happened before comes back at the end of the run, not
 // when the receiver goes.
-VIGIL_API receiver<int> notify_signals(std::initializer_list<int> which,
-                                       std::size_t capacity = 16);
+VIGIL_API receiver<int> notify_signals(std::initializer_list<int> which, std::size_t capacity = 16);
 
 }  // namespace VIGIL_ABI
 }  // namespace vigil

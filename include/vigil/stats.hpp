@@ -43,8 +43,8 @@ struct runtime_stats {
   std::uint64_t steals = 0;           // fibers taken from another worker's queue
 
   // Timers; a fiber's own wait timer counts like any other.
-  std::uint64_t timers_armed = 0;    // from idle to pending, and periodic re-arming
-  std::uint64_t timers_reset = 0;    // a pending one given another deadline
+  std::uint64_t timers_armed = 0;  // from idle to pending, and periodic re-arming
+  std::uint64_t timers_reset = 0;  // a pending one given another deadline
   std::uint64_t timers_fired = 0;
   std::uint64_t timers_stopped = 0;  // prevented from firing
   std::uint64_t timers_pending = 0;  // armed, neither fired nor stopped
@@ -53,10 +53,10 @@ struct runtime_stats {
   lateness_histogram lateness;
 
   // The kernel.
-  std::uint64_t kernel_waits = 0;     // times a worker went to sleep
-  std::uint64_t wakes_useful = 0;     // ... and found something to do when it woke
-  std::uint64_t wakes_needless = 0;   // ... and did not
-  std::uint64_t wake_calls = 0;       // system calls made to wake a worker
+  std::uint64_t kernel_waits = 0;    // times a worker went to sleep
+  std::uint64_t wakes_useful = 0;    // ... and found something to do when it woke
+  std::uint64_t wakes_needless = 0;  // ... and did not
+  std::uint64_t wake_calls = 0;      // system calls made to wake a worker
 
   // The runtime's own side pool.
   blocking_stats blocking;

@@ -42,7 +42,7 @@ namespace detail_virtual {
 // Waits on a thread: throws wrong_place, deadlock, cancelled, std::system_error,
 // std::invalid_argument, what f throws.
 VIGIL_API void run_main(const virtual_options& how, detail::call_ref main);
-}
+}  // namespace detail_virtual
 
 // Runs f on virtual time on the calling thread; returns its result (0 if it
 // returns nothing), rethrows what it threw. Errors as for runtime::run.

@@ -32,8 +32,8 @@ class ticker {
   // The first tick comes after `first`; zero or negative: at once.
   template <detail::duration_like D1, detail::duration_like D2>
   ticker(const D1& first, const D2& period)
-      : channel_(detail::channel_handle(detail::make_ticker("ticker", detail::to_nanos(first),
-                                                            detail::to_nanos(period)))) {}
+      : channel_(detail::channel_handle(
+            detail::make_ticker("ticker", detail::to_nanos(first), detail::to_nanos(period)))) {}
 
   explicit operator bool() const noexcept { return static_cast<bool>(channel_); }
 
@@ -50,10 +50,10 @@ class ticker {
   bool reset(const D& period) const {
     return reset(period, period);
   }
+
   template <detail::duration_like D1, detail::duration_like D2>
   bool reset(const D1& first, const D2& period) const {
-    return detail::reset_ticker(channel_.core(), detail::to_nanos(first),
-                                detail::to_nanos(period));
+    return detail::reset_ticker(channel_.core(), detail::to_nanos(first), detail::to_nanos(period));
   }
 
   // When the next tick is due, or was, if nobody has received it yet;
@@ -85,6 +85,7 @@ class ticker {
 struct from_end_t {
   explicit from_end_t() = default;
 };
+
 inline constexpr from_end_t from_end{};
 
 // Runs f on a fiber every `period`, the first time one period from now, never
@@ -95,9 +96,8 @@ inline constexpr from_end_t from_end{};
 // Throws std::invalid_argument for a period of zero or less and for an empty
 // function, otherwise as after_func. Behaviour: Go's ticker, with a callback.
 template <detail::duration_like D, class F>
-requires std::is_invocable_v<std::decay_t<F>&>
-timer every(const D& period, F&& f,
-            const site& from = site::current()) {
+  requires std::is_invocable_v<std::decay_t<F>&>
+timer every(const D& period, F&& f, const site& from = site::current()) {
   const std::int64_t length = detail::to_nanos(period);  // before f is moved from
   return timer(detail::every(length, false, detail::callback(std::forward<F>(f)), from));
 }
@@ -105,9 +105,8 @@ timer every(const D& period, F&& f,
 // The same, but the next run is due one period after f has returned. Inside f
 // nothing is pending yet: deadline() is time_point::max().
 template <detail::duration_like D, class F>
-requires std::is_invocable_v<std::decay_t<F>&>
-timer every(const D& period, F&& f, from_end_t,
-            const site& from = site::current()) {
+  requires std::is_invocable_v<std::decay_t<F>&>
+timer every(const D& period, F&& f, from_end_t, const site& from = site::current()) {
   const std::int64_t length = detail::to_nanos(period);  // before f is moved from
   return timer(detail::every(length, true, detail::callback(std::forward<F>(f)), from));
 }

@@ -49,6 +49,7 @@ template <detail::duration_like D>
 void sleep_for(const D& d, const context& ctx) {
   detail::sleep(detail::within(d, ctx));
 }
+
 template <detail::time_point_like Time>
 void sleep_until(const Time& t, const context& ctx) {
   detail::sleep(detail::until(t, ctx));

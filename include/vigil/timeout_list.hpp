@@ -78,9 +78,7 @@ class timeout_list {
     // Removes it, as remove() does: waits for an on_expire of it that is
     // running, unless called inside that. A stop does not cut that wait short.
     // Where it must not wait it ends the program, as the list's destructor.
-    ~entry() {
-      detail::forget(*this);
-    }
+    ~entry() { detail::forget(*this); }
 
     // Whether it is in a list. False from the moment its expiry begins.
     bool is_linked() const noexcept { return touched.load() > 0; }
@@ -120,7 +118,7 @@ class timeout_list {
   // empty function, wrong_place on a thread without a runtime, std::bad_alloc.
   // Durations beyond the clock's range: nothing ever expires.
   template <detail::duration_like D, class F>
-  requires std::is_invocable_v<std::decay_t<F>&, entry&>
+    requires std::is_invocable_v<std::decay_t<F>&, entry&>
   timeout_list(const D& d, F&& on_expire, const site& from = site::current())
       : core_(make(detail::to_nanos(d), std::forward<F>(on_expire), from)) {}
 
@@ -169,9 +167,7 @@ class timeout_list {
   // How many entries are in it.
   std::size_t size() const noexcept { return detail::size_of(core_); }
 
-  clock::duration duration() const noexcept {
-    return clock::duration(detail::duration_of(core_));
-  }
+  clock::duration duration() const noexcept { return clock::duration(detail::duration_of(core_)); }
 
  private:
   friend class timeout_lists;
@@ -222,7 +218,7 @@ class timeout_lists {
   // Throws std::invalid_argument for an empty function, wrong_place on a thread
   // without a runtime, std::bad_alloc.
   template <class F>
-  requires std::is_invocable_v<std::decay_t<F>&, entry&>
+    requires std::is_invocable_v<std::decay_t<F>&, entry&>
   explicit timeout_lists(F&& on_expire, const site& from = site::current())
       : table_(detail::make_table(
             timeout_list::function_of("vigil::timeout_lists", std::forward<F>(on_expire)), from)) {}
@@ -270,9 +266,7 @@ namespace detail {
 struct timeout_access {
   // add() without bad_alloc: as long as there is no memory for the timer its callback
   // is queued again and again instead. Late, never lost.
-  static void add_surely(timeout_list& list, timeout_list::entry& e) {
-    list.add_surely(e);
-  }
+  static void add_surely(timeout_list& list, timeout_list::entry& e) { list.add_surely(e); }
 
   // In no list, nor in an on_expire. It may be in one by the time this returns.
   static bool is_away(const timeout_list::entry& e) noexcept { return timeout_list::is_away(e); }
@@ -298,6 +292,7 @@ class expiring final {
   template <class... Args>
     requires(std::is_constructible_v<T, Args...> || requires(Args&&... a) { T{std::move(a)...}; })
   explicit expiring(Args&&... args) : value_(make(std::forward<Args>(args)...)) {}
+
   expiring(const expiring&) = delete;
   expiring& operator=(const expiring&) = delete;
 
@@ -305,11 +300,15 @@ class expiring final {
   static expiring& of(timeout_list::entry& e) noexcept;
 
   timeout_list::entry& entry() noexcept { return entry_; }
+
   const timeout_list::entry& entry() const noexcept { return entry_; }
 
   T& operator*() noexcept { return value_; }
+
   const T& operator*() const noexcept { return value_; }
+
   T* operator->() noexcept { return &value_; }
+
   const T* operator->() const noexcept { return &value_; }
 
  private:

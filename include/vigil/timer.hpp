@@ -18,8 +18,8 @@
 
 #include <vigil/detail/callable.hpp>
 #include <vigil/detail/config.hpp>
-#include <vigil/detail/site.hpp>
 #include <vigil/detail/duration.hpp>
+#include <vigil/detail/site.hpp>
 #include <vigil/time.hpp>
 
 #include <chrono>
@@ -36,10 +36,11 @@ class timer_record;
 
 VIGIL_API timer_record* after_func(std::int64_t delay, callback f, const site& from);
 // In the runtime of that scheduler.
-VIGIL_API timer_record* after_func_in(void* sched, std::int64_t delay, callback f,
+VIGIL_API timer_record* after_func_in(void* sched,
+                                      std::int64_t delay,
+                                      callback f,
                                       const site& from);
-VIGIL_API timer_record* every(std::int64_t period, bool from_end, callback f,
-                              const site& from);
+VIGIL_API timer_record* every(std::int64_t period, bool from_end, callback f, const site& from);
 VIGIL_API void add_handle(timer_record* record) noexcept;
 VIGIL_API void drop_handle(timer_record* record) noexcept;
 VIGIL_API bool stop(timer_record* record) noexcept;
@@ -84,10 +85,10 @@ class timer {
   template <detail::duration_like D>
   explicit timer(const D& d)
       : channel_(detail::channel_handle(detail::make_timer("timer", detail::to_nanos(d)))) {}
+
   template <detail::time_point_like Time>
   explicit timer(const Time& t)
-      : channel_(detail::channel_handle(
-            detail::make_timer_at("timer", detail::to_deadline(t)))) {}
+      : channel_(detail::channel_handle(detail::make_timer_at("timer", detail::to_deadline(t)))) {}
 
   timer(const timer& other) noexcept : record_(other.record_), channel_(other.channel_) {
     if (record_ != nullptr) detail::add_handle(record_);
@@ -130,6 +131,7 @@ class timer {
   // callback itself it throws wrong_place, since it would wait for itself.
   // From a fiber or a plain thread.
   bool stop_and_wait() const { return stop_within(detail::no_limit); }
+
   // Waits at most until ctx is done: then throws `cancelled`. The timer has been
   // stopped; its callback may still be running.
   bool stop_and_wait(const context& ctx) const { return stop_within(detail::under(ctx)); }
@@ -158,14 +160,14 @@ class timer {
   // The deadline in force; time_point::max() if nothing is pending. Inside the
   // callback of every(): the next run.
   clock::time_point deadline() const noexcept {
-    return clock::time_point(clock::duration(record_ != nullptr ? detail::deadline_of(record_)
+    return clock::time_point(clock::duration(record_ != nullptr  ? detail::deadline_of(record_)
                                              : core() != nullptr ? detail::deadline_of(core())
                                                                  : INT64_MAX));
   }
 
   // The time until then: 0 when it is due, duration::max() if not pending.
   clock::duration remaining() const noexcept {
-    return clock::duration(record_ != nullptr ? detail::remaining(record_)
+    return clock::duration(record_ != nullptr  ? detail::remaining(record_)
                            : core() != nullptr ? detail::remaining(core())
                                                : INT64_MAX);
   }
@@ -176,9 +178,11 @@ class timer {
   void ref() const noexcept {
     if (record_ != nullptr) detail::set_referenced(record_, true);
   }
+
   void unref() const noexcept {
     if (record_ != nullptr) detail::set_referenced(record_, false);
   }
+
   bool has_ref() const noexcept { return record_ != nullptr && detail::is_referenced(record_); }
 
   // Lets the timer fire between its deadline and slack later, so that it can
@@ -214,9 +218,8 @@ class timer {
 // empty function, wrong_place on a thread without a runtime (use
 // runtime::after_func there), std::bad_alloc.
 template <detail::duration_like D, class F>
-requires std::is_invocable_v<std::decay_t<F>&>
-timer after_func(const D& d, F&& f,
-                 const site& from = site::current()) {
+  requires std::is_invocable_v<std::decay_t<F>&>
+timer after_func(const D& d, F&& f, const site& from = site::current()) {
   const std::int64_t length = detail::to_nanos(d);  // before f is moved from
   return timer(detail::after_func(length, detail::callback(std::forward<F>(f)), from));
 }
@@ -228,9 +231,12 @@ timer after_func(const D& d, F&& f,
 class [[nodiscard]] scoped_timer {
  public:
   scoped_timer() noexcept = default;
+
   // NOLINTNEXTLINE(google-explicit-constructor)
   [[nodiscard]] scoped_timer(timer t) noexcept : timer_(std::move(t)) {}
+
   scoped_timer(scoped_timer&& other) noexcept = default;
+
   scoped_timer& operator=(scoped_timer&& other) noexcept {
     if (this != &other) {
       end();
@@ -238,10 +244,13 @@ class [[nodiscard]] scoped_timer {
     }
     return *this;
   }
+
   ~scoped_timer() { end(); }
 
   timer* operator->() noexcept { return &timer_; }
+
   timer& operator*() noexcept { return timer_; }
+
   const timer& get() const noexcept { return timer_; }
 
   // Gives the timer away: it is not stopped.

@@ -17,10 +17,9 @@ namespace detail {
 class call_ref {
  public:
   template <class F>
-  requires(!std::is_same_v<std::remove_cvref_t<F>, call_ref>)
+    requires(!std::is_same_v<std::remove_cvref_t<F>, call_ref>)
   call_ref(F& f) noexcept  // NOLINT(google-explicit-constructor): a parameter type
-      : target_(address_of(f)),
-        call_([](void* target) { (*reinterpret_cast<F*>(target))(); }) {}
+      : target_(address_of(f)), call_([](void* target) { (*reinterpret_cast<F*>(target))(); }) {}
 
   void operator()() const { call_(target_); }
 
@@ -55,8 +54,8 @@ class callback {
   callback() noexcept = default;
 
   template <class F>
-  requires(!std::is_same_v<std::remove_cvref_t<F>, callback> &&
-           std::is_invocable_v<std::decay_t<F>&>)
+    requires(!std::is_same_v<std::remove_cvref_t<F>, callback> &&
+             std::is_invocable_v<std::decay_t<F>&>)
   explicit callback(F&& f) {
     using target = std::decay_t<F>;
     if (is_empty_function(f)) return;  // the caller reports it
