@@ -2,35 +2,27 @@
 //
 //   std::string text = vigil::blocking([&] { return read_whole_file(path); });
 //
-// A fiber that calls read(), getaddrinfo() or a compressor keeps its worker from
-// running other fibers. blocking(f) runs f on a thread of a side pool instead,
-// parks the fiber, and returns what f returned or throws what f threw.
+// A fiber that calls read(), getaddrinfo() or a compressor keeps its worker from running
+// other fibers. blocking(f) parks the fiber instead, runs f on a thread of a side pool,
+// and returns the result of f or throws its exception. Behaviour: libuv's thread pool.
 //
-// The runtime has one pool, of 4 threads unless options::blocking_threads or the
-// environment variable VIGIL_BLOCKING_THREADS says otherwise; they are made when
-// they are first needed, and kept. Functions start in the order in which they were
-// given. Give a class of calls that may occupy all threads for long (name look-ups,
-// for example) a blocking_pool of its own.
+// The runtime has one pool. Its threads (4, options::blocking_threads, or the variable
+// VIGIL_BLOCKING_THREADS) are made when first needed, and kept. Functions start in the
+// order of the calls. Calls that may occupy all threads for long, such as name look-ups,
+// belong in a blocking_pool of their own.
 //
-// f runs on a plain thread, without a fiber or a runtime. It may use channels and
-// everything else that works on plain threads; runtime::go starts fibers. It is
-// destroyed on that thread as soon as it has returned.
+// f runs on a plain thread: it may use channels and everything else that works there;
+// runtime::go starts fibers. It is destroyed there once it has returned. Until then it is
+// outside work: no deadlock is reported, and virtual time stands still. On virtual time
+// the caller continues when nothing else can run and no other f runs, so f must not wait
+// for a fiber that sleeps or is in blocking() itself.
 //
-// While it is queued or runs it is outside work: no deadlock is reported, and
-// virtual time stands still. On virtual time its caller goes on when nothing
-// else can run and all other functions have returned as well, so f must not wait
-// there for a fiber that sleeps or is in blocking() itself.
-//
-// If a deadline or a stop ends the call before f has started, f never starts. Once
-// f runs, nothing can end it: the caller continues at once, and the result or
-// exception of f is dropped on its thread. So f must own the data that it uses; it
-// may refer to the caller's variables only in calls without a deadline on fibers
-// that are not stopped, or under this_fiber::shield. The shutdown waits for
-// functions that run, options::stop_limit at most, then names them and ends the
-// program.
-//
-// Cost: two allocations, two hand-overs between threads (about 10 us).
-// Behaviour: libuv's thread pool.
+// A deadline or a stop keeps a queued f from starting. A running f cannot be ended: the
+// caller continues at once, and the result is dropped. So f must own its data; it may
+// refer to the caller's variables only without a deadline and on a fiber that is not
+// stopped, or under this_fiber::shield. The shutdown waits for running functions,
+// options::stop_limit at most, then names them and ends the program. Cost: two
+// allocations, two hand-overs between threads (about 10 us).
 #pragma once
 
 #include <vigil/detail/blocking_core.hpp>

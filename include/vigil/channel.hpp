@@ -4,26 +4,25 @@
 //   vigil::go([lines] { lines.send("hello"); lines.close(); });
 //   for (std::string line : lines) std::puts(line.c_str());
 //
-// An unbuffered channel hands each value from a sender to a receiver that meet;
-// a buffered one keeps up to `capacity` values in between. Values arrive in the
-// order in which they were sent, and those who wait are served first come,
-// first served. Behaviour: Go's channels.
+// An unbuffered channel hands each value from a sender to a receiver that meet; a
+// buffered one keeps up to `capacity` values in between. Values arrive in the order in
+// which they were sent, and waiters are served first come, first served. Behaviour: Go's
+// channels.
 //
-// Thread safety: everything may be called from fibers of any runtime and from
-// plain threads, in any mix, at any time. A send happens before the receive of
-// its value; a close before the receive that sees it; the receive of a value
-// from an unbuffered channel before the send returns.
+// Thread safety: everything may be called from fibers of any runtime and from plain
+// threads, in any mix, at any time. A send happens before the receive of its value; a
+// close before the receive that sees it; the receive of a value from an unbuffered
+// channel before the send returns.
 //
-// A wait ends by the other side, by a close, by the deadline of the `_for` and
-// `_until` forms, by the end of the context that was given, or by a stop of the
-// fiber: `stopped` is thrown, as by every wait, but an operation that need not
-// wait is still done, so that a channel can be drained. A value is never lost:
-// a send takes it by reference and moves from it only on commit; a send that
-// ends otherwise leaves the value in the caller's hand. (A value of another
-// type is converted first, and that copy is lost: convert it yourself.)
+// A wait ends by the other side, by a close, by the deadline of the `_for` and `_until`
+// forms, by the end of the context that was given, or by a stop of the fiber: `stopped`
+// is thrown, as by every wait, but an operation that need not wait is still done, so that
+// a channel can be drained. A value is never lost: a send takes it by reference and moves
+// from it only on commit; a send that ends otherwise leaves the value in the caller's
+// hand. (A value of another type is converted first, and that copy would be lost.)
 //
-// Moving or destroying a value is user code that runs under the channel's lock:
-// it must not use the library, and it cannot throw.
+// Moving or destroying a value is user code that runs under the channel's lock: it must
+// not use the library, and it cannot throw.
 #pragma once
 
 #include <vigil/clock.hpp>

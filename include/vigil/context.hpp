@@ -1,27 +1,25 @@
-// Contexts: how work that is spread over fibers and calls ends together, and in
-// time.
+// Contexts: how work that is spread over fibers and calls ends together, and in time.
 //
 //   auto [ctx, cancel] = vigil::with_timeout(vigil::background(), 1s);
 //   vigil::go([ctx = ctx] { serve(ctx); });   // waits in there: lines.recv(ctx)
 //   cancel();                                 // at the latest after a second
 //
-// A context is made from a parent and is done when its cancel function is called,
-// when its deadline has passed, or when its parent is done. The caller passes the
-// context to the wait (`recv(ctx)`, `sleep_for(d, ctx)`, `join(ctx)`, a select with
-// `on_done(ctx, f)`): a wait whose context is done throws `cancelled`. A call that
-// need not wait succeeds even if its context is done.
+// A context is made from a parent and is done when its cancel function is called, when
+// its deadline has passed, or when its parent is done. The caller passes the context to
+// the wait (`recv(ctx)`, `sleep_for(d, ctx)`, `join(ctx)`, a select with `on_done(ctx,
+// f)`): a wait whose context is done throws `cancelled`. A call that need not wait
+// succeeds even then. Nothing is ambient: a call that is given no context is not
+// cancelled by one.
 //
-// Nothing is ambient: a call that is given no context is not cancelled by one.
+// Behaviour: Go's package context. Cancelling is synchronous: when the cancel function
+// returns, the context and all that were made from it are done, even if another thread
+// cancels some of them at the same moment. The first canceller makes each waiter ready;
+// it runs when scheduled.
 //
-// Behaviour: Go's package context. Cancelling is synchronous: when the cancel
-// function returns, the context and all that were made from it are done, even if
-// another thread cancels some of them at the same moment. The first canceller makes
-// each waiter ready; it runs when scheduled.
-//
-// Handles are cheap and shared: a copy names the same context. A context leaves
-// its parent when it is done, or when its last handle goes (a cancel function, a
-// receiver of done(), a context made from it, a pending after_func and what that
-// returned are handles, too); its timer stops then, and nothing is left.
+// Handles are cheap and shared: a copy names the same context. A context leaves its
+// parent when it is done, or when its last handle goes; then its timer stops, and nothing
+// is left. Handles are also its cancel function, a receiver of done(), a context made
+// from it, a pending after_func and the object that it returned.
 //
 // Thread safety: everything may be called from fibers of any runtime and from plain
 // threads at any time, even after the runtime has gone.

@@ -3,31 +3,26 @@
 //   vigil::post([] { ... });   // in a later round
 //   vigil::defer([] { ... });  // when this callback, or this stretch of the fiber, is over
 //
-// Both run their function once, on a fiber of the runtime, like the callback of a
-// due timer: it may wait without delaying others. Endless chains of posts, defers
-// and yields starve nothing: due timers, ready fibers and each other get their turns.
+// Both run their function once, on a fiber of the runtime, like the callback of a due
+// timer: it may wait without delaying others. Endless chains of posts, defers and yields
+// starve nothing: due timers, ready fibers and each other get their turns.
 //
-// post: the functions posted now form a round. They start in the order of the
-// calls, among the due callbacks of timers; functions that they post belong to a
-// later round, which begins when all of this one have started and the worker has
-// looked at its other fibers and timers. Several workers may run two at a time.
+// post: the functions posted now form a round. They start in the order of the calls,
+// among the due callbacks of timers; functions that they post belong to a later round,
+// which begins when all of this one have started and the worker has looked at its other
+// fibers and timers. Several workers may run two at a time. As Node's setImmediate.
 //
-// defer: the function starts only when the calling callback has returned, or when
-// the calling fiber parks, yields or ends, whichever comes first. Deferred
-// functions run in the order of the calls, before functions that were posted or
-// came due meanwhile; one deferred by a deferred function runs in a later round.
+// defer: the function starts when the calling callback has returned, or when the calling
+// fiber parks, yields or ends, whichever comes first: in the order of the calls, before
+// functions that were posted or came due meanwhile; one deferred by a deferred function
+// runs in a later round. Behaviour: process.nextTick without its starvation. It is not
+// Go's defer: that is a destructor here (std::lock_guard, scoped_close, scoped_permit).
 //
-// A function that waits keeps a program with exit_when::all_done alive, and is
-// counted among the timers in stats(). One that has not started when the run ends
-// never does; its captures die on the main fiber. So if the main fiber defers and
-// then does not wait, the function is sure to start only with exit_when::all_done.
-// An exception that leaves one goes to options::on_unhandled.
-//
-// Behaviour: Node's setImmediate, and process.nextTick without its starvation.
-//
-// This is not Go's defer, which runs a function when the caller returns. That is a
-// destructor here: std::lock_guard for a mutex, scoped_close for a channel,
-// scoped_permit for a semaphore, scoped_timer for a timer.
+// A waiting function keeps a program with exit_when::all_done alive, and counts among the
+// timers in stats(). One that has not started when the run ends never does; its captures
+// die on the main fiber. So if the main fiber defers and does not wait afterwards, only
+// exit_when::all_done makes sure that the function starts. Its exceptions go to
+// options::on_unhandled.
 #pragma once
 
 #include <vigil/detail/callable.hpp>
