@@ -16,7 +16,7 @@ bool any_mapped_slab(F f) noexcept {
     // ordering: the count's acquire above covers the pointer as well.
     chunk* const c = slabs.chunks[i].load(std::memory_order_relaxed);
     for (slab& s : c->slabs) {
-      // The load of T3: after the hold, in the single total order.
+      // The load of ST3: after the hold, in the single total order.
       if (s.state.load() != slab_state::mapped) continue;
       if (f(s)) return true;
     }

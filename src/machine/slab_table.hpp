@@ -8,17 +8,17 @@
 // holds.
 //
 // Invariants
-//   T1  Chunks and records live for ever once they are published.
-//   T2  base, count and size_class of a record change only while its state is
+//   ST1 Chunks and records live for ever once they are published.
+//   ST2 base, count and size_class of a record change only while its state is
 //       vacant, under the pool's lock.
-//   T3  A slab is unmapped only after `unmapping` was stored in its state and
+//   ST3 A slab is unmapped only after `unmapping` was stored in its state and
 //       no hold was seen after that. Both sides are sequentially consistent:
 //       the holder adds its hold and then loads the state, the unmapper stores
 //       the mark and then loads the holds. One of them is first in the single
 //       total order, so either the holder sees the mark and skips the slab,
 //       which is empty, or the unmapper sees the hold and keeps the slab. A
 //       holder that saw `mapped` came before the mark, and so did its hold.
-//   T4  in_use[i] is 1 exactly while stack i is in the hands of a fiber. Only
+//   ST4 in_use[i] is 1 exactly while stack i is in the hands of a fiber. Only
 //       who hands the stack out or takes it back writes it.
 #pragma once
 
@@ -66,9 +66,9 @@ enum class slab_room : std::uint8_t { none, some, all };
 struct alignas(64) slab {
   std::atomic<slab_state> state{slab_state::vacant};
   std::uint32_t index = 0;      // in the whole table; written once
-  std::byte* base = nullptr;    // T2
-  std::uint8_t count = 0;       // T2
-  std::uint8_t size_class = 0;  // T2
+  std::byte* base = nullptr;    // ST2
+  std::uint8_t count = 0;       // ST2
+  std::uint8_t size_class = 0;  // ST2
 
   // Guarded by the pool's lock; one bit for each place.
   slab_room room = slab_room::none;
@@ -77,7 +77,7 @@ struct alignas(64) slab {
   std::uint64_t guarded = 0;  // has its guard
   unsigned* valgrind_ids = nullptr;
 
-  alignas(64) std::atomic<std::uint8_t> in_use[slab_places]{};  // T4
+  alignas(64) std::atomic<std::uint8_t> in_use[slab_places]{};  // ST4
 
   std::uint64_t all_places() const noexcept { return ~std::uint64_t{0} >> (slab_places - count); }
 

@@ -254,7 +254,7 @@ slab* stack_pool::map_slab(unsigned size_class, stack_failure& why) noexcept {
   // ordering: the counters are statistics; they are written under the lock.
   mapped_slabs_.fetch_add(1, std::memory_order_relaxed);
   mapped_bytes_.fetch_add(s->bytes(), std::memory_order_relaxed);
-  // Publishes T2 to readers of `mapped`.
+  // Publishes ST2 to readers of `mapped`.
   s->state.store(slab_state::mapped);
   return s;
 }
@@ -297,7 +297,7 @@ bool stack_pool::guard_place(slab& s, unsigned place) noexcept {
 
 // False if it must stay for now; it then remains an empty slab.
 bool stack_pool::unmap_slab(slab& s) noexcept {
-  // The two halves of T3.
+  // The two halves of ST3.
   s.state.store(slab_state::unmapping);
   // The kernel may refuse at the limit of mappings, if it has to split one.
   if (slabs.holds.load() != 0 || !unmap_memory(s.base, s.bytes())) {
@@ -330,7 +330,7 @@ void stack_pool::unmap_empty(unsigned size_class, unsigned keep) noexcept {
   }
 }
 
-// Restores K1 and K2 after s.free has changed.
+// Restores SP1 and SP2 after s.free has changed.
 void stack_pool::file(slab& s) noexcept {
   const slab_room now = s.free == 0                ? slab_room::none
                         : s.free == s.all_places() ? slab_room::all

@@ -9,14 +9,14 @@
 // one of each size class.
 //
 // Invariants, whenever the lock is free
-//   K1  chunk.some and chunk.all say for each slab what slab.room says, and
+//   SP1 chunk.some and chunk.all say for each slab what slab.room says, and
 //       the class's sets name exactly the chunks with a bit set.
-//   K2  slab.room is `all` if every place is free, `none` if no place is.
-//   K3  free_touched_ counts the places that are free and touched. A release
+//   SP2 slab.room is `all` if every place is free, `none` if no place is.
+//   SP3 free_touched_ counts the places that are free and touched. A release
 //       that finds more of them than max(1024, taken_) gives back those of its
 //       slab, if they are at least as many as the slab's taken places.
-//   K4  a stack in hot_ is taken, not in use, and of the default size.
-//   K5  more than one wholly free slab of a class stays only if a slab_hold or
+//   SP4 a stack in hot_ is taken, not in use, and of the default size.
+//   SP5 more than one wholly free slab of a class stays only if a slab_hold or
 //       the kernel forbade to unmap it; then overdue_ is set and later calls
 //       try again.
 #pragma once

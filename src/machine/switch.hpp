@@ -14,12 +14,12 @@
 // worker gives it.
 //
 // Invariants
-//   W1  While a fiber runs, its fiber_side holds the way back to the thread;
+//   SX1 While a fiber runs, its fiber_side holds the way back to the thread;
 //       otherwise it holds where the fiber goes on.
-//   W2  Only the thread between enter() and its return touches the sides of the
+//   SX2 Only the thread between enter() and its return touches the sides of the
 //       fibers that run in between. Who left by hand_over() can be entered
 //       elsewhere once the next one, which is off that stack, says so.
-//   W3  MXCSR's sticky flags are clear after each switch (jump.hpp).
+//   SX3 MXCSR's sticky flags are clear after each switch (jump.hpp).
 //       Rounding and masks belong to the stack and stay with it.
 #pragma once
 
@@ -113,7 +113,7 @@ class fiber_side {
   void arrived() noexcept;
   void make_way_for(thread_side& thread, fiber_side& next) noexcept;
 
-  context context_ = nullptr;  // W1
+  context context_ = nullptr;  // SX1
   exception_state exceptions_;
   int errno_ = 0;
   void (*entry_)(void*) = nullptr;
