@@ -160,8 +160,10 @@ def main():
     pages = [root / p for p in PAGES] + sorted((root / "docs").rglob("*.md"))
     scripts = sorted(p for f in (*CODE, "tools") for p in (root / f).rglob("*")
                      if p.name == "meson.build" or p.suffix in (".py", ".sh"))
-    files = {p.relative_to(root).as_posix() for p in root.rglob("*")
-             if p.is_file() and p.relative_to(root).parts[0] not in (".git", "build")}
+    files = {p.name for p in root.iterdir() if p.is_file()}
+    for folder in root.iterdir():
+        if folder.is_dir() and not folder.name.startswith((".git", "build", "subprojects")):
+            files |= {p.relative_to(root).as_posix() for p in folder.rglob("*") if p.is_file()}
     found = {kind: defaultdict(list) for kind in ("width", "heads", "words", "names")}
     defined = defaultdict(set)
     texts = {}
