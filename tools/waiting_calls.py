@@ -64,7 +64,8 @@ current.
   fiber; only under `this_fiber::no_park` a wait ends the program. *thread* is a thread
   that runs no fiber, among them those on which `blocking` runs its functions. In a
   *handler*, which Asio runs on a worker's own stack, nothing may wait: a call that
-  would have to throws `wrong_place`, and one that throws nothing ends the program.
+  would have to throws `wrong_place`; a destructor, or another call that throws
+  nothing, blocks the worker or ends the program with a message.
 - **Throws**: `stopped` when the fiber is asked to stop, `wrong_place` where the call
   may not wait, `std::bad_alloc` if the timer cannot be armed. *nothing*: a stop does
   not end the wait either.
