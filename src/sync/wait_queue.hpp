@@ -108,8 +108,8 @@ class queue_guard {
   bool held_ = false;
 };
 
-// Whoever may have to wait, before it is queued: throws `stopped` or wrong_place,
-// with the guard released. `call`: for the error's text.
+// For a caller that may have to wait, before it is queued: throws `stopped` or
+// wrong_place, with the guard released. `call`: for the error's text.
 void before_waiting(const caller& self, const char* call, queue_guard& guard);
 
 // Waits within the caller's limit with `own`, which is in the queue: every wait in a
