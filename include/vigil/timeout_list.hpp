@@ -156,12 +156,13 @@ class timeout_list {
   // Two on_expires that each remove the other's entry wait for each other.
   static bool remove(entry& e) noexcept { return detail::remove(e); }
 
-  // For a shutdown: calls on_expire for each entry that is in the list now, in the
-  // order of their last touch before now, one after another on the calling fiber,
-  // however recently they were touched. Entries added meanwhile stay. An entry
-  // whose earlier on_expire is still running is put off. Returns how many there
-  // were. `stopped` leaves it if the fiber is stopped in on_expire; the rest stays
-  // in the list and is put off. Throws wrong_place outside a fiber.
+  // For a shutdown: calls on_expire for each entry that is in the list now, in
+  // the order of their last touch before now, one after another on the calling
+  // fiber, however recently they were touched. An entry that is added from now on
+  // stays, even if others leave meanwhile. An entry whose earlier on_expire is still
+  // running is put off. Returns how many there were. `stopped` leaves it if the fiber
+  // is stopped in on_expire; the rest stays in the list and is put off. Throws
+  // wrong_place outside a fiber, and std::bad_alloc before the first call.
   std::size_t expire_now() { return detail::expire_now(core_); }
 
   // How many entries are in it.

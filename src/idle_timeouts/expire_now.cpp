@@ -1,3 +1,4 @@
+#include "idle_timeouts/spare_rooms.hpp"
 #include "idle_timeouts/timeout_core.hpp"
 #include "sched/caller.hpp"
 
@@ -12,33 +13,33 @@ namespace detail {
 using internal::lock_guard;
 using internal::timeout_order;
 
-// False if nothing is left to be moved.
-bool timeout_core::move_some(batch& to, std::size_t& left) noexcept {
-  for (unsigned moves = moves_at_once; left > 0; --left) {
-    if (moves == 0) return true;
-    const timeout_order::found f = order_.first(now(), moves);
+bool timeout_core::batch::sort_some() noexcept {
+  for (unsigned moves = moves_at_once; moves > 0; --moves) {
+    const timeout_order::found f = unsorted.first(list.now(), moves);
     if (f.more) return true;
     // Those that were touched in the future come last.
-    timeout_node* const n = f.first != nullptr ? f.first : order_.any();
+    timeout_node* const n = f.first != nullptr ? f.first : unsorted.any();
     if (n == nullptr) return false;
     timeout_order::unlink(*n);
-    timeout_order::append(to.entries, *n);
-    if (moves > 0) --moves;
+    timeout_order::append(entries, *n);
+    if (moves == 0) return true;
   }
-  return false;
+  return true;
 }
 
-timeout_core::batch::batch(timeout_core& of) noexcept : list(of) {
+timeout_core::batch::batch(timeout_core& of) : list(of) {
   timeout_order::make_empty(entries);
+  unsorted.give_room(internal::rooms().take());
   list.keep();
   {
     const lock_guard guard(list.lock_);
     list.batches_.push_back(*this);
+    unsorted.begin_at(list.now());
+    unsorted.swap(list.order_);
   }
-  std::size_t left = list.size_.load();
   for (bool is_done = false; !is_done;) {
     const lock_guard guard(list.lock_);
-    is_done = list.closed_ || !list.move_some(*this, left);
+    is_done = list.closed_ || !sort_some();
   }
 }
 
@@ -46,10 +47,11 @@ timeout_core::batch::~batch() {
   for (bool is_done = false; !is_done;) {
     const lock_guard guard(list.lock_);
     for (unsigned i = 0; i < moves_at_once && !is_done; ++i) {
-      timeout_node* const n = first();
+      timeout_node* const n = any();
       is_done = n == nullptr;
       if (is_done) {
         list.batches_.remove(*this);
+        list.spare_room();
       } else if (list.closed_) {
         list.take_out_here(*n);  // C6
       } else {
@@ -57,6 +59,7 @@ timeout_core::batch::~batch() {
       }
     }
   }
+  if (unsorted.has_room()) internal::rooms().give(unsorted.take_room());
   list.let_go();
 }
 

@@ -267,7 +267,7 @@ bool timeout_core::take_some_out() noexcept {
   for (unsigned i = 0; i < moves_at_once; ++i) {
     timeout_node* n = order_.any();
     for (batch* b = batches_.front(); n == nullptr && b != nullptr; b = batch_list::next(*b))
-      n = b->first();
+      n = b->any();
     if (n == nullptr) return true;
     take_out_here(*n);
   }

@@ -41,7 +41,8 @@
 //     the entry out of where it is.
 // C7  What is kept for ever (C4) is small: the room in which the entries stand is
 //     the handle's of a list of its own; a list by duration, one of many, has one
-//     only while it has entries.
+//     only while it has entries. An expire_now brings another one for what is added
+//     meanwhile.
 // C8  No entry outlives the run in which it was added: add looks under the lock
 //     whether a run is under way, and the run's end takes all out under it, after
 //     it has said that it is over.
@@ -133,11 +134,12 @@ class timeout_core final : private internal::timer_service::run_listener {
 
   timeout_core() noexcept = default;
 
-  // What an expire_now has still to call, on its stack, in the order of the last
-  // touch when it was called. However that ends, the rest is put off. Owns a use of
-  // the list.
+  // What an expire_now has still to call, on its stack. It takes over the whole
+  // order in one step, so what is added after that is not among it; then it sorts
+  // by the last touch, in pieces. However it ends, the rest is put off. Owns a use
+  // of the list.
   struct batch {
-    explicit batch(timeout_core& of) noexcept;
+    explicit batch(timeout_core& of);  // throws std::bad_alloc
     ~batch();
     batch(const batch&) = delete;
     batch& operator=(const batch&) = delete;
@@ -147,8 +149,19 @@ class timeout_core final : private internal::timer_service::run_listener {
                                                         : static_cast<timeout_node*>(entries.after);
     }
 
+    // Sorted or not.
+    timeout_node* any() noexcept {
+      timeout_node* const n = first();
+      return n != nullptr ? n : unsorted.any();
+    }
+
+    // False if nothing is left to be sorted.
+    bool sort_some() noexcept;
+
     timeout_core& list;
-    timeout_links entries;  // guarded by the list's lock
+    // The list's lock guards these.
+    internal::timeout_order unsorted;
+    timeout_links entries;
     internal::list_hook<batch> hook;
   };
 
@@ -163,7 +176,6 @@ class timeout_core final : private internal::timer_service::run_listener {
   void take_out_here(timeout_node& n) noexcept VIGIL_REQUIRES(lock_);
   void take_all_out() noexcept VIGIL_EXCLUDES(lock_);
   bool take_some_out() noexcept VIGIL_REQUIRES(lock_);
-  bool move_some(batch& to, std::size_t& left) noexcept VIGIL_REQUIRES(lock_);
   void need_room() VIGIL_REQUIRES(lock_);
   void spare_room() noexcept VIGIL_REQUIRES(lock_);
   void arm(internal::nanos deadline) VIGIL_REQUIRES(lock_);

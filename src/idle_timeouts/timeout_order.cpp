@@ -25,6 +25,14 @@ void timeout_order::begin_at(nanos time) noexcept {
     level = 0;
 }
 
+void timeout_order::swap(timeout_order& other) noexcept {
+  std::swap(room_, other.room_);
+  std::swap(filled_, other.filled_);
+  std::swap(levels_, other.levels_);
+  std::swap(breaking_, other.breaking_);
+  std::swap(base_, other.base_);
+}
+
 void timeout_order::unlink(timeout_links& n) noexcept {
   n.before->after = n.after;
   n.after->before = n.before;

@@ -105,6 +105,9 @@ class timeout_order {
   // Caller: nothing is in it.
   room* take_room() noexcept;
 
+  // What stands in the one, stands in the other: their rooms go with it.
+  void swap(timeout_order& other) noexcept;
+
  private:
   struct place {
     unsigned level;

@@ -392,6 +392,41 @@ TEST_CASE("timeout list: a list dies as a stop ends its expire_now") {
   });
 }
 
+TEST_CASE("timeout list: expire_now calls for what was in it at one moment") {
+  model::take_outcomes();
+  prove("timeout list: others come and go as expire_now begins", [] {
+    run_with_outside_work(1, [] {
+      timeout_list l(1h,
+                     [](entry& e) { vigil::owner_of<&connection::idle>(e).expired.fetch_add(1); });
+      connection before;
+      connection first;
+      connection second;
+      l.add(before.idle);
+      std::size_t called = 0;
+      {
+        const model::window w;
+        std::thread other([&] {
+          timeout_list::remove(before.idle);
+          l.add(first.idle);
+          first.idle.touch(at(model::now() + d));  // so it comes last
+          l.add(second.idle);
+        });
+        called = l.expire_now();
+        other.join();
+      }
+      const int firsts = first.expired.load();
+      const int seconds = second.expired.load();
+      model::note_outcome(seconds != 0 ? "both" : firsts != 0 ? "the first" : "none of them");
+      model::require(seconds <= firsts, "whenever the second is in it, the first is");
+      model::require(called == static_cast<std::size_t>(before.expired.load() + firsts + seconds),
+                     "it says how many there were");
+      model::require(l.size() == static_cast<std::size_t>(2 - firsts - seconds), "the others stay");
+      model::enough();
+    });
+  });
+  expect_outcomes({"both", "none of them", "the first"});
+}
+
 TEST_CASE("timeout list: on_expire dies with its list, whatever is on its way to it") {
   prove("timeout list: death of the captures", [] {
     struct capture {
