@@ -204,12 +204,26 @@ void timer_service::open() {
 }
 
 // Closed first, told second: whatever looks at is_in_run() under a lock that
-// run_ends() takes is either seen there or finds the run over.
+// run_ends() takes is either seen there or finds the run over. So does what one does
+// that is added meanwhile, which may be left out.
 void timer_service::tell_listeners() noexcept {
   in_run_.store(false);
-  const lock_guard guard(listeners_lock_);
-  for (run_listener* l = listeners_.front(); l != nullptr; l = listener_list::next(*l))
+  run_listener* l = nullptr;
+  const auto take_next = [&]() VIGIL_REQUIRES(listeners_lock_) {
+    l = next_told_;
+    if (l != nullptr) next_told_ = listener_list::next(*l);
+    being_told_.store(l);
+  };
+  {
+    const lock_guard guard(listeners_lock_);
+    next_told_ = listeners_.front();
+    take_next();
+  }
+  while (l != nullptr) {
     l->run_ends();
+    const lock_guard guard(listeners_lock_);
+    take_next();
+  }
 }
 
 void timer_service::add_listener(run_listener& l) noexcept {
@@ -218,8 +232,13 @@ void timer_service::add_listener(run_listener& l) noexcept {
 }
 
 void timer_service::remove_listener(run_listener& l) noexcept {
-  const lock_guard guard(listeners_lock_);
-  listeners_.remove(l);
+  {
+    const lock_guard guard(listeners_lock_);
+    if (next_told_ == &l) next_told_ = listener_list::next(l);
+    listeners_.remove(l);
+  }
+  while (being_told_.load() == &l)
+    std::this_thread::yield();
 }
 
 void timer_service::abort_open() noexcept {

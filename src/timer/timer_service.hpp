@@ -118,7 +118,7 @@ class timer_service final : public timer_seam {
   };
 
   void add_listener(run_listener& l) noexcept VIGIL_EXCLUDES(listeners_lock_);
-  // Has returned from run_ends() by then.
+  // Waits until a run_ends() of it has returned. Not inside that.
   void remove_listener(run_listener& l) noexcept VIGIL_EXCLUDES(listeners_lock_);
 
   // --- seam
@@ -309,6 +309,8 @@ class timer_service final : public timer_seam {
   spinlock listeners_lock_{lock_rank::run_listeners};
   using listener_list = list<run_listener, &run_listener::among_listeners>;
   listener_list listeners_ VIGIL_GUARDED_BY(listeners_lock_);  // of earlier runtimes, too
+  run_listener* next_told_ VIGIL_GUARDED_BY(listeners_lock_) = nullptr;
+  atomic<run_listener*> being_told_{nullptr};  // set under the lock
 
   struct stop_waiter : queued_waiter {
     timer_record* timer;

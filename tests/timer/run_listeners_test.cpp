@@ -1,0 +1,107 @@
+// What is told that a run ends: under no lock, and never once it was taken out.
+#include "support/in_runtime.hpp"
+#include "timer/timer_service.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <utility>
+
+using namespace std::chrono_literals;
+using vigil::internal::timer_service;
+
+namespace {
+
+class listener final : public timer_service::run_listener {
+ public:
+  explicit listener(std::function<void()> f) : told_(std::move(f)) {}
+
+  void run_ends() noexcept override { told_(); }
+
+ private:
+  std::function<void()> told_;
+};
+
+// Whether it comes true within `patience`; the thread gives its processor away
+// meanwhile.
+bool comes_true(const std::atomic<bool>& what, std::chrono::nanoseconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!what.load() && std::chrono::steady_clock::now() < end)
+    std::this_thread::yield();
+  return what.load();
+}
+
+timer_service& service_of(vigil::runtime& rt) {
+  timer_service* found = nullptr;
+  rt.run([&] { found = &vigil::internal::service_of(*vigil::internal::current_scheduler()); });
+  return *found;
+}
+
+}  // namespace
+
+TEST_SUITE("run listeners") {
+  TEST_CASE("others come and go while one is told that the run ends") {
+    vigil::runtime rt({.workers = 1});
+    timer_service& service = service_of(rt);
+    std::atomic<bool> has_come_and_gone{false};
+    std::thread other;
+    int times_told = 0;
+    listener second([] {});
+    listener first([&] {
+      ++times_told;
+      other = std::thread([&] {
+        service.add_listener(second);
+        service.remove_listener(second);
+        has_come_and_gone.store(true);
+      });
+      CHECK(comes_true(has_come_and_gone, 60s));
+    });
+    service.add_listener(first);
+    rt.run([] {});
+    other.join();
+    CHECK(times_told == 1);
+    service.remove_listener(first);
+  }
+
+  TEST_CASE("one that takes out the next while it is told keeps that from being told") {
+    vigil::runtime rt({.workers = 1});
+    timer_service& service = service_of(rt);
+    int told = 0;
+    listener last([&] { told += 100; });
+    listener taken_out([&] { told += 10; });
+    listener first([&] {
+      ++told;
+      service.remove_listener(taken_out);
+    });
+    service.add_listener(first);
+    service.add_listener(taken_out);
+    service.add_listener(last);
+    rt.run([] {});
+    CHECK(told == 101);
+    service.remove_listener(first);
+    service.remove_listener(last);
+  }
+
+  TEST_CASE("taking one out waits until it has been told") {
+    vigil::runtime rt({.workers = 1});
+    timer_service& service = service_of(rt);
+    std::atomic<bool> is_being_told{false};
+    std::atomic<bool> is_out{false};
+    listener slow([&] {
+      is_being_told.store(true);
+      // For as long as it takes to see a removal that does not wait.
+      CHECK_FALSE(comes_true(is_out, 50ms));
+    });
+    service.add_listener(slow);
+    std::thread other([&] {
+      while (!is_being_told.load())
+        std::this_thread::yield();
+      service.remove_listener(slow);
+      is_out.store(true);
+    });
+    rt.run([] {});
+    other.join();
+    CHECK(is_out.load());
+  }
+}
