@@ -42,8 +42,9 @@ class timeout_lists;
 // hold up the others: on several workers, calls for different entries may
 // overlap. There are never two for one entry at once: an entry that comes due
 // while its earlier on_expire still runs is put off by one more duration, as if
-// it were touched then. An exception that leaves on_expire goes to
-// options::on_unhandled.
+// it were touched then. (So while an on_expire goes on that has added its own entry
+// again, the list's timer rings once in each duration.) An exception that leaves
+// on_expire goes to options::on_unhandled.
 //
 // One timer serves all entries; it never keeps a program alive (exit_when). A
 // list without entries has none. When the timer rings and the entries were
