@@ -473,7 +473,9 @@ void timer_service::stop_and_wait(timer_record& t, const wait_limit& limit, cons
   // scoped_timer must not throw; but not for long: the callback may need this worker.
   const bool in_handler = f == nullptr && current_worker() != nullptr;
   constexpr nanos patience = 1'000'000'000;
-  caller self(in_handler ? limit.until(monotonic_now() + patience) : limit);
+  const nanos gives_up_at = in_handler ? monotonic_now() + patience : never;
+  const bool may_give_up = gives_up_at < limit.as_deadline();
+  caller self(may_give_up ? limit.until(gives_up_at) : limit);
   if (!in_handler && self.may_not_wait()) self.refuse(call);
   stop_waiter entry;
   entry.timer = &t;
@@ -486,19 +488,17 @@ void timer_service::stop_and_wait(timer_record& t, const wait_limit& limit, cons
     return;
   }
   stop_waiters_.push_back(entry);
-  const outcome how = self.wait(entry.ticket, wait_reason::stop_and_wait, stops_lock_);
-  if (how == outcome::value) return;
-  if (how == outcome::timeout) {
+  const outcome how = self.wait(entry.ticket, wait_reason::stop_and_wait, stops_lock_, [&] {
+    const lock_guard guard(stops_lock_);
+    if (entry.hook.linked) stop_waiters_.remove(entry);
+  });
+  if (how == outcome::timeout && may_give_up) {
     fatal(
         "a handler of the library, on a worker's own stack, has waited 1 s for the callback of the "
         "timer made at %s:%u (the end of a scoped_timer, or stop_and_wait), which may need "
         "that worker: call stop() there, or let a fiber own the timer",
         t.made_at.file,
         t.made_at.line);
-  }
-  {
-    const lock_guard guard(stops_lock_);
-    if (entry.hook.linked) stop_waiters_.remove(entry);
   }
   self.throw_if_ended(how);
 }

@@ -89,7 +89,8 @@ class timer_service final : public timer_seam {
   // already never enters the heap.
   bool reset_after(timer_record& t, nanos delay);
   bool reset_at(timer_record& t, nanos deadline);
-  // `call`: what the user has called.
+  // Returns once the limit's time is over, too; throws std::bad_alloc if that cannot
+  // be armed. `call`: what the user has called.
   void stop_and_wait(timer_record& t,
                      const wait_limit& limit,
                      const char* call = "timer::stop_and_wait");

@@ -165,6 +165,23 @@ TEST_SUITE("timer stop_and_wait") {
     });
   }
 
+  // What no call of the API asks for yet.
+  TEST_CASE("with a time ends when that is over, and leaves no waiter behind") {
+    in_virtual([] {
+      const auto start = vigil::clock::now();
+      auto* const record = vigil::detail::after_func(
+          1'000'000, vigil::detail::callback([] { sleep_for(10s); }), vigil::site::current());
+      const timer slow(record);
+      sleep_for(2ms);
+      CHECK_FALSE(vigil::detail::stop_and_wait(record, vigil::detail::within(1s)));
+      CHECK(since(start) == 1s + 2ms);
+      CHECK_FALSE(vigil::detail::stop_and_wait(record, vigil::detail::within(0s)));
+      CHECK(since(start) == 1s + 2ms);
+      CHECK_FALSE(vigil::detail::stop_and_wait(record, vigil::detail::within(1h)));
+      CHECK(since(start) == 10s + 1ms);
+    });
+  }
+
   TEST_CASE("no run is under way when it returns, whatever the race") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       for (int round = 0; round < rounds(2000); ++round) {
