@@ -2,6 +2,7 @@
 // C2, C5 of timeout_core.hpp).
 #include "idle_timeouts/timeout_core.hpp"
 #include "sched/caller.hpp"
+#include "sched/wake_list.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -128,17 +129,15 @@ void timeout_core::finish(timeout_run& r) noexcept {
     const lock_guard guard(lock_);
     runs_.remove(r);
   }
-  timeout_run::waiting* w = nullptr;
+  internal::wake_list done;
   {
     const lock_guard guard(*r.lock);
     if (r.entry != nullptr) r.entry->run.store(nullptr);
-    w = r.waiters;  // the entry may be gone once the run lock is free
+    while (timeout_run::waiting* const w = r.waiters.pop_front()) {
+      if (w->who->claim(w->which, outcome::value)) done.add(*w->who);
+    }
   }
-  while (w != nullptr) {
-    timeout_run::waiting& done = *w;
-    w = w->next;
-    if (done.who->claim(done.which, outcome::value)) done.who->deliver();
-  }
+  done.deliver();  // the entry may be gone by then
   let_go();
 }
 
@@ -168,8 +167,8 @@ void timeout_core::await_run(timeout_node& n, bool gone) noexcept {
       return;
     }
     check_may_wait(*r);
-    timeout_run::waiting mine{&caller.self(), caller.open(), r->waiters};
-    r->waiters = &mine;
+    timeout_run::waiting mine{&caller.self(), caller.open()};
+    r->waiters.push_back(mine);
     caller.wait(mine.which, internal::wait_reason::on_expire, lock);
   }
 }
@@ -191,8 +190,8 @@ void timeout_core::end_closed() noexcept {
     check_may_wait(*r);
     spinlock& held = *r->lock;
     held.lock();  // r is in runs_, so it has not told its waiters yet
-    timeout_run::waiting mine{&caller.self(), caller.open(), r->waiters};
-    r->waiters = &mine;
+    timeout_run::waiting mine{&caller.self(), caller.open()};
+    r->waiters.push_back(mine);
     lock_.unlock();
     caller.wait(mine.which, internal::wait_reason::on_expire, held);
   }

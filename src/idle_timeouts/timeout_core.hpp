@@ -71,7 +71,7 @@ struct timeout_run {
   struct waiting {
     internal::waiter* who;
     internal::ticket which;
-    waiting* next;
+    waiting* next = nullptr;
   };
 
   timeout_run(timeout_core* of, internal::fiber* caller) noexcept : list(of), on(caller) {}
@@ -80,7 +80,7 @@ struct timeout_run {
   internal::fiber* const on;
   internal::spinlock* lock = nullptr;  // of the entry; guards what follows
   timeout_node* entry = nullptr;       // nullptr: destroyed in its on_expire
-  waiting* waiters = nullptr;
+  internal::chain<waiting, &waiting::next> waiters;
   internal::list_hook<timeout_run> hook;
 };
 
