@@ -129,7 +129,7 @@ busy_run with_crowd(std::size_t crowd, std::size_t samples) {
         while (!fire.done.load())
           vigil::this_fiber::yield();
       }
-      timer_service::drop_reference(*t);
+      drop_reference(*t);
     }).join();
     over = true;
   });

@@ -104,7 +104,7 @@ void drop_handle(done_registration* r) noexcept {
   // Pairs with the other decrements: the last one sees all that was done.
   if (r->handles.fetch_sub(1, internal::acq_rel) != 1) return;
   if (r->waits_in_vain.load()) drop_handle(r->record);
-  timer_service::drop_reference(*r->record);
+  internal::drop_reference(*r->record);
   r->context.let_go();
   delete r;
 }

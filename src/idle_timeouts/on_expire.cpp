@@ -196,7 +196,7 @@ void timeout_core::end_closed() noexcept {
     caller.wait(mine.which, internal::wait_reason::on_expire, held);
   }
   if (function != nullptr) drop_function(function);  // C5
-  timer_service::drop_handle(*timer_);
+  timer_->drop_handle();
   let_go();
 }
 

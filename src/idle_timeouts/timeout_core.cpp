@@ -104,7 +104,7 @@ timeout_core& timeout_core::make(const char* call,
     c->timer_ = service.make_record(callback(timeout_callback(*c)), 0, false, from);
     c->generation_ = c->timer_->generation;
     if (c->generation_ != run) {
-      timer_service::drop_handle(*c->timer_);
+      c->timer_->drop_handle();
       throw runtime_gone("vigil::timeout_lists::add: the runtime of the lists has ended");
     }
   } catch (...) {

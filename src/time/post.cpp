@@ -22,7 +22,7 @@ void post_in(internal::scheduler& s, callback f, const site& from) {
   try {
     service.post(*record);
   } catch (...) {
-    timer_service::drop_handle(*record);
+    record->drop_handle();
     throw;
   }
 }

@@ -87,7 +87,7 @@ void add_handle(timer_record* record) noexcept {
 }
 
 void drop_handle(timer_record* record) noexcept {
-  timer_service::drop_handle(*record);
+  record->drop_handle();
 }
 
 bool stop(timer_record* record) noexcept {

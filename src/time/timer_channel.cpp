@@ -26,7 +26,7 @@ timer_channel::timer_channel(timer_service& service, nanos when, nanos period)
 }
 
 timer_channel::~timer_channel() {
-  if (timer_ != nullptr) timer_service::drop_reference(*timer_);
+  if (timer_ != nullptr) drop_reference(*timer_);
 }
 
 // By the coarse clock; should that be further behind than `tick`, one more look

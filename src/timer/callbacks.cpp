@@ -121,29 +121,6 @@ nanos timer_service::now_in(std::uint32_t run) noexcept {
 
 // --- the captures: U1 to U4 of timer_record.hpp
 
-void timer_service::drop_handle(timer_record& t) noexcept {
-  std::uint64_t seen = t.uses.load();
-  for (;;) {
-    const bool last = (seen & timer_record::counts) == timer_record::handle;
-    if (last && t.when.load() <= 0) {
-      if (t.uses.compare_exchange_weak(seen, timer_record::buried)) {
-        bury(t);
-        return;
-      }
-    } else if (t.uses.compare_exchange_weak(seen, seen - timer_record::handle)) {
-      return;  // U4: whoever is left may have freed the record by now
-    }
-  }
-}
-
-// U2. A run may begin from zero: the timer is pending then.
-bool timer_service::begin_run(timer_record& t) noexcept {
-  // Nobody minds a buried record's run that is counted for a moment.
-  if ((t.uses.fetch_add(timer_record::run) & timer_record::buried) == 0) return true;
-  t.uses.fetch_sub(timer_record::run);
-  return false;
-}
-
 // Caller: holds a reference to the record beyond this.
 void timer_service::end_run(timer_record& t) noexcept {
   // seq_cst: who waits for runs sets awaited and then looks for them.
@@ -151,12 +128,7 @@ void timer_service::end_run(timer_record& t) noexcept {
   std::uint64_t left = t.uses.fetch_add(change) + change;
   if ((left & timer_record::counts) < timer_record::run && t.awaited.load()) tell_stop_waiters(t);
   if ((left & timer_record::counts) != 0 || t.when.load() > 0) return;
-  if (t.uses.compare_exchange_strong(left, timer_record::buried)) bury(t);
-}
-
-void timer_service::bury(timer_record& t) noexcept {
-  t.call.reset();  // the captures: user code, on the caller's thread
-  drop_reference(t);
+  if (t.uses.compare_exchange_strong(left, timer_record::callback_destroyed)) t.destroy_callback();
 }
 
 // --- the runners
@@ -307,7 +279,7 @@ void timer_service::runner_body() {
 void timer_service::run_once(fiber& self, timer_record& t, nanos due_until) {
   nanos deadline = t.when.load();
   // A later deadline has an entry of its own; a stopped one has nothing.
-  while (deadline > 0 && deadline <= due_until && begin_run(t)) {
+  while (deadline > 0 && deadline <= due_until && t.begin_run()) {
     bool claimed = false;
     {
       const hold_change change(*this, t);  // the runner itself holds the program by now
@@ -336,8 +308,8 @@ void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) 
       if (__builtin_mul_overflow(period, 1 + late / period, &steps)) steps = never;
       next = std::min(saturating_add(deadline, steps), runtime_timer::latest);
     }
-    // Buried: stopped, and its last handle dropped, meanwhile.
-    if (!begin_run(t)) break;
+    // Not if it was stopped, and its last handle dropped, meanwhile.
+    if (!t.begin_run()) break;
     // Next in force before the call, so that stop() and reset() inside it work.
     const bool claimed = t.when.compare_exchange_strong(deadline, next);
     if (claimed) {
@@ -506,7 +478,7 @@ void timer_service::stop_and_wait(timer_record& t, const wait_limit& limit, cons
 // --- the end
 
 bool timer_service::discard(timer_record& t) noexcept {
-  if (!begin_run(t)) return false;
+  if (!t.begin_run()) return false;
   const bool prevented = stop(t);
   end_run(t);
   return prevented;

@@ -20,7 +20,7 @@ void timer_service::make_due(timer_record& t) noexcept {
   // ordering: made from the reference of the handle, which is still there.
   t.references.fetch_add(1, relaxed);
   count(&timer_counters::armed);
-  drop_handle(t);  // pending: the captures stay
+  t.drop_handle();  // pending: the captures stay
   t.queued = true;
   t.due_until = long_ago;
 }

@@ -119,4 +119,7 @@ class runtime_timer {
 
 static_assert(sizeof(runtime_timer) <= 64, "a sleeping fiber's timer is one cache line");
 
+// The last one ends the timer (T3).
+void drop_reference(runtime_timer& t) noexcept;
+
 }  // namespace vigil::internal

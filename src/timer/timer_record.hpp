@@ -6,11 +6,11 @@
 // and stopping touch no count.
 //
 // U1  The last to go, handle or run, looks at `when`. Pending: the run to come
-//     is the last. Idle: it changes `uses` to `buried`, and only who succeeds
-//     destroys the captures, on its own thread: never the timer fiber, which
-//     touches no count.
-// U2  A run adds itself to `uses` before it claims `when`, and gives up if it
-//     finds it buried. Ended runs are counted in the same word, so that a handle
+//     is the last. Idle: it changes `uses` to `callback_destroyed`, and only the
+//     one that succeeds destroys the captures, on its own thread: never the timer
+//     fiber, which touches no count.
+// U2  A run adds itself to `uses` before it claims `when`, and gives up if the
+//     callback has been destroyed. Ended runs are counted in the same word, so that a handle
 //     that saw the timer pending does not miss the run that came since.
 // U3  Without a handle `when` can only be claimed, never armed.
 // U4  A run looks back at the record after its count, under the reference of
@@ -45,15 +45,30 @@ class timer_record : public internal::runtime_timer {
     referenced.store(true, internal::relaxed);
   }
 
-  // uses: | runs ended, 15 bits | buried | runs, 16 bits | handles, 32 bits |
+  // uses: | runs ended, 15 bits | callback destroyed | runs, 16 bits | handles, 32 bits |
   static constexpr std::uint64_t handle = 1;
   static constexpr std::uint64_t run = std::uint64_t{1} << 32;
-  static constexpr std::uint64_t buried = std::uint64_t{1} << 48;
+  static constexpr std::uint64_t callback_destroyed = std::uint64_t{1} << 48;
   static constexpr std::uint64_t run_ended = std::uint64_t{1} << 49;
-  static constexpr std::uint64_t counts = buried - 1;
+  static constexpr std::uint64_t counts = callback_destroyed - 1;
 
   // Runs of the callback under way.
   bool is_running() const noexcept { return (uses.load() & counts) >= run; }
+
+  // A handle ends (U1).
+  void drop_handle() noexcept;
+
+  // False if the callback has been destroyed. A run may begin from zero: the timer is
+  // pending then.
+  bool begin_run() noexcept {
+    // A run of a destroyed callback that is counted for a moment does no harm.
+    if ((uses.fetch_add(run) & callback_destroyed) == 0) return true;
+    uses.fetch_sub(run);
+    return false;
+  }
+
+  // Caller: `uses` says callback_destroyed, by its hand.
+  void destroy_callback() noexcept;
 
   internal::atomic<std::uint64_t> uses{handle};
   bool holds = false;  // counted as holding the program: timer_service::hold_change

@@ -13,15 +13,6 @@
 namespace vigil::internal {
 namespace {
 
-constexpr std::size_t round_up(std::size_t n, std::size_t to) {
-  return (n + to - 1) / to * to;
-}
-
-// Waits and sends take one cache line, callbacks what they need.
-constinit record_pool wait_pool(64);
-// Whole cache lines: arming and stopping touch one.
-constinit record_pool callback_pool(round_up(sizeof(timer_record), 64));
-
 class no_room_for_timer : public std::bad_alloc {
  public:
   const char* what() const noexcept override {
@@ -103,10 +94,8 @@ void timer_service::end() noexcept {
     generation_.fetch_add(1);
   }
   discard_callbacks();
-  for (auto& w : sched()->workers()) {
-    w->wait_records.flush(wait_pool);
-    w->callback_records.flush(callback_pool);
-  }
+  for (auto& w : sched()->workers())
+    give_back_records(*w);
   {
     const lock_guard guard(heap_lock_);
     heap_.reset();
@@ -275,12 +264,7 @@ bool timer_service::anything_pending() noexcept {
 void timer_service::arm(waiter& w, ticket t, nanos deadline) {
   worker& here = *current_worker();
   runtime_timer* record = w.timer;
-  if (record == nullptr) {
-    void* const room = here.wait_records.take(wait_pool);
-    record = ::new (room) runtime_timer(timer_kind::fiber_ready, *this, generation());
-    record->wait.who = &w;
-    w.timer = record;
-  }
+  if (record == nullptr) w.timer = record = make_wait_record(*this, generation(), w);
   record->wait.which = t;
   arm_here(*here.intake, *record, deadline, true);
 }
@@ -310,49 +294,6 @@ void timer_service::disarm(waiter& w) noexcept {
 void timer_service::forget(waiter& w) noexcept {
   if (w.timer == nullptr) return;
   drop_reference(*std::exchange(w.timer, nullptr));
-}
-
-void timer_service::drop_reference(runtime_timer& t) noexcept {
-  // Pairs with the other decrements: the last one sees all that was written. If
-  // the caller's is the only one, nobody else can count.
-  if (t.references.load(acquire) != 1 && t.references.fetch_sub(1, acq_rel) != 1) return;
-  worker* const w = current_worker();
-  if (t.kind == timer_kind::go_func) {
-    auto* const record = static_cast<timer_record*>(&t);
-    record->~timer_record();
-    if (w != nullptr) {
-      w->callback_records.give(callback_pool, record);
-    } else {
-      callback_pool.give(record);
-    }
-    return;
-  }
-  t.~runtime_timer();
-  if (w != nullptr) {
-    w->wait_records.give(wait_pool, &t);
-  } else {
-    wait_pool.give(&t);
-  }
-}
-
-runtime_timer* timer_service::make_send(runtime_timer::send_function f,
-                                        void* argument,
-                                        std::uint32_t run) {
-  worker* const w = current_worker();
-  void* const room = w != nullptr ? w->wait_records.take(wait_pool) : wait_pool.take();
-  auto* const t = ::new (room) runtime_timer(timer_kind::send_time, *this, run);
-  t->send.function = f;
-  t->send.argument = argument;
-  return t;
-}
-
-timer_record* timer_service::make_record(detail::callback f,
-                                         nanos period,
-                                         bool from_end,
-                                         const site& from) {
-  worker* const w = current_worker();
-  void* const room = w != nullptr ? w->callback_records.take(callback_pool) : callback_pool.take();
-  return ::new (room) timer_record(*this, generation(), std::move(f), period, from_end, from);
 }
 
 void timer_service::add_stats(runtime_stats& s) const noexcept {

@@ -33,14 +33,13 @@
 // told so.
 #pragma once
 
-#include "base/record_pool.hpp"
 #include "base/spinlock.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/timer_seam.hpp"
 #include "timer/intake.hpp"
+#include "timer/records.hpp"
 #include "timer/runtime_timer.hpp"
 #include "timer/timer_heap.hpp"
-#include "timer/timer_record.hpp"
 
 #include <vigil/detail/wait_limit.hpp>
 #include <vigil/stats.hpp>
@@ -52,7 +51,6 @@
 
 namespace vigil::internal {
 
-using timer_record = detail::timer_record;
 using detail::wait_limit;
 
 class timer_service final : public timer_seam {
@@ -83,8 +81,14 @@ class timer_service final : public timer_seam {
   // --- callbacks
   // A timer that hands the time to the channel layer. The caller's reference.
   // `run`: the generation of the timer's runtime.
-  runtime_timer* make_send(runtime_timer::send_function f, void* argument, std::uint32_t run);
-  timer_record* make_record(detail::callback f, nanos period, bool from_end, const site& from);
+  runtime_timer* make_send(runtime_timer::send_function f, void* argument, std::uint32_t run) {
+    return make_send_record(*this, run, f, argument);
+  }
+
+  timer_record* make_record(detail::callback f, nanos period, bool from_end, const site& from) {
+    return make_callback_record(*this, generation(), std::move(f), period, from_end, from);
+  }
+
   // Arms for `delay` from now, or for a deadline; as arm_at(), but what is due
   // already never enters the heap.
   bool reset_after(timer_record& t, nanos delay);
@@ -102,9 +106,6 @@ class timer_service final : public timer_seam {
   void post(timer_record& t);
   // The same when the fiber next gives its worker away.
   void defer(fiber& self, timer_record& t) noexcept;
-  // The captures of a timer (timer_record.hpp): a handle ends.
-  static void drop_handle(timer_record& t) noexcept;
-  static void drop_reference(runtime_timer& t) noexcept;
 
   // --- runs
   // What is told that a run ends: on the main fiber, when it is the last user
@@ -229,10 +230,8 @@ class timer_service final : public timer_seam {
   void call_reporting(fiber& self, timer_record& t) noexcept;
   void callback_is_over(fiber& self) noexcept;
   void let_go(timer_record& t) noexcept;
-  static bool begin_run(timer_record& t) noexcept;
   void end_run(timer_record& t) noexcept;
   void tell_stop_waiters(timer_record& t) noexcept;
-  static void bury(timer_record& t) noexcept;
 
   // A scope in which `when` or `referenced` of a timer with a callback may change. In a
   // run that counts what holds the program, or if it is asked for, it is under

@@ -374,7 +374,7 @@ TEST_CASE("claim: a dead duplicate does not take a periodic timer from its runne
       const model::window w;
       vigil::sleep_for(std::chrono::nanoseconds(near));
       t.stop_and_wait();
-      timer_service::drop_reference(*after);
+      drop_reference(*after);
       model::enough();
     });
   });

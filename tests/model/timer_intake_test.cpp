@@ -105,7 +105,7 @@ class stamp {
  public:
   stamp() : timer_(service().make_send(&stamp::fired, this, service().generation())) {}
 
-  ~stamp() { timer_service::drop_reference(*timer_); }
+  ~stamp() { drop_reference(*timer_); }
 
   stamp(const stamp&) = delete;
   stamp& operator=(const stamp&) = delete;

@@ -149,7 +149,7 @@ TEST_SUITE("send_time") {
       CHECK(r.values == std::vector<vigil::internal::nanos>{deadline});
       CHECK(r.fiber == "timer fiber");
       CHECK_FALSE(service.stop(*t));
-      timer_service::drop_reference(*t);
+      drop_reference(*t);
     });
   }
 
@@ -175,7 +175,7 @@ TEST_SUITE("send_time") {
       sleep_for(std::chrono::hours(24 * 365 * 100));
       CHECK(r.values.size() == 2);
       CHECK(service.stop(*t));
-      timer_service::drop_reference(*t);
+      drop_reference(*t);
     });
   }
 }
