@@ -8,14 +8,12 @@
 // within a bound; one whose callback parks keeps its stack, and the worker
 // takes another runner for the rest. So short callbacks share one runner, and a
 // slow one delays nobody.
-#include "sched/caller.hpp"
 #include "sched/park.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>
 
 #include <new>
-#include <string>
 
 namespace vigil::internal {
 namespace {
@@ -117,18 +115,6 @@ nanos timer_service::now_in(std::uint32_t run) noexcept {
   if (own_intake() != nullptr && is_this_run(run)) return sched()->clock.now();
   const lock_guard guard(outside_lock_);
   return is_this_run(run) ? sched()->clock.now() : monotonic_now();
-}
-
-// --- the captures: U1 to U4 of timer_record.hpp
-
-// Caller: holds a reference to the record beyond this.
-void timer_service::end_run(timer_record& t) noexcept {
-  // seq_cst: who waits for runs sets awaited and then looks for them.
-  constexpr std::uint64_t change = timer_record::run_ended - timer_record::run;
-  std::uint64_t left = t.uses.fetch_add(change) + change;
-  if ((left & timer_record::counts) < timer_record::run && t.awaited.load()) tell_stop_waiters(t);
-  if ((left & timer_record::counts) != 0 || t.when.load() > 0) return;
-  if (t.uses.compare_exchange_strong(left, timer_record::callback_destroyed)) t.destroy_callback();
 }
 
 // --- the runners
@@ -289,7 +275,7 @@ void timer_service::run_once(fiber& self, timer_record& t, nanos due_until) {
       count(&timer_counters::fired);
       call(self, t);
     }
-    end_run(t);
+    stop_waiters_.end_run(t);
     if (claimed) break;
   }
   callback_is_over(self);
@@ -323,7 +309,7 @@ void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) 
             std::min(saturating_add(sched()->clock.now(), t.period.load()), runtime_timer::latest));
       }
     }
-    end_run(t);
+    stop_waiters_.end_run(t);
     if (claimed) break;
   }
   callback_is_over(self);
@@ -411,76 +397,12 @@ void timer_service::callback_is_over(fiber& self) noexcept {
   self.line = 0;
 }
 
-// --- stop_and_wait
-
-void timer_service::tell_stop_waiters(timer_record& t) noexcept {
-  for (;;) {
-    stop_waiter* found = nullptr;
-    waiter* done = nullptr;
-    {
-      const lock_guard guard(stops_lock_);
-      found = stop_waiters_.front();
-      while (found != nullptr && found->timer != &t)
-        found = stop_list::next(*found);
-      if (found == nullptr) return;
-      stop_waiters_.remove(*found);
-      // One that was stopped meanwhile takes itself out under this lock, so it
-      // is alive here; it needs no delivery.
-      if (found->claim(outcome::value)) done = found->waiter;
-    }
-    if (done != nullptr) done->deliver();
-  }
-}
-
-void timer_service::stop_and_wait(timer_record& t, const wait_limit& limit, const char* call) {
-  if (!t.is_running()) return;
-  const fiber* const f = current_fiber();
-  // ordering: the fiber's own word.
-  if (f != nullptr && f->callback.load(relaxed) == &t) {
-    throw wrong_place((std::string("vigil::") + call +
-                       " inside the callback that it waits for would wait for itself: use stop()")
-                          .c_str());
-  }
-  // On a worker's own stack it sleeps like a plain thread, since the end of a
-  // scoped_timer must not throw; but not for long: the callback may need this worker.
-  const bool in_handler = f == nullptr && current_worker() != nullptr;
-  constexpr nanos patience = 1'000'000'000;
-  const nanos gives_up_at = in_handler ? monotonic_now() + patience : never;
-  const bool may_give_up = gives_up_at < limit.as_deadline();
-  caller self(may_give_up ? limit.until(gives_up_at) : limit);
-  if (!in_handler && self.may_not_wait()) self.refuse(call);
-  stop_waiter entry;
-  entry.timer = &t;
-  self.open(entry);
-  stops_lock_.lock();
-  t.awaited.store(true);
-  if (!t.is_running()) {
-    entry.claim(outcome::value);
-    stops_lock_.unlock();
-    return;
-  }
-  stop_waiters_.push_back(entry);
-  const outcome how = self.wait(entry.ticket, wait_reason::stop_and_wait, stops_lock_, [&] {
-    const lock_guard guard(stops_lock_);
-    if (entry.hook.linked) stop_waiters_.remove(entry);
-  });
-  if (how == outcome::timeout && may_give_up) {
-    fatal(
-        "a handler of the library, on a worker's own stack, has waited 1 s for the callback of the "
-        "timer made at %s:%u (the end of a scoped_timer, or stop_and_wait), which may need "
-        "that worker: call stop() there, or let a fiber own the timer",
-        t.made_at.file,
-        t.made_at.line);
-  }
-  self.throw_if_ended(how);
-}
-
 // --- the end
 
 bool timer_service::discard(timer_record& t) noexcept {
   if (!t.begin_run()) return false;
   const bool prevented = stop(t);
-  end_run(t);
+  stop_waiters_.end_run(t);
   return prevented;
 }
 

@@ -39,9 +39,9 @@
 #include "timer/intake.hpp"
 #include "timer/records.hpp"
 #include "timer/runtime_timer.hpp"
+#include "timer/stop_waiters.hpp"
 #include "timer/timer_heap.hpp"
 
-#include <vigil/detail/wait_limit.hpp>
 #include <vigil/stats.hpp>
 
 #include <array>
@@ -50,8 +50,6 @@
 #include <vector>
 
 namespace vigil::internal {
-
-using detail::wait_limit;
 
 class timer_service final : public timer_seam {
  public:
@@ -93,11 +91,13 @@ class timer_service final : public timer_seam {
   // already never enters the heap.
   bool reset_after(timer_record& t, nanos delay);
   bool reset_at(timer_record& t, nanos deadline);
-  // Returns once the limit's time is over, too; throws std::bad_alloc if that cannot
-  // be armed. `call`: what the user has called.
+  // See stop_waiters::wait().
   void stop_and_wait(timer_record& t,
-                     const wait_limit& limit,
-                     const char* call = "timer::stop_and_wait");
+                     const detail::wait_limit& limit,
+                     const char* call = "timer::stop_and_wait") {
+    stop_waiters_.wait(t, limit, call);
+  }
+
   // stop() for who has a reference and no handle. As if it had run, so that handles
   // that go at this moment see it (U2).
   bool discard(timer_record& t) noexcept;
@@ -230,8 +230,6 @@ class timer_service final : public timer_seam {
   void call_reporting(fiber& self, timer_record& t) noexcept;
   void callback_is_over(fiber& self) noexcept;
   void let_go(timer_record& t) noexcept;
-  void end_run(timer_record& t) noexcept;
-  void tell_stop_waiters(timer_record& t) noexcept;
 
   // A scope in which `when` or `referenced` of a timer with a callback may change. In a
   // run that counts what holds the program, or if it is asked for, it is under
@@ -312,13 +310,7 @@ class timer_service final : public timer_seam {
   run_listener* next_told_ VIGIL_GUARDED_BY(listeners_lock_) = nullptr;
   atomic<run_listener*> being_told_{nullptr};  // set under the lock
 
-  struct stop_waiter : queued_waiter {
-    timer_record* timer;
-  };
-
-  spinlock stops_lock_{lock_rank::fiber_join};
-  using stop_list = list<stop_waiter, &stop_waiter::hook>;
-  stop_list stop_waiters_ VIGIL_GUARDED_BY(stops_lock_);
+  stop_waiters stop_waiters_;
 
   // The timer fiber is the only writer.
   std::array<own_counter, lateness_histogram::buckets> late_;
