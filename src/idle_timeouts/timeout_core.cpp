@@ -119,7 +119,7 @@ timeout_core& timeout_core::make(const char* call,
     c->closed_ = false;
     c->armed_ = never;
   }
-  service.add_listener(*c);
+  service.listeners().add(*c);
   return *c;
 }
 
@@ -150,7 +150,7 @@ void timeout_core::close() noexcept {
     const lock_guard guard(lock_);
     closed_ = true;
   }
-  service_->remove_listener(*this);  // no sooner: what comes in is taken out (C8)
+  service_->listeners().remove(*this);  // no sooner: what comes in is taken out (C8)
   take_all_out();
 }
 

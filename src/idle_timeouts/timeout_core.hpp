@@ -84,7 +84,7 @@ struct timeout_run {
   internal::list_hook<timeout_run> hook;
 };
 
-class timeout_core final : private internal::timer_service::run_listener {
+class timeout_core final : private internal::run_listener {
  public:
   // The service of the caller's runtime. Throws wrong_place if there is none.
   static internal::timer_service& service_here(const char* call);

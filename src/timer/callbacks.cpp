@@ -162,45 +162,14 @@ void timer_service::open() {
 }
 
 // Closed first, told second: whatever looks at is_in_run() under a lock that
-// run_ends() takes is either seen there or finds the run over. So does what one does
-// that is added meanwhile, which may be left out.
-void timer_service::tell_listeners() noexcept {
+// run_ends() takes is either seen there or finds the run over.
+void timer_service::run_ends() noexcept {
   in_run_.store(false);
-  run_listener* l = nullptr;
-  const auto take_next = [&]() VIGIL_REQUIRES(listeners_lock_) {
-    l = next_told_;
-    if (l != nullptr) next_told_ = listener_list::next(*l);
-    being_told_.store(l);
-  };
-  {
-    const lock_guard guard(listeners_lock_);
-    next_told_ = listeners_.front();
-    take_next();
-  }
-  while (l != nullptr) {
-    l->run_ends();
-    const lock_guard guard(listeners_lock_);
-    take_next();
-  }
-}
-
-void timer_service::add_listener(run_listener& l) noexcept {
-  const lock_guard guard(listeners_lock_);
-  listeners_.push_back(l);
-}
-
-void timer_service::remove_listener(run_listener& l) noexcept {
-  {
-    const lock_guard guard(listeners_lock_);
-    if (next_told_ == &l) next_told_ = listener_list::next(l);
-    listeners_.remove(l);
-  }
-  while (being_told_.load() == &l)
-    std::this_thread::yield();
+  listeners_.tell_all();
 }
 
 void timer_service::abort_open() noexcept {
-  tell_listeners();
+  run_ends();
   fiber* reserved = nullptr;
   {
     const lock_guard guard(runners_lock_);
@@ -455,7 +424,7 @@ void timer_service::discard_callbacks() noexcept {
 }
 
 void timer_service::end_fibers() noexcept {
-  tell_listeners();
+  run_ends();
   ending_.store(true);
   fiber_chain idle;
   {

@@ -38,6 +38,7 @@
 #include "sched/timer_seam.hpp"
 #include "timer/intake.hpp"
 #include "timer/records.hpp"
+#include "timer/run_listeners.hpp"
 #include "timer/runtime_timer.hpp"
 #include "timer/stop_waiters.hpp"
 #include "timer/timer_heap.hpp"
@@ -107,21 +108,7 @@ class timer_service final : public timer_seam {
   // The same when the fiber next gives its worker away.
   void defer(fiber& self, timer_record& t) noexcept;
 
-  // --- runs
-  // What is told that a run ends: on the main fiber, when it is the last user
-  // fiber, and when is_in_run() is false already.
-  class run_listener {
-   public:
-    virtual void run_ends() noexcept = 0;
-    list_hook<run_listener> among_listeners;
-
-   protected:
-    ~run_listener() = default;
-  };
-
-  void add_listener(run_listener& l) noexcept VIGIL_EXCLUDES(listeners_lock_);
-  // Waits until a run_ends() of it has returned. Not inside that.
-  void remove_listener(run_listener& l) noexcept VIGIL_EXCLUDES(listeners_lock_);
+  run_listeners& listeners() noexcept { return listeners_; }
 
   // --- seam
   void arm(waiter& w, ticket t, nanos deadline) override;
@@ -264,7 +251,7 @@ class timer_service final : public timer_seam {
   // is told apart by its generation.
   bool counts_holds() const noexcept { return counts_holds_.load(relaxed); }
 
-  void tell_listeners() noexcept VIGIL_EXCLUDES(listeners_lock_);
+  void run_ends() noexcept;
   fiber& make_system_fiber(const char* name, fiber_role role);
 
   atomic<scheduler*> sched_{nullptr};
@@ -304,12 +291,7 @@ class timer_service final : public timer_seam {
   spinlock runners_lock_{lock_rank::runners};
   fiber_chain idle_runners_ VIGIL_GUARDED_BY(runners_lock_);
 
-  spinlock listeners_lock_{lock_rank::run_listeners};
-  using listener_list = list<run_listener, &run_listener::among_listeners>;
-  listener_list listeners_ VIGIL_GUARDED_BY(listeners_lock_);  // of earlier runtimes, too
-  run_listener* next_told_ VIGIL_GUARDED_BY(listeners_lock_) = nullptr;
-  atomic<run_listener*> being_told_{nullptr};  // set under the lock
-
+  run_listeners listeners_;  // of earlier runtimes, too
   stop_waiters stop_waiters_;
 
   // The timer fiber is the only writer.

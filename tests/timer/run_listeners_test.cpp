@@ -9,11 +9,11 @@
 #include <utility>
 
 using namespace std::chrono_literals;
-using vigil::internal::timer_service;
+using vigil::internal::run_listeners;
 
 namespace {
 
-class listener final : public timer_service::run_listener {
+class listener final : public vigil::internal::run_listener {
  public:
   explicit listener(std::function<void()> f) : told_(std::move(f)) {}
 
@@ -32,9 +32,11 @@ bool comes_true(const std::atomic<bool>& what, std::chrono::nanoseconds patience
   return what.load();
 }
 
-timer_service& service_of(vigil::runtime& rt) {
-  timer_service* found = nullptr;
-  rt.run([&] { found = &vigil::internal::service_of(*vigil::internal::current_scheduler()); });
+run_listeners& listeners_of(vigil::runtime& rt) {
+  run_listeners* found = nullptr;
+  rt.run([&] {
+    found = &vigil::internal::service_of(*vigil::internal::current_scheduler()).listeners();
+  });
   return *found;
 }
 
@@ -43,7 +45,7 @@ timer_service& service_of(vigil::runtime& rt) {
 TEST_SUITE("run listeners") {
   TEST_CASE("others come and go while one is told that the run ends") {
     vigil::runtime rt({.workers = 1});
-    timer_service& service = service_of(rt);
+    run_listeners& listeners = listeners_of(rt);
     std::atomic<bool> has_come_and_gone{false};
     std::thread other;
     int times_told = 0;
@@ -51,41 +53,41 @@ TEST_SUITE("run listeners") {
     listener first([&] {
       ++times_told;
       other = std::thread([&] {
-        service.add_listener(second);
-        service.remove_listener(second);
+        listeners.add(second);
+        listeners.remove(second);
         has_come_and_gone.store(true);
       });
       CHECK(comes_true(has_come_and_gone, 60s));
     });
-    service.add_listener(first);
+    listeners.add(first);
     rt.run([] {});
     other.join();
     CHECK(times_told == 1);
-    service.remove_listener(first);
+    listeners.remove(first);
   }
 
   TEST_CASE("one that takes out the next while it is told keeps that from being told") {
     vigil::runtime rt({.workers = 1});
-    timer_service& service = service_of(rt);
+    run_listeners& listeners = listeners_of(rt);
     int told = 0;
     listener last([&] { told += 100; });
     listener taken_out([&] { told += 10; });
     listener first([&] {
       ++told;
-      service.remove_listener(taken_out);
+      listeners.remove(taken_out);
     });
-    service.add_listener(first);
-    service.add_listener(taken_out);
-    service.add_listener(last);
+    listeners.add(first);
+    listeners.add(taken_out);
+    listeners.add(last);
     rt.run([] {});
     CHECK(told == 101);
-    service.remove_listener(first);
-    service.remove_listener(last);
+    listeners.remove(first);
+    listeners.remove(last);
   }
 
   TEST_CASE("taking one out waits until it has been told") {
     vigil::runtime rt({.workers = 1});
-    timer_service& service = service_of(rt);
+    run_listeners& listeners = listeners_of(rt);
     std::atomic<bool> is_being_told{false};
     std::atomic<bool> is_out{false};
     listener slow([&] {
@@ -93,11 +95,11 @@ TEST_SUITE("run listeners") {
       // For as long as it takes to see a removal that does not wait.
       CHECK_FALSE(comes_true(is_out, 50ms));
     });
-    service.add_listener(slow);
+    listeners.add(slow);
     std::thread other([&] {
       while (!is_being_told.load())
         std::this_thread::yield();
-      service.remove_listener(slow);
+      listeners.remove(slow);
       is_out.store(true);
     });
     rt.run([] {});
