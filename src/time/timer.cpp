@@ -136,7 +136,7 @@ std::int64_t deadline_of(const timer_record* record) noexcept {
 std::int64_t remaining(const timer_record* record) noexcept {
   const nanos deadline = deadline_of(record);
   if (deadline == never) return never;
-  return std::max<nanos>(0, deadline - record->service->now_for(*record));
+  return std::max<nanos>(0, deadline - record->service->now_in(record->generation));
 }
 
 void set_referenced(timer_record* record, bool on) noexcept {

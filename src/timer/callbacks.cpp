@@ -78,16 +78,16 @@ timer_record* timer_service::pop_callback(nanos& due_until, std::uint64_t& round
 // --- arming from the API
 
 bool timer_service::reset_after(timer_record& t, nanos delay) {
-  intake* const own = own_intake();
+  intake* const own = owner_.own_intake();
   const bool here = own != nullptr && is_of_this_run(t);
-  const nanos now = here ? sched()->clock.now() : now_for(t);
+  const nanos now = here ? sched()->clock.now() : now_in(t.generation);
   return reset(t, saturating_add(now, delay), now, here ? own : nullptr);
 }
 
 bool timer_service::reset_at(timer_record& t, nanos deadline) {
-  intake* const own = own_intake();
+  intake* const own = owner_.own_intake();
   const bool here = own != nullptr && is_of_this_run(t);
-  return reset(t, deadline, now_for(t), here ? own : nullptr);
+  return reset(t, deadline, now_in(t.generation), here ? own : nullptr);
 }
 
 // `own`: the caller's intake, nullptr outside the timer's runtime.
@@ -107,14 +107,8 @@ bool timer_service::run_soon(timer_record& t, nanos deadline, nanos now) {
   t.references.fetch_add(1, relaxed);
   timer_record* due = &t;
   queue_callbacks(&due, 1, now);
-  count(before ? &timer_counters::reset : &timer_counters::armed);
+  owner_.count(before ? timer_event::reset : timer_event::armed);
   return before;
-}
-
-nanos timer_service::now_in(std::uint32_t run) noexcept {
-  if (own_intake() != nullptr && is_this_run(run)) return sched()->clock.now();
-  const lock_guard guard(outside_lock_);
-  return is_this_run(run) ? sched()->clock.now() : monotonic_now();
 }
 
 // --- the runners
@@ -158,13 +152,13 @@ void timer_service::open() {
     throw;
   }
   sched()->parked_timer_fiber.store(timer_fiber_);
-  in_run_.store(true);
+  owner_.run_begins();
 }
 
 // Closed first, told second: whatever looks at is_in_run() under a lock that
 // run_ends() takes is either seen there or finds the run over.
 void timer_service::run_ends() noexcept {
-  in_run_.store(false);
+  owner_.run_ends();
   listeners_.tell_all();
 }
 
@@ -241,7 +235,7 @@ void timer_service::run_once(fiber& self, timer_record& t, nanos due_until) {
       claimed = t.when.compare_exchange_strong(deadline, runtime_timer::idle);
     }
     if (claimed) {
-      count(&timer_counters::fired);
+      owner_.count(timer_event::fired);
       call(self, t);
     }
     stop_waiters_.end_run(t);
@@ -268,8 +262,8 @@ void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) 
     // Next in force before the call, so that stop() and reset() inside it work.
     const bool claimed = t.when.compare_exchange_strong(deadline, next);
     if (claimed) {
-      count(&timer_counters::fired);
-      count(&timer_counters::armed);
+      owner_.count(timer_event::fired);
+      owner_.count(timer_event::armed);
       call(self, t);
       if (t.from_end) {
         nanos expected = runtime_timer::latest;
@@ -299,7 +293,7 @@ void timer_service::let_go(timer_record& t) noexcept {
       --taken_;
       // As if parking: the runner's turn ends soon, and call() covers it before
       // more user code runs.
-      lower_next_deadline(key, own_intake() != nullptr);
+      lower_next_deadline(key, owner_.own_intake() != nullptr);
       return;
     }
   }

@@ -27,7 +27,7 @@ class timer_service::fire_again final : public runtime_timer::refire {
   bool at(nanos deadline) noexcept override {
     deadline = runtime_timer::clamp_deadline(deadline);
     const bool was_pending = timer_.when.exchange(deadline) > 0;
-    if (!was_pending) service_.count(&timer_counters::armed);
+    if (!was_pending) service_.owner_.count(timer_event::armed);
     nanos key = 0;
     if (service_.take_over(timer_, deadline, key)) {
       batch_.again[batch_.again_count++] = service_.entry_for(timer_, key);
@@ -155,7 +155,7 @@ void timer_service::surface(heap_entry e, nanos now, batch& b) noexcept {
       case timer_kind::send_time: {
         nanos expected = deadline;
         if (!t.when.compare_exchange_strong(expected, runtime_timer::idle)) continue;
-        count(&timer_counters::fired);
+        owner_.count(timer_event::fired);
         note_lateness(now - deadline);
         fire_again again(*this, t, b);
         t.send.function(t.send.argument, deadline, again);
@@ -171,7 +171,7 @@ void timer_service::surface(heap_entry e, nanos now, batch& b) noexcept {
 // alive by disarm().
 bool timer_service::fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept {
   if (!t.when.compare_exchange_strong(seen, runtime_timer::firing)) return false;
-  count(&timer_counters::fired);
+  owner_.count(timer_event::fired);
   waiter& w = *t.wait.who;
   if (!w.claim(t.wait.which, outcome::timeout)) {
     // The wait ended otherwise; its owner may be in disarm(), waiting for this

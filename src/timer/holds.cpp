@@ -1,7 +1,7 @@
 // What holds the program (exit_when::all_done).
 //
 // A timer holds it while it is pending and referenced. In such a run whoever changes
-// one or the other does so under outside_lock_, and counts what has come of it in one
+// one or the other does so under timer_owner::outside, and counts what has come of it in one
 // word before the lock is released. So a hold that goes from one timer to another is
 // counted there before it is let go here.
 //
@@ -17,7 +17,7 @@ namespace vigil::internal {
 
 void timer_service::hold_change::begin(timer_service& service,
                                        timer_record& t) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  service.outside_lock_.lock();
+  service.owner_.outside.lock();
   service_ = &service;
   timer_ = &t;
   entered_ = nullptr;
@@ -35,7 +35,7 @@ void timer_service::hold_change::end() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS 
     if (!holds && timer_->holds) service_->held_.fetch_sub(1);
     timer_->holds = holds;
   }
-  service_->outside_lock_.unlock();
+  service_->owner_.outside.unlock();
   if (entered_ != nullptr) entered_->leave();
 }
 

@@ -13,13 +13,9 @@
 
 namespace vigil::internal {
 
-// Who counts: the owner of the intake.
-struct timer_counters {
-  own_counter armed;
-  own_counter reset;
-  own_counter stopped;
-  own_counter fired;
-};
+// What is counted.
+enum class timer_event : std::uint8_t { armed, reset, stopped, fired };
+inline constexpr std::size_t timer_events = 4;
 
 class alignas(cache_line) intake {
  public:
@@ -32,8 +28,22 @@ class alignas(cache_line) intake {
   // How many more entries the heap has room set aside for (S3). The owner's
   // alone; of the shared intake, whoever holds its lock.
   std::uint32_t allowance = 0;
-  timer_counters counters;
   heap_entry entries[capacity] VIGIL_GUARDED_BY(lock);
+
+  // What the owner has counted: the only writer.
+  own_counter& count(timer_event what) noexcept { return counts_[static_cast<std::size_t>(what)]; }
+
+  std::uint64_t counted(timer_event what) const noexcept {
+    return counts_[static_cast<std::size_t>(what)].get();
+  }
+
+  std::uint64_t pending() const noexcept {
+    return counted(timer_event::armed) - counted(timer_event::stopped) -
+           counted(timer_event::fired);
+  }
+
+ private:
+  own_counter counts_[timer_events];
 };
 
 }  // namespace vigil::internal

@@ -19,7 +19,7 @@ void timer_service::make_due(timer_record& t) noexcept {
   t.when.store(long_ago);
   // ordering: made from the reference of the handle, which is still there.
   t.references.fetch_add(1, relaxed);
-  count(&timer_counters::armed);
+  owner_.count(timer_event::armed);
   t.drop_handle();  // pending: the captures stay
   t.queued = true;
   t.due_until = long_ago;
@@ -28,7 +28,7 @@ void timer_service::make_due(timer_record& t) noexcept {
 // Where the change is counted its end still touches t: the runner takes the claim under
 // the same lock.
 void timer_service::post(timer_record& t) {
-  const bool from_outside = own_intake() == nullptr;
+  const bool from_outside = owner_.own_intake() == nullptr;
   const hold_change change(*this, t, from_outside);
   if (from_outside && !is_of_this_run(t)) {
     throw runtime_gone("vigil::post: the runtime has ended");

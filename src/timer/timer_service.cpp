@@ -73,26 +73,18 @@ timer_service& timer_service::begin(scheduler& owner) {
     owner.workers()[i]->intake = s->intakes_[i].get();
   }
   s->ties_ = random(owner.settings().seed ^ 0x7469'6573);
-  s->outside_.armed.store(0);
-  s->outside_.reset.store(0);
-  s->outside_.stopped.store(0);
-  s->outside_.fired.store(0);
   s->held_.store(0);
   s->counts_holds_.store(owner.waits_for_all());
   for (auto& bucket : s->late_)
     bucket.clear();
   s->latest_fire_.store(0);
-  s->sched_.store(&owner);
+  s->owner_.begin(owner);
   owner.attach(*s);
   return *s;
 }
 
 void timer_service::end() noexcept {
-  {
-    // From here on no thread outside arms or stops anything of this runtime.
-    const lock_guard guard(outside_lock_);
-    generation_.fetch_add(1);
-  }
+  owner_.end();
   discard_callbacks();
   for (auto& w : sched()->workers())
     give_back_records(*w);
@@ -100,7 +92,7 @@ void timer_service::end() noexcept {
     const lock_guard guard(heap_lock_);
     heap_.reset();
   }
-  sched_.store(nullptr);
+  owner_.forget_sched();
   intakes_.clear();
   shared_ = nullptr;
   spare_services& spare = spares();
@@ -115,26 +107,6 @@ timer_service& current_service(const char* call, const char* advice) {
 }
 
 // --- arming
-
-intake* timer_service::own_intake() const noexcept {
-  worker* const w = current_worker();
-  return w != nullptr && &w->sched == sched_.load(relaxed)  // ordering: see sched_
-             ? w->intake
-             : nullptr;
-}
-
-void timer_service::count(own_counter timer_counters::*which) noexcept {
-  if (intake* const in = own_intake()) {
-    (in->counters.*which).add();
-    return;
-  }
-  // ordering: statistics.
-  if (which == &timer_counters::armed) outside_.armed.fetch_add(1, relaxed);
-  if (which == &timer_counters::reset) outside_.reset.fetch_add(1, relaxed);
-  // ordering: as above.
-  if (which == &timer_counters::stopped) outside_.stopped.fetch_add(1, relaxed);
-  if (which == &timer_counters::fired) outside_.fired.fetch_add(1, relaxed);
-}
 
 heap_entry timer_service::entry_for(runtime_timer& t, nanos key) noexcept {
   // ordering: see key_for(); a slack that changes in between makes the due run
@@ -194,23 +166,22 @@ bool timer_service::arm_in(intake& in, runtime_timer& t, nanos deadline, bool pa
 
 bool timer_service::arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking) {
   const bool was_pending = arm_in(in, t, deadline, parking);
-  (was_pending ? in.counters.reset : in.counters.armed).add();
+  in.count(was_pending ? timer_event::reset : timer_event::armed).add();
   return was_pending;
 }
 
-// A thread without an intake of its own. Caller: holds outside_lock_, which keeps the
+// A thread without an intake of its own. Caller: holds owner_.outside, which keeps the
 // runtime from ending in the middle.
 bool timer_service::arm_shared(runtime_timer& t, nanos deadline) {
   const bool was_pending = arm_in(*shared_, t, deadline, false);
-  // ordering: statistics.
-  (was_pending ? outside_.reset : outside_.armed).fetch_add(1, relaxed);
+  owner_.count(was_pending ? timer_event::reset : timer_event::armed);
   return was_pending;
 }
 
 bool timer_service::arm_at(runtime_timer& t, nanos deadline, bool parking) {
-  intake* const in = own_intake();
+  intake* const in = owner_.own_intake();
   if (in != nullptr && is_of_this_run(t)) return arm_here(*in, t, deadline, parking);
-  const lock_guard guard(outside_lock_);
+  const lock_guard guard(owner_.outside);
   if (!is_of_this_run(t)) throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
   return arm_shared(t, deadline);
 }
@@ -219,7 +190,7 @@ bool timer_service::stop(runtime_timer& t) noexcept {
   // The claim. What was written before this arming is taken over by whoever
   // arms next.
   if (t.when.exchange(runtime_timer::idle) <= 0) return false;
-  if (is_of_this_run(t)) count(&timer_counters::stopped);
+  if (is_of_this_run(t)) owner_.count(timer_event::stopped);
   return true;
 }
 
@@ -244,12 +215,12 @@ void timer_service::make_room(intake& in) {
 }
 
 std::uint64_t timer_service::pending() const noexcept {
-  // ordering: statistics; exact when nobody arms.
-  std::uint64_t n =
-      outside_.armed.load(relaxed) - outside_.stopped.load(relaxed) - outside_.fired.load(relaxed);
-  for (const auto& in : intakes_) {
-    n += in->counters.armed.get() - in->counters.stopped.get() - in->counters.fired.get();
-  }
+  // Exact when nobody arms.
+  std::uint64_t n = owner_.counted_outside(timer_event::armed) -
+                    owner_.counted_outside(timer_event::stopped) -
+                    owner_.counted_outside(timer_event::fired);
+  for (const auto& in : intakes_)
+    n += in->pending();
   // A timer armed on one worker and stopped on another may be counted as
   // stopped first.
   return n > UINT64_MAX / 2 ? 0 : n;
@@ -274,7 +245,7 @@ void timer_service::disarm(waiter& w) noexcept {
   nanos seen = record.when.load();
   while (seen > 0) {
     if (record.when.compare_exchange_weak(seen, runtime_timer::idle)) {
-      count(&timer_counters::stopped);
+      owner_.count(timer_event::stopped);
       return;
     }
   }
@@ -297,19 +268,18 @@ void timer_service::forget(waiter& w) noexcept {
 }
 
 void timer_service::add_stats(runtime_stats& s) const noexcept {
-  // ordering: statistics.
-  s.timers_armed += outside_.armed.load(relaxed);
-  s.timers_reset += outside_.reset.load(relaxed);
-  // ordering: as above.
-  s.timers_stopped += outside_.stopped.load(relaxed);
-  s.timers_fired += outside_.fired.load(relaxed);
-  for (const auto& in : intakes_) {
-    s.timers_armed += in->counters.armed.get();
-    s.timers_reset += in->counters.reset.get();
-    s.timers_stopped += in->counters.stopped.get();
-    s.timers_fired += in->counters.fired.get();
+  const auto total = [this](timer_event what) {
+    std::uint64_t n = owner_.counted_outside(what);
+    for (const auto& in : intakes_)
+      n += in->counted(what);
+    return n;
+  };
+  s.timers_armed += total(timer_event::armed);
+  s.timers_reset += total(timer_event::reset);
+  s.timers_stopped += total(timer_event::stopped);
+  s.timers_fired += total(timer_event::fired);
+  for (const auto& in : intakes_)
     s.heap_entries += in->size.load(relaxed);  // ordering: a statistic
-  }
   s.timers_pending = pending();
   s.heap_entries += heap_size_.load(relaxed);  // ordering: a statistic
   s.dead_entries = s.heap_entries > s.timers_pending ? s.heap_entries - s.timers_pending : 0;

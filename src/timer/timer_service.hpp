@@ -42,6 +42,7 @@
 #include "timer/runtime_timer.hpp"
 #include "timer/stop_waiters.hpp"
 #include "timer/timer_heap.hpp"
+#include "timer/timer_owner.hpp"
 
 #include <vigil/stats.hpp>
 
@@ -137,27 +138,18 @@ class timer_service final : public timer_seam {
   void end_fibers() noexcept override;
   void add_stats(runtime_stats& s) const noexcept override;
 
-  // ordering: written before the runtime's first fiber and after its last;
-  // others only compare it with the scheduler they run on.
-  scheduler* sched() const noexcept { return sched_.load(relaxed); }
+  // --- whose timers these are: timer_owner.hpp
+  scheduler* sched() const noexcept { return owner_.sched(); }
 
-  // Now on the clock of the timer's runtime, the monotonic one if that is gone.
-  nanos now_for(const runtime_timer& t) noexcept { return now_in(t.generation); }
-
-  nanos now_in(std::uint32_t run) noexcept VIGIL_EXCLUDES(outside_lock_);
+  nanos now_in(std::uint32_t run) noexcept { return owner_.now_in(run); }
 
   bool is_of_this_run(const runtime_timer& t) const noexcept { return is_this_run(t.generation); }
 
-  bool is_this_run(std::uint32_t run) const noexcept {
-    // Pairs with the increment in end().
-    return generation_.load(acquire) == run;
-  }
+  bool is_this_run(std::uint32_t run) const noexcept { return owner_.is_this_run(run); }
 
-  // Whether a run of that runtime is under way. When another runtime has taken the
-  // service over, in_run_ is that one's: so the generation is looked at last.
-  bool is_in_run(std::uint32_t run) const noexcept { return in_run_.load() && is_this_run(run); }
+  bool is_in_run(std::uint32_t run) const noexcept { return owner_.is_in_run(run); }
 
-  std::uint32_t generation() const noexcept { return generation_.load(); }
+  std::uint32_t generation() const noexcept { return owner_.generation(); }
 
  private:
   friend struct test_access;
@@ -172,8 +164,6 @@ class timer_service final : public timer_seam {
   static constexpr std::size_t slice = 256;  // entries looked at under one hold of the lock
   static constexpr std::size_t idle_runners_kept = 32;
 
-  intake* own_intake() const noexcept;
-  void count(own_counter timer_counters::*which) noexcept;
   bool arm_in(intake& in, runtime_timer& t, nanos deadline, bool parking);
   bool arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking);
   bool arm_shared(runtime_timer& t, nanos deadline);
@@ -220,7 +210,7 @@ class timer_service final : public timer_seam {
 
   // A scope in which `when` or `referenced` of a timer with a callback may change. In a
   // run that counts what holds the program, or if it is asked for, it is under
-  // outside_lock_: holds.cpp.
+  // timer_owner::outside: holds.cpp.
   class hold_change {
    public:
     hold_change(timer_service& service, timer_record& t, bool from_outside = false) noexcept
@@ -254,15 +244,12 @@ class timer_service final : public timer_seam {
   void run_ends() noexcept;
   fiber& make_system_fiber(const char* name, fiber_role role);
 
-  atomic<scheduler*> sched_{nullptr};
-  atomic<std::uint32_t> generation_{1};
-  atomic<bool> in_run_{false};
+  timer_owner owner_;
   atomic<bool> counts_holds_{false};  // exit_when::all_done
-  // Timers that hold the program; changed under outside_lock_.
+  // Timers that hold the program; changed under owner_.outside.
   atomic<std::size_t> held_{0};
   random ties_{1};
 
-  spinlock outside_lock_{lock_rank::timer_outside};
   spinlock heap_lock_{lock_rank::timer_heap};
   std::unique_ptr<timer_heap> heap_ VIGIL_GUARDED_BY(heap_lock_);
   std::size_t taken_ VIGIL_GUARDED_BY(heap_lock_) = 0;
@@ -273,11 +260,6 @@ class timer_service final : public timer_seam {
 
   std::vector<std::unique_ptr<intake>> intakes_;  // the last one is shared
   intake* shared_ = nullptr;
-
-  // Of threads that are no workers of ours.
-  struct {
-    atomic<unsigned long> armed{0}, reset{0}, stopped{0}, fired{0};
-  } outside_;
 
   atomic<bool> ending_{false};        // the runners
   atomic<bool> timer_ending_{false};  // the timer fiber, once nobody else can take it

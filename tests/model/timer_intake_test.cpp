@@ -41,7 +41,7 @@ struct test_access {
     in.allowance = left;
   }
 
-  static intake& own(timer_service& s) { return *s.own_intake(); }
+  static intake& own(timer_service& s) { return *s.owner_.own_intake(); }
 
   static intake& shared(timer_service& s) { return *s.shared_; }
 

@@ -1,0 +1,31 @@
+#include "timer/timer_owner.hpp"
+
+namespace vigil::internal {
+
+void timer_owner::begin(scheduler& s) noexcept {
+  for (auto& n : counts_)
+    n.store(0);
+  sched_.store(&s);
+}
+
+void timer_owner::end() noexcept {
+  const lock_guard guard(outside);
+  generation_.fetch_add(1);
+}
+
+nanos timer_owner::now_in(std::uint32_t run) noexcept {
+  if (own_intake() != nullptr && is_this_run(run)) return sched()->clock.now();
+  const lock_guard guard(outside);
+  return is_this_run(run) ? sched()->clock.now() : monotonic_now();
+}
+
+void timer_owner::count(timer_event what) noexcept {
+  if (intake* const in = own_intake()) {
+    in->count(what).add();
+  } else {
+    // ordering: a statistic.
+    counts_[static_cast<std::size_t>(what)].fetch_add(1, relaxed);
+  }
+}
+
+}  // namespace vigil::internal
