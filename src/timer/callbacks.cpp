@@ -92,7 +92,7 @@ bool timer_service::reset_at(timer_record& t, nanos deadline) {
 
 // `own`: the caller's intake, nullptr outside the timer's runtime.
 bool timer_service::reset(timer_record& t, nanos deadline, nanos now, intake* own) {
-  const hold_change change(*this, t, own == nullptr);
+  const keepalive::change change(keepalive_, t, own == nullptr);
   if (own == nullptr && !is_of_this_run(t)) {
     throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
   }
@@ -231,7 +231,7 @@ void timer_service::run_once(fiber& self, timer_record& t, nanos due_until) {
   while (deadline > 0 && deadline <= due_until && t.begin_run()) {
     bool claimed = false;
     {
-      const hold_change change(*this, t);  // the runner itself holds the program by now
+      const keepalive::change change(keepalive_, t);  // the runner itself holds the program by now
       claimed = t.when.compare_exchange_strong(deadline, runtime_timer::idle);
     }
     if (claimed) {

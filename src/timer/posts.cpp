@@ -29,7 +29,7 @@ void timer_service::make_due(timer_record& t) noexcept {
 // the same lock.
 void timer_service::post(timer_record& t) {
   const bool from_outside = owner_.own_intake() == nullptr;
-  const hold_change change(*this, t, from_outside);
+  const keepalive::change change(keepalive_, t, from_outside);
   if (from_outside && !is_of_this_run(t)) {
     throw runtime_gone("vigil::post: the runtime has ended");
   }
@@ -46,7 +46,7 @@ void timer_service::post(timer_record& t) {
 // Pending from now on, newest first, until release_deferred().
 void timer_service::defer(fiber& self, timer_record& t) noexcept {
   {
-    const hold_change change(*this, t);
+    const keepalive::change change(keepalive_, t);
     make_due(t);
   }
   // ordering: the fiber's own word.

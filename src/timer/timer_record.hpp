@@ -71,7 +71,7 @@ class timer_record : public internal::runtime_timer {
   void destroy_callback() noexcept;
 
   internal::atomic<std::uint64_t> uses{handle};
-  bool holds = false;  // counted as holding the program: timer_service::hold_change
+  bool keeps_alive = false;               // counted as holding the program: keepalive::change
   internal::atomic<bool> awaited{false};  // somebody is in stop_and_wait
   // The queue of due callbacks; guarded by its lock. Deadlines up to due_until
   // are due; a later one in force has an entry of its own.

@@ -73,8 +73,7 @@ timer_service& timer_service::begin(scheduler& owner) {
     owner.workers()[i]->intake = s->intakes_[i].get();
   }
   s->ties_ = random(owner.settings().seed ^ 0x7469'6573);
-  s->held_.store(0);
-  s->counts_holds_.store(owner.waits_for_all());
+  s->keepalive_.begin(owner.waits_for_all());
   for (auto& bucket : s->late_)
     bucket.clear();
   s->latest_fire_.store(0);
@@ -192,6 +191,11 @@ bool timer_service::stop(runtime_timer& t) noexcept {
   if (t.when.exchange(runtime_timer::idle) <= 0) return false;
   if (is_of_this_run(t)) owner_.count(timer_event::stopped);
   return true;
+}
+
+bool timer_service::stop_counted(timer_record& t) noexcept {
+  const keepalive::change change(keepalive_, t);
+  return stop(static_cast<runtime_timer&>(t));
 }
 
 // S3: sets heap slots aside for a whole intake, after merging what is in it.

@@ -37,6 +37,7 @@
 #include "sched/scheduler.hpp"
 #include "sched/timer_seam.hpp"
 #include "timer/intake.hpp"
+#include "timer/keepalive.hpp"
 #include "timer/records.hpp"
 #include "timer/run_listeners.hpp"
 #include "timer/runtime_timer.hpp"
@@ -67,14 +68,14 @@ class timer_service final : public timer_seam {
   bool stop(runtime_timer& t) noexcept;
 
   bool stop(timer_record& t) noexcept {
-    if (counts_holds()) [[unlikely]]
+    if (keepalive_.counts()) [[unlikely]]
       return stop_counted(t);
     return stop(static_cast<runtime_timer&>(t));
   }
 
   // ref() and unref().
   void set_referenced(timer_record& t, bool on) noexcept {
-    const hold_change change(*this, t);
+    const keepalive::change change(keepalive_, t);
     t.referenced.store(on);
   }
 
@@ -120,7 +121,7 @@ class timer_service final : public timer_seam {
   bool anything_pending() noexcept override;
   bool anything_due(nanos now) noexcept override VIGIL_EXCLUDES(heap_lock_);
 
-  bool holds_program() const noexcept override { return held_.load() != 0; }
+  bool holds_program() const noexcept override { return keepalive_.holds_program(); }
 
   std::size_t list_holders(timer_holder* out, std::size_t room) noexcept override;
 
@@ -208,46 +209,11 @@ class timer_service final : public timer_seam {
   void callback_is_over(fiber& self) noexcept;
   void let_go(timer_record& t) noexcept;
 
-  // A scope in which `when` or `referenced` of a timer with a callback may change. In a
-  // run that counts what holds the program, or if it is asked for, it is under
-  // timer_owner::outside: holds.cpp.
-  class hold_change {
-   public:
-    hold_change(timer_service& service, timer_record& t, bool from_outside = false) noexcept
-        : counts_(service.counts_holds()) {
-      if (counts_ || from_outside) [[unlikely]]
-        begin(service, t);
-    }
-
-    ~hold_change() {
-      if (service_ != nullptr) [[unlikely]]
-        end();
-    }
-
-    hold_change(const hold_change&) = delete;
-    hold_change& operator=(const hold_change&) = delete;
-
-   private:
-    void begin(timer_service& service, timer_record& t) noexcept;
-    void end() noexcept;
-
-    const bool counts_;
-    timer_service* service_ = nullptr;  // if it is under the lock; then these, too
-    timer_record* timer_;
-    scheduler* entered_;
-  };
-
-  // ordering: set before the runtime's first timer; a handle of an earlier one
-  // is told apart by its generation.
-  bool counts_holds() const noexcept { return counts_holds_.load(relaxed); }
-
   void run_ends() noexcept;
   fiber& make_system_fiber(const char* name, fiber_role role);
 
   timer_owner owner_;
-  atomic<bool> counts_holds_{false};  // exit_when::all_done
-  // Timers that hold the program; changed under owner_.outside.
-  atomic<std::size_t> held_{0};
+  keepalive keepalive_{owner_};
   random ties_{1};
 
   spinlock heap_lock_{lock_rank::timer_heap};

@@ -167,4 +167,41 @@ bool timer_service::anything_due(nanos now) noexcept {
   }
 }
 
+// The heap in slices, as all upkeep: what moves meanwhile may be listed twice, or
+// not at all.
+std::size_t timer_service::list_holders(timer_holder* out, std::size_t room) noexcept {
+  std::size_t n = 0;
+  const auto look = [&](timer_record& t) {
+    const nanos deadline = t.when.load();
+    if (deadline <= 0 || !t.referenced.load()) return;
+    if (n < room) out[n] = {t.made_at, deadline, t.is_periodic};
+    ++n;
+  };
+  const auto look_through = [&](const heap_entry& e) {
+    if (e.timer->kind != timer_kind::go_func || e.timer->filed.load() != e.key) return;
+    look(static_cast<timer_record&>(*e.timer));
+  };
+  // Before the heap, into which they go.
+  for (const auto& in : intakes_) {
+    const lock_guard merging(heap_lock_);
+    const lock_guard adding(in->lock);
+    for (std::uint32_t i = 0; i < in->size.load(); ++i)
+      look_through(in->entries[i]);
+  }
+  for (std::size_t next = 0, size = 1; next < size;) {
+    const lock_guard guard(heap_lock_);
+    size = heap_->size();
+    for (const std::size_t end = std::min(size, next + slice); next < end; ++next)
+      look_through((*heap_)[next]);
+  }
+  const lock_guard guard(callbacks_lock_);
+  for (timer_record* t = callbacks_.front(); t != nullptr; t = t->next) {
+    // One that was reset to now may have an entry in the heap, and be listed.
+    if (const nanos key = t->filed.load();
+        key == runtime_timer::nothing || key == runtime_timer::held)
+      look(*t);
+  }
+  return n;
+}
+
 }  // namespace vigil::internal

@@ -1,5 +1,5 @@
 // exit_when::all_done: the run ends when nothing can come any more, not before,
-// and it does end (all_done() in sched/end.cpp, timer/holds.cpp).
+// and it does end (all_done() in sched/end.cpp, timer/keepalive.hpp).
 #include "base/atomic.hpp"
 #include "programs.hpp"
 #include "prove.hpp"

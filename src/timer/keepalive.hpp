@@ -1,0 +1,72 @@
+// keepalive: how many timers hold the program (exit_when::all_done).
+//
+// A timer holds it while it is pending and referenced. In such a run whoever changes
+// one or the other does so under timer_owner::outside, and counts what has come of it
+// in one word before the lock is released. So a hold that goes from one timer to
+// another is counted there before it is given up here.
+//
+// Whoever may give one up is outside work from before the change until it has told
+// the main fiber and had the workers look again (scheduler::enter, leave). In
+// between a worker may find nothing pending and the program held, which would be a
+// deadlock.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "timer/records.hpp"
+#include "timer/timer_owner.hpp"
+
+#include <cstddef>
+
+namespace vigil::internal {
+
+class keepalive {
+ public:
+  explicit keepalive(timer_owner& owner) noexcept : owner_(owner) {}
+
+  // For a new runtime.
+  void begin(bool counts) noexcept {
+    held_.store(0);
+    counts_.store(counts);
+  }
+
+  // ordering: set before the runtime's first timer; a handle of an earlier one
+  // is told apart by its generation.
+  bool counts() const noexcept { return counts_.load(relaxed); }
+
+  bool holds_program() const noexcept { return held_.load() != 0; }
+
+  // A scope in which `when` or `referenced` of a timer with a callback may change. In a
+  // run that counts, or if it is asked for, it is under timer_owner::outside.
+  class change {
+   public:
+    change(keepalive& k, timer_record& t, bool from_outside = false) noexcept
+        : counts_(k.counts()) {
+      if (counts_ || from_outside) [[unlikely]]
+        begin(k, t);
+    }
+
+    ~change() {
+      if (of_ != nullptr) [[unlikely]]
+        end();
+    }
+
+    change(const change&) = delete;
+    change& operator=(const change&) = delete;
+
+   private:
+    void begin(keepalive& k, timer_record& t) noexcept;
+    void end() noexcept;
+
+    const bool counts_;
+    keepalive* of_ = nullptr;  // if it is under the lock; then these, too
+    timer_record* timer_;
+    scheduler* entered_;
+  };
+
+ private:
+  timer_owner& owner_;
+  atomic<bool> counts_{false};   // exit_when::all_done
+  atomic<std::size_t> held_{0};  // timers that hold the program; changed under the lock
+};
+
+}  // namespace vigil::internal
