@@ -276,32 +276,7 @@ void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) 
     if (claimed) break;
   }
   callback_is_over(self);
-  let_go(t);
-}
-
-// The end of `held`: the runner looks at `when` last (T1) and files the timer
-// again if it is pending. Its heap slot was kept.
-void timer_service::let_go(timer_record& t) noexcept {
-  t.filed.store(runtime_timer::nothing);
-  const nanos deadline = t.when.load();
-  if (deadline > 0) {
-    const nanos key = t.key_for(deadline);
-    nanos expected = runtime_timer::nothing;
-    if (t.filed.compare_exchange_strong(expected, key)) {
-      const lock_guard guard(heap_lock_);
-      heap_->push(entry_for(t, key));
-      --taken_;
-      // As if parking: the runner's turn ends soon, and call() covers it before
-      // more user code runs.
-      lower_next_deadline(key, owner_.own_intake() != nullptr);
-      return;
-    }
-  }
-  {
-    const lock_guard guard(heap_lock_);
-    --taken_;
-  }
-  drop_reference(t);
+  heap_->refile_periodic(t);
 }
 
 // Without on_unhandled an exception that nobody catches ends the program where it
@@ -386,21 +361,14 @@ void timer_service::discard_callbacks() noexcept {
     if (t == nullptr) break;
     if (t->filed.load() == runtime_timer::held) {
       t->filed.store(runtime_timer::nothing);
-      const lock_guard guard(heap_lock_);
-      --taken_;
+      heap_->give_up_slot();
     }
     discard(*t);
     drop_reference(*t);
   }
   for (;;) {
     heap_entry gone[batch_size];
-    std::size_t n = 0;
-    {
-      const lock_guard guard(heap_lock_);
-      drain();
-      n = heap_->pop_until(never, gone, batch_size);
-      if (n == 0) publish();
-    }
+    const std::size_t n = heap_->take_any(gone, batch_size);
     if (n == 0) return;
     for (std::size_t i = 0; i < n; ++i) {
       runtime_timer& t = *gone[i].timer;

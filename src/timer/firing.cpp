@@ -29,8 +29,8 @@ class timer_service::fire_again final : public runtime_timer::refire {
     const bool was_pending = timer_.when.exchange(deadline) > 0;
     if (!was_pending) service_.owner_.count(timer_event::armed);
     nanos key = 0;
-    if (service_.take_over(timer_, deadline, key)) {
-      batch_.again[batch_.again_count++] = service_.entry_for(timer_, key);
+    if (timer_.file(deadline, key)) {
+      batch_.again[batch_.again_count++] = service_.heap_->entry_for(timer_, key);
     }
     return was_pending;
   }
@@ -59,52 +59,24 @@ void timer_service::timer_fiber_body() noexcept {
   }
 }
 
-// The next to fire is known: its waiter is fetched while the switch goes on.
-void timer_service::prefetch_waiter(const runtime_timer& t) noexcept {
-  if (t.kind == timer_kind::fiber_ready) __builtin_prefetch(t.wait.who, 1);
-}
-
-// The word of the claim, and what the queue of callbacks writes; of a waiter's
-// timer the second line is a stranger's, and harmless.
-void timer_service::prefetch_timer(const runtime_timer& t) noexcept {
-  __builtin_prefetch(&t, 1);
-  __builtin_prefetch(reinterpret_cast<const std::byte*>(&t) + cache_line, 1);
-}
-
 // One bounded batch of due timers; true if there may be more. Nobody is locked
 // out while the timers are looked at: arming goes to the intakes, and the heap
 // is locked only to pop and to put back.
 bool timer_service::fire_due(nanos now) noexcept {
   heap_entry due[batch_size];
-  std::size_t n = 0;
-  {
-    const lock_guard guard(heap_lock_);
-    taken_ -= std::exchange(fired_before_, 0);
-    drain();
-    // The key is `when` plus slack: the run goes on while the top's own `when`
-    // has come, so slack lets a prefix go early and nothing deeper.
-    n = heap_->pop_until(now, due, batch_size);
-    taken_ += n;
-    publish();
-  }
+  const std::size_t n =
+      heap_->take_due(now, due, batch_size, std::exchange(fired_before_, 0));
   if (n == 0) return false;
   batch b;
   for (std::size_t i = 0; i < n; ++i) {
     // Records and waiters lie anywhere: fetch them while others are handled.
-    if (i + 8 < n) prefetch_timer(*due[i + 8].timer);
-    if (i + 4 < n) prefetch_waiter(*due[i + 4].timer);
+    if (i + 8 < n) due[i + 8].timer->prefetch();
+    if (i + 4 < n) due[i + 4].timer->prefetch_waiter();
     surface(due[i], now, b);
   }
   if (!b.ready.empty()) sched()->ready_all(b.ready);
   if (b.callback_count != 0) queue_callbacks(b.callbacks, b.callback_count, now);
-  if (b.again_count != 0) {
-    const lock_guard guard(heap_lock_);
-    for (std::size_t i = 0; i < b.again_count; ++i) {
-      heap_->push(b.again[i]);
-      lower_next_deadline(b.again[i].key, false);
-    }
-    taken_ -= b.again_count;
-  }
+  if (b.again_count != 0) heap_->put_back(b.again, b.again_count);
   fired_before_ = n - b.again_count - b.held;
   return n == batch_size || sched()->next_deadline.load() <= now;
 }

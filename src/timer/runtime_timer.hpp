@@ -38,6 +38,7 @@
 #include "base/nanos.hpp"
 #include "sched/waiter.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace vigil::internal {
@@ -92,6 +93,34 @@ class runtime_timer {
     const auto slack = static_cast<nanos>(slack_us.load(relaxed)) * 1000;
     const nanos key = saturating_add(d, slack);
     return key > latest ? latest : key;
+  }
+
+  // Once the deadline stands in `when`: whether an entry has to be filed, with `key`. It
+  // has a reference of its own then.
+  bool file(nanos deadline, nanos& key) noexcept {
+    key = key_for(deadline);
+    // T1: when first, then filed; surfacing goes the other way round.
+    nanos seen = filed.load();
+    while (key < seen) {
+      if (filed.compare_exchange_weak(seen, key)) {
+        // ordering: the new reference is made from one that the caller holds.
+        references.fetch_add(1, relaxed);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // The word of the claim, and what the queue of callbacks writes; of a waiter's
+  // timer the second line is a stranger's, and harmless.
+  void prefetch() const noexcept {
+    __builtin_prefetch(this, 1);
+    __builtin_prefetch(reinterpret_cast<const std::byte*>(this) + cache_line, 1);
+  }
+
+  // It is known to be due next.
+  void prefetch_waiter() const noexcept {
+    if (kind == timer_kind::fiber_ready) __builtin_prefetch(wait.who, 1);
   }
 
   atomic<nanos> when{idle};

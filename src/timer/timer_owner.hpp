@@ -63,6 +63,11 @@ class timer_owner {
     return counts_[static_cast<std::size_t>(what)].load(relaxed);
   }
 
+  std::uint64_t pending_outside() const noexcept {
+    return counted_outside(timer_event::armed) - counted_outside(timer_event::stopped) -
+           counted_outside(timer_event::fired);
+  }
+
   // Held by threads that are no workers of the runtime.
   spinlock outside{lock_rank::timer_outside};
 

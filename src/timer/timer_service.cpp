@@ -13,14 +13,6 @@
 namespace vigil::internal {
 namespace {
 
-class no_room_for_timer : public std::bad_alloc {
- public:
-  const char* what() const noexcept override {
-    return "vigil: no memory for another pending timer; nothing was armed. Stop some, or raise the "
-           "limit on memory (ulimit -v, RLIMIT_DATA, cgroup memory.max)";
-  }
-};
-
 // Services that no runtime uses now. Never freed: handles may still look at
 // one.
 struct spare_services {
@@ -50,29 +42,14 @@ timer_service& timer_service::begin(scheduler& owner) {
   }
   if (s == nullptr) s = new timer_service;
   try {
-    auto heap = std::make_unique<timer_heap>();
-    std::vector<std::unique_ptr<intake>> intakes;
-    for (std::size_t i = 0; i <= owner.workers().size(); ++i) {
-      intakes.push_back(std::make_unique<intake>());
-    }
-    const lock_guard guard(s->heap_lock_);
-    s->heap_ = std::move(heap);
-    s->intakes_ = std::move(intakes);
-    s->taken_ = 0;
-    s->granted_ = 0;
-    s->fired_before_ = 0;
-    s->sweep_at_ = 0;
+    s->heap_.emplace(owner, s->owner_);
   } catch (...) {
     spare_services& spare = spares();
     const std::lock_guard guard(spare.lock);
     spare.all.push_back(s);
     throw;
   }
-  s->shared_ = s->intakes_.back().get();
-  for (std::size_t i = 0; i < owner.workers().size(); ++i) {
-    owner.workers()[i]->intake = s->intakes_[i].get();
-  }
-  s->ties_ = random(owner.settings().seed ^ 0x7469'6573);
+  s->fired_before_ = 0;
   s->keepalive_.begin(owner.waits_for_all());
   for (auto& bucket : s->late_)
     bucket.clear();
@@ -87,13 +64,8 @@ void timer_service::end() noexcept {
   discard_callbacks();
   for (auto& w : sched()->workers())
     give_back_records(*w);
-  {
-    const lock_guard guard(heap_lock_);
-    heap_.reset();
-  }
+  heap_.reset();
   owner_.forget_sched();
-  intakes_.clear();
-  shared_ = nullptr;
   spare_services& spare = spares();
   const std::lock_guard guard(spare.lock);
   spare.all.push_back(this);
@@ -107,64 +79,8 @@ timer_service& current_service(const char* call, const char* advice) {
 
 // --- arming
 
-heap_entry timer_service::entry_for(runtime_timer& t, nanos key) noexcept {
-  // ordering: see key_for(); a slack that changes in between makes the due run
-  // look at the timer a little early or late, never fire it early.
-  const std::uint32_t slack = t.slack_us.load(relaxed);
-  // In virtual time the seed draws the order of equal keys.
-  const std::uint32_t tie =
-      sched()->is_virtual() ? static_cast<std::uint32_t>(ties_.next()) : std::uint32_t{0};
-  return {key, tie, slack, &t};
-}
-
-// Puts the deadline in force. True if an entry has to be filed, with `key`.
-bool timer_service::take_over(runtime_timer& t, nanos deadline, nanos& key) noexcept {
-  key = t.key_for(deadline);
-  // T1: when first, then filed; surfacing goes the other way round.
-  nanos seen = t.filed.load();
-  while (key < seen) {
-    if (t.filed.compare_exchange_weak(seen, key)) {
-      // ordering: the new reference is made from one that the caller holds.
-      t.references.fetch_add(1, relaxed);
-      return true;
-    }
-  }
-  return false;
-}
-
-void timer_service::lower_next_deadline(nanos key, bool parking) noexcept {
-  if (key >= runtime_timer::latest) return;
-  nanos seen = sched()->next_deadline.load();
-  while (key < seen) {
-    if (sched()->next_deadline.compare_exchange_weak(seen, key)) {
-      sched()->deadline_lowered(key, parking);
-      return;
-    }
-  }
-}
-
-// Returns whether it was pending. Caller: owns the intake.
-bool timer_service::arm_in(intake& in, runtime_timer& t, nanos deadline, bool parking) {
-  if (in.allowance == 0) make_room(in);
-  deadline = runtime_timer::clamp_deadline(deadline);
-  const nanos before = t.when.exchange(deadline);
-  nanos key = 0;
-  if (take_over(t, deadline, key)) {
-    {
-      const lock_guard guard(in.lock);
-      // ordering: the owner is the only one that adds; drains hold the lock.
-      const std::uint32_t n = in.size.load(relaxed);
-      in.entries[n] = entry_for(t, key);
-      in.size.store(n + 1);  // S1
-    }
-    --in.allowance;
-    lower_next_deadline(key, parking);
-  }
-  return before > 0;
-}
-
 bool timer_service::arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking) {
-  const bool was_pending = arm_in(in, t, deadline, parking);
+  const bool was_pending = heap_->arm(in, t, deadline, parking);
   in.count(was_pending ? timer_event::reset : timer_event::armed).add();
   return was_pending;
 }
@@ -172,7 +88,7 @@ bool timer_service::arm_here(intake& in, runtime_timer& t, nanos deadline, bool 
 // A thread without an intake of its own. Caller: holds owner_.outside, which keeps the
 // runtime from ending in the middle.
 bool timer_service::arm_shared(runtime_timer& t, nanos deadline) {
-  const bool was_pending = arm_in(*shared_, t, deadline, false);
+  const bool was_pending = heap_->arm(heap_->shared_intake(), t, deadline, false);
   owner_.count(was_pending ? timer_event::reset : timer_event::armed);
   return was_pending;
 }
@@ -196,42 +112,6 @@ bool timer_service::stop(runtime_timer& t) noexcept {
 bool timer_service::stop_counted(timer_record& t) noexcept {
   const keepalive::change change(keepalive_, t);
   return stop(static_cast<runtime_timer&>(t));
-}
-
-// S3: sets heap slots aside for a whole intake, after merging what is in it.
-void timer_service::make_room(intake& in) {
-  const lock_guard guard(heap_lock_);
-  if (in.size.load() != 0) merge(in);
-  // More than half are dead then, so looking at twice as many entries as can
-  // have come in since the last time keeps their number where it is.
-  if (has_too_many_dead(pending())) sweep(2 * intake::capacity);
-  const auto reserve = [this]() VIGIL_REQUIRES(heap_lock_) {
-    return heap_->reserve(heap_->size() + taken_ + granted_ + intake::capacity);
-  };
-  if (!reserve()) {
-    // The room of dead entries is the last there is, however long that takes.
-    sweep(2 * heap_->size());
-    if (!reserve()) throw no_room_for_timer();
-  }
-  heap_size_.store(heap_->size(), relaxed);  // ordering: a statistic
-  granted_ += intake::capacity;
-  in.allowance = intake::capacity;
-}
-
-std::uint64_t timer_service::pending() const noexcept {
-  // Exact when nobody arms.
-  std::uint64_t n = owner_.counted_outside(timer_event::armed) -
-                    owner_.counted_outside(timer_event::stopped) -
-                    owner_.counted_outside(timer_event::fired);
-  for (const auto& in : intakes_)
-    n += in->pending();
-  // A timer armed on one worker and stopped on another may be counted as
-  // stopped first.
-  return n > UINT64_MAX / 2 ? 0 : n;
-}
-
-bool timer_service::anything_pending() noexcept {
-  return pending() != 0;
 }
 
 // --- the deadlines of waits
@@ -271,22 +151,30 @@ void timer_service::forget(waiter& w) noexcept {
   drop_reference(*std::exchange(w.timer, nullptr));
 }
 
-void timer_service::add_stats(runtime_stats& s) const noexcept {
-  const auto total = [this](timer_event what) {
-    std::uint64_t n = owner_.counted_outside(what);
-    for (const auto& in : intakes_)
-      n += in->counted(what);
-    return n;
+std::size_t timer_service::list_holders(timer_holder* out, std::size_t room) noexcept {
+  std::size_t n = 0;
+  const auto look = [&](timer_record& t) {
+    const nanos deadline = t.when.load();
+    if (deadline <= 0 || !t.referenced.load()) return;
+    if (n < room) out[n] = {t.made_at, deadline, t.is_periodic};
+    ++n;
   };
-  s.timers_armed += total(timer_event::armed);
-  s.timers_reset += total(timer_event::reset);
-  s.timers_stopped += total(timer_event::stopped);
-  s.timers_fired += total(timer_event::fired);
-  for (const auto& in : intakes_)
-    s.heap_entries += in->size.load(relaxed);  // ordering: a statistic
-  s.timers_pending = pending();
-  s.heap_entries += heap_size_.load(relaxed);  // ordering: a statistic
-  s.dead_entries = s.heap_entries > s.timers_pending ? s.heap_entries - s.timers_pending : 0;
+  heap_->look_through([&](const heap_entry& e) {
+    if (e.timer->kind != timer_kind::go_func || e.timer->filed.load() != e.key) return;
+    look(static_cast<timer_record&>(*e.timer));
+  });
+  const lock_guard guard(callbacks_lock_);
+  for (timer_record* t = callbacks_.front(); t != nullptr; t = t->next) {
+    // One that was reset to now may have an entry in the heap, and be listed.
+    if (const nanos key = t->filed.load();
+        key == runtime_timer::nothing || key == runtime_timer::held)
+      look(*t);
+  }
+  return n;
+}
+
+void timer_service::add_stats(runtime_stats& s) const noexcept {
+  heap_->add_stats(s);
   for (std::size_t i = 0; i < late_.size(); ++i)
     s.lateness.count[i] += late_[i].get();
   s.lateness.max_nanos =

@@ -5,26 +5,8 @@
 //                                         │ due                (a worker's watch)
 //                        send_time │ go_func │ fiber_ready ──▶ run queues
 //
-// Who owns the heap: whoever holds heap_lock_. That is the timer fiber when it
-// fires, a worker that is about to sleep (tidy), and an owner whose intake is
-// full. Nobody pops but the timer fiber, except dead and postponed entries at
-// the top (tidy) and dead ones anywhere (sweep).
+// S1 to S3, the heap's invariants: heap_keeper.hpp.
 //
-// S1  scheduler::next_deadline is never later than the earliest key in the
-//     heap and the intakes, once an arming has returned and no publish() is
-//     under way. Arming adds to the intake, then lowers next_deadline. Raising
-//     happens in publish() only: read it, drain all intakes, compare-exchange
-//     it to the top's key, look at the intakes once more, and begin again if
-//     the exchange failed or one is not empty. All sequentially consistent: an
-//     entry added after the last look lowers next_deadline after the exchange.
-// S2  Then, and only if next_deadline was lowered, the arming side looks who
-//     sleeps (idle.hpp). What a publish() lowers is covered by its worker,
-//     which lies down with it or covers it before it enters user code.
-// S3  heap_.capacity() >= heap_.size() + taken_ + granted_. taken_ counts
-//     entries that were popped and may come back; granted_ the entries in the
-//     intakes and those their owners may still add. So a merge never
-//     allocates; arming asks for a grant before it changes anything, and
-//     throws bad_alloc there.
 // S4  User code, destructors included, never runs on the timer fiber, nor
 //     under any lock here.
 //
@@ -36,21 +18,19 @@
 #include "base/spinlock.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/timer_seam.hpp"
-#include "timer/intake.hpp"
+#include "timer/heap_keeper.hpp"
 #include "timer/keepalive.hpp"
 #include "timer/records.hpp"
 #include "timer/run_listeners.hpp"
 #include "timer/runtime_timer.hpp"
 #include "timer/stop_waiters.hpp"
-#include "timer/timer_heap.hpp"
 #include "timer/timer_owner.hpp"
 
 #include <vigil/stats.hpp>
 
 #include <array>
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <optional>
 
 namespace vigil::internal {
 
@@ -116,10 +96,14 @@ class timer_service final : public timer_seam {
   void arm(waiter& w, ticket t, nanos deadline) override;
   void disarm(waiter& w) noexcept override;
   void forget(waiter& w) noexcept override;
-  bool tidy() noexcept override;
-  nanos second_deadline() noexcept override;
-  bool anything_pending() noexcept override;
-  bool anything_due(nanos now) noexcept override VIGIL_EXCLUDES(heap_lock_);
+  bool tidy() noexcept override { return heap_->tidy(); }
+
+  nanos second_deadline() noexcept override { return heap_->second_deadline(); }
+
+  bool anything_pending() noexcept override { return heap_->pending() != 0; }
+
+  bool anything_due(nanos now) noexcept override { return heap_->anything_due(now); }
+
 
   bool holds_program() const noexcept override { return keepalive_.holds_program(); }
 
@@ -162,35 +146,17 @@ class timer_service final : public timer_seam {
   static constexpr std::size_t batch_size = 64;
   static constexpr std::size_t batches_per_turn = 8;
   static constexpr std::size_t callbacks_per_turn = 32;
-  static constexpr std::size_t slice = 256;  // entries looked at under one hold of the lock
   static constexpr std::size_t idle_runners_kept = 32;
 
-  bool arm_in(intake& in, runtime_timer& t, nanos deadline, bool parking);
   bool arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking);
   bool arm_shared(runtime_timer& t, nanos deadline);
   bool reset(timer_record& t, nanos deadline, nanos now, intake* own);
   bool run_soon(timer_record& t, nanos deadline, nanos now);
-  bool take_over(runtime_timer& t, nanos deadline, nanos& key) noexcept;
-  void make_room(intake& in) VIGIL_EXCLUDES(heap_lock_);
-  void lower_next_deadline(nanos key, bool parking) noexcept;
-
-  void merge(intake& in) noexcept VIGIL_REQUIRES(heap_lock_);
-  void drain() noexcept VIGIL_REQUIRES(heap_lock_);
-  void publish() noexcept VIGIL_REQUIRES(heap_lock_);
-  enum class speaks : std::uint8_t { no, yes, later };
-  static speaks ask(heap_entry& e) noexcept;
-  void sweep(std::size_t budget) noexcept VIGIL_REQUIRES(heap_lock_);
-  bool has_too_many_dead(std::uint64_t live) const noexcept VIGIL_REQUIRES(heap_lock_);
-  heap_entry entry_for(runtime_timer& t, nanos key) noexcept;
-  std::uint64_t pending() const noexcept;
-
   void timer_fiber_body() noexcept;
-  bool fire_due(nanos now) noexcept VIGIL_EXCLUDES(heap_lock_);
+  bool fire_due(nanos now) noexcept;
   void surface(heap_entry e, nanos now, batch& b) noexcept;
   bool fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept;
   void note_lateness(nanos late) noexcept;
-  static void prefetch_timer(const runtime_timer& t) noexcept;
-  static void prefetch_waiter(const runtime_timer& t) noexcept;
 
   void queue_callbacks(timer_record** due, std::size_t n, nanos now) noexcept
       VIGIL_EXCLUDES(callbacks_lock_);
@@ -207,26 +173,15 @@ class timer_service final : public timer_seam {
   void call_open(fiber& self, timer_record& t);
   void call_reporting(fiber& self, timer_record& t) noexcept;
   void callback_is_over(fiber& self) noexcept;
-  void let_go(timer_record& t) noexcept;
 
   void run_ends() noexcept;
   fiber& make_system_fiber(const char* name, fiber_role role);
 
   timer_owner owner_;
   keepalive keepalive_{owner_};
-  random ties_{1};
 
-  spinlock heap_lock_{lock_rank::timer_heap};
-  std::unique_ptr<timer_heap> heap_ VIGIL_GUARDED_BY(heap_lock_);
-  std::size_t taken_ VIGIL_GUARDED_BY(heap_lock_) = 0;
-  std::size_t granted_ VIGIL_GUARDED_BY(heap_lock_) = 0;
-  std::size_t fired_before_ = 0;  // the timer fiber's: leaves taken_ at its next turn
-  std::size_t sweep_at_ VIGIL_GUARDED_BY(heap_lock_) = 0;
-  atomic<std::size_t> heap_size_{0};  // for statistics
-
-  std::vector<std::unique_ptr<intake>> intakes_;  // the last one is shared
-  intake* shared_ = nullptr;
-
+  std::optional<heap_keeper> heap_;  // while a runtime uses the service
+  std::size_t fired_before_ = 0;     // the timer fiber's: slots that it gives up next
   atomic<bool> ending_{false};        // the runners
   atomic<bool> timer_ending_{false};  // the timer fiber, once nobody else can take it
   fiber* timer_fiber_ = nullptr;

@@ -1,4 +1,4 @@
-// The intakes against publish and drain (S1 to S3 of timer_service.hpp): once an
+// The intakes against publish and drain (S1 to S3 of heap_keeper.hpp): once an
 // arming has returned, the deadline that workers sleep to is never later than
 // it, so nothing that was armed is forgotten, nor fires late.
 //
@@ -36,14 +36,15 @@ struct test_access {
   // Leaves room for `left` more entries only, as if the others were dead ones
   // that have been taken in.
   static void fill(timer_service& s, intake& in, std::uint32_t left) {
-    const lock_guard guard(s.heap_lock_);
-    s.granted_ -= in.allowance - left;
+    heap_keeper& heap = *s.heap_;
+    const lock_guard guard(heap.lock_);
+    heap.granted_ -= in.allowance - left;
     in.allowance = left;
   }
 
   static intake& own(timer_service& s) { return *s.owner_.own_intake(); }
 
-  static intake& shared(timer_service& s) { return *s.shared_; }
+  static intake& shared(timer_service& s) { return s.heap_->shared_intake(); }
 
   // Caller: the owner.
   static bool has_room_for_its_allowance(const intake& in) {
@@ -54,21 +55,23 @@ struct test_access {
 
   // Caller: nobody arms, and no publish() is under way.
   static void check(timer_service& s) {
-    const lock_guard guard(s.heap_lock_);
-    nanos earliest = s.heap_->empty() ? never : s.heap_->top().key;
+    heap_keeper& keeper = *s.heap_;
+    const lock_guard guard(keeper.lock_);
+    const timer_heap& heap = keeper.heap_;
+    nanos earliest = heap.empty() ? never : heap.top().key;
     std::size_t granted = 0;
-    for (const auto& in : s.intakes_) {
-      const lock_guard adding(in->lock);
-      const std::uint32_t n = in->size.load();
+    for (intake& in : keeper.intakes_) {
+      const lock_guard adding(in.lock);
+      const std::uint32_t n = in.size.load();
       for (std::uint32_t i = 0; i < n; ++i)
-        earliest = std::min(earliest, in->entries[i].key);
-      granted += n + in->allowance;
+        earliest = std::min(earliest, in.entries[i].key);
+      granted += n + in.allowance;
     }
     const nanos next = s.sched()->next_deadline.load();
     model::require(next <= earliest || earliest >= runtime_timer::latest, "S1");
-    model::require(granted == s.granted_, "S3: what is granted is what may still come");
-    model::require(s.heap_->capacity() >= s.heap_->size() + s.taken_ + s.granted_, "S3");
-    model::require(s.heap_->verify(), "the heap is one");
+    model::require(granted == keeper.granted_, "S3: what is granted is what may still come");
+    model::require(heap.capacity() >= heap.size() + keeper.taken_ + keeper.granted_, "S3");
+    model::require(heap.verify(), "the heap is one");
   }
 };
 

@@ -1,0 +1,339 @@
+#include "timer/heap_keeper.hpp"
+
+#include <new>
+
+namespace vigil::internal {
+namespace {
+
+class no_room_for_timer : public std::bad_alloc {
+ public:
+  const char* what() const noexcept override {
+    return "vigil: no memory for another pending timer; nothing was armed. Stop some, or raise the "
+           "limit on memory (ulimit -v, RLIMIT_DATA, cgroup memory.max)";
+  }
+};
+
+enum class entry_state : std::uint8_t { dead, in_force, moved };
+
+// Whether anything will come of an entry. One that speaks for an idle timer,
+// or for a deadline later than its key, is withdrawn first and then `when` is
+// looked at again (T1); it may come out with a later key.
+entry_state validate(heap_entry& e) noexcept {
+  runtime_timer& t = *e.timer;
+  if (t.filed.load() != e.key) return entry_state::dead;
+  nanos deadline = t.when.load();
+  if (deadline > 0 && t.key_for(deadline) <= e.key) return entry_state::in_force;
+  nanos expected = e.key;
+  if (!t.filed.compare_exchange_strong(expected, runtime_timer::nothing)) return entry_state::dead;
+  deadline = t.when.load();
+  if (deadline <= 0) return entry_state::dead;
+  const nanos key = t.key_for(deadline);
+  expected = runtime_timer::nothing;
+  if (!t.filed.compare_exchange_strong(expected, key)) return entry_state::dead;
+  const bool has_moved = key != e.key;
+  e.key = key;
+  e.slack_us = t.slack_us.load(relaxed);  // ordering: as in entry_for()
+  return has_moved ? entry_state::moved : entry_state::in_force;
+}
+
+}  // namespace
+
+heap_keeper::heap_keeper(scheduler& sched, const timer_owner& owner)
+    : sched_(sched),
+      owner_(owner),
+      ties_(sched.settings().seed ^ 0x7469'6573),
+      intakes_(sched.workers().size() + 1) {
+  for (std::size_t i = 0; i < sched.workers().size(); ++i)
+    sched.workers()[i]->intake = &intakes_[i];
+}
+
+// --- arming
+
+heap_entry heap_keeper::entry_for(runtime_timer& t, nanos key) noexcept {
+  // ordering: see key_for(); a slack that changes in between makes the due run
+  // look at the timer a little early or late, never fire it early.
+  const std::uint32_t slack = t.slack_us.load(relaxed);
+  // In virtual time the seed draws the order of equal keys.
+  const std::uint32_t tie =
+      sched_.is_virtual() ? static_cast<std::uint32_t>(ties_.next()) : std::uint32_t{0};
+  return {key, tie, slack, &t};
+}
+
+void heap_keeper::lower_next_deadline(nanos key, bool parking) noexcept {
+  if (key >= runtime_timer::latest) return;
+  nanos seen = sched_.next_deadline.load();
+  while (key < seen) {
+    if (sched_.next_deadline.compare_exchange_weak(seen, key)) {
+      sched_.deadline_lowered(key, parking);
+      return;
+    }
+  }
+}
+
+bool heap_keeper::arm(intake& in, runtime_timer& t, nanos deadline, bool parking) {
+  if (in.allowance == 0) make_room(in);
+  deadline = runtime_timer::clamp_deadline(deadline);
+  const nanos before = t.when.exchange(deadline);
+  nanos key = 0;
+  if (t.file(deadline, key)) {
+    {
+      const lock_guard guard(in.lock);
+      // ordering: the owner is the only one that adds; drains hold the lock.
+      const std::uint32_t n = in.size.load(relaxed);
+      in.entries[n] = entry_for(t, key);
+      in.size.store(n + 1);  // S1
+    }
+    --in.allowance;
+    lower_next_deadline(key, parking);
+  }
+  return before > 0;
+}
+
+// S3: sets heap slots aside for a whole intake, after merging what is in it.
+void heap_keeper::make_room(intake& in) {
+  const lock_guard guard(lock_);
+  if (in.size.load() != 0) merge(in);
+  // More than half are dead then, so looking at twice as many entries as can
+  // have come in since the last time keeps their number where it is.
+  if (has_too_many_dead(pending())) sweep(2 * intake::capacity);
+  const auto reserve = [this]() VIGIL_REQUIRES(lock_) {
+    return heap_.reserve(heap_.size() + taken_ + granted_ + intake::capacity);
+  };
+  if (!reserve()) {
+    // The room of dead entries is the last there is, however long that takes.
+    sweep(2 * heap_.size());
+    if (!reserve()) throw no_room_for_timer();
+  }
+  size_.store(heap_.size(), relaxed);  // ordering: a statistic
+  granted_ += intake::capacity;
+  in.allowance = intake::capacity;
+}
+
+std::uint64_t heap_keeper::pending() const noexcept {
+  std::uint64_t n = owner_.pending_outside();
+  for (const intake& in : intakes_)
+    n += in.pending();
+  // A timer armed on one worker and stopped on another may be counted as
+  // stopped first.
+  return n > UINT64_MAX / 2 ? 0 : n;
+}
+
+// --- upkeep
+
+// Takes a whole intake in, dropping what died there.
+void heap_keeper::merge(intake& in) noexcept {
+  heap_entry fresh[intake::capacity];
+  std::uint32_t n = 0;
+  {
+    const lock_guard guard(in.lock);
+    n = in.size.load(relaxed);  // ordering: under the lock
+    std::copy_n(in.entries, n, fresh);
+    // Pairs with the loads of publish() and drain(): what was taken is taken.
+    in.size.store(0, release);
+  }
+  granted_ -= n;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    if (validate(fresh[i]) == entry_state::dead) {
+      drop_reference(*fresh[i].timer);
+    } else {
+      heap_.push(fresh[i]);
+    }
+  }
+}
+
+void heap_keeper::drain() noexcept {
+  for (intake& in : intakes_) {
+    if (in.size.load() != 0) merge(in);
+  }
+}
+
+// S1: the only place where next_deadline is raised. Never over a lowering that
+// this has not taken in: then the compare-exchange fails.
+void heap_keeper::publish() noexcept {
+  for (;;) {
+    nanos seen = sched_.next_deadline.load();
+    drain();
+    nanos next = never;
+    if (!heap_.empty() && heap_.top().key < runtime_timer::latest) next = heap_.top().key;
+    size_.store(heap_.size(), relaxed);  // ordering: a statistic
+    if (next != seen && !sched_.next_deadline.compare_exchange_strong(seen, next)) continue;
+    bool more = false;
+    for (const intake& in : intakes_)
+      more = more || in.size.load() != 0;
+    if (!more) return;
+  }
+}
+
+// Looks at a few entries for dead ones. Entries that climb past the cursor are
+// met in the next round.
+void heap_keeper::sweep(std::size_t budget) noexcept {
+  while (budget-- > 0 && !heap_.empty()) {
+    if (sweep_at_ >= heap_.size()) sweep_at_ = 0;
+    heap_entry e = heap_[sweep_at_];
+    switch (validate(e)) {
+      case entry_state::in_force:
+        ++sweep_at_;
+        break;
+      case entry_state::moved:
+        heap_.remove(sweep_at_);
+        heap_.push(e);
+        break;
+      case entry_state::dead:
+        heap_.remove(sweep_at_);
+        drop_reference(*e.timer);
+        break;
+    }
+  }
+}
+
+bool heap_keeper::has_too_many_dead(std::uint64_t live) const noexcept {
+  return heap_.size() > 2 * live + 1024;
+}
+
+// Enough of it that a worker does not sleep to a dead deadline, and that dead
+// entries stay bounded; in slices, so that nobody waits long for the heap.
+bool heap_keeper::tidy() noexcept {
+  std::size_t budget = slice;
+  const std::uint64_t live = pending();
+  const lock_guard guard(lock_);
+  drain();
+  bool clean = heap_.empty();
+  while (!clean && (budget-- > 0 || sched_.is_virtual())) {
+    heap_entry e = heap_.top();
+    switch (validate(e)) {
+      case entry_state::in_force:
+        e.timer->prefetch_waiter();
+        clean = true;
+        break;
+      case entry_state::moved:
+        heap_.replace_top(e);
+        break;
+      case entry_state::dead:
+        heap_.pop();
+        drop_reference(*e.timer);
+        clean = heap_.empty();
+        break;
+    }
+  }
+  if (has_too_many_dead(live)) {
+    sweep(slice);
+    clean = clean && !has_too_many_dead(live);
+  }
+  publish();
+  return clean;
+}
+
+nanos heap_keeper::second_deadline() noexcept {
+  const lock_guard guard(lock_);
+  const nanos second = heap_.second_key();
+  return second >= runtime_timer::latest ? never : second;
+}
+
+// Looks only, and only at what stands in the heap for a time that has come: the
+// entries below a later one are later.
+bool heap_keeper::anything_due(nanos now) noexcept {
+  const auto is_due = [now](const heap_entry& e) {
+    const nanos deadline = e.timer->when.load();
+    // The key is later by the timer's slack: until then it may wait.
+    return e.key <= now && e.timer->filed.load() == e.key && deadline > 0 && deadline <= now;
+  };
+  const lock_guard guard(lock_);
+  for (intake& in : intakes_) {
+    const lock_guard inner(in.lock);
+    const std::uint32_t n = in.size.load(relaxed);  // ordering: under the lock
+    for (std::uint32_t i = 0; i < n; ++i) {
+      if (is_due(in.entries[i])) return true;
+    }
+  }
+  std::size_t i = 0;
+  for (;;) {
+    if (i < heap_.size() && heap_[i].key <= now) {
+      if (is_due(heap_[i])) return true;
+      i = 2 * i + 1;
+      continue;
+    }
+    while (i != 0 && i % 2 == 0)  // a right child, or the root
+      i = (i - 1) / 2;
+    if (i == 0) return false;
+    ++i;
+  }
+}
+
+// --- taking and putting back
+
+std::size_t heap_keeper::take_due(nanos now,
+                                  heap_entry* out,
+                                  std::size_t most,
+                                  std::size_t given_up) noexcept {
+  const lock_guard guard(lock_);
+  taken_ -= given_up;
+  drain();
+  // The key is `when` plus slack: the run goes on while the top's own `when`
+  // has come, so slack lets a prefix go early and nothing deeper.
+  const std::size_t n = heap_.pop_until(now, out, most);
+  taken_ += n;
+  publish();
+  return n;
+}
+
+void heap_keeper::put_back(const heap_entry* entries, std::size_t n) noexcept {
+  const lock_guard guard(lock_);
+  for (std::size_t i = 0; i < n; ++i) {
+    heap_.push(entries[i]);
+    lower_next_deadline(entries[i].key, false);
+  }
+  taken_ -= n;
+}
+
+void heap_keeper::give_up_slot() noexcept {
+  const lock_guard guard(lock_);
+  --taken_;
+}
+
+void heap_keeper::refile_periodic(timer_record& t) noexcept {
+  t.filed.store(runtime_timer::nothing);
+  const nanos deadline = t.when.load();
+  if (deadline > 0) {
+    const nanos key = t.key_for(deadline);
+    nanos expected = runtime_timer::nothing;
+    if (t.filed.compare_exchange_strong(expected, key)) {
+      const lock_guard guard(lock_);
+      heap_.push(entry_for(t, key));
+      --taken_;
+      // As if parking: the runner's turn ends soon, and it covers the deadline before
+      // more user code runs.
+      lower_next_deadline(key, true);
+      return;
+    }
+  }
+  give_up_slot();
+  drop_reference(t);
+}
+
+std::size_t heap_keeper::take_any(heap_entry* out, std::size_t most) noexcept {
+  const lock_guard guard(lock_);
+  drain();
+  const std::size_t n = heap_.pop_until(never, out, most);
+  if (n == 0) publish();
+  return n;
+}
+
+void heap_keeper::add_stats(runtime_stats& s) const noexcept {
+  const auto total = [this](timer_event what) {
+    std::uint64_t n = owner_.counted_outside(what);
+    for (const intake& in : intakes_)
+      n += in.counted(what);
+    return n;
+  };
+  s.timers_armed += total(timer_event::armed);
+  s.timers_reset += total(timer_event::reset);
+  s.timers_stopped += total(timer_event::stopped);
+  s.timers_fired += total(timer_event::fired);
+  s.timers_pending = pending();
+  s.heap_entries += size_.load(relaxed);  // ordering: a statistic
+  for (const intake& in : intakes_)
+    s.heap_entries += in.size.load(relaxed);  // ordering: as above
+  s.dead_entries = s.heap_entries > s.timers_pending ? s.heap_entries - s.timers_pending : 0;
+}
+
+}  // namespace vigil::internal

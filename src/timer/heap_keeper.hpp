@@ -1,0 +1,127 @@
+// heap_keeper: the heap of pending timers, and the intakes in front of it.
+//
+//  any fiber or thread                       timer fiber                kernel
+//  arm ──▶ [intake] ──▶ heap: {key, tie, timer*}[] ──▶ next_deadline ──▶ note
+//
+// Whoever holds lock_ owns the heap: the timer fiber when it fires, a worker that is
+// about to sleep (tidy), and an owner whose intake is full. Nobody pops but the timer
+// fiber, except dead and postponed entries at the top (tidy) and dead ones anywhere
+// (sweep). All of it in bounded pieces.
+//
+// S1  scheduler::next_deadline is never later than the earliest key in the
+//     heap and the intakes, once an arming has returned and no publish() is
+//     under way. Arming adds to the intake, then lowers next_deadline. Raising
+//     happens in publish() only: read it, drain all intakes, compare-exchange
+//     it to the top's key, look at the intakes once more, and begin again if
+//     the exchange failed or one is not empty. All sequentially consistent: an
+//     entry added after the last look lowers next_deadline after the exchange.
+// S2  Then, and only if next_deadline was lowered, the arming side looks for a
+//     sleeper (idle.hpp). What a publish() lowers is covered by its worker,
+//     which lies down with it or covers it before it enters user code.
+// S3  heap_.capacity() >= heap_.size() + taken_ + granted_. taken_ counts
+//     entries that were popped and may come back; granted_ the entries in the
+//     intakes and those their owners may still add. So a merge never
+//     allocates; arming asks for a grant before it changes anything, and
+//     throws bad_alloc there.
+#pragma once
+
+#include "base/random.hpp"
+#include "base/spinlock.hpp"
+#include "timer/intake.hpp"
+#include "timer/records.hpp"
+#include "timer/timer_heap.hpp"
+#include "timer/timer_owner.hpp"
+
+#include <vigil/stats.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace vigil::internal {
+
+class heap_keeper {
+ public:
+  // Gives each worker its intake. Throws std::bad_alloc.
+  heap_keeper(scheduler& sched, const timer_owner& owner);
+
+  // For threads without one of their own, under timer_owner::outside.
+  intake& shared_intake() noexcept { return intakes_.back(); }
+
+  // --- arming
+  // Returns whether t was pending; throws std::bad_alloc with nothing changed. Caller:
+  // owns the intake. `parking`: the calling fiber parks right after, so its worker will
+  // look. Should it not park, it calls scheduler::cover_owed().
+  bool arm(intake& in, runtime_timer& t, nanos deadline, bool parking);
+
+  // The entry with which t is filed.
+  heap_entry entry_for(runtime_timer& t, nanos key) noexcept;
+
+  // Exact when nobody arms.
+  std::uint64_t pending() const noexcept;
+
+  // --- firing; each entry that is taken keeps its slot, for the caller to put it back
+  // or to give it up (S3)
+  // Those that are due, with those whose slack allows it. `given_up`: slots of earlier
+  // ones.
+  std::size_t take_due(nanos now, heap_entry* out, std::size_t most, std::size_t given_up) noexcept
+      VIGIL_EXCLUDES(lock_);
+  void put_back(const heap_entry* entries, std::size_t n) noexcept VIGIL_EXCLUDES(lock_);
+  void give_up_slot() noexcept VIGIL_EXCLUDES(lock_);
+  // The end of `held`: the runner looks at `when` last (T1), and files the timer again
+  // if it is pending. Takes over the caller's reference.
+  void refile_periodic(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
+  // At the end of the run, whenever they are due. Without a slot.
+  std::size_t take_any(heap_entry* out, std::size_t most) noexcept VIGIL_EXCLUDES(lock_);
+
+  // --- for workers: timer_seam
+  bool tidy() noexcept VIGIL_EXCLUDES(lock_);
+  nanos second_deadline() noexcept VIGIL_EXCLUDES(lock_);
+  bool anything_due(nanos now) noexcept VIGIL_EXCLUDES(lock_);
+
+  // Calls look(entry) for all, the intakes first, from where they go into the heap. In
+  // slices: what moves meanwhile may be met twice, or not at all.
+  template <class Look>
+  void look_through(Look look) noexcept VIGIL_EXCLUDES(lock_) {
+    for (intake& in : intakes_) {
+      const lock_guard merging(lock_);
+      const lock_guard adding(in.lock);
+      for (std::uint32_t i = 0; i < in.size.load(); ++i)
+        look(in.entries[i]);
+    }
+    for (std::size_t next = 0, size = 1; next < size;) {
+      const lock_guard guard(lock_);
+      size = heap_.size();
+      for (const std::size_t end = std::min(size, next + slice); next < end; ++next)
+        look(heap_[next]);
+    }
+  }
+
+  void add_stats(runtime_stats& s) const noexcept;
+
+ private:
+  friend struct test_access;
+  static constexpr std::size_t slice = 256;  // entries looked at under one hold of the lock
+
+  void make_room(intake& in) VIGIL_EXCLUDES(lock_);
+  void lower_next_deadline(nanos key, bool parking) noexcept;
+  void merge(intake& in) noexcept VIGIL_REQUIRES(lock_);
+  void drain() noexcept VIGIL_REQUIRES(lock_);
+  void publish() noexcept VIGIL_REQUIRES(lock_);
+  void sweep(std::size_t budget) noexcept VIGIL_REQUIRES(lock_);
+  bool has_too_many_dead(std::uint64_t live) const noexcept VIGIL_REQUIRES(lock_);
+
+  scheduler& sched_;
+  const timer_owner& owner_;
+  random ties_;  // virtual time: of equal keys
+  spinlock lock_{lock_rank::timer_heap};
+  timer_heap heap_ VIGIL_GUARDED_BY(lock_);
+  std::size_t taken_ VIGIL_GUARDED_BY(lock_) = 0;
+  std::size_t granted_ VIGIL_GUARDED_BY(lock_) = 0;
+  std::size_t sweep_at_ VIGIL_GUARDED_BY(lock_) = 0;
+  atomic<std::size_t> size_{0};  // for statistics
+  std::vector<intake> intakes_;  // one for each worker, and the shared one
+};
+
+}  // namespace vigil::internal
