@@ -25,56 +25,6 @@ struct system_body {
 
 }  // namespace
 
-// --- the queue
-
-// Takes over a reference of each.
-void timer_service::queue_callbacks(timer_record** due, std::size_t n, nanos now) noexcept {
-  std::size_t queued_before = 0;
-  {
-    const lock_guard guard(callbacks_lock_);
-    for (std::size_t i = 0; i < n; ++i) {
-      timer_record& t = *due[i];
-      if (t.queued) {
-        if (t.due_until < now) t.due_until = now;
-        due[queued_before++] = &t;
-        continue;
-      }
-      t.queued = true;
-      t.due_until = now;
-      callbacks_.push_back(t);
-      __builtin_prefetch(&t.made_at);  // for the run
-    }
-    sched()->callbacks_waiting.store(callbacks_.size());  // seq_cst: A1 of idle.hpp
-  }
-  for (std::size_t i = 0; i < queued_before; ++i)
-    drop_reference(*due[i]);
-  sched()->work_added();
-}
-
-// `round`: the last of the posted functions that belongs to the round; new_round
-// before the first. What was posted since ends the runner's turn.
-timer_record* timer_service::pop_callback(nanos& due_until, std::uint64_t& round) noexcept {
-  if (sched()->callbacks_waiting.load() == 0) return nullptr;
-  const lock_guard guard(callbacks_lock_);
-  if (round == new_round) round = posted_;
-  if (callbacks_.front() != nullptr && callbacks_.front()->posted_as > round) return nullptr;
-  timer_record* const t = callbacks_.pop_front();
-  // ordering: a count that seems too high for a moment costs a look; the next
-  // increase comes after it, under the lock.
-  sched()->callbacks_waiting.store(callbacks_.size(), relaxed);
-  if (t != nullptr) {
-    t->queued = false;
-    due_until = t->due_until;
-    // The run after this one: its claim word, its function, its place.
-    if (const timer_record* const next = callbacks_.front()) {
-      __builtin_prefetch(next, 1);
-      __builtin_prefetch(&next->call, 1);
-      __builtin_prefetch(&next->made_at);
-    }
-  }
-  return t;
-}
-
 // --- arming from the API
 
 bool timer_service::reset_after(timer_record& t, nanos delay) {
@@ -106,7 +56,7 @@ bool timer_service::run_soon(timer_record& t, nanos deadline, nanos now) {
   // ordering: made from a reference that the caller holds.
   t.references.fetch_add(1, relaxed);
   timer_record* due = &t;
-  queue_callbacks(&due, 1, now);
+  parts_->callbacks.push_due(&due, 1, now);
   owner_.count(before ? timer_event::reset : timer_event::armed);
   return before;
 }
@@ -198,10 +148,10 @@ void timer_service::runner_body() {
     // Counted before the look at stopping(): either this sees the stop, or the
     // main fiber, which looks at the count after it, waits for this turn.
     sched()->count_alive(1);
-    std::uint64_t round = new_round;
+    callback_queue::round round = callback_queue::new_round;
     for (std::size_t i = 0; i < callbacks_per_turn && !sched()->stopping(); ++i) {
       nanos due_until = 0;
-      timer_record* const t = pop_callback(due_until, round);
+      timer_record* const t = parts_->callbacks.pop(due_until, round);
       if (t == nullptr) break;
       self.callback.store(t, relaxed);  // ordering: its own word, and the dump's
       if (t->is_periodic) {
@@ -276,7 +226,7 @@ void timer_service::run_periodic(fiber& self, timer_record& t, nanos due_until) 
     if (claimed) break;
   }
   callback_is_over(self);
-  heap_->refile_periodic(t);
+  parts_->heap.refile_periodic(t);
 }
 
 // Without on_unhandled an exception that nobody catches ends the program where it
@@ -325,7 +275,7 @@ void timer_service::call_reporting(fiber& self, timer_record& t) noexcept {
 void timer_service::callback_is_over(fiber& self) noexcept {
   self.destroy_locals();
   if (self.deferred != nullptr) [[unlikely]]
-    release_deferred(self);
+    parts_->callbacks.push_deferred(self);
   self.stops_thrown = 0;
   self.end_guards();
   current_worker()->new_stretch();
@@ -356,19 +306,19 @@ class nothing_more final : public runtime_timer::refire {
 void timer_service::discard_callbacks() noexcept {
   nanos ignored = 0;
   for (;;) {
-    std::uint64_t round = new_round;
-    timer_record* const t = pop_callback(ignored, round);
+    callback_queue::round round = callback_queue::new_round;
+    timer_record* const t = parts_->callbacks.pop(ignored, round);
     if (t == nullptr) break;
     if (t->filed.load() == runtime_timer::held) {
       t->filed.store(runtime_timer::nothing);
-      heap_->give_up_slot();
+      parts_->heap.give_up_slot();
     }
     discard(*t);
     drop_reference(*t);
   }
   for (;;) {
     heap_entry gone[batch_size];
-    const std::size_t n = heap_->take_any(gone, batch_size);
+    const std::size_t n = parts_->heap.take_any(gone, batch_size);
     if (n == 0) return;
     for (std::size_t i = 0; i < n; ++i) {
       runtime_timer& t = *gone[i].timer;

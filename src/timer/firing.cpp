@@ -30,7 +30,7 @@ class timer_service::fire_again final : public runtime_timer::refire {
     if (!was_pending) service_.owner_.count(timer_event::armed);
     nanos key = 0;
     if (timer_.file(deadline, key)) {
-      batch_.again[batch_.again_count++] = service_.heap_->entry_for(timer_, key);
+      batch_.again[batch_.again_count++] = service_.parts_->heap.entry_for(timer_, key);
     }
     return was_pending;
   }
@@ -65,7 +65,7 @@ void timer_service::timer_fiber_body() noexcept {
 bool timer_service::fire_due(nanos now) noexcept {
   heap_entry due[batch_size];
   const std::size_t n =
-      heap_->take_due(now, due, batch_size, std::exchange(fired_before_, 0));
+      parts_->heap.take_due(now, due, batch_size, std::exchange(fired_before_, 0));
   if (n == 0) return false;
   batch b;
   for (std::size_t i = 0; i < n; ++i) {
@@ -75,8 +75,8 @@ bool timer_service::fire_due(nanos now) noexcept {
     surface(due[i], now, b);
   }
   if (!b.ready.empty()) sched()->ready_all(b.ready);
-  if (b.callback_count != 0) queue_callbacks(b.callbacks, b.callback_count, now);
-  if (b.again_count != 0) heap_->put_back(b.again, b.again_count);
+  if (b.callback_count != 0) parts_->callbacks.push_due(b.callbacks, b.callback_count, now);
+  if (b.again_count != 0) parts_->heap.put_back(b.again, b.again_count);
   fired_before_ = n - b.again_count - b.held;
   return n == batch_size || sched()->next_deadline.load() <= now;
 }

@@ -1,15 +1,9 @@
-// post and defer: callbacks that are due at once, and have no handle.
-//
-// A posted one goes to the tail of the queue (callbacks.cpp), and a round of them
-// ends where the queue did as it began. A deferred one waits at its fiber until
-// that gives its worker away or has run the last of the user's code; it is pending
-// meanwhile, so that nobody takes the run for done.
+// post and defer: callbacks that are due at once, and have no handle. When they run
+// says callback_queue.hpp.
 #include "sched/scheduler.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>
-
-#include <utility>
 
 namespace vigil::internal {
 
@@ -34,16 +28,10 @@ void timer_service::post(timer_record& t) {
     throw runtime_gone("vigil::post: the runtime has ended");
   }
   make_due(t);
-  {
-    const lock_guard guard(callbacks_lock_);
-    t.posted_as = ++posted_;
-    callbacks_.push_back(t);
-    sched()->callbacks_waiting.store(callbacks_.size());  // seq_cst: A1 of idle.hpp
-  }
-  sched()->work_added();
+  parts_->callbacks.push_posted(t);
 }
 
-// Pending from now on, newest first, until release_deferred().
+// Pending from now on, newest first, until callback_queue::push_deferred().
 void timer_service::defer(fiber& self, timer_record& t) noexcept {
   {
     const keepalive::change change(keepalive_, t);
@@ -55,39 +43,6 @@ void timer_service::defer(fiber& self, timer_record& t) noexcept {
   t.deferred_by_deferred = in != nullptr && in->deferred;
   t.next = self.deferred;
   self.deferred = &t;
-}
-
-// To the head of the queue; what a deferred one has deferred to the tail, as if
-// posted, or a chain of them would keep all others waiting.
-void timer_service::release_deferred(fiber& f) noexcept {
-  timer_record* newest = std::exchange(f.deferred, nullptr);
-  const bool to_tail = newest->deferred_by_deferred;
-  timer_record* oldest = nullptr;
-  for (timer_record* t = newest; t != nullptr;) {
-    timer_record* const earlier = t->next;
-    t->next = oldest;
-    oldest = t;
-    t = earlier;
-  }
-  chain<timer_record, &timer_record::next> all;
-  for (timer_record* t = oldest; t != nullptr;) {
-    timer_record* const later = t->next;
-    all.push_back(*t);
-    t = later;
-  }
-  {
-    const lock_guard guard(callbacks_lock_);
-    if (to_tail) {
-      for (timer_record* t = all.front(); t != nullptr; t = t->next)
-        t->posted_as = ++posted_;
-      callbacks_.splice_back(all);
-    } else {
-      all.splice_back(callbacks_);
-      callbacks_.splice_back(all);
-    }
-    sched()->callbacks_waiting.store(callbacks_.size());  // seq_cst: A1 of idle.hpp
-  }
-  sched()->work_added();
 }
 
 }  // namespace vigil::internal

@@ -42,7 +42,7 @@ timer_service& timer_service::begin(scheduler& owner) {
   }
   if (s == nullptr) s = new timer_service;
   try {
-    s->heap_.emplace(owner, s->owner_);
+    s->parts_.emplace(owner, s->owner_);
   } catch (...) {
     spare_services& spare = spares();
     const std::lock_guard guard(spare.lock);
@@ -64,7 +64,7 @@ void timer_service::end() noexcept {
   discard_callbacks();
   for (auto& w : sched()->workers())
     give_back_records(*w);
-  heap_.reset();
+  parts_.reset();
   owner_.forget_sched();
   spare_services& spare = spares();
   const std::lock_guard guard(spare.lock);
@@ -80,7 +80,7 @@ timer_service& current_service(const char* call, const char* advice) {
 // --- arming
 
 bool timer_service::arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking) {
-  const bool was_pending = heap_->arm(in, t, deadline, parking);
+  const bool was_pending = parts_->heap.arm(in, t, deadline, parking);
   in.count(was_pending ? timer_event::reset : timer_event::armed).add();
   return was_pending;
 }
@@ -88,7 +88,7 @@ bool timer_service::arm_here(intake& in, runtime_timer& t, nanos deadline, bool 
 // A thread without an intake of its own. Caller: holds owner_.outside, which keeps the
 // runtime from ending in the middle.
 bool timer_service::arm_shared(runtime_timer& t, nanos deadline) {
-  const bool was_pending = heap_->arm(heap_->shared_intake(), t, deadline, false);
+  const bool was_pending = parts_->heap.arm(parts_->heap.shared_intake(), t, deadline, false);
   owner_.count(was_pending ? timer_event::reset : timer_event::armed);
   return was_pending;
 }
@@ -159,22 +159,20 @@ std::size_t timer_service::list_holders(timer_holder* out, std::size_t room) noe
     if (n < room) out[n] = {t.made_at, deadline, t.is_periodic};
     ++n;
   };
-  heap_->look_through([&](const heap_entry& e) {
+  parts_->heap.look_through([&](const heap_entry& e) {
     if (e.timer->kind != timer_kind::go_func || e.timer->filed.load() != e.key) return;
     look(static_cast<timer_record&>(*e.timer));
   });
-  const lock_guard guard(callbacks_lock_);
-  for (timer_record* t = callbacks_.front(); t != nullptr; t = t->next) {
+  parts_->callbacks.look_through([&](timer_record& t) {
     // One that was reset to now may have an entry in the heap, and be listed.
-    if (const nanos key = t->filed.load();
-        key == runtime_timer::nothing || key == runtime_timer::held)
-      look(*t);
-  }
+    const nanos key = t.filed.load();
+    if (key == runtime_timer::nothing || key == runtime_timer::held) look(t);
+  });
   return n;
 }
 
 void timer_service::add_stats(runtime_stats& s) const noexcept {
-  heap_->add_stats(s);
+  parts_->heap.add_stats(s);
   for (std::size_t i = 0; i < late_.size(); ++i)
     s.lateness.count[i] += late_[i].get();
   s.lateness.max_nanos =

@@ -18,6 +18,7 @@
 #include "base/spinlock.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/timer_seam.hpp"
+#include "timer/callback_queue.hpp"
 #include "timer/heap_keeper.hpp"
 #include "timer/keepalive.hpp"
 #include "timer/records.hpp"
@@ -96,13 +97,13 @@ class timer_service final : public timer_seam {
   void arm(waiter& w, ticket t, nanos deadline) override;
   void disarm(waiter& w) noexcept override;
   void forget(waiter& w) noexcept override;
-  bool tidy() noexcept override { return heap_->tidy(); }
+  bool tidy() noexcept override { return parts_->heap.tidy(); }
 
-  nanos second_deadline() noexcept override { return heap_->second_deadline(); }
+  nanos second_deadline() noexcept override { return parts_->heap.second_deadline(); }
 
-  bool anything_pending() noexcept override { return heap_->pending() != 0; }
+  bool anything_pending() noexcept override { return parts_->heap.pending() != 0; }
 
-  bool anything_due(nanos now) noexcept override { return heap_->anything_due(now); }
+  bool anything_due(nanos now) noexcept override { return parts_->heap.anything_due(now); }
 
 
   bool holds_program() const noexcept override { return keepalive_.holds_program(); }
@@ -115,7 +116,8 @@ class timer_service final : public timer_seam {
            !sched()->stopping();
   }
 
-  void release_deferred(fiber& f) noexcept override;
+  void release_deferred(fiber& f) noexcept override { parts_->callbacks.push_deferred(f); }
+
   fiber* take_runner() noexcept override;
   void open() override;
   void abort_open() noexcept override;
@@ -158,11 +160,6 @@ class timer_service final : public timer_seam {
   bool fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept;
   void note_lateness(nanos late) noexcept;
 
-  void queue_callbacks(timer_record** due, std::size_t n, nanos now) noexcept
-      VIGIL_EXCLUDES(callbacks_lock_);
-  static constexpr std::uint64_t new_round = UINT64_MAX;
-  timer_record* pop_callback(nanos& due_until, std::uint64_t& round) noexcept
-      VIGIL_EXCLUDES(callbacks_lock_);
   bool stop_counted(timer_record& t) noexcept;
   void make_due(timer_record& t) noexcept;
   // These throw only what no catch (...) is for: see call().
@@ -180,15 +177,20 @@ class timer_service final : public timer_seam {
   timer_owner owner_;
   keepalive keepalive_{owner_};
 
-  std::optional<heap_keeper> heap_;  // while a runtime uses the service
-  std::size_t fired_before_ = 0;     // the timer fiber's: slots that it gives up next
+  // While a runtime uses the service.
+  struct parts {
+    parts(scheduler& sched, const timer_owner& owner) : heap(sched, owner), callbacks(sched) {}
+
+    heap_keeper heap;
+    callback_queue callbacks;
+  };
+
+  std::optional<parts> parts_;
+  std::size_t fired_before_ = 0;      // the timer fiber's: slots that it gives up next
   atomic<bool> ending_{false};        // the runners
   atomic<bool> timer_ending_{false};  // the timer fiber, once nobody else can take it
   fiber* timer_fiber_ = nullptr;
 
-  spinlock callbacks_lock_{lock_rank::callbacks};
-  chain<timer_record, &timer_record::next> callbacks_ VIGIL_GUARDED_BY(callbacks_lock_);
-  std::uint64_t posted_ VIGIL_GUARDED_BY(callbacks_lock_) = 0;  // functions so far
   atomic<bool> runners_wanting_{false};  // no runner can be had; one will come free
 
   spinlock runners_lock_{lock_rank::runners};

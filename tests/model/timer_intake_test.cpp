@@ -36,7 +36,7 @@ struct test_access {
   // Leaves room for `left` more entries only, as if the others were dead ones
   // that have been taken in.
   static void fill(timer_service& s, intake& in, std::uint32_t left) {
-    heap_keeper& heap = *s.heap_;
+    heap_keeper& heap = s.parts_->heap;
     const lock_guard guard(heap.lock_);
     heap.granted_ -= in.allowance - left;
     in.allowance = left;
@@ -44,7 +44,7 @@ struct test_access {
 
   static intake& own(timer_service& s) { return *s.owner_.own_intake(); }
 
-  static intake& shared(timer_service& s) { return s.heap_->shared_intake(); }
+  static intake& shared(timer_service& s) { return s.parts_->heap.shared_intake(); }
 
   // Caller: the owner.
   static bool has_room_for_its_allowance(const intake& in) {
@@ -55,7 +55,7 @@ struct test_access {
 
   // Caller: nobody arms, and no publish() is under way.
   static void check(timer_service& s) {
-    heap_keeper& keeper = *s.heap_;
+    heap_keeper& keeper = s.parts_->heap;
     const lock_guard guard(keeper.lock_);
     const timer_heap& heap = keeper.heap_;
     nanos earliest = heap.empty() ? never : heap.top().key;

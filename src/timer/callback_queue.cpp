@@ -1,0 +1,88 @@
+#include "timer/callback_queue.hpp"
+
+#include <utility>
+
+namespace vigil::internal {
+
+void callback_queue::push_due(timer_record** due, std::size_t n, nanos now) noexcept {
+  std::size_t queued_before = 0;
+  {
+    const lock_guard guard(lock_);
+    for (std::size_t i = 0; i < n; ++i) {
+      timer_record& t = *due[i];
+      if (t.queued) {
+        if (t.due_until < now) t.due_until = now;
+        due[queued_before++] = &t;
+        continue;
+      }
+      t.queued = true;
+      t.due_until = now;
+      queue_.push_back(t);
+      __builtin_prefetch(&t.made_at);  // for the run
+    }
+    publish();
+  }
+  for (std::size_t i = 0; i < queued_before; ++i)
+    drop_reference(*due[i]);
+  sched_.work_added();
+}
+
+void callback_queue::push_posted(timer_record& t) noexcept {
+  {
+    const lock_guard guard(lock_);
+    t.posted_as = ++posted_;
+    queue_.push_back(t);
+    publish();
+  }
+  sched_.work_added();
+}
+
+// To the head of the queue; what a deferred one has deferred to the tail, as if
+// posted, or a chain of them would keep all others waiting.
+void callback_queue::push_deferred(fiber& f) noexcept {
+  timer_record* newest = std::exchange(f.deferred, nullptr);
+  const bool to_tail = newest->deferred_by_deferred;
+  record_chain all;  // the oldest first
+  while (newest != nullptr) {
+    timer_record& t = *newest;
+    newest = t.next;
+    all.push_front(t);
+  }
+  {
+    const lock_guard guard(lock_);
+    if (to_tail) {
+      for (timer_record* t = all.front(); t != nullptr; t = t->next)
+        t->posted_as = ++posted_;
+      queue_.splice_back(all);
+    } else {
+      all.splice_back(queue_);
+      queue_.splice_back(all);
+    }
+    publish();
+  }
+  sched_.work_added();
+}
+
+timer_record* callback_queue::pop(nanos& due_until, round& of) noexcept {
+  if (sched_.callbacks_waiting.load() == 0) return nullptr;
+  const lock_guard guard(lock_);
+  if (of == new_round) of = posted_;
+  if (queue_.front() != nullptr && queue_.front()->posted_as > of) return nullptr;
+  timer_record* const t = queue_.pop_front();
+  // ordering: a count that seems too high for a moment costs a look; the next
+  // increase comes after it, under the lock.
+  sched_.callbacks_waiting.store(queue_.size(), relaxed);
+  if (t != nullptr) {
+    t->queued = false;
+    due_until = t->due_until;
+    // The run after this one: its claim word, its function, its place.
+    if (const timer_record* const next = queue_.front()) {
+      __builtin_prefetch(next, 1);
+      __builtin_prefetch(&next->call, 1);
+      __builtin_prefetch(&next->made_at);
+    }
+  }
+  return t;
+}
+
+}  // namespace vigil::internal
