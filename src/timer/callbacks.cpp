@@ -9,21 +9,15 @@
 // takes another runner for the rest. So short callbacks share one runner, and a
 // slow one delays nobody.
 #include "sched/park.hpp"
+#include "timer/system_fiber.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>
 
-#include <new>
+#include <iterator>
+#include <utility>
 
 namespace vigil::internal {
-namespace {
-
-struct system_body {
-  timer_service* service;
-  void (timer_service::*run)();
-};
-
-}  // namespace
 
 // --- arming from the API
 
@@ -63,46 +57,25 @@ bool timer_service::run_soon(timer_record& t, nanos deadline, nanos now) {
 
 // --- the runners
 
-fiber& timer_service::make_system_fiber(const char* name, fiber_role role) {
-  fiber& f = sched()->make_fiber(
-      0, name, sizeof(system_body), alignof(system_body), site{"vigil", 0}, role);
-  ::new (f.body) system_body{
-      this,
-      role == fiber_role::timer ? &timer_service::timer_fiber_body : &timer_service::runner_body};
-  static constexpr detail::body_table table = {[](void* body) {
-                                                 const auto& b = *static_cast<system_body*>(body);
-                                                 (b.service->*b.run)();
-                                               },
-                                               [](void*) noexcept {},
-                                               [](void*) noexcept {},
-                                               [](void*) noexcept -> void* { return nullptr; }};
-  f.table = &table;
-  sched()->count_system(1);
-  sched()->adopt(f);
-  // Nobody queues it: who takes it enters it, as if it had parked before.
-  f.reason.store(role == fiber_role::timer ? wait_reason::timer_empty : wait_reason::idle_runner);
-  f.state.store(fiber_state::parked);
-  f.park_state.store(park_word::parked);
-  return f;
-}
-
 void timer_service::open() {
   ending_.store(false);
-  timer_ending_.store(false);
   runners_wanting_.store(false);
-  timer_fiber_ = &make_system_fiber("timer fiber", fiber_role::timer);
+  parts_->firing.open();
   try {
     // One runner is there from the start, so that a callback can always run.
-    fiber& reserved = make_system_fiber("callbacks", fiber_role::runner);
+    fiber& reserved = make_runner();
     const lock_guard guard(runners_lock_);
     idle_runners_.push_back(reserved);
   } catch (...) {
-    sched()->count_system(-1);
-    sched()->retire(*std::exchange(timer_fiber_, nullptr));
+    parts_->firing.abort_open();
     throw;
   }
-  sched()->parked_timer_fiber.store(timer_fiber_);
   owner_.run_begins();
+}
+
+fiber& timer_service::make_runner() {
+  return make_system_fiber<&timer_service::runner_body>(
+      *sched(), "callbacks", fiber_role::runner, *this);
 }
 
 // Closed first, told second: whatever looks at is_in_run() under a lock that
@@ -119,11 +92,8 @@ void timer_service::abort_open() noexcept {
     const lock_guard guard(runners_lock_);
     reserved = idle_runners_.pop_front();
   }
-  sched()->parked_timer_fiber.store(nullptr);
-  for (fiber* const f : {reserved, std::exchange(timer_fiber_, nullptr)}) {
-    sched()->count_system(-1);
-    sched()->retire(*f);
-  }
+  retire_system_fiber(*sched(), *reserved);
+  parts_->firing.abort_open();
 }
 
 fiber* timer_service::take_runner() noexcept {
@@ -132,7 +102,7 @@ fiber* timer_service::take_runner() noexcept {
     if (fiber* const f = idle_runners_.pop_front()) return f;
   }
   try {
-    return &make_system_fiber("callbacks", fiber_role::runner);
+    return &make_runner();
   } catch (...) {
     // No stack: the callbacks wait for the next runner that comes free.
     const lock_guard guard(runners_lock_);
@@ -317,8 +287,8 @@ void timer_service::discard_callbacks() noexcept {
     drop_reference(*t);
   }
   for (;;) {
-    heap_entry gone[batch_size];
-    const std::size_t n = parts_->heap.take_any(gone, batch_size);
+    heap_entry gone[64];
+    const std::size_t n = parts_->heap.take_any(gone, std::size(gone));
     if (n == 0) return;
     for (std::size_t i = 0; i < n; ++i) {
       runtime_timer& t = *gone[i].timer;
@@ -345,14 +315,7 @@ void timer_service::end_fibers() noexcept {
   }
   while (fiber* const f = idle.pop_front())
     ready(*f);
-  // Parked, or about to park on another worker.
-  fiber* timer_fiber = nullptr;
-  while ((timer_fiber = sched()->parked_timer_fiber.exchange(nullptr)) == nullptr) {
-    std::this_thread::yield();
-  }
-  timer_fiber_ = nullptr;
-  timer_ending_.store(true);  // only now: nobody else can enter it any more
-  sched()->make_runnable(*timer_fiber);
+  parts_->firing.end();
 }
 
 }  // namespace vigil::internal

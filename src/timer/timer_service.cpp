@@ -49,11 +49,7 @@ timer_service& timer_service::begin(scheduler& owner) {
     spare.all.push_back(s);
     throw;
   }
-  s->fired_before_ = 0;
   s->keepalive_.begin(owner.waits_for_all());
-  for (auto& bucket : s->late_)
-    bucket.clear();
-  s->latest_fire_.store(0);
   s->owner_.begin(owner);
   owner.attach(*s);
   return *s;
@@ -173,10 +169,7 @@ std::size_t timer_service::list_holders(timer_holder* out, std::size_t room) noe
 
 void timer_service::add_stats(runtime_stats& s) const noexcept {
   parts_->heap.add_stats(s);
-  for (std::size_t i = 0; i < late_.size(); ++i)
-    s.lateness.count[i] += late_[i].get();
-  s.lateness.max_nanos =
-      std::max(s.lateness.max_nanos, latest_fire_.load(relaxed));  // ordering: as above
+  parts_->firing.add_stats(s);
 }
 
 }  // namespace vigil::internal

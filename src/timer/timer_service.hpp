@@ -25,11 +25,11 @@
 #include "timer/run_listeners.hpp"
 #include "timer/runtime_timer.hpp"
 #include "timer/stop_waiters.hpp"
+#include "timer/timer_fiber.hpp"
 #include "timer/timer_owner.hpp"
 
 #include <vigil/stats.hpp>
 
-#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -142,11 +142,6 @@ class timer_service final : public timer_seam {
   friend struct test_access;
   timer_service() = default;
 
-  // What one turn of the timer fiber collects.
-  struct batch;
-  class fire_again;
-  static constexpr std::size_t batch_size = 64;
-  static constexpr std::size_t batches_per_turn = 8;
   static constexpr std::size_t callbacks_per_turn = 32;
   static constexpr std::size_t idle_runners_kept = 32;
 
@@ -154,12 +149,6 @@ class timer_service final : public timer_seam {
   bool arm_shared(runtime_timer& t, nanos deadline);
   bool reset(timer_record& t, nanos deadline, nanos now, intake* own);
   bool run_soon(timer_record& t, nanos deadline, nanos now);
-  void timer_fiber_body() noexcept;
-  bool fire_due(nanos now) noexcept;
-  void surface(heap_entry e, nanos now, batch& b) noexcept;
-  bool fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept;
-  void note_lateness(nanos late) noexcept;
-
   bool stop_counted(timer_record& t) noexcept;
   void make_due(timer_record& t) noexcept;
   // These throw only what no catch (...) is for: see call().
@@ -172,24 +161,23 @@ class timer_service final : public timer_seam {
   void callback_is_over(fiber& self) noexcept;
 
   void run_ends() noexcept;
-  fiber& make_system_fiber(const char* name, fiber_role role);
+  fiber& make_runner();
 
   timer_owner owner_;
   keepalive keepalive_{owner_};
 
   // While a runtime uses the service.
   struct parts {
-    parts(scheduler& sched, const timer_owner& owner) : heap(sched, owner), callbacks(sched) {}
+    parts(scheduler& sched, timer_owner& owner)
+        : heap(sched, owner), callbacks(sched), firing(sched, owner, heap, callbacks) {}
 
     heap_keeper heap;
     callback_queue callbacks;
+    timer_fiber firing;
   };
 
   std::optional<parts> parts_;
-  std::size_t fired_before_ = 0;      // the timer fiber's: slots that it gives up next
   atomic<bool> ending_{false};        // the runners
-  atomic<bool> timer_ending_{false};  // the timer fiber, once nobody else can take it
-  fiber* timer_fiber_ = nullptr;
 
   atomic<bool> runners_wanting_{false};  // no runner can be had; one will come free
 
@@ -198,10 +186,6 @@ class timer_service final : public timer_seam {
 
   run_listeners listeners_;  // of earlier runtimes, too
   stop_waiters stop_waiters_;
-
-  // The timer fiber is the only writer.
-  std::array<own_counter, lateness_histogram::buckets> late_;
-  atomic<std::uint64_t> latest_fire_{0};
 };
 
 // What fills the scheduler's seam.

@@ -1,15 +1,14 @@
-// The timer fiber: takes due timers out of the heap in bounded batches and does
-// one of three things with each, none of which waits or calls user code (S4).
-#include "sched/park.hpp"
-#include "timer/timer_service.hpp"
+#include "timer/timer_fiber.hpp"
 
-#include <algorithm>
-#include <bit>
+#include "sched/park.hpp"
+#include "timer/system_fiber.hpp"
+
+#include <thread>
 #include <utility>
 
 namespace vigil::internal {
 
-struct timer_service::batch {
+struct timer_fiber::batch {
   fiber_chain ready;
   timer_record* callbacks[batch_size];
   std::size_t callback_count = 0;
@@ -19,38 +18,57 @@ struct timer_service::batch {
 };
 
 // The slot that the timer's entry has just left is still set aside (S3).
-class timer_service::fire_again final : public runtime_timer::refire {
+class timer_fiber::fire_again final : public runtime_timer::refire {
  public:
-  fire_again(timer_service& service, runtime_timer& t, batch& b) noexcept
-      : service_(service), timer_(t), batch_(b) {}
+  fire_again(timer_fiber& of, runtime_timer& t, batch& b) noexcept
+      : of_(of), timer_(t), batch_(b) {}
 
   bool at(nanos deadline) noexcept override {
     deadline = runtime_timer::clamp_deadline(deadline);
     const bool was_pending = timer_.when.exchange(deadline) > 0;
-    if (!was_pending) service_.owner_.count(timer_event::armed);
+    if (!was_pending) of_.owner_.count(timer_event::armed);
     nanos key = 0;
     if (timer_.file(deadline, key)) {
-      batch_.again[batch_.again_count++] = service_.parts_->heap.entry_for(timer_, key);
+      batch_.again[batch_.again_count++] = of_.heap_.entry_for(timer_, key);
     }
     return was_pending;
   }
 
  private:
-  timer_service& service_;
+  timer_fiber& of_;
   runtime_timer& timer_;
   batch& batch_;
 };
 
-void timer_service::timer_fiber_body() noexcept {
+void timer_fiber::open() {
+  ending_.store(false);
+  sched_.parked_timer_fiber.store(
+      &make_system_fiber<&timer_fiber::body>(sched_, "timer fiber", fiber_role::timer, *this));
+}
+
+void timer_fiber::abort_open() noexcept {
+  retire_system_fiber(sched_, *sched_.parked_timer_fiber.exchange(nullptr));
+}
+
+void timer_fiber::end() noexcept {
+  // Parked, or about to park on another worker.
+  fiber* self = nullptr;
+  while ((self = sched_.parked_timer_fiber.exchange(nullptr)) == nullptr)
+    std::this_thread::yield();
+  ending_.store(true);  // only now: nobody else can enter it any more
+  sched_.make_runnable(*self);
+}
+
+void timer_fiber::body() noexcept {
   fiber& self = *current_fiber();
   for (;;) {
-    if (timer_ending_.load()) return;
+    if (ending_.load()) return;
     bool more = false;
     for (std::size_t i = 0; i < batches_per_turn; ++i) {
-      more = fire_due(sched()->clock.now());
+      more = fire_due(sched_.clock.now());
       if (!more) break;
     }
-    const nanos next = sched()->next_deadline.load();
+    const nanos next = sched_.next_deadline.load();
     // ordering: the dump's fields.
     self.reason.store(next == never ? wait_reason::timer_empty : wait_reason::timer_note, relaxed);
     self.waiting_until.store(next, relaxed);  // ordering: as above
@@ -62,10 +80,9 @@ void timer_service::timer_fiber_body() noexcept {
 // One bounded batch of due timers; true if there may be more. Nobody is locked
 // out while the timers are looked at: arming goes to the intakes, and the heap
 // is locked only to pop and to put back.
-bool timer_service::fire_due(nanos now) noexcept {
+bool timer_fiber::fire_due(nanos now) noexcept {
   heap_entry due[batch_size];
-  const std::size_t n =
-      parts_->heap.take_due(now, due, batch_size, std::exchange(fired_before_, 0));
+  const std::size_t n = heap_.take_due(now, due, batch_size, std::exchange(slots_given_up_, 0));
   if (n == 0) return false;
   batch b;
   for (std::size_t i = 0; i < n; ++i) {
@@ -74,14 +91,14 @@ bool timer_service::fire_due(nanos now) noexcept {
     if (i + 4 < n) due[i + 4].timer->prefetch_waiter();
     surface(due[i], now, b);
   }
-  if (!b.ready.empty()) sched()->ready_all(b.ready);
-  if (b.callback_count != 0) parts_->callbacks.push_due(b.callbacks, b.callback_count, now);
-  if (b.again_count != 0) parts_->heap.put_back(b.again, b.again_count);
-  fired_before_ = n - b.again_count - b.held;
-  return n == batch_size || sched()->next_deadline.load() <= now;
+  if (!b.ready.empty()) sched_.ready_all(b.ready);
+  if (b.callback_count != 0) callbacks_.push_due(b.callbacks, b.callback_count, now);
+  if (b.again_count != 0) heap_.put_back(b.again, b.again_count);
+  slots_given_up_ = n - b.again_count - b.held;
+  return n == batch_size || sched_.next_deadline.load() <= now;
 }
 
-void timer_service::surface(heap_entry e, nanos now, batch& b) noexcept {
+void timer_fiber::surface(heap_entry e, nanos now, batch& b) noexcept {
   runtime_timer& t = *e.timer;
   nanos key = e.key;
   if (!t.filed.compare_exchange_strong(key, runtime_timer::nothing)) {
@@ -105,7 +122,7 @@ void timer_service::surface(heap_entry e, nanos now, batch& b) noexcept {
     switch (t.kind) {
       case timer_kind::fiber_ready:
         if (!fire_wait(t, deadline, b)) continue;
-        note_lateness(now - deadline);
+        late_.note(now - deadline);
         drop_reference(t);
         return;
       case timer_kind::go_func: {
@@ -120,7 +137,7 @@ void timer_service::surface(heap_entry e, nanos now, batch& b) noexcept {
           }
           ++b.held;
         }
-        note_lateness(now - deadline);
+        late_.note(now - deadline);
         b.callbacks[b.callback_count++] = &record;
         return;
       }
@@ -128,7 +145,7 @@ void timer_service::surface(heap_entry e, nanos now, batch& b) noexcept {
         nanos expected = deadline;
         if (!t.when.compare_exchange_strong(expected, runtime_timer::idle)) continue;
         owner_.count(timer_event::fired);
-        note_lateness(now - deadline);
+        late_.note(now - deadline);
         fire_again again(*this, t, b);
         t.send.function(t.send.argument, deadline, again);
         drop_reference(t);
@@ -141,7 +158,7 @@ void timer_service::surface(heap_entry e, nanos now, batch& b) noexcept {
 
 // Ends a wait by its deadline. While `when` says firing, the waiter is kept
 // alive by disarm().
-bool timer_service::fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept {
+bool timer_fiber::fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept {
   if (!t.when.compare_exchange_strong(seen, runtime_timer::firing)) return false;
   owner_.count(timer_event::fired);
   waiter& w = *t.wait.who;
@@ -160,14 +177,6 @@ bool timer_service::fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept {
     w.deliver();
   }
   return true;
-}
-
-void timer_service::note_lateness(nanos late) noexcept {
-  const auto n = static_cast<std::uint64_t>(late < 0 ? 0 : late);
-  const auto bucket = static_cast<std::size_t>(std::bit_width(n / 1000));
-  late_[std::min(bucket, late_.size() - 1)].add();
-  // ordering: a statistic with one writer.
-  if (n > latest_fire_.load(relaxed)) latest_fire_.store(n, relaxed);
 }
 
 }  // namespace vigil::internal

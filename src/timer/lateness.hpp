@@ -1,0 +1,39 @@
+// lateness: by how much timers fire late, for statistics. The timer fiber is the only
+// writer.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/nanos.hpp"
+
+#include <vigil/stats.hpp>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace vigil::internal {
+
+class lateness {
+ public:
+  void note(nanos late) noexcept {
+    const auto n = static_cast<std::uint64_t>(late < 0 ? 0 : late);
+    const auto bucket = static_cast<std::size_t>(std::bit_width(n / 1000));
+    buckets_[std::min(bucket, buckets_.size() - 1)].add();
+    // ordering: a statistic with one writer.
+    if (n > most_.load(relaxed)) most_.store(n, relaxed);
+  }
+
+  void add_stats(lateness_histogram& h) const noexcept {
+    for (std::size_t i = 0; i < buckets_.size(); ++i)
+      h.count[i] += buckets_[i].get();
+    h.max_nanos = std::max(h.max_nanos, most_.load(relaxed));  // ordering: as above
+  }
+
+ private:
+  std::array<own_counter, lateness_histogram::buckets> buckets_;
+  atomic<std::uint64_t> most_{0};
+};
+
+}  // namespace vigil::internal

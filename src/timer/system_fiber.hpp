@@ -1,0 +1,22 @@
+// system_fiber: the service's own fibers, which run a function of one of its parts.
+#pragma once
+
+#include "sched/scheduler.hpp"
+
+namespace vigil::internal {
+
+// Parked, as if it had run before: nobody queues it, whoever takes it enters it. Calls
+// run(part). Throws as make_fiber does.
+fiber& make_system_fiber(
+    scheduler& sched, const char* name, fiber_role role, void (*run)(void*), void* part);
+
+template <auto Run, class Part>
+fiber& make_system_fiber(scheduler& sched, const char* name, fiber_role role, Part& part) {
+  return make_system_fiber(
+      sched, name, role, [](void* p) { (static_cast<Part*>(p)->*Run)(); }, &part);
+}
+
+// One that was never entered.
+void retire_system_fiber(scheduler& sched, fiber& f) noexcept;
+
+}  // namespace vigil::internal
