@@ -42,7 +42,7 @@ timer_service& timer_service::begin(scheduler& owner) {
   }
   if (s == nullptr) s = new timer_service;
   try {
-    s->parts_.emplace(owner, s->owner_);
+    s->parts_.emplace(owner, s->owner_, s->keepalive_, s->stop_waiters_);
   } catch (...) {
     spare_services& spare = spares();
     const std::lock_guard guard(spare.lock);

@@ -23,6 +23,7 @@
 #include "timer/keepalive.hpp"
 #include "timer/records.hpp"
 #include "timer/run_listeners.hpp"
+#include "timer/runner_pool.hpp"
 #include "timer/runtime_timer.hpp"
 #include "timer/stop_waiters.hpp"
 #include "timer/timer_fiber.hpp"
@@ -75,6 +76,7 @@ class timer_service final : public timer_seam {
   // already never enters the heap.
   bool reset_after(timer_record& t, nanos delay);
   bool reset_at(timer_record& t, nanos deadline);
+
   // See stop_waiters::wait().
   void stop_and_wait(timer_record& t,
                      const detail::wait_limit& limit,
@@ -97,6 +99,7 @@ class timer_service final : public timer_seam {
   void arm(waiter& w, ticket t, nanos deadline) override;
   void disarm(waiter& w) noexcept override;
   void forget(waiter& w) noexcept override;
+
   bool tidy() noexcept override { return parts_->heap.tidy(); }
 
   nanos second_deadline() noexcept override { return parts_->heap.second_deadline(); }
@@ -105,20 +108,18 @@ class timer_service final : public timer_seam {
 
   bool anything_due(nanos now) noexcept override { return parts_->heap.anything_due(now); }
 
-
   bool holds_program() const noexcept override { return keepalive_.holds_program(); }
 
   std::size_t list_holders(timer_holder* out, std::size_t room) noexcept override;
 
   bool has_callbacks(std::size_t besides) const noexcept override {
-    // seq_cst: a worker's last look before it sleeps.
-    return sched()->callbacks_waiting.load() > besides && !runners_wanting_.load() &&
-           !sched()->stopping();
+    return parts_->runners.has_work(besides);
   }
 
   void release_deferred(fiber& f) noexcept override { parts_->callbacks.push_deferred(f); }
 
-  fiber* take_runner() noexcept override;
+  fiber* take_runner() noexcept override { return parts_->runners.take(); }
+
   void open() override;
   void abort_open() noexcept override;
   void discard_callbacks() noexcept override;
@@ -142,47 +143,32 @@ class timer_service final : public timer_seam {
   friend struct test_access;
   timer_service() = default;
 
-  static constexpr std::size_t callbacks_per_turn = 32;
-  static constexpr std::size_t idle_runners_kept = 32;
-
   bool arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking);
   bool arm_shared(runtime_timer& t, nanos deadline);
   bool reset(timer_record& t, nanos deadline, nanos now, intake* own);
   bool run_soon(timer_record& t, nanos deadline, nanos now);
   bool stop_counted(timer_record& t) noexcept;
   void make_due(timer_record& t) noexcept;
-  // These throw only what no catch (...) is for: see call().
-  void runner_body();
-  void run_once(fiber& self, timer_record& t, nanos due_until);
-  void run_periodic(fiber& self, timer_record& t, nanos due_until);
-  void call(fiber& self, timer_record& t);
-  void call_open(fiber& self, timer_record& t);
-  void call_reporting(fiber& self, timer_record& t) noexcept;
-  void callback_is_over(fiber& self) noexcept;
-
   void run_ends() noexcept;
-  fiber& make_runner();
 
   timer_owner owner_;
   keepalive keepalive_{owner_};
 
   // While a runtime uses the service.
   struct parts {
-    parts(scheduler& sched, timer_owner& owner)
-        : heap(sched, owner), callbacks(sched), firing(sched, owner, heap, callbacks) {}
+    parts(scheduler& sched, timer_owner& owner, keepalive& kept_alive, stop_waiters& stops)
+        : heap(sched, owner),
+          callbacks(sched),
+          runners(sched, {owner, kept_alive, stops, heap, callbacks}),
+          firing(sched, owner, heap, callbacks) {}
 
     heap_keeper heap;
     callback_queue callbacks;
+    runner_pool runners;
     timer_fiber firing;
   };
 
   std::optional<parts> parts_;
-  atomic<bool> ending_{false};        // the runners
-
-  atomic<bool> runners_wanting_{false};  // no runner can be had; one will come free
-
-  spinlock runners_lock_{lock_rank::runners};
-  fiber_chain idle_runners_ VIGIL_GUARDED_BY(runners_lock_);
 
   run_listeners listeners_;  // of earlier runtimes, too
   stop_waiters stop_waiters_;

@@ -1,0 +1,206 @@
+#include "timer/runner_pool.hpp"
+
+#include "sched/park.hpp"
+#include "timer/system_fiber.hpp"
+
+#include <vigil/error.hpp>
+
+#include <algorithm>
+#include <exception>
+
+namespace vigil::internal {
+
+fiber& runner_pool::make_runner() {
+  return make_system_fiber<&runner_pool::body>(sched_, "callbacks", fiber_role::runner, *this);
+}
+
+void runner_pool::open() {
+  ending_.store(false);
+  is_wanting_.store(false);
+  // One is there from the start, so that a callback can always run.
+  fiber& reserved = make_runner();
+  const lock_guard guard(lock_);
+  idle_.push_back(reserved);
+}
+
+void runner_pool::abort_open() noexcept {
+  fiber* reserved = nullptr;
+  {
+    const lock_guard guard(lock_);
+    reserved = idle_.pop_front();
+  }
+  retire_system_fiber(sched_, *reserved);
+}
+
+void runner_pool::end() noexcept {
+  ending_.store(true);
+  fiber_chain idle;
+  {
+    const lock_guard guard(lock_);
+    idle.splice_back(idle_);
+  }
+  while (fiber* const f = idle.pop_front())
+    ready(*f);
+}
+
+fiber* runner_pool::take() noexcept {
+  {
+    const lock_guard guard(lock_);
+    if (fiber* const f = idle_.pop_front()) return f;
+  }
+  try {
+    return &make_runner();
+  } catch (...) {
+    // No stack: the callbacks wait for the next runner that comes free.
+    const lock_guard guard(lock_);
+    if (!idle_.empty()) return idle_.pop_front();
+    is_wanting_.store(true);
+    return nullptr;
+  }
+}
+
+void runner_pool::body() {
+  fiber& self = *current_fiber();
+  for (;;) {
+    // Counted before the look at stopping(): either this sees the stop, or the
+    // main fiber, which looks at the count after it, waits for this turn.
+    sched_.count_alive(1);
+    callback_queue::round round = callback_queue::new_round;
+    for (std::size_t i = 0; i < callbacks_per_turn && !sched_.stopping(); ++i) {
+      nanos due_until = 0;
+      timer_record* const t = with_.callbacks.pop(due_until, round);
+      if (t == nullptr) break;
+      self.callback.store(t, relaxed);  // ordering: its own word, and the dump's
+      if (t->is_periodic) {
+        run_periodic(self, *t, due_until);
+      } else {
+        run_once(self, *t, due_until);
+      }
+    }
+    sched_.count_alive(-1);
+    lock_.lock();
+    if (ending_.load() || idle_.size() >= idle_kept) {
+      lock_.unlock();
+      return;
+    }
+    idle_.push_back(self);
+    const bool wanted = is_wanting_.exchange(false);
+    if (wanted) sched_.work_added();
+    park(wait_reason::idle_runner, lock_);
+  }
+}
+
+// The run is counted before the claim is tried: who stops the timer, finds the
+// claim taken and then looks, sees the run that is coming.
+void runner_pool::run_once(fiber& self, timer_record& t, nanos due_until) {
+  nanos deadline = t.when.load();
+  // A later deadline has an entry of its own; a stopped one has nothing.
+  while (deadline > 0 && deadline <= due_until && t.begin_run()) {
+    bool claimed = false;
+    {
+      const keepalive::change change(with_.kept_alive,
+                                     t);  // the runner itself holds the program by now
+      claimed = t.when.compare_exchange_strong(deadline, runtime_timer::idle);
+    }
+    if (claimed) {
+      with_.owner.count(timer_event::fired);
+      call(self, t);
+    }
+    with_.stops.end_run(t);
+    if (claimed) break;
+  }
+  callback_is_over(self);
+  drop_reference(t);
+}
+
+void runner_pool::run_periodic(fiber& self, timer_record& t, nanos due_until) {
+  nanos deadline = t.when.load();
+  while (deadline > 0 && deadline <= due_until) {
+    const nanos period = t.period.load();
+    nanos next = runtime_timer::latest;
+    if (!t.from_end) {
+      // The phase is kept: as many periods further as puts it after now.
+      const nanos late = std::max<nanos>(0, sched_.clock.now() - deadline);
+      nanos steps = 0;
+      if (__builtin_mul_overflow(period, 1 + late / period, &steps)) steps = never;
+      next = std::min(saturating_add(deadline, steps), runtime_timer::latest);
+    }
+    // Not if it was stopped, and its last handle dropped, meanwhile.
+    if (!t.begin_run()) break;
+    // Next in force before the call, so that stop() and reset() inside it work.
+    const bool claimed = t.when.compare_exchange_strong(deadline, next);
+    if (claimed) {
+      with_.owner.count(timer_event::fired);
+      with_.owner.count(timer_event::armed);
+      call(self, t);
+      if (t.from_end) {
+        nanos expected = runtime_timer::latest;
+        t.when.compare_exchange_strong(
+            expected,
+            std::min(saturating_add(sched_.clock.now(), t.period.load()), runtime_timer::latest));
+      }
+    }
+    with_.stops.end_run(t);
+    if (claimed) break;
+  }
+  callback_is_over(self);
+  with_.heap.refile_periodic(t);
+}
+
+// Without on_unhandled an exception that nobody catches ends the program where it
+// was thrown: scheduler::run_open(). So no function from here to the bottom of the
+// stack is noexcept.
+void runner_pool::call(fiber& self, timer_record& t) {
+  self.file = t.made_at.file;
+  self.line = t.made_at.line;
+  sched_.cover_owed();
+  current_worker()->new_stretch();
+  if (self.on_unhandled == nullptr) {
+    call_open(self, t);
+  } else {
+    call_reporting(self, t);
+  }
+  self.destroy_locals();
+}
+
+void runner_pool::call_open(fiber& self, timer_record& t) {
+  try {
+    t.call();
+  } catch (const stopped&) {
+  } catch (const cancelled& e) {
+    // Not thrown on: run_open() would judge it again, after a shutdown has begun perhaps.
+    if (!sched_.ends_silently(self, e)) sched_.report_finally(self, std::current_exception());
+  } catch (const deadlock& e) {
+    if (!sched_.ends_silently(e)) sched_.report_finally(self, std::current_exception());
+  }
+}
+
+void runner_pool::call_reporting(fiber& self, timer_record& t) noexcept {
+  try {
+    t.call();
+  } catch (const stopped&) {
+  } catch (const cancelled& e) {
+    if (!sched_.ends_silently(self, e)) sched_.report_finally(self, std::current_exception());
+  } catch (const deadlock& e) {
+    if (!sched_.ends_silently(e)) sched_.report_finally(self, std::current_exception());
+  } catch (...) {
+    sched_.report_finally(self, std::current_exception());
+  }
+}
+
+// Its captures may have died here as well, which may have called anything. What
+// they defer is deferred by it. Caller: holds a reference to the record.
+void runner_pool::callback_is_over(fiber& self) noexcept {
+  self.destroy_locals();
+  if (self.deferred != nullptr) [[unlikely]]
+    with_.callbacks.push_deferred(self);
+  self.stops_thrown = 0;
+  self.end_guards();
+  current_worker()->new_stretch();
+  self.set_name("callbacks");
+  self.callback.store(nullptr, relaxed);  // ordering: as above
+  self.file = "vigil";
+  self.line = 0;
+}
+
+}  // namespace vigil::internal
