@@ -14,7 +14,7 @@ void timer_owner::end() noexcept {
 }
 
 nanos timer_owner::now_in(std::uint32_t run) noexcept {
-  if (own_intake() != nullptr && is_this_run(run)) return sched()->clock.now();
+  if (intake_for(run) != nullptr) return sched()->clock.now();
   const lock_guard guard(outside);
   return is_this_run(run) ? sched()->clock.now() : monotonic_now();
 }

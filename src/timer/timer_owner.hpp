@@ -54,6 +54,12 @@ class timer_owner {
     return w != nullptr && &w->sched == sched() ? w->intake : nullptr;
   }
 
+  // The same, nullptr as well if that runtime is an earlier one.
+  intake* intake_for(std::uint32_t run) const noexcept {
+    intake* const own = own_intake();
+    return own != nullptr && is_this_run(run) ? own : nullptr;
+  }
+
   // Where the calling thread counts.
   void count(timer_event what) noexcept;
 

@@ -1,14 +1,13 @@
 #include "timer/timer_service.hpp"
 
-#include "sched/park.hpp"
 #include "sched/process.hpp"
 
 #include <vigil/error.hpp>
 
-#include <algorithm>
+#include <iterator>
 #include <mutex>
-#include <new>
 #include <string>
+#include <vector>
 
 namespace vigil::internal {
 namespace {
@@ -26,7 +25,14 @@ spare_services& spares() {
   return made;
 }
 
+class nothing_more final : public runtime_timer::refire {
+ public:
+  bool at(nanos) noexcept override { return false; }
+};
+
 }  // namespace
+
+// --- its life: begin, then open and discard_callbacks and end_fibers for each run, end
 
 timer_service& timer_service::begin(scheduler& owner) {
   timer_service* s = nullptr;
@@ -55,6 +61,75 @@ timer_service& timer_service::begin(scheduler& owner) {
   return *s;
 }
 
+void timer_service::open() {
+  parts_->firing.open();
+  try {
+    parts_->runners.open();
+  } catch (...) {
+    parts_->firing.abort_open();
+    throw;
+  }
+  owner_.run_begins();
+}
+
+// Closed first, told second: whatever looks at is_in_run() under a lock that
+// run_ends() takes is either seen there or finds the run over.
+void timer_service::run_ends() noexcept {
+  owner_.run_ends();
+  listeners_.tell_all();
+}
+
+void timer_service::abort_open() noexcept {
+  run_ends();
+  parts_->runners.abort_open();
+  parts_->firing.abort_open();
+}
+
+bool timer_service::discard(timer_record& t) noexcept {
+  if (!t.begin_run()) return false;
+  const bool prevented = stop(t);
+  stop_waiters_.end_run(t);
+  return prevented;
+}
+
+void timer_service::discard_callbacks() noexcept {
+  nanos ignored = 0;
+  for (;;) {
+    callback_queue::round round = callback_queue::new_round;
+    timer_record* const t = parts_->callbacks.pop(ignored, round);
+    if (t == nullptr) break;
+    if (t->filed.load() == runtime_timer::held) {
+      t->filed.store(runtime_timer::nothing);
+      parts_->heap.give_up_slot();
+    }
+    discard(*t);
+    drop_reference(*t);
+  }
+  for (;;) {
+    heap_entry gone[64];
+    const std::size_t n = parts_->heap.take_any(gone, std::size(gone));
+    if (n == 0) return;
+    for (std::size_t i = 0; i < n; ++i) {
+      runtime_timer& t = *gone[i].timer;
+      nanos key = gone[i].key;
+      t.filed.compare_exchange_strong(key, runtime_timer::nothing);
+      if (t.kind == timer_kind::go_func) {
+        discard(static_cast<timer_record&>(t));
+      } else if (stop(t) && t.kind == timer_kind::send_time) {
+        nothing_more last;
+        t.send.function(t.send.argument, never, last);
+      }
+      drop_reference(t);
+    }
+  }
+}
+
+void timer_service::end_fibers() noexcept {
+  run_ends();
+  parts_->runners.end();
+  parts_->firing.end();
+}
+
 void timer_service::end() noexcept {
   owner_.end();
   discard_callbacks();
@@ -73,79 +148,7 @@ timer_service& current_service(const char* call, const char* advice) {
   throw wrong_place((std::string("vigil::") + call + ": " + advice).c_str());
 }
 
-// --- arming
-
-bool timer_service::arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking) {
-  const bool was_pending = parts_->heap.arm(in, t, deadline, parking);
-  in.count(was_pending ? timer_event::reset : timer_event::armed).add();
-  return was_pending;
-}
-
-// A thread without an intake of its own. Caller: holds owner_.outside, which keeps the
-// runtime from ending in the middle.
-bool timer_service::arm_shared(runtime_timer& t, nanos deadline) {
-  const bool was_pending = parts_->heap.arm(parts_->heap.shared_intake(), t, deadline, false);
-  owner_.count(was_pending ? timer_event::reset : timer_event::armed);
-  return was_pending;
-}
-
-bool timer_service::arm_at(runtime_timer& t, nanos deadline, bool parking) {
-  intake* const in = owner_.own_intake();
-  if (in != nullptr && is_of_this_run(t)) return arm_here(*in, t, deadline, parking);
-  const lock_guard guard(owner_.outside);
-  if (!is_of_this_run(t)) throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
-  return arm_shared(t, deadline);
-}
-
-bool timer_service::stop(runtime_timer& t) noexcept {
-  // The claim. What was written before this arming is taken over by whoever
-  // arms next.
-  if (t.when.exchange(runtime_timer::idle) <= 0) return false;
-  if (is_of_this_run(t)) owner_.count(timer_event::stopped);
-  return true;
-}
-
-bool timer_service::stop_counted(timer_record& t) noexcept {
-  const keepalive::change change(keepalive_, t);
-  return stop(static_cast<runtime_timer&>(t));
-}
-
-// --- the deadlines of waits
-
-void timer_service::arm(waiter& w, ticket t, nanos deadline) {
-  worker& here = *current_worker();
-  runtime_timer* record = w.timer;
-  if (record == nullptr) w.timer = record = make_wait_record(*this, generation(), w);
-  record->wait.which = t;
-  arm_here(*here.intake, *record, deadline, true);
-}
-
-void timer_service::disarm(waiter& w) noexcept {
-  runtime_timer& record = *w.timer;
-  nanos seen = record.when.load();
-  while (seen > 0) {
-    if (record.when.compare_exchange_weak(seen, runtime_timer::idle)) {
-      owner_.count(timer_event::stopped);
-      return;
-    }
-  }
-  // The timer fiber is touching the waiter: a few instructions, unless its
-  // thread has just lost the processor.
-  int spins = 0;
-  // Pairs with the end of fire_wait().
-  while (record.when.load(acquire) == runtime_timer::firing) {
-    if (++spins < 64) {
-      cpu_pause();
-    } else {
-      std::this_thread::yield();
-    }
-  }
-}
-
-void timer_service::forget(waiter& w) noexcept {
-  if (w.timer == nullptr) return;
-  drop_reference(*std::exchange(w.timer, nullptr));
-}
+// --- what is asked of all parts
 
 std::size_t timer_service::list_holders(timer_holder* out, std::size_t room) noexcept {
   std::size_t n = 0;
