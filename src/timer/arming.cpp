@@ -8,31 +8,16 @@
 
 namespace vigil::internal {
 
-bool timer_service::arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking) {
-  const bool was_pending = parts_->heap.arm(in, t, deadline, parking);
-  in.count(was_pending ? timer_event::reset : timer_event::armed).add();
-  return was_pending;
-}
-
-// A thread without an intake of its own. Caller: holds owner_.outside, which keeps the
-// runtime from ending in the middle.
-bool timer_service::arm_shared(runtime_timer& t, nanos deadline) {
-  const bool was_pending = parts_->heap.arm(parts_->heap.shared_intake(), t, deadline, false);
-  owner_.count(was_pending ? timer_event::reset : timer_event::armed);
-  return was_pending;
-}
-
 bool timer_service::arm_at(runtime_timer& t, nanos deadline, bool parking) {
   if (intake* const own = owner_.intake_for(t.generation))
-    return arm_here(*own, t, deadline, parking);
+    return parts_->heap.arm(*own, t, deadline, parking);
   const lock_guard guard(owner_.outside);
   if (!is_of_this_run(t)) throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
-  return arm_shared(t, deadline);
+  return parts_->heap.arm(parts_->heap.shared_intake(), t, deadline, false);
 }
 
 bool timer_service::stop(runtime_timer& t) noexcept {
-  // The claim. What was written before this arming is taken over by whoever
-  // arms next.
+  // The claim. The next arming acquires all that was written before this one.
   if (t.when.exchange(runtime_timer::idle) <= 0) return false;
   if (is_of_this_run(t)) owner_.count(timer_event::stopped);
   return true;
@@ -62,7 +47,8 @@ bool timer_service::reset(timer_record& t, nanos deadline, nanos now, intake* ow
     throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
   }
   if (deadline <= now && !t.is_periodic) return run_soon(t, deadline, now);
-  return own != nullptr ? arm_here(*own, t, deadline, false) : arm_shared(t, deadline);
+  heap_keeper& heap = parts_->heap;
+  return heap.arm(own != nullptr ? *own : heap.shared_intake(), t, deadline, false);
 }
 
 // Due when armed: it never enters the heap.
@@ -83,7 +69,7 @@ void timer_service::arm(waiter& w, ticket t, nanos deadline) {
   runtime_timer* record = w.timer;
   if (record == nullptr) w.timer = record = make_wait_record(*this, generation(), w);
   record->wait.which = t;
-  arm_here(*here.intake, *record, deadline, true);
+  parts_->heap.arm(*here.intake, *record, deadline, true);
 }
 
 void timer_service::disarm(waiter& w) noexcept {

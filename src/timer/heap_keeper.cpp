@@ -86,7 +86,9 @@ bool heap_keeper::arm(intake& in, runtime_timer& t, nanos deadline, bool parking
     --in.allowance;
     lower_next_deadline(key, parking);
   }
-  return before > 0;
+  const bool was_pending = before > 0;
+  in.count(was_pending ? timer_event::reset : timer_event::armed).add();
+  return was_pending;
 }
 
 // S3: sets heap slots aside for a whole intake, after merging what is in it.

@@ -23,14 +23,14 @@ class alignas(cache_line) intake {
 
   spinlock lock{lock_rank::intake};
   // Changed under the lock; read without it by those who look whether there
-  // is anything to take (sequentially consistent, see timer_service.hpp).
+  // is anything to take (sequentially consistent: S1 of heap_keeper.hpp).
   atomic<std::uint32_t> size{0};
   // How many more entries the heap has room set aside for (S3). The owner's
   // alone; of the shared intake, whoever holds its lock.
   std::uint32_t allowance = 0;
   heap_entry entries[capacity] VIGIL_GUARDED_BY(lock);
 
-  // What the owner has counted: the only writer.
+  // Counted by the owner, or under the lock that makes a thread the owner.
   own_counter& count(timer_event what) noexcept { return counts_[static_cast<std::size_t>(what)]; }
 
   std::uint64_t counted(timer_event what) const noexcept {

@@ -5,7 +5,7 @@
 //                                         │ due                (a worker's watch)
 //                        send_time │ go_func │ fiber_ready ──▶ run queues
 //
-// S1 to S3, the heap's invariants: heap_keeper.hpp.
+// The heap's invariants, S1 to S3: heap_keeper.hpp.
 //
 // S4  User code, destructors included, never runs on the timer fiber, nor
 //     under any lock here.
@@ -143,8 +143,6 @@ class timer_service final : public timer_seam {
   friend struct test_access;
   timer_service() = default;
 
-  bool arm_here(intake& in, runtime_timer& t, nanos deadline, bool parking);
-  bool arm_shared(runtime_timer& t, nanos deadline);
   bool reset(timer_record& t, nanos deadline, nanos now, intake* own);
   bool run_soon(timer_record& t, nanos deadline, nanos now);
   bool stop_counted(timer_record& t) noexcept;
