@@ -41,8 +41,7 @@
 //     the entry out of where it is.
 // C7  What is kept for ever (C4) is small: the room in which the entries stand is
 //     the handle's of a list of its own; a list by duration, one of many, has one
-//     only while it has entries. An expire_now brings another one for what is added
-//     meanwhile.
+//     only while it has entries. An expire_now brings another.
 // C8  No entry outlives the run in which it was added: add looks under the lock
 //     whether a run is under way, and the run's end takes all out under it, after
 //     it has said that it is over.
@@ -50,7 +49,7 @@
 // The timer's callback expires one entry. Before it calls on_expire it arms the
 // timer for the next: at once, if that is due, which queues the timer behind
 // the other callbacks. So those of one list take turns with all others, and one
-// that waits leaves the next to another runner (timer/callbacks.cpp).
+// that waits leaves the next to another runner (timer/runner_pool.hpp).
 #pragma once
 
 #include "base/intrusive_list.hpp"

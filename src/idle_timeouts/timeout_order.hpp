@@ -105,7 +105,7 @@ class timeout_order {
   // Caller: nothing is in it.
   room* take_room() noexcept;
 
-  // What stands in the one, stands in the other: their rooms go with it.
+  // Exchanges all entries, and the rooms in which they stand.
   void swap(timeout_order& other) noexcept;
 
  private:

@@ -28,7 +28,7 @@ class callback_queue {
   void push_due(timer_record** due, std::size_t n, nanos now) noexcept VIGIL_EXCLUDES(lock_);
   // Those that are due at once. Caller: each is pending and queued.
   void push_posted(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
-  // What the fiber has deferred, newest first.
+  // All that the fiber has deferred; its list has the newest first.
   void push_deferred(fiber& f) noexcept VIGIL_EXCLUDES(lock_);
 
   // For a turn of a runner: which of the posted ones belong to its round.

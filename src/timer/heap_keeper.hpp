@@ -3,10 +3,10 @@
 //  any fiber or thread                       timer fiber                kernel
 //  arm ──▶ [intake] ──▶ heap: {key, tie, timer*}[] ──▶ next_deadline ──▶ note
 //
-// Whoever holds lock_ owns the heap: the timer fiber when it fires, a worker that is
-// about to sleep (tidy), and an owner whose intake is full. Nobody pops but the timer
+// The holder of lock_ owns the heap: the timer fiber when it fires, a worker that is
+// about to sleep (tidy), or the owner of a full intake. Nobody pops but the timer
 // fiber, except dead and postponed entries at the top (tidy) and dead ones anywhere
-// (sweep). All of it in bounded pieces.
+// (sweep). The lock is held for bounded pieces of work.
 //
 // S1  scheduler::next_deadline is never later than the earliest key in the
 //     heap and the intakes, once an arming has returned and no publish() is

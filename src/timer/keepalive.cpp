@@ -8,7 +8,7 @@ void keepalive::change::begin(keepalive& k,
   of_ = &k;
   timer_ = &t;
   entered_ = nullptr;
-  // What is never referenced changes under locks under which nobody may be told.
+  // A timer that is never referenced changes under locks under which nobody may be told.
   if (counts_ && k.owner_.is_this_run(t.generation) && (t.referenced.load() || t.keeps_alive)) {
     entered_ = k.owner_.sched();
     entered_->enter();

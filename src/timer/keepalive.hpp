@@ -1,14 +1,14 @@
 // keepalive: how many timers hold the program (exit_when::all_done).
 //
-// A timer holds it while it is pending and referenced. In such a run whoever changes
-// one or the other does so under timer_owner::outside, and counts what has come of it
-// in one word before the lock is released. So a hold that goes from one timer to
-// another is counted there before it is given up here.
+// A timer holds it while it is pending and referenced. In such a run a thread that
+// changes one or the other does so under timer_owner::outside, and counts the result in
+// one word before it releases the lock. So a hold that goes from one timer to another is
+// counted there before it is given up here.
 //
-// Whoever may give one up is outside work from before the change until it has told
-// the main fiber and had the workers look again (scheduler::enter, leave). In
-// between a worker may find nothing pending and the program held, which would be a
-// deadlock.
+// A thread that may give one up is outside work from before the change until it has
+// told the main fiber and had the workers look again (scheduler::enter, leave). Without
+// that, a worker that looks in between would find nothing pending and the program held,
+// and report a deadlock.
 #pragma once
 
 #include "base/atomic.hpp"

@@ -96,7 +96,7 @@ void timer_record::drop_handle() noexcept {
         return;
       }
     } else if (uses.compare_exchange_weak(seen, seen - handle)) {
-      return;  // U4: whoever is left may have freed the record by now
+      return;  // U4: another one that is left may have freed the record by now
     }
   }
 }

@@ -26,7 +26,7 @@ timer_record* make_callback_record(timer_service& s,
                                    bool from_end,
                                    const site& from);
 
-// What the worker has kept for itself. Caller: nobody runs on it any more.
+// Those that the worker keeps for its own use. Caller: nothing runs on it any more.
 void give_back_records(worker& w) noexcept;
 
 }  // namespace vigil::internal

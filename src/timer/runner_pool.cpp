@@ -90,8 +90,8 @@ void runner_pool::body() {
   }
 }
 
-// The run is counted before the claim is tried: who stops the timer, finds the
-// claim taken and then looks, sees the run that is coming.
+// The run is counted before the claim is tried: a caller that stops the timer, finds
+// the claim taken and then looks sees the run that is coming.
 void runner_pool::run_once(fiber& self, timer_record& t, nanos due_until) {
   nanos deadline = t.when.load();
   // A later deadline has an entry of its own; a stopped one has nothing.
@@ -188,8 +188,9 @@ void runner_pool::call_reporting(fiber& self, timer_record& t) noexcept {
   }
 }
 
-// Its captures may have died here as well, which may have called anything. What
-// they defer is deferred by it. Caller: holds a reference to the record.
+// Its captures may have died here as well, and their destructors may have deferred
+// something: it counts as deferred by the callback. Caller: holds a reference to the
+// record.
 void runner_pool::callback_is_over(fiber& self) noexcept {
   self.destroy_locals();
   if (self.deferred != nullptr) [[unlikely]]

@@ -19,7 +19,7 @@ namespace vigil::internal {
 
 class runner_pool {
  public:
-  // What a runner works with.
+  // The parts that a runner calls.
   struct neighbours {
     timer_owner& owner;
     keepalive& kept_alive;

@@ -1,8 +1,8 @@
 // stop_waiters: those who wait in stop_and_wait for the end of a callback's run.
 //
-// Whoever waits sets the record's `awaited` and then looks for runs; whoever ends the
-// last run changes `uses` and then looks at `awaited`. Both sequentially consistent:
-// one of them sees the other.
+// A caller that waits sets the record's `awaited` and then looks for runs; a runner that
+// ends the last run changes `uses` and then looks at `awaited`. All of this is
+// sequentially consistent, so one of the two sees the other.
 #pragma once
 
 #include "base/intrusive_list.hpp"

@@ -109,8 +109,8 @@ void timer_fiber::surface(heap_entry e, nanos now, batch& b) noexcept {
     const nanos deadline = t.when.load();
     if (deadline <= 0) break;
     if (deadline > now) {
-      // Moved later meanwhile. Who arms at this moment sees `nothing` and
-      // files himself: one of the two succeeds.
+      // Moved later meanwhile. A thread that arms at this moment sees `nothing`
+      // and files an entry, too: one of the two succeeds.
       nanos expected = runtime_timer::nothing;
       const nanos later = t.key_for(deadline);
       if (!t.filed.compare_exchange_strong(expected, later)) break;

@@ -27,7 +27,7 @@ class timer_fiber {
   void add_stats(runtime_stats& s) const noexcept { late_.add_stats(s.lateness); }
 
  private:
-  // What one turn collects.
+  // The due timers of one turn.
   struct batch;
   class fire_again;
   static constexpr std::size_t batch_size = 64;

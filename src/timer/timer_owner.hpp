@@ -1,9 +1,12 @@
 // timer_owner: the runtime whose timers a service keeps now, by a number.
 //
 // The danger. A handle outlives its runtime, and another runtime uses the service by
-// then. The rule: a timer has the number of its runtime; whoever is no fiber of that
-// looks, under `outside`, whether it is the present one. A runtime that ends changes the
-// number under that lock, so none ends while a thread from outside arms a timer of it.
+// then.
+//
+// The rule. A timer has the number of its runtime. A thread that runs none of that
+// runtime's fibers looks, under `outside`, whether it is the present one. A runtime that
+// ends changes the number under that lock, so none ends while a thread from outside arms
+// a timer of it.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -63,7 +66,7 @@ class timer_owner {
   // Where the calling thread counts.
   void count(timer_event what) noexcept;
 
-  // What threads that are no workers of the runtime have counted.
+  // Counted by all threads that are not the runtime's workers.
   std::uint64_t counted_outside(timer_event what) const noexcept {
     // ordering: a statistic.
     return counts_[static_cast<std::size_t>(what)].load(relaxed);
@@ -74,7 +77,7 @@ class timer_owner {
            counted_outside(timer_event::fired);
   }
 
-  // Held by threads that are no workers of the runtime.
+  // Held by threads that are not the runtime's workers.
   spinlock outside{lock_rank::timer_outside};
 
  private:

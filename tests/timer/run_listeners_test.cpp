@@ -1,4 +1,4 @@
-// What is told that a run ends: under no lock, and never once it was taken out.
+// Listeners are told that a run ends: under no lock, and never once taken out.
 #include "support/in_runtime.hpp"
 #include "timer/timer_service.hpp"
 

@@ -165,7 +165,7 @@ TEST_SUITE("timer stop_and_wait") {
     });
   }
 
-  // What no call of the API asks for yet.
+  // No call of the API asks for it yet.
   TEST_CASE("with a time ends when that is over, and leaves no waiter behind") {
     in_virtual([] {
       const auto start = vigil::clock::now();
