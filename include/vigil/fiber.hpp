@@ -88,6 +88,7 @@ class [[nodiscard]] fiber {
   [[nodiscard]] bool join_for(const D& timeout) {
     return detail::wait_for_end(core_, detail::within(timeout));
   }
+
   template <detail::time_point_like Time>
   [[nodiscard]] bool join_until(const Time& t) {
     return detail::wait_for_end(core_, detail::until(t));
@@ -138,13 +139,13 @@ void go(F&& f, const site& from = site::current()) {
 //   fiber<R> spawn(f, args...);
 //   fiber<R> spawn(fiber_options, f, args...);
 template <class F>
-requires detail::startable<F>
+  requires detail::startable<F>
 auto spawn(F&& f, const site& from = site::current()) {
   return fiber<detail::fiber_result<F>>(detail::start({}, false, from, std::forward<F>(f)));
 }
 
 template <class F>
-requires detail::startable<F>
+  requires detail::startable<F>
 auto spawn(const fiber_options& how, F&& f, const site& from = site::current()) {
   return fiber<detail::fiber_result<F>>(detail::start(how, false, from, std::forward<F>(f)));
 }
@@ -227,6 +228,7 @@ template <class T>
 class fiber_local {
  public:
   constexpr fiber_local() noexcept : make_([](const fiber_local&) { return new T(); }) {}
+
   explicit constexpr fiber_local(T initial)
       : initial_(std::move(initial)),
         make_([](const fiber_local& self) { return new T(*self.initial_); }) {}

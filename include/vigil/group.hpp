@@ -48,7 +48,9 @@ class group {
   // Its context is made from the parent, background() if none is given. Throws
   // std::invalid_argument for a nil parent, std::bad_alloc.
   group() : group(background()) {}
+
   explicit group(options how) : group(background(), how) {}
+
   explicit group(const vigil::context& parent, options how = {})
       : core_(detail::make_group(parent, how.limit)) {}
 
@@ -89,6 +91,7 @@ class group {
   // `cancelled` is, as in Go, unless this is the end that cancel() brought. If the
   // wait itself is ended (`stopped`; or `cancelled`, by ctx), the group goes on.
   void wait() { detail::wait(core_, detail::no_limit, "group::wait"); }
+
   void wait(const vigil::context& ctx) { detail::wait(core_, detail::under(ctx), "group::wait"); }
 
   // True if all have ended: wait() will not wait unless more are started before it.
@@ -97,6 +100,7 @@ class group {
   [[nodiscard]] bool wait_for(const D& timeout) {
     return detail::wait_for_end(core_, detail::within(timeout), "group::wait_for");
   }
+
   template <detail::time_point_like Time>
   [[nodiscard]] bool wait_until(const Time& t) {
     return detail::wait_for_end(core_, detail::until(t), "group::wait_until");
@@ -118,7 +122,10 @@ class group {
   template <class F>
   static void start(detail::group_place place, const char* call, F&& f, const site& from) {
     detail::refuse_empty(call, f);
-    detail::start_by({.name = call}, {}, true, from,
+    detail::start_by({.name = call},
+                     {},
+                     true,
+                     from,
                      detail::group_body<std::decay_t<F>>{std::move(place), std::forward<F>(f)});
   }
 
@@ -150,8 +157,11 @@ class group_of {
   using options = group_options;
 
   group_of() = default;
+
   explicit group_of(options how) : group_(how) {}
+
   explicit group_of(const vigil::context& parent, options how = {}) : group_(parent, how) {}
+
   group_of(const group_of&) = delete;
   group_of& operator=(const group_of&) = delete;
 
@@ -184,6 +194,7 @@ class group_of {
 
   // As group::wait. After an error there are no results. A second time: none.
   std::vector<T> wait() { return wait_within(detail::no_limit); }
+
   std::vector<T> wait(const vigil::context& ctx) { return wait_within(detail::under(ctx)); }
 
   // As group's: true if wait() will not wait.
@@ -191,12 +202,14 @@ class group_of {
   [[nodiscard]] bool wait_for(const D& timeout) {
     return group_.wait_for(timeout);
   }
+
   template <detail::time_point_like Time>
   [[nodiscard]] bool wait_until(const Time& t) {
     return group_.wait_until(t);
   }
 
   void cancel(const std::exception_ptr& cause = nullptr) noexcept { group_.cancel(cause); }
+
   const vigil::context& context() const noexcept { return group_.context(); }
 
  private:
@@ -207,7 +220,8 @@ class group_of {
     detail::result_slot<T>& s = results_.add();
     try {
       group::start(
-          std::move(place), call,
+          std::move(place),
+          call,
           [&s, own = std::decay_t<F>(std::forward<F>(f))](const vigil::context& ctx) mutable {
             if constexpr (detail::takes_context<std::decay_t<F>>) {
               s.result.emplace(own(ctx));

@@ -18,11 +18,11 @@ namespace detail {
 
 class fiber_core;  // the control block, at the top of the fiber's stack
 
-// What the runtime must know of a fiber_body.
+// The operations of the runtime on a fiber_body.
 struct body_table {
-  void (*run)(void* body);                         // calls the function; may throw
-  void (*destroy_call)(void* body) noexcept;       // a fiber that never ran
-  void (*destroy_result)(void* body) noexcept;     // a result that is thrown away
+  void (*run)(void* body);                      // calls the function; may throw
+  void (*destroy_call)(void* body) noexcept;    // a fiber that never ran
+  void (*destroy_result)(void* body) noexcept;  // a result that is thrown away
   void* (*result)(void* body) noexcept;
 };
 
@@ -48,8 +48,11 @@ struct guard_owner {
 class VIGIL_API new_fiber {
  public:
   // Throws wrong_place, limit_reached, std::bad_alloc, std::invalid_argument.
-  new_fiber(const start_call& call, const fiber_options& how, std::size_t size,
-            std::size_t align, const site& from);
+  new_fiber(const start_call& call,
+            const fiber_options& how,
+            std::size_t size,
+            std::size_t align,
+            const site& from);
   ~new_fiber();
   new_fiber(const new_fiber&) = delete;
   new_fiber& operator=(const new_fiber&) = delete;

@@ -1,4 +1,4 @@
-// What select() does with its cases, whatever they wait for.
+// The untyped select: its cases, whatever they wait for.
 #pragma once
 
 #include <vigil/channel.hpp>
@@ -61,7 +61,7 @@ enum class choice : std::uint8_t {
   ordered,  // the first of them
 };
 
-// Takes one case, as soon as one can be taken, and returns its index.
+// Takes one case as soon as one is ready, and returns its index.
 // Waits (on_timeout, on_deadline, on_done): throws stopped, channel_closed,
 // wrong_place, std::invalid_argument, what the case throws.
 VIGIL_API std::size_t select(select_case* const* cases, std::size_t count, choice mode);

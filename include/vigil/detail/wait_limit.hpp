@@ -28,6 +28,7 @@ struct wait_limit {
   enum class timing : std::uint8_t { none, within, until };
 
   constexpr bool is_timed() const noexcept { return time != timing::none; }
+
   constexpr bool is_relative() const noexcept { return time == timing::within; }
 
   // The same context, and this deadline.
@@ -39,10 +40,12 @@ struct wait_limit {
   constexpr std::int64_t as_deadline(std::int64_t now) const noexcept {
     return is_relative() ? saturating_add(now, nanoseconds) : nanoseconds;
   }
+
   // The same by the clock of the caller, which is read only if it has to be.
   std::int64_t as_deadline() const noexcept {
     return is_relative() ? as_deadline(now()) : nanoseconds;
   }
+
   // For several waits: a timeout counts from now on.
   wait_limit absolute() const noexcept { return is_relative() ? until(as_deadline()) : *this; }
 
@@ -75,9 +78,11 @@ class kept_limit {
   explicit kept_limit(const wait_limit& l) noexcept : limit(l) {
     if (limit.under != nullptr) keep(*limit.under);
   }
+
   ~kept_limit() {
     if (limit.under != nullptr) let_go(*limit.under);
   }
+
   kept_limit(const kept_limit&) = delete;
   kept_limit& operator=(const kept_limit&) = delete;
 
@@ -89,10 +94,12 @@ class kept_limit {
 constexpr wait_limit within(std::int64_t nanoseconds) noexcept {
   return {wait_limit::timing::within, nanoseconds, nullptr};
 }
+
 template <duration_like D>
 constexpr wait_limit within(const D& timeout) {
   return within(to_nanos(timeout));
 }
+
 template <duration_like D>
 wait_limit within(const D& timeout, const context& ctx) {
   return {wait_limit::timing::within, to_nanos(timeout), stop_of(ctx)};
@@ -101,10 +108,12 @@ wait_limit within(const D& timeout, const context& ctx) {
 constexpr wait_limit until(std::int64_t deadline) noexcept {
   return {wait_limit::timing::until, deadline, nullptr};
 }
+
 template <time_point_like T>
 wait_limit until(const T& t) {
   return until(to_deadline(t));
 }
+
 template <time_point_like T>
 wait_limit until(const T& t, const context& ctx) {
   return {wait_limit::timing::until, to_deadline(t), stop_of(ctx)};
