@@ -60,7 +60,7 @@ class owned_context {
 
 cancel_context* new_child(context_core& parent) {
   auto* const made = new cancel_context(&parent);
-  parent.keep();  // K1
+  parent.keep();  // CX1
   if (parent.stop != nullptr) made->hang_below(*parent.stop);
   return made;
 }
@@ -76,7 +76,7 @@ void throw_nil_context(const char* call) {
       "the context that the caller was given");
 }
 
-// K1
+// CX1
 void context_core::let_go() noexcept {
   for (context_core* c = this; c != nullptr && c->drop();) {
     context_core* const above = std::exchange(c->parent, nullptr);
@@ -332,7 +332,7 @@ context_core* with_deadline(context_core* parent, std::int64_t deadline, std::ex
   const cancel_context* const timed = above.timed_by;
   scheduler* const here = internal::current_scheduler();
   const auto clock = deadline_clock::read_in(here);
-  const bool is_on_one_clock = above.deadline == never || above.clock == clock;  // K4
+  const bool is_on_one_clock = above.deadline == never || above.clock == clock;  // CX4
   const bool has_own = deadline != never;
   owned_context made(new_child(above));
   if (made->is_done()) {

@@ -5,14 +5,14 @@
 //   cancel_context   a node of the stop tree, and the channel that done() hands
 //                    out: closed as soon as the node is done
 //
-// K1  A child keeps its parent, and so all above it. A long chain goes one by one,
+// CX1 A child keeps its parent, and so all above it. A long chain goes one by one,
 //     not by recursion.
-// K2  The handles of a cancel_context are counted with those of its channel: a
+// CX2 The handles of a cancel_context are counted with those of its channel: a
 //     receiver of done() is a handle.
-// K3  What may come after the last handle (its timer, a stop_token) has only a weak
+// CX3 What may come after the last handle (its timer, a stop_token) has only a weak
 //     link: it looks under the link's lock whether the context is there, and takes
 //     a handle unless the last one has gone.
-// K4  A timer goes with the run it was armed in. So a context made under a deadline
+// CX4 A timer goes with the run it was armed in. So a context made under a deadline
 //     leaves it to the ancestor's timer only if that is pending in the run that the
 //     maker is in; its own is armed otherwise. And deadlines are compared only if
 //     they are instants of one clock: virtual time is each runtime's own.
@@ -105,7 +105,7 @@ class value_context final : public context_core {
   internal::atomic<std::size_t> handles_{1};
 };
 
-// K3.
+// CX3.
 struct weak_context {
   internal::spinlock lock{internal::lock_rank::stop_tree};
   cancel_context* target VIGIL_GUARDED_BY(lock) = nullptr;
@@ -129,7 +129,7 @@ class cancel_context final : public context_core,
   void arm(internal::nanos at, std::exception_ptr cause);
   void listen(std::stop_token token);
 
-  // --- K4, of one with a timer; `here`: the caller's runtime, nullptr if in none
+  // --- CX4, of one with a timer; `here`: the caller's runtime, nullptr if in none
   // Its timer will fire in that run.
   bool is_pending_in(const internal::scheduler* here) const noexcept;
   // As far as the reader of another clock can tell.

@@ -4,15 +4,15 @@
 // back when its function has died, or has never run; so while one is taken the
 // group lives, and when none is, nobody touches it any more.
 //
-// R1  A running fiber is in the list from its first step to its last, and leaves
+// GR1 A running fiber is in the list from its first step to its last, and leaves
 //     it under the lock: a stop that is asked for under the lock finds it alive.
-// R2  The unlock in give() is its last touch: a thread that sees no place taken, under
+// GR2 The unlock in give() is its last touch: a thread that sees no place taken, under
 //     the lock, may destroy the group.
-// R3  With a limit, a place that is given back is handed to the first wait for one.
-// R4  In the list the fibers that have not been asked to stop come before those that
+// GR3 With a limit, a place that is given back is handed to the first wait for one.
+// GR4 In the list the fibers that have not been asked to stop come before those that
 //     have; once one is being asked, each that comes in has been asked. So a few
 //     can be asked under each hold of the lock.
-// R5  A wait for the end that was readied looks again under the lock: more fibers may
+// GR5 A wait for the end that was readied looks again under the lock: more fibers may
 //     have been started before it runs. wait() sees no place taken and forbids more
 //     under one hold of it.
 #include "cancel/context_core.hpp"
@@ -144,7 +144,7 @@ bool group_core::take(const char* call) {
     fail_unstarted();
     return false;
   }
-  // R3: the place is ours.
+  // GR3: the place is ours.
   if (!ctx().is_done()) return true;
   fail_unstarted();
   give();
@@ -159,7 +159,7 @@ bool group_core::try_take(const char* call) {
   return has_room;
 }
 
-// R3.
+// GR3.
 bool group_core::give_to_next(wake_list& claimed) noexcept {
   while (const queued_waiter* const w = for_place_.pop_front()) {
     if (claimed.claim(*w, outcome::value)) return true;
@@ -175,7 +175,7 @@ void group_core::give() noexcept {
       while (const queued_waiter* const w = for_end_.pop_front())
         claimed.claim(*w, outcome::value);
     }
-  }  // R2
+  }  // GR2
   claimed.deliver(turn::next);
 }
 
@@ -184,7 +184,7 @@ void group_core::run(call_ref f) noexcept {
   {
     const lock_guard guard(lock_);
     self.is_asked = asked_to_stop_;
-    running_.push_back(self);  // R1
+    running_.push_back(self);  // GR1
     if (self.is_asked) request_stop(self.self);
   }
   std::exception_ptr error;
@@ -232,7 +232,7 @@ void group_core::cancel(const std::exception_ptr& cause) noexcept {
   }
 }
 
-// R4. True if there may be more.
+// GR4. True if there may be more.
 bool group_core::ask_some_to_stop() noexcept {
   const lock_guard guard(lock_);
   asked_to_stop_ = true;
@@ -257,7 +257,7 @@ bool group_core::wait(const wait_limit& limit,
     lock_.lock();
     if (taken_ == 0 || over) {
       const bool ended = taken_ == 0;
-      if (ended && last) waited_for_ = true;  // R5
+      if (ended && last) waited_for_ = true;  // GR5
       lock_.unlock();
       return ended;
     }
@@ -273,7 +273,7 @@ bool group_core::wait(const wait_limit& limit,
       if (w.hook.linked) for_end_.remove(w);
     };
     const outcome result = self.wait(w.ticket, wait_reason::group, lock_, leave);
-    if (result == outcome::value) continue;  // R5
+    if (result == outcome::value) continue;  // GR5
     self.throw_if_ended(result);
     return false;
   }

@@ -220,7 +220,7 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
     c.lock.unlock();
     self.refuse(d == direction::send ? "channel::send" : "channel::recv");
   }
-  add_handle(&c);  // C5
+  add_handle(&c);  // CH5
   const channel_handle kept(&c);
   queued_case* chosen = nullptr;
   queued_case own;

@@ -9,18 +9,18 @@
 // with the ticket of one waiter. The other side finds one, claims the ticket, moves
 // the value, writes down which case it was and how it ended, unlocks, and delivers.
 //
-// C1  A case is linked and unlinked under the lock of its channel. Its owner
+// CH1 A case is linked and unlinked under the lock of its channel. Its owner
 //     leaves no case behind: those that were not claimed it unlinks itself, even
 //     when an exception ends the wait.
-// C2  A claim fails if the wait has ended otherwise; the thread that failed unlinks
+// CH2 A claim fails if the wait has ended otherwise; the thread that failed unlinks
 //     the case and looks at the next one.
-// C3  Between claim and deliver() the owner cannot go on, so its case, its
+// CH3 Between claim and deliver() the owner cannot go on, so its case, its
 //     value and the word that says which case it was stay where they are.
-// C4  Receivers wait only if the ring is empty, senders only if it is full;
+// CH4 Receivers wait only if the ring is empty, senders only if it is full;
 //     none waits on a closed channel. So at most one of the queues holds cases
 //     that can be claimed, but for one select that waits on both: it never
 //     meets itself, because it looks before it is queued.
-// C5  A waiter has a handle of the channel, so that it lives until the case is
+// CH5 A waiter has a handle of the channel, so that it lives until the case is
 //     unlinked, whatever becomes of the handles outside.
 //
 // The channel of a timer has a timed_source instead of senders: each look asks it

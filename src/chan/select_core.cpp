@@ -132,7 +132,7 @@ class selecting {
   void lock_all() noexcept;
   void unlock_all() noexcept;
 
-  // Keeps all that is waited for while it lives (C5).
+  // Keeps all that is waited for while it lives (CH5).
   class kept_objects {
    public:
     explicit kept_objects(selecting& s) noexcept : selecting_(s) {

@@ -12,9 +12,9 @@
 //
 // Everything that a select can wait for has a case_table.
 //
-// L1  A select that says "nothing is ready" (otherwise, a timeout of zero) has
+// SE1 A select that says "nothing is ready" (otherwise, a timeout of zero) has
 //     looked at all cases while it held all their locks.
-// L2  No lock is held while it parks: a claim before it has parked leaves
+// SE2 No lock is held while it parks: a claim before it has parked leaves
 //     word in park_state (park.hpp).
 #pragma once
 
@@ -42,7 +42,7 @@ struct case_table {
   // Under the lock: queues the queued_case in its place. Throws std::bad_alloc,
   // with nothing queued.
   void (*enqueue)(select_case& c);
-  // The object lives between the two (C5).
+  // The object lives between the two (CH5).
   void (*keep)(void* object) noexcept;
   void (*let_go)(void* object) noexcept;
   // After the wait, for the case that ended it: what came is the caller's now.

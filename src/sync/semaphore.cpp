@@ -16,7 +16,7 @@ using internal::wake_list;
 
 namespace {
 
-// S2, S3: those whose turn it is have their permits. Under the queue's lock.
+// WQ2, WQ3: those whose turn it is have their permits. Under the queue's lock.
 void grant(counter_core& s, wake_list& told) noexcept {
   const internal::line all = internal::all_of(s.queue);
   while (s.queue.first != nullptr && s.queue.first->amount <= s.count) {

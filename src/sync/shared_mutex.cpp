@@ -4,11 +4,11 @@
 //          waiting    a queue is not empty; changed under the queue's lock only
 //          readers    inside, in the bits above
 //
-// R1  While `waiting` is set nobody comes in but by settle(), under the queue's
+// SM1 While `waiting` is set nobody comes in but by settle(), under the queue's
 //     lock, and the last one inside leaves under that lock.
-// R2  settle() admits after a writer all readers that wait, after readers the first
-//     writer; the admitted are inside before they are delivered (S3).
-// R3  With `waiting` not set the release of the word is the last touch; otherwise
+// SM2 settle() admits after a writer all readers that wait, after readers the first
+//     writer; the admitted are inside before they are delivered (WQ3).
+// SM3 With `waiting` not set the release of the word is the last touch; otherwise
 //     that of the queue's lock, which those who wait have to take, or are not
 //     delivered before.
 #include "sync/wait_queue.hpp"
@@ -54,14 +54,14 @@ void admit_readers(shared_mutex_core& m, wake_list& told) noexcept {
   }
 }
 
-// R1, R2: admits every waiter that may come in now. Caller: holds the queue's lock.
+// SM1, SM2: admits every waiter that may come in now. Caller: holds the queue's lock.
 void settle(shared_mutex_core& m, after what, wake_list& told) noexcept {
   // Pairs with the releases of those who have left.
   if ((m.word.load(acquire) & word::exclusive) == 0) {
     if (what == after::writer || writers_of(m).empty()) admit_readers(m, told);
     if (!has_readers(m.word.load(acquire))) {  // Pairs with the releases, as above
       if (queued_wait* const w = writers_of(m).claim_first()) {
-        // ordering: as for the readers. Nobody else changes an empty word (R1).
+        // ordering: as for the readers. Nobody else changes an empty word (SM1).
         m.word.fetch_or(word::exclusive, relaxed);
         told.add(*w->who);
       } else {
@@ -146,7 +146,7 @@ void unlock_slowly(shared_mutex_core& m) {
           "once, best by a std::unique_lock or std::shared_lock");
     }
     if ((seen & word::waiting) == 0) {
-      // Pairs with the acquires of those that come in; the last touch (R3).
+      // Pairs with the acquires of those that come in; the last touch (SM3).
       if (m.word.compare_exchange_strong(seen, 0, release, relaxed)) return;
       continue;
     }
@@ -173,7 +173,7 @@ void unlock_shared_slowly(shared_mutex_core& m) {
     }
     const std::uint32_t next = seen - word::one_reader;
     if ((seen & word::waiting) == 0 || has_readers(next)) {
-      // Pairs with the acquires of those that come in; the last touch (R3).
+      // Pairs with the acquires of those that come in; the last touch (SM3).
       if (m.word.compare_exchange_strong(seen, next, release, relaxed)) return;
       continue;
     }

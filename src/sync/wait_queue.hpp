@@ -8,14 +8,14 @@
 // claimed; then the lock is released, the last touch of the queue; then the
 // waiter is delivered, the last touch of the record.
 //
-// S1  A record is linked and unlinked under the queue's lock. Its owner leaves
+// WQ1 A record is linked and unlinked under the queue's lock. Its owner leaves
 //     none behind: one that nobody took out it takes out itself.
-// S2  A claim fails if the wait has ended otherwise. Whoever failed has taken the
+// WQ2 A claim fails if the wait has ended otherwise. Whoever failed has taken the
 //     record out, and looks at the next one.
-// S3  Who ends a wait by a value has done before what the value means: the lock is
+// WQ3 Who ends a wait by a value has done before what the value means: the lock is
 //     the waiter's, the permits are taken. So a wait that ended otherwise has
 //     nothing to give back.
-// S4  A call that may return without having waited looks at the state under the
+// WQ4 A call that may return without having waited looks at the state under the
 //     queue's lock, or changes it in a way that ends it: so the call that let it
 //     return has made its last touch but one, the unlocking.
 #pragma once
@@ -67,7 +67,7 @@ struct line {
   void push_back(queued_wait& w) const noexcept;
   void push_front(queued_wait& w) const noexcept;
   void remove(queued_wait& w) const noexcept;
-  // S2: takes records out until one can be claimed for a value.
+  // WQ2: takes records out until one can be claimed for a value.
   queued_wait* claim_first() const noexcept;
   void claim_all(wake_list& told) const noexcept;
 };

@@ -77,7 +77,7 @@ void timer_channel::arm(bool parking) {
     timer_ = service_.make_send(&timer_channel::ring, this, generation_);
     timer_->slack_us.store(slack_us_, relaxed);  // ordering: nobody else has it yet
   }
-  // H2; not the last one, since the caller has another.
+  // TC2; not the last one, since the caller has another.
   add_handle(this);
   bool was_armed = true;
   try {

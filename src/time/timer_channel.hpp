@@ -13,9 +13,9 @@
 // same. When the runtime has ended, nothing is pending, and the channel is
 // closed.
 //
-// H1  The runtime timer is armed only while a receiver is queued. It is an
+// TC1 The runtime timer is armed only while a receiver is queued. It is an
 //     alarm clock: when it rings, `when_` is looked at again.
-// H2  An arming owns a handle of the channel. It passes to what ends the
+// TC2 An arming owns a handle of the channel. It passes to what ends the
 //     arming: stop, or the ring.
 #pragma once
 

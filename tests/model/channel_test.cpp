@@ -1,5 +1,5 @@
 // A channel: each value goes from one hand to one other, or stays where it is;
-// each wait ends once, whatever it is that ends it (C1 to C4 of
+// each wait ends once, whatever it is that ends it (CH1 to CH4 of
 // channel_core.hpp).
 #include "chan/channel_core.hpp"
 #include "parcel.hpp"

@@ -1,5 +1,5 @@
 // A group: who waits hears of the last end, and may destroy the group at once; a
-// stop finds only fibers that are alive (R1 and R2 of cancel/group.cpp).
+// stop finds only fibers that are alive (GR1 and GR2 of cancel/group.cpp).
 #include "programs.hpp"
 #include "prove.hpp"
 

@@ -1,5 +1,5 @@
 // select: of all that could end it exactly one does, what the others brought
-// stays with them, and no case is left in any queue (L1, L2 of
+// stays with them, and no case is left in any queue (SE1, SE2 of
 // select_core.hpp).
 //
 // The cases lie in a vigil::case_list, which is freed after the select: one
