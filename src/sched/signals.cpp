@@ -94,10 +94,20 @@ void scheduler::dismiss_signal_watchers() noexcept {
   }
 }
 
+// Any thread. While there is a watcher no deadlock is reported: once the last has gone a
+// worker looks, if all of them rest. The last of them lies down first, and looks at the
+// count then; here it is the other way round. All sequentially consistent, so one sees the
+// other. As soon as the watcher is out the run may end, and the runtime go.
 void scheduler::remove_signal_watcher(signal_watcher& w) noexcept {
-  const lock_guard guard(signal_lock_);
-  signal_watchers_.remove(w);
-  watched_signals_.fetch_sub(1);
+  visitors_.fetch_add(1);
+  bool is_last = false;
+  {
+    const lock_guard guard(signal_lock_);
+    signal_watchers_.remove(w);
+    is_last = watched_signals_.fetch_sub(1) == 1;
+  }
+  if (is_last && idle_.asleep() == workers_.size()) idle_.wake_all();
+  visitors_.fetch_sub(1);  // the last touch; the destructor waits for it
 }
 
 }  // namespace vigil::internal

@@ -105,6 +105,27 @@ TEST_SUITE("notify_signals") {
     });
   }
 
+  TEST_CASE("once a plain thread has dropped the last receiver a deadlock is seen") {
+    for (const std::size_t workers : {1u, 2u}) {
+      vigil::options settings;
+      settings.workers = workers;
+      settings.deadlock = vigil::on_deadlock::fatal;
+      const auto nothing = vigil::make_channel<int>();
+      std::thread dropping;
+      const auto body = [&] {
+        dropping = std::thread([signals = vigil::notify_signals({SIGUSR1})]() mutable {
+          // Real time, so that the workers are asleep by then, and nobody but this thread
+          // can have them look again; the deadlock is found either way.
+          std::this_thread::sleep_for(20ms);
+          signals = {};
+        });
+        nothing.recv();
+      };
+      CHECK_THROWS_AS(vigil::run(settings, body), vigil::deadlock);
+      dropping.join();
+    }
+  }
+
   TEST_CASE("the end of the run closes it, for a plain thread that waits, too") {
     for (int round = 0; round < 20; ++round) {
       vigil::receiver<int> kept;
