@@ -164,6 +164,11 @@ class worker {
   void stop_looking(const fiber& found) noexcept;
   bool nap() noexcept;  // false: it is time to rest
   void rest() noexcept;
+  bool lie_down() noexcept;
+  void stay_awake() noexcept;
+  void sleep() noexcept;
+  bool must_end_lock_waits(std::uint64_t& none_left) noexcept;
+  bool ends_lock_waits(std::uint64_t got_up) noexcept;
   bool sees_work() noexcept;
   bool leaves_what_it_sees() noexcept;
   nanos not_before() noexcept;

@@ -99,31 +99,39 @@ bool worker::nap() noexcept {
   return true;
 }
 
+// Caller: looks, and has found nothing to run.
 void worker::rest() noexcept {
   woke_in_vain();
   if (!sched.timers().tidy()) return;  // more to do: look around first
   place.kept = !is_kept() ? ties::none : open_ == pinned_ ? ties::open : ties::bounded;
+  if (lie_down()) sleep();
+}
+
+// I1 and I2 of idle.hpp. False if it has found something to do instead, or has made it.
+bool worker::lie_down() noexcept {
   const nanos next = sched.next_deadline.load();
   const nanos second = next == never ? never : sched.timers().second_deadline();
-  for (std::uint64_t none_ended = 0;;) {
+  std::uint64_t none_left = 0;
+  do {
     sched.idle_.lie_down(place, next, second);
     if (sees_work()) {
-      sched.idle_.stay_awake(place);
-      if (stuck != nullptr) stuck->somebody_is_awake();
-      return;
+      stay_awake();
+      return false;
     }
     if (next == never && sched.idle_.asleep() == sched.workers_.size()) sched.look_for_deadlock();
-    if (!sched.deadlocked_.load()) break;
-    const std::uint64_t asleep = sched.idle_.all_asleep(sched.workers_.size(), monotonic_now());
-    // If nobody else has got up since none was found there is none now.
-    if (asleep == 0 || asleep == none_ended || !sched.can_only_give_up(asleep)) break;
-    sched.idle_.stay_awake(place);
-    if (stuck != nullptr) stuck->somebody_is_awake();
-    none_ended = asleep + 1;
-    // Looks again: another may have seen the same and got up before, and whoever has
-    // been woken since may run those for whom the locks are awaited.
-    if (!sched.can_only_give_up(none_ended) || sched.end_lock_waits()) return;
-  }
+    if (!must_end_lock_waits(none_left)) return true;
+    stay_awake();
+  } while (!ends_lock_waits(none_left));
+  return false;
+}
+
+void worker::stay_awake() noexcept {
+  sched.idle_.stay_awake(place);
+  if (stuck != nullptr) stuck->somebody_is_awake();
+}
+
+// I3.
+void worker::sleep() noexcept {
   counters.kernel_waits.add();
   sched.idle_.sleep(place, not_before());
   if (stuck != nullptr) stuck->somebody_is_awake();
@@ -132,6 +140,25 @@ void worker::rest() noexcept {
   if (sched.present_watch().knows_io()) {
     sched.next_poll.store(monotonic_now() + poll_interval, relaxed);  // ordering: a hint
   }
+}
+
+// Caller: has lain down. Whether it has to get up for the sake of a deadlocked run, which
+// waits for its stop limit alone. `none_left` is how often workers had got up when no wait
+// for a lock was left: if nobody else has since, there is none now. It becomes what that
+// count will be once this worker has got up.
+bool worker::must_end_lock_waits(std::uint64_t& none_left) noexcept {
+  if (!sched.deadlocked_.load()) return false;
+  const std::uint64_t asleep = sched.idle_.all_asleep(sched.workers_.size(), monotonic_now());
+  if (asleep == 0 || asleep == none_left || !sched.can_only_give_up(asleep)) return false;
+  none_left = asleep + 1;
+  return true;
+}
+
+// Caller: has got up for it. Looks again: another may have seen the same and got up before,
+// and whoever has been woken since may run those for whom the locks are awaited. False if
+// there is nothing to run, so that the worker lies down again.
+bool worker::ends_lock_waits(std::uint64_t got_up) noexcept {
+  return !sched.can_only_give_up(got_up) || sched.end_lock_waits();
 }
 
 }  // namespace vigil::internal
