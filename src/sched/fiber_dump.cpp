@@ -176,7 +176,7 @@ void describe_state(dump_writer& out, const stack& where, const snapshot& s) noe
   }
 }
 
-void visit(const stack& where, void* argument) noexcept {
+void visit_stack(const stack& where, void* argument) noexcept {
   auto& c = *static_cast<census*>(argument);
   snapshot s{};
   if (!look(where, s)) return;
@@ -216,7 +216,7 @@ void dump_fibers(dump_writer& out) noexcept {
   out.text("vigil: fibers\n");
   census c{&out};
   const slab_hold hold;
-  for_each_stack_in_use(&visit, &c);
+  for_each_stack_in_use(&visit_stack, &c);
   if (c.fibers > c.shown) out.text("... and ").number(c.fibers - c.shown).text(" more\n");
   out.number(c.fibers).text(" fibers\n");
 }
@@ -224,7 +224,7 @@ void dump_fibers(dump_writer& out) noexcept {
 void dump_running(dump_writer& out, const scheduler& s) noexcept {
   census c{&out, &s};
   const slab_hold hold;
-  for_each_stack_in_use(&visit, &c);
+  for_each_stack_in_use(&visit_stack, &c);
 }
 
 void dump_runtime(dump_writer& out, const scheduler& s) noexcept {

@@ -35,7 +35,7 @@ void scheduler::leave() noexcept {
     const bool at_rest = is_virtual() || next_deadline.load() == never || deadlocked_.load();
     if (at_rest && idle_.asleep() == workers_.size()) idle_.wake_all();
   }
-  visitors_.fetch_sub(1);  // the last touch; the destructor waits for it
+  visitors_.leave();
 }
 
 }  // namespace vigil::internal

@@ -12,7 +12,6 @@
 #include <new>
 #include <stdexcept>
 #include <string>
-#include <thread>
 
 namespace vigil::internal {
 namespace {
@@ -49,8 +48,7 @@ scheduler::scheduler(const scheduler_options& settings, std::unique_ptr<watch> w
 }
 
 scheduler::~scheduler() {
-  while (visitors_.load() != 0)
-    std::this_thread::yield();
+  visitors_.wait_until_gone();
   // Fibers that were started before a run that never came.
   while (fiber* const f = pop_injected()) {
     if (f->table != nullptr) f->table->destroy_call(f->body);
@@ -232,7 +230,7 @@ void scheduler::make_runnable(fiber& f, turn when) noexcept {
   f.state.store(fiber_state::runnable, relaxed);  // ordering: the dump's field
   worker* const w = own_worker();
   if (w == nullptr) {
-    visitors_.fetch_add(1);
+    const visit inside(visitors_);
     if (f.pinned != nullptr) {
       f.pinned->push_pinned(f);
     } else {
@@ -240,7 +238,6 @@ void scheduler::make_runnable(fiber& f, turn when) noexcept {
       one.push_back(f);
       inject(one);
     }
-    visitors_.fetch_sub(1);  // the last touch; the destructor waits for it
     return;
   }
   if (f.pinned != nullptr) {

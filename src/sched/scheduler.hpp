@@ -10,6 +10,7 @@
 #include "sched/side_call.hpp"
 #include "sched/stop_tree.hpp"
 #include "sched/timer_seam.hpp"
+#include "sched/visitors.hpp"
 #include "sched/watch.hpp"
 #include "sched/worker.hpp"
 
@@ -207,7 +208,7 @@ class scheduler {
   // work from enter() to leave(). In between the scheduler lives, whatever becomes
   // of the run.
   void enter() noexcept {
-    visitors_.fetch_add(1);
+    visitors_.enter();
     add_outside_work();
   }
 
@@ -438,7 +439,7 @@ class scheduler {
   atomic<std::size_t> stack_bytes_{0};
   atomic<std::size_t> limited_{0};  // user fibers, counted if max_fibers is set
   atomic<std::uint64_t> outside_wake_calls_{0};
-  atomic<unsigned> visitors_{0};  // threads that are no workers of ours, in a call of this class
+  visitors visitors_;
 
   spinlock injection_lock_{lock_rank::injection};
   fiber_chain injected_ VIGIL_GUARDED_BY(injection_lock_);

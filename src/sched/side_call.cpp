@@ -6,6 +6,7 @@
 #include "sched/scheduler.hpp"
 #include "sched/written_name.hpp"
 
+#include <optional>
 #include <thread>
 
 namespace vigil::internal {
@@ -21,12 +22,12 @@ void scheduler::call_begins(side_call& c) noexcept {
 bool scheduler::call_returned(side_call& c) noexcept {
   waiter* waits = nullptr;
   const bool in_virtual = is_virtual();
-  if (in_virtual) visitors_.fetch_add(1);  // once done, the call holds the run no more
+  std::optional<visit> inside;
+  if (in_virtual) inside.emplace(visitors_);  // once done, the call holds the run no more
   {
     const lock_guard guard(calls_lock_);
     if (c.left) {
       calls_.remove(c);
-      if (in_virtual) visitors_.fetch_sub(1);
       return true;
     }
     c.done = true;
@@ -38,7 +39,6 @@ bool scheduler::call_returned(side_call& c) noexcept {
   }
   if (in_virtual) {
     idle_.wake_all();  // it may be the last one: take_in_calls()
-    visitors_.fetch_sub(1);
     return false;
   }
   if (waits != nullptr) waits->deliver();
@@ -67,12 +67,11 @@ call_fate scheduler::leave_call(side_call& c) noexcept {
 // From threads outside too. The main fiber may end the run as soon as the count
 // is down: the destructor waits for who is in here.
 void scheduler::call_over() noexcept {
-  visitors_.fetch_add(1);
+  const visit inside(visitors_);
   calls_under_way_.fetch_sub(1);
   end_outside_work();
   if (is_virtual()) idle_.wake_all();
   tell_main();
-  visitors_.fetch_sub(1);
 }
 
 void scheduler::wait_for_calls() const noexcept {

@@ -99,7 +99,7 @@ void scheduler::dismiss_signal_watchers() noexcept {
 // count then; here it is the other way round. All sequentially consistent, so one sees the
 // other. As soon as the watcher is out the run may end, and the runtime go.
 void scheduler::remove_signal_watcher(signal_watcher& w) noexcept {
-  visitors_.fetch_add(1);
+  const visit inside(visitors_);
   bool is_last = false;
   {
     const lock_guard guard(signal_lock_);
@@ -107,7 +107,6 @@ void scheduler::remove_signal_watcher(signal_watcher& w) noexcept {
     is_last = watched_signals_.fetch_sub(1) == 1;
   }
   if (is_last && idle_.asleep() == workers_.size()) idle_.wake_all();
-  visitors_.fetch_sub(1);  // the last touch; the destructor waits for it
 }
 
 }  // namespace vigil::internal

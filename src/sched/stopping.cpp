@@ -23,7 +23,7 @@ namespace vigil::internal {
 
 void scheduler::request_stop() noexcept {
   // The run may end at once, and the runtime with it.
-  visitors_.fetch_add(1);
+  const visit inside(visitors_);
   bool is_idle = false;
   {
     const lock_guard guard(end_lock_);
@@ -33,7 +33,6 @@ void scheduler::request_stop() noexcept {
   }
   // Done by a worker, as for a signal.
   if (!is_idle) wake_for_signal(waker::thread);
-  visitors_.fetch_sub(1);  // the last touch; the destructor waits for it
 }
 
 // The phase only goes forward, whoever is late.
