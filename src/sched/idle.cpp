@@ -61,9 +61,9 @@ void idle_workers::publish_earliest() noexcept {
   earliest_.store(earliest);
 }
 
-unsigned idle_workers::rouse(sleeper& s) noexcept {
+void idle_workers::rouse(sleeper& s) noexcept {
   remove(s);
-  return interrupt(s) ? 1 : 0;
+  interrupt(s);
 }
 
 // The one whose sleep matters least: without a deadline, or with the latest.
@@ -88,44 +88,47 @@ sleeper* idle_workers::for_work() const noexcept {
   return found;
 }
 
-unsigned idle_workers::wake_one_slowly() noexcept {
+void idle_workers::wake_one_slowly() noexcept {
   const lock_guard guard(lock_);
-  if (looking_.load() != 0) return 0;
-  sleeper* const s = for_work();
-  return s == nullptr ? 0 : rouse(*s);
+  if (looking_.load() != 0) return;
+  if (sleeper* const s = for_work()) rouse(*s);
 }
 
-bool idle_workers::hand_on(const sleeper& self, unsigned& calls) noexcept {
+bool idle_workers::hand_on(const sleeper& self) noexcept {
   const lock_guard guard(lock_);
   if (looking_.load() != 0) {
-    if (napper_ != nullptr) calls += end_nap();
+    if (napper_ != nullptr) end_nap();
     return true;
   }
   sleeper* const s = for_work();
   if (s == nullptr || s->kept >= self.kept) return false;
-  calls += rouse(*s);
+  rouse(*s);
   return true;
 }
 
-unsigned idle_workers::cover_slowly(nanos deadline) noexcept {
+void idle_workers::cover_slowly(nanos deadline) noexcept {
   const lock_guard guard(lock_);
-  if (deadline >= earliest_.load() || looking_.load() != 0) return 0;
+  if (deadline >= earliest_.load() || looking_.load() != 0) return;
   // The one with the latest deadline is woken and lies down again with this
   // one; an earlier one stays, as the deputy.
   sleeper* const s = latest();
-  if (s == nullptr) return 0;
+  if (s == nullptr) return;
   if (s->in_watch && s->which->earlier(deadline)) {
     s->until = deadline;
     publish_earliest();
-    return 1;
+    wake_calls_.add();
+  } else {
+    rouse(*s);
   }
-  return rouse(*s);
 }
 
-unsigned idle_workers::wake(sleeper& s) noexcept {
+void idle_workers::wake(sleeper& s) noexcept {
   const lock_guard guard(lock_);
-  if (napper_ == &s) return end_nap();
-  return s.hook.linked ? rouse(s) : 0;
+  if (napper_ == &s) {
+    end_nap();
+  } else if (s.hook.linked) {
+    rouse(s);
+  }
 }
 
 // Takes the watch if nobody has it.
@@ -157,8 +160,8 @@ void idle_workers::wait(sleeper& s, nanos until) noexcept {
 
 // Caller: holds the lock, so that the sleeper cannot leave its place, nor another
 // enter the watch, before it is interrupted.
-bool idle_workers::interrupt(sleeper& s) noexcept {
-  return s.in_watch ? s.which->interrupt() : s.note.wake();
+void idle_workers::interrupt(sleeper& s) noexcept {
+  if (s.in_watch ? s.which->interrupt() : s.note.wake()) wake_calls_.add();
 }
 
 bool idle_workers::settle_to_nap(sleeper& s, nanos until) noexcept {
@@ -183,36 +186,40 @@ void idle_workers::get_up(sleeper& s) noexcept {
   if (left != nullptr) left->got_up();
 }
 
-unsigned idle_workers::end_nap() noexcept {
+void idle_workers::end_nap() noexcept {
   sleeper& s = *std::exchange(napper_, nullptr);
   nap_until_.store(nobody_sleeps);
-  return interrupt(s) ? 1 : 0;
+  interrupt(s);
 }
 
-unsigned idle_workers::rouse_napper() noexcept {
+void idle_workers::rouse_napper() noexcept {
   const lock_guard guard(lock_);
-  return napper_ == nullptr ? 0 : end_nap();
+  if (napper_ != nullptr) end_nap();
 }
 
 // Whoever looks finds the watch free when it lies down.
-unsigned idle_workers::staff_watch() noexcept {
+void idle_workers::staff_watch() noexcept {
   const lock_guard guard(lock_);
-  if (watch_taken_ || looking_.load() != 0) return 0;
-  sleeper* const s = latest();
-  return s == nullptr ? 0 : rouse(*s);
+  if (watch_taken_ || looking_.load() != 0) return;
+  if (sleeper* const s = latest()) rouse(*s);
 }
 
-unsigned idle_workers::change_watch(watch& w) noexcept {
+void idle_workers::change_watch(watch& w) noexcept {
   const lock_guard guard(lock_);
   watch_ = &w;
   watch_taken_ = false;
-  if (napper_ != nullptr && napper_->in_watch) return end_nap();
-  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
-    if (s->in_watch) return rouse(*s);
+  if (napper_ != nullptr && napper_->in_watch) {
+    end_nap();
+    return;
   }
-  // Who sleeps elsewhere may have to go there: nobody is in it.
+  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
+    if (!s->in_watch) continue;
+    rouse(*s);
+    return;
+  }
+  // Whoever sleeps elsewhere may have to go there: nobody is in it.
   sleeper* const s = latest();
-  return s == nullptr || looking_.load() != 0 ? 0 : rouse(*s);
+  if (s != nullptr && looking_.load() == 0) rouse(*s);
 }
 
 std::uint64_t idle_workers::all_asleep(std::size_t workers, nanos now) noexcept {
@@ -229,13 +236,11 @@ std::uint64_t idle_workers::times_got_up() noexcept {
   return got_up_;
 }
 
-unsigned idle_workers::wake_all() noexcept {
+void idle_workers::wake_all() noexcept {
   const lock_guard guard(lock_);
-  unsigned calls = 0;
-  if (napper_ != nullptr) calls += end_nap();
+  if (napper_ != nullptr) end_nap();
   while (sleeper* const s = sleepers_.front())
-    calls += rouse(*s);
-  return calls;
+    rouse(*s);
 }
 
 }  // namespace vigil::internal

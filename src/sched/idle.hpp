@@ -98,8 +98,8 @@ class idle_workers {
   void sleep(sleeper& s, nanos not_before = 0) noexcept VIGIL_EXCLUDES(lock_);
 
   // The last look of a kept one found what others may take: true if somebody else
-  // will, who looks or has been woken for it. Adds the system calls made.
-  bool hand_on(const sleeper& self, unsigned& calls) noexcept VIGIL_EXCLUDES(lock_);
+  // will, who looks or has been woken for it.
+  bool hand_on(const sleeper& self) noexcept VIGIL_EXCLUDES(lock_);
 
   // The last look found something. Looking again when it returns.
   void stay_awake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);
@@ -115,11 +115,14 @@ class idle_workers {
 
   // --- by anybody
   // A2, A3 for one piece of work: wakes one sleeper unless somebody looks.
-  // Returns the system calls made. `may_wait`: for as long as a nap.
-  unsigned wake_one(bool may_wait = false) noexcept {
-    if (nobody_rests()) return 0;
-    if (looking_.load() == 0) return wake_one_slowly();
-    return may_wait || !somebody_naps() ? 0 : rouse_napper();
+  // `may_wait`: for as long as a nap.
+  void wake_one(bool may_wait = false) noexcept {
+    if (nobody_rests()) return;
+    if (looking_.load() == 0) {
+      wake_one_slowly();
+    } else if (!may_wait && somebody_naps()) {
+      rouse_napper();
+    }
   }
 
   bool somebody_naps() const noexcept { return nap_until_.load() != nobody_sleeps; }
@@ -128,23 +131,25 @@ class idle_workers {
 
   // A2, A3 for a deadline: makes sure that a sleeper, if there is one, sleeps
   // no longer than to `deadline`, unless somebody looks.
-  unsigned cover(nanos deadline) noexcept {
-    if (deadline < nap_until_.load()) return rouse_napper();
-    if (deadline >= earliest_.load() || looking_.load() != 0) return 0;
-    return cover_slowly(deadline);
+  void cover(nanos deadline) noexcept {
+    if (deadline < nap_until_.load()) {
+      rouse_napper();
+    } else if (deadline < earliest_.load() && looking_.load() == 0) {
+      cover_slowly(deadline);
+    }
   }
 
   // Before a worker that was in the watch enters user code, or when I/O comes to be
   // awaited: sees to it that another one goes there, if one sleeps and none looks.
-  unsigned staff_watch() noexcept VIGIL_EXCLUDES(lock_);
+  void staff_watch() noexcept VIGIL_EXCLUDES(lock_);
 
   // From now on they wait in this one; who is in the other comes out. Both live
   // as long as this does.
-  unsigned change_watch(watch& w) noexcept VIGIL_EXCLUDES(lock_);
+  void change_watch(watch& w) noexcept VIGIL_EXCLUDES(lock_);
 
   // Without regard to those who look.
-  unsigned wake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);  // this one, if it sleeps
-  unsigned wake_all() noexcept VIGIL_EXCLUDES(lock_);
+  void wake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);  // this one, if it sleeps
+  void wake_all() noexcept VIGIL_EXCLUDES(lock_);
 
   // If all `workers` sleep, none of them to a deadline that has come: a number
   // other than 0. While it stays the same nobody has got up, so between two
@@ -167,20 +172,23 @@ class idle_workers {
 
   unsigned looking() const noexcept { return looking_.load(); }
 
+  // The system calls that waking took: a statistic.
+  unsigned long wake_calls() const noexcept { return wake_calls_.get(); }
+
  private:
   using sleeper_list = list<sleeper, &sleeper::hook>;
 
-  unsigned wake_one_slowly() noexcept VIGIL_EXCLUDES(lock_);
-  unsigned cover_slowly(nanos deadline) noexcept VIGIL_EXCLUDES(lock_);
-  unsigned rouse_napper() noexcept VIGIL_EXCLUDES(lock_);
-  unsigned end_nap() noexcept VIGIL_REQUIRES(lock_);
+  void wake_one_slowly() noexcept VIGIL_EXCLUDES(lock_);
+  void cover_slowly(nanos deadline) noexcept VIGIL_EXCLUDES(lock_);
+  void rouse_napper() noexcept VIGIL_EXCLUDES(lock_);
+  void end_nap() noexcept VIGIL_REQUIRES(lock_);
   void choose_place(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   watch* leave_place(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void wait(sleeper& s, nanos until) noexcept;
-  bool interrupt(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
+  void interrupt(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void remove(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void publish_earliest() noexcept VIGIL_REQUIRES(lock_);
-  unsigned rouse(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
+  void rouse(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   sleeper* latest() const noexcept VIGIL_REQUIRES(lock_);
   sleeper* for_work() const noexcept VIGIL_REQUIRES(lock_);
 
@@ -194,6 +202,7 @@ class idle_workers {
   atomic<unsigned> asleep_{0};
   atomic<unsigned> looking_{0};
   atomic<nanos> nap_until_{nobody_sleeps};  // nobody_sleeps: no napper_
+  own_counter wake_calls_;                  // written under the lock
 };
 
 }  // namespace vigil::internal

@@ -16,7 +16,7 @@ void scheduler::end_outside_work() noexcept {
 // way round. All sequentially consistent, so one sees the other.
 void scheduler::io_executor_begins() noexcept {
   add_outside_work();
-  if (io_executors_.fetch_add(1) == 0) count_wake_calls(idle_.staff_watch());
+  if (io_executors_.fetch_add(1) == 0) idle_.staff_watch();
 }
 
 void scheduler::io_executor_ends() noexcept {

@@ -66,7 +66,7 @@ bool scheduler::adopt_watch(std::unique_ptr<watch> w) noexcept {
     // its sleeper there, or that sleeper looks at the signals later.
     watch_.store(&given);
   }
-  count_wake_calls(idle_.change_watch(given));
+  idle_.change_watch(given);
   // ordering: a hint.
   if (given.knows_io() && !is_virtual()) next_poll.store(0, relaxed);
   return true;
@@ -293,37 +293,26 @@ fiber* scheduler::pop_injected() noexcept {
   return f;
 }
 
-void scheduler::count_wake_calls(unsigned calls) noexcept {
-  if (calls == 0) return;
-  if (worker* const w = own_worker()) {
-    w->counters.wake_calls.add(calls);
-  } else {
-    // ordering: a statistic.
-    outside_wake_calls_.fetch_add(calls, relaxed);
-  }
-}
-
 void scheduler::work_added(unsigned pieces) noexcept {
-  if (pieces != 0) count_wake_calls(idle_.wake_one());
+  if (pieces != 0) idle_.wake_one();
 }
 
 // One fiber alone most likely goes on here as soon as the one that made it
 // runnable waits for it.
 void scheduler::work_added_here(worker& w) noexcept {
-  if (idle_.nobody_rests()) return;
-  w.counters.wake_calls.add(idle_.wake_one(w.has_one()));
+  if (!idle_.nobody_rests()) idle_.wake_one(w.has_one());
 }
 
 void scheduler::cover_owed() noexcept {
   worker& w = *current_worker();
   if (!w.cover_before_user_code) return;
   w.cover_before_user_code = false;
-  w.counters.wake_calls.add(cover());
+  cover();
 }
 
-unsigned scheduler::cover() noexcept {
-  const unsigned calls = awaits_io() ? idle_.staff_watch() : 0;
-  return calls + idle_.cover(next_deadline.load());
+void scheduler::cover() noexcept {
+  if (awaits_io()) idle_.staff_watch();
+  idle_.cover(next_deadline.load());
 }
 
 // The worker looks once the fiber is off its stack, as for a deadline.
@@ -334,7 +323,7 @@ void scheduler::io_begins() noexcept {
 void scheduler::deadline_lowered(nanos deadline, bool parking) noexcept {
   if (is_virtual()) {
     // Its worker may sleep while others run, with nothing to come (sleep_alone).
-    if (own_worker() == nullptr) count_wake_calls(idle_.wake_all());
+    if (own_worker() == nullptr) idle_.wake_all();
     return;
   }
   if (parking) {
@@ -343,7 +332,7 @@ void scheduler::deadline_lowered(nanos deadline, bool parking) noexcept {
     current_worker()->cover_before_user_code = true;
     return;
   }
-  count_wake_calls(idle_.cover(deadline));
+  idle_.cover(deadline);
 }
 
 // In no worker's own queue.
@@ -623,8 +612,7 @@ void scheduler::ended(fiber& f) noexcept {
 
 void scheduler::add_stats(runtime_stats& s) const noexcept {
   s.fibers_alive = alive();
-  // ordering: a statistic.
-  s.wake_calls += outside_wake_calls_.load(relaxed);
+  s.wake_calls += idle_.wake_calls();
   std::uint64_t begun = 0;
   std::uint64_t over = 0;
   for (const auto& w : workers_) {
@@ -637,7 +625,6 @@ void scheduler::add_stats(runtime_stats& s) const noexcept {
     s.kernel_waits += c.kernel_waits.get();
     s.wakes_useful += c.wakes_useful.get();
     s.wakes_needless += c.wakes_needless.get();
-    s.wake_calls += c.wake_calls.get();
   }
   s.fibers_sleeping = begun > over ? begun - over : 0;
   if (timers_ != nullptr) timers_->add_stats(s);

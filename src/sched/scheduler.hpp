@@ -116,8 +116,8 @@ class scheduler {
   // What a `parking` one left to be done, if user code is to run after all.
   void cover_owed() noexcept;
   // Before user code: the next deadline, and the watch if there is I/O, are seen
-  // to by somebody if anybody sleeps. Returns the system calls made.
-  unsigned cover() noexcept;
+  // to by somebody if anybody sleeps.
+  void cover() noexcept;
 
   // A worker naps (worker::nap) after so many wake-ups in vain, at most so often
   // in a row; tests change it.
@@ -328,7 +328,6 @@ class scheduler {
   bool all_done() const noexcept;
   void wait_for_system_fibers(fiber& self) noexcept;
   void tell_main() noexcept;
-  void count_wake_calls(unsigned calls) noexcept;
   void deliver_signal(int signal) noexcept VIGIL_EXCLUDES(signal_lock_);
   void dismiss_signal_watchers() noexcept VIGIL_EXCLUDES(signal_lock_);
   void stop_limit_passed(nanos waited) noexcept;
@@ -438,7 +437,6 @@ class scheduler {
   atomic<std::size_t> system_{0};
   atomic<std::size_t> stack_bytes_{0};
   atomic<std::size_t> limited_{0};  // user fibers, counted if max_fibers is set
-  atomic<std::uint64_t> outside_wake_calls_{0};
   visitors visitors_;
 
   spinlock injection_lock_{lock_rank::injection};

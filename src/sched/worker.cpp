@@ -105,7 +105,7 @@ void worker::run() noexcept {
         stop_looking(*f);
       } else if (cover_before_user_code) {
         cover_before_user_code = false;
-        counters.wake_calls.add(sched.cover());
+        sched.cover();
       }
     }
     enter(*f);
@@ -503,7 +503,7 @@ void worker::push_pinned(fiber& f) noexcept {
     inbox_.push_back(f);
     inbox_filled_.store(true);  // seq_cst: A1 of idle.hpp
   }
-  sched.count_wake_calls(sched.idle_.wake(place));
+  sched.idle_.wake(place);
 }
 
 bool worker::nothing_else() noexcept {

@@ -53,7 +53,6 @@ struct worker_counters {
   own_counter kernel_waits;
   own_counter wakes_useful;
   own_counter wakes_needless;
-  own_counter wake_calls;
 };
 
 class worker {

@@ -18,8 +18,8 @@ void worker::stop_looking(const fiber& found) noexcept {
   // ordering: this worker is the only one that has the fiber.
   const std::size_t taken =
       found.role == fiber_role::runner && found.callback.load(relaxed) == nullptr ? 1 : 0;
-  if (last && sched.finds_work(taken)) counters.wake_calls.add(sched.idle_.wake_one());
-  counters.wake_calls.add(sched.cover());
+  if (last && sched.finds_work(taken)) sched.idle_.wake_one();
+  sched.cover();
 }
 
 // The last look (I2 of idle.hpp).
@@ -31,9 +31,7 @@ bool worker::sees_work() noexcept {
 // Caller: has lain down, and has seen work that is not its own.
 bool worker::leaves_what_it_sees() noexcept {
   if (!is_kept() || sched.signals_.load() != 0 || sched.quit_.load()) return false;
-  unsigned calls = 0;
-  takes_all_ = !sched.idle_.hand_on(place, calls);
-  counters.wake_calls.add(calls);
+  takes_all_ = !sched.idle_.hand_on(place);
   return !takes_all_;
 }
 

@@ -108,16 +108,15 @@ TEST_SUITE("idle_workers") {
     lie(idle, open, 100, 200);
     lie(idle, first, 100, 200);
     lie(idle, second, 100, 200);
-    unsigned calls = 0;
-    CHECK(idle.hand_on(second, calls));
+    CHECK(idle.hand_on(second));
     CHECK_FALSE(open.hook.linked);
-    CHECK(idle.hand_on(second, calls));  // to the same, who looks
+    CHECK(idle.hand_on(second));  // to the same, who looks
     CHECK(idle.asleep() == 2);
     idle.lie_down(open, never, never);
-    CHECK_FALSE(idle.hand_on(open, calls));
+    CHECK_FALSE(idle.hand_on(open));
     idle.stay_awake(open);
     idle.stop_looking();
-    CHECK_FALSE(idle.hand_on(second, calls));
+    CHECK_FALSE(idle.hand_on(second));
     idle.wake_all();
   }
 
@@ -144,12 +143,13 @@ TEST_SUITE("idle_workers") {
   TEST_CASE("cover with nobody asleep or somebody looking wakes nobody") {
     futex_watch watch;
     idle_workers idle(watch);
-    CHECK(idle.cover(5) == 0);
+    idle.cover(5);
     sleeper a;
     lie(idle, a, never, never);
     idle.start_looking();
-    CHECK(idle.cover(5) == 0);
+    idle.cover(5);
     CHECK(idle.asleep() == 1);
+    CHECK(idle.wake_calls() == 0);
     idle.stop_looking();
     idle.cover(5);
     CHECK(idle.asleep() == 0);
@@ -204,14 +204,17 @@ TEST_SUITE("idle_workers") {
     idle_workers idle(watch);
     sleeper a;
     sleeper b;
-    CHECK(idle.staff_watch() == 0);  // nobody sleeps
+    idle.staff_watch();  // nobody sleeps
     lie(idle, a, never, never);
     lie(idle, b, never, never);
-    CHECK(idle.staff_watch() == 0);  // a is there
+    idle.staff_watch();  // a is there
+    CHECK(idle.asleep() == 2);
+    CHECK(idle.wake_calls() == 0);
     idle.wake(a);
     idle.stay_awake(a);
-    CHECK(idle.staff_watch() == 0);  // a looks, and goes back if it finds nothing
-    idle.stop_looking();             // it has found something
+    idle.staff_watch();  // a looks, and goes back if it finds nothing
+    CHECK(idle.asleep() == 1);
+    idle.stop_looking();  // it has found something
     idle.staff_watch();
     CHECK(idle.looking() == 1);  // b is roused
     idle.stay_awake(b);
