@@ -3,6 +3,7 @@
 // comes first decides `fate_`, and the other waits for it, so neither touches
 // what the other has freed.
 #include "chan/channel_core.hpp"
+#include "sched/process.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/error.hpp>
@@ -29,7 +30,7 @@ class signal_channel final : public channel_core {
   void watch() {
     fate_.store(fate::watching);
     try {
-      sched_.add_signal_watcher(watcher_);
+      process_watch_signals(sched_, watcher_);
     } catch (...) {
       fate_.store(fate::out);
       throw;
@@ -42,7 +43,7 @@ class signal_channel final : public channel_core {
   ~signal_channel() override {
     auto before = fate::watching;
     if (fate_.compare_exchange_strong(before, fate::leaving)) {
-      sched_.remove_signal_watcher(watcher_);
+      sched_.signals.remove(watcher_);
       return;
     }
     while (before == fate::dismissed) {  // its last touch is the store of `out`
@@ -66,7 +67,7 @@ class signal_channel final : public channel_core {
   }
 
   scheduler& sched_;
-  scheduler::signal_watcher watcher_;
+  signal_watcher watcher_;
   atomic<fate> fate_{fate::out};
 };
 

@@ -71,7 +71,7 @@ bool scheduler::looks_stuck(std::uint64_t asleep) noexcept {
   for (const auto& w : workers_) {
     if (w->inbox_filled_.load()) return false;
   }
-  if (watched_signals_.load() != 0) return false;
+  if (signals.is_watched()) return false;
   // It ends what waits for ever for the end of the run.
   if (waits_for_stop_signal()) return false;
   const run_phase phase = phase_.load();

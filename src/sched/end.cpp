@@ -9,7 +9,7 @@
 //      counts the grace and the stop limit (cancel_root)
 //   E2 the grace passes (options::grace, or the longest that a server has
 //      announced), or every other user fiber has ended, or a later signal of
-//      options::stop_on comes (signals.cpp), or a fatal deadlock is found
+//      options::stop_on comes (take_signals), or a fatal deadlock is found
 //   E3 stopping_ is set, then every open stoppable wait is claimed as stopped:
 //      a wait opened before is found there, one opened later sees the flag
 //      (both sequentially consistent)                        phase stopping
@@ -79,7 +79,7 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
       s.stopper_started_ = false;
       s.root_watch_ = {};
       s.end_since_.store(0);
-      s.signals_.fetch_and(std::uint64_t{has_begun ? 0u : 1u});
+      s.signals.forget(!has_begun);
       s.calls_given_up_at_ = 0;
       s.phase_.store(run_phase::idle);
     }
@@ -190,7 +190,7 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   for (auto& w : workers_) {
     if (w->thread_.joinable()) w->thread_.join();
   }
-  dismiss_signal_watchers();
+  signals.dismiss_watchers();
   if (main_error_ != nullptr) std::rethrow_exception(std::exchange(main_error_, nullptr));
   if (deadlocked_.load()) {
     throw deadlock(
@@ -210,7 +210,7 @@ bool scheduler::begin_run() {
   {
     const lock_guard guard(end_lock_);
     phase_.compare_exchange_strong(expected, run_phase::running);
-    is_stopped = (signals_.load() & 1) != 0;
+    is_stopped = signals.stop_is_noted();
   }
   if (expected != run_phase::idle) {
     throw wrong_place("vigil::runtime::run: this runtime is running already");

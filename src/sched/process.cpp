@@ -184,7 +184,7 @@ class handler_scope {
 void on_signal(int signal) {
   const handler_scope scope;
   for_each_running([signal](scheduler& s, const runtime_slot& slot) {
-    if ((slot.wants.load() >> signal & 1) != 0) s.signal_arrived(signal);
+    if ((slot.wants.load() >> signal & 1) != 0) s.signals.arrived(signal);
   });
 }
 
@@ -568,11 +568,17 @@ void process_list_holders(dump_writer& out) noexcept {
   out.flush();
 }
 
-void process_watch_signals(scheduler& s, std::uint64_t signals) {
-  const std::lock_guard guard(process_lock);
-  runtime_slot* const slot = slot_with(&s);
-  if (slot == nullptr) throw wrong_place("vigil: signals are watched while the runtime runs");
-  add_signals(*slot, signals);
+void process_watch_signals(scheduler& s, signal_watcher& w) {
+  s.signals.add(w);  // first, so that it hears of the first signal that is caught
+  try {
+    const std::lock_guard guard(process_lock);
+    runtime_slot* const slot = slot_with(&s);
+    if (slot == nullptr) throw wrong_place("vigil: signals are watched while the runtime runs");
+    add_signals(*slot, w.signals);
+  } catch (...) {
+    s.signals.remove(w);
+    throw;
+  }
 }
 
 }  // namespace vigil::internal

@@ -16,6 +16,7 @@ namespace vigil::internal {
 
 class dump_writer;
 class scheduler;
+struct signal_watcher;
 
 // For the length of a run. Several may exist at once.
 class process_guard {
@@ -106,7 +107,8 @@ bool process_has_run_for(const scheduler* s, const fiber& f, run_bounds::span& o
 // What holds each running runtime. Not for signal handlers: it takes locks.
 void process_list_holders(dump_writer& out) noexcept;
 
-// Catches the signals (a bit for each) from now on until the end of the run.
-void process_watch_signals(scheduler& s, std::uint64_t signals);
+// Adds the watcher, and catches its signals from now on until the end of the run. Throws
+// std::invalid_argument, wrong_place.
+void process_watch_signals(scheduler& s, signal_watcher& w);
 
 }  // namespace vigil::internal

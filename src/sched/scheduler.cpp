@@ -35,10 +35,8 @@ std::byte* align_down(std::byte* p, std::size_t align) noexcept {
 scheduler::scheduler(const scheduler_options& settings, std::unique_ptr<watch> w)
     : settings_(settings),
       number_(runtimes_made.fetch_add(1) + 1),
-      first_watch_(w ? std::move(w) : std::make_unique<futex_watch>()),
-      may_adopt_(dynamic_cast<futex_watch*>(first_watch_.get()) != nullptr),
-      watch_(first_watch_.get()),
-      idle_(*first_watch_),
+      watches_(std::move(w)),
+      idle_(watches_.present()),
       dice_(settings_.seed) {
   if (settings_.virtual_time) clock.make_virtual(testing::epoch.time_since_epoch().count());
   workers_.reserve(settings_.workers);
@@ -58,14 +56,7 @@ scheduler::~scheduler() {
 
 bool scheduler::adopt_watch(std::unique_ptr<watch> w) noexcept {
   watch& given = *w;
-  {
-    const lock_guard guard(watch_lock_);
-    if (!may_adopt_ || adopted_watch_ != nullptr) return false;
-    adopted_watch_ = std::move(w);
-    // Before anybody sleeps in it: who interrupts the old one for a signal finds
-    // its sleeper there, or that sleeper looks at the signals later.
-    watch_.store(&given);
-  }
+  if (!watches_.change(std::move(w))) return false;
   idle_.change_watch(given);
   // ordering: a hint.
   if (given.knows_io() && !is_virtual()) next_poll.store(0, relaxed);
@@ -337,7 +328,7 @@ void scheduler::deadline_lowered(nanos deadline, bool parking) noexcept {
 
 // In no worker's own queue.
 bool scheduler::finds_common_work(std::size_t callbacks_taken) noexcept {
-  return injected_count_.load() != 0 || signals_.load() != 0 || quit_.load() ||
+  return injected_count_.load() != 0 || signals.any() || quit_.load() ||
          timers_->has_callbacks(callbacks_taken);
 }
 

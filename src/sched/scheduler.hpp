@@ -8,10 +8,11 @@
 #include "sched/idle.hpp"
 #include "sched/short_turns.hpp"
 #include "sched/side_call.hpp"
+#include "sched/signal_hub.hpp"
 #include "sched/stop_tree.hpp"
 #include "sched/timer_seam.hpp"
 #include "sched/visitors.hpp"
-#include "sched/watch.hpp"
+#include "sched/watch_slot.hpp"
 #include "sched/worker.hpp"
 
 #include <vigil/detail/callable.hpp>
@@ -157,14 +158,11 @@ class scheduler {
   bool awaits_io() const noexcept { return has_pending_io() || io_executors_.load() != 0; }
 
   // --- where idle workers wait
-  watch& present_watch() const noexcept {
-    // Pairs with the store in adopt_watch().
-    return *watch_.load(acquire);
-  }
+  watch& present_watch() const noexcept { return watches_.present(); }
 
   // Changes the watch, once in the scheduler's life, while workers run and sleep:
   // false if one was given to the constructor or came first.
-  VIGIL_FOR_IO bool adopt_watch(std::unique_ptr<watch> w) noexcept VIGIL_EXCLUDES(watch_lock_);
+  VIGIL_FOR_IO bool adopt_watch(std::unique_ptr<watch> w) noexcept;
 
   // --- functions on threads of a side pool: side_call.hpp
   void call_begins(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
@@ -238,26 +236,6 @@ class scheduler {
   // Parks until nothing else can run at this instant.
   void settle();
 
-  // --- signals
-  void signal_arrived(int signal) noexcept;  // async-signal-safe
-
-  // Somebody who wants to hear of signals (notify_signals). receive() runs on
-  // a worker's stack: it only marks and readies. While there is one, no
-  // deadlock is reported.
-  struct signal_watcher {
-    std::uint64_t signals = 0;  // a bit for each
-    void (*receive)(int signal, void* argument) noexcept = nullptr;
-    // The run ends, and the watcher is taken out; false: its owner is doing that
-    // at this moment. Null if the owner always does before.
-    bool (*dismiss)(void* argument) noexcept = nullptr;
-    void* argument = nullptr;
-    list_hook<signal_watcher> hook;
-  };
-
-  // Throws std::invalid_argument, std::system_error.
-  void add_signal_watcher(signal_watcher& w) VIGIL_EXCLUDES(signal_lock_);
-  void remove_signal_watcher(signal_watcher& w) noexcept VIGIL_EXCLUDES(signal_lock_);
-
   // --- the grace
   // Who needs time for the end of the run, a server that answers what it has: the
   // grace is as long as the longest that is announced at the time, and at least
@@ -273,15 +251,28 @@ class scheduler {
   // What keeps exit_when::all_done from ending the run, by kind.
   void list_holders(dump_writer& out) noexcept;
 
+ private:
+  // Before the parts that are given some of them.
+  const scheduler_options settings_;
+  const std::uint64_t number_;
+  watch_slot watches_;
+  idle_workers idle_;
+  worker_list workers_;
+  visitors visitors_;
+
+ public:
+  // --- the parts
+  signal_hub signals{watches_, idle_, workers_, visitors_};
+
   list_hook<scheduler> among_all;  // of deadlock.cpp, guarded there
 
   const scheduler_options& settings() const noexcept { return settings_; }
 
   idle_workers& idle() noexcept { return idle_; }
 
-  std::vector<std::unique_ptr<worker>>& workers() noexcept { return workers_; }
+  worker_list& workers() noexcept { return workers_; }
 
-  const std::vector<std::unique_ptr<worker>>& workers() const noexcept { return workers_; }
+  const worker_list& workers() const noexcept { return workers_; }
 
   void add_stats(runtime_stats& s) const noexcept;  // async-signal-safe
 
@@ -316,7 +307,6 @@ class scheduler {
   void advance(run_phase to) noexcept;
   void begin_end() noexcept;
   void cancel_root() noexcept;
-  void wake_for_signal(waker who) noexcept;
   void main_body(fiber& self, detail::call_ref body) noexcept;
   void end_run(fiber& self) noexcept;
   void release_user_work(fiber& self) noexcept;
@@ -328,8 +318,6 @@ class scheduler {
   bool all_done() const noexcept;
   void wait_for_system_fibers(fiber& self) noexcept;
   void tell_main() noexcept;
-  void deliver_signal(int signal) noexcept VIGIL_EXCLUDES(signal_lock_);
-  void dismiss_signal_watchers() noexcept VIGIL_EXCLUDES(signal_lock_);
   void stop_limit_passed(nanos waited) noexcept;
   void finish(fiber& f) noexcept;  // on its own stack
   void ended(fiber& f) noexcept;   // off its stack
@@ -415,15 +403,6 @@ class scheduler {
   static void run_open(fiber& self);
   static void run_kept(fiber& self) noexcept;
 
-  const scheduler_options settings_;
-  const std::uint64_t number_;
-  const std::unique_ptr<watch> first_watch_;
-  std::unique_ptr<watch> adopted_watch_ VIGIL_GUARDED_BY(watch_lock_);
-  spinlock watch_lock_{lock_rank::shutdown};
-  const bool may_adopt_;
-  atomic<watch*> watch_;
-  idle_workers idle_;
-  std::vector<std::unique_ptr<worker>> workers_;
   timer_seam* timers_ = nullptr;
   random dice_;
 
@@ -437,7 +416,6 @@ class scheduler {
   atomic<std::size_t> system_{0};
   atomic<std::size_t> stack_bytes_{0};
   atomic<std::size_t> limited_{0};  // user fibers, counted if max_fibers is set
-  visitors visitors_;
 
   spinlock injection_lock_{lock_rank::injection};
   fiber_chain injected_ VIGIL_GUARDED_BY(injection_lock_);
@@ -484,11 +462,7 @@ class scheduler {
   waiter* settler_ = nullptr;
   ticket settler_ticket_ = 0;
 
-  atomic<std::uint64_t> signals_{0};  // a bit for each that came; bit 0: request_stop()
   futex_word gate_{0};                // workers start when all threads exist: 1 run, 2 give up
-  atomic<unsigned> watched_signals_{0};
-  spinlock signal_lock_{lock_rank::shutdown};
-  list<signal_watcher, &signal_watcher::hook> signal_watchers_ VIGIL_GUARDED_BY(signal_lock_);
   bool main_stopped_ = false;
   std::exception_ptr main_error_;
 };

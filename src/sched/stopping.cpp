@@ -20,6 +20,14 @@
 #include <utility>
 
 namespace vigil::internal {
+namespace {
+
+// A signal of stop_on ends the grace if the end has begun so long ago, whoever began
+// it. Earlier it means the same end: a process group gets what its leader relays as
+// well, and a terminal that goes away sends more than one.
+constexpr nanos grace_kept = 200'000'000;
+
+}  // namespace
 
 void scheduler::request_stop() noexcept {
   // The run may end at once, and the runtime with it.
@@ -27,12 +35,12 @@ void scheduler::request_stop() noexcept {
   bool is_idle = false;
   {
     const lock_guard guard(end_lock_);
-    signals_.fetch_or(1);
+    signals.note_stop();
     // Kept for the next run, whose beginning takes the lock: begin_run().
     is_idle = phase() == run_phase::idle;
   }
   // Done by a worker, as for a signal.
-  if (!is_idle) wake_for_signal(waker::thread);
+  if (!is_idle) signals.wake_all(waker::thread);
 }
 
 // The phase only goes forward, whoever is late.
@@ -55,6 +63,23 @@ void scheduler::begin_end() noexcept {
   // The root context first, which may call functions of the user's: a fiber's work.
   if (grace_left() <= 0 && root.load() == nullptr) stop_all();
   start_stopper();
+}
+
+// --- signals
+
+void scheduler::take_signals() noexcept {
+  const std::uint64_t bits = signals.take();
+  if ((bits & 1) != 0) begin_end();
+  for (int signal = 1; signal < 64; ++signal) {
+    if ((bits >> signal & 1) == 0) continue;
+    const auto& stop_on = settings_.stop_on;
+    if (std::find(stop_on.begin(), stop_on.end(), signal) != stop_on.end()) {
+      const nanos since = end_since_.load();
+      begin_end();
+      if (since != 0 && clock.now() - since >= grace_kept) end_grace();
+    }
+    signals.deliver(signal);
+  }
 }
 
 // --- the grace
@@ -332,7 +357,7 @@ bool scheduler::can_only_give_up(std::uint64_t asleep) noexcept {
   if (!deadlocked_.load() || !all_stopped_.load()) return false;
   if (phase() != run_phase::stopping || has_outside_work()) return false;
   const nanos limit = gives_up_at_.load();
-  if (limit == 0 || next_deadline.load() < limit || watched_signals_.load() != 0) return false;
+  if (limit == 0 || next_deadline.load() < limit || signals.is_watched()) return false;
   if (!is_virtual() && finds_work()) return false;
   for (const auto& w : workers_) {
     if (w->inbox_filled_.load()) return false;

@@ -145,9 +145,7 @@ void worker::look_for_io(nanos now) noexcept {
 }
 
 fiber* worker::pick() noexcept {
-  // ordering: a signal's bits are taken by an exchange later; a bit that is
-  // not seen now is seen at the next turn, and the handler wakes sleepers.
-  if (sched.signals_.load(relaxed) != 0) sched.take_signals();
+  if (sched.signals.hint() != 0) sched.take_signals();
   if (timers_due()) {
     if (!virtual_) look_for_io(last_clock_);
     // Pairs with the writes that timers_due() reads: it may be time for I/O alone.
@@ -164,7 +162,7 @@ fiber* worker::pick() noexcept {
 inline fiber* worker::pick_directly(after_switch what) noexcept {
   // Looked at together: one branch.
   // ordering: hints, as in pick(); a signal is taken a turn later.
-  const std::uint64_t others = sched.signals_.load(relaxed) | sched.callbacks_waiting.load(relaxed);
+  const std::uint64_t others = sched.signals.hint() | sched.callbacks_waiting.load(relaxed);
   // ordering: as above.
   if ((with_care_ | cover_before_user_code | inbox_filled_.load(relaxed) | (others != 0)) ||
       timers_due()) {
@@ -183,7 +181,7 @@ inline fiber* worker::pick_directly(after_switch what) noexcept {
   if (virtual_) return nullptr;
   note_pinned_wait(what);
   // ordering: hints, as in pick_directly().
-  const std::uint64_t others = sched.signals_.load(relaxed) | sched.callbacks_waiting.load(relaxed);
+  const std::uint64_t others = sched.signals.hint() | sched.callbacks_waiting.load(relaxed);
   // ordering: as above.
   if (cover_before_user_code || inbox_filled_.load(relaxed) || others != 0 || timers_due()) {
     return nullptr;
@@ -510,12 +508,12 @@ bool worker::nothing_else() noexcept {
   if (sched.is_virtual()) {
     return seeded_.empty() && yielded_.empty() && !sched.timers().has_callbacks() &&
            sched.injected_count_.load() == 0 && !inbox_filled_.load() && !timers_due() &&
-           sched.signals_.load() == 0;
+           !sched.signals.any();
   }
   // ordering: a yield that misses what came this instant loses one turn.
   return next_.load(relaxed) == nullptr && queue_.empty() && !inbox_filled_.load(relaxed) &&
          sched.injected_count_.load(relaxed) == 0 && !sched.timers().has_callbacks() &&
-         sched.signals_.load(relaxed) == 0 && !timers_due();
+         sched.signals.hint() == 0 && !timers_due();
 }
 
 // Reading the clock costs as much as a switch, so between quick switches it is

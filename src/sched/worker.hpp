@@ -23,6 +23,7 @@
 #include <vigil/detail/config.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -217,6 +218,8 @@ class worker {
   random random_;
   std::thread thread_;
 };
+
+using worker_list = std::vector<std::unique_ptr<worker>>;
 
 // The worker whose thread this is, nullptr on other threads. One accessor that
 // is never inlined and returns a value: compilers keep the address of a

@@ -30,7 +30,7 @@ bool worker::sees_work() noexcept {
 
 // Caller: has lain down, and has seen work that is not its own.
 bool worker::leaves_what_it_sees() noexcept {
-  if (!is_kept() || sched.signals_.load() != 0 || sched.quit_.load()) return false;
+  if (!is_kept() || sched.signals.any() || sched.quit_.load()) return false;
   takes_all_ = !sched.idle_.hand_on(place);
   return !takes_all_;
 }

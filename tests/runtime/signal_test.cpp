@@ -1,5 +1,6 @@
 #include "machine/sanitizer.hpp"
 #include "sched/park.hpp"
+#include "sched/process.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -377,11 +378,12 @@ TEST_SUITE("a handler that the program installs while it runs") {
 
 TEST_SUITE("signal watcher") {
   using vigil::internal::scheduler;
+  using vigil::internal::signal_watcher;
 
   struct listener {
     std::atomic<int> usr1{0};
     std::atomic<int> usr2{0};
-    scheduler::signal_watcher watcher;
+    signal_watcher watcher;
 
     listener() {
       watcher.signals = std::uint64_t{1} << SIGUSR1 | std::uint64_t{1} << SIGUSR2;
@@ -397,7 +399,7 @@ TEST_SUITE("signal watcher") {
     in_runtime({.workers = {1, 2}}, [] {
       scheduler& s = *vigil::internal::current_scheduler();
       listener l;
-      s.add_signal_watcher(l.watcher);
+      vigil::internal::process_watch_signals(s, l.watcher);
       ::kill(::getpid(), SIGUSR1);
       while (l.usr1.load() != 1)
         sleep_for(100us);
@@ -406,16 +408,16 @@ TEST_SUITE("signal watcher") {
         sleep_for(100us);
       CHECK(l.usr1.load() == 1);
       listener second;
-      s.add_signal_watcher(second.watcher);
+      vigil::internal::process_watch_signals(s, second.watcher);
       ::kill(::getpid(), SIGUSR1);
       while (l.usr1.load() != 2 || second.usr1.load() != 1)
         sleep_for(100us);
-      s.remove_signal_watcher(l.watcher);
+      s.signals.remove(l.watcher);
       ::kill(::getpid(), SIGUSR1);
       while (second.usr1.load() != 2)
         sleep_for(100us);
       CHECK(l.usr1.load() == 2);
-      s.remove_signal_watcher(second.watcher);
+      s.signals.remove(second.watcher);
     });
   }
 
@@ -426,7 +428,7 @@ TEST_SUITE("signal watcher") {
         vigil::internal::waiter* who = nullptr;
         vigil::internal::ticket which = 0;
       } w;
-      scheduler::signal_watcher watcher;
+      signal_watcher watcher;
       watcher.signals = std::uint64_t{1} << SIGUSR1;
       watcher.argument = &w;
       watcher.receive = [](int, void* argument) noexcept {
@@ -438,12 +440,12 @@ TEST_SUITE("signal watcher") {
       vigil::internal::fiber& self = *vigil::internal::current_fiber();
       w.who = &self.self;
       w.which = self.self.open(true);
-      s.add_signal_watcher(watcher);
+      vigil::internal::process_watch_signals(s, watcher);
       vigil::go([] { ::raise(SIGUSR1); });
       const auto how = vigil::internal::wait(
           self, w.which, vigil::internal::wait_reason::signal, vigil::detail::no_limit, true);
       CHECK(how == vigil::internal::outcome::value);
-      s.remove_signal_watcher(watcher);
+      s.signals.remove(watcher);
     });
   }
 
@@ -454,7 +456,7 @@ TEST_SUITE("signal watcher") {
     vigil::run(o, [] {
       scheduler& s = *vigil::internal::current_scheduler();
       listener l;
-      s.add_signal_watcher(l.watcher);
+      vigil::internal::process_watch_signals(s, l.watcher);
       auto f = spawn([] { sleep_for(std::chrono::nanoseconds::max()); });
       std::thread outside([&] {
         // Real time, so that the workers are asleep by then; it holds either way.
@@ -463,7 +465,7 @@ TEST_SUITE("signal watcher") {
       });
       CHECK_THROWS_AS(f.join(), vigil::cancelled);
       outside.join();
-      s.remove_signal_watcher(l.watcher);
+      s.signals.remove(l.watcher);
     });
   }
 
@@ -472,7 +474,7 @@ TEST_SUITE("signal watcher") {
       scheduler& s = *vigil::internal::current_scheduler();
       listener l;
       l.watcher.signals = std::uint64_t{1} << SIGKILL;
-      CHECK_THROWS_AS(s.add_signal_watcher(l.watcher), std::invalid_argument);
+      CHECK_THROWS_AS(vigil::internal::process_watch_signals(s, l.watcher), std::invalid_argument);
     });
   }
 }
