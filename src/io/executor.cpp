@@ -73,12 +73,12 @@ boost::asio::execution_context& context_of_memory() noexcept {
 
 counted_work::counted_work(const executor_home& home) : gate_(home.gate) {
   const std::lock_guard guard(gate_->lock);
-  if (gate_->sched != nullptr) gate_->sched->io_executor_begins();
+  if (gate_->sched != nullptr) gate_->sched->outside.io_executor_begins();
 }
 
 counted_work::~counted_work() {
   const std::lock_guard guard(gate_->lock);
-  if (gate_->sched != nullptr) gate_->sched->io_executor_ends();
+  if (gate_->sched != nullptr) gate_->sched->outside.io_executor_ends();
 }
 
 bool is_inside(const executor_home& home) noexcept {

@@ -346,7 +346,7 @@ void wait(operation& o, const wait_limit& limit, movable_deadline* moves, ended&
   }
   if (asked != cancellation_type_t::none) cancel(o, asked);
   if (o.outside) {
-    o.sched.io_begins();
+    o.sched.outside.io_begins();
     if (o.watch != nullptr) o.watch->operation_begins();
   }
   do {
@@ -366,7 +366,7 @@ void wait(operation& o, const wait_limit& limit, movable_deadline* moves, ended&
   }
   if (o.outside) {
     if (o.watch != nullptr) o.watch->operation_ends(cancelled);
-    o.sched.io_ends();
+    o.sched.outside.io_ends();
   }
 }
 

@@ -213,7 +213,7 @@ void* runtime::sched() noexcept {
 
 work_guard runtime::make_work_guard() {
   auto* const gate = new std::shared_ptr<internal::outside_gate>(core_->gate);
-  core_->sched.add_outside_work();
+  core_->sched.outside.add();
   return work_guard(gate);
 }
 
@@ -237,7 +237,7 @@ void work_guard::release() noexcept {
   if (gate == nullptr) return;
   {
     const std::lock_guard guard((*gate)->lock);
-    if ((*gate)->sched != nullptr) (*gate)->sched->end_outside_work();
+    if ((*gate)->sched != nullptr) (*gate)->sched->outside.end();
   }
   delete gate;
 }

@@ -43,6 +43,15 @@ bool for_all(F&& f) noexcept {
 
 }  // namespace
 
+// The last worker lies down without a deadline first, and looks then; here it is the
+// other way round. All sequentially consistent, so one sees the other. On virtual time
+// a deadline does not end its sleep, and at the end of a deadlocked run it is the
+// stop limit, which need not be waited for (can_only_give_up).
+void deadlock_finder::look_again() noexcept {
+  const bool may_rest = clock_.is_virtual() || next_deadline_.load() == never || has_found();
+  if (may_rest && idle_.asleep() == workers_.size()) idle_.wake_all();
+}
+
 void scheduler::join_all() noexcept {
   const std::lock_guard guard(all_lock);
   all.push_back(*this);
@@ -66,7 +75,7 @@ void scheduler::look_for_deadlock() noexcept {
 // `asleep` is what all_asleep() said; all looks are between that and the last.
 bool scheduler::looks_stuck(std::uint64_t asleep) noexcept {
   // Who lay down has tidied: `never` also if all that is pending never comes due.
-  if (alive() == 0 || has_outside_work() || next_deadline.load() != never) return false;
+  if (alive() == 0 || outside.any() || next_deadline.load() != never) return false;
   if (finds_work()) return false;
   for (const auto& w : workers_) {
     if (w->inbox_filled_.load()) return false;
@@ -76,7 +85,7 @@ bool scheduler::looks_stuck(std::uint64_t asleep) noexcept {
   if (waits_for_stop_signal()) return false;
   const run_phase phase = phase_.load();
   if (phase != run_phase::running && phase != run_phase::ending) return false;
-  if (deadlocked_.load()) return false;
+  if (deadlocks.has_found()) return false;
   return idle_.times_got_up() == asleep;
 }
 
@@ -96,9 +105,9 @@ void scheduler::look_at_all() noexcept {
   bool somebody_ends = false;
   for_all([&](scheduler& s) {
     workers += s.workers_.size();
-    is_news = is_news || !s.deadlock_warned_.load();
+    is_news = is_news || !s.deadlocks.has_warned();
     if (s.waits_for_all() && s.all_done()) {
-      s.tell_main();  // as does whoever took the last thing away, at this moment
+      s.something_ended();  // as does whoever took the last thing away, at this moment
       somebody_ends = true;
     }
     return true;
@@ -120,9 +129,9 @@ void scheduler::report_deadlock(bool alone) noexcept {
   bool one_is_fatal = false;
   bool one_goes_on = false;
   for_all([&](scheduler& s) {
-    if (s.deadlock_warned_.exchange(true)) return true;
+    if (!s.deadlocks.note_warned()) return true;
     if (s.deadlock_is_fatal(alone)) {
-      s.deadlocked_.store(true);
+      s.deadlocks.note_found();
       one_is_fatal = true;
     } else {
       one_goes_on = true;
@@ -144,7 +153,7 @@ void scheduler::report_deadlock(bool alone) noexcept {
   }
   process_dump(2);
   for_all([](scheduler& s) {
-    if (s.deadlocked_.load()) s.end_deadlocked();
+    if (s.deadlocks.has_found()) s.end_deadlocked();
     return true;
   });
 }

@@ -69,7 +69,7 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
     ~back_to_idle() {
       s.stopping_.store(false);
       s.quit_.store(false);
-      s.deadlock_warned_.store(false);
+      s.deadlocks.forget_warned();
       s.all_stopped_.store(false);
       s.gives_up_at_.store(0);
       // A request_stop() that came late must not stop the next run; but one that
@@ -85,7 +85,7 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
     }
   } idle_again{*this};
 
-  deadlocked_.store(false);
+  deadlocks.forget_found();
   main_stopped_ = false;
   main_error_ = nullptr;
 
@@ -192,7 +192,7 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   }
   signals.dismiss_watchers();
   if (main_error_ != nullptr) std::rethrow_exception(std::exchange(main_error_, nullptr));
-  if (deadlocked_.load()) {
+  if (deadlocks.has_found()) {
     throw deadlock(
         "vigil: deadlock: every fiber was parked, no timer was pending and no outside "
         "work was announced; the dump has been written to standard error");
@@ -329,10 +329,10 @@ void scheduler::end_run(fiber& self) noexcept {
 // until its claim is taken, and who takes it is counted as alive before.
 bool scheduler::all_done() const noexcept {
   const std::uint64_t fibers = alive_.load();
-  const std::uint64_t outside = outside_.load();
-  if ((fibers & low_half) > 1 || (outside & low_half) != 0) return false;
-  if (has_pending_io() || timers_->holds_program()) return false;
-  return alive_.load() == fibers && outside_.load() == outside;
+  const std::uint64_t announced = outside.history();
+  if ((fibers & low_half) > 1 || outside_work::count_in(announced) != 0) return false;
+  if (outside.has_io() || timers_->holds_program()) return false;
+  return alive_.load() == fibers && outside.history() == announced;
 }
 
 bool scheduler::end_has_come() const noexcept {
@@ -360,7 +360,7 @@ outcome scheduler::wait_for_end(fiber& self, end_wait what, nanos deadline) noex
   end_what_ = what;
   end_ticket_ = self.self.open(for_all);
   end_waiter_ = &self.self;
-  end_wanted_.store(true);
+  listen(true);
   outcome how = outcome::value;
   if (end_has_come()) {
     self.self.claim(end_ticket_, outcome::value);
@@ -375,7 +375,7 @@ outcome scheduler::wait_for_end(fiber& self, end_wait what, nanos deadline) noex
   }
   const lock_guard guard(end_lock_);
   end_waiter_ = nullptr;
-  end_wanted_.store(false);
+  listen(false);
   return how;
 }
 
@@ -416,12 +416,7 @@ void scheduler::wait_for_system_fibers(fiber& self) noexcept {
     wait_for_end(self, end_wait::system, never);
 }
 
-// A count went down: the main fiber may be waiting for that. The count is
-// changed first and end_wanted_ read afterwards; the main fiber does it the
-// other way round. Both sequentially consistent, so one of them sees the
-// other.
-void scheduler::tell_main() noexcept {
-  if (!end_wanted_.load()) return;
+void scheduler::look_again() noexcept {
   waiter* w = nullptr;
   {
     const lock_guard guard(end_lock_);
@@ -437,7 +432,7 @@ void scheduler::count_alive(int change) noexcept {
     alive_.fetch_add(one_more);
   } else {
     alive_.fetch_sub(1);
-    tell_main();
+    something_ended();
   }
 }
 
@@ -446,7 +441,7 @@ void scheduler::count_system(int change) noexcept {
     system_.fetch_add(1);
   } else {
     system_.fetch_sub(1);
-    tell_main();
+    something_ended();
   }
 }
 

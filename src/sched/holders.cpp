@@ -107,7 +107,7 @@ void scheduler::list_holders(dump_writer& out) noexcept {
       ++n;
     }
   }
-  out.text("  outside work: ").number(outside_work());
+  out.text("  outside work: ").number(outside.count());
   out.text(", of it functions on side pools: ").number(n).text("\n");
   for (std::size_t i = 0; i < n && i < shown; ++i) {
     out.text("    called by fiber ").number(calls[i].fiber_id);

@@ -302,7 +302,7 @@ void scheduler::cover_owed() noexcept {
 }
 
 void scheduler::cover() noexcept {
-  if (awaits_io()) idle_.staff_watch();
+  if (outside.awaits_io()) idle_.staff_watch();
   idle_.cover(next_deadline.load());
 }
 

@@ -4,8 +4,11 @@
 #include "base/atomic.hpp"
 #include "base/clock_source.hpp"
 #include "base/spinlock.hpp"
+#include "sched/deadlock.hpp"
+#include "sched/end_listener.hpp"
 #include "sched/fiber.hpp"
 #include "sched/idle.hpp"
+#include "sched/outside_work.hpp"
 #include "sched/short_turns.hpp"
 #include "sched/side_call.hpp"
 #include "sched/signal_hub.hpp"
@@ -49,7 +52,7 @@ enum class run_phase : std::uint8_t {
 class dump_writer;
 class side_pool;  // of the blocking layer
 
-class scheduler {
+class scheduler final : private end_listener {
  public:
   // The watch is the futex one if none is given.
   explicit scheduler(const scheduler_options& settings, std::unique_ptr<watch> w = nullptr);
@@ -132,31 +135,6 @@ class scheduler {
   // layer of contexts; held until the run's end.
   atomic<stop_node*> root{nullptr};
 
-  // --- outside work
-  void add_outside_work() noexcept { outside_.fetch_add(one_more); }
-
-  void end_outside_work() noexcept;
-
-  std::size_t outside_work() const noexcept { return outside_.load() & low_half; }
-
-  bool has_outside_work() const noexcept { return outside_work() != 0 || has_pending_io(); }
-
-  // An operation that a fiber waits for, somewhere outside: outside work as well.
-  // Both by the fiber itself, which sees to whatever is to be done afterwards.
-  // The fiber is about to park.
-  VIGIL_FOR_IO void io_begins() noexcept;
-
-  void io_ends() noexcept { pending_io_.fetch_sub(1); }
-
-  bool has_pending_io() const noexcept { return pending_io_.load() != 0; }
-
-  // An executor for handlers of I/O that are to come: outside work as well. Any thread.
-  VIGIL_FOR_IO void io_executor_begins() noexcept;
-  VIGIL_FOR_IO void io_executor_ends() noexcept;
-
-  // Whether a worker should be in the watch whatever the others do.
-  bool awaits_io() const noexcept { return has_pending_io() || io_executors_.load() != 0; }
-
   // --- where idle workers wait
   watch& present_watch() const noexcept { return watches_.present(); }
 
@@ -192,7 +170,7 @@ class scheduler {
     return is_by_my_end(e) || must_stop(f);
   }
 
-  bool ends_silently(const deadlock&) const noexcept { return deadlocked_.load(); }
+  bool ends_silently(const deadlock&) const noexcept { return deadlocks.has_found(); }
 
   // A user fiber more, or one less.
   void count_alive(int change) noexcept;
@@ -201,16 +179,6 @@ class scheduler {
 
   // exit_when::all_done: the main fiber waits until all_done().
   bool waits_for_all() const noexcept { return settings_.exit == exit_when::all_done; }
-
-  // Who is no fiber changes what holds the program (exit_when::all_done): outside
-  // work from enter() to leave(). In between the scheduler lives, whatever becomes
-  // of the run.
-  void enter() noexcept {
-    visitors_.enter();
-    add_outside_work();
-  }
-
-  void leave() noexcept;
 
   // One of our own fibers more, or one less.
   void count_system(int change) noexcept;
@@ -262,7 +230,9 @@ class scheduler {
 
  public:
   // --- the parts
-  signal_hub signals{watches_, idle_, workers_, visitors_};
+  deadlock_finder deadlocks{idle_, workers_, clock, next_deadline};
+  outside_work outside{idle_, deadlocks, *this, visitors_};
+  signal_hub signals{watches_, workers_, deadlocks, visitors_};
 
   list_hook<scheduler> among_all;  // of deadlock.cpp, guarded there
 
@@ -317,7 +287,7 @@ class scheduler {
   void wait_until_all_done(fiber& self) noexcept;
   bool all_done() const noexcept;
   void wait_for_system_fibers(fiber& self) noexcept;
-  void tell_main() noexcept;
+  void look_again() noexcept override;  // end_listener: of the main fiber
   void stop_limit_passed(nanos waited) noexcept;
   void finish(fiber& f) noexcept;  // on its own stack
   void ended(fiber& f) noexcept;   // off its stack
@@ -408,8 +378,7 @@ class scheduler {
 
   shard shards_[shards];
   alignas(cache_line) atomic<std::uint64_t> next_id_{1};
-  // alive_ and outside_: how many there are, and above that how often one was
-  // added: all_done().
+  // alive_: how many there are, and above that how often one was added: all_done().
   static constexpr std::uint64_t low_half = 0xffff'ffff;
   static constexpr std::uint64_t one_more = (std::uint64_t{1} << 32) + 1;
   alignas(cache_line) atomic<std::uint64_t> alive_{0};  // user fibers
@@ -421,9 +390,6 @@ class scheduler {
   fiber_chain injected_ VIGIL_GUARDED_BY(injection_lock_);
   alignas(cache_line) atomic<std::size_t> injected_count_{0};
 
-  atomic<std::uint64_t> outside_{0};
-  alignas(cache_line) atomic<long> pending_io_{0};
-  atomic<long> io_executors_{0};
   using call_list = list<side_call, &side_call::hook>;
   spinlock calls_lock_{lock_rank::side_calls};
   call_list calls_ VIGIL_GUARDED_BY(calls_lock_);
@@ -432,11 +398,9 @@ class scheduler {
   atomic<run_phase> phase_{run_phase::idle};
   atomic<bool> stopping_{false};
   atomic<bool> quit_{false};
-  atomic<bool> deadlocked_{false};       // reported, and the run ends by it
-  atomic<bool> deadlock_warned_{false};  // reported
-  std::uint64_t seen_asleep_ = 0;        // guarded by deadlock.cpp's lock
-  atomic<bool> all_stopped_{false};      // stop_all() has been through
-  atomic<nanos> gives_up_at_{0};         // the shutdown (stop_limit); 0: nobody counts yet
+  std::uint64_t seen_asleep_ = 0;   // guarded by deadlock.cpp's lock
+  atomic<bool> all_stopped_{false};  // stop_all() has been through
+  atomic<nanos> gives_up_at_{0};     // the shutdown (stop_limit); 0: nobody counts yet
 
   spinlock end_lock_{lock_rank::shutdown};
   // From its start to its end, before its block goes.
@@ -446,7 +410,6 @@ class scheduler {
   waiter* end_waiter_ VIGIL_GUARDED_BY(end_lock_) = nullptr;
   ticket end_ticket_ VIGIL_GUARDED_BY(end_lock_) = 0;
   end_wait end_what_ VIGIL_GUARDED_BY(end_lock_) = end_wait::others;
-  atomic<bool> end_wanted_{false};
 
   // These are guarded by end_lock_: one for the grace period and the stop limit until
   // the main fiber sees to them itself, one while the root context is cancelled.

@@ -12,7 +12,7 @@
 namespace vigil::internal {
 
 void scheduler::call_begins(side_call& c) noexcept {
-  add_outside_work();
+  outside.add();
   calls_under_way_.fetch_add(1);
   const lock_guard guard(calls_lock_);
   calls_.push_back(c);
@@ -69,9 +69,9 @@ call_fate scheduler::leave_call(side_call& c) noexcept {
 void scheduler::call_over() noexcept {
   const visit inside(visitors_);
   calls_under_way_.fetch_sub(1);
-  end_outside_work();
+  outside.end();
   if (is_virtual()) idle_.wake_all();
-  tell_main();
+  something_ended();
 }
 
 void scheduler::wait_for_calls() const noexcept {

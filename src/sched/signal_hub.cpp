@@ -1,7 +1,7 @@
 #include "sched/signal_hub.hpp"
 
 #include "base/assert.hpp"
-#include "sched/idle.hpp"
+#include "sched/deadlock.hpp"
 #include "sched/watch_slot.hpp"
 
 #include <thread>
@@ -39,7 +39,7 @@ void signal_hub::add(signal_watcher& w) noexcept {
 }
 
 // The last worker lies down first, and looks at the count then; here it is the other way
-// round. All sequentially consistent, so one sees the other.
+// round.
 void signal_hub::remove(signal_watcher& w) noexcept {
   const visit inside(visitors_);
   bool is_last = false;
@@ -48,7 +48,7 @@ void signal_hub::remove(signal_watcher& w) noexcept {
     watchers_.remove(w);
     is_last = watched_.fetch_sub(1) == 1;
   }
-  if (is_last && idle_.asleep() == workers_.size()) idle_.wake_all();
+  if (is_last) deadlocks_.look_again();
 }
 
 // At the end of a run, when no fiber is left: those of plain threads.

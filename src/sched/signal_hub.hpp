@@ -9,8 +9,7 @@
 // may uncover one, which nobody sees if all workers sleep. And a watcher of a plain thread
 // may go while the run ends, and the runtime with it.
 //
-// The rule. Who takes the last one out wakes the workers if all of them sleep. It is a
-// visitor meanwhile, from before the watcher is out: until then the end of the run waits
+// The rule. Who takes the last one out has the workers look. It is a visitor meanwhile, from before the watcher is out: until then the end of the run waits
 // for it (dismiss_watchers).
 #pragma once
 
@@ -25,7 +24,7 @@
 
 namespace vigil::internal {
 
-class idle_workers;
+class deadlock_finder;
 class watch_slot;
 
 // Somebody who wants to hear of signals (notify_signals). receive() runs on
@@ -44,10 +43,10 @@ struct signal_watcher {
 class signal_hub {
  public:
   signal_hub(const watch_slot& where,
-             idle_workers& idle,
              const worker_list& workers,
+             deadlock_finder& deadlocks,
              visitors& inside) noexcept
-      : where_(where), idle_(idle), workers_(workers), visitors_(inside) {}
+      : where_(where), workers_(workers), deadlocks_(deadlocks), visitors_(inside) {}
 
   void arrived(int signal) noexcept;  // async-signal-safe
 
@@ -85,8 +84,8 @@ class signal_hub {
   using watcher_list = list<signal_watcher, &signal_watcher::hook>;
 
   const watch_slot& where_;
-  idle_workers& idle_;
   const worker_list& workers_;
+  deadlock_finder& deadlocks_;
   visitors& visitors_;
 
   atomic<std::uint64_t> pending_{0};  // a bit for each that came

@@ -163,7 +163,7 @@ void scheduler::cancel_root() noexcept {
   node->cancel(stop_state::shutdown, nullptr);
   if (root_cancels_.fetch_sub(1) != 1) return;
   let_off(root_watch_);
-  tell_main();
+  something_ended();
 }
 
 void scheduler::watch_root(fiber& self) noexcept {
@@ -349,13 +349,13 @@ void scheduler::stop_limit_passed(nanos waited) noexcept {
 // stop limit. It is not given up sooner: a thread from outside that is no longer
 // outside work may have claimed the main fiber's wait, and not readied it yet.
 // What it has in hand is never a wait for a lock: it takes away the last fiber, timer
-// or call for which the main fiber waits (tell_main).
+// or call for which the main fiber waits (end_listener).
 
 bool scheduler::can_only_give_up(std::uint64_t asleep) noexcept {
   // Whoever stops all may count as asleep; the stopper is started afterwards, so
   // somebody rests after that.
-  if (!deadlocked_.load() || !all_stopped_.load()) return false;
-  if (phase() != run_phase::stopping || has_outside_work()) return false;
+  if (!deadlocks.has_found() || !all_stopped_.load()) return false;
+  if (phase() != run_phase::stopping || outside.any()) return false;
   const nanos limit = gives_up_at_.load();
   if (limit == 0 || next_deadline.load() < limit || signals.is_watched()) return false;
   if (!is_virtual() && finds_work()) return false;

@@ -15,7 +15,7 @@ fiber* scheduler::nothing_to_run(worker& w) noexcept {
     if (!take_in_calls()) sleep_for_calls(w);  // time stands still
     return nullptr;
   }
-  if (has_outside_work()) {
+  if (outside.any()) {
     sleep_alone(w, true);  // time stands still
     return nullptr;
   }
@@ -44,7 +44,7 @@ void scheduler::sleep_alone(worker& w, bool for_outside_work) noexcept {
   idle_.start_looking();
   idle_.lie_down(w.place, never, never);
   const bool goes_on =
-      w.sees_work() || (for_outside_work ? !has_outside_work() : next_deadline.load() != never);
+      w.sees_work() || (for_outside_work ? !outside.any() : next_deadline.load() != never);
   if (goes_on) {
     idle_.stay_awake(w.place);
   } else {

@@ -145,7 +145,7 @@ void worker::sleep() noexcept {
 // for a lock was left: if nobody else has since, there is none now. It becomes what that
 // count will be once this worker has got up.
 bool worker::must_end_lock_waits(std::uint64_t& none_left) noexcept {
-  if (!sched.deadlocked_.load()) return false;
+  if (!sched.deadlocks.has_found()) return false;
   const std::uint64_t asleep = sched.idle_.all_asleep(sched.workers_.size(), monotonic_now());
   if (asleep == 0 || asleep == none_left || !sched.can_only_give_up(asleep)) return false;
   none_left = asleep + 1;

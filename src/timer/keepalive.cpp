@@ -11,7 +11,7 @@ void keepalive::change::begin(keepalive& k,
   // A timer that is never referenced changes under locks under which nobody may be told.
   if (counts_ && k.owner_.is_this_run(t.generation) && (t.referenced.load() || t.keeps_alive)) {
     entered_ = k.owner_.sched();
-    entered_->enter();
+    entered_->outside.enter();
   }
 }
 
@@ -23,7 +23,7 @@ void keepalive::change::end() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     timer_->keeps_alive = keeps;
   }
   of_->owner_.outside.unlock();
-  if (entered_ != nullptr) entered_->leave();
+  if (entered_ != nullptr) entered_->outside.leave();
 }
 
 }  // namespace vigil::internal

@@ -6,7 +6,7 @@
 // counted there before it is given up here.
 //
 // A thread that may give one up is outside work from before the change until it has
-// told the main fiber and had the workers look again (scheduler::enter, leave). Without
+// told the main fiber and had the workers look again (outside_work::enter, leave). Without
 // that, a worker that looks in between would find nothing pending and the program held,
 // and report a deadlock.
 #pragma once

@@ -264,7 +264,7 @@ void on_virtual_time(bool readies_main, F&& before_waiting) {
   o.dump_on_sigquit = false;
   o.deadlock = vigil::on_deadlock::fatal;
   vigil::internal::runtime_core core(o);
-  core.sched.add_outside_work();
+  core.sched.outside.add();
   auto body = [&] {
     before_waiting();
     turnstile main;
@@ -282,7 +282,7 @@ void on_virtual_time(bool readies_main, F&& before_waiting) {
     const model::window w;
     std::thread outside([&] {
       opened->open();
-      core.sched.end_outside_work();
+      core.sched.outside.end();
     });
     main.wait();
     model::require(vigil::clock::now() == begin, "time stands still while a fiber can run");

@@ -208,7 +208,7 @@ TEST_SUITE("a watch over epoll and timerfd") {
     over_epoll({1, 2}, [](vigil::internal::runtime_core& core, watch_calls& calls, epoll_watch& w) {
       int ends[2];
       REQUIRE(::pipe(ends) == 0);
-      core.sched.add_outside_work();
+      core.sched.outside.add();
       auto& self = *vigil::internal::current_fiber();
       const auto t = self.self.open(true);
       w.await(ends[0], self.self, t);
@@ -221,7 +221,7 @@ TEST_SUITE("a watch over epoll and timerfd") {
                 self, t, vigil::internal::wait_reason::test, vigil::detail::no_limit, true) ==
             vigil::internal::outcome::value);
       CHECK(calls.readable.load() == 1);
-      core.sched.end_outside_work();
+      core.sched.outside.end();
       writer.join();
       ::close(ends[0]);
       ::close(ends[1]);
@@ -234,7 +234,7 @@ TEST_SUITE("a watch over epoll and timerfd") {
       core.sched.naps_in_a_row.store(-1U);  // the other worker does nothing but nap
       int ends[2];
       REQUIRE(::pipe(ends) == 0);
-      core.sched.add_outside_work();
+      core.sched.outside.add();
       std::atomic<bool> heard{false};
       auto reader = spawn([&] {
         auto& self = *vigil::internal::current_fiber();
@@ -254,7 +254,7 @@ TEST_SUITE("a watch over epoll and timerfd") {
       }
       CHECK(calls.readable.load() == 1);
       core.sched.naps_after.store(-1U);
-      core.sched.end_outside_work();
+      core.sched.outside.end();
       reader.join();
       writer.join();
       ::close(ends[0]);

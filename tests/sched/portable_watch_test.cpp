@@ -24,9 +24,9 @@ void over_portable(const vigil::options& settings, F body) {
     o.workers = n;
     vigil::internal::runtime_core core(o, std::make_unique<portable_watch>());
     auto main = [&] {
-      core.sched.add_outside_work();  // plain threads
+      core.sched.outside.add();  // plain threads
       body();
-      core.sched.end_outside_work();
+      core.sched.outside.end();
     };
     core.sched.run(main, false);
   }

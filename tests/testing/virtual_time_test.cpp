@@ -179,7 +179,7 @@ TEST_SUITE("run_virtual") {
     std::atomic<bool> finished{false};
     std::thread outside;
     auto body = [&] {
-      core.sched.add_outside_work();
+      core.sched.outside.add();
       bool fired = false;
       vigil::after_func(1s, [&] { fired = true; });
       outside = std::thread([&] {
@@ -187,7 +187,7 @@ TEST_SUITE("run_virtual") {
         // either way.
         std::this_thread::sleep_for(10ms);
         CHECK_FALSE(finished.load());
-        core.sched.end_outside_work();
+        core.sched.outside.end();
       });
       sleep_for(2s);
       finished.store(true);
