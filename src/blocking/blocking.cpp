@@ -81,7 +81,7 @@ class owned_job {
 // The wait has ended without a result, or never began. True if the function has
 // returned all the same. The pool may be gone.
 bool leave(side_job& job, owned_job& owned) noexcept {
-  const internal::call_fate fate = job.sched->leave_call(job);
+  const internal::call_fate fate = job.sched->calls.leave(job);
   if (fate == internal::call_fate::left) owned.give_away();
   return fate == internal::call_fate::over;
 }
@@ -117,7 +117,7 @@ bool run_blocking(void* given,
   job.from = from;
   pool.prepare();
   self.open(job.waits);
-  sched.call_begins(job);
+  sched.calls.begin(job);
   pool.submit(job);
   outcome result = outcome::value;
   try {

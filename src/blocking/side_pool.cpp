@@ -252,13 +252,13 @@ void side_pool::run(side_job& job) noexcept {
 // Over: its caller goes on with the record, or has left, and it dies here.
 void side_pool::give_back(side_job& job) noexcept {
   scheduler& sched = *job.sched;
-  if (!sched.call_returned(job)) return;
+  if (!sched.calls.returned(job)) return;
   {
     const users_code dies;
     job.table->destroy(job.record);
   }
   delete &job;
-  sched.call_over();
+  sched.calls.over();
 }
 
 blocking_stats side_pool::stats() noexcept {

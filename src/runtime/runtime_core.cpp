@@ -112,7 +112,7 @@ runtime_core::~runtime_core() {
     gate->sched = nullptr;
   }
   blocking.reset();  // its threads end
-  sched.wait_for_calls();
+  sched.calls.wait_until_over();
   timers.end();
 }
 

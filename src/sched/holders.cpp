@@ -95,25 +95,22 @@ void scheduler::list_holders(dump_writer& out) noexcept {
     nanos since;
   };
 
-  std::array<seen_call, shown> calls;
+  std::array<seen_call, shown> seen;
   n = 0;
-  {
-    const lock_guard guard(calls_lock_);
-    for (side_call* c = calls_.front(); c != nullptr; c = call_list::next(*c)) {
-      if (n < shown) {
-        calls[n] = {c->fiber_id, {}, c->from, c->since};
-        std::memcpy(calls[n].name, c->fiber_name, sizeof calls[n].name);
-      }
-      ++n;
+  calls.for_each([&](const side_call& c) {
+    if (n < shown) {
+      seen[n] = {c.fiber_id, {}, c.from, c.since};
+      std::memcpy(seen[n].name, c.fiber_name, sizeof seen[n].name);
     }
-  }
+    ++n;
+  });
   out.text("  outside work: ").number(outside.count());
   out.text(", of it functions on side pools: ").number(n).text("\n");
   for (std::size_t i = 0; i < n && i < shown; ++i) {
-    out.text("    called by fiber ").number(calls[i].fiber_id);
-    if (calls[i].name[0] != '\0') out.text(" (").name(calls[i].name).text(")");
-    out.text(" at ").text(calls[i].from.file).text(":").number(calls[i].from.line);
-    out.text(", ").seconds(monotonic_now() - calls[i].since).text(" ago\n");
+    out.text("    called by fiber ").number(seen[i].fiber_id);
+    if (seen[i].name[0] != '\0') out.text(" (").name(seen[i].name).text(")");
+    out.text(" at ").text(seen[i].from.file).text(":").number(seen[i].from.line);
+    out.text(", ").seconds(monotonic_now() - seen[i].since).text(" ago\n");
   }
   write_more(out, n);
 }

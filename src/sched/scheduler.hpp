@@ -142,15 +142,6 @@ class scheduler final : private end_listener {
   // false if one was given to the constructor or came first.
   VIGIL_FOR_IO bool adopt_watch(std::unique_ptr<watch> w) noexcept;
 
-  // --- functions on threads of a side pool: side_call.hpp
-  void call_begins(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
-  bool call_returned(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
-  call_fate leave_call(side_call& c) noexcept VIGIL_EXCLUDES(calls_lock_);
-  void call_over() noexcept;
-  // Before the scheduler goes: one that was left at the very end of the run, on a
-  // pool that others share, may still be under way.
-  void wait_for_calls() const noexcept;
-
   internal::side_pool* side_pool = nullptr;  // the runtime's own; of the blocking layer
 
   // --- the end
@@ -232,6 +223,7 @@ class scheduler final : private end_listener {
   // --- the parts
   deadlock_finder deadlocks{idle_, workers_, clock, next_deadline};
   outside_work outside{idle_, deadlocks, *this, visitors_};
+  side_calls calls{clock, idle_, outside, *this, visitors_};  // functions on side pools
   signal_hub signals{watches_, workers_, deadlocks, visitors_};
 
   list_hook<scheduler> among_all;  // of deadlock.cpp, guarded there
@@ -315,10 +307,7 @@ class scheduler final : private end_listener {
   bool finds_common_work(std::size_t callbacks_taken) noexcept;
   bool finds_much_work() noexcept;
   void sleep_alone(worker& w, bool for_outside_work) noexcept;  // virtual time
-  bool all_calls_done() noexcept VIGIL_EXCLUDES(calls_lock_);
-  bool take_in_calls() noexcept VIGIL_EXCLUDES(calls_lock_);
   void sleep_for_calls(worker& w) noexcept;
-  void name_calls() noexcept VIGIL_EXCLUDES(calls_lock_);
 
   // For what the main fiber waits; in the grace, for the others or a stop of all.
   enum class end_wait : std::uint8_t { all_done, grace, others, system };
@@ -327,7 +316,7 @@ class scheduler final : private end_listener {
   bool end_has_come() const noexcept VIGIL_REQUIRES(end_lock_);
 
   bool others_left() const noexcept {
-    return alive() > 1 || calls_under_way_.load() != 0 || root_cancels_.load() != 0;
+    return alive() > 1 || calls.under_way() != 0 || root_cancels_.load() != 0;
   }
 
   // For the length of a run: deadlock.cpp.
@@ -390,10 +379,6 @@ class scheduler final : private end_listener {
   fiber_chain injected_ VIGIL_GUARDED_BY(injection_lock_);
   alignas(cache_line) atomic<std::size_t> injected_count_{0};
 
-  using call_list = list<side_call, &side_call::hook>;
-  spinlock calls_lock_{lock_rank::side_calls};
-  call_list calls_ VIGIL_GUARDED_BY(calls_lock_);
-  atomic<std::size_t> calls_under_way_{0};
   nanos calls_given_up_at_ = 0;  // virtual time, while the run ends; 0: not yet set
   atomic<run_phase> phase_{run_phase::idle};
   atomic<bool> stopping_{false};

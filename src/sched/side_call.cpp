@@ -1,9 +1,9 @@
-// The scheduler's half of functions on side pools: side_call.hpp.
 #include "sched/side_call.hpp"
 
-#include "sched/park.hpp"
-#include "sched/process.hpp"
-#include "sched/scheduler.hpp"
+#include "base/assert.hpp"
+#include "sched/end_listener.hpp"
+#include "sched/idle.hpp"
+#include "sched/outside_work.hpp"
 #include "sched/written_name.hpp"
 
 #include <optional>
@@ -11,21 +11,20 @@
 
 namespace vigil::internal {
 
-void scheduler::call_begins(side_call& c) noexcept {
-  outside.add();
-  calls_under_way_.fetch_add(1);
-  const lock_guard guard(calls_lock_);
+void side_calls::begin(side_call& c) noexcept {
+  outside_.add();
+  under_way_.fetch_add(1);
+  const lock_guard guard(lock_);
   calls_.push_back(c);
 }
 
-// True: nobody waits, the record is the caller's, who then calls call_over().
-bool scheduler::call_returned(side_call& c) noexcept {
+bool side_calls::returned(side_call& c) noexcept {
   waiter* waits = nullptr;
-  const bool in_virtual = is_virtual();
+  const bool in_virtual = clock_.is_virtual();
   std::optional<visit> inside;
   if (in_virtual) inside.emplace(visitors_);  // once done, the call holds the run no more
   {
-    const lock_guard guard(calls_lock_);
+    const lock_guard guard(lock_);
     if (c.left) {
       calls_.remove(c);
       return true;
@@ -38,18 +37,18 @@ bool scheduler::call_returned(side_call& c) noexcept {
     }
   }
   if (in_virtual) {
-    idle_.wake_all();  // it may be the last one: take_in_calls()
+    idle_.wake_all();  // it may be the last one: take_in()
     return false;
   }
   if (waits != nullptr) waits->deliver();
-  call_over();
+  over();
   return false;
 }
 
-call_fate scheduler::leave_call(side_call& c) noexcept {
+call_fate side_calls::leave(side_call& c) noexcept {
   call_fate fate = call_fate::over;
   {
-    const lock_guard guard(calls_lock_);
+    const lock_guard guard(lock_);
     if (!c.done) {
       if (!c.withdraw()) {  // C4
         c.left = true;
@@ -60,75 +59,53 @@ call_fate scheduler::leave_call(side_call& c) noexcept {
     if (!c.hook.linked) return fate;  // over already
     calls_.remove(c);
   }
-  call_over();
+  over();
   return fate;
 }
 
 // From threads outside too. The main fiber may end the run as soon as the count
 // is down: the destructor waits for who is in here.
-void scheduler::call_over() noexcept {
+void side_calls::over() noexcept {
   const visit inside(visitors_);
-  calls_under_way_.fetch_sub(1);
-  outside.end();
-  if (is_virtual()) idle_.wake_all();
-  something_ended();
+  under_way_.fetch_sub(1);
+  outside_.end();
+  if (clock_.is_virtual()) idle_.wake_all();
+  main_.something_ended();
 }
 
-void scheduler::wait_for_calls() const noexcept {
-  while (calls_under_way_.load() != 0)
+void side_calls::wait_until_over() const noexcept {
+  while (under_way_.load() != 0)
     std::this_thread::yield();
 }
 
 // --- virtual time: C3
 
-bool scheduler::all_calls_done() noexcept {
-  const lock_guard guard(calls_lock_);
-  if (calls_.size() != calls_under_way_.load()) return false;  // one is being dropped
+bool side_calls::all_done() noexcept {
+  const lock_guard guard(lock_);
+  if (calls_.size() != under_way_.load()) return false;  // one is being dropped
   for (side_call* c = calls_.front(); c != nullptr; c = call_list::next(*c)) {
     if (!c->done) return false;
   }
   return true;
 }
 
-// Caller: the one worker, on its own stack, so nobody runs meanwhile. False if
-// one is still under way.
-bool scheduler::take_in_calls() noexcept {
-  if (!all_calls_done()) return false;
+bool side_calls::take_in() noexcept {
+  if (!all_done()) return false;
   for (;;) {
     side_call* c = nullptr;
     {
-      const lock_guard guard(calls_lock_);
+      const lock_guard guard(lock_);
       c = calls_.pop_front();
     }
     if (c == nullptr) return true;
     if (c->waits.claim(outcome::value)) c->waits.waiter->deliver();
-    call_over();
+    over();
   }
 }
 
-// Until a call comes in. The virtual clock stands still, so while the run ends
-// the real one counts the stop limit.
-void scheduler::sleep_for_calls(worker& w) noexcept {
-  nanos until = never;
-  if (stopping()) {
-    const nanos limit = stop_limit();
-    if (calls_given_up_at_ == 0) calls_given_up_at_ = saturating_add(monotonic_now(), limit);
-    until = calls_given_up_at_;
-    if (monotonic_now() >= until) stop_limit_passed(limit);
-  }
-  idle_.start_looking();
-  idle_.lie_down(w.place, until, never);
-  if (w.sees_work() || calls_under_way_.load() == 0 || all_calls_done()) {
-    idle_.stay_awake(w.place);
-  } else {
-    idle_.sleep(w.place);
-  }
-  idle_.stop_looking();
-}
-
-void scheduler::name_calls() noexcept {
+void side_calls::name() noexcept {
   const nanos now = monotonic_now();
-  const lock_guard guard(calls_lock_);
+  const lock_guard guard(lock_);
   for (side_call* c = calls_.front(); c != nullptr; c = call_list::next(*c)) {
     if (c->done) continue;
     warn("  a function on a side pool, called %.3f s ago by fiber %llu (%s) at %s:%u",

@@ -1,5 +1,5 @@
 // side_call: a function that a fiber has given to a thread of a side pool, as
-// the fiber's runtime sees it.
+// the fiber's runtime sees it; side_calls: those of one runtime.
 //
 // The danger. The function may return at the very moment at which its caller's
 // wait is ended by a timeout or a stop: the result would be lost, or handed to
@@ -9,19 +9,19 @@
 // The rule. All such calls of a runtime are in one list, and the lock of the
 // list decides who comes first:
 //
-//   pool's thread   the function has returned: call_returned(). If somebody
+//   pool's thread   the function has returned: returned(). If somebody
 //                   waits, his ticket is claimed under the lock, and the record
 //                   is his. If he has left, it is the thread's.
-//   caller          his wait has ended otherwise: leave_call(). If the function
+//   caller          his wait has ended otherwise: leave(). If the function
 //                   has returned, the record is his; if it has not begun, it is
 //                   taken out of its pool's queue, and the record is his; else
 //                   the thread's.
 //
 // C1  A record has one owner at any time: its caller until it is submitted and
 //     after `done`, the pool otherwise.
-// C2  A call is outside work, and one of calls_under_way_, from call_begins()
-//     to call_over(), which is the last touch of the scheduler. The end of the
-//     run waits for the count, so the scheduler outlives every call.
+// C2  A call is outside work, and one of under_way_, from begin() to over(), which is
+//     the last touch of the scheduler. The end of the run waits for the count, so the
+//     scheduler outlives every call.
 // C3  On virtual time a function that has returned stays in the list, and its
 //     caller parked, until nothing else can run and every other one has
 //     returned as well: then all are taken in at once, in the order in which
@@ -31,15 +31,24 @@
 //     it goes. Once it has returned, the pool may be gone.
 #pragma once
 
+#include "base/atomic.hpp"
+#include "base/clock_source.hpp"
 #include "base/intrusive_list.hpp"
 #include "base/nanos.hpp"
+#include "base/spinlock.hpp"
+#include "sched/visitors.hpp"
 #include "sched/waiter.hpp"
 
 #include <vigil/detail/site.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace vigil::internal {
+
+class end_listener;
+class idle_workers;
+class outside_work;
 
 // What becomes of a call that its caller leaves.
 enum class call_fate : std::uint8_t {
@@ -50,7 +59,7 @@ enum class call_fate : std::uint8_t {
 
 class side_call {
  public:
-  // Out of the queue of its pool, if no thread has taken it. Caller: leave_call().
+  // Out of the queue of its pool, if no thread has taken it. Caller: side_calls::leave().
   virtual bool withdraw() noexcept = 0;
 
   list_hook<side_call> hook;
@@ -66,6 +75,58 @@ class side_call {
 
  protected:
   ~side_call() = default;
+};
+
+class side_calls {
+ public:
+  side_calls(const clock_source& clock,
+             idle_workers& idle,
+             outside_work& outside,
+             end_listener& main,
+             visitors& inside) noexcept
+      : clock_(clock), idle_(idle), outside_(outside), main_(main), visitors_(inside) {}
+
+  void begin(side_call& c) noexcept VIGIL_EXCLUDES(lock_);
+  // True: nobody waits, the record is the caller's, who then calls over().
+  bool returned(side_call& c) noexcept VIGIL_EXCLUDES(lock_);
+  call_fate leave(side_call& c) noexcept VIGIL_EXCLUDES(lock_);
+  void over() noexcept;
+
+  std::size_t under_way() const noexcept { return under_way_.load(); }
+
+  // Before the scheduler goes: one that was left at the very end of the run, on a
+  // pool that others share, may still be under way.
+  void wait_until_over() const noexcept;
+
+  // --- virtual time: C3
+  bool all_done() noexcept VIGIL_EXCLUDES(lock_);
+  // Caller: the one worker, on its own stack, so nobody runs meanwhile. False if
+  // one is still under way.
+  bool take_in() noexcept VIGIL_EXCLUDES(lock_);
+
+  // Says on standard error which have not returned.
+  void name() noexcept VIGIL_EXCLUDES(lock_);
+
+  // Under the lock.
+  template <class F>
+  void for_each(F&& f) noexcept VIGIL_EXCLUDES(lock_) {
+    const lock_guard guard(lock_);
+    for (const side_call* c = calls_.front(); c != nullptr; c = call_list::next(*c))
+      f(*c);
+  }
+
+ private:
+  using call_list = list<side_call, &side_call::hook>;
+
+  const clock_source& clock_;
+  idle_workers& idle_;
+  outside_work& outside_;
+  end_listener& main_;
+  visitors& visitors_;
+
+  spinlock lock_{lock_rank::side_calls};
+  call_list calls_ VIGIL_GUARDED_BY(lock_);
+  atomic<std::size_t> under_way_{0};
 };
 
 }  // namespace vigil::internal

@@ -330,7 +330,7 @@ void scheduler::stop_limit_passed(nanos waited) noexcept {
                    : "");
     }
   }
-  name_calls();
+  calls.name();
   if (is_virtual()) {
     warn("this run on virtual time failed with seed %llu; VIGIL_SEED=%llu replays it",
          static_cast<unsigned long long>(settings_.seed),

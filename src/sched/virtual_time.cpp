@@ -11,8 +11,8 @@ namespace vigil::internal {
 
 // Nothing is ready and no timer is due. Returns what to run after the jump.
 fiber* scheduler::nothing_to_run(worker& w) noexcept {
-  if (calls_under_way_.load() != 0) {
-    if (!take_in_calls()) sleep_for_calls(w);  // time stands still
+  if (calls.under_way() != 0) {
+    if (!calls.take_in()) sleep_for_calls(w);  // time stands still
     return nullptr;
   }
   if (outside.any()) {
@@ -36,6 +36,26 @@ fiber* scheduler::nothing_to_run(worker& w) noexcept {
   }
   if (next > clock.now()) clock.jump_to(next);
   return take_timer_fiber();
+}
+
+// Until a call comes in. The virtual clock stands still, so while the run ends
+// the real one counts the stop limit.
+void scheduler::sleep_for_calls(worker& w) noexcept {
+  nanos until = never;
+  if (stopping()) {
+    const nanos limit = stop_limit();
+    if (calls_given_up_at_ == 0) calls_given_up_at_ = saturating_add(monotonic_now(), limit);
+    until = calls_given_up_at_;
+    if (monotonic_now() >= until) stop_limit_passed(limit);
+  }
+  idle_.start_looking();
+  idle_.lie_down(w.place, until, never);
+  if (w.sees_work() || calls.under_way() == 0 || calls.all_done()) {
+    idle_.stay_awake(w.place);
+  } else {
+    idle_.sleep(w.place);
+  }
+  idle_.stop_looking();
 }
 
 // Until something comes in from outside, or from another runtime. Without outside
