@@ -75,7 +75,7 @@ void scheduler::look_for_deadlock() noexcept {
 // `asleep` is what all_asleep() said; all looks are between that and the last.
 bool scheduler::looks_stuck(std::uint64_t asleep) noexcept {
   // Who lay down has tidied: `never` also if all that is pending never comes due.
-  if (alive() == 0 || outside.any() || next_deadline.load() != never) return false;
+  if (fibers.alive() == 0 || outside.any() || next_deadline.load() != never) return false;
   if (finds_work()) return false;
   for (const auto& w : workers_) {
     if (w->inbox_filled_.load()) return false;
@@ -162,14 +162,14 @@ void scheduler::report_deadlock(bool alone) noexcept {
 // closes first and looks at the count second (E5, E6 of end.cpp). So it is still
 // there for the stopper, although it may be woken here or by a thread meanwhile.
 void scheduler::end_deadlocked() noexcept {
-  count_system(1);
+  fibers.count_system(1);
   if (phase() < run_phase::closed) {
     note_end();
     advance(run_phase::ending);
     end_grace();  // whoever waits for its end wakes, and sees to the stop limit
     start_stopper();
   }
-  count_system(-1);
+  fibers.count_system(-1);
 }
 
 }  // namespace vigil::internal

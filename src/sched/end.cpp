@@ -328,11 +328,11 @@ void scheduler::end_run(fiber& self) noexcept {
 // nothing can come but from threads that have announced nothing. A timer counts
 // until its claim is taken, and who takes it is counted as alive before.
 bool scheduler::all_done() const noexcept {
-  const std::uint64_t fibers = alive_.load();
+  const std::uint64_t alive = fibers.history();
   const std::uint64_t announced = outside.history();
-  if ((fibers & low_half) > 1 || outside_work::count_in(announced) != 0) return false;
+  if (fiber_registry::alive_in(alive) > 1 || outside_work::count_in(announced) != 0) return false;
   if (outside.has_io() || timers_->holds_program()) return false;
-  return alive_.load() == fibers && outside.history() == announced;
+  return fibers.history() == alive && outside.history() == announced;
 }
 
 bool scheduler::end_has_come() const noexcept {
@@ -346,7 +346,7 @@ bool scheduler::end_has_come() const noexcept {
     case end_wait::system:
       break;
   }
-  return system_.load() == 0;
+  return fibers.system() == 0;
 }
 
 // Caller: the main fiber, as in all below. Parks until the end of `what` has come,
@@ -412,7 +412,7 @@ void scheduler::outlive_others(fiber& self) noexcept {
 }
 
 void scheduler::wait_for_system_fibers(fiber& self) noexcept {
-  while (system_.load() != 0)
+  while (fibers.system() != 0)
     wait_for_end(self, end_wait::system, never);
 }
 
@@ -425,24 +425,6 @@ void scheduler::look_again() noexcept {
     end_waiter_ = nullptr;
   }
   if (w != nullptr) w->deliver();
-}
-
-void scheduler::count_alive(int change) noexcept {
-  if (change > 0) {
-    alive_.fetch_add(one_more);
-  } else {
-    alive_.fetch_sub(1);
-    something_ended();
-  }
-}
-
-void scheduler::count_system(int change) noexcept {
-  if (change > 0) {
-    system_.fetch_add(1);
-  } else {
-    system_.fetch_sub(1);
-    something_ended();
-  }
 }
 
 }  // namespace vigil::internal

@@ -170,7 +170,7 @@ class fiber_core {
   std::uint64_t id = 0;
   internal::list_hook<fiber_core> registered;
   internal::stack whole;
-  std::size_t stack_charge = 0;  // counted against options::max_stack_bytes
+  std::size_t stack_charge = 0;  // what it counts for against options::max_stack_bytes
   const char* file;
   std::uint32_t line;
   char name[name_room];

@@ -56,20 +56,17 @@ void write_more(dump_writer& out, std::size_t n) noexcept {
 void scheduler::list_holders(dump_writer& out) noexcept {
   out.text("vigil: what holds runtime ").number(number_).text("\n");
 
-  std::array<seen_fiber, shown> fibers;
+  std::array<seen_fiber, shown> holding;
   std::size_t n = 0;
-  for (shard& s : shards_) {
-    const lock_guard guard(s.lock);
-    for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
-      const bool in_callback = f->role == fiber_role::runner && f->callback.load() != nullptr;
-      if (f->role != fiber_role::user && !in_callback) continue;
-      if (n < shown) copy_of(*f, fibers[n]);
-      ++n;
-    }
-  }
+  fibers.for_each([&](const fiber& f) {
+    const bool in_callback = f.role == fiber_role::runner && f.callback.load() != nullptr;
+    if (f.role != fiber_role::user && !in_callback) return;
+    if (n < shown) copy_of(f, holding[n]);
+    ++n;
+  });
   out.text("  fibers besides the main one: ").number(n).text("\n");
   for (std::size_t i = 0; i < n && i < shown; ++i)
-    write(out, fibers[i]);
+    write(out, holding[i]);
   write_more(out, n);
 
   std::array<timer_holder, shown> timers;

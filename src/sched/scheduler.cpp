@@ -22,10 +22,6 @@ bool is_main_fiber(const fiber* f, const scheduler& of) noexcept {
   return f != nullptr && f->role == fiber_role::main && f->sched == &of;
 }
 
-stack take_uncharged_stack(std::size_t size, worker* here) {
-  return here != nullptr ? here->stacks.take(size) : allocate_stack(size);
-}
-
 std::byte* align_down(std::byte* p, std::size_t align) noexcept {
   return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(p) & ~(align - 1));
 }
@@ -71,44 +67,28 @@ worker* scheduler::own_worker() noexcept {
   return w != nullptr && &w->sched == this ? w : nullptr;
 }
 
-// `w`: the calling worker, if it is one of this runtime's.
-std::uint64_t scheduler::take_id(worker* w) noexcept {
-  constexpr std::uint64_t block = 64;
-  // ordering: only uniqueness matters.
-  if (w == nullptr) return next_id_.fetch_add(1, relaxed);
-  if (w->next_id == w->last_id) {
-    // Virtual time counts one by one, so that numbers do not depend on blocks.
-    const std::uint64_t n = is_virtual() ? 1 : block;
-    w->next_id = next_id_.fetch_add(n, relaxed);  // ordering: as above
-    w->last_id = w->next_id + n;
-  }
-  return w->next_id++;
-}
-
-// Counted already; gives back what was counted if it throws. The result is built
-// where the caller has it: a copy would read as one what was written in parts
-// just before, and wait for it.
-stack scheduler::take_stack(std::size_t size, bool counted, worker* here) {
+// Counted as alive already; given back if it throws. The result is built where the
+// caller has it: a copy would read as one what was written in parts just before, and
+// wait for it.
+stack scheduler::take_stack(std::size_t size, fiber_role role, worker* here) {
   try {
-    if (settings_.max_stack_bytes == 0) return take_uncharged_stack(size, here);
-    const std::size_t before = stack_bytes_.fetch_add(size);
+    // Counted first, looked second; the main fiber closes first and looks at
+    // the count second. One of the two sees the other.
+    if (fiber_registry::counts(role) && phase() == run_phase::closed &&
+        !is_main_fiber(current_fiber(), *this)) {
+      throw runtime_gone(
+          "vigil: the run is ending, no fiber can be started any more; start it "
+          "before, or in the next run");
+    }
+    fibers.take_room(role, size);
     try {
-      if (before + size > settings_.max_stack_bytes) {
-        throw limit_reached(("vigil: options::max_stack_bytes (" +
-                             std::to_string(settings_.max_stack_bytes) +
-                             ") would be passed; wait for fibers to end, or raise the limit")
-                                .c_str());
-      }
-      return take_uncharged_stack(size, here);
+      return here != nullptr ? here->stacks.take(size) : allocate_stack(size);
     } catch (...) {
-      stack_bytes_.fetch_sub(size);
+      fibers.give_room(role, size);
       throw;
     }
   } catch (...) {
-    if (counted) {
-      if (settings_.max_fibers != 0) limited_.fetch_sub(1);
-      count_alive(-1);
-    }
+    if (fiber_registry::counts(role)) fibers.count_alive(-1);
     throw;
   }
 }
@@ -119,7 +99,6 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
                              std::size_t body_align,
                              const site& from,
                              fiber_role role) {
-  const bool counted = role == fiber_role::user || role == fiber_role::main;
   worker* const here = own_worker();
   if (stack_size == 0) stack_size = settings_.stack_size;
   if (body_size > stack_size / 2) {
@@ -128,31 +107,14 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
         " bytes, more than half of the fiber's stack of " + std::to_string(stack_size) +
         "; pass a pointer, or give fiber_options::stack_size");
   }
-  if (counted) {
-    alive_.fetch_add(one_more);
-    // Counted first, looked second; the main fiber closes first and looks at
-    // the count second. One of the two sees the other.
-    if (phase() == run_phase::closed && !is_main_fiber(current_fiber(), *this)) {
-      count_alive(-1);
-      throw runtime_gone(
-          "vigil: the run is ending, no fiber can be started any more; start it "
-          "before, or in the next run");
-    }
-    if (settings_.max_fibers != 0 && limited_.fetch_add(1) >= settings_.max_fibers) {
-      limited_.fetch_sub(1);
-      count_alive(-1);
-      throw limit_reached(("vigil: options::max_fibers (" + std::to_string(settings_.max_fibers) +
-                           ") are alive; wait for some to end, or raise the limit")
-                              .c_str());
-    }
-  }
-  const stack where = take_stack(stack_size, counted, here);
+  if (fiber_registry::counts(role)) fibers.count_alive(1);
+  const stack where = take_stack(stack_size, role, here);
   fiber* const f = control_block(where);
   ::new (static_cast<void*>(f)) fiber(*this, where, name, from);
   f->role = role;
-  f->stack_charge = settings_.max_stack_bytes != 0 ? stack_size : 0;
+  f->stack_charge = stack_size;
   f->on_unhandled = settings_.on_unhandled;
-  f->id = take_id(here);
+  f->id = fibers.take_id(here);
   std::byte* const top = reinterpret_cast<std::byte*>(f);
   std::byte* const room = align_down(top - body_size, body_align < 16 ? 16 : body_align);
   f->body = room;
@@ -163,9 +125,7 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
 void scheduler::adopt(fiber& f) noexcept {
   // ordering: the registry's lock and the queue publish it.
   f.state.store(fiber_state::runnable, relaxed);
-  shard& s = shard_of(f);
-  const lock_guard guard(s.lock);
-  s.fibers.push_back(f);
+  fibers.add(f);
 }
 
 void scheduler::start(fiber& f) noexcept {
@@ -181,26 +141,14 @@ void scheduler::start(fiber& f) noexcept {
   make_runnable(f);
 }
 
-// What options::max_fibers and max_stack_bytes count. Given back before a
-// joiner hears of the end: he may start the next fiber at once.
-void scheduler::release_limits(fiber& f) noexcept {
-  if (f.stack_charge != 0) stack_bytes_.fetch_sub(std::exchange(f.stack_charge, 0));
-  const bool counted = f.role == fiber_role::user || f.role == fiber_role::main;
-  if (counted && settings_.max_fibers != 0) limited_.fetch_sub(1);
-}
-
 void scheduler::abandon(fiber& f) noexcept {
-  release_limits(f);
-  if (f.role == fiber_role::user || f.role == fiber_role::main) count_alive(-1);
+  fibers.give_room(f.role, f.stack_charge);
+  if (fiber_registry::counts(f.role)) fibers.count_alive(-1);
   dispose(f);
 }
 
 void scheduler::retire(fiber& f) noexcept {
-  {
-    shard& s = shard_of(f);
-    const lock_guard guard(s.lock);
-    s.fibers.remove(f);
-  }
+  fibers.remove(f);
   abandon(f);
 }
 
@@ -562,12 +510,8 @@ void scheduler::finish(fiber& f) noexcept {
   timers_->forget(f.self);
   if (f.pinned != nullptr) [[unlikely]]
     f.pinned->lets_go(f);
-  {
-    shard& s = shard_of(f);
-    const lock_guard guard(s.lock);
-    s.fibers.remove(f);
-  }
-  release_limits(f);
+  fibers.remove(f);
+  fibers.give_room(f.role, f.stack_charge);
   waiter* joiner = nullptr;
   {
     const lock_guard guard(f.join_lock);
@@ -591,18 +535,18 @@ void scheduler::ended(fiber& f) noexcept {
   }
   if (f.drop_owner()) dispose(f);
   if (role == fiber_role::main) {
-    count_alive(-1);
+    fibers.count_alive(-1);
     quit_.store(true);
     idle_.wake_all();
   } else if (role == fiber_role::user) {
-    count_alive(-1);
+    fibers.count_alive(-1);
   } else {
-    count_system(-1);
+    fibers.count_system(-1);
   }
 }
 
 void scheduler::add_stats(runtime_stats& s) const noexcept {
-  s.fibers_alive = alive();
+  s.fibers_alive = fibers.alive();
   s.wake_calls += idle_.wake_calls();
   std::uint64_t begun = 0;
   std::uint64_t over = 0;

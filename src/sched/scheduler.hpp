@@ -7,8 +7,10 @@
 #include "sched/deadlock.hpp"
 #include "sched/end_listener.hpp"
 #include "sched/fiber.hpp"
+#include "sched/fiber_registry.hpp"
 #include "sched/idle.hpp"
 #include "sched/outside_work.hpp"
+#include "sched/scheduler_options.hpp"
 #include "sched/short_turns.hpp"
 #include "sched/side_call.hpp"
 #include "sched/signal_hub.hpp"
@@ -21,7 +23,6 @@
 #include <vigil/detail/callable.hpp>
 #include <vigil/detail/config.hpp>
 #include <vigil/fwd.hpp>
-#include <vigil/options.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -32,13 +33,6 @@
 #include <vector>
 
 namespace vigil::internal {
-
-// What a runtime is made with: options with the machine's defaults filled in
-// (checked()), and what only tests choose.
-struct scheduler_options : options {
-  bool virtual_time = false;
-  std::uint64_t seed = 1;
-};
 
 // How far the end has come.
 enum class run_phase : std::uint8_t {
@@ -163,16 +157,8 @@ class scheduler final : private end_listener {
 
   bool ends_silently(const deadlock&) const noexcept { return deadlocks.has_found(); }
 
-  // A user fiber more, or one less.
-  void count_alive(int change) noexcept;
-
-  std::size_t alive() const noexcept { return alive_.load() & low_half; }
-
   // exit_when::all_done: the main fiber waits until all_done().
   bool waits_for_all() const noexcept { return settings_.exit == exit_when::all_done; }
-
-  // One of our own fibers more, or one less.
-  void count_system(int change) noexcept;
 
   // --- stuck_watch; any thread but where it says otherwise
   // Looks at each worker's count of switches, for the bounds of its present run,
@@ -222,6 +208,7 @@ class scheduler final : private end_listener {
  public:
   // --- the parts
   deadlock_finder deadlocks{idle_, workers_, clock, next_deadline};
+  fiber_registry fibers{settings_, *this};
   outside_work outside{idle_, deadlocks, *this, visitors_};
   side_calls calls{clock, idle_, outside, *this, visitors_};  // functions on side pools
   signal_hub signals{watches_, workers_, deadlocks, visitors_};
@@ -245,19 +232,8 @@ class scheduler final : private end_listener {
  private:
   friend class worker;
 
-  struct shard {
-    alignas(cache_line) spinlock lock{lock_rank::registry};
-    fiber_list fibers VIGIL_GUARDED_BY(lock);
-  };
-
-  static constexpr std::size_t shards = 16;
-
-  shard& shard_of(const fiber& f) noexcept { return shards_[f.id % shards]; }
-
   worker* own_worker() noexcept;
-  stack take_stack(std::size_t size, bool counted, worker* here);
-  std::uint64_t take_id(worker* w) noexcept;
-  void release_limits(fiber& f) noexcept;
+  stack take_stack(std::size_t size, fiber_role role, worker* here);
   bool begin_run() VIGIL_EXCLUDES(end_lock_);
   void start_workers();
   void note_end() noexcept;
@@ -316,7 +292,7 @@ class scheduler final : private end_listener {
   bool end_has_come() const noexcept VIGIL_REQUIRES(end_lock_);
 
   bool others_left() const noexcept {
-    return alive() > 1 || calls.under_way() != 0 || root_cancels_.load() != 0;
+    return fibers.alive() > 1 || calls.under_way() != 0 || root_cancels_.load() != 0;
   }
 
   // For the length of a run: deadlock.cpp.
@@ -364,16 +340,6 @@ class scheduler final : private end_listener {
 
   timer_seam* timers_ = nullptr;
   random dice_;
-
-  shard shards_[shards];
-  alignas(cache_line) atomic<std::uint64_t> next_id_{1};
-  // alive_: how many there are, and above that how often one was added: all_done().
-  static constexpr std::uint64_t low_half = 0xffff'ffff;
-  static constexpr std::uint64_t one_more = (std::uint64_t{1} << 32) + 1;
-  alignas(cache_line) atomic<std::uint64_t> alive_{0};  // user fibers
-  atomic<std::size_t> system_{0};
-  atomic<std::size_t> stack_bytes_{0};
-  atomic<std::size_t> limited_{0};  // user fibers, counted if max_fibers is set
 
   spinlock injection_lock_{lock_rank::injection};
   fiber_chain injected_ VIGIL_GUARDED_BY(injection_lock_);

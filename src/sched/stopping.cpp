@@ -219,7 +219,7 @@ void scheduler::start_timekeeper(const char* name, void (scheduler::*duty)(fiber
                                                [](void*) noexcept -> void* { return nullptr; }};
   f.table = &table;
   f.handle.store(handle_state::detached);
-  count_system(1);
+  fibers.count_system(1);
   adopt(f);
   make_runnable(f);
 }
@@ -292,13 +292,9 @@ void scheduler::let_off(timekeeper& which) noexcept {
 void scheduler::stop_all() noexcept {
   if (stopping_.exchange(true)) return;
   advance(run_phase::stopping);
-  for (shard& s : shards_) {
-    const lock_guard guard(s.lock);
-    for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
-      // A fiber leaves the registry under this lock, so it is alive here.
-      if (f->self.claim_stop()) f->self.deliver();
-    }
-  }
+  fibers.for_each([](fiber& f) {
+    if (f.self.claim_stop()) f.self.deliver();
+  });
   all_stopped_.store(true);
 }
 
@@ -309,27 +305,24 @@ void scheduler::stop_limit_passed(nanos waited) noexcept {
       "return keeps them:",
       static_cast<double>(waited) / 1e9);
   const fiber* const self = current_fiber();  // it counts
-  for (shard& s : shards_) {
-    const lock_guard guard(s.lock);
-    for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
-      if (f == self) continue;
-      const fiber_state state = f->state.load();
-      const wait_reason reason = f->reason.load();
-      const bool in_root = root_cancels_.load() != 0 && reason != wait_reason::shutdown &&
-                           (f->role == fiber_role::main || f == stopper_fiber_.load());
-      const bool ours = f->role == fiber_role::timer || reason == wait_reason::shutdown ||
-                        (f->role == fiber_role::runner && f->callback.load() == nullptr);
-      if (ours && !in_root) continue;
-      warn("  fiber %llu (%s), %s, waits for: %s, started at %s%s",
-           static_cast<unsigned long long>(f->id),
-           written_name(f->name).text(),
-           to_string(state),
-           to_string(reason),
-           place_in_words(*f).text,
-           in_root ? ", inside a stop_callback or destructor that the end of the root context runs"
-                   : "");
-    }
-  }
+  fibers.for_each([this, self](const fiber& f) {
+    if (&f == self) return;
+    const fiber_state state = f.state.load();
+    const wait_reason reason = f.reason.load();
+    const bool in_root = root_cancels_.load() != 0 && reason != wait_reason::shutdown &&
+                         (f.role == fiber_role::main || &f == stopper_fiber_.load());
+    const bool ours = f.role == fiber_role::timer || reason == wait_reason::shutdown ||
+                      (f.role == fiber_role::runner && f.callback.load() == nullptr);
+    if (ours && !in_root) return;
+    warn("  fiber %llu (%s), %s, waits for: %s, started at %s%s",
+         static_cast<unsigned long long>(f.id),
+         written_name(f.name).text(),
+         to_string(state),
+         to_string(reason),
+         place_in_words(f).text,
+         in_root ? ", inside a stop_callback or destructor that the end of the root context runs"
+                 : "");
+  });
   calls.name();
   if (is_virtual()) {
     warn("this run on virtual time failed with seed %llu; VIGIL_SEED=%llu replays it",
@@ -367,15 +360,11 @@ bool scheduler::can_only_give_up(std::uint64_t asleep) noexcept {
 
 bool scheduler::end_lock_waits() noexcept {
   bool some = false;
-  for (shard& s : shards_) {
-    const lock_guard guard(s.lock);
-    for (fiber* f = s.fibers.front(); f != nullptr; f = fiber_list::next(*f)) {
-      // A fiber leaves the registry under this lock, so it is alive here.
-      if (!f->self.claim_deadlock()) continue;
-      f->self.deliver();
-      some = true;
-    }
-  }
+  fibers.for_each([&some](fiber& f) {
+    if (!f.self.claim_deadlock()) return;
+    f.self.deliver();
+    some = true;
+  });
   return some;
 }
 

@@ -25,7 +25,7 @@ fiber& make_system_fiber(
                                                [](void*) noexcept {},
                                                [](void*) noexcept -> void* { return nullptr; }};
   f.table = &table;
-  sched.count_system(1);
+  sched.fibers.count_system(1);
   sched.adopt(f);
   f.reason.store(role == fiber_role::timer ? wait_reason::timer_empty : wait_reason::idle_runner);
   f.state.store(fiber_state::parked);
@@ -34,7 +34,7 @@ fiber& make_system_fiber(
 }
 
 void retire_system_fiber(scheduler& sched, fiber& f) noexcept {
-  sched.count_system(-1);
+  sched.fibers.count_system(-1);
   sched.retire(f);
 }
 
