@@ -309,13 +309,13 @@ context_core* background() {
   const internal::fiber* const self = current_fiber();
   if (self == nullptr) return kept(plain_background());
   scheduler& sched = *self->sched;
-  stop_node* root = sched.root.load();
+  stop_node* root = sched.end.root.load();
   if (root == nullptr) {
     auto* const fresh = new cancel_context(nullptr);
-    if (sched.root.compare_exchange_strong(root, fresh)) {
+    if (sched.end.root.compare_exchange_strong(root, fresh)) {
       root = fresh;
       // Who begins the shutdown changes the phase and then looks for the root.
-      if (sched.phase() >= run_phase::ending) root->cancel(stop_state::shutdown, nullptr);
+      if (sched.state.phase() >= run_phase::ending) root->cancel(stop_state::shutdown, nullptr);
     } else {
       fresh->let_go();
     }

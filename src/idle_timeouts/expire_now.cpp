@@ -1,6 +1,7 @@
 #include "idle_timeouts/spare_rooms.hpp"
 #include "idle_timeouts/timeout_core.hpp"
 #include "sched/caller.hpp"
+#include "sched/unhandled.hpp"
 
 #include <vigil/error.hpp>
 
@@ -82,13 +83,13 @@ std::size_t timeout_core::expire_now() {
     } catch (const stopped&) {
       throw;
     } catch (const cancelled& e) {
-      if (!self.sched->ends_silently(self, e))
-        internal::scheduler::report_unhandled(self, std::current_exception());
+      if (!self.sched->state.ends_silently(self, e))
+        internal::report_unhandled(self, std::current_exception());
     } catch (const deadlock& e) {
-      if (!self.sched->ends_silently(e))
-        internal::scheduler::report_unhandled(self, std::current_exception());
+      if (!self.sched->state.ends_silently(e))
+        internal::report_unhandled(self, std::current_exception());
     } catch (...) {
-      internal::scheduler::report_unhandled(self, std::current_exception());
+      internal::report_unhandled(self, std::current_exception());
     }
   }
 }

@@ -1,4 +1,5 @@
 #include "sched/scheduler.hpp"
+#include "sched/unhandled.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/io/serve.hpp>
@@ -96,16 +97,16 @@ std::chrono::nanoseconds with_surplus(std::chrono::nanoseconds grace) {
 
 struct announced_grace::part {
   internal::scheduler& sched;
-  internal::scheduler::grace_request request;
+  internal::grace_request request;
 };
 
 announced_grace::announced_grace(std::chrono::nanoseconds length)
     : part_(new part{*internal::require_fiber("io::serve").sched, {length.count(), {}}}) {
-  part_->sched.announce_grace(part_->request);
+  part_->sched.end.announce_grace(part_->request);
 }
 
 announced_grace::~announced_grace() {
-  part_->sched.withdraw_grace(part_->request);
+  part_->sched.end.withdraw_grace(part_->request);
 }
 
 server::server(const vigil::context& stopping, const serve_limits& limits, const site& from)
@@ -193,7 +194,7 @@ void throw_on_if_it_unwinds(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const deadlock& e) {
-    if (internal::current_fiber()->sched->ends_silently(e)) throw;
+    if (internal::current_fiber()->sched->state.ends_silently(e)) throw;
   } catch (...) {
   }
 }
@@ -226,7 +227,7 @@ void server::report(std::exception_ptr error) const {
       throw_on_if_it_unwinds(error);
     }
   }
-  internal::scheduler::report_unhandled(*internal::current_fiber(), std::move(error));
+  internal::report_unhandled(*internal::current_fiber(), std::move(error));
 }
 
 }  // namespace detail

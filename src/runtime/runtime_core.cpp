@@ -104,7 +104,7 @@ runtime_core::runtime_core(const scheduler_options& settings, std::unique_ptr<wa
 }
 
 runtime_core::~runtime_core() {
-  if (sched.phase() != run_phase::idle) {
+  if (sched.state.phase() != run_phase::idle) {
     fatal("a vigil::runtime is destroyed while it runs; wait for run() to return first");
   }
   {
@@ -174,7 +174,7 @@ runtime::~runtime() {
     std::erase_if(runtimes.all, [&](const auto& entry) { return entry.second == this; });
   }
   // The workers run on until the process ends.
-  const bool is_running = core_->sched.phase() != internal::run_phase::idle;
+  const bool is_running = core_->sched.state.phase() != internal::run_phase::idle;
   if (is_running && internal::process_is_exiting()) return;
   delete core_;
 }
@@ -184,7 +184,7 @@ void runtime::run_main(detail::call_ref main, bool wants_result) {
 }
 
 void runtime::request_stop() noexcept {
-  core_->sched.request_stop();
+  core_->sched.end.request_stop();
 }
 
 runtime_stats runtime::stats() const {

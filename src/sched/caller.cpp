@@ -22,7 +22,7 @@ caller::caller(const wait_limit& limit, mode m, const worker* on) noexcept
 bool caller::may_not_wait() const noexcept {
   if (fiber_ == nullptr) return current_worker() != nullptr;
   if (fiber_->no_parks != 0) return true;
-  return stoppable_ && fiber_->sched->must_stop(*fiber_);
+  return stoppable_ && fiber_->sched->state.must_stop(*fiber_);
 }
 
 void caller::refuse(const char* call) const {

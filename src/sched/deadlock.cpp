@@ -1,4 +1,4 @@
-// Nothing can ever happen again: who finds out, and what is done about it.
+// Nothing can ever happen again: how that is found out, and what is done about it.
 //
 // The danger. A runtime of which every worker sleeps, with nothing pending, may
 // still be woken by a fiber of another one, which is about to sleep itself.
@@ -17,8 +17,15 @@
 // was on its way, and what D2 reads cannot change any more but by threads from
 // outside. Those announce themselves as outside work, or the policy only warns.
 // On virtual time the one worker lies down as well before it looks.
+#include "sched/deadlock.hpp"
+
+#include "base/assert.hpp"
+#include "sched/idle.hpp"
+#include "sched/outside_work.hpp"
 #include "sched/process.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/ready_work.hpp"
+#include "sched/run_end.hpp"
+#include "sched/signal_hub.hpp"
 
 #include <mutex>
 
@@ -30,13 +37,13 @@ namespace {
 // nothing pending.
 std::mutex all_lock;
 
-list<scheduler, &scheduler::among_all> all;
+list<deadlock_finder, &deadlock_finder::among_all> all;
 
 // While f says yes; whether it did for each.
 template <class F>
 bool for_all(F&& f) noexcept {
-  for (scheduler* s = all.front(); s != nullptr; s = decltype(all)::next(*s)) {
-    if (!f(*s)) return false;
+  for (deadlock_finder* one = all.front(); one != nullptr; one = decltype(all)::next(*one)) {
+    if (!f(*one)) return false;
   }
   return true;
 }
@@ -48,66 +55,67 @@ bool for_all(F&& f) noexcept {
 // a deadline does not end its sleep, and at the end of a deadlocked run it is the
 // stop limit, which need not be waited for (can_only_give_up).
 void deadlock_finder::look_again() noexcept {
-  const bool may_rest = clock_.is_virtual() || next_deadline_.load() == never || has_found();
-  if (may_rest && idle_.asleep() == workers_.size()) idle_.wake_all();
+  const bool may_rest =
+      of_.clock.is_virtual() || of_.next_deadline.load() == never || of_.state.deadlocked();
+  if (may_rest && of_.idle.asleep() == of_.workers.size()) of_.idle.wake_all();
 }
 
-void scheduler::join_all() noexcept {
+void deadlock_finder::join() noexcept {
   const std::lock_guard guard(all_lock);
+  warned_.store(false);
   all.push_back(*this);
 }
 
-// Whoever waits for this one waits for ever now, unless another goes on.
-void scheduler::leave_all() noexcept {
+// A runtime that waits for this one waits for ever now, unless another goes on.
+void deadlock_finder::leave() noexcept {
   const std::lock_guard guard(all_lock);
   all.remove(*this);
   if (!all.empty()) look_at_all();
 }
 
-void scheduler::look_for_deadlock() noexcept {
+void deadlock_finder::look() noexcept {
   // Without the lock: most often it is this one that goes on.
-  const std::uint64_t asleep = idle_.all_asleep(workers_.size(), monotonic_now());
+  const std::uint64_t asleep = of_.idle.all_asleep(of_.workers.size(), monotonic_now());
   if (asleep == 0 || !looks_stuck(asleep)) return;
   const std::lock_guard guard(all_lock);
   look_at_all();
 }
 
 // `asleep` is what all_asleep() said; all looks are between that and the last.
-bool scheduler::looks_stuck(std::uint64_t asleep) noexcept {
-  // Who lay down has tidied: `never` also if all that is pending never comes due.
-  if (fibers.alive() == 0 || outside.any() || next_deadline.load() != never) return false;
-  if (finds_work()) return false;
-  for (const auto& w : workers_) {
-    if (w->inbox_filled_.load()) return false;
-  }
-  if (signals.is_watched()) return false;
+bool deadlock_finder::looks_stuck(std::uint64_t asleep) const noexcept {
+  if (of_.fibers.alive() == 0 || of_.outside.any()) return false;
+  // The worker has tidied: it is `never` even if what is pending never comes due.
+  if (of_.next_deadline.load() != never) return false;
+  if (of_.work.any() || of_.work.any_pinned() || of_.signals.is_watched()) return false;
   // It ends what waits for ever for the end of the run.
-  if (waits_for_stop_signal()) return false;
-  const run_phase phase = phase_.load();
+  if (of_.end.waits_for_stop_signal()) return false;
+  const run_phase phase = of_.state.phase();
   if (phase != run_phase::running && phase != run_phase::ending) return false;
-  if (deadlocks.has_found()) return false;
-  return idle_.times_got_up() == asleep;
+  if (of_.state.deadlocked()) return false;
+  return of_.idle.times_got_up() == asleep;
 }
 
 // Caller: holds all_lock.
-void scheduler::look_at_all() noexcept {
+void deadlock_finder::look_at_all() noexcept {
   const nanos now = monotonic_now();
-  const bool all_rest = for_all([now](scheduler& s) {
-    s.seen_asleep_ = s.idle_.all_asleep(s.workers_.size(), now);  // D1
-    return s.seen_asleep_ != 0;
+  const bool all_rest = for_all([now](deadlock_finder& one) {
+    const std::size_t workers = one.of_.workers.size();
+    one.seen_asleep_ = one.of_.idle.all_asleep(workers, now);  // D1
+    return one.seen_asleep_ != 0;
   });
   const auto all_look_stuck = [] {
-    return for_all([](scheduler& s) { return s.looks_stuck(s.seen_asleep_); });  // D2
+    return for_all([](deadlock_finder& one) { return one.looks_stuck(one.seen_asleep_); });  // D2
   };
   if (!all_rest || !all_look_stuck()) return;
   std::size_t workers = 0;
   bool is_news = false;
   bool somebody_ends = false;
-  for_all([&](scheduler& s) {
-    workers += s.workers_.size();
-    is_news = is_news || !s.deadlocks.has_warned();
-    if (s.waits_for_all() && s.all_done()) {
-      s.something_ended();  // as does whoever took the last thing away, at this moment
+  for_all([&](deadlock_finder& one) {
+    workers += one.of_.workers.size();
+    is_news = is_news || !one.warned_.load();
+    run_end& end = one.of_.end;
+    if (end.waits_for_all() && end.all_done()) {
+      end.something_ended();  // as does whoever took the last thing away, at this moment
       somebody_ends = true;
     }
     return true;
@@ -116,22 +124,23 @@ void scheduler::look_at_all() noexcept {
   // A thread of the program's may have ended since, after it readied somebody:
   // once there is none, what is seen cannot change any more.
   const bool alone = process_has_only(workers);
-  if (all_look_stuck()) report_deadlock(alone);
+  if (all_look_stuck()) report(alone);
 }
 
-bool scheduler::deadlock_is_fatal(bool alone) const noexcept {
-  return settings_.deadlock == on_deadlock::fatal ||
-         (settings_.deadlock == on_deadlock::automatic && (alone || is_virtual()));
+bool deadlock_finder::is_fatal(bool alone) const noexcept {
+  const on_deadlock policy = of_.settings.deadlock;
+  return policy == on_deadlock::fatal ||
+         (policy == on_deadlock::automatic && (alone || of_.clock.is_virtual()));
 }
 
 // Caller: holds all_lock; every runtime is stuck, and one that was not named yet.
-void scheduler::report_deadlock(bool alone) noexcept {
+void deadlock_finder::report(bool alone) noexcept {
   bool one_is_fatal = false;
   bool one_goes_on = false;
-  for_all([&](scheduler& s) {
-    if (!s.deadlocks.note_warned()) return true;
-    if (s.deadlock_is_fatal(alone)) {
-      s.deadlocks.note_found();
+  for_all([&](deadlock_finder& one) {
+    if (one.warned_.exchange(true)) return true;
+    if (one.is_fatal(alone)) {
+      one.of_.state.note_deadlock();
       one_is_fatal = true;
     } else {
       one_goes_on = true;
@@ -152,24 +161,43 @@ void scheduler::report_deadlock(bool alone) noexcept {
         "such work with runtime::make_work_guard)");
   }
   process_dump(2);
-  for_all([](scheduler& s) {
-    if (s.deadlocks.has_found()) s.end_deadlocked();
+  for_all([](deadlock_finder& one) {
+    if (one.of_.state.deadlocked()) one.of_.end.begin_by_deadlock();
     return true;
   });
 }
 
-// Counted as a fiber of ours first, looked at the phase second; the main fiber
-// closes first and looks at the count second (E5, E6 of end.cpp). So it is still
-// there for the stopper, although it may be woken here or by a thread meanwhile.
-void scheduler::end_deadlocked() noexcept {
-  fibers.count_system(1);
-  if (phase() < run_phase::closed) {
-    note_end();
-    advance(run_phase::ending);
-    end_grace();  // whoever waits for its end wakes, and sees to the stop limit
-    start_stopper();
-  }
-  fibers.count_system(-1);
+// --- the end of a deadlocked run
+//
+// The stop has unwound whom it can: what it lets go of, others have taken. If all
+// rest again, and only the stop limit is to come, then each fiber left waits for a
+// lock of another that is left, or for what never comes. So the waits for locks end
+// as well, all of them: which of them form the ring nobody knows, since a mutex
+// does not know its owner. As often as it takes; what is left after that is for the
+// stop limit. It is not given up sooner: a thread from outside that is no longer
+// outside work may have claimed the main fiber's wait, and not readied it yet.
+// Such a wait is never one for a lock: the thread takes away the last fiber, timer
+// or call for which the main fiber waits (end_listener).
+
+bool deadlock_finder::can_only_give_up(std::uint64_t asleep) const noexcept {
+  // The worker that stops all may count as asleep; the stopper is started afterwards, so
+  // somebody rests after that.
+  if (!of_.state.deadlocked() || !of_.state.all_stopped()) return false;
+  if (of_.state.phase() != run_phase::stopping || of_.outside.any()) return false;
+  const nanos limit = of_.state.gives_up_at();
+  if (limit == 0 || of_.next_deadline.load() < limit || of_.signals.is_watched()) return false;
+  if (!of_.clock.is_virtual() && of_.work.any()) return false;
+  return !of_.work.any_pinned() && of_.idle.times_got_up() == asleep;
+}
+
+bool deadlock_finder::end_lock_waits() noexcept {
+  bool some = false;
+  of_.fibers.for_each([&some](fiber& f) {
+    if (!f.self.claim_deadlock()) return;
+    f.self.deliver();
+    some = true;
+  });
+  return some;
 }
 
 }  // namespace vigil::internal

@@ -1,5 +1,6 @@
 // What the templates of fiber.hpp call.
 #include "sched/caller.hpp"
+#include "sched/fiber_entry.hpp"
 #include "sched/park.hpp"
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
@@ -82,7 +83,7 @@ bool has_ended(const fiber_core& core) noexcept {
 
 // The handle is gone.
 void let_go(fiber_core& core) noexcept {
-  if (core.drop_owner()) internal::scheduler::dispose(core);
+  if (core.drop_owner()) internal::dispose(core);
 }
 
 // Whether somebody is inside join(). Of a fiber that has ended it is known
@@ -166,7 +167,7 @@ void detach(fiber_core* core) {
   }
   // Whoever comes second, this or the fiber's end, takes care of what is left.
   if (core->handle.exchange(internal::handle_state::detached) == internal::handle_state::ended) {
-    internal::scheduler::drop_outcome(*core);
+    internal::drop_outcome(*core);
   }
   let_go(*core);
 }
@@ -222,7 +223,7 @@ void stop_and_join(fiber_core* core) noexcept {
       destroyed_while_joined(*core);
     }
   }
-  internal::scheduler::drop_outcome(*core);
+  internal::drop_outcome(*core);
   let_go(*core);
 }
 
@@ -277,7 +278,7 @@ void yield() {
   internal::worker* const w = internal::current_worker();
   if (w == nullptr || w->current == nullptr) require_fiber("this_fiber::yield");
   internal::fiber& self = *w->current;
-  if (self.no_parks != 0 || self.sched->must_stop(self)) {
+  if (self.no_parks != 0 || self.sched->state.must_stop(self)) {
     const internal::caller yields;
     if (yields.may_not_wait()) yields.refuse("this_fiber::yield");
   }
@@ -302,7 +303,7 @@ void set_name(std::string_view text) {
 
 bool stop_requested() noexcept {
   const internal::fiber* const f = current_fiber();
-  return f != nullptr && f->sched->must_stop(*f);
+  return f != nullptr && f->sched->state.must_stop(*f);
 }
 
 namespace {

@@ -205,8 +205,8 @@ VIGIL_NO_SANITIZE_THREAD const fiber* current_of(const worker& w) noexcept {
 
 }  // namespace
 
-bool scheduler::has_run_for(const fiber& f, run_bounds::span& out) const noexcept {
-  for (const auto& w : workers_) {
+bool has_run_for(const scheduler& s, const fiber& f, run_bounds::span& out) noexcept {
+  for (const auto& w : s.workers()) {
     if (current_of(*w) == &f) return w->ran.look(w->counters.switches.get(), monotonic_now(), out);
   }
   return false;

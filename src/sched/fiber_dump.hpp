@@ -6,6 +6,7 @@
 
 #include "machine/stack.hpp"
 #include "sched/fiber.hpp"
+#include "sched/run_bounds.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -42,6 +43,10 @@ class dump_writer {
 void dump_fibers(dump_writer& out) noexcept;
 void dump_running(dump_writer& out, const scheduler& s) noexcept;  // its running fibers alone
 void dump_runtime(dump_writer& out, const scheduler& s) noexcept;
+
+// For how long f has run, if it runs on s and nobody else looks at this moment.
+// Async-signal-safe.
+bool has_run_for(const scheduler& s, const fiber& f, run_bounds::span& out) noexcept;
 
 // Where a fiber was started, for messages: a line of 0 is that of no file, but the
 // place is named in words.

@@ -76,7 +76,7 @@ outcome wait_within(fiber& self,
   }
   // The stop's flag is set before it looks for an open ticket; the ticket was
   // opened before this look. One of the two sees the other.
-  if (stoppable && sched.must_stop(self) && w.claim(t, outcome::stopped)) {
+  if (stoppable && sched.state.must_stop(self) && w.claim(t, outcome::stopped)) {
     if (lock != nullptr) lock->unlock();
   } else if (limit.under == nullptr) {
     park_on(self, why, lock);

@@ -558,7 +558,7 @@ void process_dump_running(int descriptor, const scheduler& s) noexcept {
 }
 
 bool process_has_run_for(const scheduler* s, const fiber& f, run_bounds::span& out) noexcept {
-  return s != nullptr && slot_with(s) != nullptr && s->has_run_for(f, out);
+  return s != nullptr && slot_with(s) != nullptr && has_run_for(*s, f, out);
 }
 
 void process_list_holders(dump_writer& out) noexcept {

@@ -1,14 +1,12 @@
 #include "sched/scheduler.hpp"
 
-#include "sched/fiber_dump.hpp"
+#include "sched/fiber_entry.hpp"
 #include "sched/park.hpp"
 #include "sched/process.hpp"
-#include "sched/written_name.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/testing.hpp>
 
-#include <cstdio>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -44,7 +42,7 @@ scheduler::scheduler(const scheduler_options& settings, std::unique_ptr<watch> w
 scheduler::~scheduler() {
   visitors_.wait_until_gone();
   // Fibers that were started before a run that never came.
-  while (fiber* const f = pop_injected()) {
+  while (fiber* const f = injected.pop()) {
     if (f->table != nullptr) f->table->destroy_call(f->body);
     retire(*f);
   }
@@ -74,7 +72,7 @@ stack scheduler::take_stack(std::size_t size, fiber_role role, worker* here) {
   try {
     // Counted first, looked second; the main fiber closes first and looks at
     // the count second. One of the two sees the other.
-    if (fiber_registry::counts(role) && phase() == run_phase::closed &&
+    if (fiber_registry::counts(role) && state.phase() == run_phase::closed &&
         !is_main_fiber(current_fiber(), *this)) {
       throw runtime_gone(
           "vigil: the run is ending, no fiber can be started any more; start it "
@@ -118,7 +116,7 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
   std::byte* const top = reinterpret_cast<std::byte*>(f);
   std::byte* const room = align_down(top - body_size, body_align < 16 ? 16 : body_align);
   f->body = room;
-  f->side.prepare(where, align_down(room, 16), &scheduler::fiber_entry, f);
+  f->side.prepare(where, align_down(room, 16), &fiber_entry, f);
   return *f;
 }
 
@@ -152,17 +150,6 @@ void scheduler::retire(fiber& f) noexcept {
   abandon(f);
 }
 
-void scheduler::dispose(fiber& f) noexcept {
-  const stack where = f.whole;
-  f.side.destroy();
-  f.~fiber();
-  if (worker* const w = current_worker()) {
-    w->stacks.give(where);
-  } else {
-    release_stack(where);
-  }
-}
-
 // --- queues
 
 void scheduler::make_runnable(fiber& f, turn when) noexcept {
@@ -191,10 +178,10 @@ void scheduler::make_runnable(fiber& f, turn when) noexcept {
   work_added_here(*w);
 }
 
-void scheduler::ready_all(fiber_chain& fibers) noexcept {
+void scheduler::ready_all(fiber_chain& chain) noexcept {
   worker& w = *current_worker();
   bool first = true;
-  while (fiber* const f = fibers.pop_front()) {
+  while (fiber* const f = chain.pop_front()) {
     // Pairs with P1 in worker::after(): one of the two queues the fiber.
     if (f->park_state.exchange(park_word::notified, acq_rel) != park_word::parked) continue;
     f->state.store(fiber_state::runnable, relaxed);  // ordering: the dump's field
@@ -210,26 +197,11 @@ void scheduler::ready_all(fiber_chain& fibers) noexcept {
   work_added();
 }
 
-void scheduler::inject(fiber_chain& fibers) noexcept {
-  const auto n = static_cast<unsigned>(fibers.size());
+void scheduler::inject(fiber_chain& chain) noexcept {
+  const auto n = static_cast<unsigned>(chain.size());
   if (n == 0) return;
-  {
-    const lock_guard guard(injection_lock_);
-    injected_.splice_back(fibers);
-    injected_count_.store(injected_.size());  // seq_cst: A1 of idle.hpp
-  }
+  injected.push(chain);
   work_added(n);
-}
-
-fiber* scheduler::pop_injected() noexcept {
-  // ordering: a stale zero is mended by the last look before sleep.
-  if (injected_count_.load(relaxed) == 0) return nullptr;
-  const lock_guard guard(injection_lock_);
-  fiber* const f = injected_.pop_front();
-  injected_count_.store(injected_.size());
-  // The one after it, while this one runs. Who queues here has waited long.
-  if (const fiber* const next = injected_.front()) prefetch(*next);
-  return f;
 }
 
 void scheduler::work_added(unsigned pieces) noexcept {
@@ -254,11 +226,6 @@ void scheduler::cover() noexcept {
   idle_.cover(next_deadline.load());
 }
 
-// The worker looks once the fiber is off its stack, as for a deadline.
-void scheduler::io_begins() noexcept {
-  if (pending_io_.fetch_add(1) == 0) current_worker()->cover_before_user_code = true;
-}
-
 void scheduler::deadline_lowered(nanos deadline, bool parking) noexcept {
   if (is_virtual()) {
     // Its worker may sleep while others run, with nothing to come (sleep_alone).
@@ -274,238 +241,8 @@ void scheduler::deadline_lowered(nanos deadline, bool parking) noexcept {
   idle_.cover(deadline);
 }
 
-// In no worker's own queue.
-bool scheduler::finds_common_work(std::size_t callbacks_taken) noexcept {
-  return injected_count_.load() != 0 || signals.any() || quit_.load() ||
-         timers_->has_callbacks(callbacks_taken);
-}
-
-// What does not wait for the end of a nap.
-bool scheduler::finds_much_work() noexcept {
-  if (finds_common_work(0)) return true;
-  for (const auto& w : workers_) {
-    if (!w->has_one()) return true;
-  }
-  return false;
-}
-
-// Whether there is anything for any worker to do; inboxes count for their
-// owners, who look themselves, and for the deadlock check.
-bool scheduler::finds_work(std::size_t callbacks_taken) noexcept {
-  if (finds_common_work(callbacks_taken)) return true;
-  for (const auto& w : workers_) {
-    if (!w->queue_.empty() || w->next_.load() != nullptr) return true;
-  }
-  return false;
-}
-
-std::uint64_t scheduler::look_at_runs(nanos now) noexcept {
-  std::uint64_t sum = 0;
-  for (const auto& w : workers_) {
-    const unsigned long switches = w->counters.switches.get();
-    run_bounds::span unused;
-    w->ran.look(switches, now, unused);
-    sum += switches;
-  }
-  return sum;
-}
-
-bool scheduler::somebody_waits() noexcept {
-  if (injected_count_.load() != 0 || timers_->has_callbacks()) return true;
-  for (const auto& w : workers_) {
-    if (!w->queue_.empty() || w->next_.load() != nullptr || w->inbox_filled_.load()) return true;
-  }
-  const nanos now = clock.now();
-  return next_deadline.load() <= now && timers_->anything_due(now);
-}
-
-fiber* scheduler::take_timer_fiber() noexcept {
-  // ordering: a hint that spares the exchange; the exchange decides.
-  if (parked_timer_fiber.load(relaxed) == nullptr) return nullptr;
-  return parked_timer_fiber.exchange(nullptr);
-}
-
 // --- the life of a fiber
 
-bool scheduler::is_by_my_end(const cancelled& e) const noexcept {
-  return e.is_by_shutdown() && phase() >= run_phase::ending;
-}
-
-// For a fiber whose exceptions nobody wants. Nothing that takes every exception
-// stands between the user's code and the bottom of the stack, neither a
-// catch (...) nor a noexcept function: one that nobody catches ends the program
-// where it was thrown, as on a std::thread, and a core file shows that stack.
-void scheduler::run_open(fiber& self) {
-  try {
-    self.table->run(self.body);
-  } catch (const stopped&) {
-    self.ended_by_stop = true;
-  } catch (const cancelled& e) {
-    if (!self.sched->ends_silently(self, e)) throw;
-    self.ended_by_shutdown = self.sched->is_by_my_end(e);
-    self.ended_by_stop = true;
-  } catch (const deadlock& e) {
-    if (!self.sched->ends_silently(e)) throw;
-    self.ended_by_stop = true;
-  }
-}
-
-// For one that may be joined, and for on_unhandled.
-void scheduler::run_kept(fiber& self) noexcept {
-  try {
-    self.table->run(self.body);
-  } catch (const stopped&) {
-    self.ended_by_stop = true;
-  } catch (const cancelled& e) {
-    self.ended_by_shutdown = self.sched->is_by_my_end(e);
-    if (self.sched->ends_silently(self, e)) {
-      self.ended_by_stop = true;
-    } else {
-      self.error = std::current_exception();
-    }
-  } catch (const deadlock& e) {
-    if (self.sched->ends_silently(e)) {
-      self.ended_by_stop = true;
-    } else {
-      self.error = std::current_exception();
-    }
-  } catch (...) {
-    self.error = std::current_exception();
-  }
-}
-
-// On the fiber's own stack, from its first instruction to its last.
-void scheduler::fiber_entry(void* argument) {
-  auto& self = *static_cast<fiber*>(argument);
-  worker::arrived();
-  self.has_run = true;
-  const bool is_ours = self.role == fiber_role::runner || self.role == fiber_role::timer;
-  const bool is_detached = self.handle.load() == handle_state::detached;
-  if (is_ours || (is_detached && self.on_unhandled == nullptr)) {
-    run_open(self);
-  } else {
-    run_kept(self);
-  }
-  self.destroy_locals();
-  // Whoever comes second, this or detach(), sees the other and takes care of
-  // the result or the exception. `detached` is never taken back.
-  if (self.handle.load() == handle_state::detached ||
-      self.handle.exchange(handle_state::ended) == handle_state::detached) {
-    drop_outcome(self);
-  }
-  // The last of what the user has given it has run.
-  if (self.deferred != nullptr) [[unlikely]]
-    self.sched->timers().release_deferred(self);
-  worker* const w = current_worker();
-  if (w == nullptr) process_check_fork("the end of a fiber");
-  self.sched->finish(self);
-  w->leave_for_ever_to_end();
-}
-
-// Nobody will join: the result dies, an exception is reported.
-void scheduler::drop_outcome(fiber& f) noexcept {
-  if (f.error != nullptr) {
-    report_finally(f, std::exchange(f.error, nullptr));
-  } else if (!f.ended_by_stop) {
-    f.table->destroy_result(f.body);
-  }
-}
-
-// The handler may wait: a stop of the fiber is no matter of its.
-void scheduler::report_unhandled(fiber& f, std::exception_ptr error) {
-  if (f.on_unhandled != nullptr) {
-    struct shielded {
-      fiber* const self = current_fiber();
-
-      shielded() noexcept {
-        if (self != nullptr) ++self->shields;
-      }
-
-      ~shielded() {
-        if (self != nullptr) --self->shields;
-      }
-    } const shield;
-
-    f.on_unhandled(std::move(error));
-    return;
-  }
-  const place_in_words from(f);
-  try {
-    std::rethrow_exception(std::move(error));
-  } catch (const std::exception& e) {
-    warn("an exception has left fiber %llu (%s, started at %s), and nobody joins it: %s",
-         static_cast<unsigned long long>(f.id),
-         written_name(f.name).text(),
-         from.text,
-         e.what());
-    process_end_is_named();
-    std::terminate();
-  } catch (...) {
-    warn(
-        "an exception that is no std::exception has left fiber %llu (%s, started at %s), and "
-        "nobody joins it",
-        static_cast<unsigned long long>(f.id),
-        written_name(f.name).text(),
-        from.text);
-    process_end_is_named();
-    std::terminate();
-  }
-}
-
-namespace {
-
-// In a handler of what on_unhandled itself has thrown.
-[[noreturn]] void end_by_on_unhandled(const char* given) noexcept {
-  try {
-    throw;
-  } catch (const std::exception& e) {
-    warn(
-        "options::on_unhandled, which was given what has left %s, has thrown an exception itself: "
-        "%s",
-        given,
-        e.what());
-  } catch (...) {
-    warn(
-        "options::on_unhandled, which was given what has left %s, has thrown an exception itself, "
-        "that is no std::exception",
-        given);
-  }
-  process_end_is_named();
-  std::terminate();
-}
-
-}  // namespace
-
-void scheduler::report_finally(fiber& f, std::exception_ptr error) noexcept {
-  try {
-    report_unhandled(f, std::move(error));
-  } catch (...) {
-    char given[1024];
-    std::snprintf(given,
-                  sizeof given,
-                  "fiber %llu (%s, started at %s)",
-                  static_cast<unsigned long long>(f.id),
-                  written_name(f.name).text(),
-                  place_in_words(f).text);
-    end_by_on_unhandled(given);
-  }
-}
-
-bool handlers_are_caught() noexcept {
-  const scheduler* const s = current_scheduler();  // none if a test drives the watch
-  return s != nullptr && s->settings().on_unhandled != nullptr;
-}
-
-void report_of_handler(std::exception_ptr error) noexcept {
-  try {
-    current_scheduler()->settings().on_unhandled(std::move(error));
-  } catch (...) {
-    end_by_on_unhandled("a handler of the io_context, run by a worker");
-  }
-}
-
-// On the fiber's own stack, its last act: whoever joins may go on, while this
-// one leaves. The stack is the run's until ended().
 void scheduler::finish(fiber& f) noexcept {
   timers_->forget(f.self);
   if (f.pinned != nullptr) [[unlikely]]
@@ -525,18 +262,14 @@ void scheduler::finish(fiber& f) noexcept {
   if (joiner != nullptr) joiner->deliver(turn::in_order);
 }
 
-// Off the fiber's stack, after its last switch.
 void scheduler::ended(fiber& f) noexcept {
   const fiber_role role = f.role;
-  f.state.store(fiber_state::ended, relaxed);  // ordering: the dump's field
-  if (role == fiber_role::main) {
-    const lock_guard guard(end_lock_);
-    main_fiber_ = nullptr;  // before its block goes: waits_for_stop_signal()
-  }
+  f.state.store(fiber_state::ended, relaxed);                 // ordering: the dump's field
+  if (role == fiber_role::main) end.set_main_fiber(nullptr);  // before its block goes
   if (f.drop_owner()) dispose(f);
   if (role == fiber_role::main) {
     fibers.count_alive(-1);
-    quit_.store(true);
+    state.note_over();
     idle_.wake_all();
   } else if (role == fiber_role::user) {
     fibers.count_alive(-1);

@@ -1,20 +1,25 @@
-// scheduler: one runtime's workers, its fibers, and its end.
+// scheduler: one runtime's workers and fibers, put together of parts that own their state.
+//
+// Each part is a class with its lock and its rule in its own header, and is given what it
+// needs when it is made; none knows the scheduler. What is left here is the way of a fiber:
+// it is made, queued, handed to a worker, and ends.
 #pragma once
 
 #include "base/atomic.hpp"
 #include "base/clock_source.hpp"
-#include "base/spinlock.hpp"
 #include "sched/deadlock.hpp"
-#include "sched/end_listener.hpp"
 #include "sched/fiber.hpp"
 #include "sched/fiber_registry.hpp"
 #include "sched/idle.hpp"
+#include "sched/injection_queue.hpp"
 #include "sched/outside_work.hpp"
+#include "sched/ready_work.hpp"
+#include "sched/run_end.hpp"
+#include "sched/run_state.hpp"
 #include "sched/scheduler_options.hpp"
 #include "sched/short_turns.hpp"
 #include "sched/side_call.hpp"
 #include "sched/signal_hub.hpp"
-#include "sched/stop_tree.hpp"
 #include "sched/timer_seam.hpp"
 #include "sched/visitors.hpp"
 #include "sched/watch_slot.hpp"
@@ -24,29 +29,17 @@
 #include <vigil/detail/config.hpp>
 #include <vigil/fwd.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <optional>
-#include <vector>
 
 namespace vigil::internal {
-
-// How far the end has come.
-enum class run_phase : std::uint8_t {
-  idle,  // not running
-  running,
-  ending,    // a stop was asked for; the grace period
-  stopping,  // waits throw `stopped`
-  closed,    // no user fiber is left
-};
 
 class dump_writer;
 class side_pool;  // of the blocking layer
 
-class scheduler final : private end_listener {
+class scheduler final : private system_fibers {
  public:
   // The watch is the futex one if none is given.
   explicit scheduler(const scheduler_options& settings, std::unique_ptr<watch> w = nullptr);
@@ -58,7 +51,7 @@ class scheduler final : private end_listener {
   void attach(timer_seam& seam) noexcept { timers_ = &seam; }
 
   // Runs `body` as the main fiber until it has returned and every fiber has
-  // ended. Rethrows what left it; deadlock and cancelled as run() promises.
+  // ended. Rethrows what left it; deadlock and cancelled as run() promises. In run.cpp.
   void run(detail::call_ref body, bool wants_result);
 
   // --- fibers
@@ -73,26 +66,23 @@ class scheduler final : private end_listener {
   void adopt(fiber& f) noexcept;    // registers it only (system fibers)
   void abandon(fiber& f) noexcept;  // made, never started
   void retire(fiber& f) noexcept;   // adopted, never entered
-  // The last owner lets go; also after the runtime has gone.
-  static void dispose(fiber& f) noexcept;
   // Several that were parked: all become findable, then one worker is woken.
-  void ready_all(fiber_chain& fibers) noexcept;
-  // These two also after the runtime has gone.
-  static void drop_outcome(fiber& f) noexcept;
-  // Throws what options::on_unhandled throws.
-  VIGIL_FOR_IO static void report_unhandled(fiber& f, std::exception_ptr error);
-  // For the bottom of a stack: what on_unhandled throws ends the program.
-  static void report_finally(fiber& f, std::exception_ptr error) noexcept;
+  void ready_all(fiber_chain& chain) noexcept;
 
   // Makes f run: the scheduler's half of ready(). Also from threads that nothing
   // else keeps out of the runtime's end: once f is in a queue, it may end the
   // run while they are still here.
   void make_runnable(fiber& f, turn when = turn::next) noexcept;
   // Fired sleepers and fibers from outside: all at once.
-  void inject(fiber_chain& fibers) noexcept VIGIL_EXCLUDES(injection_lock_);
+  void inject(fiber_chain& chain) noexcept;
   // Somebody may have to be woken for work that is findable now.
   void work_added(unsigned pieces = 1) noexcept;
   void work_added_here(worker& w) noexcept;  // in the calling worker's own queue
+
+  // Its function has returned. On its own stack, its last act: whoever joins may go on, while
+  // this one leaves. The stack is the run's until ended().
+  void finish(fiber& f) noexcept;
+  void ended(fiber& f) noexcept;  // off its stack, after its last switch
 
   // --- timers
   timer_seam& timers() noexcept { return *timers_; }
@@ -108,6 +98,13 @@ class scheduler final : private end_listener {
   atomic<std::size_t> callbacks_waiting{0};
   // The timer fiber, while it is parked: whoever exchanges it runs it.
   atomic<fiber*> parked_timer_fiber{nullptr};
+
+  fiber* take_timer_fiber() noexcept {
+    // ordering: a hint that spares the exchange; the exchange decides.
+    if (parked_timer_fiber.load(relaxed) == nullptr) return nullptr;
+    return parked_timer_fiber.exchange(nullptr);
+  }
+
   // A2, A3 of idle.hpp after next_deadline has been lowered. `parking`: the
   // calling fiber parks right after, so its worker will look.
   void deadline_lowered(nanos deadline, bool parking) noexcept;
@@ -124,11 +121,6 @@ class scheduler final : private end_listener {
 
   short_turns first_turns;  // of the fibers' kinds; any worker
 
-  // --- contexts
-  // The present run's root context, made when the first fiber asks for it by the
-  // layer of contexts; held until the run's end.
-  atomic<stop_node*> root{nullptr};
-
   // --- where idle workers wait
   watch& present_watch() const noexcept { return watches_.present(); }
 
@@ -138,39 +130,6 @@ class scheduler final : private end_listener {
 
   internal::side_pool* side_pool = nullptr;  // the runtime's own; of the blocking layer
 
-  // --- the end
-  void request_stop() noexcept;  // any thread; outside run() it is kept for the next one
-
-  bool stopping() const noexcept { return stopping_.load(); }
-
-  run_phase phase() const noexcept { return phase_.load(); }
-
-  bool must_stop(const fiber& f) const noexcept { return stopping() || f.stop_flag.load(); }
-
-  // One that the shutdown caused, a joined child's for example.
-  bool is_by_my_end(const cancelled& e) const noexcept;
-
-  // Whether f, which it leaves, ends by it as silently as by `stopped`.
-  bool ends_silently(const fiber& f, const cancelled& e) const noexcept {
-    return is_by_my_end(e) || must_stop(f);
-  }
-
-  bool ends_silently(const deadlock&) const noexcept { return deadlocks.has_found(); }
-
-  // exit_when::all_done: the main fiber waits until all_done().
-  bool waits_for_all() const noexcept { return settings_.exit == exit_when::all_done; }
-
-  // --- stuck_watch; any thread but where it says otherwise
-  // Looks at each worker's count of switches, for the bounds of its present run,
-  // and returns their sum.
-  std::uint64_t look_at_runs(nanos now) noexcept;
-  // Whether a fiber or a callback is ready, or a timer due, that no worker has
-  // taken yet. Not on virtual time.
-  bool somebody_waits() noexcept;
-  // For how long f has run, if it runs and nobody else looks at this moment.
-  // Async-signal-safe.
-  bool has_run_for(const fiber& f, run_bounds::span& out) const noexcept;
-
   // --- virtual time
   bool is_virtual() const noexcept { return settings_.virtual_time; }
 
@@ -178,42 +137,14 @@ class scheduler final : private end_listener {
 
   random& dice() noexcept { return dice_; }
 
+  // Nothing is ready and no timer is due. Returns what to run after the jump.
+  fiber* nothing_to_run(worker& w) noexcept;
+
   // Parks until nothing else can run at this instant.
   void settle();
 
-  // --- the grace
-  // Who needs time for the end of the run, a server that answers what it has: the
-  // grace is as long as the longest that is announced at the time, and at least
-  // options::grace. Exported for vigil-io, and for nobody else.
-  struct grace_request {
-    nanos length = 0;
-    list_hook<grace_request> hook;
-  };
-
-  VIGIL_FOR_IO void announce_grace(grace_request& r) noexcept VIGIL_EXCLUDES(end_lock_);
-  VIGIL_FOR_IO void withdraw_grace(grace_request& r) noexcept VIGIL_EXCLUDES(end_lock_);
-
   // What keeps exit_when::all_done from ending the run, by kind.
   void list_holders(dump_writer& out) noexcept;
-
- private:
-  // Before the parts that are given some of them.
-  const scheduler_options settings_;
-  const std::uint64_t number_;
-  watch_slot watches_;
-  idle_workers idle_;
-  worker_list workers_;
-  visitors visitors_;
-
- public:
-  // --- the parts
-  deadlock_finder deadlocks{idle_, workers_, clock, next_deadline};
-  fiber_registry fibers{settings_, *this};
-  outside_work outside{idle_, deadlocks, *this, visitors_};
-  side_calls calls{clock, idle_, outside, *this, visitors_};  // functions on side pools
-  signal_hub signals{watches_, workers_, deadlocks, visitors_};
-
-  list_hook<scheduler> among_all;  // of deadlock.cpp, guarded there
 
   const scheduler_options& settings() const noexcept { return settings_; }
 
@@ -230,155 +161,67 @@ class scheduler final : private end_listener {
   std::uint64_t number() const noexcept { return number_; }
 
  private:
-  friend class worker;
-
   worker* own_worker() noexcept;
   stack take_stack(std::size_t size, fiber_role role, worker* here);
-  bool begin_run() VIGIL_EXCLUDES(end_lock_);
+  fiber& make_main_fiber(void* task);
   void start_workers();
-  void note_end() noexcept;
-  nanos longest_grace() const noexcept VIGIL_REQUIRES(end_lock_);
-  nanos grace_until() const noexcept VIGIL_REQUIRES(end_lock_);
-  nanos grace_left() noexcept VIGIL_EXCLUDES(end_lock_);
-  void look_at_grace_again() noexcept VIGIL_EXCLUDES(end_lock_);
-  void end_grace() noexcept;
-  void advance(run_phase to) noexcept;
-  void begin_end() noexcept;
-  void cancel_root() noexcept;
-  void main_body(fiber& self, detail::call_ref body) noexcept;
-  void end_run(fiber& self) noexcept;
-  void release_user_work(fiber& self) noexcept;
-  void wait_out_grace(fiber& self) noexcept;
-  outcome wait_for_others(fiber& self, nanos limit) noexcept;
-  void outlive_others(fiber& self) noexcept;
-  void stop_all() noexcept;
-  void wait_until_all_done(fiber& self) noexcept;
-  bool all_done() const noexcept;
-  void wait_for_system_fibers(fiber& self) noexcept;
-  void look_again() noexcept override;  // end_listener: of the main fiber
-  void stop_limit_passed(nanos waited) noexcept;
-  void finish(fiber& f) noexcept;  // on its own stack
-  void ended(fiber& f) noexcept;   // off its stack
-  fiber* pop_injected() noexcept VIGIL_EXCLUDES(injection_lock_);
-  fiber* take_timer_fiber() noexcept;
-  fiber* nothing_to_run(worker& w) noexcept;  // virtual time
-
-  // A signal of stop_on is what is waited for: by the main fiber, which sleeps or
-  // selects from nothing, or by whoever waits for the root context's end.
-  // The main fiber's block may go at any moment, if a thread from outside has woken
-  // it meanwhile: under the lock it is there (ended()).
-  bool waits_for_stop_signal() noexcept VIGIL_EXCLUDES(end_lock_) {
-    if (settings_.stop_on.empty()) return false;
-    {
-      const lock_guard guard(end_lock_);
-      if (main_fiber_ == nullptr) return false;
-      const wait_reason why = main_fiber_->reason.load();
-      if (why == wait_reason::sleep || why == wait_reason::select_none) return true;
-    }
-    stop_node* const top = root.load();
-    return top != nullptr && top->is_waited_for();
-  }
-
-  bool finds_work(std::size_t callbacks_taken = 0) noexcept;
-  bool finds_common_work(std::size_t callbacks_taken) noexcept;
-  bool finds_much_work() noexcept;
+  void start_system_fiber(const char* name, system_fibers::duty of, void* argument) override;
   void sleep_alone(worker& w, bool for_outside_work) noexcept;  // virtual time
   void sleep_for_calls(worker& w) noexcept;
 
-  // For what the main fiber waits; in the grace, for the others or a stop of all.
-  enum class end_wait : std::uint8_t { all_done, grace, others, system };
-  outcome wait_for_end(fiber& self, end_wait what, nanos deadline) noexcept
-      VIGIL_EXCLUDES(end_lock_);
-  bool end_has_come() const noexcept VIGIL_REQUIRES(end_lock_);
-
-  bool others_left() const noexcept {
-    return fibers.alive() > 1 || calls.under_way() != 0 || root_cancels_.load() != 0;
-  }
-
-  // For the length of a run: deadlock.cpp.
-  void join_all() noexcept;
-  void leave_all() noexcept;
-  // Caller: a worker that has lain down, the last one.
-  void look_for_deadlock() noexcept;
-  bool looks_stuck(std::uint64_t asleep) noexcept;
-  static void look_at_all() noexcept;
-  static void report_deadlock(bool alone) noexcept;
-  bool deadlock_is_fatal(bool alone) const noexcept;
-  void end_deadlocked() noexcept;
-
-  // A run that ends by a deadlock, when what the stop of all has woken rests again.
-  // `asleep` is what all_asleep() said.
-  bool can_only_give_up(std::uint64_t asleep) noexcept;
-  // Then, by a worker that is not counted as asleep: others would look meanwhile.
-  // True if there were some, which are readied.
-  bool end_lock_waits() noexcept;
-
-  // A fiber of ours that waits for a time, unless it is dismissed.
-  struct timekeeper {
-    waiter* who = nullptr;
-    ticket which = 0;
-    bool in_grace = false;  // it waits for the end of that
-    bool dismissed = false;
-  };
-
-  enum class kept : std::uint8_t { dismissed, over, woken };  // how its time has passed
-
-  void start_stopper() noexcept;
-  void stopper_body(fiber& self) noexcept;
-  void watch_root(fiber& self) noexcept;
-  void start_timekeeper(const char* name, void (scheduler::*duty)(fiber&) noexcept);
-  kept wait_as(timekeeper& which, fiber& self, std::optional<nanos> length) noexcept;
-  bool wait_out_grace_as(timekeeper& which, fiber& self) noexcept;
-  void let_off(timekeeper& which) noexcept;
-
-  nanos stop_limit() const noexcept { return std::max<nanos>(settings_.stop_limit.count(), 0); }
-
-  void take_signals() noexcept;
-  static void fiber_entry(void* self);
-  static void run_open(fiber& self);
-  static void run_kept(fiber& self) noexcept;
-
+  // Before the parts that are given some of them.
+  const scheduler_options settings_;
+  const std::uint64_t number_;
+  watch_slot watches_;
+  idle_workers idle_;
+  worker_list workers_;
+  visitors visitors_;
   timer_seam* timers_ = nullptr;
+
+ public:
+  // --- the parts. Some are given others that come later, of which they keep the place only.
+  run_state state;
+  injection_queue injected;
+  fiber_registry fibers{settings_, end};
+  outside_work outside{idle_, deadlocks, end, visitors_};
+  side_calls calls{clock, idle_, outside, end, visitors_};
+  signal_hub signals{watches_, workers_, deadlocks, visitors_};
+  ready_work work{{.workers = workers_,
+                   .injected = injected,
+                   .signals = signals,
+                   .state = state,
+                   .clock = clock,
+                   .next_deadline = next_deadline,
+                   .timers = timers_}};
+  run_end end{{.settings = settings_,
+               .clock = clock,
+               .state = state,
+               .fibers = fibers,
+               .outside = outside,
+               .calls = calls,
+               .signals = signals,
+               .inside = visitors_,
+               .timers = timers_,
+               .starter = *this}};
+  deadlock_finder deadlocks{{.settings = settings_,
+                             .clock = clock,
+                             .idle = idle_,
+                             .workers = workers_,
+                             .next_deadline = next_deadline,
+                             .work = work,
+                             .state = state,
+                             .end = end,
+                             .fibers = fibers,
+                             .outside = outside,
+                             .signals = signals}};
+
+ private:
   random dice_;
-
-  spinlock injection_lock_{lock_rank::injection};
-  fiber_chain injected_ VIGIL_GUARDED_BY(injection_lock_);
-  alignas(cache_line) atomic<std::size_t> injected_count_{0};
-
+  futex_word gate_{0};           // workers start when all threads exist: 1 run, 2 give up
   nanos calls_given_up_at_ = 0;  // virtual time, while the run ends; 0: not yet set
-  atomic<run_phase> phase_{run_phase::idle};
-  atomic<bool> stopping_{false};
-  atomic<bool> quit_{false};
-  std::uint64_t seen_asleep_ = 0;   // guarded by deadlock.cpp's lock
-  atomic<bool> all_stopped_{false};  // stop_all() has been through
-  atomic<nanos> gives_up_at_{0};     // the shutdown (stop_limit); 0: nobody counts yet
-
-  spinlock end_lock_{lock_rank::shutdown};
-  // From its start to its end, before its block goes.
-  fiber* main_fiber_ VIGIL_GUARDED_BY(end_lock_) = nullptr;
-
-  // The main fiber while it waits for the others to end.
-  waiter* end_waiter_ VIGIL_GUARDED_BY(end_lock_) = nullptr;
-  ticket end_ticket_ VIGIL_GUARDED_BY(end_lock_) = 0;
-  end_wait end_what_ VIGIL_GUARDED_BY(end_lock_) = end_wait::others;
-
-  // These are guarded by end_lock_: one for the grace period and the stop limit until
-  // the main fiber sees to them itself, one while the root context is cancelled.
-  timekeeper stopper_;
-  timekeeper root_watch_;
-  bool stopper_started_ VIGIL_GUARDED_BY(end_lock_) = false;
-  atomic<fiber*> stopper_fiber_{nullptr};  // while it cancels the root context
-  atomic<unsigned> root_cancels_{0};       // under way
-  atomic<nanos> end_since_{0};             // 0: the end has not begun
-  list<grace_request, &grace_request::hook> graces_ VIGIL_GUARDED_BY(end_lock_);
-
   // settle(): one fiber at a time, virtual time only, so one thread.
   waiter* settler_ = nullptr;
   ticket settler_ticket_ = 0;
-
-  futex_word gate_{0};                // workers start when all threads exist: 1 run, 2 give up
-  bool main_stopped_ = false;
-  std::exception_ptr main_error_;
 };
 
 // The scheduler whose worker the calling thread is; nullptr elsewhere. To act in

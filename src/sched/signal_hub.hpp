@@ -1,16 +1,17 @@
 // signal_hub: signals, from the handler to those who watch them, in one runtime.
 //
-// The handler sets a bit and wakes everybody who may sleep; a worker takes the bits at its
-// next turn and has the run see to them (run_end::take_signals), which gives each to the
-// watchers. Bit 0 is no signal but runtime::request_stop(). A signal that comes twice
-// before it is taken is one.
+// The handler sets a bit and wakes everybody who may sleep. A worker takes the
+// bits at its next turn and has the run see to them (run_end::take_signals), which
+// gives each to the watchers. Bit 0 stands for runtime::request_stop(). A signal
+// that comes twice before it is taken is one.
 //
-// The danger. While a watcher is there no deadlock is reported: so the last one that goes
-// may uncover one, which nobody sees if all workers sleep. And a watcher of a plain thread
-// may go while the run ends, and the runtime with it.
+// The danger. While a watcher is there no deadlock is reported. So the last one
+// that goes may uncover one, which nobody sees if all workers sleep. And a watcher
+// of a plain thread may go while the run ends, and the runtime with it.
 //
-// The rule. Who takes the last one out has the workers look. It is a visitor meanwhile, from before the watcher is out: until then the end of the run waits
-// for it (dismiss_watchers).
+// The rule. A thread that takes the last one out has the workers look. It is a
+// visitor meanwhile, from before the watcher is out: until then the end of the run
+// waits for it (dismiss_watchers).
 #pragma once
 
 #include "base/atomic.hpp"
@@ -59,8 +60,8 @@ class signal_hub {
   void forget(bool keeps_stop) noexcept { pending_.fetch_and(std::uint64_t{keeps_stop ? 1u : 0u}); }
 
   // --- for workers
-  // ordering: a hint. The bits are taken by an exchange later; a bit that is not seen now
-  // is seen at the next turn, and the handler wakes sleepers.
+  // ordering: a hint. The bits are taken by an exchange later; a bit that is not
+  // seen now is seen at the next turn, and the handler wakes sleepers.
   std::uint64_t hint() const noexcept { return pending_.load(relaxed); }
 
   bool any() const noexcept { return pending_.load() != 0; }  // seq_cst: A1 of idle.hpp
@@ -69,7 +70,7 @@ class signal_hub {
 
   void deliver(int signal) noexcept VIGIL_EXCLUDES(lock_);
 
-  // Whoever may sleep looks at the bits.
+  // All workers that may sleep look at the bits.
   void wake_all(waker who) noexcept;
 
   // --- watchers

@@ -16,6 +16,19 @@ namespace {
 constexpr nanos shortest_tick = 1'000'000;
 constexpr nanos longest_tick = 500'000'000;
 
+// Looks at each worker's count of switches, for the bounds of its present run,
+// and returns their sum.
+std::uint64_t look_at_runs(const scheduler& s, nanos now) noexcept {
+  std::uint64_t sum = 0;
+  for (const auto& w : s.workers()) {
+    const unsigned long switches = w->counters.switches.get();
+    run_bounds::span unused;
+    w->ran.look(switches, now, unused);
+    sum += switches;
+  }
+  return sum;
+}
+
 }  // namespace
 
 bool stuck_count::look(nanos now, std::uint64_t switches, bool somebody_waits) noexcept {
@@ -67,8 +80,8 @@ void stuck_watch::body() noexcept {
   stuck_rest rest;
   for (;;) {
     const nanos now = monotonic_now();
-    const std::uint64_t switches = sched_.look_at_runs(now);
-    const bool somebody_waits = sched_.somebody_waits();
+    const std::uint64_t switches = look_at_runs(sched_, now);
+    const bool somebody_waits = sched_.work.waits_for_a_worker();
     if (count_.look(now, switches, somebody_waits) && !process_is_exiting()) say();
     if (rest.look(switches, all_sleep(), somebody_waits) &&
         presence_.leaves([this] { return all_sleep(); }))

@@ -9,7 +9,6 @@
 
 namespace vigil::internal {
 
-// Nothing is ready and no timer is due. Returns what to run after the jump.
 fiber* scheduler::nothing_to_run(worker& w) noexcept {
   if (calls.under_way() != 0) {
     if (!calls.take_in()) sleep_for_calls(w);  // time stands still
@@ -28,7 +27,8 @@ fiber* scheduler::nothing_to_run(worker& w) noexcept {
     return nullptr;
   }
   timers_->tidy();
-  if (can_only_give_up(idle_.times_got_up()) && end_lock_waits()) return nullptr;
+  if (deadlocks.can_only_give_up(idle_.times_got_up()) && deadlocks.end_lock_waits())
+    return nullptr;
   const nanos next = next_deadline.load();
   if (next == never) {
     sleep_alone(w, false);
@@ -42,11 +42,11 @@ fiber* scheduler::nothing_to_run(worker& w) noexcept {
 // the real one counts the stop limit.
 void scheduler::sleep_for_calls(worker& w) noexcept {
   nanos until = never;
-  if (stopping()) {
-    const nanos limit = stop_limit();
+  if (state.stopping()) {
+    const nanos limit = end.stop_limit();
     if (calls_given_up_at_ == 0) calls_given_up_at_ = saturating_add(monotonic_now(), limit);
     until = calls_given_up_at_;
-    if (monotonic_now() >= until) stop_limit_passed(limit);
+    if (monotonic_now() >= until) end.stop_limit_passed(limit);
   }
   idle_.start_looking();
   idle_.lie_down(w.place, until, never);
@@ -68,7 +68,7 @@ void scheduler::sleep_alone(worker& w, bool for_outside_work) noexcept {
   if (goes_on) {
     idle_.stay_awake(w.place);
   } else {
-    if (!for_outside_work) look_for_deadlock();
+    if (!for_outside_work) deadlocks.look();
     idle_.sleep(w.place);
   }
   idle_.stop_looking();

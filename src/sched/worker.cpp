@@ -73,20 +73,19 @@ void worker::run() noexcept {
   for (;;) {
     fiber* f = pick();
     if (f == nullptr && sched.is_virtual()) {
-      if (sched.quit_.load()) break;
+      if (sched.state.over()) break;
       f = sched.nothing_to_run(*this);
       if (f == nullptr) continue;
     }
     if (f == nullptr) {
       if (!looking_) {
-        looking_ = true;
         until_clock_ = 1;
-        sched.idle_.start_looking();
+        begin_looking();
         f = pick();  // once more, now that others leave it to this worker
       }
       if (f == nullptr && !leaves_to_others()) f = steal();
       if (f == nullptr) {
-        if (sched.quit_.load()) break;
+        if (sched.state.over()) break;
         takes_all_ = false;
         if (!nap()) rest();
         continue;
@@ -112,11 +111,22 @@ void worker::run() noexcept {
   }
   if (looking_) {
     looking_ = false;
-    sched.idle_.stop_looking();
+    sched.idle().stop_looking();
   }
   stacks.flush();
   this_worker = nullptr;
   side_ = nullptr;
+}
+
+bool worker::join_thread() noexcept {
+  if (!thread_.joinable()) return false;
+  thread_.join();
+  return true;
+}
+
+void worker::begin_looking() noexcept {
+  looking_ = true;
+  sched.idle().start_looking();
 }
 
 // --- choosing
@@ -145,7 +155,7 @@ void worker::look_for_io(nanos now) noexcept {
 }
 
 fiber* worker::pick() noexcept {
-  if (sched.signals.hint() != 0) sched.take_signals();
+  if (sched.signals.hint() != 0) sched.end.take_signals();
   if (timers_due()) {
     if (!virtual_) look_for_io(last_clock_);
     // Pairs with the writes that timers_due() reads: it may be time for I/O alone.
@@ -203,7 +213,7 @@ fiber* worker::pick_in_order() noexcept {
   if (turn_ % fairness_turns == 0) {
     if (sched.present_watch().needs_poll()) sched.present_watch().poll();
     if (!leaves_to_others()) {
-      if (fiber* const f = sched.pop_injected()) return f;
+      if (fiber* const f = sched.injected.pop()) return f;
     }
   }
   if (leaves_to_others()) {
@@ -218,7 +228,7 @@ fiber* worker::pick_in_order() noexcept {
       case 0:
         f = take_next();
         if (f == nullptr) f = queue_.pop();
-        if (f == nullptr) f = sched.pop_injected();
+        if (f == nullptr) f = sched.injected.pop();
         break;
       case 1:
         if (sched.timers().has_callbacks()) f = sched.timers().take_runner();
@@ -263,7 +273,7 @@ fiber* worker::pick_by_seed() noexcept {
       seeded_.push_back(f);
     }
   };
-  fill([this] { return sched.pop_injected(); });
+  fill([this] { return sched.injected.pop(); });
   fill([this] { return pop_pinned(); });
   const bool callbacks = sched.timers().has_callbacks();
   // Who yielded joins the bag again after as many turns as there were fibers in
@@ -313,7 +323,7 @@ fiber* worker::take_next() noexcept {
 // A fiber that is pinned here may become ready at any moment, and nobody else can
 // run it: so while another worker is idle, the rest is for that one.
 inline bool worker::leaves_to_others() noexcept {
-  return is_kept() && !takes_all_ && sched.idle_.others_rest(looking_);
+  return is_kept() && !takes_all_ && sched.idle().others_rest(looking_);
 }
 
 void worker::keeps() noexcept {
@@ -415,7 +425,7 @@ fiber* worker::pop_pinned() noexcept {
 }
 
 fiber* worker::steal() noexcept {
-  auto& all = sched.workers_;
+  auto& all = sched.workers();
   const auto n = static_cast<unsigned>(all.size());
   if (n < 2) return nullptr;
   const unsigned start = random_.below(n);
@@ -501,18 +511,17 @@ void worker::push_pinned(fiber& f) noexcept {
     inbox_.push_back(f);
     inbox_filled_.store(true);  // seq_cst: A1 of idle.hpp
   }
-  sched.idle_.wake(place);
+  sched.idle().wake(place);
 }
 
 bool worker::nothing_else() noexcept {
   if (sched.is_virtual()) {
     return seeded_.empty() && yielded_.empty() && !sched.timers().has_callbacks() &&
-           sched.injected_count_.load() == 0 && !inbox_filled_.load() && !timers_due() &&
-           !sched.signals.any();
+           sched.injected.empty() && !inbox_filled_.load() && !timers_due() && !sched.signals.any();
   }
   // ordering: a yield that misses what came this instant loses one turn.
   return next_.load(relaxed) == nullptr && queue_.empty() && !inbox_filled_.load(relaxed) &&
-         sched.injected_count_.load(relaxed) == 0 && !sched.timers().has_callbacks() &&
+         sched.injected.looks_empty() && !sched.timers().has_callbacks() &&
          sched.signals.hint() == 0 && !timers_due();
 }
 

@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace vigil::internal {
@@ -99,8 +100,28 @@ class worker {
   void push_overflow(fiber& f) noexcept;
   bool has_one() const noexcept;  // no more than one fiber waits here
 
+  // Caller: has lain down. The last look (I2 of idle.hpp).
+  bool sees_work() noexcept;
+
   // --- from any thread
   void push_pinned(fiber& f) noexcept VIGIL_EXCLUDES(inbox_lock_);
+
+  // seq_cst: I2 of idle.hpp.
+  bool has_ready() const noexcept { return !queue_.empty() || next_.load() != nullptr; }
+
+  bool has_pinned() const noexcept { return inbox_filled_.load(); }
+
+  // --- from run(), while the worker does not run
+  // The thread of each worker but the first.
+  template <class F>
+  void start_thread(F body) {
+    thread_ = std::thread(std::move(body));
+  }
+
+  // False if it has none.
+  bool join_thread() noexcept;
+  // It counts as looking before its thread does.
+  void begin_looking() noexcept;
 
   scheduler& sched;
   const unsigned index;
@@ -121,8 +142,6 @@ class worker {
   std::uint64_t last_id = 0;
 
  private:
-  friend class scheduler;
-
   // --- choosing
 
   fiber* pick() noexcept;
@@ -169,7 +188,6 @@ class worker {
   void sleep() noexcept;
   bool must_end_lock_waits(std::uint64_t& none_left) noexcept;
   bool ends_lock_waits(std::uint64_t got_up) noexcept;
-  bool sees_work() noexcept;
   bool leaves_what_it_sees() noexcept;
   nanos not_before() noexcept;
   void woke_in_vain() noexcept;

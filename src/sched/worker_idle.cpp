@@ -10,28 +10,27 @@ namespace vigil::internal {
 
 void worker::stop_looking(const fiber& found) noexcept {
   looking_ = false;
-  const bool last = sched.idle_.stop_looking();
+  const bool last = sched.idle().stop_looking();
   cover_before_user_code = false;
-  if (sched.idle_.nobody_rests()) return;
+  if (sched.idle().nobody_rests()) return;
   // What others added while this one was looking was left to it: if there is
   // more than it can take, anywhere, the next one is woken.
   // ordering: this worker is the only one that has the fiber.
   const std::size_t taken =
       found.role == fiber_role::runner && found.callback.load(relaxed) == nullptr ? 1 : 0;
-  if (last && sched.finds_work(taken)) sched.idle_.wake_one();
+  if (last && sched.work.any(taken)) sched.idle().wake_one();
   sched.cover();
 }
 
-// The last look (I2 of idle.hpp).
 bool worker::sees_work() noexcept {
-  if (!sched.is_virtual() && sched.next_deadline.load() < sched.idle_.earliest()) return true;
-  return inbox_filled_.load() || (sched.finds_work() && !leaves_what_it_sees());
+  if (!sched.is_virtual() && sched.next_deadline.load() < sched.idle().earliest()) return true;
+  return inbox_filled_.load() || (sched.work.any() && !leaves_what_it_sees());
 }
 
 // Caller: has lain down, and has seen work that is not its own.
 bool worker::leaves_what_it_sees() noexcept {
-  if (!is_kept() || sched.signals.any() || sched.quit_.load()) return false;
-  takes_all_ = !sched.idle_.hand_on(place);
+  if (!is_kept() || sched.signals.any() || sched.state.over()) return false;
+  takes_all_ = !sched.idle().hand_on(place);
   return !takes_all_;
 }
 
@@ -74,25 +73,25 @@ bool worker::nap() noexcept {
   // ordering: settings.
   if (lone_ || virtual_ || woken_in_vain_ < sched.naps_after.load(relaxed) ||
       naps_ >= sched.naps_in_a_row.load(relaxed) ||  // ordering: as above
-      sched.idle_.asleep() + 1 >= sched.workers_.size() ||
-      (is_kept() && sched.finds_work())) {  // it lies down, and hands that on
+      sched.idle().asleep() + 1 >= sched.workers().size() ||
+      (is_kept() && sched.work.any())) {  // it lies down, and hands that on
     naps_ = 0;
     return false;
   }
   woke_in_vain();
   const nanos until = monotonic_now() + (shortest << std::min(naps_, doublings));
   // Who waits for a deadline lies down.
-  if (sched.next_deadline.load() < until || !sched.idle_.settle_to_nap(place, until)) {
+  if (sched.next_deadline.load() < until || !sched.idle().settle_to_nap(place, until)) {
     naps_ = 0;
     return false;
   }
   ++naps_;
-  if (sched.next_deadline.load() >= until && !inbox_filled_.load() && !sched.finds_much_work()) {
+  if (sched.next_deadline.load() >= until && !inbox_filled_.load() && !sched.work.much()) {
     counters.kernel_waits.add();
-    sched.idle_.nap(place, until);
+    sched.idle().nap(place, until);
     just_woke_ = true;
   }
-  sched.idle_.get_up(place);
+  sched.idle().get_up(place);
   until_clock_ = 1;
   return true;
 }
@@ -111,12 +110,12 @@ bool worker::lie_down() noexcept {
   const nanos second = next == never ? never : sched.timers().second_deadline();
   std::uint64_t none_left = 0;
   do {
-    sched.idle_.lie_down(place, next, second);
+    sched.idle().lie_down(place, next, second);
     if (sees_work()) {
       stay_awake();
       return false;
     }
-    if (next == never && sched.idle_.asleep() == sched.workers_.size()) sched.look_for_deadlock();
+    if (next == never && sched.idle().asleep() == sched.workers().size()) sched.deadlocks.look();
     if (!must_end_lock_waits(none_left)) return true;
     stay_awake();
   } while (!ends_lock_waits(none_left));
@@ -124,14 +123,14 @@ bool worker::lie_down() noexcept {
 }
 
 void worker::stay_awake() noexcept {
-  sched.idle_.stay_awake(place);
+  sched.idle().stay_awake(place);
   if (stuck != nullptr) stuck->somebody_is_awake();
 }
 
 // I3.
 void worker::sleep() noexcept {
   counters.kernel_waits.add();
-  sched.idle_.sleep(place, not_before());
+  sched.idle().sleep(place, not_before());
   if (stuck != nullptr) stuck->somebody_is_awake();
   just_woke_ = true;
   until_clock_ = 1;
@@ -145,9 +144,9 @@ void worker::sleep() noexcept {
 // for a lock was left: if nobody else has since, there is none now. It becomes what that
 // count will be once this worker has got up.
 bool worker::must_end_lock_waits(std::uint64_t& none_left) noexcept {
-  if (!sched.deadlocks.has_found()) return false;
-  const std::uint64_t asleep = sched.idle_.all_asleep(sched.workers_.size(), monotonic_now());
-  if (asleep == 0 || asleep == none_left || !sched.can_only_give_up(asleep)) return false;
+  if (!sched.state.deadlocked()) return false;
+  const std::uint64_t asleep = sched.idle().all_asleep(sched.workers().size(), monotonic_now());
+  if (asleep == 0 || asleep == none_left || !sched.deadlocks.can_only_give_up(asleep)) return false;
   none_left = asleep + 1;
   return true;
 }
@@ -156,7 +155,7 @@ bool worker::must_end_lock_waits(std::uint64_t& none_left) noexcept {
 // and whoever has been woken since may run those for whom the locks are awaited. False if
 // there is nothing to run, so that the worker lies down again.
 bool worker::ends_lock_waits(std::uint64_t got_up) noexcept {
-  return !sched.can_only_give_up(got_up) || sched.end_lock_waits();
+  return !sched.deadlocks.can_only_give_up(got_up) || sched.deadlocks.end_lock_waits();
 }
 
 }  // namespace vigil::internal

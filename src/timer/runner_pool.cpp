@@ -1,6 +1,7 @@
 #include "timer/runner_pool.hpp"
 
 #include "sched/park.hpp"
+#include "sched/unhandled.hpp"
 #include "timer/system_fiber.hpp"
 
 #include <vigil/error.hpp>
@@ -64,9 +65,9 @@ void runner_pool::body() {
   for (;;) {
     // Counted before the look at stopping(): either this sees the stop, or the
     // main fiber, which looks at the count after it, waits for this turn.
-    sched_.count_alive(1);
+    sched_.fibers.count_alive(1);
     callback_queue::round round = callback_queue::new_round;
-    for (std::size_t i = 0; i < callbacks_per_turn && !sched_.stopping(); ++i) {
+    for (std::size_t i = 0; i < callbacks_per_turn && !sched_.state.stopping(); ++i) {
       nanos due_until = 0;
       timer_record* const t = with_.callbacks.pop(due_until, round);
       if (t == nullptr) break;
@@ -77,7 +78,7 @@ void runner_pool::body() {
         run_once(self, *t, due_until);
       }
     }
-    sched_.count_alive(-1);
+    sched_.fibers.count_alive(-1);
     lock_.lock();
     if (ending_.load() || idle_.size() >= idle_kept) {
       lock_.unlock();
@@ -169,9 +170,9 @@ void runner_pool::call_open(fiber& self, timer_record& t) {
   } catch (const stopped&) {
   } catch (const cancelled& e) {
     // Not thrown on: run_open() would judge it again, after a shutdown has begun perhaps.
-    if (!sched_.ends_silently(self, e)) sched_.report_finally(self, std::current_exception());
+    if (!sched_.state.ends_silently(self, e)) report_finally(self, std::current_exception());
   } catch (const deadlock& e) {
-    if (!sched_.ends_silently(e)) sched_.report_finally(self, std::current_exception());
+    if (!sched_.state.ends_silently(e)) report_finally(self, std::current_exception());
   }
 }
 
@@ -180,11 +181,11 @@ void runner_pool::call_reporting(fiber& self, timer_record& t) noexcept {
     t.call();
   } catch (const stopped&) {
   } catch (const cancelled& e) {
-    if (!sched_.ends_silently(self, e)) sched_.report_finally(self, std::current_exception());
+    if (!sched_.state.ends_silently(self, e)) report_finally(self, std::current_exception());
   } catch (const deadlock& e) {
-    if (!sched_.ends_silently(e)) sched_.report_finally(self, std::current_exception());
+    if (!sched_.state.ends_silently(e)) report_finally(self, std::current_exception());
   } catch (...) {
-    sched_.report_finally(self, std::current_exception());
+    report_finally(self, std::current_exception());
   }
 }
 

@@ -55,7 +55,7 @@ timer_service& timer_service::begin(scheduler& owner) {
     spare.all.push_back(s);
     throw;
   }
-  s->keepalive_.begin(owner.waits_for_all());
+  s->keepalive_.begin(owner.end.waits_for_all());
   s->owner_.begin(owner);
   owner.attach(*s);
   return *s;

@@ -122,7 +122,8 @@ TEST_SUITE("blocking and the end") {
           vigil::blocking([g, &returned, &sched] {
             g->wait();
             // The main fiber waits for nothing else.
-            while (sched.phase() < vigil::internal::run_phase::stopping || sched.fibers.alive() > 1)
+            while (sched.state.phase() < vigil::internal::run_phase::stopping ||
+                   sched.fibers.alive() > 1)
               std::this_thread::yield();
             returned = true;
           });

@@ -36,9 +36,9 @@ void in_virtual_until_done(F body) {
 // not waited.
 bool is_waited_for(vigil::internal::scheduler& s) {
   using vigil::internal::run_phase;
-  while (s.phase() == run_phase::running && s.idle().asleep() < s.workers().size())
+  while (s.state.phase() == run_phase::running && s.idle().asleep() < s.workers().size())
     std::this_thread::yield();
-  return s.phase() == run_phase::running;
+  return s.state.phase() == run_phase::running;
 }
 
 // The text of debug::holders.

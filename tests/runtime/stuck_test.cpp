@@ -193,7 +193,7 @@ TEST_SUITE("stuck") {
   TEST_CASE("a timer that was stopped is not due, one that is pending is, wherever it stands") {
     in_runtime({.workers = {1}}, [](vigil::runtime& rt) {
       auto& sched = vigil::detail::runtime_access::core_of(rt).sched;
-      CHECK_FALSE(sched.somebody_waits());
+      CHECK_FALSE(sched.work.waits_for_a_worker());
       std::vector<vigil::timer> stopped;
       for (int i = 0; i < 1000; ++i)  // some in the heap, some in the intake
         stopped.push_back(vigil::after_func(1us, [] {}));
@@ -201,7 +201,7 @@ TEST_SUITE("stuck") {
         t.stop();
       const nanos later = vigil::internal::monotonic_now() + 3600 * second;
       CHECK_FALSE(sched.timers().anything_due(later));
-      CHECK_FALSE(sched.somebody_waits());
+      CHECK_FALSE(sched.work.waits_for_a_worker());
       for (int i = 0; i < 600; ++i)
         stopped[static_cast<std::size_t>(i)].reset(2h);
       CHECK_FALSE(sched.timers().anything_due(later));
@@ -214,7 +214,7 @@ TEST_SUITE("stuck") {
         stopped[which].stop();
         CHECK_FALSE(sched.timers().anything_due(later));
       }
-      CHECK_FALSE(sched.somebody_waits());
+      CHECK_FALSE(sched.work.waits_for_a_worker());
       for (auto& t : stopped)
         t.stop();
     });
@@ -223,15 +223,15 @@ TEST_SUITE("stuck") {
   TEST_CASE("a fiber that is ready waits, one that runs does not") {
     in_runtime({.workers = {1}}, [](vigil::runtime& rt) {
       auto& sched = vigil::detail::runtime_access::core_of(rt).sched;
-      CHECK_FALSE(sched.somebody_waits());
-      auto f = vigil::spawn([&] { CHECK_FALSE(sched.somebody_waits()); });
-      CHECK(sched.somebody_waits());
+      CHECK_FALSE(sched.work.waits_for_a_worker());
+      auto f = vigil::spawn([&] { CHECK_FALSE(sched.work.waits_for_a_worker()); });
+      CHECK(sched.work.waits_for_a_worker());
       f.join();
       auto t = vigil::after_func(1ns, [] {});
       const auto from = vigil::clock::now();
       while (since(from) < 1us) {
       }
-      CHECK(sched.somebody_waits());
+      CHECK(sched.work.waits_for_a_worker());
       while (vigil::stats().timers_fired == 0)
         vigil::sleep_for(1us);
     });

@@ -199,7 +199,7 @@ TEST_SUITE("a watch over epoll and timerfd") {
       });
       CHECK_THROWS_AS(waiting.join(), vigil::cancelled);
       outside.join();
-      core.sched.request_stop();
+      core.sched.end.request_stop();
       CHECK_THROWS_AS(sleep_for(1h), vigil::stopped);
     });
   }

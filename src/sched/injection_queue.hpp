@@ -1,0 +1,43 @@
+// injection_queue: ready fibers that are in no worker's own queue: fired sleepers, fibers
+// from outside, and those for which a worker's queue had no room.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/spinlock.hpp"
+#include "sched/fiber.hpp"
+
+#include <cstddef>
+
+namespace vigil::internal {
+
+class injection_queue {
+ public:
+  // All at once. The caller then sees to it that somebody looks.
+  void push(fiber_chain& fibers) noexcept VIGIL_EXCLUDES(lock_) {
+    const lock_guard guard(lock_);
+    fibers_.splice_back(fibers);
+    count_.store(fibers_.size());  // seq_cst: A1 of idle.hpp
+  }
+
+  fiber* pop() noexcept VIGIL_EXCLUDES(lock_) {
+    if (looks_empty()) return nullptr;  // a stale zero is mended by the last look before sleep
+    const lock_guard guard(lock_);
+    fiber* const f = fibers_.pop_front();
+    count_.store(fibers_.size());
+    // The one after it, while this one runs: fibers queue here for long.
+    if (const fiber* const next = fibers_.front()) prefetch(*next);
+    return f;
+  }
+
+  bool empty() const noexcept { return count_.load() == 0; }  // seq_cst: I2 of idle.hpp
+
+  // ordering: a hint.
+  bool looks_empty() const noexcept { return count_.load(relaxed) == 0; }
+
+ private:
+  spinlock lock_{lock_rank::injection};
+  fiber_chain fibers_ VIGIL_GUARDED_BY(lock_);
+  alignas(cache_line) atomic<std::size_t> count_{0};
+};
+
+}  // namespace vigil::internal

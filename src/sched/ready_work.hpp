@@ -1,0 +1,52 @@
+// ready_work: whether there is anything to do in one runtime, wherever it lies.
+// It owns nothing: it looks into each worker's queue, the injection queue, the
+// signals and the callbacks, for the last look before sleep (I2 of idle.hpp), for
+// the deadlock_finder and for stuck_watch. All looks are sequentially consistent.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/clock_source.hpp"
+#include "sched/worker.hpp"
+
+#include <cstddef>
+
+namespace vigil::internal {
+
+class injection_queue;
+class run_state;
+class signal_hub;
+class timer_seam;
+
+class ready_work {
+ public:
+  struct parts {
+    const worker_list& workers;
+    const injection_queue& injected;
+    const signal_hub& signals;
+    const run_state& state;
+    const clock_source& clock;
+    const atomic<nanos>& next_deadline;
+    timer_seam* const& timers;  // attached before the first run
+  };
+
+  explicit ready_work(const parts& from) noexcept : from_(from) {}
+
+  // Anything for any worker, besides so many callbacks; inboxes count for their
+  // owners, which look themselves.
+  bool any(std::size_t callbacks_taken = 0) const noexcept;
+  // More than may wait for the end of a nap.
+  bool much() const noexcept;
+  // A fiber that only one worker may take.
+  bool any_pinned() const noexcept;
+  // Whether a fiber or a callback is ready, or a timer due, that no worker has
+  // taken yet. Not on virtual time.
+  bool waits_for_a_worker() const noexcept;
+
+ private:
+  bool any_in_common(std::size_t callbacks_taken) const noexcept;
+  bool any_in_queues() const noexcept;
+
+  const parts from_;
+};
+
+}  // namespace vigil::internal
