@@ -37,6 +37,9 @@ class clock_source {
     return virtual_ ? virtual_now_.load(relaxed) : monotonic_now();
   }
 
+  // The same for a fifth of the price, and behind by some milliseconds at most.
+  nanos coarse_now() const noexcept { return virtual_ ? now() : coarse_monotonic_now(); }
+
   // Before the runtime starts.
   void make_virtual(nanos start) noexcept {
     virtual_ = true;

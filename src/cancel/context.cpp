@@ -118,7 +118,7 @@ void cancel_from_token::operator()() const noexcept {
 }
 
 deadline_clock deadline_clock::read_in(scheduler* s) noexcept {
-  if (s == nullptr || !s->is_virtual()) return {};
+  if (s == nullptr || !s->clock.is_virtual()) return {};
   return {&s->timers(), static_cast<const timer_service&>(s->timers()).generation()};
 }
 

@@ -92,7 +92,7 @@ random& thread_dice() noexcept {
 random& dice_of_caller() noexcept {
   worker* const w = current_worker();
   if (w == nullptr) return thread_dice();
-  return w->sched.is_virtual() ? w->sched.dice() : w->dice();
+  return w->dice();
 }
 
 // --- one select

@@ -20,7 +20,7 @@ boost::asio::io_context& context() {
   internal::scheduler& sched = *internal::require_fiber("io::context").sched;
   const auto present = [&] { return sched.present_watch().as_io_watch(); };
   if (present() == nullptr) {
-    if (sched.is_virtual()) {
+    if (sched.clock.is_virtual()) {
       throw wrong_place(
           "vigil::io::context: on virtual time there is no real I/O; use an io_context that a "
           "thread of the test runs");

@@ -11,12 +11,6 @@
 namespace vigil::internal {
 namespace {
 
-// The time for the dump's "since": a few milliseconds of error cost a fifth of
-// an exact clock read.
-nanos coarse_now(const scheduler& s) noexcept {
-  return s.is_virtual() ? s.clock.now() : coarse_monotonic_now();
-}
-
 void park_on(fiber& self, wait_reason reason, spinlock* lock) noexcept {
   if (self.deferred != nullptr) [[unlikely]]
     self.sched->timers().release_deferred(self);
@@ -54,7 +48,7 @@ outcome wait_within(fiber& self,
   waiter& w = self.self;
   // The clock is read before the deadline is made: reading it later could only make
   // the wait longer, an older reading would make it shorter.
-  const nanos now = limit.is_relative() ? sched.clock.now() : coarse_now(sched);
+  const nanos now = limit.is_relative() ? sched.clock.now() : sched.clock.coarse_now();
   const nanos deadline = limit.as_deadline(now);
   // ordering: the dump's fields; nothing hangs on them.
   self.waiting_since.store(now, relaxed);

@@ -1,5 +1,5 @@
-// scheduler::run(): what is there for the length of a run, and the main fiber. How the run
-// ends is in end.cpp.
+// scheduler::run(): what is there for the length of a run, and the main fiber. How
+// the run ends is in end.cpp.
 #include "base/words.hpp"
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
@@ -32,8 +32,8 @@ class opened_run {
   opened_run(const opened_run&) = delete;
   opened_run& operator=(const opened_run&) = delete;
 
-  // It is more than an attempt. Before the main fiber is entered, whichever worker takes
-  // a stop that was asked for before.
+  // It is more than an attempt. A stop that was asked for before begins here,
+  // before the main fiber is entered.
   void begin() noexcept {
     has_begun_ = true;
     if (is_stopped_) end_.begin();
@@ -74,7 +74,7 @@ class watched_run {
     const scheduler_options& settings = s.settings();
     if (settings.slow_fiber.count() > 0)
       slow_ = std::make_unique<slow_fibers>(settings.slow_fiber.count(), workers_.size());
-    if (settings.stuck_limit.count() > 0 && !s.is_virtual())
+    if (settings.stuck_limit.count() > 0 && !s.clock.is_virtual())
       stuck_.emplace(s, settings.stuck_limit.count());
     const nanos now = monotonic_now();
     for (const auto& w : workers_) {
@@ -104,7 +104,7 @@ class watched_run {
   std::optional<stuck_watch> stuck_;
 };
 
-// What run() gives to the main fiber, and what it brings.
+// The function that run() gives to the main fiber, and how it has ended.
 class main_task {
  public:
   main_task(scheduler& s, detail::call_ref body) noexcept : sched_(s), body_(body) {}
@@ -163,7 +163,7 @@ void scheduler::run(detail::call_ref body, bool wants_result) {
   }
   opened_run opened(end);
   state.begin();
-  calls_given_up_at_ = 0;
+  virtual_time.begin_run();
   const one_of_all running(*this);
   watched_run watched(*this);
   const process_guard process(*this);

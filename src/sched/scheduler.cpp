@@ -30,8 +30,7 @@ scheduler::scheduler(const scheduler_options& settings, std::unique_ptr<watch> w
     : settings_(settings),
       number_(runtimes_made.fetch_add(1) + 1),
       watches_(std::move(w)),
-      idle_(watches_.present()),
-      dice_(settings_.seed) {
+      idle_(watches_.present()) {
   if (settings_.virtual_time) clock.make_virtual(testing::epoch.time_since_epoch().count());
   workers_.reserve(settings_.workers);
   for (std::size_t i = 0; i < settings_.workers; ++i) {
@@ -53,7 +52,7 @@ bool scheduler::adopt_watch(std::unique_ptr<watch> w) noexcept {
   if (!watches_.change(std::move(w))) return false;
   idle_.change_watch(given);
   // ordering: a hint.
-  if (given.knows_io() && !is_virtual()) next_poll.store(0, relaxed);
+  if (given.knows_io() && !clock.is_virtual()) next_poll.store(0, relaxed);
   return true;
 }
 
@@ -227,7 +226,7 @@ void scheduler::cover() noexcept {
 }
 
 void scheduler::deadline_lowered(nanos deadline, bool parking) noexcept {
-  if (is_virtual()) {
+  if (clock.is_virtual()) {
     // Its worker may sleep while others run, with nothing to come (sleep_alone).
     if (own_worker() == nullptr) idle_.wake_all();
     return;

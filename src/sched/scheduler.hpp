@@ -1,8 +1,9 @@
-// scheduler: one runtime's workers and fibers, put together of parts that own their state.
+// scheduler: one runtime's workers and fibers, put together of parts that own their
+// state.
 //
-// Each part is a class with its lock and its rule in its own header, and is given what it
-// needs when it is made; none knows the scheduler. What is left here is the way of a fiber:
-// it is made, queued, handed to a worker, and ends.
+// Each part is a class with its lock and its rule in its own header, and is given
+// what it needs when it is made; none holds the scheduler. The way of a fiber is
+// left here: it is made, queued, handed to a worker, and ends.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -21,6 +22,7 @@
 #include "sched/side_call.hpp"
 #include "sched/signal_hub.hpp"
 #include "sched/timer_seam.hpp"
+#include "sched/virtual_time.hpp"
 #include "sched/visitors.hpp"
 #include "sched/watch_slot.hpp"
 #include "sched/worker.hpp"
@@ -79,8 +81,8 @@ class scheduler final : private system_fibers {
   void work_added(unsigned pieces = 1) noexcept;
   void work_added_here(worker& w) noexcept;  // in the calling worker's own queue
 
-  // Its function has returned. On its own stack, its last act: whoever joins may go on, while
-  // this one leaves. The stack is the run's until ended().
+  // Its function has returned. On its own stack, its last act: a joiner may go on
+  // while this one leaves. The stack is the run's until ended().
   void finish(fiber& f) noexcept;
   void ended(fiber& f) noexcept;  // off its stack, after its last switch
 
@@ -130,18 +132,7 @@ class scheduler final : private system_fibers {
 
   internal::side_pool* side_pool = nullptr;  // the runtime's own; of the blocking layer
 
-  // --- virtual time
-  bool is_virtual() const noexcept { return settings_.virtual_time; }
-
   clock_source clock;
-
-  random& dice() noexcept { return dice_; }
-
-  // Nothing is ready and no timer is due. Returns what to run after the jump.
-  fiber* nothing_to_run(worker& w) noexcept;
-
-  // Parks until nothing else can run at this instant.
-  void settle();
 
   // What keeps exit_when::all_done from ending the run, by kind.
   void list_holders(dump_writer& out) noexcept;
@@ -166,8 +157,6 @@ class scheduler final : private system_fibers {
   fiber& make_main_fiber(void* task);
   void start_workers();
   void start_system_fiber(const char* name, system_fibers::duty of, void* argument) override;
-  void sleep_alone(worker& w, bool for_outside_work) noexcept;  // virtual time
-  void sleep_for_calls(worker& w) noexcept;
 
   // Before the parts that are given some of them.
   const scheduler_options settings_;
@@ -179,7 +168,7 @@ class scheduler final : private system_fibers {
   timer_seam* timers_ = nullptr;
 
  public:
-  // --- the parts. Some are given others that come later, of which they keep the place only.
+  // --- the parts. Some are given others that come later: they keep the address.
   run_state state;
   injection_queue injected;
   fiber_registry fibers{settings_, end};
@@ -214,14 +203,19 @@ class scheduler final : private system_fibers {
                              .fibers = fibers,
                              .outside = outside,
                              .signals = signals}};
+  internal::virtual_time virtual_time{{.clock = clock,
+                                       .idle = idle_,
+                                       .calls = calls,
+                                       .outside = outside,
+                                       .state = state,
+                                       .end = end,
+                                       .deadlocks = deadlocks,
+                                       .next_deadline = next_deadline,
+                                       .timers = timers_},
+                                      settings_.seed};
 
  private:
-  random dice_;
-  futex_word gate_{0};           // workers start when all threads exist: 1 run, 2 give up
-  nanos calls_given_up_at_ = 0;  // virtual time, while the run ends; 0: not yet set
-  // settle(): one fiber at a time, virtual time only, so one thread.
-  waiter* settler_ = nullptr;
-  ticket settler_ticket_ = 0;
+  futex_word gate_{0};  // workers start when all threads exist: 1 run, 2 give up
 };
 
 // The scheduler whose worker the calling thread is; nullptr elsewhere. To act in

@@ -3,11 +3,12 @@
 #include "sched/park.hpp"
 #include "sched/process.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/seeded_order.hpp"
 #include "sched/short_turns.hpp"
 #include "sched/slow_fiber.hpp"
 
 #include <algorithm>
-#include <new>
+#include <memory>
 
 namespace vigil::internal {
 namespace {
@@ -58,12 +59,14 @@ worker::worker(scheduler& owner, unsigned number)
     : sched(owner),
       index(number),
       lone_(owner.settings().workers == 1),
-      virtual_(owner.is_virtual()),
-      with_care_(virtual_),
+      by_seed_(owner.clock.is_virtual() ? std::make_unique<seeded_order>(owner.virtual_time.dice())
+                                        : nullptr),
+      with_care_(by_seed_ != nullptr),
       queue_(lone_),
-      random_(owner.settings().seed * 0x9e3779b9 + number) {
-  if (virtual_) seeded_.reserve(64);  // never without room: room_in_bag()
-}
+      random_(owner.settings().seed * 0x9e3779b9 + number),
+      dice_(by_seed_ != nullptr ? owner.virtual_time.dice() : random_) {}
+
+worker::~worker() = default;
 
 void worker::run() noexcept {
   thread_side side;
@@ -72,9 +75,9 @@ void worker::run() noexcept {
   static_cast<void>(this_exit_watch.is_registered);
   for (;;) {
     fiber* f = pick();
-    if (f == nullptr && sched.is_virtual()) {
+    if (f == nullptr && by_seed_ != nullptr) {
       if (sched.state.over()) break;
-      f = sched.nothing_to_run(*this);
+      if (sched.virtual_time.has_jumped(*this)) f = sched.take_timer_fiber();
       if (f == nullptr) continue;
     }
     if (f == nullptr) {
@@ -157,13 +160,13 @@ void worker::look_for_io(nanos now) noexcept {
 fiber* worker::pick() noexcept {
   if (sched.signals.hint() != 0) sched.end.take_signals();
   if (timers_due()) {
-    if (!virtual_) look_for_io(last_clock_);
+    if (by_seed_ == nullptr) look_for_io(last_clock_);
     // Pairs with the writes that timers_due() reads: it may be time for I/O alone.
-    if (virtual_ || sched.next_deadline.load(acquire) <= last_clock_) {
+    if (by_seed_ != nullptr || sched.next_deadline.load(acquire) <= last_clock_) {
       if (fiber* const f = sched.take_timer_fiber()) return f;
     }
   }
-  return sched.is_virtual() ? pick_by_seed() : pick_in_order();
+  return by_seed_ != nullptr ? pick_by_seed() : pick_in_order();
 }
 
 // On the stack of a fiber that leaves: the next one, if it comes from this
@@ -188,7 +191,7 @@ inline fiber* worker::pick_directly(after_switch what) noexcept {
 // The same if there is something to be careful about: with_care_.
 [[gnu::noinline]] fiber* worker::pick_with_care(after_switch what) noexcept {
   if (trial_began_ != 0) end_trial(*current);
-  if (virtual_) return nullptr;
+  if (by_seed_ != nullptr) return nullptr;
   note_pinned_wait(what);
   // ordering: hints, as in pick_directly().
   const std::uint64_t others = sched.signals.hint() | sched.callbacks_waiting.load(relaxed);
@@ -242,21 +245,9 @@ fiber* worker::pick_in_order() noexcept {
   return nullptr;
 }
 
-// Making a fiber ready cannot fail. Without memory for a larger bag those that do
-// not fit stay in the queues, which need none, until some of the others have run.
-bool worker::room_in_bag() noexcept {
-  if (seeded_.size() < seeded_.capacity()) return true;
-  try {
-    seeded_.reserve(2 * seeded_.capacity());
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-  return true;
-}
-
 void worker::push_seeded(fiber& f) noexcept {
-  if (room_in_bag()) {
-    seeded_.push_back(&f);
+  if (by_seed_->has_room()) {
+    by_seed_->add(f);
     return;
   }
   fiber_chain one;
@@ -264,37 +255,17 @@ void worker::push_seeded(fiber& f) noexcept {
   sched.inject(one);
 }
 
-// Virtual time: everything that can run is in one bag, and the seed draws.
 fiber* worker::pick_by_seed() noexcept {
   const auto fill = [this](auto next) {
-    while (room_in_bag()) {
+    while (by_seed_->has_room()) {
       fiber* const f = next();
       if (f == nullptr) return;
-      seeded_.push_back(f);
+      by_seed_->add(*f);
     }
   };
   fill([this] { return sched.injected.pop(); });
   fill([this] { return pop_pinned(); });
-  const bool callbacks = sched.timers().has_callbacks();
-  // Who yielded joins the bag again after as many turns as there were fibers in
-  // it, so that those go first and later ones cannot keep it waiting.
-  if (!yielded_.empty() && (before_yielded_ == 0 || (seeded_.empty() && !callbacks))) {
-    fill([this] { return yielded_.pop_front(); });
-  }
-  if (before_yielded_ != 0) --before_yielded_;
-  const auto fibers = static_cast<std::uint32_t>(seeded_.size());
-  if (fibers == 0 && !callbacks) return nullptr;
-  const std::uint32_t choices = fibers + (callbacks ? 1 : 0);
-  std::uint32_t drawn = choices == 1 ? 0 : sched.dice().below(choices);
-  if (drawn == fibers) {
-    if (fiber* const f = sched.timers().take_runner()) return f;
-    if (fibers == 0) return nullptr;
-    drawn = 0;  // no stack for a runner: the callbacks wait
-  }
-  fiber* const f = seeded_[drawn];
-  seeded_[drawn] = seeded_.back();
-  seeded_.pop_back();
-  return f;
+  return by_seed_->draw(sched.timers());
 }
 
 fiber* worker::take_next() noexcept {
@@ -342,7 +313,7 @@ void worker::lets_go(fiber& f) noexcept {
 }
 
 void worker::care() noexcept {
-  with_care_ = virtual_ || pinned_ != 0 || trial_began_ != 0;
+  with_care_ = by_seed_ != nullptr || pinned_ != 0 || trial_began_ != 0;
 }
 
 // The fiber that leaves, if it is pinned: until when it is away.
@@ -462,7 +433,7 @@ fiber* worker::steal_from(worker& victim) noexcept {
 }
 
 void worker::push_next(fiber& f) noexcept {
-  if (virtual_) {
+  if (by_seed_ != nullptr) {
     push_seeded(f);
     return;
   }
@@ -479,7 +450,7 @@ void worker::push_next(fiber& f) noexcept {
 }
 
 void worker::push_back(fiber& f) noexcept {
-  if (virtual_) {
+  if (by_seed_ != nullptr) {
     push_seeded(f);
     return;
   }
@@ -515,9 +486,9 @@ void worker::push_pinned(fiber& f) noexcept {
 }
 
 bool worker::nothing_else() noexcept {
-  if (sched.is_virtual()) {
-    return seeded_.empty() && yielded_.empty() && !sched.timers().has_callbacks() &&
-           sched.injected.empty() && !inbox_filled_.load() && !timers_due() && !sched.signals.any();
+  if (by_seed_ != nullptr) {
+    return by_seed_->empty() && !sched.timers().has_callbacks() && sched.injected.empty() &&
+           !inbox_filled_.load() && !timers_due() && !sched.signals.any();
   }
   // ordering: a yield that misses what came this instant loses one turn.
   return next_.load(relaxed) == nullptr && queue_.empty() && !inbox_filled_.load(relaxed) &&
@@ -529,7 +500,7 @@ bool worker::nothing_else() noexcept {
 // read about once a microsecond, and at each switch when fibers run longer than
 // that; a worker that looks for work, and virtual time, read it each time.
 bool worker::has_come(nanos next) noexcept {
-  if (virtual_) return next <= sched.clock.now();
+  if (by_seed_ != nullptr) return next <= sched.clock.now();
   const nanos now = monotonic_now();
   constexpr nanos interval = 1000;
   const nanos each = std::max<nanos>(1, (now - last_clock_) / since_clock_);
@@ -648,9 +619,8 @@ void worker::after(fiber& f) noexcept {
     }
     case after_switch::yield:
       f.state.store(fiber_state::runnable, relaxed);  // ordering: the dump's field
-      if (virtual_) {
-        if (yielded_.empty()) before_yielded_ = seeded_.size();
-        yielded_.push_back(f);
+      if (by_seed_ != nullptr) {
+        by_seed_->add_yielded(f);
       } else if (f.pinned != nullptr) {
         push_pinned(f);
       } else {
@@ -666,7 +636,8 @@ void worker::after(fiber& f) noexcept {
       sched.parked_timer_fiber.store(&f, release);
       // A deadline that came meanwhile is seen by timers_due() at the next
       // turn of this very worker, or after a few if this was a long burst.
-      until_clock_ = what == after_switch::timer_fiber_turn && !looking_ && !virtual_ ? 16 : 1;
+      until_clock_ =
+          what == after_switch::timer_fiber_turn && !looking_ && by_seed_ == nullptr ? 16 : 1;
       cover_before_user_code = true;  // S2 of timer_service.hpp
       break;
     case after_switch::end:

@@ -32,6 +32,7 @@ namespace vigil::internal {
 
 class intake;
 class scheduler;
+class seeded_order;
 class slow_fibers;
 class stuck_watch;
 
@@ -60,6 +61,7 @@ struct worker_counters {
 class worker {
  public:
   worker(scheduler& owner, unsigned index);
+  ~worker();
   worker(const worker&) = delete;
   worker& operator=(const worker&) = delete;
 
@@ -72,8 +74,9 @@ class worker {
   // On a fiber's stack, first thing after each switch to it.
   static void arrived() noexcept;
 
-  // For draws of the fibers that run here. Virtual time has the scheduler's.
-  random& dice() noexcept { return random_; }
+  // For draws of the fibers that run here: on virtual time the run's, so that the
+  // seed decides.
+  random& dice() noexcept { return dice_; }
 
   // Lets the others go first, if there are any.
   void yield() noexcept;
@@ -149,7 +152,6 @@ class worker {
   fiber* pick_with_care(after_switch what) noexcept;
   fiber* pick_in_order() noexcept;
   fiber* pick_by_seed() noexcept;
-  bool room_in_bag() noexcept;
   void push_seeded(fiber& f) noexcept;
   fiber* pop_pinned() noexcept VIGIL_EXCLUDES(inbox_lock_);
   fiber* take_next() noexcept;
@@ -197,14 +199,11 @@ class worker {
   after_switch after_ = after_switch::nothing;
   spinlock* after_lock_ = nullptr;
 
-  const bool lone_;     // the only worker: nobody steals from it
-  const bool virtual_;  // on virtual time
-  bool with_care_;      // virtual time, pinned fibers or a trial: see pick_directly()
+  const bool lone_;                              // the only worker: nobody steals from it
+  const std::unique_ptr<seeded_order> by_seed_;  // on virtual time
+  bool with_care_;  // virtual time, pinned fibers or a trial: see pick_directly()
   run_queue queue_;
   atomic<fiber*> next_{nullptr};  // taken by exchange, by thieves too
-  std::vector<fiber*> seeded_;    // virtual time: all ready fibers
-  fiber_chain yielded_;           // virtual time: go after those that were ready then
-  std::size_t before_yielded_ = 0;
 
   spinlock inbox_lock_{lock_rank::inbox};
   fiber_chain inbox_ VIGIL_GUARDED_BY(inbox_lock_);
@@ -233,7 +232,8 @@ class worker {
   std::uint32_t woken_in_vain_ = 0;  // of late
   std::uint32_t naps_ = 0;           // in a row
 
-  random random_;
+  random random_;  // for what the seed of a run on virtual time does not decide
+  random& dice_;
   std::thread thread_;
 };
 

@@ -23,7 +23,7 @@ void worker::stop_looking(const fiber& found) noexcept {
 }
 
 bool worker::sees_work() noexcept {
-  if (!sched.is_virtual() && sched.next_deadline.load() < sched.idle().earliest()) return true;
+  if (by_seed_ == nullptr && sched.next_deadline.load() < sched.idle().earliest()) return true;
   return inbox_filled_.load() || (sched.work.any() && !leaves_what_it_sees());
 }
 
@@ -71,7 +71,7 @@ bool worker::nap() noexcept {
   // A nap that found nothing is followed by a longer one: looking takes 13 us each time.
   constexpr std::uint32_t doublings = 3;
   // ordering: settings.
-  if (lone_ || virtual_ || woken_in_vain_ < sched.naps_after.load(relaxed) ||
+  if (lone_ || by_seed_ != nullptr || woken_in_vain_ < sched.naps_after.load(relaxed) ||
       naps_ >= sched.naps_in_a_row.load(relaxed) ||  // ordering: as above
       sched.idle().asleep() + 1 >= sched.workers().size() ||
       (is_kept() && sched.work.any())) {  // it lies down, and hands that on
@@ -104,7 +104,8 @@ void worker::rest() noexcept {
   if (lie_down()) sleep();
 }
 
-// I1 and I2 of idle.hpp. False if it has found something to do instead, or has made it.
+// Publishes and looks: I1 and I2 of idle.hpp. False if it has found something to do
+// instead, or has made it.
 bool worker::lie_down() noexcept {
   const nanos next = sched.next_deadline.load();
   const nanos second = next == never ? never : sched.timers().second_deadline();
@@ -139,10 +140,10 @@ void worker::sleep() noexcept {
   }
 }
 
-// Caller: has lain down. Whether it has to get up for the sake of a deadlocked run, which
-// waits for its stop limit alone. `none_left` is how often workers had got up when no wait
-// for a lock was left: if nobody else has since, there is none now. It becomes what that
-// count will be once this worker has got up.
+// Caller: has lain down. Whether it has to get up for a deadlocked run, which waits
+// for its stop limit alone. `none_left` is how often workers had got up when no wait
+// for a lock was left: if nobody else has since, there is none now. It becomes what
+// that count will be once this worker has got up.
 bool worker::must_end_lock_waits(std::uint64_t& none_left) noexcept {
   if (!sched.state.deadlocked()) return false;
   const std::uint64_t asleep = sched.idle().all_asleep(sched.workers().size(), monotonic_now());
@@ -151,9 +152,9 @@ bool worker::must_end_lock_waits(std::uint64_t& none_left) noexcept {
   return true;
 }
 
-// Caller: has got up for it. Looks again: another may have seen the same and got up before,
-// and whoever has been woken since may run those for whom the locks are awaited. False if
-// there is nothing to run, so that the worker lies down again.
+// Caller: has got up for it. Looks again: another may have seen the same and got up
+// before, and a worker that was woken since may run the owners of the locks. False
+// if there is nothing to run, so that the worker lies down again.
 bool worker::ends_lock_waits(std::uint64_t got_up) noexcept {
   return !sched.deadlocks.can_only_give_up(got_up) || sched.deadlocks.end_lock_waits();
 }

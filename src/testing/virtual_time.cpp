@@ -36,7 +36,7 @@ void run_main(const virtual_options& how, detail::call_ref main) {
 }  // namespace detail_virtual
 
 void settle() {
-  internal::require_fiber("testing::settle").sched->settle();
+  internal::require_fiber("testing::settle").sched->virtual_time.settle();
 }
 
 }  // namespace testing

@@ -19,7 +19,7 @@ timer_channel::timer_channel(timer_service& service, nanos when, nanos period)
     : channel_core(time_ops, 0),
       service_(service),
       generation_(service.generation()),
-      virtual_(service.sched()->is_virtual()),
+      virtual_(service.sched()->clock.is_virtual()),
       when_(pending_deadline(when)),
       period_(period) {
   source = this;

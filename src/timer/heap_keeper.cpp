@@ -55,7 +55,7 @@ heap_entry heap_keeper::entry_for(runtime_timer& t, nanos key) noexcept {
   const std::uint32_t slack = t.slack_us.load(relaxed);
   // In virtual time the seed draws the order of equal keys.
   const std::uint32_t tie =
-      sched_.is_virtual() ? static_cast<std::uint32_t>(ties_.next()) : std::uint32_t{0};
+      sched_.clock.is_virtual() ? static_cast<std::uint32_t>(ties_.next()) : std::uint32_t{0};
   return {key, tie, slack, &t};
 }
 
@@ -200,7 +200,7 @@ bool heap_keeper::tidy() noexcept {
   const lock_guard guard(lock_);
   drain();
   bool clean = heap_.empty();
-  while (!clean && (budget-- > 0 || sched_.is_virtual())) {
+  while (!clean && (budget-- > 0 || sched_.clock.is_virtual())) {
     heap_entry e = heap_.top();
     switch (validate(e)) {
       case entry_state::in_force:

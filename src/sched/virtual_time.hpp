@@ -1,0 +1,66 @@
+// virtual_time: what the one worker of a run on virtual time does when nothing can
+// run at this instant: it takes in functions on side pools, waits for outside work
+// while time stands still, readies a fiber that settles, and only then lets the
+// clock jump to the next deadline.
+//
+// All of it is done by the one worker's thread, so nothing here has a lock.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/clock_source.hpp"
+#include "base/random.hpp"
+#include "sched/waiter.hpp"
+#include "sched/worker.hpp"
+
+#include <cstdint>
+
+namespace vigil::internal {
+
+class deadlock_finder;
+class idle_workers;
+class outside_work;
+class run_end;
+class run_state;
+class side_calls;
+class timer_seam;
+
+class virtual_time {
+ public:
+  struct parts {
+    clock_source& clock;
+    idle_workers& idle;
+    side_calls& calls;
+    const outside_work& outside;
+    const run_state& state;
+    run_end& end;
+    deadlock_finder& deadlocks;
+    const atomic<nanos>& next_deadline;
+    timer_seam* const& timers;  // attached before the first run
+  };
+
+  virtual_time(const parts& of, std::uint64_t seed) noexcept : of_(of), dice_(seed) {}
+
+  // Which of several goes first: of fibers, cases of a select, timers due at one instant.
+  random& dice() noexcept { return dice_; }
+
+  void begin_run() noexcept { calls_given_up_at_ = 0; }
+
+  // Nothing is ready and no timer is due. True: one is, now that the clock has jumped.
+  bool has_jumped(worker& w) noexcept;
+
+  // Parks until nothing else can run at this instant. Throws wrong_place on real time.
+  void settle();
+
+ private:
+  void sleep_alone(worker& w, bool for_outside_work) noexcept;
+  void sleep_for_calls(worker& w) noexcept;
+
+  const parts of_;
+  random dice_;
+  nanos calls_given_up_at_ = 0;  // while the run ends; 0: not yet set
+  // settle(): one fiber at a time.
+  waiter* settler_ = nullptr;
+  ticket settler_ticket_ = 0;
+};
+
+}  // namespace vigil::internal
