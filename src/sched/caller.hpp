@@ -31,7 +31,8 @@ class caller {
   enum mode : std::uint8_t {
     stoppable,    // a stop of the fiber, which refuses the wait as well
     for_lock,     // the end of a deadlocked run that can be unwound in no other way
-                  // (scheduler::end_lock_waits), unless the lock has to be taken back
+                  // (deadlock_finder::end_lock_waits), but not of one that has
+                  // to take the lock back
     unstoppable,  // nothing
   };
 
