@@ -133,9 +133,8 @@ void timeout_core::finish(timeout_run& r) noexcept {
   {
     const lock_guard guard(*r.lock);
     if (r.entry != nullptr) r.entry->run.store(nullptr);
-    while (timeout_run::waiting* const w = r.waiters.pop_front()) {
-      if (w->who->claim(w->which, outcome::value)) done.add(*w->who);
-    }
+    while (timeout_run::waiting* const w = r.waiters.pop_front())
+      done.claim(*w, outcome::value);
   }
   done.deliver();  // the entry may be gone by then
   let_go();
@@ -167,9 +166,10 @@ void timeout_core::await_run(timeout_node& n, bool gone) noexcept {
       return;
     }
     check_may_wait(*r);
-    timeout_run::waiting mine{&caller.self(), caller.open()};
+    timeout_run::waiting mine;
+    caller.open(mine);
     r->waiters.push_back(mine);
-    caller.wait(mine.which, internal::wait_reason::on_expire, lock);
+    caller.wait(mine.ticket, internal::wait_reason::on_expire, lock);
   }
 }
 
@@ -190,10 +190,11 @@ void timeout_core::end_closed() noexcept {
     check_may_wait(*r);
     spinlock& held = *r->lock;
     held.lock();  // r is in runs_, so it has not told its waiters yet
-    timeout_run::waiting mine{&caller.self(), caller.open()};
+    timeout_run::waiting mine;
+    caller.open(mine);
     r->waiters.push_back(mine);
     lock_.unlock();
-    caller.wait(mine.which, internal::wait_reason::on_expire, held);
+    caller.wait(mine.ticket, internal::wait_reason::on_expire, held);
   }
   if (function != nullptr) drop_function(function);  // C5
   timer_->drop_handle();

@@ -67,9 +67,7 @@ namespace detail {
 
 // On the stack of who calls on_expire.
 struct timeout_run {
-  struct waiting {
-    internal::waiter* who;
-    internal::ticket which;
+  struct waiting : internal::open_wait {
     waiting* next = nullptr;
   };
 
