@@ -111,7 +111,7 @@ void run_end::finish_run(fiber& self) noexcept {
 // No fiber but the main one, no outside work, no referenced timer, and all of it
 // at one instant. Looked at one after the other: a fiber, or outside work, that
 // was there in between has changed the upper half of its word. Without both
-// nothing changes, neither pending I/O nor what timers hold (holds.cpp), and
+// nothing changes, neither pending I/O nor what timers hold (keepalive.hpp), and
 // nothing can come but from threads that have announced nothing. A timer counts
 // until its claim is taken, and who takes it is counted as alive before.
 bool run_end::all_done() const noexcept {

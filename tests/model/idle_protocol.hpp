@@ -87,7 +87,7 @@ struct small_scheduler {
     idle.wake_one();    // A2, A3
   }
 
-  // S1 of timer_service.hpp: the entry first, then next_deadline; only who
+  // S1 of heap_keeper.hpp: the entry first, then next_deadline; only who
   // lowers that looks who sleeps.
   void arm(unsigned which, nanos deadline) {
     entries[which].store(deadline);
