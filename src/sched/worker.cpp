@@ -638,7 +638,7 @@ void worker::after(fiber& f) noexcept {
       // turn of this very worker, or after a few if this was a long burst.
       until_clock_ =
           what == after_switch::timer_fiber_turn && !looking_ && by_seed_ == nullptr ? 16 : 1;
-      cover_before_user_code = true;  // S2 of timer_service.hpp
+      cover_before_user_code = true;  // S2 of heap_keeper.hpp
       break;
     case after_switch::end:
       sched.ended(f);
