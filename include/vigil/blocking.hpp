@@ -98,7 +98,7 @@ detail::blocking_result<F> blocking(blocking_pool& pool,
 // and its result is dropped. On a plain thread f runs to its end.
 template <detail::blocking_function F>
 detail::blocking_result<F> blocking(const context& ctx, F&& f, const site& from = site::current()) {
-  return detail::finish_blocking(nullptr, detail::under(ctx), from, std::forward<F>(f));
+  return detail::finish_blocking(nullptr, detail::cancelled_by(ctx), from, std::forward<F>(f));
 }
 
 template <detail::blocking_function F>
@@ -106,7 +106,7 @@ detail::blocking_result<F> blocking(blocking_pool& pool,
                                     const context& ctx,
                                     F&& f,
                                     const site& from = site::current()) {
-  return detail::finish_blocking(pool.core(), detail::under(ctx), from, std::forward<F>(f));
+  return detail::finish_blocking(pool.core(), detail::cancelled_by(ctx), from, std::forward<F>(f));
 }
 
 // The same with a timeout: f's result in an optional, which is empty if the time

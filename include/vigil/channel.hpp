@@ -129,7 +129,7 @@ class sending : public Base {
 
   // The same, at most until ctx is done: then throws `cancelled`, with the value
   // untouched. A send that need not wait still succeeds.
-  void send(T&& value, const context& ctx) const { send_within(value, detail::under(ctx)); }
+  void send(T&& value, const context& ctx) const { send_within(value, detail::cancelled_by(ctx)); }
 
   void send(const T& value, const context& ctx) const
     requires std::is_copy_constructible_v<T>
@@ -196,7 +196,7 @@ class sending<void, Base> : public Base {
 
   void send() const { send_within(no_limit); }
 
-  void send(const context& ctx) const { send_within(detail::under(ctx)); }
+  void send(const context& ctx) const { send_within(detail::cancelled_by(ctx)); }
 
   send_result try_send() const { return detail::try_send(this->core(), nullptr); }
 
@@ -232,7 +232,7 @@ class receiving : public Base {
   received<T> recv() const { return recv_value(no_limit); }
 
   // The same, at most until ctx is done: then throws `cancelled`.
-  received<T> recv(const context& ctx) const { return recv_value(detail::under(ctx)); }
+  received<T> recv(const context& ctx) const { return recv_value(detail::cancelled_by(ctx)); }
 
   // A value if there is one at this moment.
   recv_result<T> try_recv() const {

@@ -51,12 +51,12 @@ class condition_variable {
   // At most until ctx is done: then throws `cancelled`, with the lock held.
   template <class Lock>
   void wait(Lock& lock, const context& ctx) {
-    wait_within(lock, detail::under(ctx));
+    wait_within(lock, detail::cancelled_by(ctx));
   }
 
   template <class Lock, class Predicate>
   void wait(Lock& lock, const context& ctx, Predicate holds) {
-    wait_while_not(lock, detail::under(ctx), holds);
+    wait_while_not(lock, detail::cancelled_by(ctx), holds);
   }
 
   // True if notified, false if the timeout passed first; zero or negative: the lock is

@@ -313,7 +313,7 @@ class done_callback {
 
   // Waits at most until ctx is done: then throws `cancelled`. f may still be
   // running, but does not begin any more.
-  bool stop_and_wait(const context& ctx) const { return stop_within(detail::under(ctx)); }
+  bool stop_and_wait(const context& ctx) const { return stop_within(detail::cancelled_by(ctx)); }
 
  private:
   bool stop_within(const detail::wait_limit& limit) const {

@@ -79,7 +79,7 @@ class [[nodiscard]] fiber {
   // The same, at most until ctx is done: then throws `cancelled`, and the handle
   // stays joinable. (One thrown because the fiber itself was stopped does not:
   // joinable() tells them apart.)
-  R join(const context& ctx) { return join_within(detail::under(ctx)); }
+  R join(const context& ctx) { return join_within(detail::cancelled_by(ctx)); }
 
   // The same with a timeout, or a deadline of any clock: true if the fiber has ended,
   // and join() will not wait. A zero or negative timeout, and a deadline that has

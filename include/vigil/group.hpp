@@ -92,7 +92,9 @@ class group {
   // wait itself is ended (`stopped`; or `cancelled`, by ctx), the group goes on.
   void wait() { detail::wait(core_, detail::no_limit, "group::wait"); }
 
-  void wait(const vigil::context& ctx) { detail::wait(core_, detail::under(ctx), "group::wait"); }
+  void wait(const vigil::context& ctx) {
+    detail::wait(core_, detail::cancelled_by(ctx), "group::wait");
+  }
 
   // True if all have ended: wait() will not wait unless more are started before it.
   // A zero or negative timeout only looks.
@@ -195,7 +197,7 @@ class group_of {
   // As group::wait. After an error there are no results. A second time: none.
   std::vector<T> wait() { return wait_within(detail::no_limit); }
 
-  std::vector<T> wait(const vigil::context& ctx) { return wait_within(detail::under(ctx)); }
+  std::vector<T> wait(const vigil::context& ctx) { return wait_within(detail::cancelled_by(ctx)); }
 
   // As group's: true if wait() will not wait.
   template <detail::duration_like D>

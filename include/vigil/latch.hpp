@@ -37,7 +37,7 @@ class latch {
   void wait() { detail::wait(core_, true, detail::no_limit); }
 
   // At most until ctx is done: then throws `cancelled`.
-  void wait(const context& ctx) { detail::wait(core_, true, detail::under(ctx)); }
+  void wait(const context& ctx) { detail::wait(core_, true, detail::cancelled_by(ctx)); }
 
   template <detail::duration_like D>
   bool wait_for(const D& timeout) {
@@ -52,7 +52,9 @@ class latch {
   void arrive_and_wait(std::int64_t n = 1) { arrive_within(n, detail::no_limit); }
 
   // Counts as an arrival even if it throws `cancelled`.
-  void arrive_and_wait(std::int64_t n, const context& ctx) { arrive_within(n, detail::under(ctx)); }
+  void arrive_and_wait(std::int64_t n, const context& ctx) {
+    arrive_within(n, detail::cancelled_by(ctx));
+  }
 
   void arrive_and_wait(const context& ctx) { arrive_and_wait(1, ctx); }
 

@@ -36,7 +36,7 @@ class mutex {
   void lock() { lock_within(detail::no_limit); }
 
   // At most until ctx is done: then throws `cancelled`, and it is not locked.
-  void lock(const context& ctx) { lock_within(detail::under(ctx)); }
+  void lock(const context& ctx) { lock_within(detail::cancelled_by(ctx)); }
 
   [[nodiscard]] bool try_lock() noexcept { return take() || detail::try_lock_slowly(core_); }
 

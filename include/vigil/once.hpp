@@ -39,7 +39,7 @@ class once {
   // `cancelled`. f is not bounded by ctx, unless it hands ctx on itself.
   template <class F, class... Args>
   void call(const context& ctx, F&& f, Args&&... args) {
-    call_within(detail::under(ctx), std::forward<F>(f), std::forward<Args>(args)...);
+    call_within(detail::cancelled_by(ctx), std::forward<F>(f), std::forward<Args>(args)...);
   }
 
   // If true, the writes of the function are visible.

@@ -149,7 +149,7 @@ class rate_limiter {
 
   // At most until ctx is done: then throws `cancelled`, and gives back what it had
   // reserved.
-  void wait(std::int64_t n, const context& ctx) { wait_within(n, detail::under(ctx)); }
+  void wait(std::int64_t n, const context& ctx) { wait_within(n, detail::cancelled_by(ctx)); }
 
   void wait(const context& ctx) { wait(1, ctx); }
 

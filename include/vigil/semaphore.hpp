@@ -44,7 +44,7 @@ class semaphore {
 
   // At most until ctx is done: then throws `cancelled`, with none taken.
   void acquire(std::int64_t n, const context& ctx) {
-    detail::acquire_permits(core_, n, detail::under(ctx));
+    detail::acquire_permits(core_, n, detail::cancelled_by(ctx));
   }
 
   void acquire(const context& ctx) { acquire(1, ctx); }

@@ -34,7 +34,7 @@ class shared_mutex {
   void lock() { lock_within(detail::no_limit); }
 
   // At most until ctx is done: then throws `cancelled`, and it is not locked.
-  void lock(const context& ctx) { lock_within(detail::under(ctx)); }
+  void lock(const context& ctx) { lock_within(detail::cancelled_by(ctx)); }
 
   [[nodiscard]] bool try_lock() noexcept { return take(); }
 
@@ -60,7 +60,7 @@ class shared_mutex {
 
   void lock_shared() { lock_shared_within(detail::no_limit); }
 
-  void lock_shared(const context& ctx) { lock_shared_within(detail::under(ctx)); }
+  void lock_shared(const context& ctx) { lock_shared_within(detail::cancelled_by(ctx)); }
 
   [[nodiscard]] bool try_lock_shared() noexcept { return take_shared(); }
 

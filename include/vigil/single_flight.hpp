@@ -54,7 +54,7 @@ class single_flight {
   // `cancelled`. f is not bounded by ctx, unless it hands ctx on itself.
   template <class F>
   T call(const Key& key, const context& ctx, F&& f) {
-    return call_within(key, detail::under(ctx), std::forward<F>(f));
+    return call_within(key, detail::cancelled_by(ctx), std::forward<F>(f));
   }
 
   // A later caller starts a new call, even while one for the key is in progress;

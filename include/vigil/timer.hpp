@@ -134,7 +134,7 @@ class timer {
 
   // Waits at most until ctx is done: then throws `cancelled`. The timer has been
   // stopped; its callback may still be running.
-  bool stop_and_wait(const context& ctx) const { return stop_within(detail::under(ctx)); }
+  bool stop_and_wait(const context& ctx) const { return stop_within(detail::cancelled_by(ctx)); }
 
   // Gives the timer a new deadline, d from now; for a periodic one d is the
   // new period too (zero or negative: std::invalid_argument). Returns whether

@@ -75,7 +75,7 @@ class wait_group {
   void wait() { detail::wait(core_, false, detail::no_limit); }
 
   // At most until ctx is done: then throws `cancelled`.
-  void wait(const context& ctx) { detail::wait(core_, false, detail::under(ctx)); }
+  void wait(const context& ctx) { detail::wait(core_, false, detail::cancelled_by(ctx)); }
 
   // False if the timeout passed first.
   template <detail::duration_like D>

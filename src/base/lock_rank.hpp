@@ -9,12 +9,12 @@ namespace vigil::internal {
 enum class lock_rank : unsigned char {
   runtime = 1,    // starting and ending a runtime
   fiber_join,     // one fiber's joiners
-  shutdown,       // the stop tree
+  shutdown,       // the end of a run
   registry,       // one shard of the list of all fibers
   channel,        // one channel; several only in the order of their addresses
   sync,           // who waits for one mutex, condition or counter
   io,             // one operation that a fiber waits for
-  stop_tree,      // one node of a context tree; several only from a parent down
+  cancel_tree,    // one node of a context tree; several only from a parent down
   done_callback,  // arming the function of one after_func(ctx, f)
   run_listeners,  // what is told that a run ends
   timeout_lists,  // timeout lists by duration

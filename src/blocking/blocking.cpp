@@ -93,7 +93,8 @@ bool goes_to_side_pool(const wait_limit& limit) {
   if (!on_fiber) internal::process_check_fork("vigil::blocking");
   internal::caller self(limit);
   if (self.may_not_wait()) self.refuse("blocking");
-  if (limit.under != nullptr && limit.under->is_done()) internal::throw_cancelled(*limit.under);
+  if (limit.cancelled_by != nullptr && limit.cancelled_by->is_done())
+    internal::throw_cancelled(*limit.cancelled_by);
   return on_fiber;
 }
 

@@ -16,13 +16,13 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
+using internal::cancel_state;
 using internal::current_fiber;
 using internal::lock_guard;
 using internal::nanos;
 using internal::never;
 using internal::run_phase;
 using internal::scheduler;
-using internal::stop_state;
 using internal::timer_service;
 
 namespace {
@@ -61,7 +61,7 @@ class owned_context {
 cancel_context* new_child(context_core& parent) {
   auto* const made = new cancel_context(&parent);
   parent.keep();  // CX1
-  if (parent.stop != nullptr) made->hang_below(*parent.stop);
+  if (parent.node != nullptr) made->hang_below(*parent.node);
   return made;
 }
 
@@ -100,21 +100,21 @@ void value_context::destroy() noexcept {
   delete this;
 }
 
-void weak_context::cancel(stop_state state, const std::exception_ptr& cause) noexcept {
+void weak_context::cancel(cancel_state state, const std::exception_ptr& cause) noexcept {
   cancel_context* found = nullptr;
   {
     const lock_guard guard(lock);
     if (target != nullptr && target->try_keep()) found = target;
   }
   if (found == nullptr) return;
-  found->stop_node::cancel(state, cause);
+  found->cancel_node::cancel(state, cause);
   found->let_go();
 }
 
 void cancel_from_token::operator()() const noexcept {
   // A copy: the cancel may end the context, and this function with it.
   const std::shared_ptr<weak_context> mine = link;
-  mine->cancel(stop_state::cancelled, nullptr);
+  mine->cancel(cancel_state::cancelled, nullptr);
 }
 
 deadline_clock deadline_clock::read_in(scheduler* s) noexcept {
@@ -153,7 +153,7 @@ void cancel_context::end() noexcept {
 }
 
 void cancel_context::destroy() noexcept {
-  leave();  // N3 of stop_tree.hpp
+  leave();  // N3 of cancel_tree.hpp
   if (link_ != nullptr) {
     const lock_guard guard(link_->lock);
     link_->target = nullptr;
@@ -186,7 +186,7 @@ void cancel_context::arm(nanos at, std::exception_ptr cause) {
   // A function of ours, but what it ends may destroy the user's: so it is a
   // callback, for a fiber.
   timer_ = service.make_record(
-      callback([link = weak(), why = cause] { link->cancel(stop_state::timed_out, why); }),
+      callback([link = weak(), why = cause] { link->cancel(cancel_state::timed_out, why); }),
       0,
       false,
       site{"vigil::with_deadline", 0});
@@ -224,7 +224,7 @@ channel_core* cancel_context::done_channel() noexcept {
 }
 
 // The flag first, then the source, then the look; on_done() is called after the node is
-// done, and looks for the source (N6 of stop_tree.hpp).
+// done, and looks for the source (N6 of cancel_tree.hpp).
 std::stop_token cancel_context::token() {
   want_on_done();
   token_is_given();
@@ -254,27 +254,27 @@ void drop_handle(context_core* c) noexcept {
   c->let_go();
 }
 
-stop_node* stop_of(const context& ctx) {
-  return checked(ctx.core(), "context").stop;
+cancel_node* cancel_node_of(const context& ctx) {
+  return checked(ctx.core(), "context").node;
 }
 
 channel_core* done_of(const context& ctx) {
-  stop_node* const node = checked(ctx.core(), "context::done").stop;
+  cancel_node* const node = checked(ctx.core(), "context::done").node;
   return node == nullptr ? nullptr : static_cast<cancel_context*>(node)->done_channel();
 }
 
 bool is_done(const context_core* c) {
-  const stop_node* const node = checked(c, "context::is_done").stop;
+  const cancel_node* const node = checked(c, "context::is_done").node;
   return node != nullptr && node->is_done();
 }
 
 std::error_code error_of(const context_core* c) {
-  const stop_node* const node = checked(c, "context::error").stop;
+  const cancel_node* const node = checked(c, "context::error").node;
   if (node == nullptr) return {};
   switch (node->state()) {
-    case stop_state::open:
+    case cancel_state::open:
       return {};
-    case stop_state::timed_out:
+    case cancel_state::timed_out:
       return internal::deadline_passed();
     default:
       return std::make_error_code(std::errc::operation_canceled);
@@ -282,7 +282,7 @@ std::error_code error_of(const context_core* c) {
 }
 
 std::exception_ptr cause_of(const context_core* c) {
-  const stop_node* const node = checked(c, "context::cause").stop;
+  const cancel_node* const node = checked(c, "context::cause").node;
   if (node == nullptr || !node->is_done()) return nullptr;
   if (node->cause() != nullptr) return node->cause();
   try {
@@ -309,13 +309,13 @@ context_core* background() {
   const internal::fiber* const self = current_fiber();
   if (self == nullptr) return kept(plain_background());
   scheduler& sched = *self->sched;
-  stop_node* root = sched.end.root.load();
+  cancel_node* root = sched.end.root.load();
   if (root == nullptr) {
     auto* const fresh = new cancel_context(nullptr);
     if (sched.end.root.compare_exchange_strong(root, fresh)) {
       root = fresh;
       // Who begins the shutdown changes the phase and then looks for the root.
-      if (sched.state.phase() >= run_phase::ending) root->cancel(stop_state::shutdown, nullptr);
+      if (sched.state.phase() >= run_phase::ending) root->cancel(cancel_state::shutdown, nullptr);
     } else {
       fresh->let_go();
     }
@@ -359,7 +359,7 @@ context_core* with_deadline(context_core* parent, std::int64_t deadline, std::ex
     made->clock = clock;
   }
   if (is_late) {
-    made->stop_node::cancel(stop_state::timed_out, cause);
+    made->cancel_node::cancel(cancel_state::timed_out, cause);
   } else if (has_own || (deadline != never && here != nullptr)) {
     made->arm(deadline, std::move(cause));
   }
@@ -390,7 +390,7 @@ context_core* with_value(context_core* parent,
   value_context* made = nullptr;
   try {
     context_core& above = checked(parent, "with_value");
-    made = new value_context(&above, above.stop, above.deadline);
+    made = new value_context(&above, above.node, above.deadline);
     made->clock = above.clock;
     made->timed_by = above.timed_by;
     above.keep();
@@ -405,11 +405,11 @@ context_core* with_value(context_core* parent,
 }
 
 void cancel(context_core* c, const std::exception_ptr& cause) noexcept {
-  c->stop->cancel(stop_state::cancelled, cause);
+  c->node->cancel(cancel_state::cancelled, cause);
 }
 
 std::stop_token stop_token_of(context_core* c) {
-  stop_node* const node = checked(c, "stop_token_of").stop;
+  cancel_node* const node = checked(c, "stop_token_of").node;
   return node == nullptr ? std::stop_token() : static_cast<cancel_context*>(node)->token();
 }
 

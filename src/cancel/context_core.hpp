@@ -2,7 +2,7 @@
 //
 //   value_context    a value, or nothing: the background of plain threads,
 //                    without_cancel; done when its parent is, or never
-//   cancel_context   a node of the stop tree, and the channel that done() hands
+//   cancel_context   a node of the cancel tree, and the channel that done() hands
 //                    out: closed as soon as the node is done
 //
 // CX1 A child keeps its parent, and so all above it. A long chain goes one by one,
@@ -19,7 +19,7 @@
 #pragma once
 
 #include "chan/channel_core.hpp"
-#include "sched/stop_tree.hpp"
+#include "sched/cancel_tree.hpp"
 
 #include <vigil/context.hpp>
 #include <vigil/stop_token.hpp>
@@ -54,8 +54,8 @@ struct deadline_clock {
 class context_core {
  public:
   // Takes over a handle of the parent.
-  context_core(context_core* above, stop_node* ends_with, internal::nanos d) noexcept
-      : parent(above), stop(ends_with), deadline(d) {}
+  context_core(context_core* above, cancel_node* ends_with, internal::nanos d) noexcept
+      : parent(above), node(ends_with), deadline(d) {}
 
   context_core(const context_core&) = delete;
   context_core& operator=(const context_core&) = delete;
@@ -64,7 +64,7 @@ class context_core {
   void let_go() noexcept;
 
   context_core* parent;  // owned; nullptr: none
-  stop_node* stop;       // it or the nearest ancestor that can be done
+  cancel_node* node;     // it or the nearest ancestor that can be done
   internal::nanos deadline;
   deadline_clock clock;                      // of the deadline
   const cancel_context* timed_by = nullptr;  // it or the ancestor whose timer that is
@@ -92,7 +92,7 @@ Core& checked(Core* c, const char* call) {
 
 class value_context final : public context_core {
  public:
-  value_context(context_core* above, stop_node* ends_with, internal::nanos d) noexcept
+  value_context(context_core* above, cancel_node* ends_with, internal::nanos d) noexcept
       : context_core(above, ends_with, d) {}
 
   void keep() noexcept override;
@@ -107,10 +107,10 @@ class value_context final : public context_core {
 
 // CX3.
 struct weak_context {
-  internal::spinlock lock{internal::lock_rank::stop_tree};
+  internal::spinlock lock{internal::lock_rank::cancel_tree};
   cancel_context* target VIGIL_GUARDED_BY(lock) = nullptr;
 
-  void cancel(internal::stop_state state, const std::exception_ptr& cause) noexcept;
+  void cancel(internal::cancel_state state, const std::exception_ptr& cause) noexcept;
 };
 
 struct cancel_from_token {
@@ -119,7 +119,7 @@ struct cancel_from_token {
 };
 
 class cancel_context final : public context_core,
-                             public stop_node,
+                             public cancel_node,
                              public channel_core,
                              private internal::timed_source {
  public:

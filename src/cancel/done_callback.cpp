@@ -18,17 +18,17 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
+using internal::cancel_callback;
 using internal::lock_guard;
-using internal::stop_callback;
 using internal::timer_service;
 
 // One owner is its node's list, until it has run or was stopped; the others are
 // the handles. Taking it out of the list ends its handle of the record; the
 // reference, for stop_and_wait, lasts as long as it does.
-class done_registration final : public stop_callback {
+class done_registration final : public cancel_callback {
  public:
   done_registration(context_core& c, timer_record* r) noexcept : context(c), record(r) {
-    run = [](stop_callback& self) noexcept { static_cast<done_registration&>(self).fire(); };
+    run = [](cancel_callback& self) noexcept { static_cast<done_registration&>(self).fire(); };
     c.keep();
     // ordering: made from the handle that the caller hands over.
     r->references.fetch_add(1, internal::relaxed);
@@ -56,12 +56,12 @@ class done_registration final : public stop_callback {
   }
 
   bool stop() noexcept {
-    if (context.stop == nullptr) {
+    if (context.node == nullptr) {
       if (!waits_in_vain.exchange(false)) return false;
       drop_handle(record);
       return true;
     }
-    if (!context.stop->unlink(*this)) return false;
+    if (!context.node->unlink(*this)) return false;
     bool was_over = false;
     {
       const lock_guard guard(lock);
@@ -75,7 +75,7 @@ class done_registration final : public stop_callback {
   // The cancel may be at other callbacks still, or have just armed the record.
   bool stop_and_wait(const wait_limit& limit) {
     if (stop()) return true;
-    if (context.stop == nullptr) return false;
+    if (context.node == nullptr) return false;
     const kept_limit kept(limit);  // the function dies in here, perhaps
     {
       const lock_guard guard(lock);
@@ -124,11 +124,11 @@ done_registration* after_func(context_core* c, callback f, const site& from) {
     drop_handle(record);
     throw;
   }
-  if (ctx.stop == nullptr) {
+  if (ctx.node == nullptr) {
     made->waits_in_vain.store(true);
   } else {
     add_handle(made);
-    if (!ctx.stop->link(*made)) made->fire();
+    if (!ctx.node->link(*made)) made->fire();
   }
   return made;
 }

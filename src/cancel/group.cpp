@@ -126,7 +126,7 @@ bool group_core::take(const char* call) {
     lock_.unlock();
     return true;
   }
-  caller self(under(ctx()));
+  caller self(cancelled_by(ctx()));
   if (self.may_not_wait()) {
     lock_.unlock();
     self.refuse(call + std::string_view("vigil::").size());
@@ -219,7 +219,7 @@ bool group_core::is_by_cancel(const cancelled& e) noexcept {
     const lock_guard guard(lock_);
     if (!ended_by_cancel_) return false;
   }
-  return e.code() == ctx().error() && e.cause() == stop_of(ctx())->cause();
+  return e.code() == ctx().error() && e.cause() == cancel_node_of(ctx())->cause();
 }
 
 void group_core::cancel(const std::exception_ptr& cause) noexcept {
@@ -315,12 +315,12 @@ void group_core::finish() {
 
 // Caller: after finish(), so that the context is done.
 void group_core::throw_unfinished() const {
-  const stop_node& node = *stop_of(ctx());
+  const cancel_node& node = *cancel_node_of(ctx());
   throw cancelled(ctx().error(),
                   "vigil::group_of::wait: a function of the group was stopped before it had a "
                   "result",
                   node.cause(),
-                  node.state() == internal::stop_state::shutdown);
+                  node.state() == internal::cancel_state::shutdown);
 }
 
 // --- what the templates call

@@ -389,7 +389,7 @@ ended await_end(operation& o, const wait_limit& limit, movable_deadline* moves) 
   return e;
 }
 
-void throw_ended(ending how, ::vigil::detail::stop_node* under) {
+void throw_ended(ending how, ::vigil::detail::cancel_node* under) {
   switch (how) {
     case ending::stopped:
       internal::throw_stopped(*internal::current_fiber());

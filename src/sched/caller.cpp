@@ -65,7 +65,7 @@ outcome caller::sleep_alone(ticket t, nanos deadline) noexcept {
 }
 
 outcome caller::sleep(ticket t, nanos deadline) noexcept {
-  stop_node* const node = kept_.limit.under;
+  cancel_node* const node = kept_.limit.cancelled_by;
   if (node == nullptr) return sleep_alone(t, deadline);
   queued_waiter entry(open_wait{&thread_->self, t});
   if (!node->begin_wait(entry)) return outcome::cancelled;
@@ -77,7 +77,7 @@ outcome caller::sleep(ticket t, nanos deadline) noexcept {
 void caller::throw_if_ended(outcome result) const {
   if (result == outcome::stopped) throw_stopped(*fiber_);
   if (result == outcome::deadlock) throw_deadlock(*fiber_);
-  if (result == outcome::cancelled) throw_cancelled(*kept_.limit.under);
+  if (result == outcome::cancelled) throw_cancelled(*kept_.limit.cancelled_by);
 }
 
 }  // namespace vigil::internal

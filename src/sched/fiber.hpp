@@ -124,7 +124,7 @@ class fiber_core {
   std::uint8_t short_turns = 0;  // of late, in a row
   bool on_trial = false;         // its present or next turn is timed
   bool has_run = false;
-  bool waits_under = false;            // a node: its wait may end at any moment
+  bool waits_cancellable = false;      // a node: its wait may end at any moment
   bool waits_timed = false;            // if pinned: for a timer's channel
   bool waits_open = false;             // if pinned: worker::note_pinned_wait
   internal::worker* pinned = nullptr;  // the only worker that may run it

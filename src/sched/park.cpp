@@ -22,20 +22,20 @@ void park_on(fiber& self, wait_reason reason, spinlock* lock) noexcept {
 
 // Parks with an entry under a node. Apart, so that other waits have no room for
 // the entry in their frames.
-[[gnu::noinline]] void park_below(fiber& self,
-                                  ticket t,
-                                  wait_reason why,
-                                  stop_node& under,
-                                  spinlock* lock) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+[[gnu::noinline]] void park_cancellable(fiber& self,
+                                        ticket t,
+                                        wait_reason why,
+                                        cancel_node& node,
+                                        spinlock* lock) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   queued_waiter entry(open_wait{&self.self, t});
-  if (!under.begin_wait(entry)) {
+  if (!node.begin_wait(entry)) {
     if (lock != nullptr) lock->unlock();
     return;
   }
-  self.waits_under = true;
+  self.waits_cancellable = true;
   park_on(self, why, lock);
-  self.waits_under = false;
-  under.end_wait(entry);
+  self.waits_cancellable = false;
+  node.end_wait(entry);
 }
 
 outcome wait_within(fiber& self,
@@ -72,10 +72,10 @@ outcome wait_within(fiber& self,
   // opened before this look. One of the two sees the other.
   if (stoppable && sched.state.must_stop(self) && w.claim(t, outcome::stopped)) {
     if (lock != nullptr) lock->unlock();
-  } else if (limit.under == nullptr) {
+  } else if (limit.cancelled_by == nullptr) {
     park_on(self, why, lock);
   } else {
-    park_below(self, t, why, *limit.under, lock);
+    park_cancellable(self, t, why, *limit.cancelled_by, lock);
   }
   const outcome ended = w.outcome();
   if (timed) {

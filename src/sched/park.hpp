@@ -29,8 +29,8 @@
 
 #include "base/nanos.hpp"
 #include "base/spinlock.hpp"
+#include "sched/cancel_tree.hpp"
 #include "sched/fiber.hpp"
-#include "sched/stop_tree.hpp"
 #include "sched/waiter.hpp"
 
 #include <vigil/detail/config.hpp>

@@ -56,7 +56,7 @@ class one_of_all {
   // The root context last: another runtime that looks for a deadlock reads it.
   ~one_of_all() {
     sched_.deadlocks.leave();
-    if (stop_node* const node = sched_.end.root.exchange(nullptr)) node->let_go();
+    if (cancel_node* const node = sched_.end.root.exchange(nullptr)) node->let_go();
     process_count_own_threads(-1);
   }
 

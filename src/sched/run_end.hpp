@@ -11,11 +11,11 @@
 #include "base/clock_source.hpp"
 #include "base/intrusive_list.hpp"
 #include "base/spinlock.hpp"
+#include "sched/cancel_tree.hpp"
 #include "sched/end_listener.hpp"
 #include "sched/fiber_registry.hpp"
 #include "sched/run_state.hpp"
 #include "sched/side_call.hpp"
-#include "sched/stop_tree.hpp"
 #include "sched/waiter.hpp"
 
 #include <vigil/detail/config.hpp>
@@ -109,7 +109,7 @@ class run_end final : public end_listener {
 
   // The present run's root context, made when the first fiber asks for it by the
   // layer of contexts; held until the run's end.
-  atomic<stop_node*> root{nullptr};
+  atomic<cancel_node*> root{nullptr};
 
  private:
   // For what the main fiber waits; in the grace, for the others or a stop of all.

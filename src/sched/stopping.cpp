@@ -160,7 +160,7 @@ bool run_end::waits_for_stop_signal() noexcept {
     const wait_reason why = main_fiber_->reason.load();
     if (why == wait_reason::sleep || why == wait_reason::select_none) return true;
   }
-  stop_node* const top = root.load();
+  cancel_node* const top = root.load();
   return top != nullptr && top->is_waited_for();
 }
 
@@ -174,7 +174,7 @@ bool run_end::waits_for_stop_signal() noexcept {
 // either may be the one who calls them. The main fiber waits for the stopper's as
 // for the others (E4).
 void run_end::cancel_root() noexcept {
-  stop_node* const node = root.load();
+  cancel_node* const node = root.load();
   if (node == nullptr) return;
   if (root_cancels_.fetch_add(1) == 0 && !node->is_done() && current_fiber() != nullptr) {
     try {
@@ -186,7 +186,7 @@ void run_end::cancel_root() noexcept {
       // No stack for it: nobody counts until the main fiber does.
     }
   }
-  node->cancel(stop_state::shutdown, nullptr);
+  node->cancel(cancel_state::shutdown, nullptr);
   if (root_cancels_.fetch_sub(1) != 1) return;
   let_off(root_watch_);
   something_ended();

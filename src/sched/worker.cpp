@@ -323,7 +323,7 @@ void worker::note_pinned_wait(after_switch what) noexcept {
   const bool waits_timed = std::exchange(self.waits_timed, false);
   // ordering: its own words.
   const wait_reason why = self.reason.load(relaxed);
-  if (what != after_switch::park || self.waits_under || waits_timed ||
+  if (what != after_switch::park || self.waits_cancellable || waits_timed ||
       self.waiting_until.load(relaxed) != never) {  // ordering: as above
     pinned_wait_ = pinned_wait::bounded;
   } else {

@@ -41,11 +41,11 @@ inline bool is_open(const context& ctx) {
 }
 
 inline std::size_t children_of(const context& ctx) {
-  return vigil::detail::stop_of(ctx)->children();
+  return vigil::detail::cancel_node_of(ctx)->children();
 }
 
 inline std::size_t waiters_under(const context& ctx) {
-  return vigil::detail::stop_of(ctx)->waiters();
+  return vigil::detail::cancel_node_of(ctx)->waiters();
 }
 
 inline options one_worker() {

@@ -1,5 +1,5 @@
 // timer::stop_and_wait: no run is under way when it returns.
-#include "sched/stop_tree.hpp"
+#include "sched/cancel_tree.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
@@ -156,7 +156,7 @@ TEST_SUITE("timer stop_and_wait") {
       std::thread waiting([&] {
         CHECK_THROWS_AS(static_cast<void>(slow.stop_and_wait(it.ctx)), vigil::cancelled);
       });
-      while (vigil::detail::stop_of(it.ctx)->waiters() == 0)
+      while (vigil::detail::cancel_node_of(it.ctx)->waiters() == 0)
         sleep_for(100us);
       it.cancel();
       waiting.join();

@@ -19,10 +19,10 @@ class context;  // context.hpp
 
 namespace detail {
 
-class stop_node;  // what a context makes others wait under
+class cancel_node;  // what a context makes others wait under
 
 // nullptr: never done. Throws std::invalid_argument for a nil context.
-VIGIL_API stop_node* stop_of(const context& ctx);
+VIGIL_API cancel_node* cancel_node_of(const context& ctx);
 
 struct wait_limit {
   enum class timing : std::uint8_t { none, within, until };
@@ -33,7 +33,7 @@ struct wait_limit {
 
   // The same context, and this deadline.
   constexpr wait_limit until(std::int64_t deadline) const noexcept {
-    return {timing::until, deadline, under};
+    return {timing::until, deadline, cancelled_by};
   }
 
   // The deadline that it means at `now`, saturated; no_deadline without a time.
@@ -58,14 +58,14 @@ struct wait_limit {
 
   timing time = timing::none;
   std::int64_t nanoseconds = no_deadline;  // from now on (within), or of vigil::clock (until)
-  stop_node* under = nullptr;              // a context's
+  cancel_node* cancelled_by = nullptr;     // a context's
 };
 
 // For calls that wait until what they wait for comes.
 inline constexpr wait_limit no_limit{};
 
-VIGIL_API void keep(stop_node& node) noexcept;
-VIGIL_API void let_go(stop_node& node) noexcept;
+VIGIL_API void keep(cancel_node& node) noexcept;
+VIGIL_API void let_go(cancel_node& node) noexcept;
 
 // A limit does not keep its node. The context that it was made from is there when a call
 // begins, and may go as soon as the caller has waited or has run a function of the
@@ -76,11 +76,11 @@ VIGIL_API void let_go(stop_node& node) noexcept;
 class kept_limit {
  public:
   explicit kept_limit(const wait_limit& l) noexcept : limit(l) {
-    if (limit.under != nullptr) keep(*limit.under);
+    if (limit.cancelled_by != nullptr) keep(*limit.cancelled_by);
   }
 
   ~kept_limit() {
-    if (limit.under != nullptr) let_go(*limit.under);
+    if (limit.cancelled_by != nullptr) let_go(*limit.cancelled_by);
   }
 
   kept_limit(const kept_limit&) = delete;
@@ -102,7 +102,7 @@ constexpr wait_limit within(const D& timeout) {
 
 template <duration_like D>
 wait_limit within(const D& timeout, const context& ctx) {
-  return {wait_limit::timing::within, to_nanos(timeout), stop_of(ctx)};
+  return {wait_limit::timing::within, to_nanos(timeout), cancel_node_of(ctx)};
 }
 
 constexpr wait_limit until(std::int64_t deadline) noexcept {
@@ -116,11 +116,11 @@ wait_limit until(const T& t) {
 
 template <time_point_like T>
 wait_limit until(const T& t, const context& ctx) {
-  return {wait_limit::timing::until, to_deadline(t), stop_of(ctx)};
+  return {wait_limit::timing::until, to_deadline(t), cancel_node_of(ctx)};
 }
 
-inline wait_limit under(const context& ctx) {
-  return {wait_limit::timing::none, no_deadline, stop_of(ctx)};
+inline wait_limit cancelled_by(const context& ctx) {
+  return {wait_limit::timing::none, no_deadline, cancel_node_of(ctx)};
 }
 
 }  // namespace detail

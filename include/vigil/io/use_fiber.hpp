@@ -79,7 +79,7 @@ class fiber_token {
   // Waits on a fiber: throws stopped, wrong_place, boost::system::system_error.
   [[nodiscard]] fiber_token under(const vigil::context& ctx) const {
     fiber_token next = *this;
-    next.limit_.under = vigil::detail::stop_of(ctx);
+    next.limit_.cancelled_by = vigil::detail::cancel_node_of(ctx);
     next.kept_ = ctx;
     return next;
   }
@@ -89,7 +89,7 @@ class fiber_token {
 
   fiber_token with(vigil::detail::wait_limit limit) const {
     fiber_token next = *this;
-    limit.under = limit_.under;
+    limit.cancelled_by = limit_.cancelled_by;
     next.limit_ = limit;
     return next;
   }

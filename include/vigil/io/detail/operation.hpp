@@ -67,7 +67,7 @@ VIGIL_API void end(operation& o, std::exception_ptr thrown, bool dropped = false
 // Waits: throws nothing.
 VIGIL_API ended await_end(operation& o, const wait_limit& limit, movable_deadline* moves);
 // For one that was not completed. `under`: of the limit.
-[[noreturn]] VIGIL_API void throw_ended(ending how, vigil::detail::stop_node* under);
+[[noreturn]] VIGIL_API void throw_ended(ending how, vigil::detail::cancel_node* under);
 
 // Asks the operation to end, wherever its handlers run. Any thread.
 VIGIL_API void cancel(operation& o, boost::asio::cancellation_type_t type) noexcept;

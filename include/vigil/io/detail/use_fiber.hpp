@@ -311,7 +311,7 @@ struct outcome_of {
     // is. No memory is as a deadline: an error that came by itself is the better news.
     const bool by_request = e.how == ending::cancelled || e.how == ending::stopped;
     if (by_request ? failed : e.how == ending::no_memory && aborted) {
-      throw_ended(e.how, terms.limit.under);
+      throw_ended(e.how, terms.limit.cancelled_by);
     }
     if (e.thrown != nullptr) std::rethrow_exception(e.thrown);
     if (e.dropped) {
@@ -384,7 +384,7 @@ class fiber_result<Token, R(As...) noexcept(Noexcept)> {
       refused = std::current_exception();
     }
     if (refused != nullptr) {  // its handler may be on its way all the same
-      static_cast<void>(await_end(*o, {.under = asked.limit.under}, nullptr));
+      static_cast<void>(await_end(*o, {.cancelled_by = asked.limit.cancelled_by}, nullptr));
       std::rethrow_exception(refused);
     }
     ended e = await_end(*o, asked.limit, asked.moves);

@@ -1,7 +1,7 @@
-// The stop tree: a cancel misses nobody, whatever hangs itself below, dies or
+// The cancel tree: a cancel misses nobody, whatever hangs itself below, dies or
 // ends by itself at that moment, and has ended all when it returns (N1 to N4 of
-// stop_tree.hpp).
-#include "sched/stop_tree.hpp"
+// cancel_tree.hpp).
+#include "sched/cancel_tree.hpp"
 
 #include "parcel.hpp"
 #include "programs.hpp"
@@ -45,7 +45,7 @@ int recv(const vigil::channel<parcel>& from, const context& ctx) {
 }
 
 void require_nobody_waits(const context& ctx) {
-  model::require(vigil::detail::stop_of(ctx)->waiters() == 0, "no waiter is left under it");
+  model::require(vigil::detail::cancel_node_of(ctx)->waiters() == 0, "no waiter is left under it");
 }
 
 // One receives under a context, one sends if somebody is there, this one cancels
@@ -110,7 +110,7 @@ void link_against_cancel() {
   });
   parent.cancel();
   maker.join();
-  model::require(vigil::detail::stop_of(parent.ctx)->children() == 0, "no child is left");
+  model::require(vigil::detail::cancel_node_of(parent.ctx)->children() == 0, "no child is left");
 }
 
 // top - middle - below. Whoever returns from a cancel finds all below it done.
@@ -125,7 +125,7 @@ void two_cancels() {
   middle.cancel();
   model::require(below.ctx.is_done(), "all below the middle is done");
   other.join();
-  model::require(vigil::detail::stop_of(top.ctx)->children() == 0, "no child is left");
+  model::require(vigil::detail::cancel_node_of(top.ctx)->children() == 0, "no child is left");
 }
 
 // The last handle of a child goes while its parent, or it, is cancelled.
@@ -141,7 +141,7 @@ void death_against_cancel(bool also_cancelled) {
   parent.cancel();
   other.join();
   third.join();
-  model::require(vigil::detail::stop_of(parent.ctx)->children() == 0, "no child is left");
+  model::require(vigil::detail::cancel_node_of(parent.ctx)->children() == 0, "no child is left");
 }
 
 // A child whose last handle is that of who waits under it.
@@ -153,7 +153,7 @@ void death_as_the_wait_ends() {
   });
   parent.cancel();
   waits.join();
-  model::require(vigil::detail::stop_of(parent.ctx)->children() == 0, "no child is left");
+  model::require(vigil::detail::cancel_node_of(parent.ctx)->children() == 0, "no child is left");
 }
 
 // Two wait for done; the last of three handles is a receiver, or not.
@@ -181,43 +181,44 @@ void token_against_cancel(bool the_parent) {
 
 }  // namespace
 
-TEST_CASE("stop tree: of a value and a cancel one ends the wait") {
-  prove("stop tree: recv, try_send, cancel", value_against_cancel(false));
-  prove("stop tree: recv, try_send, the parent's cancel", value_against_cancel(true));
+TEST_CASE("cancel tree: of a value and a cancel one ends the wait") {
+  prove("cancel tree: recv, try_send, cancel", value_against_cancel(false));
+  prove("cancel tree: recv, try_send, the parent's cancel", value_against_cancel(true));
   expect_outcomes({"cancelled", "value"});
 }
 
-TEST_CASE("stop tree: of a value, a deadline and a cancel one ends the wait") {
-  prove("stop tree: value, deadline, cancel", three_ends);
+TEST_CASE("cancel tree: of a value, a deadline and a cancel one ends the wait") {
+  prove("cancel tree: value, deadline, cancel", three_ends);
   expect_outcomes({"cancelled", "timeout", "value"});
 }
 
-TEST_CASE("stop tree: what is hung below while it is cancelled is cancelled") {
-  prove("stop tree: a child is made, its parent cancelled", link_against_cancel, also::unbounded);
+TEST_CASE("cancel tree: what is hung below while it is cancelled is cancelled") {
+  prove("cancel tree: a child is made, its parent cancelled", link_against_cancel, also::unbounded);
 }
 
-TEST_CASE("stop tree: two cancels of overlapping parts both return when all is done") {
-  prove("stop tree: cancel of a parent, cancel of its child", two_cancels, also::unbounded);
+TEST_CASE("cancel tree: two cancels of overlapping parts both return when all is done") {
+  prove("cancel tree: cancel of a parent, cancel of its child", two_cancels, also::unbounded);
 }
 
-TEST_CASE("stop tree: a child may die while its parent, and it, are cancelled") {
-  prove("stop tree: cancel of a parent, the child dies", [] { death_against_cancel(false); });
-  prove("stop tree: cancels of parent and child, the child dies",
+TEST_CASE("cancel tree: a child may die while its parent, and it, are cancelled") {
+  prove("cancel tree: cancel of a parent, the child dies", [] { death_against_cancel(false); });
+  prove("cancel tree: cancels of parent and child, the child dies",
         [] { death_against_cancel(true); });
-  prove("stop tree: cancel of a parent, the child dies as a wait ends", death_as_the_wait_ends);
+  prove("cancel tree: cancel of a parent, the child dies as a wait ends", death_as_the_wait_ends);
 }
 
-TEST_CASE("stop tree: who waits for done hears of it, and may be the last who has it") {
-  prove("stop tree: two wait for done, cancel", done_channel);
+TEST_CASE("cancel tree: who waits for done hears of it, and may be the last who has it") {
+  prove("cancel tree: two wait for done, cancel", done_channel);
 }
 
-TEST_CASE("stop tree: a stop token that is made during a cancel is asked to stop") {
-  prove("stop tree: a stop token is made, cancel", [] { token_against_cancel(false); });
-  prove("stop tree: a stop token is made, the parent's cancel", [] { token_against_cancel(true); });
+TEST_CASE("cancel tree: a stop token that is made during a cancel is asked to stop") {
+  prove("cancel tree: a stop token is made, cancel", [] { token_against_cancel(false); });
+  prove("cancel tree: a stop token is made, the parent's cancel",
+        [] { token_against_cancel(true); });
 }
 
-TEST_CASE("stop tree: a fiber that begins to wait while another worker cancels") {
-  prove("stop tree: a fiber waits, the other worker cancels", [] {
+TEST_CASE("cancel tree: a fiber that begins to wait while another worker cancels") {
+  prove("cancel tree: a fiber waits, the other worker cancels", [] {
     vigil::runtime rt(workers(2));
     rt.run([] {
       auto it = with_cancel(background());

@@ -1,4 +1,4 @@
-#include "sched/stop_tree.hpp"
+#include "sched/cancel_tree.hpp"
 
 #include "sched/wake_list.hpp"
 
@@ -13,39 +13,39 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
+using internal::cancel_callback;
+using internal::cancel_state;
 using internal::lock_guard;
 using internal::outcome;
 using internal::queued_waiter;
-using internal::stop_callback;
-using internal::stop_state;
 using internal::wake_list;
 
 // Nodes that a cancel has marked and that have something to end, each kept.
-class stop_node::marked {
+class cancel_node::marked {
  public:
-  void add(stop_node& n) noexcept { nodes_.push_back(n); }
+  void add(cancel_node& n) noexcept { nodes_.push_back(n); }
 
   // Caller: holds no lock.
   void tell_all() noexcept;
 
  private:
-  internal::chain<stop_node, &stop_node::next_marked_> nodes_;
+  internal::chain<cancel_node, &cancel_node::next_marked_> nodes_;
 };
 
-void stop_node::marked::tell_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  for (stop_node* n = nodes_.front(); n != nullptr; n = n->next_marked_)
+void cancel_node::marked::tell_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  for (cancel_node* n = nodes_.front(); n != nullptr; n = n->next_marked_)
     n->end_waits();
-  for (stop_node* n = nodes_.front(); n != nullptr; n = n->next_marked_) {
+  for (cancel_node* n = nodes_.front(); n != nullptr; n = n->next_marked_) {
     if (n->wants_on_done_) n->on_done();  // N1: it changes no more
   }
-  while (stop_node* const n = nodes_.pop_front()) {
-    while (stop_callback* const c = n->callbacks_.pop_front())  // N1: ours alone
+  while (cancel_node* const n = nodes_.pop_front()) {
+    while (cancel_callback* const c = n->callbacks_.pop_front())  // N1: ours alone
       c->run(*c);
     n->let_go();
   }
 }
 
-void stop_node::mark(stop_state state, const std::exception_ptr& cause, marked& all) noexcept {
+void cancel_node::mark(cancel_state state, const std::exception_ptr& cause, marked& all) noexcept {
   cause_ = cause;
   state_.store(state);  // N6; who sees it sees the cause
   // N7: if it cannot be kept, nobody waits under it.
@@ -53,7 +53,7 @@ void stop_node::mark(stop_state state, const std::exception_ptr& cause, marked& 
   if (heard_of && try_keep()) all.add(*this);
 }
 
-void stop_node::end_waits() noexcept {
+void cancel_node::end_waits() noexcept {
   for (bool more = true; more;) {
     wake_list claimed;
     {
@@ -65,8 +65,8 @@ void stop_node::end_waits() noexcept {
   }
 }
 
-void stop_node::cancel(stop_state state,
-                       const std::exception_ptr& cause) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+void cancel_node::cancel(cancel_state state,
+                         const std::exception_ptr& cause) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   marked all;
   lock_.lock();
   if (is_done()) {  // N2
@@ -74,8 +74,8 @@ void stop_node::cancel(stop_state state,
     return;
   }
   mark(state, cause, all);
-  for (stop_node* at = this;;) {
-    if (stop_node* const child = at->children_.front()) {
+  for (cancel_node* at = this;;) {
+    if (cancel_node* const child = at->children_.front()) {
       child->lock_.lock_beside();
       if (!child->is_done()) {
         child->mark(state, cause, all);
@@ -89,7 +89,7 @@ void stop_node::cancel(stop_state state,
     }
     if (at == this) break;
     // N3: until it is out of the list it cannot die.
-    stop_node* const above = at->above_;
+    cancel_node* const above = at->above_;
     at->lock_.unlock();
     above->children_.remove(*at);
     at = above;
@@ -99,7 +99,7 @@ void stop_node::cancel(stop_state state,
   all.tell_all();
 }
 
-bool stop_node::begin_wait(queued_waiter& w) noexcept {
+bool cancel_node::begin_wait(queued_waiter& w) noexcept {
   {
     const lock_guard guard(lock_);
     if (!is_done()) {  // N1
@@ -111,20 +111,20 @@ bool stop_node::begin_wait(queued_waiter& w) noexcept {
 }
 
 // N4. Whoever cancels takes it out before it delivers.
-void stop_node::end_wait(queued_waiter& w) noexcept {
+void cancel_node::end_wait(queued_waiter& w) noexcept {
   if (w.waiter->outcome() == outcome::cancelled) return;
   const lock_guard guard(lock_);
   if (w.hook.linked) waiters_.remove(w);
 }
 
-bool stop_node::link(stop_callback& c) noexcept {
+bool cancel_node::link(cancel_callback& c) noexcept {
   const lock_guard guard(lock_);
   if (is_done()) return false;
   callbacks_.push_back(c);
   return true;
 }
 
-bool stop_node::unlink(stop_callback& c) noexcept {
+bool cancel_node::unlink(cancel_callback& c) noexcept {
   const lock_guard guard(lock_);
   // Once it is done, the callback is in the hand of the thread that cancelled.
   if (is_done() || !c.hook.linked) return false;
@@ -132,7 +132,7 @@ bool stop_node::unlink(stop_callback& c) noexcept {
   return true;
 }
 
-void stop_node::hang_below(stop_node& above) noexcept {
+void cancel_node::hang_below(cancel_node& above) noexcept {
   const lock_guard guard(above.lock_);
   if (above.is_done()) {
     cause_ = above.cause_;
@@ -143,29 +143,29 @@ void stop_node::hang_below(stop_node& above) noexcept {
   above.children_.push_back(*this);
 }
 
-void stop_node::leave() noexcept {
+void cancel_node::leave() noexcept {
   if (above_ == nullptr) return;
   const lock_guard guard(above_->lock_);
   if (among_children_.linked) above_->children_.remove(*this);
 }
 
-void stop_node::want_on_done() noexcept {
+void cancel_node::want_on_done() noexcept {
   const lock_guard guard(lock_);
   if (!is_done()) wants_on_done_ = true;
 }
 
-void stop_node::token_is_given() noexcept {
+void cancel_node::token_is_given() noexcept {
   const lock_guard guard(lock_);
   has_token_ = true;
 }
 
 // From the top down, as cancel(): with the locks on the path (N3).
-bool stop_node::is_waited_for() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+bool cancel_node::is_waited_for() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
   bool found = false;
-  stop_node* at = this;
+  cancel_node* at = this;
   for (;;) {
-    stop_node* next = nullptr;
+    cancel_node* next = nullptr;
     if (!at->is_done()) {  // else its waits are being ended
       // ordering: all who change it sleep, or have changed it before they did.
       found = !at->waiters_.empty() || !at->callbacks_.empty() || at->has_token_ ||
@@ -174,7 +174,7 @@ bool stop_node::is_waited_for() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     }
     while (at != this && (found || next == nullptr)) {
       next = child_list::next(*at);
-      stop_node* const above = at->above_;
+      cancel_node* const above = at->above_;
       at->lock_.unlock();
       at = above;
     }
@@ -186,21 +186,21 @@ bool stop_node::is_waited_for() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   return found;
 }
 
-std::size_t stop_node::children() const noexcept {
+std::size_t cancel_node::children() const noexcept {
   const lock_guard guard(lock_);
   return children_.size();
 }
 
-std::size_t stop_node::waiters() const noexcept {
+std::size_t cancel_node::waiters() const noexcept {
   const lock_guard guard(lock_);
   return waiters_.size();
 }
 
-void keep(stop_node& node) noexcept {
+void keep(cancel_node& node) noexcept {
   node.keep();
 }
 
-void let_go(stop_node& node) noexcept {
+void let_go(cancel_node& node) noexcept {
   node.let_go();
 }
 
@@ -234,11 +234,11 @@ std::error_code deadline_passed() noexcept {
   return {ETIMEDOUT, category};
 }
 
-void throw_cancelled(const stop_node& node) {
+void throw_cancelled(const cancel_node& node) {
   switch (node.state()) {
-    case stop_state::timed_out:
+    case cancel_state::timed_out:
       throw cancelled(deadline_passed(), "vigil: the wait is cancelled", node.cause());
-    case stop_state::shutdown:
+    case cancel_state::shutdown:
       throw cancelled(std::make_error_code(std::errc::operation_canceled),
                       "vigil: the runtime is shutting down",
                       node.cause(),

@@ -1,4 +1,4 @@
-// stop_tree: what can be cancelled, and the waits that end with it.
+// cancel_tree: what can be cancelled, and the waits that end with it.
 //
 //              a                 cancel(b) marks b, d, e from the top down,
 //            /   \               then ends the waits under them, a few dozen under
@@ -53,7 +53,7 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-class stop_node;
+class cancel_node;
 
 }  // namespace detail
 }  // namespace VIGIL_ABI
@@ -61,9 +61,9 @@ class stop_node;
 
 namespace vigil::internal {
 
-using detail::stop_node;
+using detail::cancel_node;
 
-enum class stop_state : std::uint8_t {
+enum class cancel_state : std::uint8_t {
   open,
   cancelled,
   timed_out,
@@ -71,10 +71,10 @@ enum class stop_state : std::uint8_t {
 };
 
 // Something to be done when a node ends, by the thread that cancels, without a lock.
-struct stop_callback {
-  list_hook<stop_callback> hook;
+struct cancel_callback {
+  list_hook<cancel_callback> hook;
   // May free the callback; must not wait.
-  void (*run)(stop_callback&) noexcept = nullptr;
+  void (*run)(cancel_callback&) noexcept = nullptr;
 };
 
 }  // namespace vigil::internal
@@ -83,22 +83,22 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 namespace detail {
 
-class stop_node {
+class cancel_node {
  public:
-  stop_node() noexcept = default;
-  stop_node(const stop_node&) = delete;
-  stop_node& operator=(const stop_node&) = delete;
+  cancel_node() noexcept = default;
+  cancel_node(const cancel_node&) = delete;
+  cancel_node& operator=(const cancel_node&) = delete;
 
   // --- any thread that keeps the node
-  internal::stop_state state() const noexcept { return state_.load(); }  // N6
+  internal::cancel_state state() const noexcept { return state_.load(); }  // N6
 
-  bool is_done() const noexcept { return state() != internal::stop_state::open; }
+  bool is_done() const noexcept { return state() != internal::cancel_state::open; }
 
   // As it was given to the cancel that came first. Caller: has seen it done.
   const std::exception_ptr& cause() const noexcept { return cause_; }
 
   // When it returns, this node and all below are done, whichever thread did it.
-  void cancel(internal::stop_state state, const std::exception_ptr& cause) noexcept
+  void cancel(internal::cancel_state state, const std::exception_ptr& cause) noexcept
       VIGIL_EXCLUDES(lock_);
 
   // The wait ends with the node from now on. False: it has ended so already.
@@ -107,13 +107,13 @@ class stop_node {
   void end_wait(internal::queued_waiter& w) noexcept VIGIL_EXCLUDES(lock_);
 
   // False if the node is done: nothing was linked.
-  bool link(internal::stop_callback& c) noexcept VIGIL_EXCLUDES(lock_);
+  bool link(internal::cancel_callback& c) noexcept VIGIL_EXCLUDES(lock_);
   // True if that prevented it.
-  bool unlink(internal::stop_callback& c) noexcept VIGIL_EXCLUDES(lock_);
+  bool unlink(internal::cancel_callback& c) noexcept VIGIL_EXCLUDES(lock_);
 
   // Hangs it below `above`, which it keeps until it has left; if that is done it
   // is done as well. Caller: its maker, before anybody else has it.
-  void hang_below(stop_node& above) noexcept;
+  void hang_below(cancel_node& above) noexcept;
   // Before it dies.
   void leave() noexcept;
 
@@ -136,7 +136,7 @@ class stop_node {
   virtual void let_go() noexcept = 0;
 
  protected:
-  ~stop_node() = default;
+  ~cancel_node() = default;
 
   // A fiber or thread waits in the channel of its end, or none does any more. Caller:
   // holds the channel's lock.
@@ -153,25 +153,25 @@ class stop_node {
   // It has ended. Called once, without a lock, by the thread that cancelled.
   virtual void on_done() noexcept = 0;
 
-  void mark(internal::stop_state state, const std::exception_ptr& cause, marked& all) noexcept
+  void mark(internal::cancel_state state, const std::exception_ptr& cause, marked& all) noexcept
       VIGIL_REQUIRES(lock_);
   void end_waits() noexcept VIGIL_EXCLUDES(lock_);
 
-  internal::atomic<internal::stop_state> state_{internal::stop_state::open};
+  internal::atomic<internal::cancel_state> state_{internal::cancel_state::open};
   internal::atomic<bool> waited_in_channel_{false};
   bool wants_on_done_ VIGIL_GUARDED_BY(lock_) = false;
   bool has_token_ VIGIL_GUARDED_BY(lock_) = false;
-  mutable internal::spinlock lock_{internal::lock_rank::stop_tree};
-  stop_node* above_ = nullptr;
-  internal::list_hook<stop_node> among_children_;  // guarded by the lock of above_
-  stop_node* next_marked_ = nullptr;
+  mutable internal::spinlock lock_{internal::lock_rank::cancel_tree};
+  cancel_node* above_ = nullptr;
+  internal::list_hook<cancel_node> among_children_;  // guarded by the lock of above_
+  cancel_node* next_marked_ = nullptr;
   internal::far_list<internal::queued_waiter> waiters_ VIGIL_GUARDED_BY(lock_);
-  internal::list<internal::stop_callback, &internal::stop_callback::hook>
+  internal::list<internal::cancel_callback, &internal::cancel_callback::hook>
       callbacks_ VIGIL_GUARDED_BY(lock_);
   std::exception_ptr cause_;  // written once, before state_
 
  public:
-  using child_list = internal::list<stop_node, &stop_node::among_children_>;
+  using child_list = internal::list<cancel_node, &cancel_node::among_children_>;
 
  private:
   child_list children_ VIGIL_GUARDED_BY(lock_);
@@ -188,6 +188,6 @@ namespace vigil::internal {
 std::error_code deadline_passed() noexcept;
 
 // What a wait under a node that is done does: throws `cancelled`.
-[[noreturn]] VIGIL_FOR_IO void throw_cancelled(const stop_node& node);
+[[noreturn]] VIGIL_FOR_IO void throw_cancelled(const cancel_node& node);
 
 }  // namespace vigil::internal
