@@ -6,9 +6,9 @@
 // counted there before it is given up here.
 //
 // A thread that may give one up is outside work from before the change until it has
-// told the main fiber and had the workers look again (outside_work::enter, leave). Without
-// that, a worker that looks in between would find nothing pending and the program held,
-// and report a deadlock.
+// told the main fiber and had the workers look again (outside_work::enter, leave).
+// Without that, a worker that looks in between would find nothing pending and the
+// program held, and report a deadlock.
 #pragma once
 
 #include "base/atomic.hpp"

@@ -149,8 +149,8 @@ void runner_pool::run_periodic(fiber& self, timer_record& t, nanos due_until) {
 }
 
 // Without on_unhandled an exception that nobody catches ends the program where it
-// was thrown: run_open() of fiber_entry.cpp. So no function from here to the bottom of the
-// stack is noexcept.
+// was thrown: run_open() of fiber_entry.cpp. So no function from here to the bottom
+// of the stack is noexcept.
 void runner_pool::call(fiber& self, timer_record& t) {
   self.file = t.made_at.file;
   self.line = t.made_at.line;

@@ -39,7 +39,8 @@ class runner_pool {
   // runner can be had.
   bool has_work(std::size_t besides) const noexcept {
     // seq_cst: A1 of idle.hpp.
-    return sched_.callbacks_waiting.load() > besides && !is_wanting_.load() && !sched_.state.stopping();
+    return sched_.callbacks_waiting.load() > besides && !is_wanting_.load() &&
+           !sched_.state.stopping();
   }
 
   // nullptr: none can be made, and has_work() is false until one comes free.
