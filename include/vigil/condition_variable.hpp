@@ -16,7 +16,7 @@ namespace vigil {
 inline namespace VIGIL_ABI {
 
 // Waits until another says that something has changed. Takes any lock: a
-// std::unique_lock or std::shared_lock of the mutexes above, or a mutex itself.
+// std::unique_lock or std::shared_lock of vigil's mutexes, or a mutex itself.
 // Its unlock() must not wait, its lock() must not throw.
 //
 // notify_one() lets the waiter go on that has waited longest; notify_all() all that
@@ -97,7 +97,7 @@ class condition_variable {
     // Kept: another that has the lock between two waits may change the caller's context.
     const detail::kept_limit kept(limit.absolute());
     while (!holds()) {
-      if (!wait_within(lock, kept.limit)) return holds();
+      if (!wait_within(lock, kept.limit)) return static_cast<bool>(holds());
     }
     return true;
   }

@@ -32,7 +32,7 @@ class mutex {
   mutex(const mutex&) = delete;
   mutex& operator=(const mutex&) = delete;
 
-  // Throws wrong_place, and `deadlock` (above) only; not ended by a stop.
+  // Throws wrong_place, and `deadlock` (sync.hpp) only; not ended by a stop.
   void lock() { lock_within(detail::no_limit); }
 
   // At most until ctx is done: then throws `cancelled`, and it is not locked.

@@ -41,6 +41,7 @@
 // deadline cannot be armed.
 #pragma once
 
+#include <vigil/clock.hpp>
 #include <vigil/condition_variable.hpp>
 #include <vigil/latch.hpp>
 #include <vigil/mutex.hpp>

@@ -249,7 +249,8 @@ class timeout_lists {
 
   static bool remove(entry& e) noexcept { return detail::remove(e); }
 
-  // timeout_list::expire_now for each list, the shortest duration first.
+  // timeout_list::expire_now for each list, the shortest duration first. If it throws
+  // std::bad_alloc, the lists before have expired.
   std::size_t expire_now() { return detail::expire_now(table_); }
 
   // The number of entries in all lists; an entry that moves meanwhile may be

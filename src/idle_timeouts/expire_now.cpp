@@ -66,6 +66,7 @@ timeout_core::batch::~batch() {
 
 std::size_t timeout_core::expire_now() {
   internal::fiber& self = internal::require_fiber("timeout_list::expire_now");
+  if (size_.load() == 0) return 0;  // needs no room
   batch now_due(*this);
   for (std::size_t called = 0;;) {
     timeout_run r(this, &self);

@@ -90,10 +90,8 @@ class io_alarm : public std::enable_shared_from_this<io_alarm> {
 
   // Objects that ask the io_context when they die.
   struct registered {
-    explicit registered(boost::asio::io_context& context)
-        : timer(context.get_executor()),
-          event(context.get_executor()),
-          work(context.get_executor()) {}
+    explicit registered(boost::asio::io_context& of)
+        : timer(of.get_executor()), event(of.get_executor()), work(of.get_executor()) {}
 
     stream timer;
     stream event;

@@ -51,11 +51,15 @@ run_end::run_end(const parts& with) noexcept
 
 // The lock decides whether a request_stop() came before or finds the run.
 bool run_end::open_run() {
-  const lock_guard guard(lock_);
-  if (!state_.change_phase(run_phase::idle, run_phase::running)) {
-    throw wrong_place("vigil::runtime::run: this runtime is running already");
+  bool is_first = false;
+  bool stops = false;
+  {
+    const lock_guard guard(lock_);
+    is_first = state_.change_phase(run_phase::idle, run_phase::running);
+    stops = signals_.stop_is_noted();
   }
-  return signals_.stop_is_noted();
+  if (!is_first) throw wrong_place("vigil::runtime::run: this runtime is running already");
+  return stops;
 }
 
 // The traces of a run go at its end, so that a stop that is asked for as the

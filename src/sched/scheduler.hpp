@@ -168,9 +168,20 @@ class scheduler final : private system_fibers {
   timer_seam* timers_ = nullptr;
 
  public:
-  // --- the parts. Some are given others that come later: they keep the address.
+  // --- the parts. Some are given others that come later: they keep the
+  // address. `end` comes first, since others take it for its base.
   run_state state;
   injection_queue injected;
+  run_end end{{.settings = settings_,
+               .clock = clock,
+               .state = state,
+               .fibers = fibers,
+               .outside = outside,
+               .calls = calls,
+               .signals = signals,
+               .inside = visitors_,
+               .timers = timers_,
+               .starter = *this}};
   fiber_registry fibers{settings_, end};
   outside_work outside{idle_, deadlocks, end, visitors_};
   side_calls calls{clock, idle_, outside, end, visitors_};
@@ -182,16 +193,6 @@ class scheduler final : private system_fibers {
                    .clock = clock,
                    .next_deadline = next_deadline,
                    .timers = timers_}};
-  run_end end{{.settings = settings_,
-               .clock = clock,
-               .state = state,
-               .fibers = fibers,
-               .outside = outside,
-               .calls = calls,
-               .signals = signals,
-               .inside = visitors_,
-               .timers = timers_,
-               .starter = *this}};
   deadlock_finder deadlocks{{.settings = settings_,
                              .clock = clock,
                              .idle = idle_,

@@ -2,6 +2,7 @@
 
 #include "base/assert.hpp"
 #include "sched/deadlock.hpp"
+#include "sched/process.hpp"
 #include "sched/watch_slot.hpp"
 
 #include <thread>
@@ -48,7 +49,8 @@ void signal_hub::remove(signal_watcher& w) noexcept {
     watchers_.remove(w);
     is_last = watched_.fetch_sub(1) == 1;
   }
-  if (is_last) deadlocks_.look_again();
+  // In a program that ends, and in a forked child, nobody is left to be told.
+  if (is_last && !process_is_exiting()) deadlocks_.look_again();
 }
 
 // At the end of a run, when no fiber is left: those of plain threads.

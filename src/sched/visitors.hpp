@@ -27,7 +27,8 @@ class visitors {
   }
 
  private:
-  atomic<unsigned> inside_{0};
+  // On a line of its own: the words around it are read by every worker.
+  alignas(cache_line) atomic<unsigned> inside_{0};
 };
 
 // One visit, to the end of the block.

@@ -3,10 +3,10 @@
 //  any fiber or thread                       timer fiber                kernel
 //  arm ──▶ [intake] ──▶ heap: {key, tie, timer*}[] ──▶ next_deadline ──▶ note
 //
-// The holder of lock_ owns the heap: the timer fiber when it fires, a worker that is
-// about to sleep (tidy), or the owner of a full intake. Nobody pops but the timer
-// fiber, except dead and postponed entries at the top (tidy) and dead ones anywhere
-// (sweep). The lock is held for bounded pieces of work.
+// The holder of lock_ owns the heap: the timer fiber when it fires, a worker about to
+// sleep (tidy), the owner of a full intake, a runner that files a timer again. Only the
+// timer fiber pops, but for entries that are dead or postponed (tidy, sweep) and the end
+// of the run (take_any). The lock is held for bounded pieces of work.
 //
 // S1  scheduler::next_deadline is never later than the earliest key in the
 //     heap and the intakes, once an arming has returned and no publish() is

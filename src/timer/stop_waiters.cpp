@@ -33,7 +33,7 @@ void stop_waiters::tell(timer_record& t) noexcept {
       done.claim(found, outcome::value);
     }
   }
-  done.deliver();
+  done.deliver(turn::next);
 }
 
 void stop_waiters::wait(timer_record& t, const detail::wait_limit& limit, const char* call) {

@@ -5,10 +5,13 @@
 #include <vigil/context.hpp>
 #include <vigil/fiber.hpp>
 #include <vigil/sync.hpp>
+#include <vigil/testing.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include <boost/asio/experimental/channel.hpp>
 #include <boost/asio/experimental/channel_error.hpp>
@@ -198,6 +201,47 @@ TEST_SUITE("use_fiber: whose error it is") {
       lines.close();
       CHECK(error_of([&] { lines.async_receive(use_fiber.within(1h)); }) ==
             channel_errc::channel_closed);
+    });
+  }
+
+  TEST_CASE("a token that was moved from has no context") {
+    in_runtime({.workers = {1, 2}}, [] {
+      const auto done = vigil::with_cancel(vigil::background());
+      auto token = use_fiber.under(done.ctx);
+      const auto moved = std::move(token);
+      done.cancel();
+      const error_code aborted = asio::error::operation_aborted;
+      CHECK(error_of([&] { fail_when_asked(aborted, token.within(1ms)); }) ==
+            asio::error::timed_out);
+      CHECK_THROWS_AS(fail_when_asked(aborted, moved), vigil::cancelled);
+    });
+  }
+
+  // AddressSanitizer sees it if not.
+  TEST_CASE("an operation keeps its context, whatever becomes of its token") {
+    vigil::testing::run_virtual([] {
+      auto token = use_fiber.within(1h);
+      std::function<void()> complete;
+      vigil::fiber<> waiting;
+      {
+        const auto done = vigil::with_cancel(vigil::background());
+        token = use_fiber.under(done.ctx);
+        waiting = vigil::spawn([&] {
+          const auto keep_handler = [&](auto handler) {
+            const auto kept = std::make_shared<decltype(handler)>(std::move(handler));
+            complete = [kept] { std::move (*kept)(asio::error::operation_aborted); };
+          };
+          CHECK_THROWS_AS((asio::async_initiate<vigil::io::fiber_token&, void(error_code)>(
+                              keep_handler, token)),
+                          vigil::cancelled);
+        });
+        vigil::testing::settle();
+        done.cancel();
+        vigil::testing::settle();  // waits for the handler now, which does not come
+        token = use_fiber.within(1h);
+      }
+      complete();
+      waiting.join();
     });
   }
 }

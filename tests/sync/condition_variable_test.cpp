@@ -2,6 +2,7 @@
 #include "sync_test.hpp"
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
@@ -381,6 +382,24 @@ TEST_SUITE("condition_variable") {
       giver.join();
       CHECK(taken == wanted);
       CHECK(tokens == 0);
+    });
+  }
+
+  TEST_CASE("a predicate may return whatever an if takes") {
+    for_each_seed(2, [] {
+      mutex m;
+      condition_variable c;
+      std::shared_ptr<int> value;
+      const auto giver = spawn([&] {
+        const std::lock_guard lock(m);
+        value = std::make_shared<int>(1);
+        c.notify_all();
+      });
+      const auto holds = [&] { return value; };
+      std::unique_lock lock(m);
+      CHECK_FALSE(c.wait_for(lock, 0ns, holds));
+      c.wait(lock, holds);
+      CHECK(c.wait_until(lock, clock::now(), holds));
     });
   }
 }

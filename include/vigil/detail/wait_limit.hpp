@@ -49,8 +49,8 @@ struct wait_limit {
   // For several waits: a timeout counts from now on.
   wait_limit absolute() const noexcept { return is_relative() ? until(as_deadline()) : *this; }
 
-  // Nothing is to be waited for: the time is over. It does not look at the node. Not
-  // under a spinlock: of a deadline it reads the clock.
+  // Nothing is to be waited for: the time is over. It does not look at the node. It
+  // reads the clock for a deadline: not under a spinlock that many contend for.
   bool is_over() const noexcept {
     if (is_relative()) return nanoseconds <= 0;
     return nanoseconds != no_deadline && nanoseconds <= now();

@@ -236,7 +236,8 @@ class deadline_stream {
       if (is_new) stream_.non_blocking(true, error);
       if (!error && (is_new || !sides_->has_options)) {
         sides_->has_options = true;
-        if constexpr (detail::may_be_tcp<Stream>) {
+        if constexpr (detail::may_be_tcp<Stream> &&
+                      requires { ::setsockopt(stream_.native_handle(), 0, 0, nullptr, 0); }) {
           // May fail: a generic socket need not be one of TCP.
           const int at_once = sides_->no_delay ? 1 : 0;
           ::setsockopt(stream_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);

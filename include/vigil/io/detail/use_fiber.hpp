@@ -32,7 +32,7 @@ namespace detail {
 // --- what a token asks for, whatever it is wrapped in
 
 struct call_terms {
-  wait_limit limit = {};                       // the token keeps its node
+  wait_limit limit = {};                       // initiate() keeps its node
   movable_deadline* moves = nullptr;           // in place of its time
   boost::asio::any_io_executor executor = {};  // empty: that of the I/O object
   boost::system::error_code* redirected = nullptr;
@@ -42,7 +42,10 @@ struct call_terms {
 // For the library itself.
 struct token_access {
   static call_terms terms_of(const fiber_token& t) {
-    return {.limit = t.limit_, .destroyed = t.destroyed_};
+    call_terms terms{.limit = t.limit_, .destroyed = t.destroyed_};
+    // One that was moved from has no context any more.
+    if (!t.kept_) terms.limit.cancelled_by = nullptr;
+    return terms;
   }
 
   // Says in `destroyed` whether the operation was destroyed, with its io_context,
@@ -362,6 +365,8 @@ class fiber_result<Token, R(As...) noexcept(Noexcept)> {
   template <class Initiation, class RawToken, class... Args>
   static return_type initiate(Initiation&& begin, RawToken&& token, Args&&... args) {
     auto asked = peel<Token>::of(token);
+    // The caller's token may be assigned to while the fiber waits.
+    const vigil::detail::kept_limit kept(asked.limit);
     using executor = boost::asio::associated_executor_t<std::decay_t<Initiation>>;
     boost::asio::any_io_executor own;
     if constexpr (!std::is_same_v<executor, boost::asio::system_executor> &&
