@@ -5,7 +5,6 @@
 #include <vigil/context.hpp>
 #include <vigil/fiber.hpp>
 #include <vigil/sync.hpp>
-#include <vigil/testing.hpp>
 
 #include <functional>
 #include <memory>
@@ -219,7 +218,7 @@ TEST_SUITE("use_fiber: whose error it is") {
 
   // AddressSanitizer sees it if not.
   TEST_CASE("an operation keeps its context, whatever becomes of its token") {
-    vigil::testing::run_virtual([] {
+    in_runtime({.workers = {1}}, [] {
       auto token = use_fiber.within(1h);
       std::function<void()> complete;
       vigil::fiber<> waiting;
@@ -235,12 +234,15 @@ TEST_SUITE("use_fiber: whose error it is") {
                               keep_handler, token)),
                           vigil::cancelled);
         });
-        vigil::testing::settle();
+        while (!complete)
+          vigil::this_fiber::yield();
+        vigil::this_fiber::yield();  // it waits under the context
         done.cancel();
-        vigil::testing::settle();  // waits for the handler now, which does not come
+        vigil::this_fiber::yield();  // it waits for its handler, which does not come
         token = use_fiber.within(1h);
       }
       complete();
+      complete = nullptr;
       waiting.join();
     });
   }
