@@ -160,7 +160,8 @@ TEST_SUITE("timers with channels in real time") {
       REQUIRE(t.stop());
       instant armed = vigil::clock::now();
       bool is_armed = false;
-      for (int round = 0; round < n; ++round) {
+      // On a busy machine the receivers may come late: not before some were received.
+      for (int round = 0; round < n || lets.size() <= 10; ++round) {
         if (dice.below(8) == 0) {
           if (t.stop()) {
             REQUIRE(is_armed);
@@ -196,7 +197,6 @@ TEST_SUITE("timers with channels in real time") {
         f.join();
       thread.join();
       CHECK(log.sorted() == lets);
-      CHECK(lets.size() > 10);
     });
   }
 
