@@ -82,8 +82,8 @@ struct firing {
   std::atomic<bool> done{false};
 
   static void fired(void* argument,
-                    vigil::internal::nanos when,
-                    vigil::internal::runtime_timer::refire&) noexcept {
+                    vigil::detail::nanos when,
+                    vigil::detail::runtime_timer::refire&) noexcept {
     auto& self = *static_cast<firing*>(argument);
     self.late.push_back(now() - when);  // there is room
     self.done = true;
@@ -93,7 +93,7 @@ struct firing {
 // `crowd` fibers for each worker, each of which yields every 10 us; one more
 // sleeps 1 ms again and again.
 busy_run with_crowd(std::size_t crowd, std::size_t samples) {
-  using vigil::internal::timer_service;
+  using vigil::detail::timer_service;
   std::atomic<bool> over{false};
   std::vector<nanos> bare;
   std::thread reference([&] {
@@ -117,8 +117,8 @@ busy_run with_crowd(std::size_t crowd, std::size_t samples) {
     }
     fire.late.reserve(samples);
     vigil::spawn([&] {
-      auto& service = static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
-      vigil::internal::runtime_timer* const t =
+      auto& service = static_cast<timer_service&>(vigil::detail::current_scheduler()->timers());
+      vigil::detail::runtime_timer* const t =
           service.make_send(&firing::fired, &fire, service.generation());
       for (std::size_t i = 0; i < samples; ++i) {
         const nanos deadline = now() + millisecond;

@@ -7,6 +7,8 @@
  3. Nothing in include/vigil but io/ includes Boost, and no public header
     includes a private one.
  4. Every file of src/ and include/ is listed in the build.
+ 5. A file that says VIGIL_ABI gets it from <vigil/detail/config.hpp>: without it the
+    word would be a namespace of its own.
 """
 import re
 import sys
@@ -106,6 +108,25 @@ def check_listed(root, complain):
                 complain(path, 1, f"not listed in {folder}/meson.build")
 
 
+def check_abi_defined(root, complain):
+    defined = {root / "include" / "vigil" / "detail" / "config.hpp": True}
+
+    def reaches(path):
+        if path not in defined:
+            defined[path] = False  # for a circle
+            found = (
+                base / name
+                for _, _, name in includes(path)
+                for base in (root / "include", root / "src", path.parent)
+            )
+            defined[path] = any(reaches(p) for p in found if p.is_file())
+        return defined[path]
+
+    for path in code_files(root / "src") + code_files(root / "include"):
+        if "VIGIL_ABI" in path.read_text() and not reaches(path):
+            complain(path, 1, "says VIGIL_ABI without <vigil/detail/config.hpp>")
+
+
 def main():
     root = Path(sys.argv[1])
     faults = []
@@ -116,6 +137,7 @@ def main():
     check_private(root, complain)
     check_public(root, complain)
     check_listed(root, complain)
+    check_abi_defined(root, complain)
     print("\n".join(faults) or "every include goes downwards")
     return 1 if faults else 0
 

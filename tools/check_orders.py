@@ -14,7 +14,7 @@ LINES_ABOVE = 3
 COMMENT = re.compile(r"//.*|/\*.*")
 ORDER = re.compile(
     r"\bmemory_order(_|::)(relaxed|consume|acquire|release|acq_rel|seq_cst)\b"
-    r"|[(,]\s*(internal::)?(relaxed|acquire|release|acq_rel)\s*[,)]")
+    r"|[(,]\s*(detail::)?(relaxed|acquire|release|acq_rel)\s*[,)]")
 FENCE = re.compile(r"\batomic_(thread|signal)_fence\b")
 
 

@@ -199,7 +199,7 @@ def functions_of(path, root):
             behind = matching(text, i) if text[i] == "{" else i + 1
             plain = without_template(head)
             if re.match(r"(inline\s+)?namespace\b", plain):
-                inner = is_detail or plain.split()[-1].startswith("detail")
+                inner = is_detail or re.search(r"\bdetail", plain) is not None
                 read(i + 1, behind - 1, scope, True, inner)
             elif m := CLASS.match(re.sub(r"\[\[.*?\]\]|\bVIGIL_API\b", "", plain)):
                 if text[i] == "{":

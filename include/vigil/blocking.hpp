@@ -36,8 +36,7 @@
 #include <string_view>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 struct blocking_options {
   // Threads at most, 1 to 1024. Not given: VIGIL_BLOCKING_THREADS from the
@@ -139,5 +138,4 @@ template <detail::time_point_like Time, detail::blocking_function F>
   return detail::call_blocking(pool.core(), detail::until(t), from, std::forward<F>(f));
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

@@ -38,8 +38,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 template <class T>
 class channel;
@@ -359,5 +358,4 @@ channel<T> make_channel(std::size_t capacity = 0) {
   return channel<T>(detail::channel_handle(detail::make_channel(detail::ops_of<T>, capacity)));
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

@@ -7,8 +7,7 @@
 
 #include <chrono>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 // The clock of the calling fiber's runtime: CLOCK_MONOTONIC, or virtual time
 // inside testing::run_virtual. On a thread without a runtime, CLOCK_MONOTONIC.
@@ -38,5 +37,4 @@ clock::time_point deadline_at(const T& t) {
   return clock::time_point(clock::duration(detail::to_deadline(t)));
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

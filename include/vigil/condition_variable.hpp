@@ -12,8 +12,7 @@
 
 #include <type_traits>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 // Waits until another says that something has changed. Takes any lock: a
 // std::unique_lock or std::shared_lock of vigil's mutexes, or a mutex itself.
@@ -105,5 +104,4 @@ class condition_variable {
   detail::condition_core core_;
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

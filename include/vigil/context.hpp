@@ -40,8 +40,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
 
@@ -335,5 +334,4 @@ done_callback after_func(const context& ctx, F&& f, const site& from = site::cur
   return done_callback(detail::after_func(ctx.core(), detail::callback(std::forward<F>(f)), from));
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

@@ -5,9 +5,7 @@
 
 #include <cstdio>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace debug {
+namespace vigil::inline VIGIL_ABI::debug {
 
 // Writes every fiber of the process to `out`: number, name, state, what it
 // waits for and how long already, its deadline, where it was started; then
@@ -24,6 +22,4 @@ VIGIL_API void dump(std::FILE* out);
 // timers, whatever its size.
 VIGIL_API void holders(std::FILE* out);
 
-}  // namespace debug
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::debug

@@ -10,8 +10,7 @@
 #include <stdexcept>
 #include <system_error>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 // Thrown by a wait because the fiber has been asked to stop: by the shutdown
 // of its runtime, or by request_stop() on its handle. It is not a
@@ -90,5 +89,4 @@ class VIGIL_API limit_reached : public std::runtime_error {
   ~limit_reached() override;
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

@@ -24,8 +24,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 // How a fiber is started.
 struct fiber_options {
@@ -259,7 +258,6 @@ class fiber_local {
   T* (*make_)(const fiber_local& self);
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI
 
 #include <vigil/detail/start_with_arguments.hpp>

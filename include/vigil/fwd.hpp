@@ -3,8 +3,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 class runtime;
 class work_guard;
@@ -74,5 +73,4 @@ class runtime_gone;
 class wrong_place;
 class limit_reached;
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

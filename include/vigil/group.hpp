@@ -30,8 +30,7 @@
 #include <utility>
 #include <vector>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 struct group_options {
   // At most so many of its fibers run at a time; 0: any number.
@@ -249,5 +248,4 @@ class group_of {
   group group_;
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

@@ -9,8 +9,7 @@
 
 #include <cstdint>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 // Counts down to zero once; all that wait go on then. Behaviour: std::latch, with
 // timeouts.
@@ -69,5 +68,4 @@ class latch {
   detail::counter_core core_;
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

@@ -14,8 +14,7 @@
 #include <cstdint>
 #include <mutex>  // std::lock_guard, unique_lock, scoped_lock
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 // Mutual exclusion. Meets the standard's TimedMutex requirements.
 //
@@ -77,5 +76,4 @@ class mutex {
   detail::mutex_core core_;
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

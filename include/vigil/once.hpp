@@ -14,8 +14,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 // Runs the function of the first caller; the others wait until it has returned. If it
 // throws (a stop included), the exception goes to the caller that ran it, and the next
@@ -67,5 +66,4 @@ class once {
   detail::once_core core_;
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

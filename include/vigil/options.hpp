@@ -17,14 +17,13 @@ class io_context;
 
 }  // namespace boost::asio
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class watch;
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
 [[noreturn]] VIGIL_API void throw_too_many_signals();
@@ -117,7 +116,7 @@ namespace detail {
 
 // Where idle workers wait: called once for each runtime, which owns the result.
 struct watch_source {
-  internal::watch* (*make)(boost::asio::io_context&) = nullptr;
+  detail::watch* (*make)(boost::asio::io_context&) = nullptr;
   boost::asio::io_context* context = nullptr;
 };
 
@@ -201,5 +200,4 @@ struct options {
   detail::watch_source watch = {};
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

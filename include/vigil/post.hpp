@@ -32,8 +32,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
 VIGIL_API void post(callback f, const site& from);
@@ -60,5 +59,4 @@ void defer(F&& f, const site& from = site::current()) {
   detail::defer(detail::callback(std::forward<F>(f)), from);
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

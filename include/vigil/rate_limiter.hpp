@@ -27,8 +27,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 class rate_limiter;
 
@@ -200,5 +199,4 @@ class rate_limiter {
   std::uint64_t changes_ = 0;      // of the rate and the burst
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

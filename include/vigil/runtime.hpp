@@ -18,12 +18,11 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 class runtime_core;
 }
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
 struct runtime_access;  // of vigil-io's executors
@@ -136,10 +135,10 @@ class VIGIL_API runtime {
  private:
   friend struct detail::runtime_access;
   void* sched() noexcept;
-  explicit runtime(internal::runtime_core* made);  // takes it over
+  explicit runtime(detail::runtime_core* made);  // takes it over
   void run_main(detail::call_ref main, bool wants_result);
 
-  internal::runtime_core* core_;
+  detail::runtime_core* core_;
 };
 
 // runtime(settings).run(f), the usual way in:
@@ -159,5 +158,4 @@ auto run(F&& f) {
 // Counters of the calling fiber's runtime.
 VIGIL_API runtime_stats stats();
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

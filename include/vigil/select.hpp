@@ -31,8 +31,7 @@
 #include <utility>
 #include <vector>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 // --- the cases; the function may be left out. A channel that is not a
 // temporary must outlive the select; a case_list keeps the channels of its cases.
@@ -215,5 +214,4 @@ inline std::size_t select_ordered(case_list& cases) {
   return cases.choose(detail::choice::ordered);
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

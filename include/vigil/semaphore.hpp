@@ -13,8 +13,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 // Says to scoped_permit that its permits are acquired already.
 struct adopt_permit_t {
@@ -114,5 +113,4 @@ class [[nodiscard]] scoped_permit {
   std::int64_t n_;
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

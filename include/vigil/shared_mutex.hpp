@@ -15,8 +15,7 @@
 #include <mutex>         // std::lock_guard, unique_lock, scoped_lock
 #include <shared_mutex>  // std::shared_lock
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 // One writer, or any number of readers. Meets the standard's SharedTimedMutex
 // requirements.
@@ -119,5 +118,4 @@ class shared_mutex {
   detail::shared_mutex_core core_;
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

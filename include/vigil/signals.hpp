@@ -6,8 +6,7 @@
 #include <cstddef>
 #include <initializer_list>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 // From now on the signals are caught, and their numbers handed to the channel:
 //
@@ -30,5 +29,4 @@ inline namespace VIGIL_ABI {
 // when the receiver goes.
 VIGIL_API receiver<int> notify_signals(std::initializer_list<int> which, std::size_t capacity = 16);
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

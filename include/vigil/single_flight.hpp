@@ -28,8 +28,7 @@
 #include <unordered_map>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 // T is copied for each who asks: for what is large use a
 // std::shared_ptr<const T>. void: only that it was done.
@@ -174,5 +173,4 @@ class single_flight {
   std::unordered_map<Key, flight_ptr, Hash, Equal> flights_;
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

@@ -9,8 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 // How late timers fired. Bucket i counts those less than 2^i microseconds late
 // and not in an earlier bucket; the last one counts the rest.
@@ -66,5 +65,4 @@ struct runtime_stats {
   std::uint64_t stack_bytes_mapped = 0;
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

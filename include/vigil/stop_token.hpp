@@ -7,8 +7,7 @@
 #include <stop_token>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
 VIGIL_API context_core* with_stop_token(context_core* parent, std::stop_token token);
@@ -29,5 +28,4 @@ inline cancellable with_stop_token(const context& parent, std::stop_token token)
   return detail::stop_token_of(ctx.core());
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

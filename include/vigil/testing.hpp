@@ -19,9 +19,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace testing {
+namespace vigil::inline VIGIL_ABI::testing {
 
 struct virtual_options {
   // Decides which runnable fiber goes first and the order among equal
@@ -73,6 +71,4 @@ auto run_virtual(F&& f) {
 // Waits on a fiber: throws stopped, wrong_place.
 VIGIL_API void settle();
 
-}  // namespace testing
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::testing

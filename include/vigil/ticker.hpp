@@ -3,8 +3,7 @@
 
 #include <vigil/timer.hpp>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
 VIGIL_API bool reset_ticker(channel_core* ticker, std::int64_t first, std::int64_t period);
@@ -111,5 +110,4 @@ timer every(const D& period, F&& f, from_end_t, const site& from = site::current
   return timer(detail::every(length, true, detail::callback(std::forward<F>(f)), from));
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

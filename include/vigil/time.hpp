@@ -12,8 +12,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
 // Waits on a fiber: throws stopped, wrong_place.
@@ -79,5 +78,4 @@ template <detail::duration_like D>
   return timer_receiver(detail::channel_handle(detail::make_ticker("tick", length, length)));
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

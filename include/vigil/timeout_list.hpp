@@ -27,8 +27,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 class timeout_list;
 class timeout_lists;
@@ -343,5 +342,4 @@ expiring<T>& expiring<T>::of(timeout_list::entry& e) noexcept {
   return owner_of<&expiring::entry_>(e);
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

@@ -16,8 +16,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
 
@@ -107,5 +106,4 @@ class wait_group {
   detail::counter_core core_;
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 std::atomic<fatal_hook> hook{nullptr};
@@ -59,4 +59,4 @@ void check_failed(const char* condition, const char* message, const char* file, 
   fatal("%s\n  (%s does not hold, %s:%d)", message, condition, file, line);
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

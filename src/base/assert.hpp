@@ -11,7 +11,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // Registered once by the runtime; called by fatal() before abort. Must be
 // async-signal-safe: it writes to descriptor 2.
@@ -31,12 +31,12 @@ void warn(const char* format, ...) noexcept __attribute__((format(printf, 1, 2))
                                             const char* file,
                                             int line) noexcept;
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail
 
 #define VIGIL_CHECK(condition, message) \
   (static_cast<bool>(condition)         \
        ? static_cast<void>(0)           \
-       : ::vigil::internal::check_failed(#condition, message, __FILE__, __LINE__))
+       : ::vigil::detail::check_failed(#condition, message, __FILE__, __LINE__))
 
 #ifdef NDEBUG
 #define VIGIL_ASSERT(condition, message) static_cast<void>(sizeof(static_cast<bool>(condition)))

@@ -3,9 +3,11 @@
 // compiler hands each access to their explorer (tests/model).
 #pragma once
 
+#include <vigil/detail/config.hpp>
+
 #include <atomic>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 template <class T>
 using atomic = std::atomic<T>;
@@ -52,4 +54,4 @@ class own_counter {
   atomic<unsigned long> value_{0};
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -7,7 +7,7 @@
 
 #include <ctime>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 inline nanos read_clock(clockid_t which) noexcept {
   timespec t{};
@@ -54,4 +54,4 @@ class clock_source {
   atomic<nanos> virtual_now_{0};
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -3,8 +3,7 @@
 
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 cancelled::cancelled(const char* why)
     : std::system_error(std::make_error_code(std::errc::operation_canceled), why) {}
@@ -44,5 +43,4 @@ void throw_not_a_duration() {
 }
 
 }  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

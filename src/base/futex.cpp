@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 void futex_wait(futex_word& word, std::uint32_t expected, nanos deadline) noexcept {
   static_assert(sizeof(futex_word) == sizeof(std::uint32_t));
@@ -48,4 +48,4 @@ unsigned long set_thread_timer_slack(unsigned long nanoseconds) noexcept {
   return before < 0 ? 0 : static_cast<unsigned long>(before);
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 using futex_word = atomic<std::uint32_t>;
 
@@ -25,4 +25,4 @@ void futex_wake_one(futex_word& word) noexcept;
 // before.
 unsigned long set_thread_timer_slack(unsigned long nanoseconds) noexcept;
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

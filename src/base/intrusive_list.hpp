@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 template <class T>
 struct list_hook {
@@ -164,4 +164,4 @@ class chain {
   std::size_t size_ = 0;
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -4,7 +4,7 @@
 
 #include "base/assert.hpp"
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 // A bit for each rank held. Never touched across a switch, since no lock is.
@@ -30,6 +30,6 @@ __attribute__((noinline)) void lock_released(lock_rank rank) noexcept {
   held &= ~(1u << static_cast<unsigned>(rank));
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail
 
 #endif

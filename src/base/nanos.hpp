@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 using nanos = std::int64_t;
 
@@ -17,4 +17,4 @@ inline constexpr nanos never = detail::no_deadline;
 
 using detail::saturating_add;
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

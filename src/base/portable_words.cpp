@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 constexpr nanos look_again_after = 20'000'000;
@@ -69,4 +69,4 @@ void portable_words::signals_may_come() noexcept {
   }
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -2,9 +2,11 @@
 // can be replayed from one number. Not for secrets.
 #pragma once
 
+#include <vigil/detail/config.hpp>
+
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class random {
  public:
@@ -27,4 +29,4 @@ class random {
   std::uint64_t state_;
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

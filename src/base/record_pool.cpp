@@ -5,7 +5,7 @@
 
 #include <sys/mman.h>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 namespace {
 
@@ -167,4 +167,4 @@ void record_pool::give(void* record) noexcept {
   singles_ = freed;
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

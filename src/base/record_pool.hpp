@@ -19,7 +19,7 @@
 
 #include <cstddef>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class record_pool {
   struct link {
@@ -70,4 +70,4 @@ class record_pool {
   const std::size_t size_;
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -2,7 +2,7 @@
 
 #include <sched.h>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // A waiter looks ever more rarely: each look takes the cache line away from the
 // owner, which with it could do several sections in a row. The owner may also have
@@ -24,4 +24,4 @@ void spinlock::wait_for(atomic<bool>& taken) noexcept {
   } while (taken.exchange(true, acquire));
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -8,7 +8,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class VIGIL_CAPABILITY("spinlock") spinlock {
  public:
@@ -67,4 +67,4 @@ class VIGIL_SCOPED_CAPABILITY lock_guard {
   spinlock& lock_;
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,8 +1,8 @@
 // The functions that the templates of blocking.hpp call.
 #include "base/clock_source.hpp"
 #include "blocking/side_pool.hpp"
-#include "sched/caller.hpp"
-#include "sched/process.hpp"
+#include "sched/run/process.hpp"
+#include "sched/wait/caller.hpp"
 
 #include <vigil/blocking.hpp>
 #include <vigil/error.hpp>
@@ -12,12 +12,11 @@
 #include <memory>
 #include <new>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
-using internal::outcome;
-using internal::side_job;
-using internal::side_pool;
+using detail::outcome;
+using detail::side_job;
+using detail::side_pool;
 
 namespace {
 
@@ -28,7 +27,7 @@ side_pool& pool_of(void* core) noexcept {
 }  // namespace
 
 blocking_pool::blocking_pool(const blocking_options& settings)
-    : core_(new side_pool(internal::side_pool_size(settings.threads), settings.name)) {}
+    : core_(new side_pool(detail::side_pool_size(settings.threads), settings.name)) {}
 
 blocking_pool::~blocking_pool() {
   side_pool::end(&pool_of(core_));
@@ -39,7 +38,7 @@ blocking_stats blocking_pool::stats() const {
 }
 
 blocking_stats stats_of_blocking() {
-  return pool_of(internal::require_fiber("stats_of_blocking").sched->side_pool).stats();
+  return pool_of(detail::require_fiber("stats_of_blocking").sched->side_pool).stats();
 }
 
 namespace detail {
@@ -81,20 +80,20 @@ class owned_job {
 // The wait has ended without a result, or never began. True if the function has
 // returned all the same. The pool may be gone.
 bool leave(side_job& job, owned_job& owned) noexcept {
-  const internal::call_fate fate = job.sched->calls.leave(job);
-  if (fate == internal::call_fate::left) owned.give_away();
-  return fate == internal::call_fate::over;
+  const detail::call_fate fate = job.sched->calls.leave(job);
+  if (fate == detail::call_fate::left) owned.give_away();
+  return fate == detail::call_fate::over;
 }
 
 }  // namespace
 
 bool goes_to_side_pool(const wait_limit& limit) {
-  const bool on_fiber = internal::current_fiber() != nullptr;
-  if (!on_fiber) internal::process_check_fork("vigil::blocking");
-  internal::caller self(limit);
+  const bool on_fiber = detail::current_fiber() != nullptr;
+  if (!on_fiber) detail::process_check_fork("vigil::blocking");
+  detail::caller self(limit);
   if (self.may_not_wait()) self.refuse("blocking");
   if (limit.cancelled_by != nullptr && limit.cancelled_by->is_done())
-    internal::throw_cancelled(*limit.cancelled_by);
+    detail::throw_cancelled(*limit.cancelled_by);
   return on_fiber;
 }
 
@@ -104,15 +103,15 @@ bool run_blocking(void* given,
                   const wait_limit& limit,
                   const site& from) {
   owned_job owned(table, record);
-  internal::caller self(limit);
+  detail::caller self(limit);
   if (self.may_not_wait()) self.refuse("blocking");
-  internal::fiber& f = *internal::current_fiber();
-  internal::scheduler& sched = *f.sched;
+  detail::fiber& f = *detail::current_fiber();
+  detail::scheduler& sched = *f.sched;
   side_pool& pool = pool_of(given != nullptr ? given : sched.side_pool);
   side_job& job = owned.make();
   job.sched = &sched;
   job.pool = &pool;
-  job.since = internal::monotonic_now();
+  job.since = detail::monotonic_now();
   job.fiber_id = f.id;
   std::memcpy(job.fiber_name, f.name, sizeof job.fiber_name);
   job.from = from;
@@ -122,7 +121,7 @@ bool run_blocking(void* given,
   pool.submit(job);
   outcome result = outcome::value;
   try {
-    result = self.wait(job.waits.ticket, internal::wait_reason::blocking);
+    result = self.wait(job.waits.ticket, detail::wait_reason::blocking);
   } catch (const std::bad_alloc&) {
     leave(job, owned);  // no room for the deadline
     throw;
@@ -139,5 +138,4 @@ bool run_blocking(void* given,
 }
 
 }  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

@@ -1,7 +1,7 @@
 #include "blocking/side_pool.hpp"
 
 #include "base/clock_source.hpp"
-#include "sched/process.hpp"
+#include "sched/run/process.hpp"
 
 #include <cerrno>
 #include <cstdlib>
@@ -11,7 +11,7 @@
 
 #include <pthread.h>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 constexpr std::size_t most_threads = 1024;
@@ -274,4 +274,4 @@ blocking_stats side_pool::stats() noexcept {
   return s;
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -29,9 +29,9 @@
 
 #include "base/intrusive_list.hpp"
 #include "base/spinlock.hpp"
-#include "sched/note.hpp"
+#include "sched/run/side_call.hpp"
 #include "sched/scheduler.hpp"
-#include "sched/side_call.hpp"
+#include "sched/wait/note.hpp"
 
 #include <vigil/blocking.hpp>
 
@@ -43,7 +43,7 @@
 #include <string>
 #include <thread>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class side_pool;
 
@@ -117,4 +117,4 @@ class side_pool {
   bool is_left_ VIGIL_GUARDED_BY(lock_) = false;  // Q7
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

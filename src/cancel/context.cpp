@@ -1,5 +1,5 @@
 #include "cancel/context_core.hpp"
-#include "sched/process.hpp"
+#include "sched/run/process.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>
@@ -12,18 +12,16 @@
 #include <string>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-using internal::cancel_state;
-using internal::current_fiber;
-using internal::lock_guard;
-using internal::nanos;
-using internal::never;
-using internal::run_phase;
-using internal::scheduler;
-using internal::timer_service;
+using detail::cancel_state;
+using detail::current_fiber;
+using detail::lock_guard;
+using detail::nanos;
+using detail::never;
+using detail::run_phase;
+using detail::scheduler;
+using detail::timer_service;
 
 namespace {
 
@@ -87,12 +85,12 @@ void context_core::let_go() noexcept {
 
 void value_context::keep() noexcept {
   // ordering: made from a handle that the caller holds.
-  handles_.fetch_add(1, internal::relaxed);
+  handles_.fetch_add(1, detail::relaxed);
 }
 
 bool value_context::drop() noexcept {
   // Pairs with the other decrements: the last one sees all that was done.
-  return handles_.fetch_sub(1, internal::acq_rel) == 1;
+  return handles_.fetch_sub(1, detail::acq_rel) == 1;
 }
 
 void value_context::destroy() noexcept {
@@ -134,7 +132,7 @@ cancel_context::cancel_context(context_core* above)
 bool cancel_context::try_keep() noexcept {
   // ordering: the compare-exchange decides, and takes part in the decrements'
   // release sequence; what is touched with the handle is under locks.
-  std::size_t seen = handles.load(internal::relaxed);
+  std::size_t seen = handles.load(detail::relaxed);
   while (seen != 0) {
     if (handles.compare_exchange_weak(seen, seen + 1)) return true;
   }
@@ -143,7 +141,7 @@ bool cancel_context::try_keep() noexcept {
 
 bool cancel_context::drop() noexcept {
   // Pairs with the other decrements: the last one sees all that was done.
-  return handles.fetch_sub(1, internal::acq_rel) == 1;
+  return handles.fetch_sub(1, detail::acq_rel) == 1;
 }
 
 void cancel_context::end() noexcept {
@@ -179,7 +177,7 @@ const std::shared_ptr<weak_context>& cancel_context::weak() {
 }
 
 void cancel_context::arm(nanos at, std::exception_ptr cause) {
-  timer_service& service = internal::current_service(
+  timer_service& service = detail::current_service(
       "with_deadline",
       "a context with a deadline needs a runtime's timer, and this thread has no runtime; make it "
       "on a fiber, or use with_cancel");
@@ -207,7 +205,7 @@ bool cancel_context::is_pending_in(const scheduler* here) const noexcept {
 
 // Virtual time stands still, or is over, for callers that are not in it.
 bool cancel_context::has_passed_elsewhere() const noexcept {
-  return clock == deadline_clock() && deadline <= internal::monotonic_now();
+  return clock == deadline_clock() && deadline <= detail::monotonic_now();
 }
 
 void cancel_context::listen(std::stop_token t) {
@@ -275,7 +273,7 @@ std::error_code error_of(const context_core* c) {
     case cancel_state::open:
       return {};
     case cancel_state::timed_out:
-      return internal::deadline_passed();
+      return detail::deadline_passed();
     default:
       return std::make_error_code(std::errc::operation_canceled);
   }
@@ -286,7 +284,7 @@ std::exception_ptr cause_of(const context_core* c) {
   if (node == nullptr || !node->is_done()) return nullptr;
   if (node->cause() != nullptr) return node->cause();
   try {
-    internal::throw_cancelled(*node);
+    detail::throw_cancelled(*node);
   } catch (...) {
     return std::current_exception();
   }
@@ -306,7 +304,7 @@ const void* value_of(const context_core* c, const void* key) {
 // The first fiber that asks makes its runtime's. The runtime's end lets go of it
 // when no fiber is left, so a fiber may take a handle.
 context_core* background() {
-  const internal::fiber* const self = current_fiber();
+  const detail::fiber* const self = current_fiber();
   if (self == nullptr) return kept(plain_background());
   scheduler& sched = *self->sched;
   cancel_node* root = sched.end.root.load();
@@ -330,7 +328,7 @@ context_core* with_cancel(context_core* parent) {
 context_core* with_deadline(context_core* parent, std::int64_t deadline, std::exception_ptr cause) {
   context_core& above = checked(parent, "with_deadline");
   const cancel_context* const timed = above.timed_by;
-  scheduler* const here = internal::current_scheduler();
+  scheduler* const here = detail::current_scheduler();
   const auto clock = deadline_clock::read_in(here);
   const bool is_on_one_clock = above.deadline == never || above.clock == clock;  // CX4
   const bool has_own = deadline != never;
@@ -367,7 +365,7 @@ context_core* with_deadline(context_core* parent, std::int64_t deadline, std::ex
 }
 
 context_core* with_timeout(context_core* parent, std::int64_t timeout, std::exception_ptr cause) {
-  return with_deadline(parent, internal::saturating_add(now(), timeout), std::move(cause));
+  return with_deadline(parent, detail::saturating_add(now(), timeout), std::move(cause));
 }
 
 context_core* with_stop_token(context_core* parent, std::stop_token token) {
@@ -413,6 +411,4 @@ std::stop_token stop_token_of(context_core* c) {
   return node == nullptr ? std::stop_token() : static_cast<cancel_context*>(node)->token();
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -19,7 +19,7 @@
 #pragma once
 
 #include "chan/channel_core.hpp"
-#include "sched/cancel_tree.hpp"
+#include "sched/wait/cancel_tree.hpp"
 
 #include <vigil/context.hpp>
 #include <vigil/stop_token.hpp>
@@ -27,15 +27,9 @@
 #include <cstdint>
 #include <memory>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class timer_seam;
-
-}  // namespace vigil::internal
-
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
 
 class cancel_context;
 class timer_record;
@@ -43,18 +37,18 @@ class timer_record;
 // Whose instants a deadline is one of: those of a run on virtual time, or, by
 // default, the machine's.
 struct deadline_clock {
-  const internal::timer_seam* of = nullptr;
+  const detail::timer_seam* of = nullptr;
   std::uint32_t run = 0;
 
   // `s`: where the caller is, nullptr if in no runtime.
-  static deadline_clock read_in(internal::scheduler* s) noexcept;
+  static deadline_clock read_in(detail::scheduler* s) noexcept;
   bool operator==(const deadline_clock&) const noexcept = default;
 };
 
 class context_core {
  public:
   // Takes over a handle of the parent.
-  context_core(context_core* above, cancel_node* ends_with, internal::nanos d) noexcept
+  context_core(context_core* above, cancel_node* ends_with, detail::nanos d) noexcept
       : parent(above), node(ends_with), deadline(d) {}
 
   context_core(const context_core&) = delete;
@@ -65,7 +59,7 @@ class context_core {
 
   context_core* parent;  // owned; nullptr: none
   cancel_node* node;     // it or the nearest ancestor that can be done
-  internal::nanos deadline;
+  detail::nanos deadline;
   deadline_clock clock;                      // of the deadline
   const cancel_context* timed_by = nullptr;  // it or the ancestor whose timer that is
   const void* key = nullptr;
@@ -92,7 +86,7 @@ Core& checked(Core* c, const char* call) {
 
 class value_context final : public context_core {
  public:
-  value_context(context_core* above, cancel_node* ends_with, internal::nanos d) noexcept
+  value_context(context_core* above, cancel_node* ends_with, detail::nanos d) noexcept
       : context_core(above, ends_with, d) {}
 
   void keep() noexcept override;
@@ -102,15 +96,15 @@ class value_context final : public context_core {
   bool drop() noexcept override;
   void destroy() noexcept override;
 
-  internal::atomic<std::size_t> handles_{1};
+  detail::atomic<std::size_t> handles_{1};
 };
 
 // CX3.
 struct weak_context {
-  internal::spinlock lock{internal::lock_rank::cancel_tree};
+  detail::spinlock lock{detail::lock_rank::cancel_tree};
   cancel_context* target VIGIL_GUARDED_BY(lock) = nullptr;
 
-  void cancel(internal::cancel_state state, const std::exception_ptr& cause) noexcept;
+  void cancel(detail::cancel_state state, const std::exception_ptr& cause) noexcept;
 };
 
 struct cancel_from_token {
@@ -121,17 +115,17 @@ struct cancel_from_token {
 class cancel_context final : public context_core,
                              public cancel_node,
                              public channel_core,
-                             private internal::timed_source {
+                             private detail::timed_source {
  public:
   explicit cancel_context(context_core* above);
 
   // --- its making
-  void arm(internal::nanos at, std::exception_ptr cause);
+  void arm(detail::nanos at, std::exception_ptr cause);
   void listen(std::stop_token token);
 
   // --- CX4, of one with a timer; `here`: the caller's runtime, nullptr if in none
   // Its timer will fire in that run.
-  bool is_pending_in(const internal::scheduler* here) const noexcept;
+  bool is_pending_in(const detail::scheduler* here) const noexcept;
   // As far as the reader of another clock can tell.
   bool has_passed_elsewhere() const noexcept;
 
@@ -170,9 +164,7 @@ class cancel_context final : public context_core,
   timer_record* timer_ = nullptr;       // written by its maker only
   std::exception_ptr late_;             // the cause of its deadline; written by its maker only
   std::unique_ptr<std::stop_callback<cancel_from_token>> heard_;
-  internal::atomic<std::stop_source*> token_{nullptr};
+  detail::atomic<std::stop_source*> token_{nullptr};
 };
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -14,13 +14,11 @@
 
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-using internal::cancel_callback;
-using internal::lock_guard;
-using internal::timer_service;
+using detail::cancel_callback;
+using detail::lock_guard;
+using detail::timer_service;
 
 // One owner is its node's list, until it has run or was stopped; the others are
 // the handles. Taking it out of the list ends its handle of the record; the
@@ -31,7 +29,7 @@ class done_registration final : public cancel_callback {
     run = [](cancel_callback& self) noexcept { static_cast<done_registration&>(self).fire(); };
     c.keep();
     // ordering: made from the handle that the caller hands over.
-    r->references.fetch_add(1, internal::relaxed);
+    r->references.fetch_add(1, detail::relaxed);
     r->referenced.store(false);  // until no lock is held: see fire()
   }
 
@@ -88,23 +86,23 @@ class done_registration final : public cancel_callback {
 
   context_core& context;
   timer_record* const record;
-  internal::spinlock lock{internal::lock_rank::done_callback};  // held while it is armed
-  bool is_armed VIGIL_GUARDED_BY(lock) = false;                 // once, for ever
-  bool is_over VIGIL_GUARDED_BY(lock) = false;                  // it will not be armed
-  internal::atomic<bool> waits_in_vain{false};                  // for a context that is never done
-  internal::atomic<std::size_t> handles{1};
+  detail::spinlock lock{detail::lock_rank::done_callback};  // held while it is armed
+  bool is_armed VIGIL_GUARDED_BY(lock) = false;             // once, for ever
+  bool is_over VIGIL_GUARDED_BY(lock) = false;              // it will not be armed
+  detail::atomic<bool> waits_in_vain{false};                // for a context that is never done
+  detail::atomic<std::size_t> handles{1};
 };
 
 void add_handle(done_registration* r) noexcept {
   // ordering: made from a handle that the caller holds.
-  r->handles.fetch_add(1, internal::relaxed);
+  r->handles.fetch_add(1, detail::relaxed);
 }
 
 void drop_handle(done_registration* r) noexcept {
   // Pairs with the other decrements: the last one sees all that was done.
-  if (r->handles.fetch_sub(1, internal::acq_rel) != 1) return;
+  if (r->handles.fetch_sub(1, detail::acq_rel) != 1) return;
   if (r->waits_in_vain.load()) drop_handle(r->record);
-  internal::drop_reference(*r->record);
+  detail::drop_reference(*r->record);
   r->context.let_go();
   delete r;
 }
@@ -112,7 +110,7 @@ void drop_handle(done_registration* r) noexcept {
 done_registration* after_func(context_core* c, callback f, const site& from) {
   context_core& ctx = checked(c, "after_func");
   if (!f) throw_empty_function("vigil::after_func");
-  timer_service& service = internal::current_service(
+  timer_service& service = detail::current_service(
       "after_func",
       "this thread has no runtime to run the function in; call it on a fiber. On a plain thread "
       "wait for the context's done(), or use stop_token_of");
@@ -141,6 +139,4 @@ bool stop_and_wait(done_registration* r, const wait_limit& limit) {
   return r->stop_and_wait(limit);
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

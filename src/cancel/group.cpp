@@ -16,10 +16,10 @@
 //     have been started before it runs. wait() sees no place taken and forbids more
 //     under one hold of it.
 #include "cancel/context_core.hpp"
-#include "sched/caller.hpp"
-#include "sched/process.hpp"
+#include "sched/run/process.hpp"
 #include "sched/scheduler.hpp"
-#include "sched/wake_list.hpp"
+#include "sched/wait/caller.hpp"
+#include "sched/wait/wake_list.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/group.hpp>
@@ -29,20 +29,18 @@
 #include <string>
 #include <string_view>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-using internal::caller;
-using internal::fiber;
-using internal::list;
-using internal::list_hook;
-using internal::lock_guard;
-using internal::outcome;
-using internal::queued_waiter;
-using internal::turn;
-using internal::wait_reason;
-using internal::wake_list;
+using detail::caller;
+using detail::fiber;
+using detail::list;
+using detail::list_hook;
+using detail::lock_guard;
+using detail::outcome;
+using detail::queued_waiter;
+using detail::turn;
+using detail::wait_reason;
+using detail::wake_list;
 
 class group_core {
  public:
@@ -83,7 +81,7 @@ class group_core {
 
   const cancellable made_;
   const std::size_t limit_;
-  internal::spinlock lock_{internal::lock_rank::fiber_join};
+  detail::spinlock lock_{detail::lock_rank::fiber_join};
   std::size_t taken_ VIGIL_GUARDED_BY(lock_) = 0;
   bool asked_to_stop_ VIGIL_GUARDED_BY(lock_) = false;
   bool ended_by_cancel_ VIGIL_GUARDED_BY(lock_) = false;  // not by an error or its parent
@@ -180,7 +178,7 @@ void group_core::give() noexcept {
 }
 
 void group_core::run(call_ref f) noexcept {
-  member self{internal::current_fiber(), false, {}};
+  member self{detail::current_fiber(), false, {}};
   {
     const lock_guard guard(lock_);
     self.is_asked = asked_to_stop_;
@@ -294,7 +292,7 @@ void group_core::join() noexcept {
     lock_.unlock();
     return;
   }
-  if (const fiber* const f = internal::current_fiber()) internal::check_may_park(*f);
+  if (const fiber* const f = detail::current_fiber()) detail::check_may_park(*f);
   caller self(caller::unstoppable);
   queued_waiter w;
   self.open(w);
@@ -320,7 +318,7 @@ void group_core::throw_unfinished() const {
                   "vigil::group_of::wait: a function of the group was stopped before it had a "
                   "result",
                   node.cause(),
-                  node.state() == internal::cancel_state::shutdown);
+                  node.state() == detail::cancel_state::shutdown);
 }
 
 // --- what the templates call
@@ -331,9 +329,9 @@ group_core* make_group(const context& parent, std::size_t limit) {
 
 bool stop_and_join(group_core* g) noexcept {
   // Its fibers stayed in the parent, with whoever may have held its lock.
-  if (internal::process_lacks_threads()) return false;
+  if (detail::process_lacks_threads()) return false;
   // std::exit on a fiber of the group: it does not return, and so the fiber never ends.
-  if (internal::process_is_exiting() && g->runs(internal::current_fiber())) return false;
+  if (detail::process_is_exiting() && g->runs(detail::current_fiber())) return false;
   g->cancel(nullptr);
   g->join();
   delete g;
@@ -354,7 +352,7 @@ bool try_take_place(group_core* g, const char* call) {
 
 // The values of fiber_local are the fiber's as well.
 void give_place(group_core* g, bool has_run) noexcept {
-  if (has_run) internal::current_fiber()->destroy_locals();
+  if (has_run) detail::current_fiber()->destroy_locals();
   g->give();
 }
 
@@ -379,6 +377,4 @@ void cancel(group_core* g, const std::exception_ptr& cause) noexcept {
   g->cancel(cause);
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,7 +1,7 @@
 #include "chan/channel_core.hpp"
 
-#include "sched/caller.hpp"
-#include "sched/wake_list.hpp"
+#include "sched/wait/caller.hpp"
+#include "sched/wait/wake_list.hpp"
 
 #include <vigil/channel.hpp>
 #include <vigil/error.hpp>
@@ -11,15 +11,13 @@
 #include <new>
 #include <stdexcept>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-using internal::attempt;
-using internal::case_queue;
-using internal::lock_guard;
-using internal::outcome;
-using internal::queued_case;
+using detail::attempt;
+using detail::case_queue;
+using detail::lock_guard;
+using detail::outcome;
+using detail::queued_case;
 
 namespace {
 
@@ -144,7 +142,7 @@ void channel_core::wait_to_recv(queued_case& c) {
   if (source != nullptr) {
     if (receivers_.empty()) source->somebody_waits();
     // It waits for a deadline, although for none of its own.
-    internal::fiber* const self = internal::current_fiber();
+    detail::fiber* const self = detail::current_fiber();
     if (self != nullptr && self->pinned != nullptr) self->waits_timed = true;
   }
   receivers_.push_back(c);
@@ -178,7 +176,7 @@ void channel_core::dismiss_all() noexcept {
     return true;
   };
   for (bool more = true; more;) {
-    internal::wake_list claimed;
+    detail::wake_list claimed;
     {
       const lock_guard guard(lock);
       claimed.take(receivers_.empty() ? senders_ : receivers_, claim);
@@ -215,7 +213,7 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
                                                direction d,
                                                void* value,
                                                const wait_limit& limit) VIGIL_RELEASE(c.lock) {
-  internal::caller self(limit);
+  detail::caller self(limit);
   if (self.may_not_wait()) {
     c.lock.unlock();
     self.refuse(d == direction::send ? "channel::send" : "channel::recv");
@@ -240,7 +238,7 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
     const lock_guard guard(c.lock);
     d == direction::send ? c.leave_senders(own) : c.leave_receivers(own);
   };
-  const auto why = d == direction::send ? internal::wait_reason::send : internal::wait_reason::recv;
+  const auto why = d == direction::send ? detail::wait_reason::send : detail::wait_reason::recv;
   const outcome result = self.wait(own.ticket, why, c.lock, leave);
   if (chosen != nullptr) return own.status;
   self.throw_if_ended(result);
@@ -272,8 +270,8 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
 channel_status operate(channel_core* c, direction d, void* value, const wait_limit& limit)
     VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   if (c == nullptr)
-    return internal::wait_on_nothing(
-        d == direction::send ? internal::wait_reason::send_nil : internal::wait_reason::recv_nil,
+    return detail::wait_on_nothing(
+        d == direction::send ? detail::wait_reason::send_nil : detail::wait_reason::recv_nil,
         limit);
   c->lock.lock();
   const attempt done = try_now(*c, d, value);
@@ -313,12 +311,12 @@ channel_core* make_channel(const element_ops& ops, std::size_t capacity) {
 
 void add_handle(channel_core* c) noexcept {
   // ordering: made from a handle that the caller holds.
-  c->handles.fetch_add(1, internal::relaxed);
+  c->handles.fetch_add(1, detail::relaxed);
 }
 
 void drop_handle(channel_core* c) noexcept {
   // Pairs with the other decrements: the last one sees all that was done.
-  if (c->handles.fetch_sub(1, internal::acq_rel) == 1) c->end();
+  if (c->handles.fetch_sub(1, detail::acq_rel) == 1) c->end();
 }
 
 void check_closable(const channel_core* c) {
@@ -354,12 +352,6 @@ void throw_send_on_closed() {
       "done before close(), or use try_send");
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
-
-namespace vigil::internal {
-
 channel_status wait_on_nothing(wait_reason why, const wait_limit& limit) {
   if (limit.is_over()) return channel_status::timeout;
   caller self(limit);
@@ -369,4 +361,4 @@ channel_status wait_on_nothing(wait_reason why, const wait_limit& limit) {
   return channel_status::timeout;
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -30,16 +30,16 @@
 #include "base/atomic.hpp"
 #include "base/intrusive_list.hpp"
 #include "base/spinlock.hpp"
-#include "sched/caller.hpp"
-#include "sched/park.hpp"
-#include "sched/waiter.hpp"
+#include "sched/fiber/park.hpp"
+#include "sched/wait/caller.hpp"
+#include "sched/wait/waiter.hpp"
 
 #include <vigil/detail/channel_core.hpp>
 
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 using channel_core = detail::channel_core;
 using vigil::channel_status;
@@ -82,12 +82,6 @@ struct attempt {
 // Waits for nothing that could come: a nil channel, a select without cases.
 channel_status wait_on_nothing(wait_reason why, const wait_limit& limit);
 
-}  // namespace vigil::internal
-
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
-
 class channel_core {
  public:
   // Throws std::length_error, std::bad_alloc.
@@ -98,14 +92,14 @@ class channel_core {
 
   // --- the steps of an operation; caller: holds the lock
   // At once or not at all: ok, closed or not_ready.
-  internal::attempt send_now(void* value) noexcept VIGIL_REQUIRES(lock);
-  internal::attempt recv_now(void* into) noexcept VIGIL_REQUIRES(lock);
+  detail::attempt send_now(void* value) noexcept VIGIL_REQUIRES(lock);
+  detail::attempt recv_now(void* into) noexcept VIGIL_REQUIRES(lock);
   // Queues a case whose other fields are set. Throws as somebody_waits().
-  void wait_to_send(internal::queued_case& c) noexcept VIGIL_REQUIRES(lock);
-  void wait_to_recv(internal::queued_case& c) VIGIL_REQUIRES(lock);
+  void wait_to_send(detail::queued_case& c) noexcept VIGIL_REQUIRES(lock);
+  void wait_to_recv(detail::queued_case& c) VIGIL_REQUIRES(lock);
   // Unlinks it if it is still queued.
-  void leave_senders(internal::queued_case& c) noexcept VIGIL_REQUIRES(lock);
-  void leave_receivers(internal::queued_case& c) noexcept VIGIL_REQUIRES(lock);
+  void leave_senders(detail::queued_case& c) noexcept VIGIL_REQUIRES(lock);
+  void leave_receivers(detail::queued_case& c) noexcept VIGIL_REQUIRES(lock);
 
   // Ends all waits. False if it was closed already.
   bool close() noexcept VIGIL_EXCLUDES(lock);
@@ -118,16 +112,16 @@ class channel_core {
   std::size_t capacity() const noexcept { return capacity_; }
 
   // Caller: the timer's channel, holding the lock.
-  internal::queued_case* first_receiver() noexcept VIGIL_REQUIRES(lock) {
+  detail::queued_case* first_receiver() noexcept VIGIL_REQUIRES(lock) {
     return claim_first(receivers_);
   }
 
   bool has_receivers() const noexcept VIGIL_REQUIRES(lock) { return !receivers_.empty(); }
 
-  mutable internal::spinlock lock{internal::lock_rank::channel};
+  mutable detail::spinlock lock{detail::lock_rank::channel};
   const element_ops& ops;
-  internal::atomic<std::size_t> handles{1};
-  internal::timed_source* source = nullptr;  // set while nobody else has the channel
+  detail::atomic<std::size_t> handles{1};
+  detail::timed_source* source = nullptr;  // set while nobody else has the channel
 
  protected:
   virtual ~channel_core();
@@ -139,7 +133,7 @@ class channel_core {
   virtual void end() noexcept { delete this; }
 
   // Takes cases out until one can be claimed for a value.
-  static internal::queued_case* claim_first(internal::case_queue& queue) noexcept;
+  static detail::queued_case* claim_first(detail::case_queue& queue) noexcept;
   std::byte* slot(std::size_t i) const noexcept VIGIL_REQUIRES(lock);
 
   const std::size_t capacity_;
@@ -147,10 +141,8 @@ class channel_core {
   std::size_t first_ VIGIL_GUARDED_BY(lock) = 0;
   std::size_t size_ VIGIL_GUARDED_BY(lock) = 0;
   bool closed_ VIGIL_GUARDED_BY(lock) = false;
-  internal::case_queue receivers_ VIGIL_GUARDED_BY(lock);
-  internal::case_queue senders_ VIGIL_GUARDED_BY(lock);
+  detail::case_queue receivers_ VIGIL_GUARDED_BY(lock);
+  detail::case_queue senders_ VIGIL_GUARDED_BY(lock);
 };
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,7 +1,7 @@
 #include "chan/select_core.hpp"
 
-#include "sched/caller.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/wait/caller.hpp"
 
 #include <vigil/error.hpp>
 
@@ -12,7 +12,7 @@
 
 #include <boost/container/small_vector.hpp>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 // --- channels as cases
@@ -36,11 +36,11 @@ spinlock& lock_of_channel(void* object) noexcept {
   return channel_of(object).lock;
 }
 
-void keep_channel(void* object) noexcept {
+void retain_channel(void* object) noexcept {
   detail::add_handle(&channel_of(object));
 }
 
-void let_channel_go(void* object) noexcept {
+void release_channel(void* object) noexcept {
   detail::drop_handle(&channel_of(object));
 }
 
@@ -375,28 +375,23 @@ std::size_t select_one(select_case* const* cases, std::size_t count, detail::cho
 }
 
 }  // namespace
-}  // namespace vigil::internal
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
-
-constexpr case_table recv_case_table = {internal::look_recv,
-                                        internal::lock_of_channel,
-                                        internal::poll_recv,
-                                        internal::enqueue_recv,
-                                        internal::keep_channel,
-                                        internal::let_channel_go,
-                                        internal::claim_channel,
-                                        internal::retract_recv};
-constexpr case_table send_case_table = {internal::look_send,
-                                        internal::lock_of_channel,
-                                        internal::poll_send,
-                                        internal::enqueue_send,
-                                        internal::keep_channel,
-                                        internal::let_channel_go,
-                                        internal::claim_channel,
-                                        internal::retract_send};
+constexpr case_table recv_case_table = {look_recv,
+                                        lock_of_channel,
+                                        poll_recv,
+                                        enqueue_recv,
+                                        retain_channel,
+                                        release_channel,
+                                        claim_channel,
+                                        retract_recv};
+constexpr case_table send_case_table = {look_send,
+                                        lock_of_channel,
+                                        poll_send,
+                                        enqueue_send,
+                                        retain_channel,
+                                        release_channel,
+                                        claim_channel,
+                                        retract_send};
 
 void throw_select_within() {
   throw std::logic_error(
@@ -405,9 +400,7 @@ void throw_select_within() {
 }
 
 std::size_t select(select_case* const* cases, std::size_t count, choice mode) {
-  return internal::select_one(cases, count, mode);
+  return detail::select_one(cases, count, mode);
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -22,23 +22,17 @@
 
 #include <vigil/detail/select_case.hpp>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 using select_case = detail::select_case;
-
-}  // namespace vigil::internal
-
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
 
 struct case_table {
   // By itself: takes the case if it is ready, else says not_ready.
   channel_status (*look)(select_case& c) noexcept;
   // Guards the queue that the case would be in; the same for equal objects.
-  internal::spinlock& (*lock)(void* object) noexcept;
+  detail::spinlock& (*lock)(void* object) noexcept;
   // Under the lock: takes the case if it is ready, else says not_ready.
-  internal::attempt (*poll)(select_case& c) noexcept;
+  detail::attempt (*poll)(select_case& c) noexcept;
   // Under the lock: queues the queued_case in its place. Throws std::bad_alloc,
   // with nothing queued.
   void (*enqueue)(select_case& c);
@@ -51,6 +45,4 @@ struct case_table {
   void (*retract)(select_case& c) noexcept;
 };
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

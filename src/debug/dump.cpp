@@ -1,24 +1,20 @@
-#include "sched/fiber_dump.hpp"
-#include "sched/process.hpp"
+#include "sched/report/fiber_dump.hpp"
+#include "sched/run/process.hpp"
 
 #include <vigil/debug.hpp>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace debug {
+namespace vigil::inline VIGIL_ABI::debug {
 
 void dump(std::FILE* out) {
-  internal::dump_writer writer(out);
-  internal::process_dump(writer);
+  detail::dump_writer writer(out);
+  detail::process_dump(writer);
   std::fflush(out);
 }
 
 void holders(std::FILE* out) {
-  internal::dump_writer writer(out);
-  internal::process_list_holders(writer);
+  detail::dump_writer writer(out);
+  detail::process_list_holders(writer);
   std::fflush(out);
 }
 
-}  // namespace debug
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::debug

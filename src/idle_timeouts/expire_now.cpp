@@ -1,18 +1,16 @@
 #include "idle_timeouts/spare_rooms.hpp"
 #include "idle_timeouts/timeout_core.hpp"
-#include "sched/caller.hpp"
-#include "sched/unhandled.hpp"
+#include "sched/fiber/unhandled.hpp"
+#include "sched/wait/caller.hpp"
 
 #include <vigil/error.hpp>
 
 #include <exception>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-using internal::lock_guard;
-using internal::timeout_order;
+using detail::lock_guard;
+using detail::timeout_order;
 
 bool timeout_core::batch::sort_some() noexcept {
   for (unsigned moves = moves_at_once; moves > 0; --moves) {
@@ -30,7 +28,7 @@ bool timeout_core::batch::sort_some() noexcept {
 
 timeout_core::batch::batch(timeout_core& of) : list(of) {
   timeout_order::make_empty(entries);
-  unsorted.give_room(internal::rooms().take());
+  unsorted.give_room(detail::rooms().take());
   list.keep();
   {
     const lock_guard guard(list.lock_);
@@ -60,12 +58,12 @@ timeout_core::batch::~batch() {
       }
     }
   }
-  if (unsorted.has_room()) internal::rooms().give(unsorted.take_room());
+  if (unsorted.has_room()) detail::rooms().give(unsorted.take_room());
   list.let_go();
 }
 
 std::size_t timeout_core::expire_now() {
-  internal::fiber& self = internal::require_fiber("timeout_list::expire_now");
+  detail::fiber& self = detail::require_fiber("timeout_list::expire_now");
   if (size_.load() == 0) return 0;  // needs no room
   batch now_due(*this);
   for (std::size_t called = 0;;) {
@@ -85,16 +83,14 @@ std::size_t timeout_core::expire_now() {
       throw;
     } catch (const cancelled& e) {
       if (!self.sched->state.ends_silently(self, e))
-        internal::report_unhandled(self, std::current_exception());
+        detail::report_unhandled(self, std::current_exception());
     } catch (const deadlock& e) {
       if (!self.sched->state.ends_silently(e))
-        internal::report_unhandled(self, std::current_exception());
+        detail::report_unhandled(self, std::current_exception());
     } catch (...) {
-      internal::report_unhandled(self, std::current_exception());
+      detail::report_unhandled(self, std::current_exception());
     }
   }
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

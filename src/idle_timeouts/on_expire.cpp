@@ -1,31 +1,29 @@
 // The on_expire of an entry: how it begins, what ends it, and who waits for it (C1,
 // C2, C5 of timeout_core.hpp).
 #include "idle_timeouts/timeout_core.hpp"
-#include "sched/caller.hpp"
-#include "sched/wake_list.hpp"
+#include "sched/wait/caller.hpp"
+#include "sched/wait/wake_list.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-using internal::lock_guard;
-using internal::nanos;
-using internal::never;
-using internal::outcome;
-using internal::saturating_add;
-using internal::spinlock;
-using internal::timeout_order;
-using internal::timer_service;
+using detail::lock_guard;
+using detail::nanos;
+using detail::never;
+using detail::outcome;
+using detail::saturating_add;
+using detail::spinlock;
+using detail::timeout_order;
+using detail::timer_service;
 
 namespace {
 
 // The run locks.
-struct alignas(internal::cache_line) run_lock {
-  spinlock lock{internal::lock_rank::timeout_run};
+struct alignas(detail::cache_line) run_lock {
+  spinlock lock{detail::lock_rank::timeout_run};
 };
 
 spinlock& lock_of(const timeout_node& n) noexcept {
@@ -36,13 +34,13 @@ spinlock& lock_of(const timeout_node& n) noexcept {
 
 // What is to wait for r. On the stack of the only worker it would wait for ever.
 void check_may_wait(const timeout_run& r) noexcept {
-  if (const internal::fiber* const f = internal::current_fiber()) {
-    internal::check_may_park(*f);
+  if (const detail::fiber* const f = detail::current_fiber()) {
+    detail::check_may_park(*f);
     return;
   }
-  const internal::worker* const w = internal::current_worker();
+  const detail::worker* const w = detail::current_worker();
   if (w == nullptr || &w->sched != r.on->sched || w->sched.workers().size() > 1) return;
-  internal::fatal(
+  detail::fatal(
       "an entry is removed or destroyed, or its timeout list destroyed, inside a handler on the "
       "only worker's own stack, while an on_expire runs: it would be waited for for ever; do it on "
       "a fiber (go), or give the runtime more workers");
@@ -89,7 +87,7 @@ bool timeout_core::begin(timeout_run& r, timeout_node& n, nanos touched) noexcep
 
 // On a runner.
 void timeout_core::run_due() {
-  timeout_run r(this, internal::current_fiber());
+  timeout_run r(this, detail::current_fiber());
   {
     const lock_guard guard(lock_);
     armed_ = never;
@@ -129,7 +127,7 @@ void timeout_core::finish(timeout_run& r) noexcept {
     const lock_guard guard(lock_);
     runs_.remove(r);
   }
-  internal::wake_list done;
+  detail::wake_list done;
   {
     const lock_guard guard(*r.lock);
     if (r.entry != nullptr) r.entry->run.store(nullptr);
@@ -156,11 +154,11 @@ void timeout_core::put_off(timeout_node& n) noexcept {
 
 void timeout_core::await_run(timeout_node& n, bool gone) noexcept {
   while (n.run.load() != nullptr) {
-    internal::caller caller(internal::caller::unstoppable);
+    detail::caller caller(detail::caller::unstoppable);
     spinlock& lock = lock_of(n);
     lock.lock();
     timeout_run* const r = n.run.load();
-    if (r == nullptr || r->on == internal::current_fiber()) {
+    if (r == nullptr || r->on == detail::current_fiber()) {
       if (r != nullptr && gone) r->entry = nullptr;  // C2
       lock.unlock();
       return;
@@ -169,15 +167,15 @@ void timeout_core::await_run(timeout_node& n, bool gone) noexcept {
     timeout_run::waiting mine;
     caller.open(mine);
     r->waiters.push_back(mine);
-    caller.wait(mine.ticket, internal::wait_reason::on_expire, lock);
+    caller.wait(mine.ticket, detail::wait_reason::on_expire, lock);
   }
 }
 
 void timeout_core::end_closed() noexcept {
-  const internal::fiber* const self = internal::current_fiber();
+  const detail::fiber* const self = detail::current_fiber();
   timeout_function* function = nullptr;
   for (;;) {
-    internal::caller caller(internal::caller::unstoppable);
+    detail::caller caller(detail::caller::unstoppable);
     lock_.lock();
     timeout_run* r = runs_.front();
     while (r != nullptr && r->on == self)
@@ -194,7 +192,7 @@ void timeout_core::end_closed() noexcept {
     caller.open(mine);
     r->waiters.push_back(mine);
     lock_.unlock();
-    caller.wait(mine.ticket, internal::wait_reason::on_expire, held);
+    caller.wait(mine.ticket, detail::wait_reason::on_expire, held);
   }
   if (function != nullptr) drop_function(function);  // C5
   timer_->drop_handle();
@@ -207,7 +205,7 @@ namespace {
 bool is_known(timeout_node& n) noexcept {
   const lock_guard guard(lock_of(n));
   const timeout_run* const r = n.run.load();
-  return n.home.load() != nullptr || (r != nullptr && r->on != internal::current_fiber());
+  return n.home.load() != nullptr || (r != nullptr && r->on != detail::current_fiber());
 }
 
 }  // namespace
@@ -229,6 +227,4 @@ void forget(timeout_node& n) noexcept {
   } while (is_known(n));
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -7,7 +7,7 @@
 
 #include <utility>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class spare_rooms {
  public:
@@ -41,7 +41,7 @@ class spare_rooms {
  private:
   static constexpr unsigned most = 32;
 
-  spinlock lock_{internal::lock_rank::timeout_rooms};
+  spinlock lock_{detail::lock_rank::timeout_rooms};
   room* first_ VIGIL_GUARDED_BY(lock_) = nullptr;
   unsigned many_ VIGIL_GUARDED_BY(lock_) = 0;
 };
@@ -51,4 +51,4 @@ inline spare_rooms& rooms() {
   return made;
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

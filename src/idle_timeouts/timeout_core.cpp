@@ -1,8 +1,8 @@
 #include "idle_timeouts/timeout_core.hpp"
 
 #include "idle_timeouts/spare_rooms.hpp"
-#include "sched/caller.hpp"
-#include "sched/process.hpp"
+#include "sched/run/process.hpp"
+#include "sched/wait/caller.hpp"
 
 #include <vigil/error.hpp>
 
@@ -13,16 +13,14 @@
 #include <string>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-using internal::lock_guard;
-using internal::nanos;
-using internal::never;
-using internal::saturating_add;
-using internal::timeout_order;
-using internal::timer_service;
+using detail::lock_guard;
+using detail::nanos;
+using detail::never;
+using detail::saturating_add;
+using detail::timeout_order;
+using detail::timer_service;
 
 namespace {
 
@@ -66,7 +64,7 @@ void timeout_core::drop_function(timeout_function* f) noexcept {
 }
 
 timer_service& timeout_core::service_here(const char* call) {
-  return internal::current_service(
+  return detail::current_service(
       call,
       "this thread has no runtime; make the list on a fiber. Entries may be added, touched and "
       "removed from any thread");
@@ -112,7 +110,7 @@ timeout_core& timeout_core::make(const char* call,
     throw;
   }
   // ordering: nobody else has the timer yet.
-  c->timer_->referenced.store(false, internal::relaxed);
+  c->timer_->referenced.store(false, detail::relaxed);
   c->function_ = f;
   {
     const lock_guard guard(c->lock_);  // against one who has read an entry's home long ago (C4)
@@ -162,7 +160,7 @@ bool timeout_core::is_unused() const noexcept {
 // --- the timer
 
 void timeout_core::arm(nanos deadline) {
-  if (deadline >= internal::runtime_timer::latest) {
+  if (deadline >= detail::runtime_timer::latest) {
     disarm();
     return;
   }
@@ -185,20 +183,20 @@ void timeout_core::disarm() noexcept {
   // Whatever armed_ says: a callback on its way to the lock clears that, and the
   // timer may have been armed since it rang.
   // Never referenced: it holds no program, and nobody is to be told, under this lock.
-  service_->stop(static_cast<internal::runtime_timer&>(*timer_));
+  service_->stop(static_cast<detail::runtime_timer&>(*timer_));
   armed_ = never;
 }
 
 // --- in and out
 
 void timeout_core::need_room() {
-  if (!order_.has_room()) order_.give_room(internal::rooms().take());
+  if (!order_.has_room()) order_.give_room(detail::rooms().take());
 }
 
 // C7. Wherever the last entry has left it.
 void timeout_core::spare_room() noexcept {
   if (one_of_many_ && size_.load() == 0 && order_.has_room())
-    internal::rooms().give(order_.take_room());
+    detail::rooms().give(order_.take_room());
 }
 
 void timeout_core::add(timeout_node& n, bool surely) {
@@ -323,6 +321,4 @@ std::int64_t duration_of(const timeout_core* list) noexcept {
   return list != nullptr ? list->duration() : 0;
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -61,36 +61,34 @@
 
 #include <cstddef>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // On the stack of who calls on_expire.
 struct timeout_run {
-  struct waiting : internal::open_wait {
+  struct waiting : detail::open_wait {
     waiting* next = nullptr;
   };
 
-  timeout_run(timeout_core* of, internal::fiber* caller) noexcept : list(of), on(caller) {}
+  timeout_run(timeout_core* of, detail::fiber* caller) noexcept : list(of), on(caller) {}
 
   timeout_core* const list;
-  internal::fiber* const on;
-  internal::spinlock* lock = nullptr;  // of the entry; guards what follows
-  timeout_node* entry = nullptr;       // nullptr: destroyed in its on_expire
-  internal::chain<waiting, &waiting::next> waiters;
-  internal::list_hook<timeout_run> hook;
+  detail::fiber* const on;
+  detail::spinlock* lock = nullptr;  // of the entry; guards what follows
+  timeout_node* entry = nullptr;     // nullptr: destroyed in its on_expire
+  detail::chain<waiting, &waiting::next> waiters;
+  detail::list_hook<timeout_run> hook;
 };
 
-class timeout_core final : private internal::run_listener {
+class timeout_core final : private detail::run_listener {
  public:
   // The service of the caller's runtime. Throws wrong_place if there is none.
-  static internal::timer_service& service_here(const char* call);
+  static detail::timer_service& service_here(const char* call);
   // Throws runtime_gone unless `run` is the service's, std::invalid_argument,
   // std::bad_alloc. Takes over a use of f, unless it throws.
   static timeout_core& make(const char* call,
-                            internal::timer_service& service,
+                            detail::timer_service& service,
                             std::uint32_t run,
-                            internal::nanos duration,
+                            detail::nanos duration,
                             timeout_function* f,
                             const site& from,
                             bool one_of_many);
@@ -120,7 +118,7 @@ class timeout_core final : private internal::run_listener {
   void keep() noexcept;
   void let_go() noexcept;
 
-  internal::nanos duration() const noexcept { return duration_; }
+  detail::nanos duration() const noexcept { return duration_; }
 
   std::size_t size() const noexcept { return size_.load(); }
 
@@ -142,8 +140,8 @@ class timeout_core final : private internal::run_listener {
     batch& operator=(const batch&) = delete;
 
     timeout_node* first() noexcept {
-      return internal::timeout_order::is_empty(entries) ? nullptr
-                                                        : static_cast<timeout_node*>(entries.after);
+      return detail::timeout_order::is_empty(entries) ? nullptr
+                                                      : static_cast<timeout_node*>(entries.after);
     }
 
     // Sorted or not.
@@ -157,16 +155,15 @@ class timeout_core final : private internal::run_listener {
 
     timeout_core& list;
     // The list's lock guards these.
-    internal::timeout_order unsorted;
+    detail::timeout_order unsorted;
     timeout_links entries;
-    internal::list_hook<batch> hook;
+    detail::list_hook<batch> hook;
   };
 
   void run_ends() noexcept override;
   void run_due();
-  timeout_node* due(internal::nanos now, unsigned& moves) noexcept VIGIL_REQUIRES(lock_);
-  bool begin(timeout_run& r, timeout_node& n, internal::nanos touched) noexcept
-      VIGIL_REQUIRES(lock_);
+  timeout_node* due(detail::nanos now, unsigned& moves) noexcept VIGIL_REQUIRES(lock_);
+  bool begin(timeout_run& r, timeout_node& n, detail::nanos touched) noexcept VIGIL_REQUIRES(lock_);
   void call(timeout_run& r);
   void finish(timeout_run& r) noexcept;
   void put_off(timeout_node& n) noexcept VIGIL_REQUIRES(lock_);
@@ -175,33 +172,31 @@ class timeout_core final : private internal::run_listener {
   bool take_some_out() noexcept VIGIL_REQUIRES(lock_);
   void need_room() VIGIL_REQUIRES(lock_);
   void spare_room() noexcept VIGIL_REQUIRES(lock_);
-  void arm(internal::nanos deadline) VIGIL_REQUIRES(lock_);
-  void arm_surely(internal::nanos deadline) noexcept VIGIL_REQUIRES(lock_);
+  void arm(detail::nanos deadline) VIGIL_REQUIRES(lock_);
+  void arm_surely(detail::nanos deadline) noexcept VIGIL_REQUIRES(lock_);
   void disarm() noexcept VIGIL_REQUIRES(lock_);
 
-  internal::nanos now() const noexcept { return service_->now_in(generation_); }
+  detail::nanos now() const noexcept { return service_->now_in(generation_); }
 
-  using run_list = internal::list<timeout_run, &timeout_run::hook>;
-  using batch_list = internal::list<batch, &batch::hook>;
+  using run_list = detail::list<timeout_run, &timeout_run::hook>;
+  using batch_list = detail::list<batch, &batch::hook>;
   static constexpr unsigned moves_at_once = 128;  // under one hold of the lock
-  static constexpr internal::nanos at_once = 0;   // armed_: the callback is queued
+  static constexpr detail::nanos at_once = 0;     // armed_: the callback is queued
 
-  mutable internal::spinlock lock_{internal::lock_rank::timeout_list};
-  internal::timeout_order order_ VIGIL_GUARDED_BY(lock_);
+  mutable detail::spinlock lock_{detail::lock_rank::timeout_list};
+  detail::timeout_order order_ VIGIL_GUARDED_BY(lock_);
   run_list runs_ VIGIL_GUARDED_BY(lock_);
   batch_list batches_ VIGIL_GUARDED_BY(lock_);
-  internal::nanos armed_ VIGIL_GUARDED_BY(lock_) = internal::never;
+  detail::nanos armed_ VIGIL_GUARDED_BY(lock_) = detail::never;
   bool closed_ VIGIL_GUARDED_BY(lock_) = false;
-  internal::atomic<std::size_t> size_{0};  // changed under the lock
-  internal::atomic<std::size_t> uses_{1};  // the handle, the timer's callback, runs
-  internal::nanos duration_ = 0;
+  detail::atomic<std::size_t> size_{0};  // changed under the lock
+  detail::atomic<std::size_t> uses_{1};  // the handle, the timer's callback, runs
+  detail::nanos duration_ = 0;
   bool one_of_many_ = false;  // C7
-  internal::timer_service* service_ = nullptr;
+  detail::timer_service* service_ = nullptr;
   std::uint32_t generation_ = 0;
   timer_record* timer_ = nullptr;
   timeout_function* function_ = nullptr;
 };
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -36,7 +36,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 using detail::timeout_links;
 using detail::timeout_node;
@@ -126,4 +126,4 @@ class timeout_order {
   nanos base_ = 0;
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

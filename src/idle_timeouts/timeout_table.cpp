@@ -19,12 +19,10 @@
 #include <string>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-using internal::lock_guard;
-using internal::nanos;
+using detail::lock_guard;
+using detail::nanos;
 
 class timeout_table {
  public:
@@ -89,7 +87,7 @@ class timeout_table {
   }
 
   std::size_t expire_now() VIGIL_EXCLUDES(lock_) {
-    internal::require_fiber("timeout_lists::expire_now");
+    detail::require_fiber("timeout_lists::expire_now");
     uses_.fetch_add(1);
     const use mine{*this};
     std::size_t called = 0;
@@ -172,15 +170,15 @@ class timeout_table {
     }
   }
 
-  mutable internal::spinlock lock_{internal::lock_rank::timeout_lists};
+  mutable detail::spinlock lock_{detail::lock_rank::timeout_lists};
   map lists_ VIGIL_GUARDED_BY(lock_);
   nanos looked_at_last_ VIGIL_GUARDED_BY(lock_) = 0;
   bool is_ending_ VIGIL_GUARDED_BY(lock_) = false;
-  internal::timer_service& service_;
+  detail::timer_service& service_;
   const std::uint32_t run_;
   timeout_function* const function_;
   const site from_;
-  internal::atomic<std::size_t> uses_{1};  // the handle, and each expire_now
+  detail::atomic<std::size_t> uses_{1};  // the handle, and each expire_now
 };
 
 timeout_table* make_table(timeout_function* f, const site& from) {
@@ -224,6 +222,4 @@ std::size_t count_of(const timeout_table* lists) noexcept {
   return lists != nullptr ? lists->count() : 0;
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

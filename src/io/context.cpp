@@ -6,18 +6,17 @@
 
 #include <memory>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
+namespace vigil::io::inline VIGIL_ABI {
 
 void attach(options& settings, boost::asio::io_context& context) noexcept {
-  settings.watch.make = [](boost::asio::io_context& given) -> internal::watch* {
-    return new internal::io_watch(given);
+  settings.watch.make = [](boost::asio::io_context& given) -> vigil::detail::watch* {
+    return new vigil::detail::io_watch(given);
   };
   settings.watch.context = &context;
 }
 
 boost::asio::io_context& context() {
-  internal::scheduler& sched = *internal::require_fiber("io::context").sched;
+  vigil::detail::scheduler& sched = *vigil::detail::require_fiber("io::context").sched;
   const auto present = [&] { return sched.present_watch().as_io_watch(); };
   if (present() == nullptr) {
     if (sched.clock.is_virtual()) {
@@ -25,7 +24,7 @@ boost::asio::io_context& context() {
           "vigil::io::context: on virtual time there is no real I/O; use an io_context that a "
           "thread of the test runs");
     }
-    sched.adopt_watch(std::make_unique<internal::io_watch>());  // or another fiber was first
+    sched.adopt_watch(std::make_unique<vigil::detail::io_watch>());  // or another fiber was first
     if (present() == nullptr) {
       throw wrong_place(
           "vigil::io::context: this runtime waits in a watch that is no io_context; use an "
@@ -36,8 +35,7 @@ boost::asio::io_context& context() {
 }
 
 void restart(boost::asio::io_context& context) {
-  internal::watch_service::of(context).restart();
+  vigil::detail::watch_service::of(context).restart();
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI

@@ -9,9 +9,7 @@
 #include <boost/system/errc.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::io::inline VIGIL_ABI::detail {
 
 bool means_cancelled(const boost::system::error_code& code) noexcept {
   return code == boost::system::errc::operation_canceled ||  // operation_aborted, too
@@ -75,6 +73,4 @@ boost::system::error_code timed_out_by(time_of limit) noexcept {
   return {ETIMEDOUT, categories[static_cast<std::size_t>(limit)]};
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI::detail

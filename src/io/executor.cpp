@@ -16,8 +16,7 @@
 #include <boost/asio/query.hpp>
 #include <boost/asio/system_executor.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
+namespace vigil::io::inline VIGIL_ABI {
 namespace detail {
 
 namespace {
@@ -44,7 +43,7 @@ void post_handler(const executor_home& home, ::vigil::detail::callback f) {
 }
 
 void start_in_program(const std::function<void()>& f) {
-  if (internal::current_scheduler() == nullptr) {
+  if (vigil::detail::current_scheduler() == nullptr) {
     boost::asio::post(boost::asio::system_executor(), f);
     return;
   }
@@ -82,7 +81,7 @@ counted_work::~counted_work() {
 }
 
 bool is_inside(const executor_home& home) noexcept {
-  if (internal::current_fiber() == nullptr) return false;
+  if (vigil::detail::current_fiber() == nullptr) return false;
   try {
     return *handler_of == home.gate.get();
   } catch (const std::bad_alloc&) {
@@ -104,5 +103,4 @@ fiber_executor executor() {
   return fiber_executor({::vigil::detail::runtime_access::core_of(runtime::current()).gate, &here});
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI

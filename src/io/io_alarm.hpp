@@ -28,7 +28,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // The memory of an operation of which there is one at a time. A thread that allocates
 // has seen, through an atomic, that the one before is over.
@@ -116,4 +116,4 @@ class io_alarm : public std::enable_shared_from_this<io_alarm> {
   one_operation rouse_memory_;
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

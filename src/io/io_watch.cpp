@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 // How many handlers are run before the worker looks at its fibers again.
@@ -261,4 +261,4 @@ void io_watch::poll() noexcept {
   got_up();
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

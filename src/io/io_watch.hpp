@@ -26,7 +26,7 @@
 #include "base/atomic.hpp"
 #include "base/spinlock.hpp"
 #include "io/io_alarm.hpp"
-#include "sched/note.hpp"
+#include "sched/wait/note.hpp"
 #include "sched/watch.hpp"
 
 #include <vigil/detail/config.hpp>
@@ -37,17 +37,13 @@
 
 #include <boost/asio/io_context.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::io::inline VIGIL_ABI::detail {
 
 struct operation;
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI::detail
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class io_watch final : public watch {
  public:
@@ -146,4 +142,4 @@ class io_watch final : public watch {
   bool usable_ VIGIL_GUARDED_BY(timer_lock_) = true;      // the worker is not on the note
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -8,14 +8,12 @@
 
 #include <boost/asio/error.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::io::inline VIGIL_ABI::detail {
 
-using internal::lock_guard;
+using vigil::detail::lock_guard;
 
 struct movable_deadline::part {
-  internal::spinlock lock{internal::lock_rank::sync};
+  vigil::detail::spinlock lock{vigil::detail::lock_rank::sync};
   std::int64_t deadline VIGIL_GUARDED_BY(lock) = vigil::detail::no_deadline;
   std::int64_t waited_to VIGIL_GUARDED_BY(lock) = vigil::detail::no_deadline;
   bool closed VIGIL_GUARDED_BY(lock) = false;
@@ -110,6 +108,4 @@ boost::system::error_code movable_deadline::waited() noexcept {
   return timed_out_by(by_list ? time_of::idle : name_);
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI::detail

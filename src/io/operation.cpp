@@ -2,9 +2,9 @@
 
 #include "base/assert.hpp"
 #include "io/io_watch.hpp"
-#include "sched/caller.hpp"
-#include "sched/process.hpp"
+#include "sched/run/process.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/wait/caller.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/io/detail/movable_deadline.hpp>
@@ -20,14 +20,12 @@
 #include <boost/asio/require.hpp>
 #include <boost/asio/system_executor.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::io::inline VIGIL_ABI::detail {
 
 using boost::asio::any_io_executor;
 using boost::asio::cancellation_type_t;
-using internal::lock_guard;
-using internal::outcome;
+using vigil::detail::lock_guard;
+using vigil::detail::outcome;
 
 namespace {
 
@@ -45,14 +43,14 @@ ending ending_of(outcome result) noexcept {
   }
 }
 
-internal::fiber& fiber_that_may_wait() {
-  internal::fiber* const f = internal::current_fiber();
+vigil::detail::fiber& fiber_that_may_wait() {
+  vigil::detail::fiber* const f = vigil::detail::current_fiber();
   if (f != nullptr) {
-    internal::check_may_park(*f);
+    vigil::detail::check_may_park(*f);
     return *f;
   }
-  internal::process_check_fork("vigil::io::use_fiber");
-  if (internal::current_worker() != nullptr) {
+  vigil::detail::process_check_fork("vigil::io::use_fiber");
+  if (vigil::detail::current_worker() != nullptr) {
     throw wrong_place(
         "vigil::io::use_fiber: it would have to wait inside a handler, on a worker's own stack; "
         "start a fiber with go, and wait there");
@@ -79,17 +77,17 @@ void check_is_not_run_here(const any_io_executor& ex) {
       "very fiber runs (run, poll); start a fiber with go, and wait there");
 }
 
-bool is_in(const any_io_executor& ex, const internal::io_watch& watch) {
+bool is_in(const any_io_executor& ex, const vigil::detail::io_watch& watch) {
   return &boost::asio::query(ex, boost::asio::execution::context) == &watch.context();
 }
 
 }  // namespace
 
 operation& begin_operation(any_io_executor own, any_io_executor bound, bool inside) {
-  internal::fiber& self = fiber_that_may_wait();
+  vigil::detail::fiber& self = fiber_that_may_wait();
   check_is_not_run_here(own);
   check_is_not_run_here(bound);
-  internal::io_watch* watch = self.sched->present_watch().as_io_watch();
+  vigil::detail::io_watch* watch = self.sched->present_watch().as_io_watch();
   if (watch != nullptr && !is_system(own) && !is_in(own, *watch) &&
       (!bound || !is_in(bound, *watch))) {
     watch = nullptr;
@@ -109,20 +107,20 @@ void retain(operation& o, bool executor) noexcept {
   // From none to one: by its handler at first, later by an emission (run_in()) when the
   // operation has just ended, which then finds that it has.
   // ordering: the caller has a reference already.
-  if (executor && o.executors.fetch_add(1, internal::relaxed) != 0) return;
-  o.references.fetch_add(1, internal::relaxed);  // ordering: the same
+  if (executor && o.executors.fetch_add(1, vigil::detail::relaxed) != 0) return;
+  o.references.fetch_add(1, vigil::detail::relaxed);  // ordering: the same
 }
 
 void release(operation& o, bool executor) noexcept {
   if (executor) {
     // Pairs with itself, as below.
-    if (o.executors.fetch_sub(1, internal::acq_rel) != 1) return;
+    if (o.executors.fetch_sub(1, vigil::detail::acq_rel) != 1) return;
     any_io_executor over;
     const lock_guard guard(o.lock);
     std::swap(over, o.executor);
   }
   // Pairs with itself: the last one sees what all others did.
-  if (o.references.fetch_sub(1, internal::acq_rel) == 1) delete &o;
+  if (o.references.fetch_sub(1, vigil::detail::acq_rel) == 1) delete &o;
 }
 
 namespace {
@@ -194,7 +192,7 @@ void emit(operation& o, cancellation_type_t type) noexcept {
   } catch (const std::bad_alloc&) {
     // If it is to end it is asked again after its next step.
   } catch (...) {
-    internal::fatal("an exception has left a cancellation handler of an operation of Asio's");
+    vigil::detail::fatal("an exception has left a cancellation handler of an operation of Asio's");
   }
 }
 
@@ -214,7 +212,7 @@ operation_section::operation_section(operation& o) noexcept : operation_(o) {
   retain(o, false);
   o.section.lock();
   ++o.depth;
-  if (internal::fiber* const f = internal::current_fiber()) ++f->no_parks;
+  if (vigil::detail::fiber* const f = vigil::detail::current_fiber()) ++f->no_parks;
 }
 
 operation_section::~operation_section() {
@@ -224,7 +222,7 @@ operation_section::~operation_section() {
   } else {
     o.answered = true;
   }
-  if (internal::fiber* const f = internal::current_fiber()) --f->no_parks;
+  if (vigil::detail::fiber* const f = vigil::detail::current_fiber()) --f->no_parks;
   --o.depth;
   o.section.unlock();
   release(o, false);
@@ -260,19 +258,19 @@ void end(operation& o, std::exception_ptr thrown, bool dropped) noexcept {
     o.waiter = nullptr;
   }
   // See IW4 of io_watch.hpp.
-  if (o.claimed != nullptr && internal::io_watch::deliver_later(o)) return;
+  if (o.claimed != nullptr && vigil::detail::io_watch::deliver_later(o)) return;
   deliver(o);
 }
 
 void deliver(operation& o) noexcept {
-  if (internal::waiter* const w = std::exchange(o.claimed, nullptr)) {
-    w->deliver(internal::turn::in_order);
+  if (vigil::detail::waiter* const w = std::exchange(o.claimed, nullptr)) {
+    w->deliver(vigil::detail::turn::in_order);
   }
   release(o, false);
 }
 
 void look_again(operation& o) noexcept {
-  internal::waiter* w = nullptr;
+  vigil::detail::waiter* w = nullptr;
   {
     const lock_guard guard(o.lock);
     o.looks_again = true;
@@ -290,7 +288,7 @@ namespace {
 // Until it is done, the limit or a stop ends the wait, or the limit is to be looked
 // at again (`completed`, too).
 ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  internal::caller self(limit);
+  vigil::detail::caller self(limit);
   const bool refused = self.may_not_wait();
   o.lock.lock();
   if (o.done || refused || std::exchange(o.looks_again, false)) {
@@ -302,7 +300,7 @@ ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_A
   o.waiter = &self.self();
   ending how = ending::completed;
   try {
-    how = ending_of(self.wait(o.ticket, internal::wait_reason::io, o.lock));
+    how = ending_of(self.wait(o.ticket, vigil::detail::wait_reason::io, o.lock));
   } catch (const std::bad_alloc&) {
     // For a timer, which a limit that is over already does not need.
     how = limit.is_over() ? ending::cut : ending::no_memory;
@@ -324,7 +322,7 @@ ending wait_once(operation& o, const wait_limit& limit, movable_deadline& moves)
 // OP2
 void wait_for_handler(operation& o) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   for (;;) {
-    internal::caller self(internal::caller::unstoppable);
+    vigil::detail::caller self(vigil::detail::caller::unstoppable);
     o.lock.lock();
     if (o.done) {
       o.lock.unlock();
@@ -332,7 +330,7 @@ void wait_for_handler(operation& o) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     }
     o.ticket = self.open();
     o.waiter = &self.self();
-    self.wait(o.ticket, internal::wait_reason::io, o.lock);
+    self.wait(o.ticket, vigil::detail::wait_reason::io, o.lock);
   }
 }
 
@@ -392,14 +390,12 @@ ended await_end(operation& o, const wait_limit& limit, movable_deadline* moves) 
 void throw_ended(ending how, ::vigil::detail::cancel_node* under) {
   switch (how) {
     case ending::stopped:
-      internal::throw_stopped(*internal::current_fiber());
+      vigil::detail::throw_stopped(*vigil::detail::current_fiber());
     case ending::no_memory:
       throw std::bad_alloc();
     default:
-      internal::throw_cancelled(*under);
+      vigil::detail::throw_cancelled(*under);
   }
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI::detail

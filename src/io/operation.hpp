@@ -27,37 +27,35 @@
 
 #include "base/atomic.hpp"
 #include "base/spinlock.hpp"
-#include "sched/waiter.hpp"
+#include "sched/wait/waiter.hpp"
 
 #include <vigil/io/detail/operation.hpp>
 
 #include <exception>
 #include <mutex>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class io_watch;
 class scheduler;
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::io::inline VIGIL_ABI::detail {
 
 // All of it is operation.cpp's.
 struct operation {
-  internal::scheduler& sched;
+  vigil::detail::scheduler& sched;
   // Where what it waits for may happen; nullptr: in no io_context of the runtime's.
-  internal::io_watch* const watch;
+  vigil::detail::io_watch* const watch;
   const bool anywhere;  // its handlers run where they are called
   const bool outside;
   // Empty: any. OP5
   boost::asio::any_io_executor executor VIGIL_GUARDED_BY(lock);
 
-  internal::atomic<int> references{1};
-  internal::atomic<int> executors{0};  // as long as there are any, they are one reference
-  internal::atomic<bool> end_wanted{false};
+  vigil::detail::atomic<int> references{1};
+  vigil::detail::atomic<int> executors{0};  // as long as there are any, they are one reference
+  vigil::detail::atomic<bool> end_wanted{false};
 
   std::recursive_mutex section{};
   int depth = 0;          // guarded by section
@@ -68,17 +66,17 @@ struct operation {
   std::exception_ptr thrown{};
   bool dropped = false;
 
-  internal::spinlock lock{internal::lock_rank::io};
+  vigil::detail::spinlock lock{vigil::detail::lock_rank::io};
   bool done VIGIL_GUARDED_BY(lock) = false;
   bool looks_again VIGIL_GUARDED_BY(lock) = false;
   bool begun VIGIL_GUARDED_BY(lock) = false;  // the initiating function has returned
   boost::asio::cancellation_type_t asked VIGIL_GUARDED_BY(lock) =
       boost::asio::cancellation_type::none;  // before it was begun
-  internal::waiter* waiter VIGIL_GUARDED_BY(lock) = nullptr;
-  internal::ticket ticket VIGIL_GUARDED_BY(lock) = 0;
+  vigil::detail::waiter* waiter VIGIL_GUARDED_BY(lock) = nullptr;
+  vigil::detail::ticket ticket VIGIL_GUARDED_BY(lock) = 0;
 
-  internal::waiter* claimed = nullptr;  // by end(), to be delivered
-  operation* next_ready = nullptr;      // in io_watch's list, from end() to deliver()
+  vigil::detail::waiter* claimed = nullptr;  // by end(), to be delivered
+  operation* next_ready = nullptr;           // in io_watch's list, from end() to deliver()
 };
 
 // The rest of end(): readies the fiber, releases the handler's reference.
@@ -87,6 +85,4 @@ void deliver(operation& o) noexcept;
 // Its fiber looks at its limit again. By anybody who has a reference.
 void look_again(operation& o) noexcept;
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI::detail

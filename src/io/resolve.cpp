@@ -11,7 +11,7 @@
 //      its last result, which may be what a run ends with: the program may fork then.
 //      Nor does it keep a deadlock from being certain: its caller may be stuck at
 //      once.
-#include "sched/process.hpp"
+#include "sched/run/process.hpp"
 
 #include <vigil/io/resolve.hpp>
 
@@ -28,9 +28,7 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::io::inline VIGIL_ABI::detail {
 
 // While it lives, threads that are made take no signals, which are for the program's
 // own: but those that say what the thread itself has done.
@@ -67,7 +65,7 @@ class lookup_threads {
       if (threads_ == most) return;
       ++threads_;
     }
-    internal::process_count_own_threads(1);
+    vigil::detail::process_count_own_threads(1);
     try {
       const signals_for_others quiet;
       std::thread([this] { body(); }).detach();
@@ -100,7 +98,7 @@ class lookup_threads {
       const std::lock_guard guard(lock_);
       if (--threads_ == 0) refused.swap(queue_);
     }
-    internal::process_count_own_threads(-1);
+    vigil::detail::process_count_own_threads(-1);
     const boost::system::error_code error(why.value(), boost::system::system_category());
     for (const auto& l : refused)
       l->finish(error, nullptr);
@@ -109,7 +107,7 @@ class lookup_threads {
   void body() noexcept {
     std::shared_ptr<lookup> l = next();
     if (l == nullptr) {
-      const internal::process_last_step nothing;  // it was withdrawn
+      const vigil::detail::process_last_step nothing;  // it was withdrawn
     }
     while (l != nullptr)
       l = look_up(*l);
@@ -127,7 +125,7 @@ class lookup_threads {
         l.host_.c_str(), l.service_.c_str(), wanted, &found, error);
     std::shared_ptr<lookup> after = next();
     if (after == nullptr) {
-      const internal::process_last_step step;
+      const vigil::detail::process_last_step step;
       l.finish(error, found);
     } else {
       l.finish(error, found);
@@ -174,6 +172,4 @@ void lookup::abandon() noexcept {
   finish(boost::asio::error::operation_aborted, nullptr);
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI::detail

@@ -1,5 +1,5 @@
+#include "sched/fiber/unhandled.hpp"
 #include "sched/scheduler.hpp"
-#include "sched/unhandled.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/io/serve.hpp>
@@ -12,9 +12,7 @@
 #include <stdexcept>
 #include <system_error>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::io::inline VIGIL_ABI::detail {
 namespace {
 
 constexpr std::chrono::nanoseconds longest_wait = std::chrono::seconds(1);
@@ -96,12 +94,12 @@ std::chrono::nanoseconds with_surplus(std::chrono::nanoseconds grace) {
 }  // namespace
 
 struct announced_grace::part {
-  internal::scheduler& sched;
-  internal::grace_request request;
+  vigil::detail::scheduler& sched;
+  vigil::detail::grace_request request;
 };
 
 announced_grace::announced_grace(std::chrono::nanoseconds length)
-    : part_(new part{*internal::require_fiber("io::serve").sched, {length.count(), {}}}) {
+    : part_(new part{*vigil::detail::require_fiber("io::serve").sched, {length.count(), {}}}) {
   part_->sched.end.announce_grace(part_->request);
 }
 
@@ -194,7 +192,7 @@ void throw_on_if_it_unwinds(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const deadlock& e) {
-    if (internal::current_fiber()->sched->state.ends_silently(e)) throw;
+    if (vigil::detail::current_fiber()->sched->state.ends_silently(e)) throw;
   } catch (...) {
   }
 }
@@ -227,9 +225,7 @@ void server::report(std::exception_ptr error) const {
       throw_on_if_it_unwinds(error);
     }
   }
-  internal::report_unhandled(*internal::current_fiber(), std::move(error));
+  vigil::detail::report_unhandled(*vigil::detail::current_fiber(), std::move(error));
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI::detail

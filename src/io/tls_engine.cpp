@@ -15,8 +15,7 @@
 // OpenSSL keeps its errors for each thread: each function here looks at them before
 // it returns, and none waits. Nor may what OpenSSL calls: a wait cannot be refused with
 // an exception, which OpenSSL's own code would not survive, so it ends the program.
-namespace vigil::io {
-inline namespace VIGIL_ABI {
+namespace vigil::io::inline VIGIL_ABI {
 namespace detail {
 
 namespace {
@@ -303,5 +302,4 @@ boost::asio::ssl::context tls_client_context() {
   made.set_verify_mode(boost::asio::ssl::verify_peer);
   return made;
 }
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI

@@ -15,7 +15,7 @@
 #include <boost/asio/execution_context.hpp>
 #include <boost/asio/io_context.hpp>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class watch_service final : public boost::asio::execution_context::service {
  public:
@@ -77,4 +77,4 @@ class watch_service final : public boost::asio::execution_context::service {
   bool asked_for_ = false;  // by restart(), since the last moment began
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -6,7 +6,7 @@
 #include <boost/context/detail/fcontext.hpp>
 #endif
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 #if VIGIL_OWN_JUMP
 
@@ -32,7 +32,7 @@ static_assert(sizeof(left_frame) == 72);
 
 }  // namespace
 
-context make_context(void* sp, std::size_t) noexcept {
+resume_point make_resume_point(void* sp, std::size_t) noexcept {
   // stack_begins() finds its stack as after a call: 8 bytes off a multiple of 16.
   auto* const frame = static_cast<left_frame*>(sp) - 1;
   *frame = {};
@@ -145,7 +145,7 @@ namespace {
 
 // Read on the stack that is gone to; lies on the one that is left.
 struct message {
-  context* left;
+  resume_point* left;
   void* data;
 };
 
@@ -171,12 +171,12 @@ void* taken_from(fcontext::transfer_t from) noexcept {
 
 }  // namespace
 
-context make_context(void* sp, std::size_t size) noexcept {
+resume_point make_resume_point(void* sp, std::size_t size) noexcept {
   clear_sticky_flags();  // the new stack starts with a copy of the register
   return fcontext::make_fcontext(sp, size, &start);
 }
 
-void* jump(context& left, context to, void* data) noexcept {
+void* jump(resume_point& left, resume_point to, void* data) noexcept {
   clear_sticky_flags();
   message m{&left, data};
   return taken_from(fcontext::jump_fcontext(to, &m));
@@ -184,4 +184,4 @@ void* jump(context& left, context to, void* data) noexcept {
 
 #endif
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

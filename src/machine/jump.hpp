@@ -13,6 +13,8 @@
 // double) stay with the thread, as with Boost's jump.
 #pragma once
 
+#include <vigil/detail/config.hpp>
+
 #include <cstddef>
 
 // With shadow stacks a `ret` must find on them what it finds on the stack, and
@@ -25,18 +27,18 @@
 #define VIGIL_OWN_JUMP 0
 #endif
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // Where a stack goes on. Opaque; used once.
-using context = void*;
+using resume_point = void*;
 
 #if VIGIL_OWN_JUMP
-extern "C" void* vigil_jump(context* left, context to, void* data) noexcept;
+extern "C" void* vigil_jump(resume_point* left, resume_point to, void* data) noexcept;
 #endif
 
 // One that begins with stack_begins(), on the `size` bytes below sp, a multiple
 // of 16. The data is that of the jump there.
-context make_context(void* sp, std::size_t size) noexcept;
+resume_point make_resume_point(void* sp, std::size_t size) noexcept;
 
 // The lowest function of each stack; in switch.cpp.
 [[noreturn]] void stack_begins(void* data);
@@ -57,11 +59,11 @@ context make_context(void* sp, std::size_t size) noexcept;
 #if VIGIL_OWN_JUMP
 // Inlined, so that no function that a sanitizer counts begins on one stack and
 // ends on another.
-[[gnu::always_inline]] inline void* jump(context& left, context to, void* data) noexcept {
+[[gnu::always_inline]] inline void* jump(resume_point& left, resume_point to, void* data) noexcept {
   return vigil_jump(&left, to, data);
 }
 #else
-void* jump(context& left, context to, void* data) noexcept;
+void* jump(resume_point& left, resume_point to, void* data) noexcept;
 #endif
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -14,7 +14,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 constexpr std::size_t page = 4096;
@@ -196,4 +196,4 @@ void remove_overflow_report() noexcept {
   }
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -4,9 +4,11 @@
 
 #include "machine/stack.hpp"
 
+#include <vigil/detail/config.hpp>
+
 #include <cstddef>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // Gives the calling thread a stack to handle signals on, with a guard of its
 // own; keeps one that is installed already. Constructed and destroyed on the
@@ -35,4 +37,4 @@ using describe_stack = void (*)(const stack& where, char* text, std::size_t size
 void install_overflow_report(describe_stack describe) noexcept;
 void remove_overflow_report() noexcept;
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

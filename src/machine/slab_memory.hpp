@@ -2,11 +2,13 @@
 // function says whether it happened and leaves errno as the call left it.
 #pragma once
 
+#include <vigil/detail/config.hpp>
+
 #include <cstddef>
 
 #include <sys/uio.h>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // Address space without huge pages; memory comes with the first touch. Null if
 // it cannot be had.
@@ -27,4 +29,4 @@ bool latest_guard_is_madvise() noexcept;
 // Gives the memory back and keeps the address space. Guards inside survive.
 void give_back_memory(const ::iovec* ranges, std::size_t count) noexcept;
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

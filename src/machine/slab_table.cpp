@@ -1,6 +1,6 @@
 #include "machine/slab_table.hpp"
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 constinit slab_table slabs;
 
@@ -63,4 +63,4 @@ void for_each_stack_in_use(stack_visitor visit, void* argument) noexcept {
   });
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -24,11 +24,13 @@
 
 #include "machine/stack.hpp"
 
+#include <vigil/detail/config.hpp>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 inline constexpr unsigned slab_places = 64;
 inline constexpr unsigned chunk_slabs = 64;
@@ -137,4 +139,4 @@ inline bool mark_idle(const stack& s) noexcept {
   return true;
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 [[noreturn]] void refuse_size(std::size_t usable) {
@@ -130,4 +130,4 @@ stack_stats read_stack_stats() noexcept {
   return out;
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

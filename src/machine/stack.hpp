@@ -12,12 +12,14 @@
 // for_each_stack_in_use() and slab_hold are async-signal-safe.
 #pragma once
 
+#include <vigil/detail/config.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <system_error>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 inline constexpr std::size_t default_stack_size = 128 * 1024;
 inline constexpr std::size_t stack_guard_size = 272 * 1024;
@@ -135,4 +137,4 @@ using stack_visitor = void (*)(const stack&, void* argument) noexcept;
 //         bytes stay readable, but the visitor must check what they say.
 void for_each_stack_in_use(stack_visitor visit, void* argument) noexcept;
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

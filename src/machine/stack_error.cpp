@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 // The first number after `key` in a small file of /proc; 0 if there is none.
@@ -105,4 +105,4 @@ void throw_stack_error(std::size_t usable, const stack_failure& why) {
   throw stack_error(why.error, text);
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

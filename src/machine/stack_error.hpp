@@ -3,11 +3,13 @@
 
 #include "machine/stack_pool.hpp"
 
+#include <vigil/detail/config.hpp>
+
 #include <cstddef>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // Reads /proc, may allocate. Throws stack_error.
 [[noreturn]] void throw_stack_error(std::size_t usable, const stack_failure& why);
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <new>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 constinit stack_pool pool;
 
@@ -367,4 +367,4 @@ std::size_t stack_pool::mapped_bytes() const noexcept {
   return mapped_bytes_.load(std::memory_order_relaxed);
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

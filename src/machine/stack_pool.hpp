@@ -24,13 +24,15 @@
 #include "machine/slab_table.hpp"
 #include "machine/stack.hpp"
 
+#include <vigil/detail/config.hpp>
+
 #include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // A set of chunk numbers that finds its lowest and its highest in O(1).
 class chunk_set {
@@ -116,4 +118,4 @@ class stack_pool {
 
 extern constinit stack_pool pool;
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

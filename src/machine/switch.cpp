@@ -9,7 +9,7 @@
 
 #include <cxxabi.h>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 thread_side::thread_side() noexcept
     : exceptions_(reinterpret_cast<exception_state*>(abi::__cxa_get_globals())),
@@ -36,7 +36,7 @@ void fiber_side::prepare(const stack& whole,
   auto* const top = static_cast<std::byte*>(sp);
   VIGIL_ASSERT(reinterpret_cast<std::uintptr_t>(sp) % 16 == 0, "sp is not a multiple of 16");
   VIGIL_ASSERT(top > whole.bottom && top <= whole.top, "sp is not in its stack");
-  context_ = make_context(sp, static_cast<std::size_t>(top - whole.bottom));
+  resume_at_ = make_resume_point(sp, static_cast<std::size_t>(top - whole.bottom));
   exceptions_ = {};
   errno_ = 0;
   entry_ = entry;
@@ -51,7 +51,7 @@ void fiber_side::prepare(const stack& whole,
 }
 
 void fiber_side::destroy() noexcept {
-  context_ = nullptr;
+  resume_at_ = nullptr;
 #if VIGIL_TSAN
   __tsan_destroy_fiber(tsan_fiber_);
   tsan_fiber_ = nullptr;
@@ -109,7 +109,7 @@ inline void fiber_side::make_way_for(thread_side& thread, fiber_side& next) noex
   fiber.tsan_thread_ = thread.tsan_fiber_;
   __tsan_switch_to_fiber(fiber.tsan_fiber_, 0);
 #endif
-  void* const back = jump(fiber.context_, fiber.context_, &fiber);
+  void* const back = jump(fiber.resume_at_, fiber.resume_at_, &fiber);
 #if VIGIL_ASAN
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
@@ -129,7 +129,7 @@ inline void fiber_side::make_way_for(thread_side& thread, fiber_side& next) noex
 #if VIGIL_TSAN
   __tsan_switch_to_fiber(self.tsan_thread_, 0);
 #endif
-  jump(self.context_, self.context_, &self);
+  jump(self.resume_at_, self.resume_at_, &self);
   self.arrived();
 }
 
@@ -141,26 +141,26 @@ void leave_for_ever(fiber_side& self) noexcept {
 #if VIGIL_TSAN
   __tsan_switch_to_fiber(self.tsan_thread_, 0);
 #endif
-  jump(self.context_, self.context_, &self);
+  jump(self.resume_at_, self.resume_at_, &self);
   fatal("a fiber was entered after it had left for ever");
 }
 
 [[gnu::noinline]] void hand_over(thread_side& thread, fiber_side& self, fiber_side& next) noexcept {
   self.make_way_for(thread, next);
-  const context to = std::exchange(next.context_, self.context_);
+  const resume_point to = std::exchange(next.resume_at_, self.resume_at_);
 #if VIGIL_ASAN
   __sanitizer_start_switch_fiber(&self.fake_stack_, next.whole_.bottom, next.whole_.size());
 #endif
 #if VIGIL_TSAN
   __tsan_switch_to_fiber(next.tsan_fiber_, 0);
 #endif
-  jump(self.context_, to, &next);
+  jump(self.resume_at_, to, &next);
   self.arrived();
 }
 
 void hand_over_for_ever(thread_side& thread, fiber_side& self, fiber_side& next) noexcept {
   self.make_way_for(thread, next);
-  const context to = std::exchange(next.context_, self.context_);
+  const resume_point to = std::exchange(next.resume_at_, self.resume_at_);
 #if VIGIL_ASAN
   // Null: the fake stack of this fiber is freed.
   __sanitizer_start_switch_fiber(nullptr, next.whole_.bottom, next.whole_.size());
@@ -168,8 +168,8 @@ void hand_over_for_ever(thread_side& thread, fiber_side& self, fiber_side& next)
 #if VIGIL_TSAN
   __tsan_switch_to_fiber(next.tsan_fiber_, 0);
 #endif
-  jump(self.context_, to, &next);
+  jump(self.resume_at_, to, &next);
   fatal("a fiber was entered after it had left for ever");
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

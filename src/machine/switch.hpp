@@ -27,9 +27,11 @@
 #include "machine/sanitizer.hpp"
 #include "machine/stack.hpp"
 
+#include <vigil/detail/config.hpp>
+
 #include <cstddef>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // The state of exceptions that the C++ ABI keeps for each thread: the caught ones,
 // and how many are in flight. The layout is that of __cxa_eh_globals in the Itanium
@@ -113,7 +115,7 @@ class fiber_side {
   void arrived() noexcept;
   void make_way_for(thread_side& thread, fiber_side& next) noexcept;
 
-  context context_ = nullptr;  // SX1
+  resume_point resume_at_ = nullptr;  // SX1
   exception_state exceptions_;
   int errno_ = 0;
   void (*entry_)(void*) = nullptr;
@@ -131,4 +133,4 @@ class fiber_side {
 #endif
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -3,7 +3,7 @@
 // comes first decides `fate_`, and the other waits for it, so neither touches
 // what the other has freed.
 #include "chan/channel_core.hpp"
-#include "sched/process.hpp"
+#include "sched/run/process.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/error.hpp>
@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 class signal_channel final : public channel_core {
@@ -72,13 +72,12 @@ class signal_channel final : public channel_core {
 };
 
 }  // namespace
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 receiver<int> notify_signals(std::initializer_list<int> signals, std::size_t capacity) {
-  const internal::fiber& self = internal::require_fiber("notify_signals");
+  const detail::fiber& self = detail::require_fiber("notify_signals");
   std::uint64_t bits = 0;
   for (const int signal : signals) {
     if (signal < 1 || signal > 63 || signal == SIGKILL || signal == SIGSTOP) {
@@ -99,11 +98,10 @@ receiver<int> notify_signals(std::initializer_list<int> signals, std::size_t cap
         "vigil::notify_signals: the capacity must be at least 1 and at most 2^30, since a signal "
         "does not wait for a receiver");
   }
-  auto* const c = new internal::signal_channel(*self.sched, bits, capacity);
+  auto* const c = new detail::signal_channel(*self.sched, bits, capacity);
   receiver<int> made{detail::channel_handle(c)};
   c->watch();
   return made;
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

@@ -1,6 +1,6 @@
 #include "runtime/runtime_core.hpp"
 
-#include "sched/process.hpp"
+#include "sched/run/process.hpp"
 
 #include <vigil/error.hpp>
 
@@ -13,9 +13,9 @@
 
 #include <sched.h>
 
-namespace vigil {
+namespace vigil::inline VIGIL_ABI {
 
-namespace internal {
+namespace detail {
 namespace {
 
 // The processors that the cgroup's quota pays for, rounded up; 0 if it sets
@@ -116,12 +116,6 @@ runtime_core::~runtime_core() {
   timers.end();
 }
 
-}  // namespace internal
-
-inline namespace VIGIL_ABI {
-
-namespace detail {
-
 void throw_too_many_signals() {
   throw std::invalid_argument("vigil::signal_list: more than " +
                               std::to_string(signal_list::capacity) +
@@ -130,21 +124,21 @@ void throw_too_many_signals() {
 
 }  // namespace detail
 
-using internal::runtime_core;
+using detail::runtime_core;
 
 namespace {
 
-std::unique_ptr<internal::watch> watch_of(const options& settings) {
+std::unique_ptr<detail::watch> watch_of(const options& settings) {
   const detail::watch_source& from = settings.watch;
   if (from.make == nullptr) return nullptr;
-  return std::unique_ptr<internal::watch>(from.make(*from.context));
+  return std::unique_ptr<detail::watch>(from.make(*from.context));
 }
 
 // The runtime objects of schedulers, for runtime::current(). Made at the first
 // use, never destroyed: a runtime may be a global variable.
 struct known_runtimes {
   std::mutex lock;
-  std::vector<std::pair<internal::scheduler*, runtime*>> all;
+  std::vector<std::pair<detail::scheduler*, runtime*>> all;
 };
 
 known_runtimes& known() {
@@ -162,7 +156,7 @@ runtime_core* make_known(std::unique_ptr<runtime_core> core, runtime* as) {
 }  // namespace
 
 runtime::runtime(options settings)
-    : runtime(new runtime_core(internal::checked(settings), watch_of(settings))) {}
+    : runtime(new runtime_core(detail::checked(settings), watch_of(settings))) {}
 
 runtime::runtime(runtime_core* made)
     : core_(make_known(std::unique_ptr<runtime_core>(made), this)) {}
@@ -174,8 +168,8 @@ runtime::~runtime() {
     std::erase_if(runtimes.all, [&](const auto& entry) { return entry.second == this; });
   }
   // The workers run on until the process ends.
-  const bool is_running = core_->sched.state.phase() != internal::run_phase::idle;
-  if (is_running && internal::process_is_exiting()) return;
+  const bool is_running = core_->sched.state.phase() != detail::run_phase::idle;
+  if (is_running && detail::process_is_exiting()) return;
   delete core_;
 }
 
@@ -188,11 +182,11 @@ void runtime::request_stop() noexcept {
 }
 
 runtime_stats runtime::stats() const {
-  return internal::stats_of(core_->sched);
+  return detail::stats_of(core_->sched);
 }
 
 runtime& runtime::current() {
-  const internal::fiber& self = internal::require_fiber("runtime::current");
+  const detail::fiber& self = detail::require_fiber("runtime::current");
   known_runtimes& runtimes = known();
   const std::lock_guard guard(runtimes.lock);
   for (const auto& [sched, rt] : runtimes.all) {
@@ -202,7 +196,7 @@ runtime& runtime::current() {
 }
 
 runtime_stats stats() {
-  return internal::stats_of(*internal::require_fiber("stats").sched);
+  return detail::stats_of(*detail::require_fiber("stats").sched);
 }
 
 void* runtime::sched() noexcept {
@@ -212,7 +206,7 @@ void* runtime::sched() noexcept {
 // --- outside work
 
 work_guard runtime::make_work_guard() {
-  auto* const gate = new std::shared_ptr<internal::outside_gate>(core_->gate);
+  auto* const gate = new std::shared_ptr<detail::outside_gate>(core_->gate);
   core_->sched.outside.add();
   return work_guard(gate);
 }
@@ -233,7 +227,7 @@ work_guard::~work_guard() {
 
 void work_guard::release() noexcept {
   auto* const gate =
-      static_cast<std::shared_ptr<internal::outside_gate>*>(std::exchange(core_, nullptr));
+      static_cast<std::shared_ptr<detail::outside_gate>*>(std::exchange(core_, nullptr));
   if (gate == nullptr) return;
   {
     const std::lock_guard guard((*gate)->lock);
@@ -261,5 +255,4 @@ std::uint64_t lateness_histogram::quantile_nanos(double q) const noexcept {
   return max_nanos;
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

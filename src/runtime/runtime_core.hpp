@@ -10,7 +10,7 @@
 #include <memory>
 #include <mutex>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // Outside work that may be released after the runtime has gone.
 struct outside_gate {
@@ -35,22 +35,14 @@ class runtime_core {
 // std::invalid_argument.
 scheduler_options checked(const options& settings);
 
-}  // namespace vigil::internal
-
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
-
 // The access of the library's own parts to a runtime object.
 struct runtime_access {
-  static internal::runtime_core& core_of(runtime& rt) noexcept { return *rt.core_; }
+  static detail::runtime_core& core_of(runtime& rt) noexcept { return *rt.core_; }
 
   // One with a core that the caller has made.
-  static runtime over(std::unique_ptr<internal::runtime_core> core) {
+  static runtime over(std::unique_ptr<detail::runtime_core> core) {
     return runtime(core.release());
   }
 };
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

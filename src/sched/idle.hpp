@@ -51,14 +51,14 @@
 #include "base/intrusive_list.hpp"
 #include "base/nanos.hpp"
 #include "base/spinlock.hpp"
-#include "sched/note.hpp"
+#include "sched/wait/note.hpp"
 #include "sched/watch.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // Pinned fibers that live on a worker: the more, the later it is woken for work.
 enum class ties : std::uint8_t {
@@ -75,7 +75,7 @@ struct sleeper {
   ties kept = ties::none;  // the worker's own while it is up
   bool in_watch = false;
   watch* which = nullptr;  // if in_watch
-  internal::note note;     // where it sleeps if not in the watch
+  detail::note note;       // where it sleeps if not in the watch
 };
 
 class idle_workers {
@@ -205,4 +205,4 @@ class idle_workers {
   own_counter wake_calls_;                  // written under the lock
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -4,11 +4,11 @@
 
 #include "base/atomic.hpp"
 #include "base/spinlock.hpp"
-#include "sched/fiber.hpp"
+#include "sched/fiber/fiber.hpp"
 
 #include <cstddef>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class injection_queue {
  public:
@@ -40,4 +40,4 @@ class injection_queue {
   alignas(cache_line) atomic<std::size_t> count_{0};
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,11 +1,11 @@
 #include "sched/ready_work.hpp"
 
 #include "sched/injection_queue.hpp"
-#include "sched/run_state.hpp"
-#include "sched/signal_hub.hpp"
+#include "sched/run/run_state.hpp"
+#include "sched/run/signal_hub.hpp"
 #include "sched/timer_seam.hpp"
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // In no worker's own queue.
 bool ready_work::any_in_common(std::size_t callbacks_taken) const noexcept {
@@ -46,4 +46,4 @@ bool ready_work::waits_for_a_worker() const noexcept {
   return from_.next_deadline.load() <= now && from_.timers->anything_due(now);
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

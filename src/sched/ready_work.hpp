@@ -10,7 +10,7 @@
 
 #include <cstddef>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class injection_queue;
 class run_state;
@@ -49,4 +49,4 @@ class ready_work {
   const parts from_;
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

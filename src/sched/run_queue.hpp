@@ -20,11 +20,11 @@
 #pragma once
 
 #include "base/atomic.hpp"
-#include "sched/waiter.hpp"
+#include "sched/wait/waiter.hpp"
 
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class run_queue {
  public:
@@ -110,4 +110,4 @@ class run_queue {
   atomic<fiber*> slots_[capacity] = {};
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

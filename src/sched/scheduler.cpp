@@ -1,8 +1,8 @@
 #include "sched/scheduler.hpp"
 
-#include "sched/fiber_entry.hpp"
-#include "sched/park.hpp"
-#include "sched/process.hpp"
+#include "sched/fiber/fiber_entry.hpp"
+#include "sched/fiber/park.hpp"
+#include "sched/run/process.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/testing.hpp>
@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 atomic<std::uint64_t> runtimes_made{0};
@@ -308,4 +308,4 @@ fiber& require_fiber(const char* call) {
   return *f;
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

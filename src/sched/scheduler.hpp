@@ -8,22 +8,22 @@
 
 #include "base/atomic.hpp"
 #include "base/clock_source.hpp"
-#include "sched/deadlock.hpp"
-#include "sched/fiber.hpp"
-#include "sched/fiber_registry.hpp"
+#include "sched/fiber/fiber.hpp"
+#include "sched/fiber/fiber_registry.hpp"
+#include "sched/fiber/scheduler_options.hpp"
+#include "sched/fiber/visitors.hpp"
 #include "sched/idle.hpp"
 #include "sched/injection_queue.hpp"
-#include "sched/outside_work.hpp"
 #include "sched/ready_work.hpp"
-#include "sched/run_end.hpp"
-#include "sched/run_state.hpp"
-#include "sched/scheduler_options.hpp"
+#include "sched/report/deadlock.hpp"
+#include "sched/run/outside_work.hpp"
+#include "sched/run/run_end.hpp"
+#include "sched/run/run_state.hpp"
+#include "sched/run/side_call.hpp"
+#include "sched/run/signal_hub.hpp"
 #include "sched/short_turns.hpp"
-#include "sched/side_call.hpp"
-#include "sched/signal_hub.hpp"
 #include "sched/timer_seam.hpp"
 #include "sched/virtual_time.hpp"
-#include "sched/visitors.hpp"
 #include "sched/watch_slot.hpp"
 #include "sched/worker.hpp"
 
@@ -36,7 +36,7 @@
 #include <exception>
 #include <memory>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class dump_writer;
 class side_pool;  // of the blocking layer
@@ -130,7 +130,7 @@ class scheduler final : private system_fibers {
   // false if one was given to the constructor or came first.
   VIGIL_FOR_IO bool adopt_watch(std::unique_ptr<watch> w) noexcept;
 
-  internal::side_pool* side_pool = nullptr;  // the runtime's own; of the blocking layer
+  detail::side_pool* side_pool = nullptr;  // the runtime's own; of the blocking layer
 
   clock_source clock;
 
@@ -204,16 +204,16 @@ class scheduler final : private system_fibers {
                              .fibers = fibers,
                              .outside = outside,
                              .signals = signals}};
-  internal::virtual_time virtual_time{{.clock = clock,
-                                       .idle = idle_,
-                                       .calls = calls,
-                                       .outside = outside,
-                                       .state = state,
-                                       .end = end,
-                                       .deadlocks = deadlocks,
-                                       .next_deadline = next_deadline,
-                                       .timers = timers_},
-                                      settings_.seed};
+  detail::virtual_time virtual_time{{.clock = clock,
+                                     .idle = idle_,
+                                     .calls = calls,
+                                     .outside = outside,
+                                     .state = state,
+                                     .end = end,
+                                     .deadlocks = deadlocks,
+                                     .next_deadline = next_deadline,
+                                     .timers = timers_},
+                                    settings_.seed};
 
  private:
   futex_word gate_{0};  // workers start when all threads exist: 1 run, 2 give up
@@ -226,4 +226,4 @@ VIGIL_FOR_IO scheduler* current_scheduler() noexcept;
 // The calling fiber; throws wrong_place with the name of the call elsewhere.
 VIGIL_FOR_IO fiber& require_fiber(const char* call);
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

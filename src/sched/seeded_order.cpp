@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <new>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 bool seeded_order::has_room() noexcept {
   if (bag_.size() < bag_.capacity()) return true;
@@ -51,4 +51,4 @@ fiber* seeded_order::draw(timer_seam& timers) noexcept {
   return f;
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -10,12 +10,12 @@
 #pragma once
 
 #include "base/random.hpp"
-#include "sched/fiber.hpp"
+#include "sched/fiber/fiber.hpp"
 
 #include <cstddef>
 #include <vector>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class timer_seam;
 
@@ -46,4 +46,4 @@ class seeded_order {
   std::size_t before_yielded_ = 0;
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

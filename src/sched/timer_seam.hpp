@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/nanos.hpp"
-#include "sched/waiter.hpp"
+#include "sched/wait/waiter.hpp"
 
 #include <vigil/detail/site.hpp>
 #include <vigil/stats.hpp>
@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // A referenced timer that is pending, for who asks what holds the program.
 struct timer_holder {
@@ -76,4 +76,4 @@ class timer_seam {
   virtual void add_stats(runtime_stats& s) const noexcept = 0;
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

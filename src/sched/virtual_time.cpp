@@ -1,19 +1,19 @@
 #include "sched/virtual_time.hpp"
 
-#include "sched/caller.hpp"
-#include "sched/deadlock.hpp"
 #include "sched/idle.hpp"
-#include "sched/outside_work.hpp"
-#include "sched/run_end.hpp"
+#include "sched/report/deadlock.hpp"
+#include "sched/run/outside_work.hpp"
+#include "sched/run/run_end.hpp"
+#include "sched/run/side_call.hpp"
 #include "sched/scheduler.hpp"
-#include "sched/side_call.hpp"
 #include "sched/timer_seam.hpp"
+#include "sched/wait/caller.hpp"
 
 #include <vigil/error.hpp>
 
 #include <utility>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 bool virtual_time::has_jumped(worker& w) noexcept {
   if (of_.calls.under_way() != 0) {
@@ -96,4 +96,4 @@ void virtual_time::settle() {
   self.throw_if_ended(how);
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

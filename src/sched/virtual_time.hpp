@@ -9,12 +9,12 @@
 #include "base/atomic.hpp"
 #include "base/clock_source.hpp"
 #include "base/random.hpp"
-#include "sched/waiter.hpp"
+#include "sched/wait/waiter.hpp"
 #include "sched/worker.hpp"
 
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class deadlock_finder;
 class idle_workers;
@@ -63,4 +63,4 @@ class virtual_time {
   ticket settler_ticket_ = 0;
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -7,14 +7,14 @@
 #pragma once
 
 #include "base/nanos.hpp"
-#include "sched/note.hpp"
+#include "sched/wait/note.hpp"
 
 #include <vigil/detail/config.hpp>
 
 #include <exception>
 #include <memory>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class io_watch;
 
@@ -98,4 +98,4 @@ using futex_watch = note_watch<note>;
 // Over a mutex and a condition variable.
 using portable_watch = note_watch<basic_note<portable_words>>;
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

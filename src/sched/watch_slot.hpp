@@ -10,7 +10,7 @@
 #include <memory>
 #include <utility>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class watch_slot {
  public:
@@ -45,4 +45,4 @@ class watch_slot {
   std::unique_ptr<watch> second_ VIGIL_GUARDED_BY(lock_);
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,16 +1,16 @@
 #include "sched/worker.hpp"
 
-#include "sched/park.hpp"
-#include "sched/process.hpp"
+#include "sched/fiber/park.hpp"
+#include "sched/report/slow_fiber.hpp"
+#include "sched/run/process.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/seeded_order.hpp"
 #include "sched/short_turns.hpp"
-#include "sched/slow_fiber.hpp"
 
 #include <algorithm>
 #include <memory>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 thread_local worker* this_worker = nullptr;
@@ -537,7 +537,7 @@ void worker::enter(fiber& f) noexcept {
   about_to_run(f);
   if (f.on_trial) [[unlikely]]
     begin_trial(f);
-  internal::enter(*side_, f.side);
+  detail::enter(*side_, f.side);
   fiber& last = *std::exchange(current, nullptr);
   new_stretch();
   after(last);
@@ -646,4 +646,4 @@ void worker::after(fiber& f) noexcept {
   }
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

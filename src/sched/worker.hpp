@@ -15,9 +15,9 @@
 #include "base/spinlock.hpp"
 #include "machine/stack.hpp"
 #include "machine/switch.hpp"
-#include "sched/fiber.hpp"
+#include "sched/fiber/fiber.hpp"
 #include "sched/idle.hpp"
-#include "sched/run_bounds.hpp"
+#include "sched/run/run_bounds.hpp"
 #include "sched/run_queue.hpp"
 
 #include <vigil/detail/config.hpp>
@@ -28,7 +28,7 @@
 #include <utility>
 #include <vector>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class intake;
 class scheduler;
@@ -133,7 +133,7 @@ class worker {
   stack_cache stacks;
   record_pool::cache wait_records;      // of the timer layer
   record_pool::cache callback_records;  // of the timer layer
-  internal::intake* intake = nullptr;   // of the timer layer
+  detail::intake* intake = nullptr;     // of the timer layer
   sleeper place;
   // A fiber armed an earlier deadline while it parked and woke nobody for it:
   // before user code runs here, a sleeper must cover it.
@@ -252,4 +252,4 @@ void forget_worker_after_fork() noexcept;
 // The fiber that is running; nullptr outside one.
 VIGIL_FOR_IO fiber* current_fiber() noexcept;
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,12 +1,12 @@
 // How a worker that found nothing naps, lies down and gets up, and what it owes
 // the others before it goes back to work: the worker's part of idle.hpp.
+#include "sched/report/stuck_watch.hpp"
 #include "sched/scheduler.hpp"
-#include "sched/stuck_watch.hpp"
 #include "sched/worker.hpp"
 
 #include <algorithm>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 void worker::stop_looking(const fiber& found) noexcept {
   looking_ = false;
@@ -159,4 +159,4 @@ bool worker::ends_lock_waits(std::uint64_t got_up) noexcept {
   return !sched.deadlocks.can_only_give_up(got_up) || sched.deadlocks.end_lock_waits();
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

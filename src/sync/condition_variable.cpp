@@ -10,12 +10,10 @@
 
 #include <vigil/detail/sync_core.hpp>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-using internal::outcome;
-using internal::wake_list;
+using detail::outcome;
+using detail::wake_list;
 
 namespace {
 
@@ -25,7 +23,7 @@ struct taking_back {
   const any_lock& lock;
 
   ~taking_back() {
-    internal::fiber* const self = internal::current_fiber();
+    detail::fiber* const self = detail::current_fiber();
     if (self != nullptr) ++self->relocks;
     lock.relock(lock.lock);
     if (self != nullptr) --self->relocks;
@@ -35,16 +33,16 @@ struct taking_back {
 }  // namespace
 
 bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
-  internal::caller self(limit);
+  detail::caller self(limit);
   if (self.may_not_wait()) self.refuse("condition_variable::wait");
 
-  const internal::line all = internal::all_of(c.queue);
+  const detail::line all = detail::all_of(c.queue);
   queued_wait own;
-  internal::queue_guard guard(c.queue);
-  internal::queue_up(all, own, self, guard);
+  detail::queue_guard guard(c.queue);
+  detail::queue_up(all, own, self, guard);
   const auto wait_for_it = [&] {
-    return internal::wait_queued(
-        all, own, self, internal::wait_reason::condition, guard, internal::changes_nothing);
+    return detail::wait_queued(
+        all, own, self, detail::wait_reason::condition, guard, detail::changes_nothing);
   };
   try {
     lock.unlock(lock.lock);
@@ -71,8 +69,8 @@ bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
 void notify_one(condition_core& c) noexcept {
   queued_wait* first = nullptr;
   {
-    const internal::queue_guard guard(c.queue);
-    first = internal::all_of(c.queue).claim_first();
+    const detail::queue_guard guard(c.queue);
+    first = detail::all_of(c.queue).claim_first();
   }
   if (first != nullptr) first->who->deliver();
 }
@@ -80,12 +78,10 @@ void notify_one(condition_core& c) noexcept {
 void notify_all(condition_core& c) noexcept {
   wake_list told;
   {
-    const internal::queue_guard guard(c.queue);
-    internal::all_of(c.queue).claim_all(told);
+    const detail::queue_guard guard(c.queue);
+    detail::all_of(c.queue).claim_all(told);
   }
   told.deliver();
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -6,24 +6,22 @@
 
 #include <stdexcept>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-using internal::wake_list;
+using detail::wake_list;
 
 namespace {
 
 void change(counter_core& c, std::int64_t n, const char* too_low, const char* too_high) {
   wake_list told;
   {
-    const internal::queue_guard guard(c.queue);
+    const detail::queue_guard guard(c.queue);
     std::int64_t next = 0;
     const bool overflow = __builtin_add_overflow(c.count, n, &next);
     if (overflow && n > 0) throw std::logic_error(too_high);
     if (overflow || next < 0) throw std::logic_error(too_low);
     c.count = next;
-    if (next == 0) internal::all_of(c.queue).claim_all(told);
+    if (next == 0) detail::all_of(c.queue).claim_all(told);
   }
   told.deliver();
 }
@@ -51,26 +49,23 @@ void count_down(counter_core& c, std::int64_t n) {
 }
 
 std::int64_t count_of(const counter_core& c) noexcept {
-  const internal::queue_guard guard(c.queue);
+  const detail::queue_guard guard(c.queue);
   return c.count;
 }
 
 bool wait(counter_core& c, bool is_latch, const wait_limit& limit) {
-  internal::queue_guard guard(c.queue);
+  detail::queue_guard guard(c.queue);
   if (c.count == 0) return true;
   if (limit.is_over()) return false;
-  internal::caller self(limit);
-  internal::before_waiting(self, is_latch ? "latch::wait" : "wait_group::wait", guard);
+  detail::caller self(limit);
+  detail::before_waiting(self, is_latch ? "latch::wait" : "wait_group::wait", guard);
   queued_wait own;
-  return internal::wait_in(
-      internal::all_of(c.queue),
-      own,
-      self,
-      is_latch ? internal::wait_reason::latch : internal::wait_reason::wait_group,
-      guard,
-      internal::changes_nothing);
+  return detail::wait_in(detail::all_of(c.queue),
+                         own,
+                         self,
+                         is_latch ? detail::wait_reason::latch : detail::wait_reason::wait_group,
+                         guard,
+                         detail::changes_nothing);
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

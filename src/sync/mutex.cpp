@@ -30,15 +30,13 @@
 
 #include <stdexcept>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-using internal::acquire;
-using internal::nanos;
-using internal::relaxed;
-using internal::release;
-using internal::wake_list;
+using detail::acquire;
+using detail::nanos;
+using detail::relaxed;
+using detail::release;
+using detail::wake_list;
 
 namespace {
 
@@ -52,7 +50,7 @@ constexpr nanos patience = 1'000'000;
 // Whether it is reserved for the waiter that is on its way.
 bool is_kept(std::uint32_t word) noexcept {
   // ordering: a setting.
-  return word != 0 && word / one_overtake >= internal::mutex_overtakes.load(relaxed);
+  return word != 0 && word / one_overtake >= detail::mutex_overtakes.load(relaxed);
 }
 
 // Takes it if it is free and not reserved for another. `on_his_way`: the caller is
@@ -77,25 +75,25 @@ bool take(mutex_core& m, bool on_his_way) noexcept {
 // more. Alone on its worker a fiber would only keep the owner from running.
 bool take_soon(mutex_core& m, bool on_his_way) noexcept {
   if (take(m, on_his_way)) return true;
-  const internal::fiber* const f = internal::current_fiber();
+  const detail::fiber* const f = detail::current_fiber();
   if (f != nullptr && f->sched->workers().size() == 1) return false;
   // ordering: a setting.
-  const unsigned looks = internal::mutex_looks.load(relaxed);
+  const unsigned looks = detail::mutex_looks.load(relaxed);
   unsigned pauses = 4;
   for (unsigned i = 0; i < looks; ++i, pauses *= 2) {
-    internal::cpu_pause(pauses);
+    detail::cpu_pause(pauses);
     if (take(m, on_his_way)) return true;
   }
   return false;
 }
 
 // Virtual time has its own millisecond, so that a run can be replayed.
-nanos now_of(const internal::waiter& w) noexcept {
-  if (w.what() == internal::waiter::kind::of_fiber) {
-    const internal::clock_source& clock = w.as_fiber().sched->clock;
+nanos now_of(const detail::waiter& w) noexcept {
+  if (w.what() == detail::waiter::kind::of_fiber) {
+    const detail::clock_source& clock = w.as_fiber().sched->clock;
     if (clock.is_virtual()) return clock.now();
   }
-  return internal::monotonic_now();
+  return detail::monotonic_now();
 }
 
 // Under the queue's lock. The queue has become shorter by one who gave up.
@@ -126,21 +124,21 @@ bool announce(mutex_core& m, bool on_his_way) noexcept {
 
 // Tests and the compiler's inlining aside, the whole wait of lock().
 bool lock_and_wait(mutex_core& m, const wait_limit& limit) {
-  internal::caller self(limit, internal::caller::for_lock);
+  detail::caller self(limit, detail::caller::for_lock);
   queued_wait own;
   bool on_his_way = false;
   for (;;) {
-    internal::queue_guard guard(m.queue);
+    detail::queue_guard guard(m.queue);
     if (!on_his_way) {
-      internal::before_waiting(self, "mutex::lock", guard);
+      detail::before_waiting(self, "mutex::lock", guard);
       own.since = now_of(self.self());
     }
     if (!announce(m, on_his_way)) return true;
-    if (!internal::wait_in(
-            internal::all_of(m.queue),
+    if (!detail::wait_in(
+            detail::all_of(m.queue),
             own,
             self,
-            internal::wait_reason::mutex,
+            detail::wait_reason::mutex,
             guard,
             [&m](wake_list&) noexcept { left_queue(m); },
             on_his_way)) {
@@ -177,10 +175,10 @@ void unlock_slowly(mutex_core& m) {
       if (m.word.compare_exchange_strong(seen, next, release, relaxed)) return;
       continue;
     }
-    internal::queue_guard guard(m.queue);
+    detail::queue_guard guard(m.queue);
     seen = m.word.load(relaxed);          // ordering: changed under the guard, or by the owner
     if ((seen & waiting) == 0) continue;  // who waited has given up
-    queued_wait* const next = internal::all_of(m.queue).claim_first();
+    queued_wait* const next = detail::all_of(m.queue).claim_first();
     std::uint32_t word = m.queue.first != nullptr ? waiting : 0;
     if (next != nullptr) {
       const bool has_waited = now_of(*next->who) - next->since >= patience;
@@ -195,6 +193,4 @@ void unlock_slowly(mutex_core& m) {
   }
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

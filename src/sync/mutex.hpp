@@ -3,7 +3,9 @@
 
 #include "base/atomic.hpp"
 
-namespace vigil::internal {
+#include <vigil/detail/config.hpp>
+
+namespace vigil::inline VIGIL_ABI::detail {
 
 // How often a lock() that finds it taken looks again before it waits, each time
 // after twice as many pauses.
@@ -14,4 +16,4 @@ inline atomic<unsigned> mutex_looks{4};
 // 55 ns, 1024: 25 ns)
 inline atomic<unsigned> mutex_overtakes{1024};
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

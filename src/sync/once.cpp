@@ -7,19 +7,17 @@
 
 #include <stdexcept>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-using internal::relaxed;
-using internal::release;
-using internal::wake_list;
+using detail::relaxed;
+using detail::release;
+using detail::wake_list;
 
 namespace {
 
 // For a plain thread. A value, since it may be asked for across waits.
 [[gnu::noinline]] std::uint64_t thread_id() noexcept {
-  static internal::atomic<std::uint64_t> last{0};
+  static detail::atomic<std::uint64_t> last{0};
   thread_local std::uint64_t mine = 0;
   // ordering: only that each is another one.
   if (mine == 0) mine = last.fetch_add(1, relaxed) + 1;
@@ -30,14 +28,14 @@ namespace {
 
 // Ids of fibers and of threads overlap: the lowest bit tells them apart.
 std::uint64_t caller_id() noexcept {
-  const internal::fiber* const f = internal::current_fiber();
+  const detail::fiber* const f = detail::current_fiber();
   return f != nullptr ? reinterpret_cast<std::uintptr_t>(f) << 1 : thread_id() << 1 | 1;
 }
 
 bool begin_once(once_core& o, const wait_limit& limit) {
   // Over all rounds it keeps the context, and lets go of it without the guard.
-  internal::caller self(limit);
-  internal::queue_guard guard(o.queue);
+  detail::caller self(limit);
+  detail::queue_guard guard(o.queue);
   for (;;) {
     switch (o.state.load(relaxed)) {  // ordering: changed under the guard
       case once_core::done:
@@ -54,14 +52,14 @@ bool begin_once(once_core& o, const wait_limit& limit) {
           "vigil::once::call: the function that it runs has called it again, which would wait for "
           "itself for ever; let the function not use what it makes");
     }
-    internal::before_waiting(self, "once::call", guard);
+    detail::before_waiting(self, "once::call", guard);
     queued_wait own;
-    internal::wait_in(internal::all_of(o.queue),
-                      own,
-                      self,
-                      internal::wait_reason::once,
-                      guard,
-                      internal::changes_nothing);
+    detail::wait_in(detail::all_of(o.queue),
+                    own,
+                    self,
+                    detail::wait_reason::once,
+                    guard,
+                    detail::changes_nothing);
     guard.lock();
   }
 }
@@ -69,15 +67,13 @@ bool begin_once(once_core& o, const wait_limit& limit) {
 void end_once(once_core& o, bool done) noexcept {
   wake_list told;
   {
-    const internal::queue_guard guard(o.queue);
+    const detail::queue_guard guard(o.queue);
     o.runner = 0;
     // Pairs with the acquire in is_done().
     o.state.store(done ? once_core::done : once_core::idle, release);
-    internal::all_of(o.queue).claim_all(told);
+    detail::all_of(o.queue).claim_all(told);
   }
   told.deliver();
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -14,12 +14,11 @@
 #include <string>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 namespace {
 
-using internal::nanos;
-using internal::never;
+using detail::nanos;
+using detail::never;
 
 __extension__ using wide = __int128;
 
@@ -125,19 +124,19 @@ bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) 
   }
   const nanos turn = of(mine.time_to_act());
   if (turn <= now) return true;
-  internal::caller self(limit.until(turn));
+  detail::caller self(limit.until(turn));
   if (self.may_not_wait()) {
     mine.cancel();
     self.refuse("rate_limiter::wait");
   }
-  internal::outcome ended = internal::outcome::open;
+  detail::outcome ended = detail::outcome::open;
   try {
-    ended = self.wait(self.open(), internal::wait_reason::rate_limiter);
+    ended = self.wait(self.open(), detail::wait_reason::rate_limiter);
   } catch (...) {
     mine.cancel();
     throw;
   }
-  if (ended != internal::outcome::timeout) mine.cancel();
+  if (ended != detail::outcome::timeout) mine.cancel();
   self.throw_if_ended(ended);
   return true;
 }
@@ -145,31 +144,31 @@ bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) 
 // Read before one looks whether a turn ever comes, compared before one waits for a
 // change: what changes in between is not missed.
 std::uint64_t rate_limiter::changes() noexcept {
-  const internal::queue_guard guard(for_change_);
+  const detail::queue_guard guard(for_change_);
   return changes_;
 }
 
 void rate_limiter::wait_for_change(std::uint64_t seen, const detail::wait_limit& limit) {
-  internal::queue_guard guard(for_change_);
+  detail::queue_guard guard(for_change_);
   if (changes_ != seen) return;
-  internal::caller self(limit);
-  internal::before_waiting(self, "rate_limiter::wait", guard);
+  detail::caller self(limit);
+  detail::before_waiting(self, "rate_limiter::wait", guard);
   detail::queued_wait own;
-  internal::wait_in(internal::all_of(for_change_),
-                    own,
-                    self,
-                    internal::wait_reason::rate_limiter,
-                    guard,
-                    internal::changes_nothing);
+  detail::wait_in(detail::all_of(for_change_),
+                  own,
+                  self,
+                  detail::wait_reason::rate_limiter,
+                  guard,
+                  detail::changes_nothing);
 }
 
 // After the change, without the mutex.
 void rate_limiter::tell_change() noexcept {
-  internal::wake_list told;
+  detail::wake_list told;
   {
-    const internal::queue_guard guard(for_change_);
+    const detail::queue_guard guard(for_change_);
     ++changes_;
-    internal::all_of(for_change_).claim_all(told);
+    detail::all_of(for_change_).claim_all(told);
   }
   told.deliver();
 }
@@ -254,5 +253,4 @@ std::int64_t rate_limiter::tokens() const {
   return whole < least ? least : static_cast<std::int64_t>(whole);
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

@@ -7,18 +7,16 @@
 #include <limits>
 #include <stdexcept>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-using internal::outcome;
-using internal::wake_list;
+using detail::outcome;
+using detail::wake_list;
 
 namespace {
 
 // WQ2, WQ3: those whose turn it is have their permits. Under the queue's lock.
 void grant(counter_core& s, wake_list& told) noexcept {
-  const internal::line all = internal::all_of(s.queue);
+  const detail::line all = detail::all_of(s.queue);
   while (s.queue.first != nullptr && s.queue.first->amount <= s.count) {
     queued_wait& next = *s.queue.first;
     all.remove(next);
@@ -40,26 +38,26 @@ bool take_now(counter_core& s, std::int64_t n) noexcept {
 bool acquire_permits(counter_core& s, std::int64_t n, const wait_limit& limit) {
   refuse_negative("vigil::semaphore::acquire: the number of permits", n);
   if (n == 0) return true;
-  internal::queue_guard guard(s.queue);
+  detail::queue_guard guard(s.queue);
   if (take_now(s, n)) return true;
   if (limit.is_over()) return false;
-  internal::caller self(limit);
-  internal::before_waiting(self, "semaphore::acquire", guard);
+  detail::caller self(limit);
+  detail::before_waiting(self, "semaphore::acquire", guard);
   queued_wait own;
   own.amount = n;
   // A request that gives up may have been in the way of smaller ones.
-  return internal::wait_in(internal::all_of(s.queue),
-                           own,
-                           self,
-                           internal::wait_reason::semaphore,
-                           guard,
-                           [&s](wake_list& told) noexcept { grant(s, told); });
+  return detail::wait_in(detail::all_of(s.queue),
+                         own,
+                         self,
+                         detail::wait_reason::semaphore,
+                         guard,
+                         [&s](wake_list& told) noexcept { grant(s, told); });
 }
 
 bool try_acquire_permits(counter_core& s, std::int64_t n) {
   refuse_negative("vigil::semaphore::try_acquire: the number of permits", n);
   if (n == 0) return true;
-  const internal::queue_guard guard(s.queue);
+  const detail::queue_guard guard(s.queue);
   return take_now(s, n);
 }
 
@@ -67,7 +65,7 @@ void release_permits(counter_core& s, std::int64_t n) {
   refuse_negative("vigil::semaphore::release: the number of permits", n);
   wake_list told;
   {
-    const internal::queue_guard guard(s.queue);
+    const detail::queue_guard guard(s.queue);
     if (s.count > std::numeric_limits<std::int64_t>::max() - n) {
       throw std::overflow_error(
           "vigil::semaphore::release: there would be more than 2^63 - 1 permits; release what was "
@@ -79,6 +77,4 @@ void release_permits(counter_core& s, std::int64_t n) {
   told.deliver();
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -17,16 +17,14 @@
 
 #include <stdexcept>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-using internal::acq_rel;
-using internal::acquire;
-using internal::line;
-using internal::relaxed;
-using internal::release;
-using internal::wake_list;
+using detail::acq_rel;
+using detail::acquire;
+using detail::line;
+using detail::relaxed;
+using detail::release;
+using detail::wake_list;
 
 namespace {
 
@@ -35,7 +33,7 @@ using word = shared_mutex_core;
 enum class after : std::uint8_t { writer, reader, giving_up };
 
 line writers_of(shared_mutex_core& m) noexcept {
-  return internal::all_of(m.queue);
+  return detail::all_of(m.queue);
 }
 
 line readers_of(shared_mutex_core& m) noexcept {
@@ -100,17 +98,17 @@ bool wait_for_turn(shared_mutex_core& m,
                    line where,
                    std::uint32_t keeps_out,
                    std::uint32_t comes_in,
-                   internal::wait_reason why,
+                   detail::wait_reason why,
                    const char* call,
                    const wait_limit& limit) {
-  internal::caller self(limit, internal::caller::for_lock);
+  detail::caller self(limit, detail::caller::for_lock);
   queued_wait own;
   const bool over = limit.is_over();
-  internal::queue_guard guard(m.queue);
+  detail::queue_guard guard(m.queue);
   if (over) return try_now(m, keeps_out, comes_in);
-  internal::before_waiting(self, call, guard);
+  detail::before_waiting(self, call, guard);
   if (!announce(m, keeps_out, comes_in)) return true;
-  return internal::wait_in(where, own, self, why, guard, [&m](wake_list& told) noexcept {
+  return detail::wait_in(where, own, self, why, guard, [&m](wake_list& told) noexcept {
     settle(m, after::giving_up, told);
   });
 }
@@ -122,7 +120,7 @@ bool lock_slowly(shared_mutex_core& m, const wait_limit& limit) {
                        writers_of(m),
                        ~std::uint32_t{0},
                        word::exclusive,
-                       internal::wait_reason::shared_mutex_write,
+                       detail::wait_reason::shared_mutex_write,
                        "shared_mutex::lock",
                        limit);
 }
@@ -132,7 +130,7 @@ bool lock_shared_slowly(shared_mutex_core& m, const wait_limit& limit) {
                        readers_of(m),
                        word::exclusive | word::waiting,
                        word::one_reader,
-                       internal::wait_reason::shared_mutex_read,
+                       detail::wait_reason::shared_mutex_read,
                        "shared_mutex::lock_shared",
                        limit);
 }
@@ -151,7 +149,7 @@ void unlock_slowly(shared_mutex_core& m) {
       continue;
     }
     wake_list told;
-    internal::queue_guard guard(m.queue);
+    detail::queue_guard guard(m.queue);
     // ordering: changed under the guard, or by the writer inside.
     if ((m.word.load(relaxed) & word::waiting) == 0) continue;  // who waited has given up
     // Pairs with the acquires of those that come in.
@@ -178,7 +176,7 @@ void unlock_shared_slowly(shared_mutex_core& m) {
       continue;
     }
     wake_list told;
-    internal::queue_guard guard(m.queue);
+    detail::queue_guard guard(m.queue);
     seen = m.word.load(relaxed);                // ordering: the load only proposes
     if ((seen & word::waiting) == 0) continue;  // who waited has given up
     // Others may leave at the same time, and may be the last instead. Pairs with
@@ -191,6 +189,4 @@ void unlock_shared_slowly(shared_mutex_core& m) {
   }
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

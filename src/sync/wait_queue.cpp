@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 void line::push_back(queued_wait& w) const noexcept {
   w.before = last;
@@ -56,16 +56,8 @@ void before_waiting(const caller& self, const char* call, queue_guard& guard) {
   self.refuse(call);
 }
 
-}  // namespace vigil::internal
-
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
-
 void throw_negative(const char* what, std::int64_t n) {
   throw std::invalid_argument(std::string(what) + " is negative (" + std::to_string(n) + ")");
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -24,34 +24,26 @@
 #include "base/lock_rank.hpp"
 #include "base/nanos.hpp"
 #include "base/spinlock.hpp"
-#include "sched/caller.hpp"
-#include "sched/waiter.hpp"
-#include "sched/wake_list.hpp"
+#include "sched/wait/caller.hpp"
+#include "sched/wait/waiter.hpp"
+#include "sched/wait/wake_list.hpp"
 
 #include <vigil/detail/sync_core.hpp>
 
 #include <cstdint>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // The record that a waiter leaves in a queue; on its own stack.
 struct queued_wait {
   queued_wait* before = nullptr;
   queued_wait* after = nullptr;
   bool linked = false;
-  internal::waiter* who = nullptr;
-  internal::ticket which = 0;
-  std::int64_t amount = 0;    // of a semaphore's permits
-  internal::nanos since = 0;  // of a mutex: when it came
+  detail::waiter* who = nullptr;
+  detail::ticket which = 0;
+  std::int64_t amount = 0;  // of a semaphore's permits
+  detail::nanos since = 0;  // of a mutex: when it came
 };
-
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
-
-namespace vigil::internal {
 
 using detail::queued_wait;
 using detail::wait_queue;
@@ -162,4 +154,4 @@ bool wait_in(line where,
   return false;
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

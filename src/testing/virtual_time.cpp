@@ -6,14 +6,12 @@
 #include <cstdlib>
 #include <memory>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace testing {
+namespace vigil::inline VIGIL_ABI::testing {
 
 namespace detail_virtual {
 
 void run_main(const virtual_options& how, detail::call_ref main) {
-  internal::scheduler_options o = internal::checked(how.runtime);
+  detail::scheduler_options o = detail::checked(how.runtime);
   o.workers = 1;
   o.virtual_time = true;
   o.seed = how.seed;
@@ -22,13 +20,13 @@ void run_main(const virtual_options& how, detail::call_ref main) {
     o.seed = given != nullptr ? std::strtoull(given, nullptr, 0) : 0;
     if (o.seed == 0) o.seed = 1;
   }
-  runtime rt = detail::runtime_access::over(std::make_unique<internal::runtime_core>(o));
+  runtime rt = detail::runtime_access::over(std::make_unique<detail::runtime_core>(o));
   try {
     detail::runtime_access::core_of(rt).sched.run(main, true);
   } catch (...) {
-    internal::warn("this run on virtual time failed with seed %llu; VIGIL_SEED=%llu replays it",
-                   static_cast<unsigned long long>(o.seed),
-                   static_cast<unsigned long long>(o.seed));
+    detail::warn("this run on virtual time failed with seed %llu; VIGIL_SEED=%llu replays it",
+                 static_cast<unsigned long long>(o.seed),
+                 static_cast<unsigned long long>(o.seed));
     throw;
   }
 }
@@ -36,9 +34,7 @@ void run_main(const virtual_options& how, detail::call_ref main) {
 }  // namespace detail_virtual
 
 void settle() {
-  internal::require_fiber("testing::settle").sched->virtual_time.settle();
+  detail::require_fiber("testing::settle").sched->virtual_time.settle();
 }
 
-}  // namespace testing
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::testing

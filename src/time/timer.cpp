@@ -1,4 +1,4 @@
-#include "sched/process.hpp"
+#include "sched/run/process.hpp"
 #include "time/timer_channel.hpp"
 #include "timer/timer_service.hpp"
 
@@ -11,21 +11,19 @@
 #include <stdexcept>
 #include <string>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-using internal::nanos;
-using internal::never;
-using internal::runtime_timer;
-using internal::saturating_add;
-using internal::timer_channel;
-using internal::timer_service;
+using detail::nanos;
+using detail::never;
+using detail::runtime_timer;
+using detail::saturating_add;
+using detail::timer_channel;
+using detail::timer_service;
 
 namespace {
 
 timer_service& service_here(const char* call) {
-  return internal::current_service(
+  return detail::current_service(
       call,
       "this thread has no runtime; call it on a fiber. From a plain thread use "
       "runtime::after_func, or bound a wait on a channel with recv_for or on_timeout");
@@ -69,8 +67,8 @@ timer_record* after_func(std::int64_t delay, callback f, const site& from) {
 
 timer_record* after_func_in(void* sched, std::int64_t delay, callback f, const site& from) {
   if (!f) throw_empty_function("vigil::runtime::after_func");
-  internal::process_check_fork("vigil::runtime::after_func");
-  timer_service& service = internal::service_of(*static_cast<internal::scheduler*>(sched));
+  detail::process_check_fork("vigil::runtime::after_func");
+  timer_service& service = detail::service_of(*static_cast<detail::scheduler*>(sched));
   return make_in(service, delay, 0, false, std::move(f), from);
 }
 
@@ -83,7 +81,7 @@ timer_record* every(std::int64_t period, bool from_end, callback f, const site& 
 
 void add_handle(timer_record* record) noexcept {
   // ordering: made from a handle that the caller holds.
-  record->uses.fetch_add(timer_record::handle, internal::relaxed);
+  record->uses.fetch_add(timer_record::handle, detail::relaxed);
 }
 
 void drop_handle(timer_record* record) noexcept {
@@ -153,9 +151,9 @@ void set_slack(timer_record* record, std::int64_t slack) {
 }
 
 void stop_for_scope(timer_record* record) noexcept {
-  const internal::fiber* const self = internal::current_fiber();
+  const detail::fiber* const self = detail::current_fiber();
   // ordering: the fiber's own word.
-  if (self != nullptr && self->callback.load(internal::relaxed) == record) return;
+  if (self != nullptr && self->callback.load(detail::relaxed) == record) return;
   if (self == nullptr) {
     record->service->stop_and_wait(*record, no_limit);
     return;
@@ -245,6 +243,4 @@ void set_slack(channel_core* timer, std::int64_t slack) {
   timer_of(timer).set_slack(static_cast<std::uint32_t>(micros));
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 constexpr detail::element_ops time_ops = {sizeof(nanos), alignof(nanos), nullptr, nullptr};
@@ -172,4 +172,4 @@ void timer_channel::set_slack(std::uint32_t micros) {
   if (timer_ != nullptr) timer_->slack_us.store(micros, relaxed);  // ordering: see key_for()
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -22,7 +22,7 @@
 #include "chan/channel_core.hpp"
 #include "timer/timer_service.hpp"
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class timer_channel final : public channel_core, public timed_source {
  public:
@@ -75,4 +75,4 @@ class timer_channel final : public channel_core, public timed_source {
   runtime_timer* timer_ VIGIL_GUARDED_BY(lock) = nullptr;  // made when somebody waits first
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

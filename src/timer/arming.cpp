@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 bool timer_service::arm_at(runtime_timer& t, nanos deadline, bool parking) {
   if (intake* const own = owner_.intake_for(t.generation))
@@ -99,4 +99,4 @@ void timer_service::forget(waiter& w) noexcept {
   drop_reference(*std::exchange(w.timer, nullptr));
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

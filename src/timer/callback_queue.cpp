@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 void callback_queue::push_due(timer_record** due, std::size_t n, nanos now) noexcept {
   std::size_t queued_before = 0;
@@ -85,4 +85,4 @@ timer_record* callback_queue::pop(nanos& due_until, round& of) noexcept {
   return t;
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

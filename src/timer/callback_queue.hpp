@@ -18,7 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class callback_queue {
  public:
@@ -58,4 +58,4 @@ class callback_queue {
   std::uint64_t posted_ VIGIL_GUARDED_BY(lock_) = 0;  // functions so far
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -2,7 +2,7 @@
 
 #include <new>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 class no_room_for_timer : public std::bad_alloc {
@@ -338,4 +338,4 @@ void heap_keeper::add_stats(runtime_stats& s) const noexcept {
   s.dead_entries = s.heap_entries > s.timers_pending ? s.heap_entries - s.timers_pending : 0;
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

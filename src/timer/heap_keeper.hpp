@@ -39,7 +39,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class heap_keeper {
  public:
@@ -124,4 +124,4 @@ class heap_keeper {
   std::vector<intake> intakes_;  // one for each worker, and the shared one
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

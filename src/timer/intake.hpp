@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // What is counted.
 enum class timer_event : std::uint8_t { armed, reset, stopped, fired };
@@ -46,4 +46,4 @@ class alignas(cache_line) intake {
   own_counter counts_[timer_events];
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

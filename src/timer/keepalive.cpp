@@ -1,6 +1,6 @@
 #include "timer/keepalive.hpp"
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 void keepalive::change::begin(keepalive& k,
                               timer_record& t) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
@@ -26,4 +26,4 @@ void keepalive::change::end() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   if (entered_ != nullptr) entered_->outside.leave();
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class lateness {
  public:
@@ -36,4 +36,4 @@ class lateness {
   atomic<std::uint64_t> most_{0};
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

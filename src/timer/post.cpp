@@ -1,6 +1,6 @@
 // post and defer: callbacks that are due at once, and have no handle. When they run
 // says callback_queue.hpp.
-#include "sched/process.hpp"
+#include "sched/run/process.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/detail/fiber_core.hpp>
@@ -9,7 +9,7 @@
 
 #include <utility>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // Pending and due, without a handle; it is queued, now or when it is released.
 void timer_service::make_due(timer_record& t) noexcept {
@@ -49,18 +49,12 @@ void timer_service::defer(fiber& self, timer_record& t) noexcept {
   self.deferred = &t;
 }
 
-}  // namespace vigil::internal
-
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
-
-using internal::timer_service;
+using detail::timer_service;
 
 namespace {
 
-void post_in(internal::scheduler& s, callback f, const site& from) {
-  timer_service& service = internal::service_of(s);
+void post_in(detail::scheduler& s, callback f, const site& from) {
+  timer_service& service = detail::service_of(s);
   timer_record* const record = service.make_record(std::move(f), 0, false, from);
   try {
     service.post(*record);
@@ -74,9 +68,9 @@ void post_in(internal::scheduler& s, callback f, const site& from) {
 
 void post(callback f, const site& from) {
   if (!f) throw_empty_function("vigil::post");
-  internal::scheduler* const s = internal::current_scheduler();
+  detail::scheduler* const s = detail::current_scheduler();
   if (s == nullptr) {
-    internal::process_check_fork("vigil::post");
+    detail::process_check_fork("vigil::post");
     throw wrong_place("vigil::post: this thread has no runtime; use runtime::post there");
   }
   post_in(*s, std::move(f), from);
@@ -84,17 +78,15 @@ void post(callback f, const site& from) {
 
 void post_to(void* sched, callback f, const site& from) {
   if (!f) throw_empty_function("vigil::runtime::post");
-  internal::process_check_fork("vigil::runtime::post");
-  post_in(*static_cast<internal::scheduler*>(sched), std::move(f), from);
+  detail::process_check_fork("vigil::runtime::post");
+  post_in(*static_cast<detail::scheduler*>(sched), std::move(f), from);
 }
 
 void defer(callback f, const site& from) {
   if (!f) throw_empty_function("vigil::defer");
-  internal::fiber& self = internal::require_fiber("defer (on a plain thread use runtime::post)");
-  timer_service& service = internal::service_of(*self.sched);
+  detail::fiber& self = detail::require_fiber("defer (on a plain thread use runtime::post)");
+  timer_service& service = detail::service_of(*self.sched);
   service.defer(self, *service.make_record(std::move(f), 0, false, from));
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 constexpr std::size_t round_up(std::size_t n, std::size_t to) {
@@ -80,12 +80,6 @@ void give_back_records(worker& w) noexcept {
   w.callback_records.flush(callback_pool);
 }
 
-}  // namespace vigil::internal
-
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
-
 void timer_record::drop_handle() noexcept {
   std::uint64_t seen = uses.load();
   for (;;) {
@@ -106,6 +100,4 @@ void timer_record::destroy_callback() noexcept {
   drop_reference(*this);
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

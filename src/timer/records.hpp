@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class worker;
 
@@ -29,4 +29,4 @@ timer_record* make_callback_record(timer_service& s,
 // Those that the worker keeps for its own use. Caller: nothing runs on it any more.
 void give_back_records(worker& w) noexcept;
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -6,7 +6,7 @@
 #include "base/intrusive_list.hpp"
 #include "base/spinlock.hpp"
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class run_listener {
  public:
@@ -38,4 +38,4 @@ class run_listeners {
   atomic<run_listener*> being_told_{nullptr};             // set under the lock
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

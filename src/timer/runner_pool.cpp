@@ -1,7 +1,7 @@
 #include "timer/runner_pool.hpp"
 
-#include "sched/park.hpp"
-#include "sched/unhandled.hpp"
+#include "sched/fiber/park.hpp"
+#include "sched/fiber/unhandled.hpp"
 #include "timer/system_fiber.hpp"
 
 #include <vigil/error.hpp>
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <exception>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 fiber& runner_pool::make_runner() {
   return make_system_fiber<&runner_pool::body>(sched_, "callbacks", fiber_role::runner, *this);
@@ -205,4 +205,4 @@ void runner_pool::callback_is_over(fiber& self) noexcept {
   self.line = 0;
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

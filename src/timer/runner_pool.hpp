@@ -15,7 +15,7 @@
 
 #include <cstddef>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class runner_pool {
  public:
@@ -68,4 +68,4 @@ class runner_pool {
   fiber_chain idle_ VIGIL_GUARDED_BY(lock_);
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -36,12 +36,12 @@
 
 #include "base/atomic.hpp"
 #include "base/nanos.hpp"
-#include "sched/waiter.hpp"
+#include "sched/wait/waiter.hpp"
 
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class timer_service;
 
@@ -151,4 +151,4 @@ static_assert(sizeof(runtime_timer) <= 64, "a sleeping fiber's timer is one cach
 // The last one ends the timer (T3).
 void drop_reference(runtime_timer& t) noexcept;
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,15 +1,15 @@
 #include "timer/stop_waiters.hpp"
 
 #include "base/clock_source.hpp"
-#include "sched/caller.hpp"
-#include "sched/wake_list.hpp"
+#include "sched/wait/caller.hpp"
+#include "sched/wait/wake_list.hpp"
 #include "sched/worker.hpp"
 
 #include <vigil/error.hpp>
 
 #include <string>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 void stop_waiters::end_run(timer_record& t) noexcept {
   constexpr std::uint64_t change = timer_record::run_ended - timer_record::run;
@@ -79,4 +79,4 @@ void stop_waiters::wait(timer_record& t, const detail::wait_limit& limit, const 
   self.throw_if_ended(result);
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

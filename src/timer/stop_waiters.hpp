@@ -7,12 +7,12 @@
 
 #include "base/intrusive_list.hpp"
 #include "base/spinlock.hpp"
-#include "sched/waiter.hpp"
+#include "sched/wait/waiter.hpp"
 #include "timer/records.hpp"
 
 #include <vigil/detail/wait_limit.hpp>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class stop_waiters {
  public:
@@ -39,4 +39,4 @@ class stop_waiters {
   entry_list entries_ VIGIL_GUARDED_BY(lock_);
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -2,7 +2,7 @@
 
 #include <new>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 struct system_body {
@@ -38,4 +38,4 @@ void retire_system_fiber(scheduler& sched, fiber& f) noexcept {
   sched.retire(f);
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

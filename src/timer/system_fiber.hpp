@@ -3,7 +3,7 @@
 
 #include "sched/scheduler.hpp"
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // Parked, as if it had run before: nobody queues it, whoever takes it enters it. Calls
 // run(part). Throws as make_fiber does.
@@ -19,4 +19,4 @@ fiber& make_system_fiber(scheduler& sched, const char* name, fiber_role role, Pa
 // One that was never entered.
 void retire_system_fiber(scheduler& sched, fiber& f) noexcept;
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,12 +1,12 @@
 #include "timer/timer_fiber.hpp"
 
-#include "sched/park.hpp"
+#include "sched/fiber/park.hpp"
 #include "timer/system_fiber.hpp"
 
 #include <thread>
 #include <utility>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 struct timer_fiber::batch {
   fiber_chain ready;
@@ -179,4 +179,4 @@ bool timer_fiber::fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept {
   return true;
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

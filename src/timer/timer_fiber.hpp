@@ -9,7 +9,7 @@
 
 #include <cstddef>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class timer_fiber {
  public:
@@ -47,4 +47,4 @@ class timer_fiber {
   lateness late_;
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

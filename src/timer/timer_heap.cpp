@@ -31,7 +31,7 @@
 
 #include <sys/mman.h>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 constexpr std::size_t most_reserved = std::size_t{16} << 30;
@@ -271,4 +271,4 @@ bool timer_heap::verify() const noexcept {
   return true;
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

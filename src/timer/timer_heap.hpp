@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class runtime_timer;
 
@@ -125,4 +125,4 @@ class timer_heap {
   std::size_t reserved_ = 0;   // bytes, written once by the constructor
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

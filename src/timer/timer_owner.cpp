@@ -1,6 +1,6 @@
 #include "timer/timer_owner.hpp"
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 void timer_owner::begin(scheduler& s) noexcept {
   for (auto& n : counts_)
@@ -28,4 +28,4 @@ void timer_owner::count(timer_event what) noexcept {
   }
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

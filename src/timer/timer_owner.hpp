@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class timer_owner {
  public:
@@ -87,4 +87,4 @@ class timer_owner {
   atomic<std::uint64_t> counts_[timer_events]{};
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

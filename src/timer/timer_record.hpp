@@ -24,25 +24,23 @@
 #include <vigil/detail/callable.hpp>
 #include <vigil/timer.hpp>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
-class timer_record : public internal::runtime_timer {
+class timer_record : public detail::runtime_timer {
  public:
-  timer_record(internal::timer_service& s,
+  timer_record(detail::timer_service& s,
                std::uint32_t generation_of_service,
                callback f,
-               internal::nanos every,
+               detail::nanos every,
                bool counted_from_end,
                const site& from) noexcept
-      : runtime_timer(internal::timer_kind::go_func, s, generation_of_service, every != 0),
+      : runtime_timer(detail::timer_kind::go_func, s, generation_of_service, every != 0),
         call(std::move(f)),
         period(every),
         from_end(counted_from_end),
         made_at(from) {
     // ordering: nobody else has the record yet.
-    referenced.store(true, internal::relaxed);
+    referenced.store(true, detail::relaxed);
   }
 
   // uses: | runs ended, 15 bits | callback destroyed | runs, 16 bits | handles, 32 bits |
@@ -70,24 +68,22 @@ class timer_record : public internal::runtime_timer {
   // Caller: `uses` says callback_destroyed, by its hand.
   void destroy_callback() noexcept;
 
-  internal::atomic<std::uint64_t> uses{handle};
-  bool keeps_alive = false;               // counted as holding the program: keepalive::change
-  internal::atomic<bool> awaited{false};  // somebody is in stop_and_wait
+  detail::atomic<std::uint64_t> uses{handle};
+  bool keeps_alive = false;             // counted as holding the program: keepalive::change
+  detail::atomic<bool> awaited{false};  // somebody is in stop_and_wait
   // The queue of due callbacks; guarded by its lock. Deadlines up to due_until
   // are due; a later one in force has an entry of its own.
   bool queued = false;
-  internal::nanos due_until = 0;
+  detail::nanos due_until = 0;
   // post() and defer(); 0: neither, or a deferred one that goes first.
   std::uint64_t posted_as = 0;
   bool deferred = false;
   bool deferred_by_deferred = false;
   timer_record* next = nullptr;
   callback call;
-  internal::atomic<internal::nanos> period;  // 0: once
+  detail::atomic<detail::nanos> period;  // 0: once
   const bool from_end;
   const site made_at;
 };
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,6 +1,6 @@
 #include "timer/timer_service.hpp"
 
-#include "sched/process.hpp"
+#include "sched/run/process.hpp"
 
 #include <vigil/error.hpp>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 // Services that no runtime uses now. Never freed: handles may still look at
@@ -175,4 +175,4 @@ void timer_service::add_stats(runtime_stats& s) const noexcept {
   parts_->firing.add_stats(s);
 }
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

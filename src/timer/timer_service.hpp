@@ -34,7 +34,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class timer_service final : public timer_seam {
  public:
@@ -181,4 +181,4 @@ inline timer_service& service_of(scheduler& s) noexcept {
 // `call` ": " `advice`.
 timer_service& current_service(const char* call, const char* advice);
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace vigil::internal;
+using namespace vigil::detail;
 
 namespace {
 
@@ -31,7 +31,7 @@ std::vector<int> values(const elements& l) {
 
 TEST_SUITE("intrusive_list") {
   TEST_CASE("elements leave from anywhere and the others keep their order") {
-    vigil::internal::random dice(7);
+    vigil::detail::random dice(7);
     std::vector<element> pool(64);
     elements l;
     std::vector<int> model;

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace vigil::internal;
+using namespace vigil::detail;
 
 TEST_SUITE("nanos") {
   TEST_CASE("sums that fit are exact") {

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-using vigil::internal::record_pool;
+using vigil::detail::record_pool;
 
 TEST_SUITE("record_pool") {
   TEST_CASE("records in use at the same time are different and do not overlap") {

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace vigil::internal;
+using namespace vigil::detail;
 
 TEST_SUITE("spinlock") {
   TEST_CASE("only one thread is inside at a time") {

@@ -117,12 +117,12 @@ TEST_SUITE("blocking and the end") {
       std::atomic<bool> returned{false};
       auto g = std::make_shared<gate>();
       const auto body = [&] {
-        auto& sched = *vigil::internal::current_scheduler();
+        auto& sched = *vigil::detail::current_scheduler();
         vigil::go([g, &returned, &sched] {
           vigil::blocking([g, &returned, &sched] {
             g->wait();
             // The main fiber waits for nothing else.
-            while (sched.state.phase() < vigil::internal::run_phase::stopping ||
+            while (sched.state.phase() < vigil::detail::run_phase::stopping ||
                    sched.fibers.alive() > 1)
               std::this_thread::yield();
             returned = true;

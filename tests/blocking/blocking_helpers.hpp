@@ -24,7 +24,7 @@ struct dies_on {
 
 // From outside a fiber: until every worker sleeps, and whoever is to be taken for
 // idle is.
-inline void wait_until_asleep(internal::scheduler& sched) {
+inline void wait_until_asleep(detail::scheduler& sched) {
   while (sched.idle().asleep() < sched.workers().size())
     std::this_thread::yield();
 }

@@ -118,7 +118,7 @@ TEST_SUITE("blocking") {
       while (!dump_says("blocking: a function on a side pool"))
         vigil::sleep_for(100us);
       // Nothing but the function will ever end this join: all workers sleep.
-      std::thread later([&g, &all = *vigil::internal::current_scheduler()] {
+      std::thread later([&g, &all = *vigil::detail::current_scheduler()] {
         wait_until_asleep(all);
         g.open();
       });

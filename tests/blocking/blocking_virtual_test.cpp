@@ -31,7 +31,7 @@ TEST_SUITE("blocking on virtual time") {
         woke = true;
       });
       // Until nobody has anything else to do, and time could go on.
-      vigil::blocking([&all = *vigil::internal::current_scheduler()] { wait_until_asleep(all); });
+      vigil::blocking([&all = *vigil::detail::current_scheduler()] { wait_until_asleep(all); });
       CHECK(vigil::clock::now() == start);
       CHECK_FALSE(woke);
       sleeper.join();
@@ -41,7 +41,7 @@ TEST_SUITE("blocking on virtual time") {
 
   TEST_CASE("a deadline does not come while its function runs") {
     in_virtual([] {
-      CHECK(vigil::blocking_for(1ns, [&all = *vigil::internal::current_scheduler()] {
+      CHECK(vigil::blocking_for(1ns, [&all = *vigil::detail::current_scheduler()] {
               wait_until_asleep(all);
               return 1;
             }) == 1);
@@ -92,7 +92,7 @@ TEST_SUITE("blocking on virtual time") {
     in_virtual([] {
       bool done = false;
       vigil::go([&done] {
-        vigil::blocking([&all = *vigil::internal::current_scheduler()] { wait_until_asleep(all); });
+        vigil::blocking([&all = *vigil::detail::current_scheduler()] { wait_until_asleep(all); });
         done = true;
       });
       vigil::testing::settle();

@@ -1,6 +1,6 @@
 // The pool: its threads, its order, its figures.
 #include "blocking/blocking_helpers.hpp"
-#include "sched/process.hpp"
+#include "sched/run/process.hpp"
 #include "support/child.hpp"
 #include "support/gate.hpp"
 #include "support/in_runtime.hpp"
@@ -209,7 +209,7 @@ TEST_SUITE("side pool") {
   }
 
   TEST_CASE("destroyed on its own thread it still runs what is queued, and its threads end") {
-    const std::size_t before = vigil::internal::process_quiet_threads();
+    const std::size_t before = vigil::detail::process_quiet_threads();
     for (const std::size_t threads : {std::size_t{1}, std::size_t{3}}) {
       INFO("threads: ", threads);
       in_runtime({}, [threads] {
@@ -249,12 +249,12 @@ TEST_SUITE("side pool") {
         CHECK(died_in.load() == in);
       });
     }
-    while (vigil::internal::process_quiet_threads() != before)
+    while (vigil::detail::process_quiet_threads() != before)
       std::this_thread::yield();
   }
 
   TEST_CASE("destroyed by its function while nothing else is queued") {
-    const std::size_t before = vigil::internal::process_quiet_threads();
+    const std::size_t before = vigil::detail::process_quiet_threads();
     in_runtime({}, [] {
       auto pool = std::make_unique<vigil::blocking_pool>(vigil::blocking_options{.threads = 2});
       vigil::blocking_pool& same = *pool;
@@ -264,7 +264,7 @@ TEST_SUITE("side pool") {
               return 7;
             }) == 7);
     });
-    while (vigil::internal::process_quiet_threads() != before)
+    while (vigil::detail::process_quiet_threads() != before)
       std::this_thread::yield();
   }
 
@@ -353,20 +353,20 @@ TEST_SUITE("side pool") {
   }
 
   TEST_CASE("its threads are counted as quiet but for while they run a function") {
-    const std::size_t before = vigil::internal::process_quiet_threads();
+    const std::size_t before = vigil::detail::process_quiet_threads();
     real_options how;
     how.settings.stuck_limit = 0s;  // whose thread is quiet, too
     in_runtime(how, [before] {
       {
         vigil::blocking_pool pool({.threads = 2});
-        CHECK(vigil::blocking(pool, [] { return vigil::internal::process_quiet_threads(); }) ==
+        CHECK(vigil::blocking(pool, [] { return vigil::detail::process_quiet_threads(); }) ==
               before);
-        CHECK(vigil::internal::process_quiet_threads() == before + 1);
+        CHECK(vigil::detail::process_quiet_threads() == before + 1);
       }
-      CHECK(vigil::internal::process_quiet_threads() == before);
+      CHECK(vigil::detail::process_quiet_threads() == before);
       vigil::blocking([] {});  // and of the runtime's own
     });
-    CHECK(vigil::internal::process_quiet_threads() == before);
+    CHECK(vigil::detail::process_quiet_threads() == before);
   }
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER  // which has threads of its own

@@ -69,7 +69,7 @@ template <class Ch>
   wipe_stack_below();
   {
     auto& core = *ch.core();
-    const internal::lock_guard guard(core.lock);
+    const detail::lock_guard guard(core.lock);
     CHECK_FALSE(core.has_receivers());
   }
   // Looks into the queue of the senders, and meets nobody.

@@ -40,15 +40,15 @@ class one_runtime {
   }
 
  private:
-  static vigil::internal::scheduler_options options() {
-    vigil::internal::scheduler_options o = vigil::internal::checked(vigil::options());
+  static vigil::detail::scheduler_options options() {
+    vigil::detail::scheduler_options o = vigil::detail::checked(vigil::options());
     o.workers = 1;
     o.virtual_time = true;
     o.seed = 1;
     return o;
   }
 
-  vigil::internal::runtime_core core_{options()};
+  vigil::detail::runtime_core core_{options()};
 };
 
 }  // namespace

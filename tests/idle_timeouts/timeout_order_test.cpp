@@ -9,9 +9,9 @@
 
 namespace {
 
-using vigil::internal::nanos;
-using vigil::internal::timeout_node;
-using vigil::internal::timeout_order;
+using vigil::detail::nanos;
+using vigil::detail::timeout_node;
+using vigil::detail::timeout_order;
 using vigil::testing_support::rounds;
 
 void put(timeout_order& to, timeout_node& n, nanos time) {

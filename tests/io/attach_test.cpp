@@ -47,11 +47,11 @@ void ping_pong(asio::io_context& c, int n) {
 // A thread waits in `w`, whose io_context is stopped, until tell(has_come_out) brings
 // it out.
 template <class Tell>
-void tell_until_out(vigil::internal::io_watch& w, Tell tell) {
+void tell_until_out(vigil::detail::io_watch& w, Tell tell) {
   w.prepare();
   std::atomic<bool> out{false};
   std::thread worker([&] {
-    w.wait_until(vigil::internal::never);
+    w.wait_until(vigil::detail::never);
     out.store(true);
   });
   while (!out.load()) {
@@ -64,8 +64,8 @@ void tell_until_out(vigil::internal::io_watch& w, Tell tell) {
   worker.join();
 }
 
-vigil::internal::io_watch& own_watch() {
-  auto& present = vigil::internal::current_scheduler()->present_watch();
+vigil::detail::io_watch& own_watch() {
+  auto& present = vigil::detail::current_scheduler()->present_watch();
   return *present.as_io_watch();
 }
 
@@ -412,7 +412,7 @@ TEST_SUITE("io: the watch") {
   }
 
   TEST_CASE("once its deadline has come, or it was interrupted, it waits as before") {
-    vigil::internal::io_watch w;
+    vigil::detail::io_watch w;
     const auto waits_until_interrupted = [&w] {
       w.prepare();
       const auto start = std::chrono::steady_clock::now();
@@ -425,13 +425,13 @@ TEST_SUITE("io: the watch") {
       int waits = 0;
       do {
         ++waits;
-        w.wait_until(vigil::internal::never);
+        w.wait_until(vigil::detail::never);
       } while (std::chrono::steady_clock::now() - start < 20ms && waits < 5);
       other.join();
       CHECK(waits == 1);
     };
     w.prepare();
-    w.wait_until(vigil::internal::monotonic_now() + 1'000'000);
+    w.wait_until(vigil::detail::monotonic_now() + 1'000'000);
     waits_until_interrupted();
     waits_until_interrupted();
   }
@@ -439,7 +439,7 @@ TEST_SUITE("io: the watch") {
   TEST_CASE("in a stopped io_context it hears of an operation that begins or is cancelled") {
     for (const bool is_cancelled : {false, true}) {
       asio::io_context own;
-      vigil::internal::io_watch w(own);
+      vigil::detail::io_watch w(own);
       own.stop();
       int told = 0;
       // One that is cancelled counts alone here: with another a worker looks every
@@ -457,7 +457,7 @@ TEST_SUITE("io: the watch") {
 
   TEST_CASE("in a stopped io_context it hears of the restart") {
     asio::io_context own;
-    vigil::internal::io_watch w(own);
+    vigil::detail::io_watch w(own);
     own.stop();
     tell_until_out(w, [&own](const std::atomic<bool>& out) {
       vigil::io::restart(own);

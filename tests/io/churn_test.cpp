@@ -157,7 +157,7 @@ TEST_SUITE("io: connections come and go") {
         CHECK(bytes_in_use() - before < 32 * 1024);
         stopping.cancel();
         server.join();
-        CHECK(!vigil::internal::current_scheduler()->outside.any());
+        CHECK(!vigil::detail::current_scheduler()->outside.any());
       });
     }
   }

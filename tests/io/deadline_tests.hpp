@@ -205,7 +205,7 @@ TEST_CASE_TEMPLATE_DEFINE("close releases readers and writers, without calling i
     const error_code two = second.join();
     const error_code three = writer.join();
     // On real time one may have begun afterwards.
-    const bool all_waited = internal::current_scheduler()->clock.is_virtual();
+    const bool all_waited = vigil::detail::current_scheduler()->clock.is_virtual();
     CHECK((one == closed || two == closed));
     CHECK((one == closed || one == aborted));
     CHECK((two == closed || two == aborted));

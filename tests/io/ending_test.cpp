@@ -342,7 +342,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
     in_runtime({.workers = {1, 2}, .settings = fatal}, [] {
       asio::steady_timer t(vigil::io::context(), 3ms);
       t.async_wait(use_fiber);
-      CHECK(!vigil::internal::current_scheduler()->outside.any());
+      CHECK(!vigil::detail::current_scheduler()->outside.any());
     });
     in_virtual([] {
       asio::io_context real;

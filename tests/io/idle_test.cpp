@@ -81,11 +81,11 @@ TEST_SUITE("io::idle_list") {
   }
 
   TEST_CASE("a stream that outlives a run has the time again from its next wait on") {
-    vigil::internal::scheduler_options o = vigil::internal::checked(vigil::options());
+    vigil::detail::scheduler_options o = vigil::detail::checked(vigil::options());
     o.workers = 1;
     o.virtual_time = true;
     o.seed = 1;
-    vigil::internal::runtime_core core(o);
+    vigil::detail::runtime_core core(o);
     std::optional<idle_list> idle;
     std::optional<memory_pair> p;
     auto run = [&core](auto body) { core.sched.run(body, false); };

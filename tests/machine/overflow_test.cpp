@@ -11,7 +11,7 @@
 
 #include <sys/mman.h>
 
-using namespace vigil::internal;
+using namespace vigil::detail;
 using vigil::testing_support::run_child;
 using vigil::testing_support::test_fiber;
 

@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-using namespace vigil::internal;
+using namespace vigil::detail;
 using vigil::testing_support::resident_bytes;
 using vigil::testing_support::run_child;
 

@@ -15,7 +15,7 @@
 #include <execinfo.h>
 #include <unistd.h>
 
-using vigil::internal::thread_side;
+using vigil::detail::thread_side;
 using vigil::testing_support::test_fiber;
 
 namespace {

@@ -13,57 +13,57 @@ namespace vigil::testing_support {
 class test_fiber {
  public:
   explicit test_fiber(std::function<void(test_fiber&)> body,
-                      std::size_t stack_size = internal::default_stack_size)
-      : stack_(internal::allocate_stack(stack_size)), body_(std::move(body)) {
+                      std::size_t stack_size = detail::default_stack_size)
+      : stack_(detail::allocate_stack(stack_size)), body_(std::move(body)) {
     side_.prepare(stack_, stack_.top, &run, this);
   }
 
   // Only after the body has ended.
   ~test_fiber() {
     side_.destroy();
-    internal::release_stack(stack_);
+    detail::release_stack(stack_);
   }
 
   test_fiber(const test_fiber&) = delete;
   test_fiber& operator=(const test_fiber&) = delete;
 
   // From the body.
-  void leave() { internal::leave(side_); }
+  void leave() { detail::leave(side_); }
 
   // From the body: straight to another one, and for the last time.
-  void hand_over(internal::thread_side& thread, test_fiber& next) {
-    internal::hand_over(thread, side_, next.side_);
+  void hand_over(detail::thread_side& thread, test_fiber& next) {
+    detail::hand_over(thread, side_, next.side_);
   }
 
-  void end_and_hand_over(internal::thread_side& thread, test_fiber& next) {
+  void end_and_hand_over(detail::thread_side& thread, test_fiber& next) {
     done_ = true;
-    internal::hand_over_for_ever(thread, side_, next.side_);
+    detail::hand_over_for_ever(thread, side_, next.side_);
   }
 
   // From a thread.
-  void enter(internal::thread_side& thread) { internal::enter(thread, side_); }
+  void enter(detail::thread_side& thread) { detail::enter(thread, side_); }
 
   void enter_on_another_thread() {
     std::thread([this] {
-      internal::thread_side thread;
-      internal::enter(thread, side_);
+      detail::thread_side thread;
+      detail::enter(thread, side_);
     }).join();
   }
 
   bool is_done() const { return done_; }
 
-  const internal::stack& where() const { return stack_; }
+  const detail::stack& where() const { return stack_; }
 
  private:
   static void run(void* argument) noexcept {
     auto& self = *static_cast<test_fiber*>(argument);
     self.body_(self);
     self.done_ = true;
-    internal::leave_for_ever(self.side_);
+    detail::leave_for_ever(self.side_);
   }
 
-  internal::stack stack_;
-  internal::fiber_side side_;
+  detail::stack stack_;
+  detail::fiber_side side_;
   std::function<void(test_fiber&)> body_;
   bool done_ = false;
 };

@@ -1,5 +1,5 @@
 // exit_when::all_done: the run ends when nothing can come any more, not before,
-// and it does end (all_done() in sched/end.cpp, timer/keepalive.hpp).
+// and it does end (all_done() in sched/run/end.cpp, timer/keepalive.hpp).
 #include "base/atomic.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
@@ -160,7 +160,7 @@ TEST_CASE("all done: a plain thread hands the hold from one timer to another") {
 TEST_CASE("all done: a plain thread with a work_guard takes away the last timer") {
   prove("all done: stop under a work_guard as the main fiber looks", [] {
     vigil::timer t;
-    vigil::internal::atomic<bool> is_announced{false};
+    vigil::detail::atomic<bool> is_announced{false};
     vigil::runtime rt(until_done(1));
     long_window w;
     std::thread outside;

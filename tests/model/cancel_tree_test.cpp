@@ -1,12 +1,12 @@
 // The cancel tree: a cancel misses nobody, whatever hangs itself below, dies or
 // ends by itself at that moment, and has ended all when it returns (N1 to N4 of
 // cancel_tree.hpp).
-#include "sched/cancel_tree.hpp"
+#include "sched/wait/cancel_tree.hpp"
 
 #include "parcel.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/caller.hpp"
+#include "sched/wait/caller.hpp"
 
 #include <vigil/context.hpp>
 #include <vigil/stop_token.hpp>
@@ -27,7 +27,7 @@ using vigil::background;
 using vigil::cancellable;
 using vigil::context;
 using vigil::with_cancel;
-using vigil::internal::outcome;
+using vigil::detail::outcome;
 
 using programs::parcel;
 using programs::run_with_outside_work;
@@ -73,16 +73,16 @@ auto value_against_cancel(bool the_parent) {
 // A wait with a deadline under a context, and somebody who would end it by a value.
 void three_ends() {
   auto it = with_cancel(background());
-  std::atomic<vigil::internal::waiter*> found{nullptr};
-  std::atomic<vigil::internal::ticket> which{0};
+  std::atomic<vigil::detail::waiter*> found{nullptr};
+  std::atomic<vigil::detail::ticket> which{0};
   std::atomic<bool> giver_gone{false};
   outcome how = outcome::open;
   std::thread thread([&] {
-    vigil::internal::caller self(vigil::detail::within(1us, it.ctx));
+    vigil::detail::caller self(vigil::detail::within(1us, it.ctx));
     const auto t = self.open();
     which.store(t);
     found.store(&self.self());
-    how = self.wait(t, vigil::internal::wait_reason::test);
+    how = self.wait(t, vigil::detail::wait_reason::test);
     model::wait_until([&] { return giver_gone.load(); });  // it looks at this stack
   });
   std::thread giver([&] {

@@ -3,8 +3,8 @@
 #include "programs.hpp"
 #include "prove.hpp"
 #include "runtime/runtime_core.hpp"
-#include "sched/fiber.hpp"
-#include "sched/park.hpp"
+#include "sched/fiber/fiber.hpp"
+#include "sched/fiber/park.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
@@ -258,12 +258,12 @@ namespace {
 // thread has readied one of them, which then ends its outside work.
 template <class F>
 void on_virtual_time(bool readies_main, F&& before_waiting) {
-  vigil::internal::scheduler_options o;
+  vigil::detail::scheduler_options o;
   o.workers = 1;
   o.virtual_time = true;
   o.dump_on_sigquit = false;
   o.deadlock = vigil::on_deadlock::fatal;
-  vigil::internal::runtime_core core(o);
+  vigil::detail::runtime_core core(o);
   core.sched.outside.add();
   auto body = [&] {
     before_waiting();
@@ -507,7 +507,7 @@ TEST_CASE("end: a timer that fires as the run ends runs its callback or discards
     vigil::runtime rt(strict_workers(2));
     rt.run([&] {
       vigil::after_func(1ms, [c = counted(alive)] {});
-      const auto& idle = vigil::internal::current_fiber()->sched->idle();
+      const auto& idle = vigil::detail::current_fiber()->sched->idle();
       model::wait_until([&] { return idle.asleep() == 1; });
       w.emplace();
     });

@@ -11,8 +11,8 @@
 #include <doctest/doctest.h>
 
 using namespace std::chrono_literals;
-using vigil::internal::fiber;
-using vigil::internal::run_queue;
+using vigil::detail::fiber;
+using vigil::detail::run_queue;
 
 TEST_CASE("faults: a thief takes no place that has not been filled") {
   prove(

@@ -3,7 +3,7 @@
 #include "base/clock_source.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/fiber.hpp"
+#include "sched/fiber/fiber.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
@@ -15,9 +15,9 @@
 #include <doctest/doctest.h>
 
 using namespace std::chrono_literals;
-using vigil::internal::monotonic_now;
-using vigil::internal::nanos;
-using vigil::internal::never;
+using vigil::detail::monotonic_now;
+using vigil::detail::nanos;
+using vigil::detail::never;
 
 using programs::busy_until;
 using programs::moment;
@@ -62,10 +62,9 @@ class both_asleep {
   std::atomic<bool> fired{false};
 
  private:
-  explicit both_asleep(vigil::runtime& r)
-      : rt(r), sched_(*vigil::internal::current_fiber()->sched) {}
+  explicit both_asleep(vigil::runtime& r) : rt(r), sched_(*vigil::detail::current_fiber()->sched) {}
 
-  vigil::internal::scheduler& sched_;
+  vigil::detail::scheduler& sched_;
   turnstile main_;
   std::atomic<bool> window_ended_{false};
 };
@@ -132,7 +131,7 @@ TEST_CASE("idle: a sleep that begins beside a busy fiber is kept by the other wo
 TEST_CASE("idle: a sleep whose worker goes on with another fiber is kept by the other worker") {
   prove("P7: a fiber parks to the next deadline, its worker has a pinned one", [] {
     when_others_sleep(2, [](vigil::runtime&) {
-      const auto& sched = *vigil::internal::current_fiber()->sched;
+      const auto& sched = *vigil::detail::current_fiber()->sched;
       std::optional<turnstile> other;
       auto pinned = vigil::spawn([&] {
         const vigil::this_fiber::pin here;

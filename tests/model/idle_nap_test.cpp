@@ -2,7 +2,7 @@
 #include "base/clock_source.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/fiber.hpp"
+#include "sched/fiber/fiber.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
@@ -12,8 +12,8 @@
 #include <doctest/doctest.h>
 
 using namespace std::chrono_literals;
-using vigil::internal::monotonic_now;
-using vigil::internal::nanos;
+using vigil::detail::monotonic_now;
+using vigil::detail::nanos;
 
 using programs::moment;
 using programs::strict_workers;
@@ -23,7 +23,7 @@ namespace {
 
 // Caller: the main fiber, the only one awake.
 void nap_soon() {
-  auto& sched = *vigil::internal::current_scheduler();
+  auto& sched = *vigil::detail::current_scheduler();
   sched.naps_after.store(0);
   sched.naps_in_a_row.store(1);
 }

@@ -14,16 +14,16 @@
 
 namespace idle_protocol {
 
-using vigil::internal::futex_watch;
-using vigil::internal::idle_workers;
-using vigil::internal::lock_guard;
-using vigil::internal::lock_rank;
-using vigil::internal::monotonic_now;
-using vigil::internal::nanos;
-using vigil::internal::never;
-using vigil::internal::sleeper;
-using vigil::internal::spinlock;
-using vigil::internal::watch;
+using vigil::detail::futex_watch;
+using vigil::detail::idle_workers;
+using vigil::detail::lock_guard;
+using vigil::detail::lock_rank;
+using vigil::detail::monotonic_now;
+using vigil::detail::nanos;
+using vigil::detail::never;
+using vigil::detail::sleeper;
+using vigil::detail::spinlock;
+using vigil::detail::watch;
 
 inline constexpr nanos start_of_clock = 1'000'000'000;
 inline constexpr nanos soon = start_of_clock + 100;
@@ -43,13 +43,13 @@ class timer_watch final : public watch {
       if ((seen & interrupted) != 0) return;
       const nanos until = std::min(deadline, moved_.load());
       if (until != never && monotonic_now() >= until) return;
-      vigil::internal::futex_wait(word_, seen, until);
+      vigil::detail::futex_wait(word_, seen, until);
     }
   }
 
   bool interrupt() noexcept override {
     word_.fetch_or(interrupted);
-    vigil::internal::futex_wake_one(word_);
+    vigil::detail::futex_wake_one(word_);
     return true;
   }
 
@@ -58,7 +58,7 @@ class timer_watch final : public watch {
     while (deadline < seen && !moved_.compare_exchange_weak(seen, deadline)) {
     }
     word_.fetch_add(2);
-    vigil::internal::futex_wake_one(word_);
+    vigil::detail::futex_wake_one(word_);
     return true;
   }
 
@@ -66,7 +66,7 @@ class timer_watch final : public watch {
   static constexpr std::uint32_t interrupted = 1;
 
   std::atomic<nanos> moved_{never};
-  vigil::internal::futex_word word_{0};
+  vigil::detail::futex_word word_{0};
 };
 
 // A scheduler whose fibers are numbers: pieces of work, a deadline, and the

@@ -2,7 +2,7 @@
 #include "base/clock_source.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/fiber.hpp"
+#include "sched/fiber/fiber.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
@@ -14,8 +14,8 @@
 #include <doctest/doctest.h>
 
 using namespace std::chrono_literals;
-using vigil::internal::monotonic_now;
-using vigil::internal::nanos;
+using vigil::detail::monotonic_now;
+using vigil::detail::nanos;
 
 using programs::busy_until;
 using programs::moment;
@@ -125,7 +125,7 @@ TEST_CASE("idle: a worker that sleeps to a deadline is moved to an earlier one")
     when_others_sleep(2, [](vigil::runtime& rt) {
       std::atomic<bool> fired{false};
       std::atomic<bool> over{false};
-      auto& current = *vigil::internal::current_fiber()->sched;
+      auto& current = *vigil::detail::current_fiber()->sched;
       moment armed;
       const nanos deadline = model::now() + 1'000'000;
       vigil::timer later = vigil::after_func(2ms, [] {});

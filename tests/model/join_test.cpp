@@ -17,9 +17,9 @@
 
 using namespace std::chrono_literals;
 using programs::run_with_outside_work;
-using vigil::internal::current_fiber;
-using vigil::internal::fiber;
-using vigil::internal::fiber_state;
+using vigil::detail::current_fiber;
+using vigil::detail::fiber;
+using vigil::detail::fiber_state;
 
 namespace {
 

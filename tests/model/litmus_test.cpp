@@ -423,10 +423,10 @@ TEST_CASE("litmus: a mutex guards plain memory, and its end is seen by join") {
 }
 
 TEST_CASE("litmus: a futex never loses a wake that follows the change of its word") {
-  using vigil::internal::futex_wait;
-  using vigil::internal::futex_wake_one;
-  using vigil::internal::futex_word;
-  using vigil::internal::never;
+  using vigil::detail::futex_wait;
+  using vigil::detail::futex_wake_one;
+  using vigil::detail::futex_word;
+  using vigil::detail::never;
   const auto program = [](bool changes_first, bool looks_again) {
     return [=] {
       auto word = std::make_unique<futex_word>(0u);
@@ -451,13 +451,13 @@ TEST_CASE("litmus: a futex never loses a wake that follows the change of its wor
 
 TEST_CASE("litmus: a deadline and a wake that cross end either way, never early") {
   CHECK(all_outcomes([] {
-          auto word = std::make_unique<vigil::internal::futex_word>(0u);
+          auto word = std::make_unique<vigil::detail::futex_word>(0u);
           const auto start = model::now();
           std::thread waker([&word] {
             word->store(1);
-            vigil::internal::futex_wake_one(*word);
+            vigil::detail::futex_wake_one(*word);
           });
-          vigil::internal::futex_wait(*word, 0, start + 1000);
+          vigil::detail::futex_wait(*word, 0, start + 1000);
           const bool late = model::now() >= start + 1000;
           model::require(late || word->load() == 1, "no sleep ends without a reason");
           waker.join();
@@ -468,14 +468,14 @@ TEST_CASE("litmus: a deadline and a wake that cross end either way, never early"
 TEST_CASE("litmus: of two sleepers either may be the first to hear of its deadline") {
   const auto orders = all_outcomes([] {
     auto w = std::make_unique<words>();
-    auto words_slept_on = std::make_unique<vigil::internal::futex_word[]>(2);
+    auto words_slept_on = std::make_unique<vigil::detail::futex_word[]>(2);
     const auto start = model::now();
     int a = 0;
     std::thread other([&] {
-      vigil::internal::futex_wait(words_slept_on[1], 0, start + 2000);
+      vigil::detail::futex_wait(words_slept_on[1], 0, start + 2000);
       a = w->x.fetch_add(1);
     });
-    vigil::internal::futex_wait(words_slept_on[0], 0, start + 1000);
+    vigil::detail::futex_wait(words_slept_on[0], 0, start + 1000);
     const int b = w->x.fetch_add(1);
     other.join();
     model::note_outcome(pair(a, b));

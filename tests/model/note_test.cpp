@@ -1,5 +1,5 @@
 // The note: a wake is never lost, and what was written before it is seen.
-#include "sched/note.hpp"
+#include "sched/wait/note.hpp"
 
 #include "prove.hpp"
 
@@ -8,8 +8,8 @@
 
 #include <doctest/doctest.h>
 
-using vigil::internal::never;
-using vigil::internal::note;
+using vigil::detail::never;
+using vigil::detail::note;
 
 namespace {
 

@@ -1,14 +1,14 @@
 // Park and ready, on real workers: a fiber is queued exactly once for each
 // park, however the two meet, and a fiber that ends is given back exactly once.
-#include "sched/park.hpp"
+#include "sched/fiber/park.hpp"
 
 #include "base/spinlock.hpp"
 #include "explorer/engine.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/caller.hpp"
-#include "sched/note.hpp"
-#include "sched/waiter.hpp"
+#include "sched/wait/caller.hpp"
+#include "sched/wait/note.hpp"
+#include "sched/wait/waiter.hpp"
 #include "sched/worker.hpp"
 
 #include <vigil/vigil.hpp>
@@ -22,18 +22,18 @@
 
 using namespace std::chrono_literals;
 
-using vigil::internal::caller;
-using vigil::internal::current_fiber;
-using vigil::internal::fiber;
-using vigil::internal::lock_guard;
-using vigil::internal::lock_rank;
-using vigil::internal::never;
-using vigil::internal::note;
-using vigil::internal::outcome;
-using vigil::internal::spinlock;
-using vigil::internal::ticket;
-using vigil::internal::wait_reason;
-using vigil::internal::waiter;
+using vigil::detail::caller;
+using vigil::detail::current_fiber;
+using vigil::detail::fiber;
+using vigil::detail::lock_guard;
+using vigil::detail::lock_rank;
+using vigil::detail::never;
+using vigil::detail::note;
+using vigil::detail::outcome;
+using vigil::detail::spinlock;
+using vigil::detail::ticket;
+using vigil::detail::wait_reason;
+using vigil::detail::waiter;
 
 using programs::gate;
 using programs::run_with_outside_work;
@@ -108,7 +108,7 @@ class alarm_clock {
     const ticket t = self.self.open(false);
     set_.store(t, std::memory_order_release);
     const outcome how =
-        vigil::internal::wait(self, t, wait_reason::sleep, vigil::detail::no_limit, false);
+        vigil::detail::wait(self, t, wait_reason::sleep, vigil::detail::no_limit, false);
     model::require(how == outcome::timeout, "a fiber goes on only when its wait is over");
     model::require(brought_ == 7, "what was written before ready() is seen after park()");
   }

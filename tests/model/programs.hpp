@@ -5,8 +5,8 @@
 #include "base/clock_source.hpp"
 #include "base/nanos.hpp"
 #include "explorer/explorer.hpp"
-#include "sched/fiber.hpp"
-#include "sched/park.hpp"
+#include "sched/fiber/fiber.hpp"
+#include "sched/fiber/park.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
@@ -42,15 +42,15 @@ void run_with_outside_work(unsigned n, F&& f) {
 
 // Caller: the main fiber of two workers, which stays awake.
 inline void let_the_other_rest() {
-  auto& idle = vigil::internal::current_scheduler()->idle();
+  auto& idle = vigil::detail::current_scheduler()->idle();
   model::wait_until([&] { return idle.asleep() == 1; });
 }
 
 // Time goes on until nothing is pending any more and all that fired has run.
 // Caller: as above.
 inline void let_time_pass() {
-  using vigil::internal::never;
-  auto& sched = *vigil::internal::current_scheduler();
+  using vigil::detail::never;
+  auto& sched = *vigil::detail::current_scheduler();
   model::wait_until([&] {
     return sched.idle().asleep() == 1 && sched.idle().earliest() == never &&
            sched.next_deadline.load() == never && !sched.timers().has_callbacks();
@@ -60,14 +60,14 @@ inline void let_time_pass() {
 // A fiber that somebody goes on with: park and ready, without a wait.
 class turnstile {
  public:
-  turnstile() : fiber_(*vigil::internal::current_fiber()) {}
+  turnstile() : fiber_(*vigil::detail::current_fiber()) {}
 
-  void wait() { vigil::internal::park(vigil::internal::wait_reason::test); }
+  void wait() { vigil::detail::park(vigil::detail::wait_reason::test); }
 
-  void open() { vigil::internal::ready(fiber_); }
+  void open() { vigil::detail::ready(fiber_); }
 
  private:
-  vigil::internal::fiber& fiber_;
+  vigil::detail::fiber& fiber_;
 };
 
 // Keeps a worker busy, as a user's long computation does.
@@ -95,20 +95,18 @@ class gate {
 class moment {
  public:
   void comes() {
-    const vigil::internal::nanos now = vigil::internal::monotonic_now();
+    const vigil::detail::nanos now = vigil::detail::monotonic_now();
     set(now);
   }
 
-  __attribute__((no_sanitize("thread"), noinline)) vigil::internal::nanos when() const {
+  __attribute__((no_sanitize("thread"), noinline)) vigil::detail::nanos when() const {
     return when_;
   }
 
  private:
-  __attribute__((no_sanitize("thread"), noinline)) void set(vigil::internal::nanos to) {
-    when_ = to;
-  }
+  __attribute__((no_sanitize("thread"), noinline)) void set(vigil::detail::nanos to) { when_ = to; }
 
-  vigil::internal::nanos when_ = vigil::internal::never;
+  vigil::detail::nanos when_ = vigil::detail::never;
 };
 
 // Keeps its worker until another has set it.

@@ -2,7 +2,7 @@
 #include "sched/run_queue.hpp"
 
 #include "prove.hpp"
-#include "sched/note.hpp"
+#include "sched/wait/note.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 #include <doctest/doctest.h>
 
-using vigil::internal::fiber;
-using vigil::internal::never;
-using vigil::internal::note;
-using vigil::internal::run_queue;
+using vigil::detail::fiber;
+using vigil::detail::never;
+using vigil::detail::note;
+using vigil::detail::run_queue;
 
 namespace {
 

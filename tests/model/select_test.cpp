@@ -317,7 +317,7 @@ TEST_CASE("select: a fair select looks at one instant before it waits or gives u
     const auto on_a_fiber = [seed](auto f) {
       return [seed, f] {
         run_with_outside_work(1, [seed, f] {
-          vigil::internal::current_worker()->dice() = vigil::internal::random(seed);
+          vigil::detail::current_worker()->dice() = vigil::detail::random(seed);
           const model::window w;
           f();
           model::enough();

@@ -1,9 +1,9 @@
 // A function on a side pool: of its return and whatever ends its caller's wait
 // one comes first, and neither the pool nor the runtime is touched once it may
-// be gone (C1, C2 and C4 of sched/side_call.hpp).
+// be gone (C1, C2 and C4 of sched/run/side_call.hpp).
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/process.hpp"
+#include "sched/run/process.hpp"
 
 #include <vigil/blocking.hpp>
 #include <vigil/vigil.hpp>

@@ -2,7 +2,7 @@
 #include "base/spinlock.hpp"
 
 #include "prove.hpp"
-#include "sched/note.hpp"
+#include "sched/wait/note.hpp"
 
 #include <atomic>
 #include <memory>
@@ -10,10 +10,10 @@
 
 #include <doctest/doctest.h>
 
-using vigil::internal::lock_guard;
-using vigil::internal::lock_rank;
-using vigil::internal::note;
-using vigil::internal::spinlock;
+using vigil::detail::lock_guard;
+using vigil::detail::lock_rank;
+using vigil::detail::note;
+using vigil::detail::spinlock;
 
 namespace {
 

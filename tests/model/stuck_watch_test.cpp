@@ -1,6 +1,6 @@
 // The thread that looks at the workers' switches ends when all sleep, and no worker
 // gets up unseen (K1 to K4 of stuck_watch.hpp).
-#include "sched/stuck_watch.hpp"
+#include "sched/report/stuck_watch.hpp"
 
 #include "prove.hpp"
 #include "sched/idle.hpp"
@@ -10,11 +10,11 @@
 
 #include <doctest/doctest.h>
 
-using vigil::internal::futex_watch;
-using vigil::internal::idle_workers;
-using vigil::internal::never;
-using vigil::internal::sleeper;
-using vigil::internal::stuck_presence;
+using vigil::detail::futex_watch;
+using vigil::detail::idle_workers;
+using vigil::detail::never;
+using vigil::detail::sleeper;
+using vigil::detail::stuck_presence;
 
 namespace {
 

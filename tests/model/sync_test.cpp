@@ -28,14 +28,14 @@ constexpr auto near = 1us;
 // Looking again is a matter of speed; a wait that gives up by itself is explored
 // with few of the crossings it could have.
 void look_once() {
-  vigil::internal::mutex_looks.store(0, std::memory_order_relaxed);
+  vigil::detail::mutex_looks.store(0, std::memory_order_relaxed);
 }
 
 // Each thread locks it so many times; `overtakes`: of who is on his way.
 auto in_turn(std::vector<int> threads, unsigned overtakes = 1024) {
   return [threads, overtakes] {
     look_once();
-    vigil::internal::mutex_overtakes.store(overtakes, std::memory_order_relaxed);
+    vigil::detail::mutex_overtakes.store(overtakes, std::memory_order_relaxed);
     vigil::mutex m;
     int count = 0;
     const auto work = [&](int times) {

@@ -23,7 +23,7 @@
 using namespace std::chrono_literals;
 
 using vigil::timeout_list;
-using vigil::internal::nanos;
+using vigil::detail::nanos;
 
 using programs::gate;
 using programs::let_the_other_rest;
@@ -309,8 +309,8 @@ TEST_CASE("timeout list: an entry dies as its on_expire adds it again") {
   // on_expire runs it is put off there, by so much that it expires no third
   // time: the clock of a worker that sleeps may move on as often as it likes
   // while the other one stands still.
-  constexpr nanos half = vigil::internal::never / 2 + 1;
-  for (const nanos again : {vigil::internal::never, half}) {
+  constexpr nanos half = vigil::detail::never / 2 + 1;
+  for (const nanos again : {vigil::detail::never, half}) {
     const bool expires_again = again == half;
     prove(expires_again ? "timeout list: death, added again and due again"
                         : "timeout list: death as on_expire adds it again",
@@ -376,7 +376,7 @@ TEST_CASE("timeout list: a list dies as a stop ends its expire_now") {
       l->add(first.idle);
       l->add(second.idle);
       auto f = vigil::spawn([list = l.get()] { list->expire_now(); });
-      auto& idle = vigil::internal::current_scheduler()->idle();
+      auto& idle = vigil::detail::current_scheduler()->idle();
       model::wait_until([&] { return !first.idle.is_linked() && idle.asleep() == 1; });
       const model::window w;
       f.request_stop();
@@ -488,7 +488,7 @@ TEST_CASE("timeout list: a plain thread adds while the program waits until all i
     std::thread outside;
     rt.run([&] {
       list.emplace(1h, [](entry&) {});
-      auto& idle = vigil::internal::current_scheduler()->idle();
+      auto& idle = vigil::detail::current_scheduler()->idle();
       // No work guard: while there is one, the main fiber is not told.
       outside = std::thread([&, holds = vigil::after_func(10h, [] {})] {
         model::wait_until([&] { return idle.asleep() == 1; });

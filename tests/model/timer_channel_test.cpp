@@ -24,8 +24,8 @@
 
 using namespace std::chrono_literals;
 
-using vigil::internal::nanos;
-using vigil::internal::never;
+using vigil::detail::nanos;
+using vigil::detail::never;
 
 using programs::let_the_other_rest;
 using programs::let_time_pass;
@@ -90,7 +90,7 @@ class receiving {
   // window.
   void settle() {
     model::wait_until([this] { return started_.load(); });
-    const auto& idle = vigil::internal::current_scheduler()->idle();
+    const auto& idle = vigil::detail::current_scheduler()->idle();
     model::wait_until([&] { return idle.asleep() == 1 && idle.earliest() != never; });
   }
 
@@ -172,7 +172,7 @@ TEST_CASE("timer channel: after a reset the receiver gets the new deadline, or h
       const bool prevented = t.reset(at(second));
       model::note_outcome(prevented ? "prevented" : "received");
       model::require(r.value() == (prevented ? second : first), "the value in force");
-      model::require(!vigil::internal::current_scheduler()->timers().anything_pending(),
+      model::require(!vigil::detail::current_scheduler()->timers().anything_pending(),
                      "no alarm is set while nobody waits");
       let_time_pass();
       model::require(t.stop() != prevented, "the new arming is pending, or was received");
@@ -394,7 +394,7 @@ TEST_CASE("timer channel: a select on it and on another channel takes one of the
           taken = vigil::select_ordered(vigil::on_recv(other), vigil::on_recv(from));
         });
         model::wait_until([&] { return started.load(); });
-        const auto& idle = vigil::internal::current_scheduler()->idle();
+        const auto& idle = vigil::detail::current_scheduler()->idle();
         model::wait_until([&] { return idle.asleep() == 1 && idle.earliest() != never; });
         const model::window w;
         const bool sent = static_cast<bool>(other.try_send(1));

@@ -6,10 +6,10 @@
 #include "base/nanos.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/fiber.hpp"
-#include "sched/park.hpp"
+#include "sched/fiber/fiber.hpp"
+#include "sched/fiber/park.hpp"
 #include "sched/scheduler.hpp"
-#include "sched/waiter.hpp"
+#include "sched/wait/waiter.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/vigil.hpp>
@@ -21,13 +21,13 @@
 
 using namespace std::chrono_literals;
 
-using vigil::internal::nanos;
-using vigil::internal::never;
-using vigil::internal::outcome;
-using vigil::internal::runtime_timer;
-using vigil::internal::ticket;
-using vigil::internal::timer_service;
-using vigil::internal::wait_reason;
+using vigil::detail::nanos;
+using vigil::detail::never;
+using vigil::detail::outcome;
+using vigil::detail::runtime_timer;
+using vigil::detail::ticket;
+using vigil::detail::timer_service;
+using vigil::detail::wait_reason;
 
 using programs::gate;
 using programs::let_the_other_rest;
@@ -239,8 +239,8 @@ TEST_CASE("claim: after an earlier reset the timer fires at the new deadline") {
 TEST_CASE("claim: a wait that ends by a value as its deadline comes, and the next wait at once") {
   prove("claim: disarm against fire, and the waiter used again", [] {
     vigil::run(workers(2), [] {
-      auto& sched = *vigil::internal::current_scheduler();
-      vigil::internal::fiber& self = *vigil::internal::current_fiber();
+      auto& sched = *vigil::detail::current_scheduler();
+      vigil::detail::fiber& self = *vigil::detail::current_fiber();
       vigil::sleep_for(std::chrono::nanoseconds(near));
       let_the_other_rest();
       const auto begin_wait = [&](nanos length) {
@@ -256,7 +256,7 @@ TEST_CASE("claim: a wait that ends by a value as its deadline comes, and the nex
         if (self.self.claim(t, outcome::value)) {
           sched.timers().disarm(self.self);
         } else {
-          vigil::internal::park(wait_reason::sleep);
+          vigil::detail::park(wait_reason::sleep);
           model::require(self.self.outcome() == outcome::timeout, "the deadline has ended it");
           model::require(model::now() >= begin + near, "no deadline is early");
         }
@@ -359,7 +359,7 @@ TEST_CASE("claim: a dead duplicate does not take a periodic timer from its runne
         inside.store(false);
       });
       // Fires right after the old entry, on the timer fiber.
-      auto& service = static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
+      auto& service = static_cast<timer_service&>(vigil::detail::current_scheduler()->timers());
       auto* const after = service.make_send(
           [](void* flag, nanos, runtime_timer::refire&) noexcept {
             static_cast<std::atomic<bool>*>(flag)->store(true);

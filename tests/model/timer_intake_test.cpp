@@ -23,14 +23,14 @@
 
 using namespace std::chrono_literals;
 
-using vigil::internal::intake;
-using vigil::internal::lock_guard;
-using vigil::internal::nanos;
-using vigil::internal::never;
-using vigil::internal::runtime_timer;
-using vigil::internal::timer_service;
+using vigil::detail::intake;
+using vigil::detail::lock_guard;
+using vigil::detail::nanos;
+using vigil::detail::never;
+using vigil::detail::runtime_timer;
+using vigil::detail::timer_service;
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 struct test_access {
   // Leaves room for `left` more entries only, as if the others were dead ones
@@ -75,14 +75,14 @@ struct test_access {
   }
 };
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail
 
 using programs::gate;
 using programs::let_the_other_rest;
 using programs::let_time_pass;
 using programs::run_with_outside_work;
 using programs::workers;
-using vigil::internal::test_access;
+using vigil::detail::test_access;
 
 namespace {
 
@@ -91,7 +91,7 @@ constexpr nanos nearer = 500;
 constexpr nanos far = 1'000'000;
 
 timer_service& service() {
-  return static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
+  return static_cast<timer_service&>(vigil::detail::current_scheduler()->timers());
 }
 
 // Time goes on until nothing is pending any more and all that fired has run;
@@ -138,7 +138,7 @@ class stamp {
   }
 
   timer_service& service_ = service();
-  vigil::internal::runtime_timer* const timer_;
+  vigil::detail::runtime_timer* const timer_;
   nanos armed_ = 0;
   nanos returned_ = 0;
   std::atomic<nanos> at_{0};

@@ -4,7 +4,7 @@
 #include "base/nanos.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/fiber.hpp"
+#include "sched/fiber/fiber.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
@@ -18,7 +18,7 @@
 
 using namespace std::chrono_literals;
 
-using vigil::internal::never;
+using vigil::detail::never;
 
 using programs::gate;
 using programs::let_the_other_rest;
@@ -47,8 +47,8 @@ class capture {
   capture& operator=(const capture&) = delete;
 
   ~capture() {
-    const auto* const self = vigil::internal::current_fiber();
-    model::require(self == nullptr || self->role != vigil::internal::fiber_role::timer,
+    const auto* const self = vigil::detail::current_fiber();
+    model::require(self == nullptr || self->role != vigil::detail::fiber_role::timer,
                    "no capture dies on the timer fiber");
     model::require(written_ < 10, "it is whole");
     fate_->alive.fetch_sub(1);
@@ -249,7 +249,7 @@ TEST_CASE("record: the runtime ends with callbacks that never started") {
       vigil::run(workers(2), [&] {
         fate f;
         gate busy;
-        auto& timers = vigil::internal::current_scheduler()->timers();
+        auto& timers = vigil::detail::current_scheduler()->timers();
         if (queued) {
           vigil::go([&] { busy.enter(); });
           busy.await();

@@ -1,10 +1,10 @@
 // The ticket: of all who would end a wait exactly one does, and nobody ends
 // another wait than the one he knows of (W1-W3 of waiter.hpp).
-#include "sched/waiter.hpp"
+#include "sched/wait/waiter.hpp"
 
 #include "base/spinlock.hpp"
 #include "prove.hpp"
-#include "sched/note.hpp"
+#include "sched/wait/note.hpp"
 
 #include <array>
 #include <atomic>
@@ -17,14 +17,14 @@
 
 #include <doctest/doctest.h>
 
-using vigil::internal::lock_guard;
-using vigil::internal::lock_rank;
-using vigil::internal::never;
-using vigil::internal::note;
-using vigil::internal::outcome;
-using vigil::internal::spinlock;
-using vigil::internal::ticket;
-using vigil::internal::waiter;
+using vigil::detail::lock_guard;
+using vigil::detail::lock_rank;
+using vigil::detail::never;
+using vigil::detail::note;
+using vigil::detail::outcome;
+using vigil::detail::spinlock;
+using vigil::detail::ticket;
+using vigil::detail::waiter;
 
 namespace {
 

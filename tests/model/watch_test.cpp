@@ -16,14 +16,14 @@
 
 #include <doctest/doctest.h>
 
-using vigil::internal::futex_watch;
-using vigil::internal::futex_word;
-using vigil::internal::idle_workers;
-using vigil::internal::monotonic_now;
-using vigil::internal::nanos;
-using vigil::internal::never;
-using vigil::internal::sleeper;
-using vigil::internal::watch;
+using vigil::detail::futex_watch;
+using vigil::detail::futex_word;
+using vigil::detail::idle_workers;
+using vigil::detail::monotonic_now;
+using vigil::detail::nanos;
+using vigil::detail::never;
+using vigil::detail::sleeper;
+using vigil::detail::watch;
 
 namespace {
 
@@ -49,14 +49,14 @@ class event_watch final : public watch {
       if ((seen & (events | interrupted)) != 0) break;
       const nanos until = std::min(deadline, moved_.load());
       if (until != never && monotonic_now() >= until) break;
-      vigil::internal::futex_wait(word_, seen, until);
+      vigil::detail::futex_wait(word_, seen, until);
     }
     inside_.fetch_sub(1);
   }
 
   bool interrupt() noexcept override {
     word_.fetch_or(interrupted);
-    vigil::internal::futex_wake_one(word_);
+    vigil::detail::futex_wake_one(word_);
     return true;
   }
 
@@ -65,7 +65,7 @@ class event_watch final : public watch {
     while (deadline < seen && !moved_.compare_exchange_weak(seen, deadline)) {
     }
     word_.fetch_add(one_move);
-    vigil::internal::futex_wake_one(word_);
+    vigil::detail::futex_wake_one(word_);
     return true;
   }
 
@@ -75,7 +75,7 @@ class event_watch final : public watch {
   // --- the outside world
   void happens() noexcept {
     word_.fetch_add(one_event);
-    vigil::internal::futex_wake_one(word_);
+    vigil::detail::futex_wake_one(word_);
   }
 
  private:

@@ -34,8 +34,8 @@ void in_virtual_until_done(F body) {
 
 // On a thread of a side pool: the run has nothing to do but to wait for it, or has
 // not waited.
-bool is_waited_for(vigil::internal::scheduler& s) {
-  using vigil::internal::run_phase;
+bool is_waited_for(vigil::detail::scheduler& s) {
+  using vigil::detail::run_phase;
   while (s.state.phase() == run_phase::running && s.idle().asleep() < s.workers().size())
     std::this_thread::yield();
   return s.state.phase() == run_phase::running;
@@ -257,7 +257,7 @@ TEST_SUITE("exit when all is done") {
     std::atomic<int> went_on{0};
     in_runtime({.workers = {1, 2}, .settings = all_done()}, [&] {
       vigil::go([&] {
-        vigil::blocking([&, s = vigil::internal::current_scheduler()] {
+        vigil::blocking([&, s = vigil::detail::current_scheduler()] {
           if (is_waited_for(*s)) ++waited_for;
         });
         ++went_on;
@@ -271,7 +271,7 @@ TEST_SUITE("exit when all is done") {
     in_runtime({.workers = {1, 2}, .settings = all_done()}, [&](vigil::runtime& rt) {
       const auto left = std::make_shared<gate>();
       const auto caller = vigil::with_cancel(vigil::background());
-      vigil::internal::scheduler& s = *vigil::internal::current_scheduler();
+      vigil::detail::scheduler& s = *vigil::detail::current_scheduler();
       CHECK_THROWS_AS(vigil::blocking(caller.ctx,
                                       [&, left, caller] {
                                         caller.cancel();

@@ -3,7 +3,7 @@
 //
 // Who computes does so until the pinned fiber has been seen to run: if that one waits
 // behind it, the case never ends. Nothing here looks at a clock.
-#include "sched/fiber.hpp"
+#include "sched/fiber/fiber.hpp"
 #include "sched/scheduler.hpp"
 #include "support/child.hpp"
 
@@ -269,7 +269,7 @@ TEST_SUITE("beside main") {
       });
       // Then the other one sleeps, for ever, and this one has the deadlines to
       // look after.
-      while (!is_pinned.load() || vigil::internal::current_scheduler()->idle().asleep() != 1)
+      while (!is_pinned.load() || vigil::detail::current_scheduler()->idle().asleep() != 1)
         vigil::this_fiber::yield();
       vigil::after_func(1ms, [&c] { c.run(); });
       vigil::sleep_for(10ms);
@@ -300,7 +300,7 @@ TEST_SUITE("beside main") {
         const auto other = vigil::make_channel<int>(1);
         bool was_timed = false;
         auto timed = vigil::spawn([&] {
-          vigil::internal::fiber* const self = vigil::internal::current_fiber();
+          vigil::detail::fiber* const self = vigil::detail::current_fiber();
           self->on_trial = true;
           begun.send(1);
           static_cast<void>(first.recv());

@@ -201,8 +201,7 @@ TEST_SUITE("regression") {
   void trapped(int, siginfo_t*, void* context) {
     const auto at =
         static_cast<std::uintptr_t>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
-    const std::uintptr_t offset =
-        at - reinterpret_cast<std::uintptr_t>(&vigil::internal::vigil_jump);
+    const std::uintptr_t offset = at - reinterpret_cast<std::uintptr_t>(&vigil::detail::vigil_jump);
     if (offset >= 256) return;
     void* frames[64];
     ++traps;

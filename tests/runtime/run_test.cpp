@@ -1,5 +1,5 @@
 // run, runtime, options.
-#include "sched/process.hpp"
+#include "sched/run/process.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
@@ -99,8 +99,8 @@ TEST_SUITE("run") {
     struct sigaction after {};
 
     ::sigaction(SIGQUIT, nullptr, &before);
-    const auto stacks = vigil::internal::read_stack_stats().in_use;
-    const auto threads = vigil::internal::process_thread_count();
+    const auto stacks = vigil::detail::read_stack_stats().in_use;
+    const auto threads = vigil::detail::process_thread_count();
     for (int i = 0; i < rounds(200); ++i) {
       vigil::options o;
       o.workers = static_cast<std::size_t>(1 + i % 3);
@@ -110,8 +110,8 @@ TEST_SUITE("run") {
       });
     }
     ::sigaction(SIGQUIT, nullptr, &after);
-    CHECK(vigil::internal::read_stack_stats().in_use == stacks);
-    CHECK(vigil::internal::process_thread_count() == threads);
+    CHECK(vigil::detail::read_stack_stats().in_use == stacks);
+    CHECK(vigil::detail::process_thread_count() == threads);
     CHECK(bool{before.sa_handler == after.sa_handler});
   }
 
@@ -485,11 +485,11 @@ TEST_SUITE("options") {
     cpu_set_t mask;
     CPU_ZERO(&mask);
     ::sched_getaffinity(0, sizeof mask, &mask);
-    const std::size_t before = vigil::internal::process_thread_count();
+    const std::size_t before = vigil::detail::process_thread_count();
     std::size_t during = 0;
     vigil::options o;
     o.stuck_limit = 0s;  // no thread for that
-    vigil::run(o, [&] { during = vigil::internal::process_thread_count(); });
+    vigil::run(o, [&] { during = vigil::detail::process_thread_count(); });
     CHECK(during >= before);
     CHECK(during < before + static_cast<std::size_t>(CPU_COUNT(&mask)));
   }

@@ -1,6 +1,6 @@
 #include "machine/sanitizer.hpp"
-#include "sched/park.hpp"
-#include "sched/process.hpp"
+#include "sched/fiber/park.hpp"
+#include "sched/run/process.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -377,8 +377,8 @@ TEST_SUITE("a handler that the program installs while it runs") {
 }
 
 TEST_SUITE("signal watcher") {
-  using vigil::internal::scheduler;
-  using vigil::internal::signal_watcher;
+  using vigil::detail::scheduler;
+  using vigil::detail::signal_watcher;
 
   struct listener {
     std::atomic<int> usr1{0};
@@ -397,9 +397,9 @@ TEST_SUITE("signal watcher") {
 
   TEST_CASE("hears of its signals from the moment it was added until it is removed") {
     in_runtime({.workers = {1, 2}}, [] {
-      scheduler& s = *vigil::internal::current_scheduler();
+      scheduler& s = *vigil::detail::current_scheduler();
       listener l;
-      vigil::internal::process_watch_signals(s, l.watcher);
+      vigil::detail::process_watch_signals(s, l.watcher);
       ::kill(::getpid(), SIGUSR1);
       while (l.usr1.load() != 1)
         sleep_for(100us);
@@ -408,7 +408,7 @@ TEST_SUITE("signal watcher") {
         sleep_for(100us);
       CHECK(l.usr1.load() == 1);
       listener second;
-      vigil::internal::process_watch_signals(s, second.watcher);
+      vigil::detail::process_watch_signals(s, second.watcher);
       ::kill(::getpid(), SIGUSR1);
       while (l.usr1.load() != 2 || second.usr1.load() != 1)
         sleep_for(100us);
@@ -423,28 +423,28 @@ TEST_SUITE("signal watcher") {
 
   TEST_CASE("may claim a parked fiber's wait") {
     in_runtime({.workers = {1, 2}}, [] {
-      scheduler& s = *vigil::internal::current_scheduler();
+      scheduler& s = *vigil::detail::current_scheduler();
       struct waiting {
-        vigil::internal::waiter* who = nullptr;
-        vigil::internal::ticket which = 0;
+        vigil::detail::waiter* who = nullptr;
+        vigil::detail::ticket which = 0;
       } w;
       signal_watcher watcher;
       watcher.signals = std::uint64_t{1} << SIGUSR1;
       watcher.argument = &w;
       watcher.receive = [](int, void* argument) noexcept {
         auto& target = *static_cast<waiting*>(argument);
-        if (target.who->claim(target.which, vigil::internal::outcome::value)) {
+        if (target.who->claim(target.which, vigil::detail::outcome::value)) {
           target.who->deliver();
         }
       };
-      vigil::internal::fiber& self = *vigil::internal::current_fiber();
+      vigil::detail::fiber& self = *vigil::detail::current_fiber();
       w.who = &self.self;
       w.which = self.self.open(true);
-      vigil::internal::process_watch_signals(s, watcher);
+      vigil::detail::process_watch_signals(s, watcher);
       vigil::go([] { ::raise(SIGUSR1); });
-      const auto how = vigil::internal::wait(
-          self, w.which, vigil::internal::wait_reason::signal, vigil::detail::no_limit, true);
-      CHECK(how == vigil::internal::outcome::value);
+      const auto how = vigil::detail::wait(
+          self, w.which, vigil::detail::wait_reason::signal, vigil::detail::no_limit, true);
+      CHECK(how == vigil::detail::outcome::value);
       s.signals.remove(watcher);
     });
   }
@@ -454,9 +454,9 @@ TEST_SUITE("signal watcher") {
     o.workers = 2;
     o.deadlock = vigil::on_deadlock::fatal;
     vigil::run(o, [] {
-      scheduler& s = *vigil::internal::current_scheduler();
+      scheduler& s = *vigil::detail::current_scheduler();
       listener l;
-      vigil::internal::process_watch_signals(s, l.watcher);
+      vigil::detail::process_watch_signals(s, l.watcher);
       auto f = spawn([] { sleep_for(std::chrono::nanoseconds::max()); });
       std::thread outside([&] {
         // Real time, so that the workers are asleep by then; it holds either way.
@@ -471,10 +471,10 @@ TEST_SUITE("signal watcher") {
 
   TEST_CASE("a signal that cannot be caught is refused") {
     in_virtual([] {
-      scheduler& s = *vigil::internal::current_scheduler();
+      scheduler& s = *vigil::detail::current_scheduler();
       listener l;
       l.watcher.signals = std::uint64_t{1} << SIGKILL;
-      CHECK_THROWS_AS(vigil::internal::process_watch_signals(s, l.watcher), std::invalid_argument);
+      CHECK_THROWS_AS(vigil::detail::process_watch_signals(s, l.watcher), std::invalid_argument);
     });
   }
 }

@@ -1,7 +1,7 @@
 // options::stuck_limit: it is said once that no worker gets on although somebody
 // waits for one, and since when a fiber has run stands in the dump.
 #include "base/clock_source.hpp"
-#include "sched/stuck_watch.hpp"
+#include "sched/report/stuck_watch.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -23,10 +23,10 @@
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::internal::nanos;
-using vigil::internal::run_bounds;
-using vigil::internal::stuck_count;
-using vigil::internal::stuck_rest;
+using vigil::detail::nanos;
+using vigil::detail::run_bounds;
+using vigil::detail::stuck_count;
+using vigil::detail::stuck_rest;
 
 namespace {
 
@@ -199,7 +199,7 @@ TEST_SUITE("stuck") {
         stopped.push_back(vigil::after_func(1us, [] {}));
       for (auto& t : stopped)
         t.stop();
-      const nanos later = vigil::internal::monotonic_now() + 3600 * second;
+      const nanos later = vigil::detail::monotonic_now() + 3600 * second;
       CHECK_FALSE(sched.timers().anything_due(later));
       CHECK_FALSE(sched.work.waits_for_a_worker());
       for (int i = 0; i < 600; ++i)

@@ -1,4 +1,4 @@
-#include "sched/park.hpp"
+#include "sched/fiber/park.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -354,7 +354,7 @@ TEST_SUITE("a guard of this_fiber") {
       bool next = false;
       vigil::after_func(1ms, [&] {
         CHECK(this_fiber::id() == runner);
-        const auto& self = *vigil::internal::current_fiber();
+        const auto& self = *vigil::detail::current_fiber();
         CHECK(self.pinned == nullptr);
         CHECK(self.pins == 0);
         CHECK(self.shields == 0);

@@ -1,5 +1,5 @@
 // Exceptions that leave a `go` fiber or a callback.
-#include "sched/fiber.hpp"
+#include "sched/fiber/fiber.hpp"
 #include "sched/scheduler.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
@@ -117,7 +117,7 @@ TEST_SUITE("unhandled exception") {
     // The shutdown comes after it was asked whether the exception ends the program. Who
     // asks again is told that it does not, and the run never ends.
     at_rethrow = [] {
-      vigil::internal::current_fiber()->stop_flag.store(true);
+      vigil::detail::current_fiber()->stop_flag.store(true);
       ::alarm(5);
     };
     vigil::run(two_workers(), [] {

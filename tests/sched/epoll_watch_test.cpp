@@ -1,7 +1,7 @@
 // The seam for I/O: a watch over epoll and a timerfd, as an io_context would
 // be, in the place of the futex one.
 #include "base/clock_source.hpp"
-#include "sched/park.hpp"
+#include "sched/fiber/park.hpp"
 #include "sched/watch.hpp"
 #include "support/in_runtime.hpp"
 
@@ -19,8 +19,8 @@ using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::sleep_for;
 using vigil::spawn;
-using vigil::internal::nanos;
-using vigil::internal::never;
+using vigil::detail::nanos;
+using vigil::detail::never;
 
 namespace {
 
@@ -31,7 +31,7 @@ struct watch_calls {
   std::atomic<int> readable{0};
 };
 
-class epoll_watch final : public vigil::internal::watch {
+class epoll_watch final : public vigil::detail::watch {
  public:
   explicit epoll_watch(watch_calls& calls) : calls_(calls) {
     add(timer_);
@@ -45,7 +45,7 @@ class epoll_watch final : public vigil::internal::watch {
   }
 
   // A descriptor whose input readies the waiter.
-  void await(int descriptor, vigil::internal::waiter& who, vigil::internal::ticket which) {
+  void await(int descriptor, vigil::detail::waiter& who, vigil::detail::ticket which) {
     who_ = &who;
     which_ = which;
     descriptor_ = descriptor;
@@ -77,7 +77,7 @@ class epoll_watch final : public vigil::internal::watch {
       } else if (events[i].data.fd == descriptor_) {
         calls_.readable.fetch_add(1);
         ::epoll_ctl(epoll_, EPOLL_CTL_DEL, descriptor_, nullptr);
-        if (who_->claim(which_, vigil::internal::outcome::value)) who_->deliver();
+        if (who_->claim(which_, vigil::detail::outcome::value)) who_->deliver();
       }
     }
   }
@@ -126,8 +126,8 @@ class epoll_watch final : public vigil::internal::watch {
   std::mutex timer_lock_;
   nanos earliest_ = never;
   int descriptor_ = -1;
-  vigil::internal::waiter* who_ = nullptr;
-  vigil::internal::ticket which_ = 0;
+  vigil::detail::waiter* who_ = nullptr;
+  vigil::detail::ticket which_ = 0;
 };
 
 // body(core, calls, watch)
@@ -136,11 +136,11 @@ void over_epoll(const std::vector<unsigned>& workers, F body) {
   for (const unsigned n : workers) {
     INFO("workers: ", n);
     watch_calls calls;
-    vigil::internal::scheduler_options o = vigil::internal::checked({});
+    vigil::detail::scheduler_options o = vigil::detail::checked({});
     o.workers = n;
     auto watch = std::make_unique<epoll_watch>(calls);
     auto* const seen = watch.get();
-    vigil::internal::runtime_core core(o, std::move(watch));
+    vigil::detail::runtime_core core(o, std::move(watch));
     auto main = [&] { body(core, calls, *seen); };
     core.sched.run(main, false);
   }
@@ -170,7 +170,7 @@ TEST_SUITE("a watch over epoll and timerfd") {
   }
 
   TEST_CASE("an earlier deadline from a plain thread reaches it") {
-    over_epoll({1, 2}, [](vigil::internal::runtime_core& core, auto&, auto&) {
+    over_epoll({1, 2}, [](vigil::detail::runtime_core& core, auto&, auto&) {
       auto late = vigil::after_func(1h, [] {});
       std::atomic<bool> fired{false};
       auto t = vigil::after_func(2h, [&] { fired.store(true); });
@@ -185,12 +185,12 @@ TEST_SUITE("a watch over epoll and timerfd") {
       }
       outside.join();
       late.stop();
-      CHECK(&core.sched == vigil::internal::current_scheduler());
+      CHECK(&core.sched == vigil::detail::current_scheduler());
     });
   }
 
   TEST_CASE("work from outside interrupts it") {
-    over_epoll({1, 2}, [](vigil::internal::runtime_core& core, watch_calls&, auto&) {
+    over_epoll({1, 2}, [](vigil::detail::runtime_core& core, watch_calls&, auto&) {
       auto waiting = spawn([] { sleep_for(1h); });
       std::thread outside([&] {
         // Real time, so that the workers are asleep by then; it holds either way.
@@ -205,11 +205,11 @@ TEST_SUITE("a watch over epoll and timerfd") {
   }
 
   TEST_CASE("a descriptor that becomes readable readies the fiber that awaits it") {
-    over_epoll({1, 2}, [](vigil::internal::runtime_core& core, watch_calls& calls, epoll_watch& w) {
+    over_epoll({1, 2}, [](vigil::detail::runtime_core& core, watch_calls& calls, epoll_watch& w) {
       int ends[2];
       REQUIRE(::pipe(ends) == 0);
       core.sched.outside.add();
-      auto& self = *vigil::internal::current_fiber();
+      auto& self = *vigil::detail::current_fiber();
       const auto t = self.self.open(true);
       w.await(ends[0], self.self, t);
       std::thread writer([&] {
@@ -217,9 +217,9 @@ TEST_SUITE("a watch over epoll and timerfd") {
         std::this_thread::sleep_for(5ms);
         if (::write(ends[1], "x", 1) != 1) std::abort();
       });
-      CHECK(vigil::internal::wait(
-                self, t, vigil::internal::wait_reason::test, vigil::detail::no_limit, true) ==
-            vigil::internal::outcome::value);
+      CHECK(vigil::detail::wait(
+                self, t, vigil::detail::wait_reason::test, vigil::detail::no_limit, true) ==
+            vigil::detail::outcome::value);
       CHECK(calls.readable.load() == 1);
       core.sched.outside.end();
       writer.join();
@@ -229,7 +229,7 @@ TEST_SUITE("a watch over epoll and timerfd") {
   }
 
   TEST_CASE("a worker that naps beside a computing fiber hears of it") {
-    over_epoll({2}, [](vigil::internal::runtime_core& core, watch_calls& calls, epoll_watch& w) {
+    over_epoll({2}, [](vigil::detail::runtime_core& core, watch_calls& calls, epoll_watch& w) {
       core.sched.naps_after.store(0);
       core.sched.naps_in_a_row.store(-1U);  // the other worker does nothing but nap
       int ends[2];
@@ -237,12 +237,12 @@ TEST_SUITE("a watch over epoll and timerfd") {
       core.sched.outside.add();
       std::atomic<bool> heard{false};
       auto reader = spawn([&] {
-        auto& self = *vigil::internal::current_fiber();
+        auto& self = *vigil::detail::current_fiber();
         const auto t = self.self.open(true);
         w.await(ends[0], self.self, t);
-        CHECK(vigil::internal::wait(
-                  self, t, vigil::internal::wait_reason::test, vigil::detail::no_limit, true) ==
-              vigil::internal::outcome::value);
+        CHECK(vigil::detail::wait(
+                  self, t, vigil::detail::wait_reason::test, vigil::detail::no_limit, true) ==
+              vigil::detail::outcome::value);
         heard.store(true);
       });
       std::thread writer([&] {

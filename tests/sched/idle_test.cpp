@@ -8,13 +8,13 @@
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::internal::futex_watch;
-using vigil::internal::idle_workers;
-using vigil::internal::monotonic_now;
-using vigil::internal::nanos;
-using vigil::internal::never;
-using vigil::internal::sleeper;
-using vigil::internal::ties;
+using vigil::detail::futex_watch;
+using vigil::detail::idle_workers;
+using vigil::detail::monotonic_now;
+using vigil::detail::nanos;
+using vigil::detail::never;
+using vigil::detail::sleeper;
+using vigil::detail::ties;
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "sched/note.hpp"
+#include "sched/wait/note.hpp"
 
 #include "base/clock_source.hpp"
 #include "support/in_runtime.hpp"
@@ -11,12 +11,12 @@
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::internal::monotonic_now;
-using vigil::internal::never;
+using vigil::detail::monotonic_now;
+using vigil::detail::never;
 
 // Both kinds, whichever the library uses.
-using futex_note = vigil::internal::basic_note<vigil::internal::kernel_words>;
-using portable_note = vigil::internal::basic_note<vigil::internal::portable_words>;
+using futex_note = vigil::detail::basic_note<vigil::detail::kernel_words>;
+using portable_note = vigil::detail::basic_note<vigil::detail::portable_words>;
 
 TEST_SUITE("note") {
   TEST_CASE_TEMPLATE("a wake before the sleep is not lost", Note, futex_note, portable_note) {

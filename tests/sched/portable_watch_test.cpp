@@ -11,8 +11,8 @@ using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::sleep_for;
 using vigil::spawn;
-using vigil::internal::portable_watch;
-using vigil::internal::portable_words;
+using vigil::detail::portable_watch;
+using vigil::detail::portable_words;
 
 namespace {
 
@@ -20,9 +20,9 @@ template <class F>
 void over_portable(const vigil::options& settings, F body) {
   for (const unsigned n : {1U, 2U, 4U}) {
     INFO("workers: ", n);
-    vigil::internal::scheduler_options o = vigil::internal::checked(settings);
+    vigil::detail::scheduler_options o = vigil::detail::checked(settings);
     o.workers = n;
-    vigil::internal::runtime_core core(o, std::make_unique<portable_watch>());
+    vigil::detail::runtime_core core(o, std::make_unique<portable_watch>());
     auto main = [&] {
       core.sched.outside.add();  // plain threads
       body();
@@ -106,15 +106,15 @@ TEST_SUITE("the portable watch") {
   }
 
   TEST_CASE("who slept before signals could come looks for himself from then on") {
-    vigil::internal::futex_word word{0};
+    vigil::detail::futex_word word{0};
     std::thread sleeper([&] {
       while (word.load() == 0)
-        portable_words::wait(word, 0, vigil::internal::never);
+        portable_words::wait(word, 0, vigil::detail::never);
     });
     portable_words::signals_may_come();
     // As in a handler: nobody is told.
     word.store(1);
-    portable_words::wake_one(word, vigil::internal::waker::signal_handler);
+    portable_words::wake_one(word, vigil::detail::waker::signal_handler);
     sleeper.join();
   }
 }

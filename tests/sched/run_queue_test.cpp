@@ -8,16 +8,16 @@
 #include <vector>
 
 using namespace vigil::testing_support;
-using vigil::internal::run_queue;
+using vigil::detail::run_queue;
 
 namespace {
 
 // The queue follows no pointer: numbers stand in for fibers.
-vigil::internal::fiber* as_fiber(std::uintptr_t n) {
-  return reinterpret_cast<vigil::internal::fiber*>(n * 16);
+vigil::detail::fiber* as_fiber(std::uintptr_t n) {
+  return reinterpret_cast<vigil::detail::fiber*>(n * 16);
 }
 
-std::uintptr_t as_number(vigil::internal::fiber* f) {
+std::uintptr_t as_number(vigil::detail::fiber* f) {
   return reinterpret_cast<std::uintptr_t>(f) / 16;
 }
 
@@ -56,7 +56,7 @@ TEST_SUITE("run_queue") {
 
   TEST_CASE("grab takes the older half, one of one, and no more than there is room for") {
     run_queue q;
-    vigil::internal::fiber* into[run_queue::capacity];
+    vigil::detail::fiber* into[run_queue::capacity];
     CHECK(q.grab(into, run_queue::capacity) == 0);
     for (std::uintptr_t i = 1; i <= 9; ++i)
       push(q, i);
@@ -77,7 +77,7 @@ TEST_SUITE("run_queue") {
     const auto total = static_cast<std::uintptr_t>(rounds(400'000));
     std::vector<std::atomic<unsigned char>> taken(total + 1);
     std::atomic<std::uintptr_t> count{0};
-    const auto take = [&](vigil::internal::fiber* f) {
+    const auto take = [&](vigil::detail::fiber* f) {
       taken[as_number(f)].fetch_add(1);
       count.fetch_add(1);
     };
@@ -85,7 +85,7 @@ TEST_SUITE("run_queue") {
     std::vector<std::thread> thieves;
     for (int i = 0; i < 2; ++i) {
       thieves.emplace_back([&, i] {
-        vigil::internal::fiber* into[run_queue::capacity / 2];
+        vigil::detail::fiber* into[run_queue::capacity / 2];
         std::uintptr_t last = 0;
         while (!done.load() || !q.empty()) {
           const std::uint32_t n = q.grab(into, i == 0 ? run_queue::capacity / 2 : 3);
@@ -106,11 +106,11 @@ TEST_SUITE("run_queue") {
         ++next;
       }
       for (std::uint32_t burst = dice.below(12); burst > 0; --burst) {
-        if (vigil::internal::fiber* const f = q.pop()) take(f);
+        if (vigil::detail::fiber* const f = q.pop()) take(f);
       }
     }
     done.store(true);
-    while (vigil::internal::fiber* const f = q.pop())
+    while (vigil::detail::fiber* const f = q.pop())
       take(f);
     for (auto& t : thieves)
       t.join();

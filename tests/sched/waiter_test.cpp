@@ -1,7 +1,7 @@
-#include "sched/waiter.hpp"
+#include "sched/wait/waiter.hpp"
 
-#include "sched/note.hpp"
-#include "sched/park.hpp"
+#include "sched/fiber/park.hpp"
+#include "sched/wait/note.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
@@ -9,10 +9,10 @@
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::internal::note;
-using vigil::internal::outcome;
-using vigil::internal::ticket;
-using vigil::internal::waiter;
+using vigil::detail::note;
+using vigil::detail::outcome;
+using vigil::detail::ticket;
+using vigil::detail::waiter;
 
 namespace {
 
@@ -123,7 +123,7 @@ TEST_SUITE("waiter") {
           w.deliver();
         }
       });
-      CHECK(n.sleep_until(vigil::internal::never));
+      CHECK(n.sleep_until(vigil::detail::never));
       CHECK(w.outcome() == outcome::value);
       CHECK(handed_over == 7);
       giver.join();
@@ -145,16 +145,15 @@ TEST_SUITE("waiter") {
   TEST_CASE("a parked fiber gets the outcome of whoever claims first") {
     for_each_seed(20, [] {
       for (const outcome how : {outcome::value, outcome::closed, outcome::cancelled}) {
-        auto& self = *vigil::internal::current_fiber();
+        auto& self = *vigil::detail::current_fiber();
         const ticket t = self.self.open(true);
         for (int i = 0; i < 3; ++i) {
           vigil::go([&self, t, how] {
             if (self.self.claim(t, how)) self.self.deliver();
           });
         }
-        CHECK(vigil::internal::wait(
-                  self, t, vigil::internal::wait_reason::test, vigil::detail::no_limit, true) ==
-              how);
+        CHECK(vigil::detail::wait(
+                  self, t, vigil::detail::wait_reason::test, vigil::detail::no_limit, true) == how);
         vigil::testing::settle();
       }
     });
@@ -162,15 +161,15 @@ TEST_SUITE("waiter") {
 
   TEST_CASE("a deadline ends a wait as timeout at its instant, another outcome disarms it") {
     in_virtual([] {
-      auto& self = *vigil::internal::current_fiber();
-      const auto wait_with = [&](vigil::internal::nanos deadline) {
+      auto& self = *vigil::detail::current_fiber();
+      const auto wait_with = [&](vigil::detail::nanos deadline) {
         const ticket t = self.self.open(true);
         vigil::go([&self, t] {
           vigil::sleep_for(1s);
           if (self.self.claim(t, outcome::value)) self.self.deliver();
         });
-        return vigil::internal::wait(
-            self, t, vigil::internal::wait_reason::test, vigil::detail::until(deadline), true);
+        return vigil::detail::wait(
+            self, t, vigil::detail::wait_reason::test, vigil::detail::until(deadline), true);
       };
       const auto start = vigil::clock::now();
       const auto at = [&](std::chrono::nanoseconds d) {
@@ -193,7 +192,7 @@ TEST_SUITE("waiter") {
       for (int i = 0; i < 20; ++i) {
         vigil::go([&, i] {
           seeded dice(static_cast<std::uint64_t>(i) + 1);
-          auto& self = *vigil::internal::current_fiber();
+          auto& self = *vigil::detail::current_fiber();
           for (int round = 0; round < rounds(1000); ++round) {
             std::atomic<int> claims{0};
             std::atomic<int> racers{2};
@@ -209,8 +208,8 @@ TEST_SUITE("waiter") {
               });
             }
             const auto deadline = vigil::clock::now() + std::chrono::nanoseconds(dice.below(3000));
-            const outcome how = vigil::internal::wait(
-                self, t, vigil::internal::wait_reason::test, vigil::detail::until(deadline), true);
+            const outcome how = vigil::detail::wait(
+                self, t, vigil::detail::wait_reason::test, vigil::detail::until(deadline), true);
             while (racers.load() != 0)
               vigil::this_fiber::yield();
             REQUIRE(claims.load() == (how == outcome::timeout ? 0 : 1));
@@ -230,7 +229,7 @@ TEST_SUITE("park and ready") {
     // ready() comes from a thread outside while the fiber is on its way.
     in_runtime({.workers = {1, 2}}, [](vigil::runtime& rt) {
       const vigil::work_guard outside = rt.make_work_guard();
-      auto& self = *vigil::internal::current_fiber();
+      auto& self = *vigil::detail::current_fiber();
       std::atomic<ticket> open{0};
       std::atomic<bool> done{false};
       std::thread giver([&] {
@@ -248,8 +247,8 @@ TEST_SUITE("park and ready") {
       for (int i = 0; i < rounds(5000); ++i) {
         const ticket t = self.self.open(true);
         open.store(t);
-        REQUIRE(vigil::internal::wait(
-                    self, t, vigil::internal::wait_reason::test, vigil::detail::no_limit, true) ==
+        REQUIRE(vigil::detail::wait(
+                    self, t, vigil::detail::wait_reason::test, vigil::detail::no_limit, true) ==
                 outcome::value);
       }
       done.store(true);
@@ -259,15 +258,15 @@ TEST_SUITE("park and ready") {
 
   TEST_CASE("a lock handed to the wait is free once the fiber is off its stack") {
     in_runtime({.workers = {1, 2}}, [] {
-      vigil::internal::spinlock lock{vigil::internal::lock_rank::fiber_join};
-      vigil::internal::waiter* who = nullptr;
+      vigil::detail::spinlock lock{vigil::detail::lock_rank::fiber_join};
+      vigil::detail::waiter* who = nullptr;
       ticket which = 0;
       std::atomic<bool> done{false};
       auto giver = vigil::spawn([&] {
         while (!done.load()) {
           waiter* found = nullptr;
           {
-            const vigil::internal::lock_guard guard(lock);
+            const vigil::detail::lock_guard guard(lock);
             if (who != nullptr && who->claim(which, outcome::value)) found = who;
             who = nullptr;
           }
@@ -275,17 +274,17 @@ TEST_SUITE("park and ready") {
           vigil::this_fiber::yield();
         }
       });
-      auto& self = *vigil::internal::current_fiber();
+      auto& self = *vigil::detail::current_fiber();
       for (int i = 0; i < rounds(10'000); ++i) {
         lock.lock();
         which = self.self.open(true);
         who = &self.self;
-        REQUIRE(vigil::internal::wait(self,
-                                      which,
-                                      vigil::internal::wait_reason::test,
-                                      vigil::detail::no_limit,
-                                      true,
-                                      lock) == outcome::value);
+        REQUIRE(vigil::detail::wait(self,
+                                    which,
+                                    vigil::detail::wait_reason::test,
+                                    vigil::detail::no_limit,
+                                    true,
+                                    lock) == outcome::value);
       }
       done.store(true);
       giver.join();

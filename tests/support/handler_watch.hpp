@@ -12,29 +12,29 @@
 
 namespace vigil::testing_support {
 
-class handler_watch final : public internal::watch {
+class handler_watch final : public detail::watch {
  public:
   explicit handler_watch(std::function<void()> f) : handler_(std::move(f)) {}
 
   void prepare() noexcept override { note_.clear(); }
 
-  void wait_until(internal::nanos deadline) noexcept override {
+  void wait_until(detail::nanos deadline) noexcept override {
     handler_();
-    constexpr internal::nanos moment = 100'000;
-    note_.sleep_until(std::min(deadline, internal::monotonic_now() + moment));
+    constexpr detail::nanos moment = 100'000;
+    note_.sleep_until(std::min(deadline, detail::monotonic_now() + moment));
   }
 
   bool interrupt() noexcept override { return note_.wake(); }
 
  private:
   const std::function<void()> handler_;
-  internal::note note_;
+  detail::note note_;
 };
 
 // From now on f is called whenever a worker of the calling fiber's runtime has lain
 // down, on its own stack. Once for each runtime.
 inline void handle_with(std::function<void()> f) {
-  internal::current_scheduler()->adopt_watch(std::make_unique<handler_watch>(std::move(f)));
+  detail::current_scheduler()->adopt_watch(std::make_unique<handler_watch>(std::move(f)));
 }
 
 }  // namespace vigil::testing_support

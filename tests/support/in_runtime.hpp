@@ -43,7 +43,7 @@
 namespace vigil::testing_support {
 
 // Replayed from one number.
-using seeded = internal::random;
+using seeded = detail::random;
 
 // Under VIGIL_SHORT (sanitizers) loops are a twentieth as long.
 inline int rounds(int full) {
@@ -86,7 +86,7 @@ inline void check_nothing_left(const runtime_stats& s, std::size_t stacks_before
   CHECK(s.fibers_sleeping == 0);
   CHECK(s.timers_pending == 0);
   CHECK(s.heap_entries == s.dead_entries);
-  CHECK(internal::read_stack_stats().in_use == stacks_before);
+  CHECK(detail::read_stack_stats().in_use == stacks_before);
   if (const std::exception_ptr error = kept_failure::take()) std::rethrow_exception(error);
 }
 
@@ -95,7 +95,7 @@ template <class F>
 void in_runtime(const real_options& how, F body) {
   for (const unsigned workers : how.workers) {
     INFO("workers: ", workers);
-    const std::size_t stacks = internal::read_stack_stats().in_use;
+    const std::size_t stacks = detail::read_stack_stats().in_use;
     options o = how.settings;
     o.workers = workers;
     if (o.on_unhandled == nullptr) o.on_unhandled = &kept_failure::keep;
@@ -116,13 +116,13 @@ void in_runtime(const real_options& how, F body) {
 template <class F>
 void in_virtual(const testing::virtual_options& how, F body) {
   INFO("seed: ", how.seed, " (VIGIL_SEED)");
-  const std::size_t stacks = internal::read_stack_stats().in_use;
-  internal::scheduler_options o = internal::checked(how.runtime);
+  const std::size_t stacks = detail::read_stack_stats().in_use;
+  detail::scheduler_options o = detail::checked(how.runtime);
   o.workers = 1;
   o.virtual_time = true;
   o.seed = how.seed == 0 ? 1 : how.seed;
   if (o.on_unhandled == nullptr) o.on_unhandled = &kept_failure::keep;
-  internal::runtime_core core(o);
+  detail::runtime_core core(o);
   core.sched.run(body, false);
   runtime_stats after;
   core.sched.add_stats(after);

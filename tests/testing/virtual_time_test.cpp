@@ -172,10 +172,10 @@ TEST_SUITE("run_virtual") {
   }
 
   TEST_CASE("time stands still while outside work is announced") {
-    vigil::internal::scheduler_options o = vigil::internal::checked({});
+    vigil::detail::scheduler_options o = vigil::detail::checked({});
     o.workers = 1;
     o.virtual_time = true;
-    vigil::internal::runtime_core core(o);
+    vigil::detail::runtime_core core(o);
     std::atomic<bool> finished{false};
     std::thread outside;
     auto body = [&] {

@@ -304,14 +304,14 @@ TEST_SUITE("every") {
   // Go: TestOverflowPeriodRuntimeTimer.
   TEST_CASE("a next deadline that overflows is never reached") {
     in_virtual([] {
-      auto& service = static_cast<vigil::internal::timer_service&>(
-          vigil::internal::current_scheduler()->timers());
+      auto& service =
+          static_cast<vigil::detail::timer_service&>(vigil::detail::current_scheduler()->timers());
       int runs = 0;
       // Due now with the longest of periods: what no call of the API makes.
       auto* const record = service.make_record(
           vigil::detail::callback([&] { ++runs; }), INT64_MAX, false, vigil::site::current());
       timer t(record);
-      const vigil::internal::nanos now = vigil::clock::now().time_since_epoch().count();
+      const vigil::detail::nanos now = vigil::clock::now().time_since_epoch().count();
       service.reset_at(*record, now);
       sleep_for(25ms);
       CHECK(runs == 1);

@@ -9,11 +9,11 @@
 #include <utility>
 
 using namespace std::chrono_literals;
-using vigil::internal::run_listeners;
+using vigil::detail::run_listeners;
 
 namespace {
 
-class listener final : public vigil::internal::run_listener {
+class listener final : public vigil::detail::run_listener {
  public:
   explicit listener(std::function<void()> f) : told_(std::move(f)) {}
 
@@ -34,9 +34,8 @@ bool comes_true(const std::atomic<bool>& what, std::chrono::nanoseconds patience
 
 run_listeners& listeners_of(vigil::runtime& rt) {
   run_listeners* found = nullptr;
-  rt.run([&] {
-    found = &vigil::internal::service_of(*vigil::internal::current_scheduler()).listeners();
-  });
+  rt.run(
+      [&] { found = &vigil::detail::service_of(*vigil::detail::current_scheduler()).listeners(); });
   return *found;
 }
 

@@ -121,15 +121,15 @@ TEST_SUITE("timer slack") {
 }
 
 TEST_SUITE("send_time") {
-  using vigil::internal::timer_service;
+  using vigil::detail::timer_service;
 
   struct received {
-    std::vector<vigil::internal::nanos> values;
+    std::vector<vigil::detail::nanos> values;
     std::string fiber;
 
     static void take(void* self,
-                     vigil::internal::nanos when,
-                     vigil::internal::runtime_timer::refire&) noexcept {
+                     vigil::detail::nanos when,
+                     vigil::detail::runtime_timer::refire&) noexcept {
       auto& r = *static_cast<received*>(self);
       r.values.push_back(when);
       r.fiber = vigil::this_fiber::name();
@@ -138,7 +138,7 @@ TEST_SUITE("send_time") {
 
   TEST_CASE("hands over exactly the deadline, on the timer fiber") {
     in_virtual([] {
-      auto& service = static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
+      auto& service = static_cast<timer_service&>(vigil::detail::current_scheduler()->timers());
       received r;
       auto* const t = service.make_send(&received::take, &r, service.generation());
       const auto deadline = vigil::clock::now().time_since_epoch().count() + 1'000'000'007;
@@ -146,7 +146,7 @@ TEST_SUITE("send_time") {
       sleep_for(1s);
       CHECK(r.values.empty());
       sleep_for(1s);
-      CHECK(r.values == std::vector<vigil::internal::nanos>{deadline});
+      CHECK(r.values == std::vector<vigil::detail::nanos>{deadline});
       CHECK(r.fiber == "timer fiber");
       CHECK_FALSE(service.stop(*t));
       drop_reference(*t);
@@ -155,7 +155,7 @@ TEST_SUITE("send_time") {
 
   TEST_CASE("stop and a new arming decide as for every timer") {
     in_virtual([] {
-      auto& service = static_cast<timer_service&>(vigil::internal::current_scheduler()->timers());
+      auto& service = static_cast<timer_service&>(vigil::detail::current_scheduler()->timers());
       received r;
       auto* const t = service.make_send(&received::take, &r, service.generation());
       const auto start = vigil::clock::now().time_since_epoch().count();
@@ -166,7 +166,7 @@ TEST_SUITE("send_time") {
       CHECK(service.arm_at(*t, start + 3000));
       CHECK(service.arm_at(*t, start + 4000));
       sleep_for(1s);
-      CHECK(r.values == std::vector<vigil::internal::nanos>{start + 4000});
+      CHECK(r.values == std::vector<vigil::detail::nanos>{start + 4000});
       service.arm_at(*t, start - 5);  // a deadline that has passed
       vigil::testing::settle();
       CHECK(r.values.size() == 2);

@@ -1,5 +1,5 @@
 // timer::stop_and_wait: no run is under way when it returns.
-#include "sched/cancel_tree.hpp"
+#include "sched/wait/cancel_tree.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>

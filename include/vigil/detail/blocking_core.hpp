@@ -11,9 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
 struct blocking_table {
   void (*run)(void* record) noexcept;      // calls f, keeps what comes of it, destroys f
@@ -126,6 +124,4 @@ blocking_result<F> finish_blocking(void* pool, const wait_limit& limit, const si
   }
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -9,9 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // A reference to something callable, for a call that ends before it does.
 class call_ref {
@@ -122,6 +120,4 @@ class callback {
   alignas(void*) std::byte storage_[room];
 };
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -9,8 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 // How an operation on a channel ended that did not simply succeed or throw.
 enum class channel_status : std::uint8_t {
@@ -76,5 +75,4 @@ VIGIL_API std::size_t capacity(const channel_core* c) noexcept;
 VIGIL_API channel_core* done_of(const context& ctx);
 
 }  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

@@ -10,9 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // The result of recv().
 template <class T>
@@ -165,6 +163,4 @@ class recv_iterator {
   mutable std::optional<T> value_;
 };
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -22,6 +22,4 @@
 // The ABI version is part of every mangled name.
 #define VIGIL_ABI v0
 
-namespace vigil {
-inline namespace VIGIL_ABI {}
-}  // namespace vigil
+namespace vigil::inline VIGIL_ABI {}

@@ -9,8 +9,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 struct clock;  // clock.hpp
 
@@ -52,5 +51,4 @@ std::int64_t to_deadline(const T& t) {
 }
 
 }  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

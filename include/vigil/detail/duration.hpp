@@ -8,9 +8,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
 template <class D>
 concept duration_like = requires(const D& d) {
@@ -58,6 +56,4 @@ constexpr std::int64_t to_nanos(const D& d) {
   }
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -5,9 +5,7 @@
 
 #include <type_traits>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
 [[noreturn]] VIGIL_API void throw_empty_function(const char* where);
 
@@ -27,6 +25,4 @@ constexpr void refuse_empty(const char* call, const F& f) {
   if (is_empty_function(f)) throw_empty_function(call);
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

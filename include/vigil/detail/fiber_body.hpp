@@ -12,9 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // Built on the fiber's own stack: the function with its arguments, then in the same
 // place the result, until join() takes it.
@@ -116,6 +114,4 @@ fiber_core* start(
   return start_by({}, how, detached, from, std::forward<F>(f), std::forward<Args>(args)...);
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

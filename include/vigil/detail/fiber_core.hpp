@@ -9,8 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 struct fiber_options;  // fiber.hpp
 
@@ -96,5 +95,4 @@ VIGIL_API void* find_local(const void* key);
 VIGIL_API void add_local(const void* key, void* value, void (*destroy)(void*) noexcept);
 
 }  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

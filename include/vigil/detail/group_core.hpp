@@ -14,9 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class group_core;
 
@@ -164,6 +162,4 @@ class result_list {
   bool is_kept_ = false;
 };
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -8,9 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
 // {poll, enqueue, claim, retract} of one kind of case; src/chan/select_core.hpp.
 struct case_table;
@@ -66,6 +64,4 @@ enum class choice : std::uint8_t {
 // wrong_place, std::invalid_argument, what the case throws.
 VIGIL_API std::size_t select(select_case* const* cases, std::size_t count, choice mode);
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

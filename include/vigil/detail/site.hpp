@@ -4,8 +4,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 struct site {
   const char* file;
@@ -18,5 +17,4 @@ struct site {
   }
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

@@ -8,8 +8,7 @@
 
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 // One overload of each for each number of arguments: the caller's place is the
 // default value of a parameter, and behind a pack none may stand. The lists come in
@@ -99,5 +98,4 @@ auto spawn(const fiber_options& how, F&& f, Args&&... args) {
       detail::start(how, false, site::current(), std::forward<F>(f), std::forward<Args>(args)...));
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

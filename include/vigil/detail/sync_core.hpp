@@ -8,9 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
 struct queued_wait;
 
@@ -116,6 +114,4 @@ VIGIL_API std::uint64_t caller_id() noexcept;
 VIGIL_API bool begin_once(once_core& o, const wait_limit& limit);
 VIGIL_API void end_once(once_core& o, bool done) noexcept;
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -9,9 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
 class timeout_core;     // a list
 class timeout_table;    // lists by duration
@@ -57,6 +55,4 @@ VIGIL_API std::size_t expire_now(timeout_table* lists);
 VIGIL_API std::size_t size_of(const timeout_table* lists) noexcept;
 VIGIL_API std::size_t count_of(const timeout_table* lists) noexcept;
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

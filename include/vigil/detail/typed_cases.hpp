@@ -10,9 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::inline VIGIL_ABI::detail {
 
 template <class F, class... Args>
 inline constexpr bool takes = std::is_invocable_v<F&, Args...>;
@@ -202,6 +200,4 @@ struct held_case final : any_case {
   channel_handle kept;
 };
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI::detail

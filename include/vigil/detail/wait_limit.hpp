@@ -12,8 +12,7 @@
 
 #include <cstdint>
 
-namespace vigil {
-inline namespace VIGIL_ABI {
+namespace vigil::inline VIGIL_ABI {
 
 class context;  // context.hpp
 
@@ -69,9 +68,9 @@ VIGIL_API void let_go(cancel_node& node) noexcept;
 
 // A limit does not keep its node. The context that it was made from is there when a call
 // begins, and may go as soon as the caller has waited or has run a function of the
-// user's. So each wait has a `caller` (src/sched/caller.hpp), which keeps the node while
-// it lives, and looks at the node afterwards; and a call that has several waits, or runs
-// a function before one, keeps the node around all of them: by one caller, one
+// user's. So each wait has a `caller` (src/sched/wait/caller.hpp), which keeps the node
+// while it lives, and looks at the node afterwards; and a call that has several waits, or
+// runs a function before one, keeps the node around all of them: by one caller, one
 // kept_limit, or a context of its own.
 class kept_limit {
  public:
@@ -124,5 +123,4 @@ inline wait_limit cancelled_by(const context& ctx) {
 }
 
 }  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil
+}  // namespace vigil::inline VIGIL_ABI

@@ -23,8 +23,7 @@
 
 #include <boost/asio/io_context.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
+namespace vigil::io::inline VIGIL_ABI {
 
 // Runtimes made with these options wait inside `context`. It may also be run by
 // threads of the caller's, and serve several runtimes. Until the runtime is
@@ -59,5 +58,4 @@ VIGIL_API void restart(boost::asio::io_context& context);
 // virtual time, boost::system::system_error if no descriptor can be had.
 VIGIL_API boost::asio::io_context& context();
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI

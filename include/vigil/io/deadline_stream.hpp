@@ -41,8 +41,7 @@
 #include <boost/asio/socket_base.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
+namespace vigil::io::inline VIGIL_ABI {
 namespace detail {
 
 template <class Stream>
@@ -306,5 +305,4 @@ class deadline_stream {
   std::unique_ptr<detail::stream_sides> sides_;
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI

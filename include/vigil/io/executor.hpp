@@ -43,17 +43,16 @@
 #include <boost/asio/execution_context.hpp>
 #include <boost/asio/strand.hpp>
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 struct outside_gate;
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
+namespace vigil::io::inline VIGIL_ABI {
 namespace detail {
 
 // The runtime of an executor, as that sees it.
 struct executor_home {
-  std::shared_ptr<internal::outside_gate> gate;
+  std::shared_ptr<vigil::detail::outside_gate> gate;
   boost::asio::execution_context* context;
 };
 
@@ -70,7 +69,7 @@ class VIGIL_API counted_work {
   counted_work& operator=(const counted_work&) = delete;
 
  private:
-  std::shared_ptr<internal::outside_gate> gate_;
+  std::shared_ptr<vigil::detail::outside_gate> gate_;
 };
 
 // Whether the calling fiber runs a handler of this runtime's executor.
@@ -219,5 +218,4 @@ using fiber_executor = basic_fiber_executor<false, false>;
 // those of io::context().
 VIGIL_API fiber_executor executor();
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI

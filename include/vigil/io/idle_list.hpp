@@ -19,8 +19,7 @@
 
 #include <cstddef>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
+namespace vigil::io::inline VIGIL_ABI {
 
 class idle_list;
 
@@ -96,5 +95,4 @@ class idle_list {
   timeout_list list_;
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI

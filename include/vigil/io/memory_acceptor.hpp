@@ -23,8 +23,7 @@
 #include <boost/asio/error.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
+namespace vigil::io::inline VIGIL_ABI {
 
 class memory_acceptor {
  public:
@@ -70,5 +69,4 @@ class memory_acceptor {
   std::shared_ptr<detail::memory_backlog> backlog_;
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI

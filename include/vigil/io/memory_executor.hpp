@@ -29,8 +29,7 @@
 #include <boost/asio/execution/context.hpp>
 #include <boost/asio/execution_context.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
+namespace vigil::io::inline VIGIL_ABI {
 namespace detail {
 
 VIGIL_API void start_in_program(const std::function<void()>& f);
@@ -66,5 +65,4 @@ class memory_executor {
   friend constexpr bool operator!=(memory_executor, memory_executor) noexcept { return false; }
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI

@@ -29,8 +29,7 @@
 #include <boost/asio/async_result.hpp>
 #include <boost/system/error_code.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
+namespace vigil::io::inline VIGIL_ABI {
 
 // One end. Moved from, it is closed.
 class memory_stream {
@@ -91,5 +90,4 @@ inline std::pair<memory_stream, memory_stream> memory_pipe(std::size_t capacity 
   return {memory_stream(back, there), memory_stream(there, back)};
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI

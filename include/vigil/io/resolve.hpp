@@ -29,8 +29,7 @@
 
 #include <netdb.h>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
+namespace vigil::io::inline VIGIL_ABI {
 
 using addresses = boost::asio::ip::tcp::resolver::results_type;
 
@@ -139,5 +138,4 @@ auto resolve(std::string host, std::string service, Token&& token = use_fiber) {
       detail::initiate_lookup(), token, std::move(host), std::move(service));
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI

@@ -37,8 +37,7 @@
 #include <boost/asio/socket_base.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
+namespace vigil::io::inline VIGIL_ABI {
 
 struct serve_limits {
   // Connections at a time, at least 1; further ones wait in the kernel's backlog.
@@ -297,5 +296,4 @@ void serve(Acceptor& acceptor,
   serve(background(), acceptor, std::move(handler), limits, from);
 }
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI

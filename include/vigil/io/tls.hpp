@@ -37,8 +37,7 @@
 #include <boost/asio/ssl/stream_base.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
+namespace vigil::io::inline VIGIL_ABI {
 
 // Why a client's handshake is refused, beside what OpenSSL finds.
 enum class tls_error {
@@ -216,8 +215,7 @@ class tls_stream {
   detail::tls_core<Stream> core_;
 };
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI
 
 template <>
 struct boost::system::is_error_code_enum<vigil::io::tls_error> : std::true_type {};

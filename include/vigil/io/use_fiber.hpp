@@ -29,8 +29,7 @@
 #include <vigil/detail/wait_limit.hpp>
 #include <vigil/io/detail/config.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
+namespace vigil::io::inline VIGIL_ABI {
 namespace detail {
 
 struct token_access;
@@ -118,7 +117,6 @@ class use_fiber_t {
 
 inline constexpr use_fiber_t use_fiber{};
 
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI
 
 #include <vigil/io/detail/use_fiber.hpp>

@@ -4,6 +4,8 @@
 #include "machine/overflow.hpp"
 #include "machine/stack.hpp"
 
+#include <vigil/detail/config.hpp>
+
 #include <new>
 
 #include <sys/mman.h>
@@ -42,7 +44,7 @@ bool released_stack(const void* address) noexcept {
 
 }  // namespace model
 
-namespace vigil::internal {
+namespace vigil::inline VIGIL_ABI::detail {
 
 stack allocate_stack(std::size_t usable) {
   static_cast<void>(usable);  // one size is enough for what a model test does
@@ -88,4 +90,4 @@ void install_overflow_report(describe_stack) noexcept {}
 
 void remove_overflow_report() noexcept {}
 
-}  // namespace vigil::internal
+}  // namespace vigil::inline VIGIL_ABI::detail

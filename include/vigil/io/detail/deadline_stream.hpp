@@ -21,9 +21,7 @@ namespace boost::asio::generic {
 class stream_protocol;
 }
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::io::inline VIGIL_ABI::detail {
 
 // The calls of one direction of a stream, one after the other.
 class turns {
@@ -112,6 +110,4 @@ concept may_be_tcp =
     std::is_same_v<typename Stream::protocol_type, boost::asio::ip::tcp> ||
     std::is_same_v<typename Stream::protocol_type, boost::asio::generic::stream_protocol>;
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI::detail

@@ -11,9 +11,7 @@
 #include <boost/system/error_code.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::io::inline VIGIL_ABI::detail {
 
 // Whether an operation that was asked to end says so: operation_aborted, an Asio
 // channel's channel_cancelled, whatever equals errc::operation_canceled; an exception
@@ -41,6 +39,4 @@ auto or_throw(const char* call, F f) {
   }
 }
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI::detail

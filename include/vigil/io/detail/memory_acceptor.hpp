@@ -13,9 +13,7 @@
 #include <boost/asio/error.hpp>
 #include <boost/system/error_code.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::io::inline VIGIL_ABI::detail {
 
 class memory_backlog {
  public:
@@ -150,6 +148,4 @@ struct initiate_memory_accept {
   std::shared_ptr<memory_backlog> backlog;
 };
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI::detail

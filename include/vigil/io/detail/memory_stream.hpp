@@ -20,9 +20,7 @@
 #include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::io::inline VIGIL_ABI::detail {
 
 // One direction.
 class memory_half {
@@ -258,6 +256,4 @@ struct initiate_memory_operation {
   std::shared_ptr<memory_half> half;
 };
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI::detail

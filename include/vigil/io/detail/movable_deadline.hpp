@@ -8,9 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::io::inline VIGIL_ABI::detail {
 
 struct operation;
 
@@ -51,6 +49,4 @@ class VIGIL_API movable_deadline {
   const time_of name_;
 };
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI::detail

@@ -20,9 +20,7 @@
 #include <boost/asio/execution_context.hpp>
 #include <boost/system/error_code.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::io::inline VIGIL_ABI::detail {
 
 using vigil::detail::wait_limit;
 
@@ -207,6 +205,4 @@ class operation_executor {
   ref operation_;
 };
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI::detail

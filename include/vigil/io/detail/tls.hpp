@@ -22,9 +22,7 @@
 #include <boost/asio/ssl/stream_base.hpp>
 #include <boost/asio/write.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::io::inline VIGIL_ABI::detail {
 
 // One connection of OpenSSL between two buffers in memory. No call waits. One at a
 // time; an error `would_block` asks for input.
@@ -406,6 +404,4 @@ class tls_core {
   std::unique_ptr<state> state_;
 };
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI::detail

@@ -25,9 +25,7 @@
 #include <boost/asio/system_executor.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io {
-inline namespace VIGIL_ABI {
-namespace detail {
+namespace vigil::io::inline VIGIL_ABI::detail {
 
 // --- what a token asks for, whatever it is wrapped in
 
@@ -405,9 +403,7 @@ class fiber_result<Token, R(As...) & noexcept(Noexcept)> : public fiber_result<T
 template <class Token, class R, class... As, bool Noexcept>
 class fiber_result<Token, R(As...) && noexcept(Noexcept)> : public fiber_result<Token, R(As...)> {};
 
-}  // namespace detail
-}  // namespace VIGIL_ABI
-}  // namespace vigil::io
+}  // namespace vigil::io::inline VIGIL_ABI::detail
 
 namespace boost::asio {
 

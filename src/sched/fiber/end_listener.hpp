@@ -1,0 +1,38 @@
+// end_listener: the main fiber at the run's end, as the parts see it that keep
+// counts for which it may wait: fibers, outside work, functions on side pools.
+//
+// A thread that counts down changes the count first, and reads wanted_
+// afterwards; the main fiber writes wanted_ first, and looks at the counts
+// afterwards. All sequentially consistent, so one of them sees the other.
+#pragma once
+
+#include "base/atomic.hpp"
+
+#include <vigil/detail/config.hpp>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+class end_listener {
+ public:
+  end_listener() = default;
+  end_listener(const end_listener&) = delete;
+  end_listener& operator=(const end_listener&) = delete;
+
+  // Any thread; the scheduler lives meanwhile.
+  void something_ended() noexcept {
+    if (wanted_.load()) look_again();
+  }
+
+ protected:
+  ~end_listener() = default;
+
+  void listen(bool wanted) noexcept { wanted_.store(wanted); }
+
+ private:
+  // Readies the main fiber if what it waits for has come.
+  virtual void look_again() noexcept = 0;
+
+  atomic<bool> wanted_{false};
+};
+
+}  // namespace vigil::inline VIGIL_ABI::detail

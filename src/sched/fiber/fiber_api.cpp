@@ -1,0 +1,380 @@
+// What the templates of fiber.hpp call.
+#include "sched/fiber/fiber_entry.hpp"
+#include "sched/fiber/park.hpp"
+#include "sched/fiber/written_name.hpp"
+#include "sched/run/process.hpp"
+#include "sched/scheduler.hpp"
+#include "sched/wait/caller.hpp"
+
+#include <vigil/error.hpp>
+#include <vigil/fiber.hpp>
+
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+namespace vigil::inline VIGIL_ABI {
+
+using detail::current_fiber;
+using detail::current_scheduler;
+using detail::fiber_role;
+using detail::lock_guard;
+using detail::outcome;
+using detail::require_fiber;
+using detail::wait_reason;
+using detail::written_name;
+
+namespace detail {
+
+void throw_empty_function(const char* where) {
+  throw std::invalid_argument(std::string(where) + ": the function is empty (null)");
+}
+
+new_fiber::new_fiber(const start_call& call,
+                     const fiber_options& how,
+                     std::size_t size,
+                     std::size_t align,
+                     const site& from) {
+  auto* s = static_cast<detail::scheduler*>(call.sched);
+  if (s != nullptr) {
+    detail::process_check_fork(call.name);
+  } else {
+    s = current_scheduler();
+  }
+  if (s == nullptr) {
+    detail::process_check_fork(call.name);
+    throw wrong_place(
+        (std::string(call.name) +
+         ": this thread has no runtime; call it inside vigil::run, or use runtime::go")
+            .c_str());
+  }
+  core_ = &s->make_fiber(how.stack_size, how.name, size, align, from, fiber_role::user);
+}
+
+new_fiber::~new_fiber() {
+  if (core_ != nullptr) core_->sched->abandon(*core_);
+}
+
+void* new_fiber::room() const noexcept {
+  return core_->body;
+}
+
+fiber_core* new_fiber::start(const body_table& table, bool detached) noexcept {
+  fiber_core* const core = std::exchange(core_, nullptr);
+  core->table = &table;
+  // ordering: nobody else has the fiber yet.
+  if (detached) {
+    core->handle.store(detail::handle_state::detached, detail::relaxed);
+  } else {
+    core->owners.store(2, detail::relaxed);  // ordering: as above
+  }
+  core->sched->start(*core);
+  return core;
+}
+
+namespace {
+
+bool has_ended(const fiber_core& core) noexcept {
+  // Pairs with the release in scheduler::finish().
+  return core.has_ended.load(detail::acquire);
+}
+
+// The handle is gone.
+void let_go(fiber_core& core) noexcept {
+  if (core.drop_owner()) detail::dispose(core);
+}
+
+// Whether somebody is inside join(). Of a fiber that has ended it is known
+// without the lock.
+bool is_joined(const fiber_core& core) noexcept {
+  // ordering: set under join_lock, and before has_ended, which publishes it.
+  return core.is_joined.load(detail::relaxed);
+}
+
+[[noreturn]] void throw_second_join() {
+  throw wrong_place(
+      "vigil::fiber::join: another fiber or thread joins this handle already, and only one can "
+      "have the result; who else waits for the end uses a wait_group or a channel");
+}
+
+// A join that ends without the result.
+void take_out(fiber_core& core, detail::waiter& w) noexcept {
+  const lock_guard guard(core.join_lock);
+  if (core.joiner.waiter == &w) core.joiner = {};
+  core.is_joined.store(false, detail::relaxed);  // ordering: in is_joined()
+}
+
+enum class join_end { ended, limit, refused };
+
+// Until the fiber has ended, or the caller's limit; refused if somebody else waits
+// for that. Caller: has asked whether `self` may wait. After a wait for the end
+// is_joined stays set.
+join_end wait_as_joiner(fiber_core& core, detail::caller& self) {
+  core.join_lock.lock();
+  if (is_joined(core) || core.has_ended.load()) {
+    const join_end result = is_joined(core) ? join_end::refused : join_end::ended;
+    core.join_lock.unlock();
+    return result;
+  }
+  const detail::ticket t = self.open(core.joiner);
+  core.is_joined.store(true, detail::relaxed);  // ordering: in is_joined()
+  const outcome result = self.wait(
+      t, wait_reason::join, core.join_lock, [&]() noexcept { take_out(core, self.self()); });
+  if (result == outcome::value) return join_end::ended;
+  self.throw_if_ended(result);
+  return join_end::limit;
+}
+
+// True if it has ended. After a wait is_joined is still set.
+bool wait_to_join(fiber_core* core, const wait_limit& limit) {
+  if (core == nullptr) {
+    throw wrong_place(
+        "vigil::fiber::join: the handle is empty; it was joined, detached or moved "
+        "from before");
+  }
+  if (core == current_fiber()) {
+    throw wrong_place("vigil::fiber::join: a fiber cannot wait for its own end");
+  }
+  if (has_ended(*core)) {
+    if (is_joined(*core)) throw_second_join();
+    return true;
+  }
+  if (limit.is_over()) return false;
+  detail::caller self(limit);
+  if (self.may_not_wait()) self.refuse("fiber::join");
+  const join_end result = wait_as_joiner(*core, self);
+  if (result == join_end::refused) throw_second_join();
+  return result == join_end::ended;
+}
+
+}  // namespace
+
+bool wait_for_end(fiber_core* core, const wait_limit& limit) {
+  if (!wait_to_join(core, limit)) return false;
+  core->is_joined.store(false, detail::relaxed);  // ordering: the caller's own by now
+  return true;
+}
+
+void join(fiber_core* core, const wait_limit& limit) {
+  wait_to_join(core, limit);
+}
+
+void detach(fiber_core* core) {
+  if (core == nullptr) {
+    throw wrong_place("vigil::fiber::detach: the handle is empty");
+  }
+  // Whoever comes second, this or the fiber's end, takes care of what is left.
+  if (core->handle.exchange(detail::handle_state::detached) == detail::handle_state::ended) {
+    detail::drop_outcome(*core);
+  }
+  let_go(*core);
+}
+
+void request_stop(fiber_core* core) noexcept {
+  // The flag first, then the look for an open wait; the fiber opens its wait
+  // first and then looks at the flag.
+  core->stop_flag.store(true);
+  if (core->self.claim_stop()) core->self.deliver();
+}
+
+namespace {
+
+[[noreturn]] void destroyed_while_joined(const fiber_core& core) noexcept {
+  detail::fatal(
+      "fiber %llu (%s): its handle is destroyed while another fiber or thread joins it; who owns "
+      "the handle joins it, or waits until the other one has",
+      static_cast<unsigned long long>(core.id),
+      written_name(core.name).text());
+}
+
+}  // namespace
+
+void stop_and_join(fiber_core* core) noexcept {
+  if (has_ended(*core)) {
+    if (is_joined(*core)) destroyed_while_joined(*core);
+  } else {
+    // The fiber stayed in the parent, with whoever may have held a lock.
+    if (detail::process_lacks_threads()) return;
+    const fiber_core* const self = current_fiber();
+    // std::exit on this fiber: it does not return, and so the fiber never ends.
+    if (self == core && detail::process_is_exiting()) return;
+    request_stop(core);
+    if (self == core) {
+      detail::fatal(
+          "fiber %llu (%s) destroys its own last handle, which would wait for the "
+          "fiber's end for ever: detach() it first, or let another fiber own it",
+          static_cast<unsigned long long>(core->id),
+          written_name(core->name).text());
+    }
+    if (self != nullptr) detail::check_may_park(*self);
+    if (self == nullptr && detail::current_worker() != nullptr) {
+      detail::fatal(
+          "fiber %llu (%s): its last handle dies on a worker's own stack, inside a handler of the "
+          "library, where nothing may wait for the fiber's end: join() or detach() it first, or "
+          "let a fiber own it",
+          static_cast<unsigned long long>(core->id),
+          written_name(core->name).text());
+    }
+    // A joining destructor: nothing ends this wait but the child's end.
+    detail::caller waits(detail::caller::unstoppable);
+    if (wait_as_joiner(*core, waits) == join_end::refused) {
+      destroyed_while_joined(*core);
+    }
+  }
+  detail::drop_outcome(*core);
+  let_go(*core);
+}
+
+std::uint64_t id_of(const fiber_core* core) noexcept {
+  return core->id;
+}
+
+ended_fiber::ended_fiber(fiber_core* core) : core_(core) {
+  if (core == nullptr) {
+    throw wrong_place(
+        "vigil::fiber::join: the handle was detached or moved from while it was joined");
+  }
+  if (core->error == nullptr && !core->ended_by_stop) return;
+  // There is no result, and with the exception no destructor either.
+  const std::exception_ptr error = std::exchange(core->error, nullptr);
+  const bool by_shutdown = core->ended_by_shutdown;
+  let_go(*core);
+  if (error != nullptr) std::rethrow_exception(error);
+  throw cancelled(std::make_error_code(std::errc::operation_canceled),
+                  "vigil::fiber::join: the fiber was asked to stop before it had a result",
+                  nullptr,
+                  by_shutdown);
+}
+
+ended_fiber::~ended_fiber() {
+  core_->table->destroy_result(core_->body);
+  let_go(*core_);
+}
+
+void* ended_fiber::result() const noexcept {
+  return core_->table->result(core_->body);
+}
+
+void* find_local(const void* key) {
+  const fiber_core& self = require_fiber("fiber_local");
+  for (const detail::fiber_local_slot* s = self.locals; s != nullptr; s = s->next) {
+    if (s->key == key) return s->value;
+  }
+  return nullptr;
+}
+
+void add_local(const void* key, void* value, void (*destroy)(void*) noexcept) {
+  fiber_core& self = require_fiber("fiber_local");
+  self.locals = new detail::fiber_local_slot{key, value, destroy, self.locals};
+}
+
+}  // namespace detail
+
+namespace this_fiber {
+
+void yield() {
+  detail::worker* const w = detail::current_worker();
+  if (w == nullptr || w->current == nullptr) require_fiber("this_fiber::yield");
+  detail::fiber& self = *w->current;
+  if (self.no_parks != 0 || self.sched->state.must_stop(self)) {
+    const detail::caller yields;
+    if (yields.may_not_wait()) yields.refuse("this_fiber::yield");
+  }
+  if (self.deferred != nullptr) [[unlikely]]
+    self.sched->timers().release_deferred(self);
+  w->yield();
+}
+
+std::uint64_t id() noexcept {
+  const detail::fiber* const f = current_fiber();
+  return f == nullptr ? 0 : f->id;
+}
+
+std::string_view name() noexcept {
+  const detail::fiber* const f = current_fiber();
+  return f == nullptr ? std::string_view{} : std::string_view(f->name);
+}
+
+void set_name(std::string_view text) {
+  require_fiber("this_fiber::set_name").set_name(text);
+}
+
+bool stop_requested() noexcept {
+  const detail::fiber* const f = current_fiber();
+  return f != nullptr && f->sched->state.must_stop(*f);
+}
+
+namespace {
+
+detail::guard_owner owner_of(const detail::fiber& f) noexcept {
+  return {f.id, static_cast<std::uint32_t>(f.sched->number()), f.guards_ended};
+}
+
+// The calling fiber, which must be the one that made the guard.
+detail::fiber& fiber_of(const detail::guard_owner& owner, const char* guard) noexcept {
+  detail::fiber* const f = current_fiber();
+  if (f != nullptr && owner_of(*f) == owner) return *f;
+  constexpr const char* advice =
+      "such a guard lives and dies on one fiber, and within one callback: make it a local variable "
+      "there";
+  if (f != nullptr) {
+    detail::fatal(
+        "a this_fiber::%s that fiber %llu of runtime %u has made ends on fiber %llu (%s) of "
+        "runtime %llu%s: %s",
+        guard,
+        static_cast<unsigned long long>(owner.fiber),
+        owner.runtime,
+        static_cast<unsigned long long>(f->id),
+        written_name(f->name).text(),
+        static_cast<unsigned long long>(f->sched->number()),
+        f->id == owner.fiber && f->guards_ended != owner.callback
+            ? ", which has run other callbacks since"
+            : "",
+        advice);
+  }
+  char call[64];
+  std::snprintf(call, sizeof call, "the end of a this_fiber::%s", guard);
+  detail::process_check_fork(call);
+  detail::fatal("a this_fiber::%s that fiber %llu of runtime %u has made ends outside a fiber: %s",
+                guard,
+                static_cast<unsigned long long>(owner.fiber),
+                owner.runtime,
+                advice);
+}
+
+}  // namespace
+
+pin::pin() : owner_(owner_of(require_fiber("this_fiber::pin"))) {
+  detail::fiber& self = *current_fiber();
+  if (self.pins++ != 0) return;
+  self.pinned = detail::current_worker();
+  self.pinned->keeps();
+}
+
+pin::~pin() {
+  detail::fiber& self = fiber_of(owner_, "pin");
+  if (--self.pins != 0) return;
+  self.pinned->lets_go(self);
+  self.pinned = nullptr;
+}
+
+shield::shield() : owner_(owner_of(require_fiber("this_fiber::shield"))) {
+  ++current_fiber()->shields;
+}
+
+shield::~shield() {
+  --fiber_of(owner_, "shield").shields;
+}
+
+no_park::no_park() : owner_(owner_of(require_fiber("this_fiber::no_park"))) {
+  ++current_fiber()->no_parks;
+}
+
+no_park::~no_park() {
+  --fiber_of(owner_, "no_park").no_parks;
+}
+
+}  // namespace this_fiber
+
+}  // namespace vigil::inline VIGIL_ABI

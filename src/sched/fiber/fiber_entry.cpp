@@ -1,0 +1,106 @@
+#include "sched/fiber/fiber_entry.hpp"
+
+#include "sched/fiber/unhandled.hpp"
+#include "sched/run/process.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/error.hpp>
+
+#include <exception>
+#include <utility>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+// For a fiber whose exceptions nobody wants. Nothing that takes every exception
+// stands between the user's code and the bottom of the stack, neither a
+// catch (...) nor a noexcept function: one that nobody catches ends the program
+// where it was thrown, as on a std::thread, and a core file shows that stack.
+void run_open(fiber& self) {
+  try {
+    self.table->run(self.body);
+  } catch (const stopped&) {
+    self.ended_by_stop = true;
+  } catch (const cancelled& e) {
+    if (!self.sched->state.ends_silently(self, e)) throw;
+    self.ended_by_shutdown = self.sched->state.is_by_my_end(e);
+    self.ended_by_stop = true;
+  } catch (const deadlock& e) {
+    if (!self.sched->state.ends_silently(e)) throw;
+    self.ended_by_stop = true;
+  }
+}
+
+// For one that may be joined, and for on_unhandled.
+void run_kept(fiber& self) noexcept {
+  try {
+    self.table->run(self.body);
+  } catch (const stopped&) {
+    self.ended_by_stop = true;
+  } catch (const cancelled& e) {
+    self.ended_by_shutdown = self.sched->state.is_by_my_end(e);
+    if (self.sched->state.ends_silently(self, e)) {
+      self.ended_by_stop = true;
+    } else {
+      self.error = std::current_exception();
+    }
+  } catch (const deadlock& e) {
+    if (self.sched->state.ends_silently(e)) {
+      self.ended_by_stop = true;
+    } else {
+      self.error = std::current_exception();
+    }
+  } catch (...) {
+    self.error = std::current_exception();
+  }
+}
+
+}  // namespace
+
+void fiber_entry(void* argument) {
+  auto& self = *static_cast<fiber*>(argument);
+  worker::arrived();
+  self.has_run = true;
+  const bool is_ours = self.role == fiber_role::runner || self.role == fiber_role::timer;
+  const bool is_detached = self.handle.load() == handle_state::detached;
+  if (is_ours || (is_detached && self.on_unhandled == nullptr)) {
+    run_open(self);
+  } else {
+    run_kept(self);
+  }
+  self.destroy_locals();
+  // The second of the two, this and detach(), sees the other and takes care of
+  // the result or the exception. `detached` is never taken back.
+  if (self.handle.load() == handle_state::detached ||
+      self.handle.exchange(handle_state::ended) == handle_state::detached) {
+    drop_outcome(self);
+  }
+  // The last of what the user has given it has run.
+  if (self.deferred != nullptr) [[unlikely]]
+    self.sched->timers().release_deferred(self);
+  worker* const w = current_worker();
+  if (w == nullptr) process_check_fork("the end of a fiber");
+  self.sched->finish(self);
+  w->leave_for_ever_to_end();
+}
+
+void drop_outcome(fiber& f) noexcept {
+  if (f.error != nullptr) {
+    report_finally(f, std::exchange(f.error, nullptr));
+  } else if (!f.ended_by_stop) {
+    f.table->destroy_result(f.body);
+  }
+}
+
+void dispose(fiber& f) noexcept {
+  const stack where = f.whole;
+  f.side.destroy();
+  f.~fiber();
+  if (worker* const w = current_worker()) {
+    w->stacks.give(where);
+  } else {
+    release_stack(where);
+  }
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,72 @@
+#include "sched/fiber/fiber_registry.hpp"
+
+#include "sched/worker.hpp"
+
+#include <vigil/error.hpp>
+
+#include <string>
+#include <utility>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+void fiber_registry::add(fiber& f) noexcept {
+  shard& s = shard_of(f);
+  const lock_guard guard(s.lock);
+  s.fibers.push_back(f);
+}
+
+void fiber_registry::remove(fiber& f) noexcept {
+  shard& s = shard_of(f);
+  const lock_guard guard(s.lock);
+  s.fibers.remove(f);
+}
+
+void fiber_registry::count_alive(int change) noexcept {
+  if (change > 0) {
+    alive_.fetch_add(one_more);
+  } else {
+    alive_.fetch_sub(1);
+    main_.something_ended();
+  }
+}
+
+void fiber_registry::count_system(int change) noexcept {
+  if (change > 0) {
+    system_.fetch_add(1);
+  } else {
+    system_.fetch_sub(1);
+    main_.something_ended();
+  }
+}
+
+void fiber_registry::take_limited(fiber_role role, std::size_t stack_size) {
+  if (max_fibers_ != 0 && counts(role) && limited_.fetch_add(1) >= max_fibers_) {
+    limited_.fetch_sub(1);
+    throw limit_reached(("vigil: options::max_fibers (" + std::to_string(max_fibers_) +
+                         ") are alive; wait for some to end, or raise the limit")
+                            .c_str());
+  }
+  if (max_stack_bytes_ != 0 && stack_bytes_.fetch_add(stack_size) + stack_size > max_stack_bytes_) {
+    give_limited(role, stack_size);
+    throw limit_reached(("vigil: options::max_stack_bytes (" + std::to_string(max_stack_bytes_) +
+                         ") would be passed; wait for fibers to end, or raise the limit")
+                            .c_str());
+  }
+}
+
+void fiber_registry::give_limited(fiber_role role, std::size_t stack_size) noexcept {
+  if (max_stack_bytes_ != 0) stack_bytes_.fetch_sub(stack_size);
+  if (max_fibers_ != 0 && counts(role)) limited_.fetch_sub(1);
+}
+
+std::uint64_t fiber_registry::take_id(worker* own) noexcept {
+  // ordering: only uniqueness matters.
+  if (own == nullptr) return next_id_.fetch_add(1, relaxed);
+  if (own->next_id == own->last_id) {
+    own->next_id = next_id_.fetch_add(id_block_, relaxed);  // ordering: as above
+    own->last_id = own->next_id + id_block_;
+  }
+  return own->next_id++;
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,108 @@
+// fiber_registry: the fibers of one runtime: which there are, how many, and what
+// they may take.
+//
+// FR1  A fiber is in the registry from adopt() to the end of its function, or to
+//      retire(). It leaves under the lock, so a walk (for_each) finds it alive.
+// FR2  A user fiber counts as alive from before it is made until its stack is
+//      free. So the main fiber, which waits until it is the last one, outlives
+//      all others.
+// FR3  The room that options::max_fibers and max_stack_bytes limit is given back
+//      before a joiner hears of the end: it may start the next fiber at once.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/spinlock.hpp"
+#include "sched/fiber/end_listener.hpp"
+#include "sched/fiber/fiber.hpp"
+#include "sched/fiber/scheduler_options.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+class fiber_registry {
+ public:
+  fiber_registry(const scheduler_options& settings, end_listener& main) noexcept
+      : max_fibers_(settings.max_fibers),
+        max_stack_bytes_(settings.max_stack_bytes),
+        has_limits_(max_fibers_ != 0 || max_stack_bytes_ != 0),
+        id_block_(settings.virtual_time ? 1 : 64),
+        main_(main) {}
+
+  // Whether it counts as alive and against max_fibers; the others are ours.
+  static bool counts(fiber_role role) noexcept {
+    return role == fiber_role::user || role == fiber_role::main;
+  }
+
+  // --- which
+  void add(fiber& f) noexcept;
+  void remove(fiber& f) noexcept;
+
+  // Each under a lock that keeps it alive.
+  template <class F>
+  void for_each(F&& f) noexcept {
+    for (shard& s : shards_) {
+      const lock_guard guard(s.lock);
+      for (fiber* one = s.fibers.front(); one != nullptr; one = fiber_list::next(*one))
+        f(*one);
+    }
+  }
+
+  // --- how many: one more, or one less
+  void count_alive(int change) noexcept;   // a user fiber
+  void count_system(int change) noexcept;  // one of ours
+
+  std::size_t alive() const noexcept { return alive_.load() & low_half; }
+
+  std::size_t system() const noexcept { return system_.load(); }
+
+  // The number alive, and above it how often one was added: while it stays the
+  // same no fiber has lived in between that is not in the number.
+  std::uint64_t history() const noexcept { return alive_.load(); }
+
+  static std::size_t alive_in(std::uint64_t history) noexcept { return history & low_half; }
+
+  // --- what they may take
+  // Throws limit_reached.
+  void take_room(fiber_role role, std::size_t stack_size) {
+    if (has_limits_) take_limited(role, stack_size);
+  }
+
+  void give_room(fiber_role role, std::size_t stack_size) noexcept {
+    if (has_limits_) give_limited(role, stack_size);
+  }
+
+  // --- their numbers. `own`: the calling worker, if it is one of this runtime's.
+  std::uint64_t take_id(worker* own) noexcept;
+
+ private:
+  struct shard {
+    alignas(cache_line) spinlock lock{lock_rank::registry};
+    fiber_list fibers VIGIL_GUARDED_BY(lock);
+  };
+
+  static constexpr std::size_t shards = 16;
+  static constexpr std::uint64_t low_half = 0xffff'ffff;
+  static constexpr std::uint64_t one_more = (std::uint64_t{1} << 32) + 1;
+
+  void take_limited(fiber_role role, std::size_t stack_size);
+  void give_limited(fiber_role role, std::size_t stack_size) noexcept;
+
+  shard& shard_of(const fiber& f) noexcept { return shards_[f.id % shards]; }
+
+  const std::size_t max_fibers_;
+  const std::size_t max_stack_bytes_;
+  const bool has_limits_;
+  const std::uint64_t id_block_;  // virtual time counts one by one
+  end_listener& main_;
+
+  shard shards_[shards];
+  alignas(cache_line) atomic<std::uint64_t> next_id_{1};
+  alignas(cache_line) atomic<std::uint64_t> alive_{0};
+  atomic<std::size_t> system_{0};
+  atomic<std::size_t> stack_bytes_{0};  // counted if max_stack_bytes is set
+  atomic<std::size_t> limited_{0};      // user fibers, counted if max_fibers is set
+};
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,108 @@
+#include "sched/fiber/unhandled.hpp"
+
+#include "base/assert.hpp"
+#include "sched/fiber/written_name.hpp"
+#include "sched/report/fiber_dump.hpp"
+#include "sched/run/process.hpp"
+#include "sched/scheduler.hpp"
+
+#include <cstdio>
+#include <exception>
+#include <utility>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+// The handler may wait: a stop of the fiber does not concern it.
+void report_unhandled(fiber& f, std::exception_ptr error) {
+  if (f.on_unhandled != nullptr) {
+    struct shielded {
+      fiber* const self = current_fiber();
+
+      shielded() noexcept {
+        if (self != nullptr) ++self->shields;
+      }
+
+      ~shielded() {
+        if (self != nullptr) --self->shields;
+      }
+    } const shield;
+
+    f.on_unhandled(std::move(error));
+    return;
+  }
+  const place_in_words from(f);
+  try {
+    std::rethrow_exception(std::move(error));
+  } catch (const std::exception& e) {
+    warn("an exception has left fiber %llu (%s, started at %s), and nobody joins it: %s",
+         static_cast<unsigned long long>(f.id),
+         written_name(f.name).text(),
+         from.text,
+         e.what());
+    process_end_is_named();
+    std::terminate();
+  } catch (...) {
+    warn(
+        "an exception that is no std::exception has left fiber %llu (%s, started at %s), and "
+        "nobody joins it",
+        static_cast<unsigned long long>(f.id),
+        written_name(f.name).text(),
+        from.text);
+    process_end_is_named();
+    std::terminate();
+  }
+}
+
+namespace {
+
+// In a handler of what on_unhandled itself has thrown.
+[[noreturn]] void end_by_on_unhandled(const char* given) noexcept {
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    warn(
+        "options::on_unhandled, which was given what has left %s, has thrown an exception itself: "
+        "%s",
+        given,
+        e.what());
+  } catch (...) {
+    warn(
+        "options::on_unhandled, which was given what has left %s, has thrown an exception itself, "
+        "that is no std::exception",
+        given);
+  }
+  process_end_is_named();
+  std::terminate();
+}
+
+}  // namespace
+
+void report_finally(fiber& f, std::exception_ptr error) noexcept {
+  try {
+    report_unhandled(f, std::move(error));
+  } catch (...) {
+    char given[1024];
+    std::snprintf(given,
+                  sizeof given,
+                  "fiber %llu (%s, started at %s)",
+                  static_cast<unsigned long long>(f.id),
+                  written_name(f.name).text(),
+                  place_in_words(f).text);
+    end_by_on_unhandled(given);
+  }
+}
+
+bool handlers_are_caught() noexcept {
+  const scheduler* const s = current_scheduler();  // none if a test drives the watch
+  return s != nullptr && s->settings().on_unhandled != nullptr;
+}
+
+void report_of_handler(std::exception_ptr error) noexcept {
+  try {
+    current_scheduler()->settings().on_unhandled(std::move(error));
+  } catch (...) {
+    end_by_on_unhandled("a handler of the io_context, run by a worker");
+  }
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

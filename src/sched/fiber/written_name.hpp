@@ -1,0 +1,25 @@
+// A fiber's name as it is written wherever it is shown: in one line, and without what
+// would steer a terminal. A backslash is doubled, so what is written is unambiguous.
+#pragma once
+
+#include "sched/fiber/fiber.hpp"
+
+#include <cstddef>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+// Async-signal-safe. In a list of arguments it lives as long as the call.
+class written_name {
+ public:
+  explicit written_name(const char* name) noexcept;
+
+  const char* text() const noexcept { return text_; }
+
+ private:
+  void escape(char c) noexcept;
+
+  std::size_t size_ = 0;
+  char text_[4 * fiber::name_room];
+};
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,73 @@
+// deadlock_finder: finds out that nothing can ever happen again, and ends the run by it.
+// One for each runtime; they look at all runtimes together, by the rule in deadlock.cpp.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/clock_source.hpp"
+#include "base/intrusive_list.hpp"
+#include "base/nanos.hpp"
+#include "sched/worker.hpp"
+
+#include <cstdint>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+class fiber_registry;
+class idle_workers;
+class outside_work;
+class ready_work;
+class run_end;
+class run_state;
+class signal_hub;
+struct scheduler_options;
+
+class deadlock_finder {
+ public:
+  struct parts {
+    const scheduler_options& settings;
+    const clock_source& clock;
+    idle_workers& idle;
+    const worker_list& workers;
+    const atomic<nanos>& next_deadline;
+    const ready_work& work;
+    run_state& state;
+    run_end& end;
+    fiber_registry& fibers;
+    const outside_work& outside;
+    const signal_hub& signals;
+  };
+
+  explicit deadlock_finder(const parts& of) noexcept : of_(of) {}
+
+  // For the length of a run.
+  void join() noexcept;
+  void leave() noexcept;
+
+  // Caller: a worker that has lain down, the last one.
+  void look() noexcept;
+
+  // Something has gone that may have hidden a deadlock: the workers look, if none of
+  // them would otherwise. Any thread.
+  void look_again() noexcept;
+
+  // A run that ends by a deadlock, when what the stop of all has woken rests again.
+  // `asleep` is what idle_workers::all_asleep() said.
+  bool can_only_give_up(std::uint64_t asleep) const noexcept;
+  // Then, by a worker that is not counted as asleep: others would look meanwhile.
+  // True if there were some, which are readied.
+  bool end_lock_waits() noexcept;
+
+  list_hook<deadlock_finder> among_all;  // guarded by deadlock.cpp's lock
+
+ private:
+  bool looks_stuck(std::uint64_t asleep) const noexcept;
+  bool is_fatal(bool alone) const noexcept;
+  static void look_at_all() noexcept;
+  static void report(bool alone) noexcept;
+
+  const parts of_;
+  atomic<bool> warned_{false};     // one was reported in this run
+  std::uint64_t seen_asleep_ = 0;  // guarded by deadlock.cpp's lock
+};
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,113 @@
+#include "sched/report/slow_fiber.hpp"
+
+#include "base/assert.hpp"
+#include "base/clock_source.hpp"
+#include "sched/fiber/written_name.hpp"
+#include "sched/report/fiber_dump.hpp"
+#include "sched/run/process.hpp"
+
+#include <cstring>
+
+#include <pthread.h>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+slow_fibers::slow_fibers(nanos limit, std::size_t workers)
+    : limit_(limit), workers_(workers), stretches_(std::make_unique<stretch[]>(workers)) {
+  end_.clear();
+  thread_ = std::thread([this] { body(); });
+  process_count_quiet_threads(1);  // it starts nothing
+}
+
+slow_fibers::~slow_fibers() {
+  end_.wake();
+  thread_.join();
+}
+
+void slow_fibers::begins(std::size_t worker, fiber& f) noexcept {
+  stretch& s = stretches_[worker];
+  report r{};
+  bool slow = false;
+  {
+    const nanos now = monotonic_now();
+    const lock_guard guard(s.lock);
+    slow = look(s, now, false, r);
+    s.of = f.role == fiber_role::timer ? nullptr : &f;
+    s.since = now;
+    s.named = f.slow_named;
+    s.callback = f.role == fiber_role::runner;
+    s.id = f.id;
+    s.file = f.file;
+    s.line = f.line;
+    std::memcpy(s.name, f.name, sizeof s.name);
+  }
+  if (slow) name(r);
+}
+
+void slow_fibers::ends(std::size_t worker) noexcept {
+  stretch& s = stretches_[worker];
+  report r{};
+  bool slow = false;
+  {
+    const nanos now = monotonic_now();
+    const lock_guard guard(s.lock);
+    slow = look(s, now, false, r);
+    s.of = nullptr;
+  }
+  if (slow) name(r);
+}
+
+// True: it is to be named, once.
+bool slow_fibers::look(stretch& s, nanos now, bool goes_on, report& r) noexcept {
+  if (s.of == nullptr) return false;
+  const bool slow = !s.named && now - s.since > limit_;
+  s.named = s.named || slow;
+  // The fiber is its worker's until the stretch has ended here.
+  if (!goes_on && s.named && !s.callback) s.of->slow_named = true;
+  if (!slow) return false;
+  r = {now - s.since, goes_on, s.callback, s.id, s.file, s.line, {}};
+  std::memcpy(r.name, s.name, sizeof r.name);
+  return true;
+}
+
+void slow_fibers::name(const report& r) noexcept {
+  if (r.callback) {
+    const lock_guard guard(sites_lock_);
+    for (std::size_t i = 0; i < site_count_; ++i) {
+      if (sites_[i].file == r.file && sites_[i].line == r.line) return;
+    }
+    if (site_count_ < sites_kept) sites_[site_count_++] = {r.file, r.line};
+  }
+  warn(
+      "slow_fiber: fiber %llu (%s), started at %s, %s its worker %.3f ms without a switch%s; "
+      "options::slow_fiber is %.3f ms. What blocks its thread (std::mutex, "
+      "std::this_thread::sleep_for, read()) keeps others waiting: use vigil's own, or "
+      "vigil::blocking; in a long computation call this_fiber::yield now and then",
+      static_cast<unsigned long long>(r.id),
+      written_name(r.name).text(),
+      place_in_words(r.file, r.line).text,
+      r.goes_on ? "has held" : "held",
+      static_cast<double>(r.held) / 1e6,
+      r.goes_on ? ", and still does" : "",
+      static_cast<double>(limit_) / 1e6);
+}
+
+void slow_fibers::body() noexcept {
+  process_is_quiet_thread();
+  ::pthread_setname_np(::pthread_self(), "vigil/slow");
+  // A stretch is seen at the latest when it is twice as long as allowed.
+  while (!end_.sleep_until(saturating_add(monotonic_now(), limit_))) {
+    for (std::size_t i = 0; i < workers_; ++i) {
+      stretch& s = stretches_[i];
+      report r{};
+      bool slow = false;
+      {
+        const lock_guard guard(s.lock);
+        slow = look(s, monotonic_now(), true, r);
+      }
+      if (slow) name(r);
+    }
+  }
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,105 @@
+#include "sched/report/stuck_watch.hpp"
+
+#include "base/assert.hpp"
+#include "base/clock_source.hpp"
+#include "sched/report/fiber_dump.hpp"
+#include "sched/run/process.hpp"
+#include "sched/scheduler.hpp"
+
+#include <algorithm>
+
+#include <pthread.h>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+constexpr nanos shortest_tick = 1'000'000;
+constexpr nanos longest_tick = 500'000'000;
+
+// Looks at each worker's count of switches, for the bounds of its present run,
+// and returns their sum.
+std::uint64_t look_at_runs(const scheduler& s, nanos now) noexcept {
+  std::uint64_t sum = 0;
+  for (const auto& w : s.workers()) {
+    const unsigned long switches = w->counters.switches.get();
+    run_bounds::span unused;
+    w->ran.look(switches, now, unused);
+    sum += switches;
+  }
+  return sum;
+}
+
+}  // namespace
+
+bool stuck_count::look(nanos now, std::uint64_t switches, bool somebody_waits) noexcept {
+  const bool late = now - last_look_ > tick_ + longest_tick;
+  // With no switch in between, who waits at both looks has waited from one to the other.
+  counted_ = !late && waited_ && somebody_waits && switches == switches_ ? counted_ + tick_ : 0;
+  last_look_ = now;
+  switches_ = switches;
+  waited_ = somebody_waits;
+  if (said_ || counted_ < limit_) return false;
+  said_ = true;
+  return true;
+}
+
+stuck_watch::stuck_watch(scheduler& s, nanos limit) noexcept
+    : sched_(s),
+      limit_(limit),
+      tick_(std::clamp(limit / 4, shortest_tick, longest_tick)),
+      count_(limit, tick_) {
+  end_.clear();
+}
+
+stuck_watch::~stuck_watch() {
+  end_.wake();
+  const std::lock_guard guard(lock_);
+  if (thread_.joinable()) thread_.join();
+}
+
+void stuck_watch::start() noexcept {
+  if (!presence_.bring_back()) return;
+  const std::lock_guard guard(lock_);
+  if (thread_.joinable()) thread_.join();  // it is ending
+  process_count_quiet_threads(1);          // it starts nothing
+  try {
+    thread_ = std::thread([this] { body(); });
+  } catch (...) {
+    // Nobody looks at this run then: what is no fault of the program does not end it.
+    process_count_quiet_threads(-1);
+  }
+}
+
+bool stuck_watch::all_sleep() const noexcept {
+  return sched_.idle().asleep() == sched_.workers().size();
+}
+
+void stuck_watch::body() noexcept {
+  process_is_quiet_thread();  // and no longer counted when it has gone
+  ::pthread_setname_np(::pthread_self(), "vigil/stuck");
+  stuck_rest rest;
+  for (;;) {
+    const nanos now = monotonic_now();
+    const std::uint64_t switches = look_at_runs(sched_, now);
+    const bool somebody_waits = sched_.work.waits_for_a_worker();
+    if (count_.look(now, switches, somebody_waits) && !process_is_exiting()) say();
+    if (rest.look(switches, all_sleep(), somebody_waits) &&
+        presence_.leaves([this] { return all_sleep(); }))
+      break;
+    if (end_.sleep_until(saturating_add(now, tick_))) break;
+  }
+}
+
+void stuck_watch::say() noexcept {
+  warn(
+      "no worker has switched to another fiber for %.3f s (options::stuck_limit), although a timer "
+      "is due or a fiber is ready. Each of these fibers keeps its worker: it computes, or blocks "
+      "its thread, in a function-local static or a std::call_once whose initialiser waits for "
+      "example, or in a std::mutex that is held across a wait. A worker whose fiber is not named "
+      "is "
+      "kept by a handler of its io_context",
+      static_cast<double>(limit_) / 1e9);
+  process_dump_running(2, sched_);
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,285 @@
+// scheduler::run(): what is there for the length of a run, and the main fiber. How
+// the run ends is in end.cpp.
+#include "base/words.hpp"
+#include "sched/report/slow_fiber.hpp"
+#include "sched/report/stuck_watch.hpp"
+#include "sched/run/process.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/error.hpp>
+
+#include <cstdio>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <pthread.h>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+// Each of these takes back at its end what it has made of the scheduler.
+
+class opened_run {
+ public:
+  explicit opened_run(run_end& end) : end_(end), is_stopped_(end.open_run()) {}
+
+  ~opened_run() { end_.close_run(has_begun_); }
+
+  opened_run(const opened_run&) = delete;
+  opened_run& operator=(const opened_run&) = delete;
+
+  // It is more than an attempt. A stop that was asked for before begins here,
+  // before the main fiber is entered.
+  void begin() noexcept {
+    has_begun_ = true;
+    if (is_stopped_) end_.begin();
+  }
+
+ private:
+  run_end& end_;
+  const bool is_stopped_;
+  bool has_begun_ = false;
+};
+
+// Among all runtimes that run.
+class one_of_all {
+ public:
+  explicit one_of_all(scheduler& s) noexcept : sched_(s) {
+    process_count_own_threads(1);
+    sched_.deadlocks.join();
+  }
+
+  // The root context last: another runtime that looks for a deadlock reads it.
+  ~one_of_all() {
+    sched_.deadlocks.leave();
+    if (cancel_node* const node = sched_.end.root.exchange(nullptr)) node->let_go();
+    process_count_own_threads(-1);
+  }
+
+  one_of_all(const one_of_all&) = delete;
+  one_of_all& operator=(const one_of_all&) = delete;
+
+ private:
+  scheduler& sched_;
+};
+
+// options::slow_fiber and stuck_limit.
+class watched_run {
+ public:
+  explicit watched_run(scheduler& s) : workers_(s.workers()) {
+    const scheduler_options& settings = s.settings();
+    if (settings.slow_fiber.count() > 0)
+      slow_ = std::make_unique<slow_fibers>(settings.slow_fiber.count(), workers_.size());
+    if (settings.stuck_limit.count() > 0 && !s.clock.is_virtual())
+      stuck_.emplace(s, settings.stuck_limit.count());
+    const nanos now = monotonic_now();
+    for (const auto& w : workers_) {
+      w->ran.begin(w->counters.switches.get(), now);
+      w->slow = slow_.get();
+      w->stuck = stuck_ ? &*stuck_ : nullptr;
+    }
+  }
+
+  ~watched_run() {
+    for (const auto& w : workers_) {
+      w->slow = nullptr;
+      w->stuck = nullptr;
+    }
+  }
+
+  watched_run(const watched_run&) = delete;
+  watched_run& operator=(const watched_run&) = delete;
+
+  void begin() noexcept {
+    if (stuck_) stuck_->somebody_is_awake();
+  }
+
+ private:
+  worker_list& workers_;
+  std::unique_ptr<slow_fibers> slow_;
+  std::optional<stuck_watch> stuck_;
+};
+
+// The function that run() gives to the main fiber, and how it has ended.
+class main_task {
+ public:
+  main_task(scheduler& s, detail::call_ref body) noexcept : sched_(s), body_(body) {}
+
+  void run(fiber& self) noexcept {
+    const bool returned = call(self);
+    sched_.end.release_user_work(self);
+    if (returned && sched_.end.waits_for_all()) sched_.end.wait_until_all_done(self);  // E0
+    sched_.end.finish_run(self);
+  }
+
+  bool was_stopped() const noexcept { return stopped_; }
+
+  void rethrow() {
+    if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+ private:
+  bool call(const fiber& self) noexcept {
+    const run_state& state = sched_.state;
+    try {
+      body_();
+      return true;
+    } catch (const stopped&) {
+      stopped_ = true;
+    } catch (const cancelled& e) {
+      stopped_ = state.ends_silently(self, e);
+      if (!stopped_) error_ = std::current_exception();
+    } catch (const deadlock& e) {
+      if (!state.ends_silently(e)) error_ = std::current_exception();  // else run() throws its own
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    return false;
+  }
+
+  scheduler& sched_;
+  const detail::call_ref body_;
+  bool stopped_ = false;
+  std::exception_ptr error_;
+};
+
+constexpr detail::body_table main_table = {
+    [](void* body) { static_cast<main_task*>(*static_cast<void**>(body))->run(*current_fiber()); },
+    [](void*) noexcept {},
+    [](void*) noexcept {},
+    [](void*) noexcept -> void* { return nullptr; }};
+
+}  // namespace
+
+void scheduler::run(detail::call_ref body, bool wants_result) {
+  if (current_fiber() != nullptr) {
+    throw wrong_place(
+        "vigil::run inside a fiber: use go or spawn; a second runtime needs a thread "
+        "of its own");
+  }
+  opened_run opened(end);
+  state.begin();
+  virtual_time.begin_run();
+  const one_of_all running(*this);
+  watched_run watched(*this);
+  const process_guard process(*this);
+  main_task task(*this, body);
+  timers_->open();
+  fiber* main = nullptr;
+  try {
+    main = &make_main_fiber(&task);
+    watched.begin();
+    start_workers();
+  } catch (...) {
+    if (main != nullptr) {
+      workers_[0]->lets_go(*main);
+      abandon(*main);
+    }
+    timers_->abort_open();
+    throw;
+  }
+  opened.begin();
+  end.set_main_fiber(main);
+  start(*main);
+  {
+    const thread_guard thread;
+    workers_[0]->run();
+  }
+  for (const auto& w : workers_)
+    w->join_thread();
+  signals.dismiss_watchers();
+  task.rethrow();
+  if (state.deadlocked()) {
+    throw deadlock(
+        "vigil: deadlock: every fiber was parked, no timer was pending and no outside "
+        "work was announced; the dump has been written to standard error");
+  }
+  if (task.was_stopped() && wants_result) {
+    throw cancelled("vigil::run: the main function was stopped before it had a result");
+  }
+}
+
+fiber& scheduler::make_main_fiber(void* task) {
+  fiber& f = make_fiber(settings_.main_stack_size,
+                        "main",
+                        sizeof(task),
+                        alignof(void*),
+                        site{"vigil::run", 0},
+                        fiber_role::main);
+  ::new (f.body) void*(task);
+  f.table = &main_table;
+  f.pinned = workers_[0].get();
+  f.pins = 1;
+  workers_[0]->keeps();
+  return f;
+}
+
+void scheduler::start_workers() {
+  constexpr std::uint32_t wait = 0;
+  constexpr std::uint32_t go = 1;
+  constexpr std::uint32_t give_up = 2;
+  gate_.store(wait);
+  const auto open_gate = [this](std::uint32_t how) {
+    gate_.store(how);
+    for (std::size_t i = 1; i < workers_.size(); ++i)
+      words::wake_one(gate_);
+  };
+  try {
+    for (std::size_t i = 1; i < workers_.size(); ++i) {
+      worker* const w = workers_[i].get();
+      w->start_thread([this, w] {
+        char name[16];
+        std::snprintf(name, sizeof name, "vigil/%u", w->index);
+        ::pthread_setname_np(::pthread_self(), name);
+        while (gate_.load() == wait)
+          words::wait(gate_, wait, never);
+        if (gate_.load() == give_up) return;
+        const thread_guard thread;
+        w->run();
+      });
+    }
+  } catch (const std::system_error& e) {
+    open_gate(give_up);
+    std::size_t started = 1;
+    for (const auto& w : workers_)
+      started += w->join_thread() ? 1 : 0;
+    throw std::system_error(e.code(),
+                            "vigil::run: worker thread " + std::to_string(started + 1) + " of " +
+                                std::to_string(workers_.size()) +
+                                " cannot be started; ask for fewer in options::workers, or raise "
+                                "the limit on threads (ulimit -u, cgroup pids.max)");
+  }
+  // They look from now on: work of the main fiber's that comes before their threads do
+  // is theirs.
+  for (std::size_t i = 1; i < workers_.size(); ++i)
+    workers_[i]->begin_looking();
+  open_gate(go);
+}
+
+void scheduler::start_system_fiber(const char* name, system_fibers::duty of, void* argument) {
+  struct call {
+    system_fibers::duty of;
+    void* argument;
+  };
+
+  fiber& f = make_fiber(0, name, sizeof(call), alignof(call), site{"vigil", 0}, fiber_role::runner);
+  ::new (f.body) call{of, argument};
+  static constexpr detail::body_table table = {[](void* body) {
+                                                 const call& c = *static_cast<call*>(body);
+                                                 c.of(c.argument, *current_fiber());
+                                               },
+                                               [](void*) noexcept {},
+                                               [](void*) noexcept {},
+                                               [](void*) noexcept -> void* { return nullptr; }};
+  f.table = &table;
+  f.handle.store(handle_state::detached);
+  fibers.count_system(1);
+  adopt(f);
+  make_runnable(f);
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,101 @@
+// run_state: how far a run has come, for all who ask. Written by run_end and by the
+// deadlock_finder, by the rules that stand there.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/nanos.hpp"
+#include "sched/fiber/fiber.hpp"
+
+#include <vigil/error.hpp>
+
+#include <cstdint>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+// How far the end has come.
+enum class run_phase : std::uint8_t {
+  idle,  // not running
+  running,
+  ending,    // a stop was asked for; the grace period
+  stopping,  // waits throw `stopped`
+  closed,    // no user fiber is left
+};
+
+class run_state {
+ public:
+  run_phase phase() const noexcept { return phase_.load(); }
+
+  // False if it is another one already.
+  bool change_phase(run_phase from, run_phase to) noexcept {
+    return phase_.compare_exchange_strong(from, to);
+  }
+
+  // The phase only goes forward, whoever is late.
+  void advance(run_phase to) noexcept {
+    run_phase seen = phase_.load();
+    while (seen < to && !phase_.compare_exchange_weak(seen, to)) {
+    }
+  }
+
+  // Every open stoppable wait is claimed as stopped, or will be (E3 of end.cpp).
+  bool stopping() const noexcept { return stopping_.load(); }
+
+  // False if that was begun before.
+  bool begin_stopping() noexcept { return !stopping_.exchange(true); }
+
+  bool must_stop(const fiber& f) const noexcept { return stopping() || f.stop_flag.load(); }
+
+  // All of them have been.
+  bool all_stopped() const noexcept { return all_stopped_.load(); }
+
+  void note_all_stopped() noexcept { all_stopped_.store(true); }
+
+  // A deadlock was reported, and the run ends by it.
+  bool deadlocked() const noexcept { return deadlocked_.load(); }
+
+  void note_deadlock() noexcept { deadlocked_.store(true); }
+
+  // When the shutdown gives up (options::stop_limit); 0: nobody counts yet.
+  nanos gives_up_at() const noexcept { return gives_up_at_.load(); }
+
+  void set_gives_up_at(nanos when) noexcept { gives_up_at_.store(when); }
+
+  // The main fiber has ended, and with it the workers.
+  bool over() const noexcept { return over_.load(); }
+
+  void note_over() noexcept { over_.store(true); }
+
+  // One that the shutdown caused, a joined child's for example.
+  bool is_by_my_end(const cancelled& e) const noexcept {
+    return e.is_by_shutdown() && phase() >= run_phase::ending;
+  }
+
+  // Whether f, which it leaves, ends by it as silently as by `stopped`.
+  bool ends_silently(const fiber& f, const cancelled& e) const noexcept {
+    return is_by_my_end(e) || must_stop(f);
+  }
+
+  bool ends_silently(const deadlock&) const noexcept { return deadlocked(); }
+
+  // A run begins, and has ended. Its deadlock is kept in between for run() to throw.
+  void begin() noexcept { deadlocked_.store(false); }
+
+  void clear() noexcept {
+    stopping_.store(false);
+    over_.store(false);
+    all_stopped_.store(false);
+    gives_up_at_.store(0);
+  }
+
+  void back_to_idle() noexcept { phase_.store(run_phase::idle); }
+
+ private:
+  atomic<run_phase> phase_{run_phase::idle};
+  atomic<bool> stopping_{false};
+  atomic<bool> over_{false};
+  atomic<bool> deadlocked_{false};
+  atomic<bool> all_stopped_{false};
+  atomic<nanos> gives_up_at_{0};
+};
+
+}  // namespace vigil::inline VIGIL_ABI::detail

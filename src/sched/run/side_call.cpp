@@ -1,0 +1,120 @@
+#include "sched/run/side_call.hpp"
+
+#include "base/assert.hpp"
+#include "sched/fiber/end_listener.hpp"
+#include "sched/fiber/written_name.hpp"
+#include "sched/idle.hpp"
+#include "sched/run/outside_work.hpp"
+
+#include <optional>
+#include <thread>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+void side_calls::begin(side_call& c) noexcept {
+  outside_.add();
+  under_way_.fetch_add(1);
+  const lock_guard guard(lock_);
+  calls_.push_back(c);
+}
+
+bool side_calls::returned(side_call& c) noexcept {
+  waiter* waits = nullptr;
+  const bool in_virtual = clock_.is_virtual();
+  std::optional<visit> inside;
+  if (in_virtual) inside.emplace(visitors_);  // once done, the call holds the run no more
+  {
+    const lock_guard guard(lock_);
+    if (c.left) {
+      calls_.remove(c);
+      return true;
+    }
+    c.done = true;
+    if (!in_virtual) {
+      calls_.remove(c);
+      // Claimed under the lock: who waits leaves under it, so he is alive here.
+      if (c.waits.claim(outcome::value)) waits = c.waits.waiter;
+    }
+  }
+  if (in_virtual) {
+    idle_.wake_all();  // it may be the last one: take_in()
+    return false;
+  }
+  if (waits != nullptr) waits->deliver();
+  over();
+  return false;
+}
+
+call_fate side_calls::leave(side_call& c) noexcept {
+  call_fate fate = call_fate::over;
+  {
+    const lock_guard guard(lock_);
+    if (!c.done) {
+      if (!c.withdraw()) {  // C4
+        c.left = true;
+        return call_fate::left;
+      }
+      fate = call_fate::withdrawn;
+    }
+    if (!c.hook.linked) return fate;  // over already
+    calls_.remove(c);
+  }
+  over();
+  return fate;
+}
+
+// From threads outside too. The main fiber may end the run as soon as the count
+// is down: the destructor waits for who is in here.
+void side_calls::over() noexcept {
+  const visit inside(visitors_);
+  under_way_.fetch_sub(1);
+  outside_.end();
+  if (clock_.is_virtual()) idle_.wake_all();
+  main_.something_ended();
+}
+
+void side_calls::wait_until_over() const noexcept {
+  while (under_way_.load() != 0)
+    std::this_thread::yield();
+}
+
+// --- virtual time: C3
+
+bool side_calls::all_done() noexcept {
+  const lock_guard guard(lock_);
+  if (calls_.size() != under_way_.load()) return false;  // one is being dropped
+  for (side_call* c = calls_.front(); c != nullptr; c = call_list::next(*c)) {
+    if (!c->done) return false;
+  }
+  return true;
+}
+
+bool side_calls::take_in() noexcept {
+  if (!all_done()) return false;
+  for (;;) {
+    side_call* c = nullptr;
+    {
+      const lock_guard guard(lock_);
+      c = calls_.pop_front();
+    }
+    if (c == nullptr) return true;
+    if (c->waits.claim(outcome::value)) c->waits.waiter->deliver();
+    over();
+  }
+}
+
+void side_calls::name() noexcept {
+  const nanos now = monotonic_now();
+  const lock_guard guard(lock_);
+  for (side_call* c = calls_.front(); c != nullptr; c = call_list::next(*c)) {
+    if (c->done) continue;
+    warn("  a function on a side pool, called %.3f s ago by fiber %llu (%s) at %s:%u",
+         static_cast<double>(now - c->since) / 1e9,
+         static_cast<unsigned long long>(c->fiber_id),
+         written_name(c->fiber_name).text(),
+         c->from.file,
+         c->from.line);
+  }
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,132 @@
+// side_call: a function that a fiber has given to a thread of a side pool, as
+// the fiber's runtime sees it; side_calls: those of one runtime.
+//
+// The danger. The function may return at the very moment at which its caller's
+// wait is ended by a timeout or a stop: the result would be lost, or handed to
+// a fiber that has gone, or the record freed by both or by nobody. And the
+// runtime may end while the function still runs.
+//
+// The rule. All such calls of a runtime are in one list, and the lock of the
+// list decides who comes first:
+//
+//   pool's thread   the function has returned: returned(). If somebody
+//                   waits, his ticket is claimed under the lock, and the record
+//                   is his. If he has left, it is the thread's.
+//   caller          his wait has ended otherwise: leave(). If the function
+//                   has returned, the record is his; if it has not begun, it is
+//                   taken out of its pool's queue, and the record is his; else
+//                   the thread's.
+//
+// C1  A record has one owner at any time: its caller until it is submitted and
+//     after `done`, the pool otherwise.
+// C2  A call is outside work, and one of under_way_, from begin() to over(), which is
+//     the last touch of the scheduler. The end of the run waits for the count, so the
+//     scheduler outlives every call.
+// C3  On virtual time a function that has returned stays in the list, and its
+//     caller parked, until nothing else can run and every other one has
+//     returned as well: then all are taken in at once, in the order in which
+//     they began, and the seed draws who goes first.
+// C4  Who leaves touches the pool under the lock only, and only if the function
+//     has not returned: then the pool still has the call, and waits for it before
+//     it goes. Once it has returned, the pool may be gone.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/clock_source.hpp"
+#include "base/intrusive_list.hpp"
+#include "base/nanos.hpp"
+#include "base/spinlock.hpp"
+#include "sched/fiber/visitors.hpp"
+#include "sched/wait/waiter.hpp"
+
+#include <vigil/detail/site.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+class end_listener;
+class idle_workers;
+class outside_work;
+
+// What becomes of a call that its caller leaves.
+enum class call_fate : std::uint8_t {
+  over,       // the function has returned: the record is the caller's
+  withdrawn,  // it never begins: the same
+  left,       // it runs: the record is the pool's
+};
+
+class side_call {
+ public:
+  // Out of the queue of its pool, if no thread has taken it. Caller: side_calls::leave().
+  virtual bool withdraw() noexcept = 0;
+
+  list_hook<side_call> hook;
+  open_wait waits;    // until the call is left
+  bool left = false;  // nobody waits any more
+  bool done = false;  // the function has returned
+
+  // For who reads what the runtime waits for.
+  nanos since = 0;  // on the monotonic clock
+  std::uint64_t fiber_id = 0;
+  char fiber_name[32] = {};
+  site from{"", 0};
+
+ protected:
+  ~side_call() = default;
+};
+
+class side_calls {
+ public:
+  side_calls(const clock_source& clock,
+             idle_workers& idle,
+             outside_work& outside,
+             end_listener& main,
+             visitors& inside) noexcept
+      : clock_(clock), idle_(idle), outside_(outside), main_(main), visitors_(inside) {}
+
+  void begin(side_call& c) noexcept VIGIL_EXCLUDES(lock_);
+  // True: nobody waits, the record is the caller's, who then calls over().
+  bool returned(side_call& c) noexcept VIGIL_EXCLUDES(lock_);
+  call_fate leave(side_call& c) noexcept VIGIL_EXCLUDES(lock_);
+  void over() noexcept;
+
+  std::size_t under_way() const noexcept { return under_way_.load(); }
+
+  // Before the scheduler goes: one that was left at the very end of the run, on a
+  // pool that others share, may still be under way.
+  void wait_until_over() const noexcept;
+
+  // --- virtual time: C3
+  bool all_done() noexcept VIGIL_EXCLUDES(lock_);
+  // Caller: the one worker, on its own stack, so nobody runs meanwhile. False if
+  // one is still under way.
+  bool take_in() noexcept VIGIL_EXCLUDES(lock_);
+
+  // Says on standard error which have not returned.
+  void name() noexcept VIGIL_EXCLUDES(lock_);
+
+  // Under the lock.
+  template <class F>
+  void for_each(F&& f) noexcept VIGIL_EXCLUDES(lock_) {
+    const lock_guard guard(lock_);
+    for (const side_call* c = calls_.front(); c != nullptr; c = call_list::next(*c))
+      f(*c);
+  }
+
+ private:
+  using call_list = list<side_call, &side_call::hook>;
+
+  const clock_source& clock_;
+  idle_workers& idle_;
+  outside_work& outside_;
+  end_listener& main_;
+  visitors& visitors_;
+
+  spinlock lock_{lock_rank::side_calls};
+  call_list calls_ VIGIL_GUARDED_BY(lock_);
+  atomic<std::size_t> under_way_{0};
+};
+
+}  // namespace vigil::inline VIGIL_ABI::detail

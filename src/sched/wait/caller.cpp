@@ -1,0 +1,83 @@
+#include "sched/wait/caller.hpp"
+
+#include "sched/run/process.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/error.hpp>
+
+#include <string>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+caller::caller(const wait_limit& limit, mode m, const worker* on) noexcept
+    : fiber_(on != nullptr ? on->current : nullptr), kept_(limit) {
+  if (fiber_ == nullptr) {
+    thread_.emplace();
+  } else if (m != unstoppable && fiber_->shields == 0 && on->exceptions_in_flight() == 0) {
+    stoppable_ = m == stoppable;
+    for_lock_ = m == for_lock && fiber_->relocks == 0;
+  }
+}
+
+bool caller::may_not_wait() const noexcept {
+  if (fiber_ == nullptr) return current_worker() != nullptr;
+  if (fiber_->no_parks != 0) return true;
+  return stoppable_ && fiber_->sched->state.must_stop(*fiber_);
+}
+
+void caller::refuse(const char* call) const {
+  if (fiber_ == nullptr) {
+    throw wrong_place((std::string("vigil::") + call +
+                       ": it would have to wait on a worker's own stack, inside a handler of the "
+                       "library; use a try_ form there, or start a fiber with go")
+                          .c_str());
+  }
+  check_may_park(*fiber_);
+  throw_stopped(*fiber_);
+}
+
+ticket caller::open_on_thread() noexcept {
+  process_check_fork("a wait");
+  thread_->sleep.clear();
+  return thread_->self.open(false);
+}
+
+outcome caller::wait(ticket t, wait_reason why, spinlock& held) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  if (fiber_ != nullptr) return detail::wait(*fiber_, t, why, kept_.limit, stoppable_, held);
+  const nanos deadline = kept_.limit.as_deadline();
+  held.unlock();
+  return sleep(t, deadline);
+}
+
+outcome caller::wait(ticket t, wait_reason why) {
+  if (fiber_ != nullptr) return detail::wait(*fiber_, t, why, kept_.limit, stoppable_);
+  return sleep(t, kept_.limit.as_deadline());
+}
+
+// Whoever claims wakes the note, once; a claim that beats the deadline is
+// therefore waited for.
+outcome caller::sleep_alone(ticket t, nanos deadline) noexcept {
+  if (!thread_->sleep.sleep_until(deadline)) {
+    if (thread_->self.claim(t, outcome::timeout)) return outcome::timeout;
+    thread_->sleep.sleep_until(never);
+  }
+  return thread_->self.outcome();
+}
+
+outcome caller::sleep(ticket t, nanos deadline) noexcept {
+  cancel_node* const node = kept_.limit.cancelled_by;
+  if (node == nullptr) return sleep_alone(t, deadline);
+  queued_waiter entry(open_wait{&thread_->self, t});
+  if (!node->begin_wait(entry)) return outcome::cancelled;
+  const outcome result = sleep_alone(t, deadline);
+  node->end_wait(entry);
+  return result;
+}
+
+void caller::throw_if_ended(outcome result) const {
+  if (result == outcome::stopped) throw_stopped(*fiber_);
+  if (result == outcome::deadlock) throw_deadlock(*fiber_);
+  if (result == outcome::cancelled) throw_cancelled(*kept_.limit.cancelled_by);
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,112 @@
+// caller: the running fiber that calls an operation which may have to wait, or a plain
+// thread, which sleeps on a note of its own. Every wait but those of the shutdown's own
+// fibers goes through one.
+//
+//   if (self.may_not_wait()) { unlock; self.refuse(...); }
+//   queue the cases; t = self.open(); result = self.wait(t, why); unlink them
+//   self.throw_if_ended(result)
+#pragma once
+
+#include "base/nanos.hpp"
+#include "sched/fiber/park.hpp"
+#include "sched/wait/note.hpp"
+
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/wait_limit.hpp>
+
+#include <cstdint>
+#include <optional>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+using detail::wait_limit;
+
+VIGIL_FOR_IO worker* current_worker() noexcept;  // worker.hpp
+VIGIL_FOR_IO fiber* current_fiber() noexcept;    // worker.hpp
+
+class caller {
+ public:
+  // What ends its waits but what it waits for and the limit. Neither does while the
+  // fiber is shielded or unwinds.
+  enum mode : std::uint8_t {
+    stoppable,    // a stop of the fiber, which refuses the wait as well
+    for_lock,     // the end of a deadlocked run that can be unwound in no other way
+                  // (deadlock_finder::end_lock_waits), but not of one that has
+                  // to take the lock back
+    unstoppable,  // nothing
+  };
+
+  // `limit`: of each of its waits. It keeps the limit's node (wait_limit.hpp).
+  explicit caller(const wait_limit& limit = detail::no_limit, mode m = stoppable) noexcept
+      : caller(limit, m, current_worker()) {}
+
+  explicit caller(mode m) noexcept : caller(detail::no_limit, m) {}
+
+  // Whether it must not wait here or now; refuse() then says why. Under a lock.
+  VIGIL_FOR_IO bool may_not_wait() const noexcept;
+  // Throws `stopped` or wrong_place, or ends the program under no_park.
+  [[noreturn]] void refuse(const char* call) const;
+
+  const wait_limit& limit() const noexcept { return kept_.limit; }
+
+  bool is_fiber() const noexcept { return fiber_ != nullptr; }
+
+  waiter& self() noexcept { return fiber_ != nullptr ? fiber_->self : thread_->self; }
+
+  ticket open() noexcept {
+    return fiber_ != nullptr ? fiber_->self.open(stoppable_, for_lock_) : open_on_thread();
+  }
+
+  ticket open(open_wait& w) noexcept {
+    w.waiter = &self();
+    return w.ticket = open();
+  }
+
+  // Until the ticket is claimed or the limit comes: then the outcome is
+  // `timeout`, or `cancelled`. Throws std::bad_alloc if the deadline cannot be
+  // armed; the wait is over then. `held` is released in every case.
+  VIGIL_FOR_IO outcome wait(ticket t, wait_reason why, spinlock& held) VIGIL_RELEASE(held);
+  outcome wait(ticket t, wait_reason why);
+
+  // The same. leave() undoes what made the wait findable, under that lock: it is called
+  // if nobody has found it, when this throws as well.
+  template <class Leave>
+  outcome wait(ticket t, wait_reason why, spinlock& held, Leave leave)
+      VIGIL_RELEASE(held) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+    outcome result = outcome::open;
+    try {
+      result = wait(t, why, held);
+    } catch (...) {
+      leave();
+      throw;
+    }
+    if (result != outcome::value && result != outcome::closed) leave();
+    return result;
+  }
+
+  // After a wait that brought nothing: throws what one that ended by a stop, a
+  // cancel or a deadlock throws.
+  void throw_if_ended(outcome result) const;
+
+ private:
+  struct thread_part {
+    thread_part() noexcept : self(sleep) {}
+
+    note sleep;
+    waiter self;
+  };
+
+  VIGIL_FOR_IO caller(const wait_limit& limit, mode m, const worker* on) noexcept;
+
+  VIGIL_FOR_IO ticket open_on_thread() noexcept;
+  outcome sleep(ticket t, nanos deadline) noexcept;
+  outcome sleep_alone(ticket t, nanos deadline) noexcept;
+
+  fiber* const fiber_;
+  const detail::kept_limit kept_;
+  bool stoppable_ = false;
+  bool for_lock_ = false;
+  std::optional<thread_part> thread_;
+};
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,115 @@
+// Why a fiber is parked: what the dump prints. One value per kind of wait.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+
+#include <cstdint>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+enum class wait_reason : std::uint8_t {
+  none,
+  sleep,
+  join,
+  stop_and_wait,
+  timer_empty,  // the timer fiber: no timer is pending
+  timer_note,   // the timer fiber: sleeping on the note
+  idle_runner,  // a callback fiber without a callback
+  shutdown,     // the main fiber, waiting for the others to end
+  all_done,     // the main fiber, waiting for the program to end by itself
+  settle,       // testing::settle
+  signal,       // waiting for a watched signal
+  send,
+  recv,
+  send_nil,
+  recv_nil,
+  select,
+  select_none,  // a select without cases
+  group,        // for the end of a group's fibers
+  group_place,  // for a place in a group with a limit
+  blocking,     // a function on a side pool
+  on_expire,    // the end of a timeout entry's callback
+  mutex,
+  shared_mutex_write,
+  shared_mutex_read,
+  condition,
+  wait_group,
+  latch,
+  semaphore,
+  once,
+  rate_limiter,
+  io,    // an Asio operation
+  test,  // the library's own tests
+};
+
+constexpr const char* to_string(wait_reason reason) noexcept {
+  switch (reason) {
+    case wait_reason::none:
+      return "nothing";
+    case wait_reason::sleep:
+      return "sleep";
+    case wait_reason::join:
+      return "join";
+    case wait_reason::stop_and_wait:
+      return "stop_and_wait";
+    case wait_reason::timer_empty:
+      return "timers: none pending";
+    case wait_reason::timer_note:
+      return "timers: the note";
+    case wait_reason::idle_runner:
+      return "a callback to run";
+    case wait_reason::shutdown:
+      return "shutdown: other fibers";
+    case wait_reason::all_done:
+      return "exit: until all is done";
+    case wait_reason::settle:
+      return "settle";
+    case wait_reason::signal:
+      return "signal";
+    case wait_reason::send:
+      return "channel send";
+    case wait_reason::recv:
+      return "channel receive";
+    case wait_reason::send_nil:
+      return "channel send (nil channel)";
+    case wait_reason::recv_nil:
+      return "channel receive (nil channel)";
+    case wait_reason::select:
+      return "select";
+    case wait_reason::select_none:
+      return "select (no cases)";
+    case wait_reason::group:
+      return "group: its fibers";
+    case wait_reason::group_place:
+      return "group: a place";
+    case wait_reason::blocking:
+      return "blocking: a function on a side pool";
+    case wait_reason::on_expire:
+      return "the end of an on_expire";
+    case wait_reason::mutex:
+      return "mutex";
+    case wait_reason::shared_mutex_write:
+      return "shared_mutex (to write)";
+    case wait_reason::shared_mutex_read:
+      return "shared_mutex (to read)";
+    case wait_reason::condition:
+      return "condition_variable";
+    case wait_reason::wait_group:
+      return "wait_group";
+    case wait_reason::latch:
+      return "latch";
+    case wait_reason::semaphore:
+      return "semaphore";
+    case wait_reason::once:
+      return "once (another runs it)";
+    case wait_reason::rate_limiter:
+      return "rate_limiter";
+    case wait_reason::io:
+      return "I/O";
+    case wait_reason::test:
+      return "test";
+  }
+  return "?";
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

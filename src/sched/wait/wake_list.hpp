@@ -1,0 +1,76 @@
+// wake_list: waiters that were claimed under a lock, and go on once it is released.
+//
+//   wake_list claimed;
+//   { lock;  claimed.claim(w, outcome::value); }
+//   claimed.deliver();
+//
+// Many that wait in one queue are ended a few dozen under each hold of its lock:
+//
+//   for (bool more = true; more;) {
+//     wake_list claimed;
+//     { lock;  claimed.take(queue, end);  more = !queue.empty(); }
+//     claimed.deliver_together();
+//   }
+//
+// No more may queue then: a look under the lock finds what has ended. A waiter lies on
+// a stack of its own, long out of the cache. So take() first asks for
+// the memory of all that it will claim, and for the next round's entries (far_list),
+// before it claims the first.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/intrusive_list.hpp"
+#include "sched/wait/waiter.hpp"
+
+#include <cstddef>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+class wake_list {
+ public:
+  void add(waiter& claimed) noexcept { claimed_.push_back(claimed); }
+
+  // Whether the wait has ended by this call.
+  bool claim(const open_wait& w, outcome result) noexcept {
+    if (!w.claim(result)) return false;
+    add(*w.waiter);
+    return true;
+  }
+
+  // Takes out up to far_stride entries; `end(entry)` says whether it has claimed the
+  // wait. Caller: holds the queue's lock.
+  template <class Entry, class End>
+  void take(far_list<Entry>& queue, End end) noexcept {
+    Entry* taken[far_stride];
+    std::size_t n = 0;
+    for (; n < far_stride && !queue.empty(); ++n) {
+      taken[n] = queue.pop_front();
+      __builtin_prefetch(taken[n]->ahead, 1);
+      prefetch(taken[n]->waiter);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      if (end(*taken[i])) add(*taken[i]->waiter);
+    }
+  }
+
+  // Both make their owners go on, in order. Caller: holds no lock; at its end.
+  void deliver(turn when = turn::in_order) noexcept {
+    while (waiter* const w = claimed_.pop_front())
+      w->deliver(when);
+  }
+
+  // For many: the fibers of this thread's runtime together, the first of them next.
+  void deliver_together() noexcept;
+
+ private:
+  // What claiming and readying touch. Of a fiber: its record from park_state on.
+  static void prefetch(const waiter* w) noexcept {
+    __builtin_prefetch(w, 1);
+    __builtin_prefetch(reinterpret_cast<const char*>(w) - cache_line, 1);
+    __builtin_prefetch(reinterpret_cast<const char*>(w) + cache_line, 1);
+  }
+
+  chain<waiter, &waiter::next_woken> claimed_;
+};
+
+}  // namespace vigil::inline VIGIL_ABI::detail
