@@ -8,9 +8,9 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 // In no worker's own queue.
-bool ready_work::any_in_common(std::size_t callbacks_taken) const noexcept {
+bool ready_work::any_in_common() const noexcept {
   return !from_.injected.empty() || from_.signals.any() || from_.state.over() ||
-         from_.timers->has_callbacks(callbacks_taken);
+         from_.timers->has_callbacks();
 }
 
 bool ready_work::any_in_queues() const noexcept {
@@ -20,12 +20,12 @@ bool ready_work::any_in_queues() const noexcept {
   return false;
 }
 
-bool ready_work::any(std::size_t callbacks_taken) const noexcept {
-  return any_in_common(callbacks_taken) || any_in_queues();
+bool ready_work::any() const noexcept {
+  return any_in_common() || any_in_queues();
 }
 
 bool ready_work::much() const noexcept {
-  if (any_in_common(0)) return true;
+  if (any_in_common()) return true;
   for (const auto& w : from_.workers) {
     if (!w->has_one()) return true;
   }

@@ -31,9 +31,8 @@ class ready_work {
 
   explicit ready_work(const parts& from) noexcept : from_(from) {}
 
-  // Anything for any worker, besides so many callbacks; inboxes count for their
-  // owners, which look themselves.
-  bool any(std::size_t callbacks_taken = 0) const noexcept;
+  // Anything for any worker; inboxes count for their owners, which look themselves.
+  bool any() const noexcept;
   // More than may wait for the end of a nap.
   bool much() const noexcept;
   // A fiber that only one worker may take.
@@ -43,7 +42,7 @@ class ready_work {
   bool waits_for_a_worker() const noexcept;
 
  private:
-  bool any_in_common(std::size_t callbacks_taken) const noexcept;
+  bool any_in_common() const noexcept;
   bool any_in_queues() const noexcept;
 
   const parts from_;

@@ -53,9 +53,10 @@ class timer_seam {
   virtual bool holds_program() const noexcept = 0;
   // Up to `room` of them, and how many there are; walks the heap.
   virtual std::size_t list_holders(timer_holder* out, std::size_t room) noexcept = 0;
-  // More than `besides` due callbacks wait for a fiber that runs them.
-  virtual bool has_callbacks(std::size_t besides = 0) const noexcept = 0;
-  // A fiber that will run them, ready to be entered; nullptr if there is none.
+  // Due callbacks wait for a fiber that runs them, besides those that take_runner() has
+  // been called for.
+  virtual bool has_callbacks() const noexcept = 0;
+  // A fiber that will run one or more, to be entered at once; nullptr if there is none.
   virtual fiber* take_runner() noexcept = 0;
   // What the fiber has deferred may run from now on. Caller: the fiber itself;
   // locks of a lower rank than the queue of callbacks may be held.

@@ -104,7 +104,7 @@ void worker::run() noexcept {
     // The timer fiber is no user code: a worker that looks goes on looking.
     if (f->role != fiber_role::timer) {
       if (looking_) {
-        stop_looking(*f);
+        stop_looking();
       } else if (cover_before_user_code) {
         cover_before_user_code = false;
         sched.cover();

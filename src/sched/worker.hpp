@@ -182,7 +182,7 @@ class worker {
 
   // --- idling (worker_idle.cpp)
 
-  void stop_looking(const fiber& found) noexcept;
+  void stop_looking() noexcept;
   bool nap() noexcept;  // false: it is time to rest
   void rest() noexcept;
   bool lie_down() noexcept;

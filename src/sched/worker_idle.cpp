@@ -8,17 +8,14 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-void worker::stop_looking(const fiber& found) noexcept {
+void worker::stop_looking() noexcept {
   looking_ = false;
   const bool last = sched.idle().stop_looking();
   cover_before_user_code = false;
   if (sched.idle().nobody_rests()) return;
   // What others added while this one was looking was left to it: if there is
-  // more than it can take, anywhere, the next one is woken.
-  // ordering: this worker is the only one that has the fiber.
-  const std::size_t taken =
-      found.role == fiber_role::runner && found.callback.load(relaxed) == nullptr ? 1 : 0;
-  if (last && sched.work.any(taken)) sched.idle().wake_one();
+  // more, anywhere, the next one is woken.
+  if (last && sched.work.any()) sched.idle().wake_one();
   sched.cover();
 }
 

@@ -63,24 +63,56 @@ void callback_queue::push_deferred(fiber& f) noexcept {
   sched_.work_added();
 }
 
+bool callback_queue::reserve() noexcept {
+  const lock_guard guard(lock_);
+  if (waiting() == 0) return false;
+  ++reserved_;
+  // ordering: as in pop(). A worker that still sees one more looks here.
+  sched_.callbacks_waiting.store(waiting(), relaxed);
+  return true;
+}
+
+void callback_queue::unreserve() noexcept {
+  const lock_guard guard(lock_);
+  --reserved_;
+  publish();
+}
+
+void callback_queue::unreserve_all() noexcept {
+  const lock_guard guard(lock_);
+  reserved_ = 0;
+  publish();
+}
+
+timer_record* callback_queue::pop_reserved(nanos& due_until, round& of) noexcept {
+  const lock_guard guard(lock_);
+  of = posted_;
+  if (reserved_ == 0) return nullptr;
+  --reserved_;  // and the queue has one less: as many wait as before
+  return pop_front(due_until);
+}
+
 timer_record* callback_queue::pop(nanos& due_until, round& of) noexcept {
   if (sched_.callbacks_waiting.load() == 0) return nullptr;
   const lock_guard guard(lock_);
   if (of == new_round) of = posted_;
-  if (queue_.front() != nullptr && queue_.front()->posted_as > of) return nullptr;
-  timer_record* const t = queue_.pop_front();
+  if (waiting() == 0 || queue_.front()->posted_as > of) return nullptr;
+  timer_record* const t = pop_front(due_until);
   // ordering: a count that seems too high for a moment costs a look; the next
   // increase comes after it, under the lock.
-  sched_.callbacks_waiting.store(queue_.size(), relaxed);
-  if (t != nullptr) {
-    t->queued = false;
-    due_until = t->due_until;
-    // The run after this one: its claim word, its function, its place.
-    if (const timer_record* const next = queue_.front()) {
-      __builtin_prefetch(next, 1);
-      __builtin_prefetch(&next->call, 1);
-      __builtin_prefetch(&next->made_at);
-    }
+  sched_.callbacks_waiting.store(waiting(), relaxed);
+  return t;
+}
+
+timer_record* callback_queue::pop_front(nanos& due_until) noexcept {
+  timer_record* const t = queue_.pop_front();
+  t->queued = false;
+  due_until = t->due_until;
+  // The run after this one: its claim word, its function, its place.
+  if (const timer_record* const next = queue_.front()) {
+    __builtin_prefetch(next, 1);
+    __builtin_prefetch(&next->call, 1);
+    __builtin_prefetch(&next->made_at);
   }
   return t;
 }

@@ -4,6 +4,11 @@
 // the call, takes the claim (P4). A queue with something in it is work like a ready
 // fiber: scheduler::callbacks_waiting says how much.
 //
+// A worker that goes to enter a runner has reserved one of the callbacks for it, which
+// is no work for others any more: a second worker that saw it in between would enter a
+// second runner, which might pop it first, and compute on the very worker that leaves
+// such work to others (docs/decisions/0014).
+//
 // A posted one goes to the tail, and a round of them ends where the queue did as it
 // began. A deferred one waits at its fiber until that gives its worker away or has run
 // the last of the user's code; it is pending meanwhile, so that nobody takes the run for
@@ -35,7 +40,18 @@ class callback_queue {
   using round = std::uint64_t;
   static constexpr round new_round = UINT64_MAX;
 
-  // nullptr: none is there, or those left were posted after the round began.
+  // One of the callbacks is for a runner that is about to be entered. False: none is
+  // left that is not.
+  bool reserve() noexcept VIGIL_EXCLUDES(lock_);
+  // That runner cannot be had.
+  void unreserve() noexcept VIGIL_EXCLUDES(lock_);
+  // No runner that was entered will come for its callback any more.
+  void unreserve_all() noexcept VIGIL_EXCLUDES(lock_);
+
+  // By the runner that one was reserved for, once. Its round begins. nullptr: all that
+  // waited were discarded meanwhile.
+  timer_record* pop_reserved(nanos& due_until, round& of) noexcept VIGIL_EXCLUDES(lock_);
+  // nullptr: none is left that is not reserved, or was not posted after the round began.
   timer_record* pop(nanos& due_until, round& of) noexcept VIGIL_EXCLUDES(lock_);
 
   template <class Look>
@@ -48,13 +64,18 @@ class callback_queue {
  private:
   using record_chain = chain<timer_record, &timer_record::next>;
 
+  std::size_t waiting() const noexcept VIGIL_REQUIRES(lock_) { return queue_.size() - reserved_; }
+
   void publish() noexcept VIGIL_REQUIRES(lock_) {
-    sched_.callbacks_waiting.store(queue_.size());  // seq_cst: A1 of idle.hpp
+    sched_.callbacks_waiting.store(waiting());  // seq_cst: A1 of idle.hpp
   }
+
+  timer_record* pop_front(nanos& due_until) noexcept VIGIL_REQUIRES(lock_);
 
   scheduler& sched_;
   spinlock lock_{lock_rank::callbacks};
   record_chain queue_ VIGIL_GUARDED_BY(lock_);
+  std::size_t reserved_ VIGIL_GUARDED_BY(lock_) = 0;  // at most as many as are queued
   std::uint64_t posted_ VIGIL_GUARDED_BY(lock_) = 0;  // functions so far
 };
 

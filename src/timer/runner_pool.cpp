@@ -45,6 +45,7 @@ void runner_pool::end() noexcept {
 }
 
 fiber* runner_pool::take() noexcept {
+  if (!with_.callbacks.reserve()) return nullptr;
   {
     const lock_guard guard(lock_);
     if (fiber* const f = idle_.pop_front()) return f;
@@ -52,10 +53,11 @@ fiber* runner_pool::take() noexcept {
   try {
     return &make_runner();
   } catch (...) {
-    // No stack: the callbacks wait for the next runner that comes free.
+    // No stack: the callbacks wait for the next runner that comes free. If one just has,
+    // the worker looks again.
+    with_.callbacks.unreserve();
     const lock_guard guard(lock_);
-    if (!idle_.empty()) return idle_.pop_front();
-    is_wanting_.store(true);
+    if (idle_.empty()) is_wanting_.store(true);
     return nullptr;
   }
 }
@@ -69,7 +71,8 @@ void runner_pool::body() {
     callback_queue::round round = callback_queue::new_round;
     for (std::size_t i = 0; i < callbacks_per_turn && !sched_.state.stopping(); ++i) {
       nanos due_until = 0;
-      timer_record* const t = with_.callbacks.pop(due_until, round);
+      timer_record* const t = i == 0 ? with_.callbacks.pop_reserved(due_until, round)
+                                     : with_.callbacks.pop(due_until, round);
       if (t == nullptr) break;
       self.callback.store(t, relaxed);  // ordering: its own word, and the dump's
       if (t->is_periodic) {

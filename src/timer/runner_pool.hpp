@@ -35,15 +35,14 @@ class runner_pool {
   void abort_open() noexcept;  // none was entered
   void end() noexcept;
 
-  // A worker's last look before it sleeps: more than `besides` callbacks wait, and a
-  // runner can be had.
-  bool has_work(std::size_t besides) const noexcept {
+  // A worker's last look before it sleeps: callbacks wait, and a runner can be had.
+  bool has_work() const noexcept {
     // seq_cst: A1 of idle.hpp.
-    return sched_.callbacks_waiting.load() > besides && !is_wanting_.load() &&
-           !sched_.state.stopping();
+    return sched_.callbacks_waiting.load() != 0 && !is_wanting_.load() && !sched_.state.stopping();
   }
 
-  // nullptr: none can be made, and has_work() is false until one comes free.
+  // A runner to be entered now: a callback is reserved for it. nullptr: there is none
+  // any more; or no runner can be made, and has_work() is false until one comes free.
   fiber* take() noexcept VIGIL_EXCLUDES(lock_);
 
  private:

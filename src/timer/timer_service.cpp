@@ -94,6 +94,7 @@ bool timer_service::discard(timer_record& t) noexcept {
 
 void timer_service::discard_callbacks() noexcept {
   nanos ignored = 0;
+  parts_->callbacks.unreserve_all();
   for (;;) {
     callback_queue::round round = callback_queue::new_round;
     timer_record* const t = parts_->callbacks.pop(ignored, round);

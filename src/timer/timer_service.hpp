@@ -112,9 +112,7 @@ class timer_service final : public timer_seam {
 
   std::size_t list_holders(timer_holder* out, std::size_t room) noexcept override;
 
-  bool has_callbacks(std::size_t besides) const noexcept override {
-    return parts_->runners.has_work(besides);
-  }
+  bool has_callbacks() const noexcept override { return parts_->runners.has_work(); }
 
   void release_deferred(fiber& f) noexcept override { parts_->callbacks.push_deferred(f); }
 

@@ -149,3 +149,22 @@ TEST_CASE("idle: a worker that sleeps to a deadline is moved to an earlier one")
     });
   });
 }
+
+TEST_CASE("idle: main's worker leaves a callback to the worker that comes for it") {
+  prove("idle: main sleeps beside a posted function that computes", [] {
+    when_others_sleep(2, [](vigil::runtime&) {
+      std::atomic<bool> woken{false};
+      std::atomic<bool> over{false};
+      {
+        const model::window w;
+        vigil::post([&] {
+          busy_until(woken);
+          over.store(true);
+        });
+        vigil::sleep_for(1ms);
+        woken.store(true);
+      }
+      busy_until(over);
+    });
+  });
+}
