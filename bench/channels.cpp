@@ -1,4 +1,4 @@
-// What a receive and a select cost, beside what they cannot do without.
+// The cost of a receive and of a select, beside the parts that they cannot do without.
 #include "harness.hpp"
 
 #include <vigil/vigil.hpp>
@@ -114,8 +114,8 @@ void select_ready(report& out) {
   });
 }
 
-// A question and its answer, the answer received in several ways. With a place
-// for each, both sides wait in their receive, not in a send.
+// Measures a question and its answer, which is received in several ways. With a place for
+// each, both sides wait in their receive, not in a send.
 void round_trips(report& out) {
   vigil::run(with_workers(1), [&] {
     vigil::spawn([&] {

@@ -1,5 +1,5 @@
-// Contexts: what one costs, what a look at one costs, and what it costs to cancel one
-// under which a hundred thousand fibers wait.
+// Contexts: the cost of one, of a look at one, and of cancelling one under which a
+// hundred thousand fibers wait.
 #include "harness.hpp"
 
 #include <vigil/context.hpp>
@@ -34,8 +34,8 @@ double nanos_to_spawn() {
   return static_cast<double>(now() - start);
 }
 
-// Starts many fibers that are alive together, as those that a cancel wakes are, a
-// second time: their stacks have been used before.
+// Starts many fibers that are alive together, like those that a cancellation readies, and
+// for the second time: their stacks have been used before.
 double nanos_to_spawn_together() {
   double took = 0;
   for (int i = 0; i < 2; ++i) {
@@ -59,10 +59,10 @@ double nanos_to_spawn_together() {
 struct cancelling {
   double call;  // until cancel() has returned: all are readied
   double all;   // until all have ended
-  double held;  // of the memory that they took, in per cent
+  double held;  // how much of the memory they took is still held, in per cent
 };
 
-// Many fibers in wait(ctx), which a cancel ends.
+// Starts many fibers in wait(ctx), and cancels them.
 cancelling cancel_many(void (*wait)(const vigil::context&)) {
   std::atomic<std::size_t> waiting{0};
   std::atomic<std::size_t> ended{0};
@@ -106,7 +106,7 @@ void sleep_until_thrown(const vigil::context& ctx) {
 const vigil::context_key<int> found_key;
 const vigil::context_key<int> missed_key;
 
-// Go: CommonParentCancel. A fiber for each worker, all under one parent.
+// Go: CommonParentCancel. There is a fiber for each worker, all under one parent.
 double nanos_under_one_parent() {
   constexpr std::size_t n = 50'000;
   const std::size_t fibers = std::max(1U, std::thread::hardware_concurrency());
@@ -166,7 +166,7 @@ double nanos_to_miss_value(std::size_t depth) {
   return static_cast<double>(now() - start) / n;
 }
 
-// What Go's benchmarks of contexts measure.
+// Measures the same as Go's benchmarks of contexts.
 void small_cases(report& out) {
   out.add("one parent for all workers: with_cancel, value, cancel",
           median_of(5, nanos_under_one_parent),

@@ -14,9 +14,8 @@ using namespace std::chrono_literals;
 
 enum class arithmetic { none, in_all, in_half };
 
-// Two fibers on one worker yield to each other. An inexact division leaves a
-// sticky flag in the floating-point control word, which makes a careless
-// switch slow.
+// Makes two fibers on one worker yield to each other. An inexact division leaves a sticky
+// flag in the floating-point control word, which makes a careless switch slow.
 double nanos_each_yield(arithmetic what) {
   return vigil::run(with_workers(1), [&] {
     return median_of(7, [&] {

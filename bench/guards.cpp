@@ -1,6 +1,6 @@
-// What a guard below each stack costs, by its size: a marker for each of its pages
-// in the page table (MADV_GUARD_INSTALL), and the page tables for more address space.
-// Stacks as the runtime makes them, 64 in a mapping, without the runtime.
+// The cost of a guard below each stack, by its size: a marker for each of its pages in
+// the page table (MADV_GUARD_INSTALL), and the page tables for more address space. The
+// stacks are made as the runtime makes them, 64 in a mapping, without the runtime.
 #include "harness.hpp"
 
 #include <cstddef>
@@ -20,7 +20,7 @@ constexpr std::size_t stack_size = 128 * kib;
 constexpr std::size_t stacks_per_slab = 64;
 constexpr int madv_guard_install = 102;  // in no libc header yet
 
-// A line of /proc/self/status in bytes.
+// Returns a line of /proc/self/status, in bytes.
 double status_bytes(const char* line) {
   std::FILE* const f = std::fopen("/proc/self/status", "r");
   if (f == nullptr) return 0;

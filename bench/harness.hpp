@@ -1,5 +1,5 @@
-// What the benchmarks share: a table with rows, medians, clocks and counters
-// of the process, and the bare kernel wait that vigil is measured against.
+// Shared by the benchmarks: a table with rows, medians, clocks and counters of the
+// process, and the bare kernel wait that vigil is measured against.
 #pragma once
 
 #include <vigil/runtime.hpp>
@@ -36,7 +36,7 @@ class report {
   // --long: the sample counts that the figures in the documents were made with.
   bool is_long() const noexcept { return long_; }
 
-  // The group was named on the command line: it may take its time.
+  // Returns whether the group was named on the command line: it may then take its time.
   bool is_asked_for() const noexcept { return long_ || filtered_; }
 
   void begin(const std::string& title);
@@ -57,7 +57,7 @@ class report {
   bool first_ = true;
 };
 
-// The groups; each is a function in a file of its own or shares one.
+// The groups: functions, each in its own file or in one that it shares.
 void arm_stop(report& out);
 void reset(report& out);
 void fire(report& out);
@@ -101,7 +101,7 @@ T median(std::vector<T> values) {
   return *middle;
 }
 
-// The median of f() over some repetitions, after one that warms up.
+// Returns the median of f() over some repetitions, after one that warms up.
 template <class F>
 double median_of(std::size_t repetitions, F&& f) {
   static_cast<void>(f());
@@ -120,7 +120,7 @@ inline vigil::options with_workers(std::size_t n) {
   return o;
 }
 
-// How many processors the process may use.
+// Returns the number of processors that the process may use.
 std::size_t processors() noexcept;
 
 // Keeps a value, and what it was made from, from being optimised away.
@@ -131,8 +131,8 @@ void keep(const T& value) noexcept {
 
 // --- the bare kernel wait
 
-// Sleeps on a futex of the calling thread until an absolute time; the caller
-// has called exact_sleeps() once. Returns how late it came back.
+// Sleeps on a futex of the calling thread until an absolute time, and returns how late it
+// came back. The caller has called exact_sleeps() once.
 nanos bare_sleep_until(nanos deadline) noexcept;
 void exact_sleeps() noexcept;  // timer slack of the calling thread: 1 ns
 

@@ -8,8 +8,8 @@
 //   idle_program arm-stop N        arms and stops N times a timer that is not
 //                                  the earliest
 //
-// The last two make the system call getppid right before and right after, so
-// that what lies between can be counted.
+// The last two make the system call getppid right before and right after, so that the
+// calls in between can be counted.
 #include <vigil/vigil.hpp>
 
 #include <atomic>
@@ -71,7 +71,7 @@ void burst(vigil::runtime& rt) {
   }
   for (auto& f : two)
     f.join();
-  // Looked at by a plain thread, so that the look wakes nobody.
+  // A plain thread looks, so that the look itself wakes no worker.
   static std::thread look([&rt] {
     const auto wakes = [](const vigil::runtime_stats& s) {
       return s.wakes_useful + s.wakes_needless;
@@ -105,7 +105,7 @@ void sleep_often(int n) {
 
 void arm_and_stop(int n) {
   const auto timers = thousand_timers();
-  // The others, and the fiber's worker, have come to rest.
+  // Until then the others, and the fiber's worker, have come to rest.
   vigil::sleep_for(50ms);
   vigil::timer t = vigil::after_func(2h, [] {});
   mark();

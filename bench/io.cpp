@@ -1,9 +1,9 @@
-// Waiting inside the io_context beside waiting on the futex: how late; and what a
-// round trip and a read that waits cost. What the kernel is asked for: io_kernel.cpp.
+// Waiting inside the io_context beside waiting on the futex: how late they are, and the
+// cost of a round trip and of a read that waits. io_kernel.cpp counts the system calls.
 #include "io.hpp"
 
-#include <vigil/io/context.hpp>
 #include <vigil/io/deadline_stream.hpp>
+#include <vigil/io/io_context.hpp>
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/vigil.hpp>
 
@@ -35,19 +35,19 @@ constexpr nanos millisecond = 1'000'000;
 
 enum class watch { futex, io };
 
-// Of what is measured: a sleep of the only fiber; a callback that a computing
-// fiber arms, while another worker sleeps to a later deadline.
+// The lateness of: a sleep of the only fiber; a callback that a computing fiber arms
+// while another worker sleeps to a later deadline.
 enum class kind { lone_sleep, earlier_deadline };
 
-// A runtime on a thread of its own, which does that once whenever it is asked to.
+// A runtime on its own thread, which takes one sample whenever it is asked to.
 class sleeper {
  public:
   sleeper(watch where, std::size_t workers)
       : thread_([this, where, workers] {
           vigil::run(with_workers(workers), [this, where] {
-            if (where == watch::io) static_cast<void>(vigil::io::context());
+            if (where == watch::io) static_cast<void>(vigil::io::io_context());
             auto far = vigil::spawn([] { vigil::sleep_for(1h); });
-            vigil::spawn([this] { serve(); }).join();  // not pinned, as most fibers
+            vigil::spawn([this] { serve(); }).join();  // not pinned, like most fibers
           });
         }) {}
 
@@ -74,7 +74,7 @@ class sleeper {
   }
 
   static nanos earlier_deadline() {
-    compute_until(now() + millisecond / 4);  // meanwhile the other has lain down
+    compute_until(now() + millisecond / 4);  // by then the other worker sleeps
     std::atomic<nanos> ran{0};
     const nanos deadline = now() + millisecond;
     const auto t =
@@ -102,7 +102,7 @@ void compare_watches(report& out, const std::string& name, kind what, std::size_
   const std::array<sleeper*, 3> all{&futex, &again, &io};
   std::array<std::vector<nanos>, 3> late;
   for (std::size_t i = 0; i < samples * all.size(); ++i) {
-    // In turn, forwards and backwards.
+    // Takes turns, forwards and backwards.
     const std::size_t which = (i / all.size()) % 2 == 0 ? i % 3 : 2 - i % 3;
     late[which].push_back(all[which]->once(what));
   }
@@ -162,7 +162,7 @@ void talk_by_stream(unix_socket& s, std::size_t n, bool begins) {
 template <void (*Talk)(unix_socket&, std::size_t, bool), std::size_t Workers>
 void fibers_talk(std::size_t n) {
   vigil::run(with_workers(Workers), [n] {
-    pair p(vigil::io::context());
+    pair p(vigil::io::io_context());
     auto other = vigil::spawn([&] { Talk(p.far, n, false); });
     Talk(p.near, n, true);
     other.join();
@@ -223,10 +223,10 @@ void io_memory(report& out) {
   };
   double ours = 0;
   vigil::run(with_workers(1), [&] {
-    pair p(vigil::io::context());
+    pair p(vigil::io::io_context());
     const auto read_one = [&] {
       unix_socket own(
-          vigil::io::context(), asio::local::stream_protocol(), ::dup(p.near.native_handle()));
+          vigil::io::io_context(), asio::local::stream_protocol(), ::dup(p.near.native_handle()));
       char byte = 0;
       own.async_read_some(asio::buffer(&byte, 1), use_fiber.within(1h));
     };

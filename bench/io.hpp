@@ -1,4 +1,4 @@
-// What the parts of the I/O benchmarks share.
+// Shared by the parts of the I/O benchmarks.
 #pragma once
 
 #include "harness.hpp"
@@ -11,7 +11,7 @@
 
 namespace bench {
 
-// Raises the limit of descriptors if it can; how many of `wanted` there may be.
+// Raises the limit of descriptors if it can. Returns how many of `wanted` there may be.
 std::size_t allowed_descriptors(std::size_t wanted) noexcept;
 
 // One byte there and back over a socket pair, n times.
@@ -23,8 +23,8 @@ struct talker {
 
 const std::vector<talker>& talkers();
 
-// A server with so many connections, each with a read that has a deadline and an
-// entry in a timeout_list; calls mark(), looks on for so long, calls it again.
+// Runs a server with so many connections, each with a read that has a deadline and an
+// entry in a timeout_list. Calls mark(), waits for `look`, and calls mark() again.
 void idle_server(std::size_t connections, std::chrono::seconds look, void (*mark)());
 
 // --- io_peers.cpp: on the calling thread

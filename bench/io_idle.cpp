@@ -1,7 +1,7 @@
 // A server whose clients say nothing.
 #include "io.hpp"
 
-#include <vigil/io/context.hpp>
+#include <vigil/io/io_context.hpp>
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/vigil.hpp>
 
@@ -66,12 +66,12 @@ void idle_server(std::size_t connections, std::chrono::seconds look, void (*mark
   vigil::runtime rt(settings);
   std::thread server([&] {
     rt.run([&] {
-      tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+      tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
       vigil::timeout_list idle(2min, [](vigil::timeout_list::entry&) {});  // not in this time
       std::vector<tcp::socket> clients;
       for (std::size_t i = 0; i < connections; ++i) {
         auto client = vigil::spawn([&] {
-          tcp::socket s(vigil::io::context());
+          tcp::socket s(vigil::io::io_context());
           s.async_connect(acceptor.local_endpoint(), use_fiber);
           s.async_write_some(asio::buffer("x", 1), use_fiber);
           return s;

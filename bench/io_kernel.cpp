@@ -1,8 +1,8 @@
-// System calls, counted by strace, and instructions, by valgrind: of this program
-// itself, which runs a part under them (--traced).
+// System calls, counted by strace, and instructions, counted by valgrind, of this program
+// itself, which runs a part of itself under them (--traced).
 #include "io.hpp"
 
-#include <vigil/io/context.hpp>
+#include <vigil/io/io_context.hpp>
 #include <vigil/vigil.hpp>
 
 #include <chrono>
@@ -30,7 +30,7 @@ void mark() {
 
 void sleep_often(std::size_t workers, std::size_t n) {
   vigil::run(with_workers(workers), [n] {
-    static_cast<void>(vigil::io::context());
+    static_cast<void>(vigil::io::io_context());
     vigil::spawn([n] {
       vigil::sleep_for(50ms);
       mark();
@@ -41,9 +41,9 @@ void sleep_often(std::size_t workers, std::size_t n) {
   });
 }
 
-// --- who traces
+// --- the tracing part
 
-// What a tool writes about `--traced arguments`; nothing if it cannot.
+// Returns the lines that a tool writes about `--traced arguments`; none if it cannot.
 std::vector<std::string> lines_of(const std::string& tool, const std::string& arguments) {
   char path[4096] = {};
   std::string file = std::filesystem::temp_directory_path() / "vigil_bench.XXXXXX";
@@ -62,7 +62,7 @@ std::vector<std::string> lines_of(const std::string& tool, const std::string& ar
   return all;
 }
 
-// Between the two marks, all threads.
+// Returns the number of calls of all threads between the two marks.
 double system_calls(const std::string& arguments) {
   int marks = 0;
   double n = 0;
@@ -105,7 +105,7 @@ void io_kernel(report& out) {
               system_calls(std::string("sleep ") + workers + " 200") / 200,
               "goal 4 at most");
   }
-  // But for the one in which the thread that looks at the clock waits.
+  // All except the one in which the thread that looks at the clock waits.
   add_count(out,
             "system calls in 10 s, 1 000 idle connections",
             system_calls("idle 1000 10") - 1,

@@ -1,5 +1,5 @@
-// What one sleep, and one run of a callback, asks of the kernel: waits, wake-ups
-// and context switches. tools/count_syscalls.sh counts sleeps from outside.
+// The kernel's part in one sleep, and in one run of a callback: waits, wake-ups and
+// context switches. tools/count_syscalls.sh counts sleeps from outside.
 #include "harness.hpp"
 
 #include <vigil/vigil.hpp>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The calling fiber's runtime does `n` times something; what did each cost?
+// Runs f, in which the calling fiber's runtime does something n times; reports each cost.
 template <class F>
 void count_each(report& out, const std::string& what, std::size_t n, F&& f) {
   vigil::sleep_for(20ms);

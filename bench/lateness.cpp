@@ -1,5 +1,5 @@
-// How late: the overshoot of a sleep beside a bare futex wait in the same run,
-// idle and with every worker busy; and timers beside a long computation.
+// Lateness: the overshoot of a sleep beside a bare futex wait in the same run, idle and
+// with every worker busy; and timers beside a long computation.
 #include "harness.hpp"
 #include "timer/timer_service.hpp"
 
@@ -90,7 +90,7 @@ struct firing {
   }
 };
 
-// `crowd` fibers for each worker, each of which yields every 10 us; one more
+// Runs `crowd` fibers for each worker, each of which yields every 10 us; one more fiber
 // sleeps 1 ms again and again.
 busy_run with_crowd(std::size_t crowd, std::size_t samples) {
   using vigil::detail::timer_service;
@@ -129,7 +129,7 @@ busy_run with_crowd(std::size_t crowd, std::size_t samples) {
         while (!fire.done.load())
           vigil::this_fiber::yield();
       }
-      drop_reference(*t);
+      release_record(*t);
     }).join();
     over = true;
   });
@@ -139,8 +139,8 @@ busy_run with_crowd(std::size_t crowd, std::size_t samples) {
 
 // --- a long computation
 
-// One round: a fiber wakes after 5 ms and computes for 500 ms. The timer is
-// armed before it woke, or by itself just after. Returns how late the callback
+// Runs one round: a fiber runs again after 5 ms and computes for 500 ms. The timer is
+// armed before that, or by the fiber itself just after. Returns how late the callback
 // ran.
 nanos round_beside_computation(bool armed_before) {
   constexpr nanos delay = 10 * millisecond;
@@ -175,8 +175,8 @@ nanos round_beside_computation(bool armed_before) {
 
 enum class computes : std::uint8_t { fiber, callback, tick };
 
-// One round: main sleeps 10 ms, while the other computes for 300 ms or until main has
-// woken. Returns how late that was.
+// Runs one round: main sleeps 10 ms, while the other computes for 300 ms or until main
+// runs again. Returns how late that was.
 nanos late_wake_of_main(std::size_t workers, computes which) {
   std::atomic<bool> woken{false};
   nanos late = 0;
@@ -209,7 +209,7 @@ nanos late_wake_of_main(std::size_t workers, computes which) {
 
 // --- a value there and back
 
-// CPU of the whole process for each value.
+// Returns the CPU time of the whole process for each value.
 double nanos_each_value(std::size_t workers, std::size_t n) {
   return vigil::run(with_workers(workers), [n] {
     const auto there = vigil::make_channel<std::size_t>();
@@ -238,7 +238,7 @@ void overshoot_idle(report& out) {
     bare_thread reference;
     std::vector<nanos> ours;
     std::vector<nanos> bare;
-    // In a fiber that is not pinned, as most are.
+    // Runs in a fiber that is not pinned, like most.
     vigil::spawn([&] {
       for (std::size_t i = 0; i < samples; ++i) {
         const nanos deadline = now() + millisecond;
@@ -330,7 +330,7 @@ void main_beside_computation(report& out) {
   }
 }
 
-// In turn, so that a busy machine hits all alike.
+// Takes turns, so that a busy machine hits all alike.
 void talk_with_main(report& out) {
   constexpr std::size_t values = 100'000;
   constexpr int repetitions = 9;

@@ -1,8 +1,8 @@
 // vigil_bench [filter] [--long] [--json]: the table of what things cost.
 //
-// The filter is part of a group's name. Without one every group but those that
-// take minutes runs with small counts, about a minute in all; --long runs
-// everything with the counts of the documents, several minutes.
+// The filter is part of a group's name. Without one, every group except those that take
+// minutes runs with small counts, about a minute in all; --long runs everything with the
+// counts of the documents, several minutes.
 #include "harness.hpp"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// What a lock costs that nobody else wants, beside std::mutex.
+// The cost of a lock that nobody else wants, beside std::mutex.
 #include "harness.hpp"
 
 #include <vigil/vigil.hpp>
@@ -33,7 +33,7 @@ void locks(report& out) {
       vigil::shared_mutex our_shared;
       vigil::semaphore permits(1);
       std::array<std::vector<double>, 5> samples;
-      // In turn, so that all see the same machine; the first round warms up.
+      // They take turns, so that all see the same machine; the first round warms up.
       for (std::size_t i = 0; i < (out.is_long() ? 1'001U : 201U); ++i) {
         const std::array<double, 5> round = {
             cost_of([&] {

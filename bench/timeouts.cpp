@@ -1,13 +1,13 @@
-// Idle timeouts: what an activity costs.
+// Idle timeouts: the cost of an activity.
 //
-// A touch is one load and one compare-exchange of the entry's word, among a
-// million entries mostly a cache miss. Beside it stands a bare store to words
-// that lie as far apart, in the same run and in turn with it: a processor has
-// many of those under way at once, of locked operations only one. So the same
-// words are also changed by a sequentially consistent exchange, and by a load and
-// a compare-exchange: what the processor asks for those, without a list.
+// A touch is one load and one compare-exchange of the entry's word, which among a million
+// entries is mostly a cache miss. Beside it stands a bare store to words that lie as far
+// apart, in the same run and in turn with it. A processor has many stores under way at
+// once, but only one locked operation. So the same words are also changed by a
+// sequentially consistent exchange, and by a load and a compare-exchange: that is the
+// processor's price for those, without a list.
 //
-// Then the four ways of libev's manual to an idle timeout.
+// Then follow the four ways to an idle timeout from libev's manual.
 #include "harness.hpp"
 
 #include <vigil/vigil.hpp>
@@ -122,8 +122,8 @@ void four_ways(report& out) {
       t.stop();
   }
   {
-    // It fires once in a duration, sees how much is left, and is armed again:
-    // that is added, for connections with ten activities in a duration.
+    // The timer fires once in a duration, sees how much is left, and is armed again. That
+    // is added, for connections with ten activities in a duration.
     struct connection {
       vigil::clock::time_point last;
       vigil::timer timer;

@@ -1,9 +1,9 @@
-// Arm, stop, reset and fire, among 0, 1 000 and 1 000 000 other timers at
-// random deadlines between one and two hours away.
+// Arm, stop, reset and fire, among 0, 1 000 and 1 000 000 other timers at random
+// deadlines between one and two hours away.
 //
-// One worker: these are the costs of the operation itself. Three kinds of
-// timer: one used again, 100 000 records in turn (each one a cache miss), and
-// a fresh after_func object for each operation.
+// There is one worker, so these are the costs of the operation itself. There are three
+// kinds of timer: one used again, 100 000 records in turn (each one a cache miss), and a
+// fresh after_func object for each operation.
 #include "harness.hpp"
 
 #include <vigil/vigil.hpp>
@@ -62,8 +62,8 @@ class others {
   std::vector<vigil::timer> timers_;
 };
 
-// CPU time, so that other programs on the machine count less. Caller: on the
-// only worker.
+// Returns CPU time, so that other programs on the machine count less. Caller: on the only
+// worker.
 template <class F>
 double nanos_each(std::size_t n, F&& f) {
   const nanos start = cpu_time();
@@ -86,15 +86,15 @@ std::string count_name(std::size_t n) {
   return n == 0 ? "0" : n == 1000 ? "1 000" : "1 000 000";
 }
 
-// One kind of operation: measured among 0, 1 000 and 1 000 000 others, each in
-// a runtime of its own, with the growth from the first to the last.
+// Measures one kind of operation among 0, 1 000 and 1 000 000 others, each in a runtime
+// of its own, and the growth from the first to the last.
 template <class F>
 void among_others(report& out, const std::string& name, F&& measure) {
   double alone = 0;
   for (const std::size_t n : {std::size_t{0}, std::size_t{1000}, std::size_t{1'000'000}}) {
     const double value = vigil::run(with_workers(1), [&] {
       const others crowd(n);
-      // In a fiber that is not pinned, as most are.
+      // Runs in a fiber that is not pinned, like most.
       return vigil::spawn([&] { return median_of(out.is_long() ? 9 : 5, measure); }).join();
     });
     if (n == 0) alone = value;
@@ -142,7 +142,7 @@ void arm_stop(report& out) {
         random_delays own;
         vigil::timer t = vigil::after_func(1h, [] {});
         arrived.fetch_add(1);
-        // Until the other one is there, on the other worker.
+        // Waits until the other one is there, on the other worker.
         while (arrived.load() < 2)
           vigil::this_fiber::yield();
         constexpr std::size_t rounds = 500'000;
@@ -242,11 +242,11 @@ void fire(report& out) {
   });
 }
 
-// A million timers due at random instants of one second.
+// Fires a million timers that are due at random instants of one second.
 void burst(report& out) {
   constexpr std::size_t n = 1'000'000;
   vigil::run(with_workers(0), [&] {
-    // Owned by the callbacks as well: the shutdown may find some not started.
+    // The callbacks use these as well: the shutdown may find some not started.
     static std::atomic<std::size_t> fired{0};
     static std::atomic<std::size_t> early{0};
     fired = 0;

@@ -1,7 +1,7 @@
-// Virtual time: 1 000 fibers live through a simulated week of sleeps, periodic
-// work, resets and stops. Every wake-up is checked to come at exactly its
-// deadline, and the order of all of them is hashed: the same seed must give
-// the same order, another seed another.
+// Virtual time: 1 000 fibers live through a simulated week of sleeps, periodic work,
+// resets and stops. Every wake-up is checked to come exactly at its deadline, and the
+// order of all wake-ups is hashed: the same seed must give the same order, and another
+// seed another order.
 #include "harness.hpp"
 
 #include <vigil/testing.hpp>
@@ -32,7 +32,7 @@ void note_wake_up(week& w, std::uint64_t who, clock::time_point deadline) {
   w.order = (w.order ^ who) * 1099511628211u;
 }
 
-// Cheap, so that the time measured is not its own (xorshift64).
+// A cheap generator, so that its own time is not what is measured (xorshift64).
 struct small_dice {
   std::uint64_t state;
 
@@ -43,8 +43,8 @@ struct small_dice {
   }
 };
 
-// Three sources of wake-ups: sleeps, one every(), and a timeout that each
-// wake-up of the fiber pushes back or stops, and that now and then is reached.
+// Lives with three sources of wake-ups: sleeps, one every(), and a timeout that each
+// wake-up of the fiber pushes back or stops, and that is reached now and then.
 void live(week& w, std::uint64_t who, clock::time_point end) {
   small_dice dice{(who + 1) * 0x9e3779b97f4a7c15u};
   const auto twice = static_cast<std::uint64_t>(2 * w.wanted.count());

@@ -1,9 +1,9 @@
-// demo: what vigil is, in ten seconds.
+// demo: vigil in ten seconds.
 //
 // Run it:     ./dev demo
-// It prints:  six scenes: fibers that sleep, work that repeats, timers that
-//             are stopped, 100 000 sleepers, the dump, virtual time; then a
-//             table of what the timer service did meanwhile.
+// It prints:  six scenes: fibers that sleep, work that repeats, timers that are stopped,
+//             100 000 sleepers, the dump, virtual time; then a table of the timer
+//             service's work meanwhile.
 #include "example.hpp"
 
 #include <atomic>
@@ -26,7 +26,7 @@ void scene(const char* title) {
   scene_start = vigil::clock::now();
 }
 
-// One line, with the time since the scene began, rounded down.
+// Prints one line, with the time since the scene began, rounded down.
 void say(const std::string& text) {
   const auto passed = (vigil::clock::now() - scene_start) / 10ms;
   std::printf("  %5.2f s  %s\n", static_cast<double>(passed) / 100, text.c_str());

@@ -1,9 +1,8 @@
-// Shared by the examples: their entry point, and a few figures about the
-// process.
+// Shared by the examples: their entry point, and a few figures about the process.
 //
 // example_main(body) runs the body as the main fiber: on real time, or, with
-// VIGIL_EXAMPLE_VIRTUAL=1 in the environment, on virtual time, where the same
-// program prints the same text at once. The tests of the examples do that.
+// VIGIL_EXAMPLE_VIRTUAL=1 in the environment, on virtual time, where the same program
+// prints the same text at once. The tests of the examples do that.
 #pragma once
 
 #include <vigil/testing.hpp>
@@ -38,7 +37,7 @@ inline bool is_virtual() {
   return wish != nullptr && std::strcmp(wish, "1") == 0;
 }
 
-// A number of /proc/self/status, "VmRSS" or "Threads"; 0 if it is not there.
+// Returns a number of /proc/self/status, "VmRSS" or "Threads"; 0 if it is not there.
 inline std::int64_t of_process(const char* key) {
   std::FILE* const status = std::fopen("/proc/self/status", "r");
   if (status == nullptr) return 0;
@@ -54,13 +53,13 @@ inline std::int64_t of_process(const char* key) {
   return value;
 }
 
-// Resident memory and page tables of the process, in KiB.
+// Returns resident memory and page tables of the process, in KiB.
 inline std::int64_t memory_kib() {
   return of_process("VmRSS") + of_process("VmPTE");
 }
 
-// Whether the kernel guards a stack without splitting its mapping: asked with
-// one page. VIGIL_STACK_GUARD=mprotect turns that off, as in the library.
+// Returns whether the kernel guards a stack without splitting its mapping, by trying one
+// page. VIGIL_STACK_GUARD=mprotect turns that off, as in the library.
 inline bool kernel_guards_cheaply() {
   const char* const wish = std::getenv("VIGIL_STACK_GUARD");
   if (wish != nullptr && std::strcmp(wish, "mprotect") == 0) return false;
@@ -73,9 +72,9 @@ inline bool kernel_guards_cheaply() {
   return works;
 }
 
-// How many of `wanted` fibers can sleep at once here: 20 000 without
-// MADV_GUARD_INSTALL, because each guarded stack then splits a mapping, and
-// 10 000 under a sanitizer. Says so on standard error if that is fewer.
+// Returns how many of `wanted` fibers can sleep at once here: 20 000 without
+// MADV_GUARD_INSTALL, because each guarded stack then splits a mapping, and 10 000 under
+// a sanitizer. Says so on standard error if that is fewer.
 inline std::uint64_t sleepers_possible(std::uint64_t wanted) {
   if (under_sanitizer && wanted > 10'000) {
     std::fputs("under a sanitizer: 10 000 fibers\n", stderr);
@@ -99,7 +98,7 @@ inline std::string dump_text() {
   return copy;
 }
 
-// 1234567 as "1 234 567".
+// Writes 1234567 as "1 234 567".
 inline std::string grouped(std::uint64_t n) {
   std::string text = std::to_string(n);
   for (std::size_t i = text.size(); i > 3; i -= 3)
@@ -111,7 +110,7 @@ inline std::string grouped(std::uint64_t n) {
 
 template <class F>
 int example_main(const vigil::options& settings, F&& body) {
-  // A line at a time, also into a pipe.
+  // Prints a line at a time, even into a pipe.
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 12);
   if (!example::is_virtual()) return vigil::run(settings, body);
   vigil::testing::virtual_options how;

@@ -1,5 +1,4 @@
-// The code of the guide (docs/guide), on virtual time: each function is one
-// passage there.
+// The code of the guide (docs/guide), on virtual time. Each function is a passage of it.
 //
 // Run:    build/release/examples/guide
 // Prints: what each passage does.
@@ -94,8 +93,7 @@ void with_timeout() {
 }  // namespace
 
 //! [virtual_test]
-// A test of a day's worth of retries. It takes a few microseconds, and its
-// times are exact.
+// Tests a day's worth of retries. It takes a few microseconds, and its times are exact.
 void retries_once_an_hour() {
   vigil::testing::run_virtual([] {
     int tries = 0;

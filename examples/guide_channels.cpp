@@ -15,7 +15,7 @@
 
 using namespace std::chrono_literals;
 
-// The layout of the selects is made by hand: a case begins a line.
+// The selects are laid out by hand: each case begins a line.
 // clang-format off
 
 namespace {
@@ -58,7 +58,7 @@ void results() {
   auto numbers = vigil::make_channel<int>(1);
   numbers.send(7);
   //! [results]
-  if (std::optional<int> n = numbers.recv()) std::printf("got %d\n", *n);  // else: closed
+  if (std::optional<int> n = numbers.recv()) std::printf("got %d\n", *n);  // no value: closed
 
   auto got = numbers.try_recv();  // at this moment
   if (!got && !got.is_closed()) std::puts("nothing there");
@@ -70,8 +70,8 @@ void results() {
   switch (numbers.recv_for(10ms).status()) {
     case vigil::channel_status::ok: break;
     case vigil::channel_status::closed: std::puts("closed"); break;
-    case vigil::channel_status::not_ready: break;  // of a try_ form
-    case vigil::channel_status::timeout: break;    // of a _for or _until form
+    case vigil::channel_status::not_ready: break;  // from a try_ form
+    case vigil::channel_status::timeout: break;    // from a _for or _until form
   }
   //! [results]
 }
@@ -208,7 +208,7 @@ void drain_when_stopped() {
   auto reader = vigil::spawn([inbox] {
     //! [stopped]
     try {
-      for (;;) std::printf("letter %d\n", *inbox.recv());  // what is there still comes
+      for (;;) std::printf("letter %d\n", *inbox.recv());  // waiting letters still come
     } catch (const vigil::stopped&) {
       std::puts("nothing is left");  // the first receive that would have to wait
       throw;

@@ -15,7 +15,7 @@
 
 using namespace std::chrono_literals;
 
-// The layout of the selects is made by hand: a case begins a line.
+// The selects are laid out by hand: each case begins a line.
 // clang-format off
 
 namespace {
@@ -55,7 +55,7 @@ void tree() {
   auto connection = vigil::with_cancel(server.ctx);
   auto request = vigil::with_timeout(connection.ctx, 1s);
   connection.cancel(std::runtime_error("hung up"));
-  // request is done, with that cause; server is not.
+  // `request` is done, with that cause; `server` is not.
   //! [tree]
   std::printf("%d %d\n", request.ctx.is_done(), server.ctx.is_done());
 }
@@ -68,7 +68,7 @@ void cause() {
   try {
     vigil::sleep_for(1h, ctx);
   } catch (const vigil::cancelled& e) {
-    // e.code() says what kind of end it was, the cause what was given to cancel
+    // e.code() is the kind of end, the cause is the value given to cancel
     try {
       if (e.cause() != nullptr) std::rethrow_exception(e.cause());
     } catch (const std::exception& why) {

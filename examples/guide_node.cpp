@@ -1,7 +1,7 @@
 // guide_node: the programs of docs/coming-from-node.md, one after the other.
 //
 // Run it:     build/release/examples/guide_node
-// It prints:  what each of them prints, under its name.
+// It prints:  the output of each, under its name.
 #include "example.hpp"
 
 #include <chrono>

@@ -26,7 +26,7 @@ void guarded() {
   const auto withdraw = [&](int amount) {
     const std::lock_guard lock(m);
     if (balance < amount) return false;
-    vigil::sleep_for(10ms);  // others run meanwhile, but none comes in here
+    vigil::sleep_for(10ms);  // other fibers run meanwhile, but none comes in here
     balance -= amount;
     return true;
   };

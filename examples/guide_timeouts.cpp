@@ -1,5 +1,5 @@
-// The code of docs/guide/timeout-lists.md, on virtual time: each function is one
-// passage there.
+// The code of docs/guide/timeout-lists.md, on virtual time. Each function is one passage
+// there.
 //
 // Run:    build/release/examples/guide_timeouts
 // Prints: what each passage does.

@@ -1,5 +1,5 @@
-// The code of docs/guide/time.md about timers with channels, on virtual time:
-// each function is one passage there.
+// The code of docs/guide/time.md about timers with channels, on virtual time. Each
+// function is one passage there.
 //
 // Run:    build/release/examples/guide_timers
 // Prints: what each passage does.
@@ -12,7 +12,7 @@
 
 using namespace std::chrono_literals;
 
-// The layout of the selects is made by hand: a case begins a line.
+// The selects are laid out by hand: each case begins a line.
 // clang-format off
 
 namespace {
@@ -37,7 +37,7 @@ void stop_and_reset() {
   say(t.stop());         // true: it will not come
   say(t.reset(1s));      // false: it was not pending; it is now
   vigil::sleep_for(2s);  // it is due, and nobody has received it:
-  say(t.reset(1s));      // true, and what was due cannot be received any more
+  say(t.reset(1s));      // true, and the due value cannot be received any more
   t.channel().recv();    // a second later
   say(t.stop());         // false: it has been received
   //! [timer]
@@ -102,7 +102,7 @@ void with_timeout(const vigil::receiver<int>& a, const vigil::receiver<int>& b) 
       vigil::on_recv(b, [] { std::puts("b"); }),
       vigil::on_timeout(1s, [] { std::puts("neither within a second"); }));
 
-  const auto deadline = vigil::clock::now() + 1s;  // of both selects together
+  const auto deadline = vigil::clock::now() + 1s;  // for both selects together
   for (int i = 0; i < 2; ++i) {
     vigil::select(
         vigil::on_recv(a, [] { std::puts("a"); }),

@@ -1,13 +1,13 @@
 // idle_connections: a table of 100 000 connections with an idle timeout each.
 //
-// Each has a timeout of 30 seconds, which counts from its last activity. The
-// program plays two minutes of activity at random, most of it on few
-// connections, and says how many timers that took, and how exact they were.
+// Each connection has a timeout of 30 seconds, which counts from its last activity. The
+// program plays two minutes of random activity, most of it on few connections, and prints
+// how many timers that took, and how exact they were.
 //
 // Run it:     VIGIL_EXAMPLE_VIRTUAL=1 build/release/examples/idle_connections
 //             (without the variable it takes three minutes)
-// It prints:  the text of idle_connections.expected: one timer, 40 bytes for
-//             each connection, every expiry at exactly its last activity and 30 s.
+// It prints:  the text of idle_connections.expected: one timer, 40 bytes for each
+//             connection, every expiry exactly 30 s after its last activity.
 #include "example.hpp"
 
 #include <vigil/timeout_list.hpp>
@@ -25,7 +25,7 @@ namespace {
 //! [connection]
 struct connection {
   vigil::clock::time_point last_activity;
-  vigil::timeout_list::entry idle;  // the last: it dies before what on_expire uses
+  vigil::timeout_list::entry idle;  // last, so it dies before the members that on_expire uses
 };
 
 //! [connection]

@@ -1,13 +1,13 @@
 // million_sleepers: 1 000 000 fibers asleep at once, 20 s each.
 //
 // Run it:     build/release/examples/million_sleepers [COUNT [SECONDS]]
-// It prints:  how many sleep at the peak, the memory that each one takes, how
-//             many woke too early (the exit status is 1 if any did, or if not
-//             all slept at once), how late the late ones were, and how much
-//             memory is still held after they have ended. A progress line
-//             goes to standard error.
+// It prints:  how many sleep at the peak, the memory that each one takes, how many woke
+//             too early (the exit status is 1 if any did, or if not all slept at once),
+//             how late the late ones were, and how much memory is still held after they
+//             have ended. A progress line goes to standard error.
 //
-// Fewer sleep where so many cannot (it says so): see sleepers_possible().
+// On a machine that cannot hold so many, fewer sleep, and it says so: see
+// sleepers_possible().
 #include "example.hpp"
 
 #include <algorithm>
@@ -41,8 +41,8 @@ int main(int argc, char** argv) {
     }
     //! [sleepers]
 
-    // Watches until the last one has ended; the peak is the first look that
-    // finds the most of them asleep.
+    // Watches until the last one has ended; the peak is the first look that finds the
+    // most of them asleep.
     std::uint64_t peak = 0;
     std::int64_t at_peak = 0;
     for (vigil::runtime_stats now = vigil::stats(); now.fibers_alive > 1; now = vigil::stats()) {

@@ -4,7 +4,7 @@
 // Run:    build/release/examples/readme
 // Prints: two ticks and the line.
 
-// The layout of the select is made by hand: a case begins a line.
+// The select is laid out by hand: each case begins a line.
 // clang-format off
 //! [program]
 #include <vigil/vigil.hpp>

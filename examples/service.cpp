@@ -1,9 +1,9 @@
 // service: starts, works every 100 ms, stops cleanly on Ctrl-C.
 //
 // Run it:     build/release/examples/service, then Ctrl-C (or SIGTERM)
-// It prints:  a line for every ten pieces of work, so one each second, and
-//             at the end what the shutdown does: it wakes every fiber with
-//             `vigil::stopped`, the destructors run, run() returns.
+// It prints:  a line for every ten pieces of work, so one each second, and the steps of
+//             the shutdown at the end: it readies every fiber with `vigil::stopped`, the
+//             destructors run, run() returns.
 #include "example.hpp"
 
 #include <chrono>
@@ -43,7 +43,7 @@ int main() {
     try {
       vigil::sleep_for(24h);
     } catch (const vigil::stopped&) {
-      // Clean-up that has to wait says so: under a shield a wait is a wait.
+      // Clean-up that has to wait does so under a shield, where no stop ends a wait.
       const vigil::this_fiber::shield shield;
       work.stop_and_wait();
       if (client.join_for(1s)) std::puts("nothing runs any more");

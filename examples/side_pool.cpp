@@ -1,10 +1,9 @@
 // side_pool: hashing on the side pool while a ticker keeps time.
 //
 // Run it:     build/release/examples/side_pool
-// It prints:  the hash of each of six blocks, in their order, and what a
-//             function of the pool saw of the ticker: the pool's functions run
-//             on threads of their own, so no fiber waits for them but those that
-//             asked.
+// It prints:  the hash of each of six blocks, in their order, and how much of the ticker
+//             a function on the pool saw: the pool's functions run on its own threads, so
+//             only the fibers that asked wait for them.
 #include "example.hpp"
 
 #include <atomic>
@@ -18,7 +17,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// FNV-1a over a block made of its number, some million steps.
+// Computes FNV-1a over a block made from its number, some million steps.
 std::uint64_t hash_of(unsigned block) {
   std::uint64_t h = 0xcbf2'9ce4'8422'2325;
   for (std::uint32_t i = 0; i < 4'000'000; ++i) {

@@ -1,10 +1,9 @@
 // sleep_sort: sorts numbers by sleeping, one fiber for each number.
 //
 // Run it:     build/release/examples/sleep_sort
-// It prints:  1 1 2 3 4 5 6 9, a line each, every number as many tenths of a
-//             second after the start as it is large. Two fibers whose
-//             deadlines lie very close together may swap on real time; on
-//             virtual time the order is exact.
+// It prints:  1 1 2 3 4 5 6 9, a line each; the number n comes n tenths of a second after
+//             the start. Two fibers whose deadlines lie very close together may swap on
+//             real time; on virtual time the order is exact.
 #include "example.hpp"
 
 #include <chrono>

@@ -1,9 +1,8 @@
-// ten_thousand_timers: what 10 000 pending timers cost.
+// ten_thousand_timers: the cost of 10 000 pending timers.
 //
-// The question of the 2016 article "How Do They Do It: Timers in Go": does a
-// timer cost a fiber, or a thread? The program counts both before it arms
-// 10 000 timers, while they are pending, and after half were stopped and half
-// have fired.
+// It answers the question of the 2016 article "How Do They Do It: Timers in Go": does a
+// timer cost a fiber, or a thread? The program counts both before it arms 10 000 timers,
+// while they are pending, and after half were stopped and half have fired.
 //
 // Run it:     build/release/examples/ten_thousand_timers
 // It prints:  the table of ten_thousand_timers.expected: one timer fiber,
@@ -19,7 +18,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// The fibers in a dump that are called `name`.
+// Counts the fibers called `name` in a dump.
 int count_in_dump(std::string_view name) {
   const std::string text = example::dump_text();
   int found = 0;

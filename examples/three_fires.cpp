@@ -1,9 +1,8 @@
 // three_fires: Node's example of how its timer lists work.
 //
-// A timeout of 100 ms; after 10 ms of work another of 100 ms and one of 200 ms.
-// They fire at +100, +110 and +210 ms with three wake-ups: the first two are in
-// one list behind one timer, which is set for the second when the first has
-// fired.
+// There is a timeout of 100 ms, and after 10 ms of work another of 100 ms and one of 200
+// ms. They fire at +100, +110 and +210 ms with three wake-ups: the first two are in one
+// list behind one timer, which is set for the second when the first has fired.
 //
 // Run it:     build/release/examples/three_fires
 // It prints:  the lines of three_fires.expected, on virtual time exactly; on
@@ -42,7 +41,7 @@ int main() {
 
     const auto before = vigil::stats().timers_fired;
     vigil::sleep_for(1s);
-    const auto fired = vigil::stats().timers_fired - before - 1;  // less that of this sleep
+    const auto fired = vigil::stats().timers_fired - before - 1;  // minus this sleep's
     std::printf("%llu wake-ups\n", static_cast<unsigned long long>(fired));
   });
 }

@@ -1,7 +1,7 @@
-"""What a check still tolerates: tools/allowed/NAME.txt, lines of `number  key`.
+"""The faults that a check still tolerates: tools/allowed/NAME.txt, lines of `number  key`.
 
-The number of faults under a key may shrink and never grow, and a new key is a fault
-itself. `--update` writes the smaller numbers down. Where comments move from one file to
+The number of faults under a key may shrink but never grow, and a new key is itself a
+fault. `--update` writes the smaller numbers down. Where comments move from one file to
 another it writes the numbers as they are, unless their sum has grown.
 """
 import sys
@@ -17,8 +17,8 @@ def read(path):
 
 
 def judge(name, found, places=None, may_move=False):
-    """Faults: the keys with more than is tolerated. `found`: {key: number}; `places`:
-    {key: [text]}, shown with it."""
+    """Returns the faults: the keys with more than is tolerated. `found`: {key: number};
+    `places`: {key: [text]}, shown with the key."""
     path = FOLDER / f"{name}.txt"
     allowed = read(path)
     if "--update" in sys.argv and path.exists():

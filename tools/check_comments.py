@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a comment or a page may not have: usage: check_comments.py SOURCE_ROOT [--show]
+"""Checks comments and pages for faults: usage: check_comments.py SOURCE_ROOT [--show]
 
 In src/, include/, tests/, examples/ and bench/ (comments), README.md, ARCHITECTURE.md,
 CONTRIBUTING.md and docs/ (text):
@@ -7,21 +7,21 @@ CONTRIBUTING.md and docs/ (text):
   width   a line of comment reaches past column 90 (code, also in a comment,
           may go to 100)
   heads   the comment that opens a file has more than 25 lines
-  words   turns of phrase that are not English, each with what to write instead:
+  words   turns of phrase that are not English, each with the words to write instead:
           WORDS below
   names   a name of an invariant that several files of src/ and include/, or
           ARCHITECTURE.md, define
 
-tools/allowed/*.txt says for each file how many faults are still tolerated; the numbers
-may shrink only, and a file that is not listed may have none. --update writes the
+tools/allowed/*.txt says for each file how many faults are still tolerated. The numbers
+may only shrink, and a file that is not listed may have none. --update writes the
 numbers down when they have shrunk, or when comments have moved to another file.
 --show prints every place.
 
-A reference needs what it names, and there is no tolerance:
+The target of a reference must exist, and there is no tolerance:
 
   files        a file that a comment, a page or a script names, the target of a link
-  invariants   T1, E1-E6: they stand at the head of a file, as `T1  text`, or in a
-               table of ARCHITECTURE.md
+  invariants   T1, E1-E6: they stand in a comment, as `T1  text`, or in a table of
+  ARCHITECTURE.md
 """
 import re
 import sys
@@ -53,19 +53,19 @@ WORDS = [
 NAME = re.compile(r"(?<![\w/.:<#–-])([A-Z]{1,2})([1-9]\d?)(?:(?:[–-]| to )(?:\1)?([1-9]\d?))?(?![\w/%])")
 DEFINITIONS = (
     re.compile(r"^\s*// {1,3}([A-Z]{1,2}[1-9]\d?)  ?(?!of |to )\S", re.M),
-    re.compile(r"(?<=   )([A-Z]{1,2}[1-9]\d?)  ?[a-z]", re.M),  # a second column
+    re.compile(r"(?<=   )([A-Z]{1,2}[1-9]\d?)  ?(?!of |to )[a-z]", re.M),  # a second column
 )
 ROW = re.compile(r"^\| ([A-Z][1-9]\d?) \|", re.M)
-NO_NAMES = ("docs/decisions/",)  # they number what they list, each for itself
+NO_NAMES = ("docs/decisions/",)  # each numbers its own lists
 FILE = re.compile(
     r"(?<![\w/.*<{$-])((?:[\w-]+/)*[\w-]+\.(?:hpp|cpp|md|py|sh|json))\b(?![.\w*])(?!\))")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-# Files of others, and names that stand for any.
+# Other projects' files, and names that stand for any file.
 ELSEWHERE = re.compile(r"^(?:boost|asio)/|^(?:a|first)\.cpp$|\brun\.json$|^compile_commands|NAME")
 
 
 def comments_of(text):
-    """(line number, column, text) of each // comment of a C++ file."""
+    """Yields (line number, column, text) of each // comment of a C++ file."""
     for number, line in enumerate(text.splitlines(), 1):
         bare = re.sub(r'"(?:[^"\\]|\\.)*"', lambda m: "_" * len(m[0]), line)
         if (at := bare.find("//")) >= 0:
@@ -73,7 +73,7 @@ def comments_of(text):
 
 
 def blocks(text):
-    """Paragraphs of comments: (number of the first line, text with single spaces)."""
+    """Returns the paragraphs of comments: (number of the first line, text with single spaces)."""
     found, last, column = [], -9, -1
     for number, at, comment in comments_of(text):
         said = comment.lstrip("/")
@@ -89,7 +89,7 @@ def blocks(text):
 
 
 def paragraphs(text):
-    """The same of a page, without code."""
+    """The same for a page, without code."""
     found, open_, fenced = [], False, False
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("```"):
@@ -121,7 +121,7 @@ def head_length(text):
 
 
 def anchors(text):
-    """The anchors that GitHub makes of the headings of a page."""
+    """The anchors that GitHub makes for the headings of a page."""
     heads = re.findall(r"^#+ (.*)$", text, re.M)
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in heads}
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Titles of commits: usage: check_commits.py SOURCE_ROOT
+"""Checks the titles of commits: usage: check_commits.py SOURCE_ROOT
 
-Of the commits since FIRST, the first that it judges, that HEAD has, each title is `area: what changed`, in at most
-60 characters, and does not end in a full stop. Merges, and titles that begin with WIP,
-do not count. Without a git history, or without that commit in it, there is nothing to
-look at.
+Each commit of HEAD after FIRST must have a title `area: what changed`, of at most 60
+characters, that does not end in a full stop. Merges, and titles that begin with WIP, do
+not count. Without a git history, or without that commit in it, there is nothing to look
+at.
 """
 import re
 import subprocess

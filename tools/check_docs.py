@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Code in the docs is code that runs: usage: check_docs.py SOURCE_ROOT
+"""Checks that code in the docs is code that runs: usage: check_docs.py SOURCE_ROOT
 
 A ```cpp block in README.md or docs/ that follows the line
 
     <!-- example: examples/02_timers.cpp reset -->
 
-must equal the region between the two `//! [reset]` marks of that file, with
-the common indentation taken away. A ```cpp block without that line is a fault:
-what is not taken from an example is not known to compile.
+must equal the region between the two `//! [reset]` marks of that file, without the
+common indentation. A ```cpp block without that line is a fault: code that is not taken
+from an example is not known to compile.
 """
 import re
 import sys
@@ -41,7 +41,7 @@ def block_after(lines, index):
 
 
 def unmarked_blocks(lines):
-    """The lines that open a ```cpp block which no mark introduces."""
+    """The lines that open a ```cpp block without a mark before it."""
     before = ""
     for index, line in enumerate(lines):
         if line.strip() == "```cpp" and not MARK.match(before):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Format of every source and header: usage: check_format.py SOURCE_ROOT [--write]
+"""Checks the format of every source and header: usage: check_format.py SOURCE_ROOT [--write]
 
 Runs one version of clang-format over the C++ files of the tree, and says which differ;
---write changes them. Another version would format some of them otherwise. Where that
-version is not installed there is nothing to say (exit status 77: a skipped test);
-`./dev lint` and `./dev format` install it.
+--write changes them. Another version would format some of them differently. Where that
+version is not installed the test is skipped (exit status 77); `./dev lint` and
+`./dev format` install it.
 """
 import os
 import shutil
@@ -36,7 +36,7 @@ def main():
             [files[i :: jobs * 4] for i in range(jobs * 4)]))
     said = "".join(d.stderr for d in done)
     named = {line.split(":")[0] for line in said.splitlines() if "clang-format-violations" in line}
-    # Of a function's try block it reports changes that change nothing.
+    # For a function's try block it reports changes that change nothing.
     faults = sorted(Path(name).relative_to(root).as_posix() for name in named if differs(name))
     if not named and any(d.returncode for d in done):
         faults = [said]

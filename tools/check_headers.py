@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Public headers stay light: usage: check_headers.py SOURCE_ROOT COMPILER...
+"""Checks that public headers stay light: usage: check_headers.py SOURCE_ROOT COMPILER...
 
 Counts the lines of each header in include/vigil after preprocessing and
-compares them with tests/headers/budget.txt. A header without a budget, and a
-budget without a header, are faults too.
+compares them with tests/headers/budget.txt. A header without a budget and a budget
+without a header are faults as well.
 """
 import subprocess
 import sys

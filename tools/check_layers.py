@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Checks who includes whom: usage: check_layers.py SOURCE_ROOT
+"""Checks which layer includes which: usage: check_layers.py SOURCE_ROOT
 
- 1. A layer of src/ includes itself and the layers of ALLOWED only.
- 2. Only `machine` includes Boost.Context, only `io` includes Asio, and of the rest
-    of Boost other layers include the containers only.
- 3. Nothing in include/vigil but io/ includes Boost, and no public header
-    includes a private one.
+1. A layer of src/ includes only itself and its layers in ALLOWED.
+2. Only `machine` includes Boost.Context and only `io` includes Asio; of the rest of
+Boost the other layers include only the containers.
+3. In include/vigil only io/ includes Boost, and no public header includes a private
+one.
  4. Every file of src/ and include/ is listed in the build.
- 5. A file that says VIGIL_ABI gets it from <vigil/detail/config.hpp>: without it the
-    word would be a namespace of its own.
+5. A file that says VIGIL_ABI gets it from <vigil/detail/config.hpp>: otherwise the
+word would itself be the name of a namespace.
 """
 import re
 import sys

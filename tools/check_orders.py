@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Every explicit memory order names its partner: usage: check_orders.py SOURCE_ROOT
+"""Checks that memory orders name their partners: usage: check_orders.py SOURCE_ROOT
 
-Each `memory_order_...`, and each use of the short names of base/atomic.hpp, in
-src/ and include/ needs the words "Pairs with" or
-"ordering" in a comment on its line or within the three lines above it.
-Fences are refused: ThreadSanitizer does not understand them.
+Each `memory_order_...`, and each use of the short names of base/atomic.hpp, in src/ and
+include/ needs the words "Pairs with" or "ordering" in a comment on its line or within
+the three lines above it. Fences are refused: ThreadSanitizer does not understand them.
 """
 import re
 import sys
@@ -14,7 +13,7 @@ LINES_ABOVE = 3
 COMMENT = re.compile(r"//.*|/\*.*")
 ORDER = re.compile(
     r"\bmemory_order(_|::)(relaxed|consume|acquire|release|acq_rel|seq_cst)\b"
-    r"|[(,]\s*(detail::)?(relaxed|acquire|release|acq_rel)\s*[,)]")
+    r"|[(,]\s*(detail::)?(order::)?(relaxed|acquire|release|acq_rel)\s*[,)]")
 FENCE = re.compile(r"\batomic_(thread|signal)_fence\b")
 
 

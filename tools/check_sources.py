@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""CMake builds what meson builds: usage: check_sources.py SOURCE_ROOT
+"""Checks that CMake builds the same as meson: usage: check_sources.py SOURCE_ROOT
 
-The lists of sources and headers in CMakeLists.txt are those of src/meson.build and
-include/meson.build, and both builds call vigil the same version.
+CMakeLists.txt must have the lists of sources and headers of src/meson.build and
+include/meson.build, and both builds must give vigil the same version.
 """
 import re
 import sys
 from pathlib import Path
 
-# A list of CMakeLists.txt -> the file, the folder and the lists of meson that it holds.
+# A list of CMakeLists.txt -> meson's file, its folder, and meson's lists that it holds.
 SOURCES = "src/meson.build", "src/"
 HEADERS = "include/meson.build", "include/"
 LISTS = {
-    "vigil_sources": (*SOURCES, None),  # None: all but those below
+    "vigil_sources": (*SOURCES, None),  # None: all except those below
     "vigil_io_sources": (*SOURCES, {"io_sources"}),
     "vigil_tls_sources": (*SOURCES, {"tls_sources"}),
     "vigil_headers": (*HEADERS, {"public_headers", "detail_headers"}),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""No trace of Asio in what does not use it: usage: check_symbols.py FILE...
+"""Checks that there is no trace of Asio in code without it: usage: check_symbols.py FILE...
 
 FILE is an archive, an object or a program. Its symbols, defined or not, must not
 name Asio, and its debug information must not name one of Asio's headers.
@@ -20,7 +20,7 @@ def main():
             for line in symbols.splitlines()
             if re.search(r"\b(boost::)?asio::", line) and "vigil::" not in line
         ]
-        # The names of files that were included stand in the text of the line table.
+        # The line table has the names of included files as text.
         with open(path, "rb") as f:
             if re.search(rb"boost/asio[/.]", f.read()):
                 faults.append(f"{path}: a header of Asio has been included")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""clang-tidy on the lines that changed: usage: check_tidy.py SOURCE_ROOT BUILD_DIR [BASE]
+"""Runs clang-tidy on the lines that changed: usage: check_tidy.py SOURCE_ROOT BUILD_DIR [BASE]
 
-Of the .cpp files in src/: what differs from the commit BASE, or else from where this
-branch left origin's, or else from HEAD. A whole file would bring up what was there before
-.clang-tidy was run at all.
+It looks at the lines of .cpp files in src/ that differ from the commit BASE, or else from
+where this branch left origin's, or else from HEAD. A whole file would bring up faults
+from before .clang-tidy was run at all.
 """
 import os
 import shutil

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What the kernel is asked for, seen from outside with strace:
+# Counts system calls from outside, with strace:
 #
 #   tools/count_syscalls.sh path/to/idle_program [path/to/vigil_bench]
 #
 # 1. an idle program with 1 000 pending one-hour timers makes no system call in
 #    10 s, counted from 1 s after strace attached;
-# 2. nor does it after 1 000 000 arm+stop from two workers, and at most 2
+# 2. it makes none after 1 000 000 arm+stop from two workers either, and at most 2
 #    wake-ups come in the second after that burst;
 # 3. a lone fiber's sleep_for(10ms) makes at most 1.1 system calls, with one
 #    worker and with two;
@@ -15,7 +15,7 @@
 # 5. where io_context waits for I/O a lone sleep makes at most 4 calls;
 # 6. a server with 1 000 idle connections makes none in 10 s.
 #
-# Ends with 1 if one of them does not hold.
+# Ends with 1 if one of these does not hold.
 set -euo pipefail
 
 program=${1:?usage: tools/count_syscalls.sh path/to/idle_program [path/to/vigil_bench]}
@@ -49,8 +49,8 @@ idle_calls() { # mode
   kill "$running"
   wait "$running" 2>/dev/null || true
   running=
-  # Lines begin with the thread and the time of the call. What was under way
-  # is shown as resumed or restarted.
+  # Lines begin with the thread and the time of the call. Calls that were under way are
+  # shown as resumed or restarted.
   awk -v from="$from" '$2 >= from + 1 && $2 <= from + 11' "$folder/calls" |
     grep -c -v -e '<detached' -e '+++' -e '--- SIG' || true
 }
@@ -63,7 +63,7 @@ verdict "idle, after 1 000 000 arm+stop: $calls system calls in 10 s" "$((calls 
 wakes=$(sed -n 's/.*after the burst: \([0-9]*\),.*/\1/p' "$folder/said")
 verdict "$(head -1 "$folder/said")" "$((wakes <= 2))"
 
-# Calls between the two marks, all threads.
+# Counts the calls of all threads between the two marks.
 between_marks() { # program and arguments
   strace -f -o "$folder/calls" "$@" >/dev/null || return
   if [[ $(grep -c 'getppid(' "$folder/calls") != 2 ]]; then
@@ -92,7 +92,7 @@ if [[ -n $io_program ]]; then
     verdict "sleep_for(10ms) beside I/O, $workers worker(s): $each system calls each" \
       "$((calls <= sleeps * 4))"
   done
-  # One is the wait of the thread that looks at the clock.
+  # One of them is the wait of the thread that looks at the clock.
   calls=$(between_marks "$io_program" --traced idle 1000 10)
   ((--calls)) || true
   verdict "1 000 idle connections: $calls system calls in 10 s" "$((calls == 0))"

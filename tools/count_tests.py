@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Sums up a run of `meson test`: usage: count_tests.py TESTLOG_JSON
 
-Prints `N passed, N failed` (`, N skipped`) as its last line. A doctest
-executable counts by its cases, every other test as one. An executable that
-ended badly without a failed case (a crash, a sanitizer's report) counts as
-one failure more. Cases that doctest skips do not count: they are left out by a
-filter, or are what another case runs in a process of its own. Exit status: 0
-if something passed and nothing failed.
+Prints `N passed, N failed` (`, N skipped`) as its last line. A doctest executable
+counts by its cases, every other test as one. An executable that ended badly without a
+failed case (a crash, a sanitizer's report) counts as one more failure. Cases that
+doctest skips do not count: a filter leaves them out, or another case runs them in a
+separate process. Exit status: 0 if something passed and nothing failed.
 """
 import json
 import re

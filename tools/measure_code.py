@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""How much code there is, and how large its largest parts are.
+"""Measures how much code there is, and how large its largest parts are.
 
 usage: measure_code.py SOURCE_ROOT [--top N]    prints the figures
        measure_code.py SOURCE_ROOT --goal       fails where a limit is passed
-       measure_code.py SOURCE_ROOT --check      fails where one is passed further
+       measure_code.py SOURCE_ROOT --check      fails where a limit is passed by more
                                                 than tools/allowed/size.txt tolerates
 
-Of src/ and include/:
+       In src/ and include/ it counts:
   lines      of code: no blanks, no comments
   files      with more than 450 lines of any kind
-  classes    the functions and the data members of each class, struct or union:
-             what its body declares, overloads one by one. Not counted are friends,
-             types, constants (static constexpr), `= delete` and `= default`; static
+       classes    the functions and the data members of each class, struct or union, as its
+       body declares them, overloads one by one. Friends, types, constants
+       (static constexpr), `= delete` and `= default` do not count; static
              functions count, static data does not.
   exported   functions and classes with VIGIL_API
 
-The source is read as text, without a compiler: macros are dropped, templates are
-read once.
+       It reads the source as text, without a compiler: it drops macros, and reads templates
+       once.
 """
 import argparse
 import re
@@ -39,7 +39,7 @@ class Type:
 
 
 def without_comments(text):
-    """The text with comments and the contents of literals blanked out; lines stay."""
+    """Returns the text with comments and the contents of literals blanked out; lines stay."""
     pattern = r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:[^"\\\n]|\\.)*"|(?<![\w])\'(?:[^\'\\\n]|\\.)+\''
 
     def blank(m):
@@ -54,7 +54,7 @@ CLOSING = {"(": ")", "{": "}", "[": "]"}
 
 
 def behind(text, at):
-    """The index behind the bracket that closes the one at `at`."""
+    """Returns the index after the bracket that closes the one at `at`."""
     stack = []
     for i in range(at, len(text)):
         c = text[i]
@@ -86,7 +86,7 @@ def behind_angle(text, at):
 
 
 def statement_end(text, at, end):
-    """Where the statement at `at` has its ';' or the '{' of its body."""
+    """Returns the index of the ';' of the statement at `at`, or of the '{' of its body."""
     while at < end and text[at] not in ";{}":
         at = behind(text, at) if text[at] in "([" else at + 1
     return at
@@ -99,7 +99,7 @@ SPECIFIER = re.compile(
 
 
 def plain(head):
-    """The declaration without its specifiers, and whether it was static."""
+    """Returns the declaration without its specifiers, and whether it was static."""
     is_static = False
     while m := SPECIFIER.match(head):
         word = m[1]
@@ -116,7 +116,7 @@ def plain(head):
 
 
 def bracket_of_function(head):
-    """The index of the '(' that opens a parameter list, or None."""
+    """Returns the index of the '(' that opens a parameter list, or None."""
     if "operator" in head:
         at = head.index("operator") + len("operator")
         m = re.compile(r"\s*\(\s*\)").match(head, at)
@@ -191,7 +191,7 @@ def types_of(text, path):
                     after = statement_end(text, after, end) + 1
             elif bracket_of_function(head) is not None:
                 at_name = bracket_of_function(head)
-                # Members' initialisers with braces are no body.
+                # Members' initialisers with braces are not a body.
                 if text[i] == "{" and re.search(r"\)[^()]*:[^:].*[\w>]\s*$", text[at:i], re.S):
                     while text[i] == "{" and re.search(r"[\w>]\s*$", text[at:i]) and re.match(
                             r"\s*[,{]", text[behind(text, i) :]):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Prints what the model tests explore and find.
+"""Prints the states that the model tests explore, and the faults that they find.
 
 usage: model_table.py BUILD_DIR proofs [--long]   the states that each proof explores
-       model_table.py BUILD_DIR faults            what finds each planted fault
+model_table.py BUILD_DIR faults            the proof that finds each planted fault
 
-Runs the model tests of a build, or its planted faults. With --long the proofs run with
-the wider bounds as well (VIGIL_LONG=1), for as long as that takes.
+Runs the model tests of a build, or its planted faults. With --long the proofs also run
+with the wider bounds (VIGIL_LONG=1), for as long as that takes.
 """
 
 import json
@@ -32,7 +32,7 @@ def read_runs(lines, rows):
 
 
 def table_of(rows):
-    # Those that were run with every bound they can bear say so.
+    # Proofs that were run with every bound they can bear say so.
     text = ["| Proof | 2/1 | 3/2 | without bounds |", "|---|---:|---:|---:|"]
     for name, states in rows.items():
         text.append(f"| {name} | {' | '.join(states.get(b, '') for b in COLUMNS)} |")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Which tests of Go, Node, libuv and Asio have a counterpart here: peer_tests.py SOURCE_ROOT
+"""Lists tests of Go, Node, libuv and Asio with a counterpart here: peer_tests.py SOURCE_ROOT
 
 Prints a table: a test or a known flaw of a peer, and the cases that check the same. A
-case names them in the comment above its title:
+case names the peer's test in the comment above its title:
 
     // Go: TestSleep. Node, libuv: durations that are not whole ms.
     TEST_CASE("a thousand sleepers at random deadlines each end at exactly theirs") {

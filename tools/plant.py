@@ -3,9 +3,9 @@
 
 usage: plant.py SOURCE PATCH OUTPUT...
 
-A patch is text that says what is broken, followed by a unified diff of one
-file. Its hunks are found by their lines alone, wherever they have moved to, so
-a patch stands until one of the few lines that it names changes.
+A patch is text that says what is broken, followed by a unified diff of one file. Its
+hunks are found by their lines alone, wherever they have moved to, so a patch fits until
+one of the few lines that it names changes.
 """
 
 import pathlib
@@ -14,7 +14,7 @@ import sys
 
 
 def hunks_of(patch):
-    """The (line, before, after) of each hunk."""
+    """Returns the (line, before, after) of each hunk."""
     hunks = []
     for text in patch.splitlines():
         if head := re.match(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@", text):

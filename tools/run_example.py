@@ -3,10 +3,10 @@
 
     run_example.py [--interrupt-after=LINE] EXPECTED PROGRAM [ARGUMENT...]
 
-It must exit with 0, and print what the file EXPECTED says, if that exists;
-<n> there stands for any number, with the blanks before it. With
---interrupt-after it gets a SIGINT, as from Ctrl-C, once it has printed LINE. If it
-ends with 77 it cannot run here, and the test counts as skipped.
+It must exit with 0, and print the text of the file EXPECTED, if that exists; <n> there
+stands for any number, including the blanks before it. With --interrupt-after it gets a
+SIGINT, as from Ctrl-C, once it has printed LINE. If it ends with 77 it cannot run here,
+and the test counts as skipped.
 """
 import difflib
 import re
@@ -52,8 +52,7 @@ def main():
         return 1
     if not expected.is_file():
         return 0
-    # A line that agrees counts as the wanted one, so the difference shows only
-    # what is wrong.
+    # A line that agrees counts as the wanted one, so the difference shows only wrong lines.
     wanted = expected.read_text().splitlines()
     shown = [w if agrees(w, p) else p for w, p in zip(wanted, printed)] + printed[len(wanted):]
     difference = list(difflib.unified_diff(wanted, shown, expected.name, "printed", lineterm=""))

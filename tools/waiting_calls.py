@@ -3,26 +3,27 @@
 
 usage: waiting_calls.py ROOT [--check]
 
-The functions in which a wait is made say so in the last line of their comment:
+A function that makes a wait says so in the last line of its comment:
 
     // Waits: throws stopped, wrong_place.
     // Waits on a fiber (the read deadline): throws stopped, wrong_place.
 
-`on a fiber`, `on a thread`: if it may be called only there; otherwise on both. In the
-brackets: what limits the wait, if it is no parameter. Every exported function that
-takes a wait_limit must say it. A public function waits if it says so itself, or if it
-calls one that does; it then throws what that one throws, what its own body throws, and
-what a function that it calls throws in its body or says that it throws:
+`on a fiber`, `on a thread`: it may be called only there; without either, on both. The
+brackets name the limit of the wait, if that is not a parameter. Every exported function
+that takes a wait_limit must have such a line. A public function waits if it says so
+itself, or if it calls one that does. It then throws the exceptions of that function,
+those of its own body, and those that a function that it calls throws in its body or
+says that it throws:
 
     // Throws: channel_closed.
 
-What limits it, and whether it takes a context, is read from its parameters: a duration,
-a time point, a `const context&`. A form with a context throws `cancelled` as well, one
-with a time std::bad_alloc (the timer). A function that is noexcept, and a destructor,
-throws nothing.
+The parameters tell the limit, and whether the function takes a context: a duration, a
+time point, a `const context&`. A form with a context throws `cancelled` as well, a form
+with a time std::bad_alloc (for the timer). A noexcept function and a destructor throw
+nothing.
 
-Without --check docs/internals/waiting-calls.md is written; with it the file is
-compared, which is the test `waiting calls` of the suite `lint`.
+Without --check it writes docs/internals/waiting-calls.md; with --check it compares the
+file, which is the test `waiting calls` of the suite `lint`.
 """
 
 import dataclasses
@@ -32,14 +33,14 @@ import sys
 
 PAGE = "docs/internals/waiting-calls.md"
 
-# Classes of `detail` that are a part of a public class, as users see them.
+# Classes of `detail` that are a part of a public class, under the names that users see.
 BASES = {
     "sending": "channel, sender",
     "receiving": "channel, receiver",
     "recv_iterator": "range-for over a channel or receiver",
     "fiber_token": "use_fiber",
 }
-# Those that stand in a header of detail/: the header of the public class.
+# Classes in a header of detail/ -> the header of the public class.
 HEADERS = {"recv_iterator": "vigil/channel.hpp"}
 # Objects on which a function of another class is called.
 OBJECTS = {
@@ -51,18 +52,18 @@ OBJECTS = {
 }
 HEAD = """# Every call that waits
 
-Made from the headers by `tools/waiting_calls.py`; `./dev lint` says when it is not
-current.
+`tools/waiting_calls.py` makes this page from the headers; `./dev lint` says when it is
+not current.
 
-- **Limit**: a `timeout` is a duration from now, a `deadline` a time of any clock. When
-  it has come the call returns, and its result says so. The time can be limited in no
-  other way than the column says.
-- **Context**: the call throws `cancelled` once that context is done. A nil context is
-  `std::invalid_argument` in every call.
+- **Limit**: a `timeout` is a duration from now, a `deadline` a time point of any clock.
+  When it has come the call returns, and its result says so. A call without a limit can
+  only be bounded by a context, if it takes one.
+- **Context**: the call throws `cancelled` once that context is done, and
+  `std::invalid_argument` if it is nil.
 - **From**: where the call may wait. *fiber* includes the callbacks that vigil runs
   (`after_func`, `every`, `post`, `on_expire`, `done_callback`), since each runs on a
-  fiber; only under `this_fiber::no_park` a wait ends the program. *thread* is a thread
-  that runs no fiber, among them those on which `blocking` runs its functions. In a
+  fiber; but under `this_fiber::no_park` a wait ends the program. *thread* is a thread
+  that runs no fibers, including those on which `blocking` runs its functions. In a
   *handler*, which Asio runs on a worker's own stack, nothing may wait: a call that
   would have to throws `wrong_place`; a destructor, or another call that throws
   nothing, blocks the worker or ends the program with a message.
@@ -70,15 +71,15 @@ current.
   may not wait, `std::bad_alloc` if the timer cannot be armed. *nothing*: a stop does
   not end the wait either.
 
-With `io::use_fiber` as the token every asynchronous operation of Asio is a call that
+With `io::use_fiber` as the token, every asynchronous operation of Asio is a call that
 waits on a fiber; `.within`, `.until` and `.under` limit it, together if need be.
-`this_fiber::yield` waits for nothing, but throws `stopped`. An object that holds one of
-those below (a member, or an element) waits where it does.
+`this_fiber::yield` waits for nothing, but throws `stopped`. An object that contains one
+of those below (as a member or an element) waits where that does.
 """
 
 @dataclasses.dataclass
 class Function:
-    scope: tuple  # the classes it is in
+    scope: tuple  # the classes around it
     name: str
     parameters: list  # of (type, name)
     body: str
@@ -90,13 +91,13 @@ class Function:
     sees: set  # the headers that its own includes
     throws: set = dataclasses.field(default_factory=set)
     limit: str = ""
-    place: str = ""  # where alone it may wait: fiber, thread
+    place: str = ""  # the only place where it may wait: fiber, thread
     waits: bool = False
     is_noexcept: bool = False
 
 
 def matching(text, at):
-    """The index behind the bracket that closes the one at `at`."""
+    """Returns the index after the bracket that closes the one at `at`."""
     pairs = {"(": ")", "{": "}", "[": "]"}
     stack = []
     for i in range(at, len(text)):
@@ -111,7 +112,7 @@ def matching(text, at):
 
 
 def without_template(head):
-    """`head` without `template <...>` and a requires-clause in brackets."""
+    """Returns `head` without `template <...>` and a requires-clause in brackets."""
     while m := re.match(r"\s*template\s*<", head):
         depth, i = 1, m.end()
         while depth:
@@ -124,7 +125,7 @@ def without_template(head):
 
 
 def split(parameters):
-    """At commas outside brackets."""
+    """Splits at commas outside brackets."""
     parts, depth, last = [], 0, 0
     for i, c in enumerate(parameters):
         depth += {"(": 1, "<": 1, "{": 1, "[": 1, ")": -1, ">": -1, "}": -1, "]": -1}.get(c, 0)
@@ -138,7 +139,7 @@ def split(parameters):
 
 
 def parameter(text):
-    """(type, name) of a parameter; the name with its default value."""
+    """Returns (type, name) of a parameter; the name includes the default value."""
     text, _, default = (p.strip() for p in text.partition("="))
     m = re.match(r"(.*[\s&*.])(\w+)$", text, re.S)
     kind, name = (m[1].strip(), m[2]) if m else (text, "")
@@ -154,7 +155,7 @@ INITIALISERS = re.compile(r"\)\s*(noexcept)?\s*:[^:].*\w\s*$", re.S)
 
 
 def functions_of(path, root):
-    """The functions that a header declares or defines."""
+    """Returns the functions that a header declares or defines."""
     text = path.read_text()
     text = re.sub(r"^[ \t]*#(.*\\\n)*.*", "", text, flags=re.M)
     comments = {}
@@ -206,7 +207,7 @@ def functions_of(path, root):
                     shows = m[1] != "class" and (is_public or not scope)
                     read(i + 1, behind - 1, scope + (m[2],), shows, is_detail)
             elif "(" in plain and not plain.startswith(NO_FUNCTION):
-                # Members' initialisers in braces are no body.
+                # Members' initialisers in braces are not a body.
                 while text[i] == "{" and INITIALISERS.search(text[first:i]):
                     i = behind
                     while text[i] not in ";{":
@@ -259,7 +260,7 @@ def listed(text):
 
 
 def find_waits(all_of):
-    """Marks those that wait: by what they say, then by what they call."""
+    """Marks the functions that wait: by their comments, then by their calls."""
     says_all = set()
     for f in all_of:
         if m := SAYS.search(f.comment):
@@ -304,7 +305,7 @@ CALL = re.compile(
 
 
 def callees(f, named):
-    """The functions that f's body may call; overloads by their number of arguments."""
+    """Returns the functions that f's body may call; overloads by their number of arguments."""
     result = []
     for m in CALL.finditer(f.body):
         thing, member, qualifier, name = m[1], m[2], m[3].replace(" ", ""), m[4]
@@ -323,7 +324,7 @@ def callees(f, named):
                 right = g.scope[-1:] == f.scope[-1:]
             else:
                 right = not g.scope and g.is_detail == f.is_detail
-            # Of overloads the one with f's context, which f hands on.
+            # Among overloads, the one that takes a context if f does: f passes it on.
             if right and g.name == f.name and g.scope and g.scope == f.scope:
                 right = has_context(f) == has_context(g)
             if right:

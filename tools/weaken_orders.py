@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Which memory orders does a proof need? Weakens each, and looks who notices.
+"""Which memory orders does a proof need? Weakens each, and looks whether a proof notices.
 
 usage: weaken_orders.py TEST_MODEL [--states N] [--proofs N] [--only PART] [--jobs N]
 
-TEST_MODEL is the built tests/model/test_model. Each line of src/ with an atomic
-operation stronger than relaxed is made weaker by one step (seq_cst to acq_rel,
-acquire or release; those to relaxed), one line at a time, and proofs that reach
-it are run, at most 24 for each line and each for at most 50 000 states. A line
-that no proof notices is stronger than needed, or wants a proof, or more states.
-Takes from minutes to an hour: not part of the suite.
+TEST_MODEL is the built tests/model/test_model. One line of src/ at a time, each atomic
+operation stronger than relaxed is made weaker by one step (seq_cst to acq_rel, acquire
+or release; those to relaxed). Then proofs that reach the line are run, at most 24 for
+each line and each for at most 50 000 states. A line that no proof notices is stronger
+than needed, or lacks a proof, or needs more states. This takes from minutes to an hour,
+so it is not part of the suite.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def main():
         reach = collections.Counter(proof for _, _, proofs in sites.values() for proof in proofs)
 
         def some(proofs):
-            """A third of them those that reach the least else, and of the rest every n-th."""
+            """One third are the proofs that reach the least else; of the rest, every n-th."""
             ranked = sorted(proofs, key=lambda proof: (reach[proof], proof))
             first, rest = ranked[: chosen.proofs // 3], ranked[chosen.proofs // 3 :]
             step = -(-len(rest) // max(1, chosen.proofs - len(first)))

@@ -1,10 +1,10 @@
 // The workloads with Boost.Asio: steady_timer.
 //
-// A cancelled wait is not gone: its handler is queued and runs with an error.
-// So arm+stop here runs inside handlers of the io_context, a few operations in
-// each, and the handlers of the cancelled waits run in between. Single-threaded
-// workloads give the io_context the concurrency hint 1; two workers are two
-// threads that run one io_context. Asio has no fibers of its own.
+// A cancelled wait is not gone: its handler is queued and runs with an error. So arm+stop
+// here runs inside handlers of the io_context, a few operations in each, and the handlers
+// of the cancelled waits run in between. Single-threaded workloads give the io_context
+// the concurrency hint 1; two workers are two threads that run one io_context. Asio
+// itself has no fibers.
 #include "peers.hpp"
 
 #include <chrono>
@@ -74,7 +74,7 @@ std::deque<steady_timer> make_timers(io_context& io, std::size_t n) {
   return timers;
 }
 
-// Pending ones that nobody touches.
+// Pending timers that nobody touches.
 std::deque<steady_timer> make_others(io_context& io, std::size_t n) {
   std::deque<steady_timer> timers = make_timers(io, n);
   random_numbers dice(7);
@@ -120,8 +120,8 @@ int arm(const request& asked) {
 
 int arm_parallel(const request& asked) {
   const std::size_t ops = asked["ops"];
-  // Arms in `chains` chains of handlers of an io_context that is made for
-  // `threads` threads; those without a chain find nothing to do.
+  // Arms in `chains` chains of handlers of an io_context that is made for `threads`
+  // threads; threads without a chain find nothing to do.
   const auto time = [&](std::size_t threads, std::size_t chains) {
     io_context io(static_cast<int>(threads));
     const auto open = boost::asio::make_work_guard(io);
@@ -278,7 +278,7 @@ int kernel_stopped(const request& asked) {
   });
 }
 
-// expires_after ends the wait that is pending, so another is begun.
+// expires_after ends the pending wait, so another is begun.
 int touch(const request& asked) {
   io_context io(1);
   std::deque<steady_timer> timers = make_others(io, asked["n"]);

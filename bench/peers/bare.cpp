@@ -1,9 +1,9 @@
-// The machine's own limits, beside which the peers are read: what two threads
-// gain on random memory when nothing makes them wait for each other, and how
-// late a bare kernel wait is.
+// The machine's own limits, beside which the peers are read: the gain of two threads on
+// random memory when nothing makes them wait for each other, and the lateness of a bare
+// kernel wait.
 //
-// arm-parallel here is a load, a change and a store of a random cache line, in
-// an array of each thread's own that is as large as its timer records.
+// Here arm-parallel is a load, a change and a store of a random cache line, in an array
+// that each thread has to itself and that is as large as its timer records.
 #include "peers.hpp"
 
 #include <array>
@@ -22,7 +22,7 @@ struct alignas(64) line {
 constexpr std::size_t lines_of_a_timer = 3;
 
 int arm_parallel(const request& asked) {
-  const std::size_t ops = 16 * asked["ops"];  // they are so much cheaper
+  const std::size_t ops = 16 * asked["ops"];  // they are that much cheaper
   const std::size_t records = asked["records"];
   const std::size_t lines = records == 1 ? 1 : records * lines_of_a_timer;
   const auto change = [&](std::size_t threads) {
@@ -71,7 +71,7 @@ int overshoot(const request& asked) {
   });
 }
 
-// A store to a random word, as far apart as vigil's entries.
+// Stores to random words that lie as far apart as vigil's entries.
 int touch(const request& asked) {
   struct alignas(8) spaced {
     std::uint64_t word;

@@ -1,12 +1,11 @@
-// The workloads with Boost.Fiber: sleeps, yields, spawn and join, channels, a
-// mutex.
+// The workloads with Boost.Fiber: sleeps, yields, spawn and join, channels, a mutex.
 //
-// One worker uses round_robin, the default; two share a queue (shared_work),
-// the algorithm of Boost's own benchmarks that is given any number of threads.
-// Stacks are 16 KiB, from Boost's pool on one thread, from malloc for two and
-// for sleepers (the pool touches a second page of each stack). The default of
-// 128 KiB is mapped one by one, which costs a system call or two for each.
-// There is no timer object, so nothing to arm and stop.
+// One worker uses round_robin, the default; two share a queue (shared_work), the
+// algorithm in Boost's own benchmarks that takes any number of threads. Stacks are 16
+// KiB, from Boost's pool on one thread, from malloc for two and for sleepers (the pool
+// touches a second page of each stack). Stacks of the default 128 KiB are mapped one by
+// one, which costs a system call or two for each. There is no timer object, so there is
+// nothing to arm and stop.
 #include "peers.hpp"
 
 #include <chrono>
@@ -98,7 +97,7 @@ int yield(const request& asked) {
   });
 }
 
-// One at a time, then a hundred at a time, on stacks of `stacks`.
+// Starts fibers one at a time, then a hundred at a time, on stacks from `stacks`.
 template <class Stacks>
 numbers spawn_and_join(std::size_t ops, Stacks& stacks) {
   const auto start = [&stacks] { return fiber(std::allocator_arg, stacks, [] {}); };
@@ -128,7 +127,7 @@ int spawn(const request& asked) {
   return serve([&] { return spawn_and_join(ops, stacks); });
 }
 
-// Each way in turn; see workloads.py.
+// Measures each way in turn; see workloads.py.
 int channels(const request& asked) {
   using boost::fibers::buffered_channel;
   using boost::fibers::unbuffered_channel;
@@ -150,7 +149,7 @@ int channels(const request& asked) {
       other.join();
       return each(now() - start, ops);
     };
-    // Its capacities are powers of two, one of which stays free.
+    // Capacities of a buffered_channel are powers of two, and one place stays free.
     const auto through = [ops](std::size_t fibers, std::size_t capacity) {
       buffered_channel<std::size_t> items(capacity);
       const nanos start = now();

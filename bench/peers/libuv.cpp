@@ -1,9 +1,9 @@
 // The workloads with libuv: uv_timer_t in a loop.
 //
-// libuv counts in milliseconds from a time that the loop caches, so here
-// uv_update_time() comes before each start, as the peers that count from now
-// read the clock too; `cached=1` leaves it out. A loop belongs to one thread:
-// two workers are two loops. It has no fibers.
+// libuv counts in milliseconds from a time that the loop caches, so here uv_update_time()
+// comes before each start, since the peers that count from now read the clock as well;
+// `cached=1` leaves it out. A loop belongs to one thread, so two workers are two loops.
+// libuv has no fibers.
 #include "peers.hpp"
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace {
 
 using namespace peers;
 
-// Left open at its end, unless close() was called: that needs the timers alive.
+// A loop, left open at its end unless close() was called, which needs the timers alive.
 class loop {
  public:
   loop() { ::uv_loop_init(&loop_); }
@@ -50,7 +50,7 @@ void start(uv_timer_t& t, nanos delay, bool cached = false, uv_timer_cb f = &not
   ::uv_timer_start(&t, f, whole_milliseconds(delay), 0);
 }
 
-// The timers hang in lists of the loop: none may move afterwards.
+// The timers are linked in lists of the loop: none may move afterwards.
 std::vector<uv_timer_t> make_timers(loop& l, std::size_t n) {
   std::vector<uv_timer_t> timers(n);
   for (uv_timer_t& t : timers)
@@ -58,7 +58,7 @@ std::vector<uv_timer_t> make_timers(loop& l, std::size_t n) {
   return timers;
 }
 
-// Pending ones that nobody touches.
+// Pending timers that nobody touches.
 std::vector<uv_timer_t> make_others(loop& l, std::size_t n) {
   std::vector<uv_timer_t> timers = make_timers(l, n);
   random_numbers dice(7);
@@ -102,8 +102,7 @@ int arm(const request& asked) {
                         ::uv_timer_stop(t);
                         ::uv_close(reinterpret_cast<uv_handle_t*>(t),
                                    [](uv_handle_t* h) { std::free(h); });
-                        // The loop frees them; a turn of it for each would
-                        // mean a system call for each.
+                        // The loop frees them; a turn for each would be a system call.
                         if (i % 256 == 0) l.turn();
                       })});
     start(one, dice.far(), cached);
@@ -119,7 +118,7 @@ int arm(const request& asked) {
   });
 }
 
-// What one thread arms, made by itself: no two threads share a cache line.
+// The timers of one thread, which makes them itself: no two threads share a cache line.
 struct own_timers {
   own_timers(std::size_t crowd, std::size_t n)
       : others(make_others(l, crowd)), timers(make_timers(l, n)) {}
@@ -295,7 +294,7 @@ int kernel_stopped(const request& asked) {
   });
 }
 
-// uv_timer_again, by the time that the loop caches.
+// Measures uv_timer_again, by the time that the loop caches.
 int touch(const request& asked) {
   loop l;
   std::vector<uv_timer_t> timers = make_timers(l, asked["n"]);

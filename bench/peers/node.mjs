@@ -1,9 +1,9 @@
 // The workloads with Node: setTimeout, clearTimeout, refresh, setInterval.
 //
-// A delay is whole milliseconds. A timeout that was cleared cannot be started
-// again, so there is no "one timer used again" to arm and stop: each arming is
-// a fresh object. refresh() starts a live one again with its own delay. One
-// thread runs JavaScript. The protocol is that of peers.hpp.
+// A delay is in whole milliseconds. A cleared timeout cannot be started again, so there
+// is no "one timer used again" to arm and stop: each arming is a fresh object. refresh()
+// starts a live one again with its own delay. One thread runs JavaScript. The protocol is
+// that of peers.hpp.
 import { readSync, writeSync } from 'node:fs';
 
 // --- the protocol
@@ -15,7 +15,7 @@ function say(text) {
   writeSync(1, text + '\n');
 }
 
-// Blocks in read(2), as the other peers do.
+// Blocks in read(2), like the other peers.
 function nextLine() {
   const byte = Buffer.alloc(1);
   for (;;) {

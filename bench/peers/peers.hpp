@@ -1,15 +1,15 @@
-// What the C++ peers share: the request on the command line, the protocol on
-// standard input and output, clocks, counters and random numbers.
+// Shared by the C++ peers: the request on the command line, the protocol on standard
+// input and output, clocks, counters and random numbers.
 //
 // A peer is started for one workload:
 //
 //   PEER WORKLOAD [NAME=NUMBER…]
 //
-// It prepares, says `ready`, and answers each line of input by one sample, a
-// line `name=number name=number …`; at the end of the input it ends. What it
-// cannot do it answers by `unsupported`. Between samples it waits in read(2)
-// and uses no processor. The workloads are listed in run.py; what a number
-// means is the same in all peers.
+// It prepares, says `ready`, and answers each line of input with one sample, a line
+// `name=number name=number …`; it ends at the end of the input. A workload that it cannot
+// do it answers with `unsupported`. Between samples it waits in read(2) and uses no
+// processor. The workloads are listed in workloads.py; a number means the same in all
+// peers.
 //
 // Nothing here knows any peer. Change something only in all of them: main.go,
 // node.mjs and main.rs say the same in their languages.
@@ -115,7 +115,7 @@ inline double context_switches() noexcept {
   return static_cast<double>(u.ru_nvcsw);
 }
 
-// Resident memory and page tables, in bytes.
+// Returns resident memory and page tables, in bytes.
 inline double memory_held() {
   std::FILE* const f = std::fopen("/proc/self/status", "r");
   if (f == nullptr) return 0;
@@ -130,12 +130,12 @@ inline double memory_held() {
   return static_cast<double>(kib) * 1024;
 }
 
-// A system call that nobody else makes: strace's output is counted between two.
+// Makes a system call that nothing else makes: strace's output is counted between two.
 inline void mark() noexcept {
   ::syscall(SYS_getppid);
 }
 
-// Computes for a while, as a program does between two events.
+// Computes for a while, like a program between two events.
 inline void work(nanos length) noexcept {
   const nanos until = now() + length;
   while (now() < until) {
@@ -176,7 +176,7 @@ class random_numbers {
 
 // --- numbers that several workloads give
 
-// How long after what was asked for things happened; negative: early.
+// How late things happened; negative: early.
 class lateness {
  public:
   explicit lateness(std::size_t n) { late_.reserve(n); }
@@ -207,7 +207,7 @@ class lateness {
   std::vector<nanos> late_;
 };
 
-// Between two marks, with the voluntary context switches that it took.
+// Runs `program` between two marks. Returns the voluntary context switches it took.
 template <class F>
 numbers counted(F&& program) {
   const double before = context_switches();
@@ -217,9 +217,9 @@ numbers counted(F&& program) {
   return {{"switches", context_switches() - before}};
 }
 
-// Arming from one worker alone, from one of two, and from both at once:
-// nanoseconds for each operation of all by the wall clock, and what the second
-// worker gains: the throughput of both over that of one alone.
+// Returns the figures of arming from one worker alone, from one of two, and from both at
+// once: nanoseconds of wall time for each operation, and the gain from the second worker,
+// which is the throughput of both over that of one alone.
 inline numbers scaling(std::size_t ops, nanos alone, nanos one_of_two, nanos both) {
   return {{"alone", each(alone, ops)},
           {"one_of_two", each(one_of_two, ops)},
@@ -227,12 +227,12 @@ inline numbers scaling(std::size_t ops, nanos alone, nanos one_of_two, nanos bot
           {"scaling", 2.0 * static_cast<double>(alone) / static_cast<double>(both)}};
 }
 
-// Threads that have just begun may share a processor for a while; busy as long
-// as this, they are on one each.
+// Threads that have just begun may share a processor for a while; once they have been
+// busy for this long, each has its own.
 constexpr nanos settling = 10 * millisecond;
 
-// Runs f(0) … f(n - 1) each on a thread of its own, all begun together, and
-// says how long that took. f(i) prepares and returns what is to be timed.
+// Runs f(0) … f(n - 1), each on its own thread, all begun together, and returns how long
+// that took. f(i) prepares, and returns the function that is to be timed.
 template <class F>
 nanos time_threads(std::size_t n, F&& f) {
   std::atomic<std::size_t> arrived{0};
@@ -259,7 +259,7 @@ nanos time_threads(std::size_t n, F&& f) {
 
 // --- one mutex, locked and unlocked by each of some fibers again and again
 //
-// `together(n, f)` runs f on n fibers and returns when all have ended. Wall time.
+// `together(n, f)` runs f on n fibers and returns when all have ended. It is wall time.
 template <class Mutex>
 numbers contend(std::size_t ops, const auto& together, const auto& yield) {
   constexpr std::size_t fibers = 8;

@@ -25,7 +25,7 @@ TITLES = {p.name: p.title for p in PEERS}
 
 
 def metric(results, workload, key):
-    """peer name -> its numbers, in the order of the peers; empty if not run."""
+    """Peer name -> its numbers, in the order of the peers; empty if not run."""
     for w in results["workloads"]:
         for m in w["metrics"]:
             if w["name"] == workload and m["key"] == key:
@@ -39,7 +39,7 @@ def save(figure, folder, name):
 
 
 def bars(axes, values, title, unit, log=False):
-    """One bar for each peer, with its spread and its median in figures."""
+    """Draws one bar for each peer, with its spread and its median in figures."""
     names = list(values)
     medians = [values[n]["median"] for n in names]
     below = [values[n]["median"] - values[n]["min"] for n in names]
@@ -60,7 +60,7 @@ def bars(axes, values, title, unit, log=False):
 
 
 def bar_page(results, folder, name, panels, log=False):
-    """panels: (workload, metric, title, unit); those that were not run are left out."""
+    """`panels`: (workload, metric, title, unit). Workloads that were not run are left out."""
     found = [(metric(results, w, key), title, unit) for w, key, title, unit in panels]
     found = [f for f in found if f[0]]
     if not found:
@@ -72,7 +72,7 @@ def bar_page(results, folder, name, panels, log=False):
 
 
 def arm_page(results, folder):
-    """The cost of arm+stop against the number of others. None stands at 1."""
+    """Draws the cost of arm+stop against the number of other timers; no others stand at 1."""
     crowds = {"arm-0": 1, "arm-1000": 1e3, "arm-1000000": 1e6}
     kinds = {"one": "one timer used again", "records": "100 000 records in turn",
              "fresh": "fresh objects"}

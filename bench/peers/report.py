@@ -21,7 +21,7 @@ def name_of(metric):
 
 
 def columns(workload):
-    """The peers that can do it, in their order."""
+    """The peers that can do the workload, in their order."""
     seen = {name for metric in workload["metrics"] for name in metric["peers"]}
     return [p for p in PEERS if p.name in seen]
 
@@ -47,7 +47,7 @@ def ratio(result, _unit):
 
 
 def text_lines(workload):
-    """Lists of cells: three lines for each metric, what is empty left out."""
+    """Lists of cells: three lines for each metric, without empty ones."""
     peers = columns(workload)
     yield [""] + [p.title for p in peers]
     for metric in workload["metrics"]:
@@ -62,7 +62,7 @@ def text_lines(workload):
 
 
 def sizes(workload):
-    """What the peers were asked for: short runs ask for less than the title says."""
+    """The sizes that the peers were asked for: in short runs they are less than the title's."""
     given = ", ".join(f"{k} {number(v, '')}" for k, v in workload["numbers"].items())
     return f"{given}; rounds {workload['rounds']}"
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """vigil beside its peers, in one run: `./dev bench --peers` starts this.
 
-For each workload every peer is started and prepared; then samples are drawn in
-turn, one of each peer in a round, beginning with another peer each round, so
-that whatever the machine does meanwhile meets all alike. The first rounds warm
-up and are thrown away. Reported are the median, the least and the most of the
+For each workload every peer is started and prepared. Then samples are drawn in
+turn, one of each peer in a round, and each round begins with another peer, so
+that whatever the machine does meanwhile affects all alike. The first rounds warm
+up and are thrown away. The report has the median, the least and the most of the
 rest; a ratio is the median of vigil / peer taken round by round. A peer that
 is not asked for a sample waits in read(2).
 
-The protocol is described in peers.hpp, the workloads stand in workloads.py.
+peers.hpp describes the protocol, workloads.py the workloads.
 """
 import argparse
 import json
@@ -79,7 +79,7 @@ def start_all(workload, numbers, programs):
 
 
 def sample_in_turn(workload, numbers, rounds, programs):
-    """peer name -> its samples, one of each round, after those that warm up."""
+    """Peer name -> its samples, one of each round, without the rounds that warm up."""
     processes = start_all(workload, numbers, programs)
     samples = {p.name: [] for p in processes}
     for round_number in range(rounds):
@@ -118,7 +118,7 @@ def calls_between_marks(trace):
 
 
 def count_calls(workload, numbers, programs):
-    """peer name -> a Counter of system calls of one sample."""
+    """Peer name -> a Counter of the system calls of one sample."""
     counted = {}
     for peer in peers_of(workload):
         with tempfile.TemporaryDirectory() as folder:
@@ -240,7 +240,7 @@ def arguments():
 def measure(options):
     is_long = options.long
     chosen = [w for w in WORKLOADS if options.filter in w.name]
-    # What only long runs contain can still be asked for by its name.
+    # A workload that only long runs contain can still be asked for by its name.
     chosen = [w for w in chosen if w.rounds[is_long] or options.filter == w.name]
     if not chosen:
         sys.exit(f"no workload has {options.filter!r} in its name; see --help")

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """The ten figures at the head of docs/performance.md: `./dev bench --peers table`.
 
-A row is one metric of a workload of workloads.py, or of the HTTP servers, of vigil and
-of the best peer: the one whose median is least. Each peer has as many workers as it
-takes by default. Samples are drawn as run.py draws them, in turn, and the ratio is the
-median of vigil / peer taken round by round. A peer that is not there is
-left out and named, and one whose callbacks run early is no peer in that row. A sample in
-which some timers were due before all were armed does not count.
+A row is one metric of a workload of workloads.py, or of the HTTP servers, for vigil and
+for the best peer: the one with the least median. Each peer has as many workers as it
+takes by default. Samples are drawn in turn, as in run.py, and the ratio is the median of
+vigil / peer taken round by round. A missing peer is left out and named, and a peer whose
+callbacks run early does not count in that row. A sample in which some timers were due
+before all were armed does not count either.
 
 While it runs it counts how much of the processors' time went to other programs, or was
-taken by the machine below (steal): figures from such a time are not to be believed, and
-the page says so.
+taken by the machine below (steal). If that is too much, the figures are not to be
+believed, and the page says so.
 """
 import argparse
 import datetime
@@ -30,8 +30,8 @@ from workloads import PEERS, Workload
 BEGIN, END = "<!-- ten: begin -->", "<!-- ten: end -->"
 COMMAND = "./dev bench --peers table --write-docs docs/performance.md"
 
-# Above this share of the processors' time for others a run says that it is not to be
-# believed.
+# If others have more than this share of the processors' time, a run says that it is not
+# to be believed.
 TOO_MUCH = 0.05
 
 
@@ -57,8 +57,8 @@ ROWS = (
     Row("an HTTP request, 64 keep-alive connections", "µs of CPU", "http", "cpu_us"),
 )
 
-# program: its numbers, rounds (those that warm up included), whether each sample is from
-# a process of its own.
+# program: its numbers, rounds (including those that warm up), whether each sample comes
+# from a process of its own.
 FULL = {
     "spawn": ({"ops": 100_000}, 9, False),
     "yield": ({"ops": 30_000, "fibers": 16}, 9, False),
@@ -79,7 +79,7 @@ QUICK = {
     "overshoot": ({"n": 20}, 3, False),
     "sleepers": ({"n": 2_000}, 2, True),
 }
-WARM_UP = 2  # rounds that are thrown away, of those that share a process
+WARM_UP = 2  # rounds that are thrown away, of samples that share a process
 
 
 class Without:
@@ -89,7 +89,7 @@ class Without:
         self.why = {}
 
     def start(self, peer, workload, numbers, programs):
-        """A process that has said that it can, or none."""
+        """A process that has said that it can do the workload, or none."""
         if peer.title in self.why:
             return None
         try:
@@ -143,7 +143,7 @@ def one_each(program, numbers, rounds, programs, without):
 
 
 def http_servers(programs, is_quick, without):
-    """The servers of http/run.py, which may have every processor, as may the load."""
+    """The samples of the servers of http/run.py. They, and the load, may use every processor."""
     place = importlib.util.spec_from_file_location("http_run", run.SOURCES / "http/run.py")
     http = importlib.util.module_from_spec(place)
     place.loader.exec_module(http)
@@ -166,18 +166,18 @@ def http_servers(programs, is_quick, without):
     return samples
 
 
-# --- how much others had of the machine
+# --- the others' share of the machine
 
 
 class Machine:
-    """The processors' time from here on: what was used, and what of it by this run."""
+    """The processors' time from here on: how much was used, and how much of it by this run."""
 
     def __init__(self):
         self.before = self.look()
 
     @staticmethod
     def look():
-        """Seconds: by anybody, by this process and its children, on the clock."""
+        """Seconds: used by anybody, used by this process and its children, on the clock."""
         tick = os.sysconf("SC_CLK_TCK")
         used = 0
         for line in Path("/proc/stat").read_text().splitlines():
@@ -203,14 +203,15 @@ def counts_for(sample):
 
 
 def runs_early(row, samples, counts):
-    """More than one in a hundred of its callbacks: it does less than was asked."""
+    """Whether more than one in a hundred of its callbacks were early: it then does less
+    than was asked."""
     if row.workload != "burst":
         return False
     return statistics.median(s["early"] for s in samples) > counts["burst"][0]["n"] / 100
 
 
 def ratio(ours, theirs):
-    """The median of vigil / peer, of the rounds in which both count."""
+    """The median of vigil / peer, over the rounds in which both count."""
     pairs = [a / b for a, b in zip(ours, theirs) if a is not None and b]
     return statistics.median(pairs) if pairs else None
 

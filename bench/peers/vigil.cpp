@@ -1,9 +1,9 @@
-// The workloads with vigil. Timers are `after_func` handles, sleepers are
-// fibers; samples run in a fiber that is not pinned, as most are. No workers:
-// as many as it takes by default.
+// The workloads with vigil. Timers are `after_func` handles, sleepers are fibers; samples
+// run in a fiber that is not pinned, like most. Without a number of workers there are as
+// many as vigil takes by default.
 //
-// Change it as vigil's interface changes; the workloads themselves are those
-// of all peers (see run.py).
+// This file follows vigil's interface; the workloads themselves are those of all peers
+// (see workloads.py).
 #include "peers.hpp"
 
 #include <vigil/vigil.hpp>
@@ -31,8 +31,8 @@ vigil::clock::time_point at(nanos t) {
   return vigil::clock::time_point(nanoseconds(t));
 }
 
-// CPU time of each operation. What the runtime puts off belongs to it, as far
-// as it is done when the fiber gives its worker away.
+// Returns the CPU time of each operation. It includes work that the runtime puts off, as
+// far as that is done when the fiber gives its worker away.
 double cpu_each(std::size_t n, const auto& operation) {
   const nanos start = cpu_time();
   for (std::size_t i = 0; i < n; ++i)
@@ -98,7 +98,7 @@ nanos arm_in_fibers(std::size_t n, std::size_t records, std::size_t ops) {
       arrived.fetch_add(1);
       while (arrived.load() < n)
         vigil::this_fiber::yield();
-      // Each makes its own, on its own worker.
+      // Each fiber makes its own, on its own worker.
       std::vector<vigil::timer> own = make_timers(records, false);
       arrived.fetch_add(1);
       while (arrived.load() < 2 * n) {
@@ -121,7 +121,7 @@ nanos arm_in_fibers(std::size_t n, std::size_t records, std::size_t ops) {
 
 int arm_parallel(const request& asked) {
   const std::size_t ops = asked["ops"];
-  // Arms in `fibers` fibers of a runtime that has `workers` workers.
+  // Arms in `fibers` fibers of a runtime with `workers` workers.
   const auto time = [&](std::size_t workers, std::size_t fibers) {
     nanos length = 0;
     with_workers(workers, [&] {
@@ -142,7 +142,7 @@ int burst(const request& asked) {
     const std::size_t n = asked["n"];
     const nanos spread = static_cast<nanos>(asked["spread_us"]) * microsecond;
     return serve_in_fibers([&] {
-      // Owned by the callbacks as well.
+      // The callbacks own it as well.
       struct state {
         std::atomic<std::size_t> fired{0};
         std::atomic<std::size_t> early{0};
@@ -220,7 +220,7 @@ int spawn(const request& asked) {
 // Longer than it takes to start a fiber and see it asleep, page faults included.
 constexpr nanos start_of_one = 8 * microsecond;
 
-// Each way in turn; see workloads.py.
+// Measures each way in turn; see workloads.py.
 int channels(const request& asked) {
   return with_workers(asked["workers"], [&] {
     const std::size_t ops = asked["ops"];
@@ -383,7 +383,7 @@ int kernel_stopped(const request& asked) {
   });
 }
 
-// The refresh of a random idle timeout, with the time at hand.
+// Refreshes a random idle timeout, with the time at hand.
 int touch(const request& asked) {
   using entry = vigil::timeout_list::entry;
   return with_workers(1, [&] {

@@ -1,4 +1,4 @@
-"""What is measured, and with whom: the tables of run.py.
+"""The tables of run.py: the peers and the workloads.
 
 A workload is one way to start the peers (the program's workload and its
 numbers) and the metrics that each sample gives. To add one: write it in the
@@ -48,7 +48,7 @@ class Workload:
     short: dict  # numbers of the program
     long: dict
     metrics: tuple
-    rounds: tuple = (9, 9)  # short and long, those that warm up included; 0: not run
+    rounds: tuple = (9, 9)  # short and long, including those that warm up; 0: not run
     warm_up: int = 2
     # A process for each round, and two samples of it: the first, from a new
     # process, has names that begin with "cold_".

@@ -1,5 +1,5 @@
-// A key and a certificate made on the spot, which signs itself: for examples and
-// tests. A real server reads both from files (use_certificate_chain_file).
+// A key and a self-signed certificate made on the spot, for examples and tests. A real
+// server reads both from files (use_certificate_chain_file).
 #pragma once
 
 #include <memory>
@@ -29,8 +29,8 @@ struct certificate {
   std::string text;  // PEM
 };
 
-// For an hour, and for these names and addresses; of none ("") only its subject says
-// localhost, as before there were lists of names.
+// Makes a certificate for an hour, and for these names and addresses. For "" only its
+// subject says localhost, as it was before there were lists of names.
 inline certificate make_certificate(const std::string& names = "DNS:localhost,IP:127.0.0.1") {
   const auto require = [](auto* p) {
     if (p == nullptr) throw std::runtime_error("OpenSSL cannot make a certificate");
@@ -68,7 +68,7 @@ inline certificate make_certificate(const std::string& names = "DNS:localhost,IP
   return {text_of(key_text), text_of(text)};
 }
 
-// For servers, and for the clients that trust them.
+// The contexts of servers, and of the clients that trust them.
 struct tls_contexts {
   explicit tls_contexts(const certificate& c = make_certificate()) {
     using context = boost::asio::ssl::context;

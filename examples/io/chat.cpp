@@ -2,13 +2,12 @@
 //
 // Run:     build/release/examples/io/chat PORT, then Ctrl-C
 //          nc localhost PORT: the first line is your name
-// Prints:  without PORT, what is heard in a short evening with three guests, one of
-//          whom does not listen.
+// Prints:  without PORT, the talk of a short evening with three guests, one of which does
+//          not listen.
 //
-// One fiber reads the lines of a guest, another writes the lines of the others
-// from a bounded queue: a guest that does not take them is disconnected, and
-// delays no other.
-#include <vigil/io/context.hpp>
+// One fiber reads the lines of a guest, another writes the other guests' lines from a
+// bounded queue: a guest that does not take them is disconnected, and delays nobody else.
+#include <vigil/io/io_context.hpp>
 #include <vigil/io/serve.hpp>
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/vigil.hpp>
@@ -38,7 +37,7 @@ line line_of(const std::string& text) {
   return std::make_shared<const std::string>(text + '\n');
 }
 
-// One line, without its end; `in` keeps what has come behind it.
+// Returns one line, without its end; `in` keeps the bytes that have come after it.
 std::string read_line(tcp::socket& peer, std::string& in, const vigil::io::fiber_token& token) {
   constexpr std::size_t longest = 64 * 1024;
   const auto n = asio::async_read_until(peer, asio::dynamic_buffer(in, longest), '\n', token);
@@ -50,13 +49,13 @@ std::string read_line(tcp::socket& peer, std::string& in, const vigil::io::fiber
 
 struct guest {
   std::string name;
-  vigil::cancellable end;  // of his stay
+  vigil::cancellable end;  // ends its stay
   vigil::channel<line> hears = vigil::make_channel<line>(32);
 };
 
 class room {
  public:
-  // As long as it lives, the guest hears the others.
+  // As long as a stay lives, the guest hears the others.
   class stay {
    public:
     stay(room& r, guest& g) : room_(r), guest_(g) {
@@ -85,7 +84,7 @@ class room {
     const line said = line_of(text);
     const std::lock_guard guard(lock_);
     for (guest* const g : guests_) {
-      if (g != who && !g->hears.try_send(said)) g->end.cancel();  // he does not listen
+      if (g != who && !g->hears.try_send(said)) g->end.cancel();  // it does not listen
     }
   }
 
@@ -96,7 +95,7 @@ class room {
   std::vector<guest*> guests_;
 };
 
-// From the guest's first line to its end, or the room's.
+// Talks with one guest, from its first line to its end, or the room's.
 void receive(room& r, tcp::socket& peer, const vigil::context& open) {
   std::string in;
   guest g{read_line(peer, in, use_fiber.within(1min).under(open)), vigil::with_cancel(open)};
@@ -141,7 +140,7 @@ void run_room(tcp::acceptor& acceptor, const vigil::context& open) {
 class visitor {
  public:
   visitor(const std::string& name, const tcp::endpoint& where, int window = 0)
-      : name_(name), socket_(vigil::io::context(), tcp::v4()) {
+      : name_(name), socket_(vigil::io::io_context(), tcp::v4()) {
     if (window != 0) socket_.set_option(tcp::socket::receive_buffer_size(window));
     socket_.async_connect(where, use_fiber);
     say(name);
@@ -168,7 +167,7 @@ class visitor {
 };
 
 void evening() {
-  tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+  tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
   acceptor.set_option(tcp::socket::send_buffer_size(4096));  // the kernel keeps little
   const auto where = acceptor.local_endpoint();
   auto [open, close] = vigil::with_cancel(vigil::background());
@@ -184,7 +183,7 @@ void evening() {
   visitor sloth("sloth", where, 4096);
   ann.tell();
   bob.tell();
-  // One long line after the other; bob takes each, sloth none.
+  // Ann says one long line after another; bob takes each, sloth none.
   const std::string story(4000, '.');
   int lines = 0;
   for (std::string heard = "ann"; heard.rfind("ann", 0) == 0; ++lines) {
@@ -208,7 +207,7 @@ int main(int argc, char** argv) {
   vigil::options settings;
   settings.stop_on = {SIGINT, SIGTERM};
   return vigil::run(settings, [&] {
-    tcp::acceptor acceptor(vigil::io::context(), {tcp::v4(), port});
+    tcp::acceptor acceptor(vigil::io::io_context(), {tcp::v4(), port});
     std::puts("the room is open; Ctrl-C closes it");
     run_room(acceptor, vigil::background());
   });

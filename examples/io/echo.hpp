@@ -1,7 +1,7 @@
-// The echo service: what the server and the load client share.
+// The echo service, as shared by the server and the load client.
 #pragma once
 
-#include <vigil/io/context.hpp>
+#include <vigil/io/io_context.hpp>
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/vigil.hpp>
 
@@ -21,7 +21,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using vigil::io::use_fiber;
 
-// Sends back what comes, until the peer is done or has been silent for a minute.
+// Sends back all bytes that come, until the peer is done or has been silent for a minute.
 // Returns the number of bytes.
 inline std::size_t serve_one(tcp::socket& peer) {
   using namespace std::chrono_literals;
@@ -38,7 +38,7 @@ inline std::size_t serve_one(tcp::socket& peer) {
   }
 }
 
-// Accepts for ever: a stop of the calling fiber ends it. `served` is told of each
+// Accepts for ever: only a stop of the calling fiber ends it. Calls `served` for each
 // connection that has ended.
 template <class Served>
 [[noreturn]] void serve(tcp::acceptor& acceptor, Served served) {
@@ -46,7 +46,7 @@ template <class Served>
   for (;;) {
     auto [error, peer] = acceptor.async_accept(asio::as_tuple(use_fiber));
     if (error) {
-      vigil::sleep_for(50ms);  // out of descriptors, most likely: some may come back
+      vigil::sleep_for(50ms);  // most likely out of descriptors: some may come back
       continue;
     }
     vigil::go([peer = std::move(peer), served]() mutable { served(serve_one(peer)); });

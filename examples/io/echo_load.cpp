@@ -1,5 +1,5 @@
-// echo_load: many connections to an echo server at a time, each with one message
-// after the other; each answer is compared, and must come within a minute.
+// echo_load: makes many connections to an echo server at a time, and sends one message
+// after another on each. Each answer is compared, and must come within a minute.
 //
 // Run:     build/release/examples/io/echo_load [PORT [CONNECTIONS [MESSAGES]]]
 // Prints:  how many answers came, how many were wrong, and how long one took.
@@ -29,7 +29,7 @@ struct result {
 
 result talk(unsigned short port, int number, int messages) {
   result r;
-  echo::tcp::socket server(vigil::io::context());
+  echo::tcp::socket server(vigil::io::io_context());
   server.async_connect({echo::asio::ip::address_v4::loopback(), port},
                        echo::use_fiber.within(patience));
   server.set_option(echo::tcp::no_delay(true));
@@ -58,11 +58,11 @@ int main(int argc, char** argv) {
   const int connections = argument(argc, argv, 2, 50);
   const int messages = argument(argc, argv, 3, 20);
   return vigil::run([&] {
-    echo::tcp::acceptor acceptor(vigil::io::context());
+    echo::tcp::acceptor acceptor(vigil::io::io_context());
     vigil::fiber<> own;
     if (port == 0) {
       acceptor =
-          echo::tcp::acceptor(vigil::io::context(), {echo::asio::ip::address_v4::loopback(), 0});
+          echo::tcp::acceptor(vigil::io::io_context(), {echo::asio::ip::address_v4::loopback(), 0});
       port = acceptor.local_endpoint().port();
       own = vigil::spawn([&] { echo::serve(acceptor, [](std::size_t) {}); });
     }

@@ -1,9 +1,8 @@
-// echo_server: sends back what it gets, to any number of clients at a time.
+// echo_server: sends back the bytes that it gets, to any number of clients at a time.
 //
 // Run:     build/release/examples/io/echo_server [PORT], then Ctrl-C
 //          nc localhost PORT, or build/release/examples/io/echo_load PORT
-// Prints:  the port, and at the end what it has done. Without PORT it takes one
-//          that is free.
+// Prints:  the port, and its figures at the end. Without PORT it takes a free one.
 #include "echo.hpp"
 
 #include <atomic>
@@ -21,7 +20,7 @@ int main(int argc, char** argv) {
   vigil::options settings;
   settings.stop_on = {SIGINT, SIGTERM};
   const int status = vigil::run(settings, [&] {
-    echo::tcp::acceptor acceptor(vigil::io::context(), {echo::tcp::v4(), port});
+    echo::tcp::acceptor acceptor(vigil::io::io_context(), {echo::tcp::v4(), port});
     std::printf("port %u\n", static_cast<unsigned>(acceptor.local_endpoint().port()));
     std::puts("serving; Ctrl-C ends it");
     echo::serve(acceptor, [&](std::size_t n) {

@@ -2,13 +2,12 @@
 //
 // Run:     build/release/examples/io/fetch SECONDS AT_A_TIME http://HOST[:PORT]/PATH...
 //          build/release/examples/io/fetch
-// Prints:  for each page, in the order of the arguments, its status and size, or
-//          why there is none; what has not come when the budget is over is too
-//          late. Without arguments it fetches from itself: on virtual time, over
-//          streams in memory, where it says exactly how long that took, then over
-//          TCP.
-#include <vigil/io/context.hpp>
+// Prints:  for each page, in the order of the arguments, its status and size, or why
+//          there is none; a page that has not come when the budget is over is too late.
+//          Without arguments it fetches from itself: on virtual time over streams in
+//          memory, where it prints exactly how long that took, then over TCP.
 #include <vigil/io/deadline_stream.hpp>
+#include <vigil/io/io_context.hpp>
 #include <vigil/io/memory_stream.hpp>
 #include <vigil/io/resolve.hpp>
 #include <vigil/io/use_fiber.hpp>
@@ -60,7 +59,7 @@ address parse(const std::string& url) {
           rest.size() > place.size() ? rest.substr(place.size()) : "/"};
 }
 
-// Over any stream whose deadlines are set.
+// Gets a page over any stream whose deadlines are set.
 template <class Stream>
 std::string get(Stream& stream, const address& from) {
   http::request<http::empty_body> request(http::verb::get, from.path, 11);
@@ -76,7 +75,7 @@ std::string get(Stream& stream, const address& from) {
 
 vigil::io::deadline_stream<tcp::socket> dial_tcp(const address& to, time_point until) {
   const auto places = vigil::io::resolve(to.host, to.port, use_fiber.until(until));
-  tcp::socket socket(vigil::io::context());
+  tcp::socket socket(vigil::io::io_context());
   asio::async_connect(socket, places, use_fiber.until(until));
   return vigil::io::deadline_stream<tcp::socket>(std::move(socket));
 }
@@ -97,7 +96,7 @@ std::string fetch(const std::string& url, time_point until, Dial dial) {
 
 // --- many
 
-// In the order of the addresses, at most `at_a_time` at a time.
+// Fetches at most `at_a_time` at a time. The results are in the order of the addresses.
 template <class Dial>
 std::vector<std::string> fetch_all(const std::vector<std::string>& urls,
                                    std::size_t at_a_time,
@@ -117,8 +116,8 @@ int print(const std::vector<std::string>& urls, const std::vector<std::string>& 
 
 // --- itself
 
-// /size/N: N bytes; /after/N: the same after N ms; /half: half of a page, then
-// nothing; /bye: nothing but the end.
+// Answers /size/N with N bytes, /after/N with the same after N ms, /half with half of a
+// page and then nothing, /bye with only the end.
 template <class Stream>
 void answer_one(Stream stream) try {
   stream.set_deadline(vigil::clock::now() + 1min);
@@ -171,7 +170,7 @@ void in_memory() {
 
 int over_tcp() {
   return vigil::run([] {
-    tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+    tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
     auto server = vigil::spawn([&] {
       vigil::group connections;
       for (;;) {
@@ -179,7 +178,7 @@ int over_tcp() {
         connections.go([s = std::move(s)]() mutable { answer_one(std::move(s)); });
       }
     });
-    tcp::acceptor nobody(vigil::io::context(), tcp::v4());  // bound, and does not listen
+    tcp::acceptor nobody(vigil::io::io_context(), tcp::v4());  // bound, and does not listen
     nobody.bind({asio::ip::address_v4::loopback(), 0});
     const auto at = [](const tcp::acceptor& a) {
       return "http://127.0.0.1:" + std::to_string(a.local_endpoint().port());

@@ -2,8 +2,8 @@
 //
 // Run:    build/release/examples/io/guide_asio
 // Prints: what each passage does.
-#include <vigil/io/context.hpp>
 #include <vigil/io/deadline_stream.hpp>
+#include <vigil/io/io_context.hpp>
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/vigil.hpp>
 
@@ -65,15 +65,15 @@ std::string ask(tcp::socket& server, std::string_view question, vigil::clock::ti
 //! [compose]
 
 bool is_refused(const tcp::endpoint& where) {
-  tcp::socket s(vigil::io::context());
+  tcp::socket s(vigil::io::io_context());
   return std::get<0>(s.async_connect(where, asio::as_tuple(use_fiber))) ==
          asio::error::connection_refused;
 }
 
-// Is in the middle of a request when the signal comes.
+// A client that is in the middle of a request when the signal comes.
 void talk(const tcp::endpoint& server) {
   const auto soon = vigil::clock::now() + 10s;
-  tcp::socket client(vigil::io::context());
+  tcp::socket client(vigil::io::io_context());
   client.async_connect(server, use_fiber);
   std::printf("%s", ask(client, "one\n", soon).c_str());
   asio::async_write(client, asio::buffer("tw", 2), use_fiber);
@@ -84,7 +84,7 @@ void talk(const tcp::endpoint& server) {
 }
 
 void graceful_stop() {
-  auto& context = vigil::io::context();
+  auto& context = vigil::io::io_context();
   tcp::acceptor acceptor(context, {asio::ip::address_v4::loopback(), 0});
   vigil::fiber<> client;
   //! [signals]
@@ -106,7 +106,7 @@ void graceful_stop() {
     } catch (const vigil::cancelled&) {
       acceptor.close();
     }
-    sessions.wait();  // what has begun comes to its end
+    sessions.wait();  // requests that have begun are finished
   });
   //! [signals]
   client = vigil::spawn([to = acceptor.local_endpoint()] { talk(to); });
@@ -216,19 +216,19 @@ asio::awaitable<int> written_for_asio(std::chrono::milliseconds pause) {
 }
 
 void waits_for_a_coroutine() {
-  const int n = asio::co_spawn(vigil::io::context(), written_for_asio(1ms), use_fiber);
+  const int n = asio::co_spawn(vigil::io::io_context(), written_for_asio(1ms), use_fiber);
   std::printf("the coroutine says %d\n", n);
 }
 
 //! [coroutine]
 #else
 void waits_for_a_coroutine() {
-  std::puts("the coroutine says 42");  // this compiler has none for Asio
+  std::puts("the coroutine says 42");  // this compiler has no coroutines for Asio
 }
 #endif
 
 void two_and_a_coroutine() {
-  auto& context = vigil::io::context();
+  auto& context = vigil::io::io_context();
   pair a(context);
   pair b(context);
   asio::async_write(a.far, asio::buffer("left\n", 5), use_fiber);

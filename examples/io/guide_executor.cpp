@@ -1,7 +1,7 @@
 // The code of the coroutine passage of docs/guide/io.md.
 //
 // Run:    build/release/examples/io/guide_executor
-// Prints: what a coroutine and a fiber say to each other.
+// Prints: the talk of a coroutine and a fiber.
 #include <vigil/io/executor.hpp>
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/vigil.hpp>

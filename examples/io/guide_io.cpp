@@ -2,9 +2,9 @@
 //
 // Run:    build/release/examples/io/guide_io
 // Prints: what each passage does.
-#include <vigil/io/context.hpp>
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/idle_list.hpp>
+#include <vigil/io/io_context.hpp>
 #include <vigil/io/memory_acceptor.hpp>
 #include <vigil/io/memory_stream.hpp>
 #include <vigil/io/resolve.hpp>
@@ -32,7 +32,7 @@ namespace {
 
 void talk() {
   //! [talk]
-  auto& context = vigil::io::context();
+  auto& context = vigil::io::io_context();
   tcp::acceptor acceptor(context, {asio::ip::address_v4::loopback(), 0});
 
   auto server = vigil::spawn([&] {
@@ -103,7 +103,7 @@ void under_a_context(unix_socket& silent) {
 }
 
 void streams() {
-  auto& context = vigil::io::context();
+  auto& context = vigil::io::io_context();
   //! [stream]
   using stream = vigil::io::deadline_stream<unix_socket>;
   stream near(context);
@@ -131,15 +131,15 @@ void streams() {
 
 void serving() {
   //! [serve]
-  tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+  tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
   auto [stopping, stop] = vigil::with_cancel(vigil::background());
 
   const auto talk = [stopping = stopping](tcp::socket peer, const vigil::context& ctx) {
     std::string lines;
     for (;;) {
-      // Until something is asked it may end as soon as the server is to stop.
+      // Until a request begins, the wait may end as soon as the server is to stop.
       if (lines.empty()) peer.async_wait(tcp::socket::wait_read, use_fiber.under(stopping));
-      // A half-done request has the grace.
+      // A request that has begun has the grace.
       const auto t = use_fiber.under(ctx);
       const auto n = asio::async_read_until(peer, asio::dynamic_buffer(lines), '\n', t);
       asio::async_write(peer, asio::buffer("you said " + lines.substr(0, n)), t);
@@ -154,7 +154,7 @@ void serving() {
   //! [resolve]
   const std::string port = std::to_string(acceptor.local_endpoint().port());
   auto addresses = vigil::io::resolve("127.0.0.1", port, use_fiber.within(2s));
-  tcp::socket socket(vigil::io::context());
+  tcp::socket socket(vigil::io::io_context());
   asio::async_connect(socket, addresses, use_fiber.within(5s));
   //! [resolve]
   asio::async_write(socket, asio::buffer("hello, server\n", 14), use_fiber);
@@ -218,7 +218,7 @@ void attached() {
   vigil::io::attach(settings, context);
   vigil::runtime rt(settings);
 
-  // Threads of your own may run it as well, until you stop it.
+  // Your own threads may run it as well, until you stop it.
   std::thread mine([&] { context.run(); });
   rt.run([&] {
     asio::steady_timer t(context, 1ms);
@@ -235,7 +235,7 @@ void announced() {
   auto lines = vigil::make_channel<std::string>(16);
   {
     const auto more_to_come = vigil::runtime::current().make_work_guard();
-    asio::post(vigil::io::context(), [lines] {
+    asio::post(vigil::io::io_context(), [lines] {
       // On a worker's own stack: nothing here may wait.
       static_cast<void>(lines.try_send("from a handler"));
     });
@@ -248,8 +248,8 @@ void announced() {
 
 int main() {
   const int status = vigil::run([] {
-    unix_socket silent(vigil::io::context());
-    unix_socket peer(vigil::io::context());
+    unix_socket silent(vigil::io::io_context());
+    unix_socket peer(vigil::io::io_context());
     asio::local::connect_pair(silent, peer);
     talk();
     deadlines(silent);

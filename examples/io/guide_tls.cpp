@@ -1,13 +1,13 @@
 // The code of docs/guide/tls.md.
 //
 // Run:    build/release/examples/io/guide_tls
-// Prints: what client and server say to each other; what a client finds that asks for
-//         somebody else, and one that asks for nobody; and a server that wants a
-//         certificate of its client. The ten seconds are the program's own deadline, as the
-//         guide shows it; no test measures them.
+// Prints: the talk of client and server; the errors of a client that asks for another
+//         name, of one that asks for none, and of a server that wants its client's
+//         certificate. The ten seconds are the program's own deadline, as the guide shows
+//         it; no test measures them.
 #include "certificate.hpp"
 
-#include <vigil/io/context.hpp>
+#include <vigil/io/io_context.hpp>
 #include <vigil/io/tls.hpp>
 #include <vigil/vigil.hpp>
 
@@ -29,7 +29,7 @@ namespace {
 using stream = vigil::io::tls_stream<tcp::socket>;
 
 void talk(asio::ssl::context& secret, const std::string& own_authority) {
-  auto& context = vigil::io::context();
+  auto& context = vigil::io::io_context();
   tcp::acceptor acceptor(context, {asio::ip::address_v4::loopback(), 0});
   //! [server]
   auto server = vigil::spawn([&] {
@@ -39,7 +39,7 @@ void talk(asio::ssl::context& secret, const std::string& own_authority) {
     std::string line;
     asio::read_until(peer, asio::dynamic_buffer(line), '\n');
     asio::write(peer, asio::buffer("you said " + line));
-    peer.shutdown();  // without it the client could not know that this was all
+    peer.shutdown();  // otherwise the client could not know that this was all
     boost::system::error_code end;
     asio::read(peer, asio::dynamic_buffer(line), end);  // to the client's shutdown
   });
@@ -55,7 +55,7 @@ void talk(asio::ssl::context& secret, const std::string& own_authority) {
   tcp::socket socket(context);
   socket.async_connect(acceptor.local_endpoint(), use_fiber);
   stream peer(trusted, std::move(socket));
-  peer.set_host("localhost");  // whom the certificate must name
+  peer.set_host("localhost");  // the name that the certificate must have
   peer.set_deadline(vigil::clock::now() + 10s);
   peer.handshake(asio::ssl::stream_base::client);
   asio::write(peer, asio::buffer("hello\n", 6));
@@ -68,17 +68,17 @@ void talk(asio::ssl::context& secret, const std::string& own_authority) {
   server.join();
 }
 
-// `as_client` is given a connected socket.
+// Calls `as_client` with a connected socket.
 template <class F>
 void ask(asio::ssl::context& secret, F as_client) {
-  tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+  tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
   auto server = vigil::spawn([&] {
     stream peer(secret, acceptor.async_accept(use_fiber));
     boost::system::error_code error;
     peer.handshake(asio::ssl::stream_base::server, error);
     return !error;
   });
-  tcp::socket socket(vigil::io::context());
+  tcp::socket socket(vigil::io::io_context());
   socket.async_connect(acceptor.local_endpoint(), use_fiber);
   as_client(std::move(socket));
   std::printf("server: the client is %s\n", server.join() ? "content" : "not content");
@@ -106,9 +106,9 @@ void ask_for_anybody(asio::ssl::context& secret, asio::ssl::context& trusted) {
 }
 
 void ask_the_client(asio::ssl::context& secret, asio::ssl::context& trusted) {
-  tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+  tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
   auto client = vigil::spawn([&] {
-    tcp::socket socket(vigil::io::context());
+    tcp::socket socket(vigil::io::io_context());
     socket.async_connect(acceptor.local_endpoint(), use_fiber);
     stream peer(trusted, std::move(socket));
     peer.set_host("localhost");
@@ -119,7 +119,7 @@ void ask_the_client(asio::ssl::context& secret, asio::ssl::context& trusted) {
   });
   //! [require]
   stream peer(secret, acceptor.async_accept(use_fiber));
-  peer.require_certificate();  // of the client
+  peer.require_certificate();  // the client's
   boost::system::error_code error;
   peer.handshake(asio::ssl::stream_base::server, error);
   //! [require]

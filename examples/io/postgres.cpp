@@ -1,14 +1,14 @@
 // postgres: a client of PostgreSQL whose queries have deadlines.
 //
 // Run:     examples/io/with_postgres.py build/release/examples/io/postgres
-//          which starts a server of its own and ends it afterwards; or, with a
-//          server of yours: postgres 'dbname=…'
-// Prints:  what the queries brought, how one of ten seconds ends after 50 ms, on
-//          the server as well, and what a client sees of a server that is killed.
-//          (That needs VIGIL_POSTGRES_PROCESS, which with_postgres.py sets.)
+//          which starts its own server and ends it afterwards; or, with a server of
+//          yours: postgres 'dbname=…'
+// Prints:  the results of the queries, how a query of ten seconds ends after 50 ms, on
+//          the server as well, and how a client sees that a server is killed. (That needs
+//          VIGIL_POSTGRES_PROCESS, which with_postgres.py sets.)
 #include "postgres_client.hpp"
 
-#include <vigil/io/context.hpp>
+#include <vigil/io/io_context.hpp>
 #include <vigil/vigil.hpp>
 
 #include <chrono>
@@ -90,7 +90,7 @@ void too_late(pg::pool& db) {
               after->at(0, 0) == std::to_string(process) ? "yes" : "no");
 }
 
-// A fiber that is asked to stop, in the middle of a query.
+// Stops a fiber in the middle of a query.
 void stopped(pg::pool& db) {
   auto f = vigil::spawn([&db] {
     auto lease = db.take(in(1min));
@@ -127,7 +127,7 @@ void server_killed(pg::pool& db, pid_t server) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string how = argc > 1 ? argv[1] : "";  // nothing: the environment's
+  const std::string how = argc > 1 ? argv[1] : "";  // empty: the environment's
   return vigil::run([&] {
     pg::pool db(how, 3);
     try {

@@ -3,7 +3,7 @@
 #include <vigil/blocking.hpp>
 #include <vigil/fiber.hpp>
 #include <vigil/group.hpp>
-#include <vigil/io/context.hpp>
+#include <vigil/io/io_context.hpp>
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/sync.hpp>
 
@@ -26,8 +26,7 @@ using vigil::io::use_fiber;
 
 namespace {
 
-// How long a cancelled query may take to come to its end before the connection is
-// given up.
+// How long a cancelled query may take to end before the connection is given up.
 constexpr auto longest_end = 10s;
 
 // libpq's texts have several lines, and an end of line at the end.
@@ -52,9 +51,9 @@ std::vector<const char*> pointers(const std::vector<text_or_null>& arguments) {
 // --- connecting
 
 connection::connection(const std::string& how, time_point until) {
-  // It may look up a host name. In a list of hosts, as host=a,b, only the first
-  // one: the others are looked up by PQconnectPoll below, which keeps the
-  // worker meanwhile. Give addresses (hostaddr=) where that matters.
+  // PQconnectStart may look up a host name, but of a list of hosts, such as host=a,b,
+  // only the first one. PQconnectPoll below looks up the others, and keeps the worker
+  // meanwhile. Give addresses (hostaddr=) where that matters.
   using started = std::unique_ptr<PGconn, finish>;
   auto made = vigil::blocking_until(until, [how] { return started(PQconnectStart(how.c_str())); });
   if (!made) throw error("no connection in time", "");
@@ -64,7 +63,7 @@ connection::connection(const std::string& how, time_point until) {
   if (PQstatus(pq_.get()) == CONNECTION_BAD) next = PGRES_POLLING_FAILED;
   for (; next != PGRES_POLLING_OK; next = PQconnectPoll(pq_.get())) {
     if (next == PGRES_POLLING_FAILED) fail("connecting");
-    socket_ = duplicate(pq_.get());  // it may be another one each time
+    socket_ = duplicate(pq_.get());  // it may be a different socket each time
     const bool reads = next == PGRES_POLLING_READING;
     if (!wait(reads ? socket::wait_read : socket::wait_write, until))
       throw error("no connection in time", "");
@@ -73,11 +72,11 @@ connection::connection(const std::string& how, time_point until) {
   if (PQsetnonblocking(pq_.get(), 1) != 0) fail("connecting");
 }
 
-// libpq closes its own.
+// Duplicates the descriptor, since libpq closes its own.
 connection::socket connection::duplicate(PGconn* c) {
   const int fd = ::fcntl(PQsocket(c), F_DUPFD_CLOEXEC, 0);
   if (fd < 0) throw error(std::string("no descriptor: ") + std::strerror(errno), "");
-  socket s(vigil::io::context(), fd);
+  socket s(vigil::io::io_context(), fd);
   s.non_blocking(true);
   return s;
 }
@@ -89,7 +88,7 @@ void connection::fail(const char* during) {
 
 // --- waiting
 
-// False: `until` came first.
+// Returns false if `until` came first.
 bool connection::wait(socket::wait_type what, time_point until) {
   const auto [failed] = socket_->async_wait(what, asio::as_tuple(use_fiber.until(until)));
   if (failed && failed != asio::error::timed_out) {
@@ -108,7 +107,7 @@ bool connection::wait_for_either(time_point until) {
       const bool is_ready = wait(what, until);
       const std::lock_guard guard(m);
       in_time = in_time || is_ready;
-      both.cancel();  // the other one
+      both.cancel();  // the other wait
     });
   }
   both.wait();
@@ -117,7 +116,7 @@ bool connection::wait_for_either(time_point until) {
 
 // --- a query
 
-// The clean-up when an exception ends it.
+// Cleans up when an exception ends the query.
 class connection::unless_complete {
  public:
   explicit unless_complete(connection& c) noexcept : connection_(&c) {}
@@ -187,7 +186,7 @@ std::optional<result> connection::answer(Send send, time_point until) {
               state != nullptr ? state : "");
 }
 
-// A cancel that comes before the server has begun is lost there: so again and again.
+// Cancels repeatedly: a cancel that reaches the server before it has begun is lost.
 std::optional<result> connection::end_early() {
   const time_point end = vigil::clock::now() + longest_end;
   if (flush(end)) {
@@ -199,8 +198,7 @@ std::optional<result> connection::end_early() {
   throw error("a query that was cancelled does not come to its end", "");
 }
 
-// The query and its arguments on their way. The server may want to be read
-// meanwhile.
+// Sends the query and its arguments. The server may have to be read meanwhile.
 bool connection::flush(time_point until) {
   for (;;) {
     const int left = PQflush(pq_.get());
@@ -211,7 +209,7 @@ bool connection::flush(time_point until) {
   }
 }
 
-// The last result; those before it are dropped. Empty: `until` came first.
+// Returns the last result and drops those before it; empty if `until` came first.
 std::optional<result> connection::read(time_point until) {
   std::optional<result> last;
   for (;;) {
@@ -227,14 +225,14 @@ std::optional<result> connection::read(time_point until) {
   return last;
 }
 
-// On a connection of its own, which blocks; neither a stop nor a deadline ends it.
+// Cancels over a separate connection, which blocks: no stop and no deadline ends it.
 void connection::cancel_on_server() {
   const vigil::this_fiber::shield whatever_comes;
   const std::unique_ptr<PGcancel, free_cancel> request(PQgetCancel(pq_.get()));
   if (request == nullptr) return;
   vigil::blocking([&request] {
     char why_not[256];
-    // If it fails the query goes on, and the connection is given up.
+    // If this fails, the query goes on, and the connection is given up.
     static_cast<void>(PQcancel(request.get(), why_not, sizeof why_not));
   });
 }

@@ -1,23 +1,22 @@
-// A client of PostgreSQL over libpq's non-blocking calls: fibers wait, workers do
-// not.
+// A client of PostgreSQL over libpq's non-blocking calls: fibers wait, workers do not.
 //
 //   pg::pool db("dbname=shop", 4);
 //   {
 //     auto lease = db.take(clock::now() + 1s);
 //     auto rows = lease->query("select $1::int + 1", {"41"}, clock::now() + 50ms);
-//     if (!rows) …  // too late: cancelled on the server, the connection is as before
+//     if (!rows) …  // too late: cancelled on the server; the connection is as before
 //   }
 //
-// A query whose deadline comes is cancelled on the server (PQcancel, which blocks,
-// on the side pool), and its answer is read to the end, so that the connection can
-// be used again. If it was complete by then its result is returned.
+// When its deadline comes, a query is cancelled on the server (with PQcancel, which
+// blocks, on the side pool), and its answer is read to the end, so that the connection
+// can be used again. If the query was complete by then, its result is returned.
 //
-// Errors: pg::error with the server's text and SQLSTATE. A connection that is lost
-// says so, now and at each later call, and a pool makes a new one in its place. A
-// fiber that is stopped or cancelled during a query cancels that as well, and
-// leaves a connection that is lost.
+// Errors: pg::error with the server's text and SQLSTATE. A lost connection says so, now
+// and at each later call, and a pool makes a new one in its place. A fiber that is
+// stopped or cancelled during a query cancels the query as well, and leaves a lost
+// connection.
 //
-// Thread safety: one fiber at a time uses a connection; a pool is for all.
+// Thread safety: one fiber at a time may use a connection; a pool is for all fibers.
 #pragma once
 
 #include <vigil/channel.hpp>
@@ -46,7 +45,7 @@ class error : public std::runtime_error {
   error(const std::string& text, std::string sqlstate)
       : std::runtime_error(text), sqlstate_(std::move(sqlstate)) {}
 
-  // Five characters, "42P01" for a table that is not there; empty: not the server's.
+  // Five characters, "42P01" for a missing table; empty if the error is not the server's.
   const std::string& sqlstate() const noexcept { return sqlstate_; }
 
  private:
@@ -78,17 +77,17 @@ class result {
 
 class connection {
  public:
-  // Throws error; its text says so if the time was over.
+  // Throws error, whose text says so if the time was over.
   connection(const std::string& how, time_point until);
   connection(const connection&) = delete;
   connection& operator=(const connection&) = delete;
 
-  // One statement, with $1, $2 … for the arguments. Empty: `until` came first.
+  // Runs one statement, with $1, $2 … for the arguments. Empty if `until` came first.
   std::optional<result> query(const char* sql,
                               const std::vector<text_or_null>& arguments,
                               time_point until);
 
-  // The same in two steps, for statements that come often.
+  // The same in two steps, for frequent statements.
   bool prepare(const char* name, const char* sql, time_point until);
   std::optional<result> execute(const char* name,
                                 const std::vector<text_or_null>& arguments,
@@ -123,14 +122,14 @@ class connection {
   bool lost_ = false;
 };
 
-// Up to n connections, made as they are needed.
+// A pool of up to n connections, made as they are needed.
 class pool {
  public:
   pool(std::string how, std::size_t n);
   pool(const pool&) = delete;
   pool& operator=(const pool&) = delete;
 
-  // Gives its connection back.
+  // A connection, given back at the end.
   class lease {
    public:
     lease(pool& from, std::unique_ptr<connection> c) noexcept

@@ -1,15 +1,14 @@
-// proxy: hands on each connection to another server, in both directions.
+// proxy: passes each connection on to another server, in both directions.
 //
 // Run:     build/release/examples/io/proxy PORT HOST PORT, then Ctrl-C
-// Prints:  without arguments, what comes of three connections: one that half-closes,
-//          over TCP; one that drips and one that is silent, in memory, on virtual
-//          time.
+// Prints:  without arguments, the course of three connections: one that half-closes, over
+//          TCP; one that drips and one that is silent, in memory, on virtual time.
 //
-// The end of one direction is handed on as an end of that direction (half-close), so
+// The end of one direction is passed on as the end of that direction (half-close), so
 // "send all, then read the answer" works through it. A connection on which nothing
-// happens, in either direction, for half a minute is ended.
-#include <vigil/io/context.hpp>
+// happens in either direction for half a minute is ended.
 #include <vigil/io/deadline_stream.hpp>
+#include <vigil/io/io_context.hpp>
 #include <vigil/io/memory_acceptor.hpp>
 #include <vigil/io/resolve.hpp>
 #include <vigil/io/serve.hpp>
@@ -39,7 +38,7 @@ namespace {
 
 constexpr auto idle_time = 30s;
 
-// One direction, to its end. An end is handed on, an error ends both.
+// Copies one direction to its end. An end is passed on; an error ends both directions.
 //! [copy]
 template <class Stream>
 void copy(Stream& from, Stream& to) {
@@ -59,7 +58,7 @@ void copy(Stream& from, Stream& to) {
 
 //! [copy]
 
-// connect() gives a connection to the server.
+// connect() returns a connection to the server.
 template <class Acceptor, class Connect>
 void run_proxy(Acceptor& acceptor, Connect connect) {
   vigil::io::idle_list idle(idle_time);
@@ -80,15 +79,15 @@ void run_proxy(Acceptor& acceptor, Connect connect) {
 void run_proxy(tcp::acceptor& acceptor, const std::string& host, const std::string& port) {
   run_proxy(acceptor, [&] {
     const auto addresses = vigil::io::resolve(host, port, use_fiber.within(1min));
-    tcp::socket server(vigil::io::context());
+    tcp::socket server(vigil::io::io_context());
     asio::async_connect(server, addresses, use_fiber.within(1min));
     return server;
   });
 }
 
-// --- what it prints
+// --- the demonstration
 
-// Answers when the client has sent all.
+// Answers once the client has sent all.
 template <class Socket>
 void count_bytes(Socket socket) {
   deadline_stream<Socket> peer(std::move(socket));
@@ -102,13 +101,13 @@ void count_bytes(Socket socket) {
 
 void over_tcp() {
   const tcp::endpoint any(asio::ip::address_v4::loopback(), 0);
-  tcp::acceptor counter(vigil::io::context(), any);
-  tcp::acceptor proxy(vigil::io::context(), any);
+  tcp::acceptor counter(vigil::io::io_context(), any);
+  tcp::acceptor proxy(vigil::io::io_context(), any);
   const std::string port = std::to_string(counter.local_endpoint().port());
   const auto counts = vigil::spawn([&] { vigil::io::serve(counter, count_bytes<tcp::socket>); });
   const auto proxies = vigil::spawn([&] { run_proxy(proxy, "127.0.0.1", port); });
 
-  tcp::socket socket(vigil::io::context());
+  tcp::socket socket(vigil::io::io_context());
   socket.async_connect(proxy.local_endpoint(), use_fiber);
   asio::async_write(socket, asio::buffer(std::string(1'000'000, 'x')), use_fiber);
   socket.shutdown(tcp::socket::shutdown_send);
@@ -159,7 +158,7 @@ int main(int argc, char** argv) {
   settings.stop_on = {SIGINT, SIGTERM};
   return vigil::run(settings, [&] {
     const auto port = static_cast<unsigned short>(std::atoi(argv[1]));
-    tcp::acceptor acceptor(vigil::io::context(), {tcp::v4(), port});
+    tcp::acceptor acceptor(vigil::io::io_context(), {tcp::v4(), port});
     std::puts("handing on; Ctrl-C ends it");
     run_proxy(acceptor, argv[2], argv[3]);
   });

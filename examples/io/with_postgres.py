@@ -3,11 +3,10 @@
 
     with_postgres.py PROGRAM [ARGUMENT...]
 
-The server listens on a Unix socket in a folder that is removed at the end; where
-libpq finds it stands in the program's environment, and its process number in
-VIGIL_POSTGRES_PROCESS. The server refuses to be root's, so if we are root it is
-the user postgres's, or nobody's. Ends with 77 if there is no server to be had
-(on Debian: apt-get install postgresql).
+The server listens on a Unix socket in a folder that is removed at the end. The program's
+environment tells libpq where it is, and VIGIL_POSTGRES_PROCESS has its process number. The
+server refuses to run as root, so for root it runs as the user postgres or nobody. Ends
+with 77 if no server is installed (on Debian: apt-get install postgresql).
 """
 import glob
 import os
@@ -24,7 +23,7 @@ NOT_HERE = 77
 
 
 def newest_first(folders):
-    """By the numbers of their versions: 15 before 9.6."""
+    """Sorted by the numbers of their versions: 15 before 9.6."""
     return sorted(folders, key=lambda f: [int(n) for n in re.findall(r"\d+", f)], reverse=True)
 
 
@@ -35,7 +34,7 @@ def find_programs():
 
 
 def server_user():
-    """Who the server runs as: a password entry, or None for ourselves."""
+    """The password entry of the user that the server runs as, or None for ourselves."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):

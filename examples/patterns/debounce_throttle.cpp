@@ -1,8 +1,8 @@
-// debounce_throttle: fewer values. debounce passes on the last one of a burst,
-// once it is over; throttle the first in each period.
+// debounce_throttle: fewer values. debounce passes on the last value of a burst, once the
+// burst is over; throttle passes on the first value of each period.
 //
 // Run it:     build/release/examples/patterns/debounce_throttle
-// It prints:  what is left of two bursts of typing. It runs on virtual time.
+// It prints:  the rest of two bursts of typing. It runs on virtual time.
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
 
@@ -28,7 +28,7 @@ void throttle(const texts& in, const texts& out, vigil::clock::duration period) 
   for (std::string& first : in) {
     const auto end = vigil::clock::now() + period;
     out.send(std::move(first));
-    // A value that is there is received even late, so the clock ends the period.
+    // A waiting value is received even late, so the clock ends the period.
     while (vigil::clock::now() < end && in.recv_until(end)) {
     }
   }

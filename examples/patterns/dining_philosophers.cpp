@@ -1,10 +1,10 @@
-// dining_philosophers: five at a round table, a fork between any two, and each
-// needs both. A philosopher that cannot get the second one soon puts the first
-// one back.
+// dining_philosophers: five at a round table, with a fork between any two neighbours, and
+// each needs both. A philosopher that cannot get the second fork soon puts the first one
+// back.
 //
 // Run it:     build/release/examples/patterns/dining_philosophers
-// It prints:  how many meals there were, and how often a fork served two at
-//             once. On virtual time; VIGIL_SEED=2, 3, ... are other evenings.
+// It prints:  how many meals there were, and how often a fork served two at once. It runs
+//             on virtual time; VIGIL_SEED=2, 3, ... are other evenings.
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
 
@@ -20,14 +20,14 @@ namespace {
 struct dinner {
   static constexpr std::size_t seats = 5;
   std::array<vigil::channel<void>, seats> forks;  // a value in it: the fork is on the table
-  std::array<int, seats> users{};                 // of each fork
+  std::array<int, seats> users{};                 // users of each fork
   std::atomic<int> meals = 0, quarrels = 0;
 };
 
 void dine(dinner& table, std::size_t seat) {
   const std::size_t left = seat, right = (seat + 1) % dinner::seats;
   for (int hunger = 3; hunger > 0;) {
-    vigil::sleep_for((seat + 1) * 1ms);  // thinks, each at a pace of his own
+    vigil::sleep_for((seat + 1) * 1ms);  // thinks, each at its own pace
     table.forks[left].recv();
     if (table.forks[right].recv_for(10ms)) {
       if (++table.users[left] + ++table.users[right] > 2) ++table.quarrels;

@@ -1,8 +1,8 @@
 // first_reply: asks three servers at once and takes the first answer.
 //
 // Run it:     build/release/examples/patterns/first_reply
-// It prints:  the answer and when it came; the slower two are stopped, and have
-//             gone by then. It runs on virtual time.
+// It prints:  the answer and when it came; by then the slower two are stopped and gone.
+//             It runs on virtual time.
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
 
@@ -36,7 +36,7 @@ std::optional<std::string> first_of(const std::vector<server>& servers,
   auto first = replies.recv_for(timeout);
   if (!first) return std::nullopt;
   return *std::move(first);
-}  // the handles stop those who still ask, and wait for them: &s may go
+}  // the handles stop the fibers that still ask, and wait for them: &s may go
 
 //! [first]
 

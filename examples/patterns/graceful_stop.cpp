@@ -1,5 +1,5 @@
-// graceful_stop: a server that is asked to stop takes no more, lets what it has
-// begun come to an end, and cuts short what has not ended by a deadline.
+// graceful_stop: a server that is asked to stop takes no more requests, lets those that
+// it has begun end, and cuts short those that have not ended by a deadline.
 //
 // Run it:     build/release/examples/patterns/graceful_stop
 // It prints:  which of the requests got their answer. It runs on virtual time.
@@ -27,7 +27,7 @@ void handle(request r, const vigil::context& ctx) {
   }
 }
 
-// Until `stop` is done; then at most `patience` for those that have begun.
+// Serves until `stop` is done, then waits at most `patience` for the requests under way.
 void serve(const vigil::receiver<request>& requests,
            const vigil::context& stop,
            std::chrono::milliseconds patience) {
@@ -39,7 +39,7 @@ void serve(const vigil::receiver<request>& requests,
     std::puts("no more requests");
   }
   if (!handlers.wait_for(patience)) std::puts("time is up");
-}  // the group's end cancels who is left, and waits for them
+}  // the group's end cancels the handlers that are left, and waits for them
 
 }  // namespace
 

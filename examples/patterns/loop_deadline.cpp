@@ -1,7 +1,7 @@
 // loop_deadline: one deadline for a whole loop, however many values come.
 //
 // Run it:     build/release/examples/patterns/loop_deadline
-// It prints:  what two loops of a second each receive. It runs on virtual time.
+// It prints:  the values of two loops of a second each. It runs on virtual time.
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
 
@@ -13,8 +13,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// One channel: all waits have the same deadline. A value that is there is received
-// even late: beside a sender that never pauses, look at the clock as well.
+// One channel: all waits have the same deadline. A waiting value is received even late:
+// beside a sender that never pauses, look at the clock as well.
 int sum_until(const vigil::receiver<int>& numbers, vigil::clock::time_point deadline) {
   //! [recv_until]
   int sum = 0;
@@ -24,8 +24,8 @@ int sum_until(const vigil::receiver<int>& numbers, vigil::clock::time_point dead
   return sum;
 }
 
-// Several: `after` is made once, before the loop, and is ready once, like any other
-// channel. select_ordered looks at it first.
+// Several channels: `after` is made once, before the loop, and is ready once, like any
+// other channel. select_ordered looks at it first.
 void read_for(vigil::clock::duration time,
               const vigil::receiver<std::string>& lines,
               const vigil::receiver<int>& numbers) {

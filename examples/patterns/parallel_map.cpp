@@ -1,9 +1,9 @@
-// parallel_map: a function over a list, at most so many at a time; the results in
-// the order of the list, or the first error, which stops the rest.
+// parallel_map: applies a function to a list, at most so many at a time. It returns the
+// results in the order of the list, or throws the first error, which stops the rest.
 //
 // Run it:     build/release/examples/patterns/parallel_map
-// It prints:  the sizes of some pages and how long that took, then the error of a
-//             list with a page that is not there. It runs on virtual time.
+// It prints:  the sizes of some pages and how long that took, then the error of a list
+//             with a missing page. It runs on virtual time.
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
 

@@ -24,7 +24,7 @@ void play(const char* name, const side& mine, const side& theirs) {
     std::printf("%s %d\n", name, ++ball->strokes);
     theirs.send(std::move(ball));
   }
-  theirs.close();  // and so the other's loop ends, too
+  theirs.close();  // so the other player's loop ends as well
 }
 
 //! [play]

@@ -1,8 +1,8 @@
-// pipeline: stages joined by channels; each ends when the one before has closed
-// its channel, and closes its own.
+// pipeline: stages joined by channels. Each stage ends when the one before has closed its
+// channel, and closes its own.
 //
 // Run it:     build/release/examples/patterns/pipeline
-// It prints:  the sum of the squares from 1 to 1000, which three workers made.
+// It prints:  the sum of the squares from 1 to 1000, made by three workers.
 #include <vigil/vigil.hpp>
 
 #include <array>
@@ -34,7 +34,7 @@ vigil::receiver<std::uint64_t> squares(const vigil::receiver<std::uint64_t>& in)
     }
     for (auto& worker : workers)
       worker.join();
-    out.close();  // once all who send are done
+    out.close();  // once all senders are done
   });
   return out;
 }

@@ -1,8 +1,8 @@
-// prime_sieve: a chain of fibers, one for each prime found; each lets through
-// what its prime does not divide.
+// prime_sieve: a chain of fibers, one for each prime found. Each lets through the numbers
+// that its prime does not divide.
 //
 // Run it:     build/release/examples/patterns/prime_sieve
-// It prints:  the primes below 100. Those who still count and sieve then are
+// It prints:  the primes below 100. The fibers that still count and sieve then are
 //             unwound when run() ends.
 #include <vigil/vigil.hpp>
 

@@ -1,4 +1,4 @@
-// rate_limiter: a token bucket. Bursts of three, one every 100 ms in the long run.
+// rate_limiter: a token bucket: bursts of three, and one every 100 ms in the long run.
 //
 // Run it:     build/release/examples/patterns/rate_limiter
 // It prints:  when each request may go: three at once, the others one by one,
@@ -15,8 +15,8 @@ using namespace std::chrono_literals;
 namespace {
 
 //! [token_bucket]
-// A token is a value in a buffered channel, so taking one can be a case of a
-// select, too. The drip that finds the bucket full is lost; that is the limit.
+// A token is a value in a buffered channel, so taking one can also be a case of a select.
+// A drip that finds the bucket full is lost; that is the limit.
 class token_bucket {
  public:
   token_bucket(std::size_t burst, std::chrono::nanoseconds interval)

@@ -1,8 +1,8 @@
 // retry: tries again after a failure, with pauses that double, and jitter.
 //
 // Run it:     build/release/examples/patterns/retry
-// It prints:  the pauses of a call that succeeds in the end, and of one that
-//             is given up. It runs on virtual time.
+// It prints:  the pauses of a call that succeeds in the end, and of one that is given up.
+//             It runs on virtual time.
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
 
@@ -23,8 +23,8 @@ struct backoff {
   int tries = 5;
 };
 
-// The result of f, or the exception of its last try. A fiber that is asked to
-// stop does not try again: vigil::stopped is not a std::exception.
+// Returns the result of f, or throws the exception of its last try. A fiber that is asked
+// to stop does not try again: vigil::stopped is not a std::exception.
 template <class F>
 auto retry(const backoff& how, F f) {
   std::mt19937 dice(std::random_device{}());
@@ -35,7 +35,7 @@ auto retry(const backoff& how, F f) {
     } catch (const std::exception&) {
       if (--left == 0) throw;
     }
-    // Half to all of the pause: those who failed together do not return together.
+    // Half to all of the pause: calls that failed together do not come back together.
     std::uniform_int_distribution<int> half_to_all(int(pause / 2ms), int(pause / 1ms));
     const int jittered = half_to_all(dice);
     std::printf("again in %d of at most %d ms\n", jittered, half_to_all.max());

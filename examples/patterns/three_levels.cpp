@@ -1,8 +1,8 @@
-// three_levels: a server, its connections, their requests. Each level has a
-// context made from the one above; whatever ends one ends all below, and only that.
+// three_levels: a server, its connections, their requests. Each level has a context made
+// from the one above. The end of one ends all below it, and nothing else.
 //
 // Run it:     build/release/examples/patterns/three_levels
-// It prints:  what ends which request, and when. It runs on virtual time.
+// It prints:  how and when each request ends. It runs on virtual time.
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
 
@@ -17,7 +17,7 @@ namespace {
 
 vigil::clock::time_point start;
 
-// Takes ten seconds, if it is let.
+// Takes ten seconds, if nothing ends it.
 void request(const std::string& name, const vigil::context& ctx) {
   try {
     vigil::sleep_for(10s, ctx);

@@ -1,5 +1,5 @@
-// worker_pool: three workers, eight jobs, one second. Jobs that are not done by
-// then are given up.
+// worker_pool: three workers, eight jobs, one second. Jobs that are not done by then are
+// given up.
 //
 // Run it:     build/release/examples/patterns/worker_pool
 // It prints:  the jobs that are done in time, and when. It runs on virtual time.
@@ -45,7 +45,7 @@ int main() {
         vigil::select(vigil::on_recv(results, take_note),
                       vigil::on_recv(budget, [&over] { over = true; }));
       }
-    }  // the handles stop their fibers, wherever these wait, and wait for them
+    }  // the handles stop their fibers, wherever they wait, and wait for them
     std::printf("%4d ms: %d of 8 are done\n", passed(), done);
   });
 }

@@ -1,28 +1,27 @@
-// blocking(f): calls that block their thread, on threads that are there for it.
+// blocking(f): runs a call that blocks its thread on a thread made for that.
 //
 //   std::string text = vigil::blocking([&] { return read_whole_file(path); });
 //
 // A fiber that calls read(), getaddrinfo() or a compressor keeps its worker from running
-// other fibers. blocking(f) parks the fiber instead, runs f on a thread of a side pool,
-// and returns the result of f or throws its exception. Behaviour: libuv's thread pool.
+// other fibers. blocking(f) parks the fiber, runs f on a thread of a side pool, and
+// returns f's result or throws its exception. Behaviour: libuv's thread pool.
 //
-// The runtime has one pool. Its threads (4, options::blocking_threads, or the variable
+// Each runtime has one pool. Its threads (4, options::blocking_threads, or the variable
 // VIGIL_BLOCKING_THREADS) are made when first needed, and kept. Functions start in the
-// order of the calls. Calls that may occupy all threads for long, such as name look-ups,
-// belong in a blocking_pool of their own.
+// order of the calls. Calls that may occupy all threads for long belong in a separate
+// blocking_pool.
 //
-// f runs on a plain thread: it may use channels and everything else that works there;
-// runtime::go starts fibers. It is destroyed there once it has returned. Until then it is
-// outside work: no deadlock is reported, and virtual time stands still. On virtual time
-// the caller continues when nothing else can run and no other f runs, so f must not wait
-// for a fiber that sleeps or is in blocking() itself.
+// f runs on a plain thread, where runtime::go starts fibers, and is destroyed there.
+// Until then it is outside work: no deadlock is reported, and virtual time stands still.
+// On virtual time the caller continues when nothing else can run and no other f runs; so
+// f must not wait for a fiber that sleeps or is in blocking() itself.
 //
-// A deadline or a stop keeps a queued f from starting. A running f cannot be ended: the
-// caller continues at once, and the result is dropped. So f must own its data; it may
-// refer to the caller's variables only without a deadline and on a fiber that is not
-// stopped, or under this_fiber::shield. The shutdown waits for running functions,
-// options::stop_limit at most, then names them and ends the program. Cost: two
-// allocations, two hand-overs between threads (about 10 us).
+// A deadline, a context or a stop keeps a queued f from starting, but cannot end a
+// running one: the caller continues at once, and the result is dropped. So f must own its
+// data, unless no deadline or context limits the call and no stop can end it, as under
+// this_fiber::shield. The shutdown waits for running functions, at most
+// options::stop_limit, then names them and ends the program. Cost: two allocations and
+// two hand-overs between threads (about 10 us).
 #pragma once
 
 #include <vigil/detail/blocking_core.hpp>
@@ -39,22 +38,24 @@
 namespace vigil::inline VIGIL_ABI {
 
 struct blocking_options {
-  // Threads at most, 1 to 1024. Not given: VIGIL_BLOCKING_THREADS from the
-  // environment, or else 4.
+  // The largest number of threads, 1 to 1024. If not given: VIGIL_BLOCKING_THREADS from
+  // the environment, otherwise 4.
   std::optional<std::size_t> threads = {};
-  // Prefix of the names of its threads, which are "blocking/1", ...; 15 bytes in all.
+  // The prefix of the thread names, which are "blocking/1", …, at most 15 bytes in all.
   std::string_view name = "blocking";
 };
 
-// A dedicated side pool. Any thread may make and use it; fibers of several
-// runtimes may share it. The destructor waits, blocking its thread, for what is
-// queued and running. Only on a thread of the pool itself (a function or what it
-// has captured holds the last pointer to the pool) it returns at once: what is
-// queued and running goes on, and then the threads end.
+// blocking_pool: a dedicated side pool. May be made and used on any thread, and shared by
+// fibers of several runtimes.
+//
+// The destructor blocks its thread until all queued and running functions have ended.
+// Only on a thread of the pool itself (when a function, or one of its captures, held the
+// last pointer to the pool) does it return at once; the pool's threads then finish the
+// functions and end.
 class VIGIL_API blocking_pool {
  public:
-  // Throws std::invalid_argument for a number of threads out of range, in the
-  // options or the environment. Makes no thread yet.
+  // Makes no thread yet. Throws std::invalid_argument if the number of threads, in the
+  // options or in the environment, is out of range.
   explicit blocking_pool(const blocking_options& settings = {});
   // Waits: throws nothing.
   ~blocking_pool();
@@ -63,23 +64,24 @@ class VIGIL_API blocking_pool {
 
   blocking_stats stats() const;  // any thread
 
-  // For blocking().
-  void* core() const noexcept { return core_; }
+  // For blocking() only.
+  detail::side_pool* core() const noexcept { return core_; }
 
  private:
-  void* core_;
+  detail::side_pool* core_;
 };
 
-// The statistics of the pool of the calling fiber's runtime; throws wrong_place
-// elsewhere. A plain thread asks runtime::stats().
+// The statistics of the side pool of the calling fiber's runtime. Throws wrong_place
+// elsewhere; a plain thread asks runtime::stats().
 VIGIL_API blocking_stats stats_of_blocking();
 
-// Runs f on a thread of the runtime's side pool, or of the one given, and
-// returns its result or throws what it threw. Throws `stopped` if the fiber is
-// asked to stop meanwhile; std::invalid_argument for an empty function or a bad
-// VIGIL_BLOCKING_THREADS; std::system_error if the pool has no thread and none
-// can be started; wrong_place inside a handler on a worker's own stack, where
-// nothing can wait; std::bad_alloc. On a plain thread f simply runs there.
+// Runs f on a thread of the runtime's side pool, or of the given pool, and returns its
+// result or throws its exception. On a plain thread f runs right there.
+//
+// Throws `stopped` if the fiber is asked to stop meanwhile; std::invalid_argument for an
+// empty function or a bad VIGIL_BLOCKING_THREADS; std::system_error if the pool has no
+// thread and none can be started; wrong_place inside a handler on a worker's own stack,
+// where nothing can wait; std::bad_alloc.
 template <detail::blocking_function F>
 detail::blocking_result<F> blocking(F&& f, const site& from = site::current()) {
   return detail::finish_blocking(nullptr, detail::no_limit, from, std::forward<F>(f));
@@ -92,9 +94,9 @@ detail::blocking_result<F> blocking(blocking_pool& pool,
   return detail::finish_blocking(pool.core(), detail::no_limit, from, std::forward<F>(f));
 }
 
-// The same until ctx is done: then throws `cancelled`. If it is done already f is
-// not even queued; taken out of the queue it never runs; one that runs goes on,
-// and its result is dropped. On a plain thread f runs to its end.
+// The same; throws `cancelled` when ctx is done. f is not queued if ctx is done already,
+// and never runs if it is still in the queue; if it runs, it continues and its result is
+// dropped. On a plain thread f runs to its end.
 template <detail::blocking_function F>
 detail::blocking_result<F> blocking(const context& ctx, F&& f, const site& from = site::current()) {
   return detail::finish_blocking(nullptr, detail::cancelled_by(ctx), from, std::forward<F>(f));
@@ -108,9 +110,9 @@ detail::blocking_result<F> blocking(blocking_pool& pool,
   return detail::finish_blocking(pool.core(), detail::cancelled_by(ctx), from, std::forward<F>(f));
 }
 
-// The same with a timeout: f's result in an optional, which is empty if the time
-// was over first; for an f that returns nothing, whether it has run. Zero or
-// negative: f is not even queued. On a plain thread f runs to its end.
+// The same with a timeout: returns f's result in an optional, which is empty if the time
+// ran out first; for an f that returns nothing, whether it has run. With a zero or
+// negative timeout f is not queued. On a plain thread f runs to its end.
 template <detail::duration_like D, detail::blocking_function F>
 [[nodiscard]] auto blocking_for(const D& timeout, F&& f, const site& from = site::current()) {
   return detail::call_blocking(nullptr, detail::within(timeout), from, std::forward<F>(f));
@@ -124,7 +126,7 @@ template <detail::duration_like D, detail::blocking_function F>
   return detail::call_blocking(pool.core(), detail::within(timeout), from, std::forward<F>(f));
 }
 
-// The same with a deadline, of any clock.
+// The same with a deadline of any clock.
 template <detail::time_point_like Time, detail::blocking_function F>
 [[nodiscard]] auto blocking_until(const Time& t, F&& f, const site& from = site::current()) {
   return detail::call_blocking(nullptr, detail::until(t), from, std::forward<F>(f));

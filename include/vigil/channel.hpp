@@ -1,4 +1,4 @@
-// Channels: values handed from one fiber or thread to another.
+// Channels hand values from one fiber or thread to another.
 //
 //   auto lines = vigil::make_channel<std::string>();
 //   vigil::go([lines] { lines.send("hello"); lines.close(); });
@@ -14,15 +14,15 @@
 // close before the receive that sees it; the receive of a value from an unbuffered
 // channel before the send returns.
 //
-// A wait ends by the other side, by a close, by the deadline of the `_for` and `_until`
-// forms, by the end of the context that was given, or by a stop of the fiber: `stopped`
-// is thrown, as by every wait, but an operation that need not wait is still done, so that
-// a channel can be drained. A value is never lost: a send takes it by reference and moves
-// from it only on commit; a send that ends otherwise leaves the value in the caller's
-// hand. (A value of another type is converted first, and that copy would be lost.)
+// A wait ends when the other side comes, when the channel is closed, at the deadline of
+// the `_for` and `_until` forms, when the given context is done, or when the fiber is
+// stopped: then it throws `stopped`. An operation that need not wait succeeds even then,
+// so a stopped fiber can drain a channel. A value is never lost: a send takes it by
+// reference and moves from it only when it commits. (A value of another type is converted
+// first, and the converted copy is lost if the send fails.)
 //
-// Moving or destroying a value is user code that runs under the channel's lock: it must
-// not use the library, and it cannot throw.
+// Moving and destroying a value is user code that runs under the channel's lock: it must
+// not use the library, and it must not throw.
 #pragma once
 
 #include <vigil/clock.hpp>
@@ -43,7 +43,7 @@ namespace vigil::inline VIGIL_ABI {
 template <class T>
 class channel;
 
-// How a try_send or a send_for ended: true if the value was sent.
+// The result of try_send, send_for and send_until: true if the value was sent.
 class [[nodiscard]] send_result {
  public:
   constexpr send_result(channel_status status) noexcept  // NOLINT(google-explicit-constructor)
@@ -61,7 +61,8 @@ class [[nodiscard]] send_result {
   channel_status status_;
 };
 
-// The result of a try_recv or a recv_for: a value, or the reason why there is none.
+// The result of try_recv, recv_for and recv_until: a value, or the reason why there is
+// none.
 template <class T>
 class [[nodiscard]] recv_result {
  public:
@@ -107,27 +108,26 @@ class [[nodiscard]] recv_result<void> : public send_result {
 
 namespace detail {
 
-// The halves of a channel's interface; channel<T> has both.
+// The two halves of a channel's interface; channel<T> has both.
 template <class T, class Base = channel_base<T>>
 class sending : public Base {
  public:
   using Base::Base;
 
-  // Waits until the value is received, or has room in the buffer. The value is
-  // moved from only then. Throws channel_closed, with the value untouched, if
-  // the channel is closed or is closed meanwhile. On a nil channel it waits
-  // for ever.
+  // Waits until the value is received, or has room in the buffer, and only then moves
+  // from it. Throws channel_closed, with the value untouched, if the channel is closed,
+  // even during the wait. On a nil channel it waits for ever.
   void send(T&& value) const { send_within(value, no_limit); }
 
-  // The copy is made first: if that throws, nothing was sent.
+  // Makes a copy first; if that throws, nothing is sent.
   void send(const T& value) const
     requires std::is_copy_constructible_v<T>
   {
     send(T(value));
   }
 
-  // The same, at most until ctx is done: then throws `cancelled`, with the value
-  // untouched. A send that need not wait still succeeds.
+  // The same; throws `cancelled`, with the value untouched, when ctx is done. A send that
+  // need not wait still succeeds.
   void send(T&& value, const context& ctx) const { send_within(value, detail::cancelled_by(ctx)); }
 
   void send(const T& value, const context& ctx) const
@@ -136,8 +136,8 @@ class sending : public Base {
     send(T(value), ctx);
   }
 
-  // Sends if that needs no waiting. A closed channel is a result, not an
-  // exception, and so it is with a deadline.
+  // Sends if that needs no waiting. A closed channel is a result, not an exception, here
+  // and in the forms with a deadline.
   send_result try_send(T&& value) const {
     return detail::try_send(this->core(), std::addressof(value));
   }
@@ -148,7 +148,8 @@ class sending : public Base {
     return try_send(T(value));
   }
 
-  // Gives up after the timeout, never earlier; zero or negative: at once.
+  // Gives up after the timeout, never earlier; at once if the timeout is zero or
+  // negative.
   template <duration_like D>
   send_result send_for(T&& value, const D& timeout) const {
     return send_value(value, detail::within(timeout));
@@ -173,9 +174,9 @@ class sending : public Base {
     return send_until(T(value), t);
   }
 
-  // No more will be sent: receivers get what is in the buffer, then nullopt; senders
-  // that wait throw channel_closed and keep their values. Throws channel_closed if it
-  // is closed already, and std::logic_error for a nil channel.
+  // Says that no more will be sent: receivers get the buffered values, then nullopt;
+  // waiting senders throw channel_closed and keep their values. Throws channel_closed if
+  // the channel is closed already, and std::logic_error for a nil channel.
   void close() const { detail::close(this->core()); }
 
  private:
@@ -226,21 +227,21 @@ class receiving : public Base {
  public:
   using Base::Base;
 
-  // Waits for a value; nullopt: the channel is closed, and drained. (channel<void>: a
-  // bool, false when it is.) On a nil channel it waits for ever.
+  // Waits for a value. Returns nullopt (for channel<void>: false) once the channel is
+  // closed and drained. On a nil channel it waits for ever.
   received<T> recv() const { return recv_value(no_limit); }
 
-  // The same, at most until ctx is done: then throws `cancelled`.
+  // The same; throws `cancelled` when ctx is done.
   received<T> recv(const context& ctx) const { return recv_value(detail::cancelled_by(ctx)); }
 
-  // A value if there is one at this moment.
+  // Takes a value if one is ready.
   recv_result<T> try_recv() const {
     value_room<T> room;
     return result_of(room, detail::try_recv(this->core(), room.room()));
   }
 
-  // Gives up after the timeout, never earlier; a zero or negative timeout gives up
-  // at once. A value that is ready at that moment is still received.
+  // Gives up after the timeout, never earlier; at once if the timeout is zero or
+  // negative. A value that is ready at that moment is still received.
   template <duration_like D>
   recv_result<T> recv_for(const D& timeout) const {
     return recv_within(detail::within(timeout));
@@ -251,7 +252,7 @@ class receiving : public Base {
     return recv_within(detail::until(t));
   }
 
-  // For range-for: until the channel is closed and drained.
+  // For range-for, which ends when the channel is closed and drained.
   recv_iterator<T> begin() const
     requires(!std::is_void_v<T>)
   {
@@ -286,7 +287,7 @@ class receiving : public Base {
 
 }  // namespace detail
 
-// The receiving half: what a consumer is given. It cannot send or close.
+// receiver<T>: the receiving half of a channel, for consumers. It cannot send or close.
 template <class T>
 class receiver : public detail::receiving<T> {
  public:
@@ -297,7 +298,7 @@ class receiver : public detail::receiving<T> {
       : detail::receiving<T>(c.handle()) {}
 };
 
-// The sending half. It may close the channel.
+// sender<T>: the sending half of a channel. It may close the channel.
 template <class T>
 class sender : public detail::sending<T> {
  public:
@@ -307,9 +308,9 @@ class sender : public detail::sending<T> {
       : detail::sending<T>(c.handle()) {}
 };
 
-// A cheap handle: copies name the same channel, which lives as long as one of
-// them does. Default-constructed it is Go's nil channel, never ready: a send or
-// a receive waits for ever, in a select it is never chosen, and close() throws.
+// channel<T>: a cheap handle. Copies name the same channel, which lives as long as one of
+// them does. A default-constructed handle is Go's nil channel, which is never ready:
+// sends and receives wait for ever, a select never takes it, and close() throws.
 template <class T>
 class channel : public detail::sending<T, detail::receiving<T>> {
  public:
@@ -317,9 +318,9 @@ class channel : public detail::sending<T, detail::receiving<T>> {
   channel() noexcept = default;
 };
 
-// Closes a channel at the end of its scope, however that is left; does nothing if
-// the channel is closed already. Go's `defer close(c)`. Moved, even into a fiber's
-// function, it closes at the end of where it is then.
+// scoped_close: closes a channel at the end of the scope, however that is left, unless it
+// is closed already. Like Go's `defer close(c)`. It can be moved, even into a fiber's
+// function, and then closes the channel at the end of its new scope.
 //
 //   vigil::go([out] {
 //     const vigil::scoped_close closes(out);
@@ -338,23 +339,23 @@ class [[nodiscard]] scoped_close {
   scoped_close& operator=(scoped_close&&) = delete;
 
   ~scoped_close() {
-    if (handle_.core() != nullptr) detail::close_at_end(handle_.core());
+    if (handle_.get() != nullptr) detail::close_at_end(handle_.get());
   }
 
  private:
   explicit scoped_close(const detail::channel_handle& c) : handle_(c) {
-    detail::check_closable(c.core());
+    detail::check_closable(c.get());
   }
 
   detail::channel_handle handle_;
 };
 
-// A channel with room for `capacity` values; 0: unbuffered. Throws
-// std::length_error if no machine could hold that many, std::bad_alloc if this
-// one cannot.
+// Makes a channel with room for `capacity` values; 0 makes it unbuffered. Throws
+// std::length_error if no machine could hold that many, and std::bad_alloc if this one
+// cannot.
 template <class T>
 channel<T> make_channel(std::size_t capacity = 0) {
-  static_cast<void>(sizeof(detail::value_room<T>));  // its assertions
+  static_cast<void>(sizeof(detail::value_room<T>));  // checks its assertions
   return channel<T>(detail::channel_handle(detail::make_channel(detail::ops_of<T>, capacity)));
 }
 

@@ -1,4 +1,4 @@
-// The clock that all deadlines are on, and how other clocks' are converted.
+// The clock of all deadlines, and the conversion from other clocks.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -9,8 +9,8 @@
 
 namespace vigil::inline VIGIL_ABI {
 
-// The clock of the calling fiber's runtime: CLOCK_MONOTONIC, or virtual time
-// inside testing::run_virtual. On a thread without a runtime, CLOCK_MONOTONIC.
+// clock: the clock of the calling fiber's runtime, which is CLOCK_MONOTONIC, or virtual
+// time inside testing::run_virtual. On a thread without a runtime it is CLOCK_MONOTONIC.
 struct clock {
   using duration = std::chrono::nanoseconds;
   using rep = duration::rep;
@@ -18,20 +18,20 @@ struct clock {
   using time_point = std::chrono::time_point<clock>;
   static constexpr bool is_steady = true;
 
-  // Never fails. About the cost of one clock_gettime.
+  // The current time. Never fails; costs about one clock_gettime.
   static time_point now() noexcept { return time_point(duration(detail::now())); }
 };
 
-// The deadline `d` from now, saturated: huge durations give time_point::max(),
-// which is never reached.
+// The deadline d from now, saturated: a huge duration gives time_point::max(), which is
+// never reached.
 template <detail::duration_like D>
 clock::time_point deadline_in(const D& d) {
   return clock::time_point(
       clock::duration(detail::saturating_add(detail::now(), detail::to_nanos(d))));
 }
 
-// A deadline of another clock, converted once by its distance from that
-// clock's own now; later steps of a wall clock change nothing.
+// Converts a deadline of another clock once, by its distance from that clock's now; later
+// steps of a wall clock change nothing.
 template <detail::time_point_like T>
 clock::time_point deadline_at(const T& t) {
   return clock::time_point(clock::duration(detail::to_deadline(t)));

@@ -1,9 +1,9 @@
-// condition_variable: waits for a change that another makes under a lock.
+// condition_variable: waits for a change that is made under a lock.
 //
 //   std::unique_lock lock(m);  // of a vigil::mutex
 //   changed.wait(lock, [&] { return ready; });
 //
-// sync.hpp has the rules for all locks and counters, and for the ends of their waits.
+// sync.hpp has the rules for all locks and counters, and for how their waits end.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -14,27 +14,26 @@
 
 namespace vigil::inline VIGIL_ABI {
 
-// Waits until another says that something has changed. Takes any lock: a
-// std::unique_lock or std::shared_lock of vigil's mutexes, or a mutex itself.
-// Its unlock() must not wait, its lock() must not throw.
+// condition_variable: waits for a notification. Takes any lock: a std::unique_lock or
+// std::shared_lock of vigil's mutexes, or a mutex itself. The lock's unlock() must not
+// wait, and its lock() must not throw.
 //
-// notify_one() lets the waiter go on that has waited longest; notify_all() all that
-// wait at that moment, and a later one waits for the next notification. There are no
-// spurious wake-ups; but the condition may have changed again before the lock is taken
-// back: use the forms with a predicate.
-// Behaviour: Go's sync.Cond, with timeouts.
+// notify_one() readies the longest waiter, notify_all() all that wait at that moment; a
+// later one waits for the next notification. There are no spurious wake-ups, but the
+// condition may have changed again before the lock is retaken: use the forms with a
+// predicate. Behaviour: Go's sync.Cond, with timeouts.
 class condition_variable {
  public:
   constexpr condition_variable() noexcept = default;
   condition_variable(const condition_variable&) = delete;
   condition_variable& operator=(const condition_variable&) = delete;
 
-  // Need not hold the lock.
+  // The caller need not hold the lock.
   void notify_one() noexcept { detail::notify_one(core_); }
 
   void notify_all() noexcept { detail::notify_all(core_); }
 
-  // Unlocks, waits, and locks again in every case. Throws `stopped`, and what
+  // Unlocks, waits, and locks again however the wait ends. Throws `stopped`, and whatever
   // lock.unlock() throws if it is not locked.
   template <class Lock>
   void wait(Lock& lock) {
@@ -47,7 +46,7 @@ class condition_variable {
     wait_while_not(lock, detail::no_limit, holds);
   }
 
-  // At most until ctx is done: then throws `cancelled`, with the lock held.
+  // The same; throws `cancelled`, with the lock held, when ctx is done.
   template <class Lock>
   void wait(Lock& lock, const context& ctx) {
     wait_within(lock, detail::cancelled_by(ctx));
@@ -58,8 +57,8 @@ class condition_variable {
     wait_while_not(lock, detail::cancelled_by(ctx), holds);
   }
 
-  // True if notified, false if the timeout passed first; zero or negative: the lock is
-  // released and taken back.
+  // Returns true if notified, false if the timeout passed first. If it is zero or
+  // negative, the lock is only released and retaken.
   template <class Lock, detail::duration_like D>
   bool wait_for(Lock& lock, const D& timeout) {
     return wait_within(lock, detail::within(timeout));
@@ -70,7 +69,7 @@ class condition_variable {
     return wait_within(lock, detail::until(t));
   }
 
-  // The answer of the predicate at the end.
+  // Returns the predicate's last answer.
   template <class Lock, detail::duration_like D, class Predicate>
   bool wait_for(Lock& lock, const D& timeout, Predicate holds) {
     return wait_while_not(lock, detail::within(timeout), holds);
@@ -93,7 +92,8 @@ class condition_variable {
 
   template <class Lock, class Predicate>
   bool wait_while_not(Lock& lock, const detail::wait_limit& limit, Predicate& holds) {
-    // Kept: another that has the lock between two waits may change the caller's context.
+    // Kept, because a holder of the lock between two waits may change the caller's
+    // context.
     const detail::kept_limit kept(limit.absolute());
     while (!holds()) {
       if (!wait_within(lock, kept.limit)) return static_cast<bool>(holds());

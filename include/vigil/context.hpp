@@ -1,25 +1,24 @@
-// Contexts: how work that is spread over fibers and calls ends together, and in time.
+// Contexts end work that is spread over fibers and calls, together and in time.
 //
 //   auto [ctx, cancel] = vigil::with_timeout(vigil::background(), 1s);
 //   vigil::go([ctx = ctx] { serve(ctx); });   // waits in there: lines.recv(ctx)
 //   cancel();                                 // at the latest after a second
 //
-// A context is made from a parent and is done when its cancel function is called, when
-// its deadline has passed, or when its parent is done. The caller passes the context to
-// the wait (`recv(ctx)`, `sleep_for(d, ctx)`, `join(ctx)`, a select with `on_done(ctx,
-// f)`): a wait whose context is done throws `cancelled`. A call that need not wait
-// succeeds even then. Nothing is ambient: a call that is given no context is not
-// cancelled by one.
+// A context is made from a parent. It is done when its cancel function is called, when
+// its deadline has passed, or when its parent is done. The caller passes it to a wait
+// (`recv(ctx)`, `sleep_for(d, ctx)`, `join(ctx)`, a select with `on_done(ctx, f)`), which
+// throws `cancelled` once the context is done. A call that need not wait still succeeds.
+// A call that is given no context is not cancelled by one.
 //
 // Behaviour: Go's package context. Cancelling is synchronous: when the cancel function
-// returns, the context and all that were made from it are done, even if another thread
+// returns, the context and all contexts made from it are done, even if another thread
 // cancels some of them at the same moment. The first canceller makes each waiter ready;
 // it runs when scheduled.
 //
 // Handles are cheap and shared: a copy names the same context. A context leaves its
-// parent when it is done, or when its last handle goes; then its timer stops, and nothing
-// is left. Handles are also its cancel function, a receiver of done(), a context made
-// from it, a pending after_func and the object that it returned.
+// parent when it is done or when its last handle goes; then its timer stops. Its cancel
+// function, a receiver of done(), a context made from it, a pending after_func and the
+// done_callback that it returned count as handles.
 //
 // Thread safety: everything may be called from fibers of any runtime and from plain
 // threads at any time, even after the runtime has gone.
@@ -30,6 +29,7 @@
 #include <vigil/detail/callable.hpp>
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/duration.hpp>
+#include <vigil/detail/handle.hpp>
 #include <vigil/detail/site.hpp>
 #include <vigil/error.hpp>
 
@@ -47,41 +47,12 @@ namespace detail {
 class context_core;
 class done_registration;
 
-VIGIL_API void add_handle(context_core* c) noexcept;
-VIGIL_API void drop_handle(context_core* c) noexcept;
-VIGIL_API void add_handle(done_registration* r) noexcept;
-VIGIL_API void drop_handle(done_registration* r) noexcept;
+VIGIL_API void retain(context_core* c) noexcept;
+VIGIL_API void release(context_core* c) noexcept;
+VIGIL_API void retain(done_registration* r) noexcept;
+VIGIL_API void release(done_registration* r) noexcept;
 
-// A counted reference.
-template <class Core>
-class core_handle {
- public:
-  core_handle() noexcept = default;
-
-  explicit core_handle(Core* owned) noexcept : core_(owned) {}
-
-  core_handle(const core_handle& other) noexcept : core_(other.core_) {
-    if (core_ != nullptr) add_handle(core_);
-  }
-
-  core_handle(core_handle&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
-
-  core_handle& operator=(core_handle other) noexcept {
-    std::swap(core_, other.core_);
-    return *this;
-  }
-
-  ~core_handle() {
-    if (core_ != nullptr) drop_handle(core_);
-  }
-
-  Core* get() const noexcept { return core_; }
-
- private:
-  Core* core_ = nullptr;
-};
-
-using context_handle = core_handle<context_core>;
+using context_handle = handle<context_core>;
 
 // These throw std::invalid_argument, with the name of the call, for a null core.
 VIGIL_API bool is_done(const context_core* c);
@@ -99,7 +70,7 @@ VIGIL_API context_core* with_timeout(context_core* parent,
                                      std::int64_t timeout,
                                      std::exception_ptr cause);
 VIGIL_API context_core* without_cancel(context_core* parent);
-// Owns the value as soon as it is called.
+// Takes ownership of the value, even if it throws.
 VIGIL_API context_core* with_value(context_core* parent,
                                    const void* key,
                                    void* value,
@@ -112,8 +83,8 @@ VIGIL_API bool stop_and_wait(done_registration* r, const wait_limit& limit);
 
 }  // namespace detail
 
-// A key for with_value: the object itself, not what is in it. Declare it with
-// static storage.
+// context_key<T>: a key for with_value, identified by its address. Declare it with static
+// storage.
 template <class T>
 class context_key {
  public:
@@ -127,46 +98,44 @@ class context_key {
 
 class context {
  public:
-  // Nil: names no context. Its members, and calls that are given it, throw
-  // std::invalid_argument.
+  // Makes a nil context, which names none. Its members, and calls that are given it,
+  // throw std::invalid_argument.
   context() noexcept = default;
 
   explicit operator bool() const noexcept { return handle_.get() != nullptr; }
 
-  // Closed when the context is done; of one that never is: a nil channel. The
-  // receiver keeps the context.
+  // Closed when the context is done; a nil channel if it is never done. The receiver
+  // keeps the context alive.
   receiver<void> done() const {
     return receiver<void>(detail::channel_handle(detail::done_of(*this)));
   }
 
   bool is_done() const { return detail::is_done(handle_.get()); }
 
-  // Why it is done: equivalent to std::errc::timed_out if a deadline has passed
-  // (its own or an ancestor's), to std::errc::operation_canceled otherwise; no
-  // error while it is not done.
+  // Why it is done: equivalent to std::errc::timed_out if a deadline has passed (its own
+  // or an ancestor's), otherwise to std::errc::operation_canceled. No error while it is
+  // not done.
   std::error_code error() const { return detail::error_of(handle_.get()); }
 
-  // The exception that was given to the cancel, deadline or timeout that came
-  // first; if none was given, a `cancelled` with the code of error(). Null while it
-  // is not done.
+  // The exception given to the first cancel, deadline or timeout that ended it; a
+  // `cancelled` with the code of error() if none was given. Null while it is not done.
   std::exception_ptr cause() const { return detail::cause_of(handle_.get()); }
 
-  // The earliest deadline of the context and its ancestors; time_point::max() if
-  // there is none. If these are on different clocks (each virtual runtime has its
-  // own), the nearest context's counts.
+  // The earliest deadline of the context and its ancestors; time_point::max() if there is
+  // none. If their deadlines are on different clocks (each virtual runtime has its own),
+  // the nearest context's counts.
   clock::time_point deadline() const {
     return clock::time_point(clock::duration(detail::deadline_of_context(handle_.get())));
   }
 
-  // The value of the nearest enclosing with_value for this key; nullptr if there is
-  // none. It lives as long as this handle. Cost: one step for each context on the
-  // way.
+  // The value of the nearest enclosing with_value for this key; nullptr if there is none.
+  // It lives as long as this handle. Costs one step for each context on the way.
   template <class T>
   const T* value(const context_key<T>& key) const {
     return static_cast<const T*>(detail::value_of(handle_.get(), &key));
   }
 
-  // The same context?
+  // Whether both name the same context.
   friend bool operator==(const context& a, const context& b) noexcept {
     return a.handle_.get() == b.handle_.get();
   }
@@ -187,18 +156,17 @@ cancellable cancellable_of(context_core* owned);
 
 }  // namespace detail
 
-// Cancels the context that it was made with. Copies do the same. Calling it again,
-// or when the context is done already, does nothing: the first cause stays. It
-// runs what was registered for that moment: callbacks of std::stop_token, and the
-// destructors of what only this context kept. Never waits. Dropping it cancels
-// nothing.
+// cancel_function: cancels the context that it was made with. Copies do the same. It does
+// nothing if the context is done already, so the first cause stays. It never waits. It
+// runs the callbacks of std::stop_token, and the destructors of objects that only this
+// context kept alive. Dropping it cancels nothing.
 class cancel_function {
  public:
   cancel_function() noexcept = default;  // does nothing
 
   void operator()() const noexcept { (*this)(std::exception_ptr()); }
 
-  // With a cause; null: none.
+  // With a cause; null means none.
   void operator()(const std::exception_ptr& cause) const noexcept {
     if (of_) detail::cancel(of_.core(), cause);
   }
@@ -207,7 +175,7 @@ class cancel_function {
     (*this)(std::make_exception_ptr(std::system_error(cause)));
   }
 
-  // Any exception object.
+  // With any exception object as the cause.
   template <class E>
     requires(std::is_class_v<E> && !std::is_same_v<E, std::exception_ptr> &&
              !std::is_same_v<E, std::error_code>)
@@ -237,29 +205,30 @@ inline cancellable cancellable_of(context_core* owned) {
 
 }  // namespace detail
 
-// All that is made here throws std::invalid_argument for a nil parent and
-// std::bad_alloc, and is done from the start if the parent is.
+// The functions below throw std::invalid_argument for a nil parent, and std::bad_alloc. A
+// context made from a parent that is done is done from the start.
 
-// The root. On a fiber it is its runtime's, done as soon as the runtime begins to
-// shut down, before options::grace passes: the cancelled waits throw `cancelled`
-// with is_by_shutdown(), which ends a fiber silently. On a plain thread it is one
-// that is never done.
+// The root context. On a fiber it is its runtime's, which is done as soon as the shutdown
+// begins, before options::grace passes: the cancelled waits throw a `cancelled` with
+// is_by_shutdown(), which ends a fiber silently. On a plain thread it is never done.
 [[nodiscard]] inline context background() {
   return context(detail::background());
 }
 
-// Done when cancel is called.
+// A context that is done when `cancel` is called, or when its parent is done.
 inline cancellable with_cancel(const context& parent) {
   return detail::cancellable_of(detail::with_cancel(parent.core()));
 }
 
-// Also done at the deadline; error() is then timed_out, and cause() the cause if
-// one was given. Done at once if the deadline, or the parent's, has passed. Needs
-// no timer if the parent's deadline is not later and its timer belongs to this run,
-// or if the deadline is time_point::max(); otherwise it throws wrong_place on a
-// plain thread. The timer does not keep a program alive, fires late in a busy
-// program but never early, and ends with its run: in another run make a new context
-// from this one, which gets a timer there.
+// A context that is also done at the deadline: error() is then timed_out, and cause() is
+// the given cause, if any. If the deadline, or the parent's, has passed, it is done at
+// once.
+//
+// The timer does not keep a program alive, and may fire late in a busy program, but never
+// early. It ends with its run: in another run make a new context from this one, which
+// gets a timer there. Throws wrong_place on a plain thread, unless no timer is needed:
+// the deadline is time_point::max(), or the parent's is not later and has its timer in
+// this run.
 template <detail::time_point_like Time>
 cancellable with_deadline(const context& parent,
                           const Time& t,
@@ -268,15 +237,15 @@ cancellable with_deadline(const context& parent,
       detail::with_deadline(parent.core(), detail::to_deadline(t), std::move(cause)));
 }
 
-// The same, d from now; zero or negative: done at once. Beyond the range of the
-// clock: no deadline.
+// The same, d from now; done at once if d is zero or negative. With a d beyond the range
+// of the clock there is no deadline.
 template <detail::duration_like D>
 cancellable with_timeout(const context& parent, const D& d, std::exception_ptr cause = nullptr) {
   return detail::cancellable_of(
       detail::with_timeout(parent.core(), detail::to_nanos(d), std::move(cause)));
 }
 
-// Like its parent, but finds this value under this key.
+// Like its parent, but with this value under this key.
 template <class T>
 [[nodiscard]] context with_value(const context& parent,
                                  const context_key<T>& key,
@@ -287,31 +256,31 @@ template <class T>
       }));
 }
 
-// The parent's values, but never done and without a deadline.
+// Has the parent's values, but is never done and has no deadline.
 [[nodiscard]] inline context without_cancel(const context& parent) {
   return context(detail::without_cancel(parent.core()));
 }
 
-// The handle that after_func(ctx, f) returns. Copies name the same registration.
-// Dropping it changes nothing.
+// done_callback: the handle that after_func(ctx, f) returns. Copies name the same
+// registration. Dropping it changes nothing.
 class done_callback {
  public:
   done_callback() noexcept = default;  // stop() is false
 
   explicit done_callback(detail::done_registration* owned) noexcept : handle_(owned) {}
 
-  // True exactly if that prevented f: the context was not done, and nobody stopped
-  // it before. f is destroyed then. Does not wait for an f that is running.
+  // Returns true exactly if it prevented f: the context was not done, and f had not been
+  // stopped before. f is then destroyed. Does not wait for a running f.
   bool stop() const noexcept { return handle_.get() != nullptr && detail::stop(handle_.get()); }
 
-  // The same, but an f that is due and has not begun is prevented, too, and one that
-  // is running is waited for: when it returns, f does not run and will not (its captures
-  // may go a moment later, where it ran or where it was cancelled). Inside f itself it
-  // throws wrong_place. From a fiber or a plain thread.
+  // The same, but also prevents an f that is due and has not begun, and waits for a
+  // running one: when it returns, f is not running and will not run. (Its captures may be
+  // destroyed a moment later.) Inside f it throws wrong_place. May be called on a fiber
+  // or a plain thread.
   bool stop_and_wait() const { return stop_within(detail::no_limit); }
 
-  // Waits at most until ctx is done: then throws `cancelled`. f may still be
-  // running, but does not begin any more.
+  // The same; throws `cancelled` when ctx is done. f may then still be running, but will
+  // not begin.
   bool stop_and_wait(const context& ctx) const { return stop_within(detail::cancelled_by(ctx)); }
 
  private:
@@ -319,15 +288,15 @@ class done_callback {
     return handle_.get() != nullptr && detail::stop_and_wait(handle_.get(), limit);
   }
 
-  detail::core_handle<detail::done_registration> handle_;
+  detail::handle<detail::done_registration> handle_;
 };
 
-// Runs f once on a fiber of the current runtime when ctx is done; at once if it is
-// done already. A canceller does not wait for it. Until then it keeps the context
-// alive: stop it, or end the context. If the runtime has gone by then, or its waits
-// already throw `stopped`, f is destroyed without having run. An exception that
-// leaves f goes to options::on_unhandled. Throws std::invalid_argument for a nil
-// context or an empty function, and wrong_place on a thread without a runtime.
+// Runs f once on a fiber of the current runtime when ctx is done; at once if it is done
+// already. The canceller does not wait for f. The pending call keeps the context alive
+// until it is stopped or the context is done. If by then the runtime has gone, or its
+// waits already throw `stopped`, f is destroyed without having run. An exception that
+// leaves f goes to options::on_unhandled. Throws std::invalid_argument for a nil context
+// or an empty function, and wrong_place on a thread without a runtime.
 template <class F>
   requires std::is_invocable_v<std::decay_t<F>&>
 done_callback after_func(const context& ctx, F&& f, const site& from = site::current()) {

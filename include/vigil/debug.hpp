@@ -1,4 +1,4 @@
-// A look inside: the dump.
+// The dump, and the list of what holds a runtime.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -7,19 +7,17 @@
 
 namespace vigil::inline VIGIL_ABI::debug {
 
-// Writes every fiber of the process to `out`: number, name, state, what it
-// waits for and how long already, its deadline, where it was started; then
-// each runtime's workers and timers. Any thread, at any time; nothing is
-// stopped meanwhile, so a line is a snapshot of one fiber. The same text comes
-// from SIGQUIT and before an abort.
+// Writes every fiber of the process to `out`: number, name, state, what it waits for and
+// for how long, its deadline, and where it was started; then the workers and timers of
+// each runtime. Any thread, at any time. Nothing is stopped, so each line is a snapshot
+// of one fiber. SIGQUIT and an abort write the same text.
 VIGIL_API void dump(std::FILE* out);
 
-// Writes what holds each running runtime, by kind: its fibers besides the main
-// one, referenced timers that are pending (posted functions among them), and
-// outside work, functions in blocking() by their callers. With
-// exit_when::all_done these are what run() waits for. At most 64 of each kind
-// are named, all are counted. Any thread but a signal handler; walks the heap of
-// timers, whatever its size.
+// Writes what holds each running runtime, by kind: its fibers apart from the main one,
+// pending referenced timers (including posted functions), and outside work, with
+// functions in blocking() listed by caller. With exit_when::all_done these are what run()
+// waits for. At most 64 of each kind are named; all are counted. Any thread, but not a
+// signal handler; it walks the whole heap of timers.
 VIGIL_API void holders(std::FILE* out);
 
 }  // namespace vigil::inline VIGIL_ABI::debug

@@ -1,4 +1,4 @@
-// Errors.
+// The exceptions of the library.
 //
 // A timeout is a result, never an exception. A wait whose context is done throws
 // `cancelled`; a shutdown throws `stopped`.
@@ -12,34 +12,33 @@
 
 namespace vigil::inline VIGIL_ABI {
 
-// Thrown by a wait because the fiber has been asked to stop: by the shutdown
-// of its runtime, or by request_stop() on its handle. It is not a
-// std::exception, so `catch (const std::exception&)` lets it pass; let it
-// unwind the fiber. A fiber that ends by it ends silently. Stopping is sticky:
-// a fiber that catches it and waits again gets it again.
+// stopped: thrown by a wait of a fiber that has been asked to stop, by the shutdown of
+// its runtime or by request_stop() on its handle. It is not a std::exception, so `catch
+// (const std::exception&)` lets it pass; let it unwind the fiber, which then ends
+// silently. Stopping is sticky: a fiber that catches it gets it again from its next wait.
 class VIGIL_API stopped {
  public:
   const char* what() const noexcept { return "vigil: the fiber has been asked to stop"; }
 };
 
-// A wait was cancelled: its context is done. code() says why: equivalent to
-// std::errc::timed_out if the context's deadline has passed, otherwise to
-// std::errc::operation_canceled. join() throws it, too, for a fiber that ended by
-// `stopped`. One that the shutdown caused ends a fiber as silently as `stopped`.
+// cancelled: thrown by a wait whose context is done, and by join() for a fiber that ended
+// by `stopped`. code() is equivalent to std::errc::timed_out if the context's deadline
+// has passed, otherwise to std::errc::operation_canceled. If the shutdown caused it, it
+// ends a fiber as silently as `stopped` does.
 class VIGIL_API cancelled : public std::system_error {
  public:
-  explicit cancelled(const char* why);
+  explicit cancelled(const char* message);
   cancelled(std::error_code code,
-            const char* why,
+            const char* message,
             std::exception_ptr cause,
             bool by_shutdown = false);
   ~cancelled() override;
 
-  // The exception given to the context's cancel function, or to with_deadline or
-  // with_timeout; null if there was none.
+  // The exception given to the context's cancel function, with_deadline or with_timeout;
+  // null if there was none.
   const std::exception_ptr& cause() const noexcept { return cause_; }
 
-  // The runtime of the context is shutting down.
+  // Whether the context is done because its runtime is shutting down.
   bool is_by_shutdown() const noexcept { return by_shutdown_; }
 
  private:
@@ -47,45 +46,45 @@ class VIGIL_API cancelled : public std::system_error {
   bool by_shutdown_ = false;
 };
 
-// Nothing in the program can ever happen again: every fiber is parked, no
-// timer is pending and no outside work is announced. Thrown by run() after
-// the dump has been written and the fibers have been unwound. Before that by the
-// wait for a lock of a fiber that could not be unwound otherwise (sync.hpp); a
-// fiber that it leaves then ends silently, as by `stopped`.
+// deadlock: nothing in the program can ever happen again, because every fiber is parked,
+// no timer is pending and no outside work is announced. Thrown by run() after the dump
+// has been written and the fibers have been unwound; before that by the wait for a lock
+// of a fiber that cannot be unwound in another way (sync.hpp). A fiber that it leaves
+// ends silently, as by `stopped`.
 class VIGIL_API deadlock : public std::logic_error {
  public:
-  explicit deadlock(const char* why);
+  explicit deadlock(const char* message);
   ~deadlock() override;
 };
 
-// A send on a closed channel, or a second close. The value of a send is still
-// in the caller's hand.
+// channel_closed: a send on a closed channel, or a second close. The value of a send is
+// still in the caller's hand.
 class VIGIL_API channel_closed : public std::logic_error {
  public:
-  explicit channel_closed(const char* why);
+  explicit channel_closed(const char* message);
   ~channel_closed() override;
 };
 
-// The handle's runtime has ended: there is nobody left to do what was asked.
+// runtime_gone: the handle's runtime has ended, so the request cannot be carried out.
 class VIGIL_API runtime_gone : public std::logic_error {
  public:
-  explicit runtime_gone(const char* why);
+  explicit runtime_gone(const char* message);
   ~runtime_gone() override;
 };
 
-// A call that only makes sense on a fiber, or only outside one, was made in
-// the wrong place; what() says what to do instead.
+// wrong_place: the call needs a fiber but was made outside one, or the other way round.
+// what() says what to do instead.
 class VIGIL_API wrong_place : public std::logic_error {
  public:
-  explicit wrong_place(const char* why);
+  explicit wrong_place(const char* message);
   ~wrong_place() override;
 };
 
-// A limit of options (fibers, stack memory) or of the system was reached;
+// limit_reached: a limit of options (fibers, stack memory) or of the system was reached.
 // what() names the limit.
 class VIGIL_API limit_reached : public std::runtime_error {
  public:
-  explicit limit_reached(const char* why);
+  explicit limit_reached(const char* message);
   ~limit_reached() override;
 };
 

@@ -1,14 +1,13 @@
 // Fibers: go, spawn, fiber<R>, this_fiber.
 //
-// A fiber is a function with a stack of its own that runs on the workers of a
-// runtime, many fibers on few threads. It gives its worker away only where it
-// waits (sleep, join, yield, …), and may go on afterwards on another thread.
-// So across a wait a fiber must not hold a std::mutex, the address of a
-// thread_local, or errno; `this_fiber::no_park` checks that, and
-// `this_fiber::pin` avoids the question.
+// A fiber is a function with a stack of its own. Many fibers run on the few worker
+// threads of a runtime. A fiber gives up its worker only where it waits (sleep, join,
+// yield, …), and may continue on another thread. So it must not hold a std::mutex, the
+// address of a thread_local, or errno across a wait. `this_fiber::no_park` checks that;
+// `this_fiber::pin` keeps the fiber on its thread.
 //
-// Cost: no thread, one touched page of stack while parked (128 KiB reserved),
-// a few tens of nanoseconds to start and to switch.
+// Cost: no thread, one touched page of stack while parked (128 KiB reserved), a few tens
+// of nanoseconds to start and to switch.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -28,25 +27,25 @@ namespace vigil::inline VIGIL_ABI {
 
 // How a fiber is started.
 struct fiber_options {
-  // Usable bytes, 16 KiB to 1 GiB, rounded up to a size class; 0: the
-  // runtime's options::stack_size.
+  // The usable bytes of its stack, 16 KiB to 1 GiB, rounded up to a size class; 0 means
+  // the runtime's options::stack_size.
   std::size_t stack_size = 0;
-  // Shown by the dump and in messages; the first 31 bytes are kept. Control characters
-  // are shown escaped, as \n or \x1b.
+  // The name shown by the dump and in messages. The first 31 bytes are kept; control
+  // characters are shown escaped, as \n or \x1b.
   std::string_view name = {};
 };
 
-// A fiber that was spawned: the right to its result. Movable. The destructor
-// of a handle that was neither joined nor detached asks the fiber to stop and
-// then waits for it, so a fiber never outlives the scope that started it. In a forked
-// child, which has none of its parent's fibers, it does nothing.
+// fiber<R>: the handle of a spawned fiber, and the right to its result. Can be moved. If
+// it was neither joined nor detached, the destructor asks the fiber to stop and waits for
+// it, so the fiber never outlives the scope that started it. In a forked child, which has
+// none of its parent's fibers, the destructor does nothing.
 //
-// Thread safety: one handle, one user at a time; different handles are
-// independent. A handle may outlive its runtime (its fiber has ended by then).
+// Thread safety: a handle may be used by one fiber or thread at a time; different handles
+// are independent. A handle may outlive its runtime, whose fibers have all ended.
 template <class R = void>
 class [[nodiscard]] fiber {
  public:
-  // An empty handle: joinable() is false.
+  // Makes an empty handle: joinable() is false.
   fiber() noexcept = default;
 
   explicit fiber(detail::fiber_core* core) noexcept : core_(core) {}
@@ -68,20 +67,20 @@ class [[nodiscard]] fiber {
   // True until join() or detach().
   bool joinable() const noexcept { return core_ != nullptr; }
 
-  // Waits until the fiber has ended and returns its result, or throws what it
-  // threw. Throws `cancelled` if it ended by `stopped`, `wrong_place` if this
-  // handle is empty, is the calling fiber's own, or is being joined by somebody
-  // else, and `stopped` if the caller is asked to stop while it waits (the handle
-  // then stays joinable). From a fiber or a plain thread.
+  // Waits until the fiber has ended, and returns its result or throws its exception. May
+  // be called on a fiber or a plain thread.
+  //
+  // Throws `cancelled` if the fiber ended by `stopped`; wrong_place if the handle is
+  // empty, is the calling fiber's own, or is being joined already; and `stopped` if the
+  // caller is asked to stop while it waits (the handle then stays joinable).
   R join() { return join_within(detail::no_limit); }
 
-  // The same, at most until ctx is done: then throws `cancelled`, and the handle
-  // stays joinable. (One thrown because the fiber itself was stopped does not:
-  // joinable() tells them apart.)
+  // The same; throws `cancelled` when ctx is done, and the handle stays joinable. (After
+  // a `cancelled` because the fiber itself was stopped, joinable() is false.)
   R join(const context& ctx) { return join_within(detail::cancelled_by(ctx)); }
 
-  // The same with a timeout, or a deadline of any clock: true if the fiber has ended,
-  // and join() will not wait. A zero or negative timeout, and a deadline that has
+  // The same with a timeout, or a deadline of any clock: true if the fiber has ended, so
+  // that join() will not wait. A zero or negative timeout, and a deadline that has
   // passed, only look.
   template <detail::duration_like D>
   [[nodiscard]] bool join_for(const D& timeout) {
@@ -93,12 +92,12 @@ class [[nodiscard]] fiber {
     return detail::wait_for_end(core_, detail::until(t));
   }
 
-  // Lets the fiber go its own way. An exception that leaves it from now on
+  // Gives up the handle; the fiber continues. An exception that leaves it from now on
   // goes to options::on_unhandled.
   void detach() { detail::detach(std::exchange(core_, nullptr)); }
 
-  // Asks the fiber to stop: its present wait and each later one throws
-  // `stopped`. Returns at once. No effect on a fiber that has ended.
+  // Asks the fiber to stop: its current wait and each later one throws `stopped`. Returns
+  // at once. Has no effect on a fiber that has ended.
   void request_stop() noexcept {
     if (core_ != nullptr) detail::request_stop(core_);
   }
@@ -116,24 +115,25 @@ class [[nodiscard]] fiber {
   detail::fiber_core* core_ = nullptr;
 };
 
-// Starts f(args...) on a fiber of the current runtime and lets it go, as Go's
-// `go` statement. The arguments are copied or moved into the fiber. An
-// exception that leaves it goes to options::on_unhandled, by default: print
-// and terminate. Throws wrong_place on a thread without a runtime (use
-// runtime::go there), limit_reached or std::bad_alloc if no stack can be had,
-// and std::invalid_argument for an empty function or a bad stack size.
+// Starts f(args...) on a detached fiber of the current runtime, like Go's `go` statement.
+// The arguments are copied or moved into the fiber. An exception that leaves it goes to
+// options::on_unhandled; by default the program prints it and terminates.
+//
+// Throws wrong_place on a thread without a runtime (use runtime::go there), limit_reached
+// or std::bad_alloc if there is no stack, and std::invalid_argument for an empty function
+// or a bad stack size.
 //
 //   void go(f, args...);
 //
-// The dump shows the caller's line as the fiber's place of birth, with up to
-// eight arguments. (With more it shows a line of a header of vigil.)
+// The dump shows the caller's line as the place where the fiber was started, if there are
+// at most eight arguments; with more it shows a line in vigil's headers.
 template <class F>
 void go(F&& f, const site& from = site::current()) {
   detail::start({}, true, from, std::forward<F>(f));
 }
 
-// Starts f(args...) on a fiber and returns the handle that joins it. Errors and
-// place as for go().
+// Starts f(args...) on a fiber and returns the handle that joins it. Errors and the place
+// in the dump are those of go().
 //
 //   fiber<R> spawn(f, args...);
 //   fiber<R> spawn(fiber_options, f, args...);
@@ -145,22 +145,21 @@ auto spawn(F&& f, const site& from = site::current()) {
 
 template <class F>
   requires detail::startable<F>
-auto spawn(const fiber_options& how, F&& f, const site& from = site::current()) {
-  return fiber<detail::fiber_result<F>>(detail::start(how, false, from, std::forward<F>(f)));
+auto spawn(const fiber_options& options, F&& f, const site& from = site::current()) {
+  return fiber<detail::fiber_result<F>>(detail::start(options, false, from, std::forward<F>(f)));
 }
 
-// The fiber that is running. Unless it says otherwise, a call outside a fiber
-// throws wrong_place.
+// The running fiber. Unless stated otherwise, a call outside a fiber throws wrong_place.
 namespace this_fiber {
 
-// Lets the other runnable fibers and due timers go first. Returns without a
-// switch if there are none. Throws `stopped` if the fiber is asked to stop.
+// Lets the other runnable fibers and due timers go first. Returns without a switch if
+// there are none. Throws `stopped` if the fiber is asked to stop.
 VIGIL_API void yield();
 
-// The fiber's number, unique in its runtime, as in the dump; 0 outside one.
+// The fiber's number, unique in its runtime, as in the dump; 0 outside a fiber.
 VIGIL_API std::uint64_t id() noexcept;
 
-// The name the dump shows; empty outside a fiber. Valid until set_name().
+// The name that the dump shows; empty outside a fiber. Valid until set_name().
 VIGIL_API std::string_view name() noexcept;
 
 // Gives the fiber a name; the first 31 bytes are kept.
@@ -169,13 +168,12 @@ VIGIL_API void set_name(std::string_view name);
 // True once the fiber has been asked to stop; false outside a fiber.
 VIGIL_API bool stop_requested() noexcept;
 
-// Each of the three guards below must end on the fiber that made it: one that ends
-// on another fiber or thread, in a later callback or in a forked child ends the
-// program with a message. A guard that a callback leaves behind has no effect
-// afterwards.
+// Each of the three guards below must end on the fiber that made it. If one ends on
+// another fiber or thread, in a later callback or in a forked child, the program ends
+// with a message. A guard that a callback leaves behind has no effect afterwards.
 
-// While it lives, the fiber stays on the worker thread it is on. A pinned fiber
-// that is ready waits for that worker even while others are idle.
+// pin: while it lives, the fiber stays on its worker thread. A pinned fiber that is ready
+// waits for that worker even while others are idle.
 class [[nodiscard]] VIGIL_API pin {
  public:
   [[nodiscard]] pin();
@@ -187,9 +185,9 @@ class [[nodiscard]] VIGIL_API pin {
   detail::guard_owner owner_;
 };
 
-// While it lives, waits of this fiber do not throw `stopped`: for clean-up
-// that must wait, above all in destructors and other noexcept functions. The
-// shutdown waits for it, at most options::stop_limit.
+// shield: while it lives, waits of this fiber do not throw `stopped`. For clean-up that
+// must wait, above all in destructors and other noexcept functions. The shutdown waits
+// for it, at most options::stop_limit.
 class [[nodiscard]] VIGIL_API shield {
  public:
   [[nodiscard]] shield();
@@ -201,9 +199,8 @@ class [[nodiscard]] VIGIL_API shield {
   detail::guard_owner owner_;
 };
 
-// While it lives, a call that would give the worker away ends the program
-// with a message: a guard around code that holds a std::mutex, the address of
-// a thread_local, or errno.
+// no_park: while it lives, a call that would give up the worker ends the program with a
+// message. Guards code that holds a std::mutex, the address of a thread_local, or errno.
 class [[nodiscard]] VIGIL_API no_park {
  public:
   [[nodiscard]] no_park();
@@ -217,12 +214,14 @@ class [[nodiscard]] VIGIL_API no_park {
 
 }  // namespace this_fiber
 
-// A variable of which each fiber has its own: made by T's default constructor,
-// or as a copy of the given value, at the fiber's first use; destroyed when the
-// fiber ends, in the reverse order of first use. Declare it with static storage.
-// A destructor may use other variables, which makes values that were destroyed
-// anew. That ends after four rounds, as with thread-specific data of pthreads:
-// what is left then is not destroyed.
+// fiber_local<T>: a variable of which each fiber has its own value. Declare it with
+// static storage. The value is made at the fiber's first use, by T's default constructor
+// or as a copy of the given value, and destroyed when the fiber ends, in the reverse
+// order of first use.
+//
+// A destructor may use other fiber_locals, which makes destroyed values anew. This ends
+// after four rounds, as for the thread-specific data of pthreads; values that are left
+// then are not destroyed.
 template <class T>
 class fiber_local {
  public:
@@ -235,7 +234,7 @@ class fiber_local {
   fiber_local(const fiber_local&) = delete;
   fiber_local& operator=(const fiber_local&) = delete;
 
-  // The calling fiber's own; throws wrong_place outside a fiber.
+  // The calling fiber's value. Throws wrong_place outside a fiber.
   T& operator*() const {
     void* found = detail::find_local(this);
     if (found == nullptr) {

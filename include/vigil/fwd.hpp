@@ -1,4 +1,4 @@
-// Every public name, declared only.
+// Forward declarations of all public names.
 #pragma once
 
 #include <vigil/detail/config.hpp>

@@ -5,15 +5,15 @@
 //     g.go([&, url](const vigil::context& ctx) { fetch(url, ctx); });
 //   g.wait();  // throws the first error
 //
-// The first exception that leaves a fiber of the group cancels the group's context,
-// with that error as its cause, and asks the others to stop; wait() throws it when
-// all have ended. The destructor cancels, asks to stop and joins: no scope is left
-// while a fiber of its group runs, even when it is unwound.
+// The first exception that leaves a fiber of the group cancels the group's context, with
+// that error as its cause, and asks the others to stop; wait() throws it when all have
+// ended. The destructor cancels, asks to stop and joins: even a scope that is unwound is
+// not left while a fiber of its group runs.
 //
-// Behaviour: Go's errgroup; but what is left running is stopped, not leaked.
+// Behaviour: Go's errgroup, except that fibers still running are stopped, not leaked.
 //
-// Thread safety: a group may be used from several fibers and threads at a time,
-// its own fibers among them (but they must not wait for it or destroy it).
+// Thread safety: a group may be used by several fibers and threads at a time, including
+// its own fibers, which must not wait for it or destroy it.
 #pragma once
 
 #include <vigil/clock.hpp>
@@ -33,7 +33,7 @@
 namespace vigil::inline VIGIL_ABI {
 
 struct group_options {
-  // At most so many of its fibers run at a time; 0: any number.
+  // The number of its fibers that may run at a time; 0 means any number.
   std::size_t limit = 0;
 };
 
@@ -44,38 +44,37 @@ class group {
  public:
   using options = group_options;
 
-  // Its context is made from the parent, background() if none is given. Throws
-  // std::invalid_argument for a nil parent, std::bad_alloc.
+  // Makes the group's context from the parent, by default background(). Throws
+  // std::invalid_argument for a nil parent, and std::bad_alloc.
   group() : group(background()) {}
 
-  explicit group(options how) : group(background(), how) {}
+  explicit group(options settings) : group(background(), settings) {}
 
-  explicit group(const vigil::context& parent, options how = {})
-      : core_(detail::make_group(parent, how.limit)) {}
+  explicit group(const vigil::context& parent, options settings = {})
+      : core_(detail::make_group(parent, settings.limit)) {}
 
   group(const group&) = delete;
   group& operator=(const group&) = delete;
 
-  // Cancels the context, asks all to stop and waits for them: nothing cuts that
-  // short. Errors nobody has waited for are dropped. In std::exit on a fiber of the
-  // group it does nothing, as that fiber never ends, nor in a child that was forked
-  // while a runtime ran, where its fibers are gone.
+  // Cancels the context, asks all fibers to stop and waits for them; nothing ends that
+  // wait early. Errors that no wait() has thrown are dropped. Does nothing during
+  // std::exit on a fiber of the group, because that fiber never ends, and in a child that
+  // was forked while a runtime ran, because that has none of the group's fibers.
   ~group() { end(); }
 
-  // Starts f on a fiber; f takes the group's context (const context&), or nothing,
-  // and its result is dropped. If the limit is reached it waits for a free slot,
-  // first come, first served. Once the context is done, even while it waits, it
-  // starts nothing and drops f, and wait() says why, unless cancel() has ended the
-  // group. Throws as vigil::go, `stopped`, and std::logic_error when the group has
-  // been waited for.
+  // Starts f on a fiber. f takes the group's context (const context&), or nothing; its
+  // result is dropped. If the limit is reached, waits for a free slot, first come, first
+  // served. Once the context is done, even during that wait, it drops f; wait() then
+  // throws the reason, unless cancel() has ended the group. Throws what vigil::go throws,
+  // `stopped`, and std::logic_error after wait().
   template <detail::group_function F>
   void go(F&& f, const site& from = site::current()) {
     constexpr const char* call = "vigil::group::go";
     if (detail::take_place(core_, call)) start(place(), call, std::forward<F>(f), from);
   }
 
-  // The same, but false, with f untouched, if the limit is reached or the context
-  // is done; wait() tells the latter as for go().
+  // The same without waiting: returns false, with f untouched, if no slot is free or the
+  // context is done. In the latter case wait() throws the reason, as for go().
   template <detail::group_function F>
   [[nodiscard]] bool try_go(F&& f, const site& from = site::current()) {
     constexpr const char* call = "vigil::group::try_go";
@@ -84,19 +83,19 @@ class group {
     return true;
   }
 
-  // Waits until all its fibers have ended, including those started meanwhile; then
-  // cancels the context and throws the first error, again if called again. A fiber
-  // that ends because it was asked to stop is not an error; one that ends by
-  // `cancelled` is, as in Go, unless this is the end that cancel() brought. If the
-  // wait itself is ended (`stopped`; or `cancelled`, by ctx), the group goes on.
+  // Waits until all fibers have ended, including those started meanwhile; then cancels
+  // the context and throws the first error, and again if called again. A fiber that ends
+  // because it was asked to stop is not an error; one that ends by `cancelled` is, as in
+  // Go, unless cancel() brought about that end. If the wait itself is ended (by
+  // `stopped`, or `cancelled` when ctx is done), the group continues.
   void wait() { detail::wait(core_, detail::no_limit, "group::wait"); }
 
   void wait(const vigil::context& ctx) {
     detail::wait(core_, detail::cancelled_by(ctx), "group::wait");
   }
 
-  // True if all have ended: wait() will not wait unless more are started before it.
-  // A zero or negative timeout only looks.
+  // Returns true if all have ended, so that wait() will not wait unless more are started
+  // first. A zero or negative timeout only looks.
   template <detail::duration_like D>
   [[nodiscard]] bool wait_for(const D& timeout) {
     return detail::wait_for_end(core_, detail::within(timeout), "group::wait_for");
@@ -107,17 +106,17 @@ class group {
     return detail::wait_for_end(core_, detail::until(t), "group::wait_until");
   }
 
-  // Cancels the context and asks all to stop, those too that have not begun yet,
-  // without an error: what wait() throws is what their functions throw, but neither
-  // `stopped` nor this context's `cancelled`, nor what is not started afterwards.
-  // Returns at once.
+  // Cancels the context and asks all fibers to stop, even those that have not begun, and
+  // returns at once. This is not an error: wait() throws the errors of their functions,
+  // but neither `stopped` nor this context's `cancelled`, nor an error for functions that
+  // are not started afterwards.
   void cancel(const std::exception_ptr& cause = nullptr) noexcept { detail::cancel(core_, cause); }
 
-  // For what its fibers wait for: done with the first error.
+  // The context for the fibers' waits; done with the first error.
   const vigil::context& context() const noexcept { return detail::context_of(core_); }
 
  private:
-  // The place that has just been taken.
+  // Takes over the place that the caller has just taken.
   detail::group_place place() noexcept { return detail::group_place(core_); }
 
   template <class F>
@@ -133,7 +132,7 @@ class group {
   template <class T>
   friend class group_of;
 
-  // False: its fibers run on, and may still use it.
+  // Returns false if the fibers still run and may use the group.
   bool end() noexcept {
     if (core_ != nullptr && !detail::stop_and_join(core_)) return false;
     core_ = nullptr;
@@ -143,15 +142,15 @@ class group {
   detail::group_core* core_;
 };
 
-// A group whose functions return a T each: wait() returns them in the order of
-// go(). One fiber or thread at a time.
+// group_of<T>: a group whose functions each return a T. wait() returns them in the order
+// of go(). May be used by one fiber or thread at a time.
 //
 //   vigil::group_of<int> g({.limit = 4});
 //   for (const auto& x : xs) g.go([&x] { return cost(x); });
 //   std::vector<int> costs = g.wait();
 //
-// A group has all its results or none: if a function was stopped before it had one
-// (after cancel(), without an error), wait() throws `cancelled` with the cause.
+// A group has all its results or none: if a function was stopped before it had one (after
+// cancel(), without an error), wait() throws `cancelled` with the cause.
 template <class T>
 class group_of {
  public:
@@ -159,19 +158,20 @@ class group_of {
 
   group_of() = default;
 
-  explicit group_of(options how) : group_(how) {}
+  explicit group_of(options settings) : group_(settings) {}
 
-  explicit group_of(const vigil::context& parent, options how = {}) : group_(parent, how) {}
+  explicit group_of(const vigil::context& parent, options settings = {})
+      : group_(parent, settings) {}
 
   group_of(const group_of&) = delete;
   group_of& operator=(const group_of&) = delete;
 
-  // As ~group; where that does nothing, the results stay, too.
+  // Does what ~group does. Where that does nothing, the results stay as well.
   ~group_of() {
     if (!group_.end()) results_.keep();
   }
 
-  // As group::go; f returns a T, or what converts to one.
+  // Like group::go; f returns a T, or a value that converts to one.
   template <detail::group_function_of<T> F>
   void go(F&& f, const site& from = site::current()) {
     constexpr const char* call = "vigil::group_of::go";
@@ -179,11 +179,11 @@ class group_of {
     if (detail::take_place(group_.core_, call)) {
       start(call, std::forward<F>(f), from);
     } else {
-      results_.add();  // one that stays empty: a result is missing
+      results_.add();  // stays empty: a result is missing
     }
   }
 
-  // As group::try_go: false, with f untouched, and no result is missing.
+  // Like group::try_go. If it returns false, f is untouched and no result is missing.
   template <detail::group_function_of<T> F>
   [[nodiscard]] bool try_go(F&& f, const site& from = site::current()) {
     constexpr const char* call = "vigil::group_of::try_go";
@@ -193,12 +193,13 @@ class group_of {
     return true;
   }
 
-  // As group::wait. After an error there are no results. A second time: none.
+  // Like group::wait, and returns the results. After an error, and when called again,
+  // there are none.
   std::vector<T> wait() { return wait_within(detail::no_limit); }
 
   std::vector<T> wait(const vigil::context& ctx) { return wait_within(detail::cancelled_by(ctx)); }
 
-  // As group's: true if wait() will not wait.
+  // Like group's: true if wait() will not wait.
   template <detail::duration_like D>
   [[nodiscard]] bool wait_for(const D& timeout) {
     return group_.wait_for(timeout);
@@ -214,7 +215,7 @@ class group_of {
   const vigil::context& context() const noexcept { return group_.context(); }
 
  private:
-  // With the place that has just been taken.
+  // Starts f in the place that the caller has just taken.
   template <class F>
   void start(const char* call, F&& f, const site& from) {
     detail::group_place place = group_.place();

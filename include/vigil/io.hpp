@@ -1,11 +1,11 @@
-// All of vigil-io: Boost.Asio for fibers. TLS, which needs OpenSSL, is a library and a
-// header of its own: vigil/io/tls.hpp.
+// Includes all of vigil-io, Boost.Asio for fibers. TLS, which needs OpenSSL, is a
+// separate library and header: vigil/io/tls.hpp.
 #pragma once
 
-#include <vigil/io/context.hpp>
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/executor.hpp>
 #include <vigil/io/idle_list.hpp>
+#include <vigil/io/io_context.hpp>
 #include <vigil/io/memory_acceptor.hpp>
 #include <vigil/io/memory_executor.hpp>
 #include <vigil/io/memory_stream.hpp>

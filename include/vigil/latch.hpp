@@ -1,6 +1,6 @@
 // latch: counts down to zero once.
 //
-// sync.hpp has the rules for all locks and counters, and for the ends of their waits.
+// sync.hpp has the rules for all locks and counters, and for how their waits end.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -11,7 +11,7 @@
 
 namespace vigil::inline VIGIL_ABI {
 
-// Counts down to zero once; all that wait go on then. Behaviour: std::latch, with
+// latch: lets all waiters continue once its count is zero. Behaviour: std::latch, with
 // timeouts.
 class latch {
  public:
@@ -24,18 +24,18 @@ class latch {
   latch(const latch&) = delete;
   latch& operator=(const latch&) = delete;
 
-  // Throws std::logic_error, with nothing changed, if n is negative or more than
-  // is left.
+  // Throws std::logic_error, with nothing changed, if n is negative or larger than the
+  // count.
   void count_down(std::int64_t n = 1) { detail::count_down(core_, n); }
 
-  // Whether it has come to zero.
+  // Whether the count is zero.
   bool try_wait() const noexcept { return count() == 0; }
 
   std::int64_t count() const noexcept { return detail::count_of(core_); }
 
   void wait() { detail::wait(core_, true, detail::no_limit); }
 
-  // At most until ctx is done: then throws `cancelled`.
+  // Throws `cancelled` when ctx is done.
   void wait(const context& ctx) { detail::wait(core_, true, detail::cancelled_by(ctx)); }
 
   template <detail::duration_like D>
@@ -59,7 +59,7 @@ class latch {
 
  private:
   void arrive_within(std::int64_t n, const detail::wait_limit& limit) {
-    // Kept: others may change the caller's context once it has arrived.
+    // Kept, because others may change the caller's context once it has arrived.
     const detail::kept_limit kept(limit);
     count_down(n);
     detail::wait(core_, true, kept.limit);

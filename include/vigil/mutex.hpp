@@ -3,7 +3,7 @@
 //   vigil::mutex m;
 //   const std::lock_guard lock(m);
 //
-// sync.hpp has the rules for all locks and counters, and for the ends of their waits.
+// sync.hpp has the rules for all locks and counters, and for how their waits end.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -16,30 +16,31 @@
 
 namespace vigil::inline VIGIL_ABI {
 
-// Mutual exclusion. Meets the standard's TimedMutex requirements.
+// mutex: mutual exclusion. Meets the standard's TimedMutex requirements.
 //
-// Fairness: a newcomer may take a free mutex ahead of waiters; but once a waiter has
-// waited for a millisecond, or has been overtaken a thousand times, the next unlock
-// reserves it for that waiter. Waiters are served in the order in which they came.
-// Behaviour: Go's sync.Mutex.
+// Fairness: waiters are served in the order in which they came. A newcomer may take a
+// free mutex ahead of them; but once a waiter has waited for a millisecond, or has been
+// overtaken a thousand times, the next unlock reserves the mutex for it. Behaviour: Go's
+// sync.Mutex.
 //
-// It does not know its owner: any fiber or thread may unlock it, and locking it
-// twice waits for ever. Cost: uncontended, two atomic operations on one word.
+// It does not record its owner: any fiber or thread may unlock it, and a fiber that locks
+// it twice waits for ever. Cost: uncontended, two atomic operations on one word.
 class mutex {
  public:
   constexpr mutex() noexcept = default;
   mutex(const mutex&) = delete;
   mutex& operator=(const mutex&) = delete;
 
-  // Throws wrong_place, and `deadlock` (sync.hpp) only; not ended by a stop.
+  // Throws only wrong_place, and `deadlock` (sync.hpp). A stop does not end it.
   void lock() { lock_within(detail::no_limit); }
 
-  // At most until ctx is done: then throws `cancelled`, and it is not locked.
+  // The same; throws `cancelled`, without the lock, when ctx is done.
   void lock(const context& ctx) { lock_within(detail::cancelled_by(ctx)); }
 
   [[nodiscard]] bool try_lock() noexcept { return take() || detail::try_lock_slowly(core_); }
 
-  // False if the timeout passes first. Zero or negative: as try_lock.
+  // Returns false if the timeout passes first. If it is zero or negative, does what
+  // try_lock does.
   template <detail::duration_like D>
   [[nodiscard]] bool try_lock_for(const D& timeout) {
     return lock_within(detail::within(timeout));
@@ -50,7 +51,7 @@ class mutex {
     return lock_within(detail::until(t));
   }
 
-  // Throws std::logic_error if it is not locked (a std::lock_guard makes that
+  // Throws std::logic_error if the mutex is not locked (in a std::lock_guard this calls
   // std::terminate).
   void unlock() {
     std::uint32_t seen = detail::mutex_core::locked;

@@ -3,7 +3,7 @@
 //   vigil::once opened;
 //   opened.call([&] { connection = open(); });
 //
-// sync.hpp has the rules for all locks and counters, and for the ends of their waits.
+// sync.hpp has the rules for all locks and counters, and for how their waits end.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -11,32 +11,31 @@
 #include <vigil/detail/wait_limit.hpp>
 
 #include <atomic>
-#include <type_traits>
 #include <utility>
 
 namespace vigil::inline VIGIL_ABI {
 
-// Runs the function of the first caller; the others wait until it has returned. If it
-// throws (a stop included), the exception goes to the caller that ran it, and the next
-// one runs its own: the rule of std::call_once. Not Go's, whose Once counts a panic as
-// done.
+// once: runs the function of the first caller; the others wait until it has returned. If
+// it throws (even `stopped`), its caller gets the exception, and the next caller runs its
+// own function. Behaviour: std::call_once. (Go's Once counts a panic as done.)
 class once {
  public:
   constexpr once() noexcept = default;
   once(const once&) = delete;
   once& operator=(const once&) = delete;
 
-  // Throws what f throws, `stopped` while it waits for another, and
-  // std::logic_error if f calls it (directly) again. Cost afterwards: one load.
+  // Throws the exception of f; `stopped` while it waits for another caller;
+  // std::logic_error if f itself calls it again. Cost afterwards: one load.
   template <class F, class... Args>
-    requires std::is_invocable_v<F, Args...>
+    requires requires(F&& f, Args&&... args) { std::forward<F>(f)(std::forward<Args>(args)...); }
   void call(F&& f, Args&&... args) {
     call_within(detail::no_limit, std::forward<F>(f), std::forward<Args>(args)...);
   }
 
-  // The same, but waits for another at most until ctx is done: then throws
-  // `cancelled`. f is not bounded by ctx, unless it hands ctx on itself.
+  // The same; throws `cancelled` when ctx is done while it waits for another caller. ctx
+  // does not limit f, unless f passes it on itself.
   template <class F, class... Args>
+    requires requires(F&& f, Args&&... args) { std::forward<F>(f)(std::forward<Args>(args)...); }
   void call(const context& ctx, F&& f, Args&&... args) {
     call_within(detail::cancelled_by(ctx), std::forward<F>(f), std::forward<Args>(args)...);
   }

@@ -29,46 +29,48 @@ namespace detail {
 [[noreturn]] VIGIL_API void throw_too_many_signals();
 }
 
-// The action of run() on a deadlock: nothing in the program can ever happen again.
-// Runtimes that run at the same time may wait for each other's fibers, timers and
-// channels. While one of them goes on (it runs, has a timer, I/O or outside work, or
-// waits for a signal), none is reported. When all are stuck, on themselves or on each
-// other, all are reported, each as its own options say. A runtime that is not running
-// does not count; announce a thread that will run it with make_work_guard().
+// on_deadlock: the action of run() on a deadlock, when nothing in the program can ever
+// happen again.
 //
-// With options::stop_on a signal can end some waits, so nothing is reported while
-// - a fiber waits for done() of background() or of a context made from it, or in a
-//   wait that was given such a context;
-// - such a context has an after_func, or a std::stop_token of it was given out;
+// Runtimes that run at the same time may wait for each other's fibers, timers and
+// channels. No deadlock is reported while any of them is active: it runs a fiber, has a
+// timer, I/O or outside work, or waits for a signal. When all are stuck, each is reported
+// as its own options say. A runtime that is not running does not count; announce a thread
+// that will run it by make_work_guard().
+//
+// With options::stop_on a signal can still end some waits. So nothing is reported while
+// - a fiber waits for done() of background() or of a context made from it, or in a wait
+//   that was given such a context;
+// - such a context has an after_func, or a std::stop_token was made from it;
 // - the main fiber sleeps for ever or selects from nothing.
-// Nor is anything reported while a receiver of notify_signals lives.
+// Nor is a deadlock reported while a receiver of notify_signals lives.
 enum class on_deadlock {
-  automatic,  // fatal if no outside work is announced and the process has no thread but the
-              // runtimes' own, otherwise warn: a plain thread might still send something
-  fatal,      // dump, unwind all fibers, run() throws `deadlock`; a wait for a lock that
-              // nobody can release throws `deadlock` as well. A fiber that cannot
-              // be unwound (under a shield, in a destructor) ends the program after
-              // stop_limit
-  warn,       // dump once to standard error, and wait on
+  automatic,  // fatal if no outside work is announced and the process has no threads
+              // except the runtimes' own; otherwise warn, because a plain thread might
+              // still send something
+  fatal,      // writes the dump, unwinds all fibers, and run() throws `deadlock`; so does
+              // a wait for a lock that nobody can release. A fiber that cannot be unwound
+              // (under a shield, in a destructor) ends the program after stop_limit
+  warn,       // writes the dump once to standard error, and waits on
 };
 
-// When run() returns.
+// exit_when: when run() returns.
 enum class exit_when {
-  main_returns,  // with the main fiber, as a Go program
-  // ... and when nothing more is to be expected, as a Node program: no other
-  // fiber is left, no referenced timer is pending (timer::ref), no posted
-  // function waits and no outside work is announced (a function in blocking(), a
-  // work_guard). Fibers that are parked for ever are a deadlock then. A stop, or
-  // an exception of the main fiber, ends the run at once all the same. Plain
-  // threads that still want to start something hold a work_guard. So does a handler
-  // in an io_context of Asio's that is still to come (vigil-io): what is outstanding
-  // there Asio tells nobody, so it holds nothing by itself, unless it is to run on
-  // io::executor() or a fiber waits for it.
+  main_returns,  // when the main fiber returns, like a Go program
+  // When nothing more is expected, like a Node program: the main fiber has returned, no
+  // other fiber is left, no referenced timer is pending (timer::ref), no posted function
+  // waits, and no outside work is announced (a function in blocking(), a work_guard).
+  // Fibers that are parked for ever are then a deadlock. A stop, or an exception of the
+  // main fiber, still ends the run at once.
+  //
+  // A plain thread that still wants to start something must hold a work_guard. So must a
+  // handler that is to come in an io_context (vigil-io), unless it is to run on
+  // io::executor() or a fiber waits for it: Asio does not tell what is outstanding.
   all_done,
 };
 
-// Signals by their numbers. Not a standard container, since those of a program
-// that is built with -D_GLIBCXX_DEBUG have another layout than the library's.
+// signal_list: a list of signal numbers. It is not a standard container, because those
+// have another layout in programs built with -D_GLIBCXX_DEBUG than in the library.
 class signal_list {
  public:
   static constexpr std::size_t capacity = 64;
@@ -77,7 +79,7 @@ class signal_list {
 
   signal_list(std::initializer_list<int> list) : signal_list(list.begin(), list.size()) {}
 
-  // From an array, a vector, a span of int.
+  // From an array, a vector or a span of int.
   template <class C>
     requires(!std::is_same_v<C, signal_list> &&
              requires(const C& list) {
@@ -86,7 +88,7 @@ class signal_list {
              })
   signal_list(const C& list) : signal_list(list.data(), list.size()) {}
 
-  // Throws std::invalid_argument when there are `capacity` already.
+  // Throws std::invalid_argument if the list has `capacity` signals already.
   void push_back(int signal) {
     if (size_ == capacity) detail::throw_too_many_signals();
     signals_[size_++] = signal;
@@ -114,7 +116,7 @@ class signal_list {
 
 namespace detail {
 
-// Where idle workers wait: called once for each runtime, which owns the result.
+// Where idle workers wait. Called once for each runtime, which owns the result.
 struct watch_source {
   detail::watch* (*make)(boost::asio::io_context&) = nullptr;
   boost::asio::io_context* context = nullptr;
@@ -122,81 +124,82 @@ struct watch_source {
 
 }  // namespace detail
 
-// Settings of a runtime. Values out of range throw std::invalid_argument from
-// the runtime's constructor, with the range in the text.
+// options: the settings of a runtime, whose constructor throws std::invalid_argument,
+// with the range in the message, for a value out of range.
 struct options {
-  // Worker threads, the calling one included. 0: as many as the processors of
-  // the affinity mask, at most the cgroup's quota. At most 1024.
+  // The number of worker threads, including the calling one; at most 1024. 0 means the
+  // number of processors in the affinity mask, limited by the cgroup's quota.
   std::size_t workers = 0;
 
-  // Usable bytes of a fiber's stack (fiber_options can say otherwise), and of
-  // the main fiber's. 16 KiB to 1 GiB; 0 is an error. Only touched pages cost
-  // memory.
+  // The usable bytes of a fiber's stack (fiber_options may override it) and of the main
+  // fiber's, 16 KiB to 1 GiB; 0 is an error. Only touched pages cost memory.
   std::size_t stack_size = 128 * 1024;
   std::size_t main_stack_size = 1024 * 1024;
 
-  // Limits of this runtime; 0: none. A call that would exceed them throws
-  // limit_reached. max_fibers applies to the main fiber and those that go and spawn
-  // start: it does not count the fiber of a callback that waits (after_func, every,
-  // post). max_stack_bytes counts all stacks in their whole size, touched or not;
-  // at this limit due callbacks wait for others to return.
+  // Limits of this runtime; 0 means none. A call that would exceed one throws
+  // limit_reached. max_fibers applies to the main fiber and to go and spawn, but not to
+  // the fiber of a waiting callback (after_func, every, post). max_stack_bytes counts all
+  // stacks at their full size, touched or not; at this limit due callbacks wait until
+  // others return.
   std::size_t max_fibers = 0;
   std::size_t max_stack_bytes = 0;
 
   exit_when exit = exit_when::main_returns;
 
-  // The shutdown: after the root context is cancelled, fibers have `grace` to
-  // end by themselves before their waits throw `stopped`; a fiber that has not
-  // ended `stop_limit` after that ends the program, named. Negative: 0. While an
-  // io::serve runs it is at least as long as that one's grace.
+  // The shutdown cancels the root context, gives fibers `grace` to end by themselves, and
+  // then makes their waits throw `stopped`. A fiber that has not ended `stop_limit` after
+  // that ends the program with a message that names it. Negative values mean 0. While an
+  // io::serve runs, the grace is at least that of its serve_limits.
   std::chrono::nanoseconds grace{0};
   std::chrono::nanoseconds stop_limit{std::chrono::seconds{10}};
 
-  // Threads at most of the runtime's side pool for blocking(), 1 to 1024. Not
-  // given: VIGIL_BLOCKING_THREADS from the environment, or else 4.
+  // The largest number of threads of the runtime's side pool for blocking(), 1 to 1024.
+  // If not given: VIGIL_BLOCKING_THREADS from the environment, otherwise 4.
   std::optional<std::size_t> blocking_threads = {};
 
-  // Signals that shut the runtime down, SIGINT and SIGTERM for example. One that comes
-  // 200 ms or more after the shutdown has begun, by a signal or otherwise, ends the
-  // grace, so that all is stopped at once; earlier ones are taken for repetitions. Their
-  // earlier handlers are put back when run() ends, unless the program has installed
-  // others meanwhile. A wait for the shutdown, such as background().done().recv(), is not
-  // reported as a deadlock (on_deadlock).
+  // Signals that shut the runtime down, for example SIGINT and SIGTERM. One that comes
+  // 200 ms or more after the shutdown has begun, for whatever reason, ends the grace, so
+  // that everything is stopped at once; earlier ones count as repetitions. The previous
+  // handlers are restored when run() ends, unless the program has installed others
+  // meanwhile. A wait for the shutdown, such as background().done().recv(), is not a
+  // deadlock (on_deadlock).
   signal_list stop_on = {};
 
   on_deadlock deadlock = on_deadlock::automatic;
 
-  // Called on the fiber when an exception leaves a `go` fiber or a timer's
-  // callback, as if under this_fiber::shield; an exception of its own ends the
-  // program. nullptr: nothing catches the exception, so std::terminate is called
-  // where it was thrown, and a core file or a debugger shows that stack; the fiber
-  // and the exception are printed. Only for `cancelled` and `deadlock` is the stack
-  // gone: they are caught, since they may end the fiber silently. The same holds
-  // for an Asio handler that a worker runs (vigil-io), but without a fiber:
-  // on_unhandled is called on the worker's own stack, where nothing may wait, and
-  // the next handlers run.
+  // Called on the fiber when an exception leaves a `go` fiber or a timer's callback, as
+  // if under this_fiber::shield. If it throws itself, the program ends.
+  //
+  // nullptr: the exception is not caught, so std::terminate is called where it was
+  // thrown, and a core file or a debugger shows that stack; the fiber and the exception
+  // are printed. Only `cancelled` and `deadlock` are caught, since they may end a fiber
+  // silently; if one is reported, its stack is gone.
+  //
+  // The same holds for an Asio handler that a worker runs (vigil-io), except that
+  // on_unhandled is called on the worker's own stack, where nothing may wait; the next
+  // handlers still run.
   void (*on_unhandled)(std::exception_ptr error) = nullptr;
 
-  // For debugging: a fiber that keeps its worker longer than this between two
-  // switches (real time, also where time is virtual) is named once on standard
-  // error, with its place of birth; a callback once for each place. Zero or
-  // negative: off. On, each switch reads the clock, and a thread looks at those
-  // that do not come back.
+  // For debugging: names, on standard error, a fiber that keeps its worker longer than
+  // this between two switches: once, with the place where it was started; a callback once
+  // for each such place. Measured in real time, even on virtual time. Zero or negative
+  // means off. It costs one look at the clock for each switch, and a thread that watches.
   std::chrono::nanoseconds slow_fiber{0};
 
-  // If no worker has switched for so long while a timer is due or a fiber is
-  // ready, that is said on standard error, once in a run, with the fibers that
-  // run: each keeps its worker. Time in which the whole process stands still
-  // (SIGSTOP, a debugger) does not count, nor does virtual time. Zero or
-  // negative: never. A thread looks twice a second while workers are awake,
-  // four times in a limit below 2 s; eight looks after all have gone to sleep (4 s,
-  // or twice such a limit) it ends, but never while somebody waits.
+  // If no worker has switched for this long although a timer is due or a fiber is ready,
+  // this is reported on standard error, once in a run, with the fibers that keep the
+  // workers. Real time only; time in which the whole process stands still (SIGSTOP, a
+  // debugger) does not count. Zero or negative means never.
+  //
+  // A thread looks twice a second while workers are awake, or four times in a limit below
+  // 2 s. It ends when all workers have slept for eight looks, but not while a fiber is
+  // ready or a timer is due.
   std::chrono::nanoseconds stuck_limit{std::chrono::seconds{10}};
 
-  // SIGQUIT writes the dump to standard error, if SIGQUIT was at its default.
+  // Whether SIGQUIT writes the dump to standard error, if SIGQUIT was at its default.
   bool dump_on_sigquit = true;
 
-  // For io::attach, which fills it in.
+  // Filled in by io::attach.
   detail::watch_source watch = {};
 };
 

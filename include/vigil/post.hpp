@@ -5,24 +5,24 @@
 //
 // Both run their function once, on a fiber of the runtime, like the callback of a due
 // timer: it may wait without delaying others. Endless chains of posts, defers and yields
-// starve nothing: due timers, ready fibers and each other get their turns.
+// starve nothing.
 //
 // post: the functions posted now form a round. They start in the order of the calls,
-// among the due callbacks of timers; functions that they post belong to a later round,
-// which begins when all of this one have started and the worker has looked at its other
-// fibers and timers. Several workers may run two at a time. As Node's setImmediate.
+// among the due callbacks of timers; with several workers, two may run at a time.
+// Functions that they post belong to a later round, which begins when all of this one
+// have started and the worker has looked at its other fibers and timers. Behaviour:
+// Node's setImmediate.
 //
 // defer: the function starts when the calling callback has returned, or when the calling
-// fiber parks, yields or ends, whichever comes first: in the order of the calls, before
-// functions that were posted or came due meanwhile; one deferred by a deferred function
-// runs in a later round. Behaviour: process.nextTick without its starvation. It is not
-// Go's defer: that is a destructor here (std::lock_guard, scoped_close, scoped_permit).
+// fiber parks, yields or ends, whichever comes first; in the order of the calls, and
+// before functions that were posted or came due meanwhile. One deferred by a deferred
+// function runs in a later round. Behaviour: process.nextTick without its starvation.
+// (Go's defer is a destructor here: std::lock_guard, scoped_close, scoped_permit.)
 //
-// A waiting function keeps a program with exit_when::all_done alive, and counts among the
-// timers in stats(). One that has not started when the run ends never does; its captures
-// die on the main fiber. So if the main fiber defers and does not wait afterwards, only
-// exit_when::all_done makes sure that the function starts. Its exceptions go to
-// options::on_unhandled.
+// A function that has not started counts among the timers in stats(), and keeps a program
+// with exit_when::all_done alive. One that has not started when the run ends never does,
+// for example if main defers it and never waits again; its captures die on the main
+// fiber. Exceptions go to options::on_unhandled.
 #pragma once
 
 #include <vigil/detail/callable.hpp>
@@ -35,24 +35,25 @@
 namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
+class scheduler;
+
 VIGIL_API void post(callback f, const site& from);
-// In the runtime of that scheduler.
-VIGIL_API void post_to(void* sched, callback f, const site& from);
+// The same for the runtime of that scheduler.
+VIGIL_API void post_to(scheduler& sched, callback f, const site& from);
 VIGIL_API void defer(callback f, const site& from);
 }  // namespace detail
 
-// Runs f in a later round. From a plain thread: runtime::post; any number of
-// them, none is merged with another. Throws std::invalid_argument for an empty
-// function, wrong_place on a thread without a runtime, std::bad_alloc.
+// Runs f in a later round. Posts are never merged. Throws std::invalid_argument for an
+// empty function, wrong_place on a thread without a runtime (use runtime::post there),
+// std::bad_alloc.
 template <class F>
   requires std::is_invocable_v<std::decay_t<F>&>
 void post(F&& f, const site& from = site::current()) {
   detail::post(detail::callback(std::forward<F>(f)), from);
 }
 
-// Runs f when the present callback is over, or the calling fiber next gives its
-// worker away; not at the end of the scope, as Go's `defer` (see above). Throws
-// as post(), and wrong_place outside a fiber.
+// Runs f when the current callback is over, or when the calling fiber next gives up its
+// worker. Throws what post() throws, and wrong_place outside a fiber.
 template <class F>
   requires std::is_invocable_v<std::decay_t<F>&>
 void defer(F&& f, const site& from = site::current()) {

@@ -1,4 +1,4 @@
-// The runtime: run(f), options, class runtime.
+// run(f), and class runtime.
 #pragma once
 
 #include <vigil/detail/callable.hpp>
@@ -20,17 +20,21 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 class runtime_core;
-}
+class scheduler;
+struct outside_hold;
+}  // namespace vigil::inline VIGIL_ABI::detail
 
 namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
-struct runtime_access;  // of vigil-io's executors
+struct runtime_access;  // for the executors of vigil-io
 }
 
-// While it lives, somebody outside (a thread, a device) may still give the
-// runtime something to do: no deadlock is reported, virtual time stands
-// still. Movable; any thread; may outlive the runtime.
+// work_guard: announces outside work. While one lives, something outside the runtime (a
+// thread, a device) may still give it work, so no deadlock is reported and virtual time
+// stands still.
+//
+// It can be moved and used on any thread, and may outlive the runtime.
 class [[nodiscard]] VIGIL_API work_guard {
  public:
   work_guard() noexcept = default;
@@ -38,40 +42,39 @@ class [[nodiscard]] VIGIL_API work_guard {
   work_guard& operator=(work_guard&& other) noexcept;
   ~work_guard();
 
-  void release() noexcept;  // as the destructor
+  void release() noexcept;  // does what the destructor does
 
  private:
   friend class runtime;
   friend struct detail::runtime_access;
 
-  explicit work_guard(void* core) noexcept : core_(core) {}
+  explicit work_guard(detail::outside_hold* hold) noexcept : hold_(hold) {}
 
-  void* core_ = nullptr;
+  detail::outside_hold* hold_ = nullptr;
 };
 
-// A set of workers with their fibers and their timers. Most programs use
-// run(f); a runtime object serves those that need it from outside: to start
-// fibers from plain threads, to read statistics, to run several times. As many
-// as there are threads for may run at once, each on a thread of its own.
+// runtime: a set of workers with their fibers and timers. Most programs need only run(f).
+// A runtime object is for programs that start fibers from plain threads, read statistics,
+// or run several times. Several runtimes may run at once, each on a thread of its own.
 //
-// A child that was forked while a runtime ran, a side pool (blocking.hpp) had
-// threads or io::resolve was under way, may only call exec; another one may use
-// everything but runtimes of its parent's that have done I/O.
+// After a fork the child may only call exec, if at that moment a runtime was running, a
+// side pool (blocking.hpp) had threads, or an io::resolve was in progress. Otherwise it
+// may use all of vigil, except runtimes of its parent that have done I/O.
 class VIGIL_API runtime {
  public:
   explicit runtime(options settings = {});
-  ~runtime();  // not while run() is running, but for std::exit: that ends the program
+  ~runtime();  // not during run(), except by std::exit, which ends the program
   runtime(const runtime&) = delete;
   runtime& operator=(const runtime&) = delete;
 
-  // Runs f as the main fiber, pinned to the calling thread, and the other
-  // fibers on the workers, until f returns; then shuts down: every other fiber
-  // is unwound, none is alive when run returns. Returns f's result, 0 if it
-  // returns nothing; throws what f threw, `deadlock`, or `cancelled` if a
-  // signal of stop_on stopped an f that had a result to return. Throws
-  // wrong_place inside a fiber and while it is already running;
-  // std::system_error if a worker thread cannot be started (nothing runs
-  // then). May be called again afterwards.
+  // Runs f as the main fiber, pinned to the calling thread, and the other fibers on the
+  // workers, until f returns. Then shuts down: every other fiber is unwound, so none is
+  // left when run returns. Returns f's result, or 0 if f returns nothing.
+  //
+  // Throws the exception of f; `deadlock`; `cancelled` if a stop ended an f that had a
+  // result to return; wrong_place inside a fiber, or if the runtime is running already;
+  // std::system_error if a worker thread cannot be started (nothing has run then). May be
+  // called again afterwards.
   // Waits on a thread: throws wrong_place, deadlock, cancelled, std::system_error,
   // std::invalid_argument, what f throws.
   template <class F>
@@ -90,17 +93,16 @@ class VIGIL_API runtime {
     }
   }
 
-  // As vigil::go, from any thread. Outside run() the fiber waits for the next
-  // one; at the very end of a run, when all other fibers have ended, it throws
-  // runtime_gone.
+  // Like vigil::go, from any thread. Outside run() the fiber waits for the next run. At
+  // the very end of a run, when all other fibers have ended, it throws runtime_gone.
   template <class F>
     requires std::is_invocable_v<std::decay_t<F>>
   void go(F&& f, const site& from = site::current()) {
     detail::start_by(
-        {.name = "vigil::runtime::go", .sched = sched()}, {}, true, from, std::forward<F>(f));
+        {.name = "vigil::runtime::go", .sched = &sched()}, {}, true, from, std::forward<F>(f));
   }
 
-  // As vigil::after_func, from any thread.
+  // Like vigil::after_func, from any thread.
   template <detail::duration_like D, class F>
     requires std::is_invocable_v<std::decay_t<F>&>
   timer after_func(const D& d, F&& f, const site& from = site::current()) {
@@ -108,8 +110,7 @@ class VIGIL_API runtime {
         sched(), detail::to_nanos(d), detail::callback(std::forward<F>(f)), from));
   }
 
-  // As vigil::post, from any thread. Outside run() the function waits for the
-  // next one.
+  // Like vigil::post, from any thread. Outside run() the function waits for the next run.
   template <class F>
     requires std::is_invocable_v<std::decay_t<F>&>
   void post(F&& f, const site& from = site::current()) {
@@ -118,30 +119,29 @@ class VIGIL_API runtime {
 
   [[nodiscard]] work_guard make_work_guard();
 
-  // Starts the shutdown, as a signal of stop_on would. Any thread; returns at
-  // once. Outside run() the stop is kept for the next one, as what go and post are
-  // given: that run calls its f with the root context done and, once the grace is
-  // over, ends every wait in it. A stop lasts for one run, however often it was asked
-  // for; one that comes before run() returns is that run's. To drop one that is
-  // kept: run([] {}).
+  // Starts the shutdown, as a signal of options::stop_on does, and returns at once. Any
+  // thread. Outside run() the request is kept for the next run, which then calls f with
+  // the root context done and, after the grace, ends each of its waits. A request counts
+  // for one run only, however often it is made; one made before run() returns belongs to
+  // that run. `run([] {})` discards a request that is kept.
   void request_stop() noexcept;
 
   runtime_stats stats() const;
 
-  // The runtime of the calling fiber, also inside testing::run_virtual; throws
+  // The runtime of the calling fiber, even inside testing::run_virtual. Throws
   // wrong_place elsewhere.
   static runtime& current();
 
  private:
   friend struct detail::runtime_access;
-  void* sched() noexcept;
-  explicit runtime(detail::runtime_core* made);  // takes it over
+  detail::scheduler& sched() noexcept;
+  explicit runtime(detail::runtime_core* made);  // takes ownership
   void run_main(detail::call_ref main, bool wants_result);
 
   detail::runtime_core* core_;
 };
 
-// runtime(settings).run(f), the usual way in:
+// Runs f in a runtime with these settings: the usual entry point.
 //
 //   int main() { return vigil::run([] { … }); }
 template <class F>
@@ -155,7 +155,7 @@ auto run(F&& f) {
   return run(options{}, std::forward<F>(f));
 }
 
-// Counters of the calling fiber's runtime.
+// The counters of the calling fiber's runtime.
 VIGIL_API runtime_stats stats();
 
 }  // namespace vigil::inline VIGIL_ABI

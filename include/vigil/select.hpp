@@ -1,23 +1,22 @@
-// select: waits for the first of several things.
+// select: waits for the first of several cases.
 //
 //   vigil::select(
 //       vigil::on_recv(lines, [&](std::optional<std::string> s) { ... }),
 //       vigil::on_send(replies, std::move(reply), [&] { ... }),
 //       vigil::on_timeout(1s, [&] { ... }));
 //
-// Exactly one case is taken, and its function is called after everything else
-// of the select has been undone; what it throws comes out of select(). If
-// several cases are ready, one of them is drawn, each with the same chance:
-// select_ordered() takes the first instead. A select looks at one instant: it
-// never says that nothing is ready while something is all the time.
+// Exactly one case is taken. Its function is called after the other cases have been
+// undone; an exception of the function comes out of select(). If several cases are ready,
+// one is drawn, each with the same chance; select_ordered() takes the first of them. A
+// select looks at a single instant: it never finds nothing ready while some case is ready
+// all the time.
 //
-// All arguments are evaluated once, in the order of C++, before the select
-// looks at anything. A nil channel is never ready, so a case can be switched
-// off by assigning an empty handle. The same channel may stand in several
-// cases. A select without a case that can ever be taken waits until the fiber
-// is stopped; if all fibers do, that is reported as a deadlock.
+// All arguments are evaluated once, before the select looks at anything. A nil channel is
+// never ready, so assigning an empty handle switches a case off. The same channel may
+// stand in several cases. A select in which no case can ever be taken waits until the
+// fiber is stopped; if all fibers wait like that, it is reported as a deadlock.
 //
-// Behaviour: Go's select, with timeouts. Thread safety: as the channels.
+// Behaviour: Go's select, with timeouts. Thread safety: that of the channels.
 #pragma once
 
 #include <vigil/channel.hpp>
@@ -33,23 +32,23 @@
 
 namespace vigil::inline VIGIL_ABI {
 
-// --- the cases; the function may be left out. A channel that is not a
-// temporary must outlive the select; a case_list keeps the channels of its cases.
+// --- The cases. The function may be left out. A channel that is not a temporary must
+// outlive the select; a case_list keeps the channels of its cases.
 
-// Taken when something can be received from ch, or ch is closed. f takes a
+// Taken when a value can be received from ch, or when ch is closed. f takes a
 // std::optional<T> (a bool for channel<void>), or nothing.
 template <detail::receives C, class F = detail::nothing>
 [[nodiscard]] auto on_recv(C&& ch, F f = {}) {
   return detail::recv_from(std::forward<C>(ch), std::move(f));
 }
 
-// Taken when the value can be sent. An rvalue stays in the caller's hand: it
-// must outlive the select, and is moved from only if the case is taken; any
-// other value, and any that is trivially copyable, is copied or converted at
-// once. With std::ref(v), of a T v, v stays in the caller's hand as an rvalue does;
-// in a case_list, which takes no case of an rvalue, until the list is done with.
-// If the case is taken because ch is closed, select() throws channel_closed, and the
-// value is untouched.
+// Taken when the value can be sent. If ch is closed, select() throws channel_closed, and
+// the value is untouched.
+//
+// An rvalue stays in the caller's hand: it must outlive the select, and is moved from
+// only if the case is taken. So does a T v given as std::ref(v), which in a case_list
+// (which takes no rvalues) must outlive the list. Any other value, and any that is
+// trivially copyable, is copied or converted at once.
 template <detail::sends C, class U, class F = detail::nothing>
   requires detail::sendable<detail::element_of<C>, U>
 [[nodiscard]] auto on_send(C&& ch, U&& value, F f = {}) {
@@ -62,16 +61,16 @@ template <detail::sends C, class F = detail::nothing>
   return detail::send_to(std::forward<C>(ch), detail::no_value{}, std::move(f));
 }
 
-// Taken when d has passed since the select began to wait, and nothing else came
-// first; zero or negative: when nothing else is ready. Costs no timer unless
-// the select waits. It bounds this wait only: to end a loop over channels that
-// may always be ready, use a channel of after(), which has its turn among them.
+// Taken when d has passed since the select began to wait and no other case was ready;
+// with a zero or negative d, when no other case is ready. Costs no timer unless the
+// select waits. It bounds this wait only: a loop over channels that may always be ready
+// is ended by the channel of after(), which takes its turn among them.
 template <detail::duration_like D, class F = detail::nothing>
 [[nodiscard]] auto on_timeout(const D& d, F f = {}) {
   return detail::time_case<F>(detail::select_case::kind::timed, detail::within(d), std::move(f));
 }
 
-// The same at a deadline, which the waits of several selects can share.
+// The same at a deadline, which several selects can share.
 template <detail::time_point_like Time, class F = detail::nothing>
 [[nodiscard]] auto on_deadline(const Time& t, F f = {}) {
   return detail::time_case<F>(detail::select_case::kind::timed, detail::until(t), std::move(f));
@@ -83,7 +82,7 @@ template <class F = detail::nothing>
   return on_recv(receiver<void>(detail::channel_handle(detail::done_of(ctx))), std::move(f));
 }
 
-// Taken if nothing else is ready: the select does not wait. At most one.
+// Taken if no other case is ready, so that the select does not wait. At most one.
 template <class F = detail::nothing>
 [[nodiscard]] auto otherwise(F f = {}) {
   return detail::time_case<F>(detail::select_case::kind::otherwise, detail::no_limit, std::move(f));
@@ -91,26 +90,27 @@ template <class F = detail::nothing>
 
 // --- select
 
-// Takes one case and returns its index. Without a case it waits for ever.
-// Throws what the case's function throws, channel_closed (see on_send),
-// `stopped`, wrong_place, std::bad_alloc (a deadline could not be armed), and
-// std::invalid_argument for a second otherwise.
+// Takes one case and returns its index. Without cases it waits for ever. Throws the
+// exception of the case's function, channel_closed (see on_send), `stopped`, wrong_place,
+// std::bad_alloc (a deadline could not be armed), and std::invalid_argument for a second
+// otherwise().
 template <class... Cases>
 std::size_t select(Cases&&... cases) {
   return detail::select_of(detail::choice::fair, cases...);
 }
 
-// The same, but of those that are ready the first is taken.
+// The same, but takes the first of the cases that are ready.
 template <class... Cases>
 std::size_t select_ordered(Cases&&... cases) {
   return detail::select_of(detail::choice::ordered, cases...);
 }
 
-// Any number of cases, known at run time. It may be selected from again and
-// again: each on_send() of a std::ref(v) then sends what v is at that time, a
-// moved-from one after it was taken; v must outlive the list. One thread or
-// fiber at a time, and not from within one of its own functions
-// (std::logic_error).
+// case_list: any number of cases, known at run time, which may be selected from again and
+// again. Each on_send() of a std::ref(v) sends the value that v has at that time: a
+// moved-from one once the case has been taken.
+//
+// One thread or fiber may select from it at a time, and not inside one of its own
+// functions (std::logic_error).
 class case_list {
  public:
   case_list() noexcept = default;
@@ -129,7 +129,7 @@ class case_list {
 
   ~case_list() { clear(); }
 
-  // Returns the index of the case.
+  // Adds a case and returns its index.
   template <class C>
     requires detail::is_case<C>
   std::size_t add(C one) {
@@ -152,7 +152,7 @@ class case_list {
 
   std::size_t size() const noexcept { return all_.size(); }
 
-  // No case is left. A case's function may call it, and add() others then.
+  // Removes all cases. A case's function may call it, and may then add() others.
   void clear() noexcept {
     ++cleared_;
     pointers_.clear();
@@ -162,11 +162,11 @@ class case_list {
     }
   }
 
-  // The case is never ready from now on; the others keep their indices. A case's
-  // function may call it, for itself too. Throws std::out_of_range.
+  // Makes the case never ready; the others keep their indices. A case's function may call
+  // it, even for itself. Throws std::out_of_range.
   void switch_off(std::size_t index) {
     detail::select_case& c = *pointers_.at(index);
-    c.what = detail::select_case::kind::waits;
+    c.type = detail::select_case::kind::waits;
     c.object = nullptr;
   }
 
@@ -174,14 +174,14 @@ class case_list {
   friend std::size_t select(case_list& cases);
   friend std::size_t select_ordered(case_list& cases);
 
-  std::size_t choose(detail::choice how) {
+  std::size_t choose(detail::choice mode) {
     for (detail::any_case* const one : all_) {
       if (one == nullptr) detail::throw_select_within();
       one->prepare();
     }
-    const std::size_t taken = detail::select(pointers_.data(), pointers_.size(), how);
+    const std::size_t taken = detail::select(pointers_.data(), pointers_.size(), mode);
 
-    // Out of the list while its function runs, which may clear that.
+    // Keeps the case out of the list while its function runs, which may clear the list.
     struct held_out {
       ~held_out() {
         if (list.cleared_ == cleared) {

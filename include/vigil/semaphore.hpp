@@ -3,7 +3,7 @@
 //   vigil::semaphore connections(10);
 //   const vigil::scoped_permit one(connections);  // waits for it
 //
-// sync.hpp has the rules for all locks and counters, and for the ends of their waits.
+// sync.hpp has the rules for all locks and counters, and for how their waits end.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -15,20 +15,20 @@
 
 namespace vigil::inline VIGIL_ABI {
 
-// Says to scoped_permit that its permits are acquired already.
+// Tells scoped_permit that its permits have been acquired already.
 struct adopt_permit_t {
   explicit adopt_permit_t() = default;
 };
 
 inline constexpr adopt_permit_t adopt_permit{};
 
-// A number of permits. First come, first served: a request for many is not
-// overtaken by those for few. Behaviour: Go's semaphore.Weighted; the names are
-// those of std::counting_semaphore, each call with a number of permits.
+// semaphore: a number of permits, given first come, first served: a request for many is
+// not overtaken by requests for few. A request for more permits than there ever are waits
+// until its deadline, and so do those behind it. Behaviour: Go's semaphore.Weighted; the
+// names are those of std::counting_semaphore, each with a number of permits.
 //
-// Each call throws std::invalid_argument for a negative number; 0 permits are had
-// at once. A request that is larger than all permits there ever are waits until
-// its deadline, and those behind it with it.
+// Every call throws std::invalid_argument for a negative number; 0 permits are granted at
+// once.
 class semaphore {
  public:
   constexpr explicit semaphore(std::int64_t permits) {
@@ -41,19 +41,19 @@ class semaphore {
 
   void acquire(std::int64_t n = 1) { detail::acquire_permits(core_, n, detail::no_limit); }
 
-  // At most until ctx is done: then throws `cancelled`, with none taken.
+  // The same; throws `cancelled`, with none taken, when ctx is done.
   void acquire(std::int64_t n, const context& ctx) {
     detail::acquire_permits(core_, n, detail::cancelled_by(ctx));
   }
 
   void acquire(const context& ctx) { acquire(1, ctx); }
 
-  // Only if they are free and nobody waits.
+  // Takes the permits if they are free and nothing waits.
   [[nodiscard]] bool try_acquire(std::int64_t n = 1) {
     return detail::try_acquire_permits(core_, n);
   }
 
-  // False, with none taken, if the timeout passed first.
+  // Returns false, with none taken, if the timeout passed first.
   template <detail::duration_like D>
   [[nodiscard]] bool try_acquire_for(const D& timeout, std::int64_t n = 1) {
     return detail::acquire_permits(core_, n, detail::within(timeout));
@@ -64,19 +64,20 @@ class semaphore {
     return detail::acquire_permits(core_, n, detail::until(t));
   }
 
-  // Any fiber or thread may release permits, including ones never acquired.
-  // Throws std::overflow_error, with nothing changed, beyond 2^63 - 1.
+  // Any fiber or thread may release permits, including ones never acquired. Throws
+  // std::overflow_error, with nothing changed, beyond 2^63 - 1.
   void release(std::int64_t n = 1) { detail::release_permits(core_, n); }
 
-  // How many are free; others may take them at any moment.
+  // The number of free permits; others may take them at any moment.
   std::int64_t available() const noexcept { return detail::count_of(core_); }
 
  private:
   detail::counter_core core_;
 };
 
-// Permits that are given back at the end of the scope, however that is left. Moved,
-// even into a fiber's function, it gives them back at the end of where it is then.
+// scoped_permit: holds permits, and gives them back at the end of the scope, however that
+// is left. It can be moved, even into a fiber's function, and then gives them back at the
+// end of its new scope.
 //
 //   const vigil::scoped_permit one(connections);  // waits for it
 //
@@ -84,17 +85,18 @@ class semaphore {
 //   const vigil::scoped_permit one(connections, vigil::adopt_permit);
 class [[nodiscard]] scoped_permit {
  public:
-  // Acquires n; throws what semaphore::acquire throws.
+  // Acquires n permits; throws what semaphore::acquire throws.
   explicit scoped_permit(semaphore& of, std::int64_t n = 1) : of_(&of), n_(n) { of.acquire(n); }
 
-  // At most until ctx is done: then throws `cancelled`, with none taken.
+  // The same; throws `cancelled`, with none taken, when ctx is done.
   scoped_permit(semaphore& of, std::int64_t n, const context& ctx) : of_(&of), n_(n) {
     of.acquire(n, ctx);
   }
 
   scoped_permit(semaphore& of, const context& ctx) : scoped_permit(of, 1, ctx) {}
 
-  // For n that are acquired already; throws std::invalid_argument if n is negative.
+  // Takes over n permits that have been acquired already. Throws std::invalid_argument if
+  // n is negative.
   scoped_permit(semaphore& of, adopt_permit_t, std::int64_t n = 1) : of_(&of), n_(n) {
     detail::refuse_negative("vigil::scoped_permit: the number of permits", n);
   }

@@ -3,7 +3,7 @@
 //   vigil::shared_mutex m;
 //   const std::shared_lock lock(m);  // with other readers
 //
-// sync.hpp has the rules for all locks and counters, and for the ends of their waits.
+// sync.hpp has the rules for all locks and counters, and for how their waits end.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -17,13 +17,13 @@
 
 namespace vigil::inline VIGIL_ABI {
 
-// One writer, or any number of readers. Meets the standard's SharedTimedMutex
-// requirements.
+// shared_mutex: one writer, or any number of readers. Meets the standard's
+// SharedTimedMutex requirements.
 //
-// Fairness: while a writer waits no new reader gets in; when a writer leaves, all
-// readers that wait by then go before the next writer. So neither starves the
-// other, and a fiber that locks it shared twice may wait for ever, as in Go.
-// Otherwise as mutex. Behaviour: Go's sync.RWMutex.
+// Fairness: while a writer waits, no new reader gets in; when a writer leaves, all
+// readers that wait by then go before the next writer. So neither starves the other; but
+// a fiber that locks it shared twice may wait for ever, as in Go. Everything else is as
+// for mutex. Behaviour: Go's sync.RWMutex.
 class shared_mutex {
  public:
   constexpr shared_mutex() noexcept = default;
@@ -32,7 +32,7 @@ class shared_mutex {
 
   void lock() { lock_within(detail::no_limit); }
 
-  // At most until ctx is done: then throws `cancelled`, and it is not locked.
+  // The same; throws `cancelled`, without the lock, when ctx is done.
   void lock(const context& ctx) { lock_within(detail::cancelled_by(ctx)); }
 
   [[nodiscard]] bool try_lock() noexcept { return take(); }
@@ -47,7 +47,7 @@ class shared_mutex {
     return lock_within(detail::until(t));
   }
 
-  // Throws std::logic_error if it is not locked by a writer.
+  // Throws std::logic_error if no writer holds it.
   void unlock() {
     std::uint32_t seen = word::exclusive;
     // Pairs with the acquires in take() and take_shared().

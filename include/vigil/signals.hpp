@@ -1,4 +1,4 @@
-// Signals as values: notify_signals.
+// notify_signals: signals as values of a channel.
 #pragma once
 
 #include <vigil/channel.hpp>
@@ -8,25 +8,24 @@
 
 namespace vigil::inline VIGIL_ABI {
 
-// From now on the signals are caught, and their numbers handed to the channel:
+// Catches these signals from now on, and sends their numbers to the returned receiver.
 //
 //   auto interrupts = vigil::notify_signals({SIGINT, SIGTERM});
 //   vigil::select(vigil::on_recv(interrupts, ...), ...);
 //
-// A signal that finds `capacity` unreceived ones waiting is dropped, as in Go;
-// the kernel, too, may fold several of one kind into one. It ends when the last
-// copy of the receiver is gone; the handlers from before come back when the
-// run ends, which also closes the channel. While it exists the program is not
-// reported as deadlocked, but is not kept alive either. Signals of
-// options::stop_on still stop the runtime.
+// A signal is dropped, as in Go, if `capacity` of them are waiting to be received; the
+// kernel may also merge several of one kind. Delivery ends with the last copy of the
+// receiver, or with the run, which closes the channel and restores the previous handlers.
+// While the receiver exists no deadlock is reported, but the program is not kept alive.
+// Signals of options::stop_on still stop the runtime. Several receivers, even in
+// different runtimes, may ask for the same signal; each gets it.
 //
-// Caller: a fiber. Throws wrong_place elsewhere, std::invalid_argument for an
-// empty list, for a number that is no signal from 1 to 63, cannot be caught
-// (SIGKILL, SIGSTOP) or reports a fault of the program (SIGSEGV, SIGBUS, SIGILL,
-// SIGFPE), and for a capacity of 0; std::bad_alloc. A signal may be asked for
-// several times, also in several runtimes: all hear of it. Behaviour: Go's
-// signal.Notify, but what happened before comes back at the end of the run, not
-// when the receiver goes.
-VIGIL_API receiver<int> notify_signals(std::initializer_list<int> which, std::size_t capacity = 16);
+// Caller: a fiber. Throws wrong_place elsewhere; std::invalid_argument for an empty list,
+// a capacity of 0, and a number that is not from 1 to 63, cannot be caught (SIGKILL,
+// SIGSTOP) or reports a fault of the program (SIGSEGV, SIGBUS, SIGILL, SIGFPE);
+// std::bad_alloc. Behaviour: Go's signal.Notify, except that the previous handlers return
+// only at the end of the run, not with the receiver.
+VIGIL_API receiver<int> notify_signals(std::initializer_list<int> numbers,
+                                       std::size_t capacity = 16);
 
 }  // namespace vigil::inline VIGIL_ABI

@@ -1,15 +1,14 @@
-// single_flight: one call for all who ask for the same thing at the same time.
+// single_flight: shares one call among simultaneous callers with the same key.
 //
 //   vigil::single_flight<std::string, page> flights;
 //   page p = flights.call(url, [&] { return download(url); });
 //
-// The first caller for a key runs the call; callers that come meanwhile wait, and
-// get a copy of the result, or the same exception. It is not a cache: once the call
-// has ended the next caller starts a new one. Behaviour: Go's
-// golang.org/x/sync/singleflight.
+// The first caller for a key runs the call. Callers that come meanwhile wait, and get a
+// copy of the result, or the same exception. It is not a cache: once the call has ended,
+// the next caller starts a new one. Behaviour: Go's golang.org/x/sync/singleflight.
 //
-// Thread safety: everything may be called from fibers and plain threads, in any
-// mix. It must outlive its calls.
+// Thread safety: everything may be called from fibers and plain threads, in any mix. The
+// object must outlive its calls.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -30,8 +29,8 @@
 
 namespace vigil::inline VIGIL_ABI {
 
-// T is copied for each who asks: for what is large use a
-// std::shared_ptr<const T>. void: only that it was done.
+// single_flight<Key, T>: T is copied for each caller; for a large result use a
+// std::shared_ptr<const T>. With void, callers learn only that the call was done.
 template <class Key, class T, class Hash = std::hash<Key>, class Equal = std::equal_to<Key>>
 class single_flight {
  public:
@@ -39,25 +38,26 @@ class single_flight {
   single_flight(const single_flight&) = delete;
   single_flight& operator=(const single_flight&) = delete;
 
-  // f() if no call for this key is in progress, otherwise the result of that call.
-  // An exception of f is thrown to all its callers; std::logic_error if f asks for
-  // its own key; `stopped` if the fiber is stopped while it waits. If the fiber
-  // that calls is stopped, or its f throws `cancelled`, that is its own: one of
-  // those who wait calls its own f.
+  // Returns f() if no call for this key is in progress, otherwise the result of that
+  // call. An exception of f is thrown to all its callers. Throws std::logic_error if f
+  // asks for its own key, and `stopped` if the fiber is stopped while it waits.
+  //
+  // If the fiber that runs f is stopped, or its f throws `cancelled`, that concerns this
+  // caller only: one of the waiting callers then runs its own f.
   template <class F>
   T call(const Key& key, F&& f) {
     return call_within(key, detail::no_limit, std::forward<F>(f));
   }
 
-  // The same, but waits for another's call at most until ctx is done: then throws
-  // `cancelled`. f is not bounded by ctx, unless it hands ctx on itself.
+  // The same; throws `cancelled` when ctx is done while it waits for another's call. ctx
+  // does not limit f, unless f passes it on itself.
   template <class F>
   T call(const Key& key, const context& ctx, F&& f) {
     return call_within(key, detail::cancelled_by(ctx), std::forward<F>(f));
   }
 
-  // A later caller starts a new call, even while one for the key is in progress;
-  // those that wait for that one still get its result.
+  // Makes a later caller start a new call, even while one for the key is in progress;
+  // callers that wait for that one still get its result.
   void forget(const Key& key) {
     mutex_.lock();
     const unlock_at_end unlock{mutex_};
@@ -67,7 +67,7 @@ class single_flight {
     flights_.erase(found);
   }
 
-  // Calls under way.
+  // The number of calls in progress.
   std::size_t size() const {
     mutex_.lock();
     const unlock_at_end unlock{mutex_};
@@ -80,11 +80,11 @@ class single_flight {
   struct flight {
     detail::counter_core ended{.queue = {}, .count = 1};  // a latch
     std::uint64_t leader = detail::caller_id();
-    // Written by the leader before `ended`. None of both: it was stopped, or its
-    // own context was done.
+    // Written by the leader before `ended`. Neither is set if the leader was stopped or
+    // its own context was done.
     std::optional<std::conditional_t<std::is_void_v<T>, nothing, T>> result;
     std::exception_ptr error;
-    const Key* key = nullptr;  // in flights_; nullptr: forgotten. Under the mutex
+    const Key* key = nullptr;  // in flights_; nullptr once forgotten. Guarded by the mutex
   };
 
   using flight_ptr = std::shared_ptr<flight>;
@@ -98,7 +98,7 @@ class single_flight {
   // Waits: throws stopped, wrong_place, std::logic_error, what f throws.
   template <class F>
   T call_within(const Key& key, const detail::wait_limit& limit, F&& f) {
-    // Kept: between two waits others may change the caller's context.
+    // Kept, because others may change the caller's context between two waits.
     const detail::kept_limit kept(limit);
     for (;;) {
       flight_ptr mine;
@@ -114,7 +114,7 @@ class single_flight {
     }
   }
 
-  // The flight to wait for, or null, and the caller's own.
+  // Returns the flight to wait for; null if the caller's own is the one to run.
   flight_ptr join(const Key& key, flight_ptr& mine) {
     mutex_.lock();
     const unlock_at_end unlock{mutex_};
@@ -162,7 +162,7 @@ class single_flight {
       {
         all.mutex_.lock();
         const unlock_at_end unlock{all.mutex_};
-        // By its own key: f may have changed the caller's.
+        // Finds the entry by its own key, because f may have changed the caller's.
         if (mine.key != nullptr) all.flights_.erase(all.flights_.find(*mine.key));
       }
       detail::count_down(mine.ended, 1);

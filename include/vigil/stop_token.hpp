@@ -1,5 +1,5 @@
-// Contexts to and from std::stop_token. Apart from context.hpp, and not in
-// vigil.hpp: <stop_token> is a fifth of what context.hpp costs.
+// Converts contexts to and from std::stop_token. A separate header, which vigil.hpp does
+// not include, because <stop_token> costs a fifth as much as context.hpp.
 #pragma once
 
 #include <vigil/context.hpp>
@@ -14,15 +14,15 @@ VIGIL_API context_core* with_stop_token(context_core* parent, std::stop_token to
 VIGIL_API std::stop_token stop_token_of(context_core* c);
 }  // namespace detail
 
-// Done when a stop is requested of the token, too, as with_cancel otherwise. The
-// token's state keeps no context.
+// Like with_cancel, but the context is also done when a stop is requested of the token.
+// The token's state does not keep the context alive.
 inline cancellable with_stop_token(const context& parent, std::stop_token token) {
   return detail::cancellable_of(detail::with_stop_token(parent.core(), std::move(token)));
 }
 
-// A token on which a stop is requested when ctx is done. The canceller runs the
-// callbacks of the token: they must not wait. The token does not keep the context:
-// when the context goes without having been done, no stop is possible. Throws
+// Returns a token on which a stop is requested when ctx is done. The canceller runs the
+// token's callbacks, so they must not wait. The token does not keep the context alive:
+// once the context has gone without having been done, no stop is possible. Throws
 // std::invalid_argument for a nil context.
 [[nodiscard]] inline std::stop_token stop_token_of(const context& ctx) {
   return detail::stop_token_of(ctx.core());

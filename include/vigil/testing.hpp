@@ -1,9 +1,9 @@
 // Virtual time for tests.
 //
-// run_virtual(f) runs f as the main fiber of a runtime with one worker, the
-// calling thread, on a clock that stands still while anything can run and
-// jumps to the next deadline when nothing else can happen. A test of a day's
-// timeouts takes microseconds and gives the same result each time.
+// run_virtual(f) runs f as the main fiber of a runtime with one worker, the calling
+// thread, on a clock that stands still while anything can run and jumps to the next
+// deadline when nothing else can happen. A test of a day's timeouts takes microseconds
+// and gives the same result each time.
 #pragma once
 
 #include <vigil/detail/callable.hpp>
@@ -22,38 +22,38 @@
 namespace vigil::inline VIGIL_ABI::testing {
 
 struct virtual_options {
-  // Decides which runnable fiber goes first and the order among equal
-  // deadlines. 0: VIGIL_SEED from the environment if set, else 1. The seed is
-  // printed when f throws.
+  // Decides which runnable fiber goes first, and the order among equal deadlines. 0 means
+  // VIGIL_SEED from the environment if it is set, otherwise 1. The seed is printed when f
+  // throws.
   std::uint64_t seed = 0;
 
-  // Everything else; workers is ignored (there is one), deadlock is fatal
-  // unless it says warn.
+  // All other settings; `workers` is ignored (there is one), and `deadlock` is fatal
+  // unless it is set to warn.
   options runtime = {};
 };
 
-// When the virtual clock starts: 2000-01-01 00:00:00 UTC as nanoseconds since
-// 1970, as in Go's synctest.
+// The start of the virtual clock: 2000-01-01 00:00:00 UTC, in nanoseconds since 1970, as
+// in Go's synctest.
 inline constexpr clock::time_point epoch{std::chrono::seconds{946'684'800}};
 
 namespace detail_virtual {
 // Waits on a thread: throws wrong_place, deadlock, cancelled, std::system_error,
 // std::invalid_argument, what f throws.
-VIGIL_API void run_main(const virtual_options& how, detail::call_ref main);
+VIGIL_API void run_main(const virtual_options& options, detail::call_ref main);
 }  // namespace detail_virtual
 
-// Runs f on virtual time on the calling thread; returns its result (0 if it
-// returns nothing), rethrows what it threw. Errors as for runtime::run.
+// Runs f on virtual time on the calling thread, and returns its result (0 if it returns
+// nothing) or throws its exception. Errors are those of runtime::run.
 template <class F>
-auto run_virtual(const virtual_options& how, F&& f) {
+auto run_virtual(const virtual_options& options, F&& f) {
   using R = std::invoke_result_t<F&>;
   if constexpr (std::is_void_v<R>) {
-    detail_virtual::run_main(how, f);
+    detail_virtual::run_main(options, f);
     return 0;
   } else {
     std::optional<R> result;
     auto main = [&] { result.emplace(f()); };
-    detail_virtual::run_main(how, main);
+    detail_virtual::run_main(options, main);
     return R(std::move(*result));
   }
 }
@@ -63,11 +63,10 @@ auto run_virtual(F&& f) {
   return run_virtual(virtual_options{}, std::forward<F>(f));
 }
 
-// Parks the calling fiber until every other fiber is durably blocked: parked in a
-// wait of the library, with nothing left to run at this instant. Due timers run
-// first; the clock does not move. It also waits while outside work is announced.
-// One caller at a time: a second one throws wrong_place, as does a call outside
-// run_virtual.
+// Parks the calling fiber until every other fiber is durably blocked: parked in a wait of
+// the library, with nothing left to run at this instant. Due timers run first; the clock
+// does not move. It also waits while outside work is announced. One caller at a time: a
+// second one throws wrong_place, as does a call outside run_virtual.
 // Waits on a fiber: throws stopped, wrong_place.
 VIGIL_API void settle();
 

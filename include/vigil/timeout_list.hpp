@@ -1,4 +1,4 @@
-// Idle timeouts for many: one duration, one timer, any number of entries.
+// Idle timeouts for many connections: one duration, one timer, any number of entries.
 //
 //   using client = vigil::expiring<connection>;
 //   vigil::timeout_list idle(30s, [](vigil::timeout_list::entry& e) {
@@ -6,13 +6,13 @@
 //   });
 //   client c(socket);            // a connection and its entry
 //   idle.add(c.entry());
-//   c.entry().touch(now);        // at each activity: one word is changed
+//   c.entry().touch(now);        // at each activity: changes one word
 //
-// A touch changes nothing but the entry's own word. The list learns of it when
-// it would have expired the entry, and puts it where it belongs then.
+// A touch changes only the entry's own word. The list notices it when it would have
+// expired the entry, and moves the entry to its new place.
 //
-// Behaviour: Node's timer lists, kept to the nanosecond; an entry is never
-// expired early, and entries expire in the order of their last touch.
+// Behaviour: Node's timer lists, to the nanosecond: an entry never expires early, and
+// entries expire in the order of their last touch.
 #pragma once
 
 #include <vigil/clock.hpp>
@@ -32,63 +32,59 @@ namespace vigil::inline VIGIL_ABI {
 class timeout_list;
 class timeout_lists;
 
-// Entries that expire one duration after they were last touched.
+// timeout_list: entries that expire one duration after they were last touched.
 //
-// on_expire(entry) runs on a fiber of the list's runtime, never on the timer
-// fiber. The entry is in no list then; on_expire may add it again, to this list
-// or another, touch or destroy any entry, destroy the list, and wait. Expiries
-// begin in the order of the last touch. One that takes long or waits does not
-// hold up the others: on several workers, calls for different entries may
-// overlap. There are never two for one entry at once: an entry that comes due
-// while its earlier on_expire still runs is put off by one more duration, as if
-// it were touched then. (So while an on_expire goes on that has added its own entry
-// again, the list's timer rings once in each duration.) An exception that leaves
-// on_expire goes to options::on_unhandled.
+// on_expire(entry) runs on a fiber of the list's runtime. The entry is then in no list.
+// on_expire may add it again, to this list or another, touch or destroy any entry,
+// destroy the list, and wait. Expiries begin in the order of the last touch, and a slow
+// one does not delay the others: with several workers, calls for different entries may
+// overlap, but never two for the same entry. An entry that comes due while its earlier
+// on_expire still runs is put off by one more duration, as if it were touched then.
+// (While an on_expire that has added its own entry again is running, the list's timer
+// fires once in each duration.) An exception that leaves on_expire goes to
+// options::on_unhandled.
 //
-// One timer serves all entries; it never keeps a program alive (exit_when). A
-// list without entries has none. When the timer rings and the entries were
-// touched meanwhile, it is set to the oldest touch there is now: with entries
-// that are each touched within any t, it rings once in duration - t.
+// One timer serves all entries; it never keeps a program alive (exit_when), and an empty
+// list has none. When it fires although the entries were touched, it is set for the entry
+// that is now the oldest: if each entry is touched within any t, it fires once in
+// duration - t.
 //
-// When a run ends, its entries are removed: on_expire is not called for them, and
-// each is as after remove(), in no list. The list stays: entries that are added in
-// the next run of the same runtime expire there.
+// When a run ends, its entries are removed without a call of on_expire. The list stays:
+// entries added in the next run of the same runtime expire there.
 //
-// Thread safety: add, remove, touch, is_linked, size from any fiber or thread,
-// on the same entry too. Neither the list nor an entry has to outlive the other:
-// entries that are in a list when it is destroyed are in none after that.
+// Thread safety: add, remove, touch, is_linked and size may be called from any fiber or
+// thread, even on the same entry. The list and its entries may be destroyed in any order;
+// an entry whose list is destroyed is in no list.
 class timeout_list {
  public:
-  // Stands for a connection in a list. 40 bytes. Neither copied nor moved. In at
+  // entry: stands for a connection in a list. 40 bytes; cannot be copied or moved; in at
   // most one list at a time.
   //
-  // Its destructor waits for a running on_expire, which may use the connection: so
-  // nothing of the connection may have been destroyed before. expiring<T> holds the
-  // two in that order. As a member of the connection itself the entry is the last
-  // one (members die from the last to the first), and a destructor of the connection
-  // that does work calls timeout_list::remove() on it first. It is no base: a base
-  // dies after all members; a class that derives from it all the same calls remove()
-  // in its destructor.
+  // lifetime: the destructor waits for a running on_expire, which may use the connection,
+  // so no part of the connection may be destroyed before its entry. expiring<T> ensures
+  // that. If the entry is a member of the connection, it must be the last one (members
+  // die from the last to the first), and a destructor of the connection that does work
+  // must first call timeout_list::remove(). Do not derive from it: a base dies after all
+  // members. A class that does must call remove() in its destructor.
   class entry : detail::timeout_node {
    public:
     entry() noexcept = default;
     entry(const entry&) = delete;
     entry& operator=(const entry&) = delete;
 
-    // Removes it, as remove() does: waits for an on_expire of it that is
-    // running, unless called inside that. A stop does not cut that wait short.
-    // Where it must not wait it ends the program, as the list's destructor.
+    // Removes the entry as remove() does.
     ~entry() { detail::forget(*this); }
 
-    // Whether it is in a list. False from the moment its expiry begins.
+    // Whether it is in a list; false from the moment its expiry begins.
     bool is_linked() const noexcept { return touched.load() > 0; }
 
-    // Its timeout counts from `now` on. One load and one compare-exchange of
-    // one word (more only if others touch it at the same moment): no lock, no
-    // allocation, no clock. A `now` older than the last touch changes nothing
-    // and is a success; one in the future is believed: the entry expires a
-    // duration after it. False if its expiry has begun, or if it is in no list.
-    // After true, on_expire is not called before now + duration.
+    // Restarts the timeout at `now`. Cost: one load and one compare-exchange of one word
+    // (more only if others touch it at the same moment); no lock, no allocation, no
+    // clock.
+    //
+    // Returns false if the expiry has begun or the entry is in no list. After true,
+    // on_expire is not called before now + duration. A `now` older than the last touch
+    // changes nothing and is a success; one in the future is accepted.
     bool touch(clock::time_point now) noexcept {
       __builtin_prefetch(&touched, 1);
       const std::int64_t time = now.time_since_epoch().count();
@@ -100,10 +96,10 @@ class timeout_list {
       return false;
     }
 
-    // The same, by the clock of the caller (vigil::clock).
+    // The same at vigil::clock::now().
     bool touch() noexcept { return touch(clock::now()); }
 
-    // When it was touched last, or added; time_point::min() if it is in no list.
+    // When it was last touched or added; time_point::min() if it is in no list.
     clock::time_point last_touch() const noexcept {
       const std::int64_t last = touched.load();
       return last > 0 ? clock::time_point(clock::duration(last)) : clock::time_point::min();
@@ -114,58 +110,56 @@ class timeout_list {
     friend class timeout_lists;
   };
 
-  // Throws std::invalid_argument for a duration of zero or less and for an
-  // empty function, wrong_place on a thread without a runtime, std::bad_alloc.
-  // Durations beyond the clock's range: nothing ever expires.
+  // Throws std::invalid_argument for a duration of zero or less and for an empty
+  // function, wrong_place on a thread without a runtime, and std::bad_alloc. With a
+  // duration beyond the clock's range nothing ever expires.
   template <detail::duration_like D, class F>
     requires std::is_invocable_v<std::decay_t<F>&, entry&>
   timeout_list(const D& d, F&& on_expire, const site& from = site::current())
       : core_(make(detail::to_nanos(d), std::forward<F>(on_expire), from)) {}
 
-  // One that was moved from has nothing: add() and expire_now() throw
-  // std::logic_error, size() and duration() are zero.
+  // Leaves `other` empty: its add() and expire_now() throw std::logic_error, its size()
+  // and duration() are zero.
   timeout_list(timeout_list&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
 
-  // Swaps the two: what this one was ends with `other`.
+  // Swaps the two; the former list of this object ends with `other`.
   timeout_list& operator=(timeout_list&& other) noexcept {
     std::swap(core_, other.core_);
     return *this;
   }
 
-  // Takes all entries out; none expires any more. Waits for on_expires that are
-  // running, but not for one that it is called in. They may go on adding: what is
-  // added from now on is in no list after that. on_expire has been destroyed then,
-  // unless the destructor runs inside it. A stop does not cut the wait short; where
-  // it must not wait (this_fiber::no_park; a handler on the only worker's own
-  // stack) it ends the program.
+  // Removes all entries; none expires any more. Waits for running on_expires, but not for
+  // one that it is called in; a stop does not end that wait. Entries that an on_expire
+  // adds meanwhile are in no list afterwards. The function on_expire has then been
+  // destroyed, unless the destructor runs inside it. Where it must not wait
+  // (this_fiber::no_park; a handler on the only worker's own stack) it ends the program.
   ~timeout_list() {
     if (core_ != nullptr) detail::end_timeouts(core_);
   }
 
-  // Puts e in, touched now; takes it out of the list it is in. Once the list's
-  // destructor has begun it does only the latter. Throws runtime_gone if no run of
-  // the list's runtime is under way, and std::bad_alloc if the list was empty and
-  // its timer cannot be armed; then e is in no list. No allocation otherwise.
+  // Adds e, touched now, and removes it from the list it is in; once the list's
+  // destructor has begun, it only removes it. Allocates only if the list was empty.
+  // Throws runtime_gone outside a run of the list's runtime, and std::bad_alloc if the
+  // list was empty and its timer cannot be armed; e is then in no list.
   void add(entry& e) { detail::add(core_, e); }
 
-  // Takes e out of the list it is in, whichever that is. True if that prevented
-  // its expiry. After it has returned, on_expire is neither running for e nor
-  // will it start: it waits for one that runs, from a fiber or a plain thread,
-  // and a stop does not end that wait. Inside on_expire for e it does not wait.
-  // Where it must not wait it ends the program, as the destructor.
-  // Two on_expires that each remove the other's entry wait for each other.
+  // Removes e from whichever list it is in. Returns true if that prevented its expiry.
+  // When it returns, on_expire is not running for e and will not start: it waits for a
+  // running one, on a fiber or a plain thread, and a stop does not end that wait. Inside
+  // on_expire for e it does not wait. Where it must not wait it ends the program, as the
+  // destructor does. Two on_expires that each remove the other's entry wait for each
+  // other for ever.
   static bool remove(entry& e) noexcept { return detail::remove(e); }
 
-  // For a shutdown: calls on_expire for each entry that is in the list now, in
-  // the order of their last touch before now, one after another on the calling
-  // fiber, however recently they were touched. An entry that is added from now on
-  // stays, even if others leave meanwhile. An entry whose earlier on_expire is still
-  // running is put off. Returns how many there were. `stopped` leaves it if the fiber
-  // is stopped in on_expire; the rest stays in the list and is put off. Throws
+  // For a shutdown: calls on_expire for each entry now in the list, however recently it
+  // was touched, in the order of the last touch, one after another on the calling fiber.
+  // Returns their number. Entries added from now on stay. An entry whose earlier
+  // on_expire is still running is put off. If `stopped` leaves an on_expire, it leaves
+  // expire_now; the remaining entries stay in the list and are put off. Throws
   // wrong_place outside a fiber, and std::bad_alloc before the first call.
   std::size_t expire_now() { return detail::expire_now(core_); }
 
-  // How many entries are in it.
+  // The number of entries.
   std::size_t size() const noexcept { return detail::size_of(core_); }
 
   clock::duration duration() const noexcept { return clock::duration(detail::duration_of(core_)); }
@@ -176,7 +170,8 @@ class timeout_list {
 
   void add_surely(entry& e) { detail::add_surely(core_, e); }
 
-  // The list is left after the expiry has said that it runs, so it is asked for first.
+  // home is loaded before run: an entry leaves its list only after its expiry is marked
+  // as running.
   static bool is_away(const entry& e) noexcept {
     return e.home.load() == nullptr && e.run.load() == nullptr;
   }
@@ -191,7 +186,8 @@ class timeout_list {
     F f;
   };
 
-  // Apart, so that the duration is known to be one before the function is moved.
+  // A separate function, so that the duration is known to be one before the function is
+  // moved.
   template <class F>
   static detail::timeout_core* make(std::int64_t duration, F&& f, const site& from) {
     return detail::make_timeouts(
@@ -208,39 +204,39 @@ class timeout_list {
   detail::timeout_core* core_;
 };
 
-// Lists for many durations: the first entry of a duration makes its list, and
-// those that have become empty are dropped as others are made. A list takes 7 KiB
-// while it has entries and less than one while it has none. One on_expire for
-// all. Entries, their thread safety and on_expire are timeout_list's.
+// timeout_lists: a list for each duration, with one on_expire for all. The first entry of
+// a duration makes its list; empty lists are dropped when others are made. A list takes 7
+// KiB while it has entries, and less than 1 KiB while it has none. Entries, thread safety
+// and on_expire are those of timeout_list.
 class timeout_lists {
  public:
   using entry = timeout_list::entry;
 
-  // Throws std::invalid_argument for an empty function, wrong_place on a thread
-  // without a runtime, std::bad_alloc.
+  // Throws std::invalid_argument for an empty function, wrong_place on a thread without a
+  // runtime, and std::bad_alloc.
   template <class F>
     requires std::is_invocable_v<std::decay_t<F>&, entry&>
   explicit timeout_lists(F&& on_expire, const site& from = site::current())
       : table_(detail::make_table(
             timeout_list::function_of("vigil::timeout_lists", std::forward<F>(on_expire)), from)) {}
 
-  // One that was moved from: as timeout_list's, and lists() is zero.
+  // Leaves `other` empty, as for timeout_list; its lists() is zero.
   timeout_lists(timeout_lists&& other) noexcept : table_(std::exchange(other.table_, nullptr)) {}
 
-  // Swaps the two: what these were ends with `other`.
+  // Swaps the two; the former lists of this object end with `other`.
   timeout_lists& operator=(timeout_lists&& other) noexcept {
     std::swap(table_, other.table_);
     return *this;
   }
 
-  // As ~timeout_list, for each of them.
+  // Does what ~timeout_list does, for each list.
   ~timeout_lists() {
     if (table_ != nullptr) detail::end_table(table_);
   }
 
-  // Puts e into the list of d, touched now; takes it out of the one it is in.
-  // Throws std::invalid_argument for a duration of zero or less (e is where it
-  // was), otherwise as timeout_list::add.
+  // Adds e to the list of duration d, touched now, and removes it from the one it is in.
+  // Throws std::invalid_argument for a duration of zero or less (e then stays where it
+  // was), otherwise what timeout_list::add throws.
   template <detail::duration_like D>
   void add(entry& e, const D& d) {
     detail::add(table_, e, detail::to_nanos(d));
@@ -248,15 +244,15 @@ class timeout_lists {
 
   static bool remove(entry& e) noexcept { return detail::remove(e); }
 
-  // timeout_list::expire_now for each list, the shortest duration first. If it throws
-  // std::bad_alloc, the lists before have expired.
+  // Calls timeout_list::expire_now for each list, the shortest duration first. If that
+  // throws std::bad_alloc, the earlier lists have expired.
   std::size_t expire_now() { return detail::expire_now(table_); }
 
-  // The number of entries in all lists; an entry that moves meanwhile may be
-  // counted twice or not at all.
+  // The number of entries in all lists. An entry that moves meanwhile may be counted
+  // twice or not at all.
   std::size_t size() const noexcept { return detail::size_of(table_); }
 
-  // Lists there are, empty ones that are not dropped yet among them.
+  // The number of lists, including empty ones that are not dropped yet.
   std::size_t lists() const noexcept { return detail::count_of(table_); }
 
  private:
@@ -266,11 +262,13 @@ class timeout_lists {
 namespace detail {
 
 struct timeout_access {
-  // add() without bad_alloc: as long as there is no memory for the timer its callback
-  // is queued again and again instead. Late, never lost.
+  // Like add(), but never throws std::bad_alloc: without memory for the timer, its
+  // callback is queued again and again instead. The expiry may then be late, but is never
+  // lost.
   static void add_surely(timeout_list& list, timeout_list::entry& e) { list.add_surely(e); }
 
-  // In no list, nor in an on_expire. It may be in one by the time this returns.
+  // Whether e is in no list and in no on_expire. It may be in one by the time this
+  // returns.
   static bool is_away(const timeout_list::entry& e) noexcept { return timeout_list::is_away(e); }
 };
 
@@ -284,13 +282,12 @@ struct member_of<Member> {
 
 }  // namespace detail
 
-// A T and its entry, in an order that is safe: the entry dies first, and waits for an
-// on_expire that is running, before the destructor of T begins. Neither copied nor
-// moved.
+// expiring<T>: a T and its entry, in a safe order: the entry dies first, and waits for a
+// running on_expire before the destructor of T begins. Cannot be copied or moved.
 template <class T>
 class expiring final {
  public:
-  // The T from these: T(args...), or T{args...} for an aggregate.
+  // Makes the T as T(args...), or as T{args...} if it is an aggregate.
   template <class... Args>
     requires(std::is_constructible_v<T, Args...> || requires(Args&&... a) { T{std::move(a)...}; })
   explicit expiring(Args&&... args) : value_(make(std::forward<Args>(args)...)) {}
@@ -298,7 +295,7 @@ class expiring final {
   expiring(const expiring&) = delete;
   expiring& operator=(const expiring&) = delete;
 
-  // Whose entry e is. Only for the entry of an expiring<T>.
+  // The object that e belongs to. e must be the entry of an expiring<T>.
   static expiring& of(timeout_list::entry& e) noexcept;
 
   timeout_list::entry& entry() noexcept { return entry_; }
@@ -324,11 +321,11 @@ class expiring final {
   }
 
   T value_;
-  timeout_list::entry entry_;  // the last: it dies before value_ does
+  timeout_list::entry entry_;  // dies before value_, since it is the last member
 };
 
-// The object whose member e is: owner_of<&connection::idle>(e). For members of
-// classes without virtual bases above them.
+// The object of which e is the member: owner_of<&connection::idle>(e). The class of the
+// member must have no virtual base.
 template <auto Member>
 auto& owner_of(timeout_list::entry& e) noexcept {
   using owner = typename detail::member_of<Member>::owner;

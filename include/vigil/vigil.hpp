@@ -1,6 +1,6 @@
-// The headers that most programs use. To stay light it leaves out
-// single_flight.hpp, stop_token.hpp (std::stop_token), testing.hpp (virtual time),
-// and io/, which is a library of its own.
+// Includes the headers that most programs use. To stay light it leaves out
+// single_flight.hpp, stop_token.hpp (which needs <stop_token>), testing.hpp (virtual
+// time) and io/, which is a separate library.
 #pragma once
 
 #include <vigil/blocking.hpp>

@@ -4,7 +4,7 @@
 //   for (auto& part : parts) all.go([&part] { work_on(part); });
 //   all.wait();
 //
-// sync.hpp has the rules for all locks and counters, and for the ends of their waits.
+// sync.hpp has the rules for all locks and counters, and for how their waits end.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -20,7 +20,7 @@ namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
 
-// One that counts, until it dies.
+// Counts one, until it is destroyed.
 class counted {
  public:
   explicit counted(counter_core& added_to) noexcept : core_(&added_to) {}
@@ -42,23 +42,23 @@ template <class F>
 struct counted_body {
   void operator()() { static_cast<void>(f()); }
 
-  counted one;  // the last to die
+  counted one;  // is destroyed last
   F f;
 };
 
 }  // namespace detail
 
-// Waits until a number of things are done. It may be used again after a wait,
-// and any number may wait. Writes before a done() are visible after the wait() that it
-// ends. Behaviour: Go's sync.WaitGroup.
+// wait_group: a count of things that are not done yet. Any number of fibers may wait, and
+// it may be used again after a wait. Writes before a done() are visible after the wait()
+// that it ends. Behaviour: Go's sync.WaitGroup.
 class wait_group {
  public:
   constexpr wait_group() noexcept = default;
   wait_group(const wait_group&) = delete;
   wait_group& operator=(const wait_group&) = delete;
 
-  // n more to wait for; negative: that many are done. Throws std::logic_error,
-  // with nothing changed, if fewer than none would be left or the count would
+  // Adds n to the count; a negative n says that so many are done. Throws
+  // std::logic_error, with nothing changed, if the count would become negative or
   // overflow.
   void add(std::int64_t n = 1) { detail::add_to(core_, n); }
 
@@ -69,14 +69,14 @@ class wait_group {
   // Whether the count is zero now.
   bool try_wait() const noexcept { return count() == 0; }
 
-  // Until the count is zero; at once if it is. A waiter goes on once it has been
-  // zero, whatever is added afterwards.
+  // Waits until the count is zero; returns at once if it is. A waiter continues once the
+  // count has been zero, whatever is added afterwards.
   void wait() { detail::wait(core_, false, detail::no_limit); }
 
-  // At most until ctx is done: then throws `cancelled`.
+  // The same; throws `cancelled` when ctx is done.
   void wait(const context& ctx) { detail::wait(core_, false, detail::cancelled_by(ctx)); }
 
-  // False if the timeout passed first.
+  // Returns false if the timeout passed first.
   template <detail::duration_like D>
   bool wait_for(const D& timeout) {
     return detail::wait(core_, false, detail::within(timeout));
@@ -87,9 +87,9 @@ class wait_group {
     return detail::wait(core_, false, detail::until(t));
   }
 
-  // Runs f on a fiber of its own that counts until f has returned or thrown, and
-  // its captures are gone. An exception of f goes to options::on_unhandled, as for
-  // vigil::go; that function's errors, with nothing counted.
+  // Runs f on a fiber that counts until f has returned or thrown and its captures are
+  // destroyed. An exception of f goes to options::on_unhandled. Throws what vigil::go
+  // throws, with nothing counted.
   template <class F>
   void go(F&& f, const site& from = site::current()) {
     detail::refuse_empty("vigil::wait_group::go", f);

@@ -18,8 +18,8 @@ namespace vigil::inline VIGIL_ABI::detail {
 using fatal_hook = void (*)() noexcept;
 void set_fatal_hook(fatal_hook hook) noexcept;
 
-// printf-style, so that callers can name fibers and limits. Any thread, any
-// stack; needs no lock and no heap. Formats into 1 KiB; the rest is cut.
+// Takes a printf format, so that callers can name fibers and limits. May be called on any
+// thread and any stack; needs no lock and no heap. Formats into 1 KiB and cuts the rest.
 [[noreturn]] VIGIL_FOR_IO void fatal(const char* format, ...) noexcept
     __attribute__((format(printf, 1, 2)));
 

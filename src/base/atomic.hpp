@@ -12,14 +12,19 @@ namespace vigil::inline VIGIL_ABI::detail {
 template <class T>
 using atomic = std::atomic<T>;
 
+// For the second argument of an atomic's members.
+namespace order {
+
 inline constexpr auto relaxed = std::memory_order_relaxed;  // ordering: each use says why
 inline constexpr auto acquire = std::memory_order_acquire;  // ordering: each use says why
 inline constexpr auto release = std::memory_order_release;  // ordering: each use says why
 inline constexpr auto acq_rel = std::memory_order_acq_rel;  // ordering: each use says why
 
-// Tells the processor that this is a spin loop, `times` over: some nanoseconds
-// each. The model tests' explorer has one of its own: another thread must move
-// first.
+}  // namespace order
+
+// Tells the processor `times` times that this is a spin loop, which takes some
+// nanoseconds each time. The model tests' explorer has a version of its own: another
+// thread must move first.
 #ifdef VIGIL_MODEL
 void cpu_pause(unsigned times = 1) noexcept;
 #else
@@ -36,19 +41,19 @@ inline void cpu_pause(unsigned times = 1) noexcept {
 
 inline constexpr unsigned long cache_line = 64;
 
-// A counter with one writer and any number of readers: no locked instruction.
+// A counter with one writer and any number of readers; needs no locked instruction.
 class own_counter {
  public:
   // Caller: the one writer.
   void add(unsigned long n = 1) noexcept {
     // ordering: a statistic; or the reader has seen the writer end.
-    value_.store(value_.load(relaxed) + n, relaxed);
+    value_.store(value_.load(order::relaxed) + n, order::relaxed);
   }
 
-  void clear() noexcept { value_.store(0, relaxed); }  // ordering: as above
+  void clear() noexcept { value_.store(0, order::relaxed); }  // ordering: as above
 
   // ordering: as above.
-  unsigned long get() const noexcept { return value_.load(relaxed); }
+  unsigned long get() const noexcept { return value_.load(order::relaxed); }
 
  private:
   atomic<unsigned long> value_{0};

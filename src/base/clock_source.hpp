@@ -1,4 +1,4 @@
-// Where a runtime reads the time: the monotonic clock, or a virtual one that
+// clock_source: where a runtime reads the time, the monotonic clock or a virtual one that
 // its scheduler moves.
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-inline nanos read_clock(clockid_t which) noexcept {
+inline nanos read_clock(clockid_t clock) noexcept {
   timespec t{};
-  ::clock_gettime(which, &t);
+  ::clock_gettime(clock, &t);
   return static_cast<nanos>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
 }
 
@@ -19,8 +19,8 @@ inline nanos monotonic_now() noexcept {
   return read_clock(CLOCK_MONOTONIC);
 }
 
-// For a fifth of the price, and behind by a tick of the kernel's: 10 ms at most,
-// more only if the whole machine stood still.
+// The same for a fifth of the price, but late by up to one tick of the kernel: 10 ms at
+// most, more only if the whole machine stood still.
 inline nanos coarse_monotonic_now() noexcept {
   return read_clock(CLOCK_MONOTONIC_COARSE);
 }
@@ -34,20 +34,21 @@ class clock_source {
   nanos now() const noexcept {
     // ordering: virtual time moves only while nothing else runs; readers on
     // other threads may see it late.
-    return virtual_ ? virtual_now_.load(relaxed) : monotonic_now();
+    return virtual_ ? virtual_now_.load(order::relaxed) : monotonic_now();
   }
 
-  // The same for a fifth of the price, and behind by some milliseconds at most.
+  // The time as coarse_monotonic_now() tells it; exact on virtual time.
   nanos coarse_now() const noexcept { return virtual_ ? now() : coarse_monotonic_now(); }
 
-  // Before the runtime starts.
+  // Caller: before the runtime starts.
   void make_virtual(nanos start) noexcept {
     virtual_ = true;
-    virtual_now_.store(start, relaxed);  // ordering: before any reader exists
+    virtual_now_.store(start, order::relaxed);  // ordering: before any reader exists
   }
 
   // Caller: the scheduler, when nothing can run. Never goes back.
-  void jump_to(nanos t) noexcept { virtual_now_.store(t, relaxed); }  // ordering: as in now()
+  // ordering: as in now()
+  void jump_to(nanos t) noexcept { virtual_now_.store(t, order::relaxed); }
 
  private:
   bool virtual_ = false;

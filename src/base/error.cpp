@@ -5,34 +5,34 @@
 
 namespace vigil::inline VIGIL_ABI {
 
-cancelled::cancelled(const char* why)
-    : std::system_error(std::make_error_code(std::errc::operation_canceled), why) {}
+cancelled::cancelled(const char* message)
+    : std::system_error(std::make_error_code(std::errc::operation_canceled), message) {}
 
 cancelled::cancelled(std::error_code code,
-                     const char* why,
+                     const char* message,
                      std::exception_ptr cause,
                      bool by_shutdown)
-    : std::system_error(code, why), cause_(std::move(cause)), by_shutdown_(by_shutdown) {}
+    : std::system_error(code, message), cause_(std::move(cause)), by_shutdown_(by_shutdown) {}
 
 cancelled::~cancelled() = default;
 
-deadlock::deadlock(const char* why) : std::logic_error(why) {}
+deadlock::deadlock(const char* message) : std::logic_error(message) {}
 
 deadlock::~deadlock() = default;
 
-channel_closed::channel_closed(const char* why) : std::logic_error(why) {}
+channel_closed::channel_closed(const char* message) : std::logic_error(message) {}
 
 channel_closed::~channel_closed() = default;
 
-runtime_gone::runtime_gone(const char* why) : std::logic_error(why) {}
+runtime_gone::runtime_gone(const char* message) : std::logic_error(message) {}
 
 runtime_gone::~runtime_gone() = default;
 
-wrong_place::wrong_place(const char* why) : std::logic_error(why) {}
+wrong_place::wrong_place(const char* message) : std::logic_error(message) {}
 
 wrong_place::~wrong_place() = default;
 
-limit_reached::limit_reached(const char* why) : std::runtime_error(why) {}
+limit_reached::limit_reached(const char* message) : std::runtime_error(message) {}
 
 limit_reached::~limit_reached() = default;
 

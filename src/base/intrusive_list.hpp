@@ -26,7 +26,7 @@ struct list_hook {
 template <class T, auto Hook>
 class list;
 
-// Linked: T or its base that has the hook.
+// Linked is T, or the base of T that has the hook.
 template <class T, class Linked, list_hook<Linked> Linked::*Hook>
 class list<T, Hook> {
  public:
@@ -70,13 +70,13 @@ class list<T, Hook> {
   std::size_t size_ = 0;
 };
 
-// A list by T::hook of elements that lie far apart, such as entries on the stacks
-// of waiters. A thread that takes out many would wait for memory at each step,
-// since only the element before says where one is. So each element also says, in
-// T::ahead, where the one far_stride places behind it lies, to be prefetched in
-// time. That is a hint: the element may have gone.
+// A list by T::hook of elements that lie far apart, such as entries on the stacks of
+// waiters. A thread that takes out many would wait for memory at each step, since only
+// the predecessor says where an element is. So each element also says, in T::ahead, where
+// the element far_stride places behind it lies, so that it can be prefetched in time.
+// That is a hint: the element may be gone.
 #ifdef VIGIL_MODEL
-inline constexpr std::size_t far_stride = 1;  // what comes between two batches is to be seen
+inline constexpr std::size_t far_stride = 1;  // shows what happens between two batches
 #else
 inline constexpr std::size_t far_stride = 64;
 #endif

@@ -7,7 +7,7 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-// A bit for each rank held. Never touched across a switch, since no lock is.
+// A bit for each rank held. It never crosses a switch, since no lock does.
 thread_local unsigned held = 0;
 
 }  // namespace

@@ -12,17 +12,17 @@ enum class lock_rank : unsigned char {
   shutdown,       // the end of a run
   registry,       // one shard of the list of all fibers
   channel,        // one channel; several only in the order of their addresses
-  sync,           // who waits for one mutex, condition or counter
+  sync,           // the waiters of one mutex, condition or counter
   io,             // one operation that a fiber waits for
   cancel_tree,    // one node of a context tree; several only from a parent down
   done_callback,  // arming the function of one after_func(ctx, f)
-  run_listeners,  // what is told that a run ends
+  run_listeners,  // the objects that are told when a run ends
   timeout_lists,  // timeout lists by duration
   timeout_list,   // the entries of one
-  timeout_run,    // whose on_expire is running
+  timeout_run,    // which entry's on_expire is running
   timeout_rooms,  // rooms for entries that no list uses
-  timer_outside,  // armings by threads that are no workers
-  timer_heap,     // the heap, held by whoever merges or pops
+  timer_outside,  // armings by threads that are not workers
+  timer_heap,     // the heap, while entries are merged or popped
   intake,         // one intake
   callbacks,      // the queue of due callbacks
   runners,        // the pool of idle runner fibers
@@ -30,16 +30,16 @@ enum class lock_rank : unsigned char {
   side_pool,      // the queue of a side pool
   injection,      // fibers made ready from outside the workers
   inbox,          // fibers pinned to one worker
-  idle,           // who sleeps, until when
+  idle,           // which workers sleep, and until when
   watch,          // the timer of a watch that has one
   records,        // free lists of type-stable records
   slow_fiber,     // what options::slow_fiber has noted
 };
 
 #ifndef NDEBUG
-// Kept per thread: locks are never held across a switch.
+// The ranks held are kept per thread: locks are never held across a switch.
 VIGIL_FOR_IO void lock_taken(lock_rank rank) noexcept;
-// One more of the rank taken last.
+// Takes one more lock of the rank taken last.
 void lock_taken_beside(lock_rank rank) noexcept;
 VIGIL_FOR_IO void lock_released(lock_rank rank) noexcept;
 #else

@@ -13,8 +13,6 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 using nanos = std::int64_t;
 
-inline constexpr nanos never = detail::no_deadline;
-
-using detail::saturating_add;
+inline constexpr nanos never = no_deadline;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

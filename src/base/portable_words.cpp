@@ -51,16 +51,16 @@ void portable_words::wait(futex_word& word, std::uint32_t expected, nanos deadli
   }
 }
 
-void portable_words::wake_one(futex_word& word, waker who) noexcept {
-  if (who == waker::signal_handler) return;
+void portable_words::wake_one(futex_word& word, waker origin) noexcept {
+  if (origin == waker::signal_handler) return;
   queue& q = queue_of(word);
   { const std::lock_guard guard(q.lock); }
-  q.changed.notify_all();  // the one may be any of them
+  q.changed.notify_all();  // any of them may be the one
 }
 
 void portable_words::signals_may_come() noexcept {
   if (looks_by_itself.exchange(true)) return;
-  // Threads that already sleep without a deadline come out, and go in again.
+  // Threads that already sleep without a deadline wake, and sleep again with one.
   for (queue& q : queues()) {
     {
       const std::lock_guard guard(q.lock);

@@ -13,8 +13,8 @@ constexpr std::size_t small_slab = 64 * 1024;
 constexpr std::size_t huge_page = 2 * 1024 * 1024;
 constexpr std::size_t small_slabs = 1024 * 1024;  // bytes of them, before large ones
 
-// 2 MiB, aligned to as much, so that one huge page may hold it; nullptr if there
-// is no room for the 4 MiB that this takes for a moment.
+// Maps 2 MiB, aligned to 2 MiB, so that one huge page may hold it; nullptr if there is no
+// room for the 4 MiB that this takes for a moment.
 std::byte* map_large_slab() {
   void* const mapped =
       ::mmap(nullptr, 2 * huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -37,8 +37,8 @@ std::byte* map_small_slab() {
 
 }  // namespace
 
-// The system calls are made without the lock. If somebody else has added a slab
-// meanwhile, this one is given back untouched.
+// Makes the system calls without the lock. If another thread has added a slab meanwhile,
+// this one is given back untouched.
 void record_pool::add_slab() {
   std::size_t mapped = 0;
   {

@@ -1,16 +1,15 @@
-// Memory for records that outlive what uses them: type-stable (a record's
-// memory is only ever used for records of this pool again, and never returned
-// to the system) and cheap to take and give back on any thread.
+// record_pool: memory for records that outlive their users. It is type-stable (a record's
+// memory is only ever used for records of this pool again, and never returned to the
+// system), and cheap to take and give back on any thread.
 //
-// Each thread that calls often keeps a cache of its own; caches exchange
-// bundles of records with the pool under its lock, so a record may be given
-// back on another thread than the one that took it.
+// Each thread that calls often keeps a cache of its own. Caches exchange bundles of
+// records with the pool under its lock, so a record may be given back on another thread
+// than the one that took it.
 //
-// Memory comes in slabs of 64 KiB, and from 1 MiB on in slabs of 2 MiB, for
-// which huge pages are asked: a random one among a million records costs a
-// cache miss, and should not cost a walk through the page tables as well
-// (bench/, docs/performance.md). A slab is cut a bundle at a time, so that
-// memory nobody takes is never touched.
+// Memory comes in slabs of 64 KiB, and from 1 MiB on in slabs of 2 MiB, for which huge
+// pages are requested: a random access among a million records costs a cache miss, and
+// should not cost a walk through the page tables as well (bench/, docs/performance.md). A
+// slab is cut a bundle at a time, so that memory that is not taken is never touched.
 #pragma once
 
 #include "base/lock_rank.hpp"
@@ -24,7 +23,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 class record_pool {
   struct link {
     link* next;         // within a bundle
-    link* next_bundle;  // of a bundle's first record
+    link* next_bundle;  // used in a bundle's first record
   };
 
  public:
@@ -34,7 +33,7 @@ class record_pool {
   record_pool(const record_pool&) = delete;
   record_pool& operator=(const record_pool&) = delete;
 
-  // The owner's own free records. One thread at a time.
+  // The free records of one owner. Used by one thread at a time.
   class cache {
    public:
     void* take(record_pool& pool);  // throws std::bad_alloc

@@ -1,5 +1,5 @@
-// A short lock: spins, then gives its time slice away. For sections of a few
-// dozen instructions that neither allocate, park, nor call user code.
+// spinlock: a short lock that spins, then yields the processor. It is for sections of a
+// few dozen instructions that neither allocate, park, nor call user code.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -19,32 +19,33 @@ class VIGIL_CAPABILITY("spinlock") spinlock {
 
   void lock() noexcept VIGIL_ACQUIRE() {
     // Pairs with the release in unlock().
-    if (taken_.exchange(true, acquire)) lock_slowly();
+    if (taken_.exchange(true, order::acquire)) lock_slowly();
     lock_taken(rank_);
   }
 
-  // Beside others of the same rank, in an order that all who do so keep.
+  // Takes the lock beside others of the same rank, in an order that all such callers
+  // keep.
   void lock_beside() noexcept VIGIL_ACQUIRE() {
     // Pairs with the release in unlock().
-    if (taken_.exchange(true, acquire)) lock_slowly();
+    if (taken_.exchange(true, order::acquire)) lock_slowly();
     lock_taken_beside(rank_);
   }
 
   bool try_lock() noexcept VIGIL_TRY_ACQUIRE(true) {
     // Pairs with the release in unlock(). The load spares the line's owner a
     // failing exchange; ordering: only a hint.
-    if (taken_.load(relaxed) || taken_.exchange(true, acquire)) return false;
+    if (taken_.load(order::relaxed) || taken_.exchange(true, order::acquire)) return false;
     lock_taken(rank_);
     return true;
   }
 
-  // Takes a word that is taken now: the slow half of a lock of this kind.
+  // Waits for a word that is taken, and takes it: the slow half of a lock of this kind.
   VIGIL_FOR_IO static void wait_for(atomic<bool>& taken) noexcept;
 
   void unlock() noexcept VIGIL_RELEASE() {
     lock_released(rank_);
     // Pairs with the acquires in lock() and try_lock().
-    taken_.store(false, release);
+    taken_.store(false, order::release);
   }
 
  private:

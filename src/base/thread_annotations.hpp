@@ -17,7 +17,7 @@
 #define VIGIL_RELEASE(...) VIGIL_ANNOTATION(release_capability(__VA_ARGS__))
 #define VIGIL_NO_THREAD_SAFETY_ANALYSIS VIGIL_ANNOTATION(no_thread_safety_analysis)
 
-// For the dump, which reads racing on purpose.
+// For the dump, whose reads race on purpose.
 #if defined(__clang__)
 #define VIGIL_NO_SANITIZE_THREAD __attribute__((no_sanitize("thread"), noinline))
 #else

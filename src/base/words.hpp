@@ -29,8 +29,8 @@ struct VIGIL_FOR_IO kernel_words {
 
 struct portable_words {
   static void wait(futex_word& word, std::uint32_t expected, nanos deadline) noexcept;
-  static void wake_one(futex_word& word, waker who = waker::thread) noexcept;
-  // Before the first signal handler is installed. Any thread, for good.
+  static void wake_one(futex_word& word, waker origin = waker::thread) noexcept;
+  // Called before the first signal handler is installed, on any thread; holds for good.
   static void signals_may_come() noexcept;
 };
 

@@ -1,7 +1,7 @@
 // The functions that the templates of blocking.hpp call.
 #include "base/clock_source.hpp"
 #include "blocking/side_pool.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_fork.hpp"
 #include "sched/wait/caller.hpp"
 
 #include <vigil/blocking.hpp>
@@ -18,33 +18,25 @@ using detail::outcome;
 using detail::side_job;
 using detail::side_pool;
 
-namespace {
-
-side_pool& pool_of(void* core) noexcept {
-  return *static_cast<side_pool*>(core);
-}
-
-}  // namespace
-
 blocking_pool::blocking_pool(const blocking_options& settings)
     : core_(new side_pool(detail::side_pool_size(settings.threads), settings.name)) {}
 
 blocking_pool::~blocking_pool() {
-  side_pool::end(&pool_of(core_));
+  side_pool::end(core_);
 }
 
 blocking_stats blocking_pool::stats() const {
-  return pool_of(core_).stats();
+  return core_->stats();
 }
 
 blocking_stats stats_of_blocking() {
-  return pool_of(detail::require_fiber("stats_of_blocking").sched->side_pool).stats();
+  return detail::require_fiber("stats_of_blocking").sched->side_pool->stats();
 }
 
 namespace detail {
 namespace {
 
-// The call with its record, while they are the caller's.
+// Holds the call and its record while the caller owns them.
 class owned_job {
  public:
   owned_job(const blocking_table& table, void* record) noexcept : table_(table), record_(record) {}
@@ -63,7 +55,7 @@ class owned_job {
     return *job_;
   }
 
-  // The pool's thread has it from now on.
+  // From now on the pool's thread owns both.
   void give_away() noexcept {
     static_cast<void>(job_.release());
     record_ = nullptr;
@@ -77,8 +69,8 @@ class owned_job {
   std::unique_ptr<side_job> job_;
 };
 
-// The wait has ended without a result, or never began. True if the function has
-// returned all the same. The pool may be gone.
+// Called when the wait has ended without a result, or never began. Returns true if the
+// function has returned all the same. The pool may be gone.
 bool leave(side_job& job, owned_job& owned) noexcept {
   const detail::call_fate fate = job.sched->calls.leave(job);
   if (fate == detail::call_fate::left) owned.give_away();
@@ -97,7 +89,7 @@ bool goes_to_side_pool(const wait_limit& limit) {
   return on_fiber;
 }
 
-bool run_blocking(void* given,
+bool run_blocking(side_pool* given,
                   const blocking_table& table,
                   void* record,
                   const wait_limit& limit,
@@ -107,13 +99,13 @@ bool run_blocking(void* given,
   if (self.may_not_wait()) self.refuse("blocking");
   detail::fiber& f = *detail::current_fiber();
   detail::scheduler& sched = *f.sched;
-  side_pool& pool = pool_of(given != nullptr ? given : sched.side_pool);
+  side_pool& pool = given != nullptr ? *given : *sched.side_pool;
   side_job& job = owned.make();
   job.sched = &sched;
   job.pool = &pool;
   job.since = detail::monotonic_now();
-  job.fiber_id = f.id;
-  std::memcpy(job.fiber_name, f.name, sizeof job.fiber_name);
+  job.fiber_id = f.identity.id;
+  std::memcpy(job.fiber_name, f.identity.name, sizeof job.fiber_name);
   job.from = from;
   pool.prepare();
   self.open(job.waits);
@@ -123,7 +115,7 @@ bool run_blocking(void* given,
   try {
     result = self.wait(job.waits.ticket, detail::wait_reason::blocking);
   } catch (const std::bad_alloc&) {
-    leave(job, owned);  // no room for the deadline
+    leave(job, owned);  // no memory for the deadline
     throw;
   }
   if (result != outcome::value && !leave(job, owned)) {

@@ -1,7 +1,8 @@
 #include "blocking/side_pool.hpp"
 
 #include "base/clock_source.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_fork.hpp"
+#include "sched/run/process_threads.hpp"
 
 #include <cerrno>
 #include <cstdlib>
@@ -18,10 +19,10 @@ constexpr std::size_t most_threads = 1024;
 constexpr std::size_t default_threads = 4;
 constexpr const char* variable = "VIGIL_BLOCKING_THREADS";
 
-// Whose thread this is. A fiber that asks does not park in between (G10).
+// The pool of the calling thread. A fiber that asks does not park in between (G10).
 thread_local const side_pool* pool_of_thread = nullptr;
 
-// The whole text as a number; 0 if it is none, which no size may be either.
+// Returns the whole text as a number; 0, which no size may be either, if it is not one.
 std::size_t number_in(const char* text) noexcept {
   if (*text < '0' || *text > '9') return 0;
   char* end = nullptr;
@@ -30,13 +31,13 @@ std::size_t number_in(const char* text) noexcept {
   return *end != '\0' || errno != 0 ? 0 : n;
 }
 
-// A thread of a pool, from before it is until after.
+// Counts a thread of a pool, from before it starts until after it has ended.
 void count_thread(int change) noexcept {
   process_count_own_threads(change);
   process_count_quiet_threads(change);
 }
 
-// On a thread of the pool: what runs meanwhile may ready whom it likes.
+// While it lives, the pool's thread runs the user's code, which may ready any fiber.
 class users_code {
  public:
   users_code() noexcept { process_count_quiet_threads(-1); }
@@ -81,7 +82,7 @@ side_pool::~side_pool() {
     std::thread& t = places_[i].thread;
     if (!t.joinable()) continue;
     if (pool_of_thread == this && t.get_id() == std::this_thread::get_id()) {
-      t.detach();  // Q7
+      t.detach();  // BP7
     } else {
       t.join();
     }
@@ -101,7 +102,7 @@ void side_pool::end(side_pool* pool) noexcept {
 
 void side_pool::close() noexcept {
   closing_ = true;
-  // Under the lock, as in submit(): a thread that wakes cannot be the last before.
+  // Under the lock, as in submit(): before its release no woken thread can be the last.
   while (place* const p = resting_.pop_front())
     p->sleep.wake();
 }
@@ -123,7 +124,7 @@ void side_pool::prepare() {
   const std::size_t size = side_pool_size(asked_);
   auto places = std::make_unique<place[]>(size);
   const lock_guard guard(lock_);
-  if (size_ != 0) return;  // another one was faster
+  if (size_ != 0) return;  // another caller was faster
   places_ = std::move(places);
   size_ = size;
 }
@@ -135,7 +136,7 @@ void side_pool::submit(side_job& job) noexcept {
     const lock_guard guard(lock_);
     queue_.push_back(job);
     if (place* const p = resting_.pop_front()) {
-      // Under the lock: the pool cannot go before its thread has the lock.
+      // Under the lock: the pool cannot go before its thread has taken the lock.
       p->sleep.wake();
       return;
     }
@@ -152,7 +153,7 @@ void side_pool::submit(side_job& job) noexcept {
   bool last = false;
   {
     const lock_guard guard(lock_);
-    --starting_;  // the last touch: the function may have run, and the pool be about to go
+    --starting_;  // the last touch: the function may have run, and the pool may be about to go
     last = is_last();
   }
   if (last) delete this;
@@ -185,7 +186,7 @@ void side_pool::start_failed(place& p, const std::exception_ptr& error) noexcept
     side_job* job = nullptr;
     {
       const lock_guard guard(lock_);
-      if (threads_ == 0) job = queue_.pop_front();  // else others will come to it: Q5
+      if (threads_ == 0) job = queue_.pop_front();  // otherwise a thread takes it: BP5
     }
     if (job == nullptr) return;
     job->refused = error;
@@ -219,7 +220,7 @@ void side_pool::body(place& here, std::size_t number) noexcept {
       if (job != nullptr) {
         ++running_;
       } else if (closing_) {
-        --threads_;  // also when its owner joins it: nothing comes any more
+        --threads_;  // even when its owner joins it: nothing more comes
         last = is_last();
         break;
       } else {
@@ -249,7 +250,7 @@ void side_pool::run(side_job& job) noexcept {
   give_back(job);
 }
 
-// Over: its caller goes on with the record, or has left, and it dies here.
+// Ends the call: its caller goes on with the record, or has left, and it dies here.
 void side_pool::give_back(side_job& job) noexcept {
   scheduler& sched = *job.sched;
   if (!sched.calls.returned(job)) return;

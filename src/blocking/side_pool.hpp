@@ -1,30 +1,28 @@
-// side_pool: threads that run functions which would block a worker, first in,
-// first out.
+// side_pool: threads that run functions that would block a worker, first in, first out.
 //
-//   submit()   queue; wake a thread that rests, or make one if there are fewer
-//              than the limit
-//   thread     take the first; run it; if there is none, rest on a note
-//   withdraw() out of the queue again, if no thread has taken it
+//   submit()    queues a call; wakes a resting thread, or starts one below the limit
+//   thread      runs the first call; if there is none, rests on a note
+//   withdraw()  takes a call out of the queue again, if no thread has taken it
 //
-// Q1  Functions start in the order in which they were submitted.
-// Q2  A thread rests only if, under the lock, the queue was empty; submit() takes
-//     a resting thread out under the same lock and wakes it. So no function
-//     waits beside a thread that rests.
-// Q3  A queued or running call belongs to the pool (C1 of side_call.hpp), but
-//     for one that withdraw() has taken out.
-// Q4  The destructor waits for what is queued and running, and for no caller:
-//     one whose wait has ended may go on after the pool has gone. It touches the pool
-//     only as C4 of side_call.hpp says.
-// Q5  A thread that is being started counts as one. The caller that fails to start the
-//     last one there is refuses all that is queued: no thread would come to it.
-// Q6  From then on until it has gone a thread is counted as quiet (process.hpp),
-//     but for while it runs the user's code, before it gives the call back: when
-//     the last call is over, none of them hides a deadlock, even if the pool has
-//     been left to it (Q7).
-// Q7  A pool that is ended on a thread of its own, by a function or as what that
-//     has captured dies, cannot be waited for there: it is left to its threads.
-//     They go on until nothing is queued; the last to go, of them and of the callers
-//     that start one, destroys it.
+// BP1 Functions start in the order in which they were submitted.
+// BP2 A thread rests only if, under the lock, the queue was empty; submit() takes a
+//     resting thread out under the same lock and wakes it. So no function waits beside a
+//     resting thread.
+// BP3 A queued or running call belongs to the pool (SC1 of side_call.hpp), except one
+//     that withdraw() has taken out.
+// BP4 The destructor waits for queued and running calls, and for no caller: one whose
+//     wait has ended may go on after the pool has gone. Callers touch the pool only as
+//     SC4 of side_call.hpp says.
+// BP5 A thread that is being started counts as one. A caller that fails to start the only
+//     one refuses all queued calls: no thread would come to them.
+// BP6 From then until it has gone a thread is counted as quiet (process_threads.hpp),
+//     except while it runs the user's code, before it gives the call back. So once the
+//     last call is over, no thread hides a deadlock, even if the pool has been left to
+//     them (BP7).
+// BP7 A pool that is ended on one of its own threads, by a function or as the captures of
+//     one die, cannot be waited for there: it is left to its threads. They go on until
+//     nothing is queued; the last to go, of them and of the callers that start one,
+//     destroys it.
 #pragma once
 
 #include "base/intrusive_list.hpp"
@@ -54,40 +52,40 @@ class side_job final : public side_call {
   list_hook<side_job> queued;
   side_pool* pool = nullptr;
   scheduler* sched = nullptr;
-  const detail::blocking_table* table = nullptr;
+  const blocking_table* table = nullptr;
   void* record = nullptr;
-  // Why f was not run although the call is over: Q5. Written before it is.
+  // Why f was not run although the call is over: BP5. Written before the call is over.
   std::exception_ptr refused;
 };
 
-// The number of threads that is asked for, or what the environment says;
-// throws std::invalid_argument.
+// Returns the number of threads asked for, or else the environment's. Throws
+// std::invalid_argument.
 std::size_t side_pool_size(std::optional<std::size_t> asked);
 
 class side_pool {
  public:
-  // The environment is asked when the first function comes if there is no size.
+  // Without a size the environment is asked for it, when the first function comes.
   side_pool(std::optional<std::size_t> size, std::string_view name);
-  // Waits for what is queued and running. Caller: as end().
+  // Waits for queued and running calls. Caller: as for end().
   ~side_pool();
   side_pool(const side_pool&) = delete;
   side_pool& operator=(const side_pool&) = delete;
 
-  // Destroys a pool made by new, or leaves it to its threads: Q7.
+  // Destroys a pool made by new, or leaves it to its threads: BP7.
   static void end(side_pool* pool) noexcept;
 
-  // Before the first function; throws std::invalid_argument for a bad size in the
-  // environment, std::bad_alloc.
+  // Makes the threads' places, before the first function. Throws std::bad_alloc, and
+  // std::invalid_argument for a bad size in the environment.
   void prepare() VIGIL_EXCLUDES(lock_);
   void submit(side_job& job) noexcept VIGIL_EXCLUDES(lock_);
-  // False if a thread has taken it. Caller: as Q4 says.
+  // Returns false if a thread has taken the call. Caller: as BP4 says.
   bool withdraw(side_job& job) noexcept VIGIL_EXCLUDES(lock_);
   blocking_stats stats() noexcept VIGIL_EXCLUDES(lock_);
 
  private:
   struct place {
     note sleep;
-    place* next = nullptr;  // among those that rest
+    place* next = nullptr;  // in resting_
     bool used = false;
     std::thread thread;
   };
@@ -108,13 +106,13 @@ class side_pool {
   std::unique_ptr<place[]> places_ VIGIL_GUARDED_BY(lock_);
   std::size_t size_ VIGIL_GUARDED_BY(lock_) = 0;  // 0: no function has come yet
   std::size_t threads_ VIGIL_GUARDED_BY(lock_) = 0;
-  std::size_t starting_ VIGIL_GUARDED_BY(lock_) = 0;  // callers that start one
+  std::size_t starting_ VIGIL_GUARDED_BY(lock_) = 0;  // callers that are starting a thread
   list<side_job, &side_job::queued> queue_ VIGIL_GUARDED_BY(lock_);
   chain<place, &place::next> resting_ VIGIL_GUARDED_BY(lock_);
   std::size_t running_ VIGIL_GUARDED_BY(lock_) = 0;
   std::uint64_t done_ VIGIL_GUARDED_BY(lock_) = 0;
   bool closing_ VIGIL_GUARDED_BY(lock_) = false;
-  bool is_left_ VIGIL_GUARDED_BY(lock_) = false;  // Q7
+  bool is_left_ VIGIL_GUARDED_BY(lock_) = false;  // BP7
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,5 +1,4 @@
 #include "cancel/context_core.hpp"
-#include "sched/run/process.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>
@@ -14,35 +13,26 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::cancel_state;
-using detail::current_fiber;
-using detail::lock_guard;
-using detail::nanos;
-using detail::never;
-using detail::run_phase;
-using detail::scheduler;
-using detail::timer_service;
-
 namespace {
 
-// The one that is never done.
+// The background of plain threads, which is never done.
 context_core& plain_background() {
   static auto& made = *new value_context(nullptr, nullptr, never);
   return made;
 }
 
 context_core* kept(context_core& c) noexcept {
-  c.keep();
+  c.retain();
   return &c;
 }
 
-// A handle that is given back unless it is released.
+// A handle that is given back unless it is given away.
 class owned_context {
  public:
   explicit owned_context(cancel_context* owned) noexcept : core_(owned) {}
 
   ~owned_context() {
-    if (core_ != nullptr) core_->let_go();
+    if (core_ != nullptr) core_->release();
   }
 
   owned_context(const owned_context&) = delete;
@@ -50,7 +40,7 @@ class owned_context {
 
   cancel_context* operator->() const noexcept { return core_; }
 
-  context_core* release() noexcept { return std::exchange(core_, nullptr); }
+  context_core* give_away() noexcept { return std::exchange(core_, nullptr); }
 
  private:
   cancel_context* core_;
@@ -58,7 +48,7 @@ class owned_context {
 
 cancel_context* new_child(context_core& parent) {
   auto* const made = new cancel_context(&parent);
-  parent.keep();  // CX1
+  parent.retain();  // CX1
   if (parent.node != nullptr) made->hang_below(*parent.node);
   return made;
 }
@@ -74,23 +64,23 @@ void throw_nil_context(const char* call) {
       "the context that the caller was given");
 }
 
-// CX1
-void context_core::let_go() noexcept {
-  for (context_core* c = this; c != nullptr && c->drop();) {
+// Goes up one by one, not by recursion (CX1).
+void context_core::release() noexcept {
+  for (context_core* c = this; c != nullptr && c->release_one();) {
     context_core* const above = std::exchange(c->parent, nullptr);
     c->destroy();
     c = above;
   }
 }
 
-void value_context::keep() noexcept {
+void value_context::retain() noexcept {
   // ordering: made from a handle that the caller holds.
-  handles_.fetch_add(1, detail::relaxed);
+  handles_.fetch_add(1, order::relaxed);
 }
 
-bool value_context::drop() noexcept {
+bool value_context::release_one() noexcept {
   // Pairs with the other decrements: the last one sees all that was done.
-  return handles_.fetch_sub(1, detail::acq_rel) == 1;
+  return handles_.fetch_sub(1, order::acq_rel) == 1;
 }
 
 void value_context::destroy() noexcept {
@@ -102,11 +92,11 @@ void weak_context::cancel(cancel_state state, const std::exception_ptr& cause) n
   cancel_context* found = nullptr;
   {
     const lock_guard guard(lock);
-    if (target != nullptr && target->try_keep()) found = target;
+    if (target != nullptr && target->try_retain()) found = target;
   }
   if (found == nullptr) return;
   found->cancel_node::cancel(state, cause);
-  found->let_go();
+  found->release();
 }
 
 void cancel_from_token::operator()() const noexcept {
@@ -129,29 +119,33 @@ cancel_context::cancel_context(context_core* above)
   timed_by = above->timed_by;
 }
 
-bool cancel_context::try_keep() noexcept {
+void cancel_context::release() noexcept {
+  context_core::release();
+}
+
+bool cancel_context::try_retain() noexcept {
   // ordering: the compare-exchange decides, and takes part in the decrements'
   // release sequence; what is touched with the handle is under locks.
-  std::size_t seen = handles.load(detail::relaxed);
+  std::size_t seen = handles.load(order::relaxed);
   while (seen != 0) {
     if (handles.compare_exchange_weak(seen, seen + 1)) return true;
   }
   return false;
 }
 
-bool cancel_context::drop() noexcept {
+bool cancel_context::release_one() noexcept {
   // Pairs with the other decrements: the last one sees all that was done.
-  return handles.fetch_sub(1, detail::acq_rel) == 1;
+  return handles.fetch_sub(1, order::acq_rel) == 1;
 }
 
 void cancel_context::end() noexcept {
   context_core* const above = std::exchange(parent, nullptr);
   destroy();
-  if (above != nullptr) above->let_go();
+  if (above != nullptr) above->release();
 }
 
 void cancel_context::destroy() noexcept {
-  leave();  // N3 of cancel_tree.hpp
+  leave();  // CN3 of cancel_tree.hpp
   if (link_ != nullptr) {
     const lock_guard guard(link_->lock);
     link_->target = nullptr;
@@ -159,13 +153,13 @@ void cancel_context::destroy() noexcept {
   heard_.reset();
   if (timer_ != nullptr) {
     detail::stop(timer_);
-    drop_handle(timer_);
+    detail::release(timer_);
   }
   delete token_.load();
   delete this;
 }
 
-// --- its making
+// --- making a context
 
 const std::shared_ptr<weak_context>& cancel_context::weak() {
   if (link_ == nullptr) {
@@ -177,14 +171,14 @@ const std::shared_ptr<weak_context>& cancel_context::weak() {
 }
 
 void cancel_context::arm(nanos at, std::exception_ptr cause) {
-  timer_service& service = detail::current_service(
+  timer_service& service = current_service(
       "with_deadline",
       "a context with a deadline needs a runtime's timer, and this thread has no runtime; make it "
       "on a fiber, or use with_cancel");
-  // A function of ours, but what it ends may destroy the user's: so it is a
-  // callback, for a fiber.
+  // The function is the library's, but the waits and functions that it ends may destroy
+  // the user's objects: so it is a callback, for a fiber.
   timer_ = service.make_record(
-      callback([link = weak(), why = cause] { link->cancel(cancel_state::timed_out, why); }),
+      callback([link = weak(), cause] { link->cancel(cancel_state::timed_out, cause); }),
       0,
       false,
       site{"vigil::with_deadline", 0});
@@ -195,7 +189,7 @@ void cancel_context::arm(nanos at, std::exception_ptr cause) {
   late_ = std::move(cause);
   want_on_done();
   service.reset_at(*timer_, deadline);
-  if (is_done()) detail::stop(timer_);  // by its parent, before it asked
+  if (is_done()) detail::stop(timer_);  // ended by its parent, before it asked
 }
 
 bool cancel_context::is_pending_in(const scheduler* here) const noexcept {
@@ -203,9 +197,10 @@ bool cancel_context::is_pending_in(const scheduler* here) const noexcept {
          timer_->service->is_of_this_run(*timer_) && timer_->when.load() > 0;
 }
 
-// Virtual time stands still, or is over, for callers that are not in it.
+// False for a deadline on virtual time, which stands still, or is over, for callers that
+// are not in it.
 bool cancel_context::has_passed_elsewhere() const noexcept {
-  return clock == deadline_clock() && deadline <= detail::monotonic_now();
+  return clock == deadline_clock() && deadline <= monotonic_now();
 }
 
 void cancel_context::listen(std::stop_token t) {
@@ -213,16 +208,16 @@ void cancel_context::listen(std::stop_token t) {
                                                                    cancel_from_token{weak()});
 }
 
-// --- its end
+// --- ending a context
 
 channel_core* cancel_context::done_channel() noexcept {
   want_on_done();
-  keep();
+  retain();
   return this;
 }
 
-// The flag first, then the source, then the look; on_done() is called after the node is
-// done, and looks for the source (N6 of cancel_tree.hpp).
+// Sets the flag, then the source, and then looks; on_done() is called after the node is
+// done, and looks for the source (CN6 of cancel_tree.hpp).
 std::stop_token cancel_context::token() {
   want_on_done();
   token_is_given();
@@ -244,12 +239,12 @@ void cancel_context::on_done() noexcept {
 
 // --- what the handles call
 
-void add_handle(context_core* c) noexcept {
-  c->keep();
+void retain(context_core* c) noexcept {
+  c->retain();
 }
 
-void drop_handle(context_core* c) noexcept {
-  c->let_go();
+void release(context_core* c) noexcept {
+  c->release();
 }
 
 cancel_node* cancel_node_of(const context& ctx) {
@@ -301,10 +296,10 @@ const void* value_of(const context_core* c, const void* key) {
   return nullptr;
 }
 
-// The first fiber that asks makes its runtime's. The runtime's end lets go of it
-// when no fiber is left, so a fiber may take a handle.
+// The first fiber that asks makes its runtime's root. The runtime's end lets go of the
+// root when no fiber is left, so a fiber may take a handle.
 context_core* background() {
-  const detail::fiber* const self = current_fiber();
+  const fiber* const self = current_fiber();
   if (self == nullptr) return kept(plain_background());
   scheduler& sched = *self->sched;
   cancel_node* root = sched.end.root.load();
@@ -312,10 +307,11 @@ context_core* background() {
     auto* const fresh = new cancel_context(nullptr);
     if (sched.end.root.compare_exchange_strong(root, fresh)) {
       root = fresh;
-      // Who begins the shutdown changes the phase and then looks for the root.
+      // The thread that begins the shutdown changes the phase and then looks for the
+      // root.
       if (sched.state.phase() >= run_phase::ending) root->cancel(cancel_state::shutdown, nullptr);
     } else {
-      fresh->let_go();
+      fresh->release();
     }
   }
   return kept(*static_cast<cancel_context*>(root));
@@ -328,7 +324,7 @@ context_core* with_cancel(context_core* parent) {
 context_core* with_deadline(context_core* parent, std::int64_t deadline, std::exception_ptr cause) {
   context_core& above = checked(parent, "with_deadline");
   const cancel_context* const timed = above.timed_by;
-  scheduler* const here = detail::current_scheduler();
+  scheduler* const here = current_scheduler();
   const auto clock = deadline_clock::read_in(here);
   const bool is_on_one_clock = above.deadline == never || above.clock == clock;  // CX4
   const bool has_own = deadline != never;
@@ -338,7 +334,7 @@ context_core* with_deadline(context_core* parent, std::int64_t deadline, std::ex
       made->deadline = is_on_one_clock ? std::min(deadline, above.deadline) : deadline;
       made->clock = clock;
     }
-    return made.release();
+    return made.give_away();
   }
   bool is_late = false;
   if (timed != nullptr) {
@@ -346,7 +342,7 @@ context_core* with_deadline(context_core* parent, std::int64_t deadline, std::ex
       is_late = timed->has_passed_elsewhere();
       if (is_late) cause = timed->cause_of_deadline();
     } else if (above.deadline <= deadline) {
-      if (timed->is_pending_in(here)) return made.release();
+      if (timed->is_pending_in(here)) return made.give_away();
       deadline = above.deadline;
       cause = timed->cause_of_deadline();
     }
@@ -361,23 +357,23 @@ context_core* with_deadline(context_core* parent, std::int64_t deadline, std::ex
   } else if (has_own || (deadline != never && here != nullptr)) {
     made->arm(deadline, std::move(cause));
   }
-  return made.release();
+  return made.give_away();
 }
 
 context_core* with_timeout(context_core* parent, std::int64_t timeout, std::exception_ptr cause) {
-  return with_deadline(parent, detail::saturating_add(now(), timeout), std::move(cause));
+  return with_deadline(parent, saturating_add(now(), timeout), std::move(cause));
 }
 
 context_core* with_stop_token(context_core* parent, std::stop_token token) {
   owned_context made(new_child(checked(parent, "with_stop_token")));
   made->listen(std::move(token));
-  return made.release();
+  return made.give_away();
 }
 
 context_core* without_cancel(context_core* parent) {
   context_core& above = checked(parent, "without_cancel");
   auto* const made = new value_context(&above, nullptr, never);
-  above.keep();
+  above.retain();
   return made;
 }
 
@@ -391,7 +387,7 @@ context_core* with_value(context_core* parent,
     made = new value_context(&above, above.node, above.deadline);
     made->clock = above.clock;
     made->timed_by = above.timed_by;
-    above.keep();
+    above.retain();
   } catch (...) {
     destroy(value);
     throw;

@@ -1,21 +1,21 @@
-// context_core: what a context's handles name. Three kinds:
+// context_core: the object that a context's handles name. There are two kinds:
 //
 //   value_context    a value, or nothing: the background of plain threads,
 //                    without_cancel; done when its parent is, or never
 //   cancel_context   a node of the cancel tree, and the channel that done() hands
 //                    out: closed as soon as the node is done
 //
-// CX1 A child keeps its parent, and so all above it. A long chain goes one by one,
+// CX1 A child keeps its parent, and so all above it. A long chain is freed one by one,
 //     not by recursion.
 // CX2 The handles of a cancel_context are counted with those of its channel: a
 //     receiver of done() is a handle.
-// CX3 What may come after the last handle (its timer, a stop_token) has only a weak
-//     link: it looks under the link's lock whether the context is there, and takes
-//     a handle unless the last one has gone.
+// CX3 The parts that may act after the last handle (its timer, a stop_token) have only a
+//     weak link: they look under the link's lock whether the context is still there, and
+//     take a handle unless the last one is gone.
 // CX4 A timer goes with the run it was armed in. So a context made under a deadline
-//     leaves it to the ancestor's timer only if that is pending in the run that the
-//     maker is in; its own is armed otherwise. And deadlines are compared only if
-//     they are instants of one clock: virtual time is each runtime's own.
+//     leaves it to the ancestor's timer only if that timer is pending in the run that the
+//     maker is in; otherwise it arms its own. And deadlines are compared only if they are
+//     instants of one clock: virtual time is each runtime's own.
 #pragma once
 
 #include "chan/channel_core.hpp"
@@ -34,50 +34,49 @@ class timer_seam;
 class cancel_context;
 class timer_record;
 
-// Whose instants a deadline is one of: those of a run on virtual time, or, by
-// default, the machine's.
+// The clock of a deadline: that of a run on virtual time or, by default, the machine's.
 struct deadline_clock {
-  const detail::timer_seam* of = nullptr;
+  const timer_seam* of = nullptr;
   std::uint32_t run = 0;
 
-  // `s`: where the caller is, nullptr if in no runtime.
-  static deadline_clock read_in(detail::scheduler* s) noexcept;
+  // `s` is the caller's runtime, nullptr if it is in none.
+  static deadline_clock read_in(scheduler* s) noexcept;
   bool operator==(const deadline_clock&) const noexcept = default;
 };
 
 class context_core {
  public:
   // Takes over a handle of the parent.
-  context_core(context_core* above, cancel_node* ends_with, detail::nanos d) noexcept
+  context_core(context_core* above, cancel_node* ends_with, nanos d) noexcept
       : parent(above), node(ends_with), deadline(d) {}
 
   context_core(const context_core&) = delete;
   context_core& operator=(const context_core&) = delete;
 
-  virtual void keep() noexcept = 0;
-  void let_go() noexcept;
+  virtual void retain() noexcept = 0;
+  void release() noexcept;
 
   context_core* parent;  // owned; nullptr: none
-  cancel_node* node;     // it or the nearest ancestor that can be done
-  detail::nanos deadline;
+  cancel_node* node;     // this, or the nearest ancestor that can be done
+  nanos deadline;
   deadline_clock clock;                      // of the deadline
-  const cancel_context* timed_by = nullptr;  // it or the ancestor whose timer that is
+  const cancel_context* timed_by = nullptr;  // this, or the ancestor with the deadline's timer
   const void* key = nullptr;
   void* value = nullptr;
 
  protected:
   ~context_core() = default;
 
-  // What remains after the last handle has gone; the parent is taken care of.
+  // Frees the rest after the last handle is gone; the caller takes care of the parent.
   virtual void destroy() noexcept = 0;
 
  private:
-  virtual bool drop() noexcept = 0;  // true: it was the last handle
+  virtual bool release_one() noexcept = 0;  // true: it was the last handle
 };
 
 [[noreturn]] void throw_nil_context(const char* call);
 
-// What a handle names; throws std::invalid_argument for a nil one.
+// The object that a handle names. Throws std::invalid_argument for a nil handle.
 template <class Core>
 Core& checked(Core* c, const char* call) {
   if (c == nullptr) throw_nil_context(call);
@@ -86,22 +85,22 @@ Core& checked(Core* c, const char* call) {
 
 class value_context final : public context_core {
  public:
-  value_context(context_core* above, cancel_node* ends_with, detail::nanos d) noexcept
+  value_context(context_core* above, cancel_node* ends_with, nanos d) noexcept
       : context_core(above, ends_with, d) {}
 
-  void keep() noexcept override;
+  void retain() noexcept override;
   void (*destroy_value)(void*) noexcept = nullptr;
 
  private:
-  bool drop() noexcept override;
+  bool release_one() noexcept override;
   void destroy() noexcept override;
 
-  detail::atomic<std::size_t> handles_{1};
+  atomic<std::size_t> handles_{1};
 };
 
-// CX3.
+// The weak link of CX3.
 struct weak_context {
-  detail::spinlock lock{detail::lock_rank::cancel_tree};
+  spinlock lock{lock_rank::cancel_tree};
   cancel_context* target VIGIL_GUARDED_BY(lock) = nullptr;
 
   void cancel(detail::cancel_state state, const std::exception_ptr& cause) noexcept;
@@ -115,18 +114,18 @@ struct cancel_from_token {
 class cancel_context final : public context_core,
                              public cancel_node,
                              public channel_core,
-                             private detail::timed_source {
+                             private timed_source {
  public:
   explicit cancel_context(context_core* above);
 
-  // --- its making
-  void arm(detail::nanos at, std::exception_ptr cause);
+  // --- making it
+  void arm(nanos at, std::exception_ptr cause);
   void listen(std::stop_token token);
 
-  // --- CX4, of one with a timer; `here`: the caller's runtime, nullptr if in none
-  // Its timer will fire in that run.
-  bool is_pending_in(const detail::scheduler* here) const noexcept;
-  // As far as the reader of another clock can tell.
+  // --- CX4, for a context with a timer; `here`: the caller's runtime, nullptr if in none
+  // Whether its timer will fire in that run.
+  bool is_pending_in(const scheduler* here) const noexcept;
+  // Whether its deadline has passed, as far as the reader of another clock can tell.
   bool has_passed_elsewhere() const noexcept;
 
   const std::exception_ptr& cause_of_deadline() const noexcept { return late_; }
@@ -134,22 +133,22 @@ class cancel_context final : public context_core,
   channel_core* done_channel() noexcept;
   std::stop_token token();
 
-  void keep() noexcept override { add_handle(static_cast<channel_core*>(this)); }
+  void retain() noexcept override { detail::retain(static_cast<channel_core*>(this)); }
 
-  void let_go() noexcept override { context_core::let_go(); }
+  void release() noexcept override;
 
-  bool try_keep() noexcept override;
+  bool try_retain() noexcept override;
 
  private:
   ~cancel_context() override = default;
 
-  bool drop() noexcept override;
+  bool release_one() noexcept override;
   void destroy() noexcept override;
   void end() noexcept override;  // the last handle was a receiver
   void on_done() noexcept override;
   const std::shared_ptr<weak_context>& weak();
 
-  // Nothing ever comes but the end.
+  // Nothing ever comes except the end.
   bool take(void*) noexcept override { return false; }
 
   bool has_ended() const noexcept override { return is_done(); }
@@ -164,7 +163,7 @@ class cancel_context final : public context_core,
   timer_record* timer_ = nullptr;       // written by its maker only
   std::exception_ptr late_;             // the cause of its deadline; written by its maker only
   std::unique_ptr<std::stop_callback<cancel_from_token>> heard_;
-  detail::atomic<std::stop_source*> token_{nullptr};
+  atomic<std::stop_source*> token_{nullptr};
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

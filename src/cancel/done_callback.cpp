@@ -1,12 +1,12 @@
-// done_callback: what after_func(ctx, f) makes: a timer with a callback that the end of
-// a context arms.
+// done_callback: the object that after_func(ctx, f) makes, a timer with a callback that
+// the end of the context arms.
 //
-// The danger. The context may end, and the function be armed, while somebody stops it
-// and is told that it will not run.
+// The danger. The context may end, and the function be armed, while another thread stops
+// it and is told that it will not run.
 //
 // The rule. The node's list of callbacks decides between the end and stop(): only one of
-// them takes the registration out. If that was the end, stop_and_wait decides with it,
-// under the registration's lock, whether the timer is armed.
+// them takes the registration out. If that was the end, the registration's lock decides
+// between the end and stop_and_wait whether the timer is armed.
 #include "cancel/context_core.hpp"
 #include "timer/timer_service.hpp"
 
@@ -16,20 +16,16 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::cancel_callback;
-using detail::lock_guard;
-using detail::timer_service;
-
-// One owner is its node's list, until it has run or was stopped; the others are
-// the handles. Taking it out of the list ends its handle of the record; the
-// reference, for stop_and_wait, lasts as long as it does.
+// A registration is owned by its node's list, until it has run or was stopped, and by its
+// handles. Taking it out of the list drops its handle of the record; its reference to the
+// record, for stop_and_wait, lasts as long as the registration.
 class done_registration final : public cancel_callback {
  public:
   done_registration(context_core& c, timer_record* r) noexcept : context(c), record(r) {
     run = [](cancel_callback& self) noexcept { static_cast<done_registration&>(self).fire(); };
-    c.keep();
+    c.retain();
     // ordering: made from the handle that the caller hands over.
-    r->references.fetch_add(1, detail::relaxed);
+    r->references.fetch_add(1, order::relaxed);
     r->referenced.store(false);  // until no lock is held: see fire()
   }
 
@@ -42,21 +38,21 @@ class done_registration final : public cancel_callback {
           record->service->reset_after(*record, 0);
           is_armed = armed_now = true;
         } catch (...) {
-          is_over = true;  // its runtime has gone: the function goes without having run
+          is_over = true;  // its runtime is gone: the function dies without having run
         }
       }
     }
-    // It holds the program (all_done) until it has run. To let go of that may be to
-    // tell the main fiber, under a lock of its own.
+    // The function holds the program (all_done) until it has run. Giving up that hold may
+    // mean telling the main fiber, under a lock of its own.
     if (armed_now) record->service->set_referenced(*record, true);
-    drop_handle(record);
-    drop_handle(this);
+    release(record);
+    release(this);
   }
 
   bool stop() noexcept {
     if (context.node == nullptr) {
       if (!waits_in_vain.exchange(false)) return false;
-      drop_handle(record);
+      release(record);
       return true;
     }
     if (!context.node->unlink(*this)) return false;
@@ -65,16 +61,16 @@ class done_registration final : public cancel_callback {
       const lock_guard guard(lock);
       was_over = std::exchange(is_over, true);  // by stop_and_wait, in between
     }
-    drop_handle(record);
-    drop_handle(this);  // the list's; the caller has another
+    release(record);
+    release(this);  // the list's; the caller has another
     return !was_over;
   }
 
-  // The cancel may be at other callbacks still, or have just armed the record.
+  // The cancel may still be at other callbacks, or have just armed the record.
   bool stop_and_wait(const wait_limit& limit) {
     if (stop()) return true;
     if (context.node == nullptr) return false;
-    const kept_limit kept(limit);  // the function dies in here, perhaps
+    const kept_limit kept(limit);  // the function may die in here
     {
       const lock_guard guard(lock);
       if (!is_armed) return !std::exchange(is_over, true);
@@ -86,31 +82,31 @@ class done_registration final : public cancel_callback {
 
   context_core& context;
   timer_record* const record;
-  detail::spinlock lock{detail::lock_rank::done_callback};  // held while it is armed
-  bool is_armed VIGIL_GUARDED_BY(lock) = false;             // once, for ever
-  bool is_over VIGIL_GUARDED_BY(lock) = false;              // it will not be armed
-  detail::atomic<bool> waits_in_vain{false};                // for a context that is never done
-  detail::atomic<std::size_t> handles{1};
+  spinlock lock{lock_rank::done_callback};       // held while it is armed
+  bool is_armed VIGIL_GUARDED_BY(lock) = false;  // once, for ever
+  bool is_over VIGIL_GUARDED_BY(lock) = false;   // it will not be armed
+  atomic<bool> waits_in_vain{false};             // for a context that is never done
+  atomic<std::size_t> handles{1};
 };
 
-void add_handle(done_registration* r) noexcept {
+void retain(done_registration* r) noexcept {
   // ordering: made from a handle that the caller holds.
-  r->handles.fetch_add(1, detail::relaxed);
+  r->handles.fetch_add(1, order::relaxed);
 }
 
-void drop_handle(done_registration* r) noexcept {
+void release(done_registration* r) noexcept {
   // Pairs with the other decrements: the last one sees all that was done.
-  if (r->handles.fetch_sub(1, detail::acq_rel) != 1) return;
-  if (r->waits_in_vain.load()) drop_handle(r->record);
-  detail::drop_reference(*r->record);
-  r->context.let_go();
+  if (r->handles.fetch_sub(1, order::acq_rel) != 1) return;
+  if (r->waits_in_vain.load()) release(r->record);
+  detail::release_record(*r->record);
+  r->context.release();
   delete r;
 }
 
 done_registration* after_func(context_core* c, callback f, const site& from) {
   context_core& ctx = checked(c, "after_func");
   if (!f) throw_empty_function("vigil::after_func");
-  timer_service& service = detail::current_service(
+  timer_service& service = current_service(
       "after_func",
       "this thread has no runtime to run the function in; call it on a fiber. On a plain thread "
       "wait for the context's done(), or use stop_token_of");
@@ -119,13 +115,13 @@ done_registration* after_func(context_core* c, callback f, const site& from) {
   try {
     made = new done_registration(ctx, record);
   } catch (...) {
-    drop_handle(record);
+    release(record);
     throw;
   }
   if (ctx.node == nullptr) {
     made->waits_in_vain.store(true);
   } else {
-    add_handle(made);
+    retain(made);
     if (!ctx.node->link(*made)) made->fire();
   }
   return made;

@@ -1,8 +1,8 @@
 // group_core: the fibers of a group, the waits for them, and the first error.
 //
 // Everything is under one lock. A place is taken before a fiber is made and given
-// back when its function has died, or has never run; so while one is taken the
-// group lives, and when none is, nobody touches it any more.
+// back when its function has died, or has never run. So while a place is taken the
+// group lives, and when none is, nothing touches it any more.
 //
 // GR1 A running fiber is in the list from its first step to its last, and leaves
 //     it under the lock: a stop that is asked for under the lock finds it alive.
@@ -10,13 +10,13 @@
 //     the lock, may destroy the group.
 // GR3 With a limit, a place that is given back is handed to the first wait for one.
 // GR4 In the list the fibers that have not been asked to stop come before those that
-//     have; once one is being asked, each that comes in has been asked. So a few
-//     can be asked under each hold of the lock.
+//     have. Once the asking has begun, each fiber that comes in has been asked. So a
+//     few can be asked under each hold of the lock.
 // GR5 A wait for the end that was readied looks again under the lock: more fibers may
 //     have been started before it runs. wait() sees no place taken and forbids more
-//     under one hold of it.
+//     under one hold of the lock.
 #include "cancel/context_core.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_fork.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/wait/caller.hpp"
 #include "sched/wait/wake_list.hpp"
@@ -31,17 +31,6 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::caller;
-using detail::fiber;
-using detail::list;
-using detail::list_hook;
-using detail::lock_guard;
-using detail::outcome;
-using detail::queued_waiter;
-using detail::turn;
-using detail::wait_reason;
-using detail::wake_list;
-
 class group_core {
  public:
   group_core(cancellable c, std::size_t limit)
@@ -51,7 +40,7 @@ class group_core {
   bool try_take(const char* call);
   void give() noexcept;
   void run(call_ref f) noexcept;
-  // True: all have ended, and with `last` nothing starts in it any more.
+  // True if all have ended; with `last`, nothing starts in the group any more.
   bool wait(const wait_limit& limit, const char* call, bool last);
   bool runs(const fiber* f) noexcept;
   void join() noexcept;
@@ -81,7 +70,7 @@ class group_core {
 
   const cancellable made_;
   const std::size_t limit_;
-  detail::spinlock lock_{detail::lock_rank::fiber_join};
+  spinlock lock_{lock_rank::fiber_join};
   std::size_t taken_ VIGIL_GUARDED_BY(lock_) = 0;
   bool asked_to_stop_ VIGIL_GUARDED_BY(lock_) = false;
   bool ended_by_cancel_ VIGIL_GUARDED_BY(lock_) = false;  // not by an error or its parent
@@ -92,7 +81,7 @@ class group_core {
   waiting_list for_end_ VIGIL_GUARDED_BY(lock_);
 };
 
-// Holds the lock afterwards only if one is to start.
+// Locks, and keeps the lock only if a fiber is to start.
 bool group_core::lock_to_start(const char* call) {
   lock_.lock();
   if (waited_for_) {
@@ -107,8 +96,8 @@ bool group_core::lock_to_start(const char* call) {
   return false;
 }
 
-// What is not started is not forgotten: wait() says so, unless cancel() has ended
-// the group, and that is what its owner wanted.
+// Notes that a function was not started, so that wait() says so, unless cancel() has
+// ended the group: then that is what its owner wanted.
 void group_core::fail_unstarted() noexcept {
   {
     const lock_guard guard(lock_);
@@ -157,7 +146,7 @@ bool group_core::try_take(const char* call) {
   return has_room;
 }
 
-// GR3.
+// Hands a place on (GR3). False if no fiber waits for one.
 bool group_core::give_to_next(wake_list& claimed) noexcept {
   while (const queued_waiter* const w = for_place_.pop_front()) {
     if (claimed.claim(*w, outcome::value)) return true;
@@ -178,7 +167,7 @@ void group_core::give() noexcept {
 }
 
 void group_core::run(call_ref f) noexcept {
-  member self{detail::current_fiber(), false, {}};
+  member self{current_fiber(), false, {}};
   {
     const lock_guard guard(lock_);
     self.is_asked = asked_to_stop_;
@@ -211,7 +200,7 @@ void group_core::fail(std::exception_ptr error) noexcept {
   cancel(error);
 }
 
-// Whether e says what a stop says: that cancel() has ended the group.
+// Whether e says only what a stop says: that cancel() has ended the group.
 bool group_core::is_by_cancel(const cancelled& e) noexcept {
   {
     const lock_guard guard(lock_);
@@ -230,7 +219,7 @@ void group_core::cancel(const std::exception_ptr& cause) noexcept {
   }
 }
 
-// GR4. True if there may be more.
+// Asks a few fibers to stop (GR4). True if there may be more.
 bool group_core::ask_some_to_stop() noexcept {
   const lock_guard guard(lock_);
   asked_to_stop_ = true;
@@ -245,7 +234,7 @@ bool group_core::ask_some_to_stop() noexcept {
   return true;
 }
 
-// False: the deadline came first.
+// False if the deadline came first.
 bool group_core::wait(const wait_limit& limit,
                       const char* call,
                       bool last) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
@@ -292,7 +281,7 @@ void group_core::join() noexcept {
     lock_.unlock();
     return;
   }
-  if (const fiber* const f = detail::current_fiber()) detail::check_may_park(*f);
+  if (const fiber* const f = current_fiber()) check_may_park(*f);
   caller self(caller::unstoppable);
   queued_waiter w;
   self.open(w);
@@ -328,10 +317,11 @@ group_core* make_group(const context& parent, std::size_t limit) {
 }
 
 bool stop_and_join(group_core* g) noexcept {
-  // Its fibers stayed in the parent, with whoever may have held its lock.
+  // After a fork: its fibers stayed in the parent, with the thread that may have held its
+  // lock.
   if (detail::process_lacks_threads()) return false;
   // std::exit on a fiber of the group: it does not return, and so the fiber never ends.
-  if (detail::process_is_exiting() && g->runs(detail::current_fiber())) return false;
+  if (process_is_exiting() && g->runs(current_fiber())) return false;
   g->cancel(nullptr);
   g->join();
   delete g;
@@ -350,9 +340,9 @@ bool try_take_place(group_core* g, const char* call) {
   return g->try_take(call);
 }
 
-// The values of fiber_local are the fiber's as well.
+// Destroys the fiber's fiber_local values first: the place is taken for them as well.
 void give_place(group_core* g, bool has_run) noexcept {
-  if (has_run) detail::current_fiber()->destroy_locals();
+  if (has_run) current_fiber()->destroy_locals();
   g->give();
 }
 

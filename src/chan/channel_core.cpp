@@ -13,12 +13,6 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::attempt;
-using detail::case_queue;
-using detail::lock_guard;
-using detail::outcome;
-using detail::queued_case;
-
 namespace {
 
 class plain_channel final : public channel_core {
@@ -34,7 +28,7 @@ void move_value(const element_ops& ops, void* to, void* from) noexcept {
     ops.move(to, from);
     return;
   }
-  switch (ops.size) {  // a call for the others
+  switch (ops.size) {  // only the other sizes cost a call
     case 0:
       return;
     case 4:
@@ -113,7 +107,7 @@ attempt channel_core::recv_now(void* into) noexcept {
     destroy_value(ops, front);
     if (++first_ == capacity_) first_ = 0;
     --size_;
-    // The first who waits to send has room now, unless a close is ending its wait.
+    // The first sender that waits has room now, unless a close is ending its wait.
     if (senders_.empty() || closed_) return {channel_status::ok};
     queued_case* const c = claim_first(senders_);
     if (c == nullptr) return {channel_status::ok};
@@ -141,9 +135,9 @@ void channel_core::wait_to_send(queued_case& c) noexcept {
 void channel_core::wait_to_recv(queued_case& c) {
   if (source != nullptr) {
     if (receivers_.empty()) source->somebody_waits();
-    // It waits for a deadline, although for none of its own.
-    detail::fiber* const self = detail::current_fiber();
-    if (self != nullptr && self->pinned != nullptr) self->waits_timed = true;
+    // It waits for a deadline, although not for one of its own.
+    fiber* const self = current_fiber();
+    if (self != nullptr && self->pinned != nullptr) self->waits.timed = true;
   }
   receivers_.push_back(c);
 }
@@ -176,7 +170,7 @@ void channel_core::dismiss_all() noexcept {
     return true;
   };
   for (bool more = true; more;) {
-    detail::wake_list claimed;
+    wake_list claimed;
     {
       const lock_guard guard(lock);
       claimed.take(receivers_.empty() ? senders_ : receivers_, claim);
@@ -208,18 +202,17 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   return done.status;
 }
 
-// Waits as one case of one channel; the lock is held and released.
+// Waits as one case of one channel. Caller: holds the lock, which is released.
 [[gnu::noinline]] channel_status wait_for_peer(channel_core& c,
                                                direction d,
                                                void* value,
                                                const wait_limit& limit) VIGIL_RELEASE(c.lock) {
-  detail::caller self(limit);
+  caller self(limit);
   if (self.may_not_wait()) {
     c.lock.unlock();
     self.refuse(d == direction::send ? "channel::send" : "channel::recv");
   }
-  add_handle(&c);  // CH5
-  const channel_handle kept(&c);
+  const channel_handle kept = channel_handle::to(&c);  // CH5
   queued_case* chosen = nullptr;
   queued_case own;
   own.value = value;
@@ -233,20 +226,20 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
     c.lock.unlock();
     throw;
   }
-  self.open(own);  // nobody sees the case before the lock is released
+  self.open(own);  // no thread sees the case before the lock is released
   const auto leave = [&]() noexcept {
     const lock_guard guard(c.lock);
     d == direction::send ? c.leave_senders(own) : c.leave_receivers(own);
   };
-  const auto why = d == direction::send ? detail::wait_reason::send : detail::wait_reason::recv;
-  const outcome result = self.wait(own.ticket, why, c.lock, leave);
+  const auto reason = d == direction::send ? wait_reason::send : wait_reason::recv;
+  const outcome result = self.wait(own.ticket, reason, c.lock, leave);
   if (chosen != nullptr) return own.status;
   self.throw_if_ended(result);
   return channel_status::timeout;
 }
 
-// The same, unless the time is over. The clock is not read under the lock, and only if
-// nothing is ready; then comes another look.
+// The same, unless the time is over. The clock is read only if nothing is ready, and not
+// under the lock: so another look follows.
 [[gnu::noinline]] channel_status wait_in_time(channel_core& c,
                                               direction d,
                                               void* value,
@@ -271,8 +264,7 @@ channel_status operate(channel_core* c, direction d, void* value, const wait_lim
     VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   if (c == nullptr)
     return detail::wait_on_nothing(
-        d == direction::send ? detail::wait_reason::send_nil : detail::wait_reason::recv_nil,
-        limit);
+        d == direction::send ? wait_reason::send_nil : wait_reason::recv_nil, limit);
   c->lock.lock();
   const attempt done = try_now(*c, d, value);
   if (done.status != channel_status::not_ready) return finish(*c, done);
@@ -309,14 +301,14 @@ channel_core* make_channel(const element_ops& ops, std::size_t capacity) {
   return new plain_channel(ops, capacity);
 }
 
-void add_handle(channel_core* c) noexcept {
+void retain(channel_core* c) noexcept {
   // ordering: made from a handle that the caller holds.
-  c->handles.fetch_add(1, detail::relaxed);
+  c->handles.fetch_add(1, order::relaxed);
 }
 
-void drop_handle(channel_core* c) noexcept {
+void release(channel_core* c) noexcept {
   // Pairs with the other decrements: the last one sees all that was done.
-  if (c->handles.fetch_sub(1, detail::acq_rel) == 1) c->end();
+  if (c->handles.fetch_sub(1, order::acq_rel) == 1) c->end();
 }
 
 void check_closable(const channel_core* c) {
@@ -352,11 +344,11 @@ void throw_send_on_closed() {
       "done before close(), or use try_send");
 }
 
-channel_status wait_on_nothing(wait_reason why, const wait_limit& limit) {
+channel_status wait_on_nothing(wait_reason reason, const wait_limit& limit) {
   if (limit.is_over()) return channel_status::timeout;
   caller self(limit);
   if (self.may_not_wait()) self.refuse("channel");
-  const outcome result = self.wait(self.open(), why);
+  const outcome result = self.wait(self.open(), reason);
   self.throw_if_ended(result);
   return channel_status::timeout;
 }

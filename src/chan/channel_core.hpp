@@ -2,29 +2,26 @@
 //
 //   senders ──▶ [ ring of `capacity` slots ] ──▶ receivers
 //
-// Everything is guarded by the channel's lock; a value moves under it, straight
-// from the sender's hand into the receiver's when one of them waits.
+// Everything is guarded by the channel's lock. A value moves under it, straight from the
+// sender's hand into the receiver's when one of them waits.
 //
-// A wait leaves a queued_case in a queue, or several at once (select), all
-// with the ticket of one waiter. The other side finds one, claims the ticket, moves
-// the value, writes down which case it was and how it ended, unlocks, and delivers.
+// A wait leaves a queued_case in a queue, or several at once (select), all with the
+// ticket of one waiter. The other side finds one, claims the ticket, moves the value,
+// writes down which case it was and how it ended, unlocks, and delivers.
 //
-// CH1 A case is linked and unlinked under the lock of its channel. Its owner
-//     leaves no case behind: those that were not claimed it unlinks itself, even
-//     when an exception ends the wait.
-// CH2 A claim fails if the wait has ended otherwise; the thread that failed unlinks
-//     the case and looks at the next one.
-// CH3 Between claim and deliver() the owner cannot go on, so its case, its
-//     value and the word that says which case it was stay where they are.
-// CH4 Receivers wait only if the ring is empty, senders only if it is full;
-//     none waits on a closed channel. So at most one of the queues holds cases
-//     that can be claimed, but for one select that waits on both: it never
-//     meets itself, because it looks before it is queued.
-// CH5 A waiter has a handle of the channel, so that it lives until the case is
+// CH1 A case is linked and unlinked under the lock of its channel. Its owner leaves no
+//     case behind: it unlinks by itself those that were not claimed, even when an
+//     exception ends the wait.
+// CH2 A claim fails if the wait has ended otherwise; the thread that failed unlinks the
+//     case and looks at the next one.
+// CH3 Between claim and deliver() the owner cannot go on, so its case, its value and the
+//     word that says which case it was stay where they are.
+// CH4 Receivers wait only if the ring is empty, senders only if it is full; none waits on
+//     a closed channel. So at most one of the queues holds cases that can be claimed,
+//     except for one select that waits on both: it never meets itself, because it looks
+//     before it is queued.
+// CH5 A waiter has a handle of the channel, so the channel lives until the case is
 //     unlinked, whatever becomes of the handles outside.
-//
-// The channel of a timer has a timed_source instead of senders: each look asks it
-// whether a value is due.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -41,7 +38,7 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using channel_core = detail::channel_core;
+using channel_core = channel_core;
 using vigil::channel_status;
 
 struct queued_case : queued_waiter {
@@ -52,22 +49,23 @@ struct queued_case : queued_waiter {
 
 using case_queue = far_list<queued_case>;
 
-// Where a timer's channel has its values from.
+// The source of the values of a timer's channel, instead of senders: each look at the
+// channel asks it whether a value is due.
 class timed_source {
  public:
   // --- under the channel's lock
-  // The value that is due, constructed at `into`; false if none is.
+  // Constructs the value that is due at `into`; false if none is due.
   virtual bool take(void* into) noexcept = 0;
-  // Its runtime has ended: nothing will come any more.
+  // Whether its runtime has ended: then nothing will come any more.
   virtual bool has_ended() const noexcept = 0;
-  // The first receiver is about to be queued. Throws std::bad_alloc, and
+  // Called when the first receiver is about to be queued. Throws std::bad_alloc, and
   // runtime_gone if has_ended().
   virtual void somebody_waits() = 0;
-  // No receiver is queued any more.
+  // Called when no receiver is queued any more.
   virtual void nobody_waits() noexcept = 0;
 
   // --- without it
-  // Nothing is due for some milliseconds: cheaper than a look, and a hint.
+  // Whether nothing is due for some milliseconds: cheaper than a look, and a hint.
   virtual bool is_far() const noexcept = 0;
 
  protected:
@@ -79,8 +77,8 @@ struct attempt {
   waiter* peer = nullptr;  // to be delivered once the lock is released
 };
 
-// Waits for nothing that could come: a nil channel, a select without cases.
-channel_status wait_on_nothing(wait_reason why, const wait_limit& limit);
+// Waits where nothing can come: on a nil channel, in a select without cases.
+channel_status wait_on_nothing(wait_reason reason, const wait_limit& limit);
 
 class channel_core {
  public:
@@ -91,49 +89,49 @@ class channel_core {
   channel_core& operator=(const channel_core&) = delete;
 
   // --- the steps of an operation; caller: holds the lock
-  // At once or not at all: ok, closed or not_ready.
-  detail::attempt send_now(void* value) noexcept VIGIL_REQUIRES(lock);
-  detail::attempt recv_now(void* into) noexcept VIGIL_REQUIRES(lock);
-  // Queues a case whose other fields are set. Throws as somebody_waits().
-  void wait_to_send(detail::queued_case& c) noexcept VIGIL_REQUIRES(lock);
-  void wait_to_recv(detail::queued_case& c) VIGIL_REQUIRES(lock);
-  // Unlinks it if it is still queued.
-  void leave_senders(detail::queued_case& c) noexcept VIGIL_REQUIRES(lock);
-  void leave_receivers(detail::queued_case& c) noexcept VIGIL_REQUIRES(lock);
+  // These act at once or not at all: ok, closed or not_ready.
+  attempt send_now(void* value) noexcept VIGIL_REQUIRES(lock);
+  attempt recv_now(void* into) noexcept VIGIL_REQUIRES(lock);
+  // These queue a case whose other fields are set. wait_to_recv() throws as
+  // timed_source::somebody_waits() does.
+  void wait_to_send(queued_case& c) noexcept VIGIL_REQUIRES(lock);
+  void wait_to_recv(queued_case& c) VIGIL_REQUIRES(lock);
+  // These unlink a case if it is still queued.
+  void leave_senders(queued_case& c) noexcept VIGIL_REQUIRES(lock);
+  void leave_receivers(queued_case& c) noexcept VIGIL_REQUIRES(lock);
 
-  // Ends all waits. False if it was closed already.
+  // Closes the channel and ends all waits. False if it was closed already.
   bool close() noexcept VIGIL_EXCLUDES(lock);
-  // Ends all waits, a few dozen under each hold of the lock. Caller: it is closed, or
-  // its source has ended.
+  // Ends all waits, a few dozen under each hold of the lock. Caller: the channel is
+  // closed, or its source has ended.
   void dismiss_all() noexcept VIGIL_EXCLUDES(lock);
 
   std::size_t size() const noexcept VIGIL_EXCLUDES(lock);
 
   std::size_t capacity() const noexcept { return capacity_; }
 
-  // Caller: the timer's channel, holding the lock.
-  detail::queued_case* first_receiver() noexcept VIGIL_REQUIRES(lock) {
-    return claim_first(receivers_);
-  }
+  // Takes out the first receiver that can be claimed for a value, and claims it. Caller:
+  // the timer's channel, holding the lock.
+  queued_case* first_receiver() noexcept VIGIL_REQUIRES(lock) { return claim_first(receivers_); }
 
   bool has_receivers() const noexcept VIGIL_REQUIRES(lock) { return !receivers_.empty(); }
 
-  mutable detail::spinlock lock{detail::lock_rank::channel};
+  mutable spinlock lock{lock_rank::channel};
   const element_ops& ops;
-  detail::atomic<std::size_t> handles{1};
-  detail::timed_source* source = nullptr;  // set while nobody else has the channel
+  atomic<std::size_t> handles{1};
+  timed_source* source = nullptr;  // set before any other thread has the channel
 
  protected:
   virtual ~channel_core();
 
  private:
-  friend void drop_handle(channel_core*) noexcept;
+  friend void release(channel_core*) noexcept;
 
-  // The last handle has gone.
+  // Called when the last handle is gone.
   virtual void end() noexcept { delete this; }
 
-  // Takes cases out until one can be claimed for a value.
-  static detail::queued_case* claim_first(detail::case_queue& queue) noexcept;
+  // Takes cases out until one can be claimed for a value; nullptr if none can.
+  static queued_case* claim_first(case_queue& queue) noexcept;
   std::byte* slot(std::size_t i) const noexcept VIGIL_REQUIRES(lock);
 
   const std::size_t capacity_;
@@ -141,8 +139,8 @@ class channel_core {
   std::size_t first_ VIGIL_GUARDED_BY(lock) = 0;
   std::size_t size_ VIGIL_GUARDED_BY(lock) = 0;
   bool closed_ VIGIL_GUARDED_BY(lock) = false;
-  detail::case_queue receivers_ VIGIL_GUARDED_BY(lock);
-  detail::case_queue senders_ VIGIL_GUARDED_BY(lock);
+  case_queue receivers_ VIGIL_GUARDED_BY(lock);
+  case_queue senders_ VIGIL_GUARDED_BY(lock);
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

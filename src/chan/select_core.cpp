@@ -37,11 +37,11 @@ spinlock& lock_of_channel(void* object) noexcept {
 }
 
 void retain_channel(void* object) noexcept {
-  detail::add_handle(&channel_of(object));
+  detail::retain(&channel_of(object));
 }
 
 void release_channel(void* object) noexcept {
-  detail::drop_handle(&channel_of(object));
+  detail::release(&channel_of(object));
 }
 
 void claim_channel(select_case& c) noexcept {
@@ -97,22 +97,22 @@ random& dice_of_caller() noexcept {
 
 // --- one select
 
-// Indices of cases, with room for few on the stack.
+// Indices of cases, with room for a few on the stack.
 using index_array = boost::container::small_vector<std::uint32_t, 16>;
 
 constexpr std::size_t none = static_cast<std::size_t>(-1);
 
 // Whether a look at the case may find something.
 bool is_near(const select_case& c) noexcept {
-  if (c.what != select_case::kind::waits || c.object == nullptr) return false;
-  if (c.table != &detail::recv_case_table) return true;
+  if (c.type != select_case::kind::waits || c.object == nullptr) return false;
+  if (c.table != &recv_case_table) return true;
   const timed_source* const source = channel_of(c.object).source;
   return source == nullptr || !source->is_far();
 }
 
 class selecting {
  public:
-  selecting(select_case* const* cases, std::size_t count, detail::choice mode)
+  selecting(select_case* const* cases, std::size_t count, choice mode)
       : cases_(cases), mode_(mode) {
     for (index_array* const a : {&near_, &order_, &locks_})
       a->reserve(count);
@@ -132,17 +132,17 @@ class selecting {
   void lock_all() noexcept;
   void unlock_all() noexcept;
 
-  // Keeps all that is waited for while it lives (CH5).
+  // Keeps every object that is waited for, as long as this lives (CH5).
   class kept_objects {
    public:
     explicit kept_objects(selecting& s) noexcept : selecting_(s) {
       for (const std::uint32_t i : s.order_)
-        s.cases_[i]->table->keep(s.cases_[i]->object);
+        s.cases_[i]->table->retain(s.cases_[i]->object);
     }
 
     ~kept_objects() {
       for (const std::uint32_t i : selecting_.order_)
-        selecting_.cases_[i]->table->let_go(selecting_.cases_[i]->object);
+        selecting_.cases_[i]->table->release(selecting_.cases_[i]->object);
     }
 
     kept_objects(const kept_objects&) = delete;
@@ -161,19 +161,19 @@ class selecting {
   index_array order_;  // those that can come at all
   index_array locks_;  // the same by the addresses of their locks
   std::size_t otherwise_ = none;
-  std::size_t timed_ = none;  // whose time comes first
+  std::size_t timed_ = none;  // the timed case whose time comes first
   wait_limit limit_;
-  const detail::choice mode_;
+  const choice mode_;
 };
 
 void selecting::sort_out(std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     select_case& c = *cases_[i];
-    if (c.what == select_case::kind::waits) {
+    if (c.type == select_case::kind::waits) {
       if (c.object == nullptr) continue;
       order_.push_back(static_cast<std::uint32_t>(i));
       if (is_near(c)) near_.push_back(static_cast<std::uint32_t>(i));
-    } else if (c.what == select_case::kind::otherwise) {
+    } else if (c.type == select_case::kind::otherwise) {
       if (otherwise_ != none) {
         throw std::invalid_argument(
             "vigil::select: two otherwise cases; only one can be taken when nothing is ready");
@@ -194,20 +194,20 @@ void selecting::sort_out(std::size_t count) {
 }
 
 void selecting::shuffle(index_array& order) noexcept {
-  if (mode_ == detail::choice::ordered || order.size() < 2) return;
+  if (mode_ == choice::ordered || order.size() < 2) return;
   random& dice = dice_of_caller();
   for (auto n = static_cast<std::uint32_t>(order.size()); n > 1; --n)
     std::swap(order[n - 1], order[dice.below(n)]);
 }
 
-// The first in the order that is ready. Each look is at an instant of its own,
+// Takes the first case in the order that is ready. Each look is at an instant of its own,
 // which is enough for a case that is taken.
 std::size_t selecting::look_at_each() noexcept {
   shuffle(near_);
   for (const std::uint32_t i : near_) {
-    // In order only the first: any other must be ready while those before it
-    // are not, which is a matter of one instant.
-    if (mode_ == detail::choice::ordered && i != order_[0]) return none;
+    // Only the first of ordered cases may be taken here: any other must be ready while
+    // those before it are not, which only a look at one instant can tell.
+    if (mode_ == choice::ordered && i != order_[0]) return none;
     select_case& c = *cases_[i];
     c.status = c.table->look(c);
     if (c.status != channel_status::not_ready) return i;
@@ -254,8 +254,8 @@ void selecting::unlock_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   }
 }
 
-// Caller: holds all locks, so nobody sees the places before they are whole.
-// Throws with nothing queued.
+// Caller: holds all locks, so no thread sees the places before they are whole. If this
+// throws, nothing is queued.
 void selecting::enqueue_all(caller& self, queued_case*& chosen) {
   for (std::uint32_t n = 0; n < order_.size(); ++n) {
     select_case& c = *cases_[order_[n]];
@@ -321,7 +321,7 @@ std::size_t selecting::queue_and_wait() {
     return queue_and_wait();
   } catch (...) {
     unlock_all();
-    if (current_fiber() != nullptr) current_scheduler()->cover_owed();
+    if (current_fiber() != nullptr) current_scheduler()->board.cover_owed();
     throw;
   }
   const ticket t = place_of(*cases_[order_[0]]).ticket;
@@ -348,21 +348,21 @@ std::size_t selecting::queue_and_wait() {
 
 [[gnu::noinline]] std::size_t select_among(select_case* const* cases,
                                            std::size_t count,
-                                           detail::choice mode) {
+                                           choice mode) {
   return selecting(cases, count, mode).run();
 }
 
-// With only one case that may be ready there is nothing to draw.
-std::size_t select_one(select_case* const* cases, std::size_t count, detail::choice mode) {
+// If only one case may be ready, there is nothing to draw.
+std::size_t select_one(select_case* const* cases, std::size_t count, choice mode) {
   std::size_t only = none;
   std::size_t others = 0;
   for (std::size_t i = 0; i < count; ++i) {
     if (is_near(*cases[i])) {
       if (only != none) return select_among(cases, count, mode);
       only = i;
-    } else if (mode == detail::choice::ordered && cases[i]->object != nullptr) {
+    } else if (mode == choice::ordered && cases[i]->object != nullptr) {
       return select_among(cases, count, mode);  // a far timer has its turn before others
-    } else if (cases[i]->what == select_case::kind::otherwise && ++others == 2) {
+    } else if (cases[i]->type == select_case::kind::otherwise && ++others == 2) {
       return select_among(cases, count, mode);  // which says what is wrong
     }
   }

@@ -24,22 +24,22 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using select_case = detail::select_case;
+using select_case = select_case;
 
 struct case_table {
-  // By itself: takes the case if it is ready, else says not_ready.
+  // Without the lock: takes the case if it is ready, else says not_ready.
   channel_status (*look)(select_case& c) noexcept;
-  // Guards the queue that the case would be in; the same for equal objects.
-  detail::spinlock& (*lock)(void* object) noexcept;
+  // The lock of the queue that the case would be in; the same for equal objects.
+  spinlock& (*lock)(void* object) noexcept;
   // Under the lock: takes the case if it is ready, else says not_ready.
   detail::attempt (*poll)(select_case& c) noexcept;
   // Under the lock: queues the queued_case in its place. Throws std::bad_alloc,
   // with nothing queued.
   void (*enqueue)(select_case& c);
-  // The object lives between the two (CH5).
-  void (*keep)(void* object) noexcept;
-  void (*let_go)(void* object) noexcept;
-  // After the wait, for the case that ended it: what came is the caller's now.
+  // The object stays alive between these two (CH5).
+  void (*retain)(void* object) noexcept;
+  void (*release)(void* object) noexcept;
+  // After the wait, for the case that ended it: the value that came is the caller's now.
   void (*claim)(select_case& c) noexcept;
   // Under the lock: unlinks it if it is still queued.
   void (*retract)(select_case& c) noexcept;

@@ -9,14 +9,11 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::lock_guard;
-using detail::timeout_order;
-
 bool timeout_core::batch::sort_some() noexcept {
   for (unsigned moves = moves_at_once; moves > 0; --moves) {
     const timeout_order::found f = unsorted.first(list.now(), moves);
     if (f.more) return true;
-    // Those that were touched in the future come last.
+    // Entries that were touched in the future come last.
     timeout_node* const n = f.first != nullptr ? f.first : unsorted.any();
     if (n == nullptr) return false;
     timeout_order::unlink(*n);
@@ -29,7 +26,7 @@ bool timeout_core::batch::sort_some() noexcept {
 timeout_core::batch::batch(timeout_core& of) : list(of) {
   timeout_order::make_empty(entries);
   unsorted.give_room(detail::rooms().take());
-  list.keep();
+  list.retain();
   {
     const lock_guard guard(list.lock_);
     list.batches_.push_back(*this);
@@ -52,18 +49,18 @@ timeout_core::batch::~batch() {
         list.batches_.remove(*this);
         list.spare_room();
       } else if (list.closed_) {
-        list.take_out_here(*n);  // C6
+        list.take_out_here(*n);  // TL6
       } else {
         list.put_off(*n);
       }
     }
   }
   if (unsorted.has_room()) detail::rooms().give(unsorted.take_room());
-  list.let_go();
+  list.release();
 }
 
 std::size_t timeout_core::expire_now() {
-  detail::fiber& self = detail::require_fiber("timeout_list::expire_now");
+  fiber& self = require_fiber("timeout_list::expire_now");
   if (size_.load() == 0) return 0;  // needs no room
   batch now_due(*this);
   for (std::size_t called = 0;;) {
@@ -83,12 +80,11 @@ std::size_t timeout_core::expire_now() {
       throw;
     } catch (const cancelled& e) {
       if (!self.sched->state.ends_silently(self, e))
-        detail::report_unhandled(self, std::current_exception());
+        report_unhandled(self, std::current_exception());
     } catch (const deadlock& e) {
-      if (!self.sched->state.ends_silently(e))
-        detail::report_unhandled(self, std::current_exception());
+      if (!self.sched->state.ends_silently(e)) report_unhandled(self, std::current_exception());
     } catch (...) {
-      detail::report_unhandled(self, std::current_exception());
+      report_unhandled(self, std::current_exception());
     }
   }
 }

@@ -1,5 +1,5 @@
-// The on_expire of an entry: how it begins, what ends it, and who waits for it (C1,
-// C2, C5 of timeout_core.hpp).
+// The on_expire of an entry: how it begins, how it ends, and how callers wait for it (see
+// TL1, TL2 and TL5 of timeout_core.hpp).
 #include "idle_timeouts/timeout_core.hpp"
 #include "sched/wait/caller.hpp"
 #include "sched/wait/wake_list.hpp"
@@ -10,20 +10,11 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::lock_guard;
-using detail::nanos;
-using detail::never;
-using detail::outcome;
-using detail::saturating_add;
-using detail::spinlock;
-using detail::timeout_order;
-using detail::timer_service;
-
 namespace {
 
-// The run locks.
-struct alignas(detail::cache_line) run_lock {
-  spinlock lock{detail::lock_rank::timeout_run};
+// One of the run locks, on a cache line of its own.
+struct alignas(cache_line) run_lock {
+  spinlock lock{lock_rank::timeout_run};
 };
 
 spinlock& lock_of(const timeout_node& n) noexcept {
@@ -32,15 +23,16 @@ spinlock& lock_of(const timeout_node& n) noexcept {
   return locks[(address >> 5 ^ address >> 12) % 16].lock;
 }
 
-// What is to wait for r. On the stack of the only worker it would wait for ever.
+// Checks that the caller may wait for r, which on the only worker's stack would be for
+// ever.
 void check_may_wait(const timeout_run& r) noexcept {
-  if (const detail::fiber* const f = detail::current_fiber()) {
-    detail::check_may_park(*f);
+  if (const fiber* const f = current_fiber()) {
+    check_may_park(*f);
     return;
   }
-  const detail::worker* const w = detail::current_worker();
+  const worker* const w = current_worker();
   if (w == nullptr || &w->sched != r.on->sched || w->sched.workers().size() > 1) return;
-  detail::fatal(
+  fatal(
       "an entry is removed or destroyed, or its timeout list destroyed, inside a handler on the "
       "only worker's own stack, while an on_expire runs: it would be waited for for ever; do it on "
       "a fiber (go), or give the runtime more workers");
@@ -48,21 +40,21 @@ void check_may_wait(const timeout_run& r) noexcept {
 
 }  // namespace
 
-// The first entry, if it is due. Otherwise arms the timer for it.
+// Returns the first entry if it is due, and otherwise arms the timer for it.
 timeout_node* timeout_core::due(nanos now, unsigned& moves) noexcept {
   const timeout_order::found f = order_.first(now, moves);
   if (f.more) {
     arm_surely(at_once);
     return nullptr;
   }
-  // Not what its word says by now: it may not be the first any more.
+  // Not by the time in its word now: the entry may no longer be the first.
   const nanos deadline = saturating_add(f.time, duration_);
   if (f.first != nullptr && deadline <= now) return f.first;
   arm_surely(deadline);
   return nullptr;
 }
 
-// The claim. False if n was touched meanwhile, or is put off (C2).
+// Claims n. Returns false if n was touched meanwhile, or is put off (TL2).
 bool timeout_core::begin(timeout_run& r, timeout_node& n, nanos touched) noexcept {
   r.lock = &lock_of(n);
   {
@@ -70,7 +62,7 @@ bool timeout_core::begin(timeout_run& r, timeout_node& n, nanos touched) noexcep
     if (n.run.load() == nullptr) {
       if (!n.touched.compare_exchange_strong(touched, 0)) return false;
       r.entry = &n;
-      n.run.store(&r);  // C1
+      n.run.store(&r);  // TL1
     }
   }
   if (r.entry == nullptr) {
@@ -81,13 +73,13 @@ bool timeout_core::begin(timeout_run& r, timeout_node& n, nanos touched) noexcep
   size_.store(size_.load() - 1);
   n.home.store(nullptr);
   runs_.push_back(r);
-  keep();
+  retain();
   return true;
 }
 
-// On a runner.
+// Runs on a runner.
 void timeout_core::run_due() {
-  timeout_run r(this, detail::current_fiber());
+  timeout_run r(this, current_fiber());
   {
     const lock_guard guard(lock_);
     armed_ = never;
@@ -127,7 +119,7 @@ void timeout_core::finish(timeout_run& r) noexcept {
     const lock_guard guard(lock_);
     runs_.remove(r);
   }
-  detail::wake_list done;
+  wake_list done;
   {
     const lock_guard guard(*r.lock);
     if (r.entry != nullptr) r.entry->run.store(nullptr);
@@ -135,10 +127,10 @@ void timeout_core::finish(timeout_run& r) noexcept {
       done.claim(*w, outcome::value);
   }
   done.deliver();  // the entry may be gone by then
-  let_go();
+  release();
 }
 
-// As if it were touched now. Into order_, even out of a batch.
+// Puts n off, as if it were touched now: into order_, even out of a batch.
 void timeout_core::put_off(timeout_node& n) noexcept {
   const nanos time = now();
   nanos last = n.touched.load();
@@ -158,8 +150,8 @@ void timeout_core::await_run(timeout_node& n, bool gone) noexcept {
     spinlock& lock = lock_of(n);
     lock.lock();
     timeout_run* const r = n.run.load();
-    if (r == nullptr || r->on == detail::current_fiber()) {
-      if (r != nullptr && gone) r->entry = nullptr;  // C2
+    if (r == nullptr || r->on == current_fiber()) {
+      if (r != nullptr && gone) r->entry = nullptr;  // TL2
       lock.unlock();
       return;
     }
@@ -167,12 +159,12 @@ void timeout_core::await_run(timeout_node& n, bool gone) noexcept {
     timeout_run::waiting mine;
     caller.open(mine);
     r->waiters.push_back(mine);
-    caller.wait(mine.ticket, detail::wait_reason::on_expire, lock);
+    caller.wait(mine.ticket, wait_reason::on_expire, lock);
   }
 }
 
 void timeout_core::end_closed() noexcept {
-  const detail::fiber* const self = detail::current_fiber();
+  const fiber* const self = current_fiber();
   timeout_function* function = nullptr;
   for (;;) {
     detail::caller caller(detail::caller::unstoppable);
@@ -187,32 +179,32 @@ void timeout_core::end_closed() noexcept {
     }
     check_may_wait(*r);
     spinlock& held = *r->lock;
-    held.lock();  // r is in runs_, so it has not told its waiters yet
+    held.lock();  // r is in runs_, so it has not claimed its waiters yet
     timeout_run::waiting mine;
     caller.open(mine);
     r->waiters.push_back(mine);
     lock_.unlock();
-    caller.wait(mine.ticket, detail::wait_reason::on_expire, held);
+    caller.wait(mine.ticket, wait_reason::on_expire, held);
   }
-  if (function != nullptr) drop_function(function);  // C5
-  timer_->drop_handle();
-  let_go();
+  if (function != nullptr) drop_function(function);  // TL5
+  timer_->release();
+  release();
 }
 
 namespace {
 
-// Exact: while the run lock is held no expiry of it begins or ends.
+// The answer is exact: while the run lock is held no expiry of n begins or ends.
 bool is_known(timeout_node& n) noexcept {
   const lock_guard guard(lock_of(n));
   const timeout_run* const r = n.run.load();
-  return n.home.load() != nullptr || (r != nullptr && r->on != detail::current_fiber());
+  return n.home.load() != nullptr || (r != nullptr && r->on != current_fiber());
 }
 
 }  // namespace
 
 bool remove(timeout_node& n) noexcept {
   bool prevented = false;
-  // Again, should the on_expire have added it before it ended.
+  // Repeats if the on_expire has added n before it ended.
   do {
     prevented = timeout_core::take_out(n) || prevented;
     timeout_core::await_run(n, false);

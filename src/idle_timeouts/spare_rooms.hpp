@@ -1,5 +1,5 @@
 // spare_rooms: rooms for entries that no list uses now. A few are kept, for lists by
-// duration that are empty by turns.
+// duration that are empty at times.
 #pragma once
 
 #include "base/spinlock.hpp"
@@ -41,7 +41,7 @@ class spare_rooms {
  private:
   static constexpr unsigned most = 32;
 
-  spinlock lock_{detail::lock_rank::timeout_rooms};
+  spinlock lock_{lock_rank::timeout_rooms};
   room* first_ VIGIL_GUARDED_BY(lock_) = nullptr;
   unsigned many_ VIGIL_GUARDED_BY(lock_) = 0;
 };

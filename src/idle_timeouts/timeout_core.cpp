@@ -1,7 +1,6 @@
 #include "idle_timeouts/timeout_core.hpp"
 
 #include "idle_timeouts/spare_rooms.hpp"
-#include "sched/run/process.hpp"
 #include "sched/wait/caller.hpp"
 
 #include <vigil/error.hpp>
@@ -15,16 +14,9 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::lock_guard;
-using detail::nanos;
-using detail::never;
-using detail::saturating_add;
-using detail::timeout_order;
-using detail::timer_service;
-
 namespace {
 
-// Lists that no handle uses now. Never freed (C4).
+// Lists that no handle uses now. Never freed (TL4).
 struct spare_lists {
   std::mutex lock;
   timeout_core* first = nullptr;
@@ -37,10 +29,10 @@ spare_lists& spares() {
 
 }  // namespace
 
-// What the timer calls. Owns a use of the list.
+// The function that the timer calls. Owns a use of the list.
 class timeout_callback {
  public:
-  explicit timeout_callback(timeout_core& list) noexcept : list_(&list) { list.keep(); }
+  explicit timeout_callback(timeout_core& list) noexcept : list_(&list) { list.retain(); }
 
   timeout_callback(timeout_callback&& other) noexcept
       : list_(std::exchange(other.list_, nullptr)) {}
@@ -48,7 +40,7 @@ class timeout_callback {
   timeout_callback& operator=(timeout_callback&&) = delete;
 
   ~timeout_callback() {
-    if (list_ != nullptr) list_->let_go();
+    if (list_ != nullptr) list_->release();
   }
 
   void operator()() { list_->run_due(); }
@@ -64,7 +56,7 @@ void timeout_core::drop_function(timeout_function* f) noexcept {
 }
 
 timer_service& timeout_core::service_here(const char* call) {
-  return detail::current_service(
+  return current_service(
       call,
       "this thread has no runtime; make the list on a fiber. Entries may be added, touched and "
       "removed from any thread");
@@ -98,22 +90,22 @@ timeout_core& timeout_core::make(const char* call,
       const lock_guard guard(c->lock_);
       c->need_room();
     }
-    // If this throws, the callback's use has gone already.
+    // If this throws, the callback's use is already gone.
     c->timer_ = service.make_record(callback(timeout_callback(*c)), 0, false, from);
     c->generation_ = c->timer_->generation;
     if (c->generation_ != run) {
-      c->timer_->drop_handle();
+      c->timer_->release();
       throw runtime_gone("vigil::timeout_lists::add: the runtime of the lists has ended");
     }
   } catch (...) {
-    c->let_go();
+    c->release();
     throw;
   }
   // ordering: nobody else has the timer yet.
-  c->timer_->referenced.store(false, detail::relaxed);
+  c->timer_->referenced.store(false, order::relaxed);
   c->function_ = f;
   {
-    const lock_guard guard(c->lock_);  // against one who has read an entry's home long ago (C4)
+    const lock_guard guard(c->lock_);  // against a caller that read an entry's home long ago (TL4)
     c->closed_ = false;
     c->armed_ = never;
   }
@@ -121,11 +113,11 @@ timeout_core& timeout_core::make(const char* call,
   return *c;
 }
 
-void timeout_core::keep() noexcept {
+void timeout_core::retain() noexcept {
   uses_.fetch_add(1);
 }
 
-void timeout_core::let_go() noexcept {
+void timeout_core::release() noexcept {
   if (uses_.fetch_sub(1) != 1) return;
   if (function_ != nullptr) drop_function(std::exchange(function_, nullptr));
   one_of_many_ = true;
@@ -138,7 +130,7 @@ void timeout_core::let_go() noexcept {
   next_spare = std::exchange(spare.first, this);
 }
 
-// C8. Nothing expires any more: no on_expire runs, and no callback will.
+// TL8. Nothing expires any more: no on_expire runs, and no callback will.
 void timeout_core::run_ends() noexcept {
   take_all_out();
 }
@@ -148,7 +140,7 @@ void timeout_core::close() noexcept {
     const lock_guard guard(lock_);
     closed_ = true;
   }
-  service_->listeners().remove(*this);  // no sooner: what comes in is taken out (C8)
+  service_->listeners().remove(*this);  // not before: the run's end takes out late additions (TL8)
   take_all_out();
 }
 
@@ -160,7 +152,7 @@ bool timeout_core::is_unused() const noexcept {
 // --- the timer
 
 void timeout_core::arm(nanos deadline) {
-  if (deadline >= detail::runtime_timer::latest) {
+  if (deadline >= runtime_timer::latest) {
     disarm();
     return;
   }
@@ -169,8 +161,8 @@ void timeout_core::arm(nanos deadline) {
   armed_ = deadline;
 }
 
-// Without memory for it the callback is queued again instead, which takes none:
-// late, never lost.
+// Arms the timer. Without memory for that it queues the callback again instead, which
+// takes none: late, never lost.
 void timeout_core::arm_surely(nanos deadline) noexcept {
   try {
     arm(deadline);
@@ -180,10 +172,10 @@ void timeout_core::arm_surely(nanos deadline) noexcept {
 }
 
 void timeout_core::disarm() noexcept {
-  // Whatever armed_ says: a callback on its way to the lock clears that, and the
-  // timer may have been armed since it rang.
-  // Never referenced: it holds no program, and nobody is to be told, under this lock.
-  service_->stop(static_cast<detail::runtime_timer&>(*timer_));
+  // Stops the timer whatever armed_ says: a callback on its way to the lock clears that,
+  // and the timer may have been armed since it rang.
+  // The timer holds no program, so stopping it notifies nobody under this lock.
+  service_->stop(static_cast<runtime_timer&>(*timer_));
   armed_ = never;
 }
 
@@ -193,7 +185,7 @@ void timeout_core::need_room() {
   if (!order_.has_room()) order_.give_room(detail::rooms().take());
 }
 
-// C7. Wherever the last entry has left it.
+// Gives the room back if the last entry has left (TL7).
 void timeout_core::spare_room() noexcept {
   if (one_of_many_ && size_.load() == 0 && order_.has_room())
     detail::rooms().give(order_.take_room());
@@ -208,10 +200,10 @@ void timeout_core::add(timeout_node& n, bool surely) {
           "vigil::timeout_list::add: no run of the list's runtime is under way, so nothing would "
           "expire; add entries while run() runs, and again in the next run");
     }
-    if (closed_) return;  // C6
+    if (closed_) return;  // TL6
     need_room();
     timeout_core* none = nullptr;
-    if (!n.home.compare_exchange_strong(none, this)) continue;  // somebody else has added it
+    if (!n.home.compare_exchange_strong(none, this)) continue;  // another caller has added it
     const nanos time = std::max<nanos>(1, now());
     const nanos deadline = saturating_add(time, duration_);
     if (surely && deadline < armed_) arm_surely(deadline);
@@ -241,7 +233,7 @@ void timeout_core::take_out_here(timeout_node& n) noexcept {
 bool timeout_core::take_out(timeout_node& n) noexcept {
   while (timeout_core* const c = n.home.load()) {
     const lock_guard guard(c->lock_);
-    if (n.home.load() != c) continue;  // C4
+    if (n.home.load() != c) continue;  // TL4
     c->take_out_here(n);
     if (c->size_.load() == 0) c->disarm();
     c->spare_room();
@@ -260,7 +252,7 @@ void timeout_core::take_all_out() noexcept {
   }
 }
 
-// True if none is left. Caller: nothing comes in any more.
+// Returns true if no entry is left. Caller: nothing comes in any more.
 bool timeout_core::take_some_out() noexcept {
   for (unsigned i = 0; i < moves_at_once; ++i) {
     timeout_node* n = order_.any();

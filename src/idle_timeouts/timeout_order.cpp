@@ -20,7 +20,7 @@ timeout_order::room* timeout_order::take_room() noexcept {
 void timeout_order::begin_at(nanos time) noexcept {
   base_ = time;
   breaking_ = nullptr;
-  levels_ = 0;  // no bit stays of what was taken out
+  levels_ = 0;  // entries that were taken out leave no bit
   for (std::uint16_t& level : filled_)
     level = 0;
 }
@@ -74,7 +74,7 @@ void timeout_order::note_empty(unsigned level, unsigned slot) noexcept {
 
 timeout_order::found timeout_order::first(nanos now, unsigned& moves) noexcept {
   for (;;) {
-    while (breaking_ != nullptr && !is_empty(*breaking_)) {  // O3
+    while (breaking_ != nullptr && !is_empty(*breaking_)) {  // TO3
       if (moves == 0) return {nullptr, true, 0};
       --moves;
       auto& n = static_cast<timeout_node&>(*breaking_->after);
@@ -105,7 +105,7 @@ timeout_order::found timeout_order::first(nanos now, unsigned& moves) noexcept {
     const bool alone = head.before == head.after;
     if (level == 0 || alone) return {&n, false, time};
     const nanos begin = room_->earliest_[level][slot];
-    if (begin > now) return {nullptr, false, begin};  // O2
+    if (begin > now) return {nullptr, false, begin};  // TO2
     base_ = begin;
     breaking_ = &head;
   }

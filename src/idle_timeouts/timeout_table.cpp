@@ -1,16 +1,15 @@
-// Lists by duration.
+// timeout_table: lists by duration.
 //
-// T1  A list is in the map from its making until it is dropped, under lock_;
-//     adding goes on under lock_ as well, so a list that is found unused there
-//     stays so.
-// T2  Each new duration looks at two lists and drops those that are unused, so
-//     empty ones are about as many as others, at most. One whose on_expire runs
-//     is kept: the end of the table waits for it.
-// T3  An on_expire may destroy the table in the middle of expire_now, which uses
-//     it to its own end: the uses are counted.
-// T4  Once is_ending_ is set no list comes into the map, for nobody would end it.
-//     An on_expire that the end waits for may still add, as in C6. All lists are
-//     closed before the end waits, so nothing expires meanwhile.
+// TT1 A list is in the map from its making until it is dropped, under lock_. Entries are
+//     added under lock_ as well, so a list that is found unused there stays so.
+// TT2 Each new duration looks at two lists and drops those that are unused, so there are
+//     at most about as many empty lists as others. A list whose on_expire runs is kept:
+//     the end of the table waits for it.
+// TT3 An on_expire may destroy the table in the middle of expire_now, which uses it to
+//     its own end. So the uses are counted.
+// TT4 Once is_ending_ is set no list comes into the map, since nobody would end it. An
+//     on_expire that the end waits for may still add, as in TL6. All lists are closed
+//     before the end waits, so nothing expires meanwhile.
 #include "idle_timeouts/timeout_core.hpp"
 
 #include <exception>
@@ -20,9 +19,6 @@
 #include <utility>
 
 namespace vigil::inline VIGIL_ABI::detail {
-
-using detail::lock_guard;
-using detail::nanos;
 
 class timeout_table {
  public:
@@ -36,7 +32,7 @@ class timeout_table {
   timeout_table(const timeout_table&) = delete;
   timeout_table& operator=(const timeout_table&) = delete;
 
-  // The end of the handle.
+  // Ends the handle.
   void end() noexcept VIGIL_EXCLUDES(lock_) {
     map lists;
     {
@@ -48,8 +44,8 @@ class timeout_table {
       list->close();
     for (auto& [duration, list] : lists)
       list->end_closed();
-    timeout_core::drop_function(function_);  // nobody makes a list any more
-    let_go();
+    timeout_core::drop_function(function_);  // no list is made any more
+    release();
   }
 
   void add(timeout_node& n, nanos duration) VIGIL_EXCLUDES(lock_) {
@@ -66,12 +62,12 @@ class timeout_table {
     std::exception_ptr error;
     {
       const lock_guard guard(lock_);
-      if (is_ending_) {  // T4
+      if (is_ending_) {  // TT4
         timeout_core::take_out(n);
       } else {
         drop_unused(dropped);
         auto placed = lists_.insert(std::move(node));
-        node = std::move(placed.node);  // somebody else has made one meanwhile
+        node = std::move(placed.node);  // another caller has made one meanwhile
         try {
           placed.position->second->add(n);
         } catch (...) {
@@ -87,7 +83,7 @@ class timeout_table {
   }
 
   std::size_t expire_now() VIGIL_EXCLUDES(lock_) {
-    detail::require_fiber("timeout_lists::expire_now");
+    require_fiber("timeout_lists::expire_now");
     uses_.fetch_add(1);
     const use mine{*this};
     std::size_t called = 0;
@@ -99,7 +95,7 @@ class timeout_table {
         if (next == lists_.end()) return called;
         after = next->first;
         list = next->second;
-        list->keep();
+        list->retain();
       }
 
       const use lists{*list};
@@ -128,12 +124,12 @@ class timeout_table {
  private:
   using map = std::map<nanos, timeout_core*>;
 
-  // A use that has been counted.
+  // Releases a use that has been counted.
   template <class T>
   struct use {
     T& of;
 
-    ~use() { of.let_go(); }
+    ~use() { of.release(); }
   };
 
   template <class T>
@@ -156,7 +152,7 @@ class timeout_table {
     return one.extract(one.begin());
   }
 
-  void let_go() noexcept {
+  void release() noexcept {
     if (uses_.fetch_sub(1) == 1) delete this;
   }
 
@@ -170,15 +166,15 @@ class timeout_table {
     }
   }
 
-  mutable detail::spinlock lock_{detail::lock_rank::timeout_lists};
+  mutable spinlock lock_{lock_rank::timeout_lists};
   map lists_ VIGIL_GUARDED_BY(lock_);
   nanos looked_at_last_ VIGIL_GUARDED_BY(lock_) = 0;
   bool is_ending_ VIGIL_GUARDED_BY(lock_) = false;
-  detail::timer_service& service_;
+  timer_service& service_;
   const std::uint32_t run_;
   timeout_function* const function_;
   const site from_;
-  detail::atomic<std::size_t> uses_{1};  // the handle, and each expire_now
+  atomic<std::size_t> uses_{1};  // the handle, and each expire_now
 };
 
 timeout_table* make_table(timeout_function* f, const site& from) {

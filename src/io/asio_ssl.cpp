@@ -1,3 +1,3 @@
-// Asio's TLS, compiled once: what BOOST_ASIO_SEPARATE_COMPILATION leaves out of its
-// headers.
+// Compiles Asio's TLS once: the code that BOOST_ASIO_SEPARATE_COMPILATION leaves out of
+// its headers.
 #include <boost/asio/ssl/impl/src.hpp>

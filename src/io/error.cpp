@@ -12,7 +12,7 @@
 namespace vigil::io::inline VIGIL_ABI::detail {
 
 bool means_cancelled(const boost::system::error_code& code) noexcept {
-  return code == boost::system::errc::operation_canceled ||  // operation_aborted, too
+  return code == boost::system::errc::operation_canceled ||  // matches operation_aborted
          code == boost::asio::experimental::channel_errc::channel_cancelled;
 }
 
@@ -31,34 +31,34 @@ bool means_cancelled(const std::exception_ptr& error) noexcept {
 
 namespace {
 
-// Boost's base classes have destructors that are not virtual, on purpose.
+// The destructors of Boost's base classes are deliberately not virtual.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wnon-virtual-dtor"
 
-// The system's in all but the message, and equal to it: Boost.System compares
-// categories by their id. So code that asks for timed_out, or for errc::timed_out, need
-// not know of it.
+// time_category differs from the system's category only in the message, and is equal to
+// it, since Boost.System compares categories by their id. So code that tests for
+// timed_out, or for errc::timed_out, need not know of it.
 class time_category final : public boost::system::detail::system_error_category {
  public:
-  explicit constexpr time_category(const char* what) noexcept : what_(what) {}
+  explicit constexpr time_category(const char* message) noexcept : message_(message) {}
 
   std::string message(int code) const override {
-    return code == ETIMEDOUT ? what_ : system_error_category::message(code);
+    return code == ETIMEDOUT ? message_ : system_error_category::message(code);
   }
 
   const char* message(int code, char* buffer, std::size_t size) const noexcept override {
     if (code != ETIMEDOUT) return system_error_category::message(code, buffer, size);
-    std::snprintf(buffer, size, "%s", what_);
+    std::snprintf(buffer, size, "%s", message_);
     return buffer;
   }
 
  private:
-  const char* what_;
+  const char* message_;
 };
 
 #pragma GCC diagnostic pop
 
-// Never destroyed in effect: they have nothing to give back.
+// Their destruction has no effect: they own nothing.
 constinit const time_category categories[] = {
     time_category("vigil: the time given to use_fiber.within is over"),
     time_category("vigil: the deadline given to use_fiber.until has passed"),

@@ -1,8 +1,8 @@
 #include "runtime/runtime_core.hpp"
 
 #include <vigil/error.hpp>
-#include <vigil/io/context.hpp>
 #include <vigil/io/executor.hpp>
+#include <vigil/io/io_context.hpp>
 #include <vigil/io/memory_executor.hpp>
 
 #include <functional>
@@ -21,24 +21,24 @@ namespace detail {
 
 namespace {
 
-// How messages and the dump name fibers that run handlers: a line of this file would
-// name nothing of the program's.
+// Names of fibers that run handlers, in messages and the dump: a line of this file would
+// say nothing about the program.
 constexpr site as_handler_of_executor{"vigil::io::executor(), as a handler of it", 0};
 constexpr site as_handler{"vigil::io, to run a handler", 0};
 
-// Whose handler the fiber runs: the gate of a runtime.
+// The gate of the runtime whose handler the fiber runs.
 fiber_local<const void*> handler_of;
 
 }  // namespace
 
-// Under the gate's lock, so that the runtime does not go meanwhile.
+// Posts under the gate's lock, so that the runtime does not go meanwhile.
 void post_handler(const executor_home& home, ::vigil::detail::callback f) {
   const std::lock_guard guard(home.gate->lock);
   if (home.gate->sched == nullptr) return;
   try {
-    ::vigil::detail::post_to(home.gate->sched, std::move(f), as_handler_of_executor);
+    ::vigil::detail::post_to(*home.gate->sched, std::move(f), as_handler_of_executor);
   } catch (const runtime_gone&) {
-    // Too late in the run: as if the runtime had gone.
+    // Too late in the run, which is as if the runtime had gone.
   }
 }
 
@@ -48,8 +48,8 @@ void start_in_program(const std::function<void()>& f) {
     return;
   }
   try {
-    // Not posted: at the end of a run, what is posted never starts, and a fiber may
-    // wait for this.
+    // Started, not posted: at the end of a run a posted function never starts, and a
+    // fiber may be waiting for this one.
     go(f, as_handler);
     return;
   } catch (const runtime_gone&) {
@@ -58,7 +58,7 @@ void start_in_program(const std::function<void()>& f) {
   } catch (const std::system_error&) {  // no stack
   } catch (const std::bad_alloc&) {
   }
-  // A fiber may wait for it, though nothing in the program will come.
+  // A fiber may be waiting for f: the guard says that something is still to come.
   auto held = std::make_shared<work_guard>(runtime::current().make_work_guard());
   boost::asio::post(boost::asio::system_executor(), [f, held] {
     f();
@@ -99,7 +99,7 @@ inside_scope::~inside_scope() {
 }  // namespace detail
 
 fiber_executor executor() {
-  boost::asio::io_context& here = context();
+  boost::asio::io_context& here = io_context();
   return fiber_executor({::vigil::detail::runtime_access::core_of(runtime::current()).gate, &here});
 }
 

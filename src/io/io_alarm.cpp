@@ -21,12 +21,12 @@ namespace {
 
 constexpr nanos longest_hold = 1'000'000;
 
-// That of the worker that the calling thread is, between begin_wait() and end_wait().
+// The alarm of the calling thread's worker, between begin_wait() and end_wait().
 thread_local const io_alarm* inside = nullptr;
 
-// Calls that must not be lost: without them a worker sleeps on. The kernel has no
-// error for them that could pass; what sits between it and us (a sandbox, a tracer)
-// may.
+// Repeats a call that must not be lost: without it a worker sleeps on. The kernel has no
+// passing error for such a call; what sits between it and us (a sandbox, a tracer) may
+// have one.
 template <class F>
 bool insist(F call) noexcept {
   constexpr int tries = 3;
@@ -73,21 +73,21 @@ class one_operation_allocator {
   one_operation* memory_;
 };
 
-// Gives `to` a descriptor that has just been made.
+// Gives `to` a descriptor that has just been made, and returns it.
 template <class Stream>
-int registered_fd(Stream& to, int fd, const char* what) {
+int registered_fd(Stream& to, int fd, const char* message) {
   boost::system::error_code error(errno, boost::system::system_category());
   if (fd >= 0) {
     to.assign(fd, error);
     if (!error) return fd;
     ::close(fd);
   }
-  throw boost::system::system_error(error, what);
+  throw boost::system::system_error(error, message);
 }
 
 }  // namespace
 
-// Both keep the alarm. IW3
+// Both handlers keep the alarm alive. IW3
 struct io_alarm::wait_handler {
   using allocator_type = one_operation_allocator<void>;
 
@@ -149,7 +149,7 @@ void io_alarm::ring() {
 void io_alarm::rouse() {
   if (rousing_.exchange(true)) return;
   boost::asio::post(context_, rouse_handler{shared_from_this()});
-  // A worker of another runtime comes out by itself: it runs this handler.
+  // A worker of another runtime runs this handler, and so comes out by itself.
   if (inside != nullptr) return;
   const nanos until = monotonic_now() + longest_hold;
   while (waiting_.load() && monotonic_now() < until)
@@ -171,8 +171,8 @@ void io_alarm::end_wait() noexcept {
 bool io_alarm::arm() noexcept {
   if (written_.exchange(false)) {
     std::uint64_t ignored = 0;
-    // Nothing there: the writer has not come to it yet. It ends a later wait early,
-    // and no more than that one: the worker that comes here next reads.
+    // Nothing to read: the writer has not written yet. It ends one later wait early, and
+    // only that one: the worker that comes here next reads.
     if (::read(event_.fd, &ignored, sizeof ignored) < 0) written_.store(true);
   }
   return arm(timer_, registered_->timer) && arm(event_, registered_->event);
@@ -183,7 +183,7 @@ bool io_alarm::arm(source& s, stream& d) noexcept {
   try {
     d.async_wait(stream::wait_read, wait_handler{shared_from_this(), &s});
     return true;
-  } catch (const std::bad_alloc&) {  // not all of the memory for it is ours
+  } catch (const std::bad_alloc&) {  // some of its memory is Asio's
     s.armed.store(false);
     return false;
   }

@@ -1,21 +1,22 @@
-// io_alarm: what gets a worker out of an io_context: a timerfd and an eventfd, both
-// registered once, as stream_descriptors. Each has one wait outstanding while a worker
-// is in run_one().
+// io_alarm: gets a worker out of an io_context, through a timerfd and an eventfd that are
+// registered once, as stream_descriptors. Each has one wait outstanding while a worker is
+// in run_one().
 //
-// The danger. The io_context may be run by threads of the caller's, too, or by another
-// runtime. One of the threads in it waits for descriptors, the others for a condition
-// that only a posted handler wakes. So our worker may sleep there while another thread
-// runs the handler that was to wake it.
+// The danger. The caller's threads, or another runtime, may run the io_context as well.
+// One of the threads in it waits for descriptors, the others for a condition that only a
+// posted handler signals. So our worker may sleep there while another thread runs the
+// handler that was to wake it.
 //
-// The rule. A thread that runs that handler and is not the worker posts another one,
-// and stays in its own until the worker is out, a millisecond at most. Each thread
-// that takes such a handler does so, so at last the worker gets it.
+// The rule. A thread that runs that handler and is not the worker posts another one, and
+// stays in its own until the worker is out, for a millisecond at most. Each thread that
+// takes such a handler does the same, so in the end the worker gets one.
 //
-// IW1  `rung` is set before `waiting` is read; the worker sets `waiting` before it
-//      reads `rung` and its own flag. All sequentially consistent, so either the
-//      handler sees that somebody is to be woken, or the worker does not go in.
-// IW3  Handlers keep the alarm, so the watch may go first: it closes it. If the
-//      io_context goes first, `gone` says so, and nothing of it is touched.
+// IW1  `rung` is set before `waiting` is read; the worker sets `waiting` before it reads
+//      `rung` and its own flag. All of it is sequentially consistent, so either the
+//      handler sees that there is a worker to wake, or the worker does not go in.
+// IW3  Handlers keep the alarm alive, so the watch may go first: it closes the alarm. If
+//      the io_context goes first, `gone` says so, and nothing of the io_context is
+//      touched.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -30,8 +31,8 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// The memory of an operation of which there is one at a time. A thread that allocates
-// has seen, through an atomic, that the one before is over.
+// Memory for an operation of which there is one at a time. A thread that allocates has
+// seen, through an atomic, that the previous operation is over.
 struct one_operation {
   static constexpr std::size_t room = 256;
   alignas(std::max_align_t) std::byte bytes[room];
@@ -43,35 +44,35 @@ class io_alarm : public std::enable_shared_from_this<io_alarm> {
   // Throws boost::system::system_error.
   explicit io_alarm(boost::asio::io_context& context);
 
-  // --- the worker
+  // --- called by the worker
   void prepare() noexcept { rung_.store(false); }
 
-  // False: there is no memory for a wait.
+  // Returns false if there is no memory for a wait.
   bool arm() noexcept;
-  void begin_wait() noexcept;  // IW1; it may still not go in
+  void begin_wait() noexcept;  // IW1; the worker may still not go in
 
   void got_out() noexcept { waiting_.store(false); }  // of run_one()
 
-  void end_wait() noexcept;  // nor does it take more handlers
+  void end_wait() noexcept;  // it takes no more handlers
 
   bool has_rung() const noexcept { return rung_.load(); }
 
-  // --- one at a time
-  // Nanoseconds of the monotonic clock; `never` disarms it.
+  // --- one caller at a time
+  // Sets the timer, in nanoseconds of the monotonic clock; `never` disarms it.
   void set_timer(nanos deadline) noexcept;
 
-  // Whether it has come, which makes it ring until it is set again.
+  // Returns whether the timer has fired; if so, it rings until it is set again.
   bool take_fired() noexcept { return timer_.fired.exchange(false); }
 
   // --- any thread
-  // Async-signal-safe. Returns whether it could be done.
+  // Returns whether it succeeded. Async-signal-safe.
   bool interrupt() noexcept;
 
   void context_gone() noexcept { gone_.store(true); }
 
   bool is_context_gone() const noexcept { return gone_.load(); }
 
-  // By the watch: the last call.
+  // The watch's last call.
   void close() noexcept;
 
  private:
@@ -82,13 +83,13 @@ class io_alarm : public std::enable_shared_from_this<io_alarm> {
       boost::asio::posix::basic_stream_descriptor<boost::asio::io_context::executor_type>;
 
   struct source {
-    int fd = -1;                // the descriptor's
+    int fd = -1;                // the stream's
     atomic<bool> armed{false};  // a wait is outstanding
-    atomic<bool> fired{false};  // one has come, since take_fired()
+    atomic<bool> fired{false};  // a wait has completed since take_fired()
     one_operation memory;
   };
 
-  // Objects that ask the io_context when they die.
+  // Objects whose destructors use the io_context.
   struct registered {
     explicit registered(boost::asio::io_context& of)
         : timer(of.get_executor()), event(of.get_executor()), work(of.get_executor()) {}
@@ -100,7 +101,7 @@ class io_alarm : public std::enable_shared_from_this<io_alarm> {
   };
 
   bool arm(source& s, stream& d) noexcept;
-  // By handlers, on any thread that runs the io_context.
+  // Called by handlers, on any thread that runs the io_context.
   void ring();
   void rouse();
 
@@ -111,7 +112,7 @@ class io_alarm : public std::enable_shared_from_this<io_alarm> {
   atomic<bool> written_{false};  // the eventfd may be readable
   atomic<bool> gone_{false};     // the io_context has been destroyed
   atomic<bool> rung_{false};     // the worker is to come out
-  atomic<bool> waiting_{false};  // it is in run_one(), or about to go there
+  atomic<bool> waiting_{false};  // it is in run_one(), or about to enter it
   atomic<bool> rousing_{false};  // a posted handler is on its way
   one_operation rouse_memory_;
 };

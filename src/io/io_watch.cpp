@@ -13,23 +13,22 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-// How many handlers are run before the worker looks at its fibers again.
+// The number of handlers that run before the worker looks at its fibers again.
 constexpr int batch = 64;
 constexpr nanos look_for_restart = 10'000'000;
 
-// The handlers that the calling thread runs leave this to be done.
+// Work that the handlers run by the calling thread leave to be done.
 struct thread_part {
   bool collects = false;
   io::detail::operation* first = nullptr;
   io::detail::operation* last = nullptr;
 };
 
-// Read on fibers' stacks, too, by functions that are never inlined there
-// (deliver_later()): the fiber may come back on another thread.
+// Also read on fibers' stacks, by functions that are never inlined there
+// (deliver_later()), since the fiber may come back on another thread.
 thread_local thread_part this_thread;
 
-// The unwinder finds no caller of this function, so it does not look for one who
-// catches. IW7
+// The unwinder finds no caller of this function, so it looks for no catch below. IW7
 [[gnu::noinline]] void bottom_of_handlers(void (*call)(void*), void* argument) {
 #if defined(__x86_64__)
   asm volatile(".cfi_undefined rip");
@@ -40,7 +39,7 @@ thread_local thread_part this_thread;
   asm volatile("" ::: "memory");  // not the end of the function: that would be a jump
 }
 
-// The service is there before the alarm's descriptors, and so dies after them.
+// Makes the service before the alarm's descriptors, so that it is destroyed after them.
 boost::asio::io_context& with_service(boost::asio::io_context& context) {
   if (context.stopped()) {
     throw std::invalid_argument(
@@ -115,8 +114,8 @@ void io_watch::leave() noexcept {
 
 void io_watch::set_timer(nanos deadline) noexcept {
   const lock_guard guard(timer_lock_);
-  if (deadline < earliest_) earliest_ = deadline;  // earlier() may have come first
-  // One that has fired stays readable until it is set, be it to nothing.
+  if (deadline < earliest_) earliest_ = deadline;  // earlier() may have been called first
+  // A timer that has fired stays readable until it is set again, even to nothing.
   const bool has_fired = alarm_->take_fired();
   if (has_fired || earliest_ != set_to_) write_timer(earliest_);
 }
@@ -148,10 +147,10 @@ void io_watch::wait_inside() noexcept {
   alarm_->end_wait();
 }
 
-// Where one operation has come to its end there may be more. To find that there
-// are no more costs a system call: as many are taken as there were of late, and
-// now and then all. The others are taken when the worker comes here next, or by the
-// one that takes over.
+// Where one operation has ended there may be more. To find that there are no more costs a
+// system call, so the worker takes as many as there were of late, and all of them now and
+// then. The others are taken when the worker comes here next, or by the worker that takes
+// over.
 void io_watch::take_more() noexcept {
   constexpr std::uint32_t look_closer = 16;
   const int most = ++looks_ % look_closer == 0 ? batch : expected_;
@@ -178,7 +177,7 @@ std::size_t io_watch::run(F f) noexcept {
   }
 }
 
-// The io_context is stopped, gone, or held by a worker that polls it.
+// Sleeps on the note: the io_context is stopped, gone, or held by a worker that polls it.
 void io_watch::sleep_outside(nanos deadline) noexcept {
   {
     const lock_guard guard(timer_lock_);
@@ -207,8 +206,8 @@ void io_watch::run_ready() noexcept {
   }
 }
 
-// Operations cancelled in a stopped io_context end there nevertheless. Threads of
-// the caller's that have not yet seen the stop see it afterwards. IW6
+// Ends the operations cancelled in a stopped io_context. The caller's threads that have
+// not yet seen the stop see it afterwards. IW6
 void io_watch::end_cancelled() noexcept {
   auto& service = watch_service::of(context_);
   if (!service.restart_for_a_moment()) return;
@@ -218,14 +217,14 @@ void io_watch::end_cancelled() noexcept {
   service.moment_is_over();
 }
 
-void io_watch::got_up() noexcept {
+void io_watch::after_wait() noexcept {
   while (io::detail::operation* const o = this_thread.first) {
     this_thread.first = o->next_ready;
     deliver(*o);
   }
 }
 
-// Not inlined: handlers run on fibers' stacks, too.
+// Not inlined, because handlers also run on fibers' stacks.
 [[gnu::noinline]] bool io_watch::deliver_later(io::detail::operation& o) noexcept {
   thread_part& here = this_thread;
   if (!here.collects) return false;
@@ -239,11 +238,11 @@ void io_watch::got_up() noexcept {
   return true;
 }
 
-// --- others
+// --- other threads
 
-bool io_watch::interrupt(waker who) noexcept {
+bool io_watch::interrupt(waker origin) noexcept {
   if (interrupted_.exchange(true)) return false;
-  return note_.wake(who) || alarm_->interrupt();
+  return note_.wake(origin) || alarm_->interrupt();
 }
 
 bool io_watch::needs_poll() const noexcept {
@@ -258,7 +257,7 @@ void io_watch::poll() noexcept {
     end_cancelled();
   }
   leave();
-  got_up();
+  after_wait();
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

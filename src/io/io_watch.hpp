@@ -1,26 +1,26 @@
 // io_watch: the watch inside an io_context.
 //
 //   an idle worker    wait_until(): sets the timerfd, then run_one()
-//   anybody           earlier(): timerfd_settime; interrupt(): writes the eventfd
+//   any thread        earlier(): timerfd_settime; interrupt(): writes the eventfd
 //   a busy worker     poll(): poll_one(), a bounded number
 //
-// How the worker gets out of there although others run the io_context, too:
-// io_alarm.hpp. How operations end that are cancelled in a stopped one: IW6 of
-// watch_service.hpp.
+// io_alarm.hpp says how the worker gets out even when other threads run the io_context;
+// IW6 of watch_service.hpp says how operations cancelled in a stopped one end.
 //
-// IW2  One worker of a runtime at a time is in the io_context: `inside`. One that finds
-//      it taken by a poll() sleeps on the note meanwhile; the poll wakes it.
-// IW4  A handler marks; the fibers are made ready when the worker has got up (got_up()),
-//      so that nobody is woken for what it is about to take itself.
-// IW5  A worker on the note looks now and then only while fibers wait for operations. It
-//      sets `on_note` before it reads how many there are; the one that counts the first,
-//      or one that is cancelled, reads `on_note` afterwards, and wakes it. All
-//      sequentially consistent. So does a restart of the io_context, afterwards.
+// IW2  At most one worker of a runtime is in the io_context: `inside`. A worker that
+//      finds it taken by a poll() sleeps on the note meanwhile; the poll wakes it.
+// IW4  A handler only marks fibers. They are made ready once the worker has got up
+//      (after_wait()), so that no worker is woken for a fiber that this one is about to
+//      take itself.
+// IW5  A worker on the note looks now and then, but only while fibers wait for
+//      operations. It sets `on_note` before it reads their number; a fiber that counts
+//      the first operation, or a cancelled one, reads `on_note` afterwards and wakes the
+//      worker. All of it is sequentially consistent. A restart of the io_context does
+//      the same afterwards.
 // IW7  An exception that leaves a handler goes to on_unhandled, in the worker, and the
-//      next handler has its turn. Without on_unhandled nothing catches it, and the
-//      unwinder takes the frame of bottom_of_handlers() for the last: so the program
-//      ends where it was thrown, although noexcept functions, and a main() that may
-//      catch, lie below.
+//      next handler runs. Without on_unhandled nothing catches it, and the unwinder takes
+//      the frame of bottom_of_handlers() for the last one: so the program ends at the
+//      throw, even though noexcept functions, and a main() that may catch, lie below.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -47,9 +47,9 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class io_watch final : public watch {
  public:
-  // The caller's; throws std::invalid_argument if it is stopped.
+  // Waits in the caller's io_context; throws std::invalid_argument if that is stopped.
   explicit io_watch(boost::asio::io_context& given);
-  // Its own.
+  // Waits in an io_context that it owns.
   io_watch();
   ~io_watch() override;
   io_watch(const io_watch&) = delete;
@@ -68,13 +68,13 @@ class io_watch final : public watch {
 
   bool knows_io() const noexcept override { return true; }
 
-  void got_up() noexcept override;
+  void after_wait() noexcept override;
 
   io_watch* as_io_watch() noexcept override { return this; }
 
   boost::asio::io_context& context() const noexcept { return context_; }
 
-  // Operations that fibers wait for, and those of them that are being cancelled.
+  // Count operations that fibers wait for, and those of them that are being cancelled.
   void operation_begins() noexcept {
     if (operations_.fetch_add(1) == 0) look_again();
   }
@@ -84,7 +84,7 @@ class io_watch final : public watch {
     if (was_cancelled) cancelled_.fetch_sub(1);
   }
 
-  // Once it has been asked to end: a look then finds it ready.
+  // Called once the operation has been asked to end: a look then finds it ready.
   void operation_cancelled() noexcept {
     cancelled_.fetch_add(1);
     look_again();
@@ -92,13 +92,13 @@ class io_watch final : public watch {
 
   long cancelled() const noexcept { return cancelled_.load(); }
 
-  // --- by the service of the io_context
+  // --- called by the service of the io_context
   void context_restarted() noexcept { look_again(); }
 
   void context_gone() noexcept { alarm_->context_gone(); }
 
-  // From a handler: true if the calling thread is a worker in wait_until(), which
-  // has taken the waiter and will deliver it.
+  // Called by a handler. Returns true if the calling thread is a worker in wait_until(),
+  // which has then taken the operation and delivers it when it has got up.
   static bool deliver_later(io::detail::operation& o) noexcept;
 
  private:
@@ -112,7 +112,7 @@ class io_watch final : public watch {
     if (on_note_.load()) note_.wake();
   }
 
-  bool interrupt(waker who) noexcept;
+  bool interrupt(waker origin) noexcept;
   bool enter() noexcept;
   void leave() noexcept;
   void set_timer(nanos deadline) noexcept VIGIL_EXCLUDES(timer_lock_);
@@ -132,13 +132,13 @@ class io_watch final : public watch {
   atomic<bool> inside_{false};
   atomic<bool> on_note_{false};
   std::uint32_t looks_ = 0;  // guarded by inside_
-  int expected_ = 0;         // guarded by inside_: completions beside the first
+  int expected_ = 0;         // guarded by inside_: completions after the first
   atomic<long> operations_{0};
   atomic<long> cancelled_{0};
 
   spinlock timer_lock_{lock_rank::watch};
   nanos earliest_ VIGIL_GUARDED_BY(timer_lock_) = never;  // since prepare()
-  nanos set_to_ VIGIL_GUARDED_BY(timer_lock_) = never;    // what the timerfd has
+  nanos set_to_ VIGIL_GUARDED_BY(timer_lock_) = never;    // what the timerfd is set to
   bool usable_ VIGIL_GUARDED_BY(timer_lock_) = true;      // the worker is not on the note
 };
 

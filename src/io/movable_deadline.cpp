@@ -17,7 +17,7 @@ struct movable_deadline::part {
   std::int64_t deadline VIGIL_GUARDED_BY(lock) = vigil::detail::no_deadline;
   std::int64_t waited_to VIGIL_GUARDED_BY(lock) = vigil::detail::no_deadline;
   bool closed VIGIL_GUARDED_BY(lock) = false;
-  bool ended VIGIL_GUARDED_BY(lock) = false;  // the present wait
+  bool ended VIGIL_GUARDED_BY(lock) = false;  // by end_wait(), for the present wait
   operation_ref waiting VIGIL_GUARDED_BY(lock);
 
   bool has_passed() const VIGIL_REQUIRES(lock) { return vigil::detail::until(deadline).is_over(); }
@@ -25,7 +25,7 @@ struct movable_deadline::part {
 
 namespace {
 
-// Not under the lock.
+// Called without the lock.
 void tell(const operation_ref& waiting) noexcept {
   if (waiting) look_again(*waiting);
 }
@@ -37,14 +37,14 @@ movable_deadline::movable_deadline(time_of name) : part_(std::make_unique<part>(
 movable_deadline::~movable_deadline() = default;
 
 void movable_deadline::set(std::int64_t deadline) noexcept {
-  operation_ref told;
+  operation_ref waiting;
   {
     const lock_guard guard(part_->lock);
     part_->deadline = deadline;
-    // A later one is seen when the earlier one has come.
-    if (deadline < part_->waited_to) told = part_->waiting;
+    // A later deadline is noticed when the earlier one has come.
+    if (deadline < part_->waited_to) waiting = part_->waiting;
   }
-  tell(told);
+  tell(waiting);
 }
 
 std::int64_t movable_deadline::value() const noexcept {
@@ -53,24 +53,24 @@ std::int64_t movable_deadline::value() const noexcept {
 }
 
 void movable_deadline::close() noexcept {
-  operation_ref told;
+  operation_ref waiting;
   {
     const lock_guard guard(part_->lock);
     part_->closed = true;
-    told = part_->waiting;
+    waiting = part_->waiting;
   }
-  tell(told);
+  tell(waiting);
 }
 
 void movable_deadline::end_wait(const timeout_list::entry& expired) noexcept {
-  operation_ref told;
+  operation_ref waiting;
   {
     const lock_guard guard(part_->lock);
     if (!part_->waiting || expired.is_linked()) return;
     part_->ended = true;
-    told = part_->waiting;
+    waiting = part_->waiting;
   }
-  tell(told);
+  tell(waiting);
 }
 
 bool movable_deadline::is_over() const noexcept {
@@ -99,7 +99,7 @@ std::int64_t movable_deadline::wait_to(operation& o) noexcept {
 }
 
 boost::system::error_code movable_deadline::waited() noexcept {
-  operation_ref was;  // released without the lock
+  operation_ref was;  // released after the lock
   const lock_guard guard(part_->lock);
   std::swap(was, part_->waiting);
   part_->waited_to = vigil::detail::no_deadline;

@@ -2,7 +2,7 @@
 
 #include "base/assert.hpp"
 #include "io/io_watch.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_fork.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/wait/caller.hpp"
 
@@ -29,7 +29,7 @@ using vigil::detail::outcome;
 
 namespace {
 
-// `ending` says why it is not the outcome itself.
+// The comment on `ending` says why it is a type of its own.
 ending ending_of(outcome result) noexcept {
   switch (result) {
     case outcome::timeout:
@@ -68,7 +68,7 @@ bool is_system(const any_io_executor& ex) noexcept {
   return !ex || ex.target<boost::asio::system_executor>() != nullptr;
 }
 
-// A fiber may run an io_context itself, but not leave it in the middle of a handler.
+// A fiber may run an io_context itself, but may not park inside one of its handlers.
 void check_is_not_run_here(const any_io_executor& ex) {
   const auto* const of = of_io_context(ex);
   if (of == nullptr || !of->running_in_this_thread()) return;
@@ -95,7 +95,7 @@ operation& begin_operation(any_io_executor own, any_io_executor bound, bool insi
   const bool outside = !inside && own.target<memory_executor>() == nullptr;
   const bool anywhere = bound ? is_system(bound) : is_system(own) || of_io_context(own) != nullptr;
   if (bound) {
-    // Its context has something to run until the operation is over.
+    // Keeps the bound context from running out of work until the operation is over.
     own = boost::asio::prefer(bound, boost::asio::execution::outstanding_work.tracked);
   }
   return *new operation{*self.sched, watch, anywhere, outside, std::move(own)};
@@ -104,28 +104,28 @@ operation& begin_operation(any_io_executor own, any_io_executor bound, bool insi
 // --- references
 
 void retain(operation& o, bool executor) noexcept {
-  // From none to one: by its handler at first, later by an emission (run_in()) when the
-  // operation has just ended, which then finds that it has.
-  // ordering: the caller has a reference already.
-  if (executor && o.executors.fetch_add(1, vigil::detail::relaxed) != 0) return;
-  o.references.fetch_add(1, vigil::detail::relaxed);  // ordering: the same
+  // The count goes from 0 to 1 for the handler at first, and later for a run_in() that
+  // emits just after the operation has ended, and then finds that it has.
+  // ordering: the caller already holds a reference.
+  if (executor && o.executors.fetch_add(1, vigil::detail::order::relaxed) != 0) return;
+  o.references.fetch_add(1, vigil::detail::order::relaxed);  // ordering: the same
 }
 
 void release(operation& o, bool executor) noexcept {
   if (executor) {
     // Pairs with itself, as below.
-    if (o.executors.fetch_sub(1, vigil::detail::acq_rel) != 1) return;
+    if (o.executors.fetch_sub(1, vigil::detail::order::acq_rel) != 1) return;
     any_io_executor over;
     const lock_guard guard(o.lock);
     std::swap(over, o.executor);
   }
-  // Pairs with itself: the last one sees what all others did.
-  if (o.references.fetch_sub(1, vigil::detail::acq_rel) == 1) delete &o;
+  // Pairs with itself: the last release sees what all others did.
+  if (o.references.fetch_sub(1, vigil::detail::order::acq_rel) == 1) delete &o;
 }
 
 namespace {
 
-// Empty: any.
+// Empty means any executor.
 any_io_executor executor_in(operation& o) {
   const lock_guard guard(o.lock);
   return o.executor;
@@ -136,14 +136,15 @@ any_io_executor executor_or_system(operation& o) {
   return boost::asio::system_executor();
 }
 
-// Copies of the associated executor need it still, but it counts no work: a thread that
-// is to run out of that may do so once the operation is over.
+// Makes the executor, which copies of the associated executor still need, count no work:
+// a thread that runs until its context is out of work may return once the operation is
+// over.
 void untrack(operation& o) noexcept {
   any_io_executor ex = executor_in(o);
   if (!ex) return;
   try {
     ex = boost::asio::prefer(ex, boost::asio::execution::outstanding_work.untracked);
-  } catch (...) {  // no memory: it counts until the last copy has gone
+  } catch (...) {  // no memory: it counts work until the last copy is gone
     return;
   }
   const lock_guard guard(o.lock);
@@ -163,7 +164,7 @@ boost::asio::execution_context& context_of(operation& o) {
   return boost::asio::query(executor_or_system(o), boost::asio::execution::context);
 }
 
-// --- its section, and what asks it to end
+// --- the section, and requests to end
 
 namespace {
 
@@ -172,25 +173,25 @@ bool is_done(operation& o) noexcept {
   return o.done;
 }
 
-// f on its executor.
+// Runs f on the operation's executor.
 template <class F>
 void run_in(operation& o, F f) noexcept {
   try {
     operation_executor<false>(o).execute(f);
   } catch (...) {
-    // No memory for the way to its executor: here, as well as can be.
+    // No memory to reach its executor: f runs here, which is the best that can be done.
     const operation_section inside(o);
     f();
   }
 }
 
-// In the section.
+// Called in the section.
 void emit(operation& o, cancellation_type_t type) noexcept {
   if (is_done(o)) return;
   try {
     o.signal.emit(type);
   } catch (const std::bad_alloc&) {
-    // If it is to end it is asked again after its next step.
+    // If it is to end, it is asked again after its next step.
   } catch (...) {
     vigil::detail::fatal("an exception has left a cancellation handler of an operation of Asio's");
   }
@@ -198,7 +199,7 @@ void emit(operation& o, cancellation_type_t type) noexcept {
 
 // OP4
 void ask_again(operation& o) noexcept {
-  constexpr int answers = 16;  // each of which begins another step
+  constexpr int answers = 16;  // each answer begins another step
   for (int i = 0; i < answers && o.end_wanted.load(); ++i) {
     o.answered = false;
     emit(o, cancellation_type_t::terminal);
@@ -212,7 +213,7 @@ operation_section::operation_section(operation& o) noexcept : operation_(o) {
   retain(o, false);
   o.section.lock();
   ++o.depth;
-  if (vigil::detail::fiber* const f = vigil::detail::current_fiber()) ++f->no_parks;
+  if (vigil::detail::fiber* const f = vigil::detail::current_fiber()) ++f->guards.no_parks;
 }
 
 operation_section::~operation_section() {
@@ -222,7 +223,7 @@ operation_section::~operation_section() {
   } else {
     o.answered = true;
   }
-  if (vigil::detail::fiber* const f = vigil::detail::current_fiber()) --f->no_parks;
+  if (vigil::detail::fiber* const f = vigil::detail::current_fiber()) --f->guards.no_parks;
   --o.depth;
   o.section.unlock();
   release(o, false);
@@ -244,12 +245,12 @@ void cancel(operation& o, cancellation_type_t type) noexcept {
   run_in(o, [&o, type] { emit(o, type); });
 }
 
-// --- its end
+// --- the end
 
 void end(operation& o, std::exception_ptr thrown, bool dropped) noexcept {
   o.thrown = std::move(thrown);
   o.dropped = dropped;
-  release(o, true);  // before anybody knows: OP5
+  release(o, true);  // before the fiber learns of the end: OP5
   if (o.executors.load() != 0) untrack(o);
   {
     const lock_guard guard(o.lock);
@@ -281,12 +282,12 @@ void look_again(operation& o) noexcept {
   if (w != nullptr) w->deliver();
 }
 
-// --- the wait of its fiber
+// --- the fiber's wait
 
 namespace {
 
-// Until it is done, the limit or a stop ends the wait, or the limit is to be looked
-// at again (`completed`, too).
+// Waits until the operation is done, the limit or a stop ends the wait, or the limit is
+// to be looked at again (which returns `completed` as well).
 ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   vigil::detail::caller self(limit);
   const bool refused = self.may_not_wait();
@@ -298,25 +299,25 @@ ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_A
   }
   o.ticket = self.open();
   o.waiter = &self.self();
-  ending how = ending::completed;
+  ending result = ending::completed;
   try {
-    how = ending_of(self.wait(o.ticket, vigil::detail::wait_reason::io, o.lock));
+    result = ending_of(self.wait(o.ticket, vigil::detail::wait_reason::io, o.lock));
   } catch (const std::bad_alloc&) {
-    // For a timer, which a limit that is over already does not need.
-    how = limit.is_over() ? ending::cut : ending::no_memory;
+    // No memory for a timer; a limit that is already over does not need one.
+    result = limit.is_over() ? ending::cut : ending::no_memory;
   }
   const lock_guard guard(o.lock);
   o.waiter = nullptr;
   o.looks_again = false;
-  return how;
+  return result;
 }
 
-// The same to a deadline that may move meanwhile, or be closed.
+// The same, with a deadline that may move or be closed meanwhile.
 ending wait_once(operation& o, const wait_limit& limit, movable_deadline& moves) {
-  const ending how = wait_once(o, limit.until(moves.wait_to(o)));
-  if (moves.is_closed()) return how == ending::cut || !is_done(o) ? ending::cut : how;
-  const bool has_moved = how == ending::cut && !moves.is_over();  // just before it came
-  return has_moved ? ending::completed : how;
+  const ending result = wait_once(o, limit.until(moves.wait_to(o)));
+  if (moves.is_closed()) return result == ending::cut || !is_done(o) ? ending::cut : result;
+  const bool has_moved = result == ending::cut && !moves.is_over();  // just before it passed
+  return has_moved ? ending::completed : result;
 }
 
 // OP2
@@ -348,14 +349,14 @@ void wait(operation& o, const wait_limit& limit, movable_deadline* moves, ended&
     if (o.watch != nullptr) o.watch->operation_begins();
   }
   do {
-    e.how = moves != nullptr ? wait_once(o, limit, *moves) : wait_once(o, limit);
-  } while (e.how == ending::completed && !is_done(o));
+    e.result = moves != nullptr ? wait_once(o, limit, *moves) : wait_once(o, limit);
+  } while (e.result == ending::completed && !is_done(o));
   if (moves != nullptr) {
     e.cut = moves->waited();
-  } else if (e.how == ending::cut) {
+  } else if (e.result == ending::cut) {
     e.cut = timed_out_by(limit.is_relative() ? time_of::within : time_of::until);
   }
-  const bool cancelled = e.how != ending::completed && !is_done(o);
+  const bool cancelled = e.result != ending::completed && !is_done(o);
   if (cancelled) {
     o.end_wanted.store(true);
     run_in(o, [] {});  // OP4
@@ -368,8 +369,8 @@ void wait(operation& o, const wait_limit& limit, movable_deadline* moves, ended&
   }
 }
 
-// The function that the operation has left in its slot may have a copy of the executor,
-// and so keep itself. Outside any emission of it.
+// Clears the slot, outside any emission: the function that the operation left there may
+// hold a copy of the executor, and so keep itself alive.
 void clear_slot(operation& o) noexcept {
   if (o.executors.load() == 0) return;
   const operation_section inside(o);
@@ -387,8 +388,8 @@ ended await_end(operation& o, const wait_limit& limit, movable_deadline* moves) 
   return e;
 }
 
-void throw_ended(ending how, ::vigil::detail::cancel_node* under) {
-  switch (how) {
+void throw_ended(ending result, ::vigil::detail::cancel_node* under) {
+  switch (result) {
     case ending::stopped:
       vigil::detail::throw_stopped(*vigil::detail::current_fiber());
     case ending::no_memory:

@@ -1,17 +1,17 @@
-// Look-ups of names, each on a thread of the process, not of a runtime: getaddrinfo may
-// take longer than the caller can wait, even longer than the caller's runtime lives.
+// Looks up names, each on a thread of the process, not of a runtime: getaddrinfo may take
+// longer than the caller can wait, even longer than the caller's runtime lives.
 //
-// LK1  The caller that waits is taken out of a lookup under its lock, once: by the
-//      thread that has the result or by the one that abandons it, which then calls it.
-// LK2  A thread touches nothing but the lookup, which it keeps, and `threads`, which
-//      are never destroyed: it may return while the program ends.
-// LK3  Nothing here uses `addresses`, nor Asio's resolver, which makes them: they hold
-//      a std::vector, and the program's debug mode may give that another layout.
-// LK4  A thread that has nothing more to look up is counted out before it hands over
-//      its last result, which may be what a run ends with: the program may fork then.
-//      Nor does it keep a deadlock from being certain: its caller may be stuck at
+// LK1  The waiting caller is taken out of a lookup under its lock, once: by the thread
+//      that has the result or by the one that abandons the lookup, which then calls it.
+// LK2  A thread touches only the lookup, which it keeps alive, and lookup_threads, which
+//      is never destroyed: it may return while the program ends.
+// LK3  Nothing here uses `addresses`, nor Asio's resolver, which makes them: they hold a
+//      std::vector, and the program's debug mode may give that another layout.
+// LK4  A thread that has nothing more to look up is counted out before it hands over its
+//      last result, since that result may end a run, and the program may fork then. Nor
+//      does the thread keep a deadlock from being certain: its caller may be stuck at
 //      once.
-#include "sched/run/process.hpp"
+#include "sched/run/process_fork.hpp"
 
 #include <vigil/io/resolve.hpp>
 
@@ -30,8 +30,8 @@
 
 namespace vigil::io::inline VIGIL_ABI::detail {
 
-// While it lives, threads that are made take no signals, which are for the program's
-// own: but those that say what the thread itself has done.
+// While it lives, new threads take no signals, which are for the program's own threads,
+// except those that the thread's own faults raise.
 class signals_for_others {
  public:
   signals_for_others() noexcept {
@@ -76,9 +76,9 @@ class lookup_threads {
     }
   }
 
-  // False: a thread has taken it, or it was never in.
+  // Returns false if a thread has taken it, or if it was never queued.
   bool withdraw(const lookup& l) noexcept {
-    std::list<std::shared_ptr<lookup>> found;  // dies without the lock
+    std::list<std::shared_ptr<lookup>> found;  // destroyed after the lock
     const std::lock_guard guard(lock_);
     for (auto i = queue_.begin(); i != queue_.end(); ++i) {
       if (i->get() != &l) continue;
@@ -91,15 +91,15 @@ class lookup_threads {
  private:
   static constexpr int most = 32;
 
-  // If there is no other thread, nobody would come to what is queued.
-  void start_failed(const std::error_code& why) noexcept {
+  // If there is no other thread, nothing would ever take what is queued.
+  void start_failed(const std::error_code& cause) noexcept {
     std::list<std::shared_ptr<lookup>> refused;
     {
       const std::lock_guard guard(lock_);
       if (--threads_ == 0) refused.swap(queue_);
     }
     vigil::detail::process_count_own_threads(-1);
-    const boost::system::error_code error(why.value(), boost::system::system_category());
+    const boost::system::error_code error(cause.value(), boost::system::system_category());
     for (const auto& l : refused)
       l->finish(error, nullptr);
   }
@@ -113,14 +113,14 @@ class lookup_threads {
       l = look_up(*l);
   }
 
-  // Returns the next one. LK4
+  // Returns the next lookup. LK4
   std::shared_ptr<lookup> look_up(lookup& l) noexcept {
     addrinfo wanted{};
     wanted.ai_socktype = SOCK_STREAM;
     wanted.ai_protocol = IPPROTO_TCP;
     addrinfo* found = nullptr;
     boost::system::error_code error;
-    // Asio's, for the same codes as its resolver gives.
+    // Asio's function, which gives the same error codes as its resolver.
     boost::asio::detail::socket_ops::getaddrinfo(
         l.host_.c_str(), l.service_.c_str(), wanted, &found, error);
     std::shared_ptr<lookup> after = next();

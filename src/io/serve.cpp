@@ -17,12 +17,12 @@ namespace {
 
 constexpr std::chrono::nanoseconds longest_wait = std::chrono::seconds(1);
 
-// A connection that is gone may be followed by one that is there, so the next
-// accept comes at once; a kernel that says so for ever must not make it spin.
+// After a connection that is gone the next one may be fine, so the next accept comes at
+// once; a kernel that reports this for ever must not make serve spin.
 constexpr int most_in_a_row = 16;
 
-// As accept(2) lists them: the network's errors of a connection that was waiting. But
-// for EOPNOTSUPP, which is also what a socket says that cannot accept at all.
+// The network errors of a waiting connection, as accept(2) lists them, except EOPNOTSUPP,
+// which a socket that cannot accept at all reports as well.
 bool connection_is_gone(int code) noexcept {
   switch (code) {
     case ECONNABORTED:
@@ -45,19 +45,19 @@ bool connection_is_gone(int code) noexcept {
 
 bool lacks_resources(int code) noexcept {
   switch (code) {
-    case EAGAIN:  // for the stack of a fiber: memory that may be locked
+    case EAGAIN:  // for a fiber's stack: the limit of locked memory
     case EMFILE:
     case ENFILE:
     case ENOBUFS:
     case ENOMEM:
-    case ENOSPC:  // descriptors that epoll may watch
+    case ENOSPC:  // the limit of descriptors that epoll may watch
       return true;
     default:
       return false;
   }
 }
 
-// 0: it is none.
+// Returns 0 if the code is not an errno.
 int errno_of(const boost::system::error_code& e) noexcept {
   const auto& c = e.category();
   return c == boost::system::system_category() || c == boost::system::generic_category() ? e.value()
@@ -82,9 +82,10 @@ std::int64_t checked_places(const serve_limits& limits) {
   return static_cast<std::int64_t>(std::min(limits.connections, most));
 }
 
-// The grace that the shutdown is asked for. It counts from its own beginning, and serve
-// from the end of its accept, which comes later: so that it is serve that cuts what is
-// left, and that it returns. When it has, the surplus is withdrawn with the rest.
+// Returns the grace to ask the shutdown for. The shutdown counts it from its own
+// beginning, and serve counts from the end of its accept, which comes later. The surplus
+// lets serve itself cut what is left, and return; the request is then withdrawn as a
+// whole.
 std::chrono::nanoseconds with_surplus(std::chrono::nanoseconds grace) {
   constexpr std::chrono::nanoseconds surplus = std::chrono::seconds(1);
   if (grace <= std::chrono::nanoseconds(0)) return grace;
@@ -146,7 +147,7 @@ bool server::goes_on(bool (*is_open)(const void* acceptor), const void* acceptor
   try {
     throw;
   } catch (const boost::system::system_error& e) {
-    // The acceptor is closed, between two accepts or in one; or its descriptor is.
+    // The acceptor was closed, between two accepts or during one, or its descriptor was.
     const bool is_aborted = e.code() == boost::asio::error::operation_aborted;
     const bool has_none = e.code() == boost::asio::error::bad_descriptor;
     ended_by_others_ = is_aborted || has_none;
@@ -159,12 +160,12 @@ bool server::goes_on(bool (*is_open)(const void* acceptor), const void* acceptor
   } catch (const std::bad_alloc&) {
     waits_ = true;
   } catch (const std::system_error& e) {
-    return passes(errno_of(e.code()));  // no stack, or an acceptor's own
+    return passes(errno_of(e.code()));  // no stack, or the acceptor's own error
   }
   return true;
 }
 
-// In a catch block.
+// Called in a catch block.
 bool server::passes(int code) {
   if (connection_is_gone(code)) {
     if (++in_a_row_ > most_in_a_row) waits_ = true;
@@ -187,7 +188,8 @@ void server::finish() {
 
 namespace {
 
-// For a deadlock at a lock, in a deadlocked run: it unwinds the fiber, as `stopped` does.
+// Rethrows a lock's `deadlock` error in a deadlocked run: it unwinds the fiber, as
+// `stopped` does.
 void throw_on_if_it_unwinds(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -221,7 +223,7 @@ void server::report(std::exception_ptr error) const {
     } catch (const stopped&) {
       throw;
     } catch (...) {
-      error = std::current_exception();  // of on_error's: no matter of the other connections
+      error = std::current_exception();  // on_error's own; the other connections go on
       throw_on_if_it_unwinds(error);
     }
   }

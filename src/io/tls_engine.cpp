@@ -12,9 +12,9 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
-// OpenSSL keeps its errors for each thread: each function here looks at them before
-// it returns, and none waits. Nor may what OpenSSL calls: a wait cannot be refused with
-// an exception, which OpenSSL's own code would not survive, so it ends the program.
+// OpenSSL keeps its errors per thread: each function here reads them before it returns,
+// and none waits. Nor may a function that OpenSSL calls: a wait there cannot be refused
+// with an exception, which OpenSSL's own code would not survive, so it ends the program.
 namespace vigil::io::inline VIGIL_ABI {
 namespace detail {
 
@@ -24,11 +24,11 @@ boost::system::error_code last_error() noexcept {
   return {static_cast<int>(::ERR_get_error()), boost::asio::error::get_ssl_category()};
 }
 
-// Around calls in which OpenSSL may call the user's functions.
+// Guards calls in which OpenSSL may call the user's functions.
 class without_waits {
  public:
   without_waits() noexcept {
-    if (this_fiber::id() != 0) unmoved_.emplace();  // a plain thread stays one
+    if (this_fiber::id() != 0) unmoved_.emplace();  // a plain thread needs no guard
   }
 
  private:
@@ -59,7 +59,7 @@ tls_engine::tls_engine(SSL_CTX* context) : ssl_(made_for(context)) {
     throw std::bad_alloc();
   }
   BIO_set_mem_eof_return(in_, -1);  // empty: more may come
-  ::SSL_set_bio(ssl_, in_, out_);   // which owns them now
+  ::SSL_set_bio(ssl_, in_, out_);   // ssl_ owns them now
   SSL_set_mode(ssl_, SSL_MODE_ENABLE_PARTIAL_WRITE);
   SSL_set_mode(ssl_, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_set_mode(ssl_, SSL_MODE_RELEASE_BUFFERS);
@@ -71,45 +71,45 @@ tls_engine::~tls_engine() {
 }
 
 void tls_engine::set_host(const std::string& name) {
-  const char* const what = "vigil::io::tls_stream::set_host";
-  // The dot says that a name is whole; in certificates it has none, nor is it sent.
+  const char* const function = "vigil::io::tls_stream::set_host";
+  // A final dot marks a whole name; certificates leave it out, and it is not sent.
   const std::string whole = name.ends_with('.') ? name.substr(0, name.size() - 1) : name;
   if (name.starts_with('.')) {
     throw boost::system::system_error(
         boost::asio::error::invalid_argument,
-        std::string(what) +
+        std::string(function) +
             ": a host name must not begin with a dot, which for OpenSSL would mean each name that "
             "ends so; give the whole name");
   }
-  // Behind a 0 OpenSSL would not look.
+  // OpenSSL would not look past a 0.
   if (whole.empty() || whole.find('\0') != whole.npos) {
-    throw boost::system::system_error(boost::asio::error::invalid_argument, what);
+    throw boost::system::system_error(boost::asio::error::invalid_argument, function);
   }
   ::ERR_clear_error();
   X509_VERIFY_PARAM* const param = ::SSL_get0_param(ssl_);
-  // This call's name takes the place of an earlier one's.
+  // This call's name replaces an earlier one.
   ::X509_VERIFY_PARAM_set1_host(param, nullptr, 0);
   ::X509_VERIFY_PARAM_set1_ip(param, nullptr, 0);
   SSL_set_tlsext_host_name(ssl_, nullptr);
-  // An address is looked for among the certificate's addresses, and not sent.
+  // An address is checked against the certificate's addresses, and is not sent.
   if (::X509_VERIFY_PARAM_set1_ip_asc(param, name.c_str()) == 1) {
     has_host_ = true;
     return;
   }
   ::ERR_clear_error();
-  // As in Go: the list of names counts, and not the subject, which was never meant for
-  // them; a star is a whole label.
+  // As in Go, the list of names counts and the subject, which was never meant for host
+  // names, does not; a star stands for a whole label.
   ::SSL_set_hostflags(ssl_,
                       X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
   has_host_ = ::SSL_set1_host(ssl_, whole.c_str()) == 1 &&
               SSL_set_tlsext_host_name(ssl_, whole.c_str()) == 1;
-  if (!has_host_) throw boost::system::system_error(last_error(), what);
+  if (!has_host_) throw boost::system::system_error(last_error(), function);
 }
 
 void tls_engine::require_certificate() {
   static constexpr unsigned char own_sessions[] = "vigil";
   ::ERR_clear_error();
-  // Without a name for them OpenSSL refuses sessions of those that it has verified.
+  // Without a session id context OpenSSL refuses sessions of peers that it has verified.
   if (::SSL_set_session_id_context(ssl_, own_sessions, sizeof own_sessions) != 1) {
     throw boost::system::system_error(last_error(), "vigil::io::tls_stream::require_certificate");
   }
@@ -117,13 +117,13 @@ void tls_engine::require_certificate() {
   ::SSL_set_verify(ssl_, mode, ::SSL_get_verify_callback(ssl_));
 }
 
-// The connection's own mode: the context's is the program's, and may be shared.
+// Sets the connection's own mode: the context's is the program's, and may be shared.
 boost::system::error_code tls_engine::before_client() noexcept {
   if (verifies_ && !has_host_) return tls_error::no_host_name;
   const int mode = verifies_ ? SSL_VERIFY_PEER : SSL_VERIFY_NONE;
   ::SSL_set_verify(ssl_, mode, ::SSL_get_verify_callback(ssl_));
-  // OpenSSL verifies nothing when it resumes a session. So one that would not do is not
-  // offered, and the handshake is a whole one.
+  // OpenSSL verifies nothing when it resumes a session. So a session that would not do is
+  // not offered, and the handshake is a full one.
   if (verifies_ && SSL_in_before(ssl_) && ::SSL_get0_session(ssl_) != nullptr) {
     X509* const shown = ::SSL_get0_peer_certificate(ssl_);
     const bool is_out_of_date =
@@ -133,7 +133,7 @@ boost::system::error_code tls_engine::before_client() noexcept {
   return {};
 }
 
-// Whether the certificate of the session has been verified, for any name, and has the
+// Returns whether the session's certificate has been verified, for any name, and has the
 // name or the address that is asked for now.
 bool tls_engine::has_verified() const noexcept {
   X509* const shown = ::SSL_get0_peer_certificate(ssl_);
@@ -170,13 +170,13 @@ boost::system::error_code tls_engine::error_of(int result) const noexcept {
 void tls_engine::handshake(bool as_server, boost::system::error_code& error) noexcept {
   const without_waits guard;
   error = untrusted_;
-  if (error != boost::asio::error::not_connected) return;  // it is over, well or not
+  if (error != boost::asio::error::not_connected) return;  // the handshake is over, well or not
   if (!as_server && (error = before_client())) return;
   ::ERR_clear_error();
   error = error_of(as_server ? ::SSL_accept(ssl_) : ::SSL_connect(ssl_));
   if (error == boost::asio::error::would_block) return;
   if (!error && ::SSL_is_server(ssl_) == 0 && verifies_) {
-    // With some ciphers a server shows none, and there was nothing to verify.
+    // With some ciphers a server shows no certificate, and there was nothing to verify.
     const bool is_shown = ::SSL_get0_peer_certificate(ssl_) != nullptr;
     const bool is_resumed = ::SSL_session_reused(ssl_) == 1;
     if (!is_shown || (is_resumed && !has_verified())) error = tls_error::no_certificate;
@@ -195,8 +195,8 @@ std::size_t tls_engine::read(boost::asio::mutable_buffer to,
   return n > 0 ? static_cast<std::size_t>(n) : 0;
 }
 
-// By itself OpenSSL sends the answer to new keys with the next write, or before it reads
-// the next ones.
+// Sends the answer to new keys. OpenSSL itself sends it only with the next write, or
+// before it reads the next new keys.
 void tls_engine::answer_keys() noexcept {
   if (::SSL_get_key_update_type(ssl_) != SSL_KEY_UPDATE_NOT_REQUESTED) return;
   if (::SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) == 1) ::SSL_do_handshake(ssl_);
@@ -213,17 +213,16 @@ std::size_t tls_engine::write(boost::asio::const_buffer from,
   return n > 0 ? static_cast<std::size_t>(n) : 0;
 }
 
-void tls_engine::say_goodbye(boost::system::error_code& error) noexcept {
+void tls_engine::send_close_notify(boost::system::error_code& error) noexcept {
   const without_waits guard;
   if (error = untrusted_; error) return;
   ::ERR_clear_error();
-  // A message of the other end's may have come in half, which OpenSSL wants to
-  // have whole.
+  // Half a message from the other end may have arrived, and OpenSSL wants it whole.
   if (const int whole = ::SSL_do_handshake(ssl_); whole != 1) {
     error = error_of(whole);
     return;
   }
-  // 0: said, and not yet heard from the other end.
+  // 0 means that the goodbye is sent, and that of the other end not yet received.
   const int result = ::SSL_shutdown(ssl_);
   error = result < 0 ? error_of(result) : boost::system::error_code();
 }
@@ -262,7 +261,7 @@ std::size_t tls_engine::output_size() const noexcept {
 
 namespace {
 
-// Boost's base has no virtual destructor; nobody destroys it through that.
+// Boost's base class has no virtual destructor; nothing is destroyed through it.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wnon-virtual-dtor"
 

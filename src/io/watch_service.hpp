@@ -1,9 +1,8 @@
-// watch_service: one for each io_context. It tells the watches in it of its end, and of a
-// restart.
+// watch_service: tells the watches in one io_context of its end, and of a restart.
 //
-// IW6  A stopped io_context is restarted for a moment to end what is cancelled. A
-//      restart by the caller meanwhile must not be undone by the stop that follows,
-//      and Asio shows no difference: so the caller's goes through restart(), under the
+// IW6  A stopped io_context is restarted for a moment, to end cancelled operations. A
+//      restart by the caller meanwhile must not be undone by the stop that follows, and
+//      Asio cannot tell the two apart: so the caller's goes through restart(), under the
 //      lock under which a moment begins and ends.
 #pragma once
 
@@ -26,7 +25,7 @@ class watch_service final : public boost::asio::execution_context::service {
     return boost::asio::use_service<watch_service>(context);
   }
 
-  // For of().
+  // Called by of(), through use_service.
   explicit watch_service(boost::asio::execution_context& context)
       : service(context), context_(static_cast<boost::asio::io_context&>(context)) {}
 
@@ -40,7 +39,7 @@ class watch_service final : public boost::asio::execution_context::service {
     std::erase(watches_, &w);
   }
 
-  // The caller's.
+  // Restarts the io_context for the caller.
   void restart() {
     const std::lock_guard guard(lock_);
     asked_for_ = true;
@@ -49,7 +48,7 @@ class watch_service final : public boost::asio::execution_context::service {
       w->context_restarted();
   }
 
-  // False if it is not stopped any more.
+  // Returns false if the io_context is no longer stopped.
   bool restart_for_a_moment() {
     const std::lock_guard guard(lock_);
     if (!context_.stopped()) return false;

@@ -42,12 +42,12 @@ resume_point make_resume_point(void* sp, std::size_t) noexcept {
   return frame;
 }
 
-// rdi: where to store the place that is left; rsi: the one to go to; rdx: data,
+// rdi: where to store the place that is left; rsi: the place to go to; rdx: data,
 // returned in rax, and for stack_begins() the argument, in rdi.
 //
-// A `ret` is predicted to go where this call came from. That is right for a
-// stack that was left by the same call, as it is among fibers that wait in one
-// way; for the others, and for new stacks, the indirect jump is.
+// A `ret` is predicted to go where this call came from. That is right for a stack that
+// was left by the same call, as among fibers that wait in one way. Other stacks, and new
+// ones, take the indirect jump.
 //
 // The saved sticky flags are clear. So one comparison finds both: flags to be
 // cleared, and a stack with other rounding or masks.
@@ -143,13 +143,13 @@ namespace fcontext = boost::context::detail;
 
 namespace {
 
-// Read on the stack that is gone to; lies on the one that is left.
+// Lies on the stack that is left; read on the stack that is entered.
 struct message {
   resume_point* left;
   void* data;
 };
 
-// Clears the sticky flags; elsewhere than on x86 loading them is not slow.
+// Clears the sticky flags. Only x86 needs it: loading them is slow there.
 inline void clear_sticky_flags() noexcept {
 #if defined(__x86_64__) || (defined(__i386__) && defined(__SSE__))
   constexpr std::uint32_t sticky = 0x3f;

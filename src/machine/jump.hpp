@@ -1,25 +1,24 @@
 // jump: the bare change of stacks, under everything in switch.hpp.
 //
-// On x86-64 it is our own, elsewhere Boost.Context's. Ours differs in two
-// things that count for more than all its instructions: it ends with a `ret`
-// where theirs ends with an indirect jump, so the processor's record of calls
-// stays right and the returns after it are predicted; and it reads MXCSR, which
-// is slow, once (docs/decisions/0004).
+// On x86-64 it is our own, elsewhere Boost.Context's. Ours differs in two ways that
+// matter more than all its other instructions: it ends with a `ret` where theirs ends
+// with an indirect jump, so the processor's record of calls stays right and the returns
+// after it are predicted; and it reads MXCSR, which is slow, once (docs/decisions/0004).
 //
-// A stack keeps these across a jump: the registers that a function must keep, the
-// x87 control word, and of MXCSR the rounding and the masks. MXCSR's sticky flags
-// are clear after each jump: loading a register that differs from the present one
-// takes a hundred nanoseconds on some processors. Those of the x87 unit (long
-// double) stay with the thread, as with Boost's jump.
+// A stack keeps these across a jump: the registers that a function must preserve, the x87
+// control word, and the rounding and the masks of MXCSR. MXCSR's sticky flags are clear
+// after each jump: loading a value that differs from the present one takes a hundred
+// nanoseconds on some processors. The sticky flags of the x87 unit (long double) stay
+// with the thread, as with Boost's jump.
 #pragma once
 
 #include <vigil/detail/config.hpp>
 
 #include <cstddef>
 
-// With shadow stacks a `ret` must find on them what it finds on the stack, and
-// with branch tracking a jump must end at a landing pad; for code that is built
-// for either, Boost's jump is taken, which goes with them.
+// With shadow stacks a `ret` must find the same address there as on the stack, and with
+// branch tracking a jump must end at a landing pad. Code that is built for either takes
+// Boost's jump, which supports both.
 #if defined(__x86_64__) && defined(__ELF__) && defined(__LP64__) && \
     !(defined(__CET__) && (__CET__ & 3))
 #define VIGIL_OWN_JUMP 1
@@ -36,16 +35,15 @@ using resume_point = void*;
 extern "C" void* vigil_jump(resume_point* left, resume_point to, void* data) noexcept;
 #endif
 
-// One that begins with stack_begins(), on the `size` bytes below sp, a multiple
-// of 16. The data is that of the jump there.
+// Makes a resume point that begins with stack_begins() on the `size` bytes below sp, a
+// multiple of 16. The data is that of the first jump there.
 resume_point make_resume_point(void* sp, std::size_t size) noexcept;
 
 // The lowest function of each stack; in switch.cpp.
 [[noreturn]] void stack_begins(void* data);
 
-// In the lowest function of a stack: says that there is no caller, so that
-// debuggers, backtrace() and the unwinder stop here instead of reading past the
-// stack.
+// Stands in the lowest function of a stack and says that it has no caller, so that
+// debuggers, backtrace() and the unwinder stop here instead of reading past the stack.
 #if defined(__x86_64__)
 #define VIGIL_NO_CALLER asm volatile(".cfi_undefined rip")
 #elif defined(__aarch64__)
@@ -54,8 +52,8 @@ resume_point make_resume_point(void* sp, std::size_t size) noexcept;
 #define VIGIL_NO_CALLER
 #endif
 
-// Stores in `left` where the caller goes on, and goes on at `to`. Returns what
-// is given by the one who jumps there. `left` may be where `to` was read from.
+// Stores in `left` where the caller goes on, and goes on at `to`. Returns the data of the
+// jump that comes back. `left` may be the object that `to` was read from.
 #if VIGIL_OWN_JUMP
 // Inlined, so that no function that a sanitizer counts begins on one stack and
 // ends on another.

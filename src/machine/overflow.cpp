@@ -27,7 +27,7 @@ bool in_chain[2] = {false,
 struct sigaction earlier[2];  // written before our handler is installed
 std::atomic<describe_stack> describe_now{nullptr};
 
-// Text put together without the heap and without stdio.
+// Puts text together without the heap and without stdio.
 class message {
  public:
   message& operator<<(std::string_view text) noexcept {
@@ -59,7 +59,7 @@ class message {
   char text_[512];
 };
 
-// Where the faulting code's stack pointer was; 0 where it cannot be told.
+// The stack pointer of the code that faulted; 0 on machines where it is not known.
 std::uintptr_t stack_pointer(const void* machine_state) noexcept {
 #if defined(__x86_64__)
   const auto& registers = static_cast<const ucontext_t*>(machine_state)->uc_mcontext.gregs;
@@ -72,10 +72,10 @@ std::uintptr_t stack_pointer(const void* machine_state) noexcept {
 #endif
 }
 
-// A stray pointer into a guard is no overflow: the fault must come from code
-// that runs on the stack above the guard.
+// A stray pointer into a guard is not an overflow: the fault must come from code that
+// runs on the stack above the guard.
 bool is_overflow(const siginfo_t& fault, const void* machine_state, stack& out) noexcept {
-  if (fault.si_code <= 0) return false;  // sent by somebody, not by the kernel
+  if (fault.si_code <= 0) return false;  // sent by a process, not by the kernel
   stack_place found;
   if (!find_stack(fault.si_addr, found) || !found.in_guard || !found.in_use) return false;
   out = found.where;
@@ -143,7 +143,7 @@ alternate_signal_stack::alternate_signal_stack() {
         errno, std::generic_category(), "vigil: no memory for a worker's signal stack");
   }
   mapped_ = static_cast<std::byte*>(at);
-  // Without the guard it still serves.
+  // If this is refused, the stack serves without a guard.
   ::mprotect(mapped_, page, PROT_NONE);
   stack_t mine = {};
   mine.ss_sp = mapped_ + page;

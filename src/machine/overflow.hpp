@@ -1,5 +1,5 @@
-// Stack overflows are told by name: an alternate signal stack for each worker
-// and a handler that recognises the guards of stacks.
+// The report of a stack overflow, by the fiber's name: an alternate signal stack for each
+// worker and a handler that recognises the guards of stacks.
 #pragma once
 
 #include "machine/stack.hpp"
@@ -25,15 +25,15 @@ class alternate_signal_stack {
   std::size_t size_ = 0;         // the guard included
 };
 
-// Writes what stands on the stack, such as "fiber 12 (name)", with its final
-// zero. Must be async-signal-safe.
+// Writes what runs on the stack, such as "fiber 12 (name)", with a final zero. Must be
+// async-signal-safe.
 using describe_stack = void (*)(const stack& where, char* text, std::size_t size) noexcept;
 
-// Watches SIGSEGV and SIGBUS. A fault in the guard below the running stack is
-// reported on descriptor 2, and the process dies by that signal; any other one
-// goes to the handler that was there before, or to the default. Calls are
-// counted: the last remove restores the earlier handlers, unless somebody else
-// has put a handler on top meanwhile. The latest `describe` is in force.
+// Watches SIGSEGV and SIGBUS. A fault in the guard below the running stack is reported on
+// descriptor 2, and the process dies by that signal; any other fault goes to the handler
+// that was there before, or to the default. Calls are counted: the last remove restores
+// the earlier handlers, unless another handler has been put on top meanwhile. The latest
+// `describe` is in force.
 void install_overflow_report(describe_stack describe) noexcept;
 void remove_overflow_report() noexcept;
 

@@ -16,10 +16,10 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-// In no libc header yet.
+// Not in any libc header yet.
 constexpr int madv_guard_install = 102;
 
-// The process itself, where a pidfd is asked for (Linux 6.14).
+// Stands for the process itself where a pidfd is expected (Linux 6.14).
 constexpr int pidfd_self = -10000;
 
 std::atomic<bool> latest_is_madvise{false};
@@ -33,9 +33,9 @@ bool mprotect_is_forced() noexcept {
   return forced;
 }
 
-// madvise() for several ranges in one call; how many bytes of them were done,
-// from the first on. Half the price of calling for each. Valgrind does not know
-// the call, and says so.
+// Does madvise() for several ranges in one call, at half the price of a call for each.
+// Returns how many bytes of them were done, from the first on. Valgrind does not know the
+// call, and says so.
 std::size_t advise(const ::iovec* ranges, std::size_t count, int advice) noexcept {
   // ordering: a hint; a call too many is refused again.
   if (ranges_are_refused.load(std::memory_order_relaxed) || mprotect_is_forced() ||
@@ -44,7 +44,7 @@ std::size_t advise(const ::iovec* ranges, std::size_t count, int advice) noexcep
   }
   const long done = ::syscall(SYS_process_madvise, pidfd_self, ranges, count, advice, 0);
   if (done > 0) return static_cast<std::size_t>(done);
-  // An older kernel, or a filter. Anything else is about these ranges.
+  // These come from an older kernel or a filter. Other errors are about these ranges.
   if (errno == ENOSYS || errno == EPERM || errno == EBADF) {
     ranges_are_refused.store(true, std::memory_order_relaxed);  // ordering: as above
   }
@@ -98,7 +98,7 @@ void give_back_memory(const ::iovec* ranges, std::size_t count) noexcept {
   std::size_t done = advise(ranges, count, MADV_DONTNEED);
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t size = ranges[i].iov_len;
-    // Refused for locked memory, which stays by the wish of the program.
+    // Refused for locked memory, which the program wishes to keep.
     if (done < size) ::madvise(ranges[i].iov_base, size, MADV_DONTNEED);
     done -= std::min(done, size);
   }

@@ -1,5 +1,5 @@
-// The system calls behind slabs. Nothing here knows the pool or its lock; each
-// function says whether it happened and leaves errno as the call left it.
+// The system calls behind slabs. Nothing here knows the pool or its lock. Each function
+// says whether it succeeded and leaves errno as the call left it.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -10,17 +10,17 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// Address space without huge pages; memory comes with the first touch. Null if
-// it cannot be had.
+// Maps address space without huge pages; memory comes with the first touch. Null if it
+// cannot be had.
 std::byte* map_memory(std::size_t size) noexcept;
 bool unmap_memory(std::byte* at, std::size_t size) noexcept;
 
-// Makes stack_guard_size bytes fault at `first` and, where that costs less than
-// doing it later, at a few of the `count` - 1 places that follow, `stride`
-// apart; returns how many, 0 if not even the first. By MADV_GUARD_INSTALL,
-// which splits no mapping (Linux 6.13 and later, not for locked memory), else
-// by mprotect, which makes two mappings out of one. VIGIL_STACK_GUARD=mprotect
-// in the environment of the process forces the latter.
+// Makes stack_guard_size bytes fault at `first` and, where that costs less than doing it
+// later, at a few of the `count` - 1 places that follow, `stride` apart. Returns how many
+// guards it made, 0 if not even the first. It uses MADV_GUARD_INSTALL, which splits no
+// mapping (Linux 6.13 and later, not for locked memory), else mprotect, which makes two
+// mappings out of one. VIGIL_STACK_GUARD=mprotect in the environment of the process
+// forces the latter.
 std::size_t install_guards(std::byte* first, std::size_t stride, std::size_t count) noexcept;
 
 // Whether the latest guard came from MADV_GUARD_INSTALL.

@@ -6,8 +6,7 @@ constinit slab_table slabs;
 
 namespace {
 
-// Calls f(slab&) for each mapped slab until it returns true. The caller holds
-// a slab_hold.
+// Calls f(slab&) for each mapped slab until it returns true. Caller: holds a slab_hold.
 template <class F>
 bool any_mapped_slab(F f) noexcept {
   // Pairs with the release in publish_chunk() of the pool.

@@ -1,4 +1,4 @@
-// The table of all slabs, readable without a lock.
+// slab_table: all slabs, readable without a lock.
 //
 // The danger. A dump and the fault handler walk stacks from inside a signal
 // handler: they may take no lock, and other threads map and unmap meanwhile.
@@ -19,7 +19,7 @@
 //       which is empty, or the unmapper sees the hold and keeps the slab. A
 //       holder that saw `mapped` came before the mark, and so did its hold.
 //   ST4 in_use[i] is 1 exactly while stack i is in the hands of a fiber. Only
-//       who hands the stack out or takes it back writes it.
+//       the thread that hands the stack out or takes it back writes it.
 #pragma once
 
 #include "machine/stack.hpp"
@@ -57,7 +57,7 @@ constexpr unsigned size_class_of(std::size_t usable) noexcept {
 inline constexpr unsigned default_size_class = size_class_of(default_stack_size);
 
 enum class slab_state : std::uint32_t {
-  vacant,     // the record stands for no memory
+  vacant,     // the record has no memory
   mapped,     // all of [base, base + count * stride) is mapped
   unmapping,  // empty and about to be unmapped, or on the way back to mapped
 };
@@ -94,8 +94,8 @@ struct alignas(64) slab {
 
 static_assert(sizeof(slab) == 128, "two cache lines: what the pool writes, what workers write");
 
-// 64 slabs of one size class. The masks are guarded by the pool's lock; one
-// bit for each slab.
+// 64 slabs of one size class. The masks have one bit for each slab and are guarded by the
+// pool's lock.
 struct chunk {
   std::uint64_t vacant = ~std::uint64_t{0};
   std::uint64_t some = 0;  // slabs with slab_room::some
@@ -129,7 +129,7 @@ inline void mark_in_use(const stack& s) noexcept {
   owner->in_use[place].store(1, std::memory_order_release);
 }
 
-// Says whether the stack was in use.
+// Returns whether the stack was in use.
 inline bool mark_idle(const stack& s) noexcept {
   const auto [owner, place] = home_of(s);
   // ordering: a stack has one owner, which reads back what was written for it.

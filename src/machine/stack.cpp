@@ -27,7 +27,7 @@ bool is_default_class(std::size_t usable) noexcept {
   return usable <= default_stack_size && usable > default_stack_size / 2;
 }
 
-// Memory that a fiber left poisoned is not a red zone of the next one.
+// Memory that one fiber left poisoned must not be a red zone of the next.
 void unpoison([[maybe_unused]] const stack& s) noexcept {
 #if VIGIL_ASAN
   __asan_unpoison_memory_region(s.bottom, s.size());
@@ -42,7 +42,7 @@ void find_home(stack& s) noexcept {
   s = found.where;
 }
 
-// From here on no walk sees it.
+// Marks the stack as idle: from here on no walk sees it.
 void retire(stack& s) noexcept {
   if (s.home == 0) [[unlikely]]
     find_home(s);
@@ -54,9 +54,9 @@ void retire(stack& s) noexcept {
 
 stack allocate_stack(std::size_t usable) {
   if (usable < min_stack_size || usable > max_stack_size) refuse_size(usable);
-  stack_failure why;
-  const stack taken = pool.take(size_class_of(usable), why);
-  if (!taken) throw_stack_error(usable, why);
+  stack_failure failure;
+  const stack taken = pool.take(size_class_of(usable), failure);
+  if (!taken) throw_stack_error(usable, failure);
   mark_in_use(taken);
   return taken;
 }
@@ -105,7 +105,7 @@ void stack_cache::flush() noexcept {
   return count_ != 0;
 }
 
-// The coldest leave, at most a batch.
+// Hands back the coldest, at most a batch.
 [[gnu::noinline]] void stack_cache::hand_back(std::size_t leaving) noexcept {
   stack cold[batch];
   for (std::size_t i = 0; i < leaving; ++i)

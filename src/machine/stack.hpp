@@ -31,8 +31,8 @@ inline constexpr std::size_t max_stack_size = std::size_t{1} << 30;
 struct stack {
   std::byte* bottom = nullptr;
   std::byte* top = nullptr;
-  // The slab's record and the place in it; 0 in a stack put together by hand,
-  // which is then looked up. Nobody but this layer reads it.
+  // The slab's record and the place in it; 0 in a stack put together by hand, which is
+  // then looked up. Only this layer reads it.
   std::uintptr_t home = 0;
 
   std::size_t size() const noexcept { return static_cast<std::size_t>(top - bottom); }
@@ -40,22 +40,22 @@ struct stack {
   explicit operator bool() const noexcept { return bottom != nullptr; }
 };
 
-// No stack can be had. what() says what was tried, which limit was hit and
-// what to do about it; code() is the errno of the failed call.
+// Thrown if no stack can be had. what() says what was tried, which limit was hit and what
+// to do about it; code() is the errno of the failed call.
 class stack_error : public std::system_error {
  public:
   stack_error(int error, const std::string& text);
 };
 
-// A stack of at least `usable` bytes, rounded up to a size class. Its memory
-// is zero or what an earlier fiber left there.
+// Allocates a stack of at least `usable` bytes, rounded up to a size class. Its memory is
+// zero or what an earlier fiber left there.
 //
 // Throws std::invalid_argument for a size outside [min_stack_size,
 // max_stack_size] and stack_error if none can be had; then nothing is lost and
 // a later release makes room again.
 [[nodiscard]] stack allocate_stack(std::size_t usable);
 
-// caller  nobody runs on the stack any more, and none of its bytes is read
+// caller  nothing runs on the stack any more, and none of its bytes is read
 //         again through it, except by a visitor under a slab_hold.
 void release_stack(stack released) noexcept;
 
@@ -63,8 +63,8 @@ void release_stack(stack released) noexcept;
 // pool, not those in a stack_cache. For shutdown and for leak checks.
 void trim_stacks() noexcept;
 
-// A worker's few hot stacks of the default size; other sizes pass through to
-// the pool. Owner thread only.
+// A worker's few hot stacks of the default size; other sizes pass through to the pool.
+// Used on the owner's thread only.
 class stack_cache {
  public:
   stack_cache() noexcept = default;
@@ -114,8 +114,8 @@ struct stack_place {
   bool in_guard = false;  // the address lies in the guard below where.bottom
 };
 
-// The stack, or the guard of a stack, that `address` points into. False for
-// all other memory. Async-signal-safe; linear in the number of slabs.
+// Finds the stack, or the guard of a stack, that `address` points into. False for all
+// other memory. Async-signal-safe; linear in the number of slabs.
 bool find_stack(const void* address, stack_place& out) noexcept;
 
 // While one exists, no slab is unmapped. Async-signal-safe, nests, any thread.

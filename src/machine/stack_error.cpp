@@ -57,7 +57,7 @@ std::string out_of_memory() {
          "(fiber_options::stack_size)";
 }
 
-// Why mmap said no.
+// Says why mmap refused.
 std::string mapping_refused(int error, std::size_t asked) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
@@ -74,7 +74,7 @@ std::string mapping_refused(int error, std::size_t asked) {
            " are used; raise it (ulimit -l), or call mlockall without MCL_FUTURE";
   }
   const std::size_t most = number_in("/proc/sys/vm/max_map_count", "");
-  // The kernel counts a few that the list does not show.
+  // The kernel counts a few mappings that the list does not show.
   if (most != 0 && lines_of("/proc/self/maps") + 16 >= most) return too_many_mappings();
   return out_of_memory();
 }
@@ -84,17 +84,17 @@ std::string mapping_refused(int error, std::size_t asked) {
 stack_error::stack_error(int error, const std::string& text)
     : std::system_error(error, std::generic_category(), text) {}
 
-void throw_stack_error(std::size_t usable, const stack_failure& why) {
+void throw_stack_error(std::size_t usable, const stack_failure& failure) {
   using step = stack_failure::step;
   const std::size_t asked = stride_of(size_class_of(usable));
   std::string text = "vigil: no stack of " + kib(usable) + " for a fiber: ";
-  switch (why.at) {
+  switch (failure.at) {
     case step::map:
-      text += "cannot map " + kib(asked) + ": " + mapping_refused(why.error, asked);
+      text += "cannot map " + kib(asked) + ": " + mapping_refused(failure.error, asked);
       break;
     case step::guard:
       text += "cannot protect its guard: ";
-      text += why.error == ENOMEM ? too_many_mappings() : out_of_memory();
+      text += failure.error == ENOMEM ? too_many_mappings() : out_of_memory();
       break;
     case step::table:
     case step::none:
@@ -102,7 +102,7 @@ void throw_stack_error(std::size_t usable, const stack_failure& why) {
               " slabs is full; run fewer fibers at once";
       break;
   }
-  throw stack_error(why.error, text);
+  throw stack_error(failure.error, text);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

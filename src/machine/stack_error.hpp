@@ -10,6 +10,6 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 // Reads /proc, may allocate. Throws stack_error.
-[[noreturn]] void throw_stack_error(std::size_t usable, const stack_failure& why);
+[[noreturn]] void throw_stack_error(std::size_t usable, const stack_failure& failure);
 
 }  // namespace vigil::inline VIGIL_ABI::detail

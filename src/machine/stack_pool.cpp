@@ -26,7 +26,7 @@ unsigned highest_bit(std::uint64_t word) noexcept {
   return 63u - static_cast<unsigned>(std::countl_zero(word));
 }
 
-// About 16 MiB, at most a mask's worth and at least one stack.
+// As many as take about 16 MiB, at most a mask's worth and at least one.
 unsigned places_per_slab(unsigned size_class) noexcept {
   constexpr std::size_t aim = std::size_t{16} << 20;
   return static_cast<unsigned>(
@@ -84,7 +84,7 @@ unsigned chunk_set::highest() const noexcept {
   return word * 64 + highest_bit(words_[word]);
 }
 
-stack stack_pool::take(unsigned size_class, stack_failure& why) noexcept {
+stack stack_pool::take(unsigned size_class, stack_failure& failure) noexcept {
   const std::lock_guard guard(lock_);
   if (overdue_) {
     overdue_ = false;
@@ -92,12 +92,12 @@ stack stack_pool::take(unsigned size_class, stack_failure& why) noexcept {
       unmap_empty(c, 1);
   }
   if (size_class == default_size_class && hot_count_ > 0) return hot_[--hot_count_];
-  if (const stack s = take_from_slabs(size_class, why)) return s;
+  if (const stack s = take_from_slabs(size_class, failure)) return s;
   // Stacks kept for reuse may be in the way.
   drop_hot();
   for (unsigned c = 0; c < size_class_count; ++c)
     unmap_empty(c, c == size_class ? 1 : 0);
-  return take_from_slabs(size_class, why);
+  return take_from_slabs(size_class, failure);
 }
 
 std::size_t stack_pool::take_hot(stack* into, std::size_t room) noexcept {
@@ -108,22 +108,22 @@ std::size_t stack_pool::take_hot(stack* into, std::size_t room) noexcept {
   return n;
 }
 
-stack stack_pool::take_from_slabs(unsigned size_class, stack_failure& why) noexcept {
-  slab* const s = slab_with_room(size_class, why);
+stack stack_pool::take_from_slabs(unsigned size_class, stack_failure& failure) noexcept {
+  slab* const s = slab_with_room(size_class, failure);
   if (s == nullptr) return take_guarded(size_class);
-  // Best a stack that holds memory already, else one that has its guard.
+  // A stack that holds memory already is best, then one that has its guard.
   std::uint64_t choice = s->free & s->touched;
   if (choice == 0) choice = s->free & s->guarded;
   if (choice == 0) choice = s->free;
   const unsigned place = lowest_bit(choice);
   if (guard_place(*s, place)) return take_place(*s, place);
-  why = {stack_failure::step::guard, errno};
+  failure = {stack_failure::step::guard, errno};
   unmap_empty(size_class, 1);
   return take_guarded(size_class);
 }
 
-// When the kernel gives no more guards, stacks that have theirs still do.
-// Linear in the number of slabs.
+// Takes a stack that has its guard, for when the kernel gives no more guards. Linear in
+// the number of slabs.
 stack stack_pool::take_guarded(unsigned size_class) noexcept {
   // ordering: written only under the pool's lock, which is held here.
   const unsigned count = slabs.chunk_count.load(std::memory_order_relaxed);
@@ -179,8 +179,8 @@ void stack_pool::release(const stack& released) noexcept {
   if (free_touched_ > std::max(touched_floor, taken_)) give_back_free(s);
 }
 
-// Once they are as many as the slab's taken ones: so a slab that runs empty
-// asks the kernel a few times, not at each release.
+// Gives back the memory of the slab's free stacks once they are as many as its taken
+// ones: so a slab that runs empty calls the kernel a few times, not at each release.
 void stack_pool::give_back_free(slab& s) noexcept {
   const std::uint64_t idle = s.free & s.touched;
   if (std::popcount(idle) < std::popcount(s.all_places() & ~s.free)) return;
@@ -211,7 +211,7 @@ void stack_pool::trim() noexcept {
     unmap_empty(c, 0);
 }
 
-slab* stack_pool::slab_with_room(unsigned size_class, stack_failure& why) noexcept {
+slab* stack_pool::slab_with_room(unsigned size_class, stack_failure& failure) noexcept {
   class_state& mine = classes_[size_class];
   if (!mine.some.empty()) {
     chunk& c = chunk_at(mine.some.lowest());
@@ -221,11 +221,11 @@ slab* stack_pool::slab_with_room(unsigned size_class, stack_failure& why) noexce
     chunk& c = chunk_at(mine.all.lowest());
     return &c.slabs[lowest_bit(c.all)];
   }
-  return map_slab(size_class, why);
+  return map_slab(size_class, failure);
 }
 
-slab* stack_pool::map_slab(unsigned size_class, stack_failure& why) noexcept {
-  slab* const s = vacant_record(size_class, why);
+slab* stack_pool::map_slab(unsigned size_class, stack_failure& failure) noexcept {
+  slab* const s = vacant_record(size_class, failure);
   if (s == nullptr) return nullptr;
   unsigned count = places_per_slab(size_class);
   std::byte* base = map_memory(count * stride_of(size_class));
@@ -234,7 +234,7 @@ slab* stack_pool::map_slab(unsigned size_class, stack_failure& why) noexcept {
     base = map_memory(stride_of(size_class));
   }
   if (base == nullptr) {
-    why = {stack_failure::step::map, errno};
+    failure = {stack_failure::step::map, errno};
     return nullptr;
   }
   s->base = base;
@@ -259,14 +259,14 @@ slab* stack_pool::map_slab(unsigned size_class, stack_failure& why) noexcept {
   return s;
 }
 
-slab* stack_pool::vacant_record(unsigned size_class, stack_failure& why) noexcept {
+slab* stack_pool::vacant_record(unsigned size_class, stack_failure& failure) noexcept {
   chunk_set& vacant = classes_[size_class].vacant;
   if (vacant.empty()) {
     // ordering: written only under the pool's lock, which is held here.
     const unsigned n = slabs.chunk_count.load(std::memory_order_relaxed);
     if (n == max_chunks || publish_chunk(n) == nullptr) {
-      why = {n == max_chunks ? stack_failure::step::table : stack_failure::step::map,
-             n == max_chunks ? ENOMEM : errno};
+      failure = {n == max_chunks ? stack_failure::step::table : stack_failure::step::map,
+                 n == max_chunks ? ENOMEM : errno};
       return nullptr;
     }
     vacant.insert(n);
@@ -275,7 +275,7 @@ slab* stack_pool::vacant_record(unsigned size_class, stack_failure& why) noexcep
   return &c.slabs[lowest_bit(c.vacant)];
 }
 
-// The places behind it are likely to be next.
+// Guards a place, perhaps with some places behind it, which are likely to be next.
 bool stack_pool::guard_place(slab& s, unsigned place) noexcept {
   if ((s.guarded & bit(place)) != 0) return true;
   const std::size_t stride = stride_of(s.size_class);
@@ -295,7 +295,7 @@ bool stack_pool::guard_place(slab& s, unsigned place) noexcept {
   return installed != 0;
 }
 
-// False if it must stay for now; it then remains an empty slab.
+// Returns false if the slab must stay for now; it then remains an empty slab.
 bool stack_pool::unmap_slab(slab& s) noexcept {
   // The two halves of ST3.
   s.state.store(slab_state::unmapping);

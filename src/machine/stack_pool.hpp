@@ -1,4 +1,4 @@
-// The pool of all stacks of the process, by size class.
+// stack_pool: all stacks of the process, by size class.
 //
 // The danger. A program that once had a million fibers must not hold their
 // memory for ever, and one whose fibers come and go must not pay for mappings
@@ -17,8 +17,8 @@
 //       slab, if they are at least as many as the slab's taken places.
 //   SP4 a stack in hot_ is taken, not in use, and of the default size.
 //   SP5 more than one wholly free slab of a class stays only if a slab_hold or
-//       the kernel forbade to unmap it; then overdue_ is set and later calls
-//       try again.
+//       the kernel prevented its unmapping; then overdue_ is set and later
+//       calls try again.
 #pragma once
 
 #include "machine/slab_table.hpp"
@@ -60,14 +60,15 @@ class stack_pool {
  public:
   constexpr stack_pool() noexcept = default;
 
-  // Empty, with the reason in `why`, if none can be had. Not yet in use.
-  stack take(unsigned size_class, stack_failure& why) noexcept;
+  // Takes a stack, which is not marked as in use yet; empty, with the reason in
+  // `failure`, if none can be had.
+  stack take(unsigned size_class, stack_failure& failure) noexcept;
 
-  // Those of the default size that are kept for reuse, at most `room` of them.
-  // Not yet in use. Returns how many.
+  // Takes at most `room` of the stacks of the default size that are kept for reuse, and
+  // returns how many. They are not marked as in use yet.
   std::size_t take_hot(stack* into, std::size_t room) noexcept;
 
-  // `count` idle stacks.
+  // Takes `count` idle stacks back.
   void give(const stack* released, std::size_t count) noexcept;
 
   // Gives back the hot stacks and every empty slab.
@@ -88,16 +89,16 @@ class stack_pool {
   static constexpr std::size_t touched_floor = 1024;
 
   // The rest runs under lock_.
-  stack take_from_slabs(unsigned size_class, stack_failure& why) noexcept;
+  stack take_from_slabs(unsigned size_class, stack_failure& failure) noexcept;
   stack take_guarded(unsigned size_class) noexcept;
   stack take_place(slab& s, unsigned place) noexcept;
   void release(const stack& released) noexcept;
   void give_back_free(slab& s) noexcept;
   void drop_hot() noexcept;
 
-  slab* slab_with_room(unsigned size_class, stack_failure& why) noexcept;
-  slab* map_slab(unsigned size_class, stack_failure& why) noexcept;
-  slab* vacant_record(unsigned size_class, stack_failure& why) noexcept;
+  slab* slab_with_room(unsigned size_class, stack_failure& failure) noexcept;
+  slab* map_slab(unsigned size_class, stack_failure& failure) noexcept;
+  slab* vacant_record(unsigned size_class, stack_failure& failure) noexcept;
   bool guard_place(slab& s, unsigned place) noexcept;
   bool unmap_slab(slab& s) noexcept;
   void unmap_empty(unsigned size_class, unsigned keep) noexcept;
@@ -111,7 +112,7 @@ class stack_pool {
   std::size_t hot_count_ = 0;
   stack hot_[hot_capacity];
 
-  // Written under lock_, read by anybody.
+  // Written under lock_, read by any thread.
   std::atomic<std::size_t> mapped_slabs_{0};
   std::atomic<std::size_t> mapped_bytes_{0};
 };

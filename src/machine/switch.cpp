@@ -58,7 +58,7 @@ void fiber_side::destroy() noexcept {
 #endif
 }
 
-// The first thing on a fiber's stack after a jump to it.
+// Comes first on a fiber's stack after a jump to it.
 inline void fiber_side::arrived() noexcept {
 #if VIGIL_ASAN
   if (from_thread_) {
@@ -69,7 +69,7 @@ inline void fiber_side::arrived() noexcept {
 #endif
 }
 
-// State that belongs to the running fiber goes from this fiber to the next.
+// Replaces the state that belongs to the running fiber, from this fiber's to the next's.
 inline void fiber_side::make_way_for(thread_side& thread, fiber_side& next) noexcept {
   exceptions_.caught = thread.exceptions_->caught;
   exceptions_.in_flight = thread.exceptions_->in_flight;
@@ -87,14 +87,13 @@ inline void fiber_side::make_way_for(thread_side& thread, fiber_side& next) noex
 #endif
 }
 
-// In the functions below ThreadSanitizer is told of the switch by the
-// function that jumps and as the last thing before it: its record of calls is
-// the other stack's from there on, and no instrumented function may begin or
-// end in between.
+// The functions below that jump tell ThreadSanitizer of the switch themselves, and as the
+// last thing before the jump: its record of calls is the other stack's from there on, and
+// no instrumented function may begin or end in between.
 
 [[gnu::noinline]] void enter(thread_side& thread, fiber_side& fiber) noexcept {
-  // Field by field: a copy of the whole would read as one what was written in
-  // parts just before, and wait for it.
+  // Copied field by field: a copy of the whole would read in one piece what was written
+  // in parts just before, and wait for it.
   void* const own_caught = thread.exceptions_->caught;
   const unsigned own_in_flight = thread.exceptions_->in_flight;
   const int own_errno = *thread.errno_;
@@ -113,7 +112,7 @@ inline void fiber_side::make_way_for(thread_side& thread, fiber_side& next) noex
 #if VIGIL_ASAN
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
-  // The one that left; not the one that was entered if they have handed over.
+  // The fiber that left, which is not the one entered if fibers have handed over.
   fiber_side& last = *static_cast<fiber_side*>(back);
   last.exceptions_ = *thread.exceptions_;
   last.errno_ = *thread.errno_;

@@ -3,8 +3,8 @@
 // The danger. The compiler and the run-time library keep state per thread that
 // belongs to the running fiber: the exceptions in flight and caught, errno, the
 // floating-point flags, the sanitizers' idea of the current stack. A fiber that
-// moves to another thread in the middle of a catch block must find its own again
-// there, and must leave the thread's own untouched.
+// moves to another thread in the middle of a catch block must find its own state
+// again there, and must leave the thread's own untouched.
 //
 // The rule. All of it is swapped on the thread's side, in enter(), through
 // addresses that the thread looked up itself. The fiber never asks for an
@@ -17,8 +17,8 @@
 //   SX1 While a fiber runs, its fiber_side holds the way back to the thread;
 //       otherwise it holds where the fiber goes on.
 //   SX2 Only the thread between enter() and its return touches the sides of the
-//       fibers that run in between. Who left by hand_over() can be entered
-//       elsewhere once the next one, which is off that stack, says so.
+//       fibers that run in between. A fiber that left by hand_over() can be entered
+//       elsewhere once the next fiber, which is off that stack, says so.
 //   SX3 MXCSR's sticky flags are clear after each switch (jump.hpp).
 //       Rounding and masks belong to the stack and stay with it.
 #pragma once
@@ -44,18 +44,18 @@ struct exception_state {
 class thread_side;
 class fiber_side;
 
-// On the thread's own stack: runs the fiber until it leaves.
+// Runs the fiber until it leaves. Called on the thread's own stack.
 void enter(thread_side& thread, fiber_side& fiber) noexcept;
 
-// On the fiber's stack: back to the stack that entered it. Returns when the fiber
-// is entered again, perhaps on another thread.
+// Goes back to the stack that entered the fiber. Called on the fiber's stack; returns
+// when the fiber is entered again, perhaps on another thread.
 void leave(fiber_side& self) noexcept;
 
 // The same for the last time.
 [[noreturn]] void leave_for_ever(fiber_side& self) noexcept;
 
-// On the fiber's stack: straight to another fiber, which may be new, at half the
-// price of leave() and enter(). `thread` is that of the worker both run on.
+// Goes straight to another fiber, which may be new, at half the price of leave() and
+// enter(). Called on the fiber's stack; `thread` is that of the worker that both run on.
 // Returns when the fiber is entered again.
 void hand_over(thread_side& thread, fiber_side& self, fiber_side& next) noexcept;
 
@@ -95,10 +95,10 @@ class thread_side {
 // The fiber's side; lives in the fiber's control block.
 class fiber_side {
  public:
-  // The first enter() calls entry(argument) on [.., sp). It never returns: it
-  // ends with leave_for_ever(). `whole` is the stack that sp, a multiple of
-  // 16, points into. An exception that leaves it ends the program where it was
-  // thrown: nothing below it is noexcept.
+  // The first enter() calls entry(argument) on [.., sp), which never returns: it ends
+  // with leave_for_ever(). `whole` is the stack that sp, a multiple of 16, points into.
+  // An exception that leaves `entry` ends the program where it was thrown: nothing below
+  // is noexcept.
   void prepare(const stack& whole, void* sp, void (*entry)(void*), void* argument) noexcept;
 
   // caller  after leave_for_ever(), on another stack.
@@ -123,13 +123,13 @@ class fiber_side {
 #if VIGIL_ASAN
   stack whole_;
   void* fake_stack_ = nullptr;
-  bool from_thread_ = true;              // who jumped here last
+  bool from_thread_ = true;              // a thread jumped here last, not a fiber
   const void* thread_bottom_ = nullptr;  // of the stack to go back to
   std::size_t thread_size_ = 0;
 #endif
 #if VIGIL_TSAN
   void* tsan_fiber_ = nullptr;
-  void* tsan_thread_ = nullptr;  // the one to go back to
+  void* tsan_thread_ = nullptr;  // the thread to go back to
 #endif
 };
 

@@ -1,9 +1,8 @@
-// A channel that watches signals. Its watcher stands in the scheduler's list;
-// the last handle takes it out, or the end of the run does. Which of the two
-// comes first decides `fate_`, and the other waits for it, so neither touches
-// what the other has freed.
+// A channel that watches signals. Its watcher stands in the scheduler's list; the last
+// handle takes it out, or the end of the run does. The first of the two sets `fate_`, and
+// the other waits for it, so neither touches what the other has freed.
 #include "chan/channel_core.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_signals.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/error.hpp>
@@ -20,7 +19,7 @@ namespace {
 class signal_channel final : public channel_core {
  public:
   signal_channel(scheduler& s, std::uint64_t signals, std::size_t capacity)
-      : channel_core(detail::ops_of<int>, capacity), sched_(s) {
+      : channel_core(ops_of<int>, capacity), sched_(s) {
     watcher_.signals = signals;
     watcher_.argument = this;
     watcher_.receive = &signal_channel::receive;
@@ -53,7 +52,7 @@ class signal_channel final : public channel_core {
   }
 
   static void receive(int signal, void* self) noexcept {
-    // Dropped if the buffer is full.
+    // The signal is dropped if the buffer is full.
     detail::try_send(static_cast<signal_channel*>(self), &signal);
   }
 

@@ -1,6 +1,6 @@
 #include "runtime/runtime_core.hpp"
 
-#include "sched/run/process.hpp"
+#include "sched/run/process_fork.hpp"
 
 #include <vigil/error.hpp>
 
@@ -18,8 +18,8 @@ namespace vigil::inline VIGIL_ABI {
 namespace detail {
 namespace {
 
-// The processors that the cgroup's quota pays for, rounded up; 0 if it sets
-// none. Version 2: "max 100000" or "50000 100000"; version 1: two files.
+// Returns the number of processors that the cgroup's quota pays for, rounded up; 0 if
+// there is no quota. Version 2 has "max 100000" or "50000 100000", version 1 two files.
 unsigned cgroup_quota() noexcept {
   long long quota = -1;
   long long period = 0;
@@ -58,7 +58,7 @@ void check_stack(const char* name, std::size_t size) {
                               std::to_string(max_stack_size) + " (1 GiB)");
 }
 
-// Caller: the runtime stays meanwhile.
+// Caller: keeps the runtime alive meanwhile.
 runtime_stats stats_of(const scheduler& sched) {
   runtime_stats s;
   sched.add_stats(s);
@@ -134,8 +134,8 @@ std::unique_ptr<detail::watch> watch_of(const options& settings) {
   return std::unique_ptr<detail::watch>(from.make(*from.context));
 }
 
-// The runtime objects of schedulers, for runtime::current(). Made at the first
-// use, never destroyed: a runtime may be a global variable.
+// The runtime object of each scheduler, for runtime::current(). The table is made at the
+// first use and never destroyed: a runtime may be a global variable.
 struct known_runtimes {
   std::mutex lock;
   std::vector<std::pair<detail::scheduler*, runtime*>> all;
@@ -199,24 +199,24 @@ runtime_stats stats() {
   return detail::stats_of(*detail::require_fiber("stats").sched);
 }
 
-void* runtime::sched() noexcept {
-  return &core_->sched;
+detail::scheduler& runtime::sched() noexcept {
+  return core_->sched;
 }
 
 // --- outside work
 
 work_guard runtime::make_work_guard() {
-  auto* const gate = new std::shared_ptr<detail::outside_gate>(core_->gate);
+  auto* const hold = new detail::outside_hold{core_->gate};
   core_->sched.outside.add();
-  return work_guard(gate);
+  return work_guard(hold);
 }
 
-work_guard::work_guard(work_guard&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+work_guard::work_guard(work_guard&& other) noexcept : hold_(std::exchange(other.hold_, nullptr)) {}
 
 work_guard& work_guard::operator=(work_guard&& other) noexcept {
   if (this != &other) {
     release();
-    core_ = std::exchange(other.core_, nullptr);
+    hold_ = std::exchange(other.hold_, nullptr);
   }
   return *this;
 }
@@ -226,14 +226,10 @@ work_guard::~work_guard() {
 }
 
 void work_guard::release() noexcept {
-  auto* const gate =
-      static_cast<std::shared_ptr<detail::outside_gate>*>(std::exchange(core_, nullptr));
-  if (gate == nullptr) return;
-  {
-    const std::lock_guard guard((*gate)->lock);
-    if ((*gate)->sched != nullptr) (*gate)->sched->outside.end();
-  }
-  delete gate;
+  const std::unique_ptr<detail::outside_hold> hold(std::exchange(hold_, nullptr));
+  if (hold == nullptr) return;
+  const std::lock_guard guard(hold->gate->lock);
+  if (hold->gate->sched != nullptr) hold->gate->sched->outside.end();
 }
 
 // --- statistics

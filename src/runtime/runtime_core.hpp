@@ -1,4 +1,4 @@
-// The parts of a runtime, put together: above all layers.
+// The parts of a runtime, put together: this stands above all other layers.
 #pragma once
 
 #include "blocking/side_pool.hpp"
@@ -12,10 +12,15 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// Outside work that may be released after the runtime has gone.
+// The way to a runtime for outside work that may be released after the runtime has gone.
 struct outside_gate {
   std::mutex lock;
   scheduler* sched;  // nullptr once the runtime has gone
+};
+
+// The hold of a work_guard on its runtime.
+struct outside_hold {
+  std::shared_ptr<outside_gate> gate;
 };
 
 class runtime_core {
@@ -37,12 +42,10 @@ scheduler_options checked(const options& settings);
 
 // The access of the library's own parts to a runtime object.
 struct runtime_access {
-  static detail::runtime_core& core_of(runtime& rt) noexcept { return *rt.core_; }
+  static runtime_core& core_of(runtime& rt) noexcept { return *rt.core_; }
 
-  // One with a core that the caller has made.
-  static runtime over(std::unique_ptr<detail::runtime_core> core) {
-    return runtime(core.release());
-  }
+  // Makes a runtime over a core that the caller has made.
+  static runtime over(std::unique_ptr<runtime_core> core) { return runtime(core.release()); }
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

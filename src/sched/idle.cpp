@@ -26,7 +26,7 @@ void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
   sleepers_.push_back(s);
   publish_earliest();
   asleep_.fetch_add(1);
-  looking_.fetch_sub(1);  // last: until here A2 finds somebody looking
+  looking_.fetch_sub(1);  // last: until here IA2 finds somebody looking
 }
 
 void idle_workers::sleep(sleeper& s, nanos not_before) noexcept {
@@ -42,13 +42,13 @@ void idle_workers::stay_awake(sleeper& s) noexcept {
     // A waker may have taken it out already, and counted it as looking.
     if (s.hook.linked) remove(s);
   }
-  if (left != nullptr) left->got_up();
+  if (left != nullptr) left->after_wait();
 }
 
 void idle_workers::remove(sleeper& s) noexcept {
   looking_.fetch_add(1);  // first: it will look before it sleeps again
   sleepers_.remove(s);
-  ++got_up_;
+  ++wake_count_;
   asleep_.fetch_sub(1);
   publish_earliest();
 }
@@ -70,7 +70,7 @@ void idle_workers::rouse(sleeper& s) noexcept {
 sleeper* idle_workers::latest() const noexcept {
   sleeper* found = nullptr;
   for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
-    // Of equals the last to lie down: its cache is the warmest.
+    // Among equals, the last to lie down: its cache is the warmest.
     if (found == nullptr || s->until >= found->until) found = s;
   }
   return found;
@@ -113,7 +113,7 @@ void idle_workers::cover_slowly(nanos deadline) noexcept {
   // one; an earlier one stays, as the deputy.
   sleeper* const s = latest();
   if (s == nullptr) return;
-  if (s->in_watch && s->which->earlier(deadline)) {
+  if (s->in_watch && s->watch->earlier(deadline)) {
     s->until = deadline;
     publish_earliest();
     wake_calls_.add();
@@ -136,7 +136,7 @@ void idle_workers::choose_place(sleeper& s) noexcept {
   s.in_watch = !watch_taken_;
   if (s.in_watch) {
     watch_taken_ = true;
-    s.which = watch_;
+    s.watch = watch_;
     watch_->prepare();
   } else {
     s.note.clear();
@@ -146,13 +146,13 @@ void idle_workers::choose_place(sleeper& s) noexcept {
 // Returns the watch that it was in, if any.
 watch* idle_workers::leave_place(sleeper& s) noexcept {
   if (!std::exchange(s.in_watch, false)) return nullptr;
-  if (s.which == watch_) watch_taken_ = false;
-  return std::exchange(s.which, nullptr);
+  if (s.watch == watch_) watch_taken_ = false;
+  return std::exchange(s.watch, nullptr);
 }
 
 void idle_workers::wait(sleeper& s, nanos until) noexcept {
   if (s.in_watch) {
-    s.which->wait_until(until);
+    s.watch->wait_until(until);
   } else {
     s.note.sleep_until(until);
   }
@@ -161,7 +161,7 @@ void idle_workers::wait(sleeper& s, nanos until) noexcept {
 // Caller: holds the lock, so that the sleeper cannot leave its place, nor another
 // enter the watch, before it is interrupted.
 void idle_workers::interrupt(sleeper& s) noexcept {
-  if (s.in_watch ? s.which->interrupt() : s.note.wake()) wake_calls_.add();
+  if (s.in_watch ? s.watch->interrupt() : s.note.wake()) wake_calls_.add();
 }
 
 bool idle_workers::settle_to_nap(sleeper& s, nanos until) noexcept {
@@ -183,7 +183,7 @@ void idle_workers::get_up(sleeper& s) noexcept {
       nap_until_.store(nobody_sleeps);
     }
   }
-  if (left != nullptr) left->got_up();
+  if (left != nullptr) left->after_wait();
 }
 
 void idle_workers::end_nap() noexcept {
@@ -197,7 +197,7 @@ void idle_workers::rouse_napper() noexcept {
   if (napper_ != nullptr) end_nap();
 }
 
-// Whoever looks finds the watch free when it lies down.
+// A worker that looks finds the watch free when it lies down.
 void idle_workers::staff_watch() noexcept {
   const lock_guard guard(lock_);
   if (watch_taken_ || looking_.load() != 0) return;
@@ -217,7 +217,7 @@ void idle_workers::change_watch(watch& w) noexcept {
     rouse(*s);
     return;
   }
-  // Whoever sleeps elsewhere may have to go there: nobody is in it.
+  // A worker that sleeps elsewhere may have to go there: nobody is in it.
   sleeper* const s = latest();
   if (s != nullptr && looking_.load() == 0) rouse(*s);
 }
@@ -228,12 +228,12 @@ std::uint64_t idle_workers::all_asleep(std::size_t workers, nanos now) noexcept 
   for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
     if (s->until <= now) return 0;
   }
-  return got_up_;
+  return wake_count_;
 }
 
-std::uint64_t idle_workers::times_got_up() noexcept {
+std::uint64_t idle_workers::wake_count() noexcept {
   const lock_guard guard(lock_);
-  return got_up_;
+  return wake_count_;
 }
 
 void idle_workers::wake_all() noexcept {

@@ -1,5 +1,5 @@
-// injection_queue: ready fibers that are in no worker's own queue: fired sleepers, fibers
-// from outside, and those for which a worker's queue had no room.
+// injection_queue: ready fibers that are in no worker's own queue: those that come
+// from threads outside the workers, and those for which a worker's queue had no room.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -12,11 +12,11 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class injection_queue {
  public:
-  // All at once. The caller then sees to it that somebody looks.
+  // Adds all of them at once. The caller then sees to it that a worker looks.
   void push(fiber_chain& fibers) noexcept VIGIL_EXCLUDES(lock_) {
     const lock_guard guard(lock_);
     fibers_.splice_back(fibers);
-    count_.store(fibers_.size());  // seq_cst: A1 of idle.hpp
+    count_.store(fibers_.size());  // seq_cst: IA1 of idle.hpp
   }
 
   fiber* pop() noexcept VIGIL_EXCLUDES(lock_) {
@@ -24,15 +24,15 @@ class injection_queue {
     const lock_guard guard(lock_);
     fiber* const f = fibers_.pop_front();
     count_.store(fibers_.size());
-    // The one after it, while this one runs: fibers queue here for long.
+    // Fetches the next one while this one runs: fibers queue here for long.
     if (const fiber* const next = fibers_.front()) prefetch(*next);
     return f;
   }
 
-  bool empty() const noexcept { return count_.load() == 0; }  // seq_cst: I2 of idle.hpp
+  bool empty() const noexcept { return count_.load() == 0; }  // seq_cst: IS2 of idle.hpp
 
   // ordering: a hint.
-  bool looks_empty() const noexcept { return count_.load(relaxed) == 0; }
+  bool looks_empty() const noexcept { return count_.load(order::relaxed) == 0; }
 
  private:
   spinlock lock_{lock_rank::injection};

@@ -7,7 +7,7 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// In no worker's own queue.
+// Work that is in no worker's own queue.
 bool ready_work::any_in_common() const noexcept {
   return !from_.injected.empty() || from_.signals.any() || from_.state.over() ||
          from_.timers->has_callbacks();

@@ -1,7 +1,7 @@
-// ready_work: whether there is anything to do in one runtime, wherever it lies.
-// It owns nothing: it looks into each worker's queue, the injection queue, the
-// signals and the callbacks, for the last look before sleep (I2 of idle.hpp), for
-// the deadlock_finder and for stuck_watch. All looks are sequentially consistent.
+// ready_work: whether there is anything to do in one runtime, wherever it lies. It owns
+// nothing: it looks into each worker's queue, the injection queue, the signals and the
+// callbacks, for the last look before sleep (IS2 of idle.hpp), for the deadlock_finder
+// and for stuck_watch. All looks are sequentially consistent.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -31,11 +31,11 @@ class ready_work {
 
   explicit ready_work(const parts& from) noexcept : from_(from) {}
 
-  // Anything for any worker; inboxes count for their owners, which look themselves.
+  // Whether there is anything for any worker. Inboxes do not count: their owners look.
   bool any() const noexcept;
-  // More than may wait for the end of a nap.
+  // Whether there is more than may wait for the end of a nap.
   bool much() const noexcept;
-  // A fiber that only one worker may take.
+  // Whether a fiber is ready that only one worker may take.
   bool any_pinned() const noexcept;
   // Whether a fiber or a callback is ready, or a timer due, that no worker has
   // taken yet. Not on virtual time.

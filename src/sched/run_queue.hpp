@@ -4,19 +4,19 @@
 // thieves take, at the head. head_ and tail_ only grow; the slots between them
 // hold fibers.
 //
-// Q1  A slot in [head_, tail_) is not overwritten: the owner adds only if
+// RQ1 A slot in [head_, tail_) is not overwritten: the owner adds only if
 //     tail_ - head_ < capacity, with a head_ that can only have grown since.
-// Q2  Who moves head_ from h to h + n by compare-exchange owns the n fibers it
-//     read from the slots before. A slot read in vain is thrown away: the
-//     compare-exchange fails if head_ has moved.
+// RQ2 The thread that moves head_ from h to h + n by compare-exchange owns the n
+//     fibers that it read from the slots before. If head_ has moved meanwhile, the
+//     compare-exchange fails and the fibers that were read are thrown away.
 //
 // The queue of a lone worker has no thieves: nothing in it is ordered, and
 // nothing locked.
 //
 // ordering  tail_ is released by the owner after the slot is written and
-//           acquired by thieves before they read it. head_ is released by who
-//           takes, after it read the slots, and acquired by the owner before it
-//           writes them again.
+//           acquired by thieves before they read it. head_ is released by the
+//           thread that takes, after it read the slots, and acquired by the
+//           owner before it writes them again.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -35,14 +35,14 @@ class run_queue {
   // Caller: the owner. False if full.
   bool push(fiber& f) noexcept {
     // Pairs with the releases of head_ in pop() and grab().
-    const std::uint32_t head = head_.load(acquire);
+    const std::uint32_t head = head_.load(order::acquire);
     // ordering: the owner is the only writer of tail_.
-    const std::uint32_t tail = tail_.load(relaxed);
+    const std::uint32_t tail = tail_.load(order::relaxed);
     if (tail - head >= capacity) return false;
     // ordering: published by the store of tail_.
-    slots_[tail % capacity].store(&f, relaxed);
+    slots_[tail % capacity].store(&f, order::relaxed);
     if (lone_) {
-      tail_.store(tail + 1, relaxed);  // ordering: nobody else looks
+      tail_.store(tail + 1, order::relaxed);  // ordering: nobody else looks
       return true;
     }
     // seq_cst: the owner then looks whether a worker sleeps, while that one
@@ -54,49 +54,49 @@ class run_queue {
   // Caller: the owner.
   fiber* pop() noexcept {
     // Pairs with the releases of head_ by thieves.
-    std::uint32_t head = head_.load(acquire);
+    std::uint32_t head = head_.load(order::acquire);
     for (;;) {
       // ordering: the owner is the only writer of tail_.
-      if (head == tail_.load(relaxed)) return nullptr;
-      fiber* const f = slots_[head % capacity].load(relaxed);  // ordering: own writes
+      if (head == tail_.load(order::relaxed)) return nullptr;
+      fiber* const f = slots_[head % capacity].load(order::relaxed);  // ordering: own writes
       if (lone_) {
-        head_.store(head + 1, relaxed);  // ordering: nobody else looks
+        head_.store(head + 1, order::relaxed);  // ordering: nobody else looks
         return f;
       }
       // Pairs with the acquire in push().
-      if (head_.compare_exchange_weak(head, head + 1, acq_rel, acquire)) return f;
+      if (head_.compare_exchange_weak(head, head + 1, order::acq_rel, order::acquire)) return f;
     }
   }
 
-  // Any thread: takes half of the fibers (one of one), at most `room`, into
-  // `into`; returns how many.
+  // Takes half of the fibers, rounded up, at most `room`, into `into`; returns how
+  // many. Any thread.
   std::uint32_t grab(fiber** into, std::uint32_t room) noexcept {
     for (;;) {
-      // Pairs with the releases of head_; then with push()'s of tail_.
-      std::uint32_t head = head_.load(acquire);
-      const std::uint32_t tail = tail_.load(acquire);  // Pairs with push()
+      // Pairs with the releases of head_.
+      std::uint32_t head = head_.load(order::acquire);
+      const std::uint32_t tail = tail_.load(order::acquire);  // Pairs with the store in push()
       std::uint32_t n = tail - head;
       n -= n / 2;
       if (n == 0) return 0;
       if (n > capacity / 2) continue;  // head_ moved between the two loads
       if (n > room) n = room;
       for (std::uint32_t i = 0; i < n; ++i) {
-        into[i] = slots_[(head + i) % capacity].load(relaxed);  // ordering: Q2
+        into[i] = slots_[(head + i) % capacity].load(order::relaxed);  // ordering: RQ2
       }
       // Pairs with the acquire in push().
-      if (head_.compare_exchange_strong(head, head + n, acq_rel, acquire)) return n;
+      if (head_.compare_exchange_strong(head, head + n, order::acq_rel, order::acquire)) return n;
     }
   }
 
-  // Any thread. As it was at some moment, or more by what was taken meanwhile.
+  // The size at some moment, or more by what was taken meanwhile. Any thread.
   std::uint32_t size() const noexcept {
     // seq_cst: the last look of a worker that has published its nap.
     const std::uint32_t head = head_.load();
     return tail_.load() - head;
   }
 
-  // Any thread. A true answer was right at the moment tail_ was read: head_
-  // never passes tail_, so an older head_ that equals it is the present one.
+  // A true answer was right at the moment tail_ was read: head_ never passes tail_, so
+  // an older head_ that equals it is the present one. Any thread.
   bool empty() const noexcept {
     // seq_cst: the last look of a worker that has published its sleep.
     const std::uint32_t head = head_.load();

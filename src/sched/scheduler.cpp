@@ -2,7 +2,7 @@
 
 #include "sched/fiber/fiber_entry.hpp"
 #include "sched/fiber/park.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_fork.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/testing.hpp>
@@ -52,7 +52,7 @@ bool scheduler::adopt_watch(std::unique_ptr<watch> w) noexcept {
   if (!watches_.change(std::move(w))) return false;
   idle_.change_watch(given);
   // ordering: a hint.
-  if (given.knows_io() && !clock.is_virtual()) next_poll.store(0, relaxed);
+  if (given.knows_io() && !clock.is_virtual()) next_poll.store(0, order::relaxed);
   return true;
 }
 
@@ -64,9 +64,9 @@ worker* scheduler::own_worker() noexcept {
   return w != nullptr && &w->sched == this ? w : nullptr;
 }
 
-// Counted as alive already; given back if it throws. The result is built where the
-// caller has it: a copy would read as one what was written in parts just before, and
-// wait for it.
+// Caller: has counted the fiber as alive; if this throws, the count is taken back. The
+// result is built in the caller's place: a copy would load as one wide word fields that
+// were just stored one by one, and stall until they have left the store buffer.
 stack scheduler::take_stack(std::size_t size, fiber_role role, worker* here) {
   try {
     // Counted first, looked second; the main fiber closes first and looks at
@@ -110,8 +110,8 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
   ::new (static_cast<void*>(f)) fiber(*this, where, name, from);
   f->role = role;
   f->stack_charge = stack_size;
-  f->on_unhandled = settings_.on_unhandled;
-  f->id = fibers.take_id(here);
+  f->ending.on_unhandled = settings_.on_unhandled;
+  f->identity.id = fibers.take_id(here);
   std::byte* const top = reinterpret_cast<std::byte*>(f);
   std::byte* const room = align_down(top - body_size, body_align < 16 ? 16 : body_align);
   f->body = room;
@@ -121,7 +121,7 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
 
 void scheduler::adopt(fiber& f) noexcept {
   // ordering: the registry's lock and the queue publish it.
-  f.state.store(fiber_state::runnable, relaxed);
+  f.state.store(fiber_state::runnable, order::relaxed);
   fibers.add(f);
 }
 
@@ -152,7 +152,7 @@ void scheduler::retire(fiber& f) noexcept {
 // --- queues
 
 void scheduler::make_runnable(fiber& f, turn when) noexcept {
-  f.state.store(fiber_state::runnable, relaxed);  // ordering: the dump's field
+  f.state.store(fiber_state::runnable, order::relaxed);  // ordering: the dump's field
   worker* const w = own_worker();
   if (w == nullptr) {
     const visit inside(visitors_);
@@ -181,9 +181,9 @@ void scheduler::ready_all(fiber_chain& chain) noexcept {
   worker& w = *current_worker();
   bool first = true;
   while (fiber* const f = chain.pop_front()) {
-    // Pairs with P1 in worker::after(): one of the two queues the fiber.
-    if (f->park_state.exchange(park_word::notified, acq_rel) != park_word::parked) continue;
-    f->state.store(fiber_state::runnable, relaxed);  // ordering: the dump's field
+    // Pairs with PK1 in worker::after(): one of the two queues the fiber.
+    if (f->park_state.exchange(park_word::notified, order::acq_rel) != park_word::parked) continue;
+    f->state.store(fiber_state::runnable, order::relaxed);  // ordering: the dump's field
     if (f->pinned != nullptr) {
       f->pinned->push_pinned(*f);
     } else if (first) {
@@ -197,47 +197,19 @@ void scheduler::ready_all(fiber_chain& chain) noexcept {
 }
 
 void scheduler::inject(fiber_chain& chain) noexcept {
-  const auto n = static_cast<unsigned>(chain.size());
-  if (n == 0) return;
+  if (chain.empty()) return;
   injected.push(chain);
-  work_added(n);
+  work_added();
 }
 
-void scheduler::work_added(unsigned pieces) noexcept {
-  if (pieces != 0) idle_.wake_one();
+void scheduler::work_added() noexcept {
+  idle_.wake_one();
 }
 
 // One fiber alone most likely goes on here as soon as the one that made it
 // runnable waits for it.
 void scheduler::work_added_here(worker& w) noexcept {
   if (!idle_.nobody_rests()) idle_.wake_one(w.has_one());
-}
-
-void scheduler::cover_owed() noexcept {
-  worker& w = *current_worker();
-  if (!w.cover_before_user_code) return;
-  w.cover_before_user_code = false;
-  cover();
-}
-
-void scheduler::cover() noexcept {
-  if (outside.awaits_io()) idle_.staff_watch();
-  idle_.cover(next_deadline.load());
-}
-
-void scheduler::deadline_lowered(nanos deadline, bool parking) noexcept {
-  if (clock.is_virtual()) {
-    // Its worker may sleep while others run, with nothing to come (sleep_alone).
-    if (own_worker() == nullptr) idle_.wake_all();
-    return;
-  }
-  if (parking) {
-    // The worker looks once the fiber is off its stack; should it find user
-    // code to run first, it covers the deadline before it enters that.
-    current_worker()->cover_before_user_code = true;
-    return;
-  }
-  idle_.cover(deadline);
 }
 
 // --- the life of a fiber
@@ -250,12 +222,12 @@ void scheduler::finish(fiber& f) noexcept {
   fibers.give_room(f.role, f.stack_charge);
   waiter* joiner = nullptr;
   {
-    const lock_guard guard(f.join_lock);
+    const lock_guard guard(f.joining.lock);
     // Pairs with the acquire in has_ended() of the join functions.
-    f.has_ended.store(true, release);
+    f.life.has_ended.store(true, order::release);
     // Claimed under the lock: a joiner whose wait ended otherwise takes itself
     // out under it, so it is alive here.
-    const open_wait w = std::exchange(f.joiner, {});
+    const open_wait w = std::exchange(f.joining.joiner, {});
     if (w.waiter != nullptr && w.claim(outcome::value)) joiner = w.waiter;
   }
   if (joiner != nullptr) joiner->deliver(turn::in_order);
@@ -263,9 +235,9 @@ void scheduler::finish(fiber& f) noexcept {
 
 void scheduler::ended(fiber& f) noexcept {
   const fiber_role role = f.role;
-  f.state.store(fiber_state::ended, relaxed);                 // ordering: the dump's field
+  f.state.store(fiber_state::ended, order::relaxed);          // ordering: the dump's field
   if (role == fiber_role::main) end.set_main_fiber(nullptr);  // before its block goes
-  if (f.drop_owner()) dispose(f);
+  if (f.release()) dispose(f);
   if (role == fiber_role::main) {
     fibers.count_alive(-1);
     state.note_over();

@@ -1,9 +1,8 @@
-// scheduler: one runtime's workers and fibers, put together of parts that own their
-// state.
+// scheduler: one runtime's workers and fibers, put together from parts.
 //
-// Each part is a class with its lock and its rule in its own header, and is given
-// what it needs when it is made; none holds the scheduler. The way of a fiber is
-// left here: it is made, queued, handed to a worker, and ends.
+// Each part is a class that owns its state, with its lock and its rule in its own header;
+// it is given its neighbours when it is made, and none holds the scheduler. The scheduler
+// itself keeps the way of a fiber: it is made, queued, handed to a worker, and ends.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -22,6 +21,7 @@
 #include "sched/run/side_call.hpp"
 #include "sched/run/signal_hub.hpp"
 #include "sched/short_turns.hpp"
+#include "sched/timer_board.hpp"
 #include "sched/timer_seam.hpp"
 #include "sched/virtual_time.hpp"
 #include "sched/watch_slot.hpp"
@@ -49,12 +49,12 @@ class scheduler final : private system_fibers {
   scheduler(const scheduler&) = delete;
   scheduler& operator=(const scheduler&) = delete;
 
-  // The timer service joins; before run().
+  // Attaches the timer service. Called before run().
   void attach(timer_seam& seam) noexcept { timers_ = &seam; }
 
-  // Runs `body` as the main fiber until it has returned and every fiber has
-  // ended. Rethrows what left it; deadlock and cancelled as run() promises. In run.cpp.
-  void run(detail::call_ref body, bool wants_result);
+  // Runs `body` as the main fiber until it has returned and every fiber has ended.
+  // Rethrows the exception that left it; throws deadlock and cancelled as run() promises.
+  void run(call_ref body, bool wants_result);
 
   // --- fibers
   // Throws as new_fiber promises.
@@ -68,62 +68,38 @@ class scheduler final : private system_fibers {
   void adopt(fiber& f) noexcept;    // registers it only (system fibers)
   void abandon(fiber& f) noexcept;  // made, never started
   void retire(fiber& f) noexcept;   // adopted, never entered
-  // Several that were parked: all become findable, then one worker is woken.
+  // Readies several parked fibers: all become findable, then one worker is woken.
   void ready_all(fiber_chain& chain) noexcept;
 
-  // Makes f run: the scheduler's half of ready(). Also from threads that nothing
-  // else keeps out of the runtime's end: once f is in a queue, it may end the
-  // run while they are still here.
+  // Makes f run: the scheduler's half of ready(). Nothing else may keep the calling
+  // thread inside the runtime: once f is in a queue, it may end the run while the thread
+  // is still here.
   void make_runnable(fiber& f, turn when = turn::next) noexcept;
-  // Fired sleepers and fibers from outside: all at once.
+  // Queues fibers that were made ready outside the workers, all at once.
   void inject(fiber_chain& chain) noexcept;
-  // Somebody may have to be woken for work that is findable now.
-  void work_added(unsigned pieces = 1) noexcept;
+  // Wakes a worker, if need be, for work that is findable now.
+  void work_added() noexcept;
   void work_added_here(worker& w) noexcept;  // in the calling worker's own queue
 
-  // Its function has returned. On its own stack, its last act: a joiner may go on
-  // while this one leaves. The stack is the run's until ended().
+  // The function of f has returned. Called on its own stack, as its last act: a joiner
+  // may go on while f leaves. The stack is the run's until ended().
   void finish(fiber& f) noexcept;
   void ended(fiber& f) noexcept;  // off its stack, after its last switch
 
   // --- timers
   timer_seam& timers() noexcept { return *timers_; }
 
-  // Never later than the earliest deadline that is pending; written by the
-  // timer layer, read by workers. seq_cst: half of the protocol in idle.hpp.
-  alignas(cache_line) atomic<nanos> next_deadline{never};
   // When a busy worker looks for I/O next; never, if the watch knows none. Written
   // by workers, a hint: two may look at once, and each turn counter looks as well.
-  atomic<nanos> next_poll{never};
-  // Due callbacks that wait for a runner; written by the timer layer. seq_cst: A1
-  // of idle.hpp.
-  atomic<std::size_t> callbacks_waiting{0};
-  // The timer fiber, while it is parked: whoever exchanges it runs it.
-  atomic<fiber*> parked_timer_fiber{nullptr};
+  alignas(cache_line) atomic<nanos> next_poll{never};
 
-  fiber* take_timer_fiber() noexcept {
-    // ordering: a hint that spares the exchange; the exchange decides.
-    if (parked_timer_fiber.load(relaxed) == nullptr) return nullptr;
-    return parked_timer_fiber.exchange(nullptr);
-  }
-
-  // A2, A3 of idle.hpp after next_deadline has been lowered. `parking`: the
-  // calling fiber parks right after, so its worker will look.
-  void deadline_lowered(nanos deadline, bool parking) noexcept;
-  // What a `parking` one left to be done, if user code is to run after all.
-  void cover_owed() noexcept;
-  // Before user code: the next deadline, and the watch if there is I/O, are seen
-  // to by somebody if anybody sleeps.
-  void cover() noexcept;
-
-  // A worker naps (worker::nap) after so many wake-ups in vain, at most so often
-  // in a row; tests change it.
-  atomic<unsigned> naps_after{4};
-  atomic<unsigned> naps_in_a_row{20};
+  nap_limits naps;
 
   short_turns first_turns;  // of the fibers' kinds; any worker
 
   // --- where idle workers wait
+  const watch_slot& watches() const noexcept { return watches_; }
+
   watch& present_watch() const noexcept { return watches_.present(); }
 
   // Changes the watch, once in the scheduler's life, while workers run and sleep:
@@ -134,7 +110,7 @@ class scheduler final : private system_fibers {
 
   clock_source clock;
 
-  // What keeps exit_when::all_done from ending the run, by kind.
+  // Lists the things that keep exit_when::all_done from ending the run, by kind.
   void list_holders(dump_writer& out) noexcept;
 
   const scheduler_options& settings() const noexcept { return settings_; }
@@ -168,8 +144,9 @@ class scheduler final : private system_fibers {
   timer_seam* timers_ = nullptr;
 
  public:
-  // --- the parts. Some are given others that come later: they keep the
-  // address. `end` comes first, since others take it for its base.
+  // --- the parts. Some are given others that come later and keep only their address.
+  // `end` stands before those that take it as its base.
+  timer_board board{{.clock = clock, .idle = idle_, .outside = outside}};
   run_state state;
   injection_queue injected;
   run_end end{{.settings = settings_,
@@ -191,13 +168,13 @@ class scheduler final : private system_fibers {
                    .signals = signals,
                    .state = state,
                    .clock = clock,
-                   .next_deadline = next_deadline,
+                   .next_deadline = board.next_deadline,
                    .timers = timers_}};
   deadlock_finder deadlocks{{.settings = settings_,
                              .clock = clock,
                              .idle = idle_,
                              .workers = workers_,
-                             .next_deadline = next_deadline,
+                             .next_deadline = board.next_deadline,
                              .work = work,
                              .state = state,
                              .end = end,
@@ -211,7 +188,7 @@ class scheduler final : private system_fibers {
                                      .state = state,
                                      .end = end,
                                      .deadlocks = deadlocks,
-                                     .next_deadline = next_deadline,
+                                     .next_deadline = board.next_deadline,
                                      .timers = timers_},
                                     settings_.seed};
 
@@ -219,8 +196,8 @@ class scheduler final : private system_fibers {
   futex_word gate_{0};  // workers start when all threads exist: 1 run, 2 give up
 };
 
-// The scheduler whose worker the calling thread is; nullptr elsewhere. To act in
-// another one, say which: user code that runs meanwhile finds its own.
+// The scheduler whose worker the calling thread is; nullptr elsewhere. A function that
+// acts in another runtime is told which: user code that runs meanwhile finds its own.
 VIGIL_FOR_IO scheduler* current_scheduler() noexcept;
 
 // The calling fiber; throws wrong_place with the name of the call elsewhere.

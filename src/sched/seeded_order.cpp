@@ -1,5 +1,7 @@
 #include "sched/seeded_order.hpp"
 
+#include "sched/injection_queue.hpp"
+#include "sched/pinned_inbox.hpp"
 #include "sched/timer_seam.hpp"
 
 #include <cstdint>
@@ -17,6 +19,24 @@ bool seeded_order::has_room() noexcept {
   return true;
 }
 
+bool seeded_order::add(fiber& f) noexcept {
+  if (!has_room()) return false;
+  bag_.push_back(&f);
+  return true;
+}
+
+void seeded_order::take_in(injection_queue& injected, pinned_inbox& pinned) noexcept {
+  const auto fill = [this](auto& from) {
+    while (has_room()) {
+      fiber* const f = from.pop();
+      if (f == nullptr) return;
+      bag_.push_back(f);
+    }
+  };
+  fill(injected);
+  fill(pinned);
+}
+
 void seeded_order::add_yielded(fiber& f) noexcept {
   if (yielded_.empty()) before_yielded_ = bag_.size();
   yielded_.push_back(f);
@@ -26,7 +46,7 @@ void seeded_order::take_back_yielded() noexcept {
   while (has_room()) {
     fiber* const f = yielded_.pop_front();
     if (f == nullptr) return;
-    add(*f);
+    bag_.push_back(f);
   }
 }
 

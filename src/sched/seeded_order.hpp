@@ -1,12 +1,12 @@
-// seeded_order: which fiber goes next on virtual time. Everything that can run is
-// in one bag, and the seed draws; due callbacks are one lot in it.
+// seeded_order: which fiber goes next on virtual time. Everything that can run is in one
+// bag, and the seed draws; the due callbacks together are one lot in it.
 //
-// A fiber that yielded joins the bag again after as many turns as there were
-// fibers in it: those go first, and later ones cannot keep it waiting.
+// A fiber that yielded joins the bag again after as many turns as there were fibers in
+// it: those go first, and later ones cannot keep it waiting.
 //
-// All of it is done by the one worker's thread. Making a fiber ready cannot fail:
-// without memory for a larger bag the fibers that do not fit stay in the queues,
-// which need none, until some of the others have run.
+// The one worker's thread does all of it. Making a fiber ready cannot fail: without
+// memory for a larger bag the fibers that do not fit stay in the queues, which need none,
+// until some of the others have run.
 #pragma once
 
 #include "base/random.hpp"
@@ -17,6 +17,8 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
+class injection_queue;
+class pinned_inbox;
 class timer_seam;
 
 class seeded_order {
@@ -25,25 +27,27 @@ class seeded_order {
     bag_.reserve(64);  // never without room: has_room()
   }
 
-  // Caller: has asked has_room().
-  void add(fiber& f) noexcept { bag_.push_back(&f); }
+  // False if there is no memory for a larger bag: f is for a queue that needs none.
+  bool add(fiber& f) noexcept;
 
-  bool has_room() noexcept;
+  // Takes in the fibers of the other queues, as long as there is room.
+  void take_in(injection_queue& injected, pinned_inbox& pinned) noexcept;
 
   void add_yielded(fiber& f) noexcept;
 
   bool empty() const noexcept { return bag_.empty() && yielded_.empty(); }
 
-  // Null if nothing is there, or no stack for the callbacks.
+  // The next fiber; nullptr if there is none, or no stack for a runner of callbacks.
   fiber* draw(timer_seam& timers) noexcept;
 
  private:
+  bool has_room() noexcept;
   void take_back_yielded() noexcept;
 
   random& dice_;
   std::vector<fiber*> bag_;
   fiber_chain yielded_;
-  std::size_t before_yielded_ = 0;
+  std::size_t before_yielded_ = 0;  // turns until those that yielded are in the bag again
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,6 +1,6 @@
 #include "sched/virtual_time.hpp"
 
-#include "sched/idle.hpp"
+#include "sched/idler.hpp"
 #include "sched/report/deadlock.hpp"
 #include "sched/run/outside_work.hpp"
 #include "sched/run/run_end.hpp"
@@ -15,7 +15,7 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-bool virtual_time::has_jumped(worker& w) noexcept {
+bool virtual_time::has_jumped(idler& w) noexcept {
   if (of_.calls.under_way() != 0) {
     if (!of_.calls.take_in()) sleep_for_calls(w);  // time stands still
     return false;
@@ -24,7 +24,7 @@ bool virtual_time::has_jumped(worker& w) noexcept {
     sleep_alone(w, true);  // time stands still
     return false;
   }
-  // Whoever ended the outside work readied something first, maybe after this
+  // The thread that ended the outside work readied something first, maybe after this
   // worker's look.
   if (w.sees_work()) return false;
   if (settler_ != nullptr) {
@@ -33,7 +33,7 @@ bool virtual_time::has_jumped(worker& w) noexcept {
     return false;
   }
   of_.timers->tidy();
-  if (of_.deadlocks.can_only_give_up(of_.idle.times_got_up()) && of_.deadlocks.end_lock_waits())
+  if (of_.deadlocks.can_only_give_up(of_.idle.wake_count()) && of_.deadlocks.end_lock_waits())
     return false;
   const nanos next = of_.next_deadline.load();
   if (next == never) {
@@ -44,9 +44,9 @@ bool virtual_time::has_jumped(worker& w) noexcept {
   return true;
 }
 
-// Until a call comes in. The virtual clock stands still, so while the run ends
-// the real one counts the stop limit.
-void virtual_time::sleep_for_calls(worker& w) noexcept {
+// Sleeps until a call comes in. The virtual clock stands still, so while the run ends
+// the stop limit is counted on the real one.
+void virtual_time::sleep_for_calls(idler& w) noexcept {
   nanos until = never;
   if (of_.state.stopping()) {
     const nanos limit = of_.end.stop_limit();
@@ -55,27 +55,27 @@ void virtual_time::sleep_for_calls(worker& w) noexcept {
     if (monotonic_now() >= until) of_.end.stop_limit_passed(limit);
   }
   of_.idle.start_looking();
-  of_.idle.lie_down(w.place, until, never);
+  of_.idle.lie_down(w.place(), until, never);
   if (w.sees_work() || of_.calls.under_way() == 0 || of_.calls.all_done()) {
-    of_.idle.stay_awake(w.place);
+    of_.idle.stay_awake(w.place());
   } else {
-    of_.idle.sleep(w.place);
+    of_.idle.sleep(w.place());
   }
   of_.idle.stop_looking();
 }
 
-// Until something comes in from outside, or from another runtime. Without outside
-// work nothing is pending, and it may be that nothing will ever come.
-void virtual_time::sleep_alone(worker& w, bool for_outside_work) noexcept {
+// Sleeps until something comes in from outside, or from another runtime. Without outside
+// work nothing is pending, and maybe nothing will ever come: a deadlock.
+void virtual_time::sleep_alone(idler& w, bool for_outside_work) noexcept {
   of_.idle.start_looking();
-  of_.idle.lie_down(w.place, never, never);
+  of_.idle.lie_down(w.place(), never, never);
   const bool goes_on =
       w.sees_work() || (for_outside_work ? !of_.outside.any() : of_.next_deadline.load() != never);
   if (goes_on) {
-    of_.idle.stay_awake(w.place);
+    of_.idle.stay_awake(w.place());
   } else {
     if (!for_outside_work) of_.deadlocks.look();
-    of_.idle.sleep(w.place);
+    of_.idle.sleep(w.place());
   }
   of_.idle.stop_looking();
 }
@@ -91,9 +91,9 @@ void virtual_time::settle() {
   if (self.may_not_wait()) self.refuse("testing::settle");
   settler_ticket_ = self.open();
   settler_ = &self.self();
-  const outcome how = self.wait(settler_ticket_, wait_reason::settle);
-  if (how == outcome::stopped) settler_ = nullptr;
-  self.throw_if_ended(how);
+  const outcome result = self.wait(settler_ticket_, wait_reason::settle);
+  if (result == outcome::stopped) settler_ = nullptr;
+  self.throw_if_ended(result);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -10,7 +10,6 @@
 #include "base/clock_source.hpp"
 #include "base/random.hpp"
 #include "sched/wait/waiter.hpp"
-#include "sched/worker.hpp"
 
 #include <cstdint>
 
@@ -18,6 +17,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class deadlock_finder;
 class idle_workers;
+class idler;
 class outside_work;
 class run_end;
 class run_state;
@@ -40,20 +40,22 @@ class virtual_time {
 
   virtual_time(const parts& of, std::uint64_t seed) noexcept : of_(of), dice_(seed) {}
 
-  // Which of several goes first: of fibers, cases of a select, timers due at one instant.
+  // Decides which of several goes first: fibers, cases of a select, timers due at one
+  // instant.
   random& dice() noexcept { return dice_; }
 
   void begin_run() noexcept { calls_given_up_at_ = 0; }
 
-  // Nothing is ready and no timer is due. True: one is, now that the clock has jumped.
-  bool has_jumped(worker& w) noexcept;
+  // Called when nothing is ready and no timer is due. True if a timer is due now, since
+  // the clock has jumped.
+  bool has_jumped(idler& w) noexcept;
 
   // Parks until nothing else can run at this instant. Throws wrong_place on real time.
   void settle();
 
  private:
-  void sleep_alone(worker& w, bool for_outside_work) noexcept;
-  void sleep_for_calls(worker& w) noexcept;
+  void sleep_alone(idler& w, bool for_outside_work) noexcept;
+  void sleep_for_calls(idler& w) noexcept;
 
   const parts of_;
   random dice_;

@@ -2,7 +2,7 @@
 // deadlines, wake-ups, and, in watches that know I/O, descriptors. At most one
 // worker is in it, the watcher; other idle workers sleep on their own notes.
 //
-// Ways in: futex_watch here, and portable_watch, which needs no futex; one over
+// There are several: futex_watch here, and portable_watch, which needs no futex; one over
 // epoll and timerfd in the tests; one inside an io_context in vigil-io.
 #pragma once
 
@@ -18,13 +18,12 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class io_watch;
 
-// Between two looks for I/O of workers that are busy all the time. A look costs
-// about a microsecond.
+// The time between two looks for I/O of a busy worker. A look costs about a microsecond.
 inline constexpr nanos poll_interval = 500'000;
 
-// For a watch that runs handlers of the program's, on its worker's own stack, where no
-// fiber is. What leaves one is caught only if there is an on_unhandled, and given to
-// it; what that throws ends the program.
+// For a watch that runs handlers of the program on its worker's own stack, outside any
+// fiber. An exception that leaves a handler is caught only if there is an on_unhandled,
+// and given to it; one that leaves that ends the program.
 VIGIL_FOR_IO bool handlers_are_caught() noexcept;
 VIGIL_FOR_IO void report_of_handler(std::exception_ptr error) noexcept;
 
@@ -45,14 +44,13 @@ class watch {
   // system call.
   virtual bool interrupt() noexcept = 0;
 
-  // The same, async-signal-safe. Without a futex it may take some milliseconds.
+  // The same, but async-signal-safe. Without a futex it may take some milliseconds.
   virtual bool interrupt_in_handler() noexcept { return interrupt(); }
 
-  // Moves the deadline of the present wait forward, if the watch's timer can be
-  // set from outside: true if it has. Otherwise the caller interrupts. Any
-  // thread; the worker cannot leave meanwhile (it needs the caller's lock), but
-  // it may still be on its way in: of all deadlines since prepare() the
-  // earliest counts.
+  // Brings the deadline of the present wait forward, if the watch's timer can be set from
+  // outside: true if it has. Otherwise the caller interrupts. Any thread. The worker
+  // cannot leave meanwhile (it needs the caller's lock), but it may still be on its way
+  // in: of all deadlines since prepare() the earliest counts.
   virtual bool earlier(nanos deadline) noexcept {
     static_cast<void>(deadline);
     return false;
@@ -71,9 +69,9 @@ class watch {
   // The worker that was in wait_until() counts as awake now: what became ready
   // meanwhile is handed out here, so that it wakes nobody for what this worker
   // is about to take itself.
-  virtual void got_up() noexcept {}
+  virtual void after_wait() noexcept {}
 
-  // This one, if the layer of I/O has made it.
+  // This watch, if the layer of I/O has made it; otherwise nullptr.
   virtual io_watch* as_io_watch() noexcept { return nullptr; }
 };
 

@@ -1,6 +1,5 @@
-// watch_slot: the watch in which a runtime's idle workers wait. It may be changed
-// once, while workers run and sleep, if none was given at the start: by the layer
-// of I/O.
+// watch_slot: the watch in which a runtime's idle workers wait. If it is a futex watch,
+// the layer of I/O may replace it once, while workers run and sleep.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -22,17 +21,17 @@ class watch_slot {
 
   watch& present() const noexcept {
     // Pairs with the store in change().
-    return *present_.load(acquire);
+    return *present_.load(order::acquire);
   }
 
-  // False if one was given at the start, or came first. Both watches stay as long as the
-  // slot does.
+  // Replaces the watch. False if the first one is not a futex watch, or another call came
+  // first. Both watches stay as long as the slot does.
   bool change(std::unique_ptr<watch> w) noexcept VIGIL_EXCLUDES(lock_) {
     const lock_guard guard(lock_);
     if (!may_change_ || second_ != nullptr) return false;
     second_ = std::move(w);
-    // Before anybody sleeps in it: a signal that interrupts the old one finds its
-    // sleeper there, or that sleeper looks at the signals later.
+    // Stored before a worker sleeps in it: a signal that interrupts the old watch finds
+    // its sleeper there, or that sleeper looks at the signals later.
     present_.store(second_.get());
     return true;
   }

@@ -1,7 +1,7 @@
-// condition_variable: a queue of those who wait.
+// condition_variable: a queue of waiters.
 //
-// The danger. Between looking at the condition and waiting for its change
-// somebody may change it and notify, and find nobody.
+// The danger. Between a waiter's look at the condition and its wait for a change, another
+// caller may change the condition and notify, and find no waiter.
 //
 // The rule. A waiter queues first and then unlocks, so the next holder of the lock,
 // which changes the condition, finds it. A notification takes out the queued
@@ -12,44 +12,40 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::outcome;
-using detail::wake_list;
-
 namespace {
 
-// In every case: a deadlock does not end this wait. Others that it ends, or the
-// stop of those who hold the lock, let go of it.
+// Takes the lock back in every case: a deadlock does not end this wait. The lock is
+// released by other waits that the deadlock ends, or by the stop of its holders.
 struct taking_back {
   const any_lock& lock;
 
   ~taking_back() {
-    detail::fiber* const self = detail::current_fiber();
-    if (self != nullptr) ++self->relocks;
+    fiber* const self = current_fiber();
+    if (self != nullptr) ++self->guards.relocks;
     lock.relock(lock.lock);
-    if (self != nullptr) --self->relocks;
+    if (self != nullptr) --self->guards.relocks;
   }
 };
 
 }  // namespace
 
 bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
-  detail::caller self(limit);
+  caller self(limit);
   if (self.may_not_wait()) self.refuse("condition_variable::wait");
 
-  const detail::line all = detail::all_of(c.queue);
+  const queue_ref all = detail::all_of(c.queue);
   queued_wait own;
-  detail::queue_guard guard(c.queue);
+  queue_guard guard(c.queue);
   detail::queue_up(all, own, self, guard);
   const auto wait_for_it = [&] {
-    return detail::wait_queued(
-        all, own, self, detail::wait_reason::condition, guard, detail::changes_nothing);
+    return detail::wait_queued(all, own, self, wait_reason::condition, guard, changes_nothing);
   };
   try {
     lock.unlock(lock.lock);
   } catch (...) {
-    // It is as if it had not been called; a notification that has come already
-    // goes to the next one.
-    if (own.who->claim(own.which, outcome::cancelled)) {
+    // As if wait() had not been called: a notification that has already come goes to the
+    // next waiter.
+    if (own.waiter->claim(own.ticket, outcome::cancelled)) {
       guard.lock();
       if (own.linked) all.remove(own);
     } else if (wait_for_it() == outcome::value) {
@@ -69,19 +65,19 @@ bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
 void notify_one(condition_core& c) noexcept {
   queued_wait* first = nullptr;
   {
-    const detail::queue_guard guard(c.queue);
+    const queue_guard guard(c.queue);
     first = detail::all_of(c.queue).claim_first();
   }
-  if (first != nullptr) first->who->deliver();
+  if (first != nullptr) first->waiter->deliver();
 }
 
 void notify_all(condition_core& c) noexcept {
-  wake_list told;
+  wake_list claimed;
   {
-    const detail::queue_guard guard(c.queue);
-    detail::all_of(c.queue).claim_all(told);
+    const queue_guard guard(c.queue);
+    detail::all_of(c.queue).claim_all(claimed);
   }
-  told.deliver();
+  claimed.deliver();
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

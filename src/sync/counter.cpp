@@ -1,5 +1,5 @@
-// wait_group and latch: a count, and those that wait until it is zero, both under the
-// queue's lock. wait_queue.hpp says what is kept.
+// wait_group and latch: a count and the callers that wait until it is zero, both under
+// the queue's lock. The invariants stand in wait_queue.hpp.
 #include "sync/wait_queue.hpp"
 
 #include <vigil/detail/sync_core.hpp>
@@ -8,22 +8,20 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::wake_list;
-
 namespace {
 
 void change(counter_core& c, std::int64_t n, const char* too_low, const char* too_high) {
-  wake_list told;
+  wake_list claimed;
   {
-    const detail::queue_guard guard(c.queue);
+    const queue_guard guard(c.queue);
     std::int64_t next = 0;
     const bool overflow = __builtin_add_overflow(c.count, n, &next);
     if (overflow && n > 0) throw std::logic_error(too_high);
     if (overflow || next < 0) throw std::logic_error(too_low);
     c.count = next;
-    if (next == 0) detail::all_of(c.queue).claim_all(told);
+    if (next == 0) detail::all_of(c.queue).claim_all(claimed);
   }
-  told.deliver();
+  claimed.deliver();
 }
 
 }  // namespace
@@ -49,23 +47,23 @@ void count_down(counter_core& c, std::int64_t n) {
 }
 
 std::int64_t count_of(const counter_core& c) noexcept {
-  const detail::queue_guard guard(c.queue);
+  const queue_guard guard(c.queue);
   return c.count;
 }
 
 bool wait(counter_core& c, bool is_latch, const wait_limit& limit) {
-  detail::queue_guard guard(c.queue);
+  queue_guard guard(c.queue);
   if (c.count == 0) return true;
   if (limit.is_over()) return false;
-  detail::caller self(limit);
-  detail::before_waiting(self, is_latch ? "latch::wait" : "wait_group::wait", guard);
+  caller self(limit);
+  before_waiting(self, is_latch ? "latch::wait" : "wait_group::wait", guard);
   queued_wait own;
-  return detail::wait_in(detail::all_of(c.queue),
-                         own,
-                         self,
-                         is_latch ? detail::wait_reason::latch : detail::wait_reason::wait_group,
-                         guard,
-                         detail::changes_nothing);
+  return wait_in(detail::all_of(c.queue),
+                 own,
+                 self,
+                 is_latch ? wait_reason::latch : wait_reason::wait_group,
+                 guard,
+                 changes_nothing);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,27 +1,28 @@
-// mutex: one word that decides, and a queue of those who wait.
+// mutex: one word that decides, and a queue of waiters.
 //
-//   word   locked     somebody holds it
+//   word   locked     a caller holds it
 //          waiting    the queue is not empty; changed under the queue's lock only
-//          woken      one was taken out of the queue and is on his way here
-//          overtakes  how often it was taken by others meanwhile, in the bits above
+//          woken      a waiter was taken out of the queue and is on its way here
+//          overtakes  how often others have taken it meanwhile, in the bits above
 //
-// The danger. If an unlock hands the mutex to a waiter, no other can use it until
-// that one runs, and each newcomer has to wait as well: a convoy. If it just frees
-// the mutex, the waiter may find it taken each time, and starve.
+// The danger. If an unlock hands the mutex to a waiter, no other caller can use it until
+// that waiter runs, and each newcomer has to wait as well: a convoy. If the unlock just
+// frees the mutex, the waiter may find it taken each time, and starve.
 //
-// The rule. An unlock frees the mutex and wakes the first waiter, unless one is on
-// its way already. Newcomers may take it, but only so many times while a waiter is
-// on its way (overtakes), and not at all once that has waited for a millisecond. A
-// waiter that comes too late goes back to the front of the queue.
+// The rule. An unlock frees the mutex and wakes the first waiter, unless one is already
+// on its way. Newcomers may take it, but only so many times while a waiter is on its way
+// (overtakes), and not at all once that waiter has waited for a millisecond. A waiter
+// that comes too late goes back to the front of the queue.
 //
-// M1  waiting = the queue is not empty, whenever nobody holds the queue's lock.
-// M2  Unlocked and waiting implies woken: so nobody is forgotten. Whoever is woken
-//     takes the mutex, or takes the bit back while the mutex is locked, or passes
-//     it on.
-// M3  With `overtakes` at its most (mutex_overtakes) nobody but the woken one takes it.
-// M4  The release of the word, or of the queue's lock, is an unlock's last touch of
-//     the mutex. With `waiting` set the word is released under the queue's lock:
-//     those who wait cannot return before that is released as well.
+// MU1 `waiting` is set exactly if the queue is not empty, whenever nobody holds the
+//     queue's lock.
+// MU2 Unlocked and waiting implies woken, so no waiter is forgotten. The woken waiter
+//     takes the mutex, or takes the bit back while the mutex is locked, or passes it on.
+// MU3 With `overtakes` at its maximum (mutex_overtakes) only the woken waiter takes the
+//     mutex.
+// MU4 The release of the word, or of the queue's lock, is an unlock's last touch of the
+//     mutex. With `waiting` set the word is released under the queue's lock: the waiters
+//     cannot return before that lock is released as well.
 #include "sync/mutex.hpp"
 
 #include "base/clock_source.hpp"
@@ -32,12 +33,6 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::acquire;
-using detail::nanos;
-using detail::relaxed;
-using detail::release;
-using detail::wake_list;
-
 namespace {
 
 constexpr std::uint32_t locked = mutex_core::locked;
@@ -47,105 +42,105 @@ constexpr std::uint32_t one_overtake = 8;
 constexpr std::uint32_t all_overtakes = ~(locked | waiting | woken);
 constexpr nanos patience = 1'000'000;
 
-// Whether it is reserved for the waiter that is on its way.
+// Returns whether the mutex is reserved for the waiter that is on its way.
 bool is_kept(std::uint32_t word) noexcept {
   // ordering: a setting.
-  return word != 0 && word / one_overtake >= detail::mutex_overtakes.load(relaxed);
+  return word != 0 && word / one_overtake >= mutex_overtakes.load(order::relaxed);
 }
 
-// Takes it if it is free and not reserved for another. `on_his_way`: the caller is
-// the waiter that was woken.
-bool take(mutex_core& m, bool on_his_way) noexcept {
-  std::uint32_t seen = m.word.load(relaxed);  // ordering: the load only proposes
+// Takes the mutex if it is free and not reserved for another caller. `was_woken`: the
+// caller is the waiter that was woken.
+bool take(mutex_core& m, bool was_woken) noexcept {
+  std::uint32_t seen = m.word.load(order::relaxed);  // ordering: the load only proposes
   while ((seen & locked) == 0) {
     std::uint32_t next = seen | locked;
-    if (on_his_way) {
+    if (was_woken) {
       next = locked | (seen & waiting);
     } else if (seen != 0) {
       if (is_kept(seen)) return false;
       next += one_overtake;
     }
     // Pairs with the release in unlock() and unlock_slowly().
-    if (m.word.compare_exchange_weak(seen, next, acquire, relaxed)) return true;
+    if (m.word.compare_exchange_weak(seen, next, order::acquire, order::relaxed)) return true;
   }
   return false;
 }
 
-// For as long as a short section takes: waiting in the queue and being woken cost
-// more. Alone on its worker a fiber would only keep the owner from running.
-bool take_soon(mutex_core& m, bool on_his_way) noexcept {
-  if (take(m, on_his_way)) return true;
-  const detail::fiber* const f = detail::current_fiber();
+// Tries for as long as a short section takes: waiting in the queue and being woken cost
+// more. With only one worker a fiber that tries would just keep the owner from running.
+bool take_soon(mutex_core& m, bool was_woken) noexcept {
+  if (take(m, was_woken)) return true;
+  const fiber* const f = current_fiber();
   if (f != nullptr && f->sched->workers().size() == 1) return false;
   // ordering: a setting.
-  const unsigned looks = detail::mutex_looks.load(relaxed);
+  const unsigned looks = mutex_looks.load(order::relaxed);
   unsigned pauses = 4;
   for (unsigned i = 0; i < looks; ++i, pauses *= 2) {
     detail::cpu_pause(pauses);
-    if (take(m, on_his_way)) return true;
+    if (take(m, was_woken)) return true;
   }
   return false;
 }
 
 // Virtual time has its own millisecond, so that a run can be replayed.
-nanos now_of(const detail::waiter& w) noexcept {
-  if (w.what() == detail::waiter::kind::of_fiber) {
-    const detail::clock_source& clock = w.as_fiber().sched->clock;
+nanos now_of(const waiter& w) noexcept {
+  if (w.type() == waiter::kind::of_fiber) {
+    const clock_source& clock = w.as_fiber().sched->clock;
     if (clock.is_virtual()) return clock.now();
   }
-  return detail::monotonic_now();
+  return monotonic_now();
 }
 
-// Under the queue's lock. The queue has become shorter by one who gave up.
+// Updates the word after a waiter has given up. Under the queue's lock.
 void left_queue(mutex_core& m) noexcept {
   if (m.queue.first != nullptr) return;
-  std::uint32_t seen = m.word.load(relaxed);  // ordering: the load only proposes
+  std::uint32_t seen = m.word.load(order::relaxed);  // ordering: the load only proposes
   std::uint32_t next = 0;
   do {
     next = seen & ~waiting;
     if ((next & woken) == 0) next &= locked;
-    // ordering: hands nothing over; it goes on with the release before it.
-  } while (!m.word.compare_exchange_weak(seen, next, relaxed));
+    // ordering: hands nothing over; it continues the release before it.
+  } while (!m.word.compare_exchange_weak(seen, next, order::relaxed));
 }
 
-// M1, M2: under the queue's lock, before the caller is queued. False if it has
-// taken the mutex instead.
-bool announce(mutex_core& m, bool on_his_way) noexcept {
+// Sets `waiting` before the caller is queued (MU1, MU2). Under the queue's lock. Returns
+// false if the caller has taken the mutex instead.
+bool announce(mutex_core& m, bool was_woken) noexcept {
   for (;;) {
-    if (take(m, on_his_way)) return false;
-    std::uint32_t seen = m.word.load(relaxed);  // ordering: the load only proposes
-    // Free, but kept for another; free without that, and take() has not seen it.
-    if ((seen & locked) == 0 && (on_his_way || !is_kept(seen))) continue;
-    const std::uint32_t next = (seen | waiting) & ~(on_his_way ? woken : 0);
-    // ordering: hands nothing over; it goes on with the release before it.
-    if (m.word.compare_exchange_strong(seen, next, relaxed)) return true;
+    if (take(m, was_woken)) return false;
+    std::uint32_t seen = m.word.load(order::relaxed);  // ordering: the load only proposes
+    // A free mutex that is not kept for another was freed after take() looked.
+    if ((seen & locked) == 0 && (was_woken || !is_kept(seen))) continue;
+    const std::uint32_t next = (seen | waiting) & ~(was_woken ? woken : 0);
+    // ordering: hands nothing over; it continues the release before it.
+    if (m.word.compare_exchange_strong(seen, next, order::relaxed)) return true;
   }
 }
 
-// Tests and the compiler's inlining aside, the whole wait of lock().
+// Takes the mutex, waiting in the queue if it has to.
 bool lock_and_wait(mutex_core& m, const wait_limit& limit) {
-  detail::caller self(limit, detail::caller::for_lock);
+  caller self(limit, caller::for_lock);
   queued_wait own;
-  bool on_his_way = false;
+  bool was_woken = false;
   for (;;) {
-    detail::queue_guard guard(m.queue);
-    if (!on_his_way) {
-      detail::before_waiting(self, "mutex::lock", guard);
+    queue_guard guard(m.queue);
+    if (!was_woken) {
+      before_waiting(self, "mutex::lock", guard);
       own.since = now_of(self.self());
     }
-    if (!announce(m, on_his_way)) return true;
-    if (!detail::wait_in(
+    if (!announce(m, was_woken)) return true;
+    if (!wait_in(
             detail::all_of(m.queue),
             own,
             self,
-            detail::wait_reason::mutex,
+            wait_reason::mutex,
             guard,
             [&m](wake_list&) noexcept { left_queue(m); },
-            on_his_way)) {
+            was_woken)) {
       return false;
     }
-    on_his_way = true;
-    if (take_soon(m, on_his_way)) return true;
+    was_woken = true;
+    if (take_soon(m, was_woken)) return true;
   }
 }
 
@@ -163,7 +158,7 @@ bool try_lock_slowly(mutex_core& m) noexcept {
 
 void unlock_slowly(mutex_core& m) {
   for (;;) {
-    std::uint32_t seen = m.word.load(relaxed);  // ordering: the load only proposes
+    std::uint32_t seen = m.word.load(order::relaxed);  // ordering: the load only proposes
     if ((seen & locked) == 0) {
       throw std::logic_error(
           "vigil::mutex::unlock: the mutex is not locked; unlock once for each lock, best with a "
@@ -171,24 +166,24 @@ void unlock_slowly(mutex_core& m) {
     }
     if ((seen & waiting) == 0 || (seen & woken) != 0) {
       const std::uint32_t next = (seen & (waiting | woken)) == 0 ? 0 : seen & ~locked;
-      // Pairs with the acquire in take(); the last touch (M4).
-      if (m.word.compare_exchange_strong(seen, next, release, relaxed)) return;
+      // Pairs with the acquire in take(); the last touch (MU4).
+      if (m.word.compare_exchange_strong(seen, next, order::release, order::relaxed)) return;
       continue;
     }
-    detail::queue_guard guard(m.queue);
-    seen = m.word.load(relaxed);          // ordering: changed under the guard, or by the owner
-    if ((seen & waiting) == 0) continue;  // who waited has given up
+    queue_guard guard(m.queue);
+    seen = m.word.load(order::relaxed);   // ordering: changed under the guard, or by the owner
+    if ((seen & waiting) == 0) continue;  // the waiter has given up
     queued_wait* const next = detail::all_of(m.queue).claim_first();
     std::uint32_t word = m.queue.first != nullptr ? waiting : 0;
     if (next != nullptr) {
-      const bool has_waited = now_of(*next->who) - next->since >= patience;
+      const bool has_waited = now_of(*next->waiter) - next->since >= patience;
       word |= woken | (has_waited ? all_overtakes : seen & all_overtakes);
     }
-    // Pairs with the acquire in take(). Locked, and the guard held: nobody else
-    // changes the word.
-    m.word.store(word, release);
+    // Pairs with the acquire in take(). The mutex is locked and the guard is held, so
+    // nobody else changes the word.
+    m.word.store(word, order::release);
     guard.unlock();
-    if (next != nullptr) next->who->deliver();
+    if (next != nullptr) next->waiter->deliver();
     return;
   }
 }

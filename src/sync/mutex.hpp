@@ -1,4 +1,4 @@
-// The limits of a mutex that tests change.
+// Limits of a mutex, which tests change.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -7,13 +7,13 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// How often a lock() that finds it taken looks again before it waits, each time
+// How often a lock() that finds the mutex taken looks again before it waits, each time
 // after twice as many pauses.
 inline atomic<unsigned> mutex_looks{4};
 
-// How often others may take it before the woken waiter gets there. If this is
-// small, newcomers have to wait themselves. (bench/peers, 8 fibers, 2 workers: 64:
-// 55 ns, 1024: 25 ns)
+// How often others may take the mutex before the woken waiter gets there. If this is
+// small, newcomers have to wait themselves. (bench/peers, 8 fibers, 2 workers: 64: 55 ns,
+// 1024: 25 ns)
 inline atomic<unsigned> mutex_overtakes{1024};
 
 }  // namespace vigil::inline VIGIL_ABI::detail

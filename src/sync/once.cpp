@@ -1,5 +1,5 @@
-// once: idle -> running -> done, or back to idle if the function has thrown; then
-// the first who waits runs its own.
+// once: idle -> running -> done, or back to idle if the function has thrown; then the
+// first waiter that goes on runs its own.
 #include "sched/worker.hpp"
 #include "sync/wait_queue.hpp"
 
@@ -9,18 +9,14 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::relaxed;
-using detail::release;
-using detail::wake_list;
-
 namespace {
 
-// For a plain thread. A value, since it may be asked for across waits.
+// Returns the id of a plain thread: a value, since it may be asked for across waits.
 [[gnu::noinline]] std::uint64_t thread_id() noexcept {
-  static detail::atomic<std::uint64_t> last{0};
+  static atomic<std::uint64_t> last{0};
   thread_local std::uint64_t mine = 0;
-  // ordering: only that each is another one.
-  if (mine == 0) mine = last.fetch_add(1, relaxed) + 1;
+  // ordering: the ids only have to differ.
+  if (mine == 0) mine = last.fetch_add(1, order::relaxed) + 1;
   return mine;
 }
 
@@ -28,20 +24,20 @@ namespace {
 
 // Ids of fibers and of threads overlap: the lowest bit tells them apart.
 std::uint64_t caller_id() noexcept {
-  const detail::fiber* const f = detail::current_fiber();
+  const fiber* const f = current_fiber();
   return f != nullptr ? reinterpret_cast<std::uintptr_t>(f) << 1 : thread_id() << 1 | 1;
 }
 
 bool begin_once(once_core& o, const wait_limit& limit) {
-  // Over all rounds it keeps the context, and lets go of it without the guard.
-  detail::caller self(limit);
-  detail::queue_guard guard(o.queue);
+  // Keeps the context over all rounds, and releases it without the guard.
+  caller self(limit);
+  queue_guard guard(o.queue);
   for (;;) {
-    switch (o.state.load(relaxed)) {  // ordering: changed under the guard
+    switch (o.state.load(order::relaxed)) {  // ordering: changed under the guard
       case once_core::done:
         return false;
       case once_core::idle:
-        o.state.store(once_core::running, relaxed);  // ordering: as above
+        o.state.store(once_core::running, order::relaxed);  // ordering: as above
         o.runner = caller_id();
         return true;
       default:
@@ -52,28 +48,23 @@ bool begin_once(once_core& o, const wait_limit& limit) {
           "vigil::once::call: the function that it runs has called it again, which would wait for "
           "itself for ever; let the function not use what it makes");
     }
-    detail::before_waiting(self, "once::call", guard);
+    before_waiting(self, "once::call", guard);
     queued_wait own;
-    detail::wait_in(detail::all_of(o.queue),
-                    own,
-                    self,
-                    detail::wait_reason::once,
-                    guard,
-                    detail::changes_nothing);
+    wait_in(detail::all_of(o.queue), own, self, wait_reason::once, guard, changes_nothing);
     guard.lock();
   }
 }
 
 void end_once(once_core& o, bool done) noexcept {
-  wake_list told;
+  wake_list claimed;
   {
-    const detail::queue_guard guard(o.queue);
+    const queue_guard guard(o.queue);
     o.runner = 0;
     // Pairs with the acquire in is_done().
-    o.state.store(done ? once_core::done : once_core::idle, release);
-    detail::all_of(o.queue).claim_all(told);
+    o.state.store(done ? once_core::done : once_core::idle, order::release);
+    detail::all_of(o.queue).claim_all(claimed);
   }
-  told.deliver();
+  claimed.deliver();
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

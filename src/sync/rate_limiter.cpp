@@ -1,8 +1,8 @@
 // rate_limiter: the level of a bucket, in whole numbers.
 //
-// With n tokens in d nanoseconds a token is d units and a nanosecond brings n. So
-// no time is ever rounded but the instant of a reservation, which is rounded up.
-// The level may be negative: what is reserved and has not come yet.
+// With n tokens in d nanoseconds a token is d units and a nanosecond brings n. So the
+// only time that is ever rounded is the instant of a reservation, which is rounded up.
+// The level may be negative: tokens that are reserved and have not come yet.
 #include "sync/wait_queue.hpp"
 
 #include <vigil/rate_limiter.hpp>
@@ -22,9 +22,9 @@ using detail::never;
 
 __extension__ using wide = __int128;
 
-// No level is lower, since no reservation is later than the clock counts; a product
-// of two 63 bits long is less than as much above zero. So the difference of any two
-// of them is a number of 127 bits.
+// No level is lower, since no reservation is later than the clock counts. A product of
+// two 63-bit numbers is less than the same amount above zero. So the difference of any
+// two such values is a number of 127 bits.
 constexpr wide least_level = -(static_cast<wide>(1) << 126);
 
 void check_tokens(std::int64_t n) {
@@ -58,7 +58,7 @@ rate_limiter::rate_limiter(const rate& r, std::int64_t burst)
   level_ = full();
 }
 
-// Under the mutex. A `now` before the last one changes nothing.
+// Brings the level up to `now`; one before the last changes nothing. Under the mutex.
 void rate_limiter::advance(std::int64_t now) noexcept {
   if (now <= since_) return;
   // No overflow: see least_level.
@@ -68,7 +68,7 @@ void rate_limiter::advance(std::int64_t now) noexcept {
   since_ = now;
 }
 
-// Under the mutex; takes nothing if it would come after `latest`.
+// Takes n tokens, or nothing if they would come after `latest`. Under the mutex.
 reservation rate_limiter::take(std::int64_t now, std::int64_t n, std::int64_t latest) noexcept {
   if (rate_.is_unlimited() || n == 0) return {this, 0, at(now)};
   if (n > burst_) return {};
@@ -78,7 +78,7 @@ reservation rate_limiter::take(std::int64_t now, std::int64_t n, std::int64_t la
   if (left < 0) {
     if (rate_.tokens_ == 0) return {};
     const wide wait = (-left + rate_.tokens_ - 1) / rate_.tokens_;
-    // From when the level was that: a `now` before it waits the longer.
+    // Counted from the time of the level: with an earlier `now` the wait is longer.
     const wide sum = std::max(now, since_) + wait;
     if (sum >= never) return {};
     when = static_cast<nanos>(sum);
@@ -141,8 +141,8 @@ bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) 
   return true;
 }
 
-// Read before one looks whether a turn ever comes, compared before one waits for a
-// change: what changes in between is not missed.
+// Counts the changes. Read before looking whether a turn ever comes, and compared before
+// waiting for a change, so that a change in between is not missed.
 std::uint64_t rate_limiter::changes() noexcept {
   const detail::queue_guard guard(for_change_);
   return changes_;
@@ -162,18 +162,19 @@ void rate_limiter::wait_for_change(std::uint64_t seen, const detail::wait_limit&
                   detail::changes_nothing);
 }
 
-// After the change, without the mutex.
+// Called after the change, without the mutex.
 void rate_limiter::tell_change() noexcept {
-  detail::wake_list told;
+  detail::wake_list claimed;
   {
     const detail::queue_guard guard(for_change_);
     ++changes_;
-    detail::all_of(for_change_).claim_all(told);
+    detail::all_of(for_change_).claim_all(claimed);
   }
-  told.deliver();
+  claimed.deliver();
 }
 
-// Those who reserved later count on what came after its time.
+// Later reservations count on the tokens that come after this one's time: those stay
+// taken.
 void rate_limiter::give_back(std::int64_t at, std::int64_t n) noexcept {
   const std::lock_guard lock(mutex_);
   const nanos now = of(clock::now());
@@ -197,7 +198,7 @@ void reservation::cancel() noexcept {
 // Under the mutex.
 void rate_limiter::change_to(const rate& r) noexcept {
   advance(of(clock::now()));
-  // The same tokens in other units; of a fraction what is whole.
+  // The same tokens in other units; of a fraction only the whole units are kept.
   if (rate_.is_unlimited() || r.is_unlimited()) {
     rate_ = r;
     level_ = full();

@@ -1,5 +1,5 @@
-// semaphore: a count of permits, and those who wait for some, both under the queue's
-// lock. wait_queue.hpp says what is kept.
+// semaphore: a count of permits and its waiters, both under the queue's lock. The
+// invariants stand in wait_queue.hpp.
 #include "sync/wait_queue.hpp"
 
 #include <vigil/detail/sync_core.hpp>
@@ -9,20 +9,17 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::outcome;
-using detail::wake_list;
-
 namespace {
 
-// WQ2, WQ3: those whose turn it is have their permits. Under the queue's lock.
-void grant(counter_core& s, wake_list& told) noexcept {
-  const detail::line all = detail::all_of(s.queue);
+// Gives the waiters whose turn it is their permits (WQ2, WQ3). Under the queue's lock.
+void grant(counter_core& s, wake_list& claimed) noexcept {
+  const queue_ref all = detail::all_of(s.queue);
   while (s.queue.first != nullptr && s.queue.first->amount <= s.count) {
     queued_wait& next = *s.queue.first;
     all.remove(next);
-    if (!next.who->claim(next.which, outcome::value)) continue;
+    if (!next.waiter->claim(next.ticket, outcome::value)) continue;
     s.count -= next.amount;
-    told.add(*next.who);
+    claimed.add(*next.waiter);
   }
 }
 
@@ -38,43 +35,43 @@ bool take_now(counter_core& s, std::int64_t n) noexcept {
 bool acquire_permits(counter_core& s, std::int64_t n, const wait_limit& limit) {
   refuse_negative("vigil::semaphore::acquire: the number of permits", n);
   if (n == 0) return true;
-  detail::queue_guard guard(s.queue);
+  queue_guard guard(s.queue);
   if (take_now(s, n)) return true;
   if (limit.is_over()) return false;
-  detail::caller self(limit);
-  detail::before_waiting(self, "semaphore::acquire", guard);
+  caller self(limit);
+  before_waiting(self, "semaphore::acquire", guard);
   queued_wait own;
   own.amount = n;
   // A request that gives up may have been in the way of smaller ones.
-  return detail::wait_in(detail::all_of(s.queue),
-                         own,
-                         self,
-                         detail::wait_reason::semaphore,
-                         guard,
-                         [&s](wake_list& told) noexcept { grant(s, told); });
+  return wait_in(detail::all_of(s.queue),
+                 own,
+                 self,
+                 wait_reason::semaphore,
+                 guard,
+                 [&s](wake_list& claimed) noexcept { grant(s, claimed); });
 }
 
 bool try_acquire_permits(counter_core& s, std::int64_t n) {
   refuse_negative("vigil::semaphore::try_acquire: the number of permits", n);
   if (n == 0) return true;
-  const detail::queue_guard guard(s.queue);
+  const queue_guard guard(s.queue);
   return take_now(s, n);
 }
 
 void release_permits(counter_core& s, std::int64_t n) {
   refuse_negative("vigil::semaphore::release: the number of permits", n);
-  wake_list told;
+  wake_list claimed;
   {
-    const detail::queue_guard guard(s.queue);
+    const queue_guard guard(s.queue);
     if (s.count > std::numeric_limits<std::int64_t>::max() - n) {
       throw std::overflow_error(
           "vigil::semaphore::release: there would be more than 2^63 - 1 permits; release what was "
           "acquired");
     }
     s.count += n;
-    grant(s, told);
+    grant(s, claimed);
   }
-  told.deliver();
+  claimed.deliver();
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -5,7 +5,7 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-void line::push_back(queued_wait& w) const noexcept {
+void queue_ref::push_back(queued_wait& w) const noexcept {
   w.before = last;
   w.after = nullptr;
   w.linked = true;
@@ -13,7 +13,7 @@ void line::push_back(queued_wait& w) const noexcept {
   last = &w;
 }
 
-void line::push_front(queued_wait& w) const noexcept {
+void queue_ref::push_front(queued_wait& w) const noexcept {
   w.before = nullptr;
   w.after = first;
   w.linked = true;
@@ -21,32 +21,32 @@ void line::push_front(queued_wait& w) const noexcept {
   first = &w;
 }
 
-void line::remove(queued_wait& w) const noexcept {
+void queue_ref::remove(queued_wait& w) const noexcept {
   (w.before != nullptr ? w.before->after : first) = w.after;
   (w.after != nullptr ? w.after->before : last) = w.before;
   w.before = w.after = nullptr;
   w.linked = false;
 }
 
-queued_wait* line::claim_first() const noexcept {
+queued_wait* queue_ref::claim_first() const noexcept {
   while (first != nullptr) {
     queued_wait& w = *first;
     remove(w);
-    if (w.who->claim(w.which, outcome::value)) return &w;
+    if (w.waiter->claim(w.ticket, outcome::value)) return &w;
   }
   return nullptr;
 }
 
-void line::claim_all(wake_list& told) const noexcept {
+void queue_ref::claim_all(wake_list& claimed) const noexcept {
   while (queued_wait* const w = claim_first())
-    told.add(*w->who);
+    claimed.add(*w->waiter);
 }
 
 void queue_up(
-    line where, queued_wait& own, caller& self, queue_guard& guard, bool at_front) noexcept {
-  own.who = &self.self();
-  own.which = self.open();  // nobody sees the record before the guard is released
-  at_front ? where.push_front(own) : where.push_back(own);
+    queue_ref queue, queued_wait& own, caller& self, queue_guard& guard, bool at_front) noexcept {
+  own.waiter = &self.self();
+  own.ticket = self.open();  // nobody sees the record before the guard is released
+  at_front ? queue.push_front(own) : queue.push_back(own);
   guard.unlock();
 }
 
@@ -56,8 +56,8 @@ void before_waiting(const caller& self, const char* call, queue_guard& guard) {
   self.refuse(call);
 }
 
-void throw_negative(const char* what, std::int64_t n) {
-  throw std::invalid_argument(std::string(what) + " is negative (" + std::to_string(n) + ")");
+void throw_negative(const char* name, std::int64_t n) {
+  throw std::invalid_argument(std::string(name) + " is negative (" + std::to_string(n) + ")");
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

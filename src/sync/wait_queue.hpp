@@ -1,23 +1,23 @@
-// wait_queue: those who wait for one mutex, condition or counter, in the order
-// in which they came.
+// wait_queue: the waiters for one mutex, condition or counter, in the order in which they
+// came.
 //
-// The danger. Ending a wait lets its owner go on, and the owner may destroy the
-// queue, and the record in it, at once.
+// The danger. Ending a wait lets its owner go on, and the owner may destroy the queue,
+// and the record in it, at once.
 //
 // The rule. Under the queue's lock a record is taken out and its ticket is
 // claimed; then the lock is released, the last touch of the queue; then the
 // waiter is delivered, the last touch of the record.
 //
-// WQ1 A record is linked and unlinked under the queue's lock. Its owner leaves
-//     none behind: one that nobody took out it takes out itself.
-// WQ2 A claim fails if the wait has ended otherwise. Whoever failed has taken the
-//     record out, and looks at the next one.
-// WQ3 Who ends a wait by a value has done before what the value means: the lock is
-//     the waiter's, the permits are taken. So a wait that ended otherwise has
-//     nothing to give back.
-// WQ4 A call that may return without having waited looks at the state under the
-//     queue's lock, or changes it in a way that ends it: so the call that let it
-//     return has made its last touch but one, the unlocking.
+// WQ1 A record is linked and unlinked under the queue's lock. Its owner leaves none
+//     behind: it takes out a record that nobody else took out.
+// WQ2 A claim fails if the wait has already ended in another way. The caller that failed
+//     has taken the record out, and looks at the next one.
+// WQ3 Before a wait is ended by a value, what the value stands for has been done: the
+//     lock is the waiter's, the permits are taken. So a wait that ended in another way
+//     has nothing to give back.
+// WQ4 A call that may return without having waited looks at the state under the queue's
+//     lock, or changes it in a way that ends it. So the call that let it return has made
+//     its last touch of the queue, the unlock.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -34,23 +34,19 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// The record that a waiter leaves in a queue; on its own stack.
+// The record that a waiter leaves in a queue. It lies on the waiter's stack.
 struct queued_wait {
   queued_wait* before = nullptr;
   queued_wait* after = nullptr;
   bool linked = false;
-  detail::waiter* who = nullptr;
-  detail::ticket which = 0;
-  std::int64_t amount = 0;  // of a semaphore's permits
-  detail::nanos since = 0;  // of a mutex: when it came
+  detail::waiter* waiter = nullptr;
+  detail::ticket ticket = 0;
+  std::int64_t amount = 0;  // permits, for a semaphore
+  nanos since = 0;          // for a mutex: when the waiter came
 };
 
-using detail::queued_wait;
-using detail::wait_queue;
-
-// The operations on {first, last}, for a record of the queue's or a second list
-// under its lock.
-struct line {
+// Operations on {first, last}: the queue's own list, or a second one under its lock.
+struct queue_ref {
   queued_wait*& first;
   queued_wait*& last;
 
@@ -61,14 +57,14 @@ struct line {
   void remove(queued_wait& w) const noexcept;
   // WQ2: takes records out until one can be claimed for a value.
   queued_wait* claim_first() const noexcept;
-  void claim_all(wake_list& told) const noexcept;
+  void claim_all(wake_list& claimed) const noexcept;
 };
 
-inline line all_of(wait_queue& q) noexcept {
+inline queue_ref all_of(wait_queue& q) noexcept {
   return {q.first, q.last};
 }
 
-// The queue's lock.
+// Holds the queue's lock.
 class queue_guard {
  public:
   explicit queue_guard(wait_queue& q) noexcept : queue_(q) { lock(); }
@@ -82,7 +78,7 @@ class queue_guard {
 
   void lock() noexcept {
     // Pairs with the release in unlock().
-    if (queue_.taken.exchange(true, acquire)) spinlock::wait_for(queue_.taken);
+    if (queue_.taken.exchange(true, order::acquire)) spinlock::wait_for(queue_.taken);
     lock_taken(lock_rank::sync);
     held_ = true;
   }
@@ -92,7 +88,7 @@ class queue_guard {
     held_ = false;
     lock_released(lock_rank::sync);
     // Pairs with the acquire in lock() and in spinlock::wait_for().
-    queue_.taken.store(false, release);
+    queue_.taken.store(false, order::release);
   }
 
  private:
@@ -100,29 +96,33 @@ class queue_guard {
   bool held_ = false;
 };
 
-// For a caller that may have to wait, before it is queued: throws `stopped` or
-// wrong_place, with the guard released. `call`: for the error's text.
+// Checks a caller that may have to wait, before it is queued. Throws `stopped` or
+// wrong_place, with the guard released. `call` is for the error's text.
 void before_waiting(const caller& self, const char* call, queue_guard& guard);
 
 // Waits within the caller's limit with `own`, which is in the queue: every wait in a
-// queue goes through here. The guard is not held. If the wait ended otherwise than by a
-// value, the record has been taken out, and `left(told)` has been called under the
-// guard's lock, for what changes by its going; those it tells are delivered. Throws
-// std::bad_alloc; the same holds.
+// queue goes through here. The guard is not held. If the wait ends without a value, the
+// record has been taken out, and `left(claimed)` has been called under the guard's lock,
+// for what its leaving changes; the waiters in `told` are delivered. The same holds if it
+// throws std::bad_alloc.
 template <class Left>
-outcome wait_queued(
-    line where, queued_wait& own, caller& self, wait_reason why, queue_guard& guard, Left left) {
+outcome wait_queued(queue_ref queue,
+                    queued_wait& own,
+                    caller& self,
+                    wait_reason reason,
+                    queue_guard& guard,
+                    Left left) {
   const auto leave = [&]() noexcept {
-    wake_list told;
+    wake_list claimed;
     guard.lock();
-    if (own.linked) where.remove(own);
-    left(told);
+    if (own.linked) queue.remove(own);
+    left(claimed);
     guard.unlock();
-    told.deliver();
+    claimed.deliver();
   };
   outcome ended = outcome::open;
   try {
-    ended = self.wait(own.which, why);
+    ended = self.wait(own.ticket, reason);
   } catch (...) {
     leave();
     throw;
@@ -134,21 +134,24 @@ outcome wait_queued(
 inline constexpr auto changes_nothing = [](wake_list&) noexcept {};
 
 // Queues `own`, at the end or at the front, and releases the guard.
-void queue_up(
-    line where, queued_wait& own, caller& self, queue_guard& guard, bool at_front = false) noexcept;
+void queue_up(queue_ref queue,
+              queued_wait& own,
+              caller& self,
+              queue_guard& guard,
+              bool at_front = false) noexcept;
 
-// Both, and throws what a wait that ended by a stop or a cancel throws. True: a value;
-// false: the limit has come.
+// Queues `own` and waits. Returns true for a value, false if the limit has come; throws
+// if a stop or a cancellation ended the wait.
 template <class Left>
-bool wait_in(line where,
+bool wait_in(queue_ref queue,
              queued_wait& own,
              caller& self,
-             wait_reason why,
+             wait_reason reason,
              queue_guard& guard,
              Left left,
              bool at_front = false) {
-  queue_up(where, own, self, guard, at_front);
-  const outcome ended = wait_queued(where, own, self, why, guard, left);
+  queue_up(queue, own, self, guard, at_front);
+  const outcome ended = wait_queued(queue, own, self, reason, guard, left);
   if (ended == outcome::value) return true;
   self.throw_if_ended(ended);
   return false;

@@ -10,11 +10,11 @@ namespace vigil::inline VIGIL_ABI::testing {
 
 namespace detail_virtual {
 
-void run_main(const virtual_options& how, detail::call_ref main) {
-  detail::scheduler_options o = detail::checked(how.runtime);
+void run_main(const virtual_options& options, detail::call_ref main) {
+  detail::scheduler_options o = detail::checked(options.runtime);
   o.workers = 1;
   o.virtual_time = true;
-  o.seed = how.seed;
+  o.seed = options.seed;
   if (o.seed == 0) {
     const char* const given = std::getenv("VIGIL_SEED");
     o.seed = given != nullptr ? std::strtoull(given, nullptr, 0) : 0;

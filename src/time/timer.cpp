@@ -1,4 +1,4 @@
-#include "sched/run/process.hpp"
+#include "sched/run/process_fork.hpp"
 #include "time/timer_channel.hpp"
 #include "timer/timer_service.hpp"
 
@@ -13,17 +13,10 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::nanos;
-using detail::never;
-using detail::runtime_timer;
-using detail::saturating_add;
-using detail::timer_channel;
-using detail::timer_service;
-
 namespace {
 
 timer_service& service_here(const char* call) {
-  return detail::current_service(
+  return current_service(
       call,
       "this thread has no runtime; call it on a fiber. From a plain thread use "
       "runtime::after_func, or bound a wait on a channel with recv_for or on_timeout");
@@ -39,7 +32,7 @@ timer_record* make_in(timer_service& service,
   try {
     service.reset_after(*record, delay);
   } catch (...) {
-    drop_handle(record);
+    release(record);
     throw;
   }
   return record;
@@ -65,10 +58,10 @@ timer_record* after_func(std::int64_t delay, callback f, const site& from) {
   return make("after_func", delay, 0, false, std::move(f), from);
 }
 
-timer_record* after_func_in(void* sched, std::int64_t delay, callback f, const site& from) {
+timer_record* after_func_in(scheduler& sched, std::int64_t delay, callback f, const site& from) {
   if (!f) throw_empty_function("vigil::runtime::after_func");
-  detail::process_check_fork("vigil::runtime::after_func");
-  timer_service& service = detail::service_of(*static_cast<detail::scheduler*>(sched));
+  process_check_fork("vigil::runtime::after_func");
+  timer_service& service = service_of(sched);
   return make_in(service, delay, 0, false, std::move(f), from);
 }
 
@@ -79,13 +72,12 @@ timer_record* every(std::int64_t period, bool from_end, callback f, const site& 
   return make("every", period, period, from_end, std::move(f), from);
 }
 
-void add_handle(timer_record* record) noexcept {
-  // ordering: made from a handle that the caller holds.
-  record->uses.fetch_add(timer_record::handle, detail::relaxed);
+void retain(timer_record* record) noexcept {
+  record->retain();
 }
 
-void drop_handle(timer_record* record) noexcept {
-  record->drop_handle();
+void release(timer_record* record) noexcept {
+  record->release();
 }
 
 bool stop(timer_record* record) noexcept {
@@ -151,9 +143,9 @@ void set_slack(timer_record* record, std::int64_t slack) {
 }
 
 void stop_for_scope(timer_record* record) noexcept {
-  const detail::fiber* const self = detail::current_fiber();
+  const fiber* const self = current_fiber();
   // ordering: the fiber's own word.
-  if (self != nullptr && self->callback.load(detail::relaxed) == record) return;
+  if (self != nullptr && self->callback.load(order::relaxed) == record) return;
   if (self == nullptr) {
     record->service->stop_and_wait(*record, no_limit);
     return;
@@ -166,7 +158,7 @@ void stop_for_scope(timer_record* record) noexcept {
 
 namespace {
 
-// Zero or less is now, and that is what is handed over.
+// Returns the deadline, which is also the value received; zero or less means now.
 nanos in(nanos now, nanos delay) noexcept {
   return saturating_add(now, std::max<nanos>(0, delay));
 }

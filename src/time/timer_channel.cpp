@@ -7,7 +7,7 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-constexpr detail::element_ops time_ops = {sizeof(nanos), alignof(nanos), nullptr, nullptr};
+constexpr element_ops time_ops = {sizeof(nanos), alignof(nanos), nullptr, nullptr};
 
 void put(void* into, nanos when) noexcept {
   *static_cast<nanos*>(into) = when;
@@ -26,16 +26,16 @@ timer_channel::timer_channel(timer_service& service, nanos when, nanos period)
 }
 
 timer_channel::~timer_channel() {
-  if (timer_ != nullptr) drop_reference(*timer_);
+  if (timer_ != nullptr) release_record(*timer_);
 }
 
-// By the coarse clock; should that be further behind than `tick`, one more look
-// passes the value over.
+// Uses the coarse clock: if that is further behind than `tick`, one more look misses the
+// value.
 bool timer_channel::is_far() const noexcept {
   constexpr nanos tick = 20'000'000;
   if (has_ended()) return false;  // closed
   // ordering: a hint.
-  const nanos when = when_.load(relaxed);
+  const nanos when = when_.load(order::relaxed);
   if (when == never) return true;
   return !virtual_ && saturating_add(coarse_monotonic_now(), tick) < when;
 }
@@ -44,7 +44,7 @@ nanos timer_channel::pending_deadline(nanos when) noexcept {
   return std::min(when, runtime_timer::latest);
 }
 
-// Phase kept, missed ticks collapsed: Go's timerproc.
+// Keeps the phase and collapses missed ticks, as Go's timerproc does.
 void timer_channel::move_on(nanos now) noexcept {
   nanos when = in_force();
   if (period_ == 0) {
@@ -75,19 +75,19 @@ void timer_channel::arm(bool parking) {
   }
   if (timer_ == nullptr) {
     timer_ = service_.make_send(&timer_channel::ring, this, generation_);
-    timer_->slack_us.store(slack_us_, relaxed);  // ordering: nobody else has it yet
+    timer_->slack_us.store(slack_us_, order::relaxed);  // ordering: nobody else has it yet
   }
-  // TC2; not the last one, since the caller has another.
-  add_handle(this);
+  // TC2. Dropping it never drops the last handle, since the caller has another.
+  retain(this);
   bool was_armed = true;
   try {
     const nanos when = in_force();
     was_armed = service_.arm_at(*timer_, when, parking);
   } catch (...) {
-    drop_handle(this);
+    release(this);
     throw;
   }
-  if (was_armed) drop_handle(this);
+  if (was_armed) release(this);
 }
 
 void timer_channel::somebody_waits() {
@@ -95,16 +95,16 @@ void timer_channel::somebody_waits() {
 }
 
 void timer_channel::nobody_waits() noexcept {
-  // False: it rings at this moment, and the ring has the handle.
-  if (timer_ != nullptr && service_.stop(*timer_)) drop_handle(this);
+  // If stop() returns false, the timer rings at this moment, and the ring has the handle.
+  if (timer_ != nullptr && service_.stop(*timer_)) release(this);
 }
 
-// On the timer fiber, or when the runtime ends.
+// Runs on the timer fiber, or when the runtime ends.
 void timer_channel::ring(void* self, nanos when, runtime_timer::refire& again) noexcept {
   auto& c = *static_cast<timer_channel*>(self);
   if (when == never) {
     c.dismiss_all();
-    drop_handle(&c);
+    release(&c);
     return;
   }
   waiter* woken = nullptr;
@@ -118,14 +118,14 @@ void timer_channel::ring(void* self, nanos when, runtime_timer::refire& again) n
       }
     }
     if (c.has_receivers() && c.in_force() != never) {
-      add_handle(&c);
-      if (again.at(c.in_force())) drop_handle(&c);
+      retain(&c);
+      if (again.at(c.in_force())) release(&c);
     } else {
-      c.nobody_waits();  // armed by a reset() after the bell, for those who have left since
+      c.nobody_waits();  // a reset() after the bell armed it for receivers that have left
     }
   }
   if (woken != nullptr) woken->deliver();
-  drop_handle(&c);
+  release(&c);
 }
 
 bool timer_channel::reset(nanos when, nanos period) {
@@ -169,7 +169,7 @@ std::uint64_t timer_channel::missed() const noexcept {
 void timer_channel::set_slack(std::uint32_t micros) {
   const lock_guard guard(lock);
   slack_us_ = micros;
-  if (timer_ != nullptr) timer_->slack_us.store(micros, relaxed);  // ordering: see key_for()
+  if (timer_ != nullptr) timer_->slack_us.store(micros, order::relaxed);  // ordering: see key_for()
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

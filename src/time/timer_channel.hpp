@@ -1,17 +1,16 @@
 // timer_channel: the channel of a timer, an after or a ticker.
 //
-// The danger. A value may be due, received, stopped and reset at the same
-// moment from different threads, and none may be received that belongs to an
-// arming that stop() or reset() has already ended.
+// The danger. A value may be due, received, stopped and reset at the same moment from
+// different threads, and none may be received that belongs to an arming that stop() or
+// reset() has already ended.
 //
-// The rule. The deadline in force, `when_`, is guarded by the channel's lock,
-// and there is no slot: a value exists only in the hand of its receiver. A look
-// while `when_` has come takes it and moves `when_` on, in one step. So stop()
-// and reset() are true exactly if it was not taken.
+// The rule. The deadline in force, `when_`, is guarded by the channel's lock, and there
+// is no slot: a value exists only in the hand of its receiver. A look once `when_` has
+// come takes the value and moves `when_` on, in one step. So stop() and reset() return
+// true exactly if the value was not taken.
 //
-// A deadline that can never come is one below `never`: it is pending all the
-// same. When the runtime has ended, nothing is pending, and the channel is
-// closed.
+// A deadline that can never come is stored as one below `never`, and is pending all the
+// same. When the runtime has ended, nothing is pending, and the channel is closed.
 //
 // TC1 The runtime timer is armed only while a receiver is queued. It is an
 //     alarm clock: when it rings, `when_` is looked at again.
@@ -26,11 +25,11 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class timer_channel final : public channel_core, public timed_source {
  public:
-  // Period 0: once. Caller: a fiber.
+  // A period of 0 means once. Caller: a fiber.
   timer_channel(timer_service& service, nanos when, nanos period);
 
-  // True if a value was pending. Throws runtime_gone, std::bad_alloc with
-  // nothing changed.
+  // Both return true if a value was pending. reset() throws runtime_gone or
+  // std::bad_alloc, with nothing changed.
   bool reset(nanos when, nanos period) VIGIL_EXCLUDES(lock);
   bool stop() noexcept VIGIL_EXCLUDES(lock);
 
@@ -55,11 +54,11 @@ class timer_channel final : public channel_core, public timed_source {
   static nanos pending_deadline(nanos when) noexcept;
 
   nanos in_force() const noexcept VIGIL_REQUIRES(lock) {
-    return when_.load(relaxed);  // ordering: under the lock
+    return when_.load(order::relaxed);  // ordering: under the lock
   }
 
   void set(nanos when) noexcept VIGIL_REQUIRES(lock) {
-    when_.store(when, relaxed);  // ordering: under the lock; is_far() only takes a hint
+    when_.store(when, order::relaxed);  // ordering: under the lock; is_far() only takes a hint
   }
 
   void move_on(nanos now) noexcept VIGIL_REQUIRES(lock);
@@ -72,7 +71,7 @@ class timer_channel final : public channel_core, public timed_source {
   atomic<nanos> when_;  // written under the lock; `never`: not pending
   nanos period_ VIGIL_GUARDED_BY(lock);
   std::uint64_t missed_ VIGIL_GUARDED_BY(lock) = 0;
-  runtime_timer* timer_ VIGIL_GUARDED_BY(lock) = nullptr;  // made when somebody waits first
+  runtime_timer* timer_ VIGIL_GUARDED_BY(lock) = nullptr;  // made for the first receiver that waits
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,10 +1,7 @@
-// Arming and stopping: of the timers of waits, of channels and of callbacks.
+// Arming and stopping the timers of channels and callbacks.
 #include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>
-
-#include <thread>
-#include <utility>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
@@ -17,15 +14,18 @@ bool timer_service::arm_at(runtime_timer& t, nanos deadline, bool parking) {
 }
 
 bool timer_service::stop(runtime_timer& t) noexcept {
-  // The claim. The next arming acquires all that was written before this one.
+  // This is the claim. The next arming acquires everything that was written before it.
   if (t.when.exchange(runtime_timer::idle) <= 0) return false;
-  if (is_of_this_run(t)) owner_.count(timer_event::stopped);
+  owner_.count_for(t.generation, timer_event::stopped);
   return true;
 }
 
+// Counts without count_for(): the change holds the lock that this would take.
 bool timer_service::stop_counted(timer_record& t) noexcept {
   const keepalive::change change(keepalive_, t);
-  return stop(static_cast<runtime_timer&>(t));
+  if (t.when.exchange(runtime_timer::idle) <= 0) return false;
+  if (is_of_this_run(t)) owner_.count(timer_event::stopped);
+  return true;
 }
 
 // --- callbacks
@@ -51,52 +51,15 @@ bool timer_service::reset(timer_record& t, nanos deadline, nanos now, intake* ow
   return heap.arm(own != nullptr ? *own : heap.shared_intake(), t, deadline, false);
 }
 
-// Due when armed: it never enters the heap.
+// Queues the callback instead of filing an entry.
 bool timer_service::run_soon(timer_record& t, nanos deadline, nanos now) {
   const bool before = t.when.exchange(runtime_timer::clamp_deadline(deadline)) > 0;
   // ordering: made from a reference that the caller holds.
-  t.references.fetch_add(1, relaxed);
+  t.references.fetch_add(1, order::relaxed);
   timer_record* due = &t;
   parts_->callbacks.push_due(&due, 1, now);
   owner_.count(before ? timer_event::reset : timer_event::armed);
   return before;
-}
-
-// --- the deadlines of waits
-
-void timer_service::arm(waiter& w, ticket t, nanos deadline) {
-  worker& here = *current_worker();
-  runtime_timer* record = w.timer;
-  if (record == nullptr) w.timer = record = make_wait_record(*this, generation(), w);
-  record->wait.which = t;
-  parts_->heap.arm(*here.intake, *record, deadline, true);
-}
-
-void timer_service::disarm(waiter& w) noexcept {
-  runtime_timer& record = *w.timer;
-  nanos seen = record.when.load();
-  while (seen > 0) {
-    if (record.when.compare_exchange_weak(seen, runtime_timer::idle)) {
-      owner_.count(timer_event::stopped);
-      return;
-    }
-  }
-  // The timer fiber is touching the waiter: a few instructions, unless its
-  // thread has just lost the processor.
-  int spins = 0;
-  // Pairs with the end of fire_wait().
-  while (record.when.load(acquire) == runtime_timer::firing) {
-    if (++spins < 64) {
-      cpu_pause();
-    } else {
-      std::this_thread::yield();
-    }
-  }
-}
-
-void timer_service::forget(waiter& w) noexcept {
-  if (w.timer == nullptr) return;
-  drop_reference(*std::exchange(w.timer, nullptr));
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -23,8 +23,8 @@ void callback_queue::push_due(timer_record** due, std::size_t n, nanos now) noex
     publish();
   }
   for (std::size_t i = 0; i < queued_before; ++i)
-    drop_reference(*due[i]);
-  sched_.work_added();
+    release_record(*due[i]);
+  board_.callbacks_added();
 }
 
 void callback_queue::push_posted(timer_record& t) noexcept {
@@ -34,11 +34,11 @@ void callback_queue::push_posted(timer_record& t) noexcept {
     queue_.push_back(t);
     publish();
   }
-  sched_.work_added();
+  board_.callbacks_added();
 }
 
-// To the head of the queue; what a deferred one has deferred to the tail, as if
-// posted, or a chain of them would keep all others waiting.
+// Puts them at the head of the queue, except those deferred by a deferred callback: they
+// go to the tail, as if posted, since a chain of them would keep all others waiting.
 void callback_queue::push_deferred(fiber& f) noexcept {
   timer_record* newest = std::exchange(f.deferred, nullptr);
   const bool to_tail = newest->deferred_by_deferred;
@@ -60,15 +60,15 @@ void callback_queue::push_deferred(fiber& f) noexcept {
     }
     publish();
   }
-  sched_.work_added();
+  board_.callbacks_added();
 }
 
 bool callback_queue::reserve() noexcept {
   const lock_guard guard(lock_);
   if (waiting() == 0) return false;
   ++reserved_;
-  // ordering: as in pop(). A worker that still sees one more looks here.
-  sched_.callbacks_waiting.store(waiting(), relaxed);
+  // ordering: as in pop(). A worker that still sees one more looks here in vain.
+  board_.callbacks_waiting.store(waiting(), order::relaxed);
   return true;
 }
 
@@ -88,19 +88,19 @@ timer_record* callback_queue::pop_reserved(nanos& due_until, round& of) noexcept
   const lock_guard guard(lock_);
   of = posted_;
   if (reserved_ == 0) return nullptr;
-  --reserved_;  // and the queue has one less: as many wait as before
+  --reserved_;  // and the queue loses one: waiting() stays the same
   return pop_front(due_until);
 }
 
 timer_record* callback_queue::pop(nanos& due_until, round& of) noexcept {
-  if (sched_.callbacks_waiting.load() == 0) return nullptr;
+  if (board_.callbacks_waiting.load() == 0) return nullptr;
   const lock_guard guard(lock_);
   if (of == new_round) of = posted_;
   if (waiting() == 0 || queue_.front()->posted_as > of) return nullptr;
   timer_record* const t = pop_front(due_until);
   // ordering: a count that seems too high for a moment costs a look; the next
-  // increase comes after it, under the lock.
-  sched_.callbacks_waiting.store(waiting(), relaxed);
+  // increase comes after this store, under the lock.
+  board_.callbacks_waiting.store(waiting(), order::relaxed);
   return t;
 }
 
@@ -108,7 +108,7 @@ timer_record* callback_queue::pop_front(nanos& due_until) noexcept {
   timer_record* const t = queue_.pop_front();
   t->queued = false;
   due_until = t->due_until;
-  // The run after this one: its claim word, its function, its place.
+  // Fetches what the next run needs: its claim word, its function, its place.
   if (const timer_record* const next = queue_.front()) {
     __builtin_prefetch(next, 1);
     __builtin_prefetch(&next->call, 1);

@@ -1,23 +1,23 @@
 // callback_queue: callbacks that are due and wait for a runner fiber.
 //
-// A due callback is only queued: it is still pending until its runner, right before
-// the call, takes the claim (P4). A queue with something in it is work like a ready
-// fiber: scheduler::callbacks_waiting says how much.
+// A due callback is only queued: it stays pending until its runner takes the claim, right
+// before the call (P4). Queued callbacks are work, as ready fibers are:
+// timer_board::callbacks_waiting says how many there are.
 //
-// A worker that goes to enter a runner has reserved one of the callbacks for it, which
-// is no work for others any more: a second worker that saw it in between would enter a
-// second runner, which might pop it first, and compute on the very worker that leaves
-// such work to others (docs/decisions/0014).
+// Before a worker enters a runner it reserves one of the callbacks for it, which is then
+// no longer work for others. Otherwise a second worker that saw the callback in between
+// would enter a second runner, which might pop it first and compute on the very worker
+// that leaves such work to others (docs/decisions/0014).
 //
-// A posted one goes to the tail, and a round of them ends where the queue did as it
-// began. A deferred one waits at its fiber until that gives its worker away or has run
-// the last of the user's code; it is pending meanwhile, so that nobody takes the run for
-// done.
+// A posted callback goes to the tail; a round ends where the queue ended when the round
+// began. A deferred callback waits with its fiber until the fiber gives up its worker or
+// has run the last of the user's code. It is pending meanwhile, so that the run is not
+// taken for finished.
 #pragma once
 
 #include "base/intrusive_list.hpp"
 #include "base/spinlock.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/timer_board.hpp"
 #include "timer/records.hpp"
 
 #include <cstddef>
@@ -27,33 +27,35 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class callback_queue {
  public:
-  explicit callback_queue(scheduler& sched) noexcept : sched_(sched) {}
+  explicit callback_queue(timer_board& board) noexcept : board_(board) {}
 
-  // Those that have come due by `now`. Takes over a reference of each.
+  // Queues callbacks that have come due by `now`. Takes over one reference to each.
   void push_due(timer_record** due, std::size_t n, nanos now) noexcept VIGIL_EXCLUDES(lock_);
-  // Those that are due at once. Caller: each is pending and queued.
+  // Queues a callback that is due at once. Caller: t is pending and marked as queued.
   void push_posted(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
-  // All that the fiber has deferred; its list has the newest first.
+  // Queues everything that the fiber has deferred; its list has the newest first.
   void push_deferred(fiber& f) noexcept VIGIL_EXCLUDES(lock_);
 
-  // For a turn of a runner: which of the posted ones belong to its round.
+  // Says which of the posted callbacks belong to the round of a runner's turn.
   using round = std::uint64_t;
   static constexpr round new_round = UINT64_MAX;
 
-  // One of the callbacks is for a runner that is about to be entered. False: none is
-  // left that is not.
+  // Reserves a callback for a runner that is about to be entered. False if every callback
+  // is reserved already.
   bool reserve() noexcept VIGIL_EXCLUDES(lock_);
-  // That runner cannot be had.
+  // Takes one reservation back, because no runner can be had.
   void unreserve() noexcept VIGIL_EXCLUDES(lock_);
-  // No runner that was entered will come for its callback any more.
+  // Takes all reservations back: no runner will come for its callback any more.
   void unreserve_all() noexcept VIGIL_EXCLUDES(lock_);
 
-  // By the runner that one was reserved for, once. Its round begins. nullptr: all that
-  // waited were discarded meanwhile.
+  // Takes a callback for a runner that one was reserved for, and begins the runner's
+  // round; the runner calls it once. nullptr if all that waited were discarded meanwhile.
   timer_record* pop_reserved(nanos& due_until, round& of) noexcept VIGIL_EXCLUDES(lock_);
-  // nullptr: none is left that is not reserved, or was not posted after the round began.
+  // Takes the next callback that is neither reserved nor posted after the round began;
+  // nullptr if there is none.
   timer_record* pop(nanos& due_until, round& of) noexcept VIGIL_EXCLUDES(lock_);
 
+  // Calls look(record) for every queued callback.
   template <class Look>
   void look_through(Look look) noexcept VIGIL_EXCLUDES(lock_) {
     const lock_guard guard(lock_);
@@ -67,16 +69,16 @@ class callback_queue {
   std::size_t waiting() const noexcept VIGIL_REQUIRES(lock_) { return queue_.size() - reserved_; }
 
   void publish() noexcept VIGIL_REQUIRES(lock_) {
-    sched_.callbacks_waiting.store(waiting());  // seq_cst: A1 of idle.hpp
+    board_.callbacks_waiting.store(waiting());  // seq_cst: IA1 of idle.hpp
   }
 
   timer_record* pop_front(nanos& due_until) noexcept VIGIL_REQUIRES(lock_);
 
-  scheduler& sched_;
+  timer_board& board_;
   spinlock lock_{lock_rank::callbacks};
   record_chain queue_ VIGIL_GUARDED_BY(lock_);
   std::size_t reserved_ VIGIL_GUARDED_BY(lock_) = 0;  // at most as many as are queued
-  std::uint64_t posted_ VIGIL_GUARDED_BY(lock_) = 0;  // functions so far
+  std::uint64_t posted_ VIGIL_GUARDED_BY(lock_) = 0;  // how many were posted so far
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

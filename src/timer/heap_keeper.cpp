@@ -15,9 +15,9 @@ class no_room_for_timer : public std::bad_alloc {
 
 enum class entry_state : std::uint8_t { dead, in_force, moved };
 
-// Whether anything will come of an entry. One that speaks for an idle timer,
-// or for a deadline later than its key, is withdrawn first and then `when` is
-// looked at again (T1); it may come out with a later key.
+// Says whether an entry still counts. An entry that speaks for an idle timer, or for a
+// deadline later than its key, is withdrawn first, and then `when` is looked at again
+// (RT1); it may come out with a later key.
 entry_state validate(heap_entry& e) noexcept {
   runtime_timer& t = *e.timer;
   if (t.filed.load() != e.key) return entry_state::dead;
@@ -32,16 +32,17 @@ entry_state validate(heap_entry& e) noexcept {
   if (!t.filed.compare_exchange_strong(expected, key)) return entry_state::dead;
   const bool has_moved = key != e.key;
   e.key = key;
-  e.slack_us = t.slack_us.load(relaxed);  // ordering: as in entry_for()
+  e.slack_us = t.slack_us.load(order::relaxed);  // ordering: as in entry_for()
   return has_moved ? entry_state::moved : entry_state::in_force;
 }
 
 }  // namespace
 
 heap_keeper::heap_keeper(scheduler& sched, const timer_owner& owner)
-    : sched_(sched),
+    : clock_(sched.clock),
+      board_(sched.board),
       owner_(owner),
-      ties_(sched.settings().seed ^ 0x7469'6573),
+      tie_seed_(sched.settings().seed ^ 0x7469'6573),
       intakes_(sched.workers().size() + 1) {
   for (std::size_t i = 0; i < sched.workers().size(); ++i)
     sched.workers()[i]->intake = &intakes_[i];
@@ -52,19 +53,23 @@ heap_keeper::heap_keeper(scheduler& sched, const timer_owner& owner)
 heap_entry heap_keeper::entry_for(runtime_timer& t, nanos key) noexcept {
   // ordering: see key_for(); a slack that changes in between makes the due run
   // look at the timer a little early or late, never fire it early.
-  const std::uint32_t slack = t.slack_us.load(relaxed);
-  // In virtual time the seed draws the order of equal keys.
-  const std::uint32_t tie =
-      sched_.clock.is_virtual() ? static_cast<std::uint32_t>(ties_.next()) : std::uint32_t{0};
+  const std::uint32_t slack = t.slack_us.load(order::relaxed);
+  // In virtual time the seed decides the order of equal keys.
+  std::uint32_t tie = 0;
+  if (clock_.is_virtual()) {
+    // ordering: only that each number is drawn once; a plain thread may draw as well.
+    const std::uint64_t n = ties_drawn_.fetch_add(1, order::relaxed);
+    tie = static_cast<std::uint32_t>(random::nth(tie_seed_, n));
+  }
   return {key, tie, slack, &t};
 }
 
 void heap_keeper::lower_next_deadline(nanos key, bool parking) noexcept {
   if (key >= runtime_timer::latest) return;
-  nanos seen = sched_.next_deadline.load();
+  nanos seen = board_.next_deadline.load();
   while (key < seen) {
-    if (sched_.next_deadline.compare_exchange_weak(seen, key)) {
-      sched_.deadline_lowered(key, parking);
+    if (board_.next_deadline.compare_exchange_weak(seen, key)) {
+      board_.deadline_lowered(key, parking);
       return;
     }
   }
@@ -79,9 +84,9 @@ bool heap_keeper::arm(intake& in, runtime_timer& t, nanos deadline, bool parking
     {
       const lock_guard guard(in.lock);
       // ordering: the owner is the only one that adds; drains hold the lock.
-      const std::uint32_t n = in.size.load(relaxed);
+      const std::uint32_t n = in.size.load(order::relaxed);
       in.entries[n] = entry_for(t, key);
-      in.size.store(n + 1);  // S1
+      in.size.store(n + 1);  // HK1
     }
     --in.allowance;
     lower_next_deadline(key, parking);
@@ -91,22 +96,22 @@ bool heap_keeper::arm(intake& in, runtime_timer& t, nanos deadline, bool parking
   return was_pending;
 }
 
-// S3: sets heap slots aside for a whole intake, after merging what is in it.
+// Sets heap slots aside for a whole intake (HK3), after merging what is in it.
 void heap_keeper::make_room(intake& in) {
   const lock_guard guard(lock_);
   if (in.size.load() != 0) merge(in);
-  // More than half are dead then, so looking at twice as many entries as can
-  // have come in since the last time keeps their number where it is.
+  // More than half of the entries are dead then, so looking at twice as many as can have
+  // come in since the last time keeps the number of dead ones where it is.
   if (has_too_many_dead(pending())) sweep(2 * intake::capacity);
   const auto reserve = [this]() VIGIL_REQUIRES(lock_) {
     return heap_.reserve(heap_.size() + taken_ + granted_ + intake::capacity);
   };
   if (!reserve()) {
-    // The room of dead entries is the last there is, however long that takes.
+    // Only the room of dead entries is left: sweep it out, however long that takes.
     sweep(2 * heap_.size());
     if (!reserve()) throw no_room_for_timer();
   }
-  size_.store(heap_.size(), relaxed);  // ordering: a statistic
+  size_.store(heap_.size(), order::relaxed);  // ordering: a statistic
   granted_ += intake::capacity;
   in.allowance = intake::capacity;
 }
@@ -122,21 +127,21 @@ std::uint64_t heap_keeper::pending() const noexcept {
 
 // --- upkeep
 
-// Takes a whole intake in, dropping what died there.
+// Merges a whole intake into the heap, dropping the entries that died there.
 void heap_keeper::merge(intake& in) noexcept {
   heap_entry fresh[intake::capacity];
   std::uint32_t n = 0;
   {
     const lock_guard guard(in.lock);
-    n = in.size.load(relaxed);  // ordering: under the lock
+    n = in.size.load(order::relaxed);  // ordering: under the lock
     std::copy_n(in.entries, n, fresh);
-    // Pairs with the loads of publish() and drain(): what was taken is taken.
-    in.size.store(0, release);
+    // Pairs with the loads of publish() and drain(): one that reads 0 sees all taken.
+    in.size.store(0, order::release);
   }
   granted_ -= n;
   for (std::uint32_t i = 0; i < n; ++i) {
     if (validate(fresh[i]) == entry_state::dead) {
-      drop_reference(*fresh[i].timer);
+      release_record(*fresh[i].timer);
     } else {
       heap_.push(fresh[i]);
     }
@@ -149,16 +154,16 @@ void heap_keeper::drain() noexcept {
   }
 }
 
-// S1: the only place where next_deadline is raised. Never over a lowering that
-// this has not taken in: then the compare-exchange fails.
+// The only place where next_deadline is raised (HK1), and never over a lowering whose
+// entry has not been taken in here: the compare-exchange fails then.
 void heap_keeper::publish() noexcept {
   for (;;) {
-    nanos seen = sched_.next_deadline.load();
+    nanos seen = board_.next_deadline.load();
     drain();
     nanos next = never;
     if (!heap_.empty() && heap_.top().key < runtime_timer::latest) next = heap_.top().key;
-    size_.store(heap_.size(), relaxed);  // ordering: a statistic
-    if (next != seen && !sched_.next_deadline.compare_exchange_strong(seen, next)) continue;
+    size_.store(heap_.size(), order::relaxed);  // ordering: a statistic
+    if (next != seen && !board_.next_deadline.compare_exchange_strong(seen, next)) continue;
     bool more = false;
     for (const intake& in : intakes_)
       more = more || in.size.load() != 0;
@@ -166,8 +171,8 @@ void heap_keeper::publish() noexcept {
   }
 }
 
-// Looks at a few entries for dead ones. Entries that climb past the cursor are
-// met in the next round.
+// Looks for dead entries among a few. An entry that climbs past the cursor is met in the
+// next round.
 void heap_keeper::sweep(std::size_t budget) noexcept {
   while (budget-- > 0 && !heap_.empty()) {
     if (sweep_at_ >= heap_.size()) sweep_at_ = 0;
@@ -182,7 +187,7 @@ void heap_keeper::sweep(std::size_t budget) noexcept {
         break;
       case entry_state::dead:
         heap_.remove(sweep_at_);
-        drop_reference(*e.timer);
+        release_record(*e.timer);
         break;
     }
   }
@@ -192,15 +197,15 @@ bool heap_keeper::has_too_many_dead(std::uint64_t live) const noexcept {
   return heap_.size() > 2 * live + 1024;
 }
 
-// Enough of it that a worker does not sleep to a dead deadline, and that dead
-// entries stay bounded; in slices, so that nobody waits long for the heap.
+// Does enough that no worker sleeps to a dead deadline and that dead entries stay
+// bounded, in slices, so that no thread waits long for the heap.
 bool heap_keeper::tidy() noexcept {
   std::size_t budget = slice;
   const std::uint64_t live = pending();
   const lock_guard guard(lock_);
   drain();
   bool clean = heap_.empty();
-  while (!clean && (budget-- > 0 || sched_.clock.is_virtual())) {
+  while (!clean && (budget-- > 0 || clock_.is_virtual())) {
     heap_entry e = heap_.top();
     switch (validate(e)) {
       case entry_state::in_force:
@@ -212,7 +217,7 @@ bool heap_keeper::tidy() noexcept {
         break;
       case entry_state::dead:
         heap_.pop();
-        drop_reference(*e.timer);
+        release_record(*e.timer);
         clean = heap_.empty();
         break;
     }
@@ -231,18 +236,18 @@ nanos heap_keeper::second_deadline() noexcept {
   return second >= runtime_timer::latest ? never : second;
 }
 
-// Looks only, and only at what stands in the heap for a time that has come: the
-// entries below a later one are later.
+// Changes nothing, and looks only at entries whose key has come: those below a later
+// entry are later.
 bool heap_keeper::anything_due(nanos now) noexcept {
   const auto is_due = [now](const heap_entry& e) {
     const nanos deadline = e.timer->when.load();
-    // The key is later by the timer's slack: until then it may wait.
+    // The key is later than the deadline by the timer's slack: until then it may wait.
     return e.key <= now && e.timer->filed.load() == e.key && deadline > 0 && deadline <= now;
   };
   const lock_guard guard(lock_);
   for (intake& in : intakes_) {
     const lock_guard inner(in.lock);
-    const std::uint32_t n = in.size.load(relaxed);  // ordering: under the lock
+    const std::uint32_t n = in.size.load(order::relaxed);  // ordering: under the lock
     for (std::uint32_t i = 0; i < n; ++i) {
       if (is_due(in.entries[i])) return true;
     }
@@ -270,8 +275,8 @@ std::size_t heap_keeper::take_due(nanos now,
   const lock_guard guard(lock_);
   taken_ -= given_up;
   drain();
-  // The key is `when` plus slack: the run goes on while the top's own `when`
-  // has come, so slack lets a prefix go early and nothing deeper.
+  // A key is `when` plus slack. Popping goes on while the top's own `when` has come, so
+  // slack lets the entries next in order go before their keys, and nothing deeper.
   const std::size_t n = heap_.pop_until(now, out, most);
   taken_ += n;
   publish();
@@ -302,14 +307,14 @@ void heap_keeper::refile_periodic(timer_record& t) noexcept {
       const lock_guard guard(lock_);
       heap_.push(entry_for(t, key));
       --taken_;
-      // As if parking: the runner's turn ends soon, and it covers the deadline before
-      // more user code runs.
+      // As if parking: the runner's turn ends soon, and the runner covers the deadline
+      // before more user code runs.
       lower_next_deadline(key, true);
       return;
     }
   }
   give_up_slot();
-  drop_reference(t);
+  release_record(t);
 }
 
 std::size_t heap_keeper::take_any(heap_entry* out, std::size_t most) noexcept {
@@ -321,10 +326,10 @@ std::size_t heap_keeper::take_any(heap_entry* out, std::size_t most) noexcept {
 }
 
 void heap_keeper::add_stats(runtime_stats& s) const noexcept {
-  const auto total = [this](timer_event what) {
-    std::uint64_t n = owner_.counted_outside(what);
+  const auto total = [this](timer_event event) {
+    std::uint64_t n = owner_.counted_outside(event);
     for (const intake& in : intakes_)
-      n += in.counted(what);
+      n += in.counted(event);
     return n;
   };
   s.timers_armed += total(timer_event::armed);
@@ -332,9 +337,9 @@ void heap_keeper::add_stats(runtime_stats& s) const noexcept {
   s.timers_stopped += total(timer_event::stopped);
   s.timers_fired += total(timer_event::fired);
   s.timers_pending = pending();
-  s.heap_entries += size_.load(relaxed);  // ordering: a statistic
+  s.heap_entries += size_.load(order::relaxed);  // ordering: a statistic
   for (const intake& in : intakes_)
-    s.heap_entries += in.size.load(relaxed);  // ordering: as above
+    s.heap_entries += in.size.load(order::relaxed);  // ordering: as above
   s.dead_entries = s.heap_entries > s.timers_pending ? s.heap_entries - s.timers_pending : 0;
 }
 

@@ -1,24 +1,21 @@
 // heap_keeper: the heap of pending timers, and the intakes in front of it.
 //
-//  any fiber or thread                       timer fiber                kernel
-//  arm ──▶ [intake] ──▶ heap: {key, tie, timer*}[] ──▶ next_deadline ──▶ note
-//
 // The holder of lock_ owns the heap: the timer fiber when it fires, a worker about to
 // sleep (tidy), the owner of a full intake, a runner that files a timer again. Only the
 // timer fiber pops, but for entries that are dead or postponed (tidy, sweep) and the end
 // of the run (take_any). The lock is held for bounded pieces of work.
 //
-// S1  scheduler::next_deadline is never later than the earliest key in the
+// HK1 timer_board::next_deadline is never later than the earliest key in the
 //     heap and the intakes, once an arming has returned and no publish() is
 //     under way. Arming adds to the intake, then lowers next_deadline. Raising
 //     happens in publish() only: read it, drain all intakes, compare-exchange
 //     it to the top's key, look at the intakes once more, and begin again if
 //     the exchange failed or one is not empty. All sequentially consistent: an
 //     entry added after the last look lowers next_deadline after the exchange.
-// S2  Then, and only if next_deadline was lowered, the arming side looks for a
-//     sleeper (idle.hpp). What a publish() lowers is covered by its worker,
-//     which lies down with it or covers it before it enters user code.
-// S3  heap_.capacity() >= heap_.size() + taken_ + granted_. taken_ counts
+// HK2 An arming that has lowered next_deadline, and no other, then looks for a sleeper
+//     (idle.hpp). A deadline that publish() lowers is covered by the worker that calls
+//     publish(): it lies down with it, or covers it before it enters user code.
+// HK3 heap_.capacity() >= heap_.size() + taken_ + granted_. taken_ counts
 //     entries that were popped and may come back; granted_ the entries in the
 //     intakes and those their owners may still add. So a merge never
 //     allocates; arming asks for a grant before it changes anything, and
@@ -46,42 +43,41 @@ class heap_keeper {
   // Gives each worker its intake. Throws std::bad_alloc.
   heap_keeper(scheduler& sched, const timer_owner& owner);
 
-  // For threads without one of their own, under timer_owner::outside.
+  // The intake of threads that have none of their own; used under timer_owner::outside.
   intake& shared_intake() noexcept { return intakes_.back(); }
 
   // --- arming
-  // Returns whether t was pending; throws std::bad_alloc with nothing changed. Caller:
-  // owns the intake. `parking`: the calling fiber parks right after, so its worker will
-  // look. Should it not park, it calls scheduler::cover_owed().
+  // As timer_service::arm_at(). Caller: owns the intake.
   bool arm(intake& in, runtime_timer& t, nanos deadline, bool parking);
 
-  // The entry with which t is filed.
+  // The entry that files t under `key`.
   heap_entry entry_for(runtime_timer& t, nanos key) noexcept;
 
-  // Exact when nobody arms.
+  // The number of pending timers; exact while no thread arms one.
   std::uint64_t pending() const noexcept;
 
-  // --- firing; each entry that is taken keeps its slot, for the caller to put it back
-  // or to give it up (S3)
-  // Those that are due, with those whose slack allows it. `given_up`: slots of earlier
-  // ones.
+  // --- firing. An entry that is taken keeps its slot until the caller puts it back or
+  // gives the slot up (HK3).
+  // Takes the entries that are due, and those whose slack allows it. `given_up`: how many
+  // slots of earlier entries the caller gives up.
   std::size_t take_due(nanos now, heap_entry* out, std::size_t most, std::size_t given_up) noexcept
       VIGIL_EXCLUDES(lock_);
   void put_back(const heap_entry* entries, std::size_t n) noexcept VIGIL_EXCLUDES(lock_);
   void give_up_slot() noexcept VIGIL_EXCLUDES(lock_);
-  // The end of `held`: the runner looks at `when` last (T1), and files the timer again
+  // Ends `held`: takes the runner's last look at `when` (RT1), and files the timer again
   // if it is pending. Takes over the caller's reference.
   void refile_periodic(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
-  // At the end of the run, whenever they are due. Without a slot.
+  // Takes entries at the end of the run, due or not. They keep no slot.
   std::size_t take_any(heap_entry* out, std::size_t most) noexcept VIGIL_EXCLUDES(lock_);
 
-  // --- for workers: timer_seam
+  // --- for workers, as in timer_seam.hpp
   bool tidy() noexcept VIGIL_EXCLUDES(lock_);
   nanos second_deadline() noexcept VIGIL_EXCLUDES(lock_);
   bool anything_due(nanos now) noexcept VIGIL_EXCLUDES(lock_);
 
-  // Calls look(entry) for all, the intakes first, from where they go into the heap. In
-  // slices: what moves meanwhile may be met twice, or not at all.
+  // Calls look(entry) for every entry: those of the intakes first, since they go into the
+  // heap from there. It works in slices, so an entry that moves meanwhile may be met
+  // twice or not at all.
   template <class Look>
   void look_through(Look look) noexcept VIGIL_EXCLUDES(lock_) {
     for (intake& in : intakes_) {
@@ -112,15 +108,18 @@ class heap_keeper {
   void sweep(std::size_t budget) noexcept VIGIL_REQUIRES(lock_);
   bool has_too_many_dead(std::uint64_t live) const noexcept VIGIL_REQUIRES(lock_);
 
-  scheduler& sched_;
+  const clock_source& clock_;
+  timer_board& board_;
   const timer_owner& owner_;
-  random ties_;  // virtual time: of equal keys
+  // Virtual time: the seed, and how many numbers were drawn from it, order equal keys.
+  const std::uint64_t tie_seed_;
+  atomic<std::uint64_t> ties_drawn_{0};
   spinlock lock_{lock_rank::timer_heap};
   timer_heap heap_ VIGIL_GUARDED_BY(lock_);
   std::size_t taken_ VIGIL_GUARDED_BY(lock_) = 0;
   std::size_t granted_ VIGIL_GUARDED_BY(lock_) = 0;
   std::size_t sweep_at_ VIGIL_GUARDED_BY(lock_) = 0;
-  atomic<std::size_t> size_{0};  // for statistics
+  atomic<std::size_t> size_{0};  // heap_.size(), for statistics
   std::vector<intake> intakes_;  // one for each worker, and the shared one
 };
 

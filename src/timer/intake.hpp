@@ -2,7 +2,7 @@
 // worker and one that plain threads share. So arming takes no lock that two
 // workers want, and most timeouts die here, unsorted.
 //
-// Only the owner adds. The timer fiber, and workers about to sleep, empty it.
+// Only the owner adds entries. The timer fiber and workers about to sleep empty it.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -13,7 +13,7 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// What is counted.
+// The events that are counted.
 enum class timer_event : std::uint8_t { armed, reset, stopped, fired };
 inline constexpr std::size_t timer_events = 4;
 
@@ -22,19 +22,21 @@ class alignas(cache_line) intake {
   static constexpr std::uint32_t capacity = 256;
 
   spinlock lock{lock_rank::intake};
-  // Changed under the lock; read without it by those who look whether there
-  // is anything to take (sequentially consistent: S1 of heap_keeper.hpp).
+  // Changed under the lock; read without it to see whether there is anything to take
+  // (sequentially consistent: HK1 of heap_keeper.hpp).
   atomic<std::uint32_t> size{0};
-  // How many more entries the heap has room set aside for (S3). The owner's
-  // alone; of the shared intake, whoever holds its lock.
+  // How many more entries the heap has set room aside for (HK3). Used by the owner only;
+  // in the shared intake, under timer_owner::outside.
   std::uint32_t allowance = 0;
   heap_entry entries[capacity] VIGIL_GUARDED_BY(lock);
 
   // Counted by the owner, or under the lock that makes a thread the owner.
-  own_counter& count(timer_event what) noexcept { return counts_[static_cast<std::size_t>(what)]; }
+  own_counter& count(timer_event event) noexcept {
+    return counts_[static_cast<std::size_t>(event)];
+  }
 
-  std::uint64_t counted(timer_event what) const noexcept {
-    return counts_[static_cast<std::size_t>(what)].get();
+  std::uint64_t counted(timer_event event) const noexcept {
+    return counts_[static_cast<std::size_t>(event)].get();
   }
 
   std::uint64_t pending() const noexcept {

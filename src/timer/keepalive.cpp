@@ -8,7 +8,8 @@ void keepalive::change::begin(keepalive& k,
   of_ = &k;
   timer_ = &t;
   entered_ = nullptr;
-  // A timer that is never referenced changes under locks under which nobody may be told.
+  // A timer that neither is referenced nor holds the program gives up no hold. It may be
+  // changed under locks under which the main fiber must not be told.
   if (counts_ && k.owner_.is_this_run(t.generation) && (t.referenced.load() || t.keeps_alive)) {
     entered_ = k.owner_.sched();
     entered_->outside.enter();

@@ -1,12 +1,12 @@
 // keepalive: how many timers hold the program (exit_when::all_done).
 //
-// A timer holds it while it is pending and referenced. In such a run a thread that
-// changes one or the other does so under timer_owner::outside, and counts the result in
-// one word before it releases the lock. So a hold that goes from one timer to another is
-// counted there before it is given up here.
+// A timer holds the program while it is pending and referenced. In such a run a thread
+// that changes either does so under timer_owner::outside, and counts the result in one
+// word before it releases the lock. So when a hold passes from one timer to another, the
+// new hold is counted before the old one is given up.
 //
-// A thread that may give one up is outside work from before the change until it has
-// told the main fiber and had the workers look again (outside_work::enter, leave).
+// A thread that may give up a hold counts as outside work from before the change until it
+// has told the main fiber and had the workers look again (outside_work::enter, leave).
 // Without that, a worker that looks in between would find nothing pending and the
 // program held, and report a deadlock.
 #pragma once
@@ -23,20 +23,20 @@ class keepalive {
  public:
   explicit keepalive(timer_owner& owner) noexcept : owner_(owner) {}
 
-  // For a new runtime.
+  // Starts anew for a runtime.
   void begin(bool counts) noexcept {
     held_.store(0);
     counts_.store(counts);
   }
 
-  // ordering: set before the runtime's first timer; a handle of an earlier one
-  // is told apart by its generation.
-  bool counts() const noexcept { return counts_.load(relaxed); }
+  // ordering: set before the runtime's first timer; a handle of an earlier runtime is
+  // told apart by its generation.
+  bool counts() const noexcept { return counts_.load(order::relaxed); }
 
   bool holds_program() const noexcept { return held_.load() != 0; }
 
   // A scope in which `when` or `referenced` of a timer with a callback may change. In a
-  // run that counts, or if it is asked for, it is under timer_owner::outside.
+  // run that counts, or with `from_outside`, it holds timer_owner::outside.
   class change {
    public:
     change(keepalive& k, timer_record& t, bool from_outside = false) noexcept
@@ -58,7 +58,7 @@ class keepalive {
     void end() noexcept;
 
     const bool counts_;
-    keepalive* of_ = nullptr;  // if it is under the lock; then these, too
+    keepalive* of_ = nullptr;  // set if the lock is held; so are the next two
     timer_record* timer_;
     scheduler* entered_;
   };

@@ -1,5 +1,4 @@
-// lateness: by how much timers fire late, for statistics. The timer fiber is the only
-// writer.
+// lateness: how late timers fire, for statistics. The timer fiber is the only writer.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -22,13 +21,13 @@ class lateness {
     const auto bucket = static_cast<std::size_t>(std::bit_width(n / 1000));
     buckets_[std::min(bucket, buckets_.size() - 1)].add();
     // ordering: a statistic with one writer.
-    if (n > most_.load(relaxed)) most_.store(n, relaxed);
+    if (n > most_.load(order::relaxed)) most_.store(n, order::relaxed);
   }
 
   void add_stats(lateness_histogram& h) const noexcept {
     for (std::size_t i = 0; i < buckets_.size(); ++i)
       h.count[i] += buckets_[i].get();
-    h.max_nanos = std::max(h.max_nanos, most_.load(relaxed));  // ordering: as above
+    h.max_nanos = std::max(h.max_nanos, most_.load(order::relaxed));  // ordering: as above
   }
 
  private:

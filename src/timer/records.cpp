@@ -1,5 +1,6 @@
 #include "timer/records.hpp"
 
+#include "base/assert.hpp"
 #include "base/record_pool.hpp"
 #include "sched/worker.hpp"
 
@@ -36,7 +37,7 @@ void give(record_pool::cache worker::*cache, record_pool& pool, void* record) no
 runtime_timer* make_wait_record(timer_service& s, std::uint32_t run, waiter& w) {
   void* const room = take(&worker::wait_records, wait_pool);
   auto* const t = ::new (room) runtime_timer(timer_kind::fiber_ready, s, run);
-  t->wait.who = &w;
+  t->wait.waiter = &w;
   return t;
 }
 
@@ -53,7 +54,7 @@ runtime_timer* make_send_record(timer_service& s,
 
 timer_record* make_callback_record(timer_service& s,
                                    std::uint32_t run,
-                                   detail::callback&& f,
+                                   callback&& f,
                                    nanos period,
                                    bool from_end,
                                    const site& from) {
@@ -61,10 +62,7 @@ timer_record* make_callback_record(timer_service& s,
   return ::new (room) timer_record(s, run, std::move(f), period, from_end, from);
 }
 
-void drop_reference(runtime_timer& t) noexcept {
-  // Pairs with the other decrements: the last one sees all that was written. If
-  // the caller's is the only one, nobody else can count.
-  if (t.references.load(acquire) != 1 && t.references.fetch_sub(1, acq_rel) != 1) return;
+void give_back_record(runtime_timer& t) noexcept {
   if (t.kind == timer_kind::go_func) {
     auto& record = static_cast<timer_record&>(t);
     record.~timer_record();
@@ -80,7 +78,7 @@ void give_back_records(worker& w) noexcept {
   w.callback_records.flush(callback_pool);
 }
 
-void timer_record::drop_handle() noexcept {
+void timer_record::release() noexcept {
   std::uint64_t seen = uses.load();
   for (;;) {
     const bool last = (seen & counts) == handle;
@@ -90,14 +88,21 @@ void timer_record::drop_handle() noexcept {
         return;
       }
     } else if (uses.compare_exchange_weak(seen, seen - handle)) {
-      return;  // U4: another one that is left may have freed the record by now
+      return;  // TR4: the run or handle that was left may have freed the record by now
     }
   }
 }
 
+void timer_record::too_many(const char* name) const noexcept {
+  fatal("the timer made at %s:%u has too many %s: more than 8 388 607 runs, or 33 554 431 handles",
+        made_at.file,
+        made_at.line,
+        name);
+}
+
 void timer_record::destroy_callback() noexcept {
   call.reset();  // the captures: user code, on the caller's thread
-  drop_reference(*this);
+  release_record(*this);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

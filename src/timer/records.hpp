@@ -1,5 +1,5 @@
 // records: the memory of timers. It is type-stable (record_pool.hpp), so an entry may
-// look at the record of a timer that has gone.
+// look at the record of a timer that is gone.
 #pragma once
 
 #include "timer/timer_record.hpp"
@@ -10,10 +10,8 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class worker;
 
-using timer_record = detail::timer_record;
-
-// For a runtime's timers: `run` is its generation. The caller's reference, and its
-// handle. They throw std::bad_alloc.
+// Make a timer of the runtime with the generation `run`. The caller owns the first
+// reference and, for a callback, the first handle. They throw std::bad_alloc.
 runtime_timer* make_wait_record(timer_service& s, std::uint32_t run, waiter& w);
 runtime_timer* make_send_record(timer_service& s,
                                 std::uint32_t run,
@@ -21,12 +19,13 @@ runtime_timer* make_send_record(timer_service& s,
                                 void* argument);
 timer_record* make_callback_record(timer_service& s,
                                    std::uint32_t run,
-                                   detail::callback&& f,
+                                   callback&& f,
                                    nanos period,
                                    bool from_end,
                                    const site& from);
 
-// Those that the worker keeps for its own use. Caller: nothing runs on it any more.
+// Gives back the records that the worker keeps for itself. Caller: nothing runs on the
+// worker any more.
 void give_back_records(worker& w) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

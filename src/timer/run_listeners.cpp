@@ -15,14 +15,14 @@ void run_listeners::remove(run_listener& l) noexcept {
     if (next_ == &l) next_ = listener_list::next(l);
     all_.remove(l);
   }
-  while (being_told_.load() == &l)
+  while (notified_.load() == &l)
     std::this_thread::yield();
 }
 
 run_listener* run_listeners::take_next() noexcept {
   run_listener* const l = next_;
   if (l != nullptr) next_ = listener_list::next(*l);
-  being_told_.store(l);
+  notified_.store(l);
   return l;
 }
 

@@ -1,5 +1,6 @@
-// run_listeners: what is told that a run ends. Each is told under no lock, which may
-// take long (a list with many entries). Others come and go meanwhile.
+// run_listeners: the objects that are told when a run ends. Each is told with no lock
+// held, since that may take long (a list with many entries), and others come and go
+// meanwhile.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -10,7 +11,8 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class run_listener {
  public:
-  // On the main fiber, when it is the last user fiber, and is_in_run() is false.
+  // Called when is_in_run() is false: on the main fiber, which is the last user fiber, or
+  // by the thread whose run could not begin (abort_open).
   virtual void run_ends() noexcept = 0;
   list_hook<run_listener> among_listeners;
 
@@ -21,10 +23,11 @@ class run_listener {
 class run_listeners {
  public:
   void add(run_listener& l) noexcept VIGIL_EXCLUDES(lock_);
-  // Waits until a run_ends() of it has returned. Not inside that.
+  // Waits until a call of l.run_ends() that is under way has returned. Must not be called
+  // inside it.
   void remove(run_listener& l) noexcept VIGIL_EXCLUDES(lock_);
-  // Caller: is_in_run() is false by now, so whatever is added from now on, and may be
-  // left out, finds the run over.
+  // Caller: is_in_run() is false by now, so a listener that is added from now on may be
+  // left out: it finds the run over.
   void tell_all() noexcept VIGIL_EXCLUDES(lock_);
 
  private:
@@ -34,8 +37,8 @@ class run_listeners {
 
   spinlock lock_{lock_rank::run_listeners};
   listener_list all_ VIGIL_GUARDED_BY(lock_);
-  run_listener* next_ VIGIL_GUARDED_BY(lock_) = nullptr;  // to be told
-  atomic<run_listener*> being_told_{nullptr};             // set under the lock
+  run_listener* next_ VIGIL_GUARDED_BY(lock_) = nullptr;  // the next to be told
+  atomic<run_listener*> notified_{nullptr};               // being told; set under the lock
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

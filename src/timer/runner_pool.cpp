@@ -11,15 +11,15 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-fiber& runner_pool::make_runner() {
-  return make_system_fiber<&runner_pool::body>(sched_, "callbacks", fiber_role::runner, *this);
+fiber& runner_pool::make_runner(scheduler& sched) {
+  return make_system_fiber<&runner_pool::body>(sched, "callbacks", fiber_role::runner, *this);
 }
 
-void runner_pool::open() {
+void runner_pool::open(scheduler& sched) {
   ending_.store(false);
   is_wanting_.store(false);
-  // One is there from the start, so that a callback can always run.
-  fiber& reserved = make_runner();
+  // One runner is there from the start, so that a callback can always run.
+  fiber& reserved = make_runner(sched);
   const lock_guard guard(lock_);
   idle_.push_back(reserved);
 }
@@ -30,7 +30,7 @@ void runner_pool::abort_open() noexcept {
     const lock_guard guard(lock_);
     reserved = idle_.pop_front();
   }
-  retire_system_fiber(sched_, *reserved);
+  retire_system_fiber(*reserved);
 }
 
 void runner_pool::end() noexcept {
@@ -51,10 +51,10 @@ fiber* runner_pool::take() noexcept {
     if (fiber* const f = idle_.pop_front()) return f;
   }
   try {
-    return &make_runner();
+    return &make_runner(current_worker()->sched);
   } catch (...) {
-    // No stack: the callbacks wait for the next runner that comes free. If one just has,
-    // the worker looks again.
+    // No stack: the callbacks wait for the next runner that comes free. If one has just
+    // come free, the worker looks again.
     with_.callbacks.unreserve();
     const lock_guard guard(lock_);
     if (idle_.empty()) is_wanting_.store(true);
@@ -65,23 +65,23 @@ fiber* runner_pool::take() noexcept {
 void runner_pool::body() {
   fiber& self = *current_fiber();
   for (;;) {
-    // Counted before the look at stopping(): either this sees the stop, or the
-    // main fiber, which looks at the count after it, waits for this turn.
-    sched_.fibers.count_alive(1);
+    // Counted before the look at stopping(): either this sees the stop, or the main
+    // fiber, which looks at the count after the stop, waits for this turn.
+    with_.fibers.count_alive(1);
     callback_queue::round round = callback_queue::new_round;
-    for (std::size_t i = 0; i < callbacks_per_turn && !sched_.state.stopping(); ++i) {
+    for (std::size_t i = 0; i < callbacks_per_turn && !with_.state.stopping(); ++i) {
       nanos due_until = 0;
       timer_record* const t = i == 0 ? with_.callbacks.pop_reserved(due_until, round)
                                      : with_.callbacks.pop(due_until, round);
       if (t == nullptr) break;
-      self.callback.store(t, relaxed);  // ordering: its own word, and the dump's
+      self.callback.store(t, order::relaxed);  // ordering: its own word, and the dump's
       if (t->is_periodic) {
         run_periodic(self, *t, due_until);
       } else {
         run_once(self, *t, due_until);
       }
     }
-    sched_.fibers.count_alive(-1);
+    with_.fibers.count_alive(-1);
     lock_.lock();
     if (ending_.load() || idle_.size() >= idle_kept) {
       lock_.unlock();
@@ -89,16 +89,16 @@ void runner_pool::body() {
     }
     idle_.push_back(self);
     const bool wanted = is_wanting_.exchange(false);
-    if (wanted) sched_.work_added();
+    if (wanted) with_.board.callbacks_added();
     park(wait_reason::idle_runner, lock_);
   }
 }
 
-// The run is counted before the claim is tried: a caller that stops the timer, finds
-// the claim taken and then looks sees the run that is coming.
+// Counts the run before it tries the claim, so a caller that stops the timer, finds the
+// claim taken and then looks for runs sees the one that is coming.
 void runner_pool::run_once(fiber& self, timer_record& t, nanos due_until) {
   nanos deadline = t.when.load();
-  // A later deadline has an entry of its own; a stopped one has nothing.
+  // A later deadline has an entry of its own; a stopped timer has none.
   while (deadline > 0 && deadline <= due_until && t.begin_run()) {
     bool claimed = false;
     {
@@ -114,7 +114,7 @@ void runner_pool::run_once(fiber& self, timer_record& t, nanos due_until) {
     if (claimed) break;
   }
   callback_is_over(self);
-  drop_reference(t);
+  release_record(t);
 }
 
 void runner_pool::run_periodic(fiber& self, timer_record& t, nanos due_until) {
@@ -123,15 +123,15 @@ void runner_pool::run_periodic(fiber& self, timer_record& t, nanos due_until) {
     const nanos period = t.period.load();
     nanos next = runtime_timer::latest;
     if (!t.from_end) {
-      // The phase is kept: as many periods further as puts it after now.
-      const nanos late = std::max<nanos>(0, sched_.clock.now() - deadline);
+      // Keeps the phase: adds as many periods as put the deadline after now.
+      const nanos late = std::max<nanos>(0, with_.clock.now() - deadline);
       nanos steps = 0;
       if (__builtin_mul_overflow(period, 1 + late / period, &steps)) steps = never;
       next = std::min(saturating_add(deadline, steps), runtime_timer::latest);
     }
-    // Not if it was stopped, and its last handle dropped, meanwhile.
+    // The timer may have been stopped, and its last handle dropped, meanwhile.
     if (!t.begin_run()) break;
-    // Next in force before the call, so that stop() and reset() inside it work.
+    // The next deadline is in force before the call, so stop() and reset() work in it.
     const bool claimed = t.when.compare_exchange_strong(deadline, next);
     if (claimed) {
       with_.owner.count(timer_event::fired);
@@ -141,7 +141,7 @@ void runner_pool::run_periodic(fiber& self, timer_record& t, nanos due_until) {
         nanos expected = runtime_timer::latest;
         t.when.compare_exchange_strong(
             expected,
-            std::min(saturating_add(sched_.clock.now(), t.period.load()), runtime_timer::latest));
+            std::min(saturating_add(with_.clock.now(), t.period.load()), runtime_timer::latest));
       }
     }
     with_.stops.end_run(t);
@@ -151,15 +151,15 @@ void runner_pool::run_periodic(fiber& self, timer_record& t, nanos due_until) {
   with_.heap.refile_periodic(t);
 }
 
-// Without on_unhandled an exception that nobody catches ends the program where it
-// was thrown: run_open() of fiber_entry.cpp. So no function from here to the bottom
-// of the stack is noexcept.
+// Without on_unhandled an uncaught exception ends the program where it was thrown:
+// run_open() of fiber_entry.cpp. So no function from here to the bottom of the stack is
+// noexcept.
 void runner_pool::call(fiber& self, timer_record& t) {
-  self.file = t.made_at.file;
-  self.line = t.made_at.line;
-  sched_.cover_owed();
+  self.identity.file = t.made_at.file;
+  self.identity.line = t.made_at.line;
+  with_.board.cover_owed();
   current_worker()->new_stretch();
-  if (self.on_unhandled == nullptr) {
+  if (self.ending.on_unhandled == nullptr) {
     call_open(self, t);
   } else {
     call_reporting(self, t);
@@ -172,29 +172,24 @@ void runner_pool::call_open(fiber& self, timer_record& t) {
     t.call();
   } catch (const stopped&) {
   } catch (const cancelled& e) {
-    // Not thrown on: run_open() would judge it again, after a shutdown has begun perhaps.
-    if (!sched_.state.ends_silently(self, e)) report_finally(self, std::current_exception());
+    // Not rethrown: run_open() would judge it again, perhaps after a shutdown has begun.
+    if (!with_.state.ends_silently(self, e)) report_finally(self, std::current_exception());
   } catch (const deadlock& e) {
-    if (!sched_.state.ends_silently(e)) report_finally(self, std::current_exception());
+    if (!with_.state.ends_silently(e)) report_finally(self, std::current_exception());
   }
 }
 
 void runner_pool::call_reporting(fiber& self, timer_record& t) noexcept {
   try {
-    t.call();
-  } catch (const stopped&) {
-  } catch (const cancelled& e) {
-    if (!sched_.state.ends_silently(self, e)) report_finally(self, std::current_exception());
-  } catch (const deadlock& e) {
-    if (!sched_.state.ends_silently(e)) report_finally(self, std::current_exception());
+    call_open(self, t);
   } catch (...) {
     report_finally(self, std::current_exception());
   }
 }
 
-// Its captures may have died here as well, and their destructors may have deferred
-// something: it counts as deferred by the callback. Caller: holds a reference to the
-// record.
+// Cleans up after a callback. Its captures may have died here as well, and their
+// destructors may have deferred something, which counts as deferred by the callback.
+// Caller: holds a reference to the record.
 void runner_pool::callback_is_over(fiber& self) noexcept {
   self.destroy_locals();
   if (self.deferred != nullptr) [[unlikely]]
@@ -203,9 +198,9 @@ void runner_pool::callback_is_over(fiber& self) noexcept {
   self.end_guards();
   current_worker()->new_stretch();
   self.set_name("callbacks");
-  self.callback.store(nullptr, relaxed);  // ordering: as above
-  self.file = "vigil";
-  self.line = 0;
+  self.callback.store(nullptr, order::relaxed);  // ordering: as above
+  self.identity.file = "vigil";
+  self.identity.line = 0;
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

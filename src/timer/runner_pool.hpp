@@ -1,9 +1,10 @@
 // runner_pool: the fibers that run the callbacks of after_func, every and post.
 //
-// A worker with a free turn takes a runner from the pool and enters it, if callbacks are
-// queued. A runner goes on with the next one while there are any, within a bound; one
-// whose callback parks keeps its stack, and the worker takes another runner for the
-// rest. So short callbacks share one runner, and a slow one delays nobody.
+// If callbacks are queued, a worker with a free turn takes a runner from the pool and
+// enters it. The runner goes on with the next callback while there are any, within a
+// bound. A runner whose callback parks keeps its stack, and the worker takes another
+// runner for the rest. So short callbacks share one runner, and a slow one delays no
+// other.
 #pragma once
 
 #include "base/spinlock.hpp"
@@ -21,6 +22,10 @@ class runner_pool {
  public:
   // The parts that a runner calls.
   struct neighbours {
+    const clock_source& clock;
+    const run_state& state;
+    fiber_registry& fibers;
+    timer_board& board;
     timer_owner& owner;
     keepalive& kept_alive;
     stop_waiters& stops;
@@ -28,29 +33,31 @@ class runner_pool {
     callback_queue& callbacks;
   };
 
-  runner_pool(scheduler& sched, const neighbours& with) noexcept : sched_(sched), with_(with) {}
+  explicit runner_pool(const neighbours& with) noexcept : with_(with) {}
 
-  // For a run. Throws as make_fiber does.
-  void open();
+  // Makes the first runner of a run. Throws as make_fiber does.
+  void open(scheduler& sched);
   void abort_open() noexcept;  // none was entered
   void end() noexcept;
 
-  // A worker's last look before it sleeps: callbacks wait, and a runner can be had.
+  // Whether callbacks wait and a runner can be had: a worker's last look before it
+  // sleeps.
   bool has_work() const noexcept {
-    // seq_cst: A1 of idle.hpp.
-    return sched_.callbacks_waiting.load() != 0 && !is_wanting_.load() && !sched_.state.stopping();
+    // seq_cst: IA1 of idle.hpp.
+    return with_.board.callbacks_waiting.load() != 0 && !is_wanting_.load() &&
+           !with_.state.stopping();
   }
 
-  // A runner to be entered now: a callback is reserved for it. nullptr: there is none
-  // any more; or no runner can be made, and has_work() is false until one comes free.
+  // A runner to be entered now, with a callback reserved for it. nullptr if no callback
+  // is left, or if no runner can be made: then has_work() is false until one comes free.
   fiber* take() noexcept VIGIL_EXCLUDES(lock_);
 
  private:
   static constexpr std::size_t callbacks_per_turn = 32;
   static constexpr std::size_t idle_kept = 32;
 
-  fiber& make_runner();
-  // These throw only what no catch (...) is for: see call().
+  fiber& make_runner(scheduler& sched);
+  // These let through only exceptions that no catch (...) may stop: see call().
   void body();
   void run_once(fiber& self, timer_record& t, nanos due_until);
   void run_periodic(fiber& self, timer_record& t, nanos due_until);
@@ -59,7 +66,6 @@ class runner_pool {
   void call_reporting(fiber& self, timer_record& t) noexcept;
   void callback_is_over(fiber& self) noexcept;
 
-  scheduler& sched_;
   const neighbours with_;
   atomic<bool> ending_{false};
   atomic<bool> is_wanting_{false};  // no runner can be had; one will come free

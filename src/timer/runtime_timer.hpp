@@ -1,37 +1,28 @@
-// runtime_timer: one timer, as the service sees it, and the protocol that
-// decides whether it fires.
+// runtime_timer: one timer, and the protocol that decides whether it fires.
 //
-// The danger. Stop, reset and fire come from different threads at once, and
-// the heap is not searched on a stop or a reset: entries stay in it that speak
-// for a deadline long gone. A timer must fire exactly once for each arming that
-// nobody prevented, never at a deadline that is no longer in force, and no
-// arming may be left without an entry that will bring it to the surface.
+// The danger. Stop, reset and fire come from different threads at once. Stop and reset do
+// not search the heap, so entries for deadlines long gone stay in it. A timer must fire
+// exactly once for each arming that nothing prevented, never at a deadline no longer in
+// force, and no arming may be left without an entry that will bring it to the surface.
 //
 // The rule. Two words.
+//   when   the deadline in force, `idle` if none. The claim word: arming exchanges a
+//          deadline into it, stop exchanges `idle`, and firing compare-exchanges the very
+//          deadline it saw. So exactly one of stop, reset and fire takes each arming.
+//   filed  the key of the one entry that speaks for the timer, `nothing` if none does. An
+//          entry with another key is dead. An entry says no more than "look at when now".
+//   arming     exchange when; then, if the key is earlier than filed, compare-exchange
+//              filed to it and file an entry; a later deadline files nothing
+//   surfacing  compare-exchange filed from the entry's key to `nothing`; then look at
+//              when: idle: drop; later: file again; due: fire
 //
-//   when   the deadline in force, `idle` if none. It is the claim word: arming
-//          exchanges a deadline into it, stop exchanges `idle`, and who fires
-//          changes it by compare-exchange from the very deadline it saw. Each
-//          arming is therefore taken by exactly one of stop, reset and fire.
-//   filed  the key of the one entry that speaks for the timer, `nothing` if
-//          none does. An entry that surfaces with another key is a dead
-//          duplicate. An entry says no more than "look at `when` now".
-//
-//   arming     exchange when; then, if the key is earlier than filed,
-//              compare-exchange filed to it and file an entry; a later
-//              deadline files nothing
-//   surfacing  compare-exchange filed from the entry's key to `nothing`; then
-//              look at when: idle: drop; later: file again; due: fire
-//
-// T1  If when holds a deadline, and no arming is under way, filed is a key not
-//     later than it, and an entry with that key is in the heap or an intake;
-//     or the timer is queued or held by its runner, who looks at when last.
-//     Both sides change one word and then read the other, all sequentially
-//     consistent, so an arming and a surfacing that cross cannot both think
-//     that the other files.
-// T2  Of concurrent armings the last exchange of when is in force.
-// T3  Records are type-stable and counted: each entry, the queue and the users
-//     together own one reference each.
+// RT1 If when holds a deadline, and no arming is under way, filed is a key not later than
+//     it, and an entry with that key is in the heap or an intake; or the timer is queued
+//     or held by its runner, which looks at when last. Both sides change one word, then
+//     read the other (seq_cst), so if they cross they cannot both leave it to the other.
+// RT2 Of concurrent armings the last exchange of when is in force.
+// RT3 Records are type-stable and counted: each entry, the queue and the users together
+//     own one reference each.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -45,7 +36,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class timer_service;
 
-// What happens when the timer fires; all that ever runs on the timer fiber.
+// The action of a timer that fires; nothing else ever runs on the timer fiber.
 enum class timer_kind : std::uint8_t {
   fiber_ready,  // a waiter's deadline: claims its ticket (Go: goroutineReady)
   go_func,      // a callback: queued for a runner fiber (Go: goFunc)
@@ -54,17 +45,22 @@ enum class timer_kind : std::uint8_t {
 
 class runtime_timer {
  public:
+  // Stand in `when` in place of a deadline. `firing` is for fiber_ready alone: the timer
+  // fiber touches the waiter, or the timeout has ended the wait (timer_fiber::fire_wait).
   static constexpr nanos idle = 0;
-  static constexpr nanos firing = -1;  // fiber_ready only: the waiter is being touched
+  static constexpr nanos firing = -1;
+  // Stand in `filed` in place of a key. An arming files an entry if its key is earlier
+  // than the word: always over `nothing`, never over `held`, while the runner has the
+  // timer.
   static constexpr nanos nothing = never;
-  static constexpr nanos held = std::numeric_limits<nanos>::min();  // filed: the runner has it
-  static constexpr nanos latest = never - 1;  // the key of what never comes due
+  static constexpr nanos held = std::numeric_limits<nanos>::min();
+  static constexpr nanos latest = never - 1;  // the key of a timer that never comes due
 
-  // What a send function may do with its timer: have it fire again, without
-  // the room or the wake-up that an arming needs.
+  // Lets a send function have its timer fire again, without the room or the wake-up that
+  // an arming needs.
   class refire {
    public:
-    // True if it was pending all the same.
+    // True if the timer was pending all the same.
     virtual bool at(nanos deadline) noexcept = 0;
 
    protected:
@@ -87,40 +83,40 @@ class runtime_timer {
 
   static constexpr nanos clamp_deadline(nanos d) noexcept { return d < 1 ? 1 : d; }
 
-  // Where the entry for deadline d stands in the heap.
+  // The heap key of an entry for deadline d.
   nanos key_for(nanos d) const noexcept {
-    // ordering: slack counts from the next arming; a racing change may be late.
-    const auto slack = static_cast<nanos>(slack_us.load(relaxed)) * 1000;
+    // ordering: a new slack counts from the next arming; a racing change may be late.
+    const auto slack = static_cast<nanos>(slack_us.load(order::relaxed)) * 1000;
     const nanos key = saturating_add(d, slack);
     return key > latest ? latest : key;
   }
 
-  // Once the deadline stands in `when`: whether an entry has to be filed, with `key`. It
-  // has a reference of its own then.
+  // Called once the deadline stands in `when`. True if an entry has to be filed under
+  // `key`; the entry's own reference has then been taken.
   bool file(nanos deadline, nanos& key) noexcept {
     key = key_for(deadline);
-    // T1: when first, then filed; surfacing goes the other way round.
+    // RT1: when first, then filed; surfacing goes the other way round.
     nanos seen = filed.load();
     while (key < seen) {
       if (filed.compare_exchange_weak(seen, key)) {
         // ordering: the new reference is made from one that the caller holds.
-        references.fetch_add(1, relaxed);
+        references.fetch_add(1, order::relaxed);
         return true;
       }
     }
     return false;
   }
 
-  // The word of the claim, and what the queue of callbacks writes; of a waiter's
-  // timer the second line is a stranger's, and harmless.
+  // Fetches the claim word and what the queue of callbacks writes. A waiter's timer has
+  // one line only; to fetch the stranger's line after it is harmless.
   void prefetch() const noexcept {
     __builtin_prefetch(this, 1);
     __builtin_prefetch(reinterpret_cast<const std::byte*>(this) + cache_line, 1);
   }
 
-  // It is known to be due next.
+  // Fetches the waiter of a timer that is known to be due next.
   void prefetch_waiter() const noexcept {
-    if (kind == timer_kind::fiber_ready) __builtin_prefetch(wait.who, 1);
+    if (kind == timer_kind::fiber_ready) __builtin_prefetch(wait.waiter, 1);
   }
 
   atomic<nanos> when{idle};
@@ -135,8 +131,8 @@ class runtime_timer {
 
   union {
     struct {
-      waiter* who;   // written once, when the record is made
-      ticket which;  // written before `when` is exchanged, read after the claim
+      detail::waiter* waiter;  // written once, when the record is made
+      detail::ticket ticket;   // written before `when` is exchanged, read after the claim
     } wait;
 
     struct {
@@ -148,7 +144,15 @@ class runtime_timer {
 
 static_assert(sizeof(runtime_timer) <= 64, "a sleeping fiber's timer is one cache line");
 
-// The last one ends the timer (T3).
-void drop_reference(runtime_timer& t) noexcept;
+// Ends the timer and gives its memory back. Caller: drops the last reference.
+void give_back_record(runtime_timer& t) noexcept;
+
+// Drops a reference; the last one ends the timer (RT3).
+inline void release_record(runtime_timer& t) noexcept {
+  // Pairs with the other decrements: the last one sees all that was written. If the
+  // caller's reference is the only one, no other thread can change the count.
+  if (t.references.load(order::acquire) == 1 || t.references.fetch_sub(1, order::acq_rel) == 1)
+    give_back_record(t);
+}
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -28,24 +28,24 @@ void stop_waiters::tell(timer_record& t) noexcept {
       e = entry_list::next(found);
       if (found.timer != &t) continue;
       entries_.remove(found);
-      // One that was stopped meanwhile takes itself out under this lock, so it is
-      // alive here; it needs no delivery.
+      // A waiter whose wait has ended meanwhile takes itself out under this lock, so it
+      // is alive here; it needs no delivery.
       done.claim(found, outcome::value);
     }
   }
   done.deliver(turn::next);
 }
 
-void stop_waiters::wait(timer_record& t, const detail::wait_limit& limit, const char* call) {
+void stop_waiters::wait(timer_record& t, const wait_limit& limit, const char* call) {
   if (!t.is_running()) return;
   const fiber* const f = current_fiber();
   // ordering: the fiber's own word.
-  if (f != nullptr && f->callback.load(relaxed) == &t) {
+  if (f != nullptr && f->callback.load(order::relaxed) == &t) {
     throw wrong_place((std::string("vigil::") + call +
                        " inside the callback that it waits for would wait for itself: use stop()")
                           .c_str());
   }
-  // On a worker's own stack it sleeps like a plain thread, since the end of a
+  // On a worker's own stack the caller sleeps like a plain thread, since the end of a
   // scoped_timer must not throw; but not for long: the callback may need this worker.
   const bool in_handler = f == nullptr && current_worker() != nullptr;
   constexpr nanos patience = 1'000'000'000;

@@ -1,4 +1,4 @@
-// stop_waiters: those who wait in stop_and_wait for the end of a callback's run.
+// stop_waiters: the callers that wait in stop_and_wait for a callback's run to end.
 //
 // A caller that waits sets the record's `awaited` and then looks for runs; a runner that
 // ends the last run changes `uses` and then looks at `awaited`. All of this is
@@ -16,14 +16,13 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class stop_waiters {
  public:
-  // Until no run is under way, or the time of the limit is over. `call`: what the user
-  // has called. Throws as a wait does, wrong_place inside the callback, std::bad_alloc
-  // if the limit's time cannot be armed.
-  void wait(timer_record& t, const detail::wait_limit& limit, const char* call)
-      VIGIL_EXCLUDES(lock_);
+  // Waits until no run is under way, or until the limit's time is over. `call` is the
+  // name of what the user has called. Throws as a wait does, wrong_place inside the
+  // callback, std::bad_alloc if the limit's time cannot be armed.
+  void wait(timer_record& t, const wait_limit& limit, const char* call) VIGIL_EXCLUDES(lock_);
 
-  // A run of t has ended; its callback is destroyed if nobody can want it any more
-  // (U1). Caller: holds a reference to the record beyond this.
+  // Ends a run of t, and destroys its callback if nothing can need it any more (TR1).
+  // Caller: holds a reference to the record beyond this call.
   void end_run(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
 
  private:

@@ -17,23 +17,25 @@ fiber& make_system_fiber(
   fiber& f =
       sched.make_fiber(0, name, sizeof(system_body), alignof(system_body), site{"vigil", 0}, role);
   ::new (f.body) system_body{run, part};
-  static constexpr detail::body_table table = {[](void* body) {
-                                                 const auto& b = *static_cast<system_body*>(body);
-                                                 b.run(b.part);
-                                               },
-                                               [](void*) noexcept {},
-                                               [](void*) noexcept {},
-                                               [](void*) noexcept -> void* { return nullptr; }};
+  static constexpr body_table table = {[](void* body) {
+                                         const auto& b = *static_cast<system_body*>(body);
+                                         b.run(b.part);
+                                       },
+                                       [](void*) noexcept {},
+                                       [](void*) noexcept {},
+                                       [](void*) noexcept -> void* { return nullptr; }};
   f.table = &table;
   sched.fibers.count_system(1);
   sched.adopt(f);
-  f.reason.store(role == fiber_role::timer ? wait_reason::timer_empty : wait_reason::idle_runner);
+  f.shown.reason.store(role == fiber_role::timer ? wait_reason::timer_empty
+                                                 : wait_reason::idle_runner);
   f.state.store(fiber_state::parked);
   f.park_state.store(park_word::parked);
   return f;
 }
 
-void retire_system_fiber(scheduler& sched, fiber& f) noexcept {
+void retire_system_fiber(fiber& f) noexcept {
+  scheduler& sched = *f.sched;
   sched.fibers.count_system(-1);
   sched.retire(f);
 }

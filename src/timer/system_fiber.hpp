@@ -5,8 +5,8 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// Parked, as if it had run before: nobody queues it, whoever takes it enters it. Calls
-// run(part). Throws as make_fiber does.
+// Makes a fiber that calls run(part). It is parked, as if it had run before, and in no
+// queue: a worker that takes it enters it. Throws as make_fiber does.
 fiber& make_system_fiber(
     scheduler& sched, const char* name, fiber_role role, void (*run)(void*), void* part);
 
@@ -16,7 +16,7 @@ fiber& make_system_fiber(scheduler& sched, const char* name, fiber_role role, Pa
       sched, name, role, [](void* p) { (static_cast<Part*>(p)->*Run)(); }, &part);
 }
 
-// One that was never entered.
-void retire_system_fiber(scheduler& sched, fiber& f) noexcept;
+// Ends a fiber that was never entered.
+void retire_system_fiber(fiber& f) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

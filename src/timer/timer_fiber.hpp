@@ -1,5 +1,5 @@
 // timer_fiber: takes due timers out of the heap in bounded batches and does one of three
-// things with each, none of which waits or calls user code (S4 of timer_service.hpp).
+// things with each, none of which waits or calls user code (TS1 of timer_service.hpp).
 #pragma once
 
 #include "timer/callback_queue.hpp"
@@ -13,21 +13,26 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class timer_fiber {
  public:
-  timer_fiber(scheduler& sched,
-              timer_owner& owner,
-              heap_keeper& heap,
-              callback_queue& callbacks) noexcept
-      : sched_(sched), owner_(owner), heap_(heap), callbacks_(callbacks) {}
+  // The parts that it calls.
+  struct neighbours {
+    const clock_source& clock;
+    timer_board& board;
+    timer_owner& owner;
+    heap_keeper& heap;
+    callback_queue& callbacks;
+  };
 
-  // For a run. Throws as make_fiber does.
-  void open();
+  explicit timer_fiber(const neighbours& with) noexcept : with_(with) {}
+
+  // Makes the fiber for a run. Throws as make_fiber does.
+  void open(scheduler& sched);
   void abort_open() noexcept;  // it was never entered
   void end() noexcept;
 
   void add_stats(runtime_stats& s) const noexcept { late_.add_stats(s.lateness); }
 
  private:
-  // The due timers of one turn.
+  // Due timers that fire together.
   struct batch;
   class fire_again;
   static constexpr std::size_t batch_size = 64;
@@ -38,12 +43,9 @@ class timer_fiber {
   void surface(heap_entry e, nanos now, batch& b) noexcept;
   bool fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept;
 
-  scheduler& sched_;
-  timer_owner& owner_;
-  heap_keeper& heap_;
-  callback_queue& callbacks_;
-  atomic<bool> ending_{false};      // once nobody else can take it
-  std::size_t slots_given_up_ = 0;  // with the next turn
+  const neighbours with_;
+  atomic<bool> ending_{false};      // set once no worker can take the fiber
+  std::size_t slots_given_up_ = 0;  // passed to the next take_due()
   lateness late_;
 };
 

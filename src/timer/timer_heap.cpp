@@ -1,29 +1,28 @@
-// timer_heap: a binary min-heap of timer entries in one array.
+// The array of a timer_heap, and its memory.
 //
 //   entries_          size_       touched_          capacity_        reserved_
 //   |---- entries ----|-- stale --|-- no memory ----|-- no access ---|
 //
-// It holds whenever no member function is running; verify() checks H1 and H2:
+// These hold whenever no member function is running; verify() checks TH1 and TH2:
 //
-//   H1 order   slot i is not before its parent (i - 1) / 2. The order is
-//              (key, tie), read from the slots alone.
-//   H2 bounds  size_ <= touched_ <= capacity_, and capacity_ entries fit in
-//              committed_ <= reserved_.
-//   H3 memory  no slot from touched_ on lies in a page that holds memory, but
-//              for the grain in which touched_ ends.
+//   TH1 order   slot i is not before its parent (i - 1) / 2. The order is
+//               (key, tie), read from the slots alone.
+//   TH2 bounds  size_ <= touched_ <= capacity_, and capacity_ entries fit in
+//               committed_ <= reserved_.
+//   TH3 memory  no slot from touched_ on lies in a page that holds memory, but
+//               for the grain in which touched_ ends.
 //
-// The danger. Between arming and merging an entry waits outside the heap, with
-// a slot that reserve() has promised. Giving back the right to write there
-// would make the merge allocate. So memory is given back, the commit is not.
+// The danger. Between arming and merging an entry waits outside the heap, with a slot
+// that reserve() has promised. Giving back the right to write there would make the merge
+// allocate. So memory is given back, but the commit is not.
 //
-// The cost of giving back. Only slots that were pushed into since are freed,
-// and after it the heap must grow to four times its size before a page faults
-// again: O(1) per push. One step frees one grain that is a huge page, or at
-// most 256 KiB of small ones, so that the owner's lock is never held for a
-// whole burst.
+// The cost of giving back. Only slots that were pushed into since the last time are
+// freed, and room for twice the present entries stays: the heap must double before a page
+// faults again, O(1) per push. One step frees one grain that is a huge page, or at most
+// 256 KiB of small ones, so that the owner's lock is never held for a whole burst.
 //
-// From 2 MiB on (87 000 entries) huge pages are asked for: the lower half of a
-// sift in a large heap would otherwise walk the page tables at each level.
+// From 2 MiB on (87 000 entries) huge pages are asked for: the lower half of a sift in a
+// large heap would otherwise walk the page tables at each level.
 #include "timer/timer_heap.hpp"
 
 #include <algorithm>
@@ -48,16 +47,15 @@ constexpr std::size_t grain_at(std::size_t bytes, std::size_t small) noexcept {
   return bytes <= huge_page ? small : huge_page;
 }
 
-// Compilers make one rarely taken branch (equal keys) and one flag of this.
-// Wholly without a branch (bitwise, or as one 128-bit number) measures slower.
+// Compilers make this one rarely taken branch (equal keys) and one flag. Forms with no
+// branch at all (bitwise, or as one 128-bit number) measure slower.
 inline bool before(const heap_entry& a, const heap_entry& b) noexcept {
   return a.key != b.key ? a.key < b.key : a.tie < b.tie;
 }
 
-// Asks for the eight slots three levels below, four cache lines, of which the
-// way down needs one. In a heap larger than the cache this halves a pop.
-// Without always_inline g++ 12 takes the function for one without effect and
-// drops the call.
+// Asks for the eight slots three levels below, four cache lines, of which the way down
+// needs one. In a heap larger than the cache this halves a pop. Without always_inline g++
+// 12 believes that the function has no effect and drops the call.
 [[gnu::always_inline]] inline void prefetch_below(const heap_entry* entries,
                                                   std::size_t hole,
                                                   std::size_t size) noexcept {
@@ -96,8 +94,8 @@ inline std::size_t sink(heap_entry* entries, std::size_t hole, std::size_t size)
   return hole;
 }
 
-// Moves the hole two levels down, along the smaller children. False if the entry
-// belongs on the way: it is there then.
+// Moves the hole two levels down, along the smaller children. False if the entry belongs
+// somewhere on that way; it has then been put there.
 inline bool descend(heap_entry* entries,
                     std::size_t& hole,
                     const heap_entry& entry,
@@ -178,7 +176,7 @@ heap_entry timer_heap::pop() noexcept {
 // once, each two levels above the one before: a leaf taken off the end of the
 // array goes down from the root, fetches the slots of its next two levels, and
 // comes to its next turn when they are there. The deepest moves first, so that
-// nobody looks at a slot whose entry is still to come.
+// no leaf looks at a slot whose entry is still to come.
 std::size_t timer_heap::pop_until(nanos limit, heap_entry* out, std::size_t most) noexcept {
   std::size_t n = 0;
   if (size_ < large) {
@@ -219,8 +217,8 @@ std::size_t timer_heap::pop_until(nanos limit, heap_entry* out, std::size_t most
   return n;
 }
 
-// Top-down, unlike remove(): the new entry is often due soon, as that of a
-// fast ticker above many long timeouts, and then stops near the root.
+// Works top-down, unlike remove(): the new entry is often due soon, like that of a fast
+// ticker above many long timeouts, and then stops near the root.
 void timer_heap::replace_top(heap_entry entry) noexcept {
   VIGIL_ASSERT(size_ > 0, "timer_heap: replace_top() of an empty heap; ask empty() first");
   std::size_t hole = 0;
@@ -236,8 +234,8 @@ void timer_heap::replace_top(heap_entry entry) noexcept {
   entries_[hole] = entry;
 }
 
-// Bottom-up: the last leaf belongs near a leaf almost always, so comparing it
-// on the way down is wasted.
+// Works bottom-up: the last leaf almost always belongs near a leaf, so comparing it on
+// the way down is wasted.
 heap_entry timer_heap::remove(std::size_t index) noexcept {
   VIGIL_ASSERT(index < size_, "timer_heap: remove() of a slot past the end");
   const heap_entry removed = entries_[index];

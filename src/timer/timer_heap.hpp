@@ -36,8 +36,8 @@ static_assert(sizeof(heap_entry) == 24, "the cost of a pending timer is part of 
 
 class timer_heap {
  public:
-  // Reserves address space, no memory: 16 GiB, or the largest half of a half
-  // that the kernel grants, down to 1 MiB. Throws std::bad_alloc below that.
+  // Reserves address space, not memory: 16 GiB, halved until the kernel grants it, down
+  // to 1 MiB. Throws std::bad_alloc below that.
   timer_heap();
 
   ~timer_heap();
@@ -50,15 +50,16 @@ class timer_heap {
 
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
 
-  // How many entries fit without another reserve(). Never falls, shrink()
-  // included: what reserve() has promised once stays promised.
+  // How many entries fit without another reserve(). Never falls, not even in shrink(): a
+  // slot that reserve() has promised stays promised.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
   // Makes capacity() >= entries. False if the kernel refuses or the reserved
   // address space ends; then nothing has changed. Entries never move.
   [[nodiscard]] bool reserve(std::size_t entries) noexcept;
 
-  // caller: not empty. Valid until the next call that changes the heap.
+  // The earliest entry; valid until the next call that changes the heap. Caller: the heap
+  // is not empty.
   [[nodiscard]] const heap_entry& top() const noexcept {
     VIGIL_ASSERT(size_ > 0, "timer_heap: top() of an empty heap; ask empty() first");
     return entries_[0];
@@ -71,38 +72,38 @@ class timer_heap {
     return size_ == 2 ? entries_[1].key : std::min(entries_[1].key, entries_[2].key);
   }
 
-  // caller: size() < capacity().
+  // Caller: size() < capacity().
   void push(heap_entry entry) noexcept;
 
-  // Takes the top. caller: not empty.
+  // Takes the top. Caller: the heap is not empty.
   heap_entry pop() noexcept;
 
-  // Takes tops, in order, while their when() is at most `limit`: up to `most` of
-  // them. Returns how many. As pop() in a loop does, and in a large heap faster.
+  // Pops up to `most` entries while the top's when() is at most `limit`; returns how
+  // many. Does what pop() in a loop would, but faster in a large heap.
   std::size_t pop_until(nanos limit, heap_entry* out, std::size_t most) noexcept;
 
-  // pop() and push(entry) in one sift. caller: not empty.
+  // Does pop() and push(entry) in one sift. Caller: the heap is not empty.
   void replace_top(heap_entry entry) noexcept;
 
-  // Takes the entry in a slot. caller: index < size(). Entries move to fill
-  // the hole, to slots before `index` as well as after it.
+  // Takes the entry out of a slot. Caller: index < size(). Other entries move to fill the
+  // hole, to slots before `index` as well as after it.
   heap_entry remove(std::size_t index) noexcept;
 
-  // The entry in a slot, in heap order. caller: index < size().
+  // The entry in a slot, in heap order. Caller: index < size().
   [[nodiscard]] const heap_entry& operator[](std::size_t index) const noexcept {
     VIGIL_ASSERT(index < size_, "timer_heap: slot past the end");
     return entries_[index];
   }
 
-  // One bounded step of giving memory back; does nothing while a quarter or
-  // more of the memory in use holds entries. pop() and remove() call it, so an
-  // owner need not. It frees pages (MADV_DONTNEED) and keeps them committed:
-  // entries promised by reserve() but not pushed yet lose nothing.
+  // Does one bounded step of giving memory back, unless a quarter or more of the memory
+  // in use holds entries. pop() and remove() call it, so an owner need not. It frees
+  // pages (MADV_DONTNEED) and keeps them committed: slots promised by reserve() but not
+  // pushed into yet lose nothing.
   void shrink() noexcept {
     if (touched_ > floor_entries && touched_ / 4 > size_) give_back();
   }
 
-  // Whether H1 and H2 hold, for every slot. O(n), for tests and debug builds.
+  // Whether TH1 and TH2 hold, for every slot. O(n), for tests and debug builds.
   [[nodiscard]] bool verify() const noexcept;
 
  private:
@@ -120,7 +121,7 @@ class timer_heap {
   heap_entry* entries_ = nullptr;
   std::size_t size_ = 0;
   std::size_t capacity_ = 0;   // whole entries in committed_
-  std::size_t touched_ = 0;    // H3; most entries since the last give_back()
+  std::size_t touched_ = 0;    // TH3; the most entries since the last give_back()
   std::size_t committed_ = 0;  // bytes, a multiple of grain
   std::size_t reserved_ = 0;   // bytes, written once by the constructor
 };

@@ -19,13 +19,13 @@ nanos timer_owner::now_in(std::uint32_t run) noexcept {
   return is_this_run(run) ? sched()->clock.now() : monotonic_now();
 }
 
-void timer_owner::count(timer_event what) noexcept {
-  if (intake* const in = own_intake()) {
-    in->count(what).add();
-  } else {
-    // ordering: a statistic.
-    counts_[static_cast<std::size_t>(what)].fetch_add(1, relaxed);
+void timer_owner::count_for(std::uint32_t run, timer_event event) noexcept {
+  if (intake* const in = intake_for(run)) {
+    in->count(event).add();
+    return;
   }
+  const lock_guard guard(outside);
+  if (is_this_run(run)) count(event);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,19 +1,21 @@
 #include "timer/timer_service.hpp"
 
-#include "sched/run/process.hpp"
+#include "sched/run/process_fork.hpp"
 
 #include <vigil/error.hpp>
 
 #include <iterator>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-// Services that no runtime uses now. Never freed: handles may still look at
-// one.
+// Services that no runtime uses at present. They are never freed: a handle may still look
+// at one.
 struct spare_services {
   std::mutex lock;
   std::vector<timer_service*> all;
@@ -32,7 +34,7 @@ class nothing_more final : public runtime_timer::refire {
 
 }  // namespace
 
-// --- its life: begin, then open and discard_callbacks and end_fibers for each run, end
+// --- life cycle: begin(); for each run open(), discard_callbacks(), end_fibers(); end()
 
 timer_service& timer_service::begin(scheduler& owner) {
   timer_service* s = nullptr;
@@ -62,9 +64,9 @@ timer_service& timer_service::begin(scheduler& owner) {
 }
 
 void timer_service::open() {
-  parts_->firing.open();
+  parts_->firing.open(*sched());
   try {
-    parts_->runners.open();
+    parts_->runners.open(*sched());
   } catch (...) {
     parts_->firing.abort_open();
     throw;
@@ -72,8 +74,8 @@ void timer_service::open() {
   owner_.run_begins();
 }
 
-// Closed first, told second: whatever looks at is_in_run() under a lock that
-// run_ends() takes is either seen there or finds the run over.
+// Marks the run as over before it tells the listeners: code that checks is_in_run() under
+// a lock that a listener's run_ends() takes is either seen there or finds the run over.
 void timer_service::run_ends() noexcept {
   owner_.run_ends();
   listeners_.tell_all();
@@ -104,7 +106,7 @@ void timer_service::discard_callbacks() noexcept {
       parts_->heap.give_up_slot();
     }
     discard(*t);
-    drop_reference(*t);
+    release_record(*t);
   }
   for (;;) {
     heap_entry gone[64];
@@ -120,7 +122,7 @@ void timer_service::discard_callbacks() noexcept {
         nothing_more last;
         t.send.function(t.send.argument, never, last);
       }
-      drop_reference(t);
+      release_record(t);
     }
   }
 }
@@ -149,7 +151,44 @@ timer_service& current_service(const char* call, const char* advice) {
   throw wrong_place((std::string("vigil::") + call + ": " + advice).c_str());
 }
 
-// --- what is asked of all parts
+// --- the deadlines of waits
+
+void timer_service::arm(waiter& w, ticket t, nanos deadline) {
+  worker& here = *current_worker();
+  runtime_timer* record = w.timer;
+  if (record == nullptr) w.timer = record = make_wait_record(*this, generation(), w);
+  record->wait.ticket = t;
+  parts_->heap.arm(*here.intake, *record, deadline, true);
+}
+
+void timer_service::disarm(waiter& w) noexcept {
+  runtime_timer& record = *w.timer;
+  nanos seen = record.when.load();
+  while (seen > 0) {
+    if (record.when.compare_exchange_weak(seen, runtime_timer::idle)) {
+      owner_.count(timer_event::stopped);
+      return;
+    }
+  }
+  // The timer fiber is touching the waiter. That takes a few instructions, unless its
+  // thread has just lost the processor.
+  int spins = 0;
+  // Pairs with the end of fire_wait().
+  while (record.when.load(order::acquire) == runtime_timer::firing) {
+    if (++spins < 64) {
+      cpu_pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+void timer_service::forget(waiter& w) noexcept {
+  if (w.timer == nullptr) return;
+  release_record(*std::exchange(w.timer, nullptr));
+}
+
+// --- queries about all parts
 
 std::size_t timer_service::list_holders(timer_holder* out, std::size_t room) noexcept {
   std::size_t n = 0;
@@ -164,7 +203,7 @@ std::size_t timer_service::list_holders(timer_holder* out, std::size_t room) noe
     look(static_cast<timer_record&>(*e.timer));
   });
   parts_->callbacks.look_through([&](timer_record& t) {
-    // One that was reset to now may have an entry in the heap, and be listed.
+    // A timer that was reset to now may still have an entry in the heap, and be listed.
     const nanos key = t.filed.load();
     if (key == runtime_timer::nothing || key == runtime_timer::held) look(t);
   });

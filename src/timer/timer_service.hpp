@@ -1,18 +1,17 @@
-// timer_service: one heap, one timer fiber, one note; and intakes in front.
+// timer_service: one heap, one timer fiber, and an intake for each worker in front.
 //
 //  any fiber or thread                       timer fiber                kernel
 //  arm / stop / reset ──▶ [intake] ──▶ heap: {key, tie, timer*}[] ──▶ note
 //                                         │ due                (a worker's watch)
 //                        send_time │ go_func │ fiber_ready ──▶ run queues
 //
-// The heap's invariants, S1 to S3: heap_keeper.hpp.
+// The heap's invariants, HK1 to HK3: heap_keeper.hpp.
 //
-// S4  User code, destructors included, never runs on the timer fiber, nor
+// TS1 User code, destructors included, never runs on the timer fiber, nor
 //     under any lock here.
 //
-// The service is type-stable: a handle that outlives its runtime finds the
-// service's memory, sees by the generation that its runtime is gone, and is
-// told so.
+// The service is type-stable: a handle that outlives its runtime still finds the
+// service's memory, and learns from the generation that its runtime is gone.
 #pragma once
 
 #include "base/spinlock.hpp"
@@ -38,14 +37,15 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class timer_service final : public timer_seam {
  public:
-  // For the scheduler's life. Throws std::bad_alloc.
+  // Attaches a service to the scheduler, until end(). Throws std::bad_alloc.
   static timer_service& begin(scheduler& owner);
   void end() noexcept;
 
-  // --- armings. Deadlines are on the scheduler's clock. Return whether the
-  // timer was pending before; throw std::bad_alloc with nothing changed.
-  // `parking`: the calling fiber parks right after, so its worker will look. Should
-  // it not park, it calls scheduler::cover_owed().
+  // --- arming and stopping. Deadlines are on the scheduler's clock. Each call returns
+  // whether the timer was pending before. Arming throws std::bad_alloc with nothing
+  // changed. `parking`: the calling fiber parks right afterwards and leaves the look for
+  // a sleeper (HK2) to its worker; if it does not park, it must call
+  // timer_board::cover_owed().
   bool arm_at(runtime_timer& t, nanos deadline, bool parking = false);
   bool stop(runtime_timer& t) noexcept;
 
@@ -55,42 +55,43 @@ class timer_service final : public timer_seam {
     return stop(static_cast<runtime_timer&>(t));
   }
 
-  // ref() and unref().
+  // Implements ref() and unref().
   void set_referenced(timer_record& t, bool on) noexcept {
     const keepalive::change change(keepalive_, t);
     t.referenced.store(on);
   }
 
-  // --- callbacks
-  // A timer that hands the time to the channel layer. The caller's reference.
-  // `run`: the generation of the timer's runtime.
+  // --- making timers
+  // Makes a timer that hands the time to the channel layer; the caller owns its
+  // reference. `run` is the generation of the timer's runtime.
   runtime_timer* make_send(runtime_timer::send_function f, void* argument, std::uint32_t run) {
     return make_send_record(*this, run, f, argument);
   }
 
-  timer_record* make_record(detail::callback f, nanos period, bool from_end, const site& from) {
+  timer_record* make_record(callback f, nanos period, bool from_end, const site& from) {
     return make_callback_record(*this, generation(), std::move(f), period, from_end, from);
   }
 
-  // Arms for `delay` from now, or for a deadline; as arm_at(), but what is due
-  // already never enters the heap.
+  // --- callbacks
+  // Arm t for `delay` from now, or for a deadline. Like arm_at(), but a one-time timer
+  // that is due already never enters the heap.
   bool reset_after(timer_record& t, nanos delay);
   bool reset_at(timer_record& t, nanos deadline);
 
   // See stop_waiters::wait().
   void stop_and_wait(timer_record& t,
-                     const detail::wait_limit& limit,
+                     const wait_limit& limit,
                      const char* call = "timer::stop_and_wait") {
     stop_waiters_.wait(t, limit, call);
   }
 
-  // stop() for who has a reference and no handle. As if it had run, so that handles
-  // that go at this moment see it (U2).
+  // stop() for a caller that has a reference and no handle. It counts as a run, so that a
+  // handle dropped at the same moment does not miss it (TR2).
   bool discard(timer_record& t) noexcept;
-  // Queued as due, behind all others. Takes over the caller's handle, but if it
-  // throws runtime_gone.
+  // Queues t as due, behind all others. Takes over the caller's handle, unless it throws
+  // runtime_gone.
   void post(timer_record& t);
-  // The same when the fiber next gives its worker away.
+  // Queues t when the fiber next gives up its worker (callback_queue.hpp).
   void defer(fiber& self, timer_record& t) noexcept;
 
   run_listeners& listeners() noexcept { return listeners_; }
@@ -150,13 +151,25 @@ class timer_service final : public timer_seam {
   timer_owner owner_;
   keepalive keepalive_{owner_};
 
-  // While a runtime uses the service.
+  // These exist while a runtime uses the service.
   struct parts {
     parts(scheduler& sched, timer_owner& owner, keepalive& kept_alive, stop_waiters& stops)
         : heap(sched, owner),
-          callbacks(sched),
-          runners(sched, {owner, kept_alive, stops, heap, callbacks}),
-          firing(sched, owner, heap, callbacks) {}
+          callbacks(sched.board),
+          runners({.clock = sched.clock,
+                   .state = sched.state,
+                   .fibers = sched.fibers,
+                   .board = sched.board,
+                   .owner = owner,
+                   .kept_alive = kept_alive,
+                   .stops = stops,
+                   .heap = heap,
+                   .callbacks = callbacks}),
+          firing({.clock = sched.clock,
+                  .board = sched.board,
+                  .owner = owner,
+                  .heap = heap,
+                  .callbacks = callbacks}) {}
 
     heap_keeper heap;
     callback_queue callbacks;
@@ -166,17 +179,17 @@ class timer_service final : public timer_seam {
 
   std::optional<parts> parts_;
 
-  run_listeners listeners_;  // of earlier runtimes, too
+  run_listeners listeners_;  // including those of earlier runtimes
   stop_waiters stop_waiters_;
 };
 
-// What fills the scheduler's seam.
+// The service behind the scheduler's seam.
 inline timer_service& service_of(scheduler& s) noexcept {
   return static_cast<timer_service&>(s.timers());
 }
 
-// That of the calling thread's runtime. If it has none, throws wrong_place: "vigil::"
-// `call` ": " `advice`.
+// The service of the calling thread's runtime. If the thread has none, throws wrong_place
+// with the message "vigil::" `call` ": " `advice`.
 timer_service& current_service(const char* call, const char* advice);
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -32,7 +32,7 @@ TEST_SUITE("record_pool") {
     mine.flush(pool);
   }
 
-  TEST_CASE("what is given back is used again, whoever gave it") {
+  TEST_CASE("a returned record is used again, no matter which thread returned it") {
     record_pool pool(64);
     record_pool::cache mine;
     std::set<void*> seen;
@@ -41,11 +41,11 @@ TEST_SUITE("record_pool") {
       for (int i = 0; i < 1000; ++i)
         records.push_back(mine.take(pool));
       seen.insert(records.begin(), records.end());
-      // A thread without a cache gives them back one by one.
+      // A thread without a cache returns records one by one.
       for (void* r : records)
         pool.give(r);
     }
-    // One slab holds 1 024 records of 64 bytes; two may be cut.
+    // One slab holds 1 024 records of 64 bytes; the cut may touch two slabs.
     CHECK(seen.size() <= 2048);
     mine.flush(pool);
   }

@@ -12,7 +12,7 @@ using namespace vigil::detail;
 TEST_SUITE("spinlock") {
   TEST_CASE("only one thread is inside at a time") {
     spinlock lock(lock_rank::idle);
-    long count = 0;  // no atomic: a race is a fault
+    long count = 0;  // not atomic: a race is a fault
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&] {

@@ -1,4 +1,4 @@
-// blocking() with a deadline: the function or the time, one of them.
+// blocking() with a deadline: the function or the deadline wins.
 #include "blocking/blocking_helpers.hpp"
 #include "support/gate.hpp"
 #include "support/in_runtime.hpp"
@@ -40,7 +40,7 @@ TEST_SUITE("blocking with a deadline") {
   }
 
   // Node, libuv: queued work can be cancelled.
-  TEST_CASE("takes a queued function out: it never runs and dies with its caller's call") {
+  TEST_CASE("removes a queued function: it never runs and is destroyed as its caller's call ends") {
     real_options how;
     how.settings.blocking_threads = 1;
     in_runtime(how, [] {
@@ -63,7 +63,7 @@ TEST_SUITE("blocking with a deadline") {
   }
 
   // Node, libuv: running work cannot be cancelled (threadpool_cancel_when_busy).
-  TEST_CASE("lets the caller go while the function runs: its result is dropped on its thread") {
+  TEST_CASE("ends the caller's wait while the function runs: its result is dropped on its thread") {
     in_runtime({}, [] {
       auto g = std::make_shared<gate>();
       std::atomic<std::thread::id> captures{};
@@ -78,7 +78,7 @@ TEST_SUITE("blocking with a deadline") {
         }
       };
       const auto start = vigil::clock::now();
-      // On a busy machine its thread may come too late: then it never began.
+      // On a busy machine the thread may come too late: then the function never began.
       while (vigil::stats_of_blocking().running == 0) {
         captures = std::thread::id();
         CHECK_FALSE(vigil::blocking_for(3ms, [g, d = dies_on(captures), result] {
@@ -97,7 +97,7 @@ TEST_SUITE("blocking with a deadline") {
     });
   }
 
-  TEST_CASE("what an abandoned function throws is dropped") {
+  TEST_CASE("an exception of an abandoned function is dropped") {
     in_runtime({}, [] {
       auto g = std::make_shared<gate>();
       // As above.
@@ -113,7 +113,7 @@ TEST_SUITE("blocking with a deadline") {
   }
 
   // Node, libuv: running work cannot be cancelled (threadpool_cancel_when_busy).
-  TEST_CASE("of function and deadline exactly one wins, and no result is lost") {
+  TEST_CASE("exactly one of function and deadline wins, and no result is lost") {
     for (const unsigned workers : {1u, 4u}) {
       std::atomic<int> made{0};
       std::atomic<int> died{0};
@@ -143,7 +143,8 @@ TEST_SUITE("blocking with a deadline") {
               const auto limit = std::chrono::microseconds(dice.below(120));
               const auto work = std::chrono::microseconds(dice.below(60));
               if (vigil::blocking_for(limit, [&made, &died, work] {
-                    // Real time, as the deadline: no order of the two is hoped for.
+                    // Real time, as the deadline is: the case relies on no order of the
+                    // two.
                     const auto until = std::chrono::steady_clock::now() + work;
                     while (std::chrono::steady_clock::now() < until) {
                     }
@@ -158,7 +159,7 @@ TEST_SUITE("blocking with a deadline") {
         for (auto& c : callers)
           got += c.join();
       });
-      // The run has waited for the abandoned ones.
+      // The run has waited for the abandoned functions.
       CHECK(made.load() == died.load());
       CHECK(made.load() >= got);
     }

@@ -1,4 +1,4 @@
-// How a blocking() call ends before its function: by a stop, by a context, by the
+// How a blocking() call ends before its function does: by a stop, by a context, by the
 // end of the run.
 #include "sched/scheduler.hpp"
 #include "support/child.hpp"
@@ -14,7 +14,7 @@ using namespace vigil::testing_support;
 
 TEST_SUITE("blocking and the end") {
   // Node, libuv: running work cannot be cancelled (threadpool_cancel_when_busy).
-  TEST_CASE("a stop lets the caller go at once and leaves the function to its thread") {
+  TEST_CASE("a stop ends the caller's wait at once and leaves the function to its thread") {
     in_runtime({}, [] {
       auto g = std::make_shared<gate>();
       auto caller = vigil::spawn([g] { vigil::blocking([g] { g->wait(); }); });
@@ -27,7 +27,7 @@ TEST_SUITE("blocking and the end") {
   }
 
   // Node, libuv: queued work can be cancelled.
-  TEST_CASE("a stop takes a queued function out") {
+  TEST_CASE("a stop removes a queued function") {
     real_options how;
     how.settings.blocking_threads = 1;
     in_runtime(how, [] {
@@ -47,7 +47,7 @@ TEST_SUITE("blocking and the end") {
     });
   }
 
-  TEST_CASE("a context takes a queued function out, and lets the caller of one that runs go") {
+  TEST_CASE("a context removes a queued function, and ends the wait for one that runs") {
     real_options how;
     how.settings.blocking_threads = 1;
     in_runtime(how, [] {
@@ -112,7 +112,7 @@ TEST_SUITE("blocking and the end") {
     });
   }
 
-  TEST_CASE("run returns only after a function that was left behind") {
+  TEST_CASE("run returns only after an abandoned function has returned") {
     for (const bool on_virtual : {false, true}) {
       std::atomic<bool> returned{false};
       auto g = std::make_shared<gate>();

@@ -1,7 +1,5 @@
-// What the tests of blocking() share.
+// Helpers that the tests of blocking() share.
 #pragma once
-
-#include "sched/scheduler.hpp"
 
 #include <atomic>
 #include <thread>
@@ -9,7 +7,7 @@
 
 namespace vigil::testing_support {
 
-// Notes which thread destroys it, once.
+// Records which thread destroys it, once.
 struct dies_on {
   explicit dies_on(std::atomic<std::thread::id>& where) : on(&where) {}
 
@@ -21,12 +19,5 @@ struct dies_on {
 
   std::atomic<std::thread::id>* on;
 };
-
-// From outside a fiber: until every worker sleeps, and whoever is to be taken for
-// idle is.
-inline void wait_until_asleep(detail::scheduler& sched) {
-  while (sched.idle().asleep() < sched.workers().size())
-    std::this_thread::yield();
-}
 
 }  // namespace vigil::testing_support

@@ -1,5 +1,6 @@
 // blocking(): functions on the side pool.
 #include "blocking/blocking_helpers.hpp"
+#include "support/at_rest.hpp"
 #include "support/child.hpp"
 #include "support/gate.hpp"
 #include "support/in_runtime.hpp"
@@ -30,7 +31,7 @@ TEST_SUITE("blocking") {
   }
 
   // Node, libuv: the result is delivered on the loop's thread, once.
-  TEST_CASE("rethrows on the fiber what the function threw") {
+  TEST_CASE("rethrows the function's exception on the fiber") {
     in_virtual([] {
       CHECK_THROWS_WITH_AS(vigil::blocking([]() -> int { throw std::runtime_error("planted"); }),
                            "planted",
@@ -60,7 +61,7 @@ TEST_SUITE("blocking") {
     });
   }
 
-  TEST_CASE("functions move in, and die on their thread as soon as they have returned") {
+  TEST_CASE("functions are moved in, and destroyed on their thread as soon as they have returned") {
     in_virtual([] {
       std::atomic<std::thread::id> died{};
       std::thread::id ran{};
@@ -78,7 +79,7 @@ TEST_SUITE("blocking") {
     CHECK(vigil::blocking_for(1ms, [] { return 3; }) == 3);
     CHECK(vigil::blocking_for(1ms, [] {}));
     CHECK_FALSE(vigil::blocking_for(0ms, [] { FAIL("runs"); }));
-    // Inside a function of the pool too.
+    // The same inside a function of the pool.
     in_virtual([] {
       CHECK(vigil::blocking([] {
         const auto there = std::this_thread::get_id();
@@ -96,7 +97,7 @@ TEST_SUITE("blocking") {
     });
   }
 
-  TEST_CASE("is named in the dump with its reason, and is no deadlock") {
+  TEST_CASE("is named in the dump with its reason, and is not a deadlock") {
     in_runtime({.workers = {1, 2}}, [] {
       gate g;
       auto caller = vigil::spawn([&g] {
@@ -114,12 +115,12 @@ TEST_SUITE("blocking") {
         std::free(text);
         return dump.find(what) != std::string::npos;
       };
-      // Another worker may have the caller, and not be there yet.
+      // Another worker may have the caller and not have run it yet.
       while (!dump_says("blocking: a function on a side pool"))
         vigil::sleep_for(100us);
-      // Nothing but the function will ever end this join: all workers sleep.
+      // Only the function can end this join: all workers sleep.
       std::thread later([&g, &all = *vigil::detail::current_scheduler()] {
-        wait_until_asleep(all);
+        wait_until_at_rest(all);
         g.open();
       });
       caller.join();

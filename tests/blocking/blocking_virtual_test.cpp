@@ -1,5 +1,6 @@
 // blocking() on virtual time.
 #include "blocking/blocking_helpers.hpp"
+#include "support/at_rest.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
@@ -30,8 +31,8 @@ TEST_SUITE("blocking on virtual time") {
         vigil::sleep_for(1ns);
         woke = true;
       });
-      // Until nobody has anything else to do, and time could go on.
-      vigil::blocking([&all = *vigil::detail::current_scheduler()] { wait_until_asleep(all); });
+      // Until no fiber has anything else to do, and time could go on.
+      vigil::blocking([&all = *vigil::detail::current_scheduler()] { wait_until_at_rest(all); });
       CHECK(vigil::clock::now() == start);
       CHECK_FALSE(woke);
       sleeper.join();
@@ -42,13 +43,13 @@ TEST_SUITE("blocking on virtual time") {
   TEST_CASE("a deadline does not come while its function runs") {
     in_virtual([] {
       CHECK(vigil::blocking_for(1ns, [&all = *vigil::detail::current_scheduler()] {
-              wait_until_asleep(all);
+              wait_until_at_rest(all);
               return 1;
             }) == 1);
     });
   }
 
-  TEST_CASE("results are taken in together, when nothing else can run, in an order of the seed") {
+  TEST_CASE("results arrive together, when nothing else can run, in the seed's order") {
     const auto order = [](std::uint64_t seed) {
       std::string text;
       in_virtual(with_threads(4, seed), [&] {
@@ -57,7 +58,7 @@ TEST_SUITE("blocking on virtual time") {
         std::atomic<int> turn{3};
         for (int i = 0; i < 4; ++i) {
           callers.push_back(vigil::spawn([&, i] {
-            // The last of them is the first to return, and that changes nothing.
+            // The last of them returns first, which changes nothing.
             vigil::blocking([i, &turn] {
               while (turn.load() != i)
                 std::this_thread::yield();
@@ -88,11 +89,11 @@ TEST_SUITE("blocking on virtual time") {
     CHECK(differ);
   }
 
-  TEST_CASE("settle waits for functions too") {
+  TEST_CASE("settle waits for functions as well") {
     in_virtual([] {
       bool done = false;
       vigil::go([&done] {
-        vigil::blocking([&all = *vigil::detail::current_scheduler()] { wait_until_asleep(all); });
+        vigil::blocking([&all = *vigil::detail::current_scheduler()] { wait_until_at_rest(all); });
         done = true;
       });
       vigil::testing::settle();

@@ -24,10 +24,10 @@ using namespace vigil::testing_support;
 
 namespace {
 
-// While it lives no thread can be started: each call fails, once it may.
+// While it lives no thread can be started: each call fails once may_fail allows it.
 class no_threads {
  public:
-  // Asked with how many calls were made before.
+  // may_fail is called with the number of earlier calls.
   explicit no_threads(std::function<bool(int)> may_fail) : may_fail_(std::move(may_fail)) {
     active.store(this);
   }
@@ -55,8 +55,7 @@ class no_threads {
 
 std::atomic<no_threads*> no_threads::active{nullptr};
 
-// While it is active the second thread that is started waits before it does
-// anything.
+// While it is active the second thread to be started waits before it does anything.
 class late_thread {
  public:
   late_thread() { active.store(this); }
@@ -66,7 +65,7 @@ class late_thread {
   late_thread(const late_thread&) = delete;
   late_thread& operator=(const late_thread&) = delete;
 
-  // True if this is the one.
+  // Returns true if this thread is the second one.
   bool takes(void* (*start)(void*), void* argument) {
     if (created_.fetch_add(1) != 1) return false;
     start_ = start;
@@ -97,7 +96,7 @@ class late_thread {
 
 std::atomic<late_thread*> late_thread::active{nullptr};
 
-// And no other threads that may be started meanwhile.
+// Three workers, and no other threads that may be started meanwhile.
 real_options three_workers() {
   real_options how{.workers = {3}};
   how.settings.stuck_limit = std::chrono::seconds(0);
@@ -133,12 +132,12 @@ extern "C" int pthread_create(pthread_t* thread,
 }
 
 TEST_SUITE("side pool without threads") {
-  TEST_CASE("of two callers who fail to start one each, both throw") {
+  TEST_CASE("two callers that each fail to start a thread both throw") {
     in_runtime(three_workers(), [] {
       vigil::blocking_pool pool({.threads = 2, .name = "files"});
       {
         const no_threads none([&pool](int number) {
-          // The second has queued before the first fails, and fails after it.
+          // The second call has queued before the first fails, and fails after it.
           return number == 0 ? no_threads::active.load()->calls() == 2 : pool.stats().threads == 1;
         });
         auto a = vigil::spawn([&pool] { return what_it_throws(pool); });
@@ -150,7 +149,7 @@ TEST_SUITE("side pool without threads") {
     });
   }
 
-  TEST_CASE("of one thread: who waits for the one that another fails to start throws too") {
+  TEST_CASE("of one thread: a caller that waits for another's failing start throws as well") {
     in_runtime(three_workers(), [] {
       vigil::blocking_pool pool({.threads = 1, .name = "files"});
       {
@@ -169,7 +168,7 @@ TEST_SUITE("side pool without threads") {
   TEST_CASE("child: deadlock beside a thread that has not begun" * doctest::skip()) {
     ::alarm(20);
     vigil::options o;
-    o.stuck_limit = std::chrono::seconds(0);  // no thread but those that are counted here
+    o.stuck_limit = std::chrono::seconds(0);  // no threads but those that are counted here
     o.workers = 1;
     late_thread late;
     try {
@@ -191,7 +190,7 @@ TEST_SUITE("side pool without threads") {
           wait_for_ever();
         });
         vigil::go([&] {
-          vigil::blocking(pool, [] {});  // by the first thread, after the other
+          vigil::blocking(pool, [] {});  // runs on the first thread, after the other function
           wait_for_ever();
         });
         wait_for_ever();
@@ -201,7 +200,7 @@ TEST_SUITE("side pool without threads") {
     }
   }
 
-  TEST_CASE("one that has not begun does not hide a deadlock") {
+  TEST_CASE("a thread that has not begun does not hide a deadlock") {
     const child_result child = run_child("child: deadlock beside a thread that has not begun");
     CHECK_MESSAGE(child.succeeded(), child.output);
     CHECK(child.says("thrown"));

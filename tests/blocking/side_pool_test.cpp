@@ -1,6 +1,6 @@
-// The pool: its threads, its order, its figures.
+// The side pool: its threads, its order, its figures.
 #include "blocking/blocking_helpers.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_threads.hpp"
 #include "support/child.hpp"
 #include "support/gate.hpp"
 #include "support/in_runtime.hpp"
@@ -32,7 +32,7 @@ real_options with_threads(std::size_t n) {
   return how;
 }
 
-// Holds its thread until every one of `n` has come.
+// Holds its thread until all `n` have come.
 void meet(std::atomic<int>& here, int n) {
   ++here;
   while (here.load() < n)
@@ -49,7 +49,7 @@ TEST_SUITE("side pool") {
       vigil::blocking([] {});
       CHECK(vigil::stats_of_blocking().threads == 1);
       vigil::blocking([] {});
-      CHECK(vigil::stats_of_blocking().threads <= 2);  // the first may not have lain down yet
+      CHECK(vigil::stats_of_blocking().threads <= 2);  // the first may still be awake
       std::atomic<int> together{0};
       std::vector<vigil::fiber<>> callers;
       for (int i = 0; i < 4; ++i)
@@ -82,7 +82,7 @@ TEST_SUITE("side pool") {
             --inside;
           });
         }));
-        // One after another into the queue, also where workers steal.
+        // Queues them one after another, even where workers steal.
         const auto has_come = [] {
           const vigil::blocking_stats now = vigil::stats_of_blocking();  // of one instant
           return now.queued + now.running + now.done;
@@ -117,7 +117,7 @@ TEST_SUITE("side pool") {
           });
         }));
       }
-      // All who can begin have begun.
+      // All that can begin have begun.
       while (inside.load() < 3 || vigil::stats_of_blocking().queued < 57)
         vigil::this_fiber::yield();
       CHECK(vigil::stats_of_blocking().running == 3);
@@ -188,7 +188,7 @@ TEST_SUITE("side pool") {
     CHECK(shared.stats().done == 2 * static_cast<std::uint64_t>(rounds(200)));
   }
 
-  TEST_CASE("of one's own may go while a caller whose wait has ended has not gone on yet") {
+  TEST_CASE("may be destroyed while a caller whose wait has ended has not gone on yet") {
     in_runtime({.workers = {1}}, [] {
       auto pool = std::make_unique<vigil::blocking_pool>(vigil::blocking_options{.threads = 1});
       auto g = std::make_shared<gate>();
@@ -208,7 +208,7 @@ TEST_SUITE("side pool") {
     });
   }
 
-  TEST_CASE("destroyed on its own thread it still runs what is queued, and its threads end") {
+  TEST_CASE("destroyed on its own thread it still runs the queued functions, and its threads end") {
     const std::size_t before = vigil::detail::process_quiet_threads();
     for (const std::size_t threads : {std::size_t{1}, std::size_t{3}}) {
       INFO("threads: ", threads);
@@ -221,7 +221,7 @@ TEST_SUITE("side pool") {
         std::thread::id in;
         std::atomic<std::thread::id> died_in;
         std::vector<vigil::fiber<>> callers;
-        // The last pointer dies with the captures, while a probe shows where.
+        // The last pointer is destroyed with the captures, while a probe records where.
         callers.push_back(vigil::spawn([&same, &g, &in, &ran, &died_in, &pool] {
           vigil::blocking(
               same, [&g, &in, &ran, probe = dies_on(died_in), keeps = std::move(pool)]() mutable {
@@ -269,16 +269,16 @@ TEST_SUITE("side pool") {
   }
 
   // Node, libuv: DNS blocked all threads (node#8436).
-  TEST_CASE("tells the length of its queue, the oldest wait, what runs and what is done") {
+  TEST_CASE("reports the length of its queue, the oldest wait, running and finished functions") {
     in_runtime(with_threads(1), [](vigil::runtime& rt) {
       gate g;
       std::vector<vigil::fiber<>> callers;
       for (int i = 0; i < 3; ++i)
         callers.push_back(vigil::spawn([&] { vigil::blocking([&] { g.wait(); }); }));
-      // One may have to wait for its thread first.
+      // A function may have to wait for its thread first.
       while (vigil::stats_of_blocking().running == 0 || vigil::stats_of_blocking().queued < 2)
         vigil::this_fiber::yield();
-      vigil::sleep_for(3ms);  // the wait that is to be told: a lower bound
+      vigil::sleep_for(3ms);  // the wait to be reported: a lower bound
       const vigil::blocking_stats s = vigil::stats_of_blocking();
       CHECK(s.threads == 1);
       CHECK(s.running == 1);
@@ -352,10 +352,10 @@ TEST_SUITE("side pool") {
     }
   }
 
-  TEST_CASE("its threads are counted as quiet but for while they run a function") {
+  TEST_CASE("its threads count as quiet except while they run a function") {
     const std::size_t before = vigil::detail::process_quiet_threads();
     real_options how;
-    how.settings.stuck_limit = 0s;  // whose thread is quiet, too
+    how.settings.stuck_limit = 0s;  // its thread stays quiet, too
     in_runtime(how, [before] {
       {
         vigil::blocking_pool pool({.threads = 2});
@@ -364,12 +364,12 @@ TEST_SUITE("side pool") {
         CHECK(vigil::detail::process_quiet_threads() == before + 1);
       }
       CHECK(vigil::detail::process_quiet_threads() == before);
-      vigil::blocking([] {});  // and of the runtime's own
+      vigil::blocking([] {});  // and one on the runtime's own pool
     });
     CHECK(vigil::detail::process_quiet_threads() == before);
   }
 
-#ifndef VIGIL_TEST_UNDER_SANITIZER  // which has threads of its own
+#ifndef VIGIL_TEST_UNDER_SANITIZER  // sanitizers have threads of their own
   TEST_CASE("its resting threads do not hide a deadlock") {
     const child_result child = run_child("child: deadlock beside a side pool");
     CHECK(child.says("nothing can ever happen again"));
@@ -378,14 +378,14 @@ TEST_SUITE("side pool") {
 #endif
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER
-  TEST_CASE("a thread that its pool was left to hides no deadlock as it goes") {
+  TEST_CASE("a thread that outlives its pool hides no deadlock as it exits") {
     const child_result child = run_child("child: deadlock beside a thread that goes");
     CHECK(child.says("nothing can ever happen again"));
     CHECK(child.says("thrown"));
   }
 #endif
 
-  // The thread goes only when the deadlock has been found.
+  // The thread exits only when the deadlock has been found.
   TEST_CASE("child: deadlock beside a thread that goes" * doctest::skip()) {
     static std::atomic<bool> found{false};
 

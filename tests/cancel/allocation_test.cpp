@@ -1,4 +1,4 @@
-// What contexts allocate.
+// The allocations of contexts.
 #include "support/in_runtime.hpp"
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER
@@ -39,7 +39,7 @@ TEST_SUITE("context") {
   // Go: TestWithCancelSimultaneouslyCanceledParent.
   TEST_CASE("a parent that ends while a child is being made leaves it done, without a timer") {
     in_virtual([] {
-      for (const std::size_t n : {1u, 2u}) {  // before it hangs below, and after
+      for (const std::size_t n : {1u, 2u}) {  // before it is linked below, and after
         const auto parent = with_cancel(background());
         at_allocation(n, [&parent] { parent.cancel(); });
         const auto child = with_timeout(parent.ctx, 1h);

@@ -1,4 +1,4 @@
-// What is refused, and what its text says.
+// Refused calls, and the texts of the refusals.
 #include "support/in_runtime.hpp"
 
 #include <vigil/single_flight.hpp>
@@ -29,12 +29,12 @@ bool says_what_to_do(F f) {
 
 }  // namespace
 
-// A runtime's root, or one that is never done, has no cancel function.
+// A runtime's root and a context that is never done have no cancel function.
 static_assert(!std::is_constructible_v<vigil::cancel_function, context>);
 
 TEST_SUITE("contexts: bad input") {
   // Go: TestInvalidDerivedFail.
-  TEST_CASE("a nil parent is refused, and the text says what to do") {
+  TEST_CASE("a nil parent is refused, and the message gives the remedy") {
     in_virtual([] {
       const context nil;
       static const vigil::context_key<int> key;
@@ -136,7 +136,7 @@ TEST_SUITE("contexts: bad input") {
     });
   }
 
-  TEST_CASE("everything goes on after the runtime has gone") {
+  TEST_CASE("everything keeps working after the runtime has gone") {
     context ctx;
     vigil::cancel_function cancel;
     vigil::done_callback f;

@@ -25,8 +25,8 @@ TEST_SUITE("context") {
     });
   }
 
-  // TestCause: parent and child, each cancelled with a cause (its number), without
-  // one, or not at all.
+  // Parent and child, each cancelled with a cause (its number), without one, or not at
+  // all.
   // Go: TestCause.
   TEST_CASE("the first end decides the cause") {
     in_virtual([] {

@@ -1,4 +1,4 @@
-// Deadlines of contexts: which one counts, when, and what its timer costs.
+// Deadlines of contexts: which one counts, when, and the cost of its timer.
 #include "cancel/context_helpers.hpp"
 
 #include <chrono>
@@ -74,7 +74,7 @@ TEST_SUITE("context: deadlines") {
     });
   }
 
-  TEST_CASE("a deadline beyond the range of the clock is none, and arms nothing") {
+  TEST_CASE("a deadline beyond the range of the clock is not a deadline, and arms nothing") {
     in_virtual([] {
       auto it = with_timeout(background(), std::chrono::hours::max());
       CHECK(it.ctx.deadline() == clock::time_point::max());
@@ -113,7 +113,7 @@ TEST_SUITE("context: deadlines") {
     });
   }
 
-  // The timer of the parent's deadline went with the run that it was made in.
+  // The timer of the parent's deadline went away with the run in which it was made.
   TEST_CASE("a child made in a later run keeps the parent's deadline, if that is earlier") {
     context parent;
     vigil::run([&] { parent = with_timeout(without_cancel(background()), 20ms, cause_of(7)).ctx; });
@@ -136,7 +136,7 @@ TEST_SUITE("context: deadlines") {
       REQUIRE(endless.ctx.done().recv_for(20s).is_closed());
       CHECK(number_of(endless.ctx) == 9);
     });
-    // Its deadline has passed by now, whoever asks.
+    // Its deadline has passed by now, in whatever run.
     CHECK(number_of(with_timeout(parent, 1h).ctx) == 7);
     vigil::run([&] {
       CHECK(number_of(with_timeout(parent, 1h).ctx) == 7);
@@ -228,7 +228,7 @@ TEST_SUITE("context: deadlines") {
     vigil::run([&] { has_its_own(unreal); });
   }
 
-  TEST_CASE("below such a child its clock counts, not that of the ancestor with a timer") {
+  TEST_CASE("below such a child its own clock counts, not that of the ancestor with a timer") {
     context real;
     context below_endless;
     vigil::run([&] {

@@ -1,4 +1,4 @@
-// What the tests of contexts ask a context, and where they run.
+// Helpers of the tests of contexts: queries of a context, and places to run.
 #pragma once
 
 #include "cancel/context_core.hpp"

@@ -1,4 +1,4 @@
-// A context: how it is made, and how it ends, by the rules of Go.
+// A context: how it is made, and how it ends, by Go's rules.
 #include "cancel/context_helpers.hpp"
 
 #include <vigil/stop_token.hpp>
@@ -30,7 +30,7 @@ using vigil::with_value;
 using vigil::without_cancel;
 using clock = vigil::clock;
 
-// What this thread has used.
+// The processor time that this thread has used.
 long long processor_nanos() {
   timespec t{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -90,7 +90,7 @@ TEST_SUITE("context") {
   }
 
   // Go: TestParentFinishesChild.
-  TEST_CASE("a parent that ends forgets its children, whatever they are") {
+  TEST_CASE("a parent that ends forgets its children, of whatever kind") {
     in_virtual([] {
       auto parent = with_cancel(background());
       auto a = with_cancel(parent.ctx);
@@ -130,7 +130,7 @@ TEST_SUITE("context") {
     });
   }
 
-  TEST_CASE("a timeout is said to be the context's, by the wait and by error()") {
+  TEST_CASE("a timeout is reported as the context's, by the wait and by error()") {
     in_virtual([] {
       const auto timed = with_timeout(background(), 1s);
       const auto check = [](const std::error_code& code, const std::string& text) {
@@ -203,11 +203,11 @@ TEST_SUITE("context") {
       CHECK(*b.value(number_key) == 7);
       CHECK(*c.value(name_key) == "c");
       CHECK(*c.value(number_key) == 7);
-      CHECK(c.value(other_key) == nullptr);  // of the same type
+      CHECK(c.value(other_key) == nullptr);  // a key of the same type
     });
   }
 
-  TEST_CASE("a value dies with the last context that has it") {
+  TEST_CASE("a value is destroyed with the last context that has it") {
     const context_key<std::shared_ptr<int>> key;
     auto shared = std::make_shared<int>(1);
     const std::weak_ptr<int> watch = shared;
@@ -240,7 +240,7 @@ TEST_SUITE("context") {
         for (const std::size_t i : order) {
           fibers.push_back(vigil::spawn([&tree, &undone, i] {
             tree[i].cancel();
-            // Synchronous, whoever was faster.
+            // Synchronous, whichever cancel was faster.
             if (!is_cancelled(tree[i].ctx)) ++undone;
           }));
         }
@@ -255,7 +255,7 @@ TEST_SUITE("context") {
   }
 
   // Go: TestWithCancel.
-  TEST_CASE("a cancel returns only when all below is done, also if another is at it") {
+  TEST_CASE("a cancel returns only when all descendants are done, even beside another cancel") {
     in_runtime({{2}, {}}, [] {
       for (int round = 0; round < rounds(200); ++round) {
         auto top = with_cancel(background());
@@ -321,7 +321,7 @@ TEST_SUITE("context") {
   }
 
   // Go: TestWithCancelCanceledParent.
-  TEST_CASE("a child of a context that is done is done from the start, with its cause") {
+  TEST_CASE("a child of a done context is done from the start, with its cause") {
     in_virtual([] {
       auto parent = with_cancel(background());
       parent.cancel(failure{7});
@@ -374,7 +374,7 @@ TEST_SUITE("context") {
   }
 
   // Go: TestCustomContextPropagation, -Cause, -AfterFunc, -Goroutines.
-  TEST_CASE("no fiber is started for contexts, whatever is made of them") {
+  TEST_CASE("no fiber is started for contexts, however they are used") {
     in_virtual([] {
       const auto before = stats().fibers_alive;
       auto a = with_cancel(background());
@@ -401,7 +401,7 @@ TEST_SUITE("context") {
     CHECK(kept.error() == std::errc::operation_canceled);
   }
 
-  TEST_CASE("a chain of a hundred thousand is cancelled, and goes, without deep recursion") {
+  TEST_CASE("a chain of a hundred thousand is cancelled and destroyed without deep recursion") {
     std::vector<context> some;
     auto top = with_cancel(background());
     context at = top.ctx;

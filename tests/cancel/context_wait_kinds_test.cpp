@@ -1,5 +1,5 @@
-// Each kind of wait that takes a context: how the context ends it, and what is
-// left behind: nothing.
+// Each kind of wait that takes a context: how the context ends it, and that nothing is
+// left behind.
 #include "cancel/context_helpers.hpp"
 #include "cancel/failure.hpp"
 #include "support/in_runtime.hpp"
@@ -32,12 +32,12 @@ void yield_until(const bool& flag) {
     vigil::this_fiber::yield();
 }
 
-// Every wait that takes a context; each would wait for ever. But for blocking(),
-// which holds virtual time: tests/blocking.
+// Every wait that takes a context; each would last for ever. blocking() is missing: it
+// holds virtual time, and is tested in tests/blocking.
 struct kind {
   const char* name;
   std::function<void(const context&)> wait;
-  bool a_stop_ends_it = true;  // not a lock
+  bool a_stop_ends_it = true;  // false for a lock
 };
 
 const std::vector<kind>& kinds() {

@@ -1,5 +1,5 @@
-// Waits under a context: who wins when several ends come, what a plain thread
-// sees, and what the wait keeps.
+// Waits under a context: the winner of several ends, the view of a plain thread, and the
+// resources that a wait keeps.
 #include "cancel/context_helpers.hpp"
 #include "cancel/failure.hpp"
 #include "support/in_runtime.hpp"
@@ -22,7 +22,7 @@ using vigil::with_timeout;
 using vigil::testing::settle;
 
 TEST_SUITE("a wait under a context") {
-  TEST_CASE("that can be completed at once is, although the context is done") {
+  TEST_CASE("that can complete at once does, although the context is done") {
     in_virtual([] {
       auto it = with_cancel(background());
       it.cancel();
@@ -141,7 +141,7 @@ TEST_SUITE("a wait under a context") {
     });
   }
 
-  TEST_CASE("keeps the context, whatever becomes of the handle that it was given") {
+  TEST_CASE("keeps the context, whatever happens to the handle that it was given") {
     in_virtual([] {
       context ctx = with_timeout(background(), 1s).ctx;
       vigil::go([&] { ctx = context(); });

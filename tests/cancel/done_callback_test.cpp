@@ -1,4 +1,4 @@
-// after_func of a context: once, on a fiber of its own.
+// after_func of a context: it runs once, on a fiber of its own.
 #include "cancel/context_helpers.hpp"
 
 #include <atomic>
@@ -57,7 +57,7 @@ TEST_SUITE("after_func of a context") {
       const auto start = clock::now();
       clock::time_point ran;
       {
-        // Pending, it keeps the context.
+        // While pending it keeps the context.
         static_cast<void>(
             after_func(with_timeout(background(), 1s).ctx, [&] { ran = clock::now(); }));
       }
@@ -67,7 +67,7 @@ TEST_SUITE("after_func of a context") {
   }
 
   // Go: TestAfterFuncCalledImmediately.
-  TEST_CASE("runs at once for a context that is done") {
+  TEST_CASE("runs at once for a done context") {
     in_virtual([] {
       auto it = with_cancel(background());
       it.cancel();
@@ -100,7 +100,7 @@ TEST_SUITE("after_func of a context") {
     });
   }
 
-  TEST_CASE("of a context that is never done stop is true once, and dropping it drops f") {
+  TEST_CASE("of a context that is never done: stop is true once, and dropping it drops f") {
     in_virtual([] {
       auto shared = std::make_shared<int>(1);
       const std::weak_ptr<int> watch = shared;
@@ -146,11 +146,11 @@ TEST_SUITE("after_func of a context") {
     });
   }
 
-  TEST_CASE("after its runtime has gone the function goes without having run") {
+  TEST_CASE("after its runtime has gone the function is destroyed without having run") {
     bool ran = false;
     auto shared = std::make_shared<int>(1);
     const std::weak_ptr<int> watch = shared;
-    auto it = with_cancel(background());  // of this thread
+    auto it = with_cancel(background());  // belongs to this thread
     in_virtual([&] {
       static_cast<void>(after_func(it.ctx, [&ran, p = std::move(shared)] { ran = true; }));
     });
@@ -162,7 +162,7 @@ TEST_SUITE("after_func of a context") {
 
 TEST_SUITE("after_func of a context: stop_and_wait") {
   // Go: stop does not say whether f has finished, nor waits.
-  TEST_CASE("waits for the f that is running and is false, for each who asks") {
+  TEST_CASE("waits for the f that is running and is false, for each caller") {
     in_virtual([] {
       auto it = with_cancel(background());
       const auto start = clock::now();
@@ -209,7 +209,7 @@ TEST_SUITE("after_func of a context: stop_and_wait") {
   }
 
   // Go: stop does not say whether f has finished, nor waits.
-  TEST_CASE("inside f itself is an error that says what to call") {
+  TEST_CASE("inside f itself is an error that names the call to use") {
     in_virtual([] {
       auto it = with_cancel(background());
       std::string text;
@@ -229,7 +229,7 @@ TEST_SUITE("after_func of a context: stop_and_wait") {
   }
 
   // Go: stop does not say whether f has finished, nor waits.
-  TEST_CASE("ends early by a stop of who waits, and with a context when that is done") {
+  TEST_CASE("ends early by a stop of the waiting fiber, and when its context is done") {
     in_virtual([] {
       auto it = with_cancel(background());
       const auto start = clock::now();
@@ -246,7 +246,7 @@ TEST_SUITE("after_func of a context: stop_and_wait") {
       CHECK(since(start) == 2s);
       CHECK_FALSE(f.stop_and_wait(background()));
       CHECK(since(start) == 10s);
-      // What need not wait does not, whatever the context.
+      // A call that need not wait does not, whatever the context.
       CHECK_FALSE(f.stop_and_wait(bound.ctx));
       CHECK(after_func(background(), [] {}).stop_and_wait(bound.ctx));
       CHECK_THROWS_AS(static_cast<void>(f.stop_and_wait(context())), std::invalid_argument);
@@ -254,13 +254,13 @@ TEST_SUITE("after_func of a context: stop_and_wait") {
   }
 
   // Go: stop does not say whether f has finished, nor waits.
-  TEST_CASE("called by who cancels, before the cancel has come to f: it never runs") {
-    auto it = with_cancel(background());  // of this thread
+  TEST_CASE("called by the canceller, before the cancel has reached f: it never runs") {
+    auto it = with_cancel(background());  // belongs to this thread
     vigil::done_callback second;
     int prevented = 0;
     bool ran = false;
     in_virtual([&] {
-      // Its runtime will have gone: the cancel destroys it.
+      // By then its runtime is gone: the cancel destroys it.
       auto stops_second = std::shared_ptr<void>(
           nullptr, [&](void*) { prevented += second.stop_and_wait() ? 1 : 0; });
       static_cast<void>(after_func(it.ctx, [p = std::move(stops_second)] {}));
@@ -305,7 +305,7 @@ TEST_SUITE("after_func of a context: stop_and_wait") {
   }
 
   TEST_CASE("after its runtime has gone is false, from a plain thread") {
-    auto it = with_cancel(background());  // of this thread
+    auto it = with_cancel(background());  // belongs to this thread
     vigil::done_callback f;
     in_virtual([&] { f = after_func(it.ctx, [] {}); });
     it.cancel();

@@ -1,4 +1,4 @@
-// An error that the tests of contexts and groups know by its number.
+// An error that the tests of contexts and groups identify by its number.
 #pragma once
 
 #include <exception>
@@ -9,12 +9,12 @@ struct failure {
   int number;
 };
 
-// 0: none.
+// The failure of that number; null for 0.
 inline std::exception_ptr cause_of(int number) {
   return number == 0 ? nullptr : std::make_exception_ptr(failure{number});
 }
 
-// 0: none. Another exception than a failure comes out.
+// The number of the failure; 0 for none. Any other exception is rethrown.
 inline int number_of(const std::exception_ptr& cause) {
   if (cause == nullptr) return 0;
   try {

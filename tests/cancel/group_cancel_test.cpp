@@ -1,4 +1,5 @@
-// What is an error after the end of a context or a cancel, and what is dropped.
+// The errors that count after the end of a context or a cancel, and those that are
+// dropped.
 #include "cancel/group_helpers.hpp"
 
 #include <memory>
@@ -81,7 +82,7 @@ TEST_SUITE("group") {
     });
   }
 
-  TEST_CASE("what is started when the context is done is dropped, and wait says so") {
+  TEST_CASE("a function started when the context is done is dropped, and wait says so") {
     in_virtual([] {
       auto parent = with_cancel(background());
       group g(parent.ctx);
@@ -97,7 +98,7 @@ TEST_SUITE("group") {
     });
   }
 
-  TEST_CASE("after cancel what is not started is no error, and try_go leaves it alone") {
+  TEST_CASE("after cancel a function not started is not an error, and try_go leaves it alone") {
     in_virtual([] {
       const auto start = clock::now();
       group g({.limit = 1});

@@ -1,4 +1,4 @@
-// The end of a group: all of its fibers, and what they held, are gone.
+// The end of a group: all of its fibers, and everything they held, are gone.
 #include "cancel/failure.hpp"
 #include "support/in_runtime.hpp"
 
@@ -16,7 +16,7 @@ using vigil::sleep_for;
 using vigil::testing::settle;
 
 TEST_SUITE("group") {
-  TEST_CASE("its end cancels, asks to stop and joins, also when the scope is unwound") {
+  TEST_CASE("its end cancels, asks to stop and joins, even when the scope is unwound") {
     in_virtual([] {
       int local = 0;
       try {
@@ -41,7 +41,7 @@ TEST_SUITE("group") {
     });
   }
 
-  TEST_CASE("its end is not cut short by a stop of who joins") {
+  TEST_CASE("its end is not cut short by a stop of the joining fiber") {
     in_virtual([] {
       bool child_ended = false;
       auto owner = vigil::spawn([&] {
@@ -60,7 +60,7 @@ TEST_SUITE("group") {
     });
   }
 
-  TEST_CASE("captures and fiber_locals of its fibers have died when wait returns") {
+  TEST_CASE("captures and fiber_locals of its fibers are destroyed when wait returns") {
     static std::atomic<int> locals{0};
 
     struct counted {
@@ -90,7 +90,7 @@ TEST_SUITE("group") {
     });
   }
 
-  TEST_CASE("at the shutdown its fibers and who waits end silently") {
+  TEST_CASE("at the shutdown its fibers and its waiters end silently") {
     in_virtual([] {
       vigil::go([] {
         group g;

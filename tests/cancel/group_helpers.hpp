@@ -1,4 +1,4 @@
-// What the tests of groups share.
+// Helpers that the tests of groups share.
 #pragma once
 
 #include "cancel/failure.hpp"
@@ -8,7 +8,7 @@
 
 namespace vigil::testing_support {
 
-// The number of the failure that comes out of wait; 0: none.
+// The number of the failure that wait() throws; 0: none.
 inline int number_thrown_by(group& g) {
   try {
     g.wait();

@@ -1,4 +1,4 @@
-// Groups with a limit: who waits for a place, and what ends that wait.
+// Groups with a limit: waits for a free slot, and what ends such a wait.
 #include "cancel/group_helpers.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ TEST_SUITE("group") {
       int running = 0;
       int most = 0;
       std::vector<int> order;
-      // No two end at the same moment, so the places come back one by one.
+      // No two end at the same moment, so the slots are returned one by one.
       const auto work = [&](int i) {
         order.push_back(i);
         most = std::max(most, ++running);
@@ -48,7 +48,7 @@ TEST_SUITE("group") {
     });
   }
 
-  TEST_CASE("try_go says no when the limit is reached, with the function untouched") {
+  TEST_CASE("try_go refuses when the limit is reached, with the function untouched") {
     in_virtual([] {
       group g(group::options{.limit = 1});
       CHECK(g.try_go([] { sleep_for(1s); }));
@@ -61,7 +61,7 @@ TEST_SUITE("group") {
     });
   }
 
-  TEST_CASE("go that waits for a place ends when the group fails, and starts nothing") {
+  TEST_CASE("a go that waits for a slot ends when the group fails, and starts nothing") {
     in_virtual([] {
       group g(group::options{.limit = 1});
       g.go([] {
@@ -77,7 +77,7 @@ TEST_SUITE("group") {
     });
   }
 
-  TEST_CASE("go that waits for a place ends when the context does, whoever has the place") {
+  TEST_CASE("a go that waits for a slot ends when the context does, even if no slot becomes free") {
     in_virtual([] {
       const auto start = clock::now();
       auto parent = with_cancel(background());
@@ -99,7 +99,7 @@ TEST_SUITE("group") {
     });
   }
 
-  TEST_CASE("go that waits for a place ends at the context's deadline") {
+  TEST_CASE("a go that waits for a slot ends at the context's deadline") {
     in_virtual([] {
       const auto start = clock::now();
       group g(with_timeout(background(), 1s).ctx, {.limit = 1});
@@ -118,7 +118,7 @@ TEST_SUITE("group") {
     });
   }
 
-  TEST_CASE("go that waits for a place ends by a stop, and the place is not lost") {
+  TEST_CASE("a go that waits for a slot ends by a stop, and the slot is not lost") {
     in_virtual([] {
       group g(group::options{.limit = 1});
       g.go([] { sleep_for(1s); });

@@ -19,7 +19,7 @@ using vigil::sleep_for;
 using vigil::testing::settle;
 
 TEST_SUITE("group_of") {
-  TEST_CASE("brings the results in the order of go, whatever the order of the ends") {
+  TEST_CASE("returns the results in the order of go, whatever the order of the ends") {
     for_each_seed(10, [] {
       group_of<std::string> g(group_of<std::string>::options{.limit = 3});
       for (int i = 0; i < 10; ++i) {
@@ -68,7 +68,7 @@ TEST_SUITE("group_of") {
     });
   }
 
-  TEST_CASE("try_go says no when the limit is reached, and no result is missing then") {
+  TEST_CASE("try_go refuses when the limit is reached, and no result is missing then") {
     in_virtual([] {
       group_of<int> g(group_of<int>::options{.limit = 1});
       CHECK(g.try_go([] {
@@ -128,7 +128,7 @@ TEST_SUITE("group_of") {
     });
   }
 
-  TEST_CASE("that is left alone joins its fibers before its results die") {
+  TEST_CASE("that is never waited for joins its fibers before its results are destroyed") {
     in_virtual([] {
       bool ended = false;
       {

@@ -1,5 +1,5 @@
-// Groups: fibers that end together (Go's errgroup). The first error, the waits,
-// bad input.
+// Groups: fibers that end together (Go's errgroup). The first error, the waits, bad
+// input.
 #include "cancel/group_helpers.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using vigil::with_timeout;
 
 namespace {
 
-// A fiber's function, which counts itself while it runs.
+// A fiber's function that counts itself while it runs.
 auto counted_for_a_second(int& alive) {
   return [&alive] {
     ++alive;
@@ -54,8 +54,8 @@ TEST_SUITE("group") {
     });
   }
 
-  // The seed decides whether the starter runs between the end of the first and the
-  // waiter that it has readied.
+  // The seed decides whether the starter runs between the end of the first fiber and the
+  // waiter that this end has readied.
   TEST_CASE("wait goes on for a fiber that starts between the last end and the waiter") {
     for_each_seed(100, [] {
       group g;
@@ -153,7 +153,7 @@ TEST_SUITE("group") {
     });
   }
 
-  TEST_CASE("go after wait is refused, and the text says what to do") {
+  TEST_CASE("go after wait is refused, and the message gives the remedy") {
     in_virtual([] {
       group g;
       g.wait();
@@ -220,7 +220,7 @@ TEST_SUITE("group") {
       group g(group::options{.limit = 1});
       void (*const none)() = nullptr;
       CHECK_THROWS_AS(g.go(none), std::invalid_argument);
-      g.go([] {});  // the place was given back
+      g.go([] {});  // the slot was returned
       g.wait();
     });
     group g(group::options{.limit = 1});
@@ -246,13 +246,13 @@ TEST_SUITE("group") {
     int (*const no_result)() = nullptr;
     group g;
     vigil::group_of<int> results;
-    // Where there is no runtime.
+    // Without a runtime.
     begins(text_of([&] { g.go([] {}); }), "vigil::group::go: this thread has no runtime");
     begins(text_of([&] { static_cast<void>(g.try_go([] {})); }),
            "vigil::group::try_go: this thread has no runtime");
     begins(text_of([&] { results.go([] { return 1; }); }),
            "vigil::group_of::go: this thread has no runtime");
-    // An empty function.
+    // With an empty function.
     begins(text_of([&] { g.go(none); }), "vigil::group::go: the function is empty");
     begins(text_of([&] { static_cast<void>(g.try_go(none)); }),
            "vigil::group::try_go: the function is empty");

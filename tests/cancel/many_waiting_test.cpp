@@ -24,7 +24,7 @@ bool all_of(const std::vector<one_of_many>& many, F f) {
   return std::all_of(many.begin(), many.end(), f);
 }
 
-// Until `holds()`, at most for a while.
+// Waits until `holds()`, at most for a while.
 template <class F>
 void patiently(F holds) {
   const auto start = vigil::clock::now();
@@ -32,7 +32,7 @@ void patiently(F holds) {
     sleep_for(5ms);
 }
 
-// wait(ctx) returns when ctx is done: whether it did as it should.
+// wait(ctx) returns when ctx is done; the result says whether it ended as it should.
 template <class F>
 void cancel_many(F wait) {
   const auto n = static_cast<std::size_t>(rounds(100'000));
@@ -58,7 +58,7 @@ void cancel_many(F wait) {
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER
     if (n < 100'000) return;              // some stacks are kept, however few there were
-    CHECK(waiting - before >= n * 2048);  // that is what has to go back
+    CHECK(waiting - before >= n * 2048);  // this much has to be returned
     const auto is_given_back = [&] { return resident_bytes() <= before + (waiting - before) / 20; };
     patiently(is_given_back);
     CHECK(is_given_back());
@@ -71,12 +71,12 @@ void cancel_many(F wait) {
 
 }  // namespace
 
-TEST_SUITE("context with a hundred thousand that wait") {
-  TEST_CASE("a cancel wakes each receiver of done() once, and their memory goes back") {
+TEST_SUITE("context with a hundred thousand waiters") {
+  TEST_CASE("a cancel readies each receiver of done() once, and their memory is returned") {
     cancel_many([](const context& ctx) { return !ctx.done().recv(); });
   }
 
-  TEST_CASE("a cancel wakes each sleeper once, and their memory goes back") {
+  TEST_CASE("a cancel readies each sleeper once, and their memory is returned") {
     cancel_many([](const context& ctx) {
       try {
         sleep_for(24h, ctx);

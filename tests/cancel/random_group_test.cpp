@@ -1,6 +1,6 @@
-// Random programs over groups on virtual time, beside a model that knows no fiber
-// and no lock. No two ends, deadlines and deeds fall on one instant, so the model
-// knows when each call returns and what comes out of it. A seed replays its program.
+// Random programs over groups on virtual time, beside a model without fibers and locks.
+// No two ends, deadlines and actions fall on one instant, so the model knows when each
+// call returns and with what result. A seed replays its program.
 #include "cancel/failure.hpp"
 #include "support/in_runtime.hpp"
 
@@ -24,8 +24,8 @@ using vigil::group_of;
 using clock = vigil::clock;
 using time_point = clock::time_point;
 
-// What comes out of wait(): a failure, or a cancelled with its code and its cause
-// (0: none).
+// The error that wait() throws: a failure, or a cancelled with its code and its cause (0:
+// none).
 struct error {
   bool is_failure = false;
   bool is_timeout = false;
@@ -34,14 +34,14 @@ struct error {
   friend bool operator==(const error&, const error&) = default;
 };
 
-// What a function of the group does until its end.
+// The sleep of a group's function until its end.
 enum class sleeps { stoppable, under_context, shielded };
 
 struct work {
   int result;
   time_point until;
   sleeps how;
-  int fails_with;  // 0: it does not
+  int fails_with;  // 0: it does not fail
 };
 
 // --- the model
@@ -51,7 +51,7 @@ class model {
   model(std::size_t limit, time_point deadline, int cause_of_deadline)
       : limit_(limit), deadline_(deadline), late_(cause_of_deadline) {}
 
-  // When go() returns.
+  // The instant at which go() returns.
   time_point go(const work& w, time_point now) {
     advance(now);
     bool waited = false;
@@ -62,12 +62,12 @@ class model {
     }
     given_ += 1;
     if (done_) {
-      // Who sleeps under the context and who waits for a place: one is the first.
+      // Sleepers under the context and waiters for a slot: either may come first.
       if (waited && error_ == done_) other_error_ = cause();
       if (!by_cancel_) fail(cause());
     } else {
       running_.push_back(w);
-      advance(now);  // one whose time is over already
+      advance(now);  // even one whose time is over already
     }
     return now;
   }
@@ -104,7 +104,7 @@ class model {
 
   bool all_ended() const { return running_.empty(); }
 
-  // After the last has ended. The results, or the error.
+  // The results or the error, after the last function has ended.
   std::optional<error> outcome() const {
     if (error_) return error_;
     if (results_.size() != given_) return done_;
@@ -130,7 +130,7 @@ class model {
   // The context's cause, as it is thrown.
   error cause() const { return done_->number != 0 ? error{true, false, done_->number} : *done_; }
 
-  // The context ends: as an error of those who sleep under it, unless by cancel().
+  // The context ends: an error of the functions that sleep under it, unless by cancel().
   void end(const error& how, bool is_error = true) {
     if (done_) return;
     done_ = how;
@@ -161,9 +161,9 @@ class model {
   std::vector<int> results_;
   std::size_t given_ = 0;
   std::optional<error> done_;
-  bool by_cancel_ = false;  // and not by an error or the deadline
+  bool by_cancel_ = false;  // rather than by an error or the deadline
   std::optional<error> error_;
-  std::optional<error> other_error_;  // that it may be as well
+  std::optional<error> other_error_;  // the other error that is possible as well
 };
 
 // --- the program
@@ -251,7 +251,7 @@ class program {
     return w.result;
   }
 
-  // Deeds are on whole microseconds, everything else is between them.
+  // Actions happen at whole microseconds, everything else between them.
   std::chrono::microseconds next_step() {
     const auto passed = std::chrono::ceil<std::chrono::microseconds>(clock::now() - start_);
     called_at_ = start_ + passed + (1 + dice_.below(10)) * 1us;
@@ -276,7 +276,7 @@ class program {
 }  // namespace
 
 TEST_SUITE("group_of") {
-  TEST_CASE("random programs: each call returns when, and with what, the model says") {
+  TEST_CASE("random programs: each call returns at the model's time, with the model's result") {
     const int seeds = rounds(2000) * (std::getenv("VIGIL_LONG") != nullptr ? 20 : 1);
     for_each_seed(static_cast<std::uint64_t>(seeds),
                   [](std::uint64_t seed) { program(seed).run(); });

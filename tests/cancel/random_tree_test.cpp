@@ -1,6 +1,6 @@
-// Random programs over contexts on virtual time, beside a model of Go's rules that
-// knows no thread and no lock. Deadlines and deeds never fall on one instant, so
-// the model knows each end, its time and its cause. A seed replays its program.
+// Random programs over contexts on virtual time, beside a model of Go's rules without
+// threads and locks. Deadlines and actions never fall on one instant, so the model knows
+// each end, its time and its cause. A seed replays its program.
 #include "cancel/failure.hpp"
 #include "support/in_runtime.hpp"
 
@@ -25,7 +25,7 @@ using vigil::without_cancel;
 using clock = vigil::clock;
 using std::chrono::nanoseconds;
 
-// How a context has ended. The cause: a failure's number, 0 for none.
+// The end of a context. The cause is a failure's number, or 0 for none.
 struct end {
   clock::time_point when;
   bool by_deadline;
@@ -36,13 +36,13 @@ struct end {
 
 class model {
  public:
-  // Parent -1: none that could end it.
+  // Parent -1: no context that could end it.
   int add(int parent, clock::time_point deadline, int cause_of_deadline, clock::time_point now) {
     nodes_.push_back({parent, deadline, cause_of_deadline, std::nullopt});
     const int made = static_cast<int>(nodes_.size()) - 1;
     if (parent >= 0) {
       const node& above = at(parent);
-      // Not earlier than the parent's: the parent's is the one that counts.
+      // A deadline not earlier than the parent's: the parent's counts.
       if (above.deadline <= deadline) at(made).deadline = clock::time_point::max();
       if (above.ended) at(made).ended = end{now, above.ended->by_deadline, above.ended->cause};
     }
@@ -57,7 +57,7 @@ class model {
     }
   }
 
-  // What comes due up to now, in its order.
+  // Ends everything that comes due up to now, in order.
   void advance(clock::time_point now) {
     for (;;) {
       int first = -1;
@@ -89,7 +89,7 @@ class model {
 
 // --- the program
 
-// What a fiber that waited under a context, or an after_func, has seen.
+// The observations of a fiber that waited under a context, or of an after_func.
 struct seen {
   int node;
   clock::time_point since;
@@ -104,7 +104,7 @@ class program {
   void run() {
     add(-1, with_cancel(background()), clock::time_point::max(), 0);
     for (int step = 0; step < 80; ++step) {
-      // Deeds on whole microseconds, deadlines between them.
+      // Actions at whole microseconds, deadlines between them.
       sleep_for((1 + dice_.below(20)) * 1us);
       model_.advance(clock::now());
       deed();
@@ -151,7 +151,7 @@ class program {
         break;
       case 2:
       case 3: {
-        // A nanosecond of its own between two deeds.
+        // A unique nanosecond between two actions.
         const auto t = clock::now() + dice_.below(400) * 1us + nanoseconds(++deadlines_);
         const int cause = dice_.below(2) == 0 ? 0 : ++failures_;
         auto made =
@@ -224,7 +224,7 @@ class program {
         }));
   }
 
-  // Everything that can be asked, at this instant.
+  // All queries, at this instant.
   void look(int which) {
     const context& ctx = at(which).it.ctx;
     const auto& expected = model_.ended(which);
@@ -255,7 +255,7 @@ class program {
 }  // namespace
 
 TEST_SUITE("context") {
-  TEST_CASE("random programs end each context and each wait when, and as, the model says") {
+  TEST_CASE("random programs end each context and each wait when and how the model does") {
     const int seeds = rounds(400) * (std::getenv("VIGIL_LONG") != nullptr ? 20 : 1);
     for_each_seed(static_cast<std::uint64_t>(seeds),
                   [](std::uint64_t seed) { program(seed).run(); });

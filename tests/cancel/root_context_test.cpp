@@ -52,7 +52,7 @@ TEST_SUITE("the runtime's root context") {
     CHECK(stopped_later);
   }
 
-  TEST_CASE("is done first also if a signal or request_stop begins the end without a grace") {
+  TEST_CASE("is done first even if a signal or request_stop begins the end without a grace") {
     vigil::runtime rt(one_worker());
     std::atomic<int> by_shutdown{0};
     std::atomic<int> stopped{0};
@@ -81,7 +81,7 @@ TEST_SUITE("the runtime's root context") {
     CHECK(stopped.load() == 1);
   }
 
-  TEST_CASE("ends a go fiber, a callback and main silently by what its waits throw") {
+  TEST_CASE("ends a go fiber, a callback and main silently by the exception of their waits") {
     in_virtual(with_grace(1s), [] {
       vigil::go([] { sleep_for(24h, background()); });
       vigil::after_func(0s, [] { sleep_for(24h, background()); });
@@ -119,7 +119,7 @@ TEST_SUITE("the runtime's root context") {
     CHECK(ran);
   }
 
-  TEST_CASE("asked for first when the shutdown has begun it is done") {
+  TEST_CASE("is done if it is first asked for after the shutdown has begun") {
     bool done = false;
     in_virtual(with_grace(2s), [&] {
       vigil::go([&] {
@@ -130,8 +130,8 @@ TEST_SUITE("the runtime's root context") {
     CHECK(done);
   }
 
-  // To tell the main fiber that nothing holds the program takes a lock of its own.
-  TEST_CASE("what it calls when it is done may be all that holds the program") {
+  // Readying the main fiber because nothing holds the program takes a lock of its own.
+  TEST_CASE("a function that it calls when it is done may be all that holds the program") {
     for (const bool from_outside : {false, true}) {
       auto how = one_worker();
       how.exit = vigil::exit_when::all_done;

@@ -46,7 +46,7 @@ TEST_SUITE("contexts and stop tokens") {
     CHECK(source.request_stop());
   }
 
-  TEST_CASE("a token of a context is asked when it is done, once, by who cancels") {
+  TEST_CASE("a token of a context is asked when the context is done, once, by the canceller") {
     auto it = with_cancel(background());
     const std::stop_token token = vigil::stop_token_of(it.ctx);
     CHECK(token == vigil::stop_token_of(it.ctx));
@@ -66,7 +66,7 @@ TEST_SUITE("contexts and stop tokens") {
     CHECK_FALSE(vigil::stop_token_of(background()).stop_possible());
   }
 
-  TEST_CASE("the last handle may go in the very callback of the token") {
+  TEST_CASE("the last handle may be dropped in the very callback of the token") {
     std::stop_source source;
     auto it =
         std::make_unique<cancellable>(vigil::with_stop_token(background(), source.get_token()));

@@ -1,4 +1,4 @@
-// What the tests of channels and select share.
+// Helpers that the tests of channels and select share.
 #pragma once
 
 #include "chan/channel_core.hpp"
@@ -15,7 +15,7 @@
 
 namespace vigil::testing_support {
 
-// rounds(), and ten times as many under VIGIL_LONG.
+// As rounds(), and ten times as many under VIGIL_LONG.
 inline int many(int full) {
   static const bool is_long = std::getenv("VIGIL_LONG") != nullptr;
   return is_long ? full * 10 : rounds(full);
@@ -33,8 +33,8 @@ inline channel<int> closed_channel() {
   return c;
 }
 
-// Whether f(), on a fiber of its own, still waits when nothing else can happen
-// at this instant. It is stopped then. In virtual time.
+// Returns whether f(), on a fiber of its own in virtual time, still waits when nothing
+// else can happen at this instant. The fiber is then stopped.
 template <class F>
 bool waits(F f) {
   bool returned = false;
@@ -53,17 +53,17 @@ bool waits(F f) {
   return true;
 }
 
-// Writes over the stack below the caller, so that whoever finds a waiter there
-// that should have gone follows a pointer to nowhere.
+// Overwrites the stack below the caller, so that code which finds a waiter there that
+// should be gone follows a bad pointer.
 [[gnu::noinline]] inline void wipe_stack_below() {
   unsigned char dirt[8192];
   std::memset(dirt, 0xab, sizeof dirt);
   asm volatile("" : : "r"(dirt) : "memory");
 }
 
-// Nobody waits on the channel: not one who could be served, nor one whose wait
-// has ended. Its own waits must have been on the calling fiber or thread. The
-// channel must be empty and open; it is empty and open afterwards.
+// Checks that nobody waits on the channel: neither a waiter that could be served nor one
+// whose wait has ended. Earlier waits must have been on the calling fiber or thread. The
+// channel must be empty and open; it is so afterwards as well.
 template <class Ch>
 [[gnu::noinline]] void check_nobody_waits(const Ch& ch) {
   wipe_stack_below();
@@ -72,13 +72,13 @@ template <class Ch>
     const detail::lock_guard guard(core.lock);
     CHECK_FALSE(core.has_receivers());
   }
-  // Looks into the queue of the senders, and meets nobody.
+  // Looks into the queue of the senders, and finds it empty.
   CHECK(ch.try_recv().status() == channel_status::not_ready);
 }
 
-// n rounds of two plain threads: before(i) alone, then first(i) and, as soon as
-// the other thread hears of it, second(i), then after(i) alone. On a machine so
-// busy that the two seldom run at once it ends after two seconds.
+// n rounds of two plain threads: before(i) alone, then first(i) and, as soon as the other
+// thread sees the round begin, second(i), then after(i) alone. On a machine so busy that
+// the two seldom run at once it ends after two seconds.
 template <class Before, class First, class Second, class After>
 void race(int n, Before before, First first, Second second, After after) {
   constexpr int over = -1;
@@ -110,7 +110,7 @@ void race(int n, Before before, First first, Second second, After after) {
   other.join();
 }
 
-// 1 in 10^9 of fair draws would fail: six sigma, as in Go's own test.
+// One in 10^9 fair draws would fail: six sigma, as in Go's own test.
 inline void check_share(int got, int total, int of) {
   const double p = 1.0 / of;
   const double sigma = std::sqrt(total * p * (1 - p));

@@ -12,9 +12,9 @@ using vigil::channel;
 using vigil::make_channel;
 using vigil::spawn;
 
-// Plain variables on both sides: ThreadSanitizer is the judge; without it the
-// values are checked. Go: race/testdata/chan_test.go.
-TEST_SUITE("channel: what is ordered") {
+// Plain variables on both sides: ThreadSanitizer is the judge; without it the values are
+// checked. Go: race/testdata/chan_test.go.
+TEST_SUITE("channel: memory order") {
   struct edge {
     virtual ~edge() = default;
 
@@ -26,7 +26,7 @@ TEST_SUITE("channel: what is ordered") {
     virtual void after() {}
   };
 
-  // Between plain threads, and between fibers on several workers.
+  // Runs between plain threads, and between fibers on several workers.
   void try_edge(edge & e, int n) {
     race(
         n,
@@ -45,9 +45,8 @@ TEST_SUITE("channel: what is ordered") {
     });
   }
 
-  // Go: ChanSync, ChanAsync, BlockedSendSync.
   // Go: race: ChanSync, ChanAsync, BlockedSendSync.
-  TEST_CASE("what is written before a send is seen after its receive") {
+  TEST_CASE("a write before a send is seen after its receive") {
     for (const std::size_t n : {0u, 1u, 10u}) {
       struct sent final : edge {
         explicit sent(std::size_t n) : capacity(n) {}
@@ -77,9 +76,8 @@ TEST_SUITE("channel: what is ordered") {
     }
   }
 
-  // Go: ChanSyncRev.
   // Go: race: ChanSyncRev.
-  TEST_CASE("what is written before a receive from an unbuffered channel is seen after the send") {
+  TEST_CASE("a write before a receive from an unbuffered channel is seen after the send") {
     struct received final : edge {
       void before() override {
         c = make_channel<int>();
@@ -104,9 +102,8 @@ TEST_SUITE("channel: what is ordered") {
     try_edge(e, many(1000));
   }
 
-  // Go: ChanAsyncRev.
   // Go: race: ChanAsyncRev, the (k+cap)-th send.
-  TEST_CASE("what is written before the receive that makes room is seen after the send") {
+  TEST_CASE("a write before the receive that makes room is seen after the send") {
     struct room final : edge {
       void before() override {
         c = make_channel<int>(2);
@@ -133,9 +130,8 @@ TEST_SUITE("channel: what is ordered") {
     try_edge(e, many(1000));
   }
 
-  // Go: AsyncCloseRecv, CloseHappensBeforeRead.
   // Go: race: AsyncCloseRecv, CloseHappensBeforeRead.
-  TEST_CASE("what is written before a close is seen by who hears of it") {
+  TEST_CASE("a write before a close is seen by every receiver that hears of it") {
     for (const std::size_t n : {0u, 10u}) {
       struct closed final : edge {
         explicit closed(std::size_t n) : capacity(n) {}
@@ -165,8 +161,7 @@ TEST_SUITE("channel: what is ordered") {
     }
   }
 
-  // Go: ChanSendSelect, BlockedSelectSendSync, NoRaceSelect1 to 5.
-  // Go: race: BlockedSelectSendSync, NoRaceSelect1 to 5.
+  // Go: race: ChanSendSelect, BlockedSelectSendSync, NoRaceSelect1 to 5.
   TEST_CASE("a case of a select orders as the plain operation does") {
     struct selected final : edge {
       void before() override {
@@ -207,7 +202,6 @@ TEST_SUITE("channel: what is ordered") {
     try_edge(e, many(1000));
   }
 
-  // Go: ChanMutex, ChanSem, SelectMutex.
   // Go: race: ChanMutex, SelectMutex, ChanSem.
   TEST_CASE("a channel with one place serves as a mutex, with a plain send and with a select") {
     const auto lock = make_channel<void>(1);

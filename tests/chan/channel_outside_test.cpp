@@ -23,9 +23,9 @@ using vigil::testing::settle;
 
 namespace {
 
-// n senders, each with `each` values in order, m receivers, by every kind of
-// operation, on fibers of two runtimes and on plain threads in turn: each value
-// arrives once, and those of one sender in order at each receiver.
+// n senders, each with `each` values in order, and m receivers, by every kind of
+// operation, on fibers of two runtimes and on plain threads in turn: each value arrives
+// once, and each receiver sees the values of one sender in order.
 class traffic {
  public:
   traffic(std::size_t capacity, int senders, int receivers, int each)
@@ -220,7 +220,7 @@ TEST_SUITE("channel") {
     });
   }
 
-  TEST_CASE("a fiber that waits for what nobody can send is a deadlock, and the dump says why") {
+  TEST_CASE("waiting for a value that nobody can send is a deadlock, and the dump says why") {
     CHECK_THROWS_AS(vigil::testing::run_virtual([] {
                       const auto c = make_channel<int>();
                       go([c] { c.send(1); });

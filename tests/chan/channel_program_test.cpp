@@ -59,8 +59,7 @@ TEST_SUITE("channel") {
     });
   }
 
-  // Go: TestChanSendBarrier, TestChanSendSelectBarrier.
-  // Go: TestChanSendSelectBarrier, TestChanSendBarrier.
+  // Go: TestChanSendBarrier; TestChanSendSelectBarrier.
   TEST_CASE("a reply through a fresh channel is never lost beside much allocation") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       using reply = std::unique_ptr<std::vector<int>>;
@@ -160,11 +159,11 @@ TEST_SUITE("channel") {
     });
   }
 
-  // Go: chan/sieve2.go, with a heap instead of a ring of pairs.
+  // With a heap instead of a ring of pairs.
   // Go: chan/sieve2.go.
   TEST_CASE("a sieve whose primes feed themselves back gives the same primes") {
     in_runtime({.workers = {1, 2, 4}}, [] {
-      // Multiples of p, merged by a chain: merge(a, b) gives each number once.
+      // Multiples of p, merged by a chain: merge(a, b) yields each number once.
       const auto multiples = [](int p) {
         const auto out = make_channel<int>(2);
         go([out, p] {

@@ -1,4 +1,4 @@
-// Who waits at a channel, and in which order they are served.
+// The waiters of a channel, and the order in which they are served.
 #include "chan/chan_test.hpp"
 
 #include <vigil/channel.hpp>
@@ -19,7 +19,7 @@ using vigil::testing::settle;
 
 TEST_SUITE("channel") {
   // Go: chan/fifo.go.
-  TEST_CASE("receivers that wait are served in the order in which they came") {
+  TEST_CASE("waiting receivers are served in the order of arrival") {
     for_each_seed(20, [] {
       for (const std::size_t n : {0u, 10u}) {
         const auto c = make_channel<int>(n);
@@ -37,7 +37,7 @@ TEST_SUITE("channel") {
   }
 
   // Go: chan/fifo.go.
-  TEST_CASE("senders that wait are served in the order in which they came") {
+  TEST_CASE("waiting senders are served in the order of arrival") {
     for_each_seed(20, [] {
       for (const std::size_t n : {0u, 3u}) {
         const auto c = make_channel<int>(n);
@@ -54,7 +54,7 @@ TEST_SUITE("channel") {
 
   // Go: TestShrinkStackDuringBlockedSend, TestNoShrinkStackWhileParking,
   // TestSelectStackAdjust.
-  TEST_CASE("who stops waiting in the middle of the queue does not disturb the others") {
+  TEST_CASE("a waiter that leaves the middle of the queue does not disturb the others") {
     for_each_seed(20, [](std::uint64_t seed) {
       seeded dice(seed);
       const auto c = make_channel<int>();
@@ -69,7 +69,7 @@ TEST_SUITE("channel") {
       }
       for (const std::size_t i : gone)
         waiting[i].request_stop();
-      if (dice.below(2) == 0) settle();  // or their places are still in the queue
+      if (dice.below(2) == 0) settle();  // otherwise their places are still in the queue
       int next = 0;
       for (std::size_t i = 0; i < waiting.size() - gone.size(); ++i)
         c.send(next++);
@@ -103,7 +103,6 @@ TEST_SUITE("channel") {
     });
   }
 
-  // Go: fixedbugs/bug234.go.
   // Go: fixedbugs/bug225, bug234.
   TEST_CASE("a buffer is drained before its receivers hear of the close, one at a time") {
     in_virtual([] {

@@ -72,7 +72,7 @@ TEST_SUITE("channel") {
   }
 
   // Go: TestChan (c); closedchan.go: receives, plain and in selects.
-  TEST_CASE("a closed one gives what is in its buffer in order, then nothing for ever") {
+  TEST_CASE("a closed one yields its buffered values in order, then nothing for ever") {
     in_virtual([] {
       for (std::size_t n = 0; n <= most_slots; ++n) {
         const auto c = make_channel<int>(n);
@@ -93,7 +93,7 @@ TEST_SUITE("channel") {
   }
 
   // Go: TestChan (d).
-  TEST_CASE("close ends the wait of every receiver with nothing") {
+  TEST_CASE("close ends every receiver's wait without a value") {
     for_each_seed(20, [] {
       for (const std::size_t n : {0u, 1u, 7u}) {
         const auto c = make_channel<int>(n);
@@ -196,9 +196,8 @@ TEST_SUITE("channel") {
     });
   }
 
-  // Go: TestChan, chancap.go.
   // Go: TestChan (g); chancap.go, makechan.go.
-  TEST_CASE("size counts what is in the buffer and capacity never changes") {
+  TEST_CASE("size counts the buffered values and capacity never changes") {
     in_virtual([] {
       for (std::size_t n = 0; n <= most_slots; ++n) {
         const auto c = make_channel<int>(n);
@@ -211,7 +210,7 @@ TEST_SUITE("channel") {
         }
         CHECK(out.size() == n);
         CHECK(in.size() == n);
-        // One who waits to send is not in the buffer.
+        // A waiting sender is not in the buffer.
         CHECK(waits([&] {
           if (n != 0) CHECK(c.size() == n);
           c.send(1);
@@ -249,7 +248,7 @@ TEST_SUITE("channel") {
     CHECK(not_ready == 0);
   }
 
-  // Go: chan/nonblock.go, for four element types.
+  // For four element types.
   // Go: chan/nonblock.go; fixedbugs/bug225, bug234.
   TEST_CASE_TEMPLATE("a try works exactly when somebody waits there or the buffer allows it",
                      T,
@@ -284,7 +283,7 @@ TEST_SUITE("channel") {
         buffered.send(T());
       });
       settle();
-      CHECK(buffered.try_recv());  // the one who waited fills the place at once
+      CHECK(buffered.try_recv());  // the waiting sender fills the place at once
       CHECK(buffered.size() == 1);
       CHECK(buffered.try_recv());
       CHECK_FALSE(buffered.try_recv());

@@ -1,4 +1,4 @@
-// What the types of a channel and of its halves allow.
+// The types of a channel and of its halves: the operations that they allow.
 #include "chan/chan_test.hpp"
 
 #include <vigil/channel.hpp>
@@ -73,14 +73,14 @@ constexpr bool has_gos_permissions() {
   static_assert(!can_recv<sender<T>> && !can_try_recv<sender<T>> && can_close<sender<T>>);
   static_assert(!can_be_ranged_over<sender<T>>);
   static_assert(can_recv<receiver<T>> && can_try_recv<receiver<T>> && !can_close<receiver<T>>);
-  // A channel becomes either half, a half becomes nothing else.
+  // A channel converts to either half; a half converts to nothing else.
   static_assert(std::is_convertible_v<channel<T>, sender<T>>);
   static_assert(std::is_convertible_v<channel<T>, receiver<T>>);
   static_assert(!std::is_constructible_v<channel<T>, sender<T>>);
   static_assert(!std::is_constructible_v<channel<T>, receiver<T>>);
   static_assert(!std::is_constructible_v<receiver<T>, sender<T>>);
   static_assert(!std::is_constructible_v<sender<T>, receiver<T>>);
-  // No channel of one type for one of another.
+  // A channel of one type does not convert to one of another.
   static_assert(!std::is_constructible_v<sender<T>, channel<long double>>);
   return true;
 }
@@ -90,14 +90,14 @@ struct nothing_in_it {};
 }  // namespace
 
 TEST_SUITE("channel") {
-  // Go: chan/perm.go; at compile time.
+  // At compile time.
   // Go: chan/perm.go.
   TEST_CASE("a sending half cannot receive and a receiving half can neither send nor close") {
     CHECK(has_gos_permissions<int>());
     CHECK(has_gos_permissions<std::string>());
     CHECK(has_gos_permissions<std::unique_ptr<int>>());
     CHECK(has_gos_permissions<void>());
-    // A move-only value is not sent by copying it.
+    // A move-only value cannot be sent by copying it.
     static_assert(!can_send_copy<channel<std::unique_ptr<int>>, std::unique_ptr<int>>);
     static_assert(can_send_copy<channel<std::string>, std::string>);
     // The result of a try cannot be mistaken for a number.

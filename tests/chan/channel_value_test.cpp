@@ -1,4 +1,4 @@
-// Channels: what becomes of values and handles.
+// Channels: the lifetimes of values and handles.
 #include "chan/chan_test.hpp"
 
 #include <vigil/channel.hpp>
@@ -23,7 +23,7 @@ using vigil::testing::settle;
 
 namespace {
 
-// Move-only, and says what was done with it.
+// A move-only value that records what was done with it.
 struct traced {
   struct counts {
     int alive = 0;
@@ -53,7 +53,7 @@ struct alignas(32) wide {
   std::array<std::uint64_t, 24> words{};
 };
 
-// Refers to whatever is sent, in the manner of an interface value.
+// Refers to the value sent, in the manner of an interface value.
 struct shape {
   virtual ~shape() = default;
   virtual int corners() const = 0;
@@ -103,7 +103,7 @@ TEST_SUITE("channel") {
     });
   }
 
-  TEST_CASE("what is left in the buffer dies with the last handle, whichever kind that is") {
+  TEST_CASE("values left in the buffer are destroyed with the last handle, of whichever kind") {
     in_virtual([] {
       traced::counts n;
       auto c = make_channel<traced>(3);
@@ -204,7 +204,7 @@ TEST_SUITE("channel") {
       auto h = spawn([&c] { return vigil::select(vigil::on_recv(c), vigil::on_timeout(1h)); });
       settle();
       c = {};
-      // Whatever takes the memory now is not what they wait on.
+      // The memory that is taken now is not what they wait on.
       const auto others = std::vector<channel<int>>(50, make_channel<int>());
       f.request_stop();
       CHECK_THROWS_AS(f.join(), vigil::cancelled);
@@ -213,7 +213,6 @@ TEST_SUITE("channel") {
     });
   }
 
-  // Go: chan/select3.go, the plain forms.
   // Go: chan/select3.go: nil, plain.
   TEST_CASE("a nil one makes everybody wait for ever and refuses every try") {
     in_virtual([] {
@@ -257,7 +256,7 @@ TEST_SUITE("channel") {
         got.push_back(*mine);
       }
       CHECK(got == std::vector{0, 1, 2, 3, 4});
-      // Leaving the loop early takes no value more.
+      // Leaving the loop early takes no further value.
       const auto d = make_channel<int>(3);
       for (int i = 0; i < 3; ++i)
         d.send(i);

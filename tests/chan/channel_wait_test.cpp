@@ -1,5 +1,5 @@
-// Channels: waits that end by a deadline, a close, a stop or the shutdown, and
-// what they leave behind.
+// Channels: waits that end by a deadline, a close, a stop or the shutdown, and what these
+// leave behind.
 #include "chan/chan_test.hpp"
 
 #include <vigil/channel.hpp>
@@ -75,7 +75,7 @@ TEST_SUITE("channel") {
     });
   }
 
-  TEST_CASE("a deadline that has passed still takes what is there and waits for nothing else") {
+  TEST_CASE("a passed deadline still takes a value that is there and waits for nothing else") {
     in_virtual([] {
       const auto start = vigil::clock::now();
       const auto c = make_channel<int>(1);
@@ -350,7 +350,7 @@ TEST_SUITE("channel") {
     });
   }
 
-  TEST_CASE("while stopping what can be done at once is done, so that it can be drained") {
+  TEST_CASE("while stopping a call that can complete at once does, so a channel can be drained") {
     in_virtual([] {
       const auto full = make_channel<int>(3);
       const auto out = make_channel<int>(10);
@@ -405,7 +405,7 @@ TEST_SUITE("channel") {
         h.join();
         CHECK(got);
         CHECK(value == nullptr);
-        // Both at the same instant: whoever is first, the two agree.
+        // Both at the same instant: whichever comes first, the two agree.
         value = std::make_unique<int>(2);
         got = false;
         auto late = spawn([&] { got = static_cast<bool>(c.recv_for(1s)); });

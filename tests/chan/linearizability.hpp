@@ -1,18 +1,15 @@
-// Is there an order in which the calls on one channel could have been made one
-// after the other? The search of Wing and Gong, with Lowe's memory of the
-// states it has seen.
+// Searches for an order in which the calls on one channel could have been made one after
+// the other: the algorithm of Wing and Gong, with Lowe's memory of visited states.
 //
-// The channel between two calls is a queue of at most `capacity` values, open
-// or closed:
+// Between two calls the channel is a queue of at most `capacity` values, open or closed:
 //
 //   send        pushes; waits, or is not ready, while it is full
 //   recv        pops; waits, or is not ready, while it is empty; closed once it
 //               is empty and closed
 //   close       once
 //
-// A send that waits and is served when somebody receives takes effect right
-// after that. Without a buffer a send and a recv take effect together; two that
-// do not wait never meet.
+// A send that waits and is served by a receive takes effect right after it. Without a
+// buffer a send and a recv take effect together; two calls that do not wait never meet.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +25,9 @@ struct channel_call {
   enum class ending : std::uint8_t { done, closed, not_ready };
   kind what = kind::send;
   ending how = ending::done;
-  bool waits = false;       // or could have, for a while
+  bool waits = false;       // or could have waited, for a while
   std::uint8_t value = 0;   // sent or received, from 1
-  std::uint64_t begun = 0;  // on a clock that counts
+  std::uint64_t begun = 0;  // on a clock that counts events
   std::uint64_t ended = 0;
 };
 
@@ -60,7 +57,7 @@ class linearization {
 
   bool from(const state& s) {
     if (s.made == (std::uint64_t{1} << calls_.size()) - 1) return true;
-    // Whether it is closed follows from what was made.
+    // The calls made tell whether it is closed.
     if (!seen_.insert(s.made << 24 | s.queue).second) return false;
     std::uint64_t first_end = UINT64_MAX;
     for (std::size_t i = 0; i < calls_.size(); ++i)
@@ -101,7 +98,7 @@ class linearization {
     return from(s);
   }
 
-  // The send has been counted; with each recv that could be its other half.
+  // The send has been counted; tries each recv that could be its other half.
   bool meet(const state& s, const channel_call& send, std::uint64_t first_end) {
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       const channel_call& c = calls_[i];

@@ -1,5 +1,5 @@
-// Short histories of one channel, fibers and plain threads together, and the
-// checker itself on histories written by hand.
+// Short histories of one channel, with fibers and plain threads together, and the checker
+// itself on histories written by hand.
 #include "chan/linearizability.hpp"
 
 #include "chan/random_form.hpp"
@@ -21,7 +21,7 @@ using ending = channel_call::ending;
 
 namespace {
 
-// Four that call at the same time, six to eight times each.
+// Four actors that call at the same time, six to eight times each.
 class short_history {
  public:
   explicit short_history(std::uint64_t seed)
@@ -37,7 +37,7 @@ class short_history {
     for (std::size_t i = 0; i < actors; ++i) {
       const auto act = [this, &made, &done, i, seed = dice_.next()] {
         seeded dice(seed);
-        start_.recv();  // together, or one is over before another has begun
+        start_.recv();  // together, or one would be over before another has begun
         for (std::uint32_t n = 6 + dice.below(3); n > 0; --n)
           made[i].push_back(call(dice));
         done.send();
@@ -54,7 +54,7 @@ class short_history {
       if (done.recv_for(1ms)) {
         ++i;
       } else if (std::exchange(may_be_stuck_, false)) {
-        calls_.push_back(close());  // then nobody is
+        calls_.push_back(close());  // nobody calls after this
       }
     }
     for (std::thread& t : plain)
@@ -223,7 +223,7 @@ TEST_SUITE("histories of one channel") {
     CHECK(overlapping > 0);
   }
 
-  TEST_CASE("without an order are refused: values overtake, get lost, come twice") {
+  TEST_CASE("without an order are refused: values that overtake, get lost or come twice") {
     CHECK(allows(2, {sent(1, 1, 2), sent(2, 3, 4), received(1, 5, 6), received(2, 7, 8)}));
     CHECK_FALSE(allows(2, {sent(1, 1, 2), sent(2, 3, 4), received(2, 5, 6), received(1, 7, 8)}));
     CHECK(allows(2, {sent(1, 1, 3), sent(2, 2, 4), received(2, 5, 6), received(1, 7, 8)}));
@@ -233,7 +233,7 @@ TEST_SUITE("histories of one channel") {
     CHECK_FALSE(allows(1, {sent(1, 1, 2), sent(2, 3, 4)}));
     CHECK_FALSE(allows(2, {sent(1, 1, 2), ended(kind::send, ending::not_ready, 3, 4)}));
     CHECK(allows(1, {sent(1, 1, 2), ended(kind::send, ending::not_ready, 3, 4)}));
-    // The one that waited gets in when the other has received.
+    // The waiting send gets in when the other actor has received.
     CHECK(allows(1, {sent(1, 1, 2), sent(2, 3, 6), received(1, 4, 5), received(2, 7, 8)}));
   }
 
@@ -253,7 +253,7 @@ TEST_SUITE("histories of one channel") {
     CHECK_FALSE(allows(1, {ended(kind::close, ending::closed, 1, 2)}));
   }
 
-  TEST_CASE("without a buffer are refused where two did not meet") {
+  TEST_CASE("without a buffer are refused where two calls did not meet") {
     CHECK(allows(0, {sent(1, 1, 3), received(1, 2, 4)}));
     CHECK_FALSE(allows(0, {sent(1, 1, 2), received(1, 3, 4)}));
     CHECK_FALSE(allows(0, {sent(1, 1, 3), received(2, 2, 4)}));

@@ -1,17 +1,17 @@
-// One round of the mixed test: fibers and plain threads, in real time, send and
-// receive on the same channels in every form, close them, and share timers.
+// One round of the mixed test: fibers and plain threads, in real time, send and receive
+// on the same channels in every form, close them, and share timers.
 //
-// Nothing is known of the order in which they get on, so laws are checked:
+// Their order is unknown, so laws are checked:
 //
-//   R1  each value that was sent arrives once, one that was not stays in hand;
-//   R2  who receives from a channel sees each sender's values in their order;
-//   R3  each arming of a timer ends once: received, stopped, or reset; it is
+//   MR1 each value that was sent arrives once, one that was not stays in hand;
+//   MR2 a receiver of a channel sees each sender's values in their order;
+//   MR3 each arming of a timer ends once: received, stopped, or reset; it is
 //       never early. A tick comes once, and on the ticker's grid;
-//   R4  at the end nobody waits: a closed channel says so, an open one is a
-//       buffer of exactly its capacity.
+//   MR4 at the end nobody waits: a closed channel reports its close, an open one
+//       is a buffer of exactly its capacity.
 //
-// One receiver at least drains: it never waits for a single channel alone, so
-// that everything sent comes through.
+// At least one receiver drains: it never waits for a single channel alone, so everything
+// that is sent arrives.
 #pragma once
 
 #include "support/in_runtime.hpp"
@@ -24,7 +24,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -50,7 +49,7 @@ class mixed_round {
     const std::size_t threads = 1 + draw(random_, 3);
     for (std::size_t i = 0; i < fibers + threads; ++i)
       actors_.push_back(std::make_unique<actor>(i, channels_.size(), random_.next()));
-    // The first two drain; a fiber and a thread.
+    // The first two actors drain; they are a fiber and a thread.
     const auto role_of = [&](std::size_t i) {
       return i == 0 || i == fibers ? role::drainer
              : i == 1              ? role::sender
@@ -92,14 +91,14 @@ class mixed_round {
     return sum;
   }
 
-  // What was found wrong first; empty: nothing.
+  // The first error, or an empty string.
   const std::string& wrong() const { return wrong_; }
 
  private:
   using microseconds = std::chrono::microseconds;
   using time_point = vigil::clock::time_point;
   static constexpr microseconds tick{40};
-  static constexpr int share = 60;  // operations of a sender
+  static constexpr int share = 60;  // operations of one sender
 
   enum class role : std::uint8_t { sender, relay, receiver, drainer };
 
@@ -123,7 +122,7 @@ class mixed_round {
 
     std::size_t channel = 0;
     std::size_t from = 0;
-    std::uint32_t number = 0;  // from 1; 0: moved away
+    std::uint32_t number = 0;  // from 1; 0: moved from
   };
 
   using channel_of = vigil::channel<parcel>;
@@ -138,9 +137,9 @@ class mixed_round {
     seeded dice;
     role is = role::sender;
     bool in_fiber = true;
-    std::vector<parcel> hand;         // for each channel the next to send
+    std::vector<parcel> hand;         // the next to send, by channel
     std::vector<std::uint32_t> sent;  // to each channel
-    std::vector<bool> closed;         // of which it knows
+    std::vector<bool> closed;         // as far as it knows
     std::vector<parcel> got;
     std::vector<time_point> ticks;
     std::uint64_t operations = 0;
@@ -154,7 +153,7 @@ class mixed_round {
     return microseconds(draw(a.dice, 8) == 0 ? 0 : 1 + draw(a.dice, 60));
   }
 
-  // Goes on after a failure, so that the round comes to its end.
+  // Continues after a failure, so that the round comes to its end.
   void expect(bool right, const char* law) {
     if (right) return;
     const std::lock_guard guard(wrong_lock_);
@@ -182,7 +181,7 @@ class mixed_round {
     return true;
   }
 
-  // Any that it does not know to be closed; nil if all are.
+  // Any channel that it does not know to be closed; nil if all are.
   std::optional<std::size_t> any_open(actor& a) const {
     const std::size_t from = draw(a.dice, a.closed.size());
     for (std::size_t i = 0; i < a.closed.size(); ++i) {
@@ -210,7 +209,7 @@ class mixed_round {
   }
 
   void note_sent(actor& a, std::size_t c, bool sent) {
-    expect(a.hand[c].is_here() != sent, "R1: a value is neither sent nor in the hand, or both");
+    expect(a.hand[c].is_here() != sent, "MR1: a value is neither sent nor in the hand, or both");
     if (sent) ++a.sent[c];
     a.hand[c] = {};
   }
@@ -255,8 +254,8 @@ class mixed_round {
   // --- receiving
 
   void accept(actor& a, std::size_t c, parcel value) {
-    expect(value.is_here(), "R1: an empty value was received");
-    expect(value.channel == c, "R1: a value of another channel was received");
+    expect(value.is_here(), "MR1: an empty value was received");
+    expect(value.channel == c, "MR1: a value of another channel was received");
     a.got.push_back(std::move(value));
   }
 
@@ -312,7 +311,7 @@ class mixed_round {
     return [this, &a](std::optional<time_point> t) { note_tick(a, *t); };
   }
 
-  // One send, two receives, a tick, and an end; whichever of them there are.
+  // One send, two receives, a tick, and an end; as far as they exist.
   void choose(actor& a,
               std::optional<std::size_t> to,
               std::optional<std::size_t> from,
@@ -374,7 +373,7 @@ class mixed_round {
   // --- timers
 
   void note_tick(actor& a, time_point t) {
-    expect(t <= vigil::clock::now(), "R3: a tick came early");
+    expect(t <= vigil::clock::now(), "MR3: a tick came early");
     a.ticks.push_back(t);
   }
 
@@ -401,81 +400,13 @@ class mixed_round {
   void note_time(const vigil::recv_result<time_point>& r) {
     if (!r) return;
     ++ended_;
-    expect(*r <= vigil::clock::now(), "R3: a timer was early");
+    expect(*r <= vigil::clock::now(), "MR3: a timer was early");
   }
 
-  // --- afterwards, alone
-
-  void check_timers() {
-    for (vigil::timer& t : timers_)
-      if (t.stop()) ++ended_;
-    expect(armed_ == ended_, "R3: an arming of a timer ended twice or never");
-    ticker_.stop();
-    std::set<time_point> seen;
-    for (const auto& a : actors_) {
-      for (const time_point t : a->ticks) {
-        expect(seen.insert(t).second, "R3: a tick came twice");
-        expect((t - start_) % tick == std::chrono::nanoseconds(0), "R3: a tick is off the grid");
-      }
-    }
-  }
-
-  void check_channels() {
-    actor& rest = *actors_.front();
-    std::size_t closed = 0;
-    for (std::size_t c = 0; c < channels_.size(); ++c) {
-      while (auto r = channels_[c].try_recv())
-        accept(rest, c, *std::move(r));
-      parcel value(c, 0, 1);
-      if (channels_[c].try_recv().is_closed()) {
-        ++closed;
-        expect(channels_[c].try_send(std::move(value)).is_closed(),
-               "R4: closed, but not for sends");
-        expect(value.is_here(), "R4: a closed channel took a value");
-        continue;
-      }
-      for (std::size_t i = 0; i < channels_[c].capacity(); ++i, value = parcel(c, 0, 1)) {
-        expect(static_cast<bool>(channels_[c].try_send(std::move(value))),
-               "R4: somebody waits to send, or the buffer is too small");
-      }
-      expect(!channels_[c].try_send(std::move(value)) && value.is_here(),
-             "R4: somebody waits to receive, or the buffer is too large");
-      expect(channels_[c].size() == channels_[c].capacity(), "R4: the size is wrong");
-    }
-    expect(closed == closes_.load(), "R4: a channel was closed twice or is not closed");
-  }
-
-  void check_values() {
-    // arrived[channel][sender][number - 1]
-    std::vector<std::vector<std::vector<int>>> arrived(channels_.size());
-    for (std::size_t c = 0; c < channels_.size(); ++c) {
-      for (const auto& a : actors_)
-        arrived[c].emplace_back(a->sent[c], 0);
-    }
-    for (const auto& a : actors_) {
-      std::vector<std::vector<std::uint32_t>> last(channels_.size(),
-                                                   std::vector<std::uint32_t>(actors_.size(), 0));
-      for (const parcel& p : a->got) {
-        std::vector<int>& numbers = arrived[p.channel][p.from];
-        if (p.number > numbers.size()) {
-          expect(false, "R1: a value arrived that was not sent");
-          continue;
-        }
-        ++numbers[p.number - 1];
-        std::uint32_t& before = last[p.channel][p.from];
-        expect(p.number > before, "R2: a later value of a sender was received first");
-        before = p.number;
-      }
-    }
-    for (const auto& by_sender : arrived) {
-      for (const auto& numbers : by_sender) {
-        for (const int times : numbers) {
-          expect(times != 0, "R1: a value was lost");
-          expect(times <= 1, "R1: a value arrived twice");
-        }
-      }
-    }
-  }
+  // --- afterwards, alone (mixed_round_checks.cpp)
+  void check_timers();
+  void check_channels();
+  void check_values();
 
   seeded random_;
   const bool ends_by_close_;

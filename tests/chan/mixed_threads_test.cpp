@@ -8,7 +8,7 @@
 using namespace vigil::testing_support;
 
 TEST_SUITE("fibers and threads on the same channels") {
-  TEST_CASE("each value arrives once and in order, each arming ends once, and nobody is left") {
+  TEST_CASE("each value arrives once and in order, each arming ends once, and no waiter is left") {
     for (const unsigned workers : {2U, 8U}) {
       draw_until(operations(200'000) / 2, [&](std::uint64_t seed) {
         std::uint64_t made = 0;

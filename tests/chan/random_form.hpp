@@ -1,7 +1,7 @@
-// How many operations the random tests make, and which seeds they draw.
+// The number of operations of the random tests, and their seeds.
 //
-// VIGIL_LONG=1: ten million instead of a few hundred thousand. VIGIL_SEED=n: only
-// the program with that seed; a failure names it.
+// VIGIL_LONG=1: ten million instead of a few hundred thousand. VIGIL_SEED=n: only the
+// program with that seed; a failure names it.
 #pragma once
 
 #include "support/in_runtime.hpp"
@@ -19,8 +19,8 @@ inline std::uint64_t operations(int normal, std::uint64_t long_form = 10'000'000
                                               : static_cast<std::uint64_t>(rounds(normal));
 }
 
-// one(seed), which returns how many operations it made, for seed after seed. On
-// the test's thread: outside a runtime or on a main fiber, which is pinned.
+// Calls one(seed), which returns the number of its operations, for seed after seed. It
+// runs on the test's thread: outside a runtime or on a main fiber, which is pinned.
 template <class F>
 void draw_until(std::uint64_t wanted, F one) {
   const char* const given = std::getenv("VIGIL_SEED");

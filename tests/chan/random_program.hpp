@@ -1,12 +1,13 @@
-// A random program on virtual time that writes down what it asks for and gets.
+// A random program on virtual time that records its calls and their results.
 //
-// Everything about it is drawn from one seed: 2 to 64 fibers share channels of
-// capacity 0 to 3, timers and tickers. Durations are few and short, so that
-// deadlines often meet. A referee (fiber 0) closes the channels and resets the
-// timers whenever all others are stuck, so that each program ends.
+// One seed decides everything about it: 2 to 64 fibers share channels of capacity 0 to 3,
+// timers and tickers. Durations are few and short, so deadlines often coincide. A referee
+// (fiber 0) closes the channels and resets the timers whenever all others are stuck, so
+// each program ends.
 #pragma once
 
-#include "chan/reference_model.hpp"
+#include "chan/history.hpp"
+#include "chan/sent_values.hpp"
 #include "support/in_runtime.hpp"
 
 #include <algorithm>
@@ -22,44 +23,6 @@
 #include <vector>
 
 namespace vigil::testing_support {
-
-// Values of two kinds: bytes that are copied, and an object that is moved and
-// counted. Both say whether they are still in the hand that sends them.
-struct plain_value {
-  plain_value() = default;
-
-  explicit plain_value(value_id v) : id(v) {}
-
-  bool is_in_hand(value_id sent) const { return id == sent; }
-
-  static bool is_moved_out(const plain_value&) { return true; }  // the bytes stay
-
-  value_id id = 0;
-};
-
-struct moved_value {
-  moved_value() = default;
-
-  explicit moved_value(value_id v) : id(v) { ++alive; }
-
-  moved_value(moved_value&& other) noexcept : id(std::exchange(other.id, 0)) {}
-
-  moved_value& operator=(moved_value&& other) noexcept {
-    std::swap(id, other.id);
-    return *this;
-  }
-
-  ~moved_value() {
-    if (id != 0) --alive;
-  }
-
-  bool is_in_hand(value_id sent) const { return id == sent; }
-
-  static bool is_moved_out(const moved_value& v) { return v.id == 0; }
-
-  value_id id = 0;
-  static inline int alive = 0;  // all on one thread
-};
 
 template <class Value>
 class random_program {
@@ -109,7 +72,7 @@ class random_program {
     vigil::clock::time_point deadline() const { return ticks ? again.deadline() : once.deadline(); }
   };
 
-  // What one select asks for, beside the wishes that are written down.
+  // The arguments of one select, beside the wishes that are recorded.
   struct drawn_case {
     wish::kind what = wish::kind::otherwise;
     channel_of channel;
@@ -132,7 +95,7 @@ class random_program {
   // A timer with a negative delay is due now.
   static instant due_in(nanoseconds d) { return now() + std::max<instant>(0, d.count()); }
 
-  // --- writing
+  // --- the record
 
   record& write(record::kind what, int fiber, int object = nil) {
     history_.records.push_back({});
@@ -180,7 +143,7 @@ class random_program {
     end(f, {result::kind::done, 0, 0});
   }
 
-  // A nil channel now and then: then only for a form that ends by itself.
+  // Sometimes a nil channel, but only for a form that ends by itself.
   channel_slot any_channel(seeded& dice, bool may_be_nil) const {
     if (may_be_nil && draw(dice, 16) == 0) return {};
     return channels_[static_cast<std::size_t>(draw(dice, static_cast<int>(channels_.size())))];
@@ -448,8 +411,8 @@ class random_program {
     if (!close_slot(f, slot) || draw(dice, 2) == 0) renew_closed(f, dice);
   }
 
-  // One that is closed is of little interest after a while, and a new one takes
-  // its place. What is closed, the program knows from what it did.
+  // A closed channel loses its interest after a while, and a new one replaces it. The
+  // program knows from its own calls which ones are closed.
   void renew_closed(int f, seeded& dice) {
     channel_slot& slot =
         channels_[static_cast<std::size_t>(draw(dice, static_cast<int>(channels_.size())))];
@@ -466,7 +429,7 @@ class random_program {
     write(record::kind::size, f, slot.id).a = static_cast<instant>(slot.channel.size());
   }
 
-  // What the clock shows says whether it has fired at this very instant.
+  // The clock alone tells whether the timer has fired at this very instant.
   void turn_clock(int f, seeded& dice) {
     clock_slot& slot = any_clock(dice);
     const int form = draw(dice, 4);

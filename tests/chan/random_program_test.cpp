@@ -31,7 +31,7 @@ outcome run_program(std::uint64_t seed) {
     failed = e.what();
   }
   try {
-    check_history(program.written());  // says more than a program that is stuck
+    check_history(program.written());  // explains more than a program that is stuck
   } catch (const std::exception& e) {
     failed += (failed.empty() ? "" : "\n") + std::string(e.what());
   }
@@ -73,7 +73,7 @@ TEST_SUITE("random programs") {
     });
   }
 
-  // Or a program that does little would pass for one that does it right.
+  // Otherwise a program that does little would pass for one that is right.
   TEST_CASE("end in every way, at once and after a wait") {
     std::map<std::string, int> ways;
     for (std::uint64_t seed = 1; seed <= 50; ++seed) {

@@ -1,120 +1,44 @@
-// What Go's rules allow channels, selects, timers and tickers to do.
+// The behaviour that Go's rules allow to channels, selects, timers and tickers.
 //
-// It knows nothing of the implementation. A program writes down what it asks
-// for and what it gets, in the order of its one worker; check_history() plays
-// that again and refuses the first step that no rule allows.
+// The model knows nothing of the implementation. A program records its calls and their
+// results, in the order of its one worker; check_history() replays the record and refuses
+// the first step that no rule allows.
 //
 // Everything that may wait is a select:
 //
 //   recv           select { recv }              recv_for    select { recv, timeout }
 //   try_recv       select { recv, otherwise }   sleep_for   select { timeout }
 //
-// M1  A select with a ready case takes one of those, at once, whichever; an
-//     ordered one the first. Otherwise it takes `otherwise` or a timeout that is
-//     over, and if there is none it waits in the queues of all its cases.
-// M2  Who waits is served first come, first served, at the step of the peer,
-//     and goes on at that instant. A wait ends at its deadline: not before, not
-//     after. close() ends all waits of its channel.
-// M3  A timer's value is its deadline, and is there from that instant until
-//     somebody receives it, or stop() or reset() takes it back.
+// RM1 A select with a ready case takes one of the ready ones, at once; an ordered
+//     select takes the first. Otherwise it takes `otherwise` or a timeout that has
+//     passed, and failing that it waits in the queues of all its cases.
+// RM2 Waiters are served first come, first served, at the step of the peer, and
+//     go on at that instant. A wait ends at its deadline: not before, not after.
+//     close() ends all waits of its channel.
+// RM3 A timer's value is its deadline, and is there from that instant until it
+//     is received, or stop() or reset() takes it back.
 //
-// Within an instant the firing of timers is not written down. What a wait got
-// is known ahead, from its end further down; so whoever is about to end by its
-// own timeout, or by a timer, at this very instant counts as gone for others.
+// Within an instant the firing of timers is not recorded. The result of a wait is known
+// ahead, from its end further down; so an operation that is about to end by its own
+// timeout, or by a timer, at this very instant counts as gone for others.
 #pragma once
+
+#include "chan/history.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace vigil::testing_support {
 
-using instant = std::int64_t;  // nanoseconds
-using value_id = std::uint64_t;
-inline constexpr instant never = std::numeric_limits<instant>::max();
-inline constexpr int nil = -1;
-
-struct wish {  // one case of a select
-  enum class kind : std::uint8_t { recv, send, timer, timeout, otherwise };
-  kind what = kind::recv;
-  int object = nil;      // of a channel or a timer
-  value_id value = 0;    // to send
-  instant deadline = 0;  // of a timeout
-};
-
-struct result {
-  enum class kind : std::uint8_t { done, closed, threw_closed };
-  kind how = kind::done;
-  int index = nil;     // the case taken; unknown if it threw
-  value_id value = 0;  // received; of a timer: its instant
-};
-
-struct record {
-  enum class kind : std::uint8_t {
-    begin,     // of a select, with its wishes
-    end,       // with its result
-    channel,   // `object` made with capacity `a`
-    timer,     // `object` made, due at `a`, every `b` (0: once)
-    close,     // ok: it was open
-    stop,      // ok: it was pending
-    reset,     // to `a`, every `b`; ok as for stop
-    deadline,  // `a` is the deadline in force
-    missed,    // `a` ticks were dropped so far
-    size,      // `a` values are in the buffer
-  };
-  kind what = kind::begin;
-  int fiber = 0;
-  instant now = 0;
-  int object = nil;
-  instant a = 0;
-  instant b = 0;
-  bool ok = false;        // begin: the select is ordered
-  std::size_t first = 0;  // of its wishes
-  std::size_t count = 0;
-  result got;
-};
-
-struct history {
-  std::vector<record> records;
-  std::vector<wish> wishes;
-};
-
-inline std::string to_string(const history& h, const record& r) {
-  static constexpr const char* names[] = {
-      "begin", "end", "channel", "timer", "close", "stop", "reset", "deadline", "missed", "size"};
-  static constexpr const char* wishes[] = {"recv", "send", "timer", "timeout", "otherwise"};
-  static constexpr const char* results[] = {"done", "closed", "threw closed"};
-  const auto num = [](auto n) { return std::to_string(n); };
-  std::string text =
-      num(r.now) + " fiber " + num(r.fiber) + ": " + names[static_cast<std::size_t>(r.what)];
-  if (r.what == record::kind::end) {
-    return text + " " + results[static_cast<std::size_t>(r.got.how)] + ", case " +
-           num(r.got.index) + ", value " + num(r.got.value);
-  }
-  if (r.what != record::kind::begin) {
-    return text + " " + num(r.object) + " (" + num(r.a) + ", " + num(r.b) + ") " +
-           (r.ok ? "true" : "false");
-  }
-  if (r.ok) text += " ordered";
-  for (std::size_t i = r.first; i < r.first + r.count; ++i) {
-    const wish& w = h.wishes[i];
-    text += std::string(" [") + wishes[static_cast<std::size_t>(w.what)] + " " + num(w.object);
-    if (w.what == wish::kind::send) text += " value " + num(w.value);
-    if (w.what == wish::kind::timeout) text += " at " + num(w.deadline);
-    text += "]";
-  }
-  return text;
-}
-
 class reference_model {
  public:
   explicit reference_model(const history& h) : history_(h), end_of_(ends(h)) {}
 
-  // Throws std::runtime_error that says which rule was broken, and where.
+  // Throws a std::runtime_error that names the rule that was broken, and the place.
   void check() {
     for (at_ = 0; at_ < history_.records.size(); ++at_) {
       const record& r = history_.records[at_];
@@ -126,7 +50,7 @@ class reference_model {
   }
 
  private:
-  struct place {  // in a queue
+  struct place {  // a place in a queue
     std::size_t who;
     std::size_t index;
   };
@@ -146,7 +70,7 @@ class reference_model {
     std::vector<place> receivers;
   };
 
-  struct operation {  // the running or last one of a fiber
+  struct operation {  // the running or last operation of a fiber
     const record* asked = nullptr;
     const record* end = nullptr;  // nullptr: it never ended
     bool parked = false;
@@ -199,7 +123,7 @@ class reference_model {
     return history_.wishes[op.asked->first + i];
   }
 
-  // What its end says it took; nullptr if that is not known.
+  // The case that its end says it took; nullptr if that is unknown.
   const wish* taken_by(const operation& op) const {
     if (op.end == nullptr || op.end->got.index < 0) return nullptr;
     return &wish_of(op, static_cast<std::size_t>(op.end->got.index));
@@ -236,9 +160,9 @@ class reference_model {
     return false;
   }
 
-  // --- who waits
+  // --- the waiters
 
-  // At this very instant, and nobody else has a part in it.
+  // Returns whether it ends at this very instant without any other fiber.
   bool ends_by_itself(const operation& op) {
     const wish* const w = taken_by(op);
     if (w == nullptr) return false;
@@ -301,7 +225,7 @@ class reference_model {
     return w->value;
   }
 
-  // The timer fires for the first who waits on it.
+  // The timer fires for the first of its waiters.
   void ring(int object) {
     timer_state& t = timer_at(object);
     for (const place& p : t.receivers) {
@@ -345,7 +269,7 @@ class reference_model {
     }
     if (w.what != wish::kind::timer) return readiness::no;
     timer_state& t = timer_at(w.object);
-    // Somebody waits on it: at this instant it has fired for him, or will.
+    // There is a waiter: at this instant the timer has fired for it, or will.
     return !is_due(t)            ? readiness::no
            : t.receivers.empty() ? readiness::yes
                                  : readiness::unless_rung;
@@ -386,7 +310,7 @@ class reference_model {
     }
   }
 
-  // The case that it took at once; nullptr: none that was ready.
+  // The case that it took at once; nullptr: none was ready.
   const wish* taken_at_once(const operation& op, bool at_once) {
     if (!at_once) return nullptr;
     const wish* w = taken_by(op);
@@ -396,7 +320,7 @@ class reference_model {
         w = &other;
     }
     if (w == nullptr || ready(*w) == readiness::no) return nullptr;
-    // Fired for another: then this one came a period later, or after a reset.
+    // Fired for another waiter: then this one came a period later, or after a reset.
     const bool rung = ready(*w) == readiness::unless_rung &&
                       op.end->got.value != static_cast<value_id>(timer_at(w->object).when);
     return rung ? nullptr : w;

@@ -1,5 +1,5 @@
-// The model itself: histories written by hand, some that Go's rules allow, and
-// beside each its neighbour that they do not.
+// Tests of the model itself: histories written by hand, some that Go's rules allow, and
+// beside each a similar one that they do not.
 #include "chan/reference_model.hpp"
 
 #include <initializer_list>
@@ -35,7 +35,7 @@ wish until(instant deadline) {
   return {wish::kind::timeout, nil, 0, deadline};
 }
 
-// Writes a history; the clock is set by at().
+// Writes a history; at() sets the clock.
 class written {
  public:
   written& at(instant now) {
@@ -57,7 +57,7 @@ class written {
     return *this;
   }
 
-  // At once.
+  // A call that returns at once.
   written& call(int fiber, std::initializer_list<wish> wishes, result got, bool ordered = false) {
     return begin(fiber, wishes, ordered).end(fiber, got);
   }
@@ -121,7 +121,7 @@ class written {
 }  // namespace
 
 TEST_SUITE("the model of Go's rules") {
-  TEST_CASE("serves those who wait first come, first served") {
+  TEST_CASE("serves waiters first come, first served") {
     const auto with_receivers = [](int first, int second) {
       return written()
           .channel(0, 0)
@@ -185,7 +185,7 @@ TEST_SUITE("the model of Go's rules") {
     CHECK_FALSE(select(took(2, 6), true));
     CHECK_FALSE(select(took(0, 5), false));
     CHECK_FALSE(select(took(4), false));
-    // It does not wait for somebody else to move.
+    // It does not wait for another fiber to move.
     CHECK_FALSE(written()
                     .channel(0, 1)
                     .call(1, {send(0, 5)}, took(0))
@@ -207,7 +207,8 @@ TEST_SUITE("the model of Go's rules") {
     CHECK(ends_at(10));
     CHECK_FALSE(ends_at(9));
     CHECK_FALSE(ends_at(11));
-    // At that instant the value may still be first, but then it is his.
+    // At that instant the value may still come first, but then it belongs to that
+    // receiver.
     const auto meet_at = [](instant when, result sender, result receiver) {
       return written()
           .channel(0, 0)
@@ -225,7 +226,7 @@ TEST_SUITE("the model of Go's rules") {
     CHECK_FALSE(meet_at(9, took(1), took(1)));
   }
 
-  TEST_CASE("tells all who wait that a channel is closed, once what it holds is received") {
+  TEST_CASE("tells all waiters that a channel is closed, once its values are received") {
     const auto senders = [](result got) {
       return written()
           .channel(0, 0)
@@ -256,7 +257,7 @@ TEST_SUITE("the model of Go's rules") {
     CHECK_FALSE(written().channel(0, 1).close(0).call(1, {send(0, 5)}, took(0)).is_allowed());
   }
 
-  TEST_CASE("hands a timer's deadline over once, and never what stop took back") {
+  TEST_CASE("hands a timer's deadline over once, and never a value that stop took back") {
     const auto received = [](instant at, result got) {
       return written().timer(0, 10).at(at).call(1, {time_of(0), otherwise}, got).is_allowed();
     };
@@ -312,7 +313,7 @@ TEST_SUITE("the model of Go's rules") {
     CHECK_FALSE(at_ten(10, false));
   }
 
-  TEST_CASE("keeps a ticker's phase and counts what is dropped") {
+  TEST_CASE("keeps a ticker's phase and counts the dropped ticks") {
     const auto ticks = [](instant second, instant missed) {
       return written()
           .timer(0, 10, 10)

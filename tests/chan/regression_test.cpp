@@ -1,6 +1,7 @@
-// What reviews found in channels and select, kept.
+// Faults that reviews found in channels and select, kept as cases.
 #include "chan_test.hpp"
 #include "machine/sanitizer.hpp"
+#include "support/at_rest.hpp"
 
 #include <vigil/vigil.hpp>
 
@@ -134,7 +135,7 @@ TEST_SUITE("channels: regression") {
     CHECK(accepts(texts, "text"));
   }
 
-  TEST_CASE("what remains of a deadline in the far past is nothing") {
+  TEST_CASE("the remaining time of a deadline in the far past is zero") {
     in_virtual([] {
       const vigil::timer t(vigil::clock::time_point::min());
       CHECK(t.remaining() == 0ns);
@@ -148,15 +149,14 @@ TEST_SUITE("channels: regression") {
     vigil::options o;
     o.workers = 1;
     o.stop_on = {SIGTERM};
-    std::atomic<bool> begun{false};
+    std::atomic<vigil::detail::scheduler*> begun{nullptr};
     std::thread later([&begun] {
-      begun.wait(false);  // before that the signal would end the process
-      // Real time, so that the worker is asleep by then; it holds either way.
-      std::this_thread::sleep_for(20ms);
+      begun.wait(nullptr);  // before that the signal would end the process
+      vigil::testing_support::wait_until_at_rest(*begun.load());
       ::kill(::getpid(), SIGTERM);
     });
     vigil::run(o, [&begun] {
-      begun.store(true);
+      begun.store(vigil::detail::current_scheduler());
       begun.notify_one();
       vigil::select();
     });

@@ -1,4 +1,4 @@
-// select: nil and closed channels, no cases at all, and when operands and
+// select: nil and closed channels, no cases at all, and the time at which operands and
 // functions are evaluated.
 #include "chan/chan_test.hpp"
 
@@ -92,7 +92,7 @@ TEST_SUITE("select") {
     o.workers = 2;
     o.deadlock = vigil::on_deadlock::fatal;
     CHECK_THROWS_AS(vigil::run(o, [] { select(on_recv(make_channel<int>())); }), vigil::deadlock);
-    // With a timeout among them it is none.
+    // With a timeout among them it is not a deadlock.
     vigil::testing::run_virtual([] { select(on_recv(channel<int>()), on_timeout(24h)); });
   }
 
@@ -169,9 +169,8 @@ TEST_SUITE("select") {
 
   // --- operands and functions
 
-  // Go: chan/select.go, select5.go.
   // Go: chan/select.go.
-  TEST_CASE("every operand is evaluated once, also of nil channels and cases not taken") {
+  TEST_CASE("every operand is evaluated once, even of nil channels and cases not taken") {
     in_virtual([] {
       int evaluated = 0;
       const auto c = make_channel<int>(1);
@@ -225,12 +224,12 @@ TEST_SUITE("select") {
              on_recv(full,
                      [&](std::optional<int>) {
                        check_nobody_waits(empty);
-                       // So it may wait, and select, itself.
+                       // so it may itself wait and select
                        CHECK(select(on_recv(empty), on_timeout(1s)) == 1);
                      }),
              on_send(empty, 1, [&] { wrong = true; }));
       CHECK_FALSE(wrong);
-      // The same for one that had to wait.
+      // The same for a select that had to wait.
       auto f = spawn([&] {
         select(on_recv(empty,
                        [&](std::optional<int> v) {
@@ -302,7 +301,7 @@ TEST_SUITE("select") {
       std::string text = "a text that is too long for the string itself to hold";
       select(on_send(texts, text));
       CHECK(!text.empty());
-      select(on_send(texts, "another"));  // made into a string at once
+      select(on_send(texts, "another"));  // converted to a string at once
       CHECK(texts.recv() == text);
       CHECK(texts.recv() == "another");
     });

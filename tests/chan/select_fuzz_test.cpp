@@ -1,6 +1,6 @@
-// Every mix of cases that a select can meet, in the manner of the TestSelect of
-// Go's reflect package: the case taken must be one that could be taken, with
-// the right value, and everything else must be as it was.
+// Every mix of cases that a select can meet, in the manner of the TestSelect of Go's
+// reflect package: the case taken must be one that could be taken, with the right value,
+// and everything else must be unchanged.
 //
 // VIGIL_LONG=1 tries ten times as many.
 #include "chan/chan_test.hpp"
@@ -24,13 +24,13 @@ using vigil::make_channel;
 
 namespace {
 
-// Goes through all sequences of choices. The first value of each choice is
-// drawn, so that a run that is cut short has seen something of everything.
+// Enumerates all sequences of choices. The first value of each choice is drawn, so a run
+// that is cut short has seen a sample of everything.
 class exhaustive {
  public:
   explicit exhaustive(std::uint64_t seed) : dice_(seed) {}
 
-  // Before each sequence; false when there is none left.
+  // Called before each sequence; returns false when none is left.
   bool next() {
     at_ = 0;
     if (!started_) {
@@ -48,7 +48,7 @@ class exhaustive {
     return false;
   }
 
-  // 0 … of - 1.
+  // Returns a number below `of`.
   std::size_t choose(std::size_t of) {
     if (at_ == made_.size()) made_.push_back({dice_.below(static_cast<std::uint32_t>(of)), 0, of});
     const choice& c = made_[at_++];
@@ -71,18 +71,18 @@ class exhaustive {
   bool started_ = false;
 };
 
-// What a fuzzed select did.
+// The observed effects of a fuzzed select.
 struct report {
-  std::vector<std::string_view> called;  // the functions, by the name of their case
-  std::string got;                       // by the function of a receive
+  std::vector<std::string_view> called;  // the functions called, by the name of their case
+  std::string got;                       // the value that the function of a receive got
 };
 
-// One case with all that is known of it.
+// One case, and everything known about it.
 struct candidate {
   std::string_view name;
   bool can_be_taken = false;
   bool throws = false;
-  std::string brings;                      // what a receive hands over: "nothing" if closed
+  std::string brings;                      // handed over by a receive: "nothing" if closed
   std::function<void()> helper = nullptr;  // makes it ready
   std::function<void(vigil::case_list&, report&)> add;
   std::function<void(bool taken)> check = [](bool) {};
@@ -149,8 +149,8 @@ candidate a_send(readiness how, int n) {
       REQUIRE(s->ch.size() == (taken ? 1 : 0));
       if (taken) REQUIRE(text_of(*s->ch.recv()) == std::to_string(n));
     }
-    // The value has moved exactly if the case was taken (a copyable one may
-    // have been left as it was).
+    // The value has been moved exactly if the case was taken (a copyable one may have
+    // been left unchanged).
     if (!taken || how == readiness::closed) {
       REQUIRE(is_untouched(s->value, n));
     } else if constexpr (std::is_same_v<T, std::unique_ptr<int>>) {
@@ -238,7 +238,7 @@ candidate an_otherwise(bool can_be_taken) {
   return c;
 }
 
-// How the helper is started: on the fiber's runtime, or from a plain thread.
+// Starts the helper: on the fiber's runtime, or on a plain thread.
 using start_helper = std::function<void(std::function<void()>)>;
 
 // One mix. Virtual time makes the deadlines exact.
@@ -258,7 +258,7 @@ void try_one(exhaustive& x, int& n, bool is_virtual, const start_helper& start) 
     ready_now = ready_now || cases[i].can_be_taken;
     if (cases[i].helper) helped.push_back(i);
   }
-  // What keeps it from waiting for ever: otherwise, a timeout, the helper.
+  // The part that keeps it from waiting for ever: otherwise, a timeout, the helper.
   std::function<void()> helper;
   bool helper_is_too_late = false;
   const std::size_t ways = is_virtual ? 4 : 2;
@@ -317,7 +317,7 @@ void try_one(exhaustive& x, int& n, bool is_virtual, const start_helper& start) 
         cases.begin());
   }
   if (helper_is_too_late) {
-    // Whoever comes afterwards finds nobody.
+    // Latecomers find nobody.
     vigil::sleep_for(2 * helper_comes_after);
     REQUIRE_FALSE(too_late[0].join_for(0s));
     too_late[0].request_stop();

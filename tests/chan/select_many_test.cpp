@@ -52,8 +52,8 @@ struct rational {
 
   static wide times(std::int64_t a, std::int64_t b) { return static_cast<wide>(a) * b; }
 
-  // Fibers work ahead of who looks at their coefficients; what has become too
-  // large there is nothing.
+  // Fibers work ahead of the readers of their coefficients; a number that has become too
+  // large is dropped there.
   static rational reduced(wide over, wide under) {
     wide divisor = over < 0 ? -over : over;
     for (wide rest = under; rest != 0;)
@@ -81,7 +81,7 @@ rational next(const series& s) {
   return s.recv().value();
 }
 
-// The same series twice, for two who take it at different speeds.
+// The same series twice, for two readers of different speeds.
 std::pair<series, series> split(series in) {
   const std::array<channel<rational>, 2> out{make_channel<rational>(), make_channel<rational>()};
   go([in, out] {
@@ -130,7 +130,7 @@ series integral(series u, rational constant) {
   return from([u, constant](int n) { return n == 0 ? constant : next(u) * rational{1, n}; });
 }
 
-// The series that is f of itself.
+// The series that is a fixed point of f.
 series fixed_point(const std::function<series(series)>& f) {
   const auto back = make_channel<rational>();
   const auto [result, fed_back] = split(f(back));
@@ -291,7 +291,7 @@ TEST_SUITE("select") {
     });
   }
 
-  // Go: TestSelectMaxCases; there 65 536 is the most.
+  // There the most is 65 536.
   // Go: reflect TestSelectMaxCases.
   TEST_CASE("a list may be longer than Go allows") {
     in_virtual([] {
@@ -307,7 +307,7 @@ TEST_SUITE("select") {
     });
   }
 
-  TEST_CASE("a list sends what its values are each time, moved-from ones when they were taken") {
+  TEST_CASE("a list sends the current values each time, moved-from ones after they were taken") {
     in_virtual([] {
       const auto c = make_channel<std::string>(1);
       std::string value = "first";
@@ -323,10 +323,9 @@ TEST_SUITE("select") {
     });
   }
 
-  // Go: chan/select2.go, fixedbugs/issue9110.go.
   // Go: chan/select2.go; fixedbugs/issue9110.go.
   TEST_CASE("a million selects, timeouts among them, leave the memory as it was") {
-#ifndef VIGIL_TEST_UNDER_SANITIZER  // which keeps what was freed
+#ifndef VIGIL_TEST_UNDER_SANITIZER  // a sanitizer keeps freed memory
     in_virtual([] {
       const auto a = make_channel<int>();
       const auto b = make_channel<int>(1);

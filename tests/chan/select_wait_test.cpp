@@ -85,7 +85,7 @@ TEST_SUITE("select") {
       CHECK(select(on_timeout(1s), on_deadline(start - 1s), on_timeout(0s)) == 1);
       CHECK(since(start) == 0s);
       CHECK(select(on_timeout(1s), otherwise(), on_timeout(0s)) == 1);
-      // Equal ones: the first.
+      // The first of equal ones.
       CHECK(select(on_timeout(1s), on_timeout(1s)) == 0);
       start = now();
       CHECK(select(on_deadline(start + 1s), on_timeout(1s)) == 0);
@@ -154,7 +154,7 @@ TEST_SUITE("select") {
     in_runtime({.workers = {1, 2}}, tries);
   }
 
-  TEST_CASE("the channel of a timer is looked at by the clock, also where nothing is waited for") {
+  TEST_CASE("the channel of a timer goes by the clock, even where there is no wait") {
     in_virtual([] {
       const auto t = vigil::after(1s);
       CHECK(select(on_recv(t), otherwise()) == 1);
@@ -283,7 +283,7 @@ TEST_SUITE("select") {
         }
         for (int i = 0; i < 3; ++i)
           static_cast<void>(c.recv());
-        // Half of them may not have come to their select yet; both will do.
+        // Half of them may not have reached their select yet; both kinds will.
       });
       CHECK(kept == 17);
       check_nobody_waits(c);

@@ -25,7 +25,7 @@ std::string dumped() {
   return result;
 }
 
-// The line that holds `part`; empty without one.
+// The line that contains `part`; empty if there is none.
 std::string line_with(const std::string& text, const std::string& part) {
   const auto at = text.find(part);
   if (at == std::string::npos) return "";
@@ -44,7 +44,6 @@ vigil::fiber_options named(std::string_view name) {
 }  // namespace
 
 TEST_SUITE("dump") {
-  // Node: walk_handles.
   // Node, libuv: walk_handles.
   TEST_CASE("counts a timer while it is pending, and no longer") {
     in_virtual([] {
@@ -60,7 +59,7 @@ TEST_SUITE("dump") {
     });
   }
 
-  TEST_CASE("says where a fiber was started, with up to eight arguments, with and without a name") {
+  TEST_CASE("shows a fiber's place of start, with up to eight arguments, with and without a name") {
     in_virtual([] {
       const auto nap = [](auto... length) { (sleep_for(length), ...); };
       const auto none = spawn(nap);
@@ -120,7 +119,7 @@ TEST_SUITE("dump") {
       CHECK_MESSAGE(has(line_with(text, "(main)"), ", pinned]"), text);
       CHECK_MESSAGE(has(line_with(text, "timer fiber"), "timers"), text);
       CHECK_FALSE(has(text, "(runnable)]"));
-      // The callback that sleeps is named by where its timer was made.
+      // The callback that sleeps carries the place where its timer was made.
       CHECK_MESSAGE(has(line_with(text, "(callbacks) [parked: sleep"), "dump_test.cpp:"), text);
       CHECK_MESSAGE(has(text, "1 workers"), text);
       CHECK_MESSAGE(has(text, "4 timers pending"), text);
@@ -153,7 +152,7 @@ TEST_SUITE("dump") {
   }
 
   // Go: TestNumGoroutine.
-  TEST_CASE("lists as many fibers as stats counts, and ours") {
+  TEST_CASE("lists as many fibers as stats counts, including vigil's own") {
     in_virtual([] {
       std::vector<vigil::fiber<>> fibers;
       for (int i = 0; i < 57; ++i)
@@ -167,13 +166,13 @@ TEST_SUITE("dump") {
       }
       CHECK(lines == 57);
       CHECK(vigil::stats().fibers_alive == 58);
-      CHECK(has(text, "60 fibers"));  // with main, the timer fiber and a runner
+      CHECK(has(text, "60 fibers"));  // including main, the timer fiber and a runner
       for (auto& f : fibers)
         f.join();
     });
   }
 
-  TEST_CASE("an ended fiber is gone, or shown as ended while its handle is kept") {
+  TEST_CASE("an ended fiber is absent, or shown as ended while its handle is kept") {
     in_virtual([] {
       auto kept = spawn(named("kept"), [] {});
       spawn(named("joined"), [] {}).join();

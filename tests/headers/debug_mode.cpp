@@ -1,5 +1,5 @@
-// A program that is built with the standard library's debug mode, where
-// containers have another layout, works with a vigil that is not.
+// A program that is built with the standard library's debug mode, where containers have
+// another layout, works with a vigil that is not.
 #ifndef _GLIBCXX_DEBUG
 #error "built without -D_GLIBCXX_DEBUG"
 #endif

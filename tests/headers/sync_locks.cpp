@@ -1,5 +1,5 @@
 // The locks of the standard library come with vigil/sync.hpp: the guide's code needs no
-// header beside it.
+// other header.
 #include <vigil/sync.hpp>
 
 namespace vigil::headers_test {

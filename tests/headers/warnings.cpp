@@ -1,5 +1,5 @@
-// What a program writes that is built with more warnings than vigil: nothing of
-// vigil's warns in it, neither a header nor settings that name some fields only.
+// A program that is built with more warnings than vigil gets none from vigil, neither in
+// a header nor for settings that name only some fields.
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
 

@@ -1,4 +1,4 @@
-// What the calls of a timeout list cost: no memory, and no look at the clock.
+// The cost of a timeout list's calls: no memory, and no look at the clock.
 #include "idle_timeouts/timeout_helpers.hpp"
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER
@@ -16,7 +16,7 @@ thread_local std::uint64_t clock_reads = 0;
 
 }  // namespace
 
-// Put before the C library's, for the library and the C++ library alike.
+// Replaces the C library's, for the library and the C++ library alike.
 extern "C" int clock_gettime(clockid_t which, timespec* t) noexcept {
   using function = int(clockid_t, timespec*);
   static function* const real = reinterpret_cast<function*>(::dlsym(RTLD_NEXT, "clock_gettime"));
@@ -31,7 +31,7 @@ using namespace vigil::testing_support;
 using vigil::sleep_for;
 using vigil::timeout_list;
 
-// Of the calling thread: f must not park.
+// Counts the looks of the calling thread: f must not park.
 template <class F>
 std::uint64_t clock_reads_of(F f) {
   const std::uint64_t before = clock_reads;
@@ -62,7 +62,7 @@ TEST_SUITE("timeout_list: cost") {
     });
   }
 
-  TEST_CASE("a touch that is told the time looks at no clock, another does once") {
+  TEST_CASE("a touch with a given time reads no clock, one without reads it once") {
     in_runtime({.workers = {1}, .settings = {}}, [] {
       timeout_list l(1h, [](entry&) {});
       std::deque<connection> c(1000);

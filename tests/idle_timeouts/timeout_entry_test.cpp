@@ -13,7 +13,7 @@ using vigil::testing::settle;
 
 namespace {
 
-// Says so when it is used after its end.
+// Reports a use after its end.
 struct with_work {
   with_work(std::vector<std::string>& to, int n) : said(&to), number(n) {}
 
@@ -49,7 +49,7 @@ TEST_SUITE("expiring") {
       {
         holder h(said, 7);
         list.add(h.entry());
-        vigil::sleep_for(1500ms);  // it is in its on_expire
+        vigil::sleep_for(1500ms);  // the entry is in its on_expire
         CHECK_FALSE(h.entry().is_linked());
         CHECK(&holder::of(h.entry()) == &h);
         CHECK(&*h == h.operator->());
@@ -101,7 +101,7 @@ TEST_SUITE("timeout_list") {
     });
   }
 
-  TEST_CASE("a time in the future is believed and does not hold up other entries") {
+  TEST_CASE("a time in the future is accepted and does not delay other entries") {
     in_virtual([] {
       noted_list l(10ms);
       std::array<connection, 4> c{{{0}, {1}, {2}, {3}}};
@@ -164,12 +164,12 @@ TEST_SUITE("timeout_list") {
     });
   }
 
-  TEST_CASE("a touch at the very deadline keeps the entry or is false, and it says which") {
+  TEST_CASE("a touch at the very deadline either keeps the entry or returns false") {
     for_each_seed(40, [] {
       noted_list l(10ms);
       connection c;
       l.list.add(c.idle);
-      sleep_for(10ms);  // both are due; the seed decides who goes first
+      sleep_for(10ms);  // both are due; the seed decides which comes first
       const bool kept = c.idle.touch();
       settle();
       CHECK(l.seen.all.size() == (kept ? 0 : 1));
@@ -202,7 +202,7 @@ TEST_SUITE("timeout_list") {
     });
   }
 
-  TEST_CASE("removing twice is harmless, and so is removing what was never added") {
+  TEST_CASE("removing twice is harmless, and so is removing an entry that was never added") {
     in_virtual([] {
       noted_list l(10ms);
       connection c;
@@ -215,7 +215,7 @@ TEST_SUITE("timeout_list") {
     });
   }
 
-  TEST_CASE("an entry that dies leaves its list") {
+  TEST_CASE("a destroyed entry leaves its list") {
     in_virtual([] {
       noted_list l(10ms);
       connection first{1};

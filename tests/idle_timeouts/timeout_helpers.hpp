@@ -1,4 +1,4 @@
-// What the tests of timeout lists share.
+// Helpers that the tests of timeout lists share.
 #pragma once
 
 #include "time/timer_helpers.hpp"
@@ -17,7 +17,7 @@ inline instant now() {
   return clock::now();
 }
 
-// What has expired, in order, and when.
+// The expired entries, in order, with their times.
 struct expiries {
   struct one {
     int id;
@@ -55,7 +55,7 @@ inline int id_of(entry& e) {
   return owner_of<&connection::idle>(e).id;
 }
 
-// A list that notes what expires.
+// A list that records its expiries.
 struct noted_list {
   expiries seen;
   timeout_list list;
@@ -67,7 +67,7 @@ struct noted_list {
 using ids = std::vector<int>;
 using times = std::vector<std::chrono::nanoseconds>;
 
-// Timers that fired since, without those of the caller's own sleeps.
+// The timers that fired during f, without those of the caller's own sleeps.
 template <class F>
 std::uint64_t rings_during(F f, std::uint64_t sleeps) {
   const std::uint64_t before = stats().timers_fired;

@@ -21,7 +21,7 @@ using vigil::wrong_place;
 
 namespace {
 
-// Timers that the heap has fired.
+// The number of timers that the heap has fired.
 std::uint64_t heap_firings() {
   const auto count = vigil::stats().lateness.count;
   return std::accumulate(count.begin(), count.end(), std::uint64_t{0});
@@ -87,7 +87,7 @@ TEST_SUITE("timeout_list") {
     });
   }
 
-  TEST_CASE("a list that dies leaves its entries in no list, and none expires") {
+  TEST_CASE("a destroyed list leaves its entries in no list, and none expires") {
     in_virtual([] {
       std::vector<std::unique_ptr<connection>> c;
       int calls = 0;
@@ -137,8 +137,8 @@ TEST_SUITE("timeout_list") {
       std::deque<connection> c(1000);
       for (connection& each : c)
         l.list.add(each.idle);
-      // The callback that expires the next is queued at once: no deadline. So the
-      // heap fires for the list and for the sleep.
+      // The callback that expires the next entry is queued at once, without a deadline.
+      // So the heap fires for the list and for the sleep.
       const std::uint64_t before = heap_firings();
       sleep_for(1s);
       CHECK(l.seen.all.size() == 1000);
@@ -170,7 +170,7 @@ TEST_SUITE("timeout_list") {
     });
   }
 
-  TEST_CASE("bad input is refused at the call, and says what to do") {
+  TEST_CASE("bad input is refused at the call, with a message that gives the remedy") {
     in_virtual([] {
       for (const nanoseconds d : {0ns, -1ns, nanoseconds::min()})
         CHECK_THROWS_AS(timeout_list(d, [](entry&) {}), std::invalid_argument);
@@ -186,7 +186,7 @@ TEST_SUITE("timeout_list") {
       CHECK(lists.lists() == 1);
       timeout_list l(1s, [](entry&) {});
       const timeout_list moved = std::move(l);
-      // NOLINTBEGIN(bugprone-use-after-move): that is the test
+      // NOLINTBEGIN(bugprone-use-after-move): the move is what is tested
       CHECK_THROWS_AS(l.add(c.idle), std::logic_error);
       CHECK_THROWS_AS(l.expire_now(), std::logic_error);
       CHECK(l.size() == 0);
@@ -286,7 +286,7 @@ TEST_SUITE("timeout_list") {
     CHECK(seen->all.size() == 3);
   }
 
-  TEST_CASE("between two runs add says that none is under way, and leaves the entry in no list") {
+  TEST_CASE("between two runs add reports that there is none, and leaves the entry in no list") {
     one_runtime runtime;
     std::optional<timeout_list> l;
     std::optional<timeout_lists> lists;
@@ -309,7 +309,7 @@ TEST_SUITE("timeout_list") {
     });
   }
 
-  TEST_CASE("what the last destructors of a run add is in no list after it") {
+  TEST_CASE("entries added by the last destructors of a run are in no list after it") {
     struct adds_at_its_end {
       timeout_list* list;
       connection* c;

@@ -17,8 +17,8 @@ using vigil::timeout_lists;
 
 namespace {
 
-// Node's worked example, with its two lists: 100 ms at 0, and after 10 ms of
-// work 100 ms and 200 ms.
+// Node's worked example, with its two lists: 100 ms at 0, and after 10 ms of work 100 ms
+// and 200 ms.
 struct worked_example {
   expiries seen;
   timeout_lists lists{[this](entry& e) { seen.add(id_of(e)); }};
@@ -35,7 +35,7 @@ struct worked_example {
 }  // namespace
 
 TEST_SUITE("timeout_lists") {
-  TEST_CASE("their sizes are added up, however many lists there are") {
+  TEST_CASE("its size is the sum over however many lists there are") {
     in_virtual([] {
       timeout_lists lists([](entry&) {});
       std::deque<connection> c(300);
@@ -129,7 +129,7 @@ TEST_SUITE("timeout_lists") {
     });
   }
 
-#ifndef VIGIL_TEST_UNDER_SANITIZER  // which has an allocator of its own
+#ifndef VIGIL_TEST_UNDER_SANITIZER  // a sanitizer has an allocator of its own
   TEST_CASE("a duration without entries keeps less than a kilobyte") {
     in_virtual([] {
       constexpr std::size_t many = 2000;
@@ -149,7 +149,7 @@ TEST_SUITE("timeout_lists") {
       for (const auto& c : all)
         timeout_lists::remove(c->idle);
       CHECK(lists.lists() >= many);
-      // All but a few have given back their rooms, of 6 KiB each.
+      // All but a few have returned their blocks, of 6 KiB each.
       const std::size_t given_back = with_entries - ::mallinfo2().uordblks;
       CHECK(given_back > (many - 100) * 6 * 1024);
       CHECK(given_back < many * 64 * 1024);  // it has not grown
@@ -181,7 +181,7 @@ TEST_SUITE("timeout_lists") {
     });
   }
 
-  TEST_CASE("what an on_expire adds while the destructor waits for it is in no list") {
+  TEST_CASE("an entry added by an on_expire for which the destructor waits is in no list") {
     in_virtual([] {
       std::array<connection, 3> c;
       connection other;

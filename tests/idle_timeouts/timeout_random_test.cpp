@@ -18,7 +18,7 @@ using vigil::testing::settle;
 
 namespace {
 
-// What a list must do, kept in the plainest way: every entry's last touch.
+// The required behaviour of a list, kept in the plainest way: every entry's last touch.
 class model_list {
  public:
   model_list(std::size_t n, nanoseconds d) : last_(n), d_(d) {}
@@ -33,8 +33,8 @@ class model_list {
 
   bool remove(std::size_t i) { return std::exchange(last_[i], std::nullopt).has_value(); }
 
-  // The entry that is called now was due now, and none is that ought to have
-  // been called before.
+  // The entry that is called now was due now, and no other should have been called before
+  // it.
   void expire(std::size_t i, instant t) {
     REQUIRE(last_[i].has_value());
     CHECK(*last_[i] + d_ == t);
@@ -43,7 +43,7 @@ class model_list {
     last_[i].reset();
   }
 
-  // Nothing is overdue.
+  // Checks that nothing is overdue.
   void check_at(instant t) const {
     for (const auto& each : last_)
       CHECK((!each || *each + d_ >= t));
@@ -62,7 +62,8 @@ class model_list {
 void random_program(std::uint64_t seed) {
   seeded dice(seed);
   const std::uint32_t n = 1 + dice.below(40);
-  // From a duration in which few things happen to one in which all do.
+  // Durations range from those in which few things happen to those in which everything
+  // does.
   const nanoseconds d(nanoseconds(1 + dice.below(20)) * (dice.below(2) == 0 ? 1 : 1'000'000));
   const nanoseconds step = d / static_cast<int>(1 + dice.below(10)) + 1ns;
   model_list model(n, d);
@@ -80,7 +81,7 @@ void random_program(std::uint64_t seed) {
         model.add(i, now());
         break;
       case 2: {
-        // Also of the past; never of the future, which has a test of its own.
+        // Times in the past, too; never in the future, which has a test of its own.
         const instant t = now() - nanoseconds(dice.below(3)) * (dice.below(2) == 0 ? 1 : 1000);
         CHECK(e.touch(t) == model.touch(i, t));
         break;
@@ -118,7 +119,7 @@ void random_program(std::uint64_t seed) {
 }  // namespace
 
 TEST_SUITE("timeout_list at random") {
-  TEST_CASE("random programs do what the model says, to the nanosecond") {
+  TEST_CASE("random programs match the model, to the nanosecond") {
     for_each_seed(static_cast<std::uint64_t>(rounds(2000)), random_program);
   }
 
@@ -129,7 +130,7 @@ TEST_SUITE("timeout_list at random") {
       constexpr nanoseconds d = 10ms;
       std::array<instant, n> last{};
       std::array<int, n> inside{};
-      std::array<int, n> balance{};  // adds that neither expired nor were taken out
+      std::array<int, n> balance{};  // adds that neither expired nor were removed
       std::deque<connection> c;
       for (std::uint32_t i = 0; i < n; ++i)
         c.emplace_back(static_cast<int>(i));
@@ -175,7 +176,7 @@ TEST_SUITE("timeout_list at random") {
       }
       for (connection& each : c)
         timeout_list::remove(each.idle);
-      // An on_expire may have added its entry again after that of another.
+      // An on_expire may have added its entry again after another one's.
       for (int k = 0; k < 100 && l->size() != 0; ++k) {
         for (connection& each : c)
           timeout_list::remove(each.idle);
@@ -185,8 +186,8 @@ TEST_SUITE("timeout_list at random") {
     });
   }
 
-  // Some touched all the time, some now and then, some never; each expiry is at
-  // exactly its last touch and a duration, in that order.
+  // Some entries are touched all the time, some now and then, some never; each expires at
+  // exactly its last touch plus the duration, in that order.
   TEST_CASE("ten thousand entries touched at random expire in the order of their last touch") {
     for_each_seed(3, [](std::uint64_t seed) {
       seeded dice(seed);
@@ -209,7 +210,7 @@ TEST_SUITE("timeout_list at random") {
         if (dice.below(4) == 0) sleep_for(nanoseconds(dice.below(100'000)));
       }
       for (int k = 0; k < 20'000; ++k) {
-        // The square: low numbers often.
+        // The square: low numbers come often.
         const std::size_t i = dice.below(100) * dice.below(100);
         if (c[i].idle.touch()) last[i] = now();
         if (dice.below(4) == 0) sleep_for(nanoseconds(dice.below(1'000'000)));

@@ -40,8 +40,8 @@ void raise(std::atomic<std::int64_t>& to, std::int64_t value) {
 }  // namespace
 
 TEST_SUITE("timeout_list on threads") {
-  // None early, none lost, none after removal. The threads touch in bursts, with
-  // pauses in which some entries become due: so a touch meets an expiry often.
+  // No expiry is early, lost, or after a removal. The threads touch in bursts, with
+  // pauses in which some entries become due, so a touch often meets an expiry.
   TEST_CASE("touched by four threads while it expires, entries are added and removed") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       constexpr nanoseconds d = 200us;
@@ -67,7 +67,8 @@ TEST_SUITE("timeout_list on threads") {
             hammered& h = all[dice.below(n)];
             const instant time = now();
             if (h.idle.touch(time)) raise(h.promised, count_of(time));
-            // Real time, so that entries expire in between; it holds at any pace.
+            // Real time: blocks on purpose, so that entries expire in between; the case
+            // holds at any pace.
             if (dice.below(64) == 0) std::this_thread::sleep_for(300us);
           }
         }));
@@ -101,7 +102,7 @@ TEST_SUITE("timeout_list on threads") {
       is_over.store(true);
       for (auto& t : touching)
         t->join();
-      // What nobody touches any more expires.
+      // Entries that nobody touches any more expire.
       while (l->size() != 0)
         sleep_for(1ms);
       l.reset();
@@ -115,7 +116,7 @@ TEST_SUITE("timeout_list on threads") {
     });
   }
 
-  TEST_CASE("entries move between lists that expire, and die, on four fibers") {
+  TEST_CASE("entries move between expiring lists, and are destroyed, on four fibers") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       std::atomic<int> calls{0};
       const auto count = [&](entry&) { calls.fetch_add(1); };
@@ -157,8 +158,8 @@ TEST_SUITE("timeout_list on threads") {
     });
   }
 
-  // A list that is destroyed as its entries are: whoever comes late finds the
-  // same memory with another list in it, or none.
+  // A list is destroyed together with its entries: a latecomer finds the same memory with
+  // another list in it, or none.
   TEST_CASE("lists and entries are destroyed at the same moment on different fibers") {
     in_runtime({.workers = {2, 4}}, [] {
       const int turns = rounds(1000);
@@ -177,7 +178,7 @@ TEST_SUITE("timeout_list on threads") {
     });
   }
 
-  // With assertions on, the order of locks is checked.
+  // With assertions on, the lock order is checked.
   TEST_CASE("a plain thread adds and removes while a program waits until all is done") {
     for (const unsigned workers : {1U, 2U}) {
       vigil::options o;
@@ -214,7 +215,7 @@ TEST_SUITE("timeout_list on threads") {
       plain_thread t([&] {
         const instant added = now();
         l.add(c.idle);
-        // False only if the thread has lost its processor until it was due.
+        // False only if the thread has lost its processor until the entry was due.
         CHECK((c.idle.touch(added) || now() >= added + 1ms));
         while (!is_inside.load())
           std::this_thread::yield();

@@ -1,4 +1,4 @@
-// io::serve when accept fails: what it tries again, and when; what it ends with.
+// io::serve when accept fails: which errors it retries, when, and which end it.
 #include "io/serve_test.hpp"
 
 #include <vigil/io/memory_acceptor.hpp>
@@ -24,7 +24,7 @@ namespace {
 
 using tcp = asio::ip::tcp;
 
-// Fails as it is told, then accepts what connects.
+// Fails as its list says, then accepts the connections that come.
 class failing_acceptor {
  public:
   template <class Token>
@@ -64,9 +64,9 @@ std::vector<std::chrono::nanoseconds> waits_of(const failing_acceptor& a) {
 }  // namespace
 
 TEST_SUITE("io::serve: errors of accept") {
-  TEST_CASE("what is wrong with the acceptor comes out") {
+  TEST_CASE("an error of the acceptor itself is thrown") {
     in_runtime({.workers = {1, 2}}, [] {
-      tcp::acceptor a(vigil::io::context());
+      tcp::acceptor a(vigil::io::io_context());
       CHECK(error_of([&] { serve(a, echo); }) == asio::error::bad_descriptor);
       a.open(tcp::v4());  // nobody listens
       CHECK(error_of([&] { serve(a, echo); }) == asio::error::invalid_argument);
@@ -88,15 +88,15 @@ TEST_SUITE("io::serve: errors of accept") {
       vigil::sleep_for(1s);
       CHECK(served == 2);
       acceptor.errors = {ENOTSOCK};
-      acceptor.below.connect();  // ends the accept that waits
+      acceptor.below.connect();  // ends the pending accept
       const auto start = vigil::clock::now();
       const error_code error = server.join();
       CHECK(error.value() == ENOTSOCK);
-      CHECK(since(start) == 10s);  // those that were served had the grace
+      CHECK(since(start) == 10s);  // the connections being served had the grace
     });
   }
 
-  TEST_CASE("an error that passes is forgotten, one that lasts ends it at once, of either type") {
+  TEST_CASE("a passing error is forgotten, a lasting one ends it at once, of either type") {
     const auto error_after = [](std::deque<int> codes, bool throws_std) {
       int error = 0;
       in_virtual([&] {
@@ -144,7 +144,7 @@ TEST_SUITE("io::serve: errors of accept") {
         CAPTURE(code);
         CHECK(error_after({code}, throws_std) == 0);
       }
-      // The second is not asked for any more.
+      // After such an error accept is not called again.
       for (const int code : {EBADF, EINVAL, ENOTSOCK, EOPNOTSUPP, EFAULT, EACCES}) {
         CAPTURE(code);
         CHECK(error_after({code, EMFILE}, throws_std) == code);
@@ -164,7 +164,7 @@ TEST_SUITE("io::serve: errors of accept") {
       vigil::sleep_for(1h);
       CHECK(waits_of(acceptor) == std::vector<std::chrono::nanoseconds>{
                                       5ms, 10ms, 20ms, 40ms, 80ms, 160ms, 320ms, 640ms, 1s, 1s});
-      // From the beginning once it has succeeded; and nothing was lost.
+      // A success resets the back-off, and nothing was lost.
       acceptor.errors = {EMFILE, EMFILE};
       acceptor.calls.clear();
       memory_stream s = acceptor.below.connect();
@@ -195,7 +195,7 @@ TEST_SUITE("io::serve: errors of accept") {
       write_byte(s);
       CHECK(read_byte(s));
       CHECK(since(start) == 0s);
-      // Without end it backs off, too.
+      // If it retries without end it backs off, too.
       acceptor.calls.clear();
       acceptor.errors.assign(1000, ECONNABORTED);
       acceptor.below.connect();

@@ -1,5 +1,5 @@
-// The executor that use_fiber's handlers have: what an operation may do with it, and
-// with cancellation in it.
+// The executor that use_fiber's handlers have: what an operation may do with it, and with
+// cancellation in it.
 #include "io/io_test.hpp"
 
 #include <functional>
@@ -22,9 +22,8 @@ using vigil::io::use_fiber;
 
 namespace {
 
-// Ends with the first of two waits, both bound to the associated executor; the second
-// is cancelled then, and its handler comes when the operation is over. `second` is
-// called there.
+// Ends with the first of two waits, both bound to the associated executor. The second is
+// then cancelled, its handler comes when the operation is over, and it calls `second`.
 template <class Token>
 void first_of_two(asio::io_context& context, std::function<void()> second, Token&& token) {
   asio::async_initiate<Token, void()>(
@@ -51,8 +50,8 @@ void first_of_two(asio::io_context& context, std::function<void()> second, Token
       token);
 }
 
-// Ends when it is cancelled, later and not in the call. It hops to the associated
-// executor for that, and calls `asked` there.
+// Ends when it is cancelled, later and not within the call: it hops to the associated
+// executor and calls `asked` there.
 template <class Token>
 void until_cancelled(asio::io_context& context, std::function<void()> asked, Token&& token) {
   asio::async_initiate<Token, void(error_code)>(
@@ -107,7 +106,7 @@ TEST_SUITE("use_fiber: the associated executor") {
   // dispatches on it.
   TEST_CASE("a handler of the operation's may come when the operation is over") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       const int all = rounds(200);
       const auto announced = vigil::runtime::current().make_work_guard();
       vigil::latch late(all);
@@ -120,9 +119,9 @@ TEST_SUITE("use_fiber: the associated executor") {
 
   // Asio: the associated executor goes before its copies; a cancellation that
   // dispatches on it.
-  TEST_CASE("and it is on the strand that was bound") {
+  TEST_CASE("and it runs on the bound strand") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       const auto strand = asio::make_strand(c);
       const auto announced = vigil::runtime::current().make_work_guard();
       auto seen = vigil::make_channel<bool>(1);
@@ -151,7 +150,7 @@ TEST_SUITE("use_fiber: the associated executor") {
       bound.restart();
       bool ran = false;
       dispatch([&] { ran = true; });
-      CHECK_FALSE(ran);  // in its place all the same
+      CHECK_FALSE(ran);  // queued like any other
       bound.poll();
       CHECK(ran);
       dispatch = nullptr;
@@ -162,7 +161,7 @@ TEST_SUITE("use_fiber: the associated executor") {
   // dispatches on it.
   TEST_CASE("a cancellation may be handled in it, and take its time") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       int asked = 0;
       const auto mark = std::make_shared<int>(0);
       const auto error = error_of([&] {
@@ -185,7 +184,7 @@ TEST_SUITE("use_fiber: the associated executor") {
   // dispatches on it.
   TEST_CASE("a step that begins in answer to a cancellation is cancelled as well") {
     in_runtime({.workers = {1, 2}}, [] {
-      asio::steady_timer farewell(vigil::io::context(), 1h);
+      asio::steady_timer farewell(vigil::io::io_context(), 1h);
       const auto begin = [&](auto handler) {
         using handler_type = decltype(handler);
         struct state {
@@ -197,7 +196,7 @@ TEST_SUITE("use_fiber: the associated executor") {
         const auto here = asio::get_associated_executor(handler);
         auto s = std::make_shared<state>(std::move(handler));
         s->cancels.slot().assign([here, s, &farewell](asio::cancellation_type_t) {
-          // Taken along: the next step takes this one's place in the slot.
+          // Kept by the handler: the next step takes this one's place in the slot.
           asio::dispatch(asio::any_io_executor(here), [kept = s, &farewell] {
             farewell.async_wait(asio::bind_cancellation_slot(
                 kept->cancels.slot(), [kept](error_code error) { kept->whole(error); }));

@@ -1,11 +1,11 @@
-// The watch inside an io_context: whose it is, who runs it, who takes it over.
+// The watch inside an io_context: its owner, its user, and its next owner.
 #include "base/clock_source.hpp"
 #include "io/io_test.hpp"
 #include "io/io_watch.hpp"
+#include "support/at_rest.hpp"
 
 #include <atomic>
 #include <barrier>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -14,7 +14,6 @@
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 
 using namespace std::chrono_literals;
@@ -44,33 +43,13 @@ void ping_pong(asio::io_context& c, int n) {
   echo.join();
 }
 
-// A thread waits in `w`, whose io_context is stopped, until tell(has_come_out) brings
-// it out.
-template <class Tell>
-void tell_until_out(vigil::detail::io_watch& w, Tell tell) {
-  w.prepare();
-  std::atomic<bool> out{false};
-  std::thread worker([&] {
-    w.wait_until(vigil::detail::never);
-    out.store(true);
-  });
-  while (!out.load()) {
-    // Real time, so that it sleeps by then; else a later call brings it out. If none
-    // does, main.cpp ends the test.
-    std::this_thread::sleep_for(5ms);
-    tell(std::as_const(out));
-  }
-  w.interrupt();
-  worker.join();
-}
-
 vigil::detail::io_watch& own_watch() {
   auto& present = vigil::detail::current_scheduler()->present_watch();
   return *present.as_io_watch();
 }
 
-// Begins an operation that runs nowhere, ends only when it is cancelled, and then
-// calls asked(end), from where it was cancelled. Its executor: `c`'s.
+// Begins an operation that runs nowhere, ends only when it is cancelled, and then calls
+// asked(end) where it was cancelled. Its executor is that of `c`.
 template <class F>
 struct until_cancelled {
   using executor_type = asio::io_context::executor_type;
@@ -110,8 +89,8 @@ vigil::options attached(asio::io_context& c) {
 TEST_SUITE("io: the watch") {
   TEST_CASE("fibers talk over sockets of the runtime's io_context, which is always the same") {
     in_runtime({.workers = {1, 2, 4}}, [] {
-      auto& c = vigil::io::context();
-      CHECK(&vigil::io::context() == &c);
+      auto& c = vigil::io::io_context();
+      CHECK(&vigil::io::io_context() == &c);
       ping_pong(c, rounds(1000));
     });
   }
@@ -120,7 +99,7 @@ TEST_SUITE("io: the watch") {
   TEST_CASE("fibers talk over sockets of the caller's") {
     asio::io_context own;
     in_runtime({.workers = {1, 2}, .settings = attached(own)}, [&] {
-      CHECK(&vigil::io::context() == &own);
+      CHECK(&vigil::io::io_context() == &own);
       ping_pong(own, rounds(1000));
     });
     asio::io_context hinted(1);
@@ -159,7 +138,7 @@ TEST_SUITE("io: the watch") {
         vigil::runtime rt(o);
         rt.run([&] {
           begun.arrive_and_wait();
-          ping_pong(vigil::io::context(), rounds(300));
+          ping_pong(vigil::io::io_context(), rounds(300));
           for (int k = 0; k < rounds(100); ++k)
             vigil::sleep_for(50us);
         });
@@ -181,7 +160,7 @@ TEST_SUITE("io: the watch") {
         auto by_thread = vigil::spawn([&] { return woken.recv(); });
         std::thread outside([&] { woken.send(round); });
         if (round % 2 == 0) vigil::this_fiber::yield();
-        socket_pair s(vigil::io::context());
+        socket_pair s(vigil::io::io_context());
         auto reader = vigil::spawn([&] {
           char byte = 0;
           return s.near.async_read_some(asio::buffer(&byte, 1), use_fiber);
@@ -199,16 +178,22 @@ TEST_SUITE("io: the watch") {
   TEST_CASE("I/O does not wait behind a computing fiber while a worker is idle") {
     in_runtime({.workers = {2}}, [] {
       for (int i = 0; i < rounds(100); ++i) {
-        socket_pair s(vigil::io::context());
+        socket_pair s(vigil::io::io_context());
+        std::atomic<bool> begun{false};
         std::atomic<bool> read{false};
         auto reader = vigil::spawn([&] {
           char byte = 0;
+          begun.store(true);
           s.near.async_read_some(asio::buffer(&byte, 1), use_fiber);
           read.store(true);
         });
-        vigil::sleep_for(50us);  // it waits by now; it holds either way
-        std::thread writer([&] { asio::write(s.far, asio::buffer("x", 1)); });
-        while (!read.load()) {  // never gives its worker away
+        while (!begun.load())
+          vigil::sleep_for(50us);
+        std::thread writer([&, &sched = *vigil::detail::current_scheduler()] {
+          wait_until_resting(sched, 1);
+          asio::write(s.far, asio::buffer("x", 1));
+        });
+        while (!read.load()) {  // never gives up its worker
         }
         writer.join();
         reader.join();
@@ -218,7 +203,7 @@ TEST_SUITE("io: the watch") {
 
   // Node, libuv: recursive setImmediate lets others through; recursive nextTick
   // starves them. Asio: I/O starves fibers, fibers starve I/O.
-  TEST_CASE("busy workers take in what is ready") {
+  TEST_CASE("busy workers collect ready I/O") {
     in_runtime({.workers = {1, 2}}, [] {
       std::atomic<bool> over{false};
       auto a = vigil::spawn([&] {
@@ -229,7 +214,7 @@ TEST_SUITE("io: the watch") {
         while (!over.load())
           vigil::this_fiber::yield();
       });
-      ping_pong(vigil::io::context(), rounds(200));
+      ping_pong(vigil::io::io_context(), rounds(200));
       over.store(true);
       a.join();
       b.join();
@@ -238,13 +223,12 @@ TEST_SUITE("io: the watch") {
 
   TEST_CASE("an earlier deadline from a plain thread reaches it") {
     in_runtime({.workers = {1, 2}}, [] {
-      vigil::io::context();
+      vigil::io::io_context();
       const auto fired = vigil::make_channel<int>(1);
       auto t = vigil::after_func(2h, [fired] { static_cast<void>(fired.try_send(1)); });
       const auto announced = vigil::runtime::current().make_work_guard();
-      std::thread outside([&] {
-        // Real time, so that the workers are asleep by then; it holds either way.
-        std::this_thread::sleep_for(5ms);
+      std::thread outside([&, &sched = *vigil::detail::current_scheduler()] {
+        wait_until_at_rest(sched);
         t.reset(1ms);
       });
       CHECK(fired.recv() == 1);
@@ -253,13 +237,13 @@ TEST_SUITE("io: the watch") {
   }
 
   // Asio: restart (fiber#239), stop.
-  TEST_CASE("in a stopped io_context time goes on, and what is cancelled ends") {
+  TEST_CASE("in a stopped io_context time goes on, and cancelled operations end") {
     for (const unsigned workers : {1u, 2u}) {
       asio::io_context own;
       in_runtime({.workers = {workers}, .settings = attached(own)}, [&] {
         socket_pair s(own);
         char byte = 0;
-        // Long enough for another worker to have the watch; it holds either way.
+        // Long enough for another worker to take the watch; the case holds either way.
         const auto until = vigil::clock::now() + 5ms;
         while (vigil::clock::now() < until) {
         }
@@ -285,12 +269,12 @@ TEST_SUITE("io: the watch") {
         });
         vigil::this_fiber::yield();
         own.stop();
-        vigil::sleep_for(1ms);  // and the run ends all the same
+        vigil::sleep_for(1ms);  // the run ends all the same
       });
     }
   }
 
-  TEST_CASE("a restart is not undone by one that ends what is cancelled") {
+  TEST_CASE("a restart is not undone by the one that ends cancelled operations") {
     for (const unsigned workers : {1u, 2u}) {
       asio::io_context own;
       in_runtime({.workers = {workers}, .settings = attached(own)}, [&] {
@@ -322,7 +306,8 @@ TEST_SUITE("io: the watch") {
       });
       int undone = 0;
       std::thread user([&] {
-        // Real time, so that workers meet both states; it holds whatever they meet.
+        // Real time: blocks on purpose, so that the workers meet both states; the case
+        // holds in any.
         for (int i = 0; i < rounds(300); ++i) {
           own.stop();
           std::this_thread::sleep_for(100us);
@@ -358,7 +343,7 @@ TEST_SUITE("io: the watch") {
       auto waiting = vigil::spawn([&] {
         wait_until_cancelled(foreign, [&](auto end) { static_cast<void>(asked.try_send(end)); });
       });
-      const auto end = asked.recv();  // on one worker: it waits for its end now
+      const auto end = asked.recv();  // on one worker: by now the fiber waits for the end
       CHECK(own_watch().cancelled() == 0);
       (*end)();
       waiting.join();
@@ -411,68 +396,12 @@ TEST_SUITE("io: the watch") {
     }
   }
 
-  TEST_CASE("once its deadline has come, or it was interrupted, it waits as before") {
-    vigil::detail::io_watch w;
-    const auto waits_until_interrupted = [&w] {
-      w.prepare();
-      const auto start = std::chrono::steady_clock::now();
-      std::thread other([&w] {
-        // Real time, which the loop below counts: whoever comes out before the 20 ms
-        // are over has not waited, however late this thread is.
-        std::this_thread::sleep_for(20ms);
-        w.interrupt();
-      });
-      int waits = 0;
-      do {
-        ++waits;
-        w.wait_until(vigil::detail::never);
-      } while (std::chrono::steady_clock::now() - start < 20ms && waits < 5);
-      other.join();
-      CHECK(waits == 1);
-    };
-    w.prepare();
-    w.wait_until(vigil::detail::monotonic_now() + 1'000'000);
-    waits_until_interrupted();
-    waits_until_interrupted();
-  }
-
-  TEST_CASE("in a stopped io_context it hears of an operation that begins or is cancelled") {
-    for (const bool is_cancelled : {false, true}) {
-      asio::io_context own;
-      vigil::detail::io_watch w(own);
-      own.stop();
-      int told = 0;
-      // One that is cancelled counts alone here: with another a worker looks every
-      // 10 ms anyway.
-      tell_until_out(w, [&](const auto&) {
-        ++told;
-        is_cancelled ? w.operation_cancelled() : w.operation_begins();
-      });
-      for (; told > 0; --told) {
-        if (is_cancelled) w.operation_begins();
-        w.operation_ends(is_cancelled);
-      }
-    }
-  }
-
-  TEST_CASE("in a stopped io_context it hears of the restart") {
-    asio::io_context own;
-    vigil::detail::io_watch w(own);
-    own.stop();
-    tell_until_out(w, [&own](const std::atomic<bool>& out) {
-      vigil::io::restart(own);
-      // Real time, so that it may come out; else it does after a later restart.
-      std::this_thread::sleep_for(1ms);
-      if (!out.load()) own.stop();
-    });
-  }
-
   // Node, libuv: poll timeout: no kernel sleep while there is work, none without
   // timers; idle time counts only the wait. Asio: spinning at 100 % (fiber#98,
   // #102).
   TEST_CASE("a lone sleep costs one wait, and idle workers make none") {
     in_runtime({.workers = {1, 2}}, [] {
-      vigil::io::context();
+      vigil::io::io_context();
       vigil::sleep_for(1ms);
       const auto before = vigil::stats();
       const int sleeps = 20;

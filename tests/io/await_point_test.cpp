@@ -1,6 +1,6 @@
-// A server and its client are cut short at each point at which they wait, by a
-// context, a stop, the server's end, the io_context's stop and end: nobody hangs, and
-// nothing is left.
+// A server and its client are cut short at each point at which they wait, by a context, a
+// stop, the server's end, the io_context's stop and end: nobody hangs, and nothing is
+// left.
 #include "io/cut_test.hpp"
 
 #include <vigil/io/deadline_stream.hpp>
@@ -32,7 +32,7 @@ constexpr cut all_cuts[] = {cut::context, cut::client, cut::server, cut::stoppin
 
 constexpr int questions = 20;
 
-// Some answers are asked for; meanwhile, after pause(), `what` is cut.
+// The client asks some questions; meanwhile, after pause(), `what` is cut.
 template <class Acceptor, class Connect, class Pause>
 void cut_short(Acceptor& acceptor, Connect connect, cut what, whereabouts& asks, Pause pause) {
   const auto stopping = vigil::with_cancel(vigil::background());
@@ -83,7 +83,7 @@ void cut_short(Acceptor& acceptor, Connect connect, cut what, whereabouts& asks,
       break;
   }
   if (what == cut::stopping || what == cut::acceptor) {
-    // Who was still in the backlog hears of it when that goes.
+    // A client still in the backlog hears of it when the backlog goes.
     join_cut(server);
     acceptor.close();
   }
@@ -96,7 +96,7 @@ void cut_short(Acceptor& acceptor, Connect connect, cut what, whereabouts& asks,
   if (server.joinable()) join_cut(server);
 }
 
-// A talk over narrow pipes, so that writes wait, too; at last nothing more is said,
+// A talk over narrow pipes, so that writes wait, too. In the end both sides fall silent,
 // and the idle time ends it.
 void cut_talk(void (*cut)(vigil::fiber<>&, memory_stream&), int turns, whereabouts& talk) {
   vigil::io::idle_list idle(10s);
@@ -130,7 +130,7 @@ void cut_talk(void (*cut)(vigil::fiber<>&, memory_stream&), int turns, whereabou
   });
   bool is_late = false;
   for (int i = 0; i < turns; ++i) {
-    // From then on at the very instant at which the idle time is over.
+    // From then on, at the very instant at which the idle time is over.
     if (talk.point() == "idle" && i % 2 == 1 && !std::exchange(is_late, true)) {
       vigil::sleep_for(10s);
     }
@@ -162,19 +162,19 @@ TEST_SUITE("io: cut short at each point") {
     check_cut_at(ended, {"connecting", "reading", "writing"});
   }
 
-  // One worker: the client has begun to wait when this fiber sees where it is.
+  // One worker: the client has begun to wait when this fiber reads its position.
   TEST_CASE("at each point of a client, over TCP") {
     for (const cut what : all_cuts) {
       int reading = 0;
       in_runtime({.workers = {1}}, [what, &reading] {
         for (int n = 0; n <= 2 * questions + 1; ++n) {
-          tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+          tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
           const auto where = acceptor.local_endpoint();
           whereabouts asks;
           cut_short(
               acceptor,
               [&](const auto& token) {
-                tcp::socket s(vigil::io::context());
+                tcp::socket s(vigil::io::io_context());
                 s.async_connect(where, token);
                 return s;
               },

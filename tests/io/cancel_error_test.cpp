@@ -1,5 +1,5 @@
-// Whose error it is, when an operation ends after it was asked to: the deadline's, the
-// context's, the stop's, or its own.
+// The error that is reported when an operation ends after it was asked to: the
+// deadline's, the context's, the stop's, or its own.
 #include "io/io_test.hpp"
 
 #include <vigil/context.hpp>
@@ -27,7 +27,7 @@ namespace {
 
 namespace channel_errc = asio::experimental::channel_errc;
 
-// Boost's base class has a protected destructor that is not virtual, on purpose.
+// Boost's base class has a protected non-virtual destructor on purpose.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wnon-virtual-dtor"
 
@@ -94,17 +94,17 @@ auto fail_when_asked(asio::io_context& context, Error how, Token&& token) {
 
 template <class Token>
 auto fail_when_asked(error_code how, Token&& token) {
-  return fail_when_asked<void(error_code)>(vigil::io::context(), how, token);
+  return fail_when_asked<void(error_code)>(vigil::io::io_context(), how, token);
 }
 
 template <class Token>
 auto throw_when_asked(std::exception_ptr how, Token&& token) {
-  return fail_when_asked<void(std::exception_ptr)>(vigil::io::context(), how, token);
+  return fail_when_asked<void(std::exception_ptr)>(vigil::io::io_context(), how, token);
 }
 
 }  // namespace
 
-TEST_SUITE("use_fiber: whose error it is") {
+TEST_SUITE("use_fiber: the reported error") {
   TEST_CASE("after a deadline every code that means cancelled is timed_out, no other is") {
     in_runtime({.workers = {1, 2}}, [] {
       const auto soon = use_fiber.within(1ms);
@@ -180,7 +180,7 @@ TEST_SUITE("use_fiber: whose error it is") {
 
   TEST_CASE("a wait for an Asio channel ends by its deadline, its context and a stop") {
     in_runtime({.workers = {1, 2}}, [] {
-      asio::experimental::channel<void(error_code, int)> lines(vigil::io::context());
+      asio::experimental::channel<void(error_code, int)> lines(vigil::io::io_context());
       CHECK(error_of([&] { lines.async_receive(use_fiber.within(1ms)); }) ==
             asio::error::timed_out);
       const auto done = vigil::with_cancel(vigil::background());
@@ -203,7 +203,7 @@ TEST_SUITE("use_fiber: whose error it is") {
     });
   }
 
-  TEST_CASE("a token that was moved from has no context") {
+  TEST_CASE("a moved-from token has no context") {
     in_runtime({.workers = {1, 2}}, [] {
       const auto done = vigil::with_cancel(vigil::background());
       auto token = use_fiber.under(done.ctx);
@@ -216,7 +216,7 @@ TEST_SUITE("use_fiber: whose error it is") {
     });
   }
 
-  // AddressSanitizer sees it if not.
+  // AddressSanitizer sees a context that is not kept.
   TEST_CASE("an operation keeps its context, whatever becomes of its token") {
     in_runtime({.workers = {1}}, [] {
       auto token = use_fiber.within(1h);

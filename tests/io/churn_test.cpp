@@ -1,5 +1,5 @@
-// Connections that come and go leave nothing behind, however they end; and how a
-// reset of the peer is seen in each state. VIGIL_LONG=1: 100 000 of them.
+// Connections that come and go leave nothing behind, however they end; and how a reset by
+// the peer looks in each state. VIGIL_LONG=1: 100 000 of them.
 #include "io/io_test.hpp"
 
 #include <vigil/io/deadline_stream.hpp>
@@ -37,12 +37,12 @@ long open_descriptors() {
   return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
 }
 
-// Of malloc; under a sanitizer, which has its own, always 0.
+// Bytes in use by malloc; always 0 under a sanitizer, which has its own.
 long bytes_in_use() {
   return static_cast<long>(::mallinfo2().uordblks + ::mallinfo2().hblkhd);
 }
 
-// The peer sees a reset, and the port has no time to wait.
+// The peer sees a reset, and the port does not linger.
 void reset(tcp::socket& s) {
   s.set_option(asio::socket_base::linger(true, 0));
   s.close();
@@ -50,25 +50,25 @@ void reset(tcp::socket& s) {
 
 // One connection, which ends in one of several ways.
 void visit(const tcp::endpoint& server, int n) {
-  tcp::socket s(vigil::io::context());
+  tcp::socket s(vigil::io::io_context());
   s.async_connect(server, use_fiber);
   char byte = 0;
   const auto to = asio::buffer(&byte, 1);
   switch (n % 5) {
     case 0:  // at once
       break;
-    case 1:  // an echo
+    case 1:  // after an echo
       asio::async_write(s, asio::buffer("x", 1), use_fiber);
       asio::async_read(s, to, use_fiber);
       break;
-    case 2:  // in the middle of one
+    case 2:  // in the middle of an echo
       asio::async_write(s, asio::buffer("x", 1), use_fiber);
       break;
-    case 3:  // after a read that was given up
+    case 3:  // after a read that has timed out
       CHECK(error_of([&] { s.async_read_some(to, use_fiber.within(10us)); }) ==
             asio::error::timed_out);
       break;
-    default: {  // by a fiber that is stopped
+    default: {  // by a stop of its fiber
       auto reader = vigil::spawn([&] { s.async_read_some(to, use_fiber); });
       vigil::this_fiber::yield();
       reader.request_stop();
@@ -79,8 +79,8 @@ void visit(const tcp::endpoint& server, int n) {
 }
 
 struct tcp_pair {
-  tcp_pair() : near(vigil::io::context()), far(vigil::io::context()) {
-    tcp::acceptor a(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+  tcp_pair() : near(vigil::io::io_context()), far(vigil::io::io_context()) {
+    tcp::acceptor a(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
     near.next_layer().connect(a.local_endpoint());
     a.accept(far);
   }
@@ -115,7 +115,7 @@ TEST_SUITE("io: connections come and go") {
   TEST_CASE("thousands leave no descriptor, fiber, timer or byte behind") {
     for (const unsigned workers : {1U, 2U}) {
       in_runtime({.workers = {workers}}, [&] {
-        tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+        tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
         const auto where = acceptor.local_endpoint();
         const auto stopping = vigil::with_cancel(vigil::background());
         vigil::io::idle_list idle(1h);
@@ -144,7 +144,7 @@ TEST_SUITE("io: connections come and go") {
             vigil::sleep_for(100us);
           ended.store(0);
         };
-        come_and_go(200);  // caches are filled
+        come_and_go(200);  // fills the caches
         const long descriptors = open_descriptors();
         const auto settled = vigil::stats();
         const long before = bytes_in_use();
@@ -199,7 +199,7 @@ TEST_SUITE("io: connections come and go") {
         auto writer = vigil::spawn([&] { return write_until_error(p.near); });
         vigil::sleep_for(200us);
         reset(p.far);
-        // One of them takes the error; the other sees what is left of the connection.
+        // One of the two reports the error; the other sees the rest of the connection.
         const error_code read = reader.join();
         const error_code written = writer.join();
         CHECK((is_gone(read) || read == asio::error::eof));
@@ -222,7 +222,7 @@ TEST_SUITE("io: connections come and go") {
         reset(p.far);
         CHECK(is_gone(write_until_error(p.near)));  // and no SIGPIPE
       }
-      {  // bytes that came before it are lost, in TCP; the error is told
+      {  // TCP loses bytes that came before the reset; the error is reported
         tcp_pair p;
         asio::write(p.far, asio::buffer("x", 1));
         reset(p.far);
@@ -234,7 +234,7 @@ TEST_SUITE("io: connections come and go") {
 
   TEST_CASE("a reset of a half-closed connection, on either side") {
     in_runtime({.workers = {1, 2}}, [] {
-      {  // we have closed our side
+      {  // our side is closed
         tcp_pair p;
         p.near.next_layer().shutdown(tcp::socket::shutdown_send);
         auto reader = vigil::spawn([&] { return read_one(p.near); });
@@ -242,7 +242,7 @@ TEST_SUITE("io: connections come and go") {
         reset(p.far);
         CHECK(reader.join() == asio::error::connection_reset);
       }
-      {  // the peer has closed his
+      {  // the peer's side is closed
         tcp_pair p;
         p.far.shutdown(tcp::socket::shutdown_send);
         CHECK(read_one(p.near) == asio::error::eof);
@@ -256,19 +256,19 @@ TEST_SUITE("io: connections come and go") {
 
   TEST_CASE("a reset while connecting: refused, or gone before it was accepted") {
     in_runtime({.workers = {1, 2}}, [] {
-      tcp::socket s(vigil::io::context());
+      tcp::socket s(vigil::io::io_context());
       tcp::endpoint nobody;
       {
-        tcp::acceptor a(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+        tcp::acceptor a(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
         nobody = a.local_endpoint();
       }
       CHECK(error_of([&] { s.async_connect(nobody, use_fiber); }) ==
             asio::error::connection_refused);
-      tcp_stream t(vigil::io::context());
+      tcp_stream t(vigil::io::io_context());
       {
-        tcp::acceptor a(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+        tcp::acceptor a(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
         t.next_layer().async_connect(a.local_endpoint(), use_fiber);
-      }  // with it in the backlog
+      }  // the connection is still in the backlog
       CHECK(read_one(t) == asio::error::connection_reset);
     });
   }

@@ -1,5 +1,5 @@
-// close_write of a deadline_stream while others write, at exact times. What the peer
-// sees of it: deadline_stream_test.
+// close_write of a deadline_stream while others write, at exact times. The peer's view of
+// it is in deadline_stream_test.
 #include "io/io_test.hpp"
 
 #include <vigil/io/deadline_stream.hpp>

@@ -10,8 +10,8 @@
 
 namespace vigil::io_testing {
 
-// Where a task is, which says so before each call that may wait; when it has been cut
-// short, where that was.
+// The position of a task, which reports it before each call that may wait; after a cut,
+// the position at which it was cut short.
 class whereabouts {
  public:
   void at(const char* point) {
@@ -32,7 +32,7 @@ class whereabouts {
   int points_ = 0;
 };
 
-// Whatever ends it early.
+// Ends the task early, by whatever means.
 template <class R>
 void join_cut(fiber<R>& f) {
   try {
@@ -42,12 +42,12 @@ void join_cut(fiber<R>& f) {
   }
 }
 
-// How many tasks have ended at each point without being done.
+// The number of tasks that ended at each point without being done.
 using cut_points = std::map<std::string, int>;
 
-// f(turns, task) for 0, 1, 2 ... turns of the scheduler, under several seeds, on virtual
-// time: it begins a task, which it cuts short after so many turns, until one is done
-// by then.
+// Calls f(turns, task) for 0, 1, 2 ... turns of the scheduler, under several seeds, on
+// virtual time. f begins a task and cuts it short after that many turns; the last task is
+// done by then.
 template <class F>
 void cut_after_each_turn(std::uint64_t seeds, cut_points& ended, F f) {
   testing_support::for_each_seed(seeds, [&] {

@@ -1,5 +1,5 @@
 // deadline_tests.hpp over TCP, Unix sockets and a pipe in memory, the last on virtual
-// time, too; and what there is of no other stream.
+// time, too; and the properties that no other stream has.
 #include "io/deadline_tests.hpp"
 
 #include <memory>
@@ -22,7 +22,7 @@ using vigil::clock;
 
 namespace {
 
-// Of a handler for which there is no memory.
+// The slot of a handler for which there is no memory.
 struct full_slot {
   bool is_connected() const noexcept { return true; }
 
@@ -113,9 +113,9 @@ TEST_SUITE("deadline_stream") {
     });
   }
 
-  TEST_CASE("over TCP what is written is sent at once, unless told otherwise") {
+  TEST_CASE("over TCP written bytes are sent at once, unless set otherwise") {
     in_runtime({.workers = {1}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       tcp::acceptor a(c, {asio::ip::address_v4::loopback(), 0});
       const auto sends_at_once = [](auto& socket) {
         tcp::no_delay option;
@@ -138,7 +138,8 @@ TEST_SUITE("deadline_stream") {
       use(s);
       CHECK(sends_at_once(s.next_layer()));
 
-      // By a read as well, and for a socket that is opened anew, non-blocking before.
+      // A read sets it, too, and so does the first use of a socket that is opened anew
+      // and was already non-blocking.
       s.next_layer().close();
       connect();
       s.next_layer().non_blocking(true);
@@ -150,7 +151,7 @@ TEST_SUITE("deadline_stream") {
       CHECK(read_one(s) == timed_out);
       CHECK(sends_at_once(s.next_layer()));
 
-      // What was said before there was a socket counts, too.
+      // A setting made before there was a socket counts, too.
       tcp_stream told(c);
       told.set_no_delay(false);
       told.next_layer().connect(a.local_endpoint());
@@ -162,7 +163,7 @@ TEST_SUITE("deadline_stream") {
       use(generic);
       CHECK(sends_at_once(generic.next_layer()));
 
-      // Others have no such thing, and take no harm.
+      // Other kinds of sockets have no such option and are left alone.
       auto [near, far] = unix_connection();
       vigil::io::deadline_stream<asio::generic::stream_protocol::socket> of_unix(
           std::move(near.next_layer()));
@@ -176,7 +177,7 @@ TEST_SUITE("deadline_stream") {
 
   TEST_CASE("a socket that is opened anew below does not block the worker either") {
     in_runtime({.workers = {1}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       unix_stream s(c);
       for (int i = 0; i < 2; ++i) {
         unix_socket peer(c);
@@ -258,7 +259,7 @@ TEST_SUITE("memory_pipe") {
     asio::cancellation_signal early;
     asio::cancellation_signal late;
     for (int i = 0; i < 2; ++i) {
-      read(i == 0 ? early : late);  // the same place in memory, most likely
+      read(i == 0 ? early : late);  // most likely at the same address
       if (i == 1) early.emit(asio::cancellation_type::all);
       other.async_write_some(asio::buffer("x", 1), [](error_code, std::size_t) {});
     }

@@ -1,5 +1,5 @@
-// The rows of Go's net/timeout_test.go that are about a stream, once for all
-// transports: doctest templates, as those of nettest.hpp.
+// The rows of Go's net/timeout_test.go that are about a stream, once for all transports:
+// doctest templates, like those of nettest.hpp.
 //
 //   VIGIL_DEADLINE_TESTS(over_tcp, over_unix)
 #pragma once
@@ -33,7 +33,7 @@ TEST_CASE_TEMPLATE_DEFINE("a past deadline fails each call, though bytes and roo
     }
     near.set_deadline(clock::now());  // now counts as past
     CHECK(read_one(near) == timed_out);
-    // As good as before once it is taken away.
+    // Once the deadline is removed all is as before.
     near.set_deadline(no_deadline);
     std::size_t n = 0;
     CHECK(!read_one(near, &n));
@@ -83,7 +83,7 @@ TEST_CASE_TEMPLATE_DEFINE("timeouts from a nanosecond up all end, none early",
 }
 
 // Go: TestReadTimeoutFluctuation, TestWriteTimeoutFluctuation.
-TEST_CASE_TEMPLATE_DEFINE("so do those of writes, which fill what there is",
+TEST_CASE_TEMPLATE_DEFINE("timeouts of writes, which fill the buffers, all end, none early",
                           Transport,
                           deadline_of_writes) {
   Transport::in_runtimes({1, 2}, [] {
@@ -105,7 +105,7 @@ TEST_CASE_TEMPLATE_DEFINE("deadlines up to a second, each on a connection that i
       1ns, 2ns, 5ns, 50ns, 500ns, 1us, 5us, 50us, 500us, 1ms, 5ms, 50ms, 500ms, 1s};
   Transport::in_runtimes({1, 2, 4}, [&] {
     for (const auto d : various) {
-      if (!Transport::exact && d > 10ms) continue;  // as long as that takes
+      if (!Transport::exact && d > 10ms) continue;  // too long in real time
       auto c = Transport::make();
       auto source = spawn([&] {
         error_code error;
@@ -145,7 +145,7 @@ TEST_CASE_TEMPLATE_DEFINE("the deadline of one direction does not touch the othe
 
 // Go: TestReadTimeoutUnblocksRead; zero time, now, overflow; moved before the
 // waiter ran.
-TEST_CASE_TEMPLATE_DEFINE("moved into the past it releases who waits",
+TEST_CASE_TEMPLATE_DEFINE("a deadline moved into the past releases the waiters",
                           Transport,
                           deadline_moved_back) {
   Transport::run([](auto& near, auto&) {
@@ -161,7 +161,7 @@ TEST_CASE_TEMPLATE_DEFINE("moved into the past it releases who waits",
 
 // Go: TestReadTimeoutUnblocksRead; zero time, now, overflow; moved before the
 // waiter ran.
-TEST_CASE_TEMPLATE_DEFINE("moved later, or taken away, it lets him wait on",
+TEST_CASE_TEMPLATE_DEFINE("a deadline moved later, or removed, lets the waiter wait on",
                           Transport,
                           deadline_moved_later) {
   Transport::run([](auto& near, auto& far) {
@@ -204,7 +204,7 @@ TEST_CASE_TEMPLATE_DEFINE("close releases readers and writers, without calling i
     const error_code one = reader.join();
     const error_code two = second.join();
     const error_code three = writer.join();
-    // On real time one may have begun afterwards.
+    // In real time one of them may have begun afterwards.
     const bool all_waited = vigil::detail::current_scheduler()->clock.is_virtual();
     CHECK((one == closed || two == closed));
     CHECK((one == closed || one == aborted));
@@ -350,7 +350,7 @@ TEST_CASE_TEMPLATE_DEFINE("a stop ends the wait and lets the next one have its t
   });
 }
 
-TEST_CASE_TEMPLATE_DEFINE("a stop ends the wait of one whose turn has not come",
+TEST_CASE_TEMPLATE_DEFINE("a stop ends the wait of a fiber whose turn has not come",
                           Transport,
                           deadline_stopped_in_queue) {
   Transport::run([](auto& near, auto& far) {
@@ -371,14 +371,14 @@ TEST_CASE_TEMPLATE_DEFINE("a stop ends the wait of one whose turn has not come",
     const auto due = clock::now() + 1ms;
     near.set_write_deadline(due);
     const error_code error = writer.join();
-    // He is none the worse for it. On real time the other may have waited in his place.
+    // It is unharmed. In real time the other one may have waited in its place.
     if (!Transport::exact && !Transport::outlives_write_timeouts) return;
     CHECK(error == timed_out);
     check_reached<Transport>(due);
   });
 }
 
-TEST_CASE_TEMPLATE_DEFINE("a deadline ends also the waits of those whose turn has not come",
+TEST_CASE_TEMPLATE_DEFINE("a deadline also ends the waits of fibers whose turn has not come",
                           Transport,
                           deadline_in_queue) {
   Transport::run([](auto& near, auto&) {
@@ -412,7 +412,7 @@ TEST_CASE_TEMPLATE_DEFINE("a deadline ends also the waits of those whose turn ha
   TEST_CASE_TEMPLATE_INVOKE(deadline_stopped_in_queue, __VA_ARGS__);  \
   TEST_CASE_TEMPLATE_INVOKE(deadline_in_queue, __VA_ARGS__)
 
-// On virtual time only.
+// For transports on virtual time only.
 #define VIGIL_VIRTUAL_DEADLINE_TESTS(...) \
   TEST_CASE_TEMPLATE_INVOKE(deadline_moved_later, __VA_ARGS__)
 

@@ -1,7 +1,6 @@
-// A program that is built with the standard library's debug mode, where
-// containers have another layout, works with a vigil-io and an Asio inside it that
-// are not: everything of theirs that holds a container, and what goes from one to
-// the other.
+// A program that is built with the standard library's debug mode, where containers have
+// another layout, works with a vigil-io and an Asio inside it that are not: every type of
+// theirs that holds a container, and everything that passes from one to the other.
 #ifndef _GLIBCXX_DEBUG
 #error "built without -D_GLIBCXX_DEBUG"
 #endif
@@ -45,8 +44,8 @@ void check(bool holds, const char* what) {
   std::abort();
 }
 
-// Asio's resolver must not be used in this program: its functions, compiled for debug
-// mode, would be taken for those that the library ought not to have.
+// This program must not use Asio's resolver: its functions, compiled for debug mode,
+// would be mistaken for those that the library must not have.
 void resolve() {
   const io::addresses found = io::resolve("127.0.0.1", "80");
   check(found.size() == 1, "one address");
@@ -57,12 +56,12 @@ void resolve() {
 }
 
 void time() {
-  asio::steady_timer first(io::context(), 2ms);
-  asio::steady_timer second(io::context(), 1ms);
+  asio::steady_timer first(io::io_context(), 2ms);
+  asio::steady_timer second(io::io_context(), 1ms);
   auto waits = vigil::spawn([&] { second.async_wait(use_fiber); });
   first.async_wait(use_fiber);
   waits.join();
-  asio::deadline_timer by_date(io::context(), boost::posix_time::milliseconds(1));
+  asio::deadline_timer by_date(io::io_context(), boost::posix_time::milliseconds(1));
   by_date.async_wait(use_fiber);
   boost::system::error_code error;
   first.expires_after(1h);
@@ -71,7 +70,7 @@ void time() {
 }
 
 void serve() {
-  tcp::acceptor acceptor(io::context(), {asio::ip::address_v4::loopback(), 0});
+  tcp::acceptor acceptor(io::io_context(), {asio::ip::address_v4::loopback(), 0});
   const auto port = std::to_string(acceptor.local_endpoint().port());
   auto [ctx, cancel] = vigil::with_cancel(vigil::background());
   auto server = vigil::spawn([&, ctx = ctx] {
@@ -83,7 +82,7 @@ void serve() {
       asio::write(stream, asio::buffer(line));
     });
   });
-  tcp::socket client(io::context());
+  tcp::socket client(io::io_context());
   asio::async_connect(client, io::resolve("127.0.0.1", port), use_fiber);
   asio::async_write(client, asio::buffer(std::string("hello\n")), use_fiber);
   asio::streambuf got;
@@ -121,7 +120,7 @@ int main() {
     serve();
     memory();
     tls();
-    asio::signal_set signals(io::context(), SIGUSR1);
+    asio::signal_set signals(io::io_context(), SIGUSR1);
     auto strand = asio::make_strand(io::executor());
     asio::post(strand, use_fiber);
   });

@@ -1,5 +1,5 @@
-// How a wait for an operation ends before the operation would have: deadline,
-// context, shutdown, an io_context that goes.
+// How a wait for an operation ends before the operation would: by a deadline, a context,
+// a shutdown, an io_context that goes away.
 #include "io/io_test.hpp"
 #include "support/child.hpp"
 
@@ -26,7 +26,7 @@ using vigil::io::use_fiber;
 
 namespace {
 
-// Reads once; for a handful of kinds of streams.
+// Reads once; for the various kinds of streams.
 template <class Stream>
 error_code read_error(Stream& s, const vigil::io::fiber_token& token) {
   char byte = 0;
@@ -44,8 +44,8 @@ struct tcp_pair {
   asio::ip::tcp::socket far;
 };
 
-// An operation of as many steps as it likes, each a wait of its own, that pays no
-// heed to what became of the one before.
+// An operation of any number of steps, each a wait of its own, that ignores the result of
+// the step before.
 template <class Token>
 auto stubborn(unix_socket& s, int steps, Token&& token) {
   return asio::async_compose<Token, void(error_code, int)>(
@@ -64,9 +64,9 @@ auto stubborn(unix_socket& s, int steps, Token&& token) {
 
 TEST_SUITE("use_fiber: deadlines") {
   // Asio: no timeouts; wait rounded to ms.
-  TEST_CASE("a read that nothing comes for ends at its deadline, not before, over each transport") {
+  TEST_CASE("a read without data ends at its deadline, not before, over each transport") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       socket_pair u(c);
       tcp_pair t(c);
       asio::readable_pipe r(c);
@@ -90,9 +90,9 @@ TEST_SUITE("use_fiber: deadlines") {
   }
 
   // Asio: completion and deadline race.
-  TEST_CASE("what has come already counts, though the deadline has passed") {
+  TEST_CASE("data that has arrived counts, though the deadline has passed") {
     in_runtime({.workers = {1, 2}}, [] {
-      socket_pair s(vigil::io::context());
+      socket_pair s(vigil::io::io_context());
       char byte = 0;
       for (int i = 0; i < rounds(200); ++i) {
         asio::write(s.far, asio::buffer("x", 1));
@@ -104,7 +104,7 @@ TEST_SUITE("use_fiber: deadlines") {
   // Go: zero time, now, overflow; moved before the waiter ran.
   TEST_CASE("no deadline at the end of the clock, and the last one asked for counts") {
     in_runtime({.workers = {1}}, [] {
-      socket_pair s(vigil::io::context());
+      socket_pair s(vigil::io::io_context());
       auto writer = vigil::spawn([&] {
         vigil::sleep_for(2ms);
         asio::write(s.far, asio::buffer("x", 1));
@@ -115,9 +115,9 @@ TEST_SUITE("use_fiber: deadlines") {
     });
   }
 
-  TEST_CASE("an operation of many steps that heeds nothing is asked again after each") {
+  TEST_CASE("an operation of many steps that ignores requests is asked again after each step") {
     in_runtime({.workers = {1, 2}}, [] {
-      socket_pair s(vigil::io::context());
+      socket_pair s(vigil::io::io_context());
       CHECK(stubborn(s.near, 5, use_fiber.within(1ms)) == 5);
     });
   }
@@ -127,7 +127,7 @@ TEST_SUITE("use_fiber: deadlines") {
   TEST_CASE("deadline and completion at the same instant: a byte is read once or later") {
     for (const unsigned variant : {1U, 2U, 3U, 4U}) {
       const bool threads = variant > 2;
-      asio::io_context own;  // one for each: runners leave it stopped now and then
+      asio::io_context own;  // one for each: runners now and then leave it stopped
       vigil::options o;
       vigil::io::attach(o, own);
       in_runtime({.workers = {1 + variant % 2}, .settings = o}, [&] {
@@ -177,7 +177,7 @@ TEST_SUITE("use_fiber: deadlines") {
           while (!over.load()) {
             const auto [code, n] =
                 s.far.async_write_some(asio::buffer("x", 1), asio::as_tuple(use_fiber));
-            // The other end is closed below, also under a write that waits for room.
+            // The other end is closed below, even under a write that waits for room.
             REQUIRE((!code || (over.load() && code == asio::error::broken_pipe)));
             REQUIRE(n == (code ? 0 : 1));
             vigil::this_fiber::yield();
@@ -202,7 +202,7 @@ TEST_SUITE("use_fiber: deadlines") {
 TEST_SUITE("use_fiber: contexts, stops and ends") {
   TEST_CASE("a context that is done ends the wait with `cancelled`, whatever the wrapper") {
     in_runtime({.workers = {1, 2}}, [] {
-      socket_pair s(vigil::io::context());
+      socket_pair s(vigil::io::io_context());
       char byte = 0;
       const auto room = asio::buffer(&byte, 1);
       auto [ctx, cancel] = vigil::with_cancel(vigil::background());
@@ -226,7 +226,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
   // Asio: clean shutdown (fiber#267), cancelling (#174).
   TEST_CASE("a stop ends the wait when the operation no longer uses the buffer") {
     in_runtime({.workers = {1, 2}}, [] {
-      socket_pair s(vigil::io::context());
+      socket_pair s(vigil::io::io_context());
       std::atomic<bool> was_stopped{false};
       auto reader = vigil::spawn([&] {
         char byte = 0;
@@ -250,7 +250,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
   // Asio: clean shutdown (fiber#267), cancelling (#174).
   TEST_CASE("the end of the run ends the waits of hundreds of fibers") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       for (int i = 0; i < rounds(400); ++i) {
         vigil::go([&c] {
           socket_pair s(c);
@@ -265,14 +265,14 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
   // Asio: peer closes, resets.
   TEST_CASE("a peer that closes or resets is an error, not a hang") {
     in_runtime({.workers = {1, 2}}, [] {
-      tcp_pair t(vigil::io::context());
+      tcp_pair t(vigil::io::io_context());
       auto closer = vigil::spawn([&] {
         vigil::sleep_for(1ms);
         t.far.close();
       });
       CHECK(read_error(t.near, {}) == asio::error::eof);
       closer.join();
-      tcp_pair u(vigil::io::context());
+      tcp_pair u(vigil::io::io_context());
       auto resetter = vigil::spawn([&] {
         vigil::sleep_for(1ms);
         u.far.set_option(asio::socket_base::linger(true, 0));
@@ -312,7 +312,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
         CHECK(code == asio::error::operation_aborted);
       });
       while (begun.load() != 3)
-        vigil::this_fiber::yield();  // on one worker: each waits when it has counted
+        vigil::this_fiber::yield();  // on one worker: each waits once it has counted
       runner.reset();
       other.reset();
       plain.join();
@@ -340,7 +340,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
     vigil::options fatal;
     fatal.deadlock = vigil::on_deadlock::fatal;
     in_runtime({.workers = {1, 2}, .settings = fatal}, [] {
-      asio::steady_timer t(vigil::io::context(), 3ms);
+      asio::steady_timer t(vigil::io::io_context(), 3ms);
       t.async_wait(use_fiber);
       CHECK(!vigil::detail::current_scheduler()->outside.any());
     });
@@ -352,7 +352,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
       const auto start = vigil::clock::now();
       t.async_wait(use_fiber);
       CHECK(since(start) == 0s);
-      CHECK_THROWS_AS(vigil::io::context(), vigil::wrong_place);
+      CHECK_THROWS_AS(vigil::io::io_context(), vigil::wrong_place);
     });
   }
 
@@ -360,7 +360,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
     in_runtime({.workers = {1}}, [] {
       vigil::timeout_list l(1ms, [](vigil::timeout_list::entry&) { vigil::sleep_for(1h); });
       vigil::timeout_list::entry e;
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       l.add(e);
       while (e.is_linked())
         vigil::sleep_for(1ms);
@@ -377,12 +377,12 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
   }
 
   // Asio: a handler that blocks.
-  TEST_CASE("where it cannot wait it says so") {
+  TEST_CASE("where it cannot wait it throws an error that says so") {
     asio::io_context own;
     asio::steady_timer t(own, 1h);
     CHECK_THROWS_AS(t.async_wait(use_fiber), vigil::wrong_place);
     in_runtime({.workers = {1}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       std::string said;
       const auto announced = vigil::runtime::current().make_work_guard();
       auto done = vigil::make_channel<int>(1);
@@ -401,7 +401,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
   }
 
   // Asio: a handler that blocks.
-  TEST_CASE("nor in a handler of an io_context that its fiber runs itself") {
+  TEST_CASE("nor can it in a handler of an io_context that its fiber runs itself") {
     in_runtime({.workers = {1}}, [] {
       const auto is_refused = [](asio::io_context& c) {
         std::string said;
@@ -417,7 +417,7 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
       };
       asio::io_context own;
       CHECK(is_refused(own));
-      CHECK(is_refused(vigil::io::context()));
+      CHECK(is_refused(vigil::io::io_context()));
     });
   }
 

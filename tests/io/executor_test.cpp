@@ -1,5 +1,6 @@
 // The executor whose handlers are fibers: beside coroutines, futures and strands.
 #include "io/io_test.hpp"
+#include "support/at_rest.hpp"
 #include "support/child.hpp"
 
 #include <vigil/io/executor.hpp>
@@ -43,7 +44,7 @@ static_assert(asio::can_require<fiber_executor, execution::blocking_t::never_t>:
 static_assert(asio::can_require<fiber_executor, execution::outstanding_work_t::tracked_t>::value);
 static_assert(!asio::can_require<fiber_executor, execution::blocking_t::always_t>::value);
 
-// What tells that it has died.
+// A reference that shows when its holder has been destroyed.
 using mark = std::shared_ptr<int>;
 
 asio::awaitable<int> after_a_while(int value) {
@@ -52,7 +53,7 @@ asio::awaitable<int> after_a_while(int value) {
   co_return value;
 }
 
-// Doubles what it gets until the channel is closed; waits as a fiber does.
+// Doubles its input until the channel is closed; waits as a fiber does.
 asio::awaitable<void> doubles(vigil::channel<int> in, vigil::channel<int> out) {
   while (const auto n = in.recv()) {
     asio::steady_timer t(co_await asio::this_coro::executor, 10us);
@@ -62,12 +63,12 @@ asio::awaitable<void> doubles(vigil::channel<int> in, vigil::channel<int> out) {
   out.close();
 }
 
-// Writes a byte when the workers have most likely come to rest.
+// Writes a byte when all workers but the calling fiber's rest.
 class late_writer {
  public:
   explicit late_writer(unix_socket& to)
-      : thread_([&to] {
-          std::this_thread::sleep_for(3ms);
+      : thread_([&to, &sched = *vigil::detail::current_scheduler()] {
+          wait_until_resting(sched, sched.workers().size() - 1);
           asio::write(to, asio::buffer("x", 1));
         }) {}
 
@@ -83,12 +84,12 @@ class late_writer {
 }  // namespace
 
 TEST_SUITE("fiber_executor") {
-  TEST_CASE("it is what Asio asks of an executor") {
+  TEST_CASE("it meets Asio's requirements of an executor") {
     in_runtime({.workers = {1}}, [] {
       const auto ex = vigil::io::executor();
       CHECK(ex == vigil::io::executor());
       CHECK(asio::any_io_executor(ex) == asio::any_io_executor(vigil::io::executor()));
-      CHECK(&asio::query(ex, execution::context) == &vigil::io::context());
+      CHECK(&asio::query(ex, execution::context) == &vigil::io::io_context());
       CHECK(asio::query(ex, execution::blocking) == execution::blocking.possibly);
       const auto posts = asio::require(ex, execution::blocking.never);
       CHECK(asio::query(posts, execution::blocking) == execution::blocking.never);
@@ -99,7 +100,7 @@ TEST_SUITE("fiber_executor") {
       const asio::any_io_executor any = asio::prefer(asio::any_io_executor(ex),
                                                      execution::outstanding_work.tracked,
                                                      execution::relationship.continuation);
-      CHECK(&asio::query(any, execution::context) == &vigil::io::context());
+      CHECK(&asio::query(any, execution::context) == &vigil::io::io_context());
     });
     CHECK_THROWS_AS(vigil::io::executor(), vigil::wrong_place);
     in_virtual([] { CHECK_THROWS_AS(vigil::io::executor(), vigil::wrong_place); });
@@ -170,7 +171,7 @@ TEST_SUITE("fiber_executor") {
 
   TEST_CASE("bind_executor puts a handler of io_context on a fiber") {
     in_runtime({.workers = {1, 2}}, [] {
-      asio::steady_timer t(vigil::io::context(), 1ms);
+      asio::steady_timer t(vigil::io::io_context(), 1ms);
       auto done = vigil::make_channel<std::uint64_t>();
       t.async_wait(asio::bind_executor(vigil::io::executor(), [done](error_code error) {
         REQUIRE(!error);
@@ -182,11 +183,11 @@ TEST_SUITE("fiber_executor") {
   }
 
   // Asio: I/O starves fibers, fibers starve I/O.
-  TEST_CASE("a handler's I/O does not wait behind who began it and computes") {
+  TEST_CASE("a handler's I/O does not wait behind the computing fiber that began it") {
     in_runtime({.workers = {2}}, [] {
       for (int i = 0; i < rounds(20); ++i) {
-        socket_pair s(vigil::io::context());
-        vigil::sleep_for(2ms);  // the worker that was in the io_context comes out for this
+        socket_pair s(vigil::io::io_context());
+        vigil::sleep_for(2ms);  // makes the worker that was in the io_context come out
         std::atomic<bool> read{false};
         char byte = 0;
         s.near.async_read_some(
@@ -194,13 +195,13 @@ TEST_SUITE("fiber_executor") {
             asio::bind_executor(vigil::io::executor(),
                                 [&](error_code, std::size_t) { read.store(true); }));
         const late_writer writer(s.far);
-        while (!read.load()) {  // never gives its worker away
+        while (!read.load()) {  // never gives up its worker
         }
       }
     });
   }
 
-  TEST_CASE("what leaves a handler goes to on_unhandled") {
+  TEST_CASE("an exception that leaves a handler goes to on_unhandled") {
     static std::atomic<int> unhandled{0};
     unhandled.store(0);
     vigil::options o;
@@ -244,20 +245,23 @@ TEST_SUITE("fiber_executor: coroutines") {
   TEST_CASE("its I/O does not wait behind a computing fiber while a worker is idle") {
     in_runtime({.workers = {2}}, [] {
       for (int i = 0; i < rounds(20); ++i) {
-        socket_pair s(vigil::io::context());
+        socket_pair s(vigil::io::io_context());
+        std::atomic<bool> begun{false};
         std::atomic<bool> read{false};
         const auto over = vigil::make_channel<void>();
         asio::co_spawn(
             vigil::io::executor(),
             [&]() -> asio::awaitable<void> {
               char byte = 0;
+              begun.store(true);
               co_await asio::async_read(s.near, asio::buffer(&byte, 1), use_awaitable);
               read.store(true);
             },
             [over](std::exception_ptr) { over.close(); });
-        vigil::sleep_for(2ms);  // it waits by now; it holds either way
+        while (!begun.load())
+          vigil::sleep_for(100us);
         const late_writer writer(s.far);
-        while (!read.load()) {  // never gives its worker away
+        while (!read.load()) {  // never gives up its worker
         }
         over.recv();
       }
@@ -306,7 +310,7 @@ TEST_SUITE("fiber_executor: coroutines") {
               near.async_read_some(asio::buffer(&byte, 1), use_fiber.within(1ms));
             }) == asio::error::timed_out);
       near.close();
-      over.recv();  // what the end of the run finds queued would be dropped, and count as pending
+      over.recv();  // a handler left in the queue would be dropped, and stay pending
     });
   }
 }
@@ -315,7 +319,7 @@ TEST_SUITE("fiber_executor: strands") {
   TEST_CASE("handlers of a strand never meet") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       const auto strand = asio::make_strand(vigil::io::executor());
-      int handled = 0;  // by the strand
+      int handled = 0;  // written by the strand only
       const int all = rounds(1000);
       auto done = vigil::make_channel<int>(4);
       for (int i = 0; i < 4; ++i) {
@@ -348,7 +352,7 @@ TEST_SUITE("fiber_executor: strands") {
 }
 
 TEST_SUITE("fiber_executor: the end") {
-  TEST_CASE("a coroutine holds a run that ends when all is done, and is no deadlock") {
+  TEST_CASE("a coroutine holds a run that ends when all is done, and is not a deadlock") {
     for (const unsigned workers : {1U, 2U}) {
       vigil::options o;
       o.workers = workers;
@@ -367,7 +371,7 @@ TEST_SUITE("fiber_executor: the end") {
     }
   }
 
-  TEST_CASE("what is queued when the run ends never starts, and dies") {
+  TEST_CASE("a handler queued when the run ends never starts, and is destroyed") {
     for (const unsigned workers : {1U, 2U}) {
       auto alive = std::make_shared<int>(0);
       std::atomic<int> stopped{0};
@@ -385,7 +389,7 @@ TEST_SUITE("fiber_executor: the end") {
                 co_await t.async_wait(use_awaitable);
               },
               asio::detached);
-          // Waits as a fiber: is unwound.
+          // Waits as a fiber, so it is unwound.
           auto here = vigil::make_channel<int>();
           auto never = vigil::make_channel<int>();
           asio::co_spawn(
@@ -411,7 +415,7 @@ TEST_SUITE("fiber_executor: the end") {
     }
   }
 
-  TEST_CASE("it outlives its runtime, and what it is given then is destroyed") {
+  TEST_CASE("it outlives its runtime, and handlers posted to it then are destroyed") {
     std::optional<fiber_executor> kept;
     std::optional<asio::any_io_executor> counted;
     vigil::run([&] {

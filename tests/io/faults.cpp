@@ -32,7 +32,7 @@ plan& present() noexcept {
   return one;
 }
 
-// Whether the call fails; errno is set then.
+// Returns whether the call fails; if so, sets errno.
 bool fails(call c) noexcept {
   plan& p = present();
   if (!p.active.load()) return false;
@@ -48,7 +48,7 @@ bool fails(call c, int fd) noexcept {
   return fd > 2 && fails(c);
 }
 
-// What the call means otherwise: a sanitizer's, or the C library's.
+// The function that the call means otherwise: a sanitizer's, or the C library's.
 template <class F>
 F* real(F* sanitizers, const char* name) noexcept {
   if (sanitizers != nullptr) return sanitizers;

@@ -1,10 +1,10 @@
-// System calls that fail when a test says so. The program that links faults.cpp has
-// its own accept, recv, epoll_ctl and so on, which Asio and vigil-io call then.
+// System calls that fail on a test's request. The program that links faults.cpp has its
+// own accept, recv, epoll_ctl and so on, which Asio and vigil-io then call.
 #pragma once
 
 namespace vigil::fault {
 
-// epoll_add, epoll_mod, epoll_del: epoll_ctl by what it is to do. Only the first takes
+// epoll_add, epoll_mod and epoll_del are epoll_ctl by its operation. Only the first takes
 // memory; Linux gives none of the tests' errors for the other two.
 enum class call {
   socket,
@@ -31,13 +31,13 @@ enum class call {
 
 const char* name_of(call c) noexcept;
 
-// From now on calls are counted, and of those of `which` the nth (from 1) and the
+// From now on calls are counted, and of the calls of `which` the nth (from 1) and the
 // `times` - 1 after it fail with this error.
 void start(call which, long nth, int error, long times = 1) noexcept;
 void start() noexcept;  // counts only
 void stop() noexcept;
 
-// Since start(); failed ones are counted, too.
+// The calls since start(), including failed ones.
 long calls(call c) noexcept;
 
 }  // namespace vigil::fault

@@ -1,5 +1,5 @@
-// System calls that fail, one after the other: each error goes to the one who waits
-// for that operation, or is made good; nothing hangs, is lost or spins.
+// System calls that fail, one after the other: each error is reported to the fiber that
+// waits for that operation, or recovered from; nothing hangs, is lost or spins.
 #include "io/faults.hpp"
 
 #include "io/io_test.hpp"
@@ -31,11 +31,11 @@ namespace {
 using tcp = asio::ip::tcp;
 using tcp_stream = vigil::io::deadline_stream<tcp::socket>;
 
-// What an injected error has done.
+// The effects of an injected error.
 struct effects {
   int error = 0;   // the injected one
   int told = 0;    // operations that ended with it
-  int broken = 0;  // ... that ended since their connection had been given up
+  int broken = 0;  // ... that ended because their connection had been given up
   int tries = 0;
 
   void count(const error_code& code) {
@@ -43,7 +43,7 @@ struct effects {
     ++(is_it ? told : broken);
   }
 
-  // As a program would: what failed once is tried again.
+  // Retries a failed call, as a program would.
   template <class F>
   auto attempt(F f) {
     for (int left = 3;; --left) {
@@ -58,8 +58,8 @@ struct effects {
   }
 };
 
-// Asio does not look whether its epoll_ctl(MOD) for a connect has failed. Then nobody
-// hears that the connection is there, and the deadline is what ends the wait.
+// Asio does not check whether its epoll_ctl(MOD) for a connect has failed. Then nobody
+// hears that the connection is there, and the deadline ends the wait.
 bool connects_are_lost = false;
 
 void connect(tcp::socket& s, const tcp::endpoint& server) {
@@ -77,10 +77,10 @@ void connect(tcp::socket& s, const tcp::endpoint& server) {
 
 // Two pieces there, two pieces back, by each kind of call.
 void talk(const tcp::endpoint& server) {
-  tcp::socket s(vigil::io::context());
+  tcp::socket s(vigil::io::io_context());
   connect(s, server);
-  // Who has asked for the descriptor may have a second one: at its close Asio takes it
-  // out of epoll itself.
+  // A caller of native_handle() may have duplicated the descriptor, so Asio itself takes
+  // it out of epoll at its close.
   REQUIRE(s.native_handle() >= 0);
   s.set_option(tcp::no_delay(true));
   std::array<char, 2> one{'a', 'b'};
@@ -95,7 +95,7 @@ void talk(const tcp::endpoint& server) {
 }
 
 void talk_with_deadlines(const tcp::endpoint& server) {
-  tcp_stream s(vigil::io::context());
+  tcp_stream s(vigil::io::io_context());
   connect(s.next_layer(), server);
   s.set_deadline(vigil::clock::now() + 1h);
   std::string text = "some text";
@@ -106,7 +106,7 @@ void talk_with_deadlines(const tcp::endpoint& server) {
 }
 
 void through_a_pipe() {
-  auto& c = vigil::io::context();
+  auto& c = vigil::io::io_context();
   asio::readable_pipe r(c);
   asio::writable_pipe w(c);
   asio::connect_pipe(r, w);
@@ -125,9 +125,9 @@ void through_a_pipe() {
   REQUIRE(one == other);
 }
 
-// One that has to wait until the other end has read some of it.
+// A write that has to wait until the other end has read some of it.
 void a_long_write() {
-  socket_pair pair(vigil::io::context());
+  socket_pair pair(vigil::io::io_context());
   const std::string more_than_fits(1'000'000, 'x');
   std::string there(more_than_fits.size(), ' ');
   auto reader = vigil::spawn([&] {
@@ -137,7 +137,7 @@ void a_long_write() {
   error_code error =
       error_of([&] { asio::async_write(pair.near, asio::buffer(more_than_fits), use_fiber); });
   pair.near.close();
-  // Of the two ends one tells what happened, the other that its peer is gone.
+  // One of the two ends reports the error, the other that its peer is gone.
   const error_code read = reader.join();
   if (read && read != asio::error::eof) error = read;
   if (error) throw boost::system::system_error(error);
@@ -147,9 +147,9 @@ void a_long_write() {
 // A server, its clients, a pipe and sleeps.
 void program(effects& seen) {
   in_runtime({.workers = {1}}, [&] {
-    seen.attempt([] { vigil::io::context(); });
+    seen.attempt([] { vigil::io::io_context(); });
     auto acceptor = seen.attempt([] {
-      return tcp::acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+      return tcp::acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
     });
     const auto stopping = vigil::with_cancel(vigil::background());
     auto server = vigil::spawn([&] {
@@ -194,7 +194,7 @@ std::vector<long> calls_made() {
   return n;
 }
 
-// Those that Asio or vigil-io makes again when a signal came between.
+// The calls that Asio or vigil-io repeats after a signal has interrupted them.
 bool is_repeated(call c) {
   switch (c) {
     case call::socket:
@@ -214,7 +214,7 @@ bool is_repeated(call c) {
 
 TEST_SUITE("io: system calls that fail") {
   // Node, libuv: a signal does not fail a blocking call (eintr_handling).
-  TEST_CASE("at each call in turn: one operation is told, or none, and the rest goes on") {
+  TEST_CASE("at each call in turn: one operation reports it, or none, and the rest goes on") {
     effects none;
     vigil::fault::start();
     program(none);
@@ -235,9 +235,9 @@ TEST_SUITE("io: system calls that fail") {
           program(seen);
           vigil::fault::stop();
           REQUIRE(seen.told <= 1);
-          REQUIRE(seen.broken <= 2);  // the one at the other end, and what it had begun
+          REQUIRE(seen.broken <= 2);  // the one at the other end, and the one it had begun
           if (error == EINTR && is_repeated(which)) REQUIRE(seen.told + seen.broken == 0);
-          if (which == call::epoll_del) REQUIRE(seen.told + seen.broken == 0);  // it is closed
+          if (which == call::epoll_del) REQUIRE(seen.told + seen.broken == 0);  // closed
           const std::vector<long> made = calls_made();
           for (std::size_t k = 0; k < made.size(); ++k)
             REQUIRE(made[k] <= 10 * usual[k] + 100);
@@ -246,10 +246,10 @@ TEST_SUITE("io: system calls that fail") {
     }
   }
 
-  TEST_CASE("as long as there are no descriptors serve looks now and then, and loses nobody") {
+  TEST_CASE("as long as there are no descriptors serve retries now and then, and loses no client") {
     for (const int error : {EMFILE, ENFILE, ENOMEM, ENOBUFS}) {
       in_runtime({.workers = {1, 2}}, [&] {
-        tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+        tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
         const auto stopping = vigil::with_cancel(vigil::background());
         vigil::fault::start(call::accept, 1, error, 1'000'000);
         const auto start = vigil::clock::now();
@@ -258,7 +258,7 @@ TEST_SUITE("io: system calls that fail") {
             asio::async_write(peer, asio::buffer("x", 1), use_fiber);
           });
         });
-        tcp::socket s(vigil::io::context());
+        tcp::socket s(vigil::io::io_context());
         s.async_connect(acceptor.local_endpoint(), use_fiber);
         while (vigil::fault::calls(call::accept) == 0)
           vigil::sleep_for(100us);
@@ -277,12 +277,12 @@ TEST_SUITE("io: system calls that fail") {
     }
   }
 
-  TEST_CASE("what TCP itself gives up is told as that, with and without an idle list") {
+  TEST_CASE("a timeout of TCP itself is reported as such, with and without an idle list") {
     for (const bool with_list : {false, true}) {
       in_runtime({.workers = {1}}, [with_list] {
         using stream = vigil::io::deadline_stream<unix_socket>;
-        stream near(vigil::io::context());
-        stream far(vigil::io::context());
+        stream near(vigil::io::io_context());
+        stream far(vigil::io::io_context());
         asio::local::connect_pair(near.next_layer(), far.next_layer());
         vigil::io::idle_list idle(1h);
         if (with_list) near.set_idle_list(idle);
@@ -304,8 +304,8 @@ TEST_SUITE("io: system calls that fail") {
   TEST_CASE("a connection that is gone when it is accepted does not hide the one behind it") {
     for (const int error : {ECONNABORTED, EPROTO}) {
       in_runtime({.workers = {1, 2}}, [&] {
-        tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
-        tcp::socket s(vigil::io::context());
+        tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
+        tcp::socket s(vigil::io::io_context());
         s.async_connect(acceptor.local_endpoint(), use_fiber);
         const auto stopping = vigil::with_cancel(vigil::background());
         vigil::fault::start(call::accept, 1, error);
@@ -324,12 +324,12 @@ TEST_SUITE("io: system calls that fail") {
   }
 }
 
-TEST_SUITE("io: how many system calls") {
+TEST_SUITE("io: number of system calls") {
   TEST_CASE("a stream whose last read took all is not tried before the next one waits") {
     in_runtime({.workers = {1}}, [] {
       using unix_stream = vigil::io::deadline_stream<unix_socket>;
-      unix_stream near(vigil::io::context());
-      unix_stream far(vigil::io::context());
+      unix_stream near(vigil::io::io_context());
+      unix_stream far(vigil::io::io_context());
       asio::local::connect_pair(near.next_layer(), far.next_layer());
       const auto reads = [] {
         using vigil::fault::calls;
@@ -350,10 +350,10 @@ TEST_SUITE("io: how many system calls") {
         near.read_some(asio::buffer(bytes.data(), 32));
       }
       echo.join();
-      // Asio's own look, and the read; the first of each side is tried.
+      // Asio's own look, and the read; the first look of each side is tried.
       CHECK(reads() <= 2 * 2 * trips + 4);
 
-      // Where there may be more it is tried, and found without a wait.
+      // Where more may have come it is tried, and found without a wait.
       far.write_some(asio::buffer("abcdefgh", 8));
       CHECK(take(near) == 8);
       far.write_some(asio::buffer("abcdefgh", 8));

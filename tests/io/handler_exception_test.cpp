@@ -1,5 +1,5 @@
-// Exceptions that leave handlers of the io_context, which workers run on their
-// own stacks.
+// Exceptions that leave handlers of the io_context, which workers run on their own
+// stacks.
 #include "io/io_test.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
@@ -20,9 +20,10 @@ namespace asio = boost::asio;
 
 namespace {
 
-// Such that an idle worker takes it, or one that polls between two fibers.
+// Posts the handler so that an idle worker takes it, or one that polls between two
+// fibers.
 void post_to_worker(bool busy, void (*handler)()) {
-  asio::post(vigil::io::context(), handler);
+  asio::post(vigil::io::io_context(), handler);
   if (!busy) vigil::sleep_for(1h);
   for (;;)
     vigil::this_fiber::yield();
@@ -54,12 +55,12 @@ TEST_SUITE("exception of an Asio handler") {
             auto done = vigil::make_channel<void>(1);
             const auto guard = vigil::runtime::current().make_work_guard();
             for (int i = 0; i < 3; ++i)
-              asio::post(vigil::io::context(), [] { throw_planted(); });
-            asio::post(vigil::io::context(), [done] { CHECK(done.try_send()); });
+              asio::post(vigil::io::io_context(), [] { throw_planted(); });
+            asio::post(vigil::io::io_context(), [done] { CHECK(done.try_send()); });
             done.recv();
             vigil::sleep_for(1ms);
             // Polled, between the turns of a fiber that never waits.
-            asio::post(vigil::io::context(), [] { throw_planted(); });
+            asio::post(vigil::io::io_context(), [] { throw_planted(); });
             while (unhandled.load() != before + 4)
               vigil::this_fiber::yield();
           });
@@ -73,7 +74,7 @@ TEST_SUITE("exception of an Asio handler") {
       run_with(std::getenv("VIGIL_TEST_TWO") != nullptr ? 2 : 1, nullptr, [] {
         post_to_worker(std::getenv("VIGIL_TEST_BUSY") != nullptr, [] { throw_planted(); });
       });
-    } catch (const std::exception&) {  // not taken: it is no exception of run()
+    } catch (const std::exception&) {  // not reached: run() does not throw it
       std::puts("came out of run()");
     }
   }
@@ -92,7 +93,7 @@ TEST_SUITE("exception of an Asio handler") {
     }
   }
 
-  TEST_CASE("child: on_unhandled throws given what a handler has thrown" * doctest::skip()) {
+  TEST_CASE("child: on_unhandled throws given an exception of a handler" * doctest::skip()) {
     run_with(
         1,
         [](std::exception_ptr) { throw std::logic_error("of the program's"); },
@@ -100,7 +101,7 @@ TEST_SUITE("exception of an Asio handler") {
   }
 
   TEST_CASE("an on_unhandled that throws ends the program with a message that names it") {
-    const child_result r = run_child("child: on_unhandled throws given what a handler has thrown");
+    const child_result r = run_child("child: on_unhandled throws given an exception of a handler");
     CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
     CHECK_MESSAGE(r.says("options::on_unhandled, which was given what has left a handler"),
                   r.output);

@@ -13,7 +13,8 @@ namespace asio = boost::asio;
 
 namespace {
 
-// Whether a handler that is due in 5 ms runs, when the main fiber waits for nothing.
+// Returns whether a handler that is due in 5 ms runs when the main fiber waits for
+// nothing.
 template <class Start>
 bool runs_before_the_end(Start start) {
   vigil::options o;
@@ -21,7 +22,7 @@ bool runs_before_the_end(Start start) {
   o.exit = vigil::exit_when::all_done;
   bool ran = false;
   vigil::run(o, [&] {
-    const auto t = std::make_shared<asio::steady_timer>(vigil::io::context(), 5ms);
+    const auto t = std::make_shared<asio::steady_timer>(vigil::io::io_context(), 5ms);
     start(t, [t, &ran] { ran = true; });
   });
   return ran;

@@ -1,5 +1,5 @@
-// options::stuck_limit beside a handler that a sleeping worker runs in its watch: it
-// counts as asleep all the while.
+// options::stuck_limit beside a handler that a sleeping worker runs in its watch: the
+// worker counts as asleep all the while.
 #include "io/io_test.hpp"
 #include "support/child.hpp"
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* report = "no worker has switched to another fiber for ";
 
-// Whether the thread that looks after the workers is there.
+// Returns whether the thread that watches the workers exists.
 bool is_looked_after() {
   bool found = false;
   DIR* const tasks = ::opendir("/proc/self/task");
@@ -40,7 +40,7 @@ bool is_looked_after() {
   return found;
 }
 
-// Up to the report, which is written to the other end.
+// Reads until the report has come, which is written to the other end.
 void await_report(int from) {
   std::string seen;
   char text[512];
@@ -67,9 +67,9 @@ TEST_SUITE("a handler that does not return") {
       while (!was_stuck) {
         bool sleeps = true;
         auto over = vigil::make_channel<int>(1);
-        asio::steady_timer t(vigil::io::context(), 1ms);
+        asio::steady_timer t(vigil::io::io_context(), 1ms);
         t.async_wait([&](boost::system::error_code) {
-          // Else once more: a worker that gets up has the thread started.
+          // Otherwise it tries again: a worker that gets up has the thread started.
           was_stuck = sleeps && is_looked_after();
           if (was_stuck) {
             const int terminal = ::dup(2);
@@ -79,7 +79,7 @@ TEST_SUITE("a handler that does not return") {
           }
           static_cast<void>(over.try_send(1));
         });
-        vigil::sleep_for(3ms);  // it is due while the handler waits for the report
+        vigil::sleep_for(3ms);  // due while the handler waits for the report
         sleeps = false;
         over.recv();
       }
@@ -87,7 +87,7 @@ TEST_SUITE("a handler that does not return") {
     std::puts("over");
   }
 
-  TEST_CASE("is said to keep its worker if a timer is due, although all workers sleep") {
+  TEST_CASE("is reported to keep its worker if a timer is due, although all workers sleep") {
     const child_result child = run_child("child: blocks the one worker in a handler");
     CHECK_MESSAGE(child.succeeded(), child.output);
     CHECK(child.says("over"));

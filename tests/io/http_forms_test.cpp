@@ -5,7 +5,7 @@ using namespace vigil::http_testing;
 
 namespace {
 
-// A server that answers with what it has understood.
+// A server that answers with its understanding of the request.
 site told_site() {
   return site({}, [](const web::request& in, web::response& out, const auto&) {
     out.send(std::string(in.host()) + " " + std::string(in.path()) + " " + std::string(in.query()));
@@ -34,7 +34,7 @@ TEST_SUITE("http server: forms of requests") {
     });
   }
 
-  TEST_CASE("a body that is coded beside its chunks gets 501, one that is chunked twice 400") {
+  TEST_CASE("a body with a coding beside its chunks gets 501, one that is chunked twice 400") {
     in_virtual([] {
       site s;
       const auto post = [&](std::string_view fields) {
@@ -63,7 +63,7 @@ TEST_SUITE("http server: forms of requests") {
            {"a b",     "a/b",  "a,b",    "user@a", "http://a", "a:b",       "a:80:81", "a:-1",
             "a:65536", "a?b",  "a#b",    "a\\b",   "\"a\"",    "a%",        "a%2",     "a%zz",
             "::1",     "[::1", "[::1]a", "[]",     "[a]",      "[1.2.3.4]", "a\xff"}) {
-        const bool is_a_list = bad == "a,b";  // a sub-delimiter, as a name may hold
+        const bool is_a_list = bad == "a,b";  // a sub-delimiter, which a name may contain
         CHECK_MESSAGE(s.ask(with_host(bad)).result_int() == (is_a_list ? 200 : 400), bad);
       }
       for (const std::string good : {"a",
@@ -154,7 +154,7 @@ TEST_SUITE("http server: forms of requests") {
       CHECK(refused(s, request_of("", line_of(999))) == 414);
       CHECK(refused(s, request_of("", line_of(998))) == 431);  // a line, but no room for Host
       CHECK(refused(s, line_of(50'000).substr(0, 40'000)) == 414);
-      // Byte by byte it is the same.
+      // Byte by byte the answer is the same.
       auto c = s.connect();
       auto reader = vigil::spawn([&] { return c.receive().result_int(); });
       drip(c, line_of(5000), 1us);
@@ -164,14 +164,14 @@ TEST_SUITE("http server: forms of requests") {
     });
   }
 
-  TEST_CASE("a method longer than any there is, which a header has no room for, gets 501") {
+  TEST_CASE("an overlong method, for which a header has no room, gets 501") {
     in_virtual([] {
       web::options how;
       how.header_bytes = 1000;
       site s(how);
       const std::string method(5000, 'M');
       CHECK(refused(s, request_of("", method + " / HTTP/1.1")) == 501);
-      CHECK(refused(s, method) == 501);  // and no end of it
+      CHECK(refused(s, method) == 501);  // even though the method has no end
       CHECK(refused(s, "OPTIONS /" + std::string(5000, 'x')) == 414);
     });
   }

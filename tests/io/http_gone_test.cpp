@@ -1,5 +1,5 @@
-// What examples/io/http_server does about clients that have gone, or are slow to take
-// their answers, at exact moments; and what its command line may say.
+// How examples/io/http_server treats clients that have gone, or are slow to take their
+// answers, at exact moments; and the arguments that its command line accepts.
 #include "http_server/settings.hpp"
 #include "io/http_test.hpp"
 
@@ -23,7 +23,7 @@ struct ends {
   std::vector<std::string> causes;
 };
 
-// /slow waits under its context for an hour.
+// /slow waits for an hour under its context.
 web::handler slow(ends& e) {
   return [&e](const web::request& in, web::response& out, const vigil::context& ctx) {
     const auto start = clock::now();
@@ -45,8 +45,8 @@ web::handler slow(ends& e) {
   };
 }
 
-// A socket as the kernel has it, at its worst: a try takes what there is room for, but
-// that there is some it never reports.
+// The kernel's socket at its worst: a try takes as much as there is room for, but the
+// room is never reported.
 class unreported {
  public:
   using executor_type = memory_stream::executor_type;
@@ -100,7 +100,7 @@ class unreported {
 }  // namespace
 
 TEST_SUITE("http server: clients that go or are slow") {
-  TEST_CASE("a handler's context ends when its client has gone, also one that asked for more") {
+  TEST_CASE("a handler's context ends when its client has gone, even with requests outstanding") {
     for_each_seed(20, [] {
       ends e;
       site s({}, slow(e));
@@ -112,7 +112,7 @@ TEST_SUITE("http server: clients that go or are slow") {
         auto c = s.connect();
         c.get("/slow");
         vigil::sleep_for(5s);
-        c.send(hello);  // is read ahead
+        c.send(hello);  // it is read ahead
         vigil::sleep_for(5s);
       }
       vigil::sleep_for(1ms);
@@ -124,7 +124,7 @@ TEST_SUITE("http server: clients that go or are slow") {
     });
   }
 
-  TEST_CASE("what a client sends during a long answer is its next request, and nothing is late") {
+  TEST_CASE("bytes sent during a long answer are the next request, and nothing is late") {
     for_each_seed(20, [] {
       ends e;
       site s({}, slow(e));
@@ -144,7 +144,7 @@ TEST_SUITE("http server: clients that go or are slow") {
         CHECK(c.receive().body() == "/hello");
         CHECK(since(start) == 2s);
       }
-      // The idle time is as it was.
+      // The idle time is unchanged.
       const auto start = clock::now();
       CHECK(c.is_closed());
       CHECK(since(start) == 120s);
@@ -173,7 +173,7 @@ TEST_SUITE("http server: clients that go or are slow") {
     });
   }
 
-  TEST_CASE("a handler that is stopped, or fails, leaves nobody who reads for it") {
+  TEST_CASE("a handler that is stopped, or fails, leaves no reader behind") {
     for_each_seed(20, [] {
       vigil::io::serve_limits limits;
       limits.grace = 1s;
@@ -199,7 +199,7 @@ TEST_SUITE("http server: clients that go or are slow") {
     });
   }
 
-  TEST_CASE("an answer that nobody takes any more ends the context of who writes it") {
+  TEST_CASE("an answer that nobody takes any more ends the context of its handler") {
     in_virtual([] {
       bool is_done = false;
       site s({}, [&](const web::request&, web::response& out, const vigil::context& ctx) {
@@ -241,7 +241,8 @@ TEST_SUITE("http server: clients that go or are slow") {
       CHECK(!error);
       CHECK(n >= size);
 
-      // Nor one that has taken most of it: it has that time once more, not for ever.
+      // A client that has taken most of it may go on: it gets that time once more, but
+      // not for ever.
       c.send(hello);
       vigil::sleep_for(1s);
       const auto start = clock::now();
@@ -257,7 +258,7 @@ TEST_SUITE("http server: clients that go or are slow") {
     });
   }
 
-  TEST_CASE("a command line that makes no sense is refused, with what it may say") {
+  TEST_CASE("a nonsensical command line is refused, with the valid options") {
     const auto read = [](std::vector<std::string> words) {
       std::vector<char*> all;
       words.insert(words.begin(), "http_server");

@@ -1,4 +1,4 @@
-// What the tests of examples/io/http_server share: a server in memory, on virtual time.
+// A server in memory, on virtual time, for the tests of examples/io/http_server.
 #pragma once
 
 #include "http_server/client.hpp"
@@ -50,7 +50,7 @@ class site {
 
   web::server& server() { return server_; }
 
-  // The answer to what a client of its own sends.
+  // Sends the text as a client of its own and returns the answer.
   web::reply ask(std::string_view text) {
     memory_client c = connect();
     c.send(text);
@@ -64,13 +64,13 @@ class site {
   vigil::fiber<> serving_;
 };
 
-// A request whose fields are these lines.
+// A request with these header lines.
 inline std::string request_of(std::string_view fields,
                               std::string_view line = "GET /hello HTTP/1.1") {
   return std::string(line) + "\r\nHost: test\r\n" + std::string(fields) + "\r\n";
 }
 
-// The status of what is refused, after which nothing more is taken from the connection.
+// The status of a refused request, after which the connection takes nothing more.
 inline unsigned refused(site& s, std::string_view text) {
   auto c = s.connect();
   c.send(text);
@@ -80,8 +80,8 @@ inline unsigned refused(site& s, std::string_view text) {
   return a.result_int();
 }
 
-// Sends a byte, and another after each `pause`, until the server ends it or all are
-// sent. Returns how many.
+// Sends a byte, and another after each `pause`, until the server closes the connection or
+// all are sent. Returns how many were sent.
 inline std::size_t drip(memory_client& c, std::string_view text, std::chrono::nanoseconds pause) {
   std::size_t sent = 0;
   try {

@@ -1,5 +1,5 @@
-// Idle timeouts: io::idle_list with deadline_stream; at exact times in memory, and
-// over real sockets, where what has arrived comes first.
+// Idle timeouts: io::idle_list with deadline_stream; at exact times in memory, and over
+// real sockets, where data that has arrived comes first.
 #include "io/io_test.hpp"
 
 #include <vigil/io/deadline_stream.hpp>
@@ -70,7 +70,7 @@ TEST_SUITE("io::idle_list") {
       const auto start = vigil::clock::now();
       CHECK(read_one(p.near) == timed_out);
       CHECK(since(start) == 10s);
-      // It counts anew, for each call that waits.
+      // The time counts anew for each call that waits.
       CHECK(read_one(p.near) == timed_out);
       CHECK(since(start) == 20s);
       write_bytes(p.far, 1);
@@ -203,7 +203,7 @@ TEST_SUITE("io::idle_list") {
       movable_deadline read(time_of::read);
       movable_deadline write(time_of::write);
       vigil::io::detail::idle_entry stream(read, write);
-      // As the idle_list's own, and slower.
+      // The idle_list's own callback, but slower.
       vigil::timeout_list slow(10s, [](vigil::timeout_list::entry& e) {
         vigil::sleep_for(2s);
         static_cast<vigil::io::detail::idle_entry&>(e).end_waits();
@@ -239,12 +239,12 @@ TEST_SUITE("io::idle_list") {
     });
   }
 
-  TEST_CASE("what has arrived when the time is over is read, and is no timeout") {
+  TEST_CASE("data that has arrived when the time is over is read, and is not a timeout") {
     in_runtime({.workers = {1, 2}}, [] {
       for (int i = 0; i < rounds(40); ++i) {
         idle_list idle(2ms);
-        unix_stream near(vigil::io::context());
-        unix_stream far(vigil::io::context());
+        unix_stream near(vigil::io::io_context());
+        unix_stream far(vigil::io::io_context());
         asio::local::connect_pair(near.next_layer(), far.next_layer());
         const auto start = vigil::clock::now();
         near.set_idle_list(idle);
@@ -266,8 +266,8 @@ TEST_SUITE("io::idle_list") {
   TEST_CASE("with times about as long as the pauses each byte is read once, none is lost") {
     in_runtime({.workers = {1, 2}}, [] {
       idle_list idle(20us);
-      unix_stream near(vigil::io::context());
-      unix_stream far(vigil::io::context());
+      unix_stream near(vigil::io::io_context());
+      unix_stream far(vigil::io::io_context());
       asio::local::connect_pair(near.next_layer(), far.next_layer());
       near.set_idle_list(idle);
       far.set_idle_list(idle);
@@ -276,7 +276,7 @@ TEST_SUITE("io::idle_list") {
         seeded dice(3);
         for (int i = 0; i < all; ++i) {
           vigil::sleep_for(std::chrono::nanoseconds(dice.below(50'000)));
-          // Its time may be over while it waits for room, on a machine with much to do.
+          // On a busy machine its time may be over while it waits for room.
           error_code error;
           do {
             error = write_bytes(far, 1);
@@ -307,8 +307,8 @@ TEST_SUITE("io::idle_list") {
       idle_list idle(30us);
       seeded dice(5);
       for (int i = 0; i < rounds(1000); ++i) {
-        unix_stream near(vigil::io::context());
-        unix_stream far(vigil::io::context());
+        unix_stream near(vigil::io::io_context());
+        unix_stream far(vigil::io::io_context());
         asio::local::connect_pair(near.next_layer(), far.next_layer());
         near.set_idle_list(idle);
         auto reader = vigil::spawn([&] { read_one(near); });
@@ -320,12 +320,12 @@ TEST_SUITE("io::idle_list") {
     });
   }
 
-#ifndef VIGIL_TEST_UNDER_SANITIZER  // which maps memory of its own
+#ifndef VIGIL_TEST_UNDER_SANITIZER  // a sanitizer maps memory of its own
   TEST_CASE("without memory for the list's timer a stream stays in it: its next wait ends, too") {
     struct no_more_memory {
       no_more_memory() {
         ::getrlimit(RLIMIT_DATA, &before);
-        const rlimit none{4096, before.rlim_max};  // 0 is an exception
+        const rlimit none{4096, before.rlim_max};  // 0 has a special meaning
         ::setrlimit(RLIMIT_DATA, &none);
       }
 
@@ -340,7 +340,7 @@ TEST_SUITE("io::idle_list") {
       p.near.set_idle_list(idle);
       const auto start = vigil::clock::now();
       CHECK(read_one(p.near) == timed_out);
-      // The heap's room is taken by others.
+      // Other timers take the heap's room.
       std::vector<vigil::timer> others;
       for (int i = 0; i < 20'000; ++i) {
         others.push_back(vigil::after_func(24h, [] {}));

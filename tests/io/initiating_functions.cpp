@@ -1,13 +1,13 @@
-// Every initiating function of Asio 1.81 that there is on Linux, in each of its
-// overloads, takes use_fiber and gives what the head of use_fiber.hpp says; and each
-// wrapper stands around it on one overload of each shape. Nothing here is run or even
-// linked: all is unevaluated.
+// Every initiating function that Asio 1.81 has on Linux, in each of its overloads, takes
+// use_fiber and returns the type that the head of use_fiber.hpp says; and each wrapper is
+// put around it for one overload of each shape. Nothing here is run or even linked: all
+// operands are unevaluated.
 //
-// Not here: files (stream_file, random_access_file), for which Asio needs io_uring;
-// they have the shapes of pipes and of read_at and write_at.
+// Files (stream_file, random_access_file) are missing, because Asio needs io_uring for
+// them; they have the shapes of pipes and of read_at and write_at.
 //
 // It takes 12 s of one processor with g++ 12 and 8 s with clang 14, unoptimised: many of
-// these functions deduce what they return, and so are instantiated all the same.
+// these functions deduce their return type, and so are instantiated all the same.
 #include <vigil/io/use_fiber.hpp>
 
 #include <array>
@@ -51,7 +51,7 @@ using unix_stream = asio::local::stream_protocol;
 template <class Got, class Expected>
 concept gives = std::same_as<Got, Expected>;
 
-// Declared only.
+// Declared, never defined.
 extern asio::io_context context;
 extern asio::io_context::executor_type executor;
 extern asio::any_io_executor any_executor;
@@ -392,7 +392,7 @@ static_assert(
 static_assert(gives<decltype(experimental::co_spawn(std::move(quiet_task), use_fiber)), int>);
 static_assert(gives<decltype(generator.async_resume(1, use_fiber)), std::optional<int>>);
 
-// --- what may stand around it
+// --- wrappers around it
 
 template <class Token>
 concept fits_each_shape = requires(const Token& token) {

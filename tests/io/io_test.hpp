@@ -1,9 +1,9 @@
-// What the tests of vigil-io share.
+// Helpers that the tests of vigil-io share.
 #pragma once
 
 #include "support/in_runtime.hpp"
 
-#include <vigil/io/context.hpp>
+#include <vigil/io/io_context.hpp>
 #include <vigil/io/use_fiber.hpp>
 
 #include <string>

@@ -29,7 +29,7 @@ static_assert(asio::execution::is_executor<memory_executor>::value);
 static_assert(std::is_convertible_v<memory_executor, asio::any_io_executor>);
 static_assert(std::is_same_v<memory_stream::executor_type, memory_executor>);
 
-// Handlers without an executor that read piece after piece, one of several.
+// A reader whose handlers have no executor: it reads piece after piece, beside others.
 struct reader {
   memory_stream stream;
   int number;
@@ -45,7 +45,7 @@ struct reader {
   }
 };
 
-// Which of several streams came to its next piece, in this order.
+// The numbers of the streams in the order in which they got their pieces.
 std::vector<int> events_of(std::uint64_t seed) {
   std::vector<int> events;
   vigil::testing::run_virtual({.seed = seed, .runtime = {}}, [&] {
@@ -78,7 +78,7 @@ std::vector<int> events_of(std::uint64_t seed) {
 }  // namespace
 
 TEST_SUITE("io: composed operations in memory") {
-  TEST_CASE("a seed replays the order of what several streams do, another gives another") {
+  TEST_CASE("a seed replays the order of several streams' events, another seed gives another") {
     bool differs = false;
     const std::vector<int> first = events_of(1);
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
@@ -112,7 +112,7 @@ TEST_SUITE("io: composed operations in memory") {
     });
   }
 
-  TEST_CASE("one that nobody completes is a deadlock") {
+  TEST_CASE("an operation that nobody completes is a deadlock") {
     CHECK_THROWS_AS(vigil::testing::run_virtual([] {
                       auto [near, far] = memory_pipe();
                       char byte = 0;

@@ -1,5 +1,5 @@
-// What stands beside fibers in a program that uses Asio: signals, coroutines,
-// futures, channels of Asio's.
+// Neighbours of fibers in a program that uses Asio: signals, coroutines, futures,
+// channels of Asio's.
 #include "io/io_test.hpp"
 
 #include <atomic>
@@ -31,7 +31,7 @@ using vigil::io::use_fiber;
 
 namespace {
 
-// A composed read that is cancelled may have bytes in its buffer by then.
+// A cancelled composed read may already have bytes in its buffer.
 std::string read_line(unix_socket& from, std::string& text) {
   const std::size_t n = asio::async_read_until(from, asio::dynamic_buffer(text), '\n', use_fiber);
   std::string line = text.substr(0, n);
@@ -39,7 +39,7 @@ std::string read_line(unix_socket& from, std::string& text) {
   return line;
 }
 
-// Handlers that are never done, each of which posts the next.
+// Handlers that never end: each posts the next.
 class flood {
  public:
   explicit flood(int many) {
@@ -65,7 +65,7 @@ class flood {
     });
   }
 
-  asio::io_context& context_ = vigil::io::context();
+  asio::io_context& context_ = vigil::io::io_context();
   std::atomic<std::size_t> ran_{0};
   std::atomic<int> alive_{0};
   std::atomic<bool> stopped_{false};
@@ -82,7 +82,7 @@ TEST_SUITE("io: beside fibers") {
         vigil::sleep_for(100us);
       for (int i = 0; i < rounds(200); ++i)
         vigil::spawn([] { vigil::this_fiber::yield(); }).join();
-      socket_pair pair(vigil::io::context());
+      socket_pair pair(vigil::io::io_context());
       for (int i = 0; i < 20; ++i) {
         char byte = 0;
         auto reader =
@@ -97,9 +97,9 @@ TEST_SUITE("io: beside fibers") {
     });
   }
 
-  TEST_CASE("a signal ends what was not begun, and lets come to its end what was") {
+  TEST_CASE("a signal ends requests that have not begun, and lets the others finish") {
     in_runtime({}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       socket_pair idle(c);
       socket_pair busy(c);
       asio::signal_set signals(c, SIGUSR1);
@@ -130,7 +130,7 @@ TEST_SUITE("io: beside fibers") {
 
   TEST_CASE("a wait for a signal has a deadline, and one that comes later is not lost") {
     in_runtime({.workers = {1, 2}}, [] {
-      asio::signal_set signals(vigil::io::context(), SIGUSR1);
+      asio::signal_set signals(vigil::io::io_context(), SIGUSR1);
       const auto start = vigil::clock::now();
       const auto code = error_of([&] { signals.async_wait(use_fiber.within(5ms)); });
       CHECK(code == asio::error::timed_out);
@@ -140,10 +140,10 @@ TEST_SUITE("io: beside fibers") {
     });
   }
 
-  TEST_CASE("the first of two reads counts; the other has ended, and what it read is there") {
+  TEST_CASE("the first of two reads counts; the other has ended, and its data is there") {
     in_runtime({}, [] {
-      socket_pair a(vigil::io::context());
-      socket_pair b(vigil::io::context());
+      socket_pair a(vigil::io::io_context());
+      socket_pair b(vigil::io::io_context());
       std::string of_a;
       std::string of_b;
       for (int i = 0; i < rounds(400); ++i) {
@@ -170,7 +170,7 @@ TEST_SUITE("io: beside fibers") {
 
   TEST_CASE("a future is waited for on the side pool, with one worker as well") {
     in_runtime({.workers = {1, 2}}, [] {
-      socket_pair s(vigil::io::context());
+      socket_pair s(vigil::io::io_context());
       char byte = 0;
       std::future<std::size_t> later =
           asio::async_read(s.near, asio::buffer(&byte, 1), asio::use_future);
@@ -182,9 +182,9 @@ TEST_SUITE("io: beside fibers") {
     });
   }
 
-  TEST_CASE("a timer of Asio's that is moved ends the wait of who waits for it") {
+  TEST_CASE("a timer of Asio's that is moved ends its waiter's wait") {
     in_runtime({.workers = {1}}, [] {
-      asio::steady_timer t(vigil::io::context(), 1h);
+      asio::steady_timer t(vigil::io::io_context(), 1h);
       auto waiting = vigil::spawn([&] { return error_of([&] { t.async_wait(use_fiber); }); });
       while (t.expires_after(1h) == 0)
         vigil::this_fiber::yield();
@@ -193,9 +193,9 @@ TEST_SUITE("io: beside fibers") {
   }
 
 #ifdef BOOST_ASIO_HAS_CO_AWAIT
-  TEST_CASE("a fiber waits for a coroutine, whose value or exception comes out") {
+  TEST_CASE("a fiber waits for a coroutine and gets its value or its exception, over I/O") {
     in_runtime({}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       const auto pauses = [](int n) -> asio::awaitable<int> {
         asio::steady_timer t(co_await asio::this_coro::executor, 1ms);
         co_await t.async_wait(asio::use_awaitable);
@@ -210,7 +210,7 @@ TEST_SUITE("io: beside fibers") {
   TEST_CASE("a channel of Asio's between a coroutine and a fiber") {
     // It is not for several threads.
     in_runtime({.workers = {1}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       asio::experimental::channel<void(error_code, int)> numbers(c, 2);
       asio::co_spawn(
           c,

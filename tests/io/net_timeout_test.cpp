@@ -1,5 +1,5 @@
-// The rows of Go's net/timeout_test.go that are about other things than a stream:
-// connecting, accepting, datagrams.
+// The rows of Go's net/timeout_test.go that are not about a stream: connecting,
+// accepting, datagrams.
 #include "io/transports.hpp"
 
 #include <vector>
@@ -24,16 +24,17 @@ tcp::endpoint any_port() {
 
 TEST_SUITE("net timeouts") {
   // Go: TestDialTimeout.
-  TEST_CASE("connecting to who does not accept ends at its deadline") {
+  TEST_CASE("connecting to a peer that does not accept ends at its deadline") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       tcp::acceptor full(c);
       full.open(tcp::v4());
       full.bind(any_port());
       full.listen(0);
       // As many as its queue takes.
       std::vector<tcp::socket> queued;
-      // One may time out because this thread did not run: several in a row do not.
+      // One connect may time out because this thread did not run; several in a row do
+      // not.
       int timeouts = 0;
       while (timeouts < 4) {
         REQUIRE(queued.size() < 100);
@@ -61,7 +62,7 @@ TEST_SUITE("net timeouts") {
   // Go: TestDialTimeoutMaxDuration.
   TEST_CASE("the longest timeout does not wrap into the past") {
     in_runtime({.workers = {1}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       tcp::acceptor a(c, any_port());
       tcp::socket s(c);
       CHECK_NOTHROW(s.async_connect(a.local_endpoint(), use_fiber.within(clock::duration::max())));
@@ -71,7 +72,7 @@ TEST_SUITE("net timeouts") {
   // Go: TestAcceptTimeout, ...MustReturn, ...MustNotReturn.
   TEST_CASE("accepting ends at its deadline, and then goes on as before") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       tcp::acceptor a(c, any_port());
       const auto accept_error = [&](const vigil::io::fiber_token& token) {
         return error_of([&] { a.async_accept(token); });
@@ -84,7 +85,7 @@ TEST_SUITE("net timeouts") {
       tcp::socket s(c);
       s.async_connect(a.local_endpoint(), use_fiber);
       CHECK(!acceptor.join());
-      // A connection that is there already counts, though the deadline has passed.
+      // A connection that is already there counts, though the deadline has passed.
       tcp::socket t(c);
       t.async_connect(a.local_endpoint(), use_fiber);
       CHECK(!accept_error(use_fiber.within(0s)));
@@ -94,7 +95,7 @@ TEST_SUITE("net timeouts") {
   // Go: TestReadFromTimeout, TestWriteToTimeout.
   TEST_CASE("receiving a datagram, from anybody, ends at its deadline") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       const udp::endpoint anywhere(asio::ip::address_v4::loopback(), 0);
       udp::socket near(c, anywhere);
       udp::socket far(c, anywhere);
@@ -109,7 +110,7 @@ TEST_SUITE("net timeouts") {
       CHECK(receive_error(use_fiber.until(until)) == timed_out);
       CHECK(clock::now() >= until);
       CHECK(byte == 0);
-      // There is room: it is sent, though the deadline has passed.
+      // There is room: the datagram is sent, though the deadline has passed.
       CHECK(far.async_send_to(asio::buffer("x", 1), near.local_endpoint(), use_fiber.within(0s)) ==
             1);
       CHECK(!receive_error(use_fiber.within(1h)));

@@ -1,11 +1,11 @@
-// The connection tests of Go's nettest (golang.org/x/net/nettest/conntest.go), once
-// for all transports: each is a doctest template over a transport of
-// transports.hpp, to be invoked with
+// The connection tests of Go's nettest (golang.org/x/net/nettest/conntest.go), once for
+// all transports: each is a doctest template over a transport of transports.hpp, to be
+// invoked with
 //
 //   VIGIL_NETTEST(over_tcp, over_unix)
 //
-// Beyond Go's: no deadline is early; on virtual time none is late, either; a buffer
-// is left alone after a timeout.
+// They check more than Go's: no deadline is early; on virtual time none is late, either;
+// a buffer is left alone after a timeout.
 #pragma once
 
 #include "io/transports.hpp"
@@ -27,7 +27,7 @@ using namespace vigil::testing_support;
 
 using block = std::array<char, 1024>;
 
-// The error that ended it.
+// Copies until an error, and returns it.
 template <class From, class To>
 error_code copy_in_chunks(From& from, To& to) {
   block bytes;
@@ -57,7 +57,7 @@ auto pump(Stream& s) {
   return spawn([&s] { write_until_error(s); });
 }
 
-// Over a connection whose other end echoes.
+// Runs over a connection whose other end echoes.
 template <class Stream>
 void round_trip(Stream& s) {
   s.set_deadline(no_deadline);
@@ -68,7 +68,7 @@ void round_trip(Stream& s) {
   CHECK(got == sent);
 }
 
-// Reads away what is still on its way back.
+// Reads away the bytes that are still on their way back.
 template <class Stream>
 void resync(Stream& s) {
   s.set_deadline(no_deadline);
@@ -93,7 +93,7 @@ error_code read_block(Stream& s, std::size_t& n) {
   return error;
 }
 
-// Numbers go back and forth, each one more than the last.
+// Numbers go back and forth, each one greater than the last.
 template <class Transport, class Stream>
 void play_ping_pong(Stream& s) {
   constexpr std::uint64_t last = 1000;
@@ -114,7 +114,7 @@ void play_ping_pong(Stream& s) {
 }
 
 // Go: nettest BasicIO.
-TEST_CASE_TEMPLATE_DEFINE("BasicIO: what one end writes the other reads, to the end",
+TEST_CASE_TEMPLATE_DEFINE("BasicIO: one end reads the other's bytes, to the end",
                           Transport,
                           nettest_basic_io) {
   Transport::run([](auto& near, auto& far) {
@@ -239,7 +239,7 @@ TEST_CASE_TEMPLATE_DEFINE("WriteTimeout: a past write deadline ends writes and l
 }
 
 // Go: nettest PastTimeout.
-TEST_CASE_TEMPLATE_DEFINE("PastTimeout: nothing is moved, and afterwards all is as before",
+TEST_CASE_TEMPLATE_DEFINE("PastTimeout: no byte is moved, and afterwards all is as before",
                           Transport,
                           nettest_past_timeout) {
   Transport::run([](auto& near, auto& far) {
@@ -259,7 +259,7 @@ TEST_CASE_TEMPLATE_DEFINE("PastTimeout: nothing is moved, and afterwards all is 
 }
 
 // Go: nettest PresentTimeout.
-TEST_CASE_TEMPLATE_DEFINE("PresentTimeout: a deadline moved to the past ends who waits",
+TEST_CASE_TEMPLATE_DEFINE("PresentTimeout: a deadline moved to the past ends the waits",
                           Transport,
                           nettest_present_timeout) {
   Transport::run([](auto& near, auto&) {
@@ -310,7 +310,7 @@ TEST_CASE_TEMPLATE_DEFINE("FutureTimeout: reader and writer end at it, and can g
 }
 
 // Go: nettest CloseTimeout.
-TEST_CASE_TEMPLATE_DEFINE("CloseTimeout: close ends who waits, and it is no timeout",
+TEST_CASE_TEMPLATE_DEFINE("CloseTimeout: close ends the waits, and not with a timeout",
                           Transport,
                           nettest_close_timeout) {
   Transport::run([](auto& near, auto& far) {
@@ -360,7 +360,7 @@ TEST_CASE_TEMPLATE_DEFINE("ConcurrentMethods: every call beside every other",
       callers.push_back(spawn([&] { near.set_write_deadline(long_ago); }));
       callers.push_back(spawn([&] { static_cast<void>(near.get_executor()); }));
     }
-    // Whichever came last, it ends all of them.
+    // Whichever came last ends all of them.
     for (auto& c : callers)
       c.join();
   });

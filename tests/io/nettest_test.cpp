@@ -1,4 +1,4 @@
-// nettest over TCP, Unix sockets and the pipe in memory, on virtual time, too.
+// nettest over TCP, Unix sockets and the pipe in memory, which also runs on virtual time.
 #include "io/nettest.hpp"
 
 namespace vigil::io_testing {

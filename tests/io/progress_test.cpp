@@ -1,5 +1,5 @@
-// What goes on all the time beside I/O, and keeps nothing of it from coming: signals
-// that are handled, functions that post the next one.
+// Continuous activity beside I/O that must not hold it back: handled signals, functions
+// that post the next one.
 #include "io/io_test.hpp"
 
 #include <vigil/io/deadline_stream.hpp>
@@ -36,7 +36,7 @@ class disturbing {
     sender_ = std::thread([this, whom] {
       while (!done_.load()) {
         ::pthread_kill(whom, SIGUSR1);
-        std::this_thread::sleep_for(100us);  // so that the thread gets anywhere at all
+        std::this_thread::sleep_for(100us);  // blocks on purpose: the thread must make progress
       }
     });
   }
@@ -44,7 +44,7 @@ class disturbing {
   ~disturbing() {
     done_.store(true);
     sender_.join();
-    ::raise(SIGUSR1);  // returns when all that were sent are handled
+    ::raise(SIGUSR1);  // returns when all signals sent are handled
     ::sigaction(SIGUSR1, &before_, nullptr);
   }
 
@@ -61,11 +61,11 @@ class disturbing {
 }  // namespace
 
 TEST_SUITE("io: progress") {
-  // libuv: eintr_handling. The only worker waits in the io_context.
+  // The only worker waits in the io_context.
   // Node, libuv: a signal does not fail a blocking call (eintr_handling).
   TEST_CASE("signals handled while it waits in the io_context end no sleep, and no operation") {
     in_runtime({.workers = {1}}, [] {
-      socket_pair s(vigil::io::context());
+      socket_pair s(vigil::io::io_context());
       const disturbing signals(::pthread_self());
       const int enough = handled.load() + 100;
       while (handled.load() < enough) {
@@ -86,11 +86,11 @@ TEST_SUITE("io: progress") {
   }
 
   // Node: test-next-tick-intentional-starvation, the other way round.
-  // Node, libuv: recursive setImmediate lets others through; recursive nextTick
-  // starves them.
+  // Node, libuv: recursive setImmediate lets others through; recursive nextTick starves
+  // them.
   TEST_CASE("an endless chain of posts keeps no byte of a pipe and no deadline from coming") {
     in_runtime({.workers = {1, 2}}, [] {
-      socket_pair s(vigil::io::context());
+      socket_pair s(vigil::io::io_context());
       std::atomic<bool> over{false};
       std::atomic<int> posts{0};
       std::atomic<bool> ended{false};
@@ -109,7 +109,7 @@ TEST_SUITE("io: progress") {
         while (s.far.read_some(asio::buffer(&byte, 1), error) == 1)
           asio::write(s.far, asio::buffer(&byte, 1), error);
       });
-      socket_pair silent(vigil::io::context());
+      socket_pair silent(vigil::io::io_context());
       for (int i = 0; i < 50 || posts.load() < 1000; ++i) {
         char byte = 'a';
         asio::async_write(s.near, asio::buffer(&byte, 1), use_fiber);
@@ -128,11 +128,11 @@ TEST_SUITE("io: progress") {
     });
   }
 
-  // Each slice is longer than the time between two looks for I/O, so how many
-  // slices an operation waits for says the same on any machine.
+  // Each slice is longer than the time between two looks for I/O, so the number of slices
+  // that an operation waits for is the same on any machine.
   TEST_CASE("I/O whose data is there waits for two slices of a fiber that computes and yields") {
     in_runtime({.workers = {1}}, [] {
-      socket_pair s(vigil::io::context());
+      socket_pair s(vigil::io::io_context());
       std::atomic<bool> over{false};
       std::atomic<int> slices{0};
       auto computing = vigil::spawn([&] {
@@ -165,13 +165,13 @@ TEST_SUITE("io: progress") {
     });
   }
 
-  // One that finds something at each read, as beside a client that pipelines endlessly,
-  // never parks.
+  // A fiber that finds something at each read, as beside a client that pipelines
+  // endlessly, never parks.
   TEST_CASE("reads and writes that are served at once let other fibers run after 64 of them") {
     in_runtime({.workers = {1}}, [] {
       constexpr int reads = 500;
-      constexpr int writes = 150;  // for which the kernel has room
-      socket_pair pair(vigil::io::context());
+      constexpr int writes = 150;  // the kernel has room for them
+      socket_pair pair(vigil::io::io_context());
       asio::write(pair.far, asio::buffer(std::string(reads, 'x')));
       vigil::io::deadline_stream<unix_socket> s(std::move(pair.near));
       std::atomic<bool> over{false};
@@ -180,7 +180,7 @@ TEST_SUITE("io: progress") {
         for (; !over.load(); vigil::this_fiber::yield())
           ++turns;
       });
-      // How many calls there were at most between two turns of the other one.
+      // The most calls between two turns of the other fiber.
       const auto most_of = [&](int calls, const auto& call) {
         int most = 0;
         int now = 0;

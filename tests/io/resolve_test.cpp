@@ -1,5 +1,5 @@
-// io::resolve, with a getaddrinfo that takes as long as the test likes: this
-// program's own, which the library calls instead of the C library's.
+// io::resolve, with a getaddrinfo that takes as long as the test likes: this program's
+// own, which the library calls instead of the C library's.
 #include "io/io_test.hpp"
 #include "machine/sanitizer.hpp"
 #include "support/child.hpp"
@@ -73,7 +73,7 @@ class gate {
   bool open_ = true;
 };
 
-// Threads may be in it while the program ends.
+// Never destroyed: threads may be in it while the program ends.
 gate& slow() {
   static gate& one = *new gate;
   return one;
@@ -82,7 +82,8 @@ gate& slow() {
 std::atomic<int> looked_up{0};
 std::atomic<bool> hears_signals{false};
 
-// Who has handed over a result waits with its memory while it is true.
+// While it is true, a thread that has handed over a result waits before it frees the
+// memory.
 std::atomic<bool> keeps_results{false};
 
 addrinfo* make_result(const char* service) {
@@ -122,8 +123,8 @@ extern "C" void freeaddrinfo(addrinfo* info) {
 }
 
 TEST_SUITE("io::resolve") {
-  // The first one: no look-up that somebody has left goes on yet.
-  TEST_CASE("32 at a time; the others wait their turn, and who has left is not looked up") {
+  // This case comes first: no abandoned look-up is under way yet.
+  TEST_CASE("32 at a time; the others wait their turn, and an abandoned name is not looked up") {
     in_runtime({.workers = {1}}, [] {
       slow().close();
       std::vector<vigil::fiber<std::size_t>> lookups;
@@ -132,7 +133,7 @@ TEST_SUITE("io::resolve") {
       slow().await(32);
       CHECK(error_of([] { resolve("late", "80", use_fiber.within(1ms)); }) ==
             asio::error::timed_out);
-      // Nor does a stop or a context wait for the turn.
+      // A stop or a context does not wait for the turn either.
       auto [ctx, cancel] = vigil::with_cancel(vigil::background());
       auto stopped = vigil::spawn([] { resolve("late", "80"); });
       auto under = vigil::spawn([ctx = ctx] { resolve("late", "80", use_fiber.under(ctx)); });
@@ -151,12 +152,13 @@ TEST_SUITE("io::resolve") {
 
   TEST_CASE("a name becomes addresses that can be connected to, an unknown one an error") {
     in_runtime({.workers = {1, 2}}, [] {
-      asio::ip::tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+      asio::ip::tcp::acceptor acceptor(vigil::io::io_context(),
+                                       {asio::ip::address_v4::loopback(), 0});
       const std::string port = std::to_string(acceptor.local_endpoint().port());
       const auto found = resolve("somewhere", port);
       REQUIRE(found.size() == 1);
       CHECK(found.begin()->host_name() == "somewhere");
-      asio::ip::tcp::socket s(vigil::io::context());
+      asio::ip::tcp::socket s(vigil::io::io_context());
       CHECK(asio::async_connect(s, found, use_fiber) == acceptor.local_endpoint());
       CHECK(error_of([] { resolve("nowhere", "80"); }) == asio::error::host_not_found);
       const auto [error, none] = resolve("nowhere", "80", asio::as_tuple(use_fiber));
@@ -182,14 +184,14 @@ TEST_SUITE("io::resolve") {
       slow().await(1);
       waits.request_stop();
       CHECK_THROWS_AS(waits.join(), vigil::cancelled);
-      // Others are looked up meanwhile.
+      // Other names are looked up meanwhile.
       CHECK(resolve("quick", "80").size() == 1);
       CHECK(slow().waiting() > 0);
       slow().open();
     });
   }
 
-  TEST_CASE("the run ends beside a look-up that was left, and outlives nothing") {
+  TEST_CASE("the run ends beside an abandoned look-up, and outlives nothing") {
     in_runtime({.workers = {1, 2}}, [] {
       slow().close();
       vigil::go([] { resolve("slow", "80"); });
@@ -213,14 +215,14 @@ TEST_SUITE("io::resolve") {
     });
   }
 
-  TEST_CASE("its threads take no signals, which are for the threads of the program") {
+  TEST_CASE("its threads take no signals: these are for the threads of the program") {
     in_runtime({.workers = {1, 2}}, [] {
       hears_signals.store(false);
       CHECK(resolve("quick", "80").size() == 1);
       CHECK(!hears_signals.load());
       sigset_t blocked;
       ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
-      CHECK(::sigismember(&blocked, SIGUSR1) == 0);  // who asked hears them
+      CHECK(::sigismember(&blocked, SIGUSR1) == 0);  // the caller's thread hears them
     });
   }
 
@@ -231,7 +233,7 @@ TEST_SUITE("io::resolve") {
     };
     keeps_results.store(true);
     const int found = look_up();
-    // The thread may come as far as freeaddrinfo, and not further.
+    // The thread may come as far as freeaddrinfo, and no further.
     const pid_t child = ::fork();
     if (child == 0) {
       keeps_results.store(false);

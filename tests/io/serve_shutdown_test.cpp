@@ -28,7 +28,7 @@ namespace {
 
 using tcp = asio::ip::tcp;
 
-// On virtual time, with SIGUSR1 as Ctrl-C.
+// Settings for virtual time, with SIGUSR1 as Ctrl-C.
 vigil::testing::virtual_options with_signal(std::chrono::nanoseconds grace = {}) {
   vigil::testing::virtual_options how;
   how.runtime.stop_on = {SIGUSR1};
@@ -36,12 +36,12 @@ vigil::testing::virtual_options with_signal(std::chrono::nanoseconds grace = {})
   return how;
 }
 
-// A worker takes it when it looks next.
+// A worker takes it at its next look.
 void send_signal() {
   ::kill(::getpid(), SIGUSR1);
 }
 
-// The main fiber's function may be stopped.
+// Calls the main fiber's function, which may be stopped.
 template <class F>
 void run_until_stopped(const vigil::testing::virtual_options& how, F f) {
   try {
@@ -50,8 +50,8 @@ void run_until_stopped(const vigil::testing::virtual_options& how, F f) {
   }
 }
 
-// Its accept ends a while after it was cancelled, as that of an acceptor on a thread of
-// its own does.
+// An acceptor whose accept ends a while after it was cancelled, as that of an acceptor on
+// its own thread does.
 class slow_acceptor {
  public:
   static constexpr std::chrono::nanoseconds delay = 20ms;
@@ -70,7 +70,7 @@ class slow_acceptor {
 
  private:
   struct initiate {
-    using inside_program = void;  // no outside work, so that virtual time goes on
+    using inside_program = void;  // not outside work, so that virtual time goes on
 
     template <class Handler>
     void operator()(Handler&& handler) const {
@@ -90,7 +90,7 @@ class slow_acceptor {
   memory_acceptor own_;
 };
 
-// Waits until it is stopped, and notes when.
+// Waits until it is stopped, and records when.
 auto waits_for_stop(std::chrono::nanoseconds& when, vigil::clock::time_point start) {
   return [&when, start] {
     try {
@@ -126,7 +126,7 @@ TEST_SUITE("io::serve: the end") {
       server.join();
     });
     in_runtime({.workers = {1, 2}}, [] {
-      tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+      tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
       const auto place = acceptor.local_endpoint();
       const auto stopping = vigil::with_cancel(vigil::background());
       vigil::latch accepted(1);
@@ -140,12 +140,12 @@ TEST_SUITE("io::serve: the end") {
               },
               {.grace = 1h, .on_stop = [&] { closed.count_down(); }});
       });
-      tcp::socket early(vigil::io::context());
+      tcp::socket early(vigil::io::io_context());
       early.async_connect(place, use_fiber);
       accepted.wait();
       stopping.cancel();
       closed.wait();
-      tcp::socket late(vigil::io::context());
+      tcp::socket late(vigil::io::io_context());
       CHECK(error_of([&] { late.async_connect(place, use_fiber); }) ==
             asio::error::connection_refused);
       early.close();
@@ -156,7 +156,7 @@ TEST_SUITE("io::serve: the end") {
 
   TEST_CASE("an acceptor whose accept others have ended is left as it is") {
     in_runtime({.workers = {1}}, [] {
-      tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+      tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
       asio::cancellation_signal signal;
       std::atomic<bool> ended{false};
       auto server = vigil::spawn([&] {
@@ -177,7 +177,7 @@ TEST_SUITE("io::serve: the end") {
     enum class by { context, stop, nobody };
     in_runtime({.workers = {1}}, [] {
       for (const by how : {by::context, by::stop, by::nobody}) {
-        // Nobody runs it: only its destruction ends what waits there.
+        // Nobody runs it: only its destruction ends the waits there.
         auto own = std::make_unique<asio::io_context>();
         auto acceptor = std::make_unique<tcp::acceptor>(
             *own, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
@@ -201,7 +201,7 @@ TEST_SUITE("io::serve: the end") {
     });
   }
 
-  TEST_CASE("a server answers what is in flight when a signal comes, without options::grace") {
+  TEST_CASE("a server answers requests in flight when a signal comes, without options::grace") {
     for (const bool in_main : {true, false}) {
       CAPTURE(in_main);
       memory_acceptor acceptor;
@@ -224,7 +224,7 @@ TEST_SUITE("io::serve: the end") {
         }
       });
       CHECK(answered);
-      // When the server has ended nobody needs a grace any more.
+      // Once the server has ended nobody needs a grace any more.
       CHECK(stopped_at == 3s);
     }
   }
@@ -399,8 +399,8 @@ TEST_SUITE("io::serve: the end") {
         } else {
           vigil::go(serves);
           vigil::sleep_for(1s);
-          // The first signal comes now as well, and the main fiber waits for
-          // the grace to end.
+          // The first signal also comes now, and the main fiber waits for the grace to
+          // end.
         }
       });
       CHECK(told);

@@ -1,6 +1,6 @@
-// io::serve: what it accepts, how it ends, and what becomes of its connections; at
-// exact times over memory_acceptor, and over real sockets. What it does when accept
-// fails: accept_error_test.
+// io::serve: what it accepts, how it ends, and the fate of its connections; at exact
+// times over memory_acceptor, and over real sockets. The case of a failing accept is in
+// accept_error_test.
 #include "io/serve_test.hpp"
 
 #include <vigil/io/memory_acceptor.hpp>
@@ -11,7 +11,6 @@
 #include <atomic>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -41,7 +40,7 @@ std::atomic<int> unhandled{0};
 TEST_SUITE("io::serve") {
   TEST_CASE("each connection has a fiber of its own, over TCP and Unix sockets") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       const auto check = [&](auto& acceptor, auto connect) {
         const auto stopping = vigil::with_cancel(vigil::background());
         std::atomic<int> ended{0};
@@ -107,7 +106,7 @@ TEST_SUITE("io::serve") {
     });
   }
 
-  TEST_CASE("on_stop ends idle connections also when the acceptor is closed, not half-done ones") {
+  TEST_CASE("on_stop ends idle connections, even when the acceptor is closed, not half-done ones") {
     for_each_seed(5, [] {
       memory_acceptor acceptor;
       const auto stopping = vigil::with_cancel(vigil::background());
@@ -210,7 +209,7 @@ TEST_SUITE("io::serve") {
     });
   }
 
-  TEST_CASE("who is still in the backlog when it stops is not accepted, and hears of the end") {
+  TEST_CASE("a client still in the backlog when it stops is not accepted, and hears of the end") {
     for_each_seed(5, [] {
       memory_acceptor acceptor;
       const auto stopping = vigil::with_cancel(vigil::background());
@@ -245,7 +244,7 @@ TEST_SUITE("io::serve") {
     });
   }
 
-  TEST_CASE("at most so many at a time: the next is accepted when one has ended") {
+  TEST_CASE("at most the limit at a time: the next is accepted when one has ended") {
     for_each_seed(5, [] {
       memory_acceptor acceptor;
       const auto stopping = vigil::with_cancel(vigil::background());
@@ -270,7 +269,7 @@ TEST_SUITE("io::serve") {
       vigil::sleep_for(10s);
       CHECK(most == 2);
       CHECK(begun == std::vector<std::chrono::nanoseconds>{0s, 0s, 1s, 1s, 2s});
-      // Also while it waits for room it can be stopped.
+      // A fiber that waits for room can be stopped as well.
       for (int i = 0; i < 3; ++i)
         clients.push_back(acceptor.connect());
       vigil::sleep_for(0s);
@@ -281,7 +280,7 @@ TEST_SUITE("io::serve") {
     });
   }
 
-  TEST_CASE("what a handler throws ends its connection only, and is told if it is no end") {
+  TEST_CASE("a handler's exception ends its connection only, and is reported unless it is an end") {
     for_each_seed(5, [] {
       memory_acceptor acceptor;
       const auto stopping = vigil::with_cancel(vigil::background());
@@ -317,7 +316,7 @@ TEST_SUITE("io::serve") {
     });
   }
 
-  TEST_CASE("without on_error it goes where a fiber's unhandled errors go") {
+  TEST_CASE("without on_error an error goes where a fiber's unhandled errors go") {
     unhandled.store(0);
     vigil::options o;
     o.on_unhandled = [](std::exception_ptr) { unhandled.fetch_add(1); };
@@ -333,7 +332,7 @@ TEST_SUITE("io::serve") {
     CHECK(unhandled.load() == 1);
   }
 
-  TEST_CASE("an on_error that throws is no matter of the other connections") {
+  TEST_CASE("an on_error that throws does not affect the other connections") {
     unhandled.store(0);
     vigil::options o;
     o.on_unhandled = [](std::exception_ptr) { unhandled.fetch_add(1); };
@@ -384,7 +383,7 @@ TEST_SUITE("io::serve") {
       CHECK(error_of([&] { serve(acceptor, echo); }) == asio::error::bad_descriptor);
     });
     in_runtime({.workers = {1}}, [] {
-      tcp::acceptor acceptor(vigil::io::context(), {asio::ip::address_v4::loopback(), 0});
+      tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
       auto server = vigil::spawn([&] { serve(acceptor, echo); });
       vigil::sleep_for(1ms);
       acceptor.close();
@@ -401,84 +400,5 @@ TEST_SUITE("io::serve") {
     });
     memory_acceptor acceptor;
     CHECK_THROWS_AS(serve(acceptor, echo), vigil::wrong_place);
-  }
-
-  TEST_CASE("handlers that wait for each other's mutex are unwound, and run throws deadlock") {
-    unhandled.store(0);
-    int heard = 0;
-    int handled = 0;
-    const auto run_one = [&](bool in_on_error) {
-      vigil::testing::virtual_options how;
-      how.runtime.stop_limit = 1h;
-      how.runtime.on_unhandled = [](std::exception_ptr) { unhandled.fetch_add(1); };
-      CHECK_THROWS_AS(vigil::testing::run_virtual(
-                          how,
-                          [&] {
-                            memory_acceptor acceptor;
-                            vigil::mutex a;
-                            vigil::mutex b;
-                            vigil::latch both_have_one{2};
-                            const auto wait_in = [&](vigil::mutex& own, vigil::mutex& others) {
-                              const std::lock_guard first(own);
-                              both_have_one.count_down();
-                              both_have_one.wait();
-                              const std::lock_guard second(others);
-                            };
-                            bool is_first = true;
-                            const auto turn = [&] {
-                              if (std::exchange(is_first, false)) {
-                                wait_in(a, b);
-                              } else {
-                                wait_in(b, a);
-                              }
-                            };
-                            vigil::io::serve_limits limits;
-                            limits.on_error = [&](const std::exception_ptr&) {
-                              if (in_on_error) {
-                                turn();
-                              } else {
-                                ++heard;
-                              }
-                            };
-                            const auto one = acceptor.connect();
-                            const auto other = acceptor.connect();
-                            serve(
-                                acceptor,
-                                [&](const memory_stream&) {
-                                  ++handled;
-                                  if (in_on_error) throw std::runtime_error("to on_error");
-                                  turn();
-                                },
-                                limits);
-                          }),
-                      vigil::deadlock);
-    };
-    run_one(false);
-    run_one(true);
-    CHECK(handled == 4);
-    CHECK(heard == 0);
-    CHECK(unhandled.load() == 0);
-  }
-
-  TEST_CASE("an on_stop that can never have its lock is unwound, and run throws deadlock") {
-    int heard = 0;
-    vigil::testing::virtual_options how;
-    how.runtime.stop_limit = 1h;
-    CHECK_THROWS_AS(vigil::testing::run_virtual(
-                        how,
-                        [&] {
-                          memory_acceptor acceptor;
-                          vigil::mutex never_free;
-                          const std::lock_guard held(never_free);
-                          vigil::io::serve_limits limits;
-                          limits.on_error = [&](const std::exception_ptr&) { ++heard; };
-                          limits.on_stop = [&] { never_free.lock(); };
-                          const auto stopping = vigil::with_cancel(vigil::background());
-                          stopping.cancel();
-                          serve(
-                              stopping.ctx, acceptor, [](const memory_stream&) {}, limits);
-                        }),
-                    vigil::deadlock);
-    CHECK(heard == 0);
   }
 }

@@ -1,4 +1,4 @@
-// What the tests of io::serve share.
+// Helpers that the tests of io::serve share.
 #pragma once
 
 #include "io/io_test.hpp"
@@ -14,7 +14,7 @@
 
 namespace vigil::io_testing {
 
-// Reads a byte; false at the end of the stream.
+// Reads a byte; returns false at the end of the stream.
 template <class Stream>
 bool read_byte(Stream& s, const io::fiber_token& token = {}) {
   char byte = 0;
@@ -27,7 +27,7 @@ void write_byte(Stream& s) {
   s.async_write_some(asio::buffer("x", 1), io::use_fiber);
 }
 
-// A handler that takes so long for each byte. Between two it ends with `stopping`.
+// A handler that takes `length` for each byte. Between two bytes it ends with `stopping`.
 inline auto answers_after(std::chrono::nanoseconds length, const context& stopping = background()) {
   return [length, stopping](auto peer, const context& ctx) {
     while (read_byte(peer, io::use_fiber.under(stopping))) {

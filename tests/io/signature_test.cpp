@@ -1,4 +1,4 @@
-// What a completion token must be able to do: every signature, every wrapper.
+// The demands on a completion token: every signature, every wrapper.
 #include "io/io_test.hpp"
 
 #include <atomic>
@@ -21,8 +21,8 @@ using vigil::io::use_fiber;
 
 namespace {
 
-// An operation of the given signature that completes later, on the io_context, or
-// at once, in the initiating function.
+// An operation of the given signature that completes later, on the io_context, or at
+// once, in the initiating function.
 enum class when { later, at_once };
 
 template <class Signature, class Token, class... Values>
@@ -88,7 +88,7 @@ TEST_SUITE("use_fiber: signatures") {
   // Asio: only void(ec) and void(ec, T).
   TEST_CASE("nothing, one value and several come back as nothing, the value and a tuple") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       for (const when how : {when::later, when::at_once}) {
         static_assert(std::is_void_v<decltype(complete<void()>(c, how, use_fiber))>);
         complete<void()>(c, how, use_fiber);
@@ -103,7 +103,7 @@ TEST_SUITE("use_fiber: signatures") {
   // Asio: only void(ec) and void(ec, T).
   TEST_CASE("an error_code is thrown, or the values come without it") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       for (const when how : {when::later, when::at_once}) {
         complete<void(error_code)>(c, how, use_fiber, ok);
         CHECK(complete<void(error_code, int)>(c, how, use_fiber, ok, 7) == 7);
@@ -117,9 +117,9 @@ TEST_SUITE("use_fiber: signatures") {
   }
 
   // Asio: only void(ec) and void(ec, T).
-  TEST_CASE("an exception_ptr is rethrown as what it is") {
+  TEST_CASE("an exception_ptr is rethrown with its own type") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       for (const when how : {when::later, when::at_once}) {
         complete<void(std::exception_ptr)>(c, how, use_fiber, std::exception_ptr());
         CHECK(complete<void(std::exception_ptr, int)>(c, how, use_fiber, std::exception_ptr(), 7) ==
@@ -135,7 +135,7 @@ TEST_SUITE("use_fiber: signatures") {
   // Asio: only void(ec) and void(ec, T).
   TEST_CASE("values that can only be moved arrive") {
     in_runtime({.workers = {1}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       for (const when how : {when::later, when::at_once}) {
         CHECK(*complete<void(boxed)>(c, how, use_fiber, std::make_unique<int>(7)) == 7);
         CHECK(*complete<void(error_code, boxed)>(c, how, use_fiber, ok, std::make_unique<int>(8)) ==
@@ -151,7 +151,7 @@ TEST_SUITE("use_fiber: signatures") {
   // Asio: only void(ec) and void(ec, T).
   TEST_CASE("a signature may be noexcept or have a reference qualifier, in every wrapper") {
     in_runtime({.workers = {1}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       const auto completes = [&]<class Signature>(std::type_identity<Signature>) {
         for (const when how : {when::later, when::at_once}) {
           CHECK(complete<Signature>(c, how, use_fiber, ok, 7) == 7);
@@ -181,7 +181,7 @@ TEST_SUITE("use_fiber: signatures") {
     });
   }
 
-  TEST_CASE("a value whose move throws: the fiber gets that") {
+  TEST_CASE("a value whose move throws: the fiber gets the exception") {
     struct unmovable_today {
       unmovable_today() = default;
 
@@ -206,7 +206,7 @@ TEST_SUITE("use_fiber: signatures") {
     });
   }
 
-  TEST_CASE("what the initiating function throws comes out") {
+  TEST_CASE("an exception of the initiating function is thrown on") {
     in_runtime({.workers = {1}}, [] {
       const auto begin = [] {
         asio::async_initiate<const vigil::io::use_fiber_t, void()>(
@@ -219,7 +219,7 @@ TEST_SUITE("use_fiber: signatures") {
   // Asio: an immediate completion suspends.
   TEST_CASE("an operation that completes at once does not park") {
     in_runtime({.workers = {1}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       const auto before = vigil::stats().switches;
       for (int i = 0; i < 100; ++i)
         complete<void(int)>(c, when::at_once, use_fiber, 7);
@@ -231,7 +231,7 @@ TEST_SUITE("use_fiber: signatures") {
 TEST_SUITE("use_fiber: wrappers") {
   TEST_CASE("as_tuple and redirect_error throw nothing") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       error_code code;
       for (const when how : {when::later, when::at_once}) {
         CHECK(complete<void(error_code, int)>(c, how, asio::as_tuple(use_fiber), refused, 7) ==
@@ -254,9 +254,9 @@ TEST_SUITE("use_fiber: wrappers") {
   }
 
   // Asio: no associated executor, allocator, slot.
-  TEST_CASE("handlers run where bind_executor says, also between the steps of an operation") {
+  TEST_CASE("handlers run where bind_executor says, even between the steps of an operation") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       asio::thread_pool pool(1);
       std::thread::id of_pool;
       asio::post(pool, [&] { of_pool = std::this_thread::get_id(); });
@@ -309,12 +309,12 @@ TEST_SUITE("use_fiber: wrappers") {
     pool.join();
   }
 
-  TEST_CASE("what is bound has work until the operation is over, and is let go then") {
+  TEST_CASE("a bound executor has work until the operation is over, and is then released") {
     in_runtime({.workers = {1, 2}}, [] {
       asio::cancellation_signal signal;
       {
         asio::io_context bound;
-        socket_pair s(vigil::io::context());
+        socket_pair s(vigil::io::io_context());
         vigil::latch begun(1);
         auto reader = vigil::spawn([&] {
           char byte = 0;
@@ -337,13 +337,13 @@ TEST_SUITE("use_fiber: wrappers") {
         const run_by_threads runner(bound, 1);
         reader.join();
       }
-      signal.emit(asio::cancellation_type::all);  // over, and the strand gone
+      signal.emit(asio::cancellation_type::all);  // the operation is over, and the strand gone
     });
   }
 
   TEST_CASE("a cancellation while the operation is just being begun is not lost") {
     in_runtime({.workers = {1, 2}}, [] {
-      asio::steady_timer t(vigil::io::context(), 1h);
+      asio::steady_timer t(vigil::io::io_context(), 1h);
       asio::cancellation_signal signal;
       const auto token = asio::bind_cancellation_slot(signal.slot(), use_fiber.within(20ms));
       CHECK(error_of([&] {
@@ -360,7 +360,7 @@ TEST_SUITE("use_fiber: wrappers") {
   // Asio: no associated executor, allocator, slot.
   TEST_CASE("the operation's memory comes from the bound allocator") {
     in_runtime({.workers = {1, 2}}, [] {
-      socket_pair s(vigil::io::context());
+      socket_pair s(vigil::io::io_context());
       counts seen;
       char byte = 0;
       CHECK(error_of([&] {
@@ -376,10 +376,10 @@ TEST_SUITE("use_fiber: wrappers") {
   // Asio: no associated executor, allocator, slot.
   TEST_CASE("a bound slot cancels, and a deadline cancels beside it") {
     in_runtime({.workers = {1}}, [] {
-      socket_pair s(vigil::io::context());
+      socket_pair s(vigil::io::io_context());
       char byte = 0;
       asio::cancellation_signal signal;
-      // On one worker: when the read waits.
+      // On one worker: runs once the read waits.
       auto canceller = vigil::spawn([&] { signal.emit(asio::cancellation_type::total); });
       CHECK(error_of([&] {
               s.near.async_read_some(asio::buffer(&byte, 1),
@@ -391,14 +391,14 @@ TEST_SUITE("use_fiber: wrappers") {
                   asio::bind_cancellation_slot(signal.slot(), use_fiber.within(1ms)));
             }) == asio::error::timed_out);
       canceller.join();
-      signal.emit(asio::cancellation_type::all);  // over: nobody is there
+      signal.emit(asio::cancellation_type::all);  // the operation is over: no handler is there
     });
   }
 
   // Asio: no associated executor, allocator, slot.
   TEST_CASE("wrappers of several kinds, in any order") {
     in_runtime({.workers = {1, 2}}, [] {
-      auto& c = vigil::io::context();
+      auto& c = vigil::io::io_context();
       socket_pair s(c);
       char byte = 0;
       asio::cancellation_signal signal;

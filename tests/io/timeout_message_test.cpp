@@ -1,4 +1,4 @@
-// What a timeout says: which time of vigil's is over, in exceptions and in codes.
+// The message of a timeout: which of vigil's times is over, in exceptions and in codes.
 #include "io/transports.hpp"
 
 #include <vigil/clock.hpp>
@@ -23,7 +23,7 @@ using vigil::io::use_fiber;
 
 namespace {
 
-// What f throws says so, and is a timeout for all who ask.
+// Checks that f throws an error that says so and counts as a timeout for every test.
 template <class F>
 void check_says(const std::string& expected, F f) {
   CAPTURE(expected);
@@ -51,9 +51,9 @@ void check_says(const std::string& expected, F f) {
 }  // namespace
 
 TEST_SUITE("timeouts") {
-  TEST_CASE("what() of a timeout says which time of a token is over, and is no TCP's") {
+  TEST_CASE("what() of a timeout names the token's time that is over, and is not TCP's") {
     in_runtime({.workers = {1}}, [] {
-      socket_pair s(vigil::io::context());
+      socket_pair s(vigil::io::io_context());
       char byte = 0;
       const auto room = asio::buffer(&byte, 1);
       const auto past = clock::now();
@@ -62,7 +62,7 @@ TEST_SUITE("timeouts") {
       check_says("use_fiber.within", [&] {
         asio::async_initiate<const vigil::io::fiber_token, void(std::exception_ptr)>(
             [&](auto handler) {
-              asio::post(vigil::io::context(), [h = std::move(handler)]() mutable {
+              asio::post(vigil::io::io_context(), [h = std::move(handler)]() mutable {
                 std::move(h)(std::make_exception_ptr(
                     boost::system::system_error(asio::error::operation_aborted)));
               });

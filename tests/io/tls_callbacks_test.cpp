@@ -1,4 +1,4 @@
-// What OpenSSL calls on the way of a handshake: it may not wait.
+// Functions that OpenSSL calls in the course of a handshake: they may not wait.
 #include "io/tls_transports.hpp"
 #include "support/child.hpp"
 
@@ -63,7 +63,7 @@ void watches(example::tls_contexts& c) {
 constexpr void (*all_kinds[])(example::tls_contexts&) = {
     verifies, hears_the_name, chooses_a_protocol, logs_keys, watches};
 
-// Two ends shake hands and exchange a line, with one kind of function set.
+// Two ends shake hands and exchange a line, with one kind of callback set.
 void exchange(void (*set)(example::tls_contexts&)) {
   example::tls_contexts own(example::make_certificate());
   set(own);
@@ -86,7 +86,7 @@ void exchange(void (*set)(example::tls_contexts&)) {
 }  // namespace
 
 TEST_SUITE("tls_stream: callbacks") {
-  TEST_CASE("what does not wait may be done there") {
+  TEST_CASE("calls that do not wait are allowed there") {
     static const auto calls = make_channel<int>(1000);
     for (const auto set : all_kinds) {
       testing_support::for_each_seed(1, [set] {

@@ -13,7 +13,7 @@ namespace {
 
 using stream = io::tls_stream<io::memory_stream>;
 
-// Ends at the first error; `task` is told of each step.
+// A step, which ends at the first error; `task` is told of each one.
 struct step {
   bool operator()(const char* point, auto call) {
     if (failed) return false;

@@ -1,5 +1,5 @@
-// What tls_stream does while a message of TLS itself (a session ticket, new keys) has
-// come in half: nothing can be sealed until the rest is there.
+// tls_stream while a message of TLS itself (a session ticket, new keys) has half arrived:
+// nothing can be sealed until the rest is there.
 #include "io/tls_transports.hpp"
 
 #include <string>
@@ -17,7 +17,7 @@ using namespace testing_support;
 using stream = io::tls_stream<io::memory_stream>;
 using below = io::deadline_stream<io::memory_stream>;
 
-// Between the two ends, a wire that hands on what it is told to.
+// A wire between the two ends that forwards bytes on request.
 struct wired {
   wired() : wired(io::memory_pipe(), io::memory_pipe()) {}
 
@@ -54,7 +54,7 @@ struct wired {
     if (!error) asio::write(to, asio::buffer(part), error);
   }
 
-  // A session ticket that takes several records: the first of them reaches the client.
+  // A session ticket of several records: the first of them reaches the client.
   void send_half() {
     SSL_SESSION* const session = SSL_get0_session(server.native_handle());
     const std::string large(1500, 'x');
@@ -72,7 +72,7 @@ struct wired {
     REQUIRE(!error);
   }
 
-  // What the client has sent reaches the server.
+  // Passes to the server everything that the client has sent.
   error_code heard(std::string& text) {
     error_code error;
     hand_on(at_client, at_server, 1 << 14, error);
@@ -84,22 +84,15 @@ struct wired {
 
   stream server;
   stream client;
-  below at_server;  // the wire's end there
+  below at_server;  // the wire's end at the server
   below at_client;
 };
 
-error_code read_byte(stream& s) {
-  char byte = 0;
-  error_code error;
-  s.read_some(asio::buffer(&byte, 1), error);
-  return error;
-}
-
-// The first record of the message is read, and no more.
+// The client reads the first record of the message, and no more.
 void read_half(wired& w) {
   w.send_half();
   w.client.set_read_deadline(clock::now() + 1s);
-  REQUIRE(read_byte(w.client) == timed_out);
+  REQUIRE(tls_read_byte(w.client) == timed_out);
 }
 
 }  // namespace
@@ -114,7 +107,7 @@ TEST_SUITE("tls_stream: half of a message of TLS itself") {
         sleep_until(due);
         w.send_rest();
       });
-      // The read deadline, which has passed, is not the write's.
+      // The read deadline, which has passed, does not apply to the write.
       CHECK(w.client.write_some(asio::buffer("hello", 5)) == 5);
       CHECK(clock::now() == due);
       later.join();
@@ -122,7 +115,7 @@ TEST_SUITE("tls_stream: half of a message of TLS itself") {
       CHECK(!w.heard(text));
       CHECK(text == "hello");
       w.client.set_read_deadline(no_deadline);
-      CHECK(!read_byte(w.client));  // what came behind the message
+      CHECK(!tls_read_byte(w.client));  // the byte behind the message
     });
   }
 
@@ -131,8 +124,8 @@ TEST_SUITE("tls_stream: half of a message of TLS itself") {
       wired w;
       w.send_half();
       auto reader = spawn([&] {
-        const error_code first = read_byte(w.client);
-        static_cast<void>(read_byte(w.client));
+        const error_code first = tls_read_byte(w.client);
+        static_cast<void>(tls_read_byte(w.client));
         return first;
       });
       sleep_for(1s);
@@ -158,7 +151,7 @@ TEST_SUITE("tls_stream: half of a message of TLS itself") {
       wired w;
       w.send_half();
       w.client.set_read_deadline(clock::now() + 2s);
-      auto reader = spawn([&] { return read_byte(w.client); });
+      auto reader = spawn([&] { return tls_read_byte(w.client); });
       sleep_for(1s);
       auto writer = spawn([&] { return w.client.write_some(asio::buffer("hello", 5)); });
       CHECK(reader.join() == timed_out);
@@ -175,7 +168,7 @@ TEST_SUITE("tls_stream: half of a message of TLS itself") {
           wired w;
           read_half(w);
           w.client.set_read_deadline(no_deadline);
-          auto reader = spawn([&] { return is_read ? read_byte(w.client) : error_code(); });
+          auto reader = spawn([&] { return is_read ? tls_read_byte(w.client) : error_code(); });
           sleep_for(1s);
           const auto due = clock::now() + 5s;
           w.client.set_write_deadline(is_moved ? due + 1h : due);
@@ -211,7 +204,7 @@ TEST_SUITE("tls_stream: half of a message of TLS itself") {
           read_half(w);
           w.client.set_read_deadline(no_deadline);
           auto reader = spawn([&] {
-            if (is_read) static_cast<void>(read_byte(w.client));
+            if (is_read) static_cast<void>(tls_read_byte(w.client));
           });
           sleep_for(1s);
           error_code error;
@@ -232,7 +225,7 @@ TEST_SUITE("tls_stream: half of a message of TLS itself") {
     }
   }
 
-  TEST_CASE("a write that reads something else than the other half tells the other end so") {
+  TEST_CASE("a write that reads something other than the other half alerts the other end") {
     for_each_seed(3, [] {
       wired w;
       read_half(w);
@@ -251,7 +244,7 @@ TEST_SUITE("tls_stream: half of a message of TLS itself") {
         wired w;
         read_half(w);
         w.client.set_read_deadline(no_deadline);
-        auto reader = spawn([&] { return is_read ? read_byte(w.client) : error_code(); });
+        auto reader = spawn([&] { return is_read ? tls_read_byte(w.client) : error_code(); });
         sleep_for(1s);
         const auto due = clock::now() + 5s;
         auto later = spawn([&] {

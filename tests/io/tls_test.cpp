@@ -1,5 +1,5 @@
-// tls_stream: handshakes, endings, and two fibers on one connection; the connection
-// tests of Go's nettest, and those of deadlines, over TLS.
+// tls_stream: handshakes, endings, and two fibers on one connection; the connection tests
+// of Go's nettest, and those of deadlines, over TLS.
 #include "io/deadline_tests.hpp"
 #include "io/nettest.hpp"
 #include "io/tls_transports.hpp"
@@ -14,17 +14,13 @@ namespace {
 
 const error_code truncated = asio::ssl::error::stream_truncated;
 
-bool is_of_tls(const error_code& error) {
-  return error.category() == asio::error::get_ssl_category();
-}
-
 template <class F>
 void over_both(F body) {
   over_virtual_tls::run(body);
   over_tls::run(body);
 }
 
-// How the handshakes of both ends went.
+// The results of both ends' handshakes.
 struct handshakes {
   error_code server;
   error_code client;
@@ -50,7 +46,7 @@ std::string read_exactly(Stream& s, std::size_t n) {
   return text;
 }
 
-// So many bytes at a time.
+// A connection that passes at most `capacity` bytes at a time.
 connection<memory_stream> narrow_connection(std::size_t capacity) {
   auto [one, other] = io::memory_pipe(capacity);
   return {memory_stream(std::move(one)), memory_stream(std::move(other))};
@@ -86,7 +82,7 @@ TEST_SUITE("tls_stream: handshake") {
     });
   }
 
-  TEST_CASE("the certificate must have the name or the address that was asked for") {
+  TEST_CASE("the certificate must have the requested name or address") {
     in_runtime({.workers = {1, 2}}, [] {
       for (const char* const name : {"localhost", "127.0.0.1"}) {
         tls_over_tcp c(tcp_connection());
@@ -123,7 +119,7 @@ TEST_SUITE("tls_stream: handshake") {
     });
   }
 
-  TEST_CASE("a peer that speaks no TLS, and one that leaves, are errors") {
+  TEST_CASE("a peer that does not speak TLS, and one that leaves, are errors") {
     in_runtime({.workers = {1, 2}}, [] {
       tls_over_tcp c(tcp_connection());
       c.near.next_layer().write_some(asio::buffer("GET / HTTP/1.1\r\n\r\n", 18));
@@ -154,7 +150,7 @@ TEST_SUITE("tls_stream: handshake") {
 }
 
 TEST_SUITE("tls_stream: endings") {
-  TEST_CASE("shutdown is the other's eof; what he still sends can be read") {
+  TEST_CASE("shutdown is the peer's eof; bytes that it still sends can be read") {
     over_both([](auto& near, auto& far) {
       write_all(near, "last words");
       near.shutdown();
@@ -328,7 +324,7 @@ TEST_SUITE("tls_stream: two fibers, one connection") {
     });
   }
 
-  TEST_CASE("the version before does all this, too") {
+  TEST_CASE("the previous version of TLS does all this, too") {
     for_each_seed(5, [] {
       tls_in_memory c(memory_connection());
       REQUIRE(SSL_set_max_proto_version(c.near.native_handle(), TLS1_2_VERSION) == 1);

@@ -10,8 +10,20 @@ namespace vigil::io_testing {
 
 using asio::ssl::stream_base;
 
-// One key for all tests. A server would send session tickets after the handshake;
-// without them nothing is left unread.
+inline bool is_of_tls(const error_code& error) {
+  return error.category() == asio::error::get_ssl_category();
+}
+
+// Reads one byte, and returns only the error.
+inline error_code tls_read_byte(io::tls_stream<io::memory_stream>& s) {
+  char byte = 0;
+  error_code error;
+  s.read_some(asio::buffer(&byte, 1), error);
+  return error;
+}
+
+// One key for all tests. Session tickets are off: a server would send them after the
+// handshake, and without them nothing is left unread.
 inline example::tls_contexts& contexts() {
   static const example::certificate known = example::make_certificate();
   static example::tls_contexts made(known);
@@ -41,7 +53,7 @@ struct tls_connection {
 using tls_over_tcp = tls_connection<tcp::socket>;
 using tls_in_memory = tls_connection<io::memory_stream>;
 
-// With the handshake done.
+// Connects a pair and completes the handshake.
 template <class Connection>
 struct any_tls {
   static constexpr bool outlives_write_timeouts = false;

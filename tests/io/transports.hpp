@@ -1,5 +1,5 @@
-// Connected pairs of deadline_streams over each transport, for tests that say the
-// same of all of them.
+// Connected pairs of deadline_streams over each transport, for tests that check the same
+// of all of them.
 //
 //   over_tcp::run(body), over_unix::run(body), over_memory::run(body)
 //     body(near, far) on 1 and on 2 workers
@@ -40,7 +40,7 @@ struct connection {
 };
 
 inline connection<tcp_stream> tcp_connection() {
-  auto& c = io::context();
+  auto& c = io::io_context();
   connection<tcp_stream> made{tcp_stream(c), tcp_stream(c)};
   tcp::acceptor a(c, {asio::ip::address_v4::loopback(), 0});
   made.near.next_layer().connect(a.local_endpoint());
@@ -51,7 +51,7 @@ inline connection<tcp_stream> tcp_connection() {
 }
 
 inline connection<unix_stream> unix_connection() {
-  auto& c = io::context();
+  auto& c = io::io_context();
   connection<unix_stream> made{unix_stream(c), unix_stream(c)};
   asio::local::connect_pair(made.near.next_layer(), made.far.next_layer());
   return made;
@@ -62,7 +62,7 @@ inline connection<memory_stream> memory_connection() {
   return {memory_stream(std::move(one)), memory_stream(std::move(other))};
 }
 
-// What the tests must know of a transport beside its streams.
+// The properties of a transport that the tests need beside its streams.
 struct any_transport {
   // Reads and writes go on after a write has timed out.
   static constexpr bool outlives_write_timeouts = true;
@@ -86,9 +86,8 @@ struct of_memory : any_transport {
   static auto make() { return memory_connection(); }
 };
 
-// `exact`: time passes at deadlines only. `pause`: long enough for something to
-// have happened, if there is a processor for it; only how much the test sees hangs
-// on it.
+// `exact`: time passes at deadlines only. `pause`: long enough for something to have
+// happened, if there is a processor for it; it affects only how much the test sees.
 template <class Kind>
 struct on_real_time : Kind {
   static constexpr bool exact = false;
@@ -113,7 +112,7 @@ struct on_virtual_time : Kind {
   static constexpr bool exact = true;
   static constexpr std::chrono::milliseconds pause{100};
 
-  // There is one.
+  // There is only one.
   template <class F>
   static void in_runtimes(const std::vector<unsigned>&, F body) {
     testing_support::for_each_seed(5, body);
@@ -150,7 +149,7 @@ error_code read_one(Stream& s, std::size_t* got = nullptr) {
   return error;
 }
 
-// Until the peer's buffers are full.
+// Writes until the peer's buffers are full.
 template <class Stream>
 error_code write_until_error(Stream& s) {
   const std::vector<char> many(1 << 16, 'x');

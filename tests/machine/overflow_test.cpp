@@ -88,7 +88,7 @@ TEST_SUITE("overflow") {
     write_to(s.bottom - 100);
   }
 
-  TEST_CASE("a stray pointer into a guard is no overflow") {
+  TEST_CASE("a stray pointer into a guard is not an overflow") {
     const auto child = run_child("child: a stray pointer hits a guard");
     CAPTURE(child.output);
     CHECK(child.died_by(SIGSEGV));
@@ -101,7 +101,7 @@ TEST_SUITE("overflow") {
     std::raise(SIGSEGV);
   }
 
-  TEST_CASE("a signal that was sent kills as it would without us") {
+  TEST_CASE("a signal that was sent kills as it would without vigil") {
     CHECK(run_child("child: SIGSEGV is sent by raise").died_by(SIGSEGV));
   }
 

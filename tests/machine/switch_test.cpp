@@ -20,7 +20,7 @@ using vigil::testing_support::test_fiber;
 
 namespace {
 
-// Compilers may remember the address of errno within one function.
+// Compilers may cache the address of errno within one function.
 [[gnu::noinline]] int read_errno() {
   return errno;
 }
@@ -94,7 +94,7 @@ TEST_SUITE("switch") {
   }
 
   TEST_CASE("a fiber moves to another thread between two leaves") {
-    // Not std::this_thread::get_id(): compilers may remember what it said.
+    // Not std::this_thread::get_id(): compilers may cache its result.
     std::vector<pid_t> seen;
     test_fiber fiber([&](test_fiber& self) {
       for (int i = 0; i < 3; ++i) {
@@ -159,7 +159,7 @@ TEST_SUITE("switch") {
     thread_side thread;
     first.enter(thread);
     second.enter(thread);
-    // In the order they entered: the stack of caught exceptions is not shared.
+    // In the order of entering: the stack of caught exceptions is not shared.
     first.enter(thread);
     second.enter(thread);
     CHECK(first_saw == "first");
@@ -348,7 +348,7 @@ TEST_SUITE("switch") {
         throw std::runtime_error("first");
       } catch (...) {
         write_errno(11);
-        self.hand_over(thread, *b);  // new: starts it
+        self.hand_over(thread, *b);  // b is new: this starts it
         seen.push_back(handled() + " " + std::to_string(read_errno()));
         self.hand_over(thread, *b);
       }
@@ -362,7 +362,7 @@ TEST_SUITE("switch") {
         write_errno(22);
         self.hand_over(thread, *a);
         seen.push_back(handled() + " " + std::to_string(read_errno()));
-        self.leave();  // to the thread, which entered the other one
+        self.leave();  // to the thread, which entered the other fiber
         self.hand_over(thread, *a);
         seen.push_back(handled());
       }

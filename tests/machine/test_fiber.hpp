@@ -27,10 +27,10 @@ class test_fiber {
   test_fiber(const test_fiber&) = delete;
   test_fiber& operator=(const test_fiber&) = delete;
 
-  // From the body.
+  // Called from the body.
   void leave() { detail::leave(side_); }
 
-  // From the body: straight to another one, and for the last time.
+  // Called from the body: goes straight to another fiber, for the last time.
   void hand_over(detail::thread_side& thread, test_fiber& next) {
     detail::hand_over(thread, side_, next.side_);
   }
@@ -40,7 +40,7 @@ class test_fiber {
     detail::hand_over_for_ever(thread, side_, next.side_);
   }
 
-  // From a thread.
+  // Called from a thread.
   void enter(detail::thread_side& thread) { detail::enter(thread, side_); }
 
   void enter_on_another_thread() {

@@ -1,5 +1,5 @@
-// exit_when::all_done: the run ends when nothing can come any more, not before,
-// and it does end (all_done() in sched/run/end.cpp, timer/keepalive.hpp).
+// exit_when::all_done: the run ends when nothing can come any more, not before, and it
+// does end (all_done() in sched/run/end.cpp, timer/keepalive.hpp).
 #include "base/atomic.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
@@ -10,7 +10,6 @@
 
 #include <chrono>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -18,10 +17,9 @@
 using namespace std::chrono_literals;
 
 using programs::let_the_other_rest;
+using programs::long_window;
 
 namespace {
-
-using long_window = std::optional<model::window>;
 
 vigil::options until_done(unsigned n) {
   vigil::options o = programs::strict_workers(n);
@@ -29,7 +27,7 @@ vigil::options until_done(unsigned n) {
   return o;
 }
 
-// Without a deadlock, which would be reported falsely.
+// Runs f and requires that no deadlock is reported, which would be false.
 template <class F>
 void run_until_done(vigil::runtime& rt, F&& f) {
   try {
@@ -39,8 +37,8 @@ void run_until_done(vigil::runtime& rt, F&& f) {
   }
 }
 
-// The main fiber ends beside a worker at rest, once `start` has begun what sets the
-// flag.
+// The main fiber ends beside a worker at rest, once `start` has begun the chain that sets
+// the flag.
 template <class Start>
 void runs_to_its_end(Start start) {
   bool whole = false;
@@ -57,7 +55,7 @@ void runs_to_its_end(Start start) {
   model::require(whole, "it has run to its end");
 }
 
-// A plain thread does `let_go` to the only timer as the main fiber ends.
+// A plain thread calls `let_go` for the only timer as the main fiber ends.
 template <class LetGo>
 void ends_without_its_timer(std::chrono::nanoseconds delay, LetGo let_go) {
   vigil::timer t;
@@ -128,8 +126,8 @@ TEST_CASE("all done: a plain thread lets go of a timer that never fires, and the
   });
 }
 
-// What is pending at the end is discarded: a timer that has not fired, and was not
-// pending when it was stopped, was not waited for. The explorer may let an hour pass.
+// Everything pending at the end is discarded: a timer that has neither fired nor was
+// pending when it was stopped was not waited for. The explorer may let an hour pass.
 
 TEST_CASE("all done: a plain thread hands the hold from one timer to another") {
   prove("all done: reset of one, then stop of the other", [] {
@@ -205,7 +203,7 @@ TEST_CASE("all done: fibers that wait for ever are found as the last timer is st
   });
 }
 
-// Without a stop limit: to wait for it would be a hang.
+// Without a stop limit: waiting for it would be a hang.
 TEST_CASE(
     "all done: fibers that wait for locks for ever are unwound as the last timer is stopped") {
   prove("all done: stop from a plain thread, and a deadlock of locks", [] {
@@ -227,7 +225,7 @@ TEST_CASE(
         w.emplace();
         outside = std::thread([&t] {
           t.stop();
-          t.stop();  // it may be there again as the run ends
+          t.stop();  // a timer may be there again as the run ends
         });
       });
     } catch (const vigil::deadlock&) {

@@ -1,6 +1,5 @@
-// The cancel tree: a cancel misses nobody, whatever hangs itself below, dies or
-// ends by itself at that moment, and has ended all when it returns (N1 to N4 of
-// cancel_tree.hpp).
+// The cancel tree: a cancel misses no node, even one that is linked, destroyed or ended
+// at that moment, and when it returns all are done (CN1 to CN4 of cancel_tree.hpp).
 #include "sched/wait/cancel_tree.hpp"
 
 #include "parcel.hpp"
@@ -35,7 +34,7 @@ using programs::workers;
 
 namespace {
 
-// Receives under ctx: 0 if it was cancelled.
+// Receives under ctx; 0 if the wait was cancelled.
 int recv(const vigil::channel<parcel>& from, const context& ctx) {
   try {
     return from.recv(ctx)->id();
@@ -48,7 +47,7 @@ void require_nobody_waits(const context& ctx) {
   model::require(vigil::detail::cancel_node_of(ctx)->waiters() == 0, "no waiter is left under it");
 }
 
-// One receives under a context, one sends if somebody is there, this one cancels
+// One thread receives under a context, one sends if a receiver is there, this one cancels
 // the context or its parent.
 auto value_against_cancel(bool the_parent) {
   return [the_parent] {
@@ -70,7 +69,7 @@ auto value_against_cancel(bool the_parent) {
   };
 }
 
-// A wait with a deadline under a context, and somebody who would end it by a value.
+// A wait with a deadline under a context, and a thread that would end it by a value.
 void three_ends() {
   auto it = with_cancel(background());
   std::atomic<vigil::detail::waiter*> found{nullptr};
@@ -83,7 +82,7 @@ void three_ends() {
     which.store(t);
     found.store(&self.self());
     how = self.wait(t, vigil::detail::wait_reason::test);
-    model::wait_until([&] { return giver_gone.load(); });  // it looks at this stack
+    model::wait_until([&] { return giver_gone.load(); });  // the giver looks at this stack
   });
   std::thread giver([&] {
     if (auto* const w = found.load()) {
@@ -100,7 +99,8 @@ void three_ends() {
                                                   : "timeout");
 }
 
-// A context is made below another that is cancelled, and a wait begins under it.
+// A context is made below another one that is being cancelled, and a wait begins under
+// it.
 void link_against_cancel() {
   auto parent = with_cancel(background());
   std::thread maker([&] {
@@ -113,7 +113,7 @@ void link_against_cancel() {
   model::require(vigil::detail::cancel_node_of(parent.ctx)->children() == 0, "no child is left");
 }
 
-// top - middle - below. Whoever returns from a cancel finds all below it done.
+// top - middle - below. A cancel that has returned finds everything below it done.
 void two_cancels() {
   auto top = with_cancel(background());
   auto middle = with_cancel(top.ctx);
@@ -128,7 +128,7 @@ void two_cancels() {
   model::require(vigil::detail::cancel_node_of(top.ctx)->children() == 0, "no child is left");
 }
 
-// The last handle of a child goes while its parent, or it, is cancelled.
+// The last handle of a child goes while its parent, or the child, is cancelled.
 void death_against_cancel(bool also_cancelled) {
   auto parent = with_cancel(background());
   std::optional<cancellable> child(with_cancel(parent.ctx));
@@ -144,7 +144,7 @@ void death_against_cancel(bool also_cancelled) {
   model::require(vigil::detail::cancel_node_of(parent.ctx)->children() == 0, "no child is left");
 }
 
-// A child whose last handle is that of who waits under it.
+// A child whose last handle belongs to the waiter under it.
 void death_as_the_wait_ends() {
   auto parent = with_cancel(background());
   std::thread waits([child = with_cancel(parent.ctx).ctx]() mutable {
@@ -156,7 +156,7 @@ void death_as_the_wait_ends() {
   model::require(vigil::detail::cancel_node_of(parent.ctx)->children() == 0, "no child is left");
 }
 
-// Two wait for done; the last of three handles is a receiver, or not.
+// Two threads wait for done; the last of three handles may belong to a receiver.
 void done_channel() {
   std::optional<cancellable> it(with_cancel(background()));
   std::thread one([done = it->ctx.done()] { model::require(!done.recv(), "closed"); });
@@ -168,7 +168,7 @@ void done_channel() {
   other.join();
 }
 
-// Its first stop token is asked for while it, or its parent, is cancelled.
+// The first stop token of a context is requested while it, or its parent, is cancelled.
 void token_against_cancel(bool the_parent) {
   auto parent = with_cancel(background());
   auto it = with_cancel(parent.ctx);
@@ -181,22 +181,22 @@ void token_against_cancel(bool the_parent) {
 
 }  // namespace
 
-TEST_CASE("cancel tree: of a value and a cancel one ends the wait") {
+TEST_CASE("cancel tree: a value or a cancel ends the wait") {
   prove("cancel tree: recv, try_send, cancel", value_against_cancel(false));
   prove("cancel tree: recv, try_send, the parent's cancel", value_against_cancel(true));
   expect_outcomes({"cancelled", "value"});
 }
 
-TEST_CASE("cancel tree: of a value, a deadline and a cancel one ends the wait") {
+TEST_CASE("cancel tree: a value, a deadline or a cancel ends the wait") {
   prove("cancel tree: value, deadline, cancel", three_ends);
   expect_outcomes({"cancelled", "timeout", "value"});
 }
 
-TEST_CASE("cancel tree: what is hung below while it is cancelled is cancelled") {
+TEST_CASE("cancel tree: a node linked below during a cancel is cancelled") {
   prove("cancel tree: a child is made, its parent cancelled", link_against_cancel, also::unbounded);
 }
 
-TEST_CASE("cancel tree: two cancels of overlapping parts both return when all is done") {
+TEST_CASE("cancel tree: two cancels of overlapping parts both return when all nodes are done") {
   prove("cancel tree: cancel of a parent, cancel of its child", two_cancels, also::unbounded);
 }
 
@@ -207,7 +207,7 @@ TEST_CASE("cancel tree: a child may die while its parent, and it, are cancelled"
   prove("cancel tree: cancel of a parent, the child dies as a wait ends", death_as_the_wait_ends);
 }
 
-TEST_CASE("cancel tree: who waits for done hears of it, and may be the last who has it") {
+TEST_CASE("cancel tree: a waiter for done hears of it, and may hold the last handle") {
   prove("cancel tree: two wait for done, cancel", done_channel);
 }
 

@@ -1,6 +1,5 @@
-// A channel: each value goes from one hand to one other, or stays where it is;
-// each wait ends once, whatever it is that ends it (CH1 to CH4 of
-// channel_core.hpp).
+// A channel: each value goes from one hand to one other, or stays where it is; each wait
+// ends once, by whatever it ends (CH1 to CH4 of channel_core.hpp).
 #include "chan/channel_core.hpp"
 #include "parcel.hpp"
 #include "programs.hpp"
@@ -34,7 +33,7 @@ constexpr auto near = 1us;
 
 using line = vigil::channel<parcel>;
 
-// Nobody waits there any more, and nothing is left in it.
+// Requires that nobody waits any more and no value is left.
 void require_idle(const line& ch, bool closed) {
   int ended = 0;
   parcel probe(0, ended);
@@ -46,8 +45,8 @@ void require_idle(const line& ch, bool closed) {
   model::require(ch.try_recv().status() == nothing, "no sender is left behind");
 }
 
-// One thread sends, this one receives, each with a handle of its own: whoever
-// is last frees the channel.
+// One thread sends, this one receives, each with a handle of its own: the last one frees
+// the channel.
 auto one_value(std::size_t capacity) {
   return [capacity] {
     int ended = 0;
@@ -67,16 +66,16 @@ auto one_value(std::size_t capacity) {
   };
 }
 
-// Senders and receivers on threads of their own, this one closes. A sender
-// whose deadline is near may give up, a receiver too.
+// Senders and receivers on threads of their own; this thread closes. A sender or receiver
+// whose deadline is near may give up.
 struct closing {
   std::size_t capacity = 0;
   int senders = 1;
   int receivers = 0;
   std::optional<std::chrono::nanoseconds> patience = std::nullopt;
-  bool filled = false;  // a value lies in the buffer already
+  bool filled = false;  // a value is already in the buffer
 
-  // Each sender's hand, each receiver's.
+  // The outcome: each sender's hand, each receiver's.
   std::string said(const channel_status* sent_as, const std::optional<int>* got) const {
     std::string text;
     for (int i = 0; i < senders; ++i) {
@@ -130,7 +129,7 @@ struct closing {
         ++received;
         if (!first || *got[i] < *first) first = got[i];
       }
-      // What lay in the buffer outlives the close, but nobody waits.
+      // A buffered value outlives the close, but nobody waits.
       while (auto rest = ch.try_recv()) {
         ++received;
         if (!first) first = rest->id();
@@ -171,7 +170,7 @@ TEST_CASE("channel: values of one sender arrive in order, then the close") {
   });
 }
 
-TEST_CASE("channel: a receive makes room for the sender that waits, who goes on at once") {
+TEST_CASE("channel: a receive makes room for a waiting sender, which goes on at once") {
   prove(
       "channel: send against recv, full",
       [] {
@@ -202,7 +201,7 @@ TEST_CASE("channel: a close ends each wait, and a value is received or still in 
   expect_outcomes({"sent got none ", "sent none got ", "kept none none "});
 }
 
-TEST_CASE("channel: who was told that it is closed receives nothing from others who wait") {
+TEST_CASE("channel: a receiver that saw the close receives nothing from waiting senders") {
   const auto two_senders = [](std::size_t capacity) {
     return [capacity] {
       int ended[3] = {};
@@ -242,7 +241,7 @@ TEST_CASE("channel: the same with deadlines that come at any moment") {
         closing{.capacity = 1, .receivers = 1, .patience = near, .filled = true});
 }
 
-TEST_CASE("channel: a deadline and the other side: a value, or none, for both") {
+TEST_CASE("channel: a deadline races with the peer: both have a value, or neither") {
   model::take_outcomes();
   prove("channel: recv_for against send_for", [] {
     int ended = 0;
@@ -294,8 +293,8 @@ TEST_CASE("channel: a fiber that waits is found by a thread's send and by its cl
   });
 }
 
-// The fiber's stack is gone once it has ended: a case that it left behind is
-// memory used after it was freed.
+// The fiber's stack is gone once it has ended: a case left behind is a use of freed
+// memory.
 TEST_CASE("channel: a fiber whose deadline comes leaves no case behind") {
   model::take_outcomes();
   prove("channel: a fiber's recv_for, a try_send", [] {
@@ -327,7 +326,7 @@ TEST_CASE("channel: a fiber whose deadline comes leaves no case behind") {
   expect_outcomes({"value", "timeout"});
 }
 
-TEST_CASE("channel: a fiber that is stopped has the value, or the sender has") {
+TEST_CASE("channel: a stopped fiber has the value, or the sender has") {
   model::take_outcomes();
   prove("channel: a fiber's recv, a thread's try_send, request_stop", [] {
     run_with_outside_work(2, [] {

@@ -1,8 +1,8 @@
-// after_func of a context: who stops it and waits meets the cancel that calls it, and
-// others who stop it (done_registration of cancel/done_callback.cpp).
+// after_func of a context: a caller that stops it and waits meets the cancel that calls
+// it, and others that stop it (done_registration of cancel/done_callback.cpp).
 //
-// What the function writes is plain memory: who is told that it does not run and will
-// not, and reads it then, is in a data race with one that does.
+// The function writes to plain memory: a caller that learns that it does not run and will
+// not, and then reads, is in a data race with a run that goes on.
 #include "programs.hpp"
 #include "prove.hpp"
 
@@ -17,7 +17,7 @@ using programs::let_the_other_rest;
 using programs::let_time_pass;
 using programs::run_with_outside_work;
 
-TEST_CASE("done callback: who waits for its end meets the cancel") {
+TEST_CASE("done callback: a wait for its end meets the cancel") {
   model::take_outcomes();
   prove("done callback: cancel against stop_and_wait", [] {
     run_with_outside_work(2, [] {
@@ -39,7 +39,7 @@ TEST_CASE("done callback: who waits for its end meets the cancel") {
   expect_outcomes({"prevented", "run"});
 }
 
-TEST_CASE("done callback: of two who stop it one has prevented it") {
+TEST_CASE("done callback: exactly one of two stops prevents it") {
   prove("done callback: stop against stop_and_wait", [] {
     run_with_outside_work(2, [] {
       const auto it = vigil::with_cancel(vigil::background());

@@ -1,4 +1,4 @@
-// Proofs for planted faults (faults/) that no other test here is made for.
+// Proofs for planted faults (faults/) that no other test here covers.
 #include "prove.hpp"
 #include "sched/run_queue.hpp"
 
@@ -53,8 +53,8 @@ TEST_CASE("faults: a dead entry does not take a periodic timer from its runner")
           inside.store(false);
         });
         vigil::after_func(5ms, [&] { passed.store(true); });
-        vigil::sleep_for(1ms);   // it is in the heap
-        every.reset(1ms);        // and dead from now on; the deputy sleeps to it
+        vigil::sleep_for(1ms);   // the entry is in the heap
+        every.reset(1ms);        // and dead from now on; the deputy sleeps until its time
         vigil::sleep_for(20ms);  // leaves this worker to the timers
         every.stop_and_wait();
       }).join();

@@ -1,5 +1,5 @@
-// A group: who waits hears of the last end, and may destroy the group at once; a
-// stop finds only fibers that are alive (GR1 and GR2 of cancel/group.cpp).
+// A group: a waiter hears of the last end, and may destroy the group at once; a stop
+// finds only fibers that are alive (GR1 and GR2 of cancel/group.cpp).
 #include "programs.hpp"
 #include "prove.hpp"
 
@@ -51,7 +51,7 @@ TEST_CASE("group: it is cancelled and destroyed while its fiber runs") {
   });
 }
 
-TEST_CASE("group: one that begins after the cancel is asked to stop as well") {
+TEST_CASE("group: a fiber that begins after the cancel is asked to stop as well") {
   prove("group: cancelled as one begins, wait", [] {
     with_group([](std::unique_ptr<vigil::group>& g) {
       const auto silent = vigil::make_channel<int>();

@@ -1,4 +1,4 @@
-// Watcher and deputy (P7): the second deadline is kept while whoever woke for the
+// Watcher and deputy (P7): the second deadline is kept while the worker that woke for the
 // first is busy.
 #include "base/clock_source.hpp"
 #include "programs.hpp"
@@ -26,10 +26,10 @@ using programs::when_others_sleep;
 
 namespace {
 
-// The main fiber does `begin` and waits. When both workers sleep, a plain thread
-// does `meanwhile` in a window that ends when `fired` is set. So the first
-// timer wakes a worker inside the window, and whatever it wakes for is busy
-// until the window has ended: the other worker alone can set `fired`.
+// The main fiber calls `begin` and waits. When both workers sleep, a plain thread calls
+// `meanwhile` in a window that ends when `fired` is set. So the first timer wakes a
+// worker inside the window, and that worker is busy until the window has ended: only the
+// other worker can set `fired`.
 class both_asleep {
  public:
   template <class Begin, class Meanwhile>
@@ -52,7 +52,7 @@ class both_asleep {
     });
   }
 
-  // By the fiber for which the watcher wakes.
+  // Called by the fiber for which the watcher wakes.
   void stay_busy() {
     busy_until(window_ended_);
     main_.open();
@@ -118,7 +118,7 @@ TEST_CASE("idle: a sleep that begins beside a busy fiber is kept by the other wo
         [](both_asleep& t) {
           vigil::go([&] {
             vigil::sleep_for(1ms);
-            // Goes next on this worker, which owes the cover of the sleep.
+            // Runs next on this worker, which owes the cover of the sleep.
             vigil::go([&] { t.stay_busy(); });
             vigil::sleep_for(1ms);
             t.fired.store(true);
@@ -137,12 +137,12 @@ TEST_CASE("idle: a sleep whose worker goes on with another fiber is kept by the 
         const vigil::this_fiber::pin here;
         other.emplace();
         other->wait();
-        // Nobody but the other worker can fire it now.
-        model::wait_until([&] { return sched.next_deadline.load() == never; });
+        // Only the other worker can fire it now.
+        model::wait_until([&] { return sched.board.next_deadline.load() == never; });
       });
       vigil::sleep_for(1ms);
       const model::window w;
-      other->open();  // wakes nobody: it waits for this worker
+      other->open();  // wakes no worker: it waits for this one
       vigil::sleep_for(1ms);
       pinned.join();
     });
@@ -167,7 +167,7 @@ TEST_CASE("idle: a deputy that sleeps to a later deadline is given the earlier o
         {
           const model::window w;
           vigil::after_func(1ms, [&] {
-            // The other worker sleeps no longer than to this, once armed.
+            // The other worker does not sleep beyond this deadline, once armed.
             const nanos now = monotonic_now();
             model::require(now == second || armed.when() >= second, "the deputy is in time");
             fired.store(true);

@@ -1,4 +1,4 @@
-// Naps: what comes while a worker naps is found at the latest after the nap.
+// Naps: anything that comes while a worker naps is found at the latest after the nap.
 #include "base/clock_source.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
@@ -24,8 +24,8 @@ namespace {
 // Caller: the main fiber, the only one awake.
 void nap_soon() {
   auto& sched = *vigil::detail::current_scheduler();
-  sched.naps_after.store(0);
-  sched.naps_in_a_row.store(1);
+  sched.naps.after.store(0);
+  sched.naps.in_a_row.store(1);
 }
 
 // The main fiber's worker stays awake; the other one naps whenever it may.
@@ -69,7 +69,7 @@ TEST_CASE("idle: two pieces of work rouse a napping worker") {
   });
 }
 
-TEST_CASE("idle: a deadline before the end of a nap rouses who naps") {
+TEST_CASE("idle: a deadline before the end of a nap rouses the napping worker") {
   prove("nap: a timer of 10 us by a busy worker", [] {
     when_the_other_naps([] {
       std::atomic<int> ran{0};

@@ -1,5 +1,5 @@
-// What is left of a scheduler if its fibers are numbers, and a watch with a timer
-// of its own: for the protocol of idle.hpp by itself.
+// A scheduler reduced to fibers that are numbers, and a watch with a timer of its own:
+// for the protocol of idle.hpp by itself.
 #pragma once
 
 #include "base/clock_source.hpp"
@@ -29,7 +29,7 @@ inline constexpr nanos start_of_clock = 1'000'000'000;
 inline constexpr nanos soon = start_of_clock + 100;
 inline constexpr nanos late = start_of_clock + 1000;
 
-// A watch whose timer can be set from outside, as one over a timerfd.
+// A watch whose timer can be set from outside, like one over a timerfd.
 class timer_watch final : public watch {
  public:
   void prepare() noexcept override {
@@ -69,8 +69,8 @@ class timer_watch final : public watch {
   vigil::detail::futex_word word_{0};
 };
 
-// A scheduler whose fibers are numbers: pieces of work, a deadline, and the
-// workers' way to sleep (worker::run, stop_looking, rest).
+// A scheduler whose fibers are numbers: pieces of work, a deadline, and the workers' way
+// to sleep (worker::run, stop_looking, rest).
 template <class Watch = futex_watch>
 struct small_scheduler {
   Watch place_of_watcher;
@@ -83,12 +83,13 @@ struct small_scheduler {
   sleeper places[3];
 
   void add() {
-    work.fetch_add(1);  // A1
-    idle.wake_one();    // A2, A3
+    work.fetch_add(1);  // IA1
+    idle.wake_one();    // IA2, IA3
   }
 
-  // S1 of heap_keeper.hpp: the entry first, then next_deadline; only who
-  // lowers that looks who sleeps.
+  // HK1 of heap_keeper.hpp: the entry first, then next_deadline; only a thread that
+  //     lowers
+  // that looks at the sleepers.
   void arm(unsigned which, nanos deadline) {
     entries[which].store(deadline);
     nanos seen = next_deadline.load();
@@ -147,7 +148,7 @@ struct small_scheduler {
     return is_due;
   }
 
-  // `found` runs what was found; it is user code.
+  // `work_found` and `deadline_found` are user code.
   template <class Work, class Fire>
   void worker(unsigned me, Work&& work_found, Fire&& deadline_found) {
     sleeper& place = places[me];

@@ -1,7 +1,7 @@
-// Who sleeps and who is woken: what was added or armed never lies there while
-// everybody sleeps.
+// Sleeping and waking: work that was added and a deadline that was armed are never left
+// behind while all workers sleep.
 //
-// The protocol of idle.hpp by itself: threads that do what workers do without a
+// The protocol of idle.hpp by itself: threads that act as workers do, but without a
 // fiber, against threads that add work or lower a deadline.
 #include "idle_protocol.hpp"
 #include "programs.hpp"
@@ -38,7 +38,7 @@ void burst_of_two() {
   other.join();
 }
 
-// The same when three workers sleep already.
+// The same when three workers already sleep.
 void burst_of_three() {
   auto s = std::make_unique<futex_scheduler>();
   std::atomic<int> running{0};
@@ -62,7 +62,7 @@ void burst_of_three() {
     t.join();
 }
 
-// One in which nobody else may be.
+// A watch that only one worker may be in.
 class watch_of_one final : public watch {
  public:
   void prepare() noexcept override { inner_.prepare(); }
@@ -118,7 +118,7 @@ void change_of_the_watch() {
     t.join();
 }
 
-// The only worker may sleep already, to `asleep_to`.
+// The only worker may already sleep, to `asleep_to`.
 template <class Watch>
 void deadline_is_kept(nanos asleep_to) {
   auto s = std::make_unique<small_scheduler<Watch>>();
@@ -156,7 +156,7 @@ void two_deadlines_are_kept() {
   second.join();
 }
 
-// P7: the work's user is busy until the deadline has been kept.
+// P7: the user's work goes on until the deadline has been kept.
 template <class Watch>
 void work_and_deadline() {
   auto s = std::make_unique<small_scheduler<Watch>>();
@@ -176,8 +176,8 @@ void work_and_deadline() {
   other.join();
 }
 
-// P7: whoever keeps the first deadline is busy until the second has been kept.
-// The second is armed by `armer`, which runs on a thread of its own.
+// P7: the worker that keeps the first deadline is busy until the second has been kept.
+// `armer`, on a thread of its own, arms the second.
 template <class Watch>
 void second_deadline_is_kept(bool armed_before) {
   auto s = std::make_unique<small_scheduler<Watch>>();
@@ -216,7 +216,7 @@ TEST_CASE("idle: work added as the only worker lies down is found") {
       also::unbounded);
 }
 
-TEST_CASE("idle: of two adders each finds the worker awake or wakes it") {
+TEST_CASE("idle: each of two adders finds the worker awake or wakes it") {
   prove("idle: 1 worker, 2 adders", [] {
     auto s = std::make_unique<futex_scheduler>();
     std::thread first([&] { s->add(); });
@@ -233,7 +233,7 @@ TEST_CASE("idle: of two adders each finds the worker awake or wakes it") {
   });
 }
 
-TEST_CASE("idle: each worker that stops looking wakes the next one for what is left") {
+TEST_CASE("idle: each worker that stops looking wakes the next one for the remaining work") {
   prove("idle: 2 workers, a burst of 2", burst_of_two);
 }
 
@@ -294,7 +294,7 @@ TEST_CASE("idle: the same in a watch with a timer, whose deputy is moved or woke
         [] { second_deadline_is_kept<timer_watch>(false); });
 }
 
-TEST_CASE("idle: who is to be woken by name is woken, wherever it sleeps") {
+TEST_CASE("idle: a worker to be woken by name is woken, wherever it sleeps") {
   prove("idle: 2 workers, each woken by name", [] {
     auto s = std::make_unique<futex_scheduler>();
     std::atomic<bool> inbox[2] = {false, false};

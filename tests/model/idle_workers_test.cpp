@@ -1,4 +1,4 @@
-// Who sleeps and who is woken, in whole programs on two workers or three.
+// Sleeping and waking in whole programs, on two or three workers.
 #include "base/clock_source.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
@@ -23,7 +23,7 @@ using programs::strict_workers;
 using programs::turnstile;
 using programs::when_others_sleep;
 
-TEST_CASE("idle: a fiber that a plain thread starts runs, whoever lies down") {
+TEST_CASE("idle: a fiber that a plain thread starts runs, whichever worker lies down") {
   prove("idle: go from a plain thread, both lie down", [] {
     when_others_sleep(2, [](vigil::runtime& rt) {
       turnstile main;
@@ -48,7 +48,7 @@ TEST_CASE("idle: a fiber started while the other worker lies down runs there") {
   });
 }
 
-TEST_CASE("idle: of a burst of fibers each has a worker") {
+TEST_CASE("idle: each fiber of a burst has a worker") {
   prove("idle: a burst of 2 fibers, 2 workers", [] {
     when_others_sleep(2, [](vigil::runtime&) {
       std::atomic<int> running{0};
@@ -87,7 +87,7 @@ TEST_CASE("idle: a burst by a busy worker wakes worker after worker") {
   });
 }
 
-TEST_CASE("idle: a timer that a plain thread arms fires, whoever lies down") {
+TEST_CASE("idle: a timer that a plain thread arms fires, whichever worker lies down") {
   prove("idle: a timer from a plain thread, both lie down", [] {
     when_others_sleep(2, [](vigil::runtime& rt) {
       turnstile main;

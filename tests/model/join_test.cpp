@@ -1,8 +1,8 @@
-// join: of two who come with one handle, one waits for the end and the other is refused.
+// join: of two callers with one handle, one waits for the end and the other is refused.
 //
-// They share the word is_joined, which is set under the fiber's join_lock and, once
-// has_ended is seen, read without it. The programs call what fiber::join calls before it
-// takes the result: the handle itself is for one thread at a time.
+// They share the word is_joined, which is set under the lock of fiber_joining and, once
+// has_ended is seen, read without it. The programs call the functions that fiber::join
+// calls before it takes the result: the handle itself is for one thread at a time.
 #include "programs.hpp"
 #include "prove.hpp"
 
@@ -23,7 +23,8 @@ using vigil::detail::fiber_state;
 
 namespace {
 
-// Two workers: the main fiber, and one that keeps the other worker until it is let end.
+// Two workers: one has the main fiber, the other a fiber that keeps it busy until it may
+// end.
 struct joined_fiber {
   vigil::fiber<void> handle;
   fiber* core = nullptr;
@@ -39,8 +40,8 @@ struct joined_fiber {
 
   void let_end() { may_end_.store(true); }
 
-  // What join_for does, whose caller has the handle for himself again.
-  void take_back() { core->is_joined.store(false); }
+  // As in join_for, whose caller has the handle to itself again.
+  void take_back() { core->joining.is_joined.store(false); }
 
  private:
   std::atomic<bool> has_begun_{false};
@@ -58,12 +59,12 @@ bool is_refused(fiber* core) {
 
 }  // namespace
 
-TEST_CASE("join: of two who begin to wait for one fiber's end one is refused") {
+TEST_CASE("join: one of two waits for the same fiber's end is refused") {
   model::take_outcomes();
   prove("join: two begin to wait", [] {
     run_with_outside_work(2, [] {
       const auto f = std::make_unique<joined_fiber>();
-      // Who is refused lets it end, and so the other's wait.
+      // The refused caller lets the fiber end, and with it the other's wait.
       const auto joins = [&f] {
         const bool refused = is_refused(f->core);
         if (refused) f->let_end();
@@ -86,14 +87,14 @@ TEST_CASE("join: of two who begin to wait for one fiber's end one is refused") {
   expect_outcomes({"the fiber", "the thread"});
 }
 
-TEST_CASE("join: who comes as the fiber ends for which another waits is refused") {
+TEST_CASE("join: a second join that comes as the fiber ends is refused") {
   prove("join: a second one against the end", [] {
     run_with_outside_work(2, [] {
       const auto f = std::make_unique<joined_fiber>();
       const fiber& main = *current_fiber();
       bool refused = false;
       std::thread second([&] {
-        // Relaxed: it learns nothing by that of what the other has done.
+        // Relaxed: the look must not acquire what the other thread has done.
         model::wait_until(
             [&] { return main.state.load(std::memory_order_relaxed) == fiber_state::parked; });
         const model::window looked_at;

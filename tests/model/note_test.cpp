@@ -1,4 +1,4 @@
-// The note: a wake is never lost, and what was written before it is seen.
+// The note: a wake is never lost, and everything written before it is seen.
 #include "sched/wait/note.hpp"
 
 #include "prove.hpp"
@@ -80,7 +80,7 @@ TEST_CASE("note: a deadline that crosses a wake loses neither") {
       also::unbounded);
 }
 
-TEST_CASE("note: clear, publish, look: who adds work and looks sees the sleeper or is seen") {
+TEST_CASE("note: clear, publish, look: a thread that adds work sees the sleeper or is seen") {
   prove(
       "note: publish, look, sleep",
       [] {

@@ -1,4 +1,4 @@
-// What the programs of the channels' model tests send.
+// The values that the programs of the channels' model tests send.
 #pragma once
 
 #include <vigil/vigil.hpp>
@@ -7,7 +7,7 @@
 
 namespace programs {
 
-// A value that is in one hand at a time. What ends it says so in plain memory:
+// A value that is in one hand at a time. Its destructor records the end in plain memory:
 // an end that is not ordered after the others is a data race.
 class parcel {
  public:

@@ -1,4 +1,4 @@
-// What the programs of the model tests share: a runtime of a few workers, and
+// Helpers that the programs of the model tests share: a runtime of a few workers, and
 // ways to bring its workers to rest or to keep them busy.
 #pragma once
 
@@ -13,6 +13,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
+#include <utility>
 
 namespace programs {
 
@@ -32,7 +34,7 @@ inline vigil::options strict_workers(unsigned n) {
   return o;
 }
 
-// Plain threads have something to do with it as well: no deadlock is reported.
+// Plain threads take part as well: no deadlock is reported.
 template <class F>
 void run_with_outside_work(unsigned n, F&& f) {
   vigil::runtime rt(workers(n));
@@ -46,18 +48,18 @@ inline void let_the_other_rest() {
   model::wait_until([&] { return idle.asleep() == 1; });
 }
 
-// Time goes on until nothing is pending any more and all that fired has run.
+// Lets time go on until nothing is pending any more and everything that fired has run.
 // Caller: as above.
 inline void let_time_pass() {
   using vigil::detail::never;
   auto& sched = *vigil::detail::current_scheduler();
   model::wait_until([&] {
     return sched.idle().asleep() == 1 && sched.idle().earliest() == never &&
-           sched.next_deadline.load() == never && !sched.timers().has_callbacks();
+           sched.board.next_deadline.load() == never && !sched.timers().has_callbacks();
   });
 }
 
-// A fiber that somebody goes on with: park and ready, without a wait.
+// A fiber waits here until another one opens it: park and ready, and nothing else.
 class turnstile {
  public:
   turnstile() : fiber_(*vigil::detail::current_fiber()) {}
@@ -78,7 +80,7 @@ class gate {
     model::wait_until([this] { return open_.load(std::memory_order_relaxed); });
   }
 
-  // Until somebody is in it.
+  // Waits until a thread or fiber is in it.
   void await() {
     model::wait_until([this] { return entered_.load(std::memory_order_relaxed); });
   }
@@ -90,8 +92,8 @@ class gate {
   std::atomic<bool> open_{false};
 };
 
-// A time of the explorer's clock that a thread left for another. No access to
-// memory as far as the explorer is concerned.
+// A time of the explorer's clock that a thread leaves for another one, without an access
+// to memory as far as the explorer is concerned.
 class moment {
  public:
   void comes() {
@@ -109,14 +111,14 @@ class moment {
   vigil::detail::nanos when_ = vigil::detail::never;
 };
 
-// Keeps its worker until another has set it.
+// Keeps its worker until another thread has set the flag.
 inline void busy_until(const std::atomic<bool>& set) {
   model::wait_until([&] { return set.load(); });
-  static_cast<void>(set.load());  // what was done before is seen
+  static_cast<void>(set.load());  // everything done before is seen
 }
 
-// Runs `body` as the main fiber when all other workers sleep. `rt` is held by a
-// work guard: plain threads are about to do something.
+// Runs `body` as the main fiber once all other workers sleep. A work guard holds `rt`:
+// plain threads are about to act.
 template <class F>
 void when_others_sleep(unsigned n, F&& body) {
   vigil::runtime rt(strict_workers(n));
@@ -126,5 +128,26 @@ void when_others_sleep(unsigned n, F&& body) {
     body(rt);
   });
 }
+
+inline constexpr auto for_ever = std::chrono::hours::max();
+
+// A window from the middle of a run to its end.
+using long_window = std::optional<model::window>;
+
+// Counts its instances: each must end once.
+struct counted {
+  explicit counted(std::atomic<int>& n) : alive(&n) { alive->fetch_add(1); }
+
+  counted(counted&& other) noexcept : alive(std::exchange(other.alive, nullptr)) {}
+
+  counted(const counted&) = delete;
+  counted& operator=(const counted&) = delete;
+
+  ~counted() {
+    if (alive != nullptr) alive->fetch_sub(1);
+  }
+
+  std::atomic<int>* alive;
+};
 
 }  // namespace programs

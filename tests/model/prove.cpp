@@ -16,8 +16,8 @@ bool is_set(const char* name) {
   return value != nullptr && *value != '\0' && std::string(value) != "0";
 }
 
-// Ends the test as failed if a planted fault was to be found and was not, also if
-// no proof was run at all.
+// Ends the test as failed if a planted fault was expected and none was found, even if no
+// proof was run at all.
 struct expectation {
   bool expected = is_set("VIGIL_EXPECT_FAULT");
   bool found = false;
@@ -63,7 +63,7 @@ void write_row(const char* name, const model::bounds& within, const model::repor
   }
 }
 
-// True if a fault was found. `whole`: it is one too if the states are too many.
+// Returns true if a fault was found. `whole`: too many states count as one, too.
 bool run(const char* name,
          const std::function<void()>& program,
          const model::bounds& within,
@@ -92,14 +92,14 @@ bool run(const char* name,
 
 // --- tools/weaken_orders.py
 
-// VIGIL_MODEL_STATES: gives up after so many.
+// VIGIL_MODEL_STATES: gives up after this many.
 std::uint64_t at_most(std::uint64_t states) {
   const char* const value = std::getenv("VIGIL_MODEL_STATES");
   return value == nullptr ? states
                           : std::min<std::uint64_t>(states, std::strtoull(value, nullptr, 10));
 }
 
-// VIGIL_MODEL_PROOFS=FILE: only the proofs whose names stand there, a line each.
+// VIGIL_MODEL_PROOFS=FILE: only the proofs whose names the file has, one a line.
 bool is_asked_for(const char* name) {
   static const auto* const names = [] {
     const char* const path = std::getenv("VIGIL_MODEL_PROOFS");
@@ -113,7 +113,7 @@ bool is_asked_for(const char* name) {
   return names == nullptr || names->count(name) != 0;
 }
 
-// VIGIL_MODEL_WEAKEN: offsets, in hexadecimal, with commas between.
+// VIGIL_MODEL_WEAKEN: offsets in hexadecimal, separated by commas.
 void weaken_as_asked() {
   const char* at = std::getenv("VIGIL_MODEL_WEAKEN");
   if (at == nullptr) return;
@@ -126,8 +126,8 @@ void weaken_as_asked() {
   model::weaken_orders(offsets);
 }
 
-// VIGIL_MODEL_SITES=FILE collects where orders stronger than relaxed are used,
-// and by which proof.
+// VIGIL_MODEL_SITES=FILE collects the places with orders stronger than relaxed, and the
+// proofs that use them.
 void write_sites(const char* name, const char* path) {
   if (std::FILE* const f = std::fopen(path, "a")) {
     for (const model::order_site& s : model::take_order_sites())
@@ -154,8 +154,8 @@ void prove(const char* name, const std::function<void()>& program, also more) {
     CHECK(!r.found);
     return;
   }
-  // VIGIL_LONG=bounded leaves out what has no bounds; with VIGIL_MODEL_STATES it
-  // gives up on what is too large for the time there is, and says so.
+  // VIGIL_LONG=bounded leaves out the proofs without bounds; with VIGIL_MODEL_STATES the
+  // run gives up on those that are too large for the time at hand, and says so.
   const bool is_long = is_set("VIGIL_LONG");
   const bool is_bounded = is_long && std::string(std::getenv("VIGIL_LONG")) == "bounded";
   const bool is_capped = is_long && std::getenv("VIGIL_MODEL_STATES") != nullptr;

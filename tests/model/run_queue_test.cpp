@@ -18,9 +18,9 @@ using vigil::detail::run_queue;
 
 namespace {
 
-// The queue never looks into a fiber: anything with an address will do. Its
-// fields are plain, so who takes one must know of what was written before the
-// push, and of nobody else who has it.
+// The queue never looks into a fiber, so anything with an address will do. Its fields are
+// plain: the thread that takes an item must know everything written before the push, and
+// must be the only one that has it.
 struct item {
   int written = 0;
   int taken = 0;
@@ -56,8 +56,8 @@ int pop_all(run_queue& q) {
   return n;
 }
 
-// --- queues that have a past. They lie in static memory, which is the same
-// before each run, and are led to where they are to be before the first.
+// --- queues that have a past. They lie in static memory, which is the same before each
+// run, and are brought to their state before the first.
 
 template <auto Head, auto Tail>
 struct reach {
@@ -137,7 +137,7 @@ TEST_CASE("run queue: the ring and its counters go round") {
       also::unbounded);
 }
 
-TEST_CASE("run queue: a full one takes no more until somebody has taken one") {
+TEST_CASE("run queue: a full one takes no more until one has been taken") {
   static run_queue q;
   static item items[run_queue::capacity + 2];
   for (std::uint32_t i = 0; i < run_queue::capacity - 1; ++i) {
@@ -158,7 +158,7 @@ TEST_CASE("run queue: a full one takes no more until somebody has taken one") {
         thief.join();
         model::require(stolen == 2, "the thief gets what it asked for");
         model::require(pushed <= 3, "and no more than there was room for");
-        // The rest, in the order of the ring.
+        // The remaining items, in the order of the ring.
         std::uint32_t left = 0;
         while (fiber* const f = q.pop()) {
           take(f);
@@ -170,8 +170,8 @@ TEST_CASE("run queue: a full one takes no more until somebody has taken one") {
       also::unbounded);
 }
 
-TEST_CASE("run queue: who pushes sees the sleeper, or the sleeper sees the fiber") {
-  // The idle protocol's half (I1, I2, A1, A2 of idle.hpp).
+TEST_CASE("run queue: a pusher sees the sleeper, or the sleeper sees the fiber") {
+  // The idle protocol's half (IS1, IS2, IA1, IA2 of idle.hpp).
   prove(
       "run queue: last look before sleep",
       [] {
@@ -192,8 +192,8 @@ TEST_CASE("run queue: who pushes sees the sleeper, or the sleeper sees the fiber
         model::require(stolen == 1, "the fiber does not lie there");
       },
       also::unbounded);
-  // The look is right also while a third takes: empty() is true only if at
-  // that moment it was.
+  // The look is right even while a third thread takes: empty() is true only if it was at
+  // that moment.
   prove(
       "run queue: last look, and another thief",
       [] {

@@ -1,11 +1,9 @@
-// select: of all that could end it exactly one does, what the others brought
-// stays with them, and no case is left in any queue (SE1, SE2 of
-// select_core.hpp).
+// select: of all that could end it exactly one does, the others keep their values, and no
+// case is left in any queue (SE1, SE2 of select_core.hpp).
 //
-// The cases lie in a vigil::case_list, which is freed after the select: one
-// that is left in a queue is memory used after it was freed. A thread's select is
-// select_ordered: its draw would differ from process to process. A fiber's hangs
-// on the seed.
+// The cases lie in a vigil::case_list, which is freed after the select: a case left in a
+// queue is a use of freed memory. A thread's select is select_ordered: its draw would
+// differ from process to process. A fiber's draw depends on the seed.
 #include "parcel.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
@@ -43,9 +41,9 @@ constexpr auto near = 1us;
 using line = vigil::channel<parcel>;
 using patience = std::optional<std::chrono::nanoseconds>;
 
-// What a select did with each of two channels.
+// The effects of a select on each of two channels.
 struct deed {
-  int from_a = 0;  // the value that was received, 0: none
+  int from_a = 0;  // the value received; 0: none
   int from_b = 0;
   bool into_a = false;
   bool into_b = false;
@@ -65,7 +63,7 @@ struct deed {
   }
 };
 
-// Cases of one select. They end with it.
+// The cases of one select; they are destroyed with it.
 class cases {
  public:
   explicit cases(deed& d) : deed_(d) {}
@@ -107,7 +105,7 @@ class cases {
   vigil::case_list list_;
 };
 
-// Nobody waits at any of them.
+// Requires that nobody waits at any of them.
 void require_idle(const line& ch) {
   int ended = 0;
   parcel probe(0, ended);
@@ -132,7 +130,7 @@ void meet(patience here, patience there, choice how = choice::ordered) {
   std::thread thread([&] { cases(other).recv_b(l.b).send_a(l.a, for_a).give_up(there).run(); });
   cases(one).recv_a(l.a).send_b(l.b, for_b).give_up(here).run(how);
   model::note_outcome(one.said());
-  // One that has gone must not be found any more, while the other still waits.
+  // A select that has gone must not be found any more while the other still waits.
   if (one.timed_out && !there) {
     const auto got = l.a.recv();
     one.from_a = got->id();
@@ -148,7 +146,7 @@ void meet(patience here, patience there, choice how = choice::ordered) {
   require_idle(l.b);
 }
 
-// A select on both channels, and a sender at each, who may not wait or may.
+// A select on both channels, and a sender at each, which may wait or not.
 void two_senders(patience selects, bool senders_wait) {
   int ended = 0;
   const lines l;
@@ -174,8 +172,8 @@ void two_senders(patience selects, bool senders_wait) {
   require_idle(l.b);
 }
 
-// A value moves from b to a while a select with otherwise looks: it is in one of
-// them all the time.
+// A value moves from b to a while a select with otherwise looks: it is in one of the two
+// all the time.
 template <class F>
 void a_value_moves(F selects) {
   const auto a = vigil::make_channel<int>(1);
@@ -233,7 +231,7 @@ TEST_CASE("select: two selects on the same channels each get a value of their ow
   });
 }
 
-TEST_CASE("select: of a close, a value and a timeout one ends it") {
+TEST_CASE("select: a close, a value or a timeout ends it") {
   model::take_outcomes();
   prove("select: close of one, a value on the other, a timeout", [] {
     int ended = 0;
@@ -312,7 +310,7 @@ TEST_CASE("select: a fiber's select that a thread or its deadline ends") {
 
 // A fair select first looks at each channel by itself, in the order it draws.
 TEST_CASE("select: a fair select looks at one instant before it waits or gives up") {
-  for (const std::uint64_t seed : {1, 3}) {  // which draw differently
+  for (const std::uint64_t seed : {1, 3}) {  // two seeds that draw differently
     const std::string which = ", seed " + std::to_string(seed);
     const auto on_a_fiber = [seed](auto f) {
       return [seed, f] {
@@ -336,8 +334,7 @@ TEST_CASE("select: a fair select looks at one instant before it waits or gives u
   }
 }
 
-// The other fiber waits already, on the other worker, which sleeps to its
-// deadline.
+// The other fiber already waits on the other worker, which sleeps to its deadline.
 TEST_CASE("select: two fibers' selects, one of which has a deadline") {
   prove("select: two fibers', one with a timeout, 2 workers", [] {
     vigil::run(workers(2), [] {

@@ -1,9 +1,8 @@
-// A function on a side pool: of its return and whatever ends its caller's wait
-// one comes first, and neither the pool nor the runtime is touched once it may
-// be gone (C1, C2 and C4 of sched/run/side_call.hpp).
+// A function on a side pool: its return and whatever ends its caller's wait race, and
+// exactly one comes first; neither the pool nor the runtime is touched once it may be
+// gone (SC1, SC2 and SC4 of sched/run/side_call.hpp).
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/run/process.hpp"
 
 #include <vigil/blocking.hpp>
 #include <vigil/vigil.hpp>
@@ -18,41 +17,26 @@
 
 using namespace std::chrono_literals;
 
+using programs::counted;
+using programs::long_window;
 using programs::workers;
 
 namespace {
-
-using long_window = std::optional<model::window>;
-
-// Each of what it counts must end once.
-struct counted {
-  explicit counted(std::atomic<int>& n) : alive(&n) { alive->fetch_add(1); }
-
-  counted(counted&& other) noexcept : alive(std::exchange(other.alive, nullptr)) {}
-
-  counted& operator=(counted&&) = delete;
-
-  ~counted() {
-    if (alive != nullptr) alive->fetch_sub(1);
-  }
-
-  std::atomic<int>* alive;
-};
 
 std::unique_ptr<vigil::blocking_pool> pool_of_one() {
   return std::make_unique<vigil::blocking_pool>(
       vigil::blocking_options{.threads = 1, .name = "pool"});
 }
 
-// Its thread is there and rests.
+// The pool's thread exists and rests.
 void warm(vigil::blocking_pool& pool) {
   vigil::blocking(pool, [] {});
-  vigil::sleep_for(1ms);  // until nobody else can go on
+  vigil::sleep_for(1ms);  // until no other thread can go on
 }
 
 }  // namespace
 
-TEST_CASE("side call: its result is its caller's, or dies, whichever way the wait ends") {
+TEST_CASE("side call: its result goes to its caller or is destroyed, however the wait ends") {
   prove("side call: return against timeout", [] {
     std::atomic<int> alive{0};
     {
@@ -71,7 +55,7 @@ TEST_CASE("side call: its result is its caller's, or dies, whichever way the wai
   expect_outcomes({"value", "timeout"});
 }
 
-TEST_CASE("side call: a pool goes as soon as its function has returned, a caller's wait ended") {
+TEST_CASE("side call: a pool goes away once its function has returned and the wait has ended") {
   prove("side call: withdraw against the pool's end", [] {
     vigil::runtime rt(workers(1));
     rt.run([] {
@@ -96,7 +80,7 @@ TEST_CASE("side call: a pool goes as soon as its function has returned, a caller
   expect_outcomes({"returned"});
 }
 
-TEST_CASE("side call: the runtime goes as soon as its last function has returned") {
+TEST_CASE("side call: the runtime goes away as soon as its last function has returned") {
   prove("side call: call_over against the end of the run", [] {
     std::atomic<int> alive{0};
     const auto pool = pool_of_one();
@@ -114,7 +98,7 @@ TEST_CASE("side call: the runtime goes as soon as its last function has returned
   });
 }
 
-TEST_CASE("side call: one that was left keeps the runtime until it has returned") {
+TEST_CASE("side call: an abandoned call keeps the runtime until it has returned") {
   prove("side call: left, and the end of the run", [] {
     std::atomic<int> alive{0};
     const auto pool = pool_of_one();

@@ -1,4 +1,4 @@
-// The spinlock: one at a time, and each sees what the one before has done.
+// The spinlock: one holder at a time, and each sees everything the one before has done.
 #include "base/spinlock.hpp"
 
 #include "prove.hpp"
@@ -73,7 +73,7 @@ TEST_CASE("spinlock: three threads never meet inside") {
       also::unbounded);
 }
 
-TEST_CASE("spinlock: try_lock() gets a free lock only, and what its owner did") {
+TEST_CASE("spinlock: try_lock() gets only a free lock, and sees its owner's writes") {
   prove(
       "spinlock: try_lock against lock",
       [] {
@@ -104,7 +104,7 @@ TEST_CASE("spinlock: try_lock() gets a free lock only, and what its owner did") 
       also::unbounded);
 }
 
-TEST_CASE("spinlock: who waits long gives his time away, and gets the lock in the end") {
+TEST_CASE("spinlock: a long waiter yields its processor, and gets the lock in the end") {
   prove(
       "spinlock: spins, then yields",
       [] {
@@ -114,7 +114,7 @@ TEST_CASE("spinlock: who waits long gives his time away, and gets the lock in th
         std::thread holder([&] {
           const lock_guard guard(c->lock);
           taken.store(true);
-          // Its processor is taken away: the other spins, and then yields.
+          // Its processor is taken away: the other thread spins, and then yields.
           n->sleep_until(model::now() + 1000);
           ++c->count;
         });

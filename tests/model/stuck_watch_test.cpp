@@ -1,5 +1,5 @@
-// The thread that looks at the workers' switches ends when all sleep, and no worker
-// gets up unseen (K1 to K4 of stuck_watch.hpp).
+// The thread that watches the workers' switches ends when all sleep, and no worker gets
+// up unseen (SK1 to SK4 of stuck_watch.hpp).
 #include "sched/report/stuck_watch.hpp"
 
 #include "prove.hpp"
@@ -33,7 +33,7 @@ struct shared {
 
 }  // namespace
 
-TEST_CASE("stuck: a worker that gets up while the thread ends is looked after") {
+TEST_CASE("stuck: a worker that gets up while the thread ends is watched") {
   prove(
       "stuck: one gets up as all have slept",
       [] {
@@ -50,7 +50,7 @@ TEST_CASE("stuck: a worker that gets up while the thread ends is looked after") 
       also::unbounded);
 }
 
-TEST_CASE("stuck: of two workers that get up one starts the thread") {
+TEST_CASE("stuck: one of two workers that get up starts the thread") {
   prove("stuck: two get up as all have slept", [] {
     auto s = std::make_unique<shared>();
     sleeper second;

@@ -1,5 +1,6 @@
-// The mutex: one at a time, nobody is forgotten, and the last touch (M1 to M4 of
-// mutex.cpp). Conditions and counters: no notification is lost, each goes to one.
+// The mutex: one holder at a time, no waiter is forgotten, and the last touch (MU1 to MU4
+// of mutex.cpp). Conditions and counters: no notification is lost, each reaches one
+// waiter.
 #include "programs.hpp"
 #include "prove.hpp"
 #include "sync/mutex.hpp"
@@ -25,13 +26,14 @@ namespace {
 
 constexpr auto near = 1us;
 
-// Looking again is a matter of speed; a wait that gives up by itself is explored
-// with few of the crossings it could have.
+// Repeated looks are a matter of speed; a wait that gives up by itself is explored with
+// only some of its possible crossings.
 void look_once() {
   vigil::detail::mutex_looks.store(0, std::memory_order_relaxed);
 }
 
-// Each thread locks it so many times; `overtakes`: of who is on his way.
+// Each thread locks it so many times; `overtakes`: how often a woken waiter may be
+// overtaken.
 auto in_turn(std::vector<int> threads, unsigned overtakes = 1024) {
   return [threads, overtakes] {
     look_once();
@@ -41,7 +43,7 @@ auto in_turn(std::vector<int> threads, unsigned overtakes = 1024) {
     const auto work = [&](int times) {
       for (int i = 0; i < times; ++i) {
         m.lock();
-        ++count;  // a data race, if two are inside
+        ++count;  // a data race if two threads are inside
         m.unlock();
       }
     };
@@ -68,14 +70,14 @@ TEST_CASE("mutex: two threads are never inside together, and both come in") {
   prove("mutex: two threads, twice each", in_turn({2, 2}));
 }
 
-TEST_CASE("mutex: three threads, and those who are overtaken on their way") {
+TEST_CASE("mutex: three threads, some overtaken on their way") {
   prove("mutex: three threads", in_turn({1, 1, 1}));
   prove("mutex: three threads, nobody is overtaken", in_turn({1, 1, 1}, 0));
   prove("mutex: two threads, three times and once", in_turn({3, 1}));
   prove("mutex: two threads, three times and once, overtaken once", in_turn({3, 1}, 1));
 }
 
-TEST_CASE("mutex: who gives up has nothing, leaves nothing, and stops nobody") {
+TEST_CASE("mutex: a thread that gives up has nothing, leaves nothing, and blocks no other") {
   model::take_outcomes();
   prove("mutex: try_lock_for against unlock", [] {
     look_once();
@@ -157,7 +159,7 @@ TEST_CASE("mutex: a fiber that waits is woken by a thread's unlock") {
   });
 }
 
-TEST_CASE("shared_mutex: readers and writers, and who gives up between them") {
+TEST_CASE("shared_mutex: readers and writers, some of which give up") {
   prove("shared_mutex: a writer and two readers", [] {
     vigil::shared_mutex m;
     int value = 0;
@@ -230,7 +232,7 @@ TEST_CASE("condition: a change under the mutex is never missed") {
   });
 }
 
-TEST_CASE("condition: a notification goes to one, also beside one whose deadline comes") {
+TEST_CASE("condition: a notification goes to one waiter, even beside one whose deadline comes") {
   model::take_outcomes();
   prove("condition: wait_for against notify_one", [] {
     look_once();
@@ -257,7 +259,7 @@ TEST_CASE("condition: a notification goes to one, also beside one whose deadline
 }
 
 // Go: WaitGroup: writes before Done visible after Wait.
-TEST_CASE("wait_group: what was written before done is seen, and it may go after the wait") {
+TEST_CASE("wait_group: a write before done is seen, and the group may go after the wait") {
   prove("wait_group: two done against wait, delete", [] {
     auto group = std::make_unique<vigil::wait_group>();
     int a = 0;
@@ -279,7 +281,7 @@ TEST_CASE("wait_group: what was written before done is seen, and it may go after
   });
 }
 
-TEST_CASE("semaphore: permits are handed on, and none is lost by who gives up") {
+TEST_CASE("semaphore: permits are handed on, and none is lost by a waiter that gives up") {
   model::take_outcomes();
   prove("semaphore: try_acquire_for of two and acquire of one against release", [] {
     vigil::semaphore s(1);
@@ -301,7 +303,7 @@ TEST_CASE("semaphore: permits are handed on, and none is lost by who gives up") 
   expect_outcomes({"had", "gave up"});
 }
 
-TEST_CASE("once: one of two runs it, and both see what it did") {
+TEST_CASE("once: one of two runs it, and both see its effect") {
   prove("once: two callers", [] {
     vigil::once o;
     int runs = 0;

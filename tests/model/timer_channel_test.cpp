@@ -1,131 +1,26 @@
-// The channel of a timer: the ring, a receiver's deadline, stop and reset meet
-// at any moment, and each value is received once or prevented (TC1, TC2 of
-// timer_channel.hpp).
+// The channel of a timer: the ring, a receiver's deadline, stop and reset meet at any
+// moment, and each value is received once or prevented (TC1, TC2 of timer_channel.hpp).
 //
-// The other worker sleeps to the deadline, so the ring may come at any moment.
-// Receivers are plain threads; those that are to wait already when it begins
-// do so because nobody is preempted before a window.
+// The other worker sleeps to the deadline, so the ring may come at any moment. Receivers
+// are plain threads; they can already be waiting when a window begins, because no thread
+// is preempted before it.
 #include "base/nanos.hpp"
 #include "chan/channel_core.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
+#include "receivers.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
 
-#include <atomic>
-#include <cstddef>
-#include <memory>
-#include <optional>
 #include <thread>
-#include <utility>
 
 #include <doctest/doctest.h>
 
-using namespace std::chrono_literals;
-
-using vigil::detail::nanos;
-using vigil::detail::never;
-
-using programs::let_the_other_rest;
 using programs::let_time_pass;
 using programs::run_with_outside_work;
-using programs::workers;
-
-namespace {
-
-constexpr nanos near = 1000;
-constexpr nanos far = 1'000'000;
-
-std::chrono::nanoseconds in(nanos n) {
-  return std::chrono::nanoseconds(n);
-}
-
-vigil::clock::time_point at(nanos n) {
-  return vigil::clock::time_point(in(n));
-}
-
-nanos of(vigil::clock::time_point t) {
-  return t.time_since_epoch().count();
-}
-
-// Returns the new deadline.
-nanos reset(vigil::timer& t, nanos to) {
-  const nanos deadline = model::now() + to;
-  t.reset(at(deadline));
-  return deadline;
-}
-
-// Of a timer's channel: only the timer's own handle is left, and no value.
-void require_idle(const vigil::timer& t) {
-  const auto ch = t.channel();
-  model::require(!ch.try_recv(), "there is no value");
-  model::wait_until([&] { return ch.core()->handles.load() == 2; });
-}
-
-// The shared intake has room, so that a plain thread arms as quickly as it can.
-void arm_once_from_outside() {
-  const vigil::timer t(in(2 * far));
-  std::thread([from = t.channel()] { static_cast<void>(from.recv_for(1ns)); }).join();
-}
-
-// A thread that waits for one value of a channel.
-class receiving {
- public:
-  // `patience`: when it gives up.
-  explicit receiving(vigil::timer_receiver from, std::optional<nanos> patience = std::nullopt)
-      : thread_([this, from = std::move(from), patience]() mutable {
-          started_.store(true);
-          const auto got = patience ? from.recv_for(in(*patience))
-                                    : from.recv_until(vigil::clock::time_point::max());
-          if (got) {
-            model::require(model::now() >= of(*got), "no value comes early");
-            value_ = of(*got);
-          }
-          from = {};
-          done_.store(true);
-        }) {}
-
-  // It waits, and the other worker sleeps to the timer's deadline. Outside a
-  // window.
-  void settle() {
-    model::wait_until([this] { return started_.load(); });
-    const auto& idle = vigil::detail::current_scheduler()->idle();
-    model::wait_until([&] { return idle.asleep() == 1 && idle.earliest() != never; });
-  }
-
-  bool started() const { return started_.load(); }
-
-  bool is_done() const { return done_.load(); }
-
-  std::optional<nanos> value() {
-    if (thread_.joinable()) thread_.join();
-    return value_;
-  }
-
- private:
-  std::atomic<bool> started_{false};
-  std::atomic<bool> done_{false};
-  std::optional<nanos> value_;
-  std::thread thread_;
-};
-
-// A thread waits for the value; the ring against what this one does.
-template <class F>
-auto waiting(F act) {
-  return [act] {
-    run_with_outside_work(2, [&] {
-      vigil::timer t(in(near));
-      receiving r(t.channel());
-      r.settle();
-      act(t, r);
-      require_idle(t);
-      model::enough();
-    });
-  };
-}
-
-}  // namespace
+using vigil::detail::nanos;
+using namespace programs::receivers;
 
 TEST_CASE("timer channel: exactly one of stop and the receiver gets the value") {
   model::take_outcomes();
@@ -266,7 +161,7 @@ TEST_CASE("timer channel: a receiver whose own deadline comes leaves the value w
   });
 }
 
-TEST_CASE("timer channel: of two receivers one gets the value") {
+TEST_CASE("timer channel: one of two receivers gets the value") {
   prove("timer channel: ring, two receivers, one leaves",
         waiting([](vigil::timer& t, receiving& r) {
           const nanos first = of(t.deadline());
@@ -357,109 +252,5 @@ TEST_CASE("timer channel: a receiver arrives as others stop and reset") {
       require_idle(t);
       model::enough();
     });
-  });
-}
-
-TEST_CASE("timer channel: a fiber's deadline, the ring and a thread's stop") {
-  prove("timer channel: a fiber's recv_for, stop outside, 1 worker", [] {
-    run_with_outside_work(1, [] {
-      vigil::timer t(in(near));
-      const nanos first = of(t.deadline());
-      bool prevented = false;
-      {
-        const model::window w;
-        std::thread thread([&] { prevented = t.stop(); });
-        const auto got = t.channel().recv_for(in(near));
-        model::note_outcome(got ? "received" : "timeout");
-        thread.join();
-        model::require(prevented == !got, "received or prevented");
-        model::require(!got || of(*got) == first, "the value in force");
-      }
-      model::require(!t.channel().try_recv(), "there is no value");
-      model::enough();
-    });
-  });
-}
-
-TEST_CASE("timer channel: a select on it and on another channel takes one of the two") {
-  prove("timer channel: ring, a value, a select", [] {
-    run_with_outside_work(2, [] {
-      vigil::timer t(in(near));
-      const auto other = vigil::make_channel<int>();
-      std::size_t taken = 2;
-      {
-        std::atomic<bool> started{false};
-        std::thread thread([&, from = t.channel()] {
-          started.store(true);
-          taken = vigil::select_ordered(vigil::on_recv(other), vigil::on_recv(from));
-        });
-        model::wait_until([&] { return started.load(); });
-        const auto& idle = vigil::detail::current_scheduler()->idle();
-        model::wait_until([&] { return idle.asleep() == 1 && idle.earliest() != never; });
-        const model::window w;
-        const bool sent = static_cast<bool>(other.try_send(1));
-        thread.join();
-        model::require(sent == (taken == 0), "what was sent arrives");
-        model::require(t.stop() == sent, "the other value is still there");
-        let_time_pass();
-      }
-      model::require(!other.try_send(2), "no receiver is left behind");
-      require_idle(t);
-      model::enough();
-    });
-  });
-}
-
-TEST_CASE("timer channel: a thread that waits as the runtime goes is told that it is closed") {
-  prove("timer channel: a thread waits as the runtime goes", [] {
-    std::optional<receiving> r;
-    auto rt = std::make_unique<vigil::runtime>(workers(1));
-    rt->run([&] {
-      const vigil::timer t(1h);
-      r.emplace(t.channel());
-      model::wait_until([&] { return r->started(); });
-    });
-    const model::window w;
-    rt.reset();
-    model::require(!r->value(), "it is told that there will be none");
-  });
-  const auto arrives = [](auto receive) {
-    return [receive] {
-      vigil::timer_receiver from;
-      auto rt = std::make_unique<vigil::runtime>(workers(1));
-      rt->run([&] { from = vigil::after(1h); });
-      const model::window w;
-      std::thread thread([&] { receive(from); });
-      rt.reset();
-      thread.join();
-      model::require(from.try_recv().is_closed(), "it stays closed");
-      model::wait_until([&] { return from.core()->handles.load() == 1; });
-    };
-  };
-  prove("timer channel: recv as the runtime goes", arrives([](const vigil::timer_receiver& from) {
-          model::require(!from.recv(), "it is told that there will be none");
-        }));
-  prove(
-      "timer channel: a select as the runtime goes", arrives([](const vigil::timer_receiver& from) {
-        const auto other = vigil::make_channel<int>();
-        bool closed = false;
-        const std::size_t taken = vigil::select_ordered(
-            vigil::on_recv(other),
-            vigil::on_recv(from, [&](std::optional<vigil::clock::time_point> t) { closed = !t; }));
-        model::require(taken == 1 && closed, "it is told that there will be none");
-        model::require(!other.try_send(1), "no receiver is left behind");
-      }));
-  prove("timer channel: ring as the run ends", [] {
-    std::optional<receiving> r;
-    std::optional<model::window> w;
-    vigil::runtime rt(workers(2));
-    rt.run([&] {
-      const vigil::timer t(in(near));
-      r.emplace(t.channel());
-      r->settle();
-      w.emplace();
-    });
-    r->value();  // or none: it is told that there will be none
-    w.reset();
   });
 }

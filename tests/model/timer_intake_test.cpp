@@ -1,10 +1,10 @@
-// The intakes against publish and drain (S1 to S3 of heap_keeper.hpp): once an
-// arming has returned, the deadline that workers sleep to is never later than
-// it, so nothing that was armed is forgotten, nor fires late.
+// The intakes against publish and drain (HK1 to HK3 of heap_keeper.hpp): once an arming
+// has returned, the deadline to which workers sleep is never later than that of the
+// arming, so no armed timer is forgotten or fires late.
 //
-// The main fiber stays awake on its worker, so only the other one can fire. If
-// a deadline is lost, that one sleeps for ever, and the explorer says so; if it
-// sleeps to a later one, the model's clock shows it.
+// The main fiber stays awake on its worker, so only the other one can fire. If a deadline
+// is lost, that worker sleeps for ever, and the explorer says so; if it sleeps to a later
+// one, the model's clock shows it.
 #include "base/nanos.hpp"
 #include "base/spinlock.hpp"
 #include "programs.hpp"
@@ -33,8 +33,8 @@ using vigil::detail::timer_service;
 namespace vigil::inline VIGIL_ABI::detail {
 
 struct test_access {
-  // Leaves room for `left` more entries only, as if the others were dead ones
-  // that have been taken in.
+  // Leaves room for only `left` more entries, as if the others were dead ones that have
+  // been taken in.
   static void fill(timer_service& s, intake& in, std::uint32_t left) {
     heap_keeper& heap = s.parts_->heap;
     const lock_guard guard(heap.lock_);
@@ -67,10 +67,10 @@ struct test_access {
         earliest = std::min(earliest, in.entries[i].key);
       granted += n + in.allowance;
     }
-    const nanos next = s.sched()->next_deadline.load();
-    model::require(next <= earliest || earliest >= runtime_timer::latest, "S1");
-    model::require(granted == keeper.granted_, "S3: what is granted is what may still come");
-    model::require(heap.capacity() >= heap.size() + keeper.taken_ + keeper.granted_, "S3");
+    const nanos next = s.sched()->board.next_deadline.load();
+    model::require(next <= earliest || earliest >= runtime_timer::latest, "HK1");
+    model::require(granted == keeper.granted_, "HK3: what is granted is what may still come");
+    model::require(heap.capacity() >= heap.size() + keeper.taken_ + keeper.granted_, "HK3");
     model::require(heap.verify(), "the heap is one");
   }
 };
@@ -94,21 +94,21 @@ timer_service& service() {
   return static_cast<timer_service&>(vigil::detail::current_scheduler()->timers());
 }
 
-// Time goes on until nothing is pending any more and all that fired has run;
-// then the books are looked at, and that is all.
+// Lets time go on until nothing is pending any more and everything that fired has run,
+// then checks the books.
 void finish() {
   let_time_pass();
   test_access::check(service());
   model::enough();
 }
 
-// A timer that hands over the time, on the timer fiber itself: it shows when it
-// fired without a callback's way through the queue.
+// A timer that records the time on the timer fiber itself: it shows when it fired without
+// a callback's way through the queue.
 class stamp {
  public:
   stamp() : timer_(service().make_send(&stamp::fired, this, service().generation())) {}
 
-  ~stamp() { drop_reference(*timer_); }
+  ~stamp() { release_record(*timer_); }
 
   stamp(const stamp&) = delete;
   stamp& operator=(const stamp&) = delete;
@@ -123,8 +123,8 @@ class stamp {
 
   bool has_fired() const { return at_.load() != 0; }
 
-  // If time stood still until the arming had returned, the only one who sleeps
-  // had to sleep to this deadline or an earlier one.
+  // If time stood still until the arming had returned, the only sleeper had to sleep to
+  // this deadline or an earlier one.
   void await_on_time() {
     model::wait_until([this] { return has_fired(); });
     model::require(at_.load() >= armed_, "not early");
@@ -144,7 +144,7 @@ class stamp {
   std::atomic<nanos> at_{0};
 };
 
-// The shared intake is given its room outside the window.
+// Makes room in the shared intake outside the window.
 void arm_once_from_outside(stamp& s) {
   std::thread([&] {
     s.arm_at(model::now() + far);
@@ -323,7 +323,7 @@ TEST_CASE("intake: a full one is taken in by its owner while the other worker fi
       third.arm_at(begin + near);
       model::require(test_access::left(test_access::own(service())) == intake::capacity - 1,
                      "it was full");
-      model::require(test_access::has_room_for_its_allowance(test_access::own(service())), "S3");
+      model::require(test_access::has_room_for_its_allowance(test_access::own(service())), "HK3");
       second.await_on_time();
       model::wait_until([&] { return third.has_fired(); });
       finish();
@@ -342,7 +342,7 @@ TEST_CASE("intake: a full one is taken in by its owner while the other worker fi
       const model::window w;
       busy.open();
       second.arm_at(begin + nearer);
-      model::require(test_access::has_room_for_its_allowance(test_access::own(service())), "S3");
+      model::require(test_access::has_room_for_its_allowance(test_access::own(service())), "HK3");
       second.await_on_time();
       model::wait_until([&] { return first.has_fired(); });
       finish();
@@ -363,7 +363,7 @@ TEST_CASE("intake: a full one is taken in by its owner while the other worker fi
       std::thread thread([&] {
         second.arm_at(begin + near);
         third.arm_at(begin + near);
-        model::require(test_access::has_room_for_its_allowance(shared), "S3");
+        model::require(test_access::has_room_for_its_allowance(shared), "HK3");
       });
       thread.join();
       second.await_on_time();
@@ -388,8 +388,8 @@ TEST_CASE("intake: a timer is moved later while its entry surfaces") {
       finish();
     });
   });
-  // Its entry is put back into the heap, and the worker that did it runs on.
-  prove("intake: moved later, and who fires is kept busy", [] {
+  // Its entry is put back into the heap, and the worker that did so stays busy.
+  prove("intake: moved later, and the firing worker is kept busy", [] {
     vigil::run(workers(2), [] {
       stamp moved;
       const nanos begin = model::now();

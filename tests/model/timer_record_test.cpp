@@ -1,15 +1,18 @@
-// The life of a timer's record: its captures die once, on the thread of who let
-// them go and never on the timer fiber (S4), and its memory is given back once
-// nobody can look at it (T3). The explorer finds a look that comes too late.
+// The life of a timer's record: its captures are destroyed once, on the thread that let
+// them go and never on the timer fiber (TS1), and its memory is given back once no thread
+// can look at it (RT3). The explorer finds a look that comes too late.
 #include "base/nanos.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
 #include "sched/fiber/fiber.hpp"
 #include "sched/scheduler.hpp"
+#include "timer/timer_owner.hpp"
 
 #include <vigil/vigil.hpp>
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -28,13 +31,13 @@ using programs::workers;
 
 namespace {
 
-// What a callback does and what became of its captures.
+// The effects of a callback and the fate of its captures.
 struct fate {
   std::atomic<int> alive{0};
   std::atomic<int> ran{0};
 };
 
-// A capture. A run writes to it, its end reads that: an end that is not ordered
+// A capture. A run writes to it, its destructor reads that: an end that is not ordered
 // after the last run is a data race.
 class capture {
  public:
@@ -69,8 +72,8 @@ auto callback(fate& f) {
   return [c = capture(f)]() mutable { c.run(); };
 }
 
-// A plain thread does something to the timer as the main fiber does the other.
-// The timer is due at any moment, or its callback is queued, or in its run.
+// A plain thread acts on the timer while the main fiber acts, too. The timer is due at
+// any moment, or its callback is queued, or in its run.
 enum class state { due, queued, running };
 
 template <class Here, class Outside>
@@ -105,7 +108,7 @@ auto meeting(state how, Here here, Outside outside) {
   };
 }
 
-// What somebody does to the timer; how many more runs there will be.
+// Actions on the timer; each returns how many more runs there will be.
 const auto drop = [](vigil::timer&) { return 0; };
 const auto stop = [](vigil::timer& t) { return t.stop() ? -1 : 0; };
 const auto again = [](vigil::timer& t) { return t.reset(2us) ? 0 : 1; };
@@ -116,7 +119,7 @@ const auto alone = [](vigil::timer t, auto here) {
   return more;
 };
 
-// Both let go of a handle of their own afterwards.
+// Both release a handle of their own afterwards.
 template <class Outside>
 auto with_a_thread(Outside outside) {
   return [outside](vigil::timer t, auto here) {
@@ -164,7 +167,7 @@ TEST_CASE("record: a periodic timer is stopped and let go as it comes due") {
       gate second;
       auto t = vigil::every(1us, [&, c = capture(f)]() mutable {
         c.run();
-        if (f.ran.load() == 2) second.enter();  // or there would be no end of them
+        if (f.ran.load() == 2) second.enter();  // otherwise the runs would have no end
       });
       let_the_other_rest();
       const model::window w;
@@ -179,8 +182,7 @@ TEST_CASE("record: a periodic timer is stopped and let go as it comes due") {
 }
 
 TEST_CASE("record: a dead entry is swept as its timer is armed again") {
-  // The entry lies in this worker's intake; the other takes it in as it lies
-  // down.
+  // The entry lies in this worker's intake; the other one takes it in as it lies down.
   const auto in_the_intake = [](std::chrono::nanoseconds to) {
     return [to] {
       vigil::run(workers(2), [&] {
@@ -242,8 +244,8 @@ TEST_CASE("record: a dead entry is swept as its timer is armed again") {
 }
 
 TEST_CASE("record: the runtime ends with callbacks that never started") {
-  // What the main fiber does at the end, with a runner and the timer fiber still
-  // in the middle of it on the other worker.
+  // The main fiber ends the run with a runner and the timer fiber still in the middle of
+  // it on the other worker.
   const auto discarded = [](bool queued) {
     return [queued] {
       vigil::run(workers(2), [&] {
@@ -300,6 +302,21 @@ TEST_CASE("record: the runtime ends with callbacks that never started") {
     thread.join();
     w.reset();
     model::require(f.alive.load() == 0 && f.ran.load() == 0, "the captures are gone");
+  });
+  prove("record: a count from outside goes to no later runtime", [] {
+    using vigil::detail::timer_event;
+    alignas(std::max_align_t) std::byte no_scheduler[1];  // only its address is looked at
+    auto& any = reinterpret_cast<vigil::detail::scheduler&>(no_scheduler);
+    vigil::detail::timer_owner owner;
+    owner.begin(any);
+    const std::uint32_t run = owner.generation();
+    std::optional<model::window> w(std::in_place);
+    std::thread thread([&] { owner.count_for(run, timer_event::stopped); });
+    owner.end();
+    owner.begin(any);
+    thread.join();
+    w.reset();
+    model::require(owner.counted_outside(timer_event::stopped) == 0, "it counted for its own");
   });
   prove("record: a handle outside is used as the runtime ends", [] {
     fate f;

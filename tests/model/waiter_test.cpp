@@ -1,5 +1,5 @@
-// The ticket: of all who would end a wait exactly one does, and nobody ends
-// another wait than the one he knows of (W1-W3 of waiter.hpp).
+// The ticket: of all that would end a wait exactly one does, and no claim ends another
+// wait than the one it knows of (WT1-WT3 of waiter.hpp).
 #include "sched/wait/waiter.hpp"
 
 #include "base/spinlock.hpp"
@@ -36,7 +36,7 @@ const char* name_of(outcome how) {
   return names[static_cast<int>(how)];
 }
 
-// A thread's wait, and what the one who ends it leaves for the owner.
+// A thread's wait, and the result that the thread which ends it leaves for the owner.
 struct wait {
   note n;
   waiter w{n};
@@ -47,7 +47,7 @@ bool claim(waiter& w, ticket t, outcome how) {
   return how == outcome::stopped ? w.claim_stop() : w.claim(t, how);
 }
 
-// Each of them would end one and the same wait, and the owner too if it has a
+// Each claimant would end one and the same wait, and so would the owner if it has a
 // deadline.
 void race(const std::vector<outcome>& claimants, bool deadline = false) {
   const auto it = std::make_unique<wait>();
@@ -75,7 +75,7 @@ void race(const std::vector<outcome>& claimants, bool deadline = false) {
   model::require(winners.load() == 1, "exactly one ends the wait");
 }
 
-// Where a wait can be found: those who come by must not touch one that is over.
+// A place at which a wait can be found: visitors must not touch one that is over.
 struct place {
   spinlock lock{lock_rank::fiber_join};
   waiter* found VIGIL_GUARDED_BY(lock) = nullptr;
@@ -105,7 +105,7 @@ struct place {
 
 }  // namespace
 
-TEST_CASE("waiter: of two who would end a wait exactly one does") {
+TEST_CASE("waiter: exactly one of two claims ends a wait") {
   for (std::size_t i = 0; i < ends.size(); ++i) {
     for (std::size_t k = i + 1; k < ends.size(); ++k) {
       const std::string name =
@@ -120,7 +120,7 @@ TEST_CASE("waiter: of two who would end a wait exactly one does") {
   }
 }
 
-TEST_CASE("waiter: of three who would end a wait exactly one does") {
+TEST_CASE("waiter: exactly one of three claims ends a wait") {
   prove(
       "waiter: value, timeout, stopped",
       [] {
@@ -141,7 +141,7 @@ TEST_CASE("waiter: all five ends meet") {
   });
 }
 
-TEST_CASE("waiter: who comes late does not end the next wait") {
+TEST_CASE("waiter: a late claim does not end the next wait") {
   prove(
       "waiter: late claims, two waits in a row",
       [] {
@@ -154,7 +154,7 @@ TEST_CASE("waiter: who comes late does not end the next wait") {
         });
         std::thread other([&] {
           if (it->w.claim(first, outcome::value)) it->w.deliver();
-          // Before the owner opens the second wait its number is no use.
+          // Before the owner opens the second wait its number is of no use.
           if (it->w.claim(first + 1, outcome::closed)) {
             it->left = outcome::closed;
             it->w.deliver();
@@ -210,7 +210,7 @@ TEST_CASE("waiter: a late stop ends the next wait only if that may be stopped") 
 }
 
 TEST_CASE("waiter: a stop and the opening of a wait see one another") {
-  // What wait() of park.cpp does, and request_stop() of fiber_api.cpp.
+  // As wait() of park.cpp, and request_stop() of fiber_api.cpp.
   const auto waits = [](wait& it, const std::atomic<bool>& flag, std::atomic<ticket>& opened) {
     it.n.clear();
     const ticket t = it.w.open(true);

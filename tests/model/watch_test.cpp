@@ -1,8 +1,9 @@
-// Who waits in a watch that hears of I/O: idle_workers (idle.hpp) by itself, with threads
-// that do what workers do without a fiber.
+// A watch that hears of I/O: idle_workers (idle.hpp) by itself, with threads that act as
+// workers do, but without a fiber.
 //
-// Only who is in the watch hears. So each program keeps the one who took the first event
-// busy until the next one has been taken, too: by the other worker, wherever it was.
+// Only the worker in the watch hears of events. So each program keeps the worker that
+// took the first event busy until the next one has been taken, too: by the other worker,
+// wherever it was.
 #include "base/clock_source.hpp"
 #include "base/futex.hpp"
 #include "prove.hpp"
@@ -69,8 +70,9 @@ class event_watch final : public watch {
     return true;
   }
 
-  // As IW4 of io_watch.hpp: who was inside makes runnable what it has marked there.
-  void got_up() noexcept override { work_.fetch_add(marked_.exchange(0)); }
+  // As IW4 of io_watch.hpp: the worker that was inside makes runnable what it has marked
+  // there.
+  void after_wait() noexcept override { work_.fetch_add(marked_.exchange(0)); }
 
   // --- the outside world
   void happens() noexcept {
@@ -98,12 +100,12 @@ class event_watch final : public watch {
   std::atomic<int> marked_{0};
 };
 
-// Two workers, and what they do around idle_workers (worker::run, stop_looking, rest).
+// Two workers, and their steps around idle_workers (worker::run, stop_looking, rest).
 struct two_workers {
   const bool attached;  // from the beginning
   std::atomic<int> work{0};
   event_watch events{work};
-  futex_watch plain;  // where they sleep before events are attached
+  futex_watch plain;  // their place of sleep before events are attached
   idle_workers idle;
   std::atomic<nanos> deadline{never};
   std::atomic<int> taken{0};
@@ -128,7 +130,8 @@ struct two_workers {
     idle.wake_all();
   }
 
-  // User code that ends when all events have been taken: the last of them ends all.
+  // User code that ends when all events have been taken: the last of them ends the
+  // program.
   void take_one_of(int all) {
     if (taken.fetch_add(1) + 1 == all) {
       end();
@@ -180,7 +183,7 @@ struct two_workers {
     idle.cover(deadline.load());
   }
 
-  // Both work, and `outside` goes on beside them.
+  // Both workers run, and `outside` goes on beside them.
   template <class User, class Outside>
   void run(User&& user, Outside&& outside) {
     std::thread other([&] { worker(1, user); });
@@ -191,7 +194,7 @@ struct two_workers {
   }
 };
 
-// The workers may be anywhere between looking and sleeping as each comes.
+// The workers may be anywhere between looking and sleeping as each event comes.
 void two_events() {
   const auto s = std::make_unique<two_workers>(true);
   s->run([&] { s->take_one_of(2); },
@@ -201,7 +204,7 @@ void two_events() {
          });
 }
 
-// Whoever is in the watch sleeps to a later deadline, or is on the way there.
+// The worker in the watch sleeps to a later deadline, or is on its way there.
 void event_and_earlier_deadline() {
   const auto s = std::make_unique<two_workers>(true);
   s->arm(late);
@@ -212,8 +215,8 @@ void event_and_earlier_deadline() {
          });
 }
 
-// By a fiber whose deadline has come, and which goes on to compute: the event is for the
-// other worker.
+// The watch is attached by a fiber whose deadline has come, and which goes on to compute:
+// the event is for the other worker.
 void attached_meanwhile() {
   const auto s = std::make_unique<two_workers>(false);
   std::atomic<bool> changed{false};
@@ -239,6 +242,6 @@ TEST_CASE("watch: an event and an earlier deadline both have a worker") {
         event_and_earlier_deadline);
 }
 
-TEST_CASE("watch: attached while the other worker sleeps, or is about to, it is waited in") {
+TEST_CASE("watch: one attached while the other worker sleeps, or is about to, is waited in") {
   prove("watch: attached by user code, then an event", attached_meanwhile);
 }

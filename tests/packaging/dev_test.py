@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""What ./dev makes of its arguments and of failures: usage: dev_test.py ROOT
+"""How ./dev treats its arguments and failures: usage: dev_test.py ROOT
 
 Runs a copy of it in a folder of its own. meson, ninja, apt-get and so on are scripts that
-write down how they are called, and fail if they are told to: VIGIL_TEST_FAILS is a part of
-the call that does.
+record their calls, and fail on request: VIGIL_TEST_FAILS is a part of the call that does.
 """
 import os
 import shutil

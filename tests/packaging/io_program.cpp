@@ -7,7 +7,7 @@
 
 int main() {
   return vigil::run([] {
-    boost::asio::steady_timer soon(vigil::io::context(), std::chrono::milliseconds(1));
+    boost::asio::steady_timer soon(vigil::io::io_context(), std::chrono::milliseconds(1));
     soon.async_wait(vigil::io::use_fiber);
     std::puts("vigil-io says hello");
   });

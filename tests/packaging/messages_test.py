@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the compiler says to who holds vigil wrongly: usage: messages_test.py ROOT COMPILER...
+"""The compiler's messages for common mistakes with vigil: usage: messages_test.py ROOT COMPILER...
 
  1. Any public header without C++20: one error, "vigil needs -std=c++20".
  2. A header of vigil/io without -DBOOST_ASIO_SEPARATE_COMPILATION: one error, which

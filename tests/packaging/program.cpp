@@ -1,4 +1,4 @@
-// A user's program: what vigil alone gives.
+// A user's program that needs vigil alone.
 #include <vigil/vigil.hpp>
 
 #include <cstdio>

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Settings that do not fit each other: usage: settings_test.py ROOT COMPILER...
+"""Settings that contradict each other: usage: settings_test.py ROOT COMPILER...
 
-TLS without I/O is an error that says what to do if it was asked for, and otherwise not
-built. Nothing is compiled here, but for what CMake and meson try by themselves.
+TLS without I/O is an error that says what to do if TLS was asked for; otherwise TLS is not
+built. Nothing is compiled here except what CMake and meson try by themselves.
 """
 import os
 import shutil

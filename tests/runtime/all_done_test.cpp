@@ -1,4 +1,4 @@
-// exit_when::all_done: the run ends when nothing more is to be expected.
+// exit_when::all_done: the run ends when nothing more is to come.
 #include "support/child.hpp"
 #include "support/gate.hpp"
 #include "support/handler_watch.hpp"
@@ -8,11 +8,9 @@
 #include <vigil/timeout_list.hpp>
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
-#include <string>
 #include <thread>
 
 using namespace std::chrono_literals;
@@ -32,25 +30,13 @@ void in_virtual_until_done(F body) {
     in_virtual({.seed = seed, .runtime = all_done()}, body);
 }
 
-// On a thread of a side pool: the run has nothing to do but to wait for it, or has
-// not waited.
+// Called on a thread of a side pool: returns whether the run, with nothing else to do,
+// waits for the function.
 bool is_waited_for(vigil::detail::scheduler& s) {
   using vigil::detail::run_phase;
   while (s.state.phase() == run_phase::running && s.idle().asleep() < s.workers().size())
     std::this_thread::yield();
   return s.state.phase() == run_phase::running;
-}
-
-// The text of debug::holders.
-std::string holders_text() {
-  char* text = nullptr;
-  std::size_t size = 0;
-  std::FILE* const memory = open_memstream(&text, &size);
-  vigil::debug::holders(memory);
-  std::fclose(memory);
-  std::string copy(text, size);
-  std::free(text);
-  return copy;
 }
 
 }  // namespace
@@ -66,7 +52,7 @@ TEST_SUITE("exit when all is done") {
   }
 
   // Node, libuv: alive = active ref'd handles and requests.
-  TEST_CASE("fibers and what they start run to their ends, none is stopped") {
+  TEST_CASE("fibers and everything they start run to their ends, none is stopped") {
     real_options how{.settings = all_done()};
     std::atomic<int> ended{0};
     in_runtime(how, [&] {
@@ -153,7 +139,7 @@ TEST_SUITE("exit when all is done") {
   }
 
   // Node, libuv: ref, unref, hasRef.
-  TEST_CASE("ref holds again what unref let go, pending or before it is armed") {
+  TEST_CASE("ref holds the program again after unref, pending or before it is armed") {
     int runs = 0;
     in_virtual_until_done([&] {
       auto t = vigil::after_func(1h, [&] { ++runs; });
@@ -265,7 +251,7 @@ TEST_SUITE("exit when all is done") {
     });
     CHECK(waited_for == 2);
     CHECK(went_on == 2);
-    // Left behind by its caller. What it starts as its last act runs.
+    // The caller abandons the function. Fibers that it starts as its last act run.
     waited_for = 0;
     std::atomic<int> ran{0};
     in_runtime({.workers = {1, 2}, .settings = all_done()}, [&](vigil::runtime& rt) {
@@ -286,7 +272,7 @@ TEST_SUITE("exit when all is done") {
     CHECK(ran == 2);
   }
 
-  TEST_CASE("a work guard holds it, and what its thread starts before letting go") {
+  TEST_CASE("a work guard holds it, and so do fibers that its thread starts before releasing it") {
     for (const unsigned workers : {1u, 2u}) {
       for (int round = 0; round < rounds(200); ++round) {
         vigil::options o = all_done();
@@ -328,7 +314,7 @@ TEST_SUITE("exit when all is done") {
     }
   }
 
-  TEST_CASE("a handler on a worker's own stack that lets go of the last timer ends it") {
+  TEST_CASE("a handler on a worker's own stack that drops the last timer ends it") {
     for (const bool stops : {true, false}) {
       vigil::options o = all_done();
       o.workers = 1;
@@ -339,7 +325,7 @@ TEST_SUITE("exit when all is done") {
         auto t = vigil::after_func(2h, [] {});
         handle_with([&, t, stops] {
           if (++calls > 1) {
-            rt.request_stop();  // it has lain down again: nobody has told the main fiber
+            rt.request_stop();  // the worker has lain down again: nobody has readied the main fiber
           } else if (stops) {
             t.stop();
           } else {
@@ -434,63 +420,5 @@ TEST_SUITE("exit when all is done") {
       rt.run([&] { vigil::after_func(1ms, [&] { ran = true; }); });
       CHECK(ran);
     }
-  }
-}
-
-TEST_SUITE("debug::holders") {
-  TEST_CASE("names fibers, referenced timers and functions on side pools, by kind") {
-    in_virtual([] {
-      const std::string nothing = holders_text();
-      CHECK(nothing.find("fibers besides the main one: 0") != std::string::npos);
-      CHECK(nothing.find("referenced timers: 0") != std::string::npos);
-      CHECK(nothing.find("outside work: 0, of it functions on side pools: 0") != std::string::npos);
-      // Due, while the entry of its first deadline is still filed.
-      auto due = vigil::after_func(1h, [] {});
-      due.reset(0s);
-      CHECK(holders_text().find("referenced timers: 1\n") != std::string::npos);
-      // Most of them in the heap, more than are looked at under one hold of its lock.
-      std::vector<vigil::timer> many;
-      for (int i = 0; i < 999; ++i)
-        many.push_back(vigil::after_func(1h, [] {}));
-      CHECK(holders_text().find("referenced timers: 1000\n") != std::string::npos);
-    });
-    in_runtime({.workers = {1, 2}}, [] {
-      auto waits = vigil::spawn([] {
-        vigil::this_fiber::set_name("waits");
-        vigil::sleep_for(1h);
-      });
-      gate inside;
-      auto calls = vigil::spawn([&inside] {
-        vigil::this_fiber::set_name("calls");
-        vigil::blocking([&inside] { inside.wait(); });
-      });
-      auto once = vigil::after_func(1h, [] {});
-      auto often = vigil::every(1h, [] {});
-      auto unreferenced = vigil::after_func(1h, [] {});
-      unreferenced.unref();
-      auto stopped = vigil::after_func(1h, [] {});
-      stopped.stop();
-      inside.wait_until_entered();
-      std::string text = holders_text();
-      // Another worker may have it, and not be there yet.
-      while (text.find("(waits) [parked: sleep] started at ") == std::string::npos) {
-        vigil::sleep_for(100us);
-        text = holders_text();
-      }
-      CHECK(text.find("fibers besides the main one: 2") != std::string::npos);
-      CHECK(text.find("referenced timers: 2") != std::string::npos);
-      CHECK(text.find("every() at ") != std::string::npos);
-      CHECK(text.find("all_done_test.cpp:") != std::string::npos);
-      CHECK(text.find("functions on side pools: 1") != std::string::npos);
-      CHECK(text.find("called by fiber ") != std::string::npos);
-      CHECK(text.find("(calls) at ") != std::string::npos);
-      inside.open();
-      calls.join();
-      waits.request_stop();
-      CHECK_THROWS_AS(waits.join(), vigil::cancelled);
-      once.stop();
-      often.stop();
-      unreferenced.stop();
-    });
   }
 }

@@ -1,7 +1,8 @@
-// The main fiber, and others that are pinned, do not wait behind a computation that
-// an idle worker could have taken (docs/decisions/0014).
+// The main fiber and other pinned fibers do not wait behind a computation that an idle
+// worker could have taken (docs/decisions/0014).
 //
-// Who computes does so until the pinned fiber has been seen to run: if that one waits
+// A computation lasts until the pinned fiber has been seen to run: if that fiber waits
+// behind it, the case never ends. Nothing here looks at a clock.
 // behind it, the case never ends. Nothing here looks at a clock.
 #include "sched/fiber/fiber.hpp"
 #include "sched/scheduler.hpp"
@@ -30,7 +31,7 @@ vigil::options with_workers(std::size_t n) {
   return o;
 }
 
-// What computes until it is told to end, without a wait in between.
+// Computes until end() is called, without a wait in between.
 class computation {
  public:
   void run() {
@@ -48,7 +49,7 @@ class computation {
   std::atomic<bool> is_over_{false};
 };
 
-// `start` starts the computation, and does not wait; then main sleeps.
+// `start` starts the computation and does not wait; then main sleeps.
 void main_wakes_beside(const std::function<void(computation&)>& start) {
   for (const std::size_t workers : {std::size_t{2}, std::size_t{4}}) {
     for (int round = 0; round < 5; ++round) {
@@ -62,7 +63,7 @@ void main_wakes_beside(const std::function<void(computation&)>& start) {
   }
 }
 
-// A value there and back, until the other one's turns are known to be short.
+// Sends a value there and back, until the other fiber's turns are known to be short.
 void take_turns(const vigil::channel<int>& there, const vigil::channel<int>& back) {
   for (int i = 0; i < 200; ++i) {
     there.send(i);
@@ -70,7 +71,7 @@ void take_turns(const vigil::channel<int>& there, const vigil::channel<int>& bac
   }
 }
 
-// The same, when main waits for a tick beside it.
+// The same, with a main fiber that waits for a tick beside it.
 template <class Wait>
 void main_has_its_tick(Wait wait) {
   for (const std::size_t workers : {std::size_t{2}, std::size_t{4}}) {
@@ -160,7 +161,7 @@ TEST_SUITE("beside main") {
     }
   }
 
-  TEST_CASE("a fiber that computes at once lets main have its value with a limit") {
+  TEST_CASE("a fiber that computes at once lets main receive its value within a limit") {
     computation c;
     vigil::run(with_workers(2), [&] {
       const auto never = vigil::make_channel<int>();
@@ -230,7 +231,7 @@ TEST_SUITE("beside main") {
       std::atomic<bool> over{false};
       std::atomic<int> ran{0};
       const auto first = std::this_thread::get_id();
-      // One that has found the other worker.
+      // A fiber that has found the other worker.
       auto keeper = vigil::spawn([&] {
         while (std::this_thread::get_id() == first)
           vigil::this_fiber::yield();
@@ -254,7 +255,7 @@ TEST_SUITE("beside main") {
     });
   }
 
-  TEST_CASE("of two workers with pinned fibers the one that waits without a deadline helps") {
+  TEST_CASE("with pinned fibers on two workers the one that waits without a deadline helps") {
     vigil::run(with_workers(2), [] {
       computation c;
       const auto over = vigil::make_channel<int>();
@@ -267,8 +268,8 @@ TEST_SUITE("beside main") {
         is_pinned = true;
         static_cast<void>(over.recv());
       });
-      // Then the other one sleeps, for ever, and this one has the deadlines to
-      // look after.
+      // From then on the other worker sleeps without a deadline, and this one attends to
+      // the deadlines.
       while (!is_pinned.load() || vigil::detail::current_scheduler()->idle().asleep() != 1)
         vigil::this_fiber::yield();
       vigil::after_func(1ms, [&c] { c.run(); });
@@ -301,12 +302,12 @@ TEST_SUITE("beside main") {
         bool was_timed = false;
         auto timed = vigil::spawn([&] {
           vigil::detail::fiber* const self = vigil::detail::current_fiber();
-          self->on_trial = true;
+          self->turns.on_trial = true;
           begun.send(1);
           static_cast<void>(first.recv());
           met.send(1);
           static_cast<void>(second.recv());
-          was_timed = !self->on_trial;
+          was_timed = !self->turns.on_trial;
         });
         static_cast<void>(begun.recv());
         vigil::go([&, by_its_end] {
@@ -332,7 +333,7 @@ TEST_SUITE("beside main") {
         vigil::this_fiber::set_name("endless");
         without_end.run();
       });
-      // One that has not begun by then would be dropped.
+      // A fiber that has not begun by then would be dropped.
       const vigil::timer stop = vigil::after_func(1ms, [&rt] {
         while (!without_end.has_begun())
           vigil::sleep_for(100us);
@@ -368,7 +369,7 @@ TEST_SUITE("beside main") {
         const auto before = vigil::stats().wake_calls;
         for (int i = 0; i < rounds; ++i)
           take_turns(there, back);
-        // Two for each of the 10 000 values if the fiber ran elsewhere.
+        // It would be two for each of the 10 000 values if the fiber ran elsewhere.
         CHECK(vigil::stats().wake_calls - before < 5'000);
         there.close();
         other.join();

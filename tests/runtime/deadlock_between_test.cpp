@@ -1,4 +1,5 @@
 // Deadlocks where several runtimes run at once, in threads of one process.
+#include "support/at_rest.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -23,8 +24,8 @@ vigil::options strict(std::size_t workers) {
   return o;
 }
 
-// Runtimes that run at once. Until all of them do, those that wait for one that
-// has yet to begin are held by a work guard, as the contract says.
+// Several runtimes that run at once. Until all of them run, a work guard holds those that
+// wait for one that has yet to begin, as the contract asks.
 class several {
  public:
   explicit several(const std::vector<vigil::options>& settings) : places_(settings.size()) {
@@ -36,8 +37,8 @@ class several {
 
   vigil::runtime& operator[](std::size_t i) { return *places_[i].rt; }
 
-  // f(i) is the main fiber of the i-th, when all are running. True for each that
-  // ended by a deadlock.
+  // f(i) is the main fiber of the i-th runtime, called when all are running. Returns true
+  // for each runtime that ended by a deadlock.
   template <class F>
   std::vector<bool> run(F f) {
     std::vector<std::thread> threads;
@@ -52,7 +53,7 @@ class several {
     return stuck;
   }
 
-  // One of them on the calling thread.
+  // Runs one of them on the calling thread.
   template <class F>
   void run_one(std::size_t i, F f) {
     place& here = places_[i];
@@ -68,6 +69,15 @@ class several {
       here.is_stuck = true;
     } catch (...) {
       kept_failure::keep(std::current_exception());
+    }
+  }
+
+  // On a fiber of another one: until these can only be woken from outside.
+  void wait_until_at_rest(const std::vector<std::size_t>& these) {
+    for (const std::size_t i : these) {
+      auto& sched = vigil::detail::runtime_access::core_of(*places_[i].rt).sched;
+      while (!is_at_rest_for_good(sched))
+        sleep_for(100us);
     }
   }
 
@@ -103,7 +113,7 @@ void park_for_ever() {
 }  // namespace
 
 TEST_SUITE("deadlock between runtimes") {
-  TEST_CASE("is never reported of two runtimes that wait for each other's values") {
+  TEST_CASE("is never reported for two runtimes that wait for each other's values") {
     for (const std::size_t workers : {1u, 2u}) {
       several all({strict(workers), strict(workers)});
       const auto there = make_channel<int>();
@@ -123,7 +133,7 @@ TEST_SUITE("deadlock between runtimes") {
     }
   }
 
-  TEST_CASE("is never reported of a runtime that joins another one's fibers") {
+  TEST_CASE("is never reported for a runtime that joins another one's fibers") {
     for (const std::size_t workers : {1u, 2u}) {
       several all({strict(workers), strict(workers)});
       const auto made = make_channel<child>();
@@ -150,7 +160,7 @@ TEST_SUITE("deadlock between runtimes") {
     }
   }
 
-  TEST_CASE("is never reported of a runtime that waits for another one's timers") {
+  TEST_CASE("is never reported for a runtime that waits for another one's timers") {
     several all({strict(2), strict(1)});
     const auto rings = make_channel<int>();
     const auto done = make_channel<int>();
@@ -192,7 +202,7 @@ TEST_SUITE("deadlock between runtimes") {
     vigil::options o = strict(1);
     o.stop_on = {SIGUSR2};
     several all(std::vector<vigil::options>(many, o));
-    // Whoever does not hear of it sleeps on.
+    // A runtime that does not hear of the signal sleeps on.
     const auto stuck = all.run([](std::size_t i) {
       if (i == many - 1) ::kill(::getpid(), SIGUSR2);
       sleep_for(std::chrono::hours::max());
@@ -231,9 +241,9 @@ TEST_SUITE("deadlock between runtimes") {
         one_ends.recv();
         ended.fetch_add(1);
       } else {
-        // Real time, so that the others are asleep by then; it holds either way.
-        sleep_for(20ms);
+        all.wait_until_at_rest({0, 1});
         one_ends.send(1);
+        // Sleeps on purpose: time in which a false report could come.
         sleep_for(20ms);
         ended.fetch_add(1);
       }
@@ -257,7 +267,8 @@ TEST_SUITE("deadlock between runtimes") {
 
         park_for_ever();
       } else {
-        // Real time, so that the other is asleep by then; it holds either way.
+        all.wait_until_at_rest({0});
+        // Each round lies down anew beside the other, which is not to be taken for stuck.
         for (int round = 0; round < 20; ++round)
           sleep_for(1ms);
         over.store(true);
@@ -287,7 +298,8 @@ TEST_SUITE("deadlock between runtimes") {
       } else if (i == 1) {
         sleep_for(std::chrono::hours::max());
       } else {
-        // Real time, so that the others are asleep by then; it holds either way.
+        all.wait_until_at_rest({0, 1});
+        // Blocks on purpose, as outside work does: time for a false report.
         vigil::blocking([] { std::this_thread::sleep_for(20ms); });
         sleep_for(1ms);
         signalled.store(true);
@@ -304,39 +316,40 @@ TEST_SUITE("deadlock between runtimes") {
     std::atomic<bool> ended{false};
     std::thread other;
     bool ended_before = false;
-    CHECK_THROWS_AS(vigil::testing::run_virtual([&] {
-                      vigil::runtime& here = vigil::runtime::current();
-                      other = std::thread([&, g = here.make_work_guard()]() mutable {
-                        all.run_one(0, [&](std::size_t) {
-                          g.release();
-                          // Real time, so that the other is asleep by then; it
-                          // holds either way.
-                          sleep_for(5ms);
-                          values.send(1);
-                          here.after_func(1h, [values] { values.send(2); });
-                          sleep_for(20ms);
-                          ended.store(true);
-                        });
-                      });
+    CHECK_THROWS_AS(
+        vigil::testing::run_virtual([&] {
+          vigil::runtime& here = vigil::runtime::current();
+          other = std::thread([&, g = here.make_work_guard()]() mutable {
+            all.run_one(0, [&](std::size_t) {
+              g.release();
+              while (!is_at_rest_for_good(vigil::detail::runtime_access::core_of(here).sched))
+                sleep_for(100us);
+              values.send(1);
+              here.after_func(1h, [values] { values.send(2); });
+              // Sleeps on purpose, as above.
+              sleep_for(20ms);
+              ended.store(true);
+            });
+          });
 
-                      struct guard {
-                        std::atomic<bool>* from;
-                        bool* to;
+          struct guard {
+            std::atomic<bool>* from;
+            bool* to;
 
-                        ~guard() { *to = from->load(); }
-                      } const at_end{&ended, &ended_before};
+            ~guard() { *to = from->load(); }
+          } const at_end{&ended, &ended_before};
 
-                      REQUIRE(values.recv() == 1);
-                      REQUIRE(values.recv() == 2);
-                      park_for_ever();
-                    }),
-                    vigil::deadlock);
+          REQUIRE(values.recv() == 1);
+          REQUIRE(values.recv() == 2);
+          park_for_ever();
+        }),
+        vigil::deadlock);
     other.join();
     CHECK(ended_before);
     CHECK(!all.is_stuck(0));
   }
 
-#ifndef VIGIL_TEST_UNDER_SANITIZER  // which may have a thread of its own
+#ifndef VIGIL_TEST_UNDER_SANITIZER  // a sanitizer may have a thread of its own
   TEST_CASE("child: two runtimes alone" * doctest::skip()) {
     vigil::options o;
     o.workers = 2;

@@ -1,4 +1,5 @@
-// Waits that a signal of stop_on ends are no deadlock.
+// Waits that a signal of stop_on can end are not a deadlock.
+#include "support/at_rest.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vigil/context.hpp>
@@ -26,17 +27,16 @@ vigil::options stopped_by_signal() {
   return o;
 }
 
-// Runs f, and asks for a stop, as a signal would, when all of it waits. A signal
-// itself would end the process of a test that fails.
+// Runs f, and asks for a stop, as a signal would, when all its fibers wait. A real signal
+// would end the process of a failing test.
 void run_until_signal(const std::function<void()>& f, std::chrono::nanoseconds grace = 0s) {
   vigil::options o = stopped_by_signal();
   o.grace = grace;
   vigil::runtime rt(o);
   std::thread sender;
   rt.run([&] {
-    sender = std::thread([&rt] {
-      // Real time, so that the workers are asleep by then; it holds either way.
-      std::this_thread::sleep_for(20ms);
+    sender = std::thread([&rt, &sched = *vigil::detail::current_scheduler()] {
+      vigil::testing_support::wait_until_at_rest(sched);
       rt.request_stop();
     });
 
@@ -73,7 +73,7 @@ bool is_cancelled(F&& f) {
 
 TEST_SUITE("deadlock and stop_on") {
   // Go: ctx, stop := signal.NotifyContext(…); <-ctx.Done()
-  TEST_CASE("who waits for the root context's end waits for a signal") {
+  TEST_CASE("a wait for the root context's end is a wait for a signal") {
     bool went_on = false;
     run_until_signal([&] {
       background().done().recv();
@@ -82,7 +82,7 @@ TEST_SUITE("deadlock and stop_on") {
     CHECK(went_on);
   }
 
-  TEST_CASE("who waits for the end of a context far below the root waits for a signal") {
+  TEST_CASE("a wait for the end of a context far below the root is a wait for a signal") {
     bool went_on = false;
     run_until_signal([&] {
       const auto other = vigil::with_cancel(background());
@@ -96,7 +96,7 @@ TEST_SUITE("deadlock and stop_on") {
     CHECK(went_on);
   }
 
-  TEST_CASE("a function that the end of the root context calls waits for a signal") {
+  TEST_CASE("a function to be called at the end of the root context waits for a signal") {
     bool went_on = false;
     run_until_signal(
         [&] {
@@ -136,7 +136,7 @@ TEST_SUITE("deadlock and stop_on") {
     CHECK(went_on);
   }
 
-  TEST_CASE("idle workers beside one who waits for the root context are no deadlock") {
+  TEST_CASE("idle workers beside a wait for the root context are not a deadlock") {
     bool went_on = false;
     run_until_signal([&] {
       auto jobs = vigil::make_channel<int>();
@@ -192,7 +192,7 @@ TEST_SUITE("deadlock and stop_on") {
       vigil::select(vigil::on_done(made.ctx, [] {}), vigil::on_timeout(1ms, [] {}));
       vigil::make_channel<int>().recv();
     }));
-    // Only the end of the run would cancel this one, and its wait has ended.
+    // Only the end of the run would cancel this context, and the wait for it has ended.
     CHECK(is_deadlock([] {
       const auto made = vigil::with_cancel(background());
       auto f = vigil::spawn([&] { made.ctx.done().recv(); });

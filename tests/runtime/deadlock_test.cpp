@@ -1,3 +1,4 @@
+#include "support/at_rest.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -100,12 +101,12 @@ TEST_SUITE("deadlock") {
       auto guard = rt.make_work_guard();
       std::atomic<bool> done{false};
       auto waiting = spawn([] { sleep_for(std::chrono::hours::max()); });
-      std::thread outside([&, g = std::move(guard)]() mutable {
-        // Real time, so that the workers are asleep by then; it holds either way.
-        std::this_thread::sleep_for(20ms);
-        rt.go([&] { waiting.request_stop(); });
-        g.release();
-      });
+      std::thread outside(
+          [&, &sched = *vigil::detail::current_scheduler(), g = std::move(guard)]() mutable {
+            wait_until_at_rest(sched);
+            rt.go([&] { waiting.request_stop(); });
+            g.release();
+          });
       try {
         waiting.join();
       } catch (const vigil::cancelled&) {
@@ -120,11 +121,11 @@ TEST_SUITE("deadlock") {
     vigil::runtime rt(with(vigil::on_deadlock::fatal, 2));
     std::thread outside;
     CHECK_THROWS_AS(rt.run([&] {
-      outside = std::thread([g = rt.make_work_guard()]() mutable {
-        vigil::work_guard moved = std::move(g);
-        // Real time, so that the workers are asleep by then; it holds either way.
-        std::this_thread::sleep_for(5ms);
-      });
+      outside = std::thread(
+          [&sched = *vigil::detail::current_scheduler(), g = rt.make_work_guard()]() mutable {
+            vigil::work_guard moved = std::move(g);
+            wait_until_at_rest(sched);
+          });
       park_for_ever();
     }),
                     vigil::deadlock);
@@ -149,7 +150,7 @@ TEST_SUITE("deadlock") {
     const int before = ::dup(2);
     ::dup2(ends[1], 2);
     ::close(ends[1]);
-    // Hands the report on, and stops the run when it is there.
+    // Passes the report on, and stops the run once it has come.
     std::thread outside([&] {
       std::string seen;
       char text[4096];
@@ -163,7 +164,7 @@ TEST_SUITE("deadlock") {
       vigil::this_fiber::set_name("the stuck one");
       park_for_ever();
     });
-    ::dup2(before, 2);  // the last end for writing
+    ::dup2(before, 2);  // closes the last end for writing
     outside.join();
     std::puts("went on");
   }
@@ -178,7 +179,7 @@ TEST_SUITE("deadlock") {
     CHECK(r.output.find("every fiber is parked") == r.output.rfind("every fiber is parked"));
   }
 
-#ifndef VIGIL_TEST_UNDER_SANITIZER  // which may have a thread of its own
+#ifndef VIGIL_TEST_UNDER_SANITIZER  // a sanitizer may have a thread of its own
   TEST_CASE("child: deadlock alone" * doctest::skip()) {
     CHECK_THROWS_AS(vigil::run(with(vigil::on_deadlock::automatic, 2),
                                [] {
@@ -198,7 +199,7 @@ TEST_SUITE("deadlock") {
   }
 #endif
 
-  // Asked to stop, and the grace has no end: the root context's callback waits for
+  // A stop was requested and the grace has no end: the root context's callback waits for
   // ever, and so does the main fiber. Only the watch over the callback counts.
   TEST_CASE("child: deadlock in a grace without an end" * doctest::skip()) {
     vigil::options o = with(vigil::on_deadlock::fatal, 2);
@@ -225,7 +226,7 @@ TEST_SUITE("deadlock") {
     CHECK(r.says("inside a stop_callback"));
   }
 
-  TEST_CASE("is never reported of programs that only wait for one another") {
+  TEST_CASE("is never reported for programs that only wait for one another") {
     in_runtime({.workers = {1, 2, 4}, .settings = with(vigil::on_deadlock::fatal, 1)}, [] {
       for (int round = 0; round < rounds(5000); ++round) {
         auto f = spawn([] { vigil::spawn([] {}).join(); });

@@ -1,4 +1,4 @@
-// A fatal deadlock of locks: those who wait for them are unwound as all others.
+// A fatal deadlock of locks: fibers that wait for locks are unwound like all others.
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -21,7 +21,7 @@ using vigil::sleep_for;
 
 namespace {
 
-// A shutdown that waits for its limit, on real time, would hang the test.
+// A shutdown that waits for its limit in real time would hang the test.
 vigil::options fatal_with(std::size_t workers) {
   vigil::options o;
   o.deadlock = vigil::on_deadlock::fatal;
@@ -38,7 +38,7 @@ void check_deadlock(const std::function<void()>& f) {
   CHECK_THROWS_AS(vigil::testing::run_virtual(how, f), vigil::deadlock);
 }
 
-// Two fibers, each of which has one and waits for the other's.
+// Two fibers, each of which holds one lock and waits for the other's.
 struct ring {
   vigil::mutex a;
   vigil::mutex b;
@@ -135,7 +135,7 @@ TEST_SUITE("deadlock of locks") {
     });
   }
 
-  TEST_CASE("who waits for a lock that a stop lets go of gets it") {
+  TEST_CASE("a waiter for a lock that a stop releases gets it") {
     std::atomic<int> got{0};
     check_deadlock([&] {
       vigil::mutex m;
@@ -152,7 +152,7 @@ TEST_SUITE("deadlock of locks") {
     CHECK(got.load() == 4);
   }
 
-  TEST_CASE("a condition_variable's wait has its lock back before it is unwound") {
+  TEST_CASE("a condition_variable's wait gets its lock back before it is unwound") {
     std::atomic<int> had{0};
     check_deadlock([&] {
       vigil::mutex m;
@@ -170,7 +170,7 @@ TEST_SUITE("deadlock of locks") {
         }
       });
       has_it.wait();
-      const std::lock_guard first(m);  // which the relocking waits for
+      const std::lock_guard first(m);  // the relocking waits for it
       const std::lock_guard second(other);
       const std::lock_guard third(other);
     });

@@ -47,7 +47,7 @@ TEST_SUITE("exceptions") {
               REQUIRE(std::uncaught_exceptions() == 0);
               try {
                 wander();
-                throw;  // the outer one, wherever the fiber is by now
+                throw;  // the outer exception, wherever the fiber is by now
               } catch (const std::runtime_error& again) {
                 wander();
                 REQUIRE(again.what() == mine);
@@ -134,8 +134,8 @@ TEST_SUITE("exceptions") {
       std::vector<vigil::fiber<>> all;
       for (int i = 1; i <= 64; ++i) {
         all.push_back(vigil::spawn([i] {
-          // Set and read through functions that are not inlined: the address
-          // of errno may not be kept across a wait.
+          // Set and read through functions that are not inlined: the address of errno
+          // must not be kept across a wait.
           const auto set = [](int value) __attribute__((noinline)) {
             errno = value;
           };

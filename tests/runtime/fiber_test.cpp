@@ -1,9 +1,8 @@
-// go, spawn, join, detach, request_stop.
+// spawn, join, detach, request_stop.
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -14,109 +13,6 @@ using namespace vigil::testing_support;
 using vigil::go;
 using vigil::sleep_for;
 using vigil::spawn;
-
-TEST_SUITE("go") {
-  TEST_CASE("starts a fiber that runs once its creator gives the worker away") {
-    in_virtual([] {
-      bool ran = false;
-      go([&] { ran = true; });
-      CHECK_FALSE(ran);
-      vigil::testing::settle();
-      CHECK(ran);
-    });
-  }
-
-  TEST_CASE("copies and moves any number of arguments into the fiber") {
-    in_virtual([] {
-      std::string seen;
-      go([&](std::string a) { seen += a; }, std::string("a"));
-      vigil::testing::settle();
-      go([&](std::string a, int b) { seen += a + std::to_string(b); }, std::string("b"), 1);
-      vigil::testing::settle();
-      go(
-          [&](int a, int b, std::unique_ptr<int> c, int d) {
-            seen += std::to_string(a + b + *c + d);
-          },
-          1,
-          2,
-          std::make_unique<int>(3),
-          4);
-      vigil::testing::settle();
-      CHECK(seen == "ab110");
-    });
-  }
-
-  // Go: TestGoNil.
-  TEST_CASE("an empty function is refused at the call and starts nothing") {
-    in_virtual([] {
-      void (*none)() = nullptr;
-      CHECK_THROWS_AS(go(none), std::invalid_argument);
-      CHECK_THROWS_AS(go(std::function<void()>()), std::invalid_argument);
-      CHECK_THROWS_AS(static_cast<void>(spawn(none)), std::invalid_argument);
-      CHECK(vigil::stats().fibers_alive == 1);
-    });
-  }
-
-  TEST_CASE("a thread without a runtime is told of runtime::go") {
-    try {
-      go([] {});
-      FAIL("go outside a runtime did not throw");
-    } catch (const vigil::wrong_place& e) {
-      CHECK(std::string(e.what()).find("runtime::go") != std::string::npos);
-    }
-    CHECK_THROWS_AS(static_cast<void>(spawn([] {})), vigil::wrong_place);
-  }
-
-  TEST_CASE("a stack size out of range is refused and starts nothing") {
-    in_virtual([] {
-      const auto try_size = [](std::size_t size) {
-        static_cast<void>(spawn(vigil::fiber_options{.stack_size = size, .name = {}}, [] {}));
-      };
-      CHECK_THROWS_AS(try_size(1), std::invalid_argument);
-      CHECK_THROWS_AS(try_size(16 * 1024 - 1), std::invalid_argument);
-      CHECK_THROWS_AS(try_size(std::size_t{1} << 40), std::invalid_argument);
-      CHECK_THROWS_AS(try_size(SIZE_MAX), std::invalid_argument);
-      CHECK(vigil::stats().fibers_alive == 1);
-      try_size(16 * 1024);
-      try_size(1024 * 1024);
-    });
-  }
-
-  TEST_CASE("captures larger than half the stack are refused with the way out") {
-    in_virtual([] {
-      struct {
-        char room[100'000] = {};
-      } large;
-      try {
-        go([large] { static_cast<void>(large); });
-        FAIL("captures of 100 kB on a stack of 128 KiB were taken");
-      } catch (const std::invalid_argument& e) {
-        CHECK(std::string(e.what()).find("fiber_options::stack_size") != std::string::npos);
-      }
-      auto f = spawn(vigil::fiber_options{.stack_size = 1 << 20, .name = {}},
-                     [large] { return large.room[5]; });
-      CHECK(f.join() == 0);
-    });
-  }
-
-  TEST_CASE("many fibers one after the other reuse their stacks") {
-    in_runtime({.workers = {2}}, [] {
-      const auto before = vigil::stats().stack_bytes_mapped;
-      std::atomic<int> ran{0};
-      const int n = rounds(200'000);
-      for (int i = 0; i < n; ++i) {
-        go([&] { ran.fetch_add(1); });
-        if (i % 64 == 0) vigil::this_fiber::yield();
-        while (ran.load() < i - 1000)
-          vigil::this_fiber::yield();
-      }
-      while (ran.load() != n)
-        vigil::this_fiber::yield();
-      CHECK(vigil::stats().stack_bytes_mapped < before + (std::size_t{1} << 30));
-      CHECK(vigil::stats().fibers_started >= static_cast<std::uint64_t>(n));
-    });
-  }
-}
 
 TEST_SUITE("spawn and join") {
   TEST_CASE("join waits for the end and returns the result") {
@@ -146,7 +42,7 @@ TEST_SUITE("spawn and join") {
     });
   }
 
-  TEST_CASE("the function and its captures die when it returns, before the join") {
+  TEST_CASE("the function and its captures are destroyed when it returns, before the join") {
     in_virtual([] {
       auto shared = std::make_shared<int>(1);
       const std::weak_ptr<int> watch = shared;
@@ -158,7 +54,7 @@ TEST_SUITE("spawn and join") {
     });
   }
 
-  TEST_CASE("what the fiber threw comes out of join") {
+  TEST_CASE("join throws the fiber's exception") {
     in_virtual([] {
       auto f = spawn([]() -> int { throw std::runtime_error("planted"); });
       CHECK_THROWS_WITH_AS(static_cast<void>(f.join()), "planted", std::runtime_error);
@@ -168,7 +64,7 @@ TEST_SUITE("spawn and join") {
     });
   }
 
-  TEST_CASE("an empty handle, the second join and a join of oneself are refused") {
+  TEST_CASE("an empty handle, a second join and a self-join are refused") {
     in_virtual([] {
       vigil::fiber<> none;
       CHECK_FALSE(none.joinable());
@@ -210,7 +106,7 @@ TEST_SUITE("spawn and join") {
   }
 
   TEST_CASE(
-      "a second join is refused also when the fiber has ended and the first has not gone on") {
+      "a second join is refused even when the fiber has ended and the first has not gone on") {
     for_each_seed(20, [] {
       auto f = spawn([] {
         sleep_for(1s);
@@ -299,7 +195,8 @@ TEST_SUITE("spawn and join") {
       CHECK(since(start) == 0s);
       CHECK_FALSE(f.join_until(start + 3s));
       CHECK(since(start) == 3s);
-      // Of another clock, which virtual time does not move: by the distance from its now.
+      // A point of another clock, which virtual time does not move: converted by its
+      // distance from now.
       CHECK_FALSE(f.join_until(std::chrono::steady_clock::now() + 1h - 1h));
       CHECK(f.join_until(std::chrono::steady_clock::now() + 1h));
       CHECK(since(start) == 10s);
@@ -320,7 +217,7 @@ TEST_SUITE("spawn and join") {
     });
   }
 
-  TEST_CASE("a plain thread may join, also with a timeout") {
+  TEST_CASE("a plain thread may join, even with a timeout") {
     in_runtime({.workers = {1, 2}}, [] {
       auto f = spawn([] {
         sleep_for(5ms);
@@ -506,63 +403,6 @@ TEST_SUITE("spawn and join") {
         }
         CHECK(result == round);
       }
-    });
-  }
-}
-
-TEST_SUITE("max_fibers and max_stack_bytes") {
-  TEST_CASE("a fiber too many is refused by name and a place comes free when one ends") {
-    vigil::testing::virtual_options how;
-    how.runtime.max_fibers = 3;
-    in_virtual(how, [] {
-      auto a = spawn([] { sleep_for(1s); });
-      auto b = spawn([] { sleep_for(2s); });
-      try {
-        go([] {});
-        FAIL("a fourth fiber was started");
-      } catch (const vigil::limit_reached& e) {
-        CHECK(std::string(e.what()).find("options::max_fibers") != std::string::npos);
-      }
-      a.join();
-      auto c = spawn([] { return 1; });
-      CHECK(c.join() == 1);
-      b.join();
-    });
-  }
-
-  TEST_CASE("stack memory is counted by whole stacks and given back") {
-    vigil::testing::virtual_options how;
-    how.runtime.max_stack_bytes = 4 * 1024 * 1024;
-    how.runtime.main_stack_size = 1024 * 1024;
-    in_virtual(how, [] {
-      const auto two = vigil::fiber_options{.stack_size = 2 * 1024 * 1024, .name = {}};
-      auto a = spawn(two, [] { sleep_for(1s); });
-      try {
-        static_cast<void>(spawn(two, [] {}));
-        FAIL("5 MiB of stacks were given out of 4");
-      } catch (const vigil::limit_reached& e) {
-        CHECK(std::string(e.what()).find("options::max_stack_bytes") != std::string::npos);
-      }
-      a.join();
-      spawn(two, [] {}).join();
-    });
-  }
-
-  TEST_CASE("callbacks run on the reserved runner when no fiber can be had") {
-    vigil::testing::virtual_options how;
-    how.runtime.max_stack_bytes = 1024 * 1024 + 3 * 128 * 1024;
-    in_virtual(how, [] {
-      int runs = 0;
-      auto hog = spawn([] { sleep_for(100s); });
-      for (int i = 0; i < 10; ++i) {
-        vigil::after_func(1s, [&] {
-          sleep_for(1s);  // keeps its stack: the next one needs another
-          ++runs;
-        });
-      }
-      sleep_for(50s);
-      CHECK(runs == 10);
-      hog.request_stop();
     });
   }
 }

@@ -1,5 +1,4 @@
-// Bad input and machines that say no: each gives a clear error, and what runs
-// goes on.
+// Bad input and machines that refuse: each gives a clear error, and the program goes on.
 #include "machine/sanitizer.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
@@ -47,7 +46,7 @@ void limit(int resource, std::size_t bytes) {
   REQUIRE(::setrlimit(static_cast<__rlimit_resource>(resource), &to) == 0);
 }
 
-// Timers and fibers still work.
+// Checks that timers and fibers still work.
 void check_all_is_well() {
   std::atomic<bool> ran{false};
   const auto t = vigil::after_func(1ms, [&ran] { ran = true; });
@@ -117,7 +116,7 @@ TEST_SUITE("limits") {
         for (;;)
           all.push_back(vigil::spawn([] { vigil::sleep_for(1h); }));
       });
-      CHECK(all.size() == 9);  // and the main fiber
+      CHECK(all.size() == 9);  // including the main fiber
       CHECK(contains(text, "options::max_fibers (10)"));
       all.pop_back();
       vigil::spawn([] {}).join();
@@ -140,7 +139,7 @@ TEST_SUITE("limits") {
   TEST_CASE("a fiber that was joined counts no more against the limits") {
     vigil::options o;
     o.max_fibers = 2;
-    // Those of the main fiber, the timer fiber, the reserved runner, and one.
+    // The stacks of the main fiber, the timer fiber, the reserved runner, and one more.
     o.max_stack_bytes = o.main_stack_size + 3 * o.stack_size;
     in_runtime({.workers = {1, 2}, .settings = o}, [] {
       for (int i = 0; i < rounds(20'000); ++i)
@@ -209,7 +208,7 @@ TEST_SUITE("limits") {
     vigil::options o;
     o.workers = 2;
     vigil::run(o, [] {
-      // Takes what timer records are needed while there is memory.
+      // Allocates the timer records that are needed while there is memory.
       check_all_is_well();
       for (int i = 0; i < 4000; ++i)
         vigil::go([] { vigil::sleep_for(5ms); });
@@ -298,7 +297,7 @@ TEST_SUITE("limits") {
     o.workers = 2;
     vigil::run(o, [] {
       check_all_is_well();
-      // Records first, stopped at once, so that the heap stays small.
+      // Makes the records first and stops them at once, so that the heap stays small.
       std::vector<vigil::timer> timers;
       constexpr std::size_t n = 400'000;
       timers.reserve(n);
@@ -325,7 +324,7 @@ TEST_SUITE("limits") {
       }
       std::printf("refused %d idle %d some %d\n", refused, first_is_idle, armed > 1000);
       std::puts(text.c_str());
-      // This fiber has no room for a deadline either; others' timers fire.
+      // This fiber has no room for a deadline either; the timers of others fire.
       const int before = ticks;
       while (ticks < before + 3)
         vigil::this_fiber::yield();

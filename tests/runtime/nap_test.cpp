@@ -1,5 +1,5 @@
-// worker::nap: fibers that take turns do not wake a worker at each turn, and
-// what two workers could do side by side still finds the second one.
+// idler::nap: fibers that take turns do not wake a worker at each turn, and work that
+// two workers could do side by side still reaches the second one.
 #include "support/in_runtime.hpp"
 
 #include <vigil/vigil.hpp>
@@ -38,13 +38,13 @@ TEST_SUITE("nap") {
         constexpr int rounds = 50'000;
         const auto before = vigil::stats().wake_calls;
         take_turns(rounds);
-        // Two for each round without it, on a quiet machine.
+        // Without naps it would be two for each round, on a quiet machine.
         CHECK(vigil::stats().wake_calls - before < rounds / 4);
       }).join();
     });
   }
 
-  TEST_CASE("what is readied while a worker naps runs beside one that computes") {
+  TEST_CASE("a fiber readied while a worker naps runs beside one that computes") {
     for (const std::size_t workers : {std::size_t{2}, std::size_t{4}}) {
       vigil::run(with_workers(workers), [] {
         vigil::spawn([] {
@@ -52,7 +52,7 @@ TEST_SUITE("nap") {
             take_turns(200);
             std::atomic<bool> ran{false};
             auto other = vigil::spawn([&ran] { ran.store(true); });
-            while (!ran.load()) {  // never gives its worker away
+            while (!ran.load()) {  // never gives up its worker
             }
             other.join();
           }

@@ -1,5 +1,6 @@
 // notify_signals: signals as values of a channel.
 #include "machine/sanitizer.hpp"
+#include "support/at_rest.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vigil/vigil.hpp>
@@ -18,13 +19,14 @@ namespace {
 
 using namespace std::chrono_literals;
 using vigil::testing_support::in_runtime;
+using vigil::testing_support::wait_until_at_rest;
 
 void raise_in_process(int signal) {
   ::kill(::getpid(), signal);
 }
 
-// ThreadSanitizer runs handlers when the thread next enters its run-time library,
-// which a worker that sleeps does not.
+// ThreadSanitizer runs a handler when its thread next enters the sanitizer's run-time
+// library, which a sleeping worker does not.
 constexpr bool signals_are_late = VIGIL_TSAN != 0;
 
 bool is_default(int signal) {
@@ -35,7 +37,7 @@ bool is_default(int signal) {
 }
 
 TEST_SUITE("notify_signals") {
-  TEST_CASE("hands over the numbers of the signals that were named, and of no others" *
+  TEST_CASE("hands over the numbers of the named signals, and of no others" *
             doctest::skip(signals_are_late)) {
     in_runtime({.workers = {1, 2}}, [] {
       const auto signals = vigil::notify_signals({SIGUSR1, SIGUSR2});
@@ -64,8 +66,7 @@ TEST_SUITE("notify_signals") {
     });
   }
 
-  TEST_CASE("each receiver that was asked for hears of the signal" *
-            doctest::skip(signals_are_late)) {
+  TEST_CASE("each receiver hears of the signal" * doctest::skip(signals_are_late)) {
     in_runtime({.workers = {1, 2}}, [] {
       const auto one = vigil::notify_signals({SIGUSR1});
       const auto other = vigil::notify_signals({SIGUSR1, SIGUSR2});
@@ -92,12 +93,11 @@ TEST_SUITE("notify_signals") {
     });
   }
 
-  TEST_CASE("whoever waits for one is no deadlock" * doctest::skip(signals_are_late)) {
+  TEST_CASE("waiting for one is not a deadlock" * doctest::skip(signals_are_late)) {
     in_runtime({.workers = {1, 2}}, [] {
       const auto signals = vigil::notify_signals({SIGUSR1});
-      std::thread late([] {
-        // Real time, so that the workers are asleep by then; it holds either way.
-        std::this_thread::sleep_for(20ms);
+      std::thread late([&sched = *vigil::detail::current_scheduler()] {
+        wait_until_at_rest(sched);
         raise_in_process(SIGUSR1);
       });
       CHECK(signals.recv() == SIGUSR1);
@@ -113,10 +113,10 @@ TEST_SUITE("notify_signals") {
       const auto nothing = vigil::make_channel<int>();
       std::thread dropping;
       const auto body = [&] {
-        dropping = std::thread([signals = vigil::notify_signals({SIGUSR1})]() mutable {
-          // Real time, so that the workers are asleep by then, and nobody but this thread
-          // can have them look again; the deadlock is found either way.
-          std::this_thread::sleep_for(20ms);
+        dropping = std::thread([&sched = *vigil::detail::current_scheduler(),
+                                signals = vigil::notify_signals({SIGUSR1})]() mutable {
+          // From then on only this thread can make the workers look again.
+          wait_until_at_rest(sched);
           signals = {};
         });
         nothing.recv();
@@ -143,7 +143,7 @@ TEST_SUITE("notify_signals") {
     }
   }
 
-  TEST_CASE("a handle that goes as the run ends takes it out once") {
+  TEST_CASE("a handle dropped as the run ends removes it once") {
     for (int round = 0; round < 200; ++round) {
       std::thread dropping;
       vigil::run([&] {
@@ -155,7 +155,7 @@ TEST_SUITE("notify_signals") {
     CHECK(is_default(SIGUSR1));
   }
 
-  TEST_CASE("what cannot be caught, or is nothing, is refused with a reason") {
+  TEST_CASE("signals that cannot be caught, or do not exist, are refused with a reason") {
     vigil::run([] {
       CHECK_THROWS_AS(vigil::notify_signals({}), std::invalid_argument);
       CHECK_THROWS_AS(vigil::notify_signals({SIGKILL}), std::invalid_argument);

@@ -1,4 +1,4 @@
-// Faults that reviews of the protocols found, each as the behaviour that must
+// Faults that reviews of the protocols found, each written as the behaviour that must
 // hold.
 #include "machine/jump.hpp"
 #include "machine/sanitizer.hpp"
@@ -113,7 +113,7 @@ TEST_SUITE("regression") {
     for (int i = 0; i < rounds(200); ++i) {
       CHECK(rt.run([&rt, i] {
         if (i % 2 == 0) rt.request_stop();
-        // One that asks again while it unwinds, or when its captures are destroyed.
+        // A fiber that asks again while it unwinds, or when its captures are destroyed.
         vigil::go([late = std::make_unique<stops_late>(&rt)] { vigil::sleep_for(1h); });
         return i;
       }) == i);
@@ -134,10 +134,10 @@ TEST_SUITE("regression") {
       rt.request_stop();
       vigil::sleep_for(1ms);
     });
-    // Would have taken an hour.
+    // Without the fix this takes an hour.
   }
 
-  TEST_CASE("every waiter in stop_and_wait goes on, also after one of them was stopped") {
+  TEST_CASE("every waiter in stop_and_wait goes on, even after one of them was stopped") {
     for_each_seed(10, [] {
       bool leave = false;
       auto t = vigil::after_func(0s, [&leave] {
@@ -173,7 +173,7 @@ TEST_SUITE("regression") {
 
   TEST_CASE("records made by fibers and dropped by plain threads are used again") {
     // 168 bytes a timer: without reuse this takes 30 MB.
-    if (VIGIL_ASAN || VIGIL_TSAN) return;  // whose memory grows
+    if (VIGIL_ASAN || VIGIL_TSAN) return;  // a sanitizer's memory grows
     std::size_t warm = 0;
     vigil::run([&warm] {
       for (int round = 0; round < 25; ++round) {
@@ -191,8 +191,8 @@ TEST_SUITE("regression") {
 
 #if VIGIL_OWN_JUMP && !VIGIL_ASAN && !VIGIL_TSAN
   // Each instruction traps while two fibers yield, one of them with a sticky
-  // floating-point flag, so that both ways through the jump are walked; from
-  // each of its instructions the stack can be unwound to the fiber's function.
+  // floating-point flag, so that both paths through the jump are walked. At each of its
+  // instructions the stack can be unwound to the fiber's function.
   namespace stepping {
   int traps = 0;
   int shortest = 1000;
@@ -220,7 +220,7 @@ TEST_SUITE("regression") {
 
   TEST_CASE("the stack can be unwound from every instruction of a jump") {
     void* warm[4];
-    ::backtrace(warm, 4);  // loads what it needs
+    ::backtrace(warm, 4);  // loads what backtrace() needs
 
     struct sigaction before {};
 
@@ -251,7 +251,7 @@ TEST_SUITE("regression") {
     });
     ::sigaction(SIGTRAP, &before, nullptr);
     CHECK(stepping::traps > 100);
-    CHECK(stepping::furthest > 0x47);  // the way of those with a flag, at the end
+    CHECK(stepping::furthest > 0x47);  // the path taken with a flag, at the end
     CHECK(stepping::shortest >= 4);
   }
 #endif

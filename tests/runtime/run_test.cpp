@@ -1,5 +1,5 @@
-// run, runtime, options.
-#include "sched/run/process.hpp"
+// run and runtime.
+#include "sched/run/process_threads.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
@@ -10,14 +10,12 @@
 #include <string>
 #include <thread>
 
-#include <sched.h>
-
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::sleep_for;
 
 TEST_SUITE("run") {
-  TEST_CASE("returns what f returns, and 0 for nothing") {
+  TEST_CASE("returns f's result, and 0 for nothing") {
     CHECK(vigil::run([] { return 7; }) == 7);
     CHECK(vigil::run([] {}) == 0);
     CHECK(*vigil::run([] { return std::make_unique<int>(3); }) == 3);
@@ -194,7 +192,7 @@ TEST_SUITE("run") {
     thread.join();
   }
 
-  TEST_CASE("a callable whose copy waits leaves the others of its worker where they are") {
+  TEST_CASE("a callable whose copy waits leaves the other fibers of its worker where they are") {
     vigil::options o;
     o.workers = 1;
     vigil::runtime other(o);
@@ -223,7 +221,7 @@ TEST_SUITE("run") {
       int beside = 0;
       const auto start_beside = [&] {
         vigil::go([&] {
-          // While the copy waits.
+          // While f is being copied, which waits.
           vigil::go([&] { beside += &vigil::runtime::current() == here ? 1 : 0; });
           vigil::post([&] { beside += &vigil::runtime::current() == here ? 1 : 0; });
           vigil::after_func(0s, [&] { beside += &vigil::runtime::current() == here ? 1 : 0; });
@@ -276,7 +274,7 @@ TEST_SUITE("run") {
     });
   }
 
-  TEST_CASE("a runtime that never runs destroys what was given to it") {
+  TEST_CASE("a runtime that never runs destroys the functions given to it") {
     const auto shared = std::make_shared<int>(1);
     {
       vigil::runtime rt;
@@ -366,7 +364,7 @@ TEST_SUITE("run") {
     }
   }
 
-  TEST_CASE("a stop asked for before the run ends what was started before it, and its all_done") {
+  TEST_CASE("a stop requested before the run ends fibers started before it, and its all_done") {
     vigil::options o;
     o.exit = vigil::exit_when::all_done;
     vigil::runtime rt(o);
@@ -379,7 +377,7 @@ TEST_SUITE("run") {
     });
     const vigil::work_guard guard = rt.make_work_guard();
     rt.request_stop();
-    CHECK(rt.run([] { return 4; }) == 4);  // f is called, and does not wait
+    CHECK(rt.run([] { return 4; }) == 4);  // f is called and does not wait
     CHECK(begun);
     CHECK_FALSE(slept);
   }
@@ -425,87 +423,5 @@ TEST_SUITE("run") {
       while (!fired.load()) {
       }
     });
-  }
-}
-
-TEST_SUITE("options") {
-  template <class F>
-  std::string refused(F change) {
-    vigil::options o;
-    change(o);
-    try {
-      const vigil::runtime rt(o);
-    } catch (const std::invalid_argument& e) {
-      return e.what();
-    }
-    return "";
-  }
-
-  TEST_CASE("a value out of range is refused by the constructor, with its name") {
-    using opt = vigil::options;
-    const auto has = [](const std::string& text, const char* part) {
-      CHECK_MESSAGE(text.find(part) != std::string::npos, text);
-    };
-    has(refused([](opt& o) { o.workers = 1025; }), "options::workers");
-    has(refused([](opt& o) { o.workers = SIZE_MAX; }), "1024");
-    has(refused([](opt& o) { o.stack_size = 0; }), "options::stack_size");
-    has(refused([](opt& o) { o.stack_size = 1; }), "16 KiB");
-    has(refused([](opt& o) { o.stack_size = SIZE_MAX; }), "1 GiB");
-    has(refused([](opt& o) { o.main_stack_size = 0; }), "options::main_stack_size");
-    has(refused([](opt& o) { o.main_stack_size = std::size_t{1} << 31; }), "1 GiB");
-    CHECK(refused([](opt& o) { o.stack_size = 16 * 1024; }).empty());
-    CHECK(refused([](opt& o) { o.workers = 1024; }).empty());
-  }
-
-  TEST_CASE("a bad signal in stop_on is refused and leaves nothing changed") {
-    for (const int signal : {0, -1, 64, 1000, SIGKILL, SIGSTOP}) {
-      vigil::options o;
-      o.stop_on = {SIGUSR1, signal};
-
-      struct sigaction before {};
-
-      struct sigaction after {};
-
-      ::sigaction(SIGUSR1, nullptr, &before);
-      CHECK_THROWS_AS(vigil::run(o, [] {}), std::invalid_argument);
-      ::sigaction(SIGUSR1, nullptr, &after);
-      CHECK(bool{before.sa_handler == after.sa_handler});
-    }
-    vigil::run([] { sleep_for(1us); });
-  }
-
-  TEST_CASE("negative times count as none") {
-    vigil::options o;
-    o.grace = -1s;
-    o.stop_limit = -1s;
-    CHECK(vigil::run(o, [] { return 1; }) == 1);
-  }
-
-  TEST_CASE("without a number there is a worker for each processor of the mask") {
-    cpu_set_t mask;
-    CPU_ZERO(&mask);
-    ::sched_getaffinity(0, sizeof mask, &mask);
-    const std::size_t before = vigil::detail::process_thread_count();
-    std::size_t during = 0;
-    vigil::options o;
-    o.stuck_limit = 0s;  // no thread for that
-    vigil::run(o, [&] { during = vigil::detail::process_thread_count(); });
-    CHECK(during >= before);
-    CHECK(during < before + static_cast<std::size_t>(CPU_COUNT(&mask)));
-  }
-
-  TEST_CASE("stack_size is what fibers get") {
-    vigil::options o;
-    o.workers = 1;
-    o.stack_size = 1024 * 1024;
-    CHECK(vigil::run(o, [] {
-            return vigil::spawn([] {
-                     volatile char room[700'000];
-                     room[0] = 5;
-                     room[sizeof room - 1] = 1;
-                     return room[0] + room[sizeof room - 1];
-                   })
-                .join();
-          }) == 6);
   }
 }

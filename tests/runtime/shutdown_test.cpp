@@ -1,4 +1,4 @@
-// How a program ends: by unwinding every fiber, whatever it is doing.
+// How a program ends: every fiber is unwound, whatever it is doing.
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -19,7 +19,7 @@ using namespace vigil::testing_support;
 
 namespace {
 
-// Counts its own life: every destructor must run.
+// Counts its instances: every destructor must run.
 struct counted {
   explicit counted(std::atomic<int>& n) : alive(&n) { ++*alive; }
 
@@ -245,7 +245,7 @@ TEST_SUITE("shutdown") {
     CHECK(r.says("stubborn"));
     CHECK(r.says("options::stop_limit"));
     CHECK(r.says("sleep"));
-    CHECK_FALSE(r.says("(main), "));  // which only waits for it
+    CHECK_FALSE(r.says("(main), "));  // it only waits for the shutdown
   }
 
   TEST_CASE("the main fiber of another runtime starts no fiber in one that is closed") {
@@ -339,7 +339,7 @@ TEST_SUITE("shutdown") {
             ++done;
           });
     };
-    in_virtual([&] { register_one(9s); });  // of a limit of ten
+    in_virtual([&] { register_one(9s); });  // with a limit of ten
     CHECK(done == 1);
     in_runtime({{2}, {}}, [&](vigil::runtime& rt) {
       register_one(20ms);

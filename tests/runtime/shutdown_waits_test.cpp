@@ -1,5 +1,5 @@
-// The end of a run with fibers in every kind of wait: each is unwound, every
-// destructor runs, nothing is left.
+// The end of a run with fibers in every kind of wait: each is unwound, every destructor
+// runs, nothing is left.
 #include "support/in_runtime.hpp"
 
 #include <vigil/vigil.hpp>
@@ -24,7 +24,7 @@ constexpr auto for_ever = 24h;
 constexpr auto past_the_end = 100ms;  // main returns before
 constexpr auto until_the_end = 50ms;
 
-// On the heap, so that one that is not destroyed is a leak as well.
+// Lives on the heap, so that one that is not destroyed is a leak as well.
 class witness {
  public:
   explicit witness(std::atomic<int>& alive)
@@ -42,7 +42,7 @@ class witness {
   std::unique_ptr<std::string> on_heap_;
 };
 
-// What the fibers of one kind share; it outlives the run.
+// The state that the fibers of one kind share; it outlives the run.
 struct shared_by_a_kind {
   vigil::channel<int> values = make_channel<int>();
   vigil::channel<int> others = make_channel<int>();
@@ -77,7 +77,7 @@ struct waits_in_its_destructor {
 struct kind {
   const char* name;
   std::function<void(shared_by_a_kind&, std::atomic<int>& ended)> wait;
-  bool ends = false;  // its wait is waited for, and counted in `ended`
+  bool ends = false;  // the shutdown lets its wait end, and `ended` counts it
 };
 
 const std::vector<kind>& kinds() {

@@ -1,9 +1,9 @@
-// A signal that comes between the system call that catches it and whatever the library
-// does next: this program's own sigaction, which the library calls instead of the C
-// library's, raises it there.
+// A signal that arrives between the system call that installs its handler and the next
+// step of the library: this program's own sigaction, which the library calls instead of
+// the C library's, raises it there.
 #include "support/in_runtime.hpp"
 
-#ifndef VIGIL_TEST_UNDER_SANITIZER  // which have a sigaction of their own
+#ifndef VIGIL_TEST_UNDER_SANITIZER  // sanitizers have a sigaction of their own
 
 #include <atomic>
 #include <chrono>

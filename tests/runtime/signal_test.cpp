@@ -1,14 +1,13 @@
 #include "machine/sanitizer.hpp"
 #include "sched/fiber/park.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_signals.hpp"
+#include "support/at_rest.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <stdexcept>
 #include <thread>
 
@@ -19,9 +18,9 @@ using vigil::spawn;
 
 namespace {
 
-// On virtual time; after 1 s `ends` begins the end of the run, which has a long
-// grace. Three signals come too early to end it, the fourth does not. Returns
-// the time at which a fiber was stopped.
+// Runs on virtual time; after 1 s `ends` begins the end of the run, which has a long
+// grace. Three signals come too early to end it, the fourth ends it. Returns the time at
+// which a fiber was stopped.
 template <class F>
 std::chrono::nanoseconds ended_by_signals(F ends) {
   vigil::testing::virtual_options how;
@@ -92,8 +91,8 @@ TEST_SUITE("stop_on") {
   }
 
   TEST_CASE("a signal stops a busy program and an idle one, and its handler is put back") {
-    // ThreadSanitizer holds a signal back until its thread calls into libc,
-    // which neither a fiber that yields nor a futex wait does.
+    // ThreadSanitizer holds a signal back until its thread calls into libc, which neither
+    // a yielding fiber nor a futex wait does.
     if (VIGIL_TSAN) return;
     for (const unsigned workers : {1u, 2u}) {
       struct sigaction before {};
@@ -113,16 +112,15 @@ TEST_SUITE("stop_on") {
         vigil::after_func(1ms, [] { ::kill(::getpid(), SIGUSR1); });
         sleep_for(1h);
       });
-      std::atomic<bool> up{false};
+      std::atomic<vigil::detail::scheduler*> up{nullptr};
       std::thread sender([&] {
-        while (!up.load())
-          std::this_thread::yield();
-        // Real time, so that the workers are asleep by then; it holds either way.
-        std::this_thread::sleep_for(5ms);
+        up.wait(nullptr);
+        wait_until_at_rest(*up.load());
         ::kill(::getpid(), SIGUSR1);
       });
       vigil::run(o, [&] {
-        up.store(true);
+        up.store(vigil::detail::current_scheduler());
+        up.notify_one();
         sleep_for(1h);
       });
       sender.join();
@@ -164,7 +162,7 @@ TEST_SUITE("stop_on") {
               if (i == 0) ::kill(::getpid(), SIGUSR1);
               while (!vigil::background().is_done())
                 sleep_for(100us);
-              // The time tells it from a relay's repetition of the first.
+              // The distance in time tells it from a relay's repetition of the first.
               sleep_for(200ms);
               if (i == 0) ::kill(::getpid(), SIGUSR1);
               sleep_for(24h);
@@ -177,7 +175,7 @@ TEST_SUITE("stop_on") {
         if (!returns) sleep_for(24h);
         while (!vigil::background().is_done())
           sleep_for(100us);
-        // Now the main fiber waits itself for the others to end.
+        // Now the main fiber itself waits for the others to end.
       });
       CHECK(stopped.load() == 2);
     }
@@ -189,7 +187,7 @@ TEST_SUITE("stop_on") {
       CAPTURE(static_cast<int>(how));
       const std::chrono::nanoseconds stopped_at = ended_by_signals([how] {
         if (how == by::signal) {
-          // At once, as from a terminal that goes away.
+          // Both at once, as from a terminal that goes away.
           ::kill(::getpid(), SIGUSR2);
           ::kill(::getpid(), SIGUSR1);
         }
@@ -219,160 +217,6 @@ TEST_SUITE("stop_on") {
     ::kill(::getpid(), SIGUSR1);
     for (auto& t : threads)
       t.join();
-  }
-}
-
-namespace {
-
-void own_signal_handler(int) {}
-
-// What is installed now; puts `before` back.
-bool is_own_handler(int signal, const struct sigaction& before) {
-  struct sigaction now {};
-
-  ::sigaction(signal, &before, &now);
-  return now.sa_handler == &own_signal_handler;
-}
-
-}  // namespace
-
-TEST_SUITE("a handler that the program installs while it runs") {
-  TEST_CASE("stays when run ends, for a signal of stop_on, a watched one and SIGQUIT") {
-    struct sigaction usr1 {};
-
-    struct sigaction usr2 {};
-
-    struct sigaction quit {};
-
-    struct sigaction standard {};
-
-    standard.sa_handler = SIG_DFL;
-    ::sigaction(SIGUSR1, nullptr, &usr1);
-    ::sigaction(SIGUSR2, nullptr, &usr2);
-    ::sigaction(SIGQUIT, &standard, &quit);
-    vigil::options o;
-    o.workers = 1;
-    o.stop_on = {SIGUSR1};
-    vigil::run(o, [] {
-      const auto watched = vigil::notify_signals({SIGUSR2});
-      for (const int signal : {SIGUSR1, SIGUSR2, SIGQUIT})
-        std::signal(signal, &own_signal_handler);
-    });
-    CHECK(is_own_handler(SIGUSR1, usr1));
-    CHECK(is_own_handler(SIGUSR2, usr2));
-    CHECK(is_own_handler(SIGQUIT, quit));
-  }
-
-  TEST_CASE("gives way to stop_on of a runtime that starts later, and is put back at the end") {
-    struct sigaction before {};
-
-    ::sigaction(SIGUSR1, nullptr, &before);
-    vigil::options o;
-    o.workers = 1;
-    o.stop_on = {SIGUSR1};
-    vigil::run(o, [&] {
-      std::signal(SIGUSR1, &own_signal_handler);
-      std::thread([&] {
-        vigil::run(o, [] {
-          struct sigaction now {};
-
-          ::sigaction(SIGUSR1, nullptr, &now);
-          const bool is_own = now.sa_handler == &own_signal_handler;
-          CHECK_FALSE(is_own);
-          if (is_own) return;
-          ::kill(::getpid(), SIGUSR1);
-          sleep_for(1h);
-        });
-      }).join();
-    });
-    CHECK(is_own_handler(SIGUSR1, before));
-  }
-
-  TEST_CASE("gives way to notify_signals of the same runtime") {
-    struct sigaction before {};
-
-    ::sigaction(SIGUSR1, nullptr, &before);
-    vigil::options o;
-    o.workers = 1;
-    o.stop_on = {SIGUSR1};
-    vigil::run(o, [] {
-      std::signal(SIGUSR1, &own_signal_handler);
-      const auto watched = vigil::notify_signals({SIGUSR1});
-
-      struct sigaction now {};
-
-      ::sigaction(SIGUSR1, nullptr, &now);
-      CHECK(bool{now.sa_handler != &own_signal_handler});
-    });
-    CHECK(is_own_handler(SIGUSR1, before));
-  }
-
-  TEST_CASE("stays when run ends, for std::terminate; without one the earlier is put back") {
-    const auto before = std::get_terminate();
-    vigil::run([] {});
-    CHECK(bool{std::get_terminate() == before});
-    const std::terminate_handler own = [] { std::abort(); };
-    vigil::run([&] { std::set_terminate(own); });
-    CHECK(bool{std::get_terminate() == own});
-    vigil::run([] {});
-    CHECK(bool{std::get_terminate() == own});
-    std::set_terminate(before);
-  }
-
-  TEST_CASE("child: std::terminate where handlers call each other" * doctest::skip()) {
-    static std::terminate_handler earlier = nullptr;
-    std::set_terminate([] {
-      std::fputs("the first handler\n", stderr);
-      std::abort();
-    });
-    vigil::run([] {
-      earlier = std::set_terminate([] {
-        std::fputs("the second handler\n", stderr);
-        earlier();
-      });
-    });
-    vigil::run([] {});
-    vigil::run([] { std::terminate(); });
-  }
-
-  TEST_CASE("child: an exception in a second runtime" * doctest::skip()) {
-    static std::terminate_handler earlier = nullptr;
-    std::set_terminate([] {
-      std::fputs("the first handler\n", stderr);
-      std::abort();
-    });
-    vigil::run([] {
-      earlier = std::set_terminate([] {
-        std::fputs("the second handler\n", stderr);
-        earlier();
-      });
-      std::thread([] {
-        vigil::run([] {
-          vigil::go([] { throw std::runtime_error("planted"); });
-          sleep_for(1h);
-        });
-      }).join();
-    });
-  }
-
-  TEST_CASE("gets what ends a runtime that starts later, after its fiber has been named") {
-    const child_result r = run_child("child: an exception in a second runtime");
-    CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
-    const auto named = r.output.find("an exception has left fiber");
-    REQUIRE(named != std::string::npos);
-    const auto second = r.output.find("the second handler", named);
-    REQUIRE(second != std::string::npos);
-    CHECK(r.output.find("the second handler", second + 1) == std::string::npos);
-    CHECK(r.output.find("the first handler", second) != std::string::npos);
-  }
-
-  TEST_CASE("may call the one that it has replaced, in later runs too") {
-    const child_result r = run_child("child: std::terminate where handlers call each other");
-    CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
-    const auto second = r.output.find("the second handler");
-    REQUIRE(second != std::string::npos);
-    CHECK(r.output.find("the second handler", second + 1) == std::string::npos);
-    CHECK(r.output.find("the first handler", second) != std::string::npos);
   }
 }
 
@@ -459,8 +303,7 @@ TEST_SUITE("signal watcher") {
       vigil::detail::process_watch_signals(s, l.watcher);
       auto f = spawn([] { sleep_for(std::chrono::nanoseconds::max()); });
       std::thread outside([&] {
-        // Real time, so that the workers are asleep by then; it holds either way.
-        std::this_thread::sleep_for(10ms);
+        wait_until_at_rest(s);
         f.request_stop();
       });
       CHECK_THROWS_AS(f.join(), vigil::cancelled);

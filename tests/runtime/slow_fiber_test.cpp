@@ -1,4 +1,4 @@
-// options::slow_fiber names who keeps a worker, once.
+// options::slow_fiber names the fiber that keeps a worker, once.
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -24,14 +24,14 @@ vigil::options watched() {
   return o;
 }
 
-// Looks through what this process writes to its standard error, and passes it on.
+// Scans what this process writes to its standard error, and passes it on.
 class error_output {
  public:
   error_output() : kept_(::dup(2)) {
     if (kept_ < 0 || ::pipe(ends_) != 0 || ::dup2(ends_[1], 2) < 0) std::abort();
   }
 
-  // Until it has been written; from then on nothing passes here any more.
+  // Returns once the text has been written; from then on nothing is passed on.
   void wait_for(const char* text) {
     while (seen_.find(text) == std::string::npos)
       if (!pass_on()) std::abort();
@@ -65,8 +65,9 @@ std::size_t count_of(const std::string& text, const char* part) {
 }  // namespace
 
 TEST_SUITE("slow_fiber") {
-  // Real time in all of these: slow_fiber is about how long a thread of the system is
-  // kept. A sleep is longer than that, and one that lasts longer still is named too.
+  // All of these use real time: slow_fiber is about how long a system thread is kept. The
+  // pauses block on purpose, for longer than the limit; one that lasts longer still is
+  // named too.
   TEST_CASE("child: blocks its thread in four ways" * doctest::skip()) {
     vigil::run(watched(), [] {
       auto sleeps = vigil::spawn({.name = "sleeps"}, [] {
@@ -117,7 +118,7 @@ TEST_SUITE("slow_fiber") {
     });
   }
 
-  TEST_CASE("names who sleeps, reads or locks its thread, and a callback, once each") {
+  TEST_CASE("names a fiber that sleeps, reads or locks on its thread, and a callback, once each") {
     const child_result child = run_child("child: blocks its thread in four ways");
     CHECK(child.succeeded());
     for (const char* name : {"(sleeps)", "(reads)", "(locks)", "(callbacks)"}) {
@@ -149,7 +150,7 @@ TEST_SUITE("slow_fiber") {
     rescue.join();
   }
 
-  TEST_CASE("names one that does not come back while it is still at it, once") {
+  TEST_CASE("names a fiber that does not come back while it is still busy, once") {
     const child_result child = run_child("child: never comes back");
     CHECK(child.succeeded());
     CHECK(count_of(child.output, "(main)") == 1);
@@ -161,7 +162,8 @@ TEST_SUITE("slow_fiber") {
     how.runtime.slow_fiber = 1s;  // longer than this process may be kept off its processor
     vigil::testing::run_virtual(how, [] {
       vigil::sleep_for(1h);
-      // Real time: longer than slow_fiber, which no function on the side pool counts for.
+      // Blocks on purpose, longer than slow_fiber: a function on the side pool does not
+      // count.
       vigil::blocking([] { std::this_thread::sleep_for(1500ms); });
       const auto until = std::chrono::steady_clock::now() + 1500ms;
       while (std::chrono::steady_clock::now() < until)
@@ -170,14 +172,14 @@ TEST_SUITE("slow_fiber") {
     });
   }
 
-  TEST_CASE("who waits, calls blocking, or yields is not named") {
+  TEST_CASE("a fiber that waits, calls blocking, or yields is not named") {
     const child_result child = run_child("child: waits and yields");
     CHECK(child.succeeded());
     CHECK(child.says("quiet"));
     CHECK_FALSE(child.says("slow_fiber"));
   }
 
-#ifndef VIGIL_TEST_UNDER_SANITIZER  // which has threads of its own
+#ifndef VIGIL_TEST_UNDER_SANITIZER  // sanitizers have threads of their own
   TEST_CASE("its thread does not hide a deadlock, and is gone after the run") {
     const child_result child = run_child("child: deadlock beside the watch");
     CHECK(child.says("thrown"));

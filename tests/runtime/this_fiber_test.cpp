@@ -3,7 +3,6 @@
 #include "support/in_runtime.hpp"
 
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -52,7 +51,7 @@ TEST_SUITE("this_fiber") {
     CHECK(this_fiber::name().empty());
   }
 
-  TEST_CASE("outside a fiber the calls that need one say so") {
+  TEST_CASE("outside a fiber the calls that need one throw an error that says so") {
     CHECK_THROWS_AS(this_fiber::yield(), vigil::wrong_place);
     CHECK_THROWS_AS(this_fiber::set_name("x"), vigil::wrong_place);
     CHECK_THROWS_AS(static_cast<void>(this_fiber::pin()), vigil::wrong_place);
@@ -103,7 +102,7 @@ TEST_SUITE("this_fiber") {
         }
       });
       for (int round = 0; round < rounds(500); ++round) {
-        sleep_for(20us);  // both workers have their turn
+        sleep_for(20us);  // both workers get their turn
         for (const int before = turns.load(); turns.load() == before;) {
         }
       }
@@ -162,7 +161,7 @@ TEST_SUITE("this_fiber") {
           }
           arrived.fetch_add(1);
           while (arrived.load() < 2) {
-          }  // both must be on a thread of their own
+          }  // each must be on a thread of its own
         }));
       }
       for (auto& f : fibers)
@@ -203,7 +202,7 @@ TEST_SUITE("this_fiber") {
     });
   }
 
-  TEST_CASE("stopped is no std::exception") {
+  TEST_CASE("stopped is not a std::exception") {
     in_virtual([] {
       bool passed = true;
       auto f = spawn([&] {
@@ -220,7 +219,7 @@ TEST_SUITE("this_fiber") {
     });
   }
 
-  TEST_CASE("no_park lets through what does not park") {
+  TEST_CASE("no_park permits calls that do not park") {
     in_virtual([] {
       const this_fiber::no_park outer;
       const this_fiber::no_park inner;
@@ -268,7 +267,7 @@ TEST_SUITE("this_fiber") {
 
 namespace {
 
-// Makes a guard and ends it there.
+// Makes a guard and ends it in the given place.
 template <class Guard>
 void ends_in_the_wrong_place(const std::string& where) {
   auto left = std::make_unique<std::optional<Guard>>();
@@ -321,14 +320,14 @@ TEST_SUITE("a guard of this_fiber") {
     });
   }
 
-  TEST_CASE("that ends elsewhere than it was made ends the program by name") {
+  TEST_CASE("that ends in another place than it was made ends the program by name") {
     for (const char* const guard : {"pin", "shield", "no_park"}) {
       for (const char* const where : {"on a thread",
                                       "on another fiber",
                                       "after its fiber",
                                       "in a later callback",
                                       "in a forked child"}) {
-        // Where a no_park lives, nobody waits for another fiber.
+        // A fiber that holds a no_park cannot wait for another fiber.
         const bool waits = std::string(where) == "on another fiber";
         if (std::string(guard) == "no_park" && waits) continue;
         const child_result r =
@@ -356,148 +355,13 @@ TEST_SUITE("a guard of this_fiber") {
         CHECK(this_fiber::id() == runner);
         const auto& self = *vigil::detail::current_fiber();
         CHECK(self.pinned == nullptr);
-        CHECK(self.pins == 0);
-        CHECK(self.shields == 0);
-        CHECK(self.no_parks == 0);
+        CHECK(self.guards.pins == 0);
+        CHECK(self.guards.shields == 0);
+        CHECK(self.guards.no_parks == 0);
         next = true;
       });
       sleep_for(2ms);
       CHECK(next);
     });
-  }
-}
-
-TEST_SUITE("fiber_local") {
-  vigil::fiber_local<int> number(7);
-  vigil::fiber_local<std::string> text;
-
-  struct ordered {
-    std::vector<int>* into = nullptr;
-    int value = 0;
-
-    ~ordered() {
-      if (into != nullptr) into->push_back(value);
-    }
-  };
-
-  vigil::fiber_local<ordered> first;
-  vigil::fiber_local<ordered> second;
-
-  TEST_CASE("each fiber has its own value, made at its first use") {
-    in_runtime({.workers = {1, 2, 4}}, [] {
-      *number = 100;
-      std::vector<vigil::fiber<>> fibers;
-      for (int i = 0; i < 50; ++i) {
-        fibers.push_back(spawn([i] {
-          REQUIRE(*number == 7);
-          *number = i;
-          *text = std::to_string(i);
-          for (int round = 0; round < 20; ++round) {
-            this_fiber::yield();
-            REQUIRE(*number == i);
-            REQUIRE(text->size() == std::to_string(i).size());
-          }
-        }));
-      }
-      for (auto& f : fibers)
-        f.join();
-      CHECK(*number == 100);
-      CHECK(text->empty());
-    });
-    CHECK_THROWS_AS(*number, vigil::wrong_place);
-  }
-
-  TEST_CASE("values die with their fiber in the reverse order of first use") {
-    in_virtual([] {
-      std::vector<int> died;
-      auto f = spawn([&] {
-        second->into = &died;
-        second->value = 2;
-        first->into = &died;
-        first->value = 1;
-      });
-      f.join();
-      CHECK(died == std::vector<int>{1, 2});
-    });
-  }
-
-  TEST_CASE("values of a callback die at its end although its runner goes on") {
-    in_virtual([] {
-      std::vector<int> died;
-      for (int i = 0; i < 3; ++i) {
-        vigil::after_func(1s, [&died, i] {
-          CHECK(first->into == nullptr);
-          first->into = &died;
-          first->value = i;
-        });
-      }
-      sleep_for(2s);
-      CHECK(died.size() == 3);
-    });
-  }
-
-  vigil::fiber_local<std::unique_ptr<int>> owner;
-  vigil::fiber_local<std::vector<std::unique_ptr<int>>> owners;
-
-  TEST_CASE("a value may be of a type that cannot be copied") {
-    in_virtual([] {
-      spawn([] {
-        CHECK(*owner == nullptr);
-        *owner = std::make_unique<int>(5);
-        owners->push_back(std::move(*owner));
-        CHECK(*owners->front() == 5);
-      }).join();
-      CHECK(owners->empty());
-    });
-  }
-
-  void make_the_other(bool is_other);
-  std::atomic<int> ghosts_died{0};
-
-  // Its destructor makes the other's value anew. From rooms of its own: what is
-  // left in the end is not destroyed, which a leak checker would report.
-  struct haunted {
-    bool lives = false;
-    bool is_other = false;
-
-    ~haunted() {
-      if (!lives) return;
-      if (++ghosts_died > 1000) std::abort();
-      make_the_other(!is_other);
-    }
-
-    static void* operator new(std::size_t) {
-      static std::byte rooms[64][sizeof(haunted)];
-      static std::size_t used = 0;
-      if (used == 64) std::abort();
-      return rooms[used++];
-    }
-
-    static void operator delete(void*) {}
-  };
-
-  vigil::fiber_local<haunted> ghost;
-  vigil::fiber_local<haunted> other_ghost;
-
-  void make_the_other(bool is_other) {
-    haunted& made = is_other ? *other_ghost : *ghost;
-    made.is_other = is_other;
-    made.lives = true;
-  }
-
-  TEST_CASE("child: values that make each other anew" * doctest::skip()) {
-    in_virtual([] {
-      spawn([] { make_the_other(false); }).join();
-      const int of_the_fiber = ghosts_died.load();
-      vigil::after_func(1ms, [] { make_the_other(true); });
-      sleep_for(2ms);
-      std::printf("%d and %d have died\n", of_the_fiber, ghosts_died.load() - of_the_fiber);
-    });
-  }
-
-  TEST_CASE("destructors that make each other's values anew end after four rounds") {
-    const child_result r = run_child("child: values that make each other anew");
-    CHECK_MESSAGE(r.succeeded(), r.output);
-    CHECK_MESSAGE(r.says("4 and 4 have died"), r.output);
   }
 }

@@ -18,12 +18,12 @@
 
 namespace {
 
-// Called where an exception is thrown on by `throw;`.
+// Called where `throw;` rethrows an exception.
 void (*at_rethrow)() = nullptr;
 
 }  // namespace
 
-// In place of the compiler's.
+// Replaces the compiler's function.
 extern "C" void __cxxabiv1::__cxa_rethrow() {
   using function = void (*)();
   static const auto original = reinterpret_cast<function>(::dlsym(RTLD_NEXT, "__cxa_rethrow"));
@@ -114,8 +114,8 @@ TEST_SUITE("unhandled exception") {
   }
 
   TEST_CASE("child: a callback is cancelled as the shutdown begins" * doctest::skip()) {
-    // The shutdown comes after it was asked whether the exception ends the program. Who
-    // asks again is told that it does not, and the run never ends.
+    // The shutdown comes after the library has asked whether the exception ends the
+    // program. Asking again would give "no", and the run would never end.
     at_rethrow = [] {
       vigil::detail::current_fiber()->stop_flag.store(true);
       ::alarm(5);

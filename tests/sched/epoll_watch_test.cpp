@@ -1,8 +1,9 @@
-// The seam for I/O: a watch over epoll and a timerfd, as an io_context would
-// be, in the place of the futex one.
+// The seam for I/O: a watch over epoll and a timerfd, as an io_context would be, in place
+// of the futex watch.
 #include "base/clock_source.hpp"
 #include "sched/fiber/park.hpp"
 #include "sched/watch.hpp"
+#include "support/at_rest.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
@@ -44,7 +45,7 @@ class epoll_watch final : public vigil::detail::watch {
     ::close(event_);
   }
 
-  // A descriptor whose input readies the waiter.
+  // Readies the waiter when the descriptor has input.
   void await(int descriptor, vigil::detail::waiter& who, vigil::detail::ticket which) {
     who_ = &who;
     which_ = which;
@@ -57,7 +58,7 @@ class epoll_watch final : public vigil::detail::watch {
       const std::lock_guard guard(timer_lock_);
       earliest_ = never;
     }
-    // seq_cst: before the worker publishes its sleep.
+    // seq_cst: ordered before the worker publishes its sleep.
     interrupted_.store(false);
     std::uint64_t ignored = 0;
     while (::read(event_, &ignored, sizeof ignored) > 0) {
@@ -102,8 +103,8 @@ class epoll_watch final : public vigil::detail::watch {
     ::epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &e);
   }
 
-  // The earliest deadline since prepare() counts: earlier() may come before the
-  // wait has begun. One that is set is set again: it may have come meanwhile.
+  // The earliest deadline since prepare() counts: earlier() may be called before the wait
+  // has begun. A deadline that is already set is set again: it may have passed meanwhile.
   void set(nanos deadline) noexcept {
     const std::lock_guard guard(timer_lock_);
     if (deadline < earliest_) earliest_ = deadline;
@@ -130,7 +131,7 @@ class epoll_watch final : public vigil::detail::watch {
   vigil::detail::ticket which_ = 0;
 };
 
-// body(core, calls, watch)
+// Calls body(core, calls, watch).
 template <class F>
 void over_epoll(const std::vector<unsigned>& workers, F body) {
   for (const unsigned n : workers) {
@@ -175,8 +176,7 @@ TEST_SUITE("a watch over epoll and timerfd") {
       std::atomic<bool> fired{false};
       auto t = vigil::after_func(2h, [&] { fired.store(true); });
       std::thread outside([&] {
-        // Real time, so that the workers are asleep by then; it holds either way.
-        std::this_thread::sleep_for(5ms);
+        wait_until_at_rest(core.sched);
         t.reset(1ms);
       });
       while (!fired.load()) {
@@ -193,8 +193,7 @@ TEST_SUITE("a watch over epoll and timerfd") {
     over_epoll({1, 2}, [](vigil::detail::runtime_core& core, watch_calls&, auto&) {
       auto waiting = spawn([] { sleep_for(1h); });
       std::thread outside([&] {
-        // Real time, so that the workers are asleep by then; it holds either way.
-        std::this_thread::sleep_for(5ms);
+        wait_until_at_rest(core.sched);
         waiting.request_stop();
       });
       CHECK_THROWS_AS(waiting.join(), vigil::cancelled);
@@ -213,8 +212,7 @@ TEST_SUITE("a watch over epoll and timerfd") {
       const auto t = self.self.open(true);
       w.await(ends[0], self.self, t);
       std::thread writer([&] {
-        // Real time, so that the workers are asleep by then; it holds either way.
-        std::this_thread::sleep_for(5ms);
+        wait_until_at_rest(core.sched);
         if (::write(ends[1], "x", 1) != 1) std::abort();
       });
       CHECK(vigil::detail::wait(
@@ -230,8 +228,8 @@ TEST_SUITE("a watch over epoll and timerfd") {
 
   TEST_CASE("a worker that naps beside a computing fiber hears of it") {
     over_epoll({2}, [](vigil::detail::runtime_core& core, watch_calls& calls, epoll_watch& w) {
-      core.sched.naps_after.store(0);
-      core.sched.naps_in_a_row.store(-1U);  // the other worker does nothing but nap
+      core.sched.naps.after.store(0);
+      core.sched.naps.in_a_row.store(-1U);  // the other worker only naps
       int ends[2];
       REQUIRE(::pipe(ends) == 0);
       core.sched.outside.add();
@@ -246,14 +244,14 @@ TEST_SUITE("a watch over epoll and timerfd") {
         heard.store(true);
       });
       std::thread writer([&] {
-        // Real time, so that the worker naps by then; it holds either way.
-        std::this_thread::sleep_for(5ms);
+        while (!core.sched.idle().somebody_naps())
+          std::this_thread::yield();
         if (::write(ends[1], "x", 1) != 1) std::abort();
       });
-      while (!heard.load()) {  // never gives its worker away
+      while (!heard.load()) {  // never gives up its worker
       }
       CHECK(calls.readable.load() == 1);
-      core.sched.naps_after.store(-1U);
+      core.sched.naps.after.store(-1U);
       core.sched.outside.end();
       reader.join();
       writer.join();
@@ -293,7 +291,7 @@ TEST_SUITE("the futex watch") {
   TEST_CASE("arming and stopping a timer that is not the earliest wakes nobody") {
     in_runtime({.workers = {2}}, [] {
       auto earliest = vigil::after_func(1h, [] {});
-      sleep_for(2ms);  // the other worker sleeps to the hour
+      sleep_for(2ms);  // the other worker sleeps until the hour
       const auto before = vigil::stats();
       for (int i = 0; i < rounds(100'000); ++i)
         vigil::after_func(2h, [] {}).stop();

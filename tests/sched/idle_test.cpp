@@ -20,7 +20,7 @@ namespace {
 
 constexpr nanos hour = 3'600'000'000'000;
 
-// Lies down without sleeping: what others see of it.
+// Lies down without sleeping: the part of a sleep that others see.
 void lie(idle_workers& idle, sleeper& s, nanos next, nanos second) {
   idle.start_looking();
   idle.lie_down(s, next, second);
@@ -58,7 +58,7 @@ TEST_SUITE("idle_workers") {
 
   // Node, libuv: poll timeout: no kernel sleep while there is work, none without
   // timers.
-  TEST_CASE("without a deadline nobody sleeps to one") {
+  TEST_CASE("without a deadline no worker sleeps to one") {
     futex_watch watch;
     idle_workers idle(watch);
     sleeper a;
@@ -85,7 +85,7 @@ TEST_SUITE("idle_workers") {
     CHECK_FALSE(c.hook.linked);
     CHECK(idle.asleep() == 2);
     CHECK(idle.looking() == 1);
-    idle.wake_one();  // somebody looks already
+    idle.wake_one();  // somebody is already looking
     CHECK(idle.asleep() == 2);
     idle.stop_looking();
     idle.wake_one();
@@ -96,7 +96,7 @@ TEST_SUITE("idle_workers") {
     CHECK(idle.asleep() == 0);
   }
 
-  TEST_CASE("work is handed on to the one with the fewest ties, and never to an equal") {
+  TEST_CASE("work is handed on to the worker with the fewest duties, and never to an equal") {
     futex_watch watch;
     idle_workers idle(watch);
     sleeper open;
@@ -110,7 +110,7 @@ TEST_SUITE("idle_workers") {
     lie(idle, second, 100, 200);
     CHECK(idle.hand_on(second));
     CHECK_FALSE(open.hook.linked);
-    CHECK(idle.hand_on(second));  // to the same, who looks
+    CHECK(idle.hand_on(second));  // to the same worker, which looks
     CHECK(idle.asleep() == 2);
     idle.lie_down(open, never, never);
     CHECK_FALSE(idle.hand_on(open));
@@ -120,7 +120,7 @@ TEST_SUITE("idle_workers") {
     idle.wake_all();
   }
 
-  TEST_CASE("cover makes sure that somebody sleeps no longer than to the deadline") {
+  TEST_CASE("cover makes sure that some worker sleeps no longer than to the deadline") {
     futex_watch watch;
     idle_workers idle(watch);
     sleeper a;
@@ -140,7 +140,7 @@ TEST_SUITE("idle_workers") {
     idle.stay_awake(b);
   }
 
-  TEST_CASE("cover with nobody asleep or somebody looking wakes nobody") {
+  TEST_CASE("cover wakes no worker if none is asleep or one is looking") {
     futex_watch watch;
     idle_workers idle(watch);
     idle.cover(5);
@@ -184,8 +184,7 @@ TEST_SUITE("idle_workers") {
     CHECK(idle.looking() == 0);
   }
 
-  // Node, libuv: poll timeout: no kernel sleep while there is work, none without
-  // timers.
+  // Node, libuv: poll timeout: no kernel sleep while there is work, none without timers.
   TEST_CASE("a deadline ends the sleep, never early") {
     futex_watch watch;
     idle_workers idle(watch);
@@ -199,7 +198,7 @@ TEST_SUITE("idle_workers") {
     }
   }
 
-  TEST_CASE("a free watch is taken over by a sleeper, unless somebody looks") {
+  TEST_CASE("a free watch is taken over by a sleeper, unless a worker is looking") {
     futex_watch watch;
     idle_workers idle(watch);
     sleeper a;
@@ -214,7 +213,7 @@ TEST_SUITE("idle_workers") {
     idle.stay_awake(a);
     idle.staff_watch();  // a looks, and goes back if it finds nothing
     CHECK(idle.asleep() == 1);
-    idle.stop_looking();  // it has found something
+    idle.stop_looking();  // a has found something
     idle.staff_watch();
     CHECK(idle.looking() == 1);  // b is roused
     idle.stay_awake(b);
@@ -240,7 +239,7 @@ TEST_SUITE("idle_workers") {
     CHECK_FALSE(b.in_watch);
     idle.lie_down(a, never, never);
     CHECK(a.in_watch);
-    CHECK(a.which == &second);
+    CHECK(a.watch == &second);
     std::thread sleeps_again([&] { idle.sleep(a); });
     idle.wake(a);
     sleeps_again.join();

@@ -1,6 +1,7 @@
 #include "sched/wait/note.hpp"
 
 #include "base/clock_source.hpp"
+#include "support/at_rest.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
@@ -8,13 +9,14 @@
 #include <thread>
 
 #include <pthread.h>
+#include <unistd.h>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::detail::monotonic_now;
 using vigil::detail::never;
 
-// Both kinds, whichever the library uses.
+// Both kinds, whichever of them the library uses.
 using futex_note = vigil::detail::basic_note<vigil::detail::kernel_words>;
 using portable_note = vigil::detail::basic_note<vigil::detail::portable_words>;
 
@@ -65,12 +67,13 @@ TEST_SUITE("note") {
     Note n;
     n.clear();
     const pthread_t self = ::pthread_self();
+    const pid_t sleeper = ::gettid();
     std::atomic<bool> done{false};
     std::thread disturber([&] {
       while (!done.load()) {
         ::pthread_kill(self, SIGUSR1);
-        // Real time: leaves the sleeper the time to sleep again; it holds at any pace.
-        std::this_thread::sleep_for(100us);
+        while (!done.load() && !is_asleep(sleeper))
+          std::this_thread::yield();
       }
     });
     const auto deadline = monotonic_now() + 10'000'000;
@@ -82,7 +85,7 @@ TEST_SUITE("note") {
   }
 
   TEST_CASE_TEMPLATE(
-      "what was written before the wake is seen after the sleep", Note, futex_note, portable_note) {
+      "a write before the wake is seen after the sleep", Note, futex_note, portable_note) {
     Note there;
     Note back;
     int value = 0;

@@ -1,6 +1,7 @@
-// The watch that needs no futex, in the place of the default one: on one worker it is
-// all that ever waits. A build with -Dwatch=portable has it everywhere.
+// The watch that needs no futex, in place of the default one. With one worker it is the
+// only thing that ever waits. A build with -Dwatch=portable uses it everywhere.
 #include "sched/watch.hpp"
+#include "support/at_rest.hpp"
 #include "support/in_runtime.hpp"
 
 #include <csignal>
@@ -60,9 +61,8 @@ TEST_SUITE("the portable watch") {
       auto fired = vigil::make_channel<int>(1);
       auto t = vigil::after_func(2h, [fired] { static_cast<void>(fired.try_send(1)); });
       auto waits = spawn([] { sleep_for(1h); });
-      std::thread outside([&] {
-        // Real time, so that the workers are asleep by then; it holds either way.
-        std::this_thread::sleep_for(5ms);
+      std::thread outside([&, &sched = *vigil::detail::current_scheduler()] {
+        wait_until_at_rest(sched);
         t.reset(1ms);
         waits.request_stop();
       });
@@ -95,9 +95,8 @@ TEST_SUITE("the portable watch") {
     vigil::options settings;
     settings.stop_on = {SIGUSR1};
     over_portable(settings, [] {
-      std::thread outside([] {
-        // Real time, so that the workers are asleep by then; it holds either way.
-        std::this_thread::sleep_for(5ms);
+      std::thread outside([&sched = *vigil::detail::current_scheduler()] {
+        wait_until_at_rest(sched);
         ::raise(SIGUSR1);
       });
       CHECK_THROWS_AS(sleep_for(1h), vigil::stopped);
@@ -105,14 +104,14 @@ TEST_SUITE("the portable watch") {
     });
   }
 
-  TEST_CASE("who slept before signals could come looks for himself from then on") {
+  TEST_CASE("a worker that slept before signals could come polls from then on") {
     vigil::detail::futex_word word{0};
     std::thread sleeper([&] {
       while (word.load() == 0)
         portable_words::wait(word, 0, vigil::detail::never);
     });
     portable_words::signals_may_come();
-    // As in a handler: nobody is told.
+    // As in a signal handler: nobody is notified.
     word.store(1);
     portable_words::wake_one(word, vigil::detail::waker::signal_handler);
     sleeper.join();

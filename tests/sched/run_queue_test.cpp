@@ -12,7 +12,7 @@ using vigil::detail::run_queue;
 
 namespace {
 
-// The queue follows no pointer: numbers stand in for fibers.
+// The queue follows no pointer, so numbers stand in for fibers.
 vigil::detail::fiber* as_fiber(std::uintptr_t n) {
   return reinterpret_cast<vigil::detail::fiber*>(n * 16);
 }
@@ -28,7 +28,7 @@ bool push(run_queue& q, std::uintptr_t n) {
 }  // namespace
 
 TEST_SUITE("run_queue") {
-  TEST_CASE("first in, first out, also around the end of the ring") {
+  TEST_CASE("first in, first out, even around the end of the ring") {
     run_queue q;
     CHECK(q.empty());
     CHECK(q.pop() == nullptr);

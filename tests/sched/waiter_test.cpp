@@ -135,14 +135,14 @@ TEST_SUITE("waiter") {
     resumed = 0;
     int frame = 5;
     waiter w([](void* f) noexcept { resumed += *static_cast<int*>(f); }, &frame);
-    CHECK(w.what() == waiter::kind::of_coroutine);
+    CHECK(w.type() == waiter::kind::of_coroutine);
     const ticket t = w.open(true);
     CHECK(w.claim(t, outcome::closed));
     w.deliver();
     CHECK(resumed == 5);
   }
 
-  TEST_CASE("a parked fiber gets the outcome of whoever claims first") {
+  TEST_CASE("a parked fiber gets the outcome of the first claim") {
     for_each_seed(20, [] {
       for (const outcome how : {outcome::value, outcome::closed, outcome::cancelled}) {
         auto& self = *vigil::detail::current_fiber();
@@ -226,7 +226,7 @@ TEST_SUITE("waiter") {
 TEST_SUITE("park and ready") {
   // Go: Fires while the sleeper is on its way to park.
   TEST_CASE("a fiber that is readied before it has parked is not lost") {
-    // ready() comes from a thread outside while the fiber is on its way.
+    // ready() comes from an outside thread while the fiber is on its way to park.
     in_runtime({.workers = {1, 2}}, [](vigil::runtime& rt) {
       const vigil::work_guard outside = rt.make_work_guard();
       auto& self = *vigil::detail::current_fiber();

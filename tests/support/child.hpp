@@ -1,7 +1,7 @@
 // Runs one test case of this executable in a process of its own.
 //
-// The case is marked with doctest::skip(), so that only run_child() starts it;
-// its name must hold no comma and no asterisk.
+// The case is marked with doctest::skip(), so that only run_child() starts it; its name
+// must contain neither a comma nor an asterisk.
 #pragma once
 
 #include <csignal>
@@ -17,8 +17,8 @@
 namespace vigil::testing_support {
 
 struct child_result {
-  int status = 0;      // as waitpid() gives it
-  std::string output;  // of both descriptors
+  int status = 0;      // as waitpid() returns it
+  std::string output;  // of stdout and stderr
 
   bool succeeded() const { return WIFEXITED(status) && WEXITSTATUS(status) == 0; }
 
@@ -36,7 +36,7 @@ inline child_result run_child(
   const std::string filter = std::string("--test-case=") + test_case;
   const pid_t child = ::fork();
   if (child == 0) {
-    // A shell that runs the tests in the background has these ignored.
+    // A shell that runs the tests in the background has set these to ignored.
     for (const int signal : {SIGQUIT, SIGINT, SIGTERM})
       std::signal(signal, SIG_DFL);
     const rlimit no_core{0, 0};

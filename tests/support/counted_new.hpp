@@ -1,5 +1,5 @@
-// Counts every operator new of the program that includes it, in one file. Not
-// under a sanitizer, which has its own.
+// Counts every operator new of the program that includes it, in one file. Not for use
+// under a sanitizer, which has its own operator new.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 namespace vigil::testing_support {
 
 inline std::atomic<std::size_t> allocated{0};
-inline thread_local std::size_t before_call = 0;  // 0: nothing is called
+inline thread_local std::size_t before_call = 0;  // 0: no allocation calls anything
 inline thread_local std::function<void()> called;
 
 inline void* counted(void* p) {
@@ -22,7 +22,7 @@ inline void* counted(void* p) {
   return p;
 }
 
-// After one that warms up.
+// Counts the allocations of f's second call; the first call warms up.
 template <class F>
 std::size_t allocations_of(F f) {
   f();
@@ -31,7 +31,8 @@ std::size_t allocations_of(F f) {
   return allocated.load() - before;
 }
 
-// Calls f in the n-th allocation of this thread from now. Caller: parks in none before.
+// Calls f in the n-th allocation of this thread from now. Caller: does not park before
+// that.
 template <class F>
 void at_allocation(std::size_t n, F f) {
   called = std::move(f);

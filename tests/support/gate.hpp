@@ -1,4 +1,4 @@
-// What functions on a side pool wait at, on their threads.
+// A gate at which functions on a side pool wait, on their threads.
 #pragma once
 
 #include <vigil/time.hpp>
@@ -8,7 +8,7 @@
 
 namespace vigil::testing_support {
 
-// Keeps a function on its thread until it is let go.
+// Keeps a function on its thread until it is opened.
 class gate {
  public:
   void open() {
@@ -23,8 +23,8 @@ class gate {
 
   bool entered() const { return entered_.load(); }
 
-  // From a fiber. It looks now and then, so it lasts however long the function's
-  // thread takes to start.
+  // Called from a fiber. It polls, so it lasts however long the function's thread takes
+  // to start.
   void wait_until_entered() const {
     while (!entered())
       vigil::sleep_for(std::chrono::microseconds(100));

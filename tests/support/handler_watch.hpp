@@ -1,4 +1,4 @@
-// What runs on a worker's own stack, as the handlers of an io_context do.
+// A watch that runs code on a worker's own stack, as the handlers of an io_context do.
 #pragma once
 
 #include "base/clock_source.hpp"
@@ -31,8 +31,8 @@ class handler_watch final : public detail::watch {
   detail::note note_;
 };
 
-// From now on f is called whenever a worker of the calling fiber's runtime has lain
-// down, on its own stack. Once for each runtime.
+// From now on calls f whenever a worker of the calling fiber's runtime lies down, on that
+// worker's own stack. Once for each runtime.
 inline void handle_with(std::function<void()> f) {
   detail::current_scheduler()->adopt_watch(std::make_unique<handler_watch>(std::move(f)));
 }

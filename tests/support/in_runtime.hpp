@@ -1,14 +1,14 @@
-// Runs the body of a test as the main fiber of a runtime, and looks afterwards
-// whether anything was left behind.
+// Runs the body of a test as the main fiber of a runtime, and checks afterwards that
+// nothing was left behind.
 //
 //   in_virtual(body)          virtual time, seed 1: exact times
-//   for_each_seed(n, body)    virtual time under the seeds 1 to n; with
-//                             VIGIL_SEED=m in the environment under m alone
+//   for_each_seed(n, body)    virtual time under the seeds 1 to n; if VIGIL_SEED=m
+//                             is in the environment, under m alone
 //   in_runtime(how, body)     real time, once for each number of workers
 //
-// A failed REQUIRE in any fiber or callback comes out on the test's thread.
-// SUBCASE, INFO and CAPTURE belong to the test's thread, outside the body:
-// doctest keeps them in thread-locals, and fibers migrate.
+// A failed REQUIRE in any fiber or callback is rethrown on the test's thread. SUBCASE,
+// INFO and CAPTURE belong on the test's thread, outside the body: doctest keeps them in
+// thread-locals, and fibers migrate.
 #pragma once
 
 #include "base/random.hpp"
@@ -30,7 +30,7 @@
 
 #include <doctest/doctest.h>
 
-// A sanitizer needs all the address space there is.
+// A sanitizer needs the whole address space.
 #ifdef __has_feature
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define VIGIL_TEST_UNDER_SANITIZER
@@ -42,10 +42,10 @@
 
 namespace vigil::testing_support {
 
-// Replayed from one number.
+// A generator that replays from one number.
 using seeded = detail::random;
 
-// Under VIGIL_SHORT (sanitizers) loops are a twentieth as long.
+// Under VIGIL_SHORT (sanitizers) loops have a twentieth of the rounds.
 inline int rounds(int full) {
   static const bool is_short = std::getenv("VIGIL_SHORT") != nullptr;
   return is_short && full >= 20 ? full / 20 : full;
@@ -90,13 +90,13 @@ inline void check_nothing_left(const runtime_stats& s, std::size_t stacks_before
   if (const std::exception_ptr error = kept_failure::take()) std::rethrow_exception(error);
 }
 
-// body() or body(runtime&).
+// Calls body() or body(runtime&).
 template <class F>
-void in_runtime(const real_options& how, F body) {
-  for (const unsigned workers : how.workers) {
+void in_runtime(const real_options& setup, F body) {
+  for (const unsigned workers : setup.workers) {
     INFO("workers: ", workers);
     const std::size_t stacks = detail::read_stack_stats().in_use;
-    options o = how.settings;
+    options o = setup.settings;
     o.workers = workers;
     if (o.on_unhandled == nullptr) o.on_unhandled = &kept_failure::keep;
     runtime rt(o);
@@ -111,16 +111,16 @@ void in_runtime(const real_options& how, F body) {
   }
 }
 
-// As testing::run_virtual, which has tests of its own; here the statistics are
-// there to be looked at afterwards.
+// Like testing::run_virtual, which has tests of its own; here the statistics stay
+// available for checks.
 template <class F>
-void in_virtual(const testing::virtual_options& how, F body) {
-  INFO("seed: ", how.seed, " (VIGIL_SEED)");
+void in_virtual(const testing::virtual_options& setup, F body) {
+  INFO("seed: ", setup.seed, " (VIGIL_SEED)");
   const std::size_t stacks = detail::read_stack_stats().in_use;
-  detail::scheduler_options o = detail::checked(how.runtime);
+  detail::scheduler_options o = detail::checked(setup.runtime);
   o.workers = 1;
   o.virtual_time = true;
-  o.seed = how.seed == 0 ? 1 : how.seed;
+  o.seed = setup.seed == 0 ? 1 : setup.seed;
   if (o.on_unhandled == nullptr) o.on_unhandled = &kept_failure::keep;
   detail::runtime_core core(o);
   core.sched.run(body, false);
@@ -134,7 +134,7 @@ void in_virtual(F body) {
   in_virtual(testing::virtual_options{}, std::move(body));
 }
 
-// body() or body(seed).
+// Calls body() or body(seed).
 template <class F>
 void for_each_seed(std::uint64_t seeds, F body) {
   const char* const given = std::getenv("VIGIL_SEED");
@@ -152,7 +152,7 @@ void for_each_seed(std::uint64_t seeds, F body) {
   }
 }
 
-// How long ago, on the clock of the calling fiber's runtime.
+// The time since `start`, on the clock of the calling fiber's runtime.
 inline std::chrono::nanoseconds since(clock::time_point start) {
   return clock::now() - start;
 }

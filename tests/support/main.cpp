@@ -1,14 +1,13 @@
 // main() of every test executable: doctest, and a clock that ends a hang.
 //
-// doctest judges a time-out only after the case has ended, so a hang would
-// stay a hang. Here SIGALRM names the running case, raises SIGQUIT (a running
-// runtime answers with its dump of all fibers), then aborts. An alarm and not
-// a thread, because some tests count the threads of the process. The limit is
-// one for each case, far above what the slowest takes on a busy machine: it
-// ends hangs and measures nothing.
+// doctest judges a time-out only after the case has ended, so a hang would stay a hang.
+// Here SIGALRM names the running case, raises SIGQUIT (a running runtime answers with its
+// dump of all fibers), then aborts. It is an alarm and not a thread because some tests
+// count the threads of the process. The limit applies to each case and is far above what
+// the slowest takes on a busy machine: it ends hangs and measures nothing.
 //
-// The same text is written when a case crashes. The handler that was there
-// before (a sanitizer's, the default) then gets the signal as well.
+// The same text is written when a case crashes. The previous handler (a sanitizer's, or
+// the default) then gets the signal as well.
 //
 // VIGIL_TEST_TIMEOUT   seconds for each case, 900 unless given; 0 means no
 //                      limit, for work in a debugger and for long forms
@@ -93,10 +92,10 @@ void write_seed(std::uint64_t seed) noexcept {
   write_text(first);
 }
 
-void write_running_case(const char* what) noexcept {
+void write_running_case(const char* message) noexcept {
   if (running_case[0] == '\0') return;
   write_text("\ntest: ");
-  write_text(what);
+  write_text(message);
   write_text(" while running\n  ");
   write_text(running_case);
   write_seed(vigil::testing_support::running_seed.load());
@@ -115,8 +114,8 @@ struct sigaction earlier[NSIG];
 void on_crash(int signal) {
   const int saved = errno;
   write_running_case(signal == SIGABRT ? "aborted" : "crashed");
-  // Nothing more to say: the faulting instruction runs again, or abort() goes
-  // on, and meets the earlier handler.
+  // Nothing more to say: the faulting instruction runs again, or abort() continues, and
+  // meets the earlier handler.
   ::sigaction(signal, &earlier[signal], nullptr);
   errno = saved;
 }

@@ -1,4 +1,4 @@
-// What the process holds.
+// The memory of the process.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace vigil::testing_support {
 
-// Resident bytes; 0 if the kernel does not tell.
+// Resident bytes; 0 if the kernel does not report them.
 inline std::size_t resident_bytes() {
   std::FILE* const file = std::fopen("/proc/self/statm", "r");
   if (file == nullptr) return 0;

@@ -1,4 +1,4 @@
-// An exception that says afterwards whether its stack was unwound.
+// An exception that tells afterwards whether its stack was unwound.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct unwinds {
   asm volatile("");
 }
 
-// A terminate handler of the program's own: prints whether the stack of the throw is
-// still there, and aborts.
+// A terminate handler of the program's own: prints whether the stack of the throw still
+// exists, and aborts.
 inline void say_what_is_left() {
   bool found = false;
   ::_Unwind_Backtrace(

@@ -1,5 +1,5 @@
-// The seed of the program that is being tested, for the text that main.cpp
-// writes when the case crashes or hangs; 0: none.
+// The seed of the program under test, for the text that main.cpp writes when the case
+// crashes or hangs; 0 if there is none.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@ namespace vigil::testing_support {
 
 extern std::atomic<std::uint64_t> running_seed;
 
-// While it lives, a crash or a hang names the seed.
+// A crash or a hang during its lifetime names the seed.
 struct named_seed {
   explicit named_seed(std::uint64_t seed) { running_seed = seed; }
 

@@ -21,7 +21,7 @@ using vigil::testing::settle;
 
 namespace {
 
-// Some who wait, each for one notification.
+// Several waiters, each for one notification.
 struct waiting_room {
   mutex m;
   condition_variable c;
@@ -42,10 +42,9 @@ struct waiting_room {
 }  // namespace
 
 TEST_SUITE("condition_variable") {
-  // Go's TestCondSignal, TestCondSignalGenerations.
   // Go: Cond: Signal wakes exactly one of n, in generations (TestCondSignal,
   // -Generations).
-  TEST_CASE("notify_one lets exactly one go on, in the order in which they came") {
+  TEST_CASE("notify_one readies exactly one waiter, in the order of arrival") {
     for_each_seed(20, [] {
       waiting_room room;
       for (int i = 0; i < 5; ++i)
@@ -55,7 +54,7 @@ TEST_SUITE("condition_variable") {
         room.c.notify_one();
         settle();
       }
-      room.c.notify_one();  // nobody is there: it is not kept
+      room.c.notify_one();  // nobody waits: the notification is not kept
       room.all.join();
       CHECK(room.order == std::vector{0, 1, 2, 3, 4});
       room.enter(5);
@@ -67,7 +66,7 @@ TEST_SUITE("condition_variable") {
   }
 
   // Go: Cond: Broadcast wakes all (TestCondBroadcast).
-  TEST_CASE("notify_all lets all go on who wait, and none who comes later") {
+  TEST_CASE("notify_all readies all waiters, and none that comes later") {
     for_each_seed(20, [] {
       waiting_room room;
       for (int i = 0; i < 5; ++i)
@@ -81,9 +80,8 @@ TEST_SUITE("condition_variable") {
     });
   }
 
-  // Go's TestCondSignalStealing.
   // Go: Cond: a waiter cannot be robbed by a newcomer (TestCondSignalStealing).
-  TEST_CASE("a newcomer cannot take the notification away from who waits") {
+  TEST_CASE("a newcomer cannot take the notification away from a waiter") {
     for_each_seed(20, [] {
       mutex m;
       condition_variable c;
@@ -170,11 +168,11 @@ TEST_SUITE("condition_variable") {
       CHECK(c.wait_for(lock, 5ms, [] { return true; }));
       CHECK(c.wait_for(lock, -5ms, [] { return true; }));
       CHECK(since(start) == 25ms);
-      c.notify_all();  // who gave up has left
+      c.notify_all();  // those that gave up have left
     });
   }
 
-  TEST_CASE("a notification before the deadline is true; one for who gave up goes to the next") {
+  TEST_CASE("a notification in time is true; one for a waiter that gave up goes to the next") {
     in_virtual([] {
       mutex m;
       condition_variable c;
@@ -194,7 +192,7 @@ TEST_SUITE("condition_variable") {
     });
   }
 
-  TEST_CASE("the lock is taken back also when others hold it longer than the timeout") {
+  TEST_CASE("the lock is taken back even when others hold it longer than the timeout") {
     in_virtual([] {
       mutex m;
       condition_variable c;
@@ -227,7 +225,7 @@ TEST_SUITE("condition_variable") {
         }
       });
       settle();
-      m.lock();  // it has to wait for the mutex, which the stop does not end
+      m.lock();  // has to wait for the mutex, and the stop does not end that wait
       f.request_stop();
       sleep_for(5ms);
       CHECK_FALSE(held);
@@ -263,7 +261,7 @@ TEST_SUITE("condition_variable") {
     });
   }
 
-  TEST_CASE("one who was asked to stop before does not let go of the lock") {
+  TEST_CASE("a fiber that was asked to stop before does not release the lock") {
     in_virtual([] {
       mutex m;
       condition_variable c;
@@ -345,7 +343,7 @@ TEST_SUITE("condition_variable") {
   }
 
   // Go: Cond under load.
-  TEST_CASE("notifications from several threads with deadlines at random: each once") {
+  TEST_CASE("notifications from several threads with random deadlines: each is received once") {
     in_runtime({.workers = {2}, .settings = {}}, [] {
       const auto threads_act = vigil::runtime::current().make_work_guard();
       mutex m;
@@ -385,7 +383,7 @@ TEST_SUITE("condition_variable") {
     });
   }
 
-  TEST_CASE("a predicate may return whatever an if takes") {
+  TEST_CASE("a predicate may return any type that an if accepts") {
     for_each_seed(2, [] {
       mutex m;
       condition_variable c;

@@ -1,4 +1,4 @@
-// The timed waits of wait_group, latch and semaphore alike.
+// The timed waits that wait_group, latch and semaphore share.
 #include "sync_test.hpp"
 
 using namespace std::chrono_literals;

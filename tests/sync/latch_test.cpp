@@ -13,7 +13,7 @@ using vigil::latch;
 using vigil::spawn;
 
 TEST_SUITE("latch") {
-  TEST_CASE("lets all go on when it has come to zero, and stays open") {
+  TEST_CASE("readies all waiters when it has come to zero, and stays open") {
     in_virtual([] {
       latch l(3);
       crowd all;
@@ -27,7 +27,7 @@ TEST_SUITE("latch") {
     });
   }
 
-  TEST_CASE("who arrives and waits under a context has arrived, however the wait ends") {
+  TEST_CASE("arriving and waiting under a context counts as an arrival, however the wait ends") {
     in_virtual([] {
       latch l(3);
       const auto start = clock::now();
@@ -38,7 +38,7 @@ TEST_SUITE("latch") {
       CHECK_THROWS_AS(l.arrive_and_wait(vigil::context()), std::invalid_argument);
       CHECK_THROWS_AS(l.arrive_and_wait(3, it.ctx), std::logic_error);
       CHECK(l.count() == 2);
-      l.arrive_and_wait(2, it.ctx);  // open: goes on
+      l.arrive_and_wait(2, it.ctx);  // open: goes on at once
     });
   }
 

@@ -1,4 +1,4 @@
-// once: one run, for whose end the others wait, also if it throws or is stopped.
+// once: one run, whose end the others wait for, even if it throws or is stopped.
 #include "sync_test.hpp"
 
 #include <memory>
@@ -15,6 +15,18 @@ using vigil::testing::settle;
 
 namespace {
 
+struct target {
+  void member() {}
+};
+
+// Both forms call f(args...): a pointer to a member is refused where the call stands.
+template <class... A>
+concept can_be_called = requires(once& o, A... args) { o.call(args...); };
+static_assert(can_be_called<void (*)()>);
+static_assert(can_be_called<const vigil::context&, void (*)(int), int>);
+static_assert(!can_be_called<void (target::*)(), target>);
+static_assert(!can_be_called<const vigil::context&, void (target::*)(), target>);
+
 void fails_in_a_second() {
   sleep_for(1s);
   throw std::runtime_error("on purpose");
@@ -24,7 +36,7 @@ void fails_in_a_second() {
 
 TEST_SUITE("once") {
   // Go: Once: one run, all wait (TestOnce).
-  TEST_CASE("of many that come at once one runs the function, the others wait for its end") {
+  TEST_CASE("one of many simultaneous callers runs the function, the others wait for its end") {
     in_runtime({}, [] {
       const auto threads_act = vigil::runtime::current().make_work_guard();
       for (int i = 0; i < rounds(200); ++i) {
@@ -83,7 +95,7 @@ TEST_SUITE("once") {
     });
   }
 
-  TEST_CASE("who waits for one run after another keeps the context that it began with") {
+  TEST_CASE("a wait for one run after another keeps the context that it began with") {
     in_virtual([] {
       const auto start = clock::now();
       once o;
@@ -102,7 +114,7 @@ TEST_SUITE("once") {
     });
   }
 
-  TEST_CASE("lets go of a context without its lock: what dies with it may call it") {
+  TEST_CASE("releases a context without its lock: objects destroyed with the context may call it") {
     static once o;
 
     struct calls {
@@ -138,7 +150,7 @@ TEST_SUITE("once") {
   }
 
   // Go: Once: TestOncePanic.
-  TEST_CASE("an exception goes to who ran it, and the next one runs its own") {
+  TEST_CASE("an exception goes to its caller, and the next caller runs its own function") {
     for_each_seed(10, [] {
       once o;
       int runs = 0;
@@ -163,7 +175,7 @@ TEST_SUITE("once") {
     });
   }
 
-  TEST_CASE("one that calls itself is told so instead of waiting for ever") {
+  TEST_CASE("a call from within itself is an error instead of an endless wait") {
     in_virtual([] {
       once o;
       CHECK(holds(text_of<std::logic_error>([&] { o.call([&] { o.call([] {}); }); }), "again"));
@@ -175,7 +187,7 @@ TEST_SUITE("once") {
     CHECK_THROWS_AS(outside.call([&] { outside.call([] {}); }), std::logic_error);
   }
 
-  TEST_CASE("a stop ends the wait for the other, and the function of who is stopped is undone") {
+  TEST_CASE("a stop ends the wait for the other, and the stopped fiber's function is undone") {
     in_virtual([] {
       once o;
       auto runner = spawn([&] { o.call([] { sleep_for(1h); }); });

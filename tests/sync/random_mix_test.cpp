@@ -1,9 +1,8 @@
-// Random programs that mix contexts, a group, locks, counters, a once and a timeout
-// list on virtual time. Each actor does what its dice say and looks what comes of
-// each call: who gives up does so at its deadline, who is cancelled is so when his
-// context ends, a lock has one owner, an entry expires a duration after its last
-// touch; at the end the counts come out and nobody is left. A seed replays its
-// program.
+// Random programs that mix contexts, a group, locks, counters, a once and a timeout list
+// on virtual time. Each actor acts at random and checks the result of each call: a call
+// gives up at its deadline, a cancelled call ends when its context does, a lock has one
+// owner, an entry expires a duration after its last touch. At the end the counts add up
+// and no fiber is left. A seed replays its program.
 #include "sync_test.hpp"
 
 #include <vigil/timeout_list.hpp>
@@ -49,7 +48,7 @@ class program {
         idle_(duration_, [this](auto& e) { expire(e); }) {}
 
   void run() {
-    // For who waits for what nobody brings.
+    // Ends the waits for something that nobody brings.
     root_end_ = any_time() + (dice_.below(3) == 0 ? 0s : 1s);
     root_ = vigil::with_deadline(vigil::background(), root_end_);
     vigil::group g(root_.ctx, {.limit = dice_.below(3) == 0 ? 1 + dice_.below(actors_) : 0});
@@ -57,7 +56,7 @@ class program {
     started_.emplace(dice_.below(2) == 0 ? 1 : 2);
     for (std::uint32_t i = 0; i < actors_; ++i) {
       count_.add();
-      // Its place may never come: who is dropped is done as well.
+      // Its slot may never come: a dropped function is done as well.
       g.go([this, i, one = done_at_end(*this)](const context& ctx) { act(ctx, connections_[i]); });
     }
     started_by_ = now();
@@ -73,7 +72,7 @@ class program {
     } catch (const vigil::cancelled&) {
       is = result::cancelled;
     }
-    // Who was not started is a reason to say `cancelled`, too.
+    // A function that was not started is a reason for `cancelled`, too.
     CHECK((is == error_ || (begun_ < actors_ && is == result::cancelled)));
     CHECK(begun_ == ended_);
     CHECK(all_done.join() == std::max(started_by_, last_done_));
@@ -99,7 +98,7 @@ class program {
  private:
   enum class result : std::uint8_t { none, failed, cancelled };
 
-  // One less when it dies, whether its function has run or not.
+  // Counts down when it is destroyed, whether its function has run or not.
   class done_at_end {
    public:
     explicit done_at_end(program& of) : of_(&of) {}
@@ -165,7 +164,7 @@ class program {
     ended_ += 1;
   }
 
-  // With an error; the first asks the others to stop.
+  // Leaves with an error; the first error asks the others to stop.
   void leave(result with) {
     ended_ += 1;
     if (error_ != result::none) return;
@@ -176,9 +175,9 @@ class program {
 
   instant end_of(instant own_end) const { return std::min({own_end, root_end_, group_end_}); }
 
-  // A call that waits, under ctx, which was made for it until own_end, or is the
-  // group's: what it throws it throws when that has come, or at once if
-  // it has come before. `exact` is false if it takes a lock back first.
+  // Makes a waiting call under ctx, which was made for it and lives until own_end, or is
+  // the group's. A cancelled call throws at that end, or at once if the end has passed.
+  // `exact` is false if the call takes a lock back first.
   template <class F>
   void ends_by(const context& ctx, instant own_end, F call, bool exact = true) {
     const instant from = now();
@@ -189,7 +188,8 @@ class program {
     try {
       call();
     } catch (const vigil::stopped&) {
-      // The end of the context is an error of who is not started for it.
+      // The end of the context is an error of a function that was not started because of
+      // it.
       CHECK((has_come(stop_at_) || (started_by_ >= root_end_ && has_come(root_end_))));
       throw;
     } catch (const vigil::cancelled&) {
@@ -199,7 +199,7 @@ class program {
     }
   }
 
-  // One that waits under ctx, too: not beyond its end.
+  // Makes a waiting call under ctx, as above: it does not outlast it.
   template <class F>
   void under(const context& ctx, instant own_end, F call) {
     const instant from = now();
@@ -259,7 +259,7 @@ class program {
         const instant until = any_time();
         bool all_done = false;
         ends_by(ctx, own_end, [&] { all_done = count_.wait_for(until - now()); });
-        CHECK(!all_done);  // not me
+        CHECK(!all_done);  // not this actor
         CHECK(now() == until);
         break;
       }
@@ -293,12 +293,12 @@ class program {
     CHECK(now() == std::max(from, opener_left_));
   }
 
-  // Of who waits in vain: there was a reason to wait, up to this instant.
+  // Explains a wait in vain: there was a reason to wait, up to this instant.
   static bool is_there(int number, instant left) { return number == 1 || left == now(); }
 
   bool is_taken() const { return is_there(owners_, owner_left_); }
 
-  // Caller: has locked m_.
+  // Caller: holds m_.
   void own(const context& ctx, instant own_end) {
     const std::lock_guard guard(m_, std::adopt_lock);
     const one_of o(owners_, owner_left_);
@@ -306,7 +306,7 @@ class program {
     under(ctx, own_end, [&] { vigil::sleep_until(any_time(), ctx); });
   }
 
-  // The only one there.
+  // Checks that it is the only one there.
   class one_of {
    public:
     one_of(int& number, instant& left) : number_(number), left_(left) { CHECK(++number_ == 1); }
@@ -398,7 +398,7 @@ class program {
   instant root_end_ = never;
   instant group_end_ = never;
   instant stop_at_ = never;
-  instant started_by_ = never;  // all actors that are
+  instant started_by_ = never;  // by this time all actors have been started
   result error_ = result::none;
 
   vigil::mutex m_;
@@ -426,7 +426,7 @@ class program {
 
 TEST_SUITE("random programs") {
   // Go: all of it together with contexts, a group and a timeout list.
-  TEST_CASE("of all parts together: each call ends when it may, and nobody is left") {
+  TEST_CASE("of all parts together: each call ends when it may, and no fiber is left") {
     const int seeds = rounds(3000) * (std::getenv("VIGIL_LONG") != nullptr ? 20 : 1);
     for_each_seed(static_cast<std::uint64_t>(seeds),
                   [](std::uint64_t seed) { program(seed).run(); });

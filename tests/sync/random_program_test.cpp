@@ -1,6 +1,5 @@
-// Random programs on virtual time against a model: at each step somebody asks,
-// gives back, is stopped, or time passes; then it is seen who has what. The seed
-// stands in the message.
+// Random programs on virtual time against a model: each step acquires, releases, stops a
+// fiber or lets time pass, and then compares who holds what. The message has the seed.
 #include "sync_test.hpp"
 
 #include <algorithm>
@@ -21,20 +20,20 @@ namespace {
 enum class state : std::uint8_t { waits, has, gave_up, stopped, gave_back };
 
 struct request {
-  std::int64_t amount;  // of a shared_mutex: 0 a reader, 1 a writer
+  std::int64_t amount;  // of a shared_mutex: 0 for a reader, 1 for a writer
   std::optional<clock::time_point> deadline;
   state predicted = state::waits;
   state is = state::waits;
   std::optional<vigil::fiber<>> who;
 };
 
-// What both have in common: the requests, in the order in which they came.
+// The part that both models share: the requests, in order of arrival.
 class model {
  public:
   virtual ~model() = default;
   virtual void ask(request& r) = 0;
   virtual void give_back(request& r) = 0;
-  virtual void leave(request& r) = 0;  // gave up or was stopped
+  virtual void leave(request& r) = 0;  // r gave up or was stopped
 
  protected:
   static bool take_out(std::deque<request*>& queue, request& r) {
@@ -57,7 +56,7 @@ class semaphore_model : public model {
   explicit semaphore_model(std::int64_t permits) : free_(permits) {}
 
   void ask(request& r) override {
-    if (r.amount == 0) {  // had at once, whoever waits
+    if (r.amount == 0) {  // granted at once, no matter who waits
       r.predicted = state::has;
       return;
     }
@@ -89,7 +88,7 @@ class shared_mutex_model : public model {
  public:
   void ask(request& r) override {
     (r.amount != 0 ? writers_ : readers_).push_back(&r);
-    // A reader who comes does not pass a writer who waits.
+    // A new reader does not pass a waiting writer.
     if (inside_ == 0 || (r.amount == 0 && writers_.empty())) admit(false);
   }
 
@@ -118,12 +117,12 @@ class shared_mutex_model : public model {
     }
   }
 
-  int inside_ = 0;  // readers; -1: a writer
+  int inside_ = 0;  // readers; -1 for a writer
   std::deque<request*> readers_;
   std::deque<request*> writers_;
 };
 
-// acquire(amount, deadline) and release(amount) are the real thing's.
+// acquire(amount, deadline) and release(amount) are those of the real object.
 template <class Acquire, class Release>
 std::string play(std::uint64_t seed,
                  model& expected,
@@ -156,7 +155,7 @@ std::string play(std::uint64_t seed,
     if (kind < 4) {
       request& r = all.emplace_back();
       r.amount = dice.below(static_cast<std::uint32_t>(largest + 1));
-      // No two deadlines are equal: which of them comes first is the seed's.
+      // No two deadlines are equal: with equal ones the seed decides which comes first.
       if (dice.below(2) == 0) {
         r.deadline = clock::now() + std::chrono::microseconds(dice.below(50)) * 1'000 +
                      std::chrono::nanoseconds(all.size());
@@ -198,7 +197,7 @@ std::string play(std::uint64_t seed,
   };
   for (int i = 0; i < 200 && wrong.empty(); ++i)
     step(dice.below(10));
-  // To the end: everybody comes in or gives up.
+  // To the end: every request is granted or gives up.
   for (int i = 0; i < 2'000 && wrong.empty() && (any(state::has) || any(state::waits)); ++i)
     step(any(state::has) != nullptr ? 4 : 9);
   if (wrong.empty() && any(state::waits) != nullptr) wrong = "somebody waits for ever";
@@ -259,7 +258,7 @@ TEST_SUITE("random programs") {
 }
 
 TEST_SUITE("waits") {
-  TEST_CASE("the dump names what each fiber waits for") {
+  TEST_CASE("the dump names the object that each fiber waits for") {
     std::string text;
     in_virtual([&] {
       vigil::mutex m;

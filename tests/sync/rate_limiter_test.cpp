@@ -21,7 +21,6 @@ using vigil::spawn;
 using vigil::testing::settle;
 
 TEST_SUITE("rate_limiter") {
-  // Go's TestLimiterBurst1, TestLimiterBurst3.
   // Go: rate: TestLimiterBurst1, -Burst3.
   TEST_CASE("allows the burst at once, then one for each token that has come") {
     in_virtual([] {
@@ -43,12 +42,11 @@ TEST_SUITE("rate_limiter") {
       CHECK(three.allow_at(t0 + 100ms));
       CHECK_FALSE(three.allow_at(t0 + 200ms, 3));
       CHECK(three.allow_at(t0 + 300ms, 2));
-      CHECK(three.allow_at(t0 + 10s, 3));  // full, not more
+      CHECK(three.allow_at(t0 + 10s, 3));  // full, but not more
       CHECK_FALSE(three.allow_at(t0 + 10s));
     });
   }
 
-  // Go's TestLimiterJumpBackwards.
   // Go: rate: TestLimiterJumpBackwards.
   TEST_CASE("a time before the last one brings nothing and takes nothing back") {
     in_virtual([] {
@@ -63,8 +61,8 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
-  // Go's tokens do the same: the time of the limiter does not go back.
-  TEST_CASE("a time before the last one finds what had come by that one, once") {
+  // Go's tokens behave alike: the limiter's time does not go back.
+  TEST_CASE("a time before the last one finds the tokens of the last one, once") {
     in_virtual([] {
       const auto t0 = clock::now();
       rate_limiter l(rate::per(1, 1h), 2);
@@ -78,7 +76,7 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
-  TEST_CASE("waits come at exact intervals, also at rates that are no whole nanoseconds") {
+  TEST_CASE("waits end at exact intervals, even at rates that are not whole nanoseconds") {
     in_virtual([] {
       const auto start = clock::now();
       rate_limiter l(rate::every(10ms), 1);
@@ -90,7 +88,7 @@ TEST_SUITE("rate_limiter") {
       const auto begin = clock::now();
       for (int i = 0; i <= 3'000; ++i)
         thirds.wait();
-      CHECK(since(begin) == 1'000s);  // no error adds up
+      CHECK(since(begin) == 1'000s);  // no error accumulates
       rate_limiter slow(rate::per(1, 24h), 1);
       const auto morning = clock::now();
       slow.wait();
@@ -139,7 +137,7 @@ TEST_SUITE("rate_limiter") {
   }
 
   // Go: rate: TestReserve..., TestCancel....
-  TEST_CASE("a reservation says when, and cancelled gives back what nobody counts on") {
+  TEST_CASE("a reservation has a time, and its cancel returns tokens that nobody counts on") {
     in_virtual([] {
       const auto t0 = clock::now();
       rate_limiter l(rate::per(10, 1s), 2);
@@ -155,7 +153,7 @@ TEST_SUITE("rate_limiter") {
       later.cancel();  // once only
       CHECK(l.tokens() == 0);
 
-      // Go's TestCancelMulti: what later ones count on stays taken.
+      // Go's TestCancelMulti: tokens that later reservations count on stay taken.
       reservation first = l.reserve(2);
       const reservation second = l.reserve();
       CHECK(second.delay() == 300ms);
@@ -173,7 +171,7 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
-  TEST_CASE("a reservation can be moved, not copied, and what was moved from gives nothing back") {
+  TEST_CASE("a reservation can be moved, not copied, and a moved-from one returns nothing") {
     static_assert(!std::is_copy_constructible_v<reservation>);
     static_assert(!std::is_copy_assignable_v<reservation>);
     static_assert(std::is_nothrow_move_constructible_v<reservation>);
@@ -196,7 +194,7 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
-  TEST_CASE("who waits at a rate of zero goes on at the rate that is set") {
+  TEST_CASE("a wait at a rate of zero goes on at the rate that is set") {
     in_virtual([] {
       const auto start = clock::now();
       rate_limiter l(rate::per(0, 1s), 2);
@@ -234,7 +232,7 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
-  TEST_CASE("who waits at a rate of zero keeps the context that it began with") {
+  TEST_CASE("a wait at a rate of zero keeps the context that it began with") {
     in_virtual([] {
       const auto start = clock::now();
       rate_limiter l(rate::per(0, 1s), 1);
@@ -244,7 +242,7 @@ TEST_SUITE("rate_limiter") {
       settle();
       ctx = vigil::context();
       for (int i = 0; i < 2; ++i) {
-        l.set_burst(1);  // a change that helps nobody
+        l.set_burst(1);  // a change that helps no waiter
         settle();
       }
       CHECK_THROWS_AS(f.join(), vigil::cancelled);
@@ -252,7 +250,7 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
-  TEST_CASE("a stop ends the wait and gives back what it had reserved") {
+  TEST_CASE("a stop ends the wait and returns the tokens that it had reserved") {
     in_virtual([] {
       rate_limiter l(rate::every(1h), 1);
       l.wait();
@@ -266,7 +264,7 @@ TEST_SUITE("rate_limiter") {
   }
 
   // Go: rate: TestReserveSetBurst, -SetLimit.
-  TEST_CASE("rate and burst can be changed; what was reserved keeps its time") {
+  TEST_CASE("rate and burst can be changed; reservations keep their time") {
     in_virtual([] {
       const auto t0 = clock::now();
       rate_limiter l(rate::per(10, 1s), 10);
@@ -291,7 +289,7 @@ TEST_SUITE("rate_limiter") {
   }
 
   // Go: rate: TestWaitSimple, -Timeout, TestZeroLimit, TestInf.
-  TEST_CASE("what can never be is refused, and none ever come at a rate of zero") {
+  TEST_CASE("impossible requests are refused, and no token ever comes at a rate of zero") {
     in_virtual([] {
       CHECK_THROWS_AS(rate::per(-1, 1s), std::invalid_argument);
       CHECK_THROWS_AS(rate::per(1, 0s), std::invalid_argument);
@@ -330,7 +328,7 @@ TEST_SUITE("rate_limiter") {
     });
   }
 
-  TEST_CASE("a debt beyond what a slower rate can pay stays the greatest there is") {
+  TEST_CASE("a debt too great for a slower rate stays the greatest there is") {
     in_virtual([] {
       constexpr auto most = std::numeric_limits<std::int64_t>::max();
       const auto t = clock::now() + 1h;

@@ -1,4 +1,4 @@
-// semaphore: never more inside than there are permits, first come, first served.
+// semaphore: never more holders than permits, first come, first served.
 #include "sync_test.hpp"
 
 #include <atomic>
@@ -15,7 +15,7 @@ using vigil::spawn;
 using vigil::testing::settle;
 
 TEST_SUITE("semaphore") {
-  TEST_CASE("no more are inside than there are permits") {
+  TEST_CASE("there are never more holders than permits") {
     in_runtime({}, [] {
       const auto threads_act = vigil::runtime::current().make_work_guard();
       semaphore s(3);
@@ -126,7 +126,7 @@ TEST_SUITE("semaphore") {
       ask(1);
       s.release(1);
       settle();
-      CHECK(order.empty());  // one is free, but the first wants two
+      CHECK(order.empty());  // one permit is free, but the first request wants two
       CHECK_FALSE(s.try_acquire());
       CHECK_FALSE(s.try_acquire_for(1ms));
       s.release(1);
@@ -138,7 +138,7 @@ TEST_SUITE("semaphore") {
 
   // Go: semaphore.Weighted: large ones do not starve; cancelled ones let others
   // go.
-  TEST_CASE("one who gives up or is stopped lets those behind go on, and takes nothing") {
+  TEST_CASE("a waiter that gives up or is stopped lets those behind go on, and takes nothing") {
     in_virtual([] {
       semaphore s(1);
       const auto start = clock::now();
@@ -162,7 +162,7 @@ TEST_SUITE("semaphore") {
     });
   }
 
-  TEST_CASE("zero permits are had at once, negative numbers and too many are refused") {
+  TEST_CASE("zero permits are granted at once, negative numbers and too many are refused") {
     semaphore s(0);
     s.acquire(0);
     CHECK(s.try_acquire(0));

@@ -41,9 +41,8 @@ TEST_SUITE("shared_mutex") {
     });
   }
 
-  // Go's HammerRWMutex.
   // Go: RWMutex: HammerRWMutex, TryRLock.
-  TEST_CASE("in any mix no writer meets anybody, from fibers and threads") {
+  TEST_CASE("in any mix of fibers and threads a writer is always alone") {
     in_runtime({}, [] {
       const auto threads_act = vigil::runtime::current().make_work_guard();
       shared_mutex m;
@@ -98,7 +97,7 @@ TEST_SUITE("shared_mutex") {
 
   // Go: RWMutex: a waiting writer keeps new readers out; readers go after a
   // writer.
-  TEST_CASE("a writer who waits keeps new readers out, and comes next") {
+  TEST_CASE("a waiting writer keeps new readers out, and comes next") {
     in_virtual([] {
       shared_mutex m;
       m.lock_shared();
@@ -124,7 +123,7 @@ TEST_SUITE("shared_mutex") {
 
   // Go: RWMutex: a waiting writer keeps new readers out; readers go after a
   // writer.
-  TEST_CASE("all readers who wait when a writer leaves go before the next writer") {
+  TEST_CASE("all readers waiting when a writer leaves go before the next writer") {
     in_virtual([] {
       shared_mutex m;
       m.lock();
@@ -212,7 +211,7 @@ TEST_SUITE("shared_mutex") {
     });
   }
 
-  TEST_CASE("a writer who gives up lets the readers behind him in at once") {
+  TEST_CASE("a writer that gives up lets the readers behind it in at once") {
     in_virtual([] {
       shared_mutex m;
       m.lock_shared();
@@ -232,7 +231,7 @@ TEST_SUITE("shared_mutex") {
   }
 
   // Go: RWMutex: misuse.
-  TEST_CASE("unlocking what is not held throws and says which call is meant") {
+  TEST_CASE("unlocking a lock that is not held throws and names the intended call") {
     shared_mutex m;
     CHECK(holds(text_of<std::logic_error>([&] { m.unlock(); }), "no writer"));
     CHECK(holds(text_of<std::logic_error>([&] { m.unlock_shared(); }), "no reader"));

@@ -17,7 +17,7 @@ using vigil::testing::settle;
 
 TEST_SUITE("single_flight") {
   // Go: singleflight: TestDo, TestDoErr, TestDoDupSuppress.
-  TEST_CASE("those who ask for one key at a time share one call, other keys have their own") {
+  TEST_CASE("simultaneous calls for one key share one call, other keys have their own") {
     for_each_seed(10, [] {
       single_flight<std::string, int> flights;
       int calls = 0;
@@ -35,13 +35,13 @@ TEST_SUITE("single_flight") {
       all.join();
       CHECK(calls == 1);
       CHECK(flights.size() == 0);
-      // No cache.
+      // Results are not cached.
       CHECK(flights.call("a", [] { return 9; }) == 9);
     });
   }
 
   // Go: singleflight: TestDo, TestDoErr, TestDoDupSuppress.
-  TEST_CASE("an exception goes to all who wait, and the next one calls anew") {
+  TEST_CASE("an exception goes to all waiters, and the next caller calls anew") {
     in_virtual([] {
       single_flight<int, int> flights;
       std::atomic<int> failed{0};
@@ -64,7 +64,7 @@ TEST_SUITE("single_flight") {
   }
 
   // Go: singleflight: TestForget, TestForgetMisbehaving.
-  TEST_CASE("after forget a new call begins, and the old one serves those who waited for it") {
+  TEST_CASE("after forget a new call begins, and the old one serves its waiters") {
     in_virtual([] {
       single_flight<int, int> flights;
       auto first = spawn([&] {
@@ -77,7 +77,7 @@ TEST_SUITE("single_flight") {
       auto second = spawn([&] { return flights.call(1, [] { return -1; }); });
       settle();
       flights.forget(1);
-      flights.forget(2);  // nobody flies there
+      flights.forget(2);  // no call of that key is under way
       auto third = spawn([&] {
         return flights.call(1, [] {
           sleep_for(20ms);
@@ -87,13 +87,13 @@ TEST_SUITE("single_flight") {
       settle();
       CHECK(first.join() == 1);
       CHECK(second.join() == 1);
-      CHECK(flights.size() == 1);  // the end of the old one leaves the new one alone
+      CHECK(flights.size() == 1);  // the end of the old call leaves the new one alone
       CHECK(third.join() == 3);
     });
   }
 
   // Go: singleflight: TestGoexitDo.
-  TEST_CASE("if the one who calls is stopped another one calls, and who waits can be stopped") {
+  TEST_CASE("if the calling fiber is stopped another one calls, and waiters can be stopped") {
     in_virtual([] {
       single_flight<int, int> flights;
       auto leader = spawn([&] {
@@ -115,7 +115,7 @@ TEST_SUITE("single_flight") {
     });
   }
 
-  TEST_CASE("if the context of the one who calls is done another one calls") {
+  TEST_CASE("if the context of the calling fiber is done another one calls") {
     in_virtual([] {
       single_flight<int, int> flights;
       auto it = vigil::with_timeout(vigil::background(), 1s);
@@ -169,7 +169,7 @@ TEST_SUITE("single_flight") {
     });
   }
 
-  TEST_CASE("who waits for one call after another keeps the context that it began with") {
+  TEST_CASE("a wait for one call after another keeps the context that it began with") {
     in_virtual([] {
       const auto start = vigil::clock::now();
       single_flight<int, int> flights;
@@ -196,7 +196,7 @@ TEST_SUITE("single_flight") {
     });
   }
 
-  TEST_CASE("a function that asks for its own key is told so") {
+  TEST_CASE("a function that asks for its own key gets an error") {
     in_virtual([] {
       single_flight<int, int> flights;
       CHECK(holds(text_of<std::logic_error>(
@@ -230,7 +230,7 @@ TEST_SUITE("single_flight") {
         }) == i);
         CHECK(flights.size() == 0);
       }
-      // The same, with a forget and a call that begins meanwhile.
+      // The same with a forget and a call that begins meanwhile.
       std::string mine = key;
       CHECK(flights.call(mine, [&] {
         flights.forget(key);

@@ -1,7 +1,8 @@
-// What the tests of sync share.
+// Helpers that the tests of sync share.
 #pragma once
 
 #include "support/in_runtime.hpp"
+#include "support/text_of.hpp"
 
 #include <vigil/sync.hpp>
 #include <vigil/vigil.hpp>
@@ -14,21 +15,6 @@
 #include <doctest/doctest.h>
 
 namespace vigil::testing_support {
-
-// The text of the E that f throws; empty if it throws none.
-template <class E, class F>
-std::string text_of(F f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return {};
-}
-
-inline bool holds(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
 
 // Fibers that are joined at the end of a scope.
 class crowd {

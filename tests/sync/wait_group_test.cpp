@@ -20,7 +20,7 @@ using vigil::testing::settle;
 
 TEST_SUITE("wait_group") {
   // Go: WaitGroup: reuse after Wait.
-  TEST_CASE("lets all who wait go on when the last is done, and can be used again") {
+  TEST_CASE("readies all waiters when the last is done, and can be used again") {
     for_each_seed(10, [] {
       wait_group group;
       for (int round = 0; round < 3; ++round) {
@@ -43,13 +43,13 @@ TEST_SUITE("wait_group") {
         all.join();
         CHECK(through == 4);
         CHECK(group.try_wait());
-        group.wait();  // at once
+        group.wait();  // returns at once
       }
     });
   }
 
   // Go: WaitGroup: reuse after Wait.
-  TEST_CASE("who waited goes on although more is added as soon as it was zero") {
+  TEST_CASE("a waiter goes on although more is added as soon as it was zero") {
     in_virtual([] {
       wait_group group;
       group.add();
@@ -79,7 +79,7 @@ TEST_SUITE("wait_group") {
   }
 
   // Go: WaitGroup: writes before Done visible after Wait.
-  TEST_CASE("what was written before done is seen after wait, by fibers and threads") {
+  TEST_CASE("a write before done is seen after wait, by fibers and threads") {
     in_runtime({}, [] {
       const auto threads_act = vigil::runtime::current().make_work_guard();
       for (int i = 0; i < rounds(500); ++i) {
@@ -164,7 +164,7 @@ TEST_SUITE("wait_group") {
     CHECK(unhandled == 1);
   }
 
-  TEST_CASE("go counts until captures are gone that can only be copied, also slow ones") {
+  TEST_CASE("go counts until captures are gone that can only be copied, even slow ones") {
     struct slow {
       std::atomic<int>& gone;
 

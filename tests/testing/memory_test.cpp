@@ -15,7 +15,7 @@ using namespace vigil::testing_support;
 }  // namespace
 
 TEST_SUITE("virtual time") {
-  TEST_CASE("whichever allocation fails, only the call that needed it does, and the rest runs") {
+  TEST_CASE("whichever allocation fails, only the call that needed it fails, and the rest runs") {
     std::size_t before = 0;
     for (std::size_t n = 1; before == 0; ++n) {
       in_virtual([&] {
@@ -41,7 +41,7 @@ TEST_SUITE("virtual time") {
         } catch (const std::bad_alloc&) {
         }
         vigil::testing::settle();
-        before = before_call;  // zero: that one has failed
+        before = before_call;  // zero if that allocation has failed
         before_call = 0;
         vigil::sleep_for(1s);
         CHECK(ran == started);

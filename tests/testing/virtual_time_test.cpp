@@ -1,3 +1,4 @@
+#include "support/at_rest.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vigil/testing.hpp>
@@ -21,7 +22,7 @@ using vigil::testing::virtual_options;
 
 namespace {
 
-// A run with much choice in it; what it did, as text.
+// A run with many choices; returns its history as text.
 std::string history(std::uint64_t seed) {
   return run_virtual({.seed = seed, .runtime = {}}, [] {
     std::string text;
@@ -50,7 +51,7 @@ std::string history(std::uint64_t seed) {
 
 TEST_SUITE("run_virtual") {
   // Go: TestNow.
-  TEST_CASE("starts its clock at 2000-01-01 and returns what f returns") {
+  TEST_CASE("starts its clock at 2000-01-01 and returns f's result") {
     CHECK(run_virtual([] { return vigil::clock::now(); }) == vigil::testing::epoch);
     CHECK(vigil::testing::epoch.time_since_epoch() == 946'684'800s);
     CHECK(run_virtual([] {}) == 0);
@@ -87,7 +88,7 @@ TEST_SUITE("run_virtual") {
     CHECK(took == 1h);
   }
 
-  TEST_CASE("rethrows what f threw") {
+  TEST_CASE("rethrows f's exception") {
     CHECK_THROWS_WITH_AS(
         run_virtual([] { throw std::runtime_error("planted"); }), "planted", std::runtime_error);
     CHECK_THROWS_AS(run_virtual([]() -> int { throw 5; }), int);
@@ -141,7 +142,7 @@ TEST_SUITE("run_virtual") {
     CHECK(history(0) == history(1));
   }
 
-  TEST_CASE("what ran earlier in the process does not change a run") {
+  TEST_CASE("earlier activity in the process does not change a run") {
     const std::string before = history(3);
     static_cast<void>(history(17));
     in_runtime({.workers = {2}}, [] { sleep_for(100us); });
@@ -183,9 +184,8 @@ TEST_SUITE("run_virtual") {
       bool fired = false;
       vigil::after_func(1s, [&] { fired = true; });
       outside = std::thread([&] {
-        // Real time, so that time would have gone on by then, if it did; it holds
-        // either way.
-        std::this_thread::sleep_for(10ms);
+        // By then time would have gone on, if it did.
+        wait_until_at_rest(core.sched);
         CHECK_FALSE(finished.load());
         core.sched.outside.end();
       });
@@ -211,7 +211,7 @@ TEST_SUITE("run_virtual") {
     CHECK(other == expected);
   }
 
-  TEST_CASE("everything random ends at exactly its instant, whatever the seed") {
+  TEST_CASE("random waits end at exactly their instants, whatever the seed") {
     for_each_seed(10, [](std::uint64_t seed) {
       seeded dice(seed * 77);
       const auto start = vigil::clock::now();
@@ -235,7 +235,6 @@ TEST_SUITE("run_virtual") {
 }
 
 TEST_SUITE("settle") {
-  // Go: TestWait, TestGoroutineWait.
   // Go: TestRunEmpty, TestSimpleWait, TestGoroutineWait, TestWait.
   TEST_CASE("returns when every other fiber has ended or is parked") {
     for_each_seed(20, [] {
@@ -254,7 +253,7 @@ TEST_SUITE("settle") {
     });
   }
 
-  TEST_CASE("lets what is due now run first, and what it starts") {
+  TEST_CASE("lets everything that is due now run first, and everything that this starts") {
     for_each_seed(20, [] {
       int runs = 0;
       vigil::after_func(0s, [&] {
@@ -315,7 +314,7 @@ TEST_SUITE("settle") {
   }
 
   // Go: TestHappensBefore.
-  TEST_CASE("orders what the others did before with what comes after") {
+  TEST_CASE("orders the others' earlier actions before everything after it") {
     in_virtual([] {
       int plain = 0;
       vigil::go([&] { plain = 5; });

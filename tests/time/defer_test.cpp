@@ -20,7 +20,7 @@ struct endless_defer {
   }
 };
 
-// Calls something as it dies, once.
+// Calls a function once, when it is destroyed.
 template <class F>
 class calls_as_it_dies {
  public:
@@ -41,7 +41,7 @@ class calls_as_it_dies {
 
 TEST_SUITE("defer") {
   // Node, libuv: order: rest of the operation, ticks, then timers, immediates.
-  TEST_CASE("in a callback starts after it has returned, in order, before what was posted") {
+  TEST_CASE("in a callback starts after it has returned, in order, before posted functions") {
     for_each_seed(10, [] {
       std::string order;
       vigil::after_func(1s, [&order] {
@@ -113,7 +113,7 @@ TEST_SUITE("defer") {
     });
   }
 
-  TEST_CASE("what a deferred function defers comes in a later round") {
+  TEST_CASE("a function deferred by a deferred function comes in a later round") {
     for_each_seed(5, [] {
       std::string order;
       vigil::post([&order] {
@@ -156,7 +156,7 @@ TEST_SUITE("defer") {
     }
   }
 
-  TEST_CASE("one that has not started when the run ends never does, and its captures die") {
+  TEST_CASE("one not started when the run ends never starts, and its captures are destroyed") {
     auto token = std::make_shared<int>(0);
     vigil::testing::run_virtual([token] { vigil::defer([token] { FAIL("runs"); }); });
     CHECK(token.use_count() == 1);
@@ -174,13 +174,13 @@ TEST_SUITE("defer") {
       }),
                       std::runtime_error);
       CHECK(token.use_count() == 1);
-      *token = 0;  // it may have run in the first one
+      *token = 0;  // it may have run in the first round
       rt.run([] { vigil::sleep_for(1ms); });
       CHECK(*token == 0);
     }
   }
 
-  TEST_CASE("by captures that die as the run ends it never starts, and its captures die too") {
+  TEST_CASE("by captures destroyed as the run ends it never starts, and its own captures go, too") {
     vigil::options o;
     o.workers = 1;
     vigil::runtime rt(o);

@@ -1,4 +1,4 @@
-// What the tests of post and defer share.
+// Helpers that the tests of post and defer share.
 #pragma once
 
 #include "support/in_runtime.hpp"
@@ -11,7 +11,7 @@ inline options all_done() {
   return o;
 }
 
-// Beside an endless chain: a timer, a fiber and a post each have their turn.
+// Beside an endless chain, a timer, a fiber and a post each get their turn.
 inline void check_others_have_their_turn() {
   auto ran = make_channel<int>(3);
   after_func(std::chrono::milliseconds(1), [ran] { ran.send(1); });

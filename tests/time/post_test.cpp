@@ -42,9 +42,9 @@ TEST_SUITE("post") {
     });
   }
 
-  // Node: callback_stack. One worker: nobody else runs before the main fiber waits.
+  // One worker: nothing else runs before the main fiber waits.
   // Node, libuv: callback_stack.
-  TEST_CASE("no call of ours calls what is due: post, defer, add, touch, remove, stop, reset") {
+  TEST_CASE("no call of vigil's runs due functions: post, defer, add, touch, remove, stop, reset") {
     in_runtime({.workers = {1}, .settings = {}}, [] {
       int calls = 0;
       int expired = 0;
@@ -75,7 +75,7 @@ TEST_SUITE("post") {
   }
 
   // Node, libuv: setTimeout(0) against setImmediate is open.
-  TEST_CASE("functions start in the order in which they were posted") {
+  TEST_CASE("functions start in the order of posting") {
     for_each_seed(10, [] {
       std::vector<int> order;
       for (int i = 0; i < 200; ++i)
@@ -89,7 +89,7 @@ TEST_SUITE("post") {
 
   // Node, libuv: setImmediate: a round runs what was there at its start
   // (test-timers-immediate-queue).
-  TEST_CASE("a round is what was there at its start: of a thousand that add one each, a thousand") {
+  TEST_CASE("a round has the functions present at its start: a thousand that each add one") {
     for_each_seed(5, [] {
       int first = 0;
       int second = 0;
@@ -111,11 +111,11 @@ TEST_SUITE("post") {
 
   // Node, libuv: recursive setImmediate lets others through; recursive nextTick
   // starves them.
-  TEST_CASE("between two rounds ready fibers and due timers have their turns") {
+  TEST_CASE("between two rounds ready fibers and due timers get their turns") {
     in_runtime({.workers = {1}}, [] {
       auto end = std::make_shared<std::atomic<bool>>(false);
-      // A chain of rounds of one function each; 32 rounds in one turn of a runner
-      // would be 32 for each yield.
+      // A chain of rounds of one function each; 32 rounds in one turn of a runner would
+      // be 32 for each yield.
       auto rounds_run = std::make_shared<int>(0);
       struct chain {
         std::shared_ptr<std::atomic<bool>> end;
@@ -216,7 +216,7 @@ TEST_SUITE("post") {
     }
   }
 
-  TEST_CASE("one that has not started when the run ends never does, and its captures die") {
+  TEST_CASE("one not started when the run ends never starts, and its captures are destroyed") {
     auto token = std::make_shared<int>(0);
     vigil::testing::run_virtual([token] { vigil::post([token] { FAIL("runs"); }); });
     CHECK(token.use_count() == 1);

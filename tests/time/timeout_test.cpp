@@ -74,7 +74,7 @@ TEST_SUITE("select with a time") {
     });
   }
 
-  TEST_CASE("with a time that has come takes what is ready, and the time only if nothing is") {
+  TEST_CASE("with a time that has come takes a ready case, and the time only if none is ready") {
     for_each_seed(20, [] {
       const auto start = vigil::clock::now();
       const auto values = vigil::make_channel<int>(1);
@@ -205,7 +205,7 @@ TEST_SUITE("select with a time") {
         static_cast<void>(values.try_send(1));
         timers_taken += vigil::select(on_recv(values), on_recv(t.channel())) == 1 ? 1 : 0;
       }
-      CHECK(timers_taken > 400);  // of 1000 by a fair draw: 6 sigma
+      CHECK(timers_taken > 400);  // of 1000, by a fair draw: 6 sigma
       CHECK(timers_taken < 600);
       for (int i = 0; i < 100; ++i) {
         timer t(0s);
@@ -234,7 +234,7 @@ TEST_SUITE("select with a time") {
 }
 
 TEST_SUITE("receive with a time") {
-  TEST_CASE("gives up at exactly its deadline, and says that it was time") {
+  TEST_CASE("gives up at exactly its deadline, and reports a timeout") {
     in_virtual([] {
       const auto start = vigil::clock::now();
       const auto values = vigil::make_channel<int>();

@@ -42,10 +42,8 @@ TEST_SUITE("timer handles") {
     });
   }
 
-  // Go: TestZeroTimerStopPanics and -ResetPanics, TestManualTicker: stop is
-  // harmless here.
-  // Go: TestZeroTimerResetPanics, -StopPanics;
-  // TestTickerStopWithDirectInitialization, TestManualTicker.
+  // Go: TestZeroTimerResetPanics, -StopPanics; TestTickerStopWithDirectInitialization,
+  // TestManualTicker.
   TEST_CASE("an empty or moved-from one stops nothing, refuses reset and has a nil channel") {
     in_virtual([] {
       timer t(1s);
@@ -54,7 +52,7 @@ TEST_SUITE("timer handles") {
       const ticker moved_ticker = std::move(k);
       timer none;
       ticker no_ticker;
-      // NOLINTBEGIN(bugprone-use-after-move): that is the test
+      // NOLINTBEGIN(bugprone-use-after-move): the move is what is tested
       for (timer* empty : {&none, &t}) {
         CHECK_FALSE(static_cast<bool>(*empty));
         CHECK_FALSE(empty->stop());
@@ -193,12 +191,12 @@ TEST_SUITE("timer handles") {
       CHECK(told);
       CHECK(vigil::stats().timers_armed == armed);
     });
-    // The same with no runtime at all.
+    // The same without any runtime.
     CHECK_FALSE(old.channel().recv().has_value());
     CHECK(never_waited.recv_for(1h).is_closed());
   }
 
-  TEST_CASE("a thread without a runtime is told so, and what to do instead") {
+  TEST_CASE("a thread without a runtime gets an error that gives the alternative") {
     const auto text_of = [](auto make) {
       try {
         make();
@@ -227,9 +225,8 @@ TEST_SUITE("timer handles") {
 }
 
 TEST_SUITE("scoped_timer") {
-  // Node: disposal at the end of a scope.
   // Node, libuv: disposal at the end of a scope.
-  TEST_CASE("stops what is pending at the end of its scope") {
+  TEST_CASE("stops a pending timer at the end of its scope") {
     in_virtual([] {
       int runs = 0;
       timer copy;
@@ -246,7 +243,7 @@ TEST_SUITE("scoped_timer") {
       sleep_for(10s);
       CHECK(runs == 0);
       CHECK_FALSE(waited.channel().try_recv());
-      CHECK_FALSE(copy.reset(1s));  // it can be started again by another handle
+      CHECK_FALSE(copy.reset(1s));  // another handle can start it again
       sleep_for(2s);
       CHECK(runs == 1);
     });
@@ -330,7 +327,7 @@ TEST_SUITE("scoped_timer") {
     });
   }
 
-  TEST_CASE("nor does one that the fiber has caught and forgotten") {
+  TEST_CASE("nor does a stop that the fiber has caught and forgotten") {
     for_each_seed(10, [] {
       const auto start = vigil::clock::now();
       auto f = vigil::spawn([&] {
@@ -393,7 +390,7 @@ TEST_SUITE("scoped_timer") {
       });
       sleep_for(3s);
       CHECK(log.empty());
-      t = scoped_timer(after_func(1h, [&] { log += 'c'; }));  // waits for the one that runs
+      t = scoped_timer(after_func(1h, [&] { log += 'c'; }));  // waits for the running callback
       CHECK(log == "b");
       CHECK(since(start) == 5s);
       t->reset(2s);

@@ -1,4 +1,4 @@
-// What the tests of timers with a channel share.
+// Helpers that the tests of timers with a channel share.
 #pragma once
 
 #include "support/in_runtime.hpp"
@@ -12,19 +12,19 @@ using instant = clock::time_point;
 
 inline constexpr instant no_deadline = instant::max();
 
-// body(handle, is_a_ticker) for both kinds, far from due, under a few seeds.
+// Calls body(handle, is_a_ticker) for both kinds, far from due, under a few seeds.
 template <class F>
 void for_timer_and_ticker(F body) {
   for_each_seed(10, [&] { body(timer(std::chrono::seconds(10'000)), false); });
   for_each_seed(10, [&] { body(ticker(std::chrono::seconds(10'000)), true); });
 }
 
-// Timers that are in the heap and will fire, the waits of fibers among them.
+// The timers that are in the heap and will fire, including the waits of fibers.
 inline std::uint64_t pending() {
   return stats().timers_pending;
 }
 
-// A fiber that receives once, and what it got.
+// A fiber that receives once, and the value it got.
 struct waiting {
   explicit waiting(timer_receiver from)
       : fiber(spawn([this, c = std::move(from)] {
@@ -33,7 +33,7 @@ struct waiting {
           is_done = true;
         })) {}
 
-  // It must not be served any more.
+  // Leaves; from now on it must not be served.
   void leave() {
     CHECK_FALSE(is_done);
     fiber.request_stop();

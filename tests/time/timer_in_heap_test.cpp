@@ -20,7 +20,7 @@ using vigil::testing::settle;
 
 TEST_SUITE("the heap and timers with a channel") {
   // Go: TestTimerGC.
-  TEST_CASE("holds nothing of those on which nobody waits, however many are made and dropped") {
+  TEST_CASE("holds nothing for timers on which nobody waits, however many are made and dropped") {
     in_virtual([] {
       const auto before = vigil::stats();
       std::vector<timer> timers;
@@ -44,7 +44,7 @@ TEST_SUITE("the heap and timers with a channel") {
       tickers.clear();
       channels.clear();
       sleep_for(24h);
-      CHECK(vigil::stats().timers_armed == before.timers_armed + 1);  // of that sleep
+      CHECK(vigil::stats().timers_armed == before.timers_armed + 1);  // the one of that sleep
       CHECK(vigil::stats().timers_fired == before.timers_fired + 1);
     });
   }
@@ -54,7 +54,7 @@ TEST_SUITE("the heap and timers with a channel") {
       const auto base = vigil::stats().heap_entries;
       CHECK(pending() == 0);
       waiting w(t.channel());
-      CHECK(pending() == 0);  // it has not run yet
+      CHECK(pending() == 0);  // the fiber has not run yet
       settle();
       CHECK(pending() == 1);
       CHECK(vigil::stats().heap_entries == base + 1);
@@ -69,7 +69,7 @@ TEST_SUITE("the heap and timers with a channel") {
     });
   }
 
-  TEST_CASE("holds one entry for all that wait on one timer, until the last has left") {
+  TEST_CASE("holds one entry for all waiters on one timer, until the last has left") {
     for_timer_and_ticker([](auto t, bool) {
       std::vector<std::unique_ptr<waiting>> receivers;
       for (int i = 0; i < 3; ++i)
@@ -82,7 +82,7 @@ TEST_SUITE("the heap and timers with a channel") {
       leave(0);
       CHECK(pending() == 1);
       const auto start = vigil::clock::now();
-      receivers[2]->fiber.join();  // who is left is served
+      receivers[2]->fiber.join();  // the remaining receiver is served
       CHECK(receivers[2]->at == start + 10'000s);
       CHECK(pending() == 0);
     });
@@ -211,7 +211,7 @@ TEST_SUITE("the heap and timers with a channel") {
         values.send(i);
         values.send(i);
       }
-      CHECK(f.join() < 4000);  // dead ones are bounded
+      CHECK(f.join() < 4000);  // the number of dead entries is bounded
       CHECK(pending() == 0);
     });
   }

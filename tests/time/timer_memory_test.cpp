@@ -28,7 +28,7 @@ void for_both(F body) {
 }  // namespace
 
 TEST_SUITE("memory of timers with channels") {
-  // Go: TestTimerGC (go#8898).
+  // go#8898.
   // Go: TestTimerGC.
   TEST_CASE("ten thousand made and dropped, running, stopped and reset, leave nothing") {
 #ifndef VIGIL_TEST_UNDER_SANITIZER
@@ -56,7 +56,7 @@ TEST_SUITE("memory of timers with channels") {
   }
 
   // Each arming holds a handle of the channel until it ends.
-  TEST_CASE("whatever ends the wait of a receiver, nothing is left of timer and channel") {
+  TEST_CASE("nothing is left of timer and channel, whatever ends the wait of a receiver") {
 #ifndef VIGIL_TEST_UNDER_SANITIZER
     in_virtual([] {
       const auto wait_in_every_way = [] {
@@ -80,7 +80,7 @@ TEST_SUITE("memory of timers with channels") {
         }
       };
       for (int i = 0; i < 20; ++i)
-        wait_in_every_way();  // dead entries have reached their bound
+        wait_in_every_way();  // the number of dead entries has reached its bound
       const std::size_t before = bytes_in_use();
       for (int i = 0; i < 20; ++i)
         wait_in_every_way();
@@ -130,7 +130,7 @@ TEST_SUITE("memory of timers with channels") {
       for (int i = 0; i < n; ++i)
         values.send(i);
       receiver.join();
-      // Dead entries are bounded, and what they hold with them.
+      // The number of dead entries is bounded, and with it the memory they hold.
       CHECK(most <= before + 2 * 1024 * 1024);
       CHECK(pending() == 0);
     });

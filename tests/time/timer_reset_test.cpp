@@ -16,9 +16,8 @@ using vigil::testing::settle;
 }  // namespace
 
 TEST_SUITE("timer with a channel: stop") {
-  // Go: TestAfterStop, and 2.1: Stop of a channel timer, Stop twice.
   // Go: TestAfterStop (chan); Stop of a channel timer; twice.
-  TEST_CASE("before the deadline is true and nothing comes, also after later timers") {
+  TEST_CASE("before the deadline is true and nothing comes, even after later timers") {
     in_virtual([] {
       timer a(50ms);
       timer b(150ms);
@@ -43,7 +42,7 @@ TEST_SUITE("timer with a channel: stop") {
     });
   }
 
-  // Go: TestChan 10; TestStopResult. Nothing ever has to be drained (P4).
+  // Nothing ever has to be drained (P4).
   // Go: TestChan 10; Stop of a channel timer; twice; draining is never needed.
   TEST_CASE("is true while the value is due and not received, and takes it away") {
     for_timer_and_ticker([](auto t, bool) {
@@ -83,7 +82,7 @@ TEST_SUITE("timer with a channel: stop") {
     });
   }
 
-  // Go: the channel is not closed.
+  // The channel is not closed.
   // Go: Ticker.Reset, Ticker.Stop.
   TEST_CASE("does not end the wait of a receiver and does not close the channel") {
     for_timer_and_ticker([](auto t, bool) {
@@ -114,7 +113,7 @@ TEST_SUITE("timer with a channel: stop") {
   }
 
   // Go: TestChan 9.
-  TEST_CASE("those who select on a stopped one receive nothing until their other case ends them") {
+  TEST_CASE("selects on a stopped one receive nothing until their other case ends them") {
     for_timer_and_ticker([](auto t, bool) {
       CHECK(t.stop());
       const auto end = vigil::make_channel<void>();
@@ -139,9 +138,8 @@ TEST_SUITE("timer with a channel: stop") {
 }
 
 TEST_SUITE("timer with a channel: reset") {
-  // Go: TestReset.
   // Go: TestReset (chan).
-  TEST_CASE("moves a pending one later and is true; is false for one that was received") {
+  TEST_CASE("moves a pending one later and is true; is false for a received one") {
     in_virtual([] {
       const auto start = vigil::clock::now();
       timer t(20ms);
@@ -156,7 +154,6 @@ TEST_SUITE("timer with a channel: reset") {
     });
   }
 
-  // Go: TestTimerReset (synctest).
   // Go: TestTimerReset.
   TEST_CASE("a chain of resets hands over each deadline in turn") {
     in_virtual([] {
@@ -183,7 +180,7 @@ TEST_SUITE("timer with a channel: reset") {
   }
 
   // Go: TestChan 3.
-  TEST_CASE("what came due while nobody was blocked is found by a look") {
+  TEST_CASE("a value that came due while nobody was blocked is found by a look") {
     for_timer_and_ticker([](auto t, bool) {
       const auto now = vigil::clock::now();
       CHECK(t.reset(1ns));
@@ -192,7 +189,6 @@ TEST_SUITE("timer with a channel: reset") {
     });
   }
 
-  // Go: TestChan 4, TestResetResult.
   // Go: TestChan 4.
   TEST_CASE("to the far future leaves nothing stale, due or not, received or not") {
     for_timer_and_ticker([](auto t, bool) {
@@ -226,7 +222,6 @@ TEST_SUITE("timer with a channel: reset") {
     });
   }
 
-  // Go: TestChan 6 and 7.
   // Go: TestChan 6, 7.
   TEST_CASE("to an earlier deadline releases a blocked receiver then; only a ticker goes on") {
     for_timer_and_ticker([](auto t, bool ticks) {
@@ -283,7 +278,7 @@ TEST_SUITE("timer with a channel: reset") {
   }
 
   // Go: TestChan 8.
-  TEST_CASE("of two who select on it one gets the value, and both end by their other case") {
+  TEST_CASE("one of two selects on it gets the value, and both end by their other case") {
     for_timer_and_ticker([](auto t, bool ticks) {
       const auto end = vigil::make_channel<void>();
       int received = 0;
@@ -310,7 +305,7 @@ TEST_SUITE("timer with a channel: reset") {
     });
   }
 
-  // Go: TestChan 11 and 12; what a ticker returns is ours.
+  // The result of a ticker's reset is vigil's own.
   // Go: TestChan 11, 12; Reset result; of a fired, unread one.
   TEST_CASE("is true while pending or unreceived, false for a timer whose value was received") {
     for_timer_and_ticker([](auto t, bool ticks) {
@@ -348,7 +343,7 @@ TEST_SUITE("timer with a channel: reset") {
     });
   }
 
-  TEST_CASE("by whoever received the value arms it again: a chain without a new timer") {
+  TEST_CASE("by the receiver of the value arms it again: a chain without a new timer") {
     for_each_seed(5, [] {
       const auto start = vigil::clock::now();
       timer t(1s);

@@ -1,4 +1,4 @@
-// What the real-time tests of timers with a channel share.
+// Helpers that the real-time tests of timers with a channel share.
 #pragma once
 
 #include "time/timer_helpers.hpp"
@@ -11,7 +11,7 @@
 
 namespace vigil::testing_support {
 
-// Starts n fibers with body(i), and waits for them.
+// Starts n fibers with body(i) and waits for them.
 template <class F>
 void in_fibers(int n, F body) {
   std::vector<fiber<>> fibers;
@@ -21,8 +21,8 @@ void in_fibers(int n, F body) {
     f.join();
 }
 
-// A plain thread beside the calling fiber's runtime. The fiber that waits for
-// its end parks, and the workers go on.
+// A plain thread beside the calling fiber's runtime. A fiber that waits for its end
+// parks, and the workers go on.
 class plain_thread {
  public:
   template <class F>
@@ -46,7 +46,7 @@ class plain_thread {
   std::thread thread_;
 };
 
-// What receivers got, from several of them.
+// The values that several receivers got.
 class log_of_values {
  public:
   void add(instant value) {

@@ -1,5 +1,5 @@
-// Real time, several workers, plain threads. Each promise is checked under
-// every interleaving that comes; no delay is bounded from above.
+// Real time, several workers, plain threads. Each promise is checked under every
+// interleaving that occurs; no delay is bounded from above.
 #include "time/timer_stress.hpp"
 
 #include <algorithm>
@@ -7,8 +7,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
-
-#include <unistd.h>
 
 namespace {
 
@@ -24,7 +22,7 @@ using vigil::ticker;
 using vigil::timer;
 using vigil::timer_receiver;
 
-// VIGIL_LONG=1: fifty times as long.
+// VIGIL_LONG=1: fifty times as many.
 int many(int full) {
   static const bool is_long = std::getenv("VIGIL_LONG") != nullptr;
   return is_long ? full * 50 : rounds(full);
@@ -33,9 +31,8 @@ int many(int full) {
 }  // namespace
 
 TEST_SUITE("timers with channels in real time") {
-  // Go: TestAfter, TestAfterTick.
   // Go: TestAfter; at least d, without tolerance.
-  TEST_CASE("none comes before its deadline, and each hands that over") {
+  TEST_CASE("none comes before its deadline, and each hands its deadline over") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       in_fibers(8, [](int i) {
         seeded dice(static_cast<std::uint64_t>(i) + 1);
@@ -73,9 +70,7 @@ TEST_SUITE("timers with channels in real time") {
     });
   }
 
-  // Go: TestZeroTimer; fires while the receiver is on its way to park.
-  // Go: TestZeroTimer (chan, reused); fires while the receiver is on its way to
-  // park.
+  // Go: TestZeroTimer (chan, reused); fires while the receiver is on its way to park.
   TEST_CASE("none of many zero and tiny ones is missed, new or used again") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       in_fibers(4, [](int i) {
@@ -93,7 +88,7 @@ TEST_SUITE("timers with channels in real time") {
     });
   }
 
-  // Go: TestStopResult, TestResetResult (go#69312).
+  // go#69312.
   // Go: TestStopResult, TestResetResult.
   TEST_CASE("stop and reset are true for the one of two that the select did not take") {
     in_runtime({.workers = {1, 2, 4}}, [] {
@@ -119,7 +114,7 @@ TEST_SUITE("timers with channels in real time") {
     });
   }
 
-  // Go: TestChan 4, with racing expiry.
+  // With an expiry that races.
   // Go: TestChan 4.
   TEST_CASE("after a reset to the far future nothing stale is there, however near the expiry") {
     in_runtime({.workers = {1, 2}}, [] {
@@ -141,7 +136,7 @@ TEST_SUITE("timers with channels in real time") {
     });
   }
 
-  // Every arming has a deadline of its own, by which its value is known.
+  // Every arming has a deadline of its own, which identifies its value.
   // Go: stale values.
   TEST_CASE(
       "each arming is received once or was prevented: fibers and a thread against one owner") {
@@ -160,7 +155,8 @@ TEST_SUITE("timers with channels in real time") {
       REQUIRE(t.stop());
       instant armed = vigil::clock::now();
       bool is_armed = false;
-      // On a busy machine the receivers may come late: not before some were received.
+      // On a busy machine the receivers may come late: it goes on until some values were
+      // received.
       for (int round = 0; round < n || lets.size() <= 10; ++round) {
         if (dice.below(8) == 0) {
           if (t.stop()) {
@@ -201,7 +197,7 @@ TEST_SUITE("timers with channels in real time") {
   }
 
   // Go: stale values.
-  TEST_CASE("several reset and stop one timer while others receive: no value of an ended arming") {
+  TEST_CASE("several fibers reset and stop one timer while others receive: no stale value") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       const int n = many(3'000);
       timer t(1h);
@@ -217,7 +213,8 @@ TEST_SUITE("timers with channels in real time") {
       std::array<std::vector<instant>, 4> armed;
       const auto hammer = [&](std::size_t who) {
         seeded dice(who + 1);
-        // The last two bits say who armed, the others rise: each is unlike all others.
+        // The last two bits name the arming fiber and the others rise, so each value is
+        // unique.
         std::int64_t last = 0;
         for (int round = 0; round < n; ++round) {
           if (dice.below(4) == 0) {
@@ -257,8 +254,8 @@ TEST_SUITE("timers with channels in real time") {
     });
   }
 
-  // The same for the order: what a receive that begins after a reset has
-  // returned gets is not older than that reset.
+  // The same for the order: a receive that begins after a reset has returned gets nothing
+  // older than that reset.
   // Go: stale values.
   TEST_CASE("a receive that begins after a reset has returned gets nothing older") {
     in_runtime({.workers = {2, 4}}, [] {
@@ -266,7 +263,7 @@ TEST_SUITE("timers with channels in real time") {
         timer t(1h);
         ticker k(1h);
         const timer_receiver c = ticks ? k.channel() : t.channel();
-        std::atomic<std::int64_t> floor{0};  // of the arming in force and all to come
+        std::atomic<std::int64_t> floor{0};  // of the current arming and all later ones
         std::atomic<bool> done{false};
         std::vector<vigil::fiber<>> receivers;
         for (int i = 0; i < 3; ++i) {
@@ -298,9 +295,8 @@ TEST_SUITE("timers with channels in real time") {
     });
   }
 
-  // Go: Stop by several goroutines.
   // Go: Stop by several.
-  TEST_CASE("of many that stop one timer while another receives exactly one takes it") {
+  TEST_CASE("exactly one of many stops and a receive takes the value of a timer") {
     in_runtime({.workers = {1, 2}}, [] {
       for (int round = 0; round < rounds(200); ++round) {
         timer t(microseconds(round % 50));
@@ -350,10 +346,9 @@ TEST_SUITE("timers with channels in real time") {
     });
   }
 
-  // Go: TestNoRaceTimerReset, TestNoRaceTickerReset; for ThreadSanitizer.
-  // Go: TestNoRaceTimer, TestNoRaceTimerReset, TestNoRaceTicker,
-  // TestNoRaceTickerReset.
-  TEST_CASE("what was written before a reset is seen by who receives") {
+  // Meant for ThreadSanitizer.
+  // Go: TestNoRaceTimer, TestNoRaceTimerReset, TestNoRaceTicker, TestNoRaceTickerReset.
+  TEST_CASE("a write before a reset is seen by the receiver") {
     in_runtime({.workers = {2, 4}}, [] {
       timer t(1h);
       ticker k(1h);
@@ -376,123 +371,6 @@ TEST_SUITE("timers with channels in real time") {
         }
         receiver.join();
       }
-    });
-  }
-
-  // Go: TestMultiWakeupTicker.
-  TEST_CASE("a fast ticker for many: each tick once, on the grid, the dropped ones counted") {
-    in_runtime({.workers = {1, 2, 4}}, [] {
-      constexpr nanoseconds period = 1us;
-      ticker t(period);
-      const instant first = t.deadline();
-      log_of_values log;
-      in_fibers(8, [&](int) {
-        for (int round = 0; round < many(1'000); ++round) {
-          vigil::select(on_recv(t.channel(),
-                                [&](std::optional<instant> v) {
-                                  REQUIRE(vigil::clock::now() >= *v);
-                                  log.add(*v);
-                                }),
-                        on_recv(after(1ms)));
-        }
-      });
-      REQUIRE(t.stop());
-      const auto got = log.sorted();
-      CHECK(all_differ(got));
-      REQUIRE_FALSE(got.empty());
-      CHECK(got.front() == first);
-      for (const instant at : got)
-        REQUIRE((at - first) % period == 0ns);
-      // All up to the last look; a few more may have been dropped in it.
-      CHECK(static_cast<std::int64_t>(got.size() + t.missed()) >=
-            (got.back() - first) / period + 1);
-    });
-  }
-
-  // Go: period arithmetic, its example, slow receiver.
-  TEST_CASE("received ticks, missed ones and the next one account for all") {
-    in_runtime({.workers = {1, 2}}, [] {
-      constexpr nanoseconds period = 700ns;
-      ticker t(period);
-      const instant first = t.deadline();
-      std::atomic<std::int64_t> received{0};
-      in_fibers(4, [&](int i) {
-        for (int round = 0; round < many(1'000); ++round) {
-          if ((round + i) % 3 == 0) {
-            if (t.channel().try_recv()) received.fetch_add(1);
-          } else {
-            t.channel().recv();
-            received.fetch_add(1);
-          }
-        }
-      });
-      // Nobody receives any more: what is in force is the next one.
-      CHECK((t.deadline() - first) / period ==
-            received.load() + static_cast<std::int64_t>(t.missed()));
-    });
-  }
-
-  // Go: TestTickerStress.
-  TEST_CASE("a ticker of a nanosecond ticks beside a busy program") {
-    in_runtime({.workers = {1, 2}}, [] {
-      std::atomic<bool> done{false};
-      auto busy = vigil::spawn([&] {
-        while (!done.load()) {
-          sleep_for(1ns);
-          static_cast<void>(std::make_unique<std::array<char, 4096>>());
-        }
-      });
-      ticker t(1ns);
-      instant last{};
-      for (int i = 0; i < rounds(2'000); ++i) {
-        const instant at = t.channel().recv().value();
-        REQUIRE(at > last);
-        last = at;
-      }
-      done.store(true);
-      busy.join();
-    });
-  }
-
-  // Go: TestTimerFairness (go#16608).
-  // Go: TestTimerFairness.
-  TEST_CASE("a select between senders that are always ready comes to its timer") {
-    in_runtime({.workers = {1, 2}}, [] {
-      const auto values = vigil::make_channel<int>();
-      const auto end = vigil::make_channel<void>();
-      std::vector<vigil::fiber<>> senders;
-      for (int i = 0; i < 2; ++i) {
-        senders.push_back(vigil::spawn([&] {
-          while (vigil::select(vigil::on_send(values, 1), on_recv(end)) == 0) {
-          }
-        }));
-      }
-      const auto enough = after(5ms);
-      while (vigil::select(on_recv(values), on_recv(enough)) == 0) {
-      }
-      const ticker beat(1ms);
-      for (int ticks = 0; ticks < 5;)
-        vigil::select(on_recv(values), on_recv(beat.channel(), [&] { ++ticks; }));
-      end.close();
-      for (auto& f : senders)
-        f.join();
-    });
-  }
-
-  // Go: TestTimerFairness2.
-  TEST_CASE("fibers that send, receive and make system calls all come to their timers") {
-    in_runtime({.workers = {1, 2}}, [] {
-      const auto values = vigil::make_channel<int>();
-      in_fibers(2, [&](int) {
-        const auto enough = after(5ms);
-        char none;
-        bool on = true;
-        while (on) {
-          static_cast<void>(::read(0, &none, 0));
-          vigil::select(
-              vigil::on_send(values, 1), on_recv(values), on_recv(enough, [&] { on = false; }));
-        }
-      });
     });
   }
 }

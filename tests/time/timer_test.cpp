@@ -21,7 +21,6 @@ using vigil::testing::settle;
 }  // namespace
 
 TEST_SUITE("timer with a channel") {
-  // Go: TestAfter.
   // Go: TestAfter; delivered value.
   TEST_CASE("hands over exactly its deadline, at exactly its deadline") {
     in_virtual([] {
@@ -57,7 +56,6 @@ TEST_SUITE("timer with a channel") {
     });
   }
 
-  // Go: TestTimerReadAfterDeadline, TestTimerRanInPast, TestAfterTimes.
   // Go: TestAfterTimes; TestTimerReadAfterDeadline, TestTimerRanInPast.
   TEST_CASE("read late it hands over the deadline, not the time of the look") {
     in_virtual([] {
@@ -73,10 +71,8 @@ TEST_SUITE("timer with a channel") {
     });
   }
 
-  // Go: TestTimerRunsImmediately, and 2.1: zero and negative durations.
-  // Go: TestTimerRunsImmediately; Reset to the past; zero or negative at
-  // creation.
-  TEST_CASE("a zero or negative delay is received at once, also without waiting") {
+  // Go: TestTimerRunsImmediately; Reset to the past; zero or negative at creation.
+  TEST_CASE("a zero or negative delay is received at once, even without waiting") {
     in_virtual([] {
       const auto start = vigil::clock::now();
       sleep_for(1h);
@@ -92,7 +88,6 @@ TEST_SUITE("timer with a channel") {
     });
   }
 
-  // Go: TestOverflowSleep.
   // Go: TestOverflowSleep (after).
   TEST_CASE("a delay beyond the range of the clock never comes and disturbs no other") {
     in_virtual([] {
@@ -130,7 +125,6 @@ TEST_SUITE("timer with a channel") {
     });
   }
 
-  // Go: TestAfterQueuing.
   // Go: TestAfterQueuing (chan).
   TEST_CASE("several are received in the order of their deadlines, each at its own") {
     for_each_seed(20, [] {
@@ -196,7 +190,7 @@ TEST_SUITE("timer with a channel") {
   }
 
   // Go: TestTimerNondeterminism.
-  TEST_CASE("of two due at one instant a select takes one and leaves the other") {
+  TEST_CASE("a select takes one of two that are due at one instant and leaves the other") {
     for_each_seed(30, [] {
       const auto start = vigil::clock::now();
       timer a(1s);
@@ -224,9 +218,8 @@ TEST_SUITE("timer with a channel") {
     });
   }
 
-  // Go: the channel.
   // Go: TestChan 3; channel: capacity, length.
-  TEST_CASE("shows no capacity and no size, whatever is due") {
+  TEST_CASE("has capacity and size zero, whatever is due") {
     for_timer_and_ticker([](auto t, bool) {
       CHECK(t.channel().capacity() == 0);
       CHECK(t.channel().size() == 0);
@@ -268,7 +261,7 @@ TEST_SUITE("timer with a channel") {
     });
   }
 
-  TEST_CASE("rounds a fraction of a nanosecond up and refuses what is not a number") {
+  TEST_CASE("rounds a fraction of a nanosecond up and refuses a duration that is not a number") {
     in_virtual([] {
       const auto start = vigil::clock::now();
       CHECK(after(std::chrono::duration<double, std::nano>(0.25)).recv() == start + 1ns);
@@ -281,7 +274,7 @@ TEST_SUITE("timer with a channel") {
     });
   }
 
-  TEST_CASE("belongs to whoever holds its channel: a fiber started with it, or another") {
+  TEST_CASE("belongs to any holder of its channel: a fiber started with it, or another") {
     for_each_seed(10, [] {
       const auto start = vigil::clock::now();
       auto handed = vigil::make_channel<timer_receiver>();
@@ -310,7 +303,7 @@ TEST_SUITE("timer with a channel") {
 
 TEST_SUITE("timer with a channel: deadline and remaining") {
   // Go: first tick at once, missed ticks, next tick moved.
-  TEST_CASE("tell what is to come, what is due and waits, and the maximum if nothing is") {
+  TEST_CASE("tell the time to come, that of a due value, and the maximum if there is neither") {
     in_virtual([] {
       const auto start = vigil::clock::now();
       timer t(10s);

@@ -24,7 +24,7 @@ vigil::options with_workers(std::size_t n) {
 }  // namespace
 
 TEST_SUITE("timers with channels and plain threads") {
-  TEST_CASE("a thread receives what a fiber armed, never early, and stops and resets it") {
+  TEST_CASE("a thread receives from a fiber's timer, never early, and stops and resets it") {
     in_runtime({.workers = {1, 2}}, [] {
       timer t(1h);
       ticker k(100us);
@@ -77,8 +77,7 @@ TEST_SUITE("timers with channels and plain threads") {
     });
   }
 
-  TEST_CASE(
-      "a thread that waits on a pending one when the runtime ends is told that it is closed") {
+  TEST_CASE("a thread that waits on a pending one when the runtime ends finds it closed") {
     for (const bool ticks : {false, true}) {
       std::vector<std::thread> threads;
       std::atomic<int> told{0};
@@ -106,7 +105,7 @@ TEST_SUITE("timers with channels and plain threads") {
     }
   }
 
-  TEST_CASE("threads that wait again and again across the end of a runtime are all told") {
+  TEST_CASE("threads that wait again and again across the end of a runtime all hear of it") {
     for (int round = 0; round < rounds(60); ++round) {
       std::vector<std::thread> threads;
       std::atomic<int> ended{0};
@@ -120,7 +119,7 @@ TEST_SUITE("timers with channels and plain threads") {
               while (c.recv()) {
                 if (i == 1) t.reset(1us);
               }
-            } catch (const vigil::runtime_gone&) {  // of the reset
+            } catch (const vigil::runtime_gone&) {  // thrown by the reset
               CHECK(i == 1);
             }
             ended.fetch_add(1);
@@ -135,7 +134,7 @@ TEST_SUITE("timers with channels and plain threads") {
   }
 
   // Go: TestTimerFromOutsideBubble, TestTimerMovedOut.
-  TEST_CASE("a fiber of another runtime waits on one as well, and is told of the end") {
+  TEST_CASE("a fiber of another runtime waits on one as well, and hears of the end") {
     vigil::runtime other(with_workers(1));
     const auto ready = vigil::make_channel<timer>(1);
     std::atomic<int> received{0};

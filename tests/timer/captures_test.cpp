@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace {
 
@@ -13,7 +14,7 @@ using vigil::after_func;
 using vigil::sleep_for;
 using vigil::timer;
 
-// Notes where it dies.
+// Records where it is destroyed.
 struct witness {
   explicit witness(std::string& where) : place(&where) {}
 
@@ -30,7 +31,7 @@ struct witness {
 }  // namespace
 
 TEST_SUITE("captures of a timer") {
-  TEST_CASE("live while it is pending although no handle is left, and die after the run") {
+  TEST_CASE("live while it is pending, even without a handle, and are destroyed after the run") {
     in_virtual([] {
       auto shared = std::make_shared<int>(7);
       const std::weak_ptr<int> watch = shared;
@@ -41,7 +42,7 @@ TEST_SUITE("captures of a timer") {
     });
   }
 
-  TEST_CASE("live after the run while a handle is there, and die with the last one") {
+  TEST_CASE("live after the run while a handle is left, and are destroyed with the last one") {
     in_virtual([] {
       auto shared = std::make_shared<int>(7);
       const std::weak_ptr<int> watch = shared;
@@ -57,7 +58,7 @@ TEST_SUITE("captures of a timer") {
   }
 
   // Go: TestTimerGC.
-  TEST_CASE("die at once with the last handle of a stopped one though its entry stays") {
+  TEST_CASE("are destroyed at once with the last handle of a stopped one though its entry stays") {
     in_virtual([] {
       auto shared = std::make_shared<int>(7);
       const std::weak_ptr<int> watch = shared;
@@ -74,7 +75,7 @@ TEST_SUITE("captures of a timer") {
     });
   }
 
-  TEST_CASE("die after the callback that drops the last handle, not under it") {
+  TEST_CASE("are destroyed after the callback that drops the last handle, not during it") {
     in_virtual([] {
       auto shared = std::make_shared<int>(7);
       const std::weak_ptr<int> watch = shared;
@@ -92,7 +93,7 @@ TEST_SUITE("captures of a timer") {
     });
   }
 
-  TEST_CASE("never die on the timer fiber") {
+  TEST_CASE("are never destroyed on the timer fiber") {
     for_each_seed(10, [] {
       std::string ran;
       std::string stopped;
@@ -112,7 +113,7 @@ TEST_SUITE("captures of a timer") {
 
   // Node, libuv: closing a loop with live timers; a second loop (loop_close,
   // default_loop_close).
-  TEST_CASE("of callbacks never started die on the main fiber before run returns") {
+  TEST_CASE("of callbacks never started are destroyed on the main fiber before run returns") {
     std::string pending;
     std::string due;
     vigil::options two;
@@ -179,6 +180,31 @@ TEST_SUITE("captures of a timer") {
     CHECK(shared.use_count() == 1);
   }
 
+  TEST_CASE("may own the timer that is assigned to: they die when that is done") {
+    struct owner {
+      timer t;
+    };
+
+    in_virtual([] {
+      const auto make = [] {
+        auto o = std::make_shared<owner>();
+        o->t = after_func(1h, [o] {});
+        owner* const raw = o.get();
+        raw->t.stop();
+        return std::pair(raw, std::weak_ptr<owner>(o));
+      };
+      const auto [first, first_lives] = make();
+      CHECK_FALSE(first_lives.expired());
+      first->t = {};
+      CHECK(first_lives.expired());
+      const auto [second, second_lives] = make();
+      const timer other = after_func(1h, [] {});
+      second->t = other;
+      CHECK(second_lives.expired());
+      CHECK(other.stop());
+    });
+  }
+
   // Go: TestTimerFromInsideBubble.
   TEST_CASE("a handle of a runtime that has gone does nothing to the next one") {
     timer old;
@@ -190,7 +216,7 @@ TEST_SUITE("captures of a timer") {
       CHECK_THROWS_AS(old.reset(1ms), vigil::runtime_gone);
       sleep_for(2h);
       CHECK(runs == 1);
-      CHECK(vigil::stats().timers_armed == 2);  // the other one, and the sleep
+      CHECK(vigil::stats().timers_armed == 2);  // the other timer, and the sleep
     });
   }
 

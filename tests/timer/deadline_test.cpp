@@ -1,4 +1,4 @@
-// What a timer tells of itself: deadline, remaining, ref and unref.
+// Queries of a timer: deadline, remaining, ref and unref.
 #include "support/in_runtime.hpp"
 
 using namespace std::chrono_literals;
@@ -33,7 +33,7 @@ TEST_SUITE("timer deadline") {
     });
   }
 
-  TEST_CASE("inside the callback there is none") {
+  TEST_CASE("inside the callback there is no deadline") {
     in_virtual([] {
       timer t;
       bool none = false;

@@ -57,9 +57,8 @@ TEST_SUITE("every") {
     });
   }
 
-  // Go: the example of the period rule.
-  // Go: Period rule, its example. Node, libuv: lateness adds up (node#21822),
-  // ticks buffered.
+  // Go: Period rule, its example. Node, libuv: lateness adds up (node#21822), ticks
+  // buffered.
   TEST_CASE("runs missed by a slow callback collapse into one and the phase is kept") {
     in_virtual([] {
       const auto start = vigil::clock::now();
@@ -74,7 +73,6 @@ TEST_SUITE("every") {
     });
   }
 
-  // libuv: timer_no_double_call.
   // Node, libuv: timer_no_double_call.
   TEST_CASE("a callback that ends on a deadline of the phase runs once there") {
     in_virtual([] {
@@ -167,7 +165,7 @@ TEST_SUITE("every") {
     });
   }
 
-  // libuv lets the run that is filed happen first; here it is replaced.
+  // libuv lets the filed run happen first; here it is replaced.
   // Node, libuv: set_repeat inside the callback.
   TEST_CASE("reset inside the callback replaces the run that is filed and is true") {
     in_virtual([] {
@@ -285,8 +283,8 @@ TEST_SUITE("every") {
     });
   }
 
-  // Go: TestOverflowPeriodRuntimeTimer; libuv: timer_huge_repeat.
-  // Node, libuv: timer_huge_timeout, timer_huge_repeat.
+  // Go: TestOverflowPeriodRuntimeTimer. Node, libuv: timer_huge_timeout,
+  // timer_huge_repeat.
   TEST_CASE("a period up to the end of the clock never runs and disturbs no other") {
     in_virtual([] {
       int huge_runs = 0;
@@ -307,7 +305,7 @@ TEST_SUITE("every") {
       auto& service =
           static_cast<vigil::detail::timer_service&>(vigil::detail::current_scheduler()->timers());
       int runs = 0;
-      // Due now with the longest of periods: what no call of the API makes.
+      // A timer that is due now and has the longest period: no call of the API makes one.
       auto* const record = service.make_record(
           vigil::detail::callback([&] { ++runs; }), INT64_MAX, false, vigil::site::current());
       timer t(record);
@@ -338,7 +336,6 @@ TEST_SUITE("every") {
     CHECK(seen == 3);
   }
 
-  // Go: TestTickerStress.
   // Go: TestTickerStress. Node, libuv: overload of intervals starves nobody.
   TEST_CASE("a period of a nanosecond gets its runs beside a busy program") {
     in_runtime({.workers = {1, 2}}, [] {
@@ -360,7 +357,7 @@ TEST_SUITE("every") {
     });
   }
 
-  // Node: overload of intervals. Each costs twice its period, and there is one worker.
+  // Each run costs twice the period, and there is one worker.
   // Node, libuv: overload of intervals starves nobody.
   TEST_CASE("two that always have a run due starve neither a sleep nor the side pool") {
     in_runtime({.workers = {1}}, [] {
@@ -385,7 +382,7 @@ TEST_SUITE("every") {
     });
   }
 
-  // Go: TestTicker, in real time by lower bounds only.
+  // Real time, so lower bounds only.
   // Go: TestTicker.
   TEST_CASE("no real run comes before its place in the phase") {
     in_runtime({.workers = {1, 2}}, [] {

@@ -14,7 +14,6 @@ using vigil::sleep_for;
 using vigil::timer;
 
 TEST_SUITE("timer reset") {
-  // Go: TestReset.
   // Go: TestReset; Reset result; of a stopped one.
   TEST_CASE("moves a pending timer later and is true; is false for one that has run") {
     in_virtual([] {
@@ -33,7 +32,6 @@ TEST_SUITE("timer reset") {
     });
   }
 
-  // libuv: timer_start_twice.
   // Node, libuv: timer_start_twice.
   TEST_CASE("moves a pending timer earlier") {
     in_virtual([] {
@@ -46,7 +44,6 @@ TEST_SUITE("timer reset") {
     });
   }
 
-  // Go: TestTimerReset (synctest).
   // Go: TestTimerReset.
   TEST_CASE("a chain of resets runs at each deadline in turn") {
     in_virtual([] {
@@ -93,7 +90,7 @@ TEST_SUITE("timer reset") {
 
   // Node, libuv: again keeps a repeat from firing (timer_again).
   TEST_CASE("resets that come in time keep a timer from ever running") {
-    // libuv: timer_again. A reset every 50 ms keeps a 100 ms timer from running.
+    // A reset every 50 ms keeps a 100 ms timer from running.
     in_virtual([] {
       int runs = 0;
       timer t = after_func(100ms, [&] { ++runs; });
@@ -167,7 +164,7 @@ TEST_SUITE("timer reset") {
     });
   }
 
-  TEST_CASE("of a due callback that has not started moves it") {
+  TEST_CASE("moves a due callback that has not started") {
     in_virtual([] {
       const auto start = vigil::clock::now();
       std::vector<nanoseconds> at;
@@ -256,7 +253,7 @@ TEST_SUITE("timer reset") {
 
   // Go: TestStopResult, TestResetResult.
   TEST_CASE("exactly one of stop, reset and the run takes each arming") {
-    // Go: TestStopResult and TestResetResult. armings == prevented + runs.
+    // armings == prevented + runs.
     in_runtime({.workers = {1, 2, 4}}, [] {
       std::vector<vigil::fiber<>> fibers;
       for (int i = 0; i < 8; ++i) {
@@ -288,7 +285,8 @@ TEST_SUITE("timer reset") {
             }
           }
           prevented += t.stop_and_wait() ? 1 : 0;
-          // A run that began before the stop may have been counted by itself only.
+          // A run that began before the stop has counted itself, and the stop has not
+          // counted it.
           CHECK(armings == prevented + runs.load());
         }));
       }

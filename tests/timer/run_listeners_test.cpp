@@ -1,4 +1,4 @@
-// Listeners are told that a run ends: under no lock, and never once taken out.
+// Listeners hear that a run ends: under no lock, and never after their removal.
 #include "support/in_runtime.hpp"
 #include "timer/timer_service.hpp"
 
@@ -23,7 +23,7 @@ class listener final : public vigil::detail::run_listener {
   std::function<void()> told_;
 };
 
-// Whether it comes true within `patience`; the thread gives its processor away
+// Returns whether `what` becomes true within `patience`; the thread yields its processor
 // meanwhile.
 bool comes_true(const std::atomic<bool>& what, std::chrono::nanoseconds patience) {
   const auto end = std::chrono::steady_clock::now() + patience;
@@ -42,7 +42,7 @@ run_listeners& listeners_of(vigil::runtime& rt) {
 }  // namespace
 
 TEST_SUITE("run listeners") {
-  TEST_CASE("others come and go while one is told that the run ends") {
+  TEST_CASE("others come and go while one is notified of the run's end") {
     vigil::runtime rt({.workers = 1});
     run_listeners& listeners = listeners_of(rt);
     std::atomic<bool> has_come_and_gone{false};
@@ -65,7 +65,7 @@ TEST_SUITE("run listeners") {
     listeners.remove(first);
   }
 
-  TEST_CASE("one that takes out the next while it is told keeps that from being told") {
+  TEST_CASE("one that removes the next during its notification keeps it from being notified") {
     vigil::runtime rt({.workers = 1});
     run_listeners& listeners = listeners_of(rt);
     int told = 0;
@@ -84,14 +84,14 @@ TEST_SUITE("run listeners") {
     listeners.remove(last);
   }
 
-  TEST_CASE("taking one out waits until it has been told") {
+  TEST_CASE("removing one waits until it has been notified") {
     vigil::runtime rt({.workers = 1});
     run_listeners& listeners = listeners_of(rt);
     std::atomic<bool> is_being_told{false};
     std::atomic<bool> is_out{false};
     listener slow([&] {
       is_being_told.store(true);
-      // For as long as it takes to see a removal that does not wait.
+      // Long enough to catch a removal that does not wait.
       CHECK_FALSE(comes_true(is_out, 50ms));
     });
     listeners.add(slow);

@@ -12,7 +12,7 @@ using vigil::after_func;
 using vigil::sleep_for;
 using vigil::timer;
 
-// A timer with slack; slack counts from the arming after set_slack().
+// A timer with slack; slack applies from the arming after set_slack().
 template <class F>
 timer with_slack(nanoseconds d, nanoseconds slack, F f) {
   timer t = after_func(1h, std::move(f));
@@ -115,7 +115,7 @@ TEST_SUITE("timer slack") {
       t.reset(1s);
       sleep_for(2h);
       CHECK(at > 1s);
-      timer().set_slack(1s);  // an empty handle has none
+      timer().set_slack(1s);  // an empty handle has no slack
     });
   }
 }
@@ -149,7 +149,7 @@ TEST_SUITE("send_time") {
       CHECK(r.values == std::vector<vigil::detail::nanos>{deadline});
       CHECK(r.fiber == "timer fiber");
       CHECK_FALSE(service.stop(*t));
-      drop_reference(*t);
+      release_record(*t);
     });
   }
 
@@ -167,7 +167,7 @@ TEST_SUITE("send_time") {
       CHECK(service.arm_at(*t, start + 4000));
       sleep_for(1s);
       CHECK(r.values == std::vector<vigil::detail::nanos>{start + 4000});
-      service.arm_at(*t, start - 5);  // a deadline that has passed
+      service.arm_at(*t, start - 5);  // a deadline that has already passed
       vigil::testing::settle();
       CHECK(r.values.size() == 2);
       CHECK(r.values.back() == start - 5);
@@ -175,7 +175,7 @@ TEST_SUITE("send_time") {
       sleep_for(std::chrono::hours(24 * 365 * 100));
       CHECK(r.values.size() == 2);
       CHECK(service.stop(*t));
-      drop_reference(*t);
+      release_record(*t);
     });
   }
 }
@@ -195,7 +195,7 @@ TEST_SUITE("timer statistics") {
       CHECK(s.timers_armed == 31);
       CHECK(s.timers_stopped == 10);
       CHECK(s.timers_reset == 5);
-      CHECK(s.timers_fired == 11);  // 16 to 25, and the sleep
+      CHECK(s.timers_fired == 11);  // timers 16 to 25, and the sleep
       CHECK(s.timers_pending == 10);
       CHECK(s.timers_armed == s.timers_fired + s.timers_stopped + s.timers_pending);
       CHECK(s.heap_entries >= s.timers_pending);

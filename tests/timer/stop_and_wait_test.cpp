@@ -55,7 +55,7 @@ TEST_SUITE("timer stop_and_wait") {
     });
   }
 
-  TEST_CASE("inside its own callback is an error that says what to call") {
+  TEST_CASE("inside its own callback is an error that names the call to use") {
     in_virtual([] {
       bool thrown = false;
       timer t;
@@ -117,7 +117,7 @@ TEST_SUITE("timer stop_and_wait") {
       sleep_for(1s);
       f.request_stop();
       CHECK_THROWS_AS(f.join(), vigil::cancelled);
-      sleep_for(10s);  // the run ends: nobody is there to be told
+      sleep_for(10s);  // the run ends with nobody left to notify
     });
   }
 
@@ -131,7 +131,7 @@ TEST_SUITE("timer stop_and_wait") {
       CHECK(since(start) == 1s + 2ms);
       CHECK_FALSE(slow.stop_and_wait(vigil::background()));
       CHECK(since(start) == 10s + 1ms);
-      // What need not wait does not, whatever the context.
+      // A call that need not wait does not, whatever the context.
       CHECK_FALSE(slow.stop_and_wait(it.ctx));
       auto pending = after_func(1s, [] {});
       CHECK(pending.stop_and_wait(it.ctx));
@@ -165,7 +165,7 @@ TEST_SUITE("timer stop_and_wait") {
     });
   }
 
-  // No call of the API asks for it yet.
+  // No call of the API has a limit yet.
   TEST_CASE("with a time ends when that is over, and leaves no waiter behind") {
     in_virtual([] {
       const auto start = vigil::clock::now();

@@ -1,4 +1,4 @@
-// timer::stop: what it answers, and that what is stopped never runs.
+// timer::stop: its result, and that a stopped timer never runs.
 #include "support/in_runtime.hpp"
 
 #include <atomic>
@@ -12,7 +12,6 @@ using vigil::sleep_for;
 using vigil::timer;
 
 TEST_SUITE("timer stop") {
-  // Go: TestAfterStop.
   // Go: TestAfterStop (func); Stop, func timer; Stop twice.
   TEST_CASE("is true for a pending timer, false the second time, and nothing runs") {
     in_virtual([] {
@@ -55,7 +54,7 @@ TEST_SUITE("timer stop") {
       CHECK_FALSE(static_cast<bool>(none));
       timer t = after_func(1s, [] {});
       timer moved = std::move(t);
-      CHECK_FALSE(t.stop());  // NOLINT(bugprone-use-after-move): that is the test
+      CHECK_FALSE(t.stop());  // NOLINT(bugprone-use-after-move): the move is what is tested
       CHECK(moved.stop());
     });
   }
@@ -137,7 +136,7 @@ TEST_SUITE("timer stop") {
   }
 
   // Go: Stop by several.
-  TEST_CASE("of many threads that stop one timer exactly one is told true") {
+  TEST_CASE("exactly one of many threads that stop one timer gets true") {
     in_runtime({.workers = {1, 2}}, [](vigil::runtime&) {
       for (int round = 0; round < rounds(300); ++round) {
         std::atomic<int> told{0};

@@ -1,26 +1,18 @@
-// Random tests print their seed when they fail; VIGIL_SEED=n replays it.
-// VIGIL_LONG=1 makes them ten times as long.
-#include "timer/timer_heap.hpp"
+// Random tests print their seed when they fail; VIGIL_SEED=n replays it. VIGIL_LONG=1
+// makes them ten times as long.
+#include "timer/timer_heap_helpers.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <initializer_list>
 #include <iterator>
 #include <limits>
-#include <new>
 #include <random>
 #include <set>
 #include <tuple>
 #include <vector>
 
 #include <doctest/doctest.h>
-
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
@@ -35,70 +27,7 @@ std::size_t lengthened(std::size_t operations) {
   return text != nullptr && *text == '1' ? 10 * operations : operations;
 }
 
-// The heap never follows the pointer, so a number serves as a timer.
-runtime_timer* as_timer(std::uintptr_t id) {
-  return reinterpret_cast<runtime_timer*>(id * 16);
-}
-
-heap_entry entry(nanos key, std::uint32_t tie = 0, std::uintptr_t id = 0) {
-  return {.key = key, .tie = tie, .slack_us = 0, .timer = as_timer(id)};
-}
-
-void push(timer_heap& heap, heap_entry e) {
-  REQUIRE(heap.reserve(heap.size() + 1));
-  heap.push(e);
-}
-
-std::vector<nanos> drain_keys(timer_heap& heap) {
-  std::vector<nanos> keys;
-  while (!heap.empty())
-    keys.push_back(heap.pop().key);
-  return keys;
-}
-
-std::size_t resident_bytes(const timer_heap& heap, std::size_t entries) {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const std::size_t bytes = entries * sizeof(heap_entry);
-  std::vector<unsigned char> pages((bytes + page - 1) / page);
-  auto* const address = const_cast<heap_entry*>(&heap[0]);
-  REQUIRE(::mincore(address, bytes, pages.data()) == 0);
-  std::size_t resident = 0;
-  for (const unsigned char p : pages)
-    resident += (p & 1U) != 0 ? page : 0;
-  return resident;
-}
-
-// Runs the body in a child process; its result is the child's exit code.
-template <class Body>
-int in_child(Body body) {
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) ::_exit(body());
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-// The soft limit, so that it can be lifted again.
-bool limit(decltype(RLIMIT_AS) resource, rlim_t bytes) {
-  rlimit value{};
-  if (::getrlimit(resource, &value) != 0) return false;
-  value.rlim_cur = std::min(bytes, value.rlim_max);
-  return ::setrlimit(resource, &value) == 0;
-}
-
-// The address space in use, read without the C++ heap.
-std::size_t address_space_in_use() {
-  char text[128] = {};
-  const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return 0;
-  const ssize_t n = ::read(file, text, sizeof text - 1);
-  ::close(file);
-  if (n <= 0) return 0;
-  return std::strtoull(text, nullptr, 10) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-}
-
-// A heap and a sorted set that do the same.
+// A heap and a sorted set that go through the same operations.
 class twins {
  public:
   twins(std::uint64_t seed, nanos keys, std::uint32_t ties)
@@ -108,7 +37,7 @@ class twins {
 
   std::size_t below(std::size_t bound) { return static_cast<std::size_t>(random_() % bound); }
 
-  // True while both agree.
+  // Returns true while both agree.
   bool push() {
     const heap_entry e = fresh();
     if (!heap.reserve(heap.size() + 1)) return false;
@@ -147,7 +76,7 @@ class twins {
     return (n == most || heap.empty() || heap.top().when() > limit) && agree();
   }
 
-  // One random operation that leads the size towards `target`.
+  // One random operation that moves the size towards `target`.
   bool step(std::size_t target) {
     if (heap.empty()) return push();
     const std::size_t roll = below(100);
@@ -163,9 +92,9 @@ class twins {
 
   static row image(const heap_entry& e) { return {e.key, e.tie, e.slack_us, e.timer}; }
 
-  // The id makes each row unique, so that a lost or doubled entry shows even
-  // among equal keys and ties. One key in ten is near the least, as a short
-  // sleep is, and one in a hundred is `never`.
+  // The id makes each row unique, so a lost or doubled entry shows even among equal keys
+  // and ties. One key in ten is near the least, as for a short sleep, and one in a
+  // hundred is `never`.
   heap_entry fresh() {
     const std::size_t roll = below(100);
     heap_entry e = entry(keys_(random_), ties_(random_), ++ids_);
@@ -219,7 +148,7 @@ TEST_SUITE("timer_heap") {
     CHECK(drain_keys(heap) == std::vector<nanos>{10, 20, 30, 40, 50, 60, 70, 80, 90});
   }
 
-  TEST_CASE("the smallest and the largest key have their place as any other") {
+  TEST_CASE("the smallest and the largest key are sorted like any other") {
     timer_heap heap;
     const nanos least = std::numeric_limits<nanos>::min();
     for (const nanos key : {never, nanos{0}, least, nanos{-1}})
@@ -336,7 +265,7 @@ TEST_SUITE("timer_heap") {
     }
   }
 
-  TEST_CASE("random operations on a small heap do what a sorted set does") {
+  TEST_CASE("random operations on a small heap match a sorted set") {
     const std::uint64_t seed = pick_seed();
     INFO("VIGIL_SEED=", seed);
     twins both(seed, 400, 3);
@@ -351,7 +280,7 @@ TEST_SUITE("timer_heap") {
       REQUIRE(both.pop());
   }
 
-  TEST_CASE("random operations on a million entries do what a sorted set does") {
+  TEST_CASE("random operations on a million entries match a sorted set") {
     const std::uint64_t seed = pick_seed();
     INFO("VIGIL_SEED=", seed);
     twins both(seed, nanos{1} << 40, 0xffffffffU);
@@ -369,11 +298,11 @@ TEST_SUITE("timer_heap") {
     CHECK(both.heap.verify());
   }
 
-  TEST_CASE("many taken at once leave in order, whatever the heap looks like") {
+  TEST_CASE("a batch leaves in order, whatever the heap's shape") {
     std::mt19937_64 random(1);
     heap_entry out[64];
     for (const nanos range : {1, 30, 1'000'000}) {
-      // From well above the size from which several move at once to below it.
+      // From well above the size at which several move at once to below it.
       for (const std::size_t entries : {9000U, 4200U}) {
         for (const char* const order : {"any", "rising", "falling"}) {
           INFO("range ", range, ", entries ", entries, ", order ", order);
@@ -401,7 +330,7 @@ TEST_SUITE("timer_heap") {
     }
   }
 
-  TEST_CASE("what is taken at once ends at the limit, less its slack") {
+  TEST_CASE("a batch ends at the limit, less its slack") {
     timer_heap heap;
     for (nanos i = 0; i < 10'000; ++i)
       push(heap, entry(1'000'000 + i));
@@ -416,134 +345,6 @@ TEST_SUITE("timer_heap") {
     CHECK(heap.pop_until(999'005, out, 64) == 1);
     CHECK(heap.top().key == 1'000'010);
     CHECK(heap.size() == 9'990);
-  }
-
-  TEST_CASE("the heap grows without moving an entry") {
-    timer_heap heap;
-    push(heap, entry(1));
-    const heap_entry* const first = &heap[0];
-    REQUIRE(heap.reserve(5'000'000));
-    CHECK(heap.capacity() >= 5'000'000);
-    CHECK(&heap[0] == first);
-    CHECK(heap.top().key == 1);
-    const std::size_t capacity = heap.capacity();
-    CHECK(heap.reserve(10));
-    CHECK(heap.capacity() == capacity);
-  }
-
-  TEST_CASE("growing one by one commits in ever larger steps") {
-    timer_heap heap;
-    std::size_t steps = 0;
-    while (heap.capacity() < 1'000'000) {
-      const std::size_t before = heap.capacity();
-      REQUIRE(heap.reserve(before + 1));
-      CHECK(heap.capacity() - before >= 65536 / sizeof(heap_entry) - 1);
-      ++steps;
-    }
-    CHECK(steps < 25);
-  }
-
-  TEST_CASE("reserve() past the address space is refused") {
-    timer_heap heap;
-    push(heap, entry(1));
-    const std::size_t capacity = heap.capacity();
-    CHECK_FALSE(heap.reserve(std::numeric_limits<std::size_t>::max()));
-    CHECK_FALSE(heap.reserve((std::size_t{16} << 30) / sizeof(heap_entry) + 1));
-    CHECK(heap.capacity() == capacity);
-    CHECK(heap.pop().key == 1);
-  }
-
-  TEST_CASE("a refused reserve() leaves a heap that goes on working") {
-    CHECK(in_child([] {
-            timer_heap heap;
-            if (!heap.reserve(100)) return 1;
-            const std::size_t capacity = heap.capacity();
-            for (nanos key = 50; key > 0; --key)
-              heap.push(entry(key));
-            // Not 0: then Linux goes by the hard limit, for old valgrinds' sake.
-            if (!limit(RLIMIT_DATA, 4096)) return 2;
-            if (heap.reserve(capacity + 1)) return 3;
-            if (heap.capacity() != capacity || heap.size() != 50 || !heap.verify()) return 4;
-            for (nanos key = 100; key > 50; --key)
-              heap.push(entry(key));
-            for (nanos key = 1; key <= 100; ++key) {
-              if (heap.pop().key != key) return 5;
-            }
-            // ThreadSanitizer needs memory in the destructor.
-            if (!limit(RLIMIT_DATA, RLIM_INFINITY)) return 6;
-            return heap.reserve(capacity + 1) ? 0 : 7;
-          }) == 0);
-  }
-
-  TEST_CASE("where little address space is left, the heap takes a smaller part of it") {
-    CHECK(in_child([] {
-            const std::size_t used = address_space_in_use();
-            if (used == 0 || !limit(RLIMIT_AS, used + (std::size_t{48} << 20))) return 1;
-            timer_heap heap;
-            // 32 MiB fit into 48 and hold a million entries, not two.
-            if (!heap.reserve(1'000'000)) return 2;
-            const std::size_t capacity = heap.capacity();
-            if (heap.reserve(2'000'000) || heap.capacity() != capacity) return 3;
-            for (nanos key = 1'000'000; key > 0; --key)
-              heap.push(entry(key));
-            return heap.pop().key == 1 && heap.verify() ? 0 : 4;
-          }) == 0);
-  }
-
-  TEST_CASE("with no address space at all the constructor throws bad_alloc") {
-    CHECK(in_child([] {
-            const std::size_t used = address_space_in_use();
-            if (used == 0 || !limit(RLIMIT_AS, used)) return 1;
-            try {
-              timer_heap heap;
-            } catch (const std::bad_alloc&) {
-              return 0;
-            }
-            return 2;
-          }) == 0);
-  }
-
-  TEST_CASE("a burst that has ended leaves at most a quarter of its memory resident") {
-    timer_heap heap;
-    constexpr std::size_t burst = 1'000'000;
-    REQUIRE(heap.reserve(burst));
-    const std::size_t capacity = heap.capacity();
-    for (std::size_t i = 0; i < burst; ++i)
-      heap.push(entry(static_cast<nanos>(i)));
-    const std::size_t full = resident_bytes(heap, burst);
-    REQUIRE(full >= burst * sizeof(heap_entry));
-
-    SUBCASE("by pop()") {
-      while (heap.size() > 1000)
-        heap.pop();
-      CHECK(heap.top().key == static_cast<nanos>(burst - 1000));
-    }
-    SUBCASE("by remove()") {
-      while (heap.size() > 1000)
-        heap.remove(heap.size() / 2);
-      CHECK(heap.top().key == 0);
-    }
-    CHECK(resident_bytes(heap, burst) <= full / 4);
-    CHECK(heap.capacity() == capacity);
-    CHECK(heap.verify());
-
-    // What was promised is still there without another reserve().
-    while (heap.size() < burst)
-      heap.push(entry(static_cast<nanos>(heap.size())));
-    CHECK(heap.verify());
-  }
-
-  TEST_CASE("a heap that falls by half and rises again gives nothing back") {
-    timer_heap heap;
-    constexpr std::size_t many = 100'000;
-    REQUIRE(heap.reserve(many));
-    for (std::size_t i = 0; i < many; ++i)
-      heap.push(entry(static_cast<nanos>(i)));
-    const std::size_t full = resident_bytes(heap, many);
-    while (heap.size() > many / 2)
-      heap.pop();
-    heap.shrink();
-    CHECK(resident_bytes(heap, many) == full);
   }
 }
 

@@ -1,8 +1,8 @@
 // The workloads with Go: time.AfterFunc, Reset and Stop, goroutines.
 //
-// Workers are GOMAXPROCS; none: as many as it takes by default. A Reset of a stopped timer is how Go uses one again.
-// The garbage collector runs as it is set by default; its work is part of the
-// CPU time. The protocol is that of peers.hpp.
+// Workers are GOMAXPROCS; without a number there are as many as Go takes by default. A
+// Reset of a stopped timer is how Go uses one again. The garbage collector runs as it is
+// set by default; its work is part of the CPU time. The protocol is that of peers.hpp.
 package main
 
 import (
@@ -157,10 +157,10 @@ func arm() {
 	})
 }
 
-// As long as this the threads are busy first, until they are on a processor each.
+// The threads are busy this long first, until each is on its own processor.
 const settling = 10 * time.Millisecond
 
-// Arms and stops in n goroutines at once, each its own timers.
+// Arms and stops in n goroutines at once, each with its own timers.
 func armInGoroutines(workers, n int) time.Duration {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(workers))
 	for _, t := range makeTimers(parameters["others"], true) {
@@ -292,7 +292,7 @@ func spawn() {
 // Longer than it takes to start a goroutine and see it asleep.
 const startOfOne = 6 * time.Microsecond
 
-// Each way in turn; see workloads.py. A timed receive is a select with
+// Measures each way in turn; see workloads.py. A timed receive is a select with
 // time.After.
 func channels() {
 	runtime.GOMAXPROCS(parameters["workers"])
@@ -349,7 +349,7 @@ func channels() {
 	})
 }
 
-// One sync.Mutex, as contend() of peers.hpp.
+// Measures one sync.Mutex, like contend() of peers.hpp.
 func mutex() {
 	runtime.GOMAXPROCS(parameters["workers"])
 	const routines = 8

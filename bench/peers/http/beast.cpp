@@ -1,7 +1,7 @@
-// The HTTP peer on Boost.Beast and Asio's coroutines, as their authors write it: a
-// coroutine for each connection, and beside it one with a steady_timer that watches
-// its deadline (the cheapest way there is: a request only moves the deadline).
-// Prints its port.
+// The HTTP peer on Boost.Beast and Asio's coroutines, in their authors' style: a
+// coroutine for each connection, and beside it one with a steady_timer that watches its
+// deadline (the cheapest way there is: a request only moves the deadline). Prints its
+// port.
 //
 //   http_beast [THREADS]     more than one: each connection has a strand
 #include <chrono>
@@ -91,7 +91,7 @@ asio::awaitable<void> serve(tcp::socket peer) {
     time_point deadline = std::chrono::steady_clock::now() + idle;
     co_await (talk(peer, deadline) || watch(deadline));
   } catch (const std::exception&) {
-    // It has gone.
+    // The peer has gone.
   }
 }
 

@@ -1,5 +1,5 @@
-// The load of `./dev bench --peers http`: GETs over keep-alive connections, by epoll
-// and nothing else. It has a processor of its own and spins on it, but for `pipelining`,
+// The load of `./dev bench --peers http`: GETs over keep-alive connections, with epoll
+// and nothing else. It has its own processor and spins on it, except for `pipelining`,
 // whose two threads wait in the kernel.
 //
 //   load closed     PORT [connections=N] [seconds=S] [pid=P]
@@ -8,19 +8,19 @@
 //   load hold       PORT [connections=N]
 //
 // closed: each connection asks again as soon as it is answered. open: R requests a
-// second, each at a time that was fixed beforehand, and its latency counts from that
-// time: one that has to wait for a late answer on its connection is late itself (no
-// coordinated omission). Beside them `slow` connections send half a header, a byte
-// each 100 ms; one that the server has cut comes again. pipelining: each connection
-// sends requests as long as the kernel takes them, and drops the answers as they come,
-// so that the server always has some of each; beside them an honest client on one
-// connection asks again `pause` after each answer. hold: asks once on each connection,
-// says "ready" and keeps them until standard input ends.
+// second, each at a time that was fixed beforehand. Its latency counts from that time, so
+// a request that waits for a late answer on its connection is late itself (no coordinated
+// omission). Beside them `slow` connections send half a header, a byte each 100 ms; one
+// that the server has cut comes again. pipelining: each connection sends requests as long
+// as the kernel takes them, and drops the answers as they come, so that the server always
+// has some of each; beside them an honest client on one connection asks again `pause`
+// after each answer. hold: asks once on each connection, says "ready" and keeps the
+// connections until standard input ends.
 //
-// Prints key=value: requests, seconds, cpu (of the process `pid`, seconds); of open and
-// of pipelining's honest client the latencies p50, p95, p99, max (microseconds); of open
-// how many slow ones were cut, and after which times (seconds); of pipelining how many
-// requests the honest client made.
+// Prints key=value: requests, seconds, cpu (of the process `pid`, seconds); for open and
+// for pipelining's honest client the latencies p50, p95, p99, max (microseconds); for
+// open the number of slow connections that were cut, and after which times (seconds); for
+// pipelining the number of the honest client's requests.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -64,7 +64,7 @@ double now() {
   throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));
 }
 
-// Seconds that the threads of a process have been on a processor.
+// Returns the seconds that the threads of a process have been on a processor.
 double cpu_of(int pid) {
   double sum = 0;
   if (pid == 0) return sum;
@@ -111,8 +111,8 @@ class connection {
     }
   }
 
-  // Reads what is there: true if that completes an answer. All answers are as long
-  // as the first one.
+  // Reads the bytes that are there. Returns true if they complete an answer; all answers
+  // are as long as the first one.
   bool is_answered(int flags = MSG_DONTWAIT) {
     char bytes[4096];
     const ssize_t n = recv(fd_, bytes, sizeof bytes, flags);
@@ -135,7 +135,7 @@ class connection {
     return true;
   }
 
-  // Drops the answers that are there, and says how many bytes they had.
+  // Drops the answers that are there, and returns how many bytes they had.
   std::size_t drop_answers() {
     static char bytes[std::size_t{256} << 10];
     const ssize_t n = recv(fd_, bytes, sizeof bytes, MSG_DONTWAIT);
@@ -144,8 +144,8 @@ class connection {
     return static_cast<std::size_t>(n);
   }
 
-  // As many requests as the kernel takes of these; the last one may be sent in part, and
-  // is continued by the next call.
+  // Sends as many of these requests as the kernel takes. The last one may be sent in
+  // part; the next call continues it.
   void pipeline(std::string_view requests) {
     const std::string_view rest = requests.substr(sent_);
     const ssize_t n = ::send(fd_, rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -156,7 +156,7 @@ class connection {
 
   std::size_t answer_size() const { return size_; }
 
-  std::deque<double> intended;  // of open: its requests, the first is under way
+  std::deque<double> intended;  // open: times of its requests; the first is under way
 
  private:
   int fd_;
@@ -166,7 +166,7 @@ class connection {
   std::size_t sent_ = 0;
 };
 
-// Half a header, byte by byte.
+// A client that sends half a header, byte by byte.
 class slow_client {
  public:
   explicit slow_client(int port) : port_(port) {}
@@ -178,7 +178,7 @@ class slow_client {
   slow_client(const slow_client&) = delete;
   slow_client& operator=(const slow_client&) = delete;
 
-  // From time to time. Returns after how many seconds it was cut; 0: it was not.
+  // Called from time to time. Returns after how many seconds it was cut; 0: it was not.
   double step(double time) {
     if (fd_ < 0) {
       fd_ = connect_to(port_);
@@ -283,7 +283,7 @@ class load {
     std::printf("\n");
   }
 
-  // The honest client has this thread, the others have one together.
+  // The honest client has this thread; the others share one.
   void run_pipelining() {
     std::string requests;
     while (requests.size() < std::size_t{64} << 10)
@@ -355,7 +355,7 @@ class load {
     }
   }
 
-  // Each slow client in turn, evenly, a byte each 100 ms.
+  // Steps each slow client in turn, evenly, a byte each 100 ms.
   void step_slow(double time) {
     if (slow_.empty()) return;
     while (next_step_ <= time) {
@@ -365,7 +365,7 @@ class load {
     }
   }
 
-  // What happens in the first quarter does not count.
+  // Does not count the first quarter.
   template <class F>
   void measure(F turn) {
     const double warm = now() + how_.seconds / 4;

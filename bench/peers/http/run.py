@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """HTTP servers side by side: `./dev bench --peers http` starts this.
 
-The example server of vigil, Go's net/http and Boost.Beast on Asio's coroutines give
-the same answer, with a Date, on keep-alive connections. Each server has one
-processor, the load another; but for `pipelining`, where a server has two. Samples are drawn in turn, one of each server in a
-round, beginning with another one each round; `vigil again` is vigil's a second
-time, so its ratio shows what the machine makes of equals. Reported are medians, and
-the median of vigil / peer taken round by round.
+vigil's example server, Go's net/http and Boost.Beast on Asio's coroutines give the same
+answer, with a Date, on keep-alive connections. Each server has one processor and the
+load another, except for `pipelining`, where a server has two. Samples are drawn in turn,
+one of each server in a round, and each round begins with another server. `vigil again`
+is vigil's a second time, so its ratio shows what the machine makes of equals. The report
+has medians, and the median of vigil / peer taken round by round.
 """
 import argparse
 import datetime
@@ -22,7 +22,7 @@ BEGIN, END = "<!-- http: begin -->", "<!-- http: end -->"
 CPUS = sorted(os.sched_getaffinity(0))
 SERVER_CPU, LOAD_CPU = (CPUS * 2)[:2]
 TWO_CPUS = f"{SERVER_CPU},{LOAD_CPU}"
-# Of the load beside a server with two; without a third one they share.
+# The load's processors beside a server with two; without a third one they share.
 OTHER_CPUS = ",".join(map(str, CPUS[2:])) or TWO_CPUS
 
 
@@ -165,7 +165,8 @@ def say(line=""):
 
 
 def table(title, samples, metrics, by=None):
-    """by: whose values the others are divided by; otherwise vigil is divided by theirs."""
+    """`by`: the server by whose values the others are divided; without it vigil's are
+    divided by theirs."""
     say(f"## {title}\n")
     width = max(map(len, samples))
     for label, key in metrics:
@@ -183,7 +184,7 @@ def table(title, samples, metrics, by=None):
 
 
 def write_docs(path, rounds):
-    """What was said, between the marks of a page."""
+    """Writes the output between the marks of a page."""
     text = path.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

@@ -1,4 +1,4 @@
-// The HTTP peer in Go: net/http as it comes, with the timeouts that vigil's has.
+// The HTTP peer in Go: net/http as it comes, with the timeouts of vigil's server.
 // Prints its port.
 package main
 

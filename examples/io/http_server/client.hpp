@@ -1,4 +1,4 @@
-// A client that says what it is told to, for tests: one connection, any stream.
+// A client for tests, which sends any text that it is given: one connection, any stream.
 #pragma once
 
 #include <vigil/io/deadline_stream.hpp>
@@ -27,7 +27,7 @@ class client {
 
   vigil::io::deadline_stream<Stream>& stream() { return stream_; }
 
-  // Throws boost::system::system_error, as all here.
+  // Throws boost::system::system_error, like all functions here.
   void send(std::string_view text) {
     boost::asio::write(stream_, boost::asio::buffer(text.data(), text.size()));
   }
@@ -37,7 +37,7 @@ class client {
          "\r\n");
   }
 
-  // The next answer, also an interim one.
+  // Returns the next answer, even an interim one.
   reply receive(bool is_of_head = false) {
     http::response_parser<http::string_body> p;
     p.skip(is_of_head);
@@ -46,7 +46,7 @@ class client {
     return p.release();
   }
 
-  // Waits for the end: true if it comes, and nothing before it.
+  // Waits for the end. Returns true if it comes, and nothing before it.
   bool is_closed() {
     if (in_.size() != 0) return false;
     char byte = 0;

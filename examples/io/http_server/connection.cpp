@@ -26,7 +26,7 @@ constexpr std::size_t large_read = std::size_t{16} << 10;
 constexpr std::size_t piece = std::size_t{64} << 10;
 constexpr std::size_t read_ahead = std::size_t{16} << 10;
 
-// No method that anybody has registered is as long (UPDATEREDIRECTREF).
+// No registered method is as long (UPDATEREDIRECTREF).
 constexpr std::size_t longest_method = 32;
 
 // Most handlers have returned by then, and cost no second reader.
@@ -53,7 +53,7 @@ void append_number(std::string& to, std::uint64_t n, int base = 10) {
   to.append(digits, std::to_chars(digits, digits + sizeof digits, n, base).ptr);
 }
 
-// The answer to a request that the parser refuses.
+// Returns the answer to a request that the parser refuses.
 unsigned status_of(const error_code& e) {
   if (e == http::error::body_limit) return 413;
   if (e == http::error::bad_version) return 505;
@@ -64,8 +64,8 @@ bool expects_continue(const request& in) {
   return boost::beast::iequals(in.header("Expect"), "100-continue");
 }
 
-// For a request with Transfer-Encoding. The end of its body must not be
-// guessed, since a proxy may have guessed otherwise: only chunks can be read.
+// Returns the answer to a Transfer-Encoding that is refused; 0: none. The end of the body
+// must not be guessed, since a proxy may have guessed otherwise: only chunks can be read.
 unsigned status_of_coding(const request& in) {
   if (in.version() < 11) return 400;
   const std::string all = in.list("Transfer-Encoding");
@@ -85,7 +85,7 @@ unsigned status_of_coding(const request& in) {
   return chunked == 1 ? 0 : 400;
 }
 
-// Faults that the parser lets pass. 0: none.
+// Returns the answer to a fault that the parser lets pass; 0: none.
 unsigned status_of(const request& in) {
   const std::size_t hosts = in.count("Host");
   if (hosts > 1 || (hosts == 0 && in.version() > 10)) return 400;
@@ -137,11 +137,11 @@ void connection::expire() {
     transport_.set_read_deadline(time_point::min());
     return;
   }
-  // It is at work, with deadlines of its own.
+  // It is at work, under other deadlines.
   server_.idle_.add(entry_);
 }
 
-// C1.
+// Makes the connection a working one again (HC1).
 void connection::to_working() {
   state expected = state::waiting;
   if (state_.compare_exchange_strong(expected, state::working)) return;
@@ -151,8 +151,8 @@ void connection::to_working() {
   server_.idle_.add(entry_);
 }
 
-// Reads what comes. True if the idle time is over, or the server stops: this was the
-// last look.
+// Reads the bytes that come. Returns true if the idle time is over, or the server stops:
+// this was the last look.
 bool connection::read_idle(error_code& error) {
   if (in_.capacity() > small_read) in_.shrink_to_fit();
   const auto room = in_.prepare(small_read);
@@ -165,17 +165,17 @@ bool connection::read_idle(error_code& error) {
   }
   to_working();
   const bool is_last = error == timed_out;
-  if (is_last) n = transport_.read_now(room, error);  // C2
+  if (is_last) n = transport_.read_now(room, error);  // HC2
   in_.commit(n);
   return is_last;
 }
 
-// Waits for the first bytes of a request, for one idle time. They are in in_; an
-// error: there are none.
+// Waits for the first bytes of a request, for one idle time. They are then in in_; with
+// an error there are none.
 error_code connection::wait_idle() {
   const time_point start = vigil::clock::now();
   if (!entry_.touch(start)) {
-    // Its expiry has begun while it was at work.
+    // Its expiry began while it was at work.
     vigil::timeout_list::remove(entry_);
     server_.idle_.add(entry_);
   }
@@ -186,16 +186,16 @@ error_code connection::wait_idle() {
     skip_empty_lines();
     if (in_.size() != 0) return {};
     if (is_last) return timed_out;
-    // Empty lines do not begin the time anew.
+    // Empty lines do not restart the time.
     transport_.set_read_deadline(later(start, server_.how_.idle));
     has_deadline_ = true;
   }
 }
 
-// False: there is none to come.
+// Returns false if no request is to come.
 bool connection::wait_for_request() {
   skip_empty_lines();
-  if (in_.size() != 0) return true;  // it came with the one before
+  if (in_.size() != 0) return true;  // it came with the previous request
   flush();
   const auto& keeps_idle = server_.how_.keeps_idle;
   for (;;) {
@@ -207,7 +207,7 @@ bool connection::wait_for_request() {
   }
 }
 
-// RFC 9112, 2.2: some clients send one after a body.
+// RFC 9112, 2.2: some clients send an empty line after a body.
 void connection::skip_empty_lines() {
   const auto* const text = static_cast<const char*>(in_.cdata().data());
   std::size_t n = 0;
@@ -216,9 +216,9 @@ void connection::skip_empty_lines() {
   in_.consume(n);
 }
 
-// --- receiving it
+// --- receiving a request
 
-// 0, or the status with which to refuse it.
+// Returns 0, or the status with which to refuse the request.
 unsigned connection::receive(parser& p) {
   if (const unsigned status = receive_header(p)) return status;
   if (const unsigned status = status_of(request_)) return status;
@@ -248,14 +248,14 @@ unsigned connection::receive_header(parser& p) {
   }
 }
 
-// The length of the request line, or of the part that has arrived.
+// Returns the length of the request line, or of the part that has arrived.
 std::size_t connection::line_size(const parser& p) const {
   if (p.line_size() != 0) return p.line_size();
   const std::string_view text(static_cast<const char*>(in_.cdata().data()), in_.size());
   return std::min(text.find('\n'), text.size() - 1) + 1;
 }
 
-// The length of the method, or of the part that has arrived.
+// Returns the length of the method, or of the part that has arrived.
 std::size_t connection::method_size() const {
   if (!request_.method().empty()) return request_.method().size();
   const std::string_view text(static_cast<const char*>(in_.cdata().data()), in_.size());
@@ -287,7 +287,7 @@ unsigned connection::receive_more(std::size_t room) {
   return 0;
 }
 
-// From now.
+// Limits the receiving to `d` from now.
 void connection::limit_receiving(nanoseconds d) {
   transport_.set_read_deadline(vigil::deadline_in(d));
   has_deadline_ = true;
@@ -297,7 +297,7 @@ void connection::take_deadline_away() {
   if (std::exchange(has_deadline_, false)) transport_.set_read_deadline(time_point::max());
 }
 
-// False: the connection is to be closed.
+// Returns false if the connection is to be closed.
 bool connection::serve_request() {
   parser p(request_, server_.how_.body_bytes);
   const unsigned status = receive(p);
@@ -327,7 +327,7 @@ bool connection::serve_request() {
     std::rethrow_exception(error);
   }
   out.end();
-  if (was_long) flush();  // the next request may be here already, and take long, too
+  if (was_long) flush();  // the next request may already be here, and may be long as well
   server_.served_.fetch_add(1);
   return keep_;
 }
@@ -343,7 +343,7 @@ class connection::watched {
   watched(const watched&) = delete;
   watched& operator=(const watched&) = delete;
 
-  // Whether it was looked at.
+  // Returns whether watch() has begun.
   bool end() noexcept { return !std::exchange(has_ended_, true) && of_.end_watch(); }
 
  private:
@@ -351,7 +351,7 @@ class connection::watched {
   bool has_ended_ = false;
 };
 
-// Whether it took long.
+// Returns whether the handler took long.
 bool connection::answer(response& out) {
   watched w(*this);
   server_.answer_(request_, out, handling_.ctx);
@@ -366,7 +366,7 @@ void connection::begin_watch() {
   }
 }
 
-// C4. Whether watch() has begun.
+// Returns whether watch() has begun (HC4).
 bool connection::end_watch() noexcept {
   if (watch_.stop()) return false;
   const vigil::this_fiber::shield until_it_has_ended;
@@ -376,7 +376,7 @@ bool connection::end_watch() noexcept {
   return true;
 }
 
-// Bytes that come belong to the next request; their end is the client's end.
+// Reads ahead: bytes belong to the next request, and their end is the client's end.
 void connection::watch() {
   while (in_.size() < read_ahead) {
     error_code error;
@@ -395,7 +395,7 @@ void connection::watch() {
 
 // --- answering
 
-// A HEAD whose first line is wrong, or not whole, is known by its beginning.
+// A HEAD whose first line is wrong or incomplete is known by its beginning.
 void connection::refuse(unsigned status) {
   constexpr std::string_view head = "HEAD ";
   const std::string_view text(static_cast<const char*>(in_.cdata().data()), in_.size());
@@ -407,14 +407,14 @@ void connection::refuse(unsigned status) {
   out.send(std::string(reason_of(status)) + "\n");
 }
 
-// The client; of one that has gone the handler's error is told all the same.
+// Tells the client. If it has gone, the handler's error is reported all the same.
 void connection::tell_of_error(const response& out) {
   // If an answer has begun, the client sees that its end is missing.
   if (out.has_begun_) return;
   try {
     refuse(500);
     finish();
-  } catch (...) {  // gone, stopped or short of memory: the error is told next
+  } catch (...) {  // gone, stopped or short of memory: the error is reported next
   }
 }
 
@@ -458,10 +458,10 @@ void connection::write_all(std::string_view what) {
   }
 }
 
-// The kernel reports a socket writable only once a third of its buffer is free, which
-// may be far more than a piece. So when the time is over it is tried once more; and a
-// client that has taken something by then, of which the kernel counts in segments of its
-// own, has that time once more for the rest.
+// The kernel reports a socket writable only once a third of its buffer is free, which may
+// be far more than a piece. So when the time is over, the write is tried once more; and a
+// client that has taken something by then, which the kernel counts in its own segments,
+// has the same time again for the rest.
 void connection::write_piece(std::string_view now) {
   for (bool is_last = false;; is_last = true) {
     transport_.set_write_deadline(later(vigil::clock::now(), server_.how_.write));
@@ -478,14 +478,14 @@ void connection::write_piece(std::string_view now) {
   }
 }
 
-// Work that others do for the handler under its context ends as well.
+// Other fibers' work for the handler, under its context, ends as well.
 void connection::lose(const error_code& error) {
   handling_.cancel(std::error_code(error));
   throw gone(error, "an answer");
 }
 
-// A close with unread bytes would be a reset, which may destroy the answer on its
-// way. So the client is told that this was all, and has a moment to close.
+// A close with unread bytes would be a reset, which may destroy the answer on its way. So
+// the client is told that this was all, and has a moment to close.
 void connection::finish() {
   constexpr std::size_t at_most = std::size_t{256} << 10;
   flush();
@@ -511,7 +511,7 @@ void response::set(std::string_view name, std::string_view value) {
   fields_.append(name).append(": ").append(value).append("\r\n");
 }
 
-// False: no body goes with it.
+// Returns false if no body goes with it.
 bool response::begin(std::string_view length_field) {
   if (has_begun_) throw std::logic_error("web::response: the answer has begun already");
   has_begun_ = true;

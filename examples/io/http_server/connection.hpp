@@ -1,21 +1,23 @@
-// connection: what one fiber does for one client.
+// connection: the work of one fiber for one client.
 //
-// The danger. The idle list ends a connection from another fiber, at the moment at
-// which the next request may just have come; and an end that was meant for an idle
-// connection must not reach a request.
+// The danger. The idle list ends a connection from another fiber, at a moment when the
+// next request may just have come; and an end that was meant for an idle connection must
+// not reach a request.
 //
 // The rule. `state` says whose turn it is.
 //
 //   fiber      working ─ touch, waiting ─ reads ─ CAS waiting→working ─ serves
 //   on_expire  CAS waiting→over ─ the read's deadline is now
 //
-// C1  Only who makes waiting→over sets the deadline to now. A fiber that finds
-//     `over` removes its entry, which waits until that is done, and then takes the
-//     deadline away. So it hits no later read.
-// C2  What has arrived wins: after the end of an idle wait the fiber looks once more.
-// C3  A fiber that is to wait says so first, and looks whether the server is stopping
-//     then; who stops it says so first, and goes through the list then.
-// C4  While a handler runs, reading and in_ belong to watch(), on a fiber of its timer;
+// HC1 Only the caller that makes waiting→over sets the deadline to now. A fiber that
+//     finds `over` removes its entry, which waits until that is done, and then takes the
+//     deadline away. So the deadline hits no later read.
+// HC2 Bytes that have arrived win: after the end of an idle wait the fiber looks once
+//     more.
+// HC3 A fiber that is going to wait says so first, and then looks whether the server is
+//     stopping. A caller that stops the server says so first, and then goes through the
+//     list.
+// HC4 While a handler runs, reading and in_ belong to watch(), on a fiber of its timer;
 //     end_watch() moves the read's deadline into the past and waits for it.
 #pragma once
 
@@ -42,7 +44,7 @@ class connection {
   connection(const connection&) = delete;
   connection& operator=(const connection&) = delete;
 
-  // Until the connection is over.
+  // Serves until the connection is over.
   void run();
 
   // The list's on_expire.
@@ -73,7 +75,7 @@ class connection {
   bool serve_request();
   bool answer(response& out);
 
-  // Looking whether the client is still there.
+  // Watching whether the client is still there.
   void begin_watch();
   bool end_watch() noexcept;
   void watch();
@@ -102,7 +104,7 @@ class connection {
   bool is_head_ = false;
   vigil::timer watch_;
   std::atomic<state> state_{state::working};
-  vigil::timeout_list::entry entry_;  // the last: it dies before what its on_expire uses
+  vigil::timeout_list::entry entry_;  // last, so it dies before the members that its on_expire uses
 };
 
 }  // namespace web

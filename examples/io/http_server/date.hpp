@@ -1,9 +1,9 @@
 // The Date header of HTTP, as a string that is built at most once a second.
 //
-// Each answer compares the second it is with the second of the string. So it is
-// never stale, no timer renews it, and an idle server does not wake for it.
+// Each answer compares the present second with that of the string. So the string is never
+// stale, no timer renews it, and an idle server does not wake for it.
 //
-// Thread safety: append_to and built may be called by several threads at a time.
+// Thread safety: several threads may call append_to and built at a time.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class date_header {
     to.append(line_.data(), line_.size());
   }
 
-  // How often it was built.
+  // Returns how often the string was built.
   std::uint64_t built() const {
     const std::lock_guard guard(lock_);
     return built_;

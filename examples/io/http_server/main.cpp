@@ -2,17 +2,17 @@
 //
 // Run:     build/release/examples/io/http_server/http_server [PORT] [OPTION]..., then
 //          look at http://localhost:PORT/; Ctrl-C ends it gracefully. Options:
-//          --idle=SECONDS    for which a connection may be silent; 120
-//          --header=SECONDS  which the header of a request may take; 10
+//          --idle=SECONDS    how long a connection may be silent; 120
+//          --header=SECONDS  how long the header of a request may take; 10
 //          --workers=N       threads; 0: one for each processor
-//          --self-test       asks itself, in memory and on virtual time
+//          --self-test       sends itself requests, in memory and on virtual time
 // Prints:  the port, and at the end how many requests it has served.
 #include "client.hpp"
 #include "server.hpp"
 #include "settings.hpp"
 #include "site.hpp"
 
-#include <vigil/io/context.hpp>
+#include <vigil/io/io_context.hpp>
 #include <vigil/io/memory_acceptor.hpp>
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
@@ -35,7 +35,7 @@ int serve(const web::settings& s) {
   runtime.workers = s.workers;
   runtime.stop_on = {SIGINT, SIGTERM};
   return vigil::run(runtime, [&] {
-    tcp::acceptor acceptor(vigil::io::context(), {tcp::v4(), s.port});
+    tcp::acceptor acceptor(vigil::io::io_context(), {tcp::v4(), s.port});
     web::server server(web::answer_site, s.times);
     std::printf("port %u\n", static_cast<unsigned>(acceptor.local_endpoint().port()));
     std::puts("serving; Ctrl-C ends it");
@@ -48,7 +48,7 @@ void show(const char* what, const web::reply& a) {
   std::printf("%s: %u, %zu bytes\n", what, a.result_int(), a.body().size());
 }
 
-// The same server in memory and on virtual time, where minutes take no time.
+// Runs the same server in memory and on virtual time, where minutes take no time.
 int test_self() {
   return vigil::testing::run_virtual([] {
     vigil::io::memory_acceptor acceptor;

@@ -22,7 +22,7 @@ bool is_hex(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-// RFC 3986: reg-name, which an IPv4 address is, too.
+// RFC 3986: reg-name; an IPv4 address is one as well.
 bool is_name(std::string_view text) {
   constexpr std::string_view others = "-._~!$&'()*+,;=";
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -49,7 +49,7 @@ bool is_address_v6(std::string_view text) {
   return !error;
 }
 
-// The size of "http://" or "https://"; 0: it is neither.
+// Returns the size of "http://" or "https://"; 0: it is neither.
 std::size_t scheme_size(std::string_view target) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (boost::beast::iequals(target.substr(0, scheme.size()), scheme)) return scheme.size();
@@ -100,7 +100,7 @@ request::part request::keep(std::string_view text) {
   return kept;
 }
 
-// RFC 9112, 3.2. False: it has none of the four forms.
+// RFC 9112, 3.2. Returns false if the target has none of the four forms.
 bool request::split_target() {
   const std::string_view all = target();
   for (const field& f : fields_) {
@@ -131,7 +131,7 @@ bool request::split_target() {
   return true;
 }
 
-// Small memory is kept for the next request, large memory is not.
+// Keeps small memory for the next request, but not large memory.
 void request::clear() {
   constexpr std::size_t small = 4096;
   text_.clear();

@@ -1,4 +1,4 @@
-// The request and the response, as a handler of the HTTP server sees them.
+// The request and the response, as seen by a handler of the HTTP server.
 #pragma once
 
 #include <cstddef>
@@ -14,29 +14,28 @@ class request {
  public:
   std::string_view method() const { return text_of(method_); }
 
-  // As it was sent: "/a?b", "http://host/a?b", "*" (of OPTIONS) or "host:1" (of CONNECT).
+  // The target as it was sent: "/a?b", "http://host/a?b", "*" (OPTIONS), "host:1" (CONNECT).
   std::string_view target() const { return text_of(target_); }
 
-  // Its path, not decoded: "/a"; "/" of "http://host", "*" of "*", "" of a CONNECT.
+  // The target's path, not decoded: "/a"; "/" for "http://host", "*" for "*", "" for CONNECT.
   std::string_view path() const { return text_of(path_); }
 
   // The part after the first '?', not decoded.
   std::string_view query() const { return text_of(query_); }
 
-  // The target's, if it names one; otherwise the field Host. With its port.
+  // The target's host, if it names one; otherwise the field Host. It includes the port.
   std::string_view host() const { return text_of(host_); }
 
-  // 10 or 11.
+  // Returns 10 or 11.
   unsigned version() const { return version_; }
 
   const std::string& body() const { return body_; }
 
-  // The value of the first field of that name, in capitals or not; "" if there is
-  // none.
+  // The value of the first field of that name, in capitals or not; "" if there is none.
   std::string_view header(std::string_view name) const;
   // The values of all fields of that name, as one list: "a, b".
   std::string list(std::string_view name) const;
-  // How many fields have that name.
+  // The number of fields of that name.
   std::size_t count(std::string_view name) const;
 
  private:
@@ -70,28 +69,28 @@ class request {
   std::string body_;
 };
 
-// Whether it is what a Host field may say: a name, an address, an IPv6 address in
-// brackets, or nothing; with a port or without.
+// Returns whether a Host field may have this value: a name, an address, an IPv6 address
+// in brackets, or nothing; with a port or without.
 bool is_host(std::string_view text);
 
 class connection;
 
-// The answer. Either send(), once, or write(), as often as there is something. If the
-// client has gone or is too slow they throw a boost::system::system_error, which is to
-// leave the handler. A second answer is a std::logic_error.
+// The answer. Call either send(), once, or write(), as often as there is something. If
+// the client has gone or is too slow, they throw a boost::system::system_error, which the
+// handler should let pass. A second answer throws std::logic_error.
 class response {
  public:
   unsigned status = 200;
 
-  // Throws std::invalid_argument if a line ends in it. Date, Content-Length,
+  // Throws std::invalid_argument if it contains the end of a line. Date, Content-Length,
   // Transfer-Encoding and Connection are the server's.
   void set(std::string_view name, std::string_view value);
 
-  // The whole body.
+  // Sends the whole body.
   void send(std::string_view body);
 
-  // A part of the body, which the client gets now. An HTTP/1.1 client gets chunks,
-  // an older one the end of the connection as the end of the body.
+  // Sends a part of the body now. An HTTP/1.1 client gets chunks; for an older one the
+  // end of the connection is the end of the body.
   void write(std::string_view part);
 
  private:
@@ -107,7 +106,7 @@ class response {
   bool own_keep_alive_ = false;
   bool has_begun_ = false;
   bool is_stream_ = false;  // begun by write()
-  bool has_body_ = false;   // of the stream; not after a HEAD
+  bool has_body_ = false;   // the stream has one; not after a HEAD
   bool is_chunked_ = false;
 };
 

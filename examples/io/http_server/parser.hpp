@@ -16,17 +16,18 @@ namespace http = boost::beast::http;
 
 class parser final : public http::basic_parser<true> {
  public:
-  // Header sizes are the connection's to limit: basic_parser does not count what it
-  // has consumed already, so a client might go on for ever.
+  // The connection limits the size of headers: basic_parser does not count bytes that it
+  // has already consumed, so a client might go on for ever.
   //
-  // It stops behind the header until eager(true): so that is all that put() has counted.
+  // The parser stops after the header until eager(true), so put() has counted only the
+  // header.
   parser(request& into, std::size_t body_bytes) : into_(into) {
     into_.clear();
     header_limit(std::numeric_limits<std::uint32_t>::max());
     body_limit(body_bytes);
   }
 
-  // The size of the request line, its end included; 0: it has not come in whole.
+  // The size of the request line, including its end; 0 until it has come in whole.
   std::size_t line_size() const { return line_size_; }
 
  private:
@@ -44,7 +45,7 @@ class parser final : public http::basic_parser<true> {
   }
 
   void on_field_impl(http::field, string_view name, string_view value, error_code&) override {
-    if (is_header_done()) return;  // of a trailer, which could say anything about the header
+    if (is_header_done()) return;  // in a trailer, which could claim anything of the header
     into_.fields_.push_back({into_.keep(own(name)), into_.keep(own(value))});
   }
 

@@ -22,7 +22,7 @@ options checked(options how) {
   return how;
 }
 
-// Never more than is kept: in whole seconds, rounded down.
+// Promises no more than is kept: in whole seconds, rounded down.
 std::string keep_alive_field(const options& how) {
   const auto told = std::chrono::duration_cast<std::chrono::seconds>(how.idle - how.idle_margin);
   if (!how.tells_idle || told.count() < 1) return {};

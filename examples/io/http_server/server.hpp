@@ -1,4 +1,4 @@
-// An HTTP/1.1 server: a fiber for each connection, in straight lines. The parser is
+// An HTTP/1.1 server: a fiber for each connection, in straight-line code. The parser is
 // Boost.Beast's.
 //
 //   web::server server([](const web::request& in, web::response& out, const auto&) {
@@ -16,7 +16,8 @@
 //
 // The deadlines are points in time: bytes that drip in do not move them.
 //
-// Thread safety: all but construction and destruction from any fiber, several at a time.
+// Thread safety: any number of fibers may call all functions at a time, except
+// construction and destruction.
 #pragma once
 
 #include "date.hpp"
@@ -48,37 +49,37 @@ struct options {
   std::chrono::nanoseconds body = std::chrono::seconds(30);
   std::chrono::nanoseconds write = std::chrono::seconds(30);
 
-  // For which a client that was told of an error, or of the end, may go on sending: its
+  // How long a client that was told of an error, or of the end, may go on sending: its
   // unread bytes would make the close a reset, which may destroy the answer on its way.
   std::chrono::nanoseconds linger = std::chrono::milliseconds(500);
 
-  // Above: 431; its first line alone: 414, or 501 if that begins with no method.
+  // Above this: 431; if the first line alone is: 414, or 501 if it begins with no method.
   std::size_t header_bytes = std::size_t{16} << 10;
-  std::size_t body_bytes = std::size_t{1} << 20;  // above: 413
+  std::size_t body_bytes = std::size_t{1} << 20;  // above this: 413
 
-  // Send "Keep-Alive: timeout=…": `idle` less `idle_margin`, in whole seconds rounded
-  // down, so never more than is kept; nothing if that is less than a second.
+  // Sends "Keep-Alive: timeout=…", which is `idle` minus `idle_margin`, in whole seconds
+  // rounded down, so it never promises more than is kept; nothing if that is less than a
+  // second.
   bool tells_idle = false;
   std::chrono::nanoseconds idle_margin = std::chrono::seconds(1);
 
-  // Asked when a connection has been idle for `idle`: true keeps it for another.
-  // Empty: it is closed.
+  // Called when a connection has been idle for `idle`: true keeps it for as long again.
+  // If empty, the connection is closed.
   std::function<bool()> keeps_idle;
 
   // The wall clock of the Date header, see date_header.
   std::function<std::time_t()> wall;
 };
 
-// A handler waits under `ctx`, which is done when the server has no more time,
-// and when the client has gone, which is checked once the handler has taken 10
-// ms: ctx.cause() says how. As in Go, a client that only ends its sending
-// counts as gone; one that has sent 16 KiB ahead is no longer looked at. An
-// exception, of any type, answers 500 if nothing was sent, closes the
-// connection and goes on to the caller of talk(); serve() gives it to
-// limits.on_error, but for system_error and `cancelled`, as vigil::io::serve.
+// A handler waits under `ctx`, which is done when the server has no more time, and when
+// the client has gone, which is checked once the handler has taken 10 ms: ctx.cause()
+// says how. As in Go, a client that only ends its sending counts as gone; one that has
+// sent 16 KiB ahead is no longer watched. An exception of any type answers 500 if nothing
+// was sent, closes the connection, and goes on to the caller of talk(). serve() gives it
+// to limits.on_error, except for system_error and `cancelled`, like vigil::io::serve.
 using handler = std::function<void(const request& in, response& out, const vigil::context& ctx)>;
 
-// The stream of one connection, whatever it is.
+// The stream of one connection, of whatever type.
 class transport {
  public:
   using time_point = vigil::clock::time_point;
@@ -92,7 +93,7 @@ class transport {
   virtual std::size_t write_now(boost::asio::const_buffer from, error_code& error) = 0;
   virtual void set_read_deadline(time_point t) = 0;
   virtual void set_write_deadline(time_point t) = 0;
-  // The client reads to the end of what was sent. False if the stream cannot do that.
+  // Ends the sending: the client then reads an end. Returns false if the stream cannot.
   virtual bool end_writing() = 0;
 
  protected:
@@ -122,8 +123,8 @@ class transport_over final : public transport {
   std::size_t write_now(boost::asio::const_buffer from, error_code& error) override {
     auto& below = stream_.next_layer();
     if constexpr (requires { below.non_blocking(true, error); }) {
-      // The system call, whatever the reactor has heard; non-blocking since the
-      // first write.
+      // Makes the system call, whatever the reactor has heard. The socket is non-blocking
+      // since the first write.
       const std::size_t n = below.write_some(from, error);
       if (error == boost::asio::error::would_block || error == boost::asio::error::try_again) {
         error = boost::asio::error::timed_out;
@@ -160,10 +161,10 @@ class server {
   // Needs a runtime: throws wrong_place on a thread without one.
   explicit server(handler answer, options how = {});
 
-  // Accepts and serves until `stopping` is done or the acceptor is closed, then
-  // stops; as vigil::io::serve, which cuts off connections that have not ended
-  // after limits.grace. If several run at a time, the first to end stops the
-  // server for all.
+  // Accepts and serves until `stopping` is done or the acceptor is closed, then stops,
+  // like vigil::io::serve, which cuts off connections that have not ended after
+  // limits.grace. If several calls run at a time, the first to end stops the server for
+  // all.
   template <class Acceptor>
   void serve(const vigil::context& stopping,
              Acceptor& acceptor,
@@ -189,8 +190,9 @@ class server {
     talk_over(t, ctx);
   }
 
-  // For good: idle connections end at once, also those that never asked for anything;
-  // requests that have begun to come in are served, and their connections closed.
+  // Stops the server for good: idle connections end at once, even those that never asked
+  // for anything; requests that have begun to come in are served, and their connections
+  // closed.
   void stop();
 
   bool is_stopping() const { return stopping_.load(); }
@@ -213,7 +215,7 @@ class server {
   date_header date_;
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint64_t> served_{0};
-  vigil::timeout_list idle_;  // of all connections
+  vigil::timeout_list idle_;  // for all connections
 };
 
 }  // namespace web

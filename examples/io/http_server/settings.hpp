@@ -21,8 +21,7 @@ struct settings {
   std::size_t workers = 0;
 };
 
-// Throws std::invalid_argument unless `text` is a number, whole and from
-// `least` to `most`.
+// Throws std::invalid_argument unless `text` is a whole number from `least` to `most`.
 inline long read_number(std::string_view name, std::string_view text, long least, long most) {
   long n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
@@ -34,7 +33,7 @@ inline long read_number(std::string_view name, std::string_view text, long least
   return n;
 }
 
-// Throws std::invalid_argument for what it does not know.
+// Throws std::invalid_argument for an unknown option.
 inline settings read_settings(int argc, const char* const* argv) {
   constexpr long most_seconds = 1'000'000'000;  // thirty years
   constexpr long most_workers = 1024;

@@ -10,7 +10,7 @@ namespace web {
 //   /        a page for browsers, which shows how /count comes in
 //   /hello   plain text
 //   /count   five lines in chunks, a tenth of a second apart
-//   /echo    what was sent to it
+//   /echo    the body that was sent to it
 void answer_site(const request& in, response& out, const vigil::context& ctx);
 
 }  // namespace web

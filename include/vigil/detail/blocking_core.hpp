@@ -1,4 +1,4 @@
-// The function that blocking() hands to a side pool, and how it gets there.
+// The function that blocking() passes to a side pool, and how it gets there.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -13,25 +13,27 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
+class side_pool;
+
 struct blocking_table {
-  void (*run)(void* record) noexcept;      // calls f, keeps what comes of it, destroys f
-  void (*destroy)(void* record) noexcept;  // the record with what was kept
+  void (*run)(void* record) noexcept;      // calls f, keeps its result or exception, destroys f
+  void (*destroy)(void* record) noexcept;  // destroys the record and its result
 };
 
-// False on a plain thread, where f just runs. Throws wrong_place on a worker
-// that runs no fiber; `cancelled` if the limit's context is done.
+// Returns false on a plain thread, where f simply runs. Throws wrong_place on a worker
+// that runs no fiber, and `cancelled` if the limit's context is done.
 VIGIL_API bool goes_to_side_pool(const wait_limit& limit);
-// True: f has run, the record is the caller's. False: the limit came first, and
-// the record is gone, as it is when this throws.
+// Returns true if f has run; the caller then owns the record. Returns false if the limit
+// came first; the record is then gone, as it is when this throws.
 // Waits: throws stopped, wrong_place, std::invalid_argument, std::system_error,
 // std::bad_alloc, what f throws.
-VIGIL_API bool run_blocking(void* pool,
+VIGIL_API bool run_blocking(side_pool* pool,
                             const blocking_table& table,
                             void* record,
                             const wait_limit& limit,
                             const site& from);
 
-// The part that the caller and the pool's thread share.
+// The record that the caller and the pool's thread share.
 template <class F>
 class blocking_record {
  public:
@@ -76,12 +78,12 @@ concept blocking_function = std::is_invocable_v<std::decay_t<F>>;
 template <class F>
 using blocking_result = typename blocking_record<std::decay_t<F>>::result;
 
-// The answer of a form with a time: an optional result, or whether f has run.
+// The result of a form with a time: an optional, or whether f has run.
 template <class R>
 using blocking_answer = std::conditional_t<std::is_void_v<R>, bool, std::optional<R>>;
 
 template <class F>
-auto call_blocking(void* pool, const wait_limit& limit, const site& from, F&& f) {
+auto call_blocking(side_pool* pool, const wait_limit& limit, const site& from, F&& f) {
   using record = blocking_record<std::decay_t<F>>;
   using R = typename record::result;
   static_assert(!std::is_reference_v<R>,
@@ -114,9 +116,12 @@ auto call_blocking(void* pool, const wait_limit& limit, const site& from, F&& f)
   }
 }
 
-// For the forms without a time: the result of f.
+// For the forms without a time; returns f's result.
 template <class F>
-blocking_result<F> finish_blocking(void* pool, const wait_limit& limit, const site& from, F&& f) {
+blocking_result<F> finish_blocking(side_pool* pool,
+                                   const wait_limit& limit,
+                                   const site& from,
+                                   F&& f) {
   if constexpr (std::is_void_v<blocking_result<F>>) {
     call_blocking(pool, limit, from, std::forward<F>(f));
   } else {

@@ -1,4 +1,4 @@
-// Callables without <functional>.
+// Callables, without <functional>.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -11,7 +11,7 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// A reference to something callable, for a call that ends before it does.
+// A reference to a callable, for a call that ends before the callable does.
 class call_ref {
  public:
   template <class F>
@@ -36,15 +36,15 @@ class call_ref {
   void (*call_)(void*);
 };
 
-// The operations on the callback of a timer.
+// The operations on a timer's callback.
 struct callback_table {
   void (*call)(void* callback);
   void (*relocate)(void* from, void* to) noexcept;
   void (*destroy)(void* callback) noexcept;
 };
 
-// A move-only callback in a fixed room; larger ones are boxed. Cheap to move,
-// so that it can be built by the caller and handed to a record.
+// A move-only callback, stored inline or, if it is large, in a box. Cheap to move, so
+// that the caller can build it and pass it to a record.
 class callback {
  public:
   static constexpr std::size_t room = 40;

@@ -11,20 +11,20 @@
 
 namespace vigil::inline VIGIL_ABI {
 
-// How an operation on a channel ended that did not simply succeed or throw.
+// How an operation on a channel ended.
 enum class channel_status : std::uint8_t {
   ok,         // the value was sent, or received
-  closed,     // to a receiver: closed and drained
-  not_ready,  // try_ forms: it would have had to wait
-  timeout,    // it waited, in vain
+  closed,     // for a receiver: closed and drained
+  not_ready,  // a try_ form would have had to wait
+  timeout,    // the time ran out first
 };
 
 namespace detail {
 
 class channel_core;
 
-// The operations of a channel on values of one type. Where the functions are null,
-// the bytes are copied and nothing is destroyed.
+// The operations of a channel on values of one type. If the functions are null, the bytes
+// are copied and nothing is destroyed.
 struct element_ops {
   std::size_t size;
   std::size_t align;
@@ -43,35 +43,35 @@ inline constexpr element_ops ops_of = {
         ? nullptr
         : +[](void* value) noexcept { static_cast<T*>(value)->~T(); }};
 
-// channel<void>: only that something was sent.
+// A channel<void> carries only the fact that something was sent.
 template <>
 inline constexpr element_ops ops_of<void> = {0, 1, nullptr, nullptr};
 
 VIGIL_API channel_core* make_channel(const element_ops& ops, std::size_t capacity);
-VIGIL_API void add_handle(channel_core* c) noexcept;
-VIGIL_API void drop_handle(channel_core* c) noexcept;
+VIGIL_API void retain(channel_core* c) noexcept;
+VIGIL_API void release(channel_core* c) noexcept;
 
-// `value` is moved from if the status is ok, and untouched otherwise.
+// Moves from `value` if it returns ok, and leaves it untouched otherwise.
 // Waits: throws stopped, wrong_place.
 VIGIL_API channel_status send(channel_core* c, void* value, const wait_limit& limit);
 VIGIL_API channel_status try_send(channel_core* c, void* value) noexcept;
 
-// `into` is room for a value, constructed there if the status is ok.
+// Constructs a value in `into`, which is room for one, if it returns ok.
 // Waits: throws stopped, wrong_place.
 VIGIL_API channel_status recv(channel_core* c, void* into, const wait_limit& limit);
 VIGIL_API channel_status try_recv(channel_core* c, void* into) noexcept;
 
 VIGIL_API void close(channel_core* c);
 VIGIL_API void check_closable(const channel_core* c);
-VIGIL_API void close_at_end(channel_core* c) noexcept;  // if it is not closed yet
+VIGIL_API void close_at_end(channel_core* c) noexcept;  // unless it is closed
 VIGIL_API std::size_t size(const channel_core* c) noexcept;
 VIGIL_API std::size_t capacity(const channel_core* c) noexcept;
 
 // Throws: channel_closed.
 [[noreturn]] VIGIL_API void throw_send_on_closed();
 
-// The channel of a context's end, with a handle of its own; nullptr: a context that is
-// never done. Throws std::invalid_argument for a nil one.
+// The channel that the end of a context closes, with a reference for the caller; nullptr
+// for a context that is never done. Throws std::invalid_argument for a nil context.
 VIGIL_API channel_core* done_of(const context& ctx);
 
 }  // namespace detail

@@ -1,8 +1,9 @@
-// The parts of the handles of channel.hpp.
+// The parts of the handles in channel.hpp.
 #pragma once
 
 #include <vigil/detail/channel_core.hpp>
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/handle.hpp>
 
 #include <cstddef>
 #include <iterator>
@@ -30,7 +31,7 @@ class value_room {
   // NOLINTNEXTLINE(modernize-use-equals-default): T may have no constructor
   value_room() noexcept {}
 
-  // Nothing is in either between an operation and take().
+  // Neither room has a value between an operation and take().
   value_room(value_room&&) noexcept : value_room() {}
 
   value_room& operator=(value_room&&) = delete;
@@ -40,7 +41,8 @@ class value_room {
 
   void* room() noexcept { return std::addressof(value_); }
 
-  // The value that an operation with this status has constructed here; once for each.
+  // Takes the value that an operation with this status has constructed here. Once for
+  // each operation.
   std::optional<T> take(channel_status status) noexcept {
     if (status != channel_status::ok) return std::nullopt;
     std::optional<T> got(std::move(value_));
@@ -62,35 +64,10 @@ class value_room<void> {
   bool take(channel_status status) noexcept { return status == channel_status::ok; }
 };
 
-// A counted reference to a channel's core: what all the handles are made of.
-class channel_handle {
- public:
-  channel_handle() noexcept = default;
+// The reference in every handle of a channel.
+using channel_handle = handle<channel_core>;
 
-  explicit channel_handle(channel_core* owned) noexcept : core_(owned) {}
-
-  channel_handle(const channel_handle& other) noexcept : core_(other.core_) {
-    if (core_ != nullptr) add_handle(core_);
-  }
-
-  channel_handle(channel_handle&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
-
-  channel_handle& operator=(channel_handle other) noexcept {
-    std::swap(core_, other.core_);
-    return *this;
-  }
-
-  ~channel_handle() {
-    if (core_ != nullptr) drop_handle(core_);
-  }
-
-  channel_core* core() const noexcept { return core_; }
-
- private:
-  channel_core* core_ = nullptr;
-};
-
-// The part that every handle of a channel of T has.
+// The part that all handles of a channel of T share.
 template <class T>
 class channel_base {
  public:
@@ -98,23 +75,23 @@ class channel_base {
 
   channel_base() noexcept = default;
 
-  explicit channel_base(channel_handle handle) noexcept : handle_(std::move(handle)) {}
+  explicit channel_base(channel_handle owned) noexcept : handle_(std::move(owned)) {}
 
-  // Whether it names a channel at all; a nil one is never ready.
+  // False for a nil channel, which is never ready.
   explicit operator bool() const noexcept { return core() != nullptr; }
 
-  // Values in the buffer; of a nil channel, and of a timer's, 0.
+  // The number of values in the buffer; 0 for a nil channel and for a timer's.
   std::size_t size() const noexcept { return detail::size(core()); }
 
   std::size_t capacity() const noexcept { return detail::capacity(core()); }
 
-  // The same channel?
+  // Whether both name the same channel.
   friend bool operator==(const channel_base& a, const channel_base& b) noexcept {
     return a.core() == b.core();
   }
 
-  // For the library.
-  channel_core* core() const noexcept { return handle_.core(); }
+  // For the library only.
+  channel_core* core() const noexcept { return handle_.get(); }
 
   const channel_handle& handle() const& noexcept { return handle_; }
 
@@ -124,7 +101,7 @@ class channel_base {
   channel_handle handle_;
 };
 
-// Walks over what comes until the channel is closed and drained.
+// Iterates over the values until the channel is closed and drained.
 template <class T>
 class recv_iterator {
  public:
@@ -136,7 +113,7 @@ class recv_iterator {
 
   recv_iterator() noexcept = default;
 
-  // It keeps the channel, whatever becomes of the handle that the loop began with.
+  // Keeps the channel alive, even if the handle that the loop began with goes.
   explicit recv_iterator(channel_handle from) : from_(std::move(from)) { ++*this; }
 
   T& operator*() const noexcept { return *value_; }
@@ -146,7 +123,7 @@ class recv_iterator {
   recv_iterator& operator++() {
     value_.reset();
     value_room<T> room;
-    if (std::optional<T> got = room.take(recv(from_.core(), room.room(), no_limit))) {
+    if (std::optional<T> got = room.take(recv(from_.get(), room.room(), no_limit))) {
       value_.emplace(*std::move(got));
     }
     return *this;

@@ -1,22 +1,22 @@
-// Switches shared by the public headers. Each of them includes this file first.
+// Switches of the public headers, each of which includes this file first.
 #pragma once
 
 #if __cplusplus < 202002L
-// A name that cannot be found: unlike #error it ends the compiler's work here, so
-// that this is its one message.
+// There is no such header. Unlike #error, this ends the compilation here, so that it is
+// the only message.
 #include <vigil needs -std=c++20>
 #endif
 
-// Marks what the library exports. Only a shared library does (VIGIL_SHARED stands in
-// its users' flags): what links the static ones exports nothing of them.
+// Marks the symbols that the shared library exports (its users are built with
+// VIGIL_SHARED). A program that links the static libraries exports none of them.
 #if defined(VIGIL_SHARED)
 #define VIGIL_API [[gnu::visibility("default")]]
 #else
 #define VIGIL_API
 #endif
 
-// Marks internals of vigil that the libraries vigil-io and vigil-tls use: exported
-// as well, but not for other users.
+// Marks internals of vigil that vigil-io and vigil-tls use: exported as well, but not for
+// other users.
 #define VIGIL_FOR_IO VIGIL_API
 
 // The ABI version is part of every mangled name.

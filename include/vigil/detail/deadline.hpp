@@ -1,5 +1,5 @@
-// Deadlines without <chrono>: nanoseconds of vigil::clock. Any type with the members of
-// a time_point counts as one, so headers that only pass a time on stay light.
+// Deadlines without <chrono>, in nanoseconds of vigil::clock. Any type with the members
+// of a time_point is accepted, so headers that only pass a time on stay light.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -17,7 +17,7 @@ namespace detail {
 
 inline constexpr std::int64_t no_deadline = std::numeric_limits<std::int64_t>::max();
 
-VIGIL_API std::int64_t now() noexcept;  // of vigil::clock
+VIGIL_API std::int64_t now() noexcept;  // reads vigil::clock
 
 constexpr std::int64_t saturating_add(std::int64_t a, std::int64_t b) noexcept {
   std::int64_t sum = 0;
@@ -32,7 +32,7 @@ concept time_point_like = requires(const T& t) {
   T::max();
 };
 
-// One of another clock is converted by its distance from that clock's now.
+// A deadline of another clock is converted by its distance from that clock's now.
 template <time_point_like T>
 std::int64_t to_deadline(const T& t) {
   if constexpr (std::is_same_v<typename T::clock, clock>) {

@@ -1,5 +1,5 @@
-// Durations without <chrono>: any type with rep, period and count() counts,
-// so headers that only pass a duration on stay light.
+// Durations without <chrono>. Any type with rep, period and count() is accepted, so
+// headers that only pass a duration on stay light.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -18,10 +18,10 @@ concept duration_like = requires(const D& d) {
   d.count();
 };
 
-[[noreturn]] VIGIL_API void throw_not_a_duration();  // std::invalid_argument: NaN
+[[noreturn]] VIGIL_API void throw_not_a_duration();  // throws std::invalid_argument, for NaN
 
-// The duration in nanoseconds, rounded up (a wait is never shorter than what
-// was asked for) and saturated at both ends of the range of std::int64_t.
+// Converts to nanoseconds, rounding up (a wait is never shorter than requested) and
+// saturating at both ends of the range of std::int64_t.
 template <duration_like D>
 constexpr std::int64_t to_nanos(const D& d) {
   constexpr auto top = std::numeric_limits<std::int64_t>::max();

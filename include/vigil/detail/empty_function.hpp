@@ -1,4 +1,4 @@
-// Functions that are empty: null pointers, std::function without a target.
+// Recognises empty functions: null pointers, and a std::function without a target.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -18,7 +18,7 @@ constexpr bool is_empty_function([[maybe_unused]] const F& f) {
   }
 }
 
-// The error names the call.
+// Refuses an empty function; the error names the call.
 // Throws: std::invalid_argument.
 template <class F>
 constexpr void refuse_empty(const char* call, const F& f) {

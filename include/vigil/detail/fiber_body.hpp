@@ -1,4 +1,4 @@
-// The function of a fiber with its arguments, and the start of a fiber with it.
+// The function of a fiber with its arguments, and how a fiber is started with it.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -14,8 +14,8 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// Built on the fiber's own stack: the function with its arguments, then in the same
-// place the result, until join() takes it.
+// Holds the function with its arguments, and later, in the same place, the result until
+// join() takes it. Built on the fiber's own stack.
 template <class R, class F, class... Args>
 class fiber_body {
  public:
@@ -31,8 +31,8 @@ class fiber_body {
       const end_of_call guard{body};
       body.invoke();
     } else {
-      // The result is built before the function dies, and moved into its
-      // place afterwards: the function may return a reference into itself.
+      // The result is built before the function is destroyed, and only then moved into
+      // its place: the function may return a reference into itself.
       alignas(R) std::byte room[sizeof(R)];
       end_of_result result;
       {
@@ -89,11 +89,11 @@ using fiber_result = std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...
 template <class F, class... Args>
 concept startable = std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>;
 
-// Builds the body on a new stack and starts it.
+// Builds the body on a new stack and starts the fiber.
 // Throws: wrong_place, limit_reached, std::bad_alloc, std::invalid_argument.
 template <class F, class... Args>
 fiber_core* start_by(const start_call& call,
-                     const fiber_options& how,
+                     const fiber_options& options,
                      bool detached,
                      const site& from,
                      F&& f,
@@ -103,15 +103,15 @@ fiber_core* start_by(const start_call& call,
                 "vigil: a fiber cannot return a reference; return a pointer or a value");
   using body = fiber_body<R, std::decay_t<F>, std::decay_t<Args>...>;
   refuse_empty(call.name, f);
-  new_fiber fresh(call, how, sizeof(body), alignof(body), from);
+  new_fiber fresh(call, options, sizeof(body), alignof(body), from);
   ::new (fresh.room()) body(std::forward<F>(f), std::forward<Args>(args)...);
   return fresh.start(body::table, detached);
 }
 
 template <class F, class... Args>
 fiber_core* start(
-    const fiber_options& how, bool detached, const site& from, F&& f, Args&&... args) {
-  return start_by({}, how, detached, from, std::forward<F>(f), std::forward<Args>(args)...);
+    const fiber_options& options, bool detached, const site& from, F&& f, Args&&... args) {
+  return start_by({}, options, detached, from, std::forward<F>(f), std::forward<Args>(args)...);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

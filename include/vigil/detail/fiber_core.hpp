@@ -1,4 +1,4 @@
-// The untyped side of fiber<R>: what the templates in fiber.hpp call.
+// The untyped side of fiber<R>, which the templates in fiber.hpp call.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -16,25 +16,26 @@ struct fiber_options;  // fiber.hpp
 namespace detail {
 
 class fiber_core;  // the control block, at the top of the fiber's stack
+class scheduler;
 
-// The operations of the runtime on a fiber_body.
+// The runtime's operations on a fiber_body.
 struct body_table {
   void (*run)(void* body);                      // calls the function; may throw
-  void (*destroy_call)(void* body) noexcept;    // a fiber that never ran
-  void (*destroy_result)(void* body) noexcept;  // a result that is thrown away
+  void (*destroy_call)(void* body) noexcept;    // for a fiber that never ran
+  void (*destroy_result)(void* body) noexcept;  // for a result that nobody takes
   void* (*result)(void* body) noexcept;
 };
 
-// Which call starts a fiber, for its errors, and where.
+// The call that starts a fiber, for its errors, and the scheduler to start it on.
 struct start_call {
   const char* name = "vigil::go, vigil::spawn";
-  // The scheduler of a runtime that stays until the call is over; nullptr: the
-  // caller's own.
-  void* sched = nullptr;
+  // A scheduler whose runtime exists until the call is over; nullptr means the caller's
+  // own.
+  scheduler* sched = nullptr;
 };
 
-// Where a guard of this_fiber was made. The callbacks of a runtime run one after
-// another on the same few fibers, so the fiber alone does not tell.
+// Where a guard of this_fiber was made. The fiber alone does not tell, because the
+// callbacks of a runtime run one after another on the same few fibers.
 struct guard_owner {
   std::uint64_t fiber = 0;
   std::uint32_t runtime = 0;
@@ -42,13 +43,12 @@ struct guard_owner {
   friend bool operator==(const guard_owner&, const guard_owner&) noexcept = default;
 };
 
-// A fiber between its making and its start; gives its stack back if it is not
-// started.
+// A fiber that is made but not started; gives back its stack if it is never started.
 class VIGIL_API new_fiber {
  public:
   // Throws wrong_place, limit_reached, std::bad_alloc, std::invalid_argument.
   new_fiber(const start_call& call,
-            const fiber_options& how,
+            const fiber_options& options,
             std::size_t size,
             std::size_t align,
             const site& from);
@@ -63,11 +63,11 @@ class VIGIL_API new_fiber {
   fiber_core* core_;
 };
 
-// True if the fiber has ended; false: the limit has come. Nobody else may join
+// Returns true if the fiber has ended, false if the limit has come. Nothing else may join
 // meanwhile.
 // Waits: throws stopped, wrong_place.
 VIGIL_API bool wait_for_end(fiber_core* core, const wait_limit& limit);
-// The same, without a time; nor may anybody join afterwards: the caller takes the
+// The same without a time. Nothing may join afterwards either: the caller takes the
 // result.
 // Waits: throws stopped, wrong_place, what ended the fiber.
 VIGIL_API void join(fiber_core* core, const wait_limit& limit);
@@ -77,8 +77,8 @@ VIGIL_API void request_stop(fiber_core* core) noexcept;
 VIGIL_API void stop_and_join(fiber_core* core) noexcept;
 VIGIL_API std::uint64_t id_of(const fiber_core* core) noexcept;
 
-// A joined fiber: rethrows what left it, hands out the result, gives the stack
-// back when it dies.
+// A joined fiber: rethrows the exception that left it, returns the result, and gives back
+// the stack when it is destroyed.
 class VIGIL_API ended_fiber {
  public:
   explicit ended_fiber(fiber_core* core);

@@ -19,30 +19,30 @@ namespace vigil::inline VIGIL_ABI::detail {
 class group_core;
 
 VIGIL_API group_core* make_group(const context& parent, std::size_t limit);
-// Destroys it as well. False: nothing was done, in std::exit on one of its fibers,
-// which run on, and in a forked child, which has none.
+// Also destroys the group. Returns false, having done nothing, during std::exit on one of
+// its fibers, which run on, and in a forked child, which has none.
 // Waits: throws nothing.
 VIGIL_API bool stop_and_join(group_core* g) noexcept;
 VIGIL_API const context& context_of(const group_core* g) noexcept;
-// A place for a fiber. False: the context is done, nothing is to be started.
-// `call`: as its errors name it.
+// Takes a place within the limit for a fiber. Returns false if the context is done and
+// nothing is to be started. `call` is the name that errors use.
 // Waits on a fiber (the group's context): throws stopped, wrong_place, std::logic_error.
 VIGIL_API bool take_place(group_core* g, const char* call);
-// False even if there is only no place.
+// Returns false even if only the place is missing.
 VIGIL_API bool try_take_place(group_core* g, const char* call);
 VIGIL_API void give_place(group_core* g, bool has_run) noexcept;
 VIGIL_API void run_in_group(group_core* g, call_ref f) noexcept;
-// True if all have ended; false: the limit has come.
+// Returns true if all have ended, false if the limit has come.
 // Waits: throws stopped, wrong_place.
 VIGIL_API bool wait_for_end(group_core* g, const wait_limit& limit, const char* call);
-// The same, without a time; then nothing starts any more, and the context is done.
+// The same without a time. Afterwards nothing more starts, and the context is done.
 // Waits: throws stopped, wrong_place, the first error.
 VIGIL_API void wait(group_core* g, const wait_limit& limit, const char* call);
 // Throws: cancelled.
 [[noreturn]] VIGIL_API void throw_unfinished(const group_core* g);
 VIGIL_API void cancel(group_core* g, const std::exception_ptr& cause) noexcept;
 
-// A place that was taken; given back after the function has died.
+// The place of a fiber, which is given back after its function has been destroyed.
 class group_place {
  public:
   explicit group_place(group_core* taken) noexcept : core_(taken) {}
@@ -73,7 +73,7 @@ inline constexpr bool takes_context = std::is_invocable_v<F&, const context&>;
 template <class F>
 concept group_function = std::is_invocable_v<std::decay_t<F>&> || takes_context<std::decay_t<F>>;
 
-// One that returns an R.
+// A function that returns an R.
 template <class F, class R>
 concept group_function_of = std::is_invocable_r_v<R, std::decay_t<F>&> ||
                             std::is_invocable_r_v<R, std::decay_t<F>&, const context&>;
@@ -92,7 +92,7 @@ struct group_body {
     place.run(call);
   }
 
-  group_place place;  // the last to die
+  group_place place;  // is destroyed last
   F f;
 };
 
@@ -103,7 +103,7 @@ struct result_slot {
   result_slot* next = nullptr;
 };
 
-// The results of a group_of. Where one goes does not move while others are added.
+// The results of a group_of. A result's slot does not move while others are added.
 template <class T>
 class result_list {
  public:
@@ -117,7 +117,7 @@ class result_list {
     if (!is_kept_) clear();
   }
 
-  // The slots are never destroyed.
+  // The slots are then never destroyed.
   void keep() noexcept { is_kept_ = true; }
 
   slot& add() {
@@ -135,7 +135,7 @@ class result_list {
     return true;
   }
 
-  // Caller: it is whole.
+  // Caller: the list is whole.
   std::vector<T> take() {
     std::vector<T> all;
     all.reserve(size_);

@@ -1,5 +1,6 @@
-// Where in the caller's source a fiber or a timer was made. std::source_location
-// would do, but clang 14 has none with libstdc++ 12, and this is lighter.
+// The place in the caller's source where a fiber or a timer was made.
+// std::source_location would do, but clang 14 has none with libstdc++ 12, and this is
+// lighter.
 #pragma once
 
 #include <vigil/detail/config.hpp>

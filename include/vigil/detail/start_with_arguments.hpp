@@ -1,4 +1,4 @@
-// go and spawn with arguments: the end of fiber.hpp.
+// go and spawn with arguments. The end of fiber.hpp includes it.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -10,30 +10,30 @@
 
 namespace vigil::inline VIGIL_ABI {
 
-// One overload of each for each number of arguments: the caller's place is the
-// default value of a parameter, and behind a pack none may stand. The lists come in
-// parentheses, since they have commas.
+// One overload for each number of arguments, because the caller's place is the default
+// value of a parameter, and no parameter may follow a pack. The lists come in
+// parentheses, because they contain commas.
 #define VIGIL_LIST(...) __VA_ARGS__
-#define VIGIL_WITH_ARGUMENTS(CLASSES, NAMES, PARAMETERS, ARGUMENTS)                 \
-  template <class F, VIGIL_LIST CLASSES>                                            \
-    requires detail::startable<F, VIGIL_LIST NAMES>                                 \
-  void go(F&& f, VIGIL_LIST PARAMETERS, const site& from = site::current()) {       \
-    detail::start({}, true, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS);        \
-  }                                                                                 \
-  template <class F, VIGIL_LIST CLASSES>                                            \
-    requires detail::startable<F, VIGIL_LIST NAMES>                                 \
-  auto spawn(F&& f, VIGIL_LIST PARAMETERS, const site& from = site::current()) {    \
-    return fiber<detail::fiber_result<F, VIGIL_LIST NAMES>>(                        \
-        detail::start({}, false, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS));  \
-  }                                                                                 \
-  template <class F, VIGIL_LIST CLASSES>                                            \
-    requires detail::startable<F, VIGIL_LIST NAMES>                                 \
-  auto spawn(const fiber_options& how,                                              \
-             F&& f,                                                                 \
-             VIGIL_LIST PARAMETERS,                                                 \
-             const site& from = site::current()) {                                  \
-    return fiber<detail::fiber_result<F, VIGIL_LIST NAMES>>(                        \
-        detail::start(how, false, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS)); \
+#define VIGIL_WITH_ARGUMENTS(CLASSES, NAMES, PARAMETERS, ARGUMENTS)                     \
+  template <class F, VIGIL_LIST CLASSES>                                                \
+    requires detail::startable<F, VIGIL_LIST NAMES>                                     \
+  void go(F&& f, VIGIL_LIST PARAMETERS, const site& from = site::current()) {           \
+    detail::start({}, true, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS);            \
+  }                                                                                     \
+  template <class F, VIGIL_LIST CLASSES>                                                \
+    requires detail::startable<F, VIGIL_LIST NAMES>                                     \
+  auto spawn(F&& f, VIGIL_LIST PARAMETERS, const site& from = site::current()) {        \
+    return fiber<detail::fiber_result<F, VIGIL_LIST NAMES>>(                            \
+        detail::start({}, false, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS));      \
+  }                                                                                     \
+  template <class F, VIGIL_LIST CLASSES>                                                \
+    requires detail::startable<F, VIGIL_LIST NAMES>                                     \
+  auto spawn(const fiber_options& options,                                              \
+             F&& f,                                                                     \
+             VIGIL_LIST PARAMETERS,                                                     \
+             const site& from = site::current()) {                                      \
+    return fiber<detail::fiber_result<F, VIGIL_LIST NAMES>>(                            \
+        detail::start(options, false, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS)); \
   }
 
 // clang-format takes A&& for an expression here.
@@ -93,9 +93,9 @@ auto spawn(F&& f, Args&&... args) {
 
 template <class F, class... Args>
   requires(sizeof...(Args) > 8) && detail::startable<F, Args...>
-auto spawn(const fiber_options& how, F&& f, Args&&... args) {
-  return fiber<detail::fiber_result<F, Args...>>(
-      detail::start(how, false, site::current(), std::forward<F>(f), std::forward<Args>(args)...));
+auto spawn(const fiber_options& options, F&& f, Args&&... args) {
+  return fiber<detail::fiber_result<F, Args...>>(detail::start(
+      options, false, site::current(), std::forward<F>(f), std::forward<Args>(args)...));
 }
 
 }  // namespace vigil::inline VIGIL_ABI

@@ -12,7 +12,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 struct queued_wait;
 
-// Those who wait for one thing, first come, first served. src/sync/wait_queue.hpp.
+// The waiters for one thing, first come, first served. src/sync/wait_queue.hpp.
 struct wait_queue {
   std::atomic<bool> taken{false};  // its lock
   queued_wait* first = nullptr;
@@ -22,12 +22,13 @@ struct wait_queue {
 struct mutex_core {
   static constexpr std::uint32_t locked = 1;
 
-  // 0: free, and nobody waits. src/sync/mutex.cpp has the other bits.
+  // 0 means free, with no waiters. src/sync/mutex.cpp has the other bits.
   std::atomic<std::uint32_t> word{0};
   wait_queue queue;
 };
 
-// True if it is locked now, false if the limit has come. A stop does not end it.
+// Returns true if the mutex is now locked, false if the limit has come. A stop does not
+// end the wait.
 // Waits: throws wrong_place, deadlock (options::on_deadlock).
 VIGIL_API bool lock_slowly(mutex_core& m, const wait_limit& limit);
 VIGIL_API bool try_lock_slowly(mutex_core& m) noexcept;
@@ -55,25 +56,25 @@ struct condition_core {
   wait_queue queue;
 };
 
-// The caller's lock, whatever its type.
+// The caller's lock, with its type erased.
 struct any_lock {
   void* lock;
   void (*unlock)(void* lock);
   void (*relock)(void* lock) noexcept;
 };
 
-// True if notified; false: the limit has come. The lock is held afterwards, even when
-// it throws.
+// Returns true if notified, false if the limit has come. The lock is held afterwards,
+// even if this throws.
 // Waits: throws stopped, wrong_place.
 VIGIL_API bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit);
 VIGIL_API void notify_one(condition_core& c) noexcept;
 VIGIL_API void notify_all(condition_core& c) noexcept;
 
 // Throws std::invalid_argument.
-[[noreturn]] VIGIL_API void throw_negative(const char* what, std::int64_t n);
+[[noreturn]] VIGIL_API void throw_negative(const char* name, std::int64_t n);
 
-constexpr void refuse_negative(const char* what, std::int64_t n) {
-  if (n < 0) throw_negative(what, n);
+constexpr void refuse_negative(const char* name, std::int64_t n) {
+  if (n < 0) throw_negative(name, n);
 }
 
 // The count of a wait_group, a latch or a semaphore.
@@ -85,7 +86,7 @@ struct counter_core {
 VIGIL_API void add_to(counter_core& c, std::int64_t n);      // wait_group
 VIGIL_API void count_down(counter_core& c, std::int64_t n);  // latch
 VIGIL_API std::int64_t count_of(const counter_core& c) noexcept;
-// True if the count is zero, or was meanwhile; false: the limit has come.
+// Returns true if the count is or was zero during the wait, false if the limit has come.
 // Waits: throws stopped, wrong_place.
 VIGIL_API bool wait(counter_core& c, bool is_latch, const wait_limit& limit);
 
@@ -101,15 +102,15 @@ struct once_core {
 
   std::atomic<std::uint8_t> state{idle};
   wait_queue queue;          // its lock guards what follows, and changes of the state
-  std::uint64_t runner = 0;  // as caller_id()
+  std::uint64_t runner = 0;  // a caller_id()
 };
 
-// The number of the calling fiber, or of a thread that runs none. No other has it while
-// that one lives; never 0.
+// The number of the calling fiber, or of a thread that runs none; never 0. No other has
+// it while that one lives.
 VIGIL_API std::uint64_t caller_id() noexcept;
 
-// True: the caller is to run the function, then calls end_once(). False: it has
-// been run.
+// Returns true if the caller is to run the function and then call end_once(), false if it
+// has been run.
 // Waits: throws stopped, wrong_place, std::logic_error, what f throws.
 VIGIL_API bool begin_once(once_core& o, const wait_limit& limit);
 VIGIL_API void end_once(once_core& o, bool done) noexcept;

@@ -1,5 +1,5 @@
 // The untyped lists that the classes of timeout_list.hpp call, and the part of an entry
-// that they link.
+// that links it.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -13,8 +13,8 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class timeout_core;     // a list
 class timeout_table;    // lists by duration
-struct timeout_run;     // an on_expire under way
-struct timeout_access;  // what io does with a list
+struct timeout_run;     // an on_expire in progress
+struct timeout_access;  // for vigil-io
 
 struct timeout_links {
   timeout_links* before = nullptr;
@@ -28,7 +28,7 @@ struct timeout_node : timeout_links {
   std::atomic<timeout_run*> run{nullptr};
 };
 
-// on_expire, whatever its type. Counted, since several lists may share it.
+// on_expire with its type erased. Counted, because several lists may share it.
 struct timeout_function {
   virtual void call(timeout_node& n) = 0;
   virtual ~timeout_function() = default;

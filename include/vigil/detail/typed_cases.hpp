@@ -1,4 +1,4 @@
-// The cases of a select with their types, as on_recv() and the others make them.
+// The typed cases of a select, which on_recv() and the others make.
 #pragma once
 
 #include <vigil/channel.hpp>
@@ -18,13 +18,13 @@ inline constexpr bool takes = std::is_invocable_v<F&, Args...>;
 template <class C>
 using element_of = typename std::remove_cvref_t<C>::value_type;
 
-// A channel<T> or its half.
+// A channel<T>, or the half of one.
 template <class C>
 concept receives = std::is_convertible_v<C, receiver<element_of<C>>>;
 template <class C>
 concept sends = std::is_convertible_v<C, sender<element_of<C>>>;
 
-// A case keeps a handle that is temporary, and only looks at one that the caller keeps.
+// Stands for a handle that the caller keeps. A case keeps only a temporary handle.
 struct borrowed_handle {
   explicit borrowed_handle(const channel_handle&) noexcept {}
 };
@@ -61,8 +61,8 @@ class recv_case : public select_case {
   [[no_unique_address]] value_room<T> room_;
 };
 
-// Value: T& for one that stays in the caller's hand until the case is taken, T
-// for a copy of our own, no_value for none.
+// The case of on_send(). Value is T& for a value that stays in the caller's hand until
+// the case is taken, T for a copy, and no_value for none.
 template <class Value, class Kept, class F>
 class send_case : public select_case {
   static_assert(takes<F>, "on_send(channel, value, f): f takes nothing");
@@ -89,8 +89,8 @@ class send_case : public select_case {
 
 struct no_value {};
 
-// The case of an rvalue that somebody else keeps for as long as the statement: none for a
-// case_list.
+// The case of an rvalue, which lives only as long as the statement; a case_list refuses
+// it.
 template <class T, class Kept, class F>
 class send_rvalue_case : public send_case<T&, Kept, F> {
  public:
@@ -119,7 +119,7 @@ class time_case : public select_case {
 template <class C>
 inline constexpr bool is_case = std::is_base_of_v<select_case, C>;
 
-// The function of a case without one.
+// The function of a case that was given none.
 struct nothing {
   void operator()() const noexcept {}
 };
@@ -131,13 +131,13 @@ auto recv_from(C&& ch, F f) {
   return recv_case<element_of<C>, kept, F>(core, kept(std::forward<C>(ch).handle()), std::move(f));
 }
 
-// As an argument is: implicitly, with the compiler's warnings.
+// Converts as an argument is converted: implicitly, with the compiler's warnings.
 template <class T>
 T converted(std::type_identity_t<T> value) {
   return value;
 }
 
-// A std::reference_wrapper<T>, told by what it can do: <functional> is large.
+// A std::reference_wrapper<T>, recognised by its members because <functional> is large.
 template <class T, class U>
 concept is_ref_to = std::is_same_v<typename std::remove_cvref_t<U>::type, T> &&
                     requires(const std::remove_cvref_t<U>& wrapper) {
@@ -166,13 +166,13 @@ auto send_to(C&& ch, U&& value, F f) {
 }
 
 template <class... Cases>
-std::size_t select_of(choice how, Cases&... cases) {
+std::size_t select_of(choice mode, Cases&... cases) {
   static_assert((is_case<Cases> && ...),
                 "select(...) takes cases: on_recv, on_send, on_timeout, on_deadline, otherwise");
   constexpr std::size_t count = sizeof...(Cases);
   (cases.prepare(), ...);
   select_case* const all[count + 1] = {&cases..., nullptr};
-  const std::size_t taken = select(all, count, how);
+  const std::size_t taken = select(all, count, mode);
   std::size_t i = 0;
   static_cast<void>(((i++ == taken ? (cases.taken(), true) : false) || ...));
   return taken;

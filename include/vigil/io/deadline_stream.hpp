@@ -1,26 +1,25 @@
-// deadline_stream<Stream>: a stream with deadlines, as a connection of Go's net.
+// deadline_stream<Stream>: a stream with deadlines, like a connection of Go's net.
 //
 //   io::deadline_stream<tcp::socket> peer(acceptor.async_accept(use_fiber));
 //   peer.set_deadline(clock::now() + 10s);
 //   std::size_t n = peer.read_some(buffer);       // the fiber waits
 //   boost::asio::read_until(peer, text, '\n');    // all that take a SyncReadStream
 //
-// A deadline is a point in time, not a length, and stays until it is changed. Once it has
-// passed, each call fails at once with boost::asio::error::timed_out, even if it could
-// have been served; the message says which deadline it was. Changed to a later one, the
-// stream is as good as before. A deadline may be changed while a call waits: moved into
-// the past, it ends that call now. When a call returns nothing touches its buffer any
-// more.
+// A deadline is a point in time and stays until it is changed. Once it has passed, each
+// call fails at once with boost::asio::error::timed_out, even if it could have been
+// served; the message says which deadline it was. A later deadline makes the stream as
+// good as new. A deadline may be changed while a call waits; moved into the past, it ends
+// that call. When a call has returned, nothing touches its buffer any more.
 //
-// read_some and write_some are what Asio asks of a SyncReadStream and a SyncWriteStream,
-// so asio::read, asio::write, asio::read_until and Beast's sync functions work on it, and
-// wait as fibers do. TLS: tls_stream (tls.hpp).
+// read_some and write_some are those of a SyncReadStream and a SyncWriteStream, so
+// asio::read, asio::write, asio::read_until and Beast's synchronous functions work on it,
+// and wait as fibers do. For TLS see tls_stream (tls.hpp).
 //
 // Thread safety: read_some, write_some, close and the setters may be called by several
-// fibers at a time, the setters by plain threads, too. Reads come one after the other,
-// and so do writes; one of each goes on at a time, if the stream below allows that:
-// sockets, pipes and memory_stream do, boost::asio::ssl::stream does not. Construct, move
-// and destroy it alone.
+// fibers at a time, the setters by plain threads too. Reads are served one after the
+// other, and so are writes; one read and one write may be in progress together if the
+// stream below allows that (sockets, pipes and memory_stream do, boost::asio::ssl::stream
+// does not). Constructing, moving and destroying it needs exclusive access.
 #pragma once
 
 #include <vigil/clock.hpp>
@@ -49,9 +48,9 @@ class tls_core;
 
 }  // namespace detail
 
-// Sockets and other streams that have non_blocking() are tried first, and waited for only
-// if they would block; but a read that comes after one with room left over waits at once,
-// for that one has taken all there was.
+// A stream that has non_blocking(), such as a socket, is tried first, and waited for only
+// if it would block. A read after one that left room in its buffer, and so took
+// everything, waits at once.
 template <class Stream>
 class deadline_stream {
  public:
@@ -66,14 +65,14 @@ class deadline_stream {
   deadline_stream(deadline_stream&&) = default;
   deadline_stream& operator=(deadline_stream&&) = default;
 
-  // To be used while nobody is in a call; it is non-blocking after the first one.
+  // For use while no call is in progress. It is non-blocking after the first call.
   next_layer_type& next_layer() noexcept { return stream_; }
 
   const next_layer_type& next_layer() const noexcept { return stream_; }
 
   executor_type get_executor() { return stream_.get_executor(); }
 
-  // time_point::max(): none, as in the beginning.
+  // time_point::max(), the initial value, means no deadline.
   template <vigil::detail::time_point_like Time>
   void set_read_deadline(const Time& t) {
     sides_->read.deadline.set(vigil::detail::to_deadline(t));
@@ -90,26 +89,26 @@ class deadline_stream {
     set_write_deadline(t);
   }
 
-  // Whether small writes over TCP are sent at once (TCP_NODELAY), as they are by default
-  // and in Go, or may wait for the peer to acknowledge earlier ones (Nagle's algorithm).
-  // From the next read or write on, and for a socket that is opened below later.
+  // Sets whether small writes over TCP are sent at once (TCP_NODELAY), as by default and
+  // in Go, or may wait until the peer acknowledges earlier ones (Nagle's algorithm).
+  // Applies from the next read or write, and to a socket that is opened below later.
   void set_no_delay(bool at_once) {
     const std::lock_guard guard(sides_->setup);
     sides_->no_delay = at_once;
     sides_->has_options = false;
   }
 
-  // A read or write that waits also ends once nothing has been read or written for the
-  // list's duration, which counts from now on. Such an end is for that call only, and
-  // what has arrived by then is returned instead. Before the first read or write, once;
-  // the list must outlive the calls of this stream.
+  // Makes reads and writes that wait also end once nothing has been read or written for
+  // the list's duration, counted from now. That ends only the call, and bytes that have
+  // arrived by then are returned instead. To be called once, before the first read or
+  // write. The list must outlive the calls of this stream.
   void set_idle_list(idle_list& list) noexcept {
     sides_->joined = &list;
     list.progress(sides_->idle);
   }
 
-  // Waits for at least one byte; of none: returns at once. `error` as that of
-  // async_read_some, or timed_out; operation_aborted if close() ended it, and
+  // Waits for at least one byte; returns at once if the buffers are empty. `error` is
+  // that of async_read_some, timed_out, operation_aborted if close() ended it, or
   // bad_descriptor after close().
   // Waits on a fiber (the read deadline): throws stopped, wrong_place.
   template <class Buffers>
@@ -129,7 +128,7 @@ class deadline_stream {
         [&](auto token) { return stream_.async_write_some(buffers, token); });
   }
 
-  // The same; throw boost::system::system_error.
+  // The same two; throw boost::system::system_error.
   template <class Buffers>
   std::size_t read_some(const Buffers& buffers) {
     return detail::or_throw("read_some", [&](auto& error) { return read_some(buffers, error); });
@@ -140,16 +139,15 @@ class deadline_stream {
     return detail::or_throw("write_some", [&](auto& error) { return write_some(buffers, error); });
   }
 
-  // The error with which a call would fail at once: timed_out, bad_descriptor after
-  // close(), or nothing.
+  // The error with which a call would now fail at once: timed_out, bad_descriptor after
+  // close(), or none.
   boost::system::error_code read_error() const noexcept { return sides_->read.deadline.error(); }
 
   boost::system::error_code write_error() const noexcept { return sides_->write.deadline.error(); }
 
-  // No more is written, and the peer reads eof; reading goes on. For streams that can
-  // (those with shutdown, memory_stream), whose end of sending never waits. So only the
-  // writes of other fibers are waited for that were called before, each of which the
-  // write deadline ends.
+  // Ends writing: the peer reads eof, and reading continues. For streams with shutdown(),
+  // and memory_stream. Waits only for the writes that other fibers have begun before,
+  // each of which the write deadline ends.
   // Waits on a fiber (the write deadline): throws stopped, wrong_place.
   void close_write(boost::system::error_code& error) {
     const detail::turns::call turn(sides_->write.calls);
@@ -161,7 +159,7 @@ class deadline_stream {
   }
 
   // Ends the calls that wait, waits until they have returned, and closes the stream
-  // below. Again: nothing.
+  // below. A second call does nothing.
   // Waits on a fiber (the calls that it ends): throws wrong_place.
   void close() {
     sides_->read.deadline.close();
@@ -180,7 +178,8 @@ class deadline_stream {
 
   using side = detail::stream_side;
 
-  // As much as there is room for; otherwise would_block. While nobody else writes.
+  // Writes as much as there is room for, or fails with would_block. Caller: nothing else
+  // writes.
   std::size_t write_now(const boost::asio::const_buffer& from, boost::system::error_code& error) {
     const detail::turns::call turn(sides_->write.calls);
     error = write_error();
@@ -205,7 +204,8 @@ class deadline_stream {
     return clock::time_point(clock::duration(sides_->write.deadline.value()));
   }
 
-  // read_some under the deadline of either side, on which nobody else waits then.
+  // read_some under the deadline of either side; no other call may wait under that
+  // deadline.
   template <class Buffers>
   std::size_t read_under(side& until, const Buffers& buffers, boost::system::error_code& error) {
     return transfer(
@@ -217,7 +217,7 @@ class deadline_stream {
         [&](auto token) { return stream_.async_read_some(buffers, token); });
   }
 
-  // Calls that were served at once, before a yield.
+  // After this many calls in a row that were served at once, one yields first.
   static constexpr unsigned others_come_first = 64;
 
   static constexpr bool can_try = requires(Stream& s, boost::system::error_code e) {
@@ -225,8 +225,8 @@ class deadline_stream {
     static_cast<bool>(s.non_blocking());
   };
 
-  // Non-blocking from now on, whichever side comes first. Each time: another socket may
-  // have been opened through next_layer().
+  // Makes the stream non-blocking, whichever side comes first. Checked each time, because
+  // another socket may have been opened through next_layer().
   bool set_up() {
     boost::system::error_code error;
     if constexpr (can_try) {
@@ -237,16 +237,16 @@ class deadline_stream {
         sides_->has_options = true;
         if constexpr (detail::may_be_tcp<Stream> &&
                       requires { ::setsockopt(stream_.native_handle(), 0, 0, nullptr, 0); }) {
-          // May fail: a generic socket need not be one of TCP.
+          // May fail, because a generic socket need not be a TCP one.
           const int at_once = sides_->no_delay ? 1 : 0;
           ::setsockopt(stream_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
         }
       }
     }
-    return !error;  // not open: the operation itself says so
+    return !error;  // not open: the operation itself reports it
   }
 
-  // `room`: for what may be read.
+  // `room`: the size of the buffer of a read; 0 for a write.
   template <class Try, class Wait>
   std::size_t transfer(side& s,
                        detail::movable_deadline& until,
@@ -273,8 +273,8 @@ class deadline_stream {
     error = e;
     s.was_emptied = !e && n < room;
     if constexpr (can_try) {
-      // By the idle list, or by TCP itself: what has arrived comes first, and no other
-      // error comes instead.
+      // Ended by the idle list, or by TCP itself: bytes that have arrived come first, and
+      // no other error replaces this one.
       if (sides_->joined != nullptr && e == boost::asio::error::timed_out && !until.is_over()) {
         if (const std::size_t last = try_on(try_it, error)) return transferred(last);
         error = e;

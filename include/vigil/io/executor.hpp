@@ -1,5 +1,5 @@
-// fiber_executor: an executor of Asio whose handlers are fibers of the runtime, so
-// that they may wait, and coroutines and fibers live side by side.
+// fiber_executor: an executor of Asio whose handlers run as fibers of the runtime. So
+// they may wait, and coroutines and fibers live side by side.
 //
 //   asio::co_spawn(io::executor(), [jobs]() -> asio::awaitable<void> {
 //     asio::steady_timer t(co_await asio::this_coro::executor, 1s);
@@ -7,22 +7,19 @@
 //     jobs.send("one");                     // a channel of fibers: waits, too
 //   }, asio::detached);
 //
-// (Handlers on io::context().get_executor() run on the workers' own stacks and may
-// not wait.) It works where an any_io_executor does: for co_spawn, bind_executor,
-// make_strand, and for sockets and timers, which then live in io::context().
+// It works wherever an any_io_executor does: for co_spawn, bind_executor, make_strand,
+// and for sockets and timers, which then live in io::io_context(). (Handlers on
+// io::io_context().get_executor() run on the workers' own stacks and may not wait.)
 //
-// Each handler runs as a posted function does (post.hpp): on a fiber of a pool, on
-// any worker, those of one thread started in their order; two may run at the same
-// time. A dispatch from inside a handler of the same runtime runs at once. While a
-// handler waits, its coroutine stands still and the worker does not. A stop of the
-// fiber throws vigil::stopped into it. An exception that leaves a handler goes to
-// options::on_unhandled.
+// Each handler runs like a posted function (post.hpp): on a fiber of a pool, on any
+// worker. Those of one thread start in order, and two may run at a time. A dispatch
+// inside a handler of the same runtime runs at once. While a handler waits, its coroutine
+// stands still, but its worker does not. A stop of the fiber throws vigil::stopped into
+// the handler. An exception that leaves one goes to options::on_unhandled. I/O that
+// completes here does not wait behind a fiber that computes while another worker is idle.
 //
-// I/O whose handlers or coroutines run here does not wait behind a fiber that computes
-// while another worker is idle.
-//
-// Thread safety: any, copies are the same. It may outlive the runtime; its context()
-// may not.
+// Thread safety: all members may be called from any thread; copies are equal. An executor
+// may outlive the runtime, but its context() does not.
 #pragma once
 
 #include <vigil/detail/callable.hpp>
@@ -50,17 +47,17 @@ struct outside_gate;
 namespace vigil::io::inline VIGIL_ABI {
 namespace detail {
 
-// The runtime of an executor, as that sees it.
+// The runtime of an executor.
 struct executor_home {
   std::shared_ptr<vigil::detail::outside_gate> gate;
   boost::asio::execution_context* context;
 };
 
-// Runs it as a posted function; if the runtime is gone, not at all.
+// Runs f as a posted function, or drops it if the runtime is gone.
 VIGIL_API void post_handler(const executor_home& home, vigil::detail::callback f);
 
-// While it lives handlers are to come, as a work_guard says of other things; and an
-// idle worker waits for I/O whatever the others do.
+// Announces that handlers are to come, as a work_guard announces other work. While it
+// lives, an idle worker waits for I/O whatever the others do.
 class VIGIL_API counted_work {
  public:
   explicit counted_work(const executor_home& home);
@@ -86,9 +83,9 @@ class VIGIL_API inside_scope {
   const void* before_;
 };
 
-// Whether F is what a strand of Asio's gives its executor to run. That is a private
-// class of Asio, the same in each Boost from 1.81 on; with a Boost that names it
-// otherwise this line does not compile, so that a strand is never overlooked.
+// Whether F is the function that an Asio strand passes to its executor. Its type is a
+// private class of Asio, the same in each Boost since 1.81. With a Boost that renames it
+// this line does not compile, so a strand is never overlooked.
 template <class F>
 struct is_of_a_strand : std::false_type {};
 
@@ -114,25 +111,25 @@ class posted_handler {
 
  private:
   executor_home home_;
-  // Shared with execute(): the last one, who destroys it, holds no lock.
+  // Shared with execute(): the last owner, which destroys it, holds no lock.
   std::shared_ptr<F> handler_;
 };
 
 }  // namespace detail
 
-// Ends. A handler that waits to start, a co_spawned coroutine and an operation under
-// way hold a program with exit_when::all_done, and are no deadlock. When the run ends
-// otherwise, handlers that have not started never do; they are destroyed, as are
-// those of operations that complete after the runtime's end.
+// A handler that waits to start, a co_spawned coroutine and an operation in progress keep
+// a program with exit_when::all_done alive, and are no deadlock. When the run ends
+// otherwise, handlers that have not started are destroyed, and so are those of operations
+// that complete after the runtime's end.
 //
-// A strand over it runs its handlers one after the other, but they may not wait
-// there: Asio keeps "inside the strand" for each thread, and a fiber that waits may
-// go on in another. A wait ends the program with a message, if the strand is of a
-// fiber_executor itself and not of an any_io_executor. A vigil::mutex does what a
-// strand does, and its holders may wait.
+// A strand over it runs its handlers one after the other, but they must not wait: Asio
+// records "inside the strand" for each thread, and a waiting fiber may continue on
+// another one. A wait ends the program with a message if the strand's executor is a
+// fiber_executor, not an any_io_executor. Use a vigil::mutex instead, whose holders may
+// wait.
 //
-// `Posts`: blocking.never, otherwise blocking.possibly. `Counts`:
-// outstanding_work.tracked, otherwise untracked.
+// `Posts` selects blocking.never instead of blocking.possibly; `Counts`
+// outstanding_work.tracked instead of untracked.
 template <bool Posts, bool Counts>
 class basic_fiber_executor {
   using blocking_t = boost::asio::execution::blocking_t;
@@ -143,7 +140,7 @@ class basic_fiber_executor {
       : home_(std::move(home)),
         work_(Counts ? std::make_shared<detail::counted_work>(home_) : nullptr) {}
 
-  // Throws std::bad_alloc, and what f throws if it runs at once.
+  // Throws std::bad_alloc, and the exception of an f that runs at once.
   template <class F>
   void execute(F&& f) const {
     using handler = std::decay_t<F>;
@@ -214,8 +211,8 @@ class basic_fiber_executor {
 
 using fiber_executor = basic_fiber_executor<false, false>;
 
-// That of the calling fiber's runtime; its context is io::context(), and the errors are
-// those of io::context().
+// The executor of the calling fiber's runtime. Its context is io::io_context(), whose
+// errors it throws.
 VIGIL_API fiber_executor executor();
 
 }  // namespace vigil::io::inline VIGIL_ABI

@@ -5,11 +5,11 @@
 //   peer.set_idle_list(idle);
 //   peer.read_some(buffer, error);                   // timed_out after two minutes
 //
-// A byte in either direction is progress and starts the time anew: while the peer
-// takes what is written to it, a read may wait for long. One timer serves all; a read
-// or write costs a look at the clock and the change of one word.
+// A byte in either direction restarts the time, so a read may wait for long while the
+// peer takes what is written to it. All connections share one timer; a read or write
+// costs one look at the clock and the change of one word.
 //
-// Thread safety: streams join and leave from any fiber or thread.
+// Thread safety: streams may join and leave from any fiber or thread.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -25,13 +25,13 @@ class idle_list;
 
 namespace detail {
 
-// A stream's.
+// The entry of a stream.
 class idle_entry : public timeout_list::entry {
  public:
   idle_entry(movable_deadline& read, movable_deadline& write) noexcept
       : read_(&read), write_(&write) {}
 
-  // While what an on_expire uses is there.
+  // Leaves the list while the members that on_expire uses still exist.
   ~idle_entry() { timeout_list::remove(*this); }
 
   void end_waits() noexcept {
@@ -48,8 +48,8 @@ class idle_entry : public timeout_list::entry {
 
 class idle_list {
  public:
-  // Throws std::invalid_argument for a duration of zero or less, wrong_place on a
-  // thread without a runtime, std::bad_alloc.
+  // Throws std::invalid_argument for a duration of zero or less, wrong_place on a thread
+  // without a runtime, and std::bad_alloc.
   template <vigil::detail::duration_like D>
   explicit idle_list(const D& idle, const site& from = site::current())
       : list_(
@@ -57,38 +57,40 @@ class idle_list {
             [this](timeout_list::entry& e) {
               auto& stream = static_cast<detail::idle_entry&>(e);
               stream.end_waits();
-              add(stream);  // the next wait has the time, too
+              add(stream);  // so that the next wait is limited, too
             },
             from) {}
 
   idle_list(const idle_list&) = delete;
   idle_list& operator=(const idle_list&) = delete;
 
-  // Streams that are in it.
+  // The number of streams in it.
   std::size_t size() const noexcept { return list_.size(); }
 
   clock::duration duration() const noexcept { return list_.duration(); }
 
-  // --- for streams
-  // Something has been read or written.
+  // --- For streams.
+  // Records that something has been read or written.
   void progress(detail::idle_entry& e) noexcept {
     if (!e.touch()) add(e);
   }
 
-  // A read or write is about to wait, maybe in another run than that in which the stream
-  // joined: the end of a run takes all streams out. While the stream's time is being
-  // declared over on_expire puts it back; here that would save the waits that are to end.
+  // A read or write is about to wait, perhaps in another run than the one in which the
+  // stream joined; the end of a run removes all streams. While on_expire runs for the
+  // stream, it puts the stream back itself; adding it here would save the very waits that
+  // are to end.
   void begin_wait(detail::idle_entry& e) noexcept {
     if (vigil::detail::timeout_access::is_away(e)) add(e);
   }
 
  private:
-  // Also without memory: a stream that is in no list would never be cut.
+  // Works even without memory, because a stream that is in no list would never be cut
+  // off.
   void add(detail::idle_entry& e) noexcept {
     if (e.is_linked()) return;
     try {
       vigil::detail::timeout_access::add_surely(list_, e);
-    } catch (const runtime_gone&) {  // nobody waits there any more
+    } catch (const runtime_gone&) {  // nothing waits there any more
     }
   }
 

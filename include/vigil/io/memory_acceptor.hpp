@@ -1,15 +1,15 @@
-// memory_acceptor: accepts connections within the program, so that servers are
-// tested at exact times, on virtual time.
+// memory_acceptor: accepts connections within the program, so that servers can be tested
+// at exact times, on virtual time.
 //
 //   io::memory_acceptor acceptor;
 //   auto server = spawn([&] { io::serve(acceptor, handle); });
 //   io::memory_stream client = acceptor.connect();
 //
-// A client is connected at once, and waits to be accepted; any number may.
-// A wait for async_accept(use_fiber) is no outside work, as memory_stream says.
+// Any number of clients may connect; each is connected at once, and waits to be accepted.
+// As for memory_stream, a wait for async_accept(use_fiber) is not outside work.
 //
-// Thread safety: all but move and destruction from any fiber or thread; one accept at
-// a time.
+// Thread safety: any fiber or thread may call all members, except move and destruction;
+// one accept at a time.
 #pragma once
 
 #include <vigil/io/detail/memory_acceptor.hpp>
@@ -29,7 +29,7 @@ class memory_acceptor {
  public:
   using executor_type = memory_executor;
 
-  // `capacity`: of the connections, as for memory_pipe.
+  // `capacity` is that of the connections, as for memory_pipe.
   explicit memory_acceptor(std::size_t capacity = 64 * 1024)
       : capacity_(capacity), backlog_(std::make_shared<detail::memory_backlog>()) {}
 
@@ -42,8 +42,8 @@ class memory_acceptor {
 
   bool is_open() const { return backlog_->is_open(); }
 
-  // The client's end. Throws boost::system::system_error (connection_refused) once it
-  // is closed, std::bad_alloc.
+  // Returns the client's end. Throws boost::system::system_error (connection_refused)
+  // after close(), and std::bad_alloc.
   memory_stream connect() {
     auto [client, server] = memory_pipe(capacity_);
     if (!backlog_->add(std::move(server))) {
@@ -53,15 +53,15 @@ class memory_acceptor {
     return std::move(client);
   }
 
-  // The server's end, as void(error_code, memory_stream).
+  // Accepts the server's end. The signature is void(error_code, memory_stream).
   template <class Token>
   auto async_accept(Token&& token) {
     return boost::asio::async_initiate<Token, void(boost::system::error_code, memory_stream)>(
         detail::initiate_memory_accept{backlog_}, token);
   }
 
-  // An accept that waits ends with operation_aborted, later ones with bad_descriptor;
-  // a client that was not accepted yet reads eof.
+  // Ends an accept that waits with operation_aborted, and later ones with bad_descriptor.
+  // A client that has not been accepted reads eof.
   void close() { backlog_->close(); }
 
  private:

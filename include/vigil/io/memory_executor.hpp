@@ -1,20 +1,21 @@
-// memory_executor: the default executor for handlers of memory streams and
-// acceptors, including the steps of composed operations (asio::async_read,
-// Beast's). Each runs on a fiber of its own, as by go(), of the runtime whose fiber
-// or handler completes the operation: so on virtual time the seed decides their
-// order, and replays it. If no fiber can be had (limits, stacks, memory) a handler
-// runs on a thread of Asio's system_context, as outside work. So does one that a
-// plain thread completes, uncounted: that thread's work_guard must live until the
-// operation has ended.
+// memory_executor: the default executor for handlers of memory streams and acceptors, and
+// for the steps of composed operations on them (asio::async_read, Beast's).
 //
-// It counts no work: an operation over it is held to be completed inside the program, as
-// memory_stream says. Handlers may wait, but for the steps of an operation begun with
-// use_fiber: a wait there ends the program with a message. They run until the
-// last fiber of the run has ended; later ones are destroyed. An exception that
-// leaves one goes to options::on_unhandled. Its context is Asio's
-// system_context: timers and sockets made on it live there.
+// Each handler runs on a fiber, started as if by go(), of the runtime whose fiber or
+// handler completes the operation. So on virtual time the seed decides the order, and
+// replays it. A handler runs on a thread of Asio's system_context instead
+// - if no fiber can be had (limits, stacks, memory), as outside work;
+// - if a plain thread completes the operation. This is not counted, so that thread's
+//   work_guard must live until the operation has ended.
 //
-// Thread safety: any; all are equal.
+// The executor counts no work: an operation over it is taken to complete inside the
+// program, as memory_stream says. Handlers may wait, but the steps of an operation that
+// was begun with use_fiber may not: a wait there ends the program with a message.
+// Handlers run until the last fiber of the run has ended; later ones are destroyed. An
+// exception that leaves one goes to options::on_unhandled. The executor's context is
+// Asio's system_context, where timers and sockets made on it live.
+//
+// Thread safety: any thread; all executors are equal.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -42,7 +43,7 @@ class memory_executor {
   using blocking_t = boost::asio::execution::blocking_t;
 
  public:
-  // Never at once. Throws std::bad_alloc.
+  // Never runs f at once. Throws std::bad_alloc.
   template <class F>
   void execute(F&& f) const {
     using handler = std::decay_t<F>;

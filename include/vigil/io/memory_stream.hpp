@@ -3,18 +3,18 @@
 //   auto [client, server] = io::memory_pipe();
 //   io::deadline_stream<io::memory_stream> c(std::move(client));
 //
-// Bytes written to one are read from the other; each direction keeps up to
-// `capacity` bytes, and a write beyond that waits. A wait of a fiber for one of its
-// operations, be it its own, that of a deadline_stream over it, or a composed one such
-// as asio::async_read, is not outside work: on virtual time the clock moves on, and
-// fibers that wait for each other are a deadlock.
+// Bytes written to one end are read from the other. Each direction keeps up to `capacity`
+// bytes; a write beyond that waits. A fiber's wait for an operation (of the stream, of a
+// deadline_stream over it, or a composed one such as asio::async_read) is not outside
+// work: on virtual time the clock moves on, and fibers that wait for each other are a
+// deadlock.
 //
-// Handlers of other callers than fibers, and the steps of composed operations, run as by
-// asio::post: where their associated executor says, otherwise on fibers of the runtime
+// Handlers of callers that are not fibers, and the steps of composed operations, run as
+// by asio::post: on their associated executor, otherwise on fibers of the runtime
 // (memory_executor.hpp), in an order that the seed replays.
 //
-// Thread safety: the two ends may be used at the same time by different fibers or
-// threads; one end as a socket: one read and one write at a time.
+// Thread safety: different fibers or threads may use the two ends at the same time. For
+// one end the rules of a socket hold: one read and one write at a time.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -31,7 +31,7 @@
 
 namespace vigil::io::inline VIGIL_ABI {
 
-// One end. Moved from, it is closed.
+// memory_stream: one end of a pipe. It is closed when it is moved from.
 class memory_stream {
  public:
   using executor_type = memory_executor;
@@ -46,9 +46,9 @@ class memory_stream {
 
   executor_type get_executor() const noexcept { return {}; }
 
-  // Its operations that wait end with operation_aborted, later ones with
-  // bad_descriptor; the other end reads what is left, then eof, and its writes end
-  // with broken_pipe. Nothing fails: the error is for code that is written for sockets.
+  // Ends its operations that wait with operation_aborted, and later ones with
+  // bad_descriptor. The other end reads the bytes that are left, then eof; its writes end
+  // with broken_pipe. Never fails: the error is for code that is written for sockets.
   void close() {
     if (in_ == nullptr) return;
     in_->close_reader();
@@ -60,7 +60,8 @@ class memory_stream {
     close();
   }
 
-  // Half of it: the other end reads what is left, then eof; reading goes on.
+  // Closes one direction: the other end reads the bytes that are left, then eof. Reading
+  // continues.
   void close_write(boost::system::error_code& error) {
     error.clear();
     if (out_ != nullptr) out_->close_writer();
@@ -83,7 +84,8 @@ class memory_stream {
   std::shared_ptr<detail::memory_half> out_;
 };
 
-// `capacity`: bytes that each direction keeps, at least 1. Throws std::bad_alloc.
+// `capacity` is the number of bytes that each direction keeps, at least 1. Throws
+// std::bad_alloc.
 inline std::pair<memory_stream, memory_stream> memory_pipe(std::size_t capacity = 64 * 1024) {
   auto there = std::make_shared<detail::memory_half>(std::max<std::size_t>(capacity, 1));
   auto back = std::make_shared<detail::memory_half>(std::max<std::size_t>(capacity, 1));

@@ -3,12 +3,11 @@
 //   auto addresses = io::resolve("example.org", "https", use_fiber.within(2s));
 //   asio::async_connect(socket, addresses, use_fiber.within(5s));
 //
-// It differs from Asio's resolver in that the wait for it ends when it should. Names
-// are looked up by getaddrinfo, which blocks its thread and which nothing can end:
-// Asio's own async_resolve keeps its fiber, and the end of the run, so long, and those
-// behind it in its one thread. Here a look-up that its caller has left runs on by
-// itself, on a thread that belongs to no runtime and with copies of the names, and
-// what it finds is dropped.
+// Unlike Asio's resolver, its wait ends when it should. Names are looked up by
+// getaddrinfo, which blocks its thread and cannot be ended. Asio's own async_resolve
+// keeps its fiber, the end of the run, and the look-ups behind it in its single thread
+// waiting for that long. Here a look-up whose caller has left finishes on a thread that
+// belongs to no runtime, with copies of the names, and its result is dropped.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -35,7 +34,7 @@ using addresses = boost::asio::ip::tcp::resolver::results_type;
 
 namespace detail {
 
-// The result of a look-up, as getaddrinfo lists it. The library does not hand over
+// The result of a look-up, as getaddrinfo lists it. The library does not return
 // `addresses` itself: it holds a standard container, whose layout differs in a program
 // that is built with -D_GLIBCXX_DEBUG.
 struct found_addresses {
@@ -44,10 +43,10 @@ struct found_addresses {
   const std::string& service;
 };
 
-// A name that is being looked up. Shared by its thread and its beginner.
+// A look-up in progress, shared by its thread and the operation that began it.
 class VIGIL_API lookup : public std::enable_shared_from_this<lookup> {
  public:
-  // The caller that waits for it; called once, unless it is destroyed before.
+  // The caller that waits for the look-up. Called once, unless it is destroyed before.
   struct waiting {
     virtual ~waiting() = default;
     virtual void finish(const boost::system::error_code& error,
@@ -57,7 +56,7 @@ class VIGIL_API lookup : public std::enable_shared_from_this<lookup> {
   lookup(std::string host, std::string service, std::unique_ptr<waiting> w)
       : host_(std::move(host)), service_(std::move(service)), waiting_(std::move(w)) {}
 
-  // Once; from then on the caller that waits is called.
+  // To be called once. From then on the caller that waits is called.
   void begin() noexcept;
   // The caller that waits gets operation_aborted, unless it has been called.
   void abandon() noexcept;
@@ -89,7 +88,7 @@ class lookup_handler final : public lookup::waiting {
                               std::move(h)(error, std::move(all));
                             });
     } catch (const std::bad_alloc&) {
-      // The handler is destroyed, which its fiber hears of.
+      // Destroys the handler, which tells its fiber.
     }
   }
 
@@ -116,21 +115,20 @@ struct initiate_lookup {
 
 }  // namespace detail
 
-// The addresses of a host (a name, or an address as text) with a port (a service's
-// name, or a number as text), in the order in which they should be tried, or
-// boost::system::system_error: host_not_found, or timed_out, or what the token and
-// the wrappers around it make of it (use_fiber.until, within, under; as_tuple, …).
+// Returns the addresses of a host (a name, or an address as text) with a port (a
+// service's name, or a number as text), in the order in which they should be tried. Fails
+// with boost::system::system_error: host_not_found, or timed_out; the token and its
+// wrappers decide how errors are reported (use_fiber.until, within, under; as_tuple, …).
 //
-// At most 32 names are looked up at a time in the whole process; the others wait
-// their turn, and one that is left in the queue is never looked up. A look-up that was
-// left keeps one of the 32 threads until getaddrinfo returns, which the system
-// decides (resolv.conf(5): 5 s for each try by default). The end of a run, or of the
-// program, waits for none. While there is such a thread a deadlock is only warned of
-// (on_deadlock::automatic), and in a forked child vigil says that threads are missing;
-// one that has given its result is in nobody's way.
+// At most 32 names are looked up at a time in the whole process; others wait in a queue,
+// and one that is abandoned there is never looked up. An abandoned look-up keeps one of
+// the 32 threads until getaddrinfo returns, which the system decides (resolv.conf(5): 5 s
+// for each try by default). The end of a run, or of the program, waits for none. During a
+// look-up on_deadlock::automatic only warns of a deadlock, and a forked child may only
+// call exec.
 //
-// Waits on a fiber (the token): throws stopped, wrong_place,
-// boost::system::system_error, std::bad_alloc.
+// Waits on a fiber (the token): throws stopped, wrong_place, boost::system::system_error,
+// std::bad_alloc.
 template <class Token = const use_fiber_t&>
   requires detail::fiber_based<std::decay_t<Token>>
 auto resolve(std::string host, std::string service, Token&& token = use_fiber) {

@@ -1,23 +1,23 @@
 // serve: accepts connections, and runs a fiber for each.
 //
-//   tcp::acceptor acceptor(io::context(), {tcp::v4(), 8080});
+//   tcp::acceptor acceptor(io::io_context(), {tcp::v4(), 8080});
 //   auto [stopping, stop] = with_cancel(background());
 //   io::serve(stopping, acceptor, [&, stopping = stopping](tcp::socket peer, const context& ctx) {
 //     while (auto request = read_request(peer, use_fiber.under(stopping)))  // idle: may end
 //       answer(peer, *request, use_fiber.under(ctx));                      // half-done: may not
 //   });
 //
-// It accepts until `stopping` is done; background() if none is given, so until the
-// runtime begins to shut down. Then it closes the acceptor, so that nobody connects and
-// is never heard, and the connections that are being served have limits.grace to come
-// to an end by themselves. The rest is cut short: ctx is done, and the fibers are asked
-// to stop. serve returns when all have ended. It is Go's net/http: Shutdown is to
-// cancel `stopping`, Close comes when the grace is over. A program that closes the
-// acceptor instead names `stop` as limits.on_stop, so that waits under `stopping` end
-// then, too.
+// It accepts until `stopping` is done; without `stopping`, until the runtime begins to
+// shut down. Then it closes the acceptor, so that no client connects in vain, and gives
+// the connections in progress limits.grace to end by themselves. After that ctx is done,
+// and the remaining fibers are asked to stop. serve returns when all have ended.
 //
-// If the calling fiber is stopped, serve cuts all short at once, waits for them, and
-// throws `stopped`. The acceptor is left as it is.
+// In terms of Go's net/http: cancelling `stopping` is Shutdown, and Close follows when
+// the grace is over. A program that closes the acceptor instead passes `stop` as
+// limits.on_stop, so that waits under `stopping` end then, too.
+//
+// If the calling fiber is stopped, serve stops all connections at once, waits for them,
+// and throws `stopped`. It leaves the acceptor as it is.
 #pragma once
 
 #include <vigil/context.hpp>
@@ -40,31 +40,31 @@
 namespace vigil::io::inline VIGIL_ABI {
 
 struct serve_limits {
-  // Connections at a time, at least 1; further ones wait in the kernel's backlog.
+  // The number of connections at a time, at least 1. Further ones wait in the kernel's
+  // backlog.
   std::size_t connections = 10'000;
-  // How long connections may go on once no more are accepted. Zero or less: not at
-  // all. The shutdown of the runtime waits as long, and up to a second more.
+  // How long connections may continue once no more are accepted; zero or less means not
+  // at all. The shutdown of the runtime waits as long, plus up to a second.
   std::chrono::nanoseconds grace = std::chrono::seconds(10);
-  // The wait after an accept for which there were no resources: doubled each time,
-  // up to a second (or to itself, if it is longer). More than zero.
+  // The wait after an accept for which resources were missing, doubled each time, up to a
+  // second (or to itself, if it is longer). Must be positive.
   std::chrono::nanoseconds backoff = std::chrono::milliseconds(5);
-  // Gets an exception that a handler throws, on that handler's fiber, which may
-  // wait; several may call it at a time. It does not get
-  // boost::system::system_error and `cancelled`, which are normal ends of
-  // connections. If it is empty, or throws itself: options::on_unhandled, as for
-  // vigil::go.
+  // Gets an exception that a handler throws, on that handler's fiber, where it may wait.
+  // It may be called several times at once. boost::system::system_error and `cancelled`
+  // do not come here: they are normal ends of connections. If it is empty, or throws
+  // itself, the exception goes to options::on_unhandled, as for vigil::go.
   std::function<void(std::exception_ptr)> on_error = {};
-  // Called once when no more are accepted: `stopping` is done, the acceptor was closed
-  // or broken; not if serve's fiber is stopped. On serve's fiber, as the grace begins and
-  // the acceptor is closed: the place to end connections on which nothing goes on. If it
-  // takes longer than the grace, that ends with it. Its exceptions go where a handler's
-  // errors go.
+  // Called once, on serve's fiber, when no more connections are accepted because
+  // `stopping` is done or the acceptor was closed or has failed; not if serve's fiber is
+  // stopped. It runs as the grace begins, and is the place to end idle connections. If it
+  // takes longer than the grace, the grace lasts until it returns. Its exceptions go
+  // where those of handlers go.
   std::function<void()> on_stop = {};
 };
 
 namespace detail {
 
-// The shutdown of the calling fiber's runtime waits so long.
+// Makes the shutdown of the calling fiber's runtime wait for this grace.
 class VIGIL_API announced_grace {
  public:
   explicit announced_grace(std::chrono::nanoseconds length);
@@ -78,10 +78,10 @@ class VIGIL_API announced_grace {
   const std::unique_ptr<part> part_;
 };
 
-// The loop without its types.
+// The untyped part of the loop.
 class VIGIL_API server {
  public:
-  // Room for one connection; kept until its descriptor is closed.
+  // The room for one connection, kept until its descriptor is closed.
   class place {
    public:
     explicit place(semaphore& s) noexcept : taken_from_(&s) {}
@@ -103,12 +103,12 @@ class VIGIL_API server {
   server(const server&) = delete;
   server& operator=(const server&) = delete;
 
-  // Waits until one more may be accepted; false: no more are to be.
+  // Waits until one more may be accepted. Returns false if no more are to be.
   bool has_room();
   // For one connection, after has_room().
   place take_place() noexcept;
 
-  // Starts a fiber. If none can be had the connection is dropped.
+  // Starts a fiber. If there is none, the connection is dropped.
   template <class Connection>
   void start(Connection&& c) {
     fibers_.go(std::forward<Connection>(c), from_);
@@ -118,19 +118,21 @@ class VIGIL_API server {
   // For async_accept.
   fiber_token token() { return token_access::reporting(use_fiber.under(stopping_), destroyed_); }
 
-  // In a catch block around accept and start: whether to go on. Exceptions that are not
-  // their errors are thrown on.
+  // Called in a catch block around accept and start; returns whether to continue.
+  // Rethrows exceptions that are not errors of these two.
   template <class Acceptor>
   bool goes_on(const Acceptor& a);
 
-  // No more are accepted: whether it is serve that closes the acceptor. Not if others
-  // have ended its accepting: it may have gone, and its descriptor may be another's.
+  // Whether serve closes the acceptor when no more are accepted. Not if others have ended
+  // the accepting: the acceptor may be gone, and its descriptor may belong to another
+  // object.
   bool closes_acceptor() const noexcept { return !destroyed_ && !ended_by_others_; }
 
-  // on_stop, then waits for those that are being served. Throws what broke the acceptor.
+  // Calls on_stop, then waits for the connections in progress. Throws the error that
+  // broke the acceptor.
   void finish();
 
-  // An exception of a handler.
+  // Reports an exception of a handler.
   void report(std::exception_ptr error) const;
 
   const vigil::context& stopping() const noexcept { return stopping_; }
@@ -141,7 +143,7 @@ class VIGIL_API server {
   bool passes(int code);
   void tell_stop() const;
 
-  const announced_grace announced_;  // the last to die
+  const announced_grace announced_;  // is destroyed last
   const vigil::context stopping_;
   const serve_limits& limits_;
   const site from_;
@@ -149,14 +151,14 @@ class VIGIL_API server {
   bool has_place_ = false;
   bool waits_ = false;  // before the next accept
   std::chrono::nanoseconds next_wait_;
-  int in_a_row_ = 0;  // accepts that have failed
+  int in_a_row_ = 0;  // accepts in a row that have failed
   std::exception_ptr broken_;
-  bool destroyed_ = false;  // the accept, with its io_context
+  bool destroyed_ = false;  // the accept was destroyed, with its io_context
   bool ended_by_others_ = false;
-  group fibers_;  // the first to die
+  group fibers_;  // is destroyed first
 };
 
-// False also for an acceptor that does not say.
+// Returns false also for an acceptor without is_open().
 template <class Acceptor>
 bool is_open(const Acceptor& a) {
   if constexpr (requires { a.is_open(); }) {
@@ -166,7 +168,7 @@ bool is_open(const Acceptor& a) {
   }
 }
 
-// Asked in few cases only: where the acceptor is certainly there.
+// Asked only in the few cases in which the acceptor certainly exists.
 template <class Acceptor>
 bool server::goes_on(const Acceptor& a) {
   return goes_on([](const void* p) { return is_open(*static_cast<const Acceptor*>(p)); }, &a);
@@ -218,39 +220,37 @@ class connection {
 
 }  // namespace detail
 
-// handler(socket) or handler(socket, ctx) is called on a fiber of its own for each
-// connection, so for many at a time: it is one object for all, kept until serve
-// returns. The socket comes by value and is the handler's.
+// Calls handler(socket) or handler(socket, ctx) on a fiber for each connection. The
+// handler is one object, kept until serve returns and called by many fibers at a time.
+// The socket is passed by value.
 //
-// The acceptor is anything with async_accept(token) that gives a socket: of TCP, of
-// Unix sockets, io::memory_acceptor. It belongs to serve meanwhile, which closes it
-// (if it has close()) when it accepts no more. If its operation is aborted (others have
-// closed or cancelled it, its io_context has gone) serve ends as by `stopping`, and
-// leaves it as it is.
+// The acceptor may be anything with async_accept(token) that returns a socket: for TCP,
+// for Unix sockets, io::memory_acceptor. It belongs to serve, which closes it (if it has
+// close()) when it accepts no more. If its operation is aborted (because others have
+// closed or cancelled it, or its io_context has gone), serve ends as if `stopping` were
+// done, but leaves the acceptor alone.
 //
-// Errors of accept, as boost::system::system_error or std::system_error, by their
-// errno; Go's rule:
-//   they pass    the connection was gone before it was accepted (ECONNABORTED,
-//                ECONNRESET, EPROTO, EPERM, ENETDOWN, ETIMEDOUT and their like), EINTR:
-//                the next accept comes at once, after 16 of them in a row it waits
-//   they pass    no descriptors, memory or fiber (EMFILE, ENFILE, ENOBUFS, ENOMEM,
-//                ENOSPC, EAGAIN, std::bad_alloc, limit_reached): the next accept waits
-//                for limits.backoff; a connection for which no fiber can be had is closed
-//   they last    all others (EBADF of an acceptor that is_open, EINVAL, ENOTSOCK,
-//                EOPNOTSUPP, what is no errno): serve accepts no more, and throws the
-//                error when the connections have ended, as above
+// Errors of accept, as boost::system::system_error or std::system_error, are judged by
+// their errno, as in Go:
+//   transient    the connection was gone before it was accepted (ECONNABORTED, ECONNRESET,
+//                EPROTO, EPERM, ENETDOWN, ETIMEDOUT and the like), or EINTR: the next
+//                accept follows at once; after 16 such errors in a row it waits
+//   resources    no descriptors, memory or fiber (EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSPC,
+//                EAGAIN, std::bad_alloc, limit_reached): the next accept waits for
+//                limits.backoff; a connection that can get no fiber is closed
+//   permanent    all others (EBADF of an acceptor that is_open, EINVAL, ENOTSOCK,
+//                EOPNOTSUPP, anything that is not an errno): serve accepts no more, and
+//                throws the error when the connections have ended as above
 //
-// When the runtime shuts down while serve runs, it waits for the longer of options::grace
-// and limits.grace before it stops all fibers, and no longer than until serve has
-// returned; options::stop_limit counts from then. So a server with options::stop_on
-// answers the requests in flight when Ctrl-C comes; a second Ctrl-C (200 ms later at
-// least: options::stop_on) ends the grace, and everything is stopped at once. The
-// shutdown has a second to spare for serve, which cuts the rest after the grace itself,
-// and returns.
+// When the runtime shuts down, it waits for the longer of options::grace and limits.grace
+// before it stops all fibers, but no longer than serve takes; options::stop_limit counts
+// from then. So a server with options::stop_on answers the requests in progress when
+// Ctrl-C comes. A second Ctrl-C, at least 200 ms later, ends the grace. The shutdown
+// allows one more second, in which serve itself cuts off the rest and returns.
 //
 // Throws std::invalid_argument for limits out of range and a nil context.
-// Waits on a fiber (`stopping`): throws stopped, wrong_place, std::invalid_argument,
-// the error of accept.
+// Waits on a fiber (`stopping`): throws stopped, wrong_place, std::invalid_argument, the
+// error of accept.
 template <class Acceptor, class Handler>
 void serve(const vigil::context& stopping,
            Acceptor& acceptor,

@@ -1,5 +1,5 @@
-// use_fiber: a completion token that makes any asynchronous operation of Asio one
-// call of a fiber, which waits there until the operation is complete.
+// use_fiber: a completion token that makes any asynchronous operation of Asio one call on
+// a fiber, which waits there until the operation is complete.
 //
 //   std::size_t n = socket.async_read_some(buffer, io::use_fiber);
 //   std::size_t n = socket.async_read_some(buffer, io::use_fiber.within(5s));
@@ -8,20 +8,20 @@
 // void(exception_ptr, Ts...) an error is thrown, as boost::system::system_error or as the
 // exception itself, and Ts are returned: nothing, the one value, or a tuple. Other
 // signatures return all values, which may be move-only. as_tuple, redirect_error,
-// bind_executor, bind_allocator and bind_cancellation_slot go around it, in any order.
+// bind_executor, bind_allocator and bind_cancellation_slot may wrap it in any order.
 //
-// How a wait may end otherwise (more at fiber_token, below):
+// Other ends of a wait (details at fiber_token, below):
 //
-//   until(t), within(d)  the operation is cancelled; the error is then
-//                        boost::asio::error::timed_out, and its message says which
-//                        time is over. Zero or less, or in the past: at once, but
-//                        what is complete already counts
+//   until(t), within(d)  when the time is over: the operation is cancelled, and its error
+//                        is boost::asio::error::timed_out, whose message says which time.
+//                        If d is zero or negative, or t has passed, only an operation that
+//                        is complete already succeeds
 //   under(ctx)           when ctx is done: throws vigil::cancelled
-//   the fiber is stopped throws vigil::stopped
+//   a stop of the fiber  throws vigil::stopped
 //   the operation is destroyed (its io_context is): error operation_aborted
 //
-// Thread safety: Asio's. One fiber may read while another writes; no two may do the
-// same, nor one close or destroy what the other uses.
+// Thread safety: Asio's. One fiber may read while another writes; no two may do the same,
+// nor may one close or destroy an object that another uses.
 #pragma once
 
 #include <vigil/context.hpp>
@@ -36,45 +36,48 @@ struct token_access;
 
 }  // namespace detail
 
-// use_fiber with a deadline or a context, or both; the last until or within counts.
+// fiber_token: use_fiber with a deadline, a context, or both; of several until() and
+// within() the last one counts.
 //
 // At a deadline, a cancel and a stop the operation is cancelled
 // (cancellation_type::terminal), and the call returns only when its handler has run, so
-// that nothing touches the caller's buffer afterwards. If the operation succeeded all the
-// same, its result is returned. If it failed by itself, the call reports that error after
-// a deadline, but `cancelled` or `stopped` in the other two cases. These codes count as
-// cancelled: operation_aborted, channel_cancelled of Asio's channels, and any that equals
-// errc::operation_canceled. An operation that ignores cancellation (resolving a name)
-// keeps its caller until it completes; so does one on an io_context that is not run, or
-// is stopped, unless it is the runtime's (io/context.hpp).
+// nothing touches the caller's buffer afterwards. If the operation still succeeded, its
+// result is returned. If it failed by itself, the call reports that error after a
+// deadline, but `cancelled` or `stopped` in the other two cases. These codes count as
+// cancelled: operation_aborted, the channel_cancelled of Asio's channels, and any code
+// equal to errc::operation_canceled. An operation that ignores cancellation (resolving a
+// name) keeps its caller until it completes; so does one on an io_context that is not run
+// or is stopped, unless that is the runtime's (io/io_context.hpp).
 //
-// Waiting is outside work: no deadlock is reported and virtual time stands still.
+// The wait is outside work: no deadlock is reported, and virtual time stands still.
 // Handlers run where the I/O object's executor or bind_executor says, on the worker's own
-// stack or on a thread of the caller's; they mark the fiber ready.
+// stack or on a thread of the program; they mark the fiber ready.
 //
 // Throws wrong_place outside a fiber, which includes handlers, even those that a fiber
-// runs itself, if the executor of the I/O object or the bound one is that of the same
+// runs itself if the executor of the I/O object or the bound one is that of the same
 // io_context (without a strand); and std::bad_alloc. Other waits in handlers that a fiber
-// runs are not noticed: run() and poll() in a fiber belong under this_fiber::no_park.
+// runs are not noticed, so call run() and poll() in a fiber only under
+// this_fiber::no_park.
 class fiber_token {
  public:
   fiber_token() noexcept = default;
 
-  // The operation. time_point::max(): no deadline.
+  // Limits the operation by a deadline; time_point::max() means none.
   // Waits on a fiber: throws stopped, wrong_place, boost::system::system_error.
   template <vigil::detail::time_point_like Time>
   [[nodiscard]] fiber_token until(const Time& t) const {
     return with(vigil::detail::until(t));
   }
 
-  // From the moment at which the operation is begun.
+  // Limits the operation by a timeout, counted from its beginning.
   // Waits on a fiber: throws stopped, wrong_place, boost::system::system_error.
   template <vigil::detail::duration_like D>
   [[nodiscard]] fiber_token within(const D& d) const {
     return with(vigil::detail::within(d));
   }
 
-  // Keeps a copy of ctx. Throws std::invalid_argument for a nil context.
+  // Limits the operation by ctx, of which it keeps a copy. Throws std::invalid_argument
+  // for a nil context.
   // Waits on a fiber: throws stopped, wrong_place, boost::system::system_error.
   [[nodiscard]] fiber_token under(const vigil::context& ctx) const {
     fiber_token next = *this;

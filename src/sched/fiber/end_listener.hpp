@@ -1,5 +1,5 @@
-// end_listener: the main fiber at the run's end, as the parts see it that keep
-// counts for which it may wait: fibers, outside work, functions on side pools.
+// end_listener: the main fiber at the run's end, as seen by the parts that keep a count
+// which it may wait for: fibers, outside work, functions on side pools.
 //
 // A thread that counts down changes the count first, and reads wanted_
 // afterwards; the main fiber writes wanted_ first, and looks at the counts
@@ -18,7 +18,7 @@ class end_listener {
   end_listener(const end_listener&) = delete;
   end_listener& operator=(const end_listener&) = delete;
 
-  // Any thread; the scheduler lives meanwhile.
+  // Any thread. Caller: keeps the scheduler alive meanwhile.
   void something_ended() noexcept {
     if (wanted_.load()) look_again();
   }

@@ -1,5 +1,5 @@
-// The control block of a fiber. It lives at the top of the fiber's stack, so
-// that a parked fiber touches one page.
+// The control block of a fiber. It lies at the top of the fiber's stack, so that a parked
+// fiber takes up one page.
 //
 //            go, spawn              enter                park
 //   (made) ───────────▶ runnable ─────────▶ running ─────────────▶ parked
@@ -8,10 +8,10 @@
 //                          └──────────────────────────────────────────┘
 //   running ── the body returned, off its stack ──▶ ended
 //
-// Who may touch what: the fiber itself and, while it is off its stack, the
-// worker that switched away from it; others only through the atomics here,
-// the waiter, and what join_lock guards. The dump reads everything, racing: it
-// prints a snapshot and follows no pointer out of a control block.
+// The block belongs to the fiber itself and, while the fiber is off its stack, to the
+// worker that switched away from it. Other threads touch only the atomics, the waiter,
+// and `joining` under its lock. The dump reads everything, racing: it prints a snapshot
+// and follows no pointer out of a control block.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -39,7 +39,7 @@ enum class fiber_state : std::uint8_t {
   made,      // has a stack and a body; nobody runs it; not in the registry
   runnable,  // in a queue; owned by the queue
   running,   // on a worker
-  parked,    // off its stack; whoever claims its waiter makes it runnable
+  parked,    // off its stack; the thread that claims its waiter makes it runnable
   ended,     // the body is done; the stack stays until the handle is gone
 };
 
@@ -62,11 +62,11 @@ constexpr const char* to_string(fiber_state state) noexcept {
 // The handshake between park and ready (see park.hpp).
 enum class park_word : std::uint8_t { running, parked, notified };
 
-// System fibers are ours: not counted as alive, not stopped, not part of a
-// deadlock.
+// Runners and the timer fiber are ours, the system fibers: they are not stopped, not part
+// of a deadlock, and not counted as alive, except a runner during its turn.
 enum class fiber_role : std::uint8_t { user, main, runner, timer };
 
-// Who will look at an exception that left the fiber.
+// Decides which side sees to the fiber's result or exception.
 enum class handle_state : std::uint8_t { held, detached, ended };
 
 struct fiber_local_slot {
@@ -78,105 +78,157 @@ struct fiber_local_slot {
 
 class timer_record;
 
+// The length of a fiber's turns: whether it may run beside a pinned fiber that waits
+// (worker::take_short_turn), and whether slow_fibers has named it. Touched by the worker
+// that has it, and by the fiber itself.
+struct fiber_turns {
+  std::uint8_t short_ones = 0;  // of late, in a row
+  bool on_trial = false;        // its present or next turn is timed
+  bool has_run = false;
+  bool named_slow = false;
+};
+
+// How the wait of a pinned fiber may end (pinned_fibers::note_wait). Touched by the
+// fiber and, as it leaves, by its worker.
+struct fiber_waits {
+  bool cancellable = false;  // a context may end it
+  bool timed = false;        // it waits for a timer's channel
+  bool open = false;         // its worker counts it in open_
+};
+
+// A fiber's present wait as the dump and pinned_fibers::note_wait see it. Written by the
+// fiber without order: nothing hangs on it.
+struct shown_wait {
+  atomic<wait_reason> reason{wait_reason::none};
+  atomic<nanos> since{0};
+  atomic<nanos> until{never};
+};
+
+// How many guards of this_fiber are in force. Only the fiber itself touches them once it
+// has started.
+struct fiber_guards {
+  std::uint16_t shields = 0;
+  std::uint16_t no_parks = 0;
+  std::uint16_t pins = 0;
+  std::uint16_t relocks = 0;  // condition_variable takes a lock back, which must succeed
+  std::uint32_t ended = 0;    // callbacks whose guards were ended: guard_owner::callback
+};
+
+// How a fiber's function has ended. Written by the fiber before fiber_life::has_ended,
+// which publishes it; then it belongs to the handle.
+struct fiber_ending {
+  std::exception_ptr error;
+  void (*on_unhandled)(std::exception_ptr) = nullptr;
+  bool by_stop = false;
+  bool by_shutdown = false;  // if by_stop: by `cancelled` of the root context, before any stop
+};
+
+// The caller that is inside join(). The lock guards it: `is_joined` is set under the
+// lock, and read without it once the fiber has ended.
+struct fiber_joining {
+  spinlock lock{lock_rank::fiber_join};
+  atomic<bool> is_joined{false};
+  open_wait joiner VIGIL_GUARDED_BY(lock);
+};
+
+// How long the fiber and its control block are needed. The fiber's end and its handle
+// decide it, on any thread, through these atomics alone.
+struct fiber_life {
+  atomic<bool> has_ended{false};
+  atomic<handle_state> handle{handle_state::held};
+  atomic<std::uint8_t> owners{1};  // the run, and the handle if any
+};
+
+// How messages and dumps name a fiber. Written before it starts. Later the fiber may
+// change its name, and a runner writes where the callback's timer was made; the dump
+// reads both racing.
+struct fiber_identity {
+  static constexpr std::size_t name_room = 32;
+
+  explicit fiber_identity(const site& from) noexcept : file(from.file), line(from.line) {}
+
+  std::uint64_t id = 0;
+  const char* file;  // where it was started, or made
+  std::uint32_t line;
+  char name[name_room];
+};
+
 class fiber_core {
  public:
-  fiber_core(detail::scheduler& owner,
-             const detail::stack& where,
+  fiber_core(scheduler& owner,
+             const stack& where,
              std::string_view given_name,
              const site& from) noexcept;
   ~fiber_core();
   fiber_core(const fiber_core&) = delete;
   fiber_core& operator=(const fiber_core&) = delete;
 
-  static constexpr std::size_t name_room = 32;
   static constexpr std::uint64_t live_magic = 0x766967696c206662;  // "vigil fb"
 
   void set_name(std::string_view text) noexcept;
 
-  // One owner less. True if it was the last: the caller disposes of the fiber.
-  bool drop_owner() noexcept {
+  // Counts one owner less. True if it was the last: the caller disposes of the fiber.
+  bool release() noexcept {
     // Pairs with the other owner's decrement: the last one sees all that was
     // written. A single owner's word changes no more, so it needs no decrement.
-    return owners.load(detail::acquire) == 1 || owners.fetch_sub(1, detail::acq_rel) == 1;
+    return life.owners.load(order::acquire) == 1 || life.owners.fetch_sub(1, order::acq_rel) == 1;
   }
 
-  // The values of fiber_local, in the reverse order of first use.
+  // Destroys the values of fiber_local, in the reverse order of first use.
   void destroy_locals() noexcept;
 
-  // A callback is over: what it has left behind is no longer in force.
+  // Called when a callback is over: ends the guards that it has left behind.
   void end_guards() noexcept;
 
-  // The first word, so that the dump recognises a control block.
-  detail::atomic<std::uint64_t> magic{0};
+  // The first word of the block, by which the dump recognises one.
+  atomic<std::uint64_t> magic{0};
 
   // --- what a worker touches at each switch
-  detail::fiber_side side;
-  detail::atomic<detail::park_word> park_state{detail::park_word::running};
-  detail::atomic<detail::fiber_state> state{detail::fiber_state::made};
-  detail::fiber_role role = detail::fiber_role::user;
-  // Whether it may run beside a pinned fiber that waits: worker::take_short_turn.
-  std::uint8_t short_turns = 0;  // of late, in a row
-  bool on_trial = false;         // its present or next turn is timed
-  bool has_run = false;
-  bool waits_cancellable = false;    // a node: its wait may end at any moment
-  bool waits_timed = false;          // if pinned: for a timer's channel
-  bool waits_open = false;           // if pinned: worker::note_pinned_wait
-  detail::worker* pinned = nullptr;  // the only worker that may run it
-  fiber_core* next = nullptr;        // in a chain of ready fibers
+  fiber_side side;
+  atomic<park_word> park_state{park_word::running};
+  atomic<fiber_state> state{fiber_state::made};
+  fiber_role role = fiber_role::user;
+  fiber_turns turns;
+  fiber_waits waits;
+  worker* pinned = nullptr;    // the only worker that may run it
+  fiber_core* next = nullptr;  // in a chain of ready fibers
 
   // --- waiting
-  detail::waiter self{*this};
-  detail::atomic<detail::wait_reason> reason{detail::wait_reason::none};
-  detail::atomic<detail::nanos> waiting_since{0};
-  detail::atomic<detail::nanos> waiting_until{detail::never};
+  waiter self{*this};
+  shown_wait shown;
 
   // --- stopping
-  detail::atomic<bool> stop_flag{false};  // request_stop(); never taken back
-  std::uint16_t shields = 0;
-  std::uint16_t no_parks = 0;
-  std::uint16_t pins = 0;
+  atomic<bool> stop_flag{false};  // request_stop(); never taken back
   std::uint16_t stops_thrown = 0;
-  std::uint16_t relocks = 0;         // it takes a lock back that it has to have
-  std::uint32_t guards_ended = 0;    // guard_owner::callback
-  timer_record* deferred = nullptr;  // functions that wait for its next park; of the timer layer
+  fiber_guards guards;
+  timer_record* deferred = nullptr;  // they run once it gives up its worker; of the timer layer
 
   // --- what it runs
-  detail::scheduler* sched;
+  scheduler* sched;
   const body_table* table = nullptr;
   void* body = nullptr;
-  detail::atomic<const void*> callback{nullptr};  // a runner: the timer whose callback it is in
-  std::exception_ptr error;
-  void (*on_unhandled)(std::exception_ptr) = nullptr;
-  bool ended_by_stop = false;
-  bool slow_named = false;         // slow_fibers has named it
-  bool ended_by_shutdown = false;  // by `cancelled`, of the root context: no stop yet
-  detail::fiber_local_slot* locals = nullptr;
+  atomic<const void*> callback{nullptr};  // a runner: the timer whose callback it is in
+  fiber_ending ending;
+  fiber_local_slot* locals = nullptr;
 
   // --- the handle
-  detail::spinlock join_lock{detail::lock_rank::fiber_join};
-  detail::open_wait joiner VIGIL_GUARDED_BY(join_lock);
-  detail::atomic<bool> is_joined{false};  // somebody is inside join()
-  detail::atomic<bool> has_ended{false};
-  detail::atomic<detail::handle_state> handle{detail::handle_state::held};
-  detail::atomic<std::uint8_t> owners{1};  // the run, and the handle if any
+  fiber_joining joining;
+  fiber_life life;
 
-  // --- who it is
-  std::uint64_t id = 0;
-  detail::list_hook<fiber_core> registered;
-  detail::stack whole;
+  // --- its identity and its place
+  fiber_identity identity;
+  list_hook<fiber_core> registered;
+  stack whole;
   std::size_t stack_charge = 0;  // what it counts for against options::max_stack_bytes
-  const char* file;
-  std::uint32_t line;
-  char name[name_room];
 };
 
 using fiber_chain = chain<fiber, &fiber::next>;
 using fiber_list = list<fiber, &fiber::registered>;
 
-// Where the control block of a stack is. Stacks are a multiple of 64 KiB apart,
-// so blocks right at the top would all fall into the same few cache sets: each
-// stack's is moved down by one of 16 colours, at most 960 bytes, so that block
-// and shallow frames still share the topmost page.
+// Returns the place of a stack's control block. Stacks are a multiple of 64 KiB apart,
+// so blocks right at the top would all fall into the same few cache sets. So each block
+// is moved down by one of 16 colours, at most 960 bytes: the block and shallow frames
+// still share the topmost page.
 inline fiber* control_block(const stack& s) noexcept {
   constexpr std::size_t room = (sizeof(fiber) + 63) / 64 * 64;
   const auto number = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(s.top) >> 14);
@@ -184,9 +236,9 @@ inline fiber* control_block(const stack& s) noexcept {
   return reinterpret_cast<fiber*>(s.top - room - colour * 64);
 }
 
-// Asks for what a switch to the fiber touches first: the control block, and the
-// frames right below it. For a fiber that has been out of the cache for long:
-// the way to a stack's page is a walk of the page tables, then line after line.
+// Prefetches what a switch to the fiber touches first: the control block, and the frames
+// right below it. It helps with a fiber that has been out of the cache for long: each
+// line is a miss, and the first one costs a walk of the page tables as well.
 inline void prefetch(const fiber& f) noexcept {
   constexpr std::ptrdiff_t line = 64;
   constexpr std::ptrdiff_t frames = 8 * line;

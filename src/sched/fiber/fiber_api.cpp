@@ -1,8 +1,8 @@
-// What the templates of fiber.hpp call.
+// The functions that the templates of <vigil/fiber.hpp> call.
 #include "sched/fiber/fiber_entry.hpp"
 #include "sched/fiber/park.hpp"
 #include "sched/fiber/written_name.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_fork.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/wait/caller.hpp"
 
@@ -32,11 +32,11 @@ void throw_empty_function(const char* where) {
 }
 
 new_fiber::new_fiber(const start_call& call,
-                     const fiber_options& how,
+                     const fiber_options& options,
                      std::size_t size,
                      std::size_t align,
                      const site& from) {
-  auto* s = static_cast<detail::scheduler*>(call.sched);
+  scheduler* s = call.sched;
   if (s != nullptr) {
     detail::process_check_fork(call.name);
   } else {
@@ -49,7 +49,7 @@ new_fiber::new_fiber(const start_call& call,
          ": this thread has no runtime; call it inside vigil::run, or use runtime::go")
             .c_str());
   }
-  core_ = &s->make_fiber(how.stack_size, how.name, size, align, from, fiber_role::user);
+  core_ = &s->make_fiber(options.stack_size, options.name, size, align, from, fiber_role::user);
 }
 
 new_fiber::~new_fiber() {
@@ -65,9 +65,9 @@ fiber_core* new_fiber::start(const body_table& table, bool detached) noexcept {
   core->table = &table;
   // ordering: nobody else has the fiber yet.
   if (detached) {
-    core->handle.store(detail::handle_state::detached, detail::relaxed);
+    core->life.handle.store(detail::handle_state::detached, detail::order::relaxed);
   } else {
-    core->owners.store(2, detail::relaxed);  // ordering: as above
+    core->life.owners.store(2, detail::order::relaxed);  // ordering: as above
   }
   core->sched->start(*core);
   return core;
@@ -77,19 +77,18 @@ namespace {
 
 bool has_ended(const fiber_core& core) noexcept {
   // Pairs with the release in scheduler::finish().
-  return core.has_ended.load(detail::acquire);
+  return core.life.has_ended.load(detail::order::acquire);
 }
 
-// The handle is gone.
-void let_go(fiber_core& core) noexcept {
-  if (core.drop_owner()) detail::dispose(core);
+// Called when the handle is gone.
+void release(fiber_core& core) noexcept {
+  if (core.release()) detail::dispose(core);
 }
 
-// Whether somebody is inside join(). Of a fiber that has ended it is known
-// without the lock.
+// Whether a caller is inside join(). For a fiber that has ended the answer needs no lock.
 bool is_joined(const fiber_core& core) noexcept {
-  // ordering: set under join_lock, and before has_ended, which publishes it.
-  return core.is_joined.load(detail::relaxed);
+  // ordering: set under the lock, and before has_ended, which publishes it.
+  return core.joining.is_joined.load(detail::order::relaxed);
 }
 
 [[noreturn]] void throw_second_join() {
@@ -98,35 +97,36 @@ bool is_joined(const fiber_core& core) noexcept {
       "have the result; who else waits for the end uses a wait_group or a channel");
 }
 
-// A join that ends without the result.
+// Ends a join without the result.
 void take_out(fiber_core& core, detail::waiter& w) noexcept {
-  const lock_guard guard(core.join_lock);
-  if (core.joiner.waiter == &w) core.joiner = {};
-  core.is_joined.store(false, detail::relaxed);  // ordering: in is_joined()
+  const lock_guard guard(core.joining.lock);
+  if (core.joining.joiner.waiter == &w) core.joining.joiner = {};
+  core.joining.is_joined.store(false, detail::order::relaxed);  // ordering: in is_joined()
 }
 
 enum class join_end { ended, limit, refused };
 
-// Until the fiber has ended, or the caller's limit; refused if somebody else waits
-// for that. Caller: has asked whether `self` may wait. After a wait for the end
-// is_joined stays set.
+// Waits until the fiber has ended, or for the caller's limit; refused if another caller
+// waits for the same. Caller: has asked whether `self` may wait. After a wait that saw
+// the end, is_joined stays set.
 join_end wait_as_joiner(fiber_core& core, detail::caller& self) {
-  core.join_lock.lock();
-  if (is_joined(core) || core.has_ended.load()) {
+  core.joining.lock.lock();
+  if (is_joined(core) || core.life.has_ended.load()) {
     const join_end result = is_joined(core) ? join_end::refused : join_end::ended;
-    core.join_lock.unlock();
+    core.joining.lock.unlock();
     return result;
   }
-  const detail::ticket t = self.open(core.joiner);
-  core.is_joined.store(true, detail::relaxed);  // ordering: in is_joined()
+  const detail::ticket t = self.open(core.joining.joiner);
+  core.joining.is_joined.store(true, detail::order::relaxed);  // ordering: in is_joined()
   const outcome result = self.wait(
-      t, wait_reason::join, core.join_lock, [&]() noexcept { take_out(core, self.self()); });
+      t, wait_reason::join, core.joining.lock, [&]() noexcept { take_out(core, self.self()); });
   if (result == outcome::value) return join_end::ended;
   self.throw_if_ended(result);
   return join_end::limit;
 }
 
-// True if it has ended. After a wait is_joined is still set.
+// True if the fiber has ended. After a wait is_joined is still set, so that no other
+// caller takes the result.
 bool wait_to_join(fiber_core* core, const wait_limit& limit) {
   if (core == nullptr) {
     throw wrong_place(
@@ -152,7 +152,9 @@ bool wait_to_join(fiber_core* core, const wait_limit& limit) {
 
 bool wait_for_end(fiber_core* core, const wait_limit& limit) {
   if (!wait_to_join(core, limit)) return false;
-  core->is_joined.store(false, detail::relaxed);  // ordering: the caller's own by now
+  // The handle stays, and may be joined again. ordering: the fiber has ended, and the
+  // word is the caller's own.
+  core->joining.is_joined.store(false, detail::order::relaxed);
   return true;
 }
 
@@ -164,16 +166,16 @@ void detach(fiber_core* core) {
   if (core == nullptr) {
     throw wrong_place("vigil::fiber::detach: the handle is empty");
   }
-  // Whoever comes second, this or the fiber's end, takes care of what is left.
-  if (core->handle.exchange(detail::handle_state::detached) == detail::handle_state::ended) {
+  // The second of the two, this and the fiber's end, takes care of what is left.
+  if (core->life.handle.exchange(detail::handle_state::detached) == detail::handle_state::ended) {
     detail::drop_outcome(*core);
   }
-  let_go(*core);
+  release(*core);
 }
 
 void request_stop(fiber_core* core) noexcept {
-  // The flag first, then the look for an open wait; the fiber opens its wait
-  // first and then looks at the flag.
+  // Sets the flag first, then looks for an open wait; the fiber opens its wait first and
+  // then looks at the flag.
   core->stop_flag.store(true);
   if (core->self.claim_stop()) core->self.deliver();
 }
@@ -184,8 +186,8 @@ namespace {
   detail::fatal(
       "fiber %llu (%s): its handle is destroyed while another fiber or thread joins it; who owns "
       "the handle joins it, or waits until the other one has",
-      static_cast<unsigned long long>(core.id),
-      written_name(core.name).text());
+      static_cast<unsigned long long>(core.identity.id),
+      written_name(core.identity.name).text());
 }
 
 }  // namespace
@@ -194,18 +196,18 @@ void stop_and_join(fiber_core* core) noexcept {
   if (has_ended(*core)) {
     if (is_joined(*core)) destroyed_while_joined(*core);
   } else {
-    // The fiber stayed in the parent, with whoever may have held a lock.
+    // The fiber stayed in the parent, and so did any thread that held a lock at the fork.
     if (detail::process_lacks_threads()) return;
     const fiber_core* const self = current_fiber();
-    // std::exit on this fiber: it does not return, and so the fiber never ends.
+    // std::exit was called on this fiber: it does not return, so the fiber never ends.
     if (self == core && detail::process_is_exiting()) return;
     request_stop(core);
     if (self == core) {
       detail::fatal(
           "fiber %llu (%s) destroys its own last handle, which would wait for the "
           "fiber's end for ever: detach() it first, or let another fiber own it",
-          static_cast<unsigned long long>(core->id),
-          written_name(core->name).text());
+          static_cast<unsigned long long>(core->identity.id),
+          written_name(core->identity.name).text());
     }
     if (self != nullptr) detail::check_may_park(*self);
     if (self == nullptr && detail::current_worker() != nullptr) {
@@ -213,21 +215,21 @@ void stop_and_join(fiber_core* core) noexcept {
           "fiber %llu (%s): its last handle dies on a worker's own stack, inside a handler of the "
           "library, where nothing may wait for the fiber's end: join() or detach() it first, or "
           "let a fiber own it",
-          static_cast<unsigned long long>(core->id),
-          written_name(core->name).text());
+          static_cast<unsigned long long>(core->identity.id),
+          written_name(core->identity.name).text());
     }
-    // A joining destructor: nothing ends this wait but the child's end.
+    // A joining destructor waits: only the child's end ends this wait.
     detail::caller waits(detail::caller::unstoppable);
     if (wait_as_joiner(*core, waits) == join_end::refused) {
       destroyed_while_joined(*core);
     }
   }
   detail::drop_outcome(*core);
-  let_go(*core);
+  release(*core);
 }
 
 std::uint64_t id_of(const fiber_core* core) noexcept {
-  return core->id;
+  return core->identity.id;
 }
 
 ended_fiber::ended_fiber(fiber_core* core) : core_(core) {
@@ -235,11 +237,11 @@ ended_fiber::ended_fiber(fiber_core* core) : core_(core) {
     throw wrong_place(
         "vigil::fiber::join: the handle was detached or moved from while it was joined");
   }
-  if (core->error == nullptr && !core->ended_by_stop) return;
-  // There is no result, and with the exception no destructor either.
-  const std::exception_ptr error = std::exchange(core->error, nullptr);
-  const bool by_shutdown = core->ended_by_shutdown;
-  let_go(*core);
+  if (core->ending.error == nullptr && !core->ending.by_stop) return;
+  // There is no result, and a constructor that throws has no destructor.
+  const std::exception_ptr error = std::exchange(core->ending.error, nullptr);
+  const bool by_shutdown = core->ending.by_shutdown;
+  release(*core);
   if (error != nullptr) std::rethrow_exception(error);
   throw cancelled(std::make_error_code(std::errc::operation_canceled),
                   "vigil::fiber::join: the fiber was asked to stop before it had a result",
@@ -249,7 +251,7 @@ ended_fiber::ended_fiber(fiber_core* core) : core_(core) {
 
 ended_fiber::~ended_fiber() {
   core_->table->destroy_result(core_->body);
-  let_go(*core_);
+  release(*core_);
 }
 
 void* ended_fiber::result() const noexcept {
@@ -277,7 +279,7 @@ void yield() {
   detail::worker* const w = detail::current_worker();
   if (w == nullptr || w->current == nullptr) require_fiber("this_fiber::yield");
   detail::fiber& self = *w->current;
-  if (self.no_parks != 0 || self.sched->state.must_stop(self)) {
+  if (self.guards.no_parks != 0 || self.sched->state.must_stop(self)) {
     const detail::caller yields;
     if (yields.may_not_wait()) yields.refuse("this_fiber::yield");
   }
@@ -288,12 +290,12 @@ void yield() {
 
 std::uint64_t id() noexcept {
   const detail::fiber* const f = current_fiber();
-  return f == nullptr ? 0 : f->id;
+  return f == nullptr ? 0 : f->identity.id;
 }
 
 std::string_view name() noexcept {
   const detail::fiber* const f = current_fiber();
-  return f == nullptr ? std::string_view{} : std::string_view(f->name);
+  return f == nullptr ? std::string_view{} : std::string_view(f->identity.name);
 }
 
 void set_name(std::string_view text) {
@@ -308,10 +310,10 @@ bool stop_requested() noexcept {
 namespace {
 
 detail::guard_owner owner_of(const detail::fiber& f) noexcept {
-  return {f.id, static_cast<std::uint32_t>(f.sched->number()), f.guards_ended};
+  return {f.identity.id, static_cast<std::uint32_t>(f.sched->number()), f.guards.ended};
 }
 
-// The calling fiber, which must be the one that made the guard.
+// Returns the calling fiber, which must be the one that made the guard.
 detail::fiber& fiber_of(const detail::guard_owner& owner, const char* guard) noexcept {
   detail::fiber* const f = current_fiber();
   if (f != nullptr && owner_of(*f) == owner) return *f;
@@ -325,10 +327,10 @@ detail::fiber& fiber_of(const detail::guard_owner& owner, const char* guard) noe
         guard,
         static_cast<unsigned long long>(owner.fiber),
         owner.runtime,
-        static_cast<unsigned long long>(f->id),
-        written_name(f->name).text(),
+        static_cast<unsigned long long>(f->identity.id),
+        written_name(f->identity.name).text(),
         static_cast<unsigned long long>(f->sched->number()),
-        f->id == owner.fiber && f->guards_ended != owner.callback
+        f->identity.id == owner.fiber && f->guards.ended != owner.callback
             ? ", which has run other callbacks since"
             : "",
         advice);
@@ -347,32 +349,32 @@ detail::fiber& fiber_of(const detail::guard_owner& owner, const char* guard) noe
 
 pin::pin() : owner_(owner_of(require_fiber("this_fiber::pin"))) {
   detail::fiber& self = *current_fiber();
-  if (self.pins++ != 0) return;
+  if (self.guards.pins++ != 0) return;
   self.pinned = detail::current_worker();
   self.pinned->keeps();
 }
 
 pin::~pin() {
   detail::fiber& self = fiber_of(owner_, "pin");
-  if (--self.pins != 0) return;
+  if (--self.guards.pins != 0) return;
   self.pinned->lets_go(self);
   self.pinned = nullptr;
 }
 
 shield::shield() : owner_(owner_of(require_fiber("this_fiber::shield"))) {
-  ++current_fiber()->shields;
+  ++current_fiber()->guards.shields;
 }
 
 shield::~shield() {
-  --fiber_of(owner_, "shield").shields;
+  --fiber_of(owner_, "shield").guards.shields;
 }
 
 no_park::no_park() : owner_(owner_of(require_fiber("this_fiber::no_park"))) {
-  ++current_fiber()->no_parks;
+  ++current_fiber()->guards.no_parks;
 }
 
 no_park::~no_park() {
-  --fiber_of(owner_, "no_park").no_parks;
+  --fiber_of(owner_, "no_park").guards.no_parks;
 }
 
 }  // namespace this_fiber

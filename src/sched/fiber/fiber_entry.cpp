@@ -1,7 +1,7 @@
 #include "sched/fiber/fiber_entry.hpp"
 
 #include "sched/fiber/unhandled.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_fork.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/error.hpp>
@@ -12,46 +12,32 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-// For a fiber whose exceptions nobody wants. Nothing that takes every exception
-// stands between the user's code and the bottom of the stack, neither a
-// catch (...) nor a noexcept function: one that nobody catches ends the program
-// where it was thrown, as on a std::thread, and a core file shows that stack.
+// Runs a fiber's function, and catches no exception but those that end it silently. For a
+// fiber that nobody joins, without an on_unhandled, nothing that takes every exception
+// stands between the user's code and the bottom of the stack, neither a catch (...) nor a
+// noexcept function: an exception that nobody catches ends the program where it was
+// thrown, as on a std::thread, and a core file shows that stack.
 void run_open(fiber& self) {
   try {
     self.table->run(self.body);
   } catch (const stopped&) {
-    self.ended_by_stop = true;
+    self.ending.by_stop = true;
   } catch (const cancelled& e) {
     if (!self.sched->state.ends_silently(self, e)) throw;
-    self.ended_by_shutdown = self.sched->state.is_by_my_end(e);
-    self.ended_by_stop = true;
+    self.ending.by_shutdown = self.sched->state.is_by_my_end(e);
+    self.ending.by_stop = true;
   } catch (const deadlock& e) {
     if (!self.sched->state.ends_silently(e)) throw;
-    self.ended_by_stop = true;
+    self.ending.by_stop = true;
   }
 }
 
-// For one that may be joined, and for on_unhandled.
+// The same for a fiber that may be joined, or whose exception goes to on_unhandled.
 void run_kept(fiber& self) noexcept {
   try {
-    self.table->run(self.body);
-  } catch (const stopped&) {
-    self.ended_by_stop = true;
-  } catch (const cancelled& e) {
-    self.ended_by_shutdown = self.sched->state.is_by_my_end(e);
-    if (self.sched->state.ends_silently(self, e)) {
-      self.ended_by_stop = true;
-    } else {
-      self.error = std::current_exception();
-    }
-  } catch (const deadlock& e) {
-    if (self.sched->state.ends_silently(e)) {
-      self.ended_by_stop = true;
-    } else {
-      self.error = std::current_exception();
-    }
+    run_open(self);
   } catch (...) {
-    self.error = std::current_exception();
+    self.ending.error = std::current_exception();
   }
 }
 
@@ -60,10 +46,10 @@ void run_kept(fiber& self) noexcept {
 void fiber_entry(void* argument) {
   auto& self = *static_cast<fiber*>(argument);
   worker::arrived();
-  self.has_run = true;
+  self.turns.has_run = true;
   const bool is_ours = self.role == fiber_role::runner || self.role == fiber_role::timer;
-  const bool is_detached = self.handle.load() == handle_state::detached;
-  if (is_ours || (is_detached && self.on_unhandled == nullptr)) {
+  const bool is_detached = self.life.handle.load() == handle_state::detached;
+  if (is_ours || (is_detached && self.ending.on_unhandled == nullptr)) {
     run_open(self);
   } else {
     run_kept(self);
@@ -71,11 +57,11 @@ void fiber_entry(void* argument) {
   self.destroy_locals();
   // The second of the two, this and detach(), sees the other and takes care of
   // the result or the exception. `detached` is never taken back.
-  if (self.handle.load() == handle_state::detached ||
-      self.handle.exchange(handle_state::ended) == handle_state::detached) {
+  if (self.life.handle.load() == handle_state::detached ||
+      self.life.handle.exchange(handle_state::ended) == handle_state::detached) {
     drop_outcome(self);
   }
-  // The last of what the user has given it has run.
+  // The last code of the user's has run on the fiber.
   if (self.deferred != nullptr) [[unlikely]]
     self.sched->timers().release_deferred(self);
   worker* const w = current_worker();
@@ -85,9 +71,9 @@ void fiber_entry(void* argument) {
 }
 
 void drop_outcome(fiber& f) noexcept {
-  if (f.error != nullptr) {
-    report_finally(f, std::exchange(f.error, nullptr));
-  } else if (!f.ended_by_stop) {
+  if (f.ending.error != nullptr) {
+    report_finally(f, std::exchange(f.ending.error, nullptr));
+  } else if (!f.ending.by_stop) {
     f.table->destroy_result(f.body);
   }
 }

@@ -1,18 +1,19 @@
-// fiber_entry: the frame around a fiber's function, on the fiber's own stack; and
-// the end of what the fiber leaves behind.
+// fiber_entry: the frame around a fiber's function, on the fiber's own stack; and the
+// end of the result and the control block that the fiber leaves behind.
 #pragma once
 
 #include "sched/fiber/fiber.hpp"
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// From the first instruction on the fiber's stack to the last. Its argument: the fiber.
+// Runs from the first instruction on the fiber's stack to the last. `argument` is the
+// fiber.
 void fiber_entry(void* argument);
 
-// Both may be called when the runtime has gone.
-// Nobody will join: the result dies, an exception is reported.
+// Called when nobody will join: destroys the result, or reports the exception. The
+// runtime may have gone, here and in dispose().
 void drop_outcome(fiber& f) noexcept;
-// The last owner lets go.
+// Called when the last owner lets go: frees the control block and the stack.
 void dispose(fiber& f) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -8,6 +8,19 @@
 #include <utility>
 
 namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+// Adds n unless the sum would be more than the limit. A caller that is refused never
+// counts, so no other is refused because of it.
+bool add_within(atomic<std::size_t>& count, std::size_t n, std::size_t limit) noexcept {
+  std::size_t seen = count.load();
+  while (n <= limit && seen <= limit - n) {
+    if (count.compare_exchange_weak(seen, seen + n)) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 void fiber_registry::add(fiber& f) noexcept {
   shard& s = shard_of(f);
@@ -40,14 +53,14 @@ void fiber_registry::count_system(int change) noexcept {
 }
 
 void fiber_registry::take_limited(fiber_role role, std::size_t stack_size) {
-  if (max_fibers_ != 0 && counts(role) && limited_.fetch_add(1) >= max_fibers_) {
-    limited_.fetch_sub(1);
+  const bool is_limited = max_fibers_ != 0 && counts(role);
+  if (is_limited && !add_within(limited_, 1, max_fibers_)) {
     throw limit_reached(("vigil: options::max_fibers (" + std::to_string(max_fibers_) +
                          ") are alive; wait for some to end, or raise the limit")
                             .c_str());
   }
-  if (max_stack_bytes_ != 0 && stack_bytes_.fetch_add(stack_size) + stack_size > max_stack_bytes_) {
-    give_limited(role, stack_size);
+  if (max_stack_bytes_ != 0 && !add_within(stack_bytes_, stack_size, max_stack_bytes_)) {
+    if (is_limited) limited_.fetch_sub(1);
     throw limit_reached(("vigil: options::max_stack_bytes (" + std::to_string(max_stack_bytes_) +
                          ") would be passed; wait for fibers to end, or raise the limit")
                             .c_str());
@@ -61,9 +74,9 @@ void fiber_registry::give_limited(fiber_role role, std::size_t stack_size) noexc
 
 std::uint64_t fiber_registry::take_id(worker* own) noexcept {
   // ordering: only uniqueness matters.
-  if (own == nullptr) return next_id_.fetch_add(1, relaxed);
+  if (own == nullptr) return next_id_.fetch_add(1, order::relaxed);
   if (own->next_id == own->last_id) {
-    own->next_id = next_id_.fetch_add(id_block_, relaxed);  // ordering: as above
+    own->next_id = next_id_.fetch_add(id_block_, order::relaxed);  // ordering: as above
     own->last_id = own->next_id + id_block_;
   }
   return own->next_id++;

@@ -1,5 +1,5 @@
-// fiber_registry: the fibers of one runtime: which there are, how many, and what
-// they may take.
+// fiber_registry: the fibers of one runtime: a list of them, their number, and the limits
+// on it and on their stacks.
 //
 // FR1  A fiber is in the registry from adopt() to the end of its function, or to
 //      retire(). It leaves under the lock, so a walk (for_each) finds it alive.
@@ -7,7 +7,7 @@
 //      free. So the main fiber, which waits until it is the last one, outlives
 //      all others.
 // FR3  The room that options::max_fibers and max_stack_bytes limit is given back
-//      before a joiner hears of the end: it may start the next fiber at once.
+//      before the joiner hears of the end: the joiner may start the next fiber at once.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -30,16 +30,17 @@ class fiber_registry {
         id_block_(settings.virtual_time ? 1 : 64),
         main_(main) {}
 
-  // Whether it counts as alive and against max_fibers; the others are ours.
+  // Whether a fiber of this role counts as alive and against max_fibers; the others are
+  // ours.
   static bool counts(fiber_role role) noexcept {
     return role == fiber_role::user || role == fiber_role::main;
   }
 
-  // --- which
+  // --- the list
   void add(fiber& f) noexcept;
   void remove(fiber& f) noexcept;
 
-  // Each under a lock that keeps it alive.
+  // Calls f with each fiber, under a lock that keeps the fiber alive.
   template <class F>
   void for_each(F&& f) noexcept {
     for (shard& s : shards_) {
@@ -49,21 +50,21 @@ class fiber_registry {
     }
   }
 
-  // --- how many: one more, or one less
-  void count_alive(int change) noexcept;   // a user fiber
+  // --- the number: one more, or one less
+  void count_alive(int change) noexcept;   // a user fiber, or a runner during its turn
   void count_system(int change) noexcept;  // one of ours
 
   std::size_t alive() const noexcept { return alive_.load() & low_half; }
 
   std::size_t system() const noexcept { return system_.load(); }
 
-  // The number alive, and above it how often one was added: while it stays the
-  // same no fiber has lived in between that is not in the number.
+  // The number alive in the lower half, and in the upper half how often a fiber was
+  // added: as long as the word stays the same, no fiber has come and gone in between.
   std::uint64_t history() const noexcept { return alive_.load(); }
 
   static std::size_t alive_in(std::uint64_t history) noexcept { return history & low_half; }
 
-  // --- what they may take
+  // --- the limits
   // Throws limit_reached.
   void take_room(fiber_role role, std::size_t stack_size) {
     if (has_limits_) take_limited(role, stack_size);
@@ -73,7 +74,7 @@ class fiber_registry {
     if (has_limits_) give_limited(role, stack_size);
   }
 
-  // --- their numbers. `own`: the calling worker, if it is one of this runtime's.
+  // --- the ids. `own`: the calling worker, if it belongs to this runtime.
   std::uint64_t take_id(worker* own) noexcept;
 
  private:
@@ -89,7 +90,7 @@ class fiber_registry {
   void take_limited(fiber_role role, std::size_t stack_size);
   void give_limited(fiber_role role, std::size_t stack_size) noexcept;
 
-  shard& shard_of(const fiber& f) noexcept { return shards_[f.id % shards]; }
+  shard& shard_of(const fiber& f) noexcept { return shards_[f.identity.id % shards]; }
 
   const std::size_t max_fibers_;
   const std::size_t max_stack_bytes_;

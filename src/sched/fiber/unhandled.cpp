@@ -3,7 +3,7 @@
 #include "base/assert.hpp"
 #include "sched/fiber/written_name.hpp"
 #include "sched/report/fiber_dump.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_terminate.hpp"
 #include "sched/scheduler.hpp"
 
 #include <cstdio>
@@ -12,22 +12,22 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// The handler may wait: a stop of the fiber does not concern it.
+// A shield lets on_unhandled wait: a stop of the fiber does not concern it.
 void report_unhandled(fiber& f, std::exception_ptr error) {
-  if (f.on_unhandled != nullptr) {
+  if (f.ending.on_unhandled != nullptr) {
     struct shielded {
       fiber* const self = current_fiber();
 
       shielded() noexcept {
-        if (self != nullptr) ++self->shields;
+        if (self != nullptr) ++self->guards.shields;
       }
 
       ~shielded() {
-        if (self != nullptr) --self->shields;
+        if (self != nullptr) --self->guards.shields;
       }
     } const shield;
 
-    f.on_unhandled(std::move(error));
+    f.ending.on_unhandled(std::move(error));
     return;
   }
   const place_in_words from(f);
@@ -35,8 +35,8 @@ void report_unhandled(fiber& f, std::exception_ptr error) {
     std::rethrow_exception(std::move(error));
   } catch (const std::exception& e) {
     warn("an exception has left fiber %llu (%s, started at %s), and nobody joins it: %s",
-         static_cast<unsigned long long>(f.id),
-         written_name(f.name).text(),
+         static_cast<unsigned long long>(f.identity.id),
+         written_name(f.identity.name).text(),
          from.text,
          e.what());
     process_end_is_named();
@@ -45,8 +45,8 @@ void report_unhandled(fiber& f, std::exception_ptr error) {
     warn(
         "an exception that is no std::exception has left fiber %llu (%s, started at %s), and "
         "nobody joins it",
-        static_cast<unsigned long long>(f.id),
-        written_name(f.name).text(),
+        static_cast<unsigned long long>(f.identity.id),
+        written_name(f.identity.name).text(),
         from.text);
     process_end_is_named();
     std::terminate();
@@ -55,7 +55,7 @@ void report_unhandled(fiber& f, std::exception_ptr error) {
 
 namespace {
 
-// In a handler of what on_unhandled itself has thrown.
+// Caller: a catch block for an exception that on_unhandled itself has thrown.
 [[noreturn]] void end_by_on_unhandled(const char* given) noexcept {
   try {
     throw;
@@ -85,8 +85,8 @@ void report_finally(fiber& f, std::exception_ptr error) noexcept {
     std::snprintf(given,
                   sizeof given,
                   "fiber %llu (%s, started at %s)",
-                  static_cast<unsigned long long>(f.id),
-                  written_name(f.name).text(),
+                  static_cast<unsigned long long>(f.identity.id),
+                  written_name(f.identity.name).text(),
                   place_in_words(f).text);
     end_by_on_unhandled(given);
   }

@@ -9,9 +9,10 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// May be called when the runtime has gone. Throws what options::on_unhandled throws.
+// Reports the exception. The runtime may have gone. Throws what options::on_unhandled
+// throws.
 VIGIL_FOR_IO void report_unhandled(fiber& f, std::exception_ptr error);
-// For the bottom of a stack: what on_unhandled throws ends the program.
+// The same at the bottom of a stack: an exception of on_unhandled ends the program.
 void report_finally(fiber& f, std::exception_ptr error) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,12 +1,12 @@
-// visitors: threads that are no workers of a runtime, inside a call of its scheduler.
+// visitors: threads that are not workers of a runtime, inside a call of its scheduler.
 //
 // The danger. Such a thread may end the run: it hands over the last fiber, or takes
 // away the last thing for which the main fiber waits. Then run() returns, and the
 // runtime may be destroyed, while the thread is still in the call.
 //
-// The rule. It is counted from before the change that may end the run, for as long
-// as it touches the scheduler: leaving is its last touch. The scheduler's
-// destructor waits until nobody is inside.
+// The rule. The thread is counted from before the change that may end the run until it
+// no longer touches the scheduler: leaving is its last touch. The scheduler's destructor
+// waits until no visitor is inside.
 #pragma once
 
 #include "base/atomic.hpp"

@@ -3,8 +3,8 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-// How many bytes form one character that a terminal shows; 0 if what is here
-// steers it, or is no UTF-8.
+// Returns how many bytes form the character here, if a terminal shows it; 0 for a
+// control character, and for bytes that are not UTF-8.
 std::size_t shown_bytes(const char* s) noexcept {
   const auto at = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
   const unsigned char first = at(0);

@@ -1,5 +1,5 @@
-// A fiber's name as it is written wherever it is shown: in one line, and without what
-// would steer a terminal. A backslash is doubled, so what is written is unambiguous.
+// A fiber's name as messages and dumps write it: in one line, and without control
+// characters. A backslash is doubled, so the written form is unambiguous.
 #pragma once
 
 #include "sched/fiber/fiber.hpp"
@@ -19,7 +19,7 @@ class written_name {
   void escape(char c) noexcept;
 
   std::size_t size_ = 0;
-  char text_[4 * fiber::name_room];
+  char text_[4 * fiber_identity::name_room];
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,29 +1,30 @@
-// Nothing can ever happen again: how that is found out, and what is done about it.
+// How a state in which nothing can ever happen again is found, and what is done then.
 //
-// The danger. A runtime of which every worker sleeps, with nothing pending, may
-// still be woken by a fiber of another one, which is about to sleep itself.
+// The danger. A runtime whose workers all sleep, with nothing pending, may still be woken
+// by a fiber of another runtime, which is about to sleep itself.
 //
-// The rule. All runtimes that run are looked at together, under one lock, by the
-// worker that is the last of its runtime to lie down, and by the thread whose
-// run has ended: whichever of them is the last finds all others at rest.
+// The rule. All runtimes that run are looked at together, under one lock, by the worker
+// that is the last of its runtime to lie down, and by the thread whose run has ended: the
+// last of these finds all others at rest.
 //
-//   D1 each: all workers sleep, the caller's too (all_asleep), before any look
-//      at what is pending
-//   D2 each: nothing is pending, and nobody has got up since D1 (looks_stuck)
+//   DL1 each: all workers sleep, the caller's too (all_asleep), before any look
+//       at what is pending
+//   DL2 each: nothing is pending, and no worker has got up since DL1 (looks_stuck)
 //
-// Between the last of D1 and the first of D2 all workers of the process slept
-// at once. A worker that readies somebody in another runtime takes a sleeper
-// out there, or meets one that is awake, before it lies down itself; so nothing
-// was on its way, and what D2 reads cannot change any more but by threads from
-// outside. Those announce themselves as outside work, or the policy only warns.
-// On virtual time the one worker lies down as well before it looks.
+// Between the last DL1 and the first DL2 all workers of the process slept at once. A
+// worker that readies a fiber in another runtime takes a sleeper out there, or meets a
+// worker that is awake, before it lies down itself. So nothing was on its way, and only
+// threads from outside can still change what DL2 reads. Those announce themselves as
+// outside work, or the policy only warns. On virtual time the one worker lies down before
+// it looks as well.
 #include "sched/report/deadlock.hpp"
 
 #include "base/assert.hpp"
 #include "sched/idle.hpp"
 #include "sched/ready_work.hpp"
 #include "sched/run/outside_work.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_dump.hpp"
+#include "sched/run/process_threads.hpp"
 #include "sched/run/run_end.hpp"
 #include "sched/run/signal_hub.hpp"
 
@@ -32,14 +33,13 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-// Guards the rest, and keeps each runtime that it has from ending its run.
-// Taken when a run begins or ends, and when all of a runtime sleeps with
-// nothing pending.
+// Guards the list, and keeps each runtime in it from ending its run. Taken when a run
+// begins or ends, and when all of a runtime sleeps with nothing pending.
 std::mutex all_lock;
 
 list<deadlock_finder, &deadlock_finder::among_all> all;
 
-// While f says yes; whether it did for each.
+// Calls f with each runtime until one call returns false. True if none did.
 template <class F>
 bool for_all(F&& f) noexcept {
   for (deadlock_finder* one = all.front(); one != nullptr; one = decltype(all)::next(*one)) {
@@ -50,10 +50,11 @@ bool for_all(F&& f) noexcept {
 
 }  // namespace
 
-// The last worker lies down without a deadline first, and looks then; here it is the
-// other way round. All sequentially consistent, so one sees the other. On virtual time
-// a deadline does not end its sleep, and at the end of a deadlocked run it is the
-// stop limit, which need not be waited for (can_only_give_up).
+// The last worker lies down without a deadline first, and then looks; here it is the
+// other way round. All sequentially consistent, so one sees the other. In two cases a
+// deadline does not matter: on virtual time it does not end the worker's sleep, and at
+// the end of a deadlocked run it is the stop limit, which need not be waited for
+// (can_only_give_up).
 void deadlock_finder::look_again() noexcept {
   const bool may_rest =
       of_.clock.is_virtual() || of_.next_deadline.load() == never || of_.state.deadlocked();
@@ -66,7 +67,7 @@ void deadlock_finder::join() noexcept {
   all.push_back(*this);
 }
 
-// A runtime that waits for this one waits for ever now, unless another goes on.
+// A runtime that waits for this one waits for ever from now on, unless another goes on.
 void deadlock_finder::leave() noexcept {
   const std::lock_guard guard(all_lock);
   all.remove(*this);
@@ -74,25 +75,26 @@ void deadlock_finder::leave() noexcept {
 }
 
 void deadlock_finder::look() noexcept {
-  // Without the lock: most often it is this one that goes on.
+  // Looks without the lock first: most often it is this runtime that goes on.
   const std::uint64_t asleep = of_.idle.all_asleep(of_.workers.size(), monotonic_now());
   if (asleep == 0 || !looks_stuck(asleep)) return;
   const std::lock_guard guard(all_lock);
   look_at_all();
 }
 
-// `asleep` is what all_asleep() said; all looks are between that and the last.
+// `asleep` is the answer of all_asleep(). All looks here lie between that call and the
+// last line, which finds that no worker has got up.
 bool deadlock_finder::looks_stuck(std::uint64_t asleep) const noexcept {
   if (of_.fibers.alive() == 0 || of_.outside.any()) return false;
-  // The worker has tidied: it is `never` even if what is pending never comes due.
+  // The worker has tidied: the word is `never` even if a pending timer never comes due.
   if (of_.next_deadline.load() != never) return false;
   if (of_.work.any() || of_.work.any_pinned() || of_.signals.is_watched()) return false;
-  // It ends what waits for ever for the end of the run.
+  // Such a signal ends the waits for the end of the run.
   if (of_.end.waits_for_stop_signal()) return false;
   const run_phase phase = of_.state.phase();
   if (phase != run_phase::running && phase != run_phase::ending) return false;
   if (of_.state.deadlocked()) return false;
-  return of_.idle.times_got_up() == asleep;
+  return of_.idle.wake_count() == asleep;
 }
 
 // Caller: holds all_lock.
@@ -100,11 +102,11 @@ void deadlock_finder::look_at_all() noexcept {
   const nanos now = monotonic_now();
   const bool all_rest = for_all([now](deadlock_finder& one) {
     const std::size_t workers = one.of_.workers.size();
-    one.seen_asleep_ = one.of_.idle.all_asleep(workers, now);  // D1
+    one.seen_asleep_ = one.of_.idle.all_asleep(workers, now);  // DL1
     return one.seen_asleep_ != 0;
   });
   const auto all_look_stuck = [] {
-    return for_all([](deadlock_finder& one) { return one.looks_stuck(one.seen_asleep_); });  // D2
+    return for_all([](deadlock_finder& one) { return one.looks_stuck(one.seen_asleep_); });  // DL2
   };
   if (!all_rest || !all_look_stuck()) return;
   std::size_t workers = 0;
@@ -115,14 +117,14 @@ void deadlock_finder::look_at_all() noexcept {
     is_news = is_news || !one.warned_.load();
     run_end& end = one.of_.end;
     if (end.waits_for_all() && end.all_done()) {
-      end.something_ended();  // as does whoever took the last thing away, at this moment
+      end.something_ended();  // the thread that took the last thing away does so, too
       somebody_ends = true;
     }
     return true;
   });
   if (!is_news || somebody_ends) return;
-  // A thread of the program's may have ended since, after it readied somebody:
-  // once there is none, what is seen cannot change any more.
+  // A thread of the program's may have readied a fiber and ended since. Once there is no
+  // such thread, nothing seen here can change any more.
   const bool alone = process_has_only(workers);
   if (all_look_stuck()) report(alone);
 }
@@ -133,7 +135,7 @@ bool deadlock_finder::is_fatal(bool alone) const noexcept {
          (policy == on_deadlock::automatic && (alone || of_.clock.is_virtual()));
 }
 
-// Caller: holds all_lock; every runtime is stuck, and one that was not named yet.
+// Caller: holds all_lock; every runtime is stuck, at least one of them unreported.
 void deadlock_finder::report(bool alone) noexcept {
   bool one_is_fatal = false;
   bool one_goes_on = false;
@@ -169,25 +171,27 @@ void deadlock_finder::report(bool alone) noexcept {
 
 // --- the end of a deadlocked run
 //
-// The stop has unwound whom it can: what it lets go of, others have taken. If all
-// rest again, and only the stop limit is to come, then each fiber left waits for a
-// lock of another that is left, or for what never comes. So the waits for locks end
-// as well, all of them: which of them form the ring nobody knows, since a mutex
-// does not know its owner. As often as it takes; what is left after that is for the
-// stop limit. It is not given up sooner: a thread from outside that is no longer
-// outside work may have claimed the main fiber's wait, and not readied it yet.
-// Such a wait is never one for a lock: the thread takes away the last fiber, timer
-// or call for which the main fiber waits (end_listener).
+// The stop has unwound the fibers that it can, and others have taken the locks that these
+// let go of. If all rest again, and only the stop limit is to come, then each fiber left
+// waits for a lock of another one that is left, or for something that never comes. So all
+// waits for locks are ended as well: which of them form the ring is not known, since a
+// mutex does not know its owner. This is repeated as often as it finds some; fibers left
+// after that are for the stop limit.
+//
+// The run is not given up before the limit: a thread from outside that is no longer
+// outside work may have claimed the main fiber's wait, and not readied it yet. Such a
+// wait is never one for a lock: the thread takes away the last fiber, timer or call for
+// which the main fiber waits (end_listener).
 
 bool deadlock_finder::can_only_give_up(std::uint64_t asleep) const noexcept {
-  // The worker that stops all may count as asleep; the stopper is started afterwards, so
-  // somebody rests after that.
+  // The worker that stops all may count as asleep. It starts the stopper afterwards, so
+  // the workers rest, and look, once more after that.
   if (!of_.state.deadlocked() || !of_.state.all_stopped()) return false;
   if (of_.state.phase() != run_phase::stopping || of_.outside.any()) return false;
   const nanos limit = of_.state.gives_up_at();
   if (limit == 0 || of_.next_deadline.load() < limit || of_.signals.is_watched()) return false;
   if (!of_.clock.is_virtual() && of_.work.any()) return false;
-  return !of_.work.any_pinned() && of_.idle.times_got_up() == asleep;
+  return !of_.work.any_pinned() && of_.idle.wake_count() == asleep;
 }
 
 bool deadlock_finder::end_lock_waits() noexcept {

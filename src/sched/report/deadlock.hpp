@@ -1,5 +1,6 @@
-// deadlock_finder: finds out that nothing can ever happen again, and ends the run by it.
-// One for each runtime; they look at all runtimes together, by the rule in deadlock.cpp.
+// deadlock_finder: finds out that nothing can ever happen again, and ends the run then.
+// There is one for each runtime; they look at all runtimes together, by the rule in
+// deadlock.cpp.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -39,22 +40,23 @@ class deadlock_finder {
 
   explicit deadlock_finder(const parts& of) noexcept : of_(of) {}
 
-  // For the length of a run.
+  // Called when a run begins and ends.
   void join() noexcept;
   void leave() noexcept;
 
-  // Caller: a worker that has lain down, the last one.
+  // Caller: the last worker to lie down, once it has.
   void look() noexcept;
 
-  // Something has gone that may have hidden a deadlock: the workers look, if none of
-  // them would otherwise. Any thread.
+  // Called when something has gone that may have hidden a deadlock: has the workers look,
+  // if none of them would otherwise. Any thread.
   void look_again() noexcept;
 
-  // A run that ends by a deadlock, when what the stop of all has woken rests again.
-  // `asleep` is what idle_workers::all_asleep() said.
+  // Whether a run that ends by a deadlock has nothing left but the stop limit, once the
+  // fibers that the stop has woken rest again. `asleep` is the answer of
+  // idle_workers::all_asleep().
   bool can_only_give_up(std::uint64_t asleep) const noexcept;
-  // Then, by a worker that is not counted as asleep: others would look meanwhile.
-  // True if there were some, which are readied.
+  // Called then: ends all waits for locks and readies the fibers; true if there were any.
+  // Caller: a worker that is not counted as asleep, so that no other one looks meanwhile.
   bool end_lock_waits() noexcept;
 
   list_hook<deadlock_finder> among_all;  // guarded by deadlock.cpp's lock
@@ -66,7 +68,7 @@ class deadlock_finder {
   static void report(bool alone) noexcept;
 
   const parts of_;
-  atomic<bool> warned_{false};     // one was reported in this run
+  atomic<bool> warned_{false};     // a deadlock was reported in this run
   std::uint64_t seen_asleep_ = 0;  // guarded by deadlock.cpp's lock
 };
 

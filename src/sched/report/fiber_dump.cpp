@@ -2,7 +2,7 @@
 
 #include "base/thread_annotations.hpp"
 #include "sched/fiber/written_name.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_dump.hpp"
 #include "sched/scheduler.hpp"
 
 #include <cstddef>
@@ -20,7 +20,8 @@ place_in_words::place_in_words(const char* file, unsigned line) noexcept {
   }
 }
 
-place_in_words::place_in_words(const fiber& f) noexcept : place_in_words(f.file, f.line) {}
+place_in_words::place_in_words(const fiber& f) noexcept
+    : place_in_words(f.identity.file, f.identity.line) {}
 
 dump_writer& dump_writer::text(const char* s) noexcept {
   while (*s != '\0')
@@ -93,10 +94,10 @@ struct census {
   std::size_t shown = 0;
 };
 
-// More fibers than anybody reads; the rest is counted.
+// More fibers than anybody reads; the rest are only counted.
 constexpr std::size_t shown_at_most = 10'000;
 
-// What the dump prints of a fiber, taken from a copy of its block.
+// The parts of a fiber that the dump prints, from a copy of its control block.
 struct snapshot {
   std::uint64_t id;
   fiber_state state;
@@ -110,10 +111,10 @@ struct snapshot {
   bool stopped;
   const char* file;
   std::uint32_t line;
-  char name[fiber::name_room];
+  char name[fiber_identity::name_room];
 };
 
-// The block's bytes as they are at this moment, each read once.
+// Copies the block's bytes as they are at this moment, each read once.
 VIGIL_NO_SANITIZE_THREAD void copy_block(const fiber& from, std::byte* to) noexcept {
   const auto* const bytes = reinterpret_cast<const volatile std::byte*>(&from);
   for (std::size_t i = 0; i < sizeof(fiber); ++i)
@@ -125,29 +126,29 @@ bool look(const stack& where, snapshot& s) noexcept {
   copy_block(*control_block(where), room);
   const auto* const f = reinterpret_cast<const fiber*>(room);
   if (f->magic.load() != fiber::live_magic) return false;
-  s.id = f->id;
+  s.id = f->identity.id;
   s.state = f->state.load();
   s.role = f->role;
-  s.reason = f->reason.load();
-  s.since = f->waiting_since.load();
-  s.until = f->waiting_until.load();
+  s.reason = f->shown.reason.load();
+  s.since = f->shown.since.load();
+  s.until = f->shown.until.load();
   s.pinned = f->pinned != nullptr;
   s.stopped = f->stop_flag.load();
-  s.file = f->file;
-  s.line = f->line;
+  s.file = f->identity.file;
+  s.line = f->identity.line;
   for (std::size_t i = 0; i < sizeof s.name; ++i)
-    s.name[i] = f->name[i];
+    s.name[i] = f->identity.name[i];
   s.name[sizeof s.name - 1] = '\0';
-  // The runtime may have gone while a handle keeps the fiber: its address is
-  // only compared.
+  // The runtime may have gone while a handle keeps the fiber: its address is only
+  // compared.
   s.sched = f->sched;
   s.now = process_now(f->sched);
-  // The fiber may have begun or ended meanwhile: look at the word once more.
+  // The fiber may have begun or ended meanwhile, so the magic word is read once more.
   copy_block(*control_block(where), room);
   return s.file != nullptr && f->magic.load() == fiber::live_magic;
 }
 
-// On the real clock, also where time is virtual.
+// Uses the real clock, even on virtual time.
 void describe_run(dump_writer& out, const stack& where, const snapshot& s) noexcept {
   run_bounds::span ran;
   if (!process_has_run_for(s.sched, *control_block(where), ran)) return;
@@ -198,7 +199,7 @@ void visit_stack(const stack& where, void* argument) noexcept {
   out.text("\n");
 }
 
-// What the worker says at this moment, read once.
+// The fiber that the worker runs at this moment, read once.
 VIGIL_NO_SANITIZE_THREAD const fiber* current_of(const worker& w) noexcept {
   return *const_cast<fiber* const volatile*>(&w.current);
 }
@@ -239,7 +240,7 @@ void dump_runtime(dump_writer& out, const scheduler& s) noexcept {
   out.number(t.timers_stopped).text(" stopped; ");
   out.number(t.heap_entries).text(" heap entries, ");
   out.number(t.dead_entries).text(" dead");
-  const nanos next = s.next_deadline.load();
+  const nanos next = s.board.next_deadline.load();
   if (next != never) {
     const nanos now = s.clock.now();
     out.text("; next deadline in ").seconds(next - now);

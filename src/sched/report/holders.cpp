@@ -1,5 +1,5 @@
-// What keeps a run with exit_when::all_done from ending, in text. Each kind is
-// copied under its lock, and written without.
+// Lists in text what keeps a run with exit_when::all_done from ending. Each kind is
+// copied under its lock, and written without it.
 #include "base/thread_annotations.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/scheduler.hpp"
@@ -18,20 +18,20 @@ struct seen_fiber {
   fiber_state state;
   const char* file;
   std::uint32_t line;
-  char name[fiber::name_room];
+  char name[fiber_identity::name_room];
   bool callback;
 };
 
-// Racing with the fiber, which may be giving itself a name.
+// Copies the fields racing with the fiber, which may be giving itself a name.
 VIGIL_NO_SANITIZE_THREAD void copy_of(const fiber& f, seen_fiber& s) noexcept {
-  s.id = f.id;
-  s.reason = f.reason.load();
+  s.id = f.identity.id;
+  s.reason = f.shown.reason.load();
   s.state = f.state.load();
   s.callback = f.role == fiber_role::runner;
-  s.file = f.file;
-  s.line = f.line;
+  s.file = f.identity.file;
+  s.line = f.identity.line;
   for (std::size_t i = 0; i < sizeof s.name; ++i)
-    s.name[i] = static_cast<const volatile char*>(f.name)[i];
+    s.name[i] = static_cast<const volatile char*>(f.identity.name)[i];
   s.name[sizeof s.name - 1] = '\0';
 }
 
@@ -87,7 +87,7 @@ void scheduler::list_holders(dump_writer& out) noexcept {
 
   struct seen_call {
     std::uint64_t fiber_id;
-    char name[fiber::name_room];
+    char name[fiber_identity::name_room];
     site from;
     nanos since;
   };

@@ -4,7 +4,7 @@
 #include "base/clock_source.hpp"
 #include "sched/fiber/written_name.hpp"
 #include "sched/report/fiber_dump.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_threads.hpp"
 
 #include <cstring>
 
@@ -15,8 +15,13 @@ namespace vigil::inline VIGIL_ABI::detail {
 slow_fibers::slow_fibers(nanos limit, std::size_t workers)
     : limit_(limit), workers_(workers), stretches_(std::make_unique<stretch[]>(workers)) {
   end_.clear();
-  thread_ = std::thread([this] { body(); });
   process_count_quiet_threads(1);  // it starts nothing
+  try {
+    thread_ = std::thread([this] { body(); });
+  } catch (...) {
+    process_count_quiet_threads(-1);
+    throw;
+  }
 }
 
 slow_fibers::~slow_fibers() {
@@ -34,12 +39,12 @@ void slow_fibers::begins(std::size_t worker, fiber& f) noexcept {
     slow = look(s, now, false, r);
     s.of = f.role == fiber_role::timer ? nullptr : &f;
     s.since = now;
-    s.named = f.slow_named;
+    s.named = f.turns.named_slow;
     s.callback = f.role == fiber_role::runner;
-    s.id = f.id;
-    s.file = f.file;
-    s.line = f.line;
-    std::memcpy(s.name, f.name, sizeof s.name);
+    s.id = f.identity.id;
+    s.file = f.identity.file;
+    s.line = f.identity.line;
+    std::memcpy(s.name, f.identity.name, sizeof s.name);
   }
   if (slow) name(r);
 }
@@ -57,13 +62,13 @@ void slow_fibers::ends(std::size_t worker) noexcept {
   if (slow) name(r);
 }
 
-// True: it is to be named, once.
+// True if the fiber is to be named, which happens once.
 bool slow_fibers::look(stretch& s, nanos now, bool goes_on, report& r) noexcept {
   if (s.of == nullptr) return false;
   const bool slow = !s.named && now - s.since > limit_;
   s.named = s.named || slow;
-  // The fiber is its worker's until the stretch has ended here.
-  if (!goes_on && s.named && !s.callback) s.of->slow_named = true;
+  // The fiber belongs to its worker until the stretch has ended here.
+  if (!goes_on && s.named && !s.callback) s.of->turns.named_slow = true;
   if (!slow) return false;
   r = {now - s.since, goes_on, s.callback, s.id, s.file, s.line, {}};
   std::memcpy(r.name, s.name, sizeof r.name);
@@ -95,7 +100,7 @@ void slow_fibers::name(const report& r) noexcept {
 void slow_fibers::body() noexcept {
   process_is_quiet_thread();
   ::pthread_setname_np(::pthread_self(), "vigil/slow");
-  // A stretch is seen at the latest when it is twice as long as allowed.
+  // A stretch is seen no later than when it is twice as long as allowed.
   while (!end_.sleep_until(saturating_add(monotonic_now(), limit_))) {
     for (std::size_t i = 0; i < workers_; ++i) {
       stretch& s = stretches_[i];

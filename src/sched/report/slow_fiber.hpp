@@ -1,12 +1,11 @@
 // slow_fibers: options::slow_fiber, which names fibers that keep their worker
 // too long: a std::mutex, a sleep of the thread, read(), an endless loop.
 //
-// Each worker notes here when a fiber begins a stretch (between two switches, or
-// one callback) and looks at the clock again when it ends, so none is missed. A
-// thread of its own looks at those under way: a fiber that never gives its
-// worker back is named as well. All of it on the real clock, also where time is
-// virtual. Without the option there is no object, and a switch looks at one null
-// pointer.
+// Each worker notes here when a fiber begins a stretch (between two switches, or one
+// callback) and looks at the clock again when the stretch ends, so none is missed. A
+// dedicated thread looks at stretches under way, so a fiber that never gives its worker
+// back is named as well. The clock is the real one, even on virtual time. Without the
+// option there is no object, and a switch looks at one null pointer.
 #pragma once
 
 #include "base/nanos.hpp"
@@ -28,22 +27,22 @@ class slow_fibers {
   slow_fibers(const slow_fibers&) = delete;
   slow_fibers& operator=(const slow_fibers&) = delete;
 
-  // Caller: the worker of that number. Ends the stretch before.
+  // Caller: the worker of that number. begins() ends the earlier stretch.
   void begins(std::size_t worker, fiber& f) noexcept;
   void ends(std::size_t worker) noexcept;
 
  private:
-  // What the report says, copied: the thread follows no pointer to a fiber.
+  // A copy of all that a report says: the thread follows no pointer to a fiber.
   struct alignas(cache_line) stretch {
     spinlock lock{lock_rank::slow_fiber};
-    fiber* of VIGIL_GUARDED_BY(lock) = nullptr;  // the worker's: nullptr, no fiber runs
+    fiber* of VIGIL_GUARDED_BY(lock) = nullptr;  // for the worker; nullptr: no fiber runs
     nanos since VIGIL_GUARDED_BY(lock) = 0;
     bool named VIGIL_GUARDED_BY(lock) = false;
     bool callback VIGIL_GUARDED_BY(lock) = false;
     std::uint64_t id VIGIL_GUARDED_BY(lock) = 0;
     const char* file VIGIL_GUARDED_BY(lock) = nullptr;
     std::uint32_t line VIGIL_GUARDED_BY(lock) = 0;
-    char name[fiber::name_room] VIGIL_GUARDED_BY(lock) = {};
+    char name[fiber_identity::name_room] VIGIL_GUARDED_BY(lock) = {};
   };
 
   struct report {
@@ -53,7 +52,7 @@ class slow_fibers {
     std::uint64_t id;
     const char* file;
     std::uint32_t line;
-    char name[fiber::name_room];
+    char name[fiber_identity::name_room];
   };
 
   bool look(stretch& s, nanos now, bool goes_on, report& r) noexcept VIGIL_REQUIRES(s.lock);
@@ -64,8 +63,8 @@ class slow_fibers {
   const std::size_t workers_;
   const std::unique_ptr<stretch[]> stretches_;
 
-  // Callbacks have no fiber of their own: named once for each place in the
-  // source, as far as there is room.
+  // A callback has no fiber of its own, so it is named once for each place in the source,
+  // as far as there is room.
   static constexpr std::size_t sites_kept = 256;
   spinlock sites_lock_{lock_rank::slow_fiber};
   site sites_[sites_kept] VIGIL_GUARDED_BY(sites_lock_) = {};

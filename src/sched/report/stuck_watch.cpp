@@ -3,7 +3,9 @@
 #include "base/assert.hpp"
 #include "base/clock_source.hpp"
 #include "sched/report/fiber_dump.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_dump.hpp"
+#include "sched/run/process_fork.hpp"
+#include "sched/run/process_threads.hpp"
 #include "sched/scheduler.hpp"
 
 #include <algorithm>
@@ -18,9 +20,9 @@ constexpr nanos longest_tick = 500'000'000;
 
 // Looks at each worker's count of switches, for the bounds of its present run,
 // and returns their sum.
-std::uint64_t look_at_runs(const scheduler& s, nanos now) noexcept {
+std::uint64_t look_at_runs(const worker_list& workers, nanos now) noexcept {
   std::uint64_t sum = 0;
-  for (const auto& w : s.workers()) {
+  for (const auto& w : workers) {
     const unsigned long switches = w->counters.switches.get();
     run_bounds::span unused;
     w->ran.look(switches, now, unused);
@@ -33,18 +35,19 @@ std::uint64_t look_at_runs(const scheduler& s, nanos now) noexcept {
 
 bool stuck_count::look(nanos now, std::uint64_t switches, bool somebody_waits) noexcept {
   const bool late = now - last_look_ > tick_ + longest_tick;
-  // With no switch in between, who waits at both looks has waited from one to the other.
+  // If there was no switch in between, a fiber that waits at both looks has waited from
+  // one to the other.
   counted_ = !late && waited_ && somebody_waits && switches == switches_ ? counted_ + tick_ : 0;
   last_look_ = now;
   switches_ = switches;
   waited_ = somebody_waits;
-  if (said_ || counted_ < limit_) return false;
-  said_ = true;
+  if (reported_ || counted_ < limit_) return false;
+  reported_ = true;
   return true;
 }
 
-stuck_watch::stuck_watch(scheduler& s, nanos limit) noexcept
-    : sched_(s),
+stuck_watch::stuck_watch(const neighbours& of, nanos limit) noexcept
+    : of_(of),
       limit_(limit),
       tick_(std::clamp(limit / 4, shortest_tick, longest_tick)),
       count_(limit, tick_) {
@@ -65,24 +68,25 @@ void stuck_watch::start() noexcept {
   try {
     thread_ = std::thread([this] { body(); });
   } catch (...) {
-    // Nobody looks at this run then: what is no fault of the program does not end it.
+    // Then nobody watches this run: a missing thread is not the program's fault, and does
+    // not end it.
     process_count_quiet_threads(-1);
   }
 }
 
 bool stuck_watch::all_sleep() const noexcept {
-  return sched_.idle().asleep() == sched_.workers().size();
+  return of_.idle.asleep() == of_.workers.size();
 }
 
 void stuck_watch::body() noexcept {
-  process_is_quiet_thread();  // and no longer counted when it has gone
+  process_is_quiet_thread();  // counts itself out at its end
   ::pthread_setname_np(::pthread_self(), "vigil/stuck");
   stuck_rest rest;
   for (;;) {
     const nanos now = monotonic_now();
-    const std::uint64_t switches = look_at_runs(sched_, now);
-    const bool somebody_waits = sched_.work.waits_for_a_worker();
-    if (count_.look(now, switches, somebody_waits) && !process_is_exiting()) say();
+    const std::uint64_t switches = look_at_runs(of_.workers, now);
+    const bool somebody_waits = of_.work.waits_for_a_worker();
+    if (count_.look(now, switches, somebody_waits) && !process_is_exiting()) report();
     if (rest.look(switches, all_sleep(), somebody_waits) &&
         presence_.leaves([this] { return all_sleep(); }))
       break;
@@ -90,7 +94,7 @@ void stuck_watch::body() noexcept {
   }
 }
 
-void stuck_watch::say() noexcept {
+void stuck_watch::report() noexcept {
   warn(
       "no worker has switched to another fiber for %.3f s (options::stuck_limit), although a timer "
       "is due or a fiber is ready. Each of these fibers keeps its worker: it computes, or blocks "
@@ -99,7 +103,7 @@ void stuck_watch::say() noexcept {
       "is "
       "kept by a handler of its io_context",
       static_cast<double>(limit_) / 1e9);
-  process_dump_running(2, sched_);
+  process_dump_running(2, of_.workers.front()->sched);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,31 +1,31 @@
 // How a run begins and ends.
 //
-//   E0 exit_when::all_done: the main fiber's function has returned, and it waits
-//      until all_done(), or for a stop
-//   E1 the main fiber's function has returned, or a stop was asked for
-//      (signal, request_stop, deadlock; a request_stop that came before the
-//      run: ahead of the main fiber's function)              phase ending
-//      then the root context is cancelled; while that takes, a fiber of ours
-//      counts the grace and the stop limit (cancel_root)
-//   E2 the grace passes (options::grace, or the longest that a server has
-//      announced), or every other user fiber has ended, or a later signal of
-//      options::stop_on comes (take_signals), or a fatal deadlock is found
-//   E3 stopping_ is set, then every open stoppable wait is claimed as stopped:
-//      a wait opened before is found there, one opened later sees the flag
-//      (both sequentially consistent)                        phase stopping
-//   E4 the main fiber, under a shield, waits until it is the last user fiber,
-//      and no function of a fiber runs on a side pool, at most
-//      options::stop_limit; then the program is aborted, by name
-//   E5 no fiber can be started any more, but by the main fiber; captures of
-//      callbacks that never started are destroyed there      phase closed
-//   E6 the runner fibers and the timer fiber end; then the main fiber, and with
-//      it the workers
+//   RE0 exit_when::all_done: the main fiber's function has returned, and it waits
+//       until all_done(), or for a stop
+//   RE1 the main fiber's function has returned, or a stop was asked for
+//       (signal, request_stop, deadlock; if request_stop came before the run,
+//       this precedes the main fiber's function)              phase ending
+//       then the root context is cancelled; meanwhile a fiber of ours counts
+//       the grace and the stop limit (cancel_root)
+//   RE2 the grace passes (options::grace, or the longest that a server has
+//       announced), or every other user fiber has ended, or a later signal of
+//       options::stop_on comes (take_signals), or a fatal deadlock is found
+//   RE3 stopping_ is set, then every open stoppable wait is claimed as stopped:
+//       a wait opened before is found there, one opened later sees the flag
+//       (both sequentially consistent)                        phase stopping
+//   RE4 the main fiber, under a shield, waits until it is the last user fiber
+//       and no function of a fiber runs on a side pool; after options::stop_limit
+//       the program is aborted, with the names of those that are left
+//   RE5 only the main fiber can start fibers; captures of callbacks that never
+//       started are destroyed there                           phase closed
+//   RE6 the runner fibers and the timer fiber end; then the main fiber, and with
+//       it the workers
 //
 // So the timer service outlives the last user fiber, and run() never returns
 // with a fiber alive.
 #include "sched/fiber/park.hpp"
 #include "sched/run/outside_work.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_fork.hpp"
 #include "sched/run/run_end.hpp"
 #include "sched/run/signal_hub.hpp"
 #include "sched/timer_seam.hpp"
@@ -49,7 +49,7 @@ run_end::run_end(const parts& with) noexcept
       timers_(with.timers),
       starter_(with.starter) {}
 
-// The lock decides whether a request_stop() came before or finds the run.
+// The lock decides whether a request_stop() came before the run or finds it.
 bool run_end::open_run() {
   bool is_first = false;
   bool stops = false;
@@ -62,12 +62,12 @@ bool run_end::open_run() {
   return stops;
 }
 
-// The traces of a run go at its end, so that a stop that is asked for as the
-// next one begins is not wiped out.
+// Clears the traces of a run at its end, not at the beginning of the next one: a stop
+// that is asked for as that one begins is kept.
 void run_end::close_run(bool has_begun) noexcept {
   state_.clear();
-  // A request_stop() that came late must not stop the next run; but one that
-  // would have stopped this one, had it begun, is still to do.
+  // A request_stop() that came late must not stop the next run. But if this run has not
+  // begun, the stop is left to the next one.
   const lock_guard guard(lock_);
   stopper_ = {};
   stopper_started_ = false;
@@ -82,7 +82,8 @@ void run_end::set_main_fiber(fiber* main) noexcept {
   main_fiber_ = main;
 }
 
-// After user code on the main fiber, which ends only when no timer runs any more.
+// Does after user code on the main fiber what fiber_entry() does at the end of the
+// others: the main fiber itself ends after the timer fiber, too late for that.
 void run_end::release_user_work(fiber& self) noexcept {
   self.destroy_locals();
   if (self.deferred != nullptr) timers_->release_deferred(self);
@@ -90,34 +91,34 @@ void run_end::release_user_work(fiber& self) noexcept {
 
 void run_end::finish_run(fiber& self) noexcept {
   process_check_fork("the end of vigil::run");
-  ++self.shields;  // E4: nothing ends the main fiber's waits from now on
+  ++self.guards.shields;  // RE4: nothing ends the main fiber's waits from now on
   note_begin();
-  state_.advance(run_phase::ending);  // E1
+  state_.advance(run_phase::ending);  // RE1
   cancel_root();
-  let_off(stopper_);
-  wait_out_grace(self);               // E2
-  stop_all();                         // E3
-  outlive_others(self);               // E4
-  state_.advance(run_phase::closed);  // E5
+  dismiss(stopper_);
+  wait_out_grace(self);               // RE2
+  stop_all();                         // RE3
+  wait_for_user_fibers(self);         // RE4
+  state_.advance(run_phase::closed);  // RE5
   for (;;) {
     timers_->discard_callbacks();
     // A capture's destructor may have deferred something, or started a fiber.
     release_user_work(self);
-    outlive_others(self);
+    wait_for_user_fibers(self);
     if (!timers_->anything_pending()) break;
-    // Somebody is in the middle of arming, stopping or firing one.
+    // A thread is in the middle of arming, stopping or firing a timer.
     std::this_thread::yield();
   }
-  timers_->end_fibers();  // E6
+  timers_->end_fibers();  // RE6
   wait_for_system_fibers(self);
 }
 
-// No fiber but the main one, no outside work, no referenced timer, and all of it
-// at one instant. Looked at one after the other: a fiber, or outside work, that
-// was there in between has changed the upper half of its word. Without both
-// nothing changes, neither pending I/O nor what timers hold (keepalive.hpp), and
-// nothing can come but from threads that have announced nothing. A timer counts
-// until its claim is taken, and who takes it is counted as alive before.
+// True if at one instant the main fiber is the only one, and there is neither outside
+// work nor a referenced timer. They are looked at one after the other: a fiber, or
+// outside work, that was there in between has changed the upper half of its word. Without
+// fibers and outside work nothing else changes, neither pending I/O nor what timers hold
+// (keepalive.hpp), unless a thread that has announced nothing changes it. A timer counts
+// until its claim is taken, and the fiber that takes it is counted as alive before.
 bool run_end::all_done() const noexcept {
   const std::uint64_t alive = fibers_.history();
   const std::uint64_t announced = outside_.history();
@@ -131,7 +132,7 @@ bool run_end::others_left() const noexcept {
 }
 
 bool run_end::end_has_come() const noexcept {
-  switch (what_) {
+  switch (awaited_) {
     case end_wait::all_done:
       return all_done();
     case end_wait::grace:
@@ -144,34 +145,35 @@ bool run_end::end_has_come() const noexcept {
   return fibers_.system() == 0;
 }
 
-// Caller: the main fiber, as in all below. Parks until the end of `what` has come,
-// the deadline (outcome::timeout), or a stop, which ends a wait for all_done only. For
-// the grace the deadline is what its end is now: look at it again afterwards.
-// Without room for the deadline it does not wait: outcome::cancelled.
-outcome run_end::wait_for_end(fiber& self, end_wait what, nanos deadline) noexcept {
-  const bool for_all = what == end_wait::all_done;
+// Caller: the main fiber, as in all below. Parks until `awaited` has come, or until the
+// deadline (outcome::timeout); a stop ends only the wait for all_done. For the grace,
+// the deadline is the end of the grace as it is now: the caller looks at it again
+// afterwards. If there is no memory for the deadline, it does not wait and returns
+// outcome::cancelled.
+outcome run_end::wait_for_end(fiber& self, end_wait awaited, nanos deadline) noexcept {
+  const bool for_all = awaited == end_wait::all_done;
   lock_.lock();
-  if (what == end_wait::grace) deadline = grace_until();
-  what_ = what;
+  if (awaited == end_wait::grace) deadline = grace_until();
+  awaited_ = awaited;
   ticket_ = self.self.open(for_all);
   waiting_ = &self.self;
   listen(true);
-  outcome how = outcome::value;
+  outcome result = outcome::value;
   if (end_has_come()) {
     self.self.claim(ticket_, outcome::value);
     lock_.unlock();
   } else {
     const wait_reason reason = for_all ? wait_reason::all_done : wait_reason::shutdown;
     try {
-      how = wait(self, ticket_, reason, detail::until(deadline), for_all, lock_);
+      result = wait(self, ticket_, reason, detail::until(deadline), for_all, lock_);
     } catch (const std::bad_alloc&) {
-      how = outcome::cancelled;
+      result = outcome::cancelled;
     }
   }
   const lock_guard guard(lock_);
   waiting_ = nullptr;
   listen(false);
-  return how;
+  return result;
 }
 
 void run_end::wait_until_all_done(fiber& self) noexcept {
@@ -179,31 +181,32 @@ void run_end::wait_until_all_done(fiber& self) noexcept {
     wait_for_end(self, end_wait::all_done, never);
 }
 
-// Without room for the deadline it is as if it had come.
+// If there is no memory for the deadline, the grace counts as over.
 void run_end::wait_out_grace(fiber& self) noexcept {
   while (!state_.stopping() && others_left() && grace_left() > 0) {
     if (wait_for_end(self, end_wait::grace, never) == outcome::cancelled) return;
   }
 }
 
-// Until the caller is the last user fiber and no function is left on a side pool.
+// Waits until the caller is the last user fiber and no function is left on a side pool.
 outcome run_end::wait_for_others(fiber& self, nanos limit) noexcept {
   const nanos deadline = saturating_add(clock_.now(), limit);
   state_.set_gives_up_at(deadline);
   while (others_left()) {
-    const outcome how = wait_for_end(self, end_wait::others, deadline);
-    if (how == outcome::cancelled || (how == outcome::timeout && others_left())) return how;
+    const outcome result = wait_for_end(self, end_wait::others, deadline);
+    if (result == outcome::cancelled || (result == outcome::timeout && others_left()))
+      return result;
   }
   return outcome::value;
 }
 
-// The same within the stop limit, which ends the program.
-void run_end::outlive_others(fiber& self) noexcept {
+// Does the same within the stop limit. When the limit has passed, ends the program.
+void run_end::wait_for_user_fibers(fiber& self) noexcept {
   const nanos limit = stop_limit();
-  outcome how = wait_for_others(self, limit);
-  // No room for the deadline: the limit is given up, not the shutdown.
-  if (how == outcome::cancelled) how = wait_for_others(self, never);
-  if (how == outcome::timeout) stop_limit_passed(limit);
+  outcome result = wait_for_others(self, limit);
+  // No memory for the deadline: the limit is given up, not the shutdown.
+  if (result == outcome::cancelled) result = wait_for_others(self, never);
+  if (result == outcome::timeout) stop_limit_passed(limit);
 }
 
 void run_end::wait_for_system_fibers(fiber& self) noexcept {

@@ -12,14 +12,16 @@ void outside_work::end() noexcept {
   idle_.wake_all();
 }
 
-// The worker looks once the fiber is off its stack, as for a deadline.
+// The worker looks at the count once the fiber is off its stack, as it does for a
+// deadline.
 void outside_work::io_begins() noexcept {
   if (pending_io_.fetch_add(1) == 0) current_worker()->cover_before_user_code = true;
 }
 
-// Who calls may go on computing. A worker that leaves the watch at the same time has
-// given it up before it looks whether there are any (cover()); here it is the other
-// way round. All sequentially consistent, so one sees the other.
+// The caller may go on computing, so a worker is sent to the watch. A worker that leaves
+// the watch at the same time gives it up before it looks whether there are any executors
+// (cover()); here it is the other way round. All sequentially consistent, so one sees the
+// other.
 void outside_work::io_executor_begins() noexcept {
   add();
   if (io_executors_.fetch_add(1) == 0) idle_.staff_watch();
@@ -30,8 +32,8 @@ void outside_work::io_executor_ends() noexcept {
   end();
 }
 
-// Workers are woken only if the last of them may have looked meanwhile. It lies
-// down first, and looks at the outside work then; here it is the other way round. All
+// Wakes workers only if the last of them may have looked meanwhile. A worker lies down
+// first and then looks at the outside work; here it is the other way round. All
 // sequentially consistent, so one sees the other.
 void outside_work::leave() noexcept {
   if ((announced_.fetch_sub(1) & low_half) == 1) {

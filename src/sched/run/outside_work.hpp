@@ -1,15 +1,15 @@
-// outside_work: the work that may make something happen in a runtime although
-// none of its fibers runs: announced work of plain threads, functions on side
-// pools, operations of I/O that fibers wait for, executors of handlers that are
-// to come. While there is any, no deadlock is reported, virtual time stands
-// still, and exit_when::all_done does not end the run.
+// outside_work: work that may make something happen in a runtime although none of its
+// fibers runs: announced work of plain threads, functions on side pools, I/O operations
+// that fibers wait for, executors of handlers that are to come. While there is any, no
+// deadlock is reported, virtual time stands still, and exit_when::all_done does not end
+// the run.
 //
 // The danger. The work that ends may be the last thing for which the main fiber,
 // the workers or the virtual clock waited, and all of them may sleep.
 //
 // The rule. A thread that ends it changes the count first, then has the main
-// fiber look (end_listener), then wakes the workers. Only leave() spares that,
-// where no worker can have looked meanwhile.
+// fiber look (end_listener), then wakes the workers. Only leave() does not wake them if
+// no worker can have looked meanwhile.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -42,15 +42,15 @@ class outside_work {
 
   bool any() const noexcept { return count() != 0 || has_io(); }
 
-  // The count, and above it how often one was added: while it stays the same
-  // there was none in between that is not in the count.
+  // The count in the lower half, and in the upper half how often work was added: as long
+  // as the word stays the same, no work has come and gone in between.
   std::uint64_t history() const noexcept { return announced_.load(); }
 
   static std::size_t count_in(std::uint64_t history) noexcept { return history & low_half; }
 
-  // A thread outside fibers changes what holds the program (exit_when::all_done):
-  // outside work from enter() to leave(). In between the scheduler lives,
-  // whatever becomes of the run.
+  // For a thread outside fibers that changes what holds the program
+  // (exit_when::all_done): it counts as outside work from enter() to leave(). In between
+  // the scheduler lives, whatever becomes of the run.
   void enter() noexcept {
     visitors_.enter();
     add();
@@ -58,19 +58,19 @@ class outside_work {
 
   void leave() noexcept;
 
-  // An operation that a fiber waits for. Both by the fiber itself, which sees to
-  // whatever is to be done afterwards. It is about to park.
+  // Counts an operation that a fiber waits for. Caller: the fiber, which is about to
+  // park. After io_ends() the fiber itself sees to what the end leads to.
   VIGIL_FOR_IO void io_begins() noexcept;
 
   void io_ends() noexcept { pending_io_.fetch_sub(1); }
 
   bool has_io() const noexcept { return pending_io_.load() != 0; }
 
-  // An executor for handlers of I/O that are to come. Any thread.
+  // Counts an executor for handlers of I/O that are to come. Any thread.
   VIGIL_FOR_IO void io_executor_begins() noexcept;
   VIGIL_FOR_IO void io_executor_ends() noexcept;
 
-  // Whether a worker should be in the watch whatever the others do.
+  // Whether a worker should be in the watch, whatever the others do.
   bool awaits_io() const noexcept { return has_io() || io_executors_.load() != 0; }
 
  private:

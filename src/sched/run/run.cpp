@@ -1,9 +1,10 @@
-// scheduler::run(): what is there for the length of a run, and the main fiber. How
-// the run ends is in end.cpp.
+// scheduler::run(): the parts that exist for the length of a run, and the main fiber.
+// How a run ends is in end.cpp.
 #include "base/words.hpp"
 #include "sched/report/slow_fiber.hpp"
 #include "sched/report/stuck_watch.hpp"
 #include "sched/run/process.hpp"
+#include "sched/run/process_fork.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/error.hpp>
@@ -21,7 +22,8 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-// Each of these takes back at its end what it has made of the scheduler.
+// The constructor of each of these classes changes the scheduler for the run, and the
+// destructor takes the change back.
 
 class opened_run {
  public:
@@ -32,8 +34,8 @@ class opened_run {
   opened_run(const opened_run&) = delete;
   opened_run& operator=(const opened_run&) = delete;
 
-  // It is more than an attempt. A stop that was asked for before begins here,
-  // before the main fiber is entered.
+  // The run is more than an attempt from here on. A stop that was asked for before the
+  // run begins now, before the main fiber is entered.
   void begin() noexcept {
     has_begun_ = true;
     if (is_stopped_) end_.begin();
@@ -45,7 +47,7 @@ class opened_run {
   bool has_begun_ = false;
 };
 
-// Among all runtimes that run.
+// Enters the runtime among all that run.
 class one_of_all {
  public:
   explicit one_of_all(scheduler& s) noexcept : sched_(s) {
@@ -53,10 +55,11 @@ class one_of_all {
     sched_.deadlocks.join();
   }
 
-  // The root context last: another runtime that looks for a deadlock reads it.
+  // Leaves before it releases the root context: until then another runtime that looks for
+  // a deadlock reads that.
   ~one_of_all() {
     sched_.deadlocks.leave();
-    if (cancel_node* const node = sched_.end.root.exchange(nullptr)) node->let_go();
+    if (cancel_node* const node = sched_.end.root.exchange(nullptr)) node->release();
     process_count_own_threads(-1);
   }
 
@@ -67,7 +70,7 @@ class one_of_all {
   scheduler& sched_;
 };
 
-// options::slow_fiber and stuck_limit.
+// Watches the run, if options::slow_fiber or stuck_limit asks for it.
 class watched_run {
  public:
   explicit watched_run(scheduler& s) : workers_(s.workers()) {
@@ -75,19 +78,20 @@ class watched_run {
     if (settings.slow_fiber.count() > 0)
       slow_ = std::make_unique<slow_fibers>(settings.slow_fiber.count(), workers_.size());
     if (settings.stuck_limit.count() > 0 && !s.clock.is_virtual())
-      stuck_.emplace(s, settings.stuck_limit.count());
+      stuck_.emplace(stuck_watch::neighbours{.workers = workers_, .idle = s.idle(), .work = s.work},
+                     settings.stuck_limit.count());
     const nanos now = monotonic_now();
     for (const auto& w : workers_) {
       w->ran.begin(w->counters.switches.get(), now);
       w->slow = slow_.get();
-      w->stuck = stuck_ ? &*stuck_ : nullptr;
+      w->idler.set_stuck_watch(stuck_ ? &*stuck_ : nullptr);
     }
   }
 
   ~watched_run() {
     for (const auto& w : workers_) {
       w->slow = nullptr;
-      w->stuck = nullptr;
+      w->idler.set_stuck_watch(nullptr);
     }
   }
 
@@ -107,12 +111,12 @@ class watched_run {
 // The function that run() gives to the main fiber, and how it has ended.
 class main_task {
  public:
-  main_task(scheduler& s, detail::call_ref body) noexcept : sched_(s), body_(body) {}
+  main_task(scheduler& s, call_ref body) noexcept : sched_(s), body_(body) {}
 
   void run(fiber& self) noexcept {
     const bool returned = call(self);
     sched_.end.release_user_work(self);
-    if (returned && sched_.end.waits_for_all()) sched_.end.wait_until_all_done(self);  // E0
+    if (returned && sched_.end.waits_for_all()) sched_.end.wait_until_all_done(self);  // RE0
     sched_.end.finish_run(self);
   }
 
@@ -142,12 +146,12 @@ class main_task {
   }
 
   scheduler& sched_;
-  const detail::call_ref body_;
+  const call_ref body_;
   bool stopped_ = false;
   std::exception_ptr error_;
 };
 
-constexpr detail::body_table main_table = {
+constexpr body_table main_table = {
     [](void* body) { static_cast<main_task*>(*static_cast<void**>(body))->run(*current_fiber()); },
     [](void*) noexcept {},
     [](void*) noexcept {},
@@ -155,7 +159,7 @@ constexpr detail::body_table main_table = {
 
 }  // namespace
 
-void scheduler::run(detail::call_ref body, bool wants_result) {
+void scheduler::run(call_ref body, bool wants_result) {
   if (current_fiber() != nullptr) {
     throw wrong_place(
         "vigil::run inside a fiber: use go or spawn; a second runtime needs a thread "
@@ -213,7 +217,7 @@ fiber& scheduler::make_main_fiber(void* task) {
   ::new (f.body) void*(task);
   f.table = &main_table;
   f.pinned = workers_[0].get();
-  f.pins = 1;
+  f.guards.pins = 1;
   workers_[0]->keeps();
   return f;
 }
@@ -223,10 +227,18 @@ void scheduler::start_workers() {
   constexpr std::uint32_t go = 1;
   constexpr std::uint32_t give_up = 2;
   gate_.store(wait);
-  const auto open_gate = [this](std::uint32_t how) {
-    gate_.store(how);
+  const auto open_gate = [this](std::uint32_t order) {
+    gate_.store(order);
     for (std::size_t i = 1; i < workers_.size(); ++i)
       words::wake_one(gate_);
+  };
+  // Returns how many threads there were, this one included.
+  const auto send_home = [&] {
+    open_gate(give_up);
+    std::size_t started = 1;
+    for (const auto& w : workers_)
+      started += w->join_thread() ? 1 : 0;
+    return started;
   };
   try {
     for (std::size_t i = 1; i < workers_.size(); ++i) {
@@ -243,20 +255,20 @@ void scheduler::start_workers() {
       });
     }
   } catch (const std::system_error& e) {
-    open_gate(give_up);
-    std::size_t started = 1;
-    for (const auto& w : workers_)
-      started += w->join_thread() ? 1 : 0;
+    const std::size_t started = send_home();
     throw std::system_error(e.code(),
                             "vigil::run: worker thread " + std::to_string(started + 1) + " of " +
                                 std::to_string(workers_.size()) +
                                 " cannot be started; ask for fewer in options::workers, or raise "
                                 "the limit on threads (ulimit -u, cgroup pids.max)");
+  } catch (...) {  // std::bad_alloc
+    send_home();
+    throw;
   }
-  // They look from now on: work of the main fiber's that comes before their threads do
-  // is theirs.
+  // The workers count as looking from now on: work that the main fiber makes before their
+  // threads have come up is for them.
   for (std::size_t i = 1; i < workers_.size(); ++i)
-    workers_[i]->begin_looking();
+    workers_[i]->idler.start_looking();
   open_gate(go);
 }
 
@@ -268,15 +280,15 @@ void scheduler::start_system_fiber(const char* name, system_fibers::duty of, voi
 
   fiber& f = make_fiber(0, name, sizeof(call), alignof(call), site{"vigil", 0}, fiber_role::runner);
   ::new (f.body) call{of, argument};
-  static constexpr detail::body_table table = {[](void* body) {
-                                                 const call& c = *static_cast<call*>(body);
-                                                 c.of(c.argument, *current_fiber());
-                                               },
-                                               [](void*) noexcept {},
-                                               [](void*) noexcept {},
-                                               [](void*) noexcept -> void* { return nullptr; }};
+  static constexpr body_table table = {[](void* body) {
+                                         const call& c = *static_cast<call*>(body);
+                                         c.of(c.argument, *current_fiber());
+                                       },
+                                       [](void*) noexcept {},
+                                       [](void*) noexcept {},
+                                       [](void*) noexcept -> void* { return nullptr; }};
   f.table = &table;
-  f.handle.store(handle_state::detached);
+  f.life.handle.store(handle_state::detached);
   fibers.count_system(1);
   adopt(f);
   make_runnable(f);

@@ -1,10 +1,10 @@
-// run_bounds: since when a worker has run the fiber that it runs, without a clock
-// at its switches.
+// run_bounds: for how long a worker has run its present fiber, found out without a look
+// at the clock at each switch.
 //
-// The worker counts its switches. Who looks at that count now and then knows, as
-// long as it stays the same, that the present run began between the last look at
-// another count and the first look at this one. So the answer is two bounds, and
-// each look makes those of later ones narrower.
+// The worker counts its switches. A thread that looks at the count now and then knows,
+// as long as the count stays the same, that the present run began between the last look
+// at another count and the first look at this one. So the answer is two bounds, and each
+// look makes those of later ones narrower.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -21,18 +21,18 @@ class run_bounds {
     nanos at_most = 0;
   };
 
-  // A run of the runtime begins. Nobody else looks yet.
+  // Called when a run of the runtime begins, while no other thread looks.
   void begin(unsigned long switches, nanos now) noexcept {
     switches_ = switches;
     before_ = first_ = last_ = now;
   }
 
-  // The worker's count is `switches` at `now`, on the monotonic clock. Any thread,
-  // also in a signal handler: false if another one looks at this moment, maybe
-  // below the handler.
+  // Notes that the worker's count is `switches` at `now`, on the monotonic clock. Any
+  // thread, even in a signal handler. False if another look is under way, on another
+  // thread or below the handler.
   bool look(unsigned long switches, nanos now, span& out) noexcept {
-    // Pairs with the store below: what the last one to look has written is seen.
-    if (busy_.exchange(true, acquire)) return false;
+    // Pairs with the store below: this look sees what the last one has written.
+    if (busy_.exchange(true, order::acquire)) return false;
     now = std::max(now, last_);  // another one may have read the clock later
     if (switches != switches_) {
       switches_ = switches;
@@ -42,13 +42,13 @@ class run_bounds {
     last_ = now;
     out = {now - first_, now - before_};
     // Pairs with the exchange above.
-    busy_.store(false, release);
+    busy_.store(false, order::release);
     return true;
   }
 
  private:
   atomic<bool> busy_{false};
-  // Whose turn it is by busy_ has these.
+  // Guarded by busy_.
   unsigned long switches_ = 0;
   nanos before_ = 0;  // the last look at another count, or the beginning
   nanos first_ = 0;   // the first look at this one

@@ -1,5 +1,5 @@
-// run_state: how far a run has come, for all who ask. Written by run_end and by the
-// deadlock_finder, by the rules that stand there.
+// run_state: how far a run has come, for every part that asks. run_end and
+// deadlock_finder write it, by the rules that stand there.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -25,27 +25,28 @@ class run_state {
  public:
   run_phase phase() const noexcept { return phase_.load(); }
 
-  // False if it is another one already.
+  // False if the phase is not `from`.
   bool change_phase(run_phase from, run_phase to) noexcept {
     return phase_.compare_exchange_strong(from, to);
   }
 
-  // The phase only goes forward, whoever is late.
+  // The phase only goes forward: a call that comes late changes nothing.
   void advance(run_phase to) noexcept {
     run_phase seen = phase_.load();
     while (seen < to && !phase_.compare_exchange_weak(seen, to)) {
     }
   }
 
-  // Every open stoppable wait is claimed as stopped, or will be (E3 of end.cpp).
+  // True once the stopping has begun: every open stoppable wait is claimed as stopped, or
+  // will be (RE3 of end.cpp).
   bool stopping() const noexcept { return stopping_.load(); }
 
-  // False if that was begun before.
+  // Begins it; false if it had begun before.
   bool begin_stopping() noexcept { return !stopping_.exchange(true); }
 
   bool must_stop(const fiber& f) const noexcept { return stopping() || f.stop_flag.load(); }
 
-  // All of them have been.
+  // True once all of these waits have been claimed.
   bool all_stopped() const noexcept { return all_stopped_.load(); }
 
   void note_all_stopped() noexcept { all_stopped_.store(true); }
@@ -65,19 +66,20 @@ class run_state {
 
   void note_over() noexcept { over_.store(true); }
 
-  // One that the shutdown caused, a joined child's for example.
+  // Whether the shutdown caused the exception, in a joined child for example.
   bool is_by_my_end(const cancelled& e) const noexcept {
     return e.is_by_shutdown() && phase() >= run_phase::ending;
   }
 
-  // Whether f, which it leaves, ends by it as silently as by `stopped`.
+  // Whether the exception, which leaves f, ends f as silently as `stopped` does.
   bool ends_silently(const fiber& f, const cancelled& e) const noexcept {
     return is_by_my_end(e) || must_stop(f);
   }
 
   bool ends_silently(const deadlock&) const noexcept { return deadlocked(); }
 
-  // A run begins, and has ended. Its deadlock is kept in between for run() to throw.
+  // A run begins: begin(); it has ended: clear(). clear() keeps `deadlocked` for run(),
+  // which throws it.
   void begin() noexcept { deadlocked_.store(false); }
 
   void clear() noexcept {

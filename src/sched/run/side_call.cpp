@@ -22,7 +22,7 @@ bool side_calls::returned(side_call& c) noexcept {
   waiter* waits = nullptr;
   const bool in_virtual = clock_.is_virtual();
   std::optional<visit> inside;
-  if (in_virtual) inside.emplace(visitors_);  // once done, the call holds the run no more
+  if (in_virtual) inside.emplace(visitors_);  // a call that is done no longer holds the run
   {
     const lock_guard guard(lock_);
     if (c.left) {
@@ -32,12 +32,12 @@ bool side_calls::returned(side_call& c) noexcept {
     c.done = true;
     if (!in_virtual) {
       calls_.remove(c);
-      // Claimed under the lock: who waits leaves under it, so he is alive here.
+      // Claimed under the lock: a caller leaves under it, so a waiting one is alive here.
       if (c.waits.claim(outcome::value)) waits = c.waits.waiter;
     }
   }
   if (in_virtual) {
-    idle_.wake_all();  // it may be the last one: take_in()
+    idle_.wake_all();  // this may be the last call: take_in()
     return false;
   }
   if (waits != nullptr) waits->deliver();
@@ -50,7 +50,7 @@ call_fate side_calls::leave(side_call& c) noexcept {
   {
     const lock_guard guard(lock_);
     if (!c.done) {
-      if (!c.withdraw()) {  // C4
+      if (!c.withdraw()) {  // SC4
         c.left = true;
         return call_fate::left;
       }
@@ -63,8 +63,8 @@ call_fate side_calls::leave(side_call& c) noexcept {
   return fate;
 }
 
-// From threads outside too. The main fiber may end the run as soon as the count
-// is down: the destructor waits for who is in here.
+// Called from threads outside, too. The main fiber may end the run as soon as the count
+// is down: the scheduler's destructor waits for the threads that are in here.
 void side_calls::over() noexcept {
   const visit inside(visitors_);
   under_way_.fetch_sub(1);
@@ -78,11 +78,11 @@ void side_calls::wait_until_over() const noexcept {
     std::this_thread::yield();
 }
 
-// --- virtual time: C3
+// --- virtual time: SC3
 
 bool side_calls::all_done() noexcept {
   const lock_guard guard(lock_);
-  if (calls_.size() != under_way_.load()) return false;  // one is being dropped
+  if (calls_.size() != under_way_.load()) return false;  // a call is being dropped
   for (side_call* c = calls_.front(); c != nullptr; c = call_list::next(*c)) {
     if (!c->done) return false;
   }

@@ -1,34 +1,26 @@
-// side_call: a function that a fiber has given to a thread of a side pool, as
-// the fiber's runtime sees it; side_calls: those of one runtime.
+// side_call: a function that a fiber has given to a thread of a side pool, as the
+// fiber's runtime sees it. side_calls: those of one runtime.
 //
-// The danger. The function may return at the very moment at which its caller's
-// wait is ended by a timeout or a stop: the result would be lost, or handed to
-// a fiber that has gone, or the record freed by both or by nobody. And the
-// runtime may end while the function still runs.
+// The danger. The function may return at the moment at which a timeout or a stop ends its
+// caller's wait: the result would be lost, or handed to a fiber that has gone, or the
+// record freed twice or never. And the runtime may end while the function still runs.
 //
-// The rule. All such calls of a runtime are in one list, and the lock of the
-// list decides who comes first:
+// The rule. The lock of the list of all calls decides which comes first: returned(), on
+// the pool's thread, or leave(), on the caller, whose wait has ended otherwise. If the
+// caller comes first and the function has not begun, leave() takes it out of the queue.
 //
-//   pool's thread   the function has returned: returned(). If somebody
-//                   waits, his ticket is claimed under the lock, and the record
-//                   is his. If he has left, it is the thread's.
-//   caller          his wait has ended otherwise: leave(). If the function
-//                   has returned, the record is his; if it has not begun, it is
-//                   taken out of its pool's queue, and the record is his; else
-//                   the thread's.
-//
-// C1  A record has one owner at any time: its caller until it is submitted and
-//     after `done`, the pool otherwise.
-// C2  A call is outside work, and one of under_way_, from begin() to over(), which is
+// SC1 A record has one owner at any time: its caller until it is submitted, after `done`
+//     and after leave() has withdrawn it; the pool otherwise.
+// SC2 A call is outside work, and one of under_way_, from begin() to over(), which is
 //     the last touch of the scheduler. The end of the run waits for the count, so the
 //     scheduler outlives every call.
-// C3  On virtual time a function that has returned stays in the list, and its
-//     caller parked, until nothing else can run and every other one has
-//     returned as well: then all are taken in at once, in the order in which
-//     they began, and the seed draws who goes first.
-// C4  Who leaves touches the pool under the lock only, and only if the function
-//     has not returned: then the pool still has the call, and waits for it before
-//     it goes. Once it has returned, the pool may be gone.
+// SC3 On virtual time a function that has returned stays in the list, and its caller
+//     parked, until nothing else can run and every other function has returned as well.
+//     Then all are taken in at once, in the order in which they began, and the seed
+//     draws which caller goes first.
+// SC4 A caller that leaves touches the pool under the lock only, and only if the function
+//     has not returned: then the pool still has the call, and waits for it before it
+//     goes. Once the function has returned, the pool may be gone.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -50,16 +42,17 @@ class end_listener;
 class idle_workers;
 class outside_work;
 
-// What becomes of a call that its caller leaves.
+// The fate of a call that its caller leaves, and so the owner of its record.
 enum class call_fate : std::uint8_t {
-  over,       // the function has returned: the record is the caller's
-  withdrawn,  // it never begins: the same
-  left,       // it runs: the record is the pool's
+  over,       // the function has returned: the caller
+  withdrawn,  // the function never begins: the caller
+  left,       // the function runs: the pool
 };
 
 class side_call {
  public:
-  // Out of the queue of its pool, if no thread has taken it. Caller: side_calls::leave().
+  // Takes the call out of its pool's queue; false if a thread has taken it already.
+  // Caller: side_calls::leave().
   virtual bool withdraw() noexcept = 0;
 
   list_hook<side_call> hook;
@@ -67,7 +60,7 @@ class side_call {
   bool left = false;  // nobody waits any more
   bool done = false;  // the function has returned
 
-  // For who reads what the runtime waits for.
+  // Name the call in messages about what the runtime waits for.
   nanos since = 0;  // on the monotonic clock
   std::uint64_t fiber_id = 0;
   char fiber_name[32] = {};
@@ -87,27 +80,30 @@ class side_calls {
       : clock_(clock), idle_(idle), outside_(outside), main_(main), visitors_(inside) {}
 
   void begin(side_call& c) noexcept VIGIL_EXCLUDES(lock_);
-  // True: nobody waits, the record is the caller's, who then calls over().
+  // Caller: the pool's thread. True if nobody waits any more: then the record is the
+  // thread's, which calls over().
   bool returned(side_call& c) noexcept VIGIL_EXCLUDES(lock_);
+  // Caller: the fiber, whose wait has ended without the function's return.
   call_fate leave(side_call& c) noexcept VIGIL_EXCLUDES(lock_);
+  // Counts a call out (SC2).
   void over() noexcept;
 
   std::size_t under_way() const noexcept { return under_way_.load(); }
 
-  // Before the scheduler goes: one that was left at the very end of the run, on a
-  // pool that others share, may still be under way.
+  // Called before the scheduler goes: a call that was left at the very end of the run, on
+  // a pool that others share, may still be under way.
   void wait_until_over() const noexcept;
 
-  // --- virtual time: C3
+  // --- virtual time: SC3
   bool all_done() noexcept VIGIL_EXCLUDES(lock_);
-  // Caller: the one worker, on its own stack, so nobody runs meanwhile. False if
-  // one is still under way.
+  // Caller: the one worker, on its own stack, so no fiber runs meanwhile. False if a
+  // function still runs.
   bool take_in() noexcept VIGIL_EXCLUDES(lock_);
 
-  // Says on standard error which have not returned.
+  // Says on standard error which functions have not returned.
   void name() noexcept VIGIL_EXCLUDES(lock_);
 
-  // Under the lock.
+  // Calls f with each call, under the lock.
   template <class F>
   void for_each(F&& f) noexcept VIGIL_EXCLUDES(lock_) {
     const lock_guard guard(lock_);

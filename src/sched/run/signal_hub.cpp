@@ -2,7 +2,7 @@
 
 #include "base/assert.hpp"
 #include "sched/report/deadlock.hpp"
-#include "sched/run/process.hpp"
+#include "sched/run/process_fork.hpp"
 #include "sched/watch_slot.hpp"
 
 #include <thread>
@@ -10,20 +10,20 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 void signal_hub::arrived(int signal) noexcept {
-  // seq_cst: A1 of idle.hpp; the handler then wakes all who may sleep.
+  // seq_cst: IA1 of idle.hpp; the handler then wakes all that may sleep.
   pending_.fetch_or(std::uint64_t{1} << (signal & 63));
   wake_all(waker::signal_handler);
 }
 
-void signal_hub::wake_all(waker who) noexcept {
+void signal_hub::wake_all(waker origin) noexcept {
   watch& present = where_.present();
-  if (who == waker::thread) {
+  if (origin == waker::thread) {
     present.interrupt();
   } else {
     present.interrupt_in_handler();
   }
   for (const auto& w : workers_)
-    w->place.note.wake(who);
+    w->idler.place().note.wake(origin);
 }
 
 void signal_hub::deliver(int signal) noexcept {
@@ -39,7 +39,7 @@ void signal_hub::add(signal_watcher& w) noexcept {
   watched_.fetch_add(1);
 }
 
-// The last worker lies down first, and looks at the count then; here it is the other way
+// The last worker lies down first and then looks at the count; here it is the other way
 // round.
 void signal_hub::remove(signal_watcher& w) noexcept {
   const visit inside(visitors_);
@@ -49,11 +49,12 @@ void signal_hub::remove(signal_watcher& w) noexcept {
     watchers_.remove(w);
     is_last = watched_.fetch_sub(1) == 1;
   }
-  // In a program that ends, and in a forked child, nobody is left to be told.
+  // In a program that ends, and in a forked child, no worker is left to look.
   if (is_last && !process_is_exiting()) deadlocks_.look_again();
 }
 
-// At the end of a run, when no fiber is left: those of plain threads.
+// Called at the end of a run, when no fiber is left: these watchers belong to plain
+// threads.
 void signal_hub::dismiss_watchers() noexcept {
   for (;;) {
     {

@@ -1,15 +1,15 @@
-// signal_hub: signals, from the handler to those who watch them, in one runtime.
+// signal_hub: signals in one runtime, from the handler to the watchers.
 //
-// The handler sets a bit and wakes everybody who may sleep. A worker takes the
-// bits at its next turn and has the run see to them (run_end::take_signals), which
-// gives each to the watchers. Bit 0 stands for runtime::request_stop(). A signal
-// that comes twice before it is taken is one.
+// The handler sets a bit and wakes every worker that may sleep. A worker takes the bits
+// at its next turn and hands them to the run (run_end::take_signals), which gives each to
+// the watchers. Bit 0 stands for runtime::request_stop(). A signal that comes twice
+// before it is taken counts as one.
 //
-// The danger. While a watcher is there no deadlock is reported. So the last one
-// that goes may uncover one, which nobody sees if all workers sleep. And a watcher
-// of a plain thread may go while the run ends, and the runtime with it.
+// The danger. While there is a watcher, no deadlock is reported. So when the last
+// watcher goes, it may uncover a deadlock, which nobody sees if all workers sleep. And a
+// watcher of a plain thread may go while the run ends, and the runtime with it.
 //
-// The rule. A thread that takes the last one out has the workers look. It is a
+// The rule. A thread that takes the last watcher out has the workers look. It is a
 // visitor meanwhile, from before the watcher is out: until then the end of the run
 // waits for it (dismiss_watchers).
 #pragma once
@@ -28,14 +28,13 @@ namespace vigil::inline VIGIL_ABI::detail {
 class deadlock_finder;
 class watch_slot;
 
-// Somebody who wants to hear of signals (notify_signals). receive() runs on
-// a worker's stack: it only marks and readies. While there is one, no
-// deadlock is reported.
+// A receiver of signals (notify_signals). receive() runs on a worker's stack: it only
+// marks and readies.
 struct signal_watcher {
   std::uint64_t signals = 0;  // a bit for each
   void (*receive)(int signal, void* argument) noexcept = nullptr;
-  // The run ends, and the watcher is taken out; false: its owner is doing that
-  // at this moment. Null if the owner always does before.
+  // Called when the run ends, and the watcher is taken out. False: its owner is taking
+  // it out at this moment. Null if the owner always does so before.
   bool (*dismiss)(void* argument) noexcept = nullptr;
   void* argument = nullptr;
   list_hook<signal_watcher> hook;
@@ -56,25 +55,26 @@ class signal_hub {
 
   bool stop_is_noted() const noexcept { return (pending_.load() & 1) != 0; }
 
-  // At the end of a run: all that came for it; a stop stays if `keeps_stop`.
+  // Called at the end of a run: drops the signals that came for it, and keeps a stop if
+  // `keeps_stop`.
   void forget(bool keeps_stop) noexcept { pending_.fetch_and(std::uint64_t{keeps_stop ? 1u : 0u}); }
 
   // --- for workers
-  // ordering: a hint. The bits are taken by an exchange later; a bit that is not
-  // seen now is seen at the next turn, and the handler wakes sleepers.
-  std::uint64_t hint() const noexcept { return pending_.load(relaxed); }
+  // ordering: a hint. take() reads the bits again; a bit that is not seen now is seen at
+  // the next turn, and the handler wakes sleepers.
+  std::uint64_t hint() const noexcept { return pending_.load(order::relaxed); }
 
-  bool any() const noexcept { return pending_.load() != 0; }  // seq_cst: A1 of idle.hpp
+  bool any() const noexcept { return pending_.load() != 0; }  // seq_cst: IA1 of idle.hpp
 
   std::uint64_t take() noexcept { return pending_.exchange(0); }
 
   void deliver(int signal) noexcept VIGIL_EXCLUDES(lock_);
 
-  // All workers that may sleep look at the bits.
-  void wake_all(waker who) noexcept;
+  // Has all workers that may sleep look at the bits.
+  void wake_all(waker origin) noexcept;
 
   // --- watchers
-  // Before the signals are caught, so that it hears of the first.
+  // Called before the signals are caught, so that the watcher hears of the first.
   void add(signal_watcher& w) noexcept VIGIL_EXCLUDES(lock_);
   void remove(signal_watcher& w) noexcept VIGIL_EXCLUDES(lock_);  // any thread
   void dismiss_watchers() noexcept VIGIL_EXCLUDES(lock_);
@@ -89,7 +89,8 @@ class signal_hub {
   deadlock_finder& deadlocks_;
   visitors& visitors_;
 
-  // A bit for each that came. Read at each switch: nothing beside it is written often.
+  // A bit for each signal that came. Read at each switch: nothing beside it is written
+  // often.
   alignas(cache_line) atomic<std::uint64_t> pending_{0};
   atomic<unsigned> watched_{0};
   spinlock lock_{lock_rank::shutdown};

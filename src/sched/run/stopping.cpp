@@ -1,15 +1,16 @@
-// How a run is stopped: E1 to E3 of end.cpp, and who counts meanwhile.
+// How a run is stopped: RE1 to RE3 of end.cpp, and the fibers that count the time.
 //
 //   the stopper     a fiber of ours: cancels the root context, waits for the grace
 //                   period, stops the others, and counts the stop limit
-//   the root watch  another, while a cancel of the root context is under way
+//   the root watch  another one, while a cancel of the root context is under way
 //
-// Both are timekeepers: they wait for their time or until they are let off.
+// Both are deadline fibers: they wait until their time has passed or they are let off.
 //
-// The grace is the longest that anybody asks for at the time. Who withdraws his, and
-// a later signal, wake those that wait for its end (the main fiber is one), and they
-// look again: each has opened its wait under lock_, after it has looked there. They
-// look once more when their time has passed, for what was announced meanwhile.
+// The grace is the longest that is announced at the time. A server that withdraws its
+// request, or a later signal, wakes the fibers that wait for the end of the grace (the
+// main fiber is one), and they look again: each has opened its wait under lock_, after
+// it has looked there. When their time has passed they look once more, for a grace that
+// was announced meanwhile.
 #include "base/assert.hpp"
 #include "sched/fiber/park.hpp"
 #include "sched/fiber/visitors.hpp"
@@ -25,9 +26,9 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-// A signal of stop_on ends the grace if the end has begun so long ago, whoever began
-// it. Earlier it means the same end: a process group gets what its leader relays as
-// well, and a terminal that goes away sends more than one.
+// A signal of stop_on ends the grace if the end, whatever its cause, began at least this
+// long ago. An earlier signal means the same end: a process group gets a signal that its
+// leader relays as well, and a terminal that goes away sends more than one.
 constexpr nanos grace_kept = 200'000'000;
 
 }  // namespace
@@ -42,11 +43,11 @@ void run_end::request_stop() noexcept {
     // Kept for the next run, whose beginning takes the lock: open_run().
     is_idle = state_.phase() == run_phase::idle;
   }
-  // Done by a worker, as for a signal.
+  // A worker does the rest, as for a signal.
   if (!is_idle) signals_.wake_all(waker::thread);
 }
 
-// The first who comes to the end does, before the phase says so.
+// Notes when the end began: the first call does, before the phase says so.
 void run_end::note_begin() noexcept {
   nanos none = 0;
   since_.compare_exchange_strong(none, clock_.now());
@@ -55,7 +56,8 @@ void run_end::note_begin() noexcept {
 void run_end::begin() noexcept {
   note_begin();
   if (!state_.change_phase(run_phase::running, run_phase::ending)) return;
-  // The root context first, which may call functions of the user's: a fiber's work.
+  // The root context comes first. Its end may call functions of the user's, so a fiber
+  // cancels it: the stopper.
   if (grace_left() <= 0 && root.load() == nullptr) stop_all();
   start_stopper();
 }
@@ -115,12 +117,12 @@ void run_end::look_at_grace_again() noexcept {
   {
     const lock_guard guard(lock_);
     waiter** next = woken;
-    for (timekeeper* const k : {&stopper_, &root_watch_}) {
-      if (k->who == nullptr || !k->in_grace) continue;
-      if (k->who->claim(k->which, outcome::value)) *next++ = k->who;
-      k->who = nullptr;
+    for (deadline_fiber* const k : {&stopper_, &root_watch_}) {
+      if (k->waiter == nullptr || !k->in_grace) continue;
+      if (k->waiter->claim(k->ticket, outcome::value)) *next++ = k->waiter;
+      k->waiter = nullptr;
     }
-    if (waiting_ != nullptr && what_ == end_wait::grace) {
+    if (waiting_ != nullptr && awaited_ == end_wait::grace) {
       if (waiting_->claim(ticket_, outcome::value)) *next = waiting_;
       waiting_ = nullptr;
     }
@@ -130,35 +132,36 @@ void run_end::look_at_grace_again() noexcept {
   }
 }
 
-// The user has asked twice, or nothing would happen in it any more.
+// Called when the user has asked twice, or when nothing would happen in the grace any
+// more.
 void run_end::end_grace() noexcept {
   stop_all();
   look_at_grace_again();
 }
 
-// Counted as a fiber of ours first, looked at the phase second; the main fiber
-// closes first and looks at the count second (E5, E6 of end.cpp). So it is still
-// there for the stopper, although it may be woken here or by a thread meanwhile.
+// Counts itself as a fiber of ours first, and looks at the phase second; the main fiber
+// closes first and looks at the count second (RE5, RE6 of end.cpp). So the main fiber is
+// still there for the stopper, although this call or a thread may wake it meanwhile.
 void run_end::begin_by_deadlock() noexcept {
   fibers_.count_system(1);
   if (state_.phase() < run_phase::closed) {
     note_begin();
     state_.advance(run_phase::ending);
-    end_grace();  // whoever waits for its end wakes, and sees to the stop limit
+    end_grace();  // the fibers that wait for its end wake, and see to the stop limit
     start_stopper();
   }
   fibers_.count_system(-1);
 }
 
-// The main fiber's block may go at any moment, if a thread from outside has woken
-// it meanwhile: under the lock it is there (set_main_fiber).
+// The main fiber's control block may go at any moment, if a thread from outside has
+// woken the fiber meanwhile: under the lock it is there (set_main_fiber).
 bool run_end::waits_for_stop_signal() noexcept {
   if (settings_.stop_on.empty()) return false;
   {
     const lock_guard guard(lock_);
     if (main_fiber_ == nullptr) return false;
-    const wait_reason why = main_fiber_->reason.load();
-    if (why == wait_reason::sleep || why == wait_reason::select_none) return true;
+    const wait_reason reason = main_fiber_->shown.reason.load();
+    if (reason == wait_reason::sleep || reason == wait_reason::select_none) return true;
   }
   cancel_node* const top = root.load();
   return top != nullptr && top->is_waited_for();
@@ -166,13 +169,13 @@ bool run_end::waits_for_stop_signal() noexcept {
 
 // --- the root context
 
-// After the phase says that the end has begun: who makes a root context looks at
-// the phase afterwards. Both sequentially consistent, so one sees the other.
+// Called once the phase says that the end has begun: a fiber that makes a root context
+// looks at the phase afterwards. Both sequentially consistent, so one sees the other.
 //
-// It may call functions of the user's (callbacks of a std::stop_token, destructors),
-// and they may block: so somebody counts meanwhile. Two may be here at a time, and
-// either may be the one who calls them. The main fiber waits for the stopper's as
-// for the others (E4).
+// The cancel may call functions of the user's (callbacks of a std::stop_token,
+// destructors), and they may block: so the root watch counts meanwhile. Two fibers may be
+// here at a time, and either may be the one that calls them. The main fiber waits for the
+// stopper's call as for the other fibers (RE4).
 void run_end::cancel_root() noexcept {
   cancel_node* const node = root.load();
   if (node == nullptr) return;
@@ -183,36 +186,35 @@ void run_end::cancel_root() noexcept {
       };
       starter_.start_system_fiber("shutdown watch", body, this);
     } catch (...) {
-      // No stack for it: nobody counts until the main fiber does.
+      // No stack for the root watch: nobody counts until the main fiber does.
     }
   }
   node->cancel(cancel_state::shutdown, nullptr);
   if (root_cancels_.fetch_sub(1) != 1) return;
-  let_off(root_watch_);
+  dismiss(root_watch_);
   something_ended();
 }
 
 void run_end::watch_root(fiber& self) noexcept {
-  // A large tree takes a while, too.
+  // A large tree takes a while even if no function blocks.
   constexpr nanos at_least = 100'000'000;
   const nanos limit = std::max(stop_limit(), at_least);
   if (!wait_out_grace_as(root_watch_, self)) return;
   if (wait_as(root_watch_, self, limit) != kept::dismissed) stop_limit_passed(limit);
 }
 
-// A fiber of our own that waits for the grace period, stops the others, and
-// sees to it that the main fiber does not outlive the stop limit. The main
-// fiber dismisses it once it comes to its end itself.
+// Starts the stopper, or has the one that is there go on to the stop limit. The main
+// fiber dismisses the stopper once it comes to its end itself.
 void run_end::start_stopper() noexcept {
   waiter* waiting = nullptr;
   {
     const lock_guard guard(lock_);
     if (std::exchange(stopper_started_, true)) {
-      // There is one. In the grace period it goes on to the stop limit; if it counts
-      // that already it is left alone.
+      // There is one. In the grace period it goes on to the stop limit; a stopper that
+      // counts that limit already is left alone.
       if (!stopper_.in_grace) return;
-      waiter* const found = std::exchange(stopper_.who, nullptr);
-      if (found == nullptr || !found->claim(stopper_.which, outcome::value)) return;
+      waiter* const found = std::exchange(stopper_.waiter, nullptr);
+      if (found == nullptr || !found->claim(stopper_.ticket, outcome::value)) return;
       waiting = found;
     }
   }
@@ -227,17 +229,17 @@ void run_end::start_stopper() noexcept {
     starter_.start_system_fiber("shutdown", body, this);
   } catch (...) {
     cancel_root();
-    stop_all();  // no stack for the fiber that waits: no grace
+    stop_all();  // no stack for the stopper: no grace
   }
 }
 
 void run_end::stopper_body(fiber& self) noexcept {
   stopper_fiber_.store(&self);
-  // As in finish_run(): what the user's functions there wait for they get, but no
-  // exception, which nobody could catch.
-  ++self.shields;
+  // As in finish_run(): the user's functions may wait here, and a stop does not throw
+  // into them, since nothing could catch the exception.
+  ++self.guards.shields;
   cancel_root();
-  --self.shields;
+  --self.guards.shields;
   stopper_fiber_.store(nullptr);
   if (!wait_out_grace_as(stopper_, self)) return;
   stop_all();
@@ -245,53 +247,53 @@ void run_end::stopper_body(fiber& self) noexcept {
   if (wait_as(stopper_, self, limit) != kept::dismissed) stop_limit_passed(limit);
 }
 
-// False if it was dismissed meanwhile.
-bool run_end::wait_out_grace_as(timekeeper& which, fiber& self) noexcept {
-  kept how = kept::woken;
-  while (how == kept::woken && !state_.stopping())
-    how = wait_as(which, self, std::nullopt);
-  return how != kept::dismissed;
+// Waits out the grace; false if the deadline_fiber was dismissed meanwhile.
+bool run_end::wait_out_grace_as(deadline_fiber& role, fiber& self) noexcept {
+  kept result = kept::woken;
+  while (result == kept::woken && !state_.stopping())
+    result = wait_as(role, self, std::nullopt);
+  return result != kept::dismissed;
 }
 
-// Without a length: to the end of the grace.
-run_end::kept run_end::wait_as(timekeeper& which,
+// Waits for the length, or if there is none, to the end of the grace.
+run_end::kept run_end::wait_as(deadline_fiber& role,
                                fiber& self,
                                std::optional<nanos> length) noexcept {
   lock_.lock();
-  which.in_grace = !length.has_value();
-  if (which.dismissed || (which.in_grace && state_.stopping())) {
-    const kept how = which.dismissed ? kept::dismissed : kept::over;
+  role.in_grace = !length.has_value();
+  if (role.dismissed || (role.in_grace && state_.stopping())) {
+    const kept result = role.dismissed ? kept::dismissed : kept::over;
     lock_.unlock();
-    return how;
+    return result;
   }
   const nanos until =
       length ? saturating_add(clock_.now(), std::max<nanos>(*length, 0)) : grace_until();
   const ticket t = self.self.open(false);
   if (length) state_.set_gives_up_at(until);
-  which.who = &self.self;
-  which.which = t;
-  outcome how = outcome::timeout;
+  role.waiter = &self.self;
+  role.ticket = t;
+  outcome result = outcome::timeout;
   bool has_waited = true;
   try {
-    how = wait(self, t, wait_reason::shutdown, detail::until(until), false, lock_);
+    result = wait(self, t, wait_reason::shutdown, detail::until(until), false, lock_);
   } catch (const std::bad_alloc&) {
-    has_waited = false;  // no room for the deadline: it is as if it had come
+    has_waited = false;  // no memory for the deadline: it counts as passed
   }
   const lock_guard guard(lock_);
-  which.who = nullptr;
-  if (which.dismissed) return kept::dismissed;
-  if (how != outcome::timeout) return kept::woken;
-  // More may have been announced meanwhile.
-  return has_waited && which.in_grace && grace_until() > until ? kept::woken : kept::over;
+  role.waiter = nullptr;
+  if (role.dismissed) return kept::dismissed;
+  if (result != outcome::timeout) return kept::woken;
+  // A longer grace may have been announced meanwhile.
+  return has_waited && role.in_grace && grace_until() > until ? kept::woken : kept::over;
 }
 
-void run_end::let_off(timekeeper& which) noexcept {
+void run_end::dismiss(deadline_fiber& role) noexcept {
   waiter* w = nullptr;
   {
     const lock_guard guard(lock_);
-    which.dismissed = true;
-    if (which.who != nullptr && which.who->claim(which.which, outcome::value)) w = which.who;
-    which.who = nullptr;
+    role.dismissed = true;
+    if (role.waiter != nullptr && role.waiter->claim(role.ticket, outcome::value)) w = role.waiter;
+    role.waiter = nullptr;
   }
   if (w != nullptr) w->deliver();
 }
@@ -311,19 +313,19 @@ void run_end::stop_limit_passed(nanos waited) noexcept {
       "destructor, a long computation, catch (...), or a function on a side pool that does not "
       "return keeps them:",
       static_cast<double>(waited) / 1e9);
-  const fiber* const self = current_fiber();  // it counts
+  const fiber* const self = current_fiber();  // the deadline_fiber that calls
   fibers_.for_each([this, self](const fiber& f) {
     if (&f == self) return;
     const fiber_state state = f.state.load();
-    const wait_reason reason = f.reason.load();
+    const wait_reason reason = f.shown.reason.load();
     const bool in_root = root_cancels_.load() != 0 && reason != wait_reason::shutdown &&
                          (f.role == fiber_role::main || &f == stopper_fiber_.load());
     const bool ours = f.role == fiber_role::timer || reason == wait_reason::shutdown ||
                       (f.role == fiber_role::runner && f.callback.load() == nullptr);
     if (ours && !in_root) return;
     warn("  fiber %llu (%s), %s, waits for: %s, started at %s%s",
-         static_cast<unsigned long long>(f.id),
-         written_name(f.name).text(),
+         static_cast<unsigned long long>(f.identity.id),
+         written_name(f.identity.name).text(),
          to_string(state),
          to_string(reason),
          place_in_words(f).text,

@@ -1,6 +1,6 @@
 #include "sched/wait/caller.hpp"
 
-#include "sched/run/process.hpp"
+#include "sched/run/process_fork.hpp"
 #include "sched/scheduler.hpp"
 
 #include <vigil/error.hpp>
@@ -13,15 +13,15 @@ caller::caller(const wait_limit& limit, mode m, const worker* on) noexcept
     : fiber_(on != nullptr ? on->current : nullptr), kept_(limit) {
   if (fiber_ == nullptr) {
     thread_.emplace();
-  } else if (m != unstoppable && fiber_->shields == 0 && on->exceptions_in_flight() == 0) {
+  } else if (m != unstoppable && fiber_->guards.shields == 0 && on->exceptions_in_flight() == 0) {
     stoppable_ = m == stoppable;
-    for_lock_ = m == for_lock && fiber_->relocks == 0;
+    for_lock_ = m == for_lock && fiber_->guards.relocks == 0;
   }
 }
 
 bool caller::may_not_wait() const noexcept {
   if (fiber_ == nullptr) return current_worker() != nullptr;
-  if (fiber_->no_parks != 0) return true;
+  if (fiber_->guards.no_parks != 0) return true;
   return stoppable_ && fiber_->sched->state.must_stop(*fiber_);
 }
 
@@ -42,20 +42,20 @@ ticket caller::open_on_thread() noexcept {
   return thread_->self.open(false);
 }
 
-outcome caller::wait(ticket t, wait_reason why, spinlock& held) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  if (fiber_ != nullptr) return detail::wait(*fiber_, t, why, kept_.limit, stoppable_, held);
+outcome caller::wait(ticket t, wait_reason reason, spinlock& held) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  if (fiber_ != nullptr) return detail::wait(*fiber_, t, reason, kept_.limit, stoppable_, held);
   const nanos deadline = kept_.limit.as_deadline();
   held.unlock();
   return sleep(t, deadline);
 }
 
-outcome caller::wait(ticket t, wait_reason why) {
-  if (fiber_ != nullptr) return detail::wait(*fiber_, t, why, kept_.limit, stoppable_);
+outcome caller::wait(ticket t, wait_reason reason) {
+  if (fiber_ != nullptr) return detail::wait(*fiber_, t, reason, kept_.limit, stoppable_);
   return sleep(t, kept_.limit.as_deadline());
 }
 
-// Whoever claims wakes the note, once; a claim that beats the deadline is
-// therefore waited for.
+// The thread that claims the ticket wakes the note, once; so if a claim beats the
+// deadline, this waits for its wake.
 outcome caller::sleep_alone(ticket t, nanos deadline) noexcept {
   if (!thread_->sleep.sleep_until(deadline)) {
     if (thread_->self.claim(t, outcome::timeout)) return outcome::timeout;

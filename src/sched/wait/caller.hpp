@@ -1,6 +1,6 @@
-// caller: the running fiber that calls an operation which may have to wait, or a plain
-// thread, which sleeps on a note of its own. Every wait but those of the shutdown's own
-// fibers goes through one.
+// caller: the side that calls an operation which may have to wait: the running fiber, or
+// a plain thread, which sleeps on a note of its own. Every wait except those of the
+// shutdown's own fibers goes through one.
 //
 //   if (self.may_not_wait()) { unlock; self.refuse(...); }
 //   queue the cases; t = self.open(); result = self.wait(t, why); unlink them
@@ -19,30 +19,30 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::wait_limit;
-
 VIGIL_FOR_IO worker* current_worker() noexcept;  // worker.hpp
 VIGIL_FOR_IO fiber* current_fiber() noexcept;    // worker.hpp
 
 class caller {
  public:
-  // What ends its waits but what it waits for and the limit. Neither does while the
-  // fiber is shielded or unwinds.
+  // Which event ends the waits, beside the limit and the event that they are for. None
+  // does while the fiber is shielded or unwinds.
   enum mode : std::uint8_t {
     stoppable,    // a stop of the fiber, which refuses the wait as well
     for_lock,     // the end of a deadlocked run that can be unwound in no other way
-                  // (deadlock_finder::end_lock_waits), but not of one that has
-                  // to take the lock back
+                  // (deadlock_finder::end_lock_waits), unless the fiber has to
+                  // take the lock back
     unstoppable,  // nothing
   };
 
-  // `limit`: of each of its waits. It keeps the limit's node (wait_limit.hpp).
-  explicit caller(const wait_limit& limit = detail::no_limit, mode m = stoppable) noexcept
+  // `limit` holds for each of its waits. The caller keeps the limit's node
+  // (wait_limit.hpp).
+  explicit caller(const wait_limit& limit = no_limit, mode m = stoppable) noexcept
       : caller(limit, m, current_worker()) {}
 
-  explicit caller(mode m) noexcept : caller(detail::no_limit, m) {}
+  explicit caller(mode m) noexcept : caller(no_limit, m) {}
 
-  // Whether it must not wait here or now; refuse() then says why. Under a lock.
+  // True if a wait is forbidden here or now; refuse() then says why. May be called under
+  // a lock.
   VIGIL_FOR_IO bool may_not_wait() const noexcept;
   // Throws `stopped` or wrong_place, or ends the program under no_park.
   [[noreturn]] void refuse(const char* call) const;
@@ -62,20 +62,20 @@ class caller {
     return w.ticket = open();
   }
 
-  // Until the ticket is claimed or the limit comes: then the outcome is
-  // `timeout`, or `cancelled`. Throws std::bad_alloc if the deadline cannot be
-  // armed; the wait is over then. `held` is released in every case.
-  VIGIL_FOR_IO outcome wait(ticket t, wait_reason why, spinlock& held) VIGIL_RELEASE(held);
-  outcome wait(ticket t, wait_reason why);
+  // Waits until the ticket is claimed or the limit comes: then the outcome is `timeout`,
+  // or `cancelled`. Throws std::bad_alloc if the deadline cannot be armed; the wait is
+  // over then. `held` is released in every case.
+  VIGIL_FOR_IO outcome wait(ticket t, wait_reason reason, spinlock& held) VIGIL_RELEASE(held);
+  outcome wait(ticket t, wait_reason reason);
 
-  // The same. leave() undoes what made the wait findable, under that lock: it is called
-  // if nobody has found it, when this throws as well.
+  // The same. leave() undoes, under that lock, what made the wait findable. It is called
+  // unless the outcome is `value` or `closed`, and if this throws.
   template <class Leave>
-  outcome wait(ticket t, wait_reason why, spinlock& held, Leave leave)
+  outcome wait(ticket t, wait_reason reason, spinlock& held, Leave leave)
       VIGIL_RELEASE(held) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     outcome result = outcome::open;
     try {
-      result = wait(t, why, held);
+      result = wait(t, reason, held);
     } catch (...) {
       leave();
       throw;
@@ -84,8 +84,8 @@ class caller {
     return result;
   }
 
-  // After a wait that brought nothing: throws what one that ended by a stop, a
-  // cancel or a deadlock throws.
+  // Called after a wait that brought nothing: throws if a stop, a cancel or a deadlock
+  // has ended it.
   void throw_if_ended(outcome result) const;
 
  private:
@@ -103,7 +103,7 @@ class caller {
   outcome sleep_alone(ticket t, nanos deadline) noexcept;
 
   fiber* const fiber_;
-  const detail::kept_limit kept_;
+  const kept_limit kept_;
   bool stoppable_ = false;
   bool for_lock_ = false;
   std::optional<thread_part> thread_;

@@ -11,14 +11,7 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::cancel_callback;
-using detail::cancel_state;
-using detail::lock_guard;
-using detail::outcome;
-using detail::queued_waiter;
-using detail::wake_list;
-
-// Nodes that a cancel has marked and that have something to end, each kept.
+// The nodes that a cancel has marked and that have something to end; each is kept.
 class cancel_node::marked {
  public:
   void add(cancel_node& n) noexcept { nodes_.push_back(n); }
@@ -27,28 +20,28 @@ class cancel_node::marked {
   void tell_all() noexcept;
 
  private:
-  detail::chain<cancel_node, &cancel_node::next_marked_> nodes_;
+  chain<cancel_node, &cancel_node::next_marked_> nodes_;
 };
 
 void cancel_node::marked::tell_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   for (cancel_node* n = nodes_.front(); n != nullptr; n = n->next_marked_)
     n->end_waits();
   for (cancel_node* n = nodes_.front(); n != nullptr; n = n->next_marked_) {
-    if (n->wants_on_done_) n->on_done();  // N1: it changes no more
+    if (n->wants_on_done_) n->on_done();  // CN1: the flag changes no more
   }
   while (cancel_node* const n = nodes_.pop_front()) {
-    while (cancel_callback* const c = n->callbacks_.pop_front())  // N1: ours alone
+    while (cancel_callback* const c = n->callbacks_.pop_front())  // CN1: ours alone
       c->run(*c);
-    n->let_go();
+    n->release();
   }
 }
 
 void cancel_node::mark(cancel_state state, const std::exception_ptr& cause, marked& all) noexcept {
   cause_ = cause;
-  state_.store(state);  // N6; who sees it sees the cause
-  // N7: if it cannot be kept, nobody waits under it.
+  state_.store(state);  // CN6: the cause is seen with it
+  // CN7: if it cannot be kept, nothing waits under it.
   const bool heard_of = wants_on_done_ || !waiters_.empty() || !callbacks_.empty();
-  if (heard_of && try_keep()) all.add(*this);
+  if (heard_of && try_retain()) all.add(*this);
 }
 
 void cancel_node::end_waits() noexcept {
@@ -67,7 +60,7 @@ void cancel_node::cancel(cancel_state state,
                          const std::exception_ptr& cause) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   marked all;
   lock_.lock();
-  if (is_done()) {  // N2
+  if (is_done()) {  // CN2
     lock_.unlock();
     return;
   }
@@ -80,13 +73,13 @@ void cancel_node::cancel(cancel_state state,
         at = child;
         continue;
       }
-      // Cancelled by itself, and not yet gone.
+      // The child was cancelled by itself, and is not gone yet.
       child->lock_.unlock();
       at->children_.remove(*child);
       continue;
     }
     if (at == this) break;
-    // N3: until it is out of the list it cannot die.
+    // CN3: until it is out of the list it cannot die.
     cancel_node* const above = at->above_;
     at->lock_.unlock();
     above->children_.remove(*at);
@@ -100,7 +93,7 @@ void cancel_node::cancel(cancel_state state,
 bool cancel_node::begin_wait(queued_waiter& w) noexcept {
   {
     const lock_guard guard(lock_);
-    if (!is_done()) {  // N1
+    if (!is_done()) {  // CN1
       waiters_.push_back(w);
       return true;
     }
@@ -108,7 +101,7 @@ bool cancel_node::begin_wait(queued_waiter& w) noexcept {
   return !w.claim(outcome::cancelled);
 }
 
-// N4. Whoever cancels takes it out before it delivers.
+// CN4. The thread that cancels takes the waiter out before it delivers.
 void cancel_node::end_wait(queued_waiter& w) noexcept {
   if (w.waiter->outcome() == outcome::cancelled) return;
   const lock_guard guard(lock_);
@@ -124,7 +117,7 @@ bool cancel_node::link(cancel_callback& c) noexcept {
 
 bool cancel_node::unlink(cancel_callback& c) noexcept {
   const lock_guard guard(lock_);
-  // Once it is done, the callback is in the hand of the thread that cancelled.
+  // Once the node is done, the callback is in the hands of the thread that cancelled.
   if (is_done() || !c.hook.linked) return false;
   callbacks_.remove(c);
   return true;
@@ -157,7 +150,7 @@ void cancel_node::token_is_given() noexcept {
   has_token_ = true;
 }
 
-// From the top down, as cancel(): with the locks on the path (N3).
+// Walks from the top down, as cancel() does, with the locks on the path (CN3).
 bool cancel_node::is_waited_for() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   lock_.lock();
   bool found = false;
@@ -165,9 +158,9 @@ bool cancel_node::is_waited_for() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   for (;;) {
     cancel_node* next = nullptr;
     if (!at->is_done()) {  // else its waits are being ended
-      // ordering: all who change it sleep, or have changed it before they did.
+      // ordering: all threads that change it are asleep, and changed it before.
       found = !at->waiters_.empty() || !at->callbacks_.empty() || at->has_token_ ||
-              at->waited_in_channel_.load(detail::relaxed);
+              at->waited_in_channel_.load(order::relaxed);
       next = at->children_.front();
     }
     while (at != this && (found || next == nullptr)) {
@@ -194,17 +187,17 @@ std::size_t cancel_node::waiters() const noexcept {
   return waiters_.size();
 }
 
-void keep(cancel_node& node) noexcept {
-  node.keep();
+void retain(cancel_node* node) noexcept {
+  node->retain();
 }
 
-void let_go(cancel_node& node) noexcept {
-  node.let_go();
+void release(cancel_node* node) noexcept {
+  node->release();
 }
 
 namespace {
 
-// The generic one in all but the message.
+// The generic category in all but the message.
 class context_category final : public std::error_category {
  public:
   const char* name() const noexcept override { return "vigil.context"; }

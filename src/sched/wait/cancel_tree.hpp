@@ -1,4 +1,4 @@
-// cancel_tree: what can be cancelled, and the waits that end with it.
+// cancel_tree: nodes that can be cancelled, and the waits that end with them.
 //
 //              a                 cancel(b) marks b, d, e from the top down,
 //            /   \               then ends the waits under them, a few dozen under
@@ -6,36 +6,17 @@
 //          / \                   calls on_done() of the nodes that asked for it
 //         d   e
 //
-// The danger. Two threads cancel overlapping parts at the same moment, a third
-// hangs a new child or a waiter below, a fourth lets a child die. A child that
-// is missed never ends; a waiter that is missed sleeps for ever; a waiter that
-// is touched after its wait is over is another's stack; and a thread that returned
-// from cancel() while another is still at work below would find a part of the
-// tree alive that it has cancelled.
+// The danger. Two threads cancel overlapping parts at the same moment, a third hangs a
+// new child or a waiter below, a fourth lets a child die. A child that is missed never
+// ends; a waiter that is missed sleeps for ever; a waiter that is touched after its wait
+// is over is another's stack; and a thread that returned from cancel() while another is
+// still at work below would find a part of the tree alive that it has cancelled.
 //
-// The rule. Each node has a lock. The walk holds the locks on the path from the
-// node that is cancelled down to where it is, parents before children, and releases
-// a node's lock only when all below is marked.
+// The rule. Each node has a lock. The walk holds the locks on the path from the node that
+// is cancelled down to where it is, parents before children, and releases a node's lock
+// only when all below is marked.
 //
-// N1  `state` changes from open once, under the node's lock. A thread that holds the
-//     lock and finds it open may link a child, a waiter or a callback; one that finds
-//     it done links nothing, and its child or wait is done as well. So the thread that
-//     marked the node has the callbacks to itself.
-// N2  A node that is found done under its lock is done with all below it: the thread
-//     that marked it had the lock until then. So cancel() takes the lock even to
-//     learn that there is nothing to do.
-// N3  A child leaves its parent's list under the parent's lock before it dies,
-//     and the walk holds that lock while it is below: no freed node is met. A
-//     child keeps its parent alive.
-// N4  A waiter is claimed under the lock and readied without it. Between the two
-//     its owner cannot go on (W2 of waiter.hpp); one that was not claimed is
-//     unlinked by its owner under the lock.
-// N5  User code, destructors included, runs under no lock here.
-// N6  `state` is changed before on_done() is called. A caller that leaves something for
-//     on_done() to find looks at it afterwards (cancel_context::token). All
-//     sequentially consistent: one of the two sees the other.
-// N7  A waiter, a callback, and a node that wants on_done(), keep the node, or are about
-//     to let it die with them.
+// The invariants, CN1 to CN7, stand at cancel_node.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -59,16 +40,14 @@ class cancel_node;
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using detail::cancel_node;
-
 enum class cancel_state : std::uint8_t {
   open,
   cancelled,
   timed_out,
-  shutdown,  // of the runtime that it belongs to
+  shutdown,  // of the node's runtime
 };
 
-// Something to be done when a node ends, by the thread that cancels, without a lock.
+// A function that the thread that cancels calls when a node ends, without a lock.
 struct cancel_callback {
   list_hook<cancel_callback> hook;
   // May free the callback; must not wait.
@@ -80,6 +59,25 @@ struct cancel_callback {
 namespace vigil::inline VIGIL_ABI {
 namespace detail {
 
+// CN1 `state` changes from open once, under the node's lock. A thread that holds the lock
+//     and finds it open may link a child, a waiter or a callback; one that finds it done
+//     links nothing, and its child or wait is done as well. So the thread that marked the
+//     node has the callbacks to itself.
+// CN2 A node that is found done under its lock is done with all below it: the thread that
+//     marked it had the lock until then. So cancel() takes the lock even to learn that
+//     there is nothing to do.
+// CN3 A child leaves its parent's list under the parent's lock before it dies, and the
+//     walk holds that lock while it is below: so it meets no freed node. A child keeps
+//     its parent alive.
+// CN4 A waiter is claimed under the lock and readied without it. Between the two its
+//     owner cannot go on (WT2 of waiter.hpp). A waiter that was not claimed is unlinked
+//     by its owner under the lock.
+// CN5 User code, destructors included, runs under no lock here.
+// CN6 `state` is changed before on_done() is called. A caller that leaves something for
+//     on_done() to find looks at `state` afterwards (cancel_context::token). All of this
+//     is sequentially consistent: one of the two sees the other.
+// CN7 Whatever is left at a node (a waiter, a callback, a wish for on_done()) keeps the
+//     node, or goes with it: once the last reference is gone, nothing there needs an end.
 class cancel_node {
  public:
   cancel_node() noexcept = default;
@@ -87,67 +85,68 @@ class cancel_node {
   cancel_node& operator=(const cancel_node&) = delete;
 
   // --- any thread that keeps the node
-  detail::cancel_state state() const noexcept { return state_.load(); }  // N6
+  detail::cancel_state state() const noexcept { return state_.load(); }  // CN6
 
   bool is_done() const noexcept { return state() != detail::cancel_state::open; }
 
-  // As it was given to the cancel that came first. Caller: has seen it done.
+  // The cause given to the cancel that came first. Caller: has seen the node done.
   const std::exception_ptr& cause() const noexcept { return cause_; }
 
   // When it returns, this node and all below are done, whichever thread did it.
   void cancel(detail::cancel_state state, const std::exception_ptr& cause) noexcept
       VIGIL_EXCLUDES(lock_);
 
-  // The wait ends with the node from now on. False: it has ended so already.
+  // Makes the wait end with the node from now on. False if it has ended so already.
   bool begin_wait(detail::queued_waiter& w) noexcept VIGIL_EXCLUDES(lock_);
-  // Its owner goes on, however it ended.
+  // Called by the wait's owner when it goes on, however the wait ended.
   void end_wait(detail::queued_waiter& w) noexcept VIGIL_EXCLUDES(lock_);
 
-  // False if the node is done: nothing was linked.
+  // Has the end of the node call c. False if the node is done: nothing was linked.
   bool link(detail::cancel_callback& c) noexcept VIGIL_EXCLUDES(lock_);
-  // True if that prevented it.
+  // Takes c back. True if that prevented the call.
   bool unlink(detail::cancel_callback& c) noexcept VIGIL_EXCLUDES(lock_);
 
-  // Hangs it below `above`, which it keeps until it has left; if that is done it
-  // is done as well. Caller: its maker, before anybody else has it.
+  // Hangs this node below `above`, which it keeps until it has left. If `above` is done,
+  // this node is done as well. Caller: its maker, before any other thread has it.
   void hang_below(cancel_node& above) noexcept;
-  // Before it dies.
+  // Takes this node out of its parent's list. Caller: calls this before the node dies.
   void leave() noexcept;
 
-  // on_done() is to be called when it ends. Any thread; no effect afterwards.
+  // Asks for on_done() to be called when the node ends. Any thread; no effect afterwards.
   void want_on_done() noexcept VIGIL_EXCLUDES(lock_);
 
-  // A std::stop_token of it has been given out: its holders are not known here.
+  // Notes that a std::stop_token of the node has been given out: its holders are not
+  // known here.
   void token_is_given() noexcept VIGIL_EXCLUDES(lock_);
 
-  // Whether anything waits for its end or for that of a node below: in a wait under
-  // it, in the channel of its end, with a function that the end calls, or perhaps with
-  // a token.
+  // Whether anything waits for the end of this node or of a node below: in a wait under
+  // it, in the channel of its end, with a function that the end calls, or perhaps with a
+  // token.
   bool is_waited_for() noexcept VIGIL_EXCLUDES(lock_);
 
   // For tests.
   std::size_t children() const noexcept VIGIL_EXCLUDES(lock_);
   std::size_t waiters() const noexcept VIGIL_EXCLUDES(lock_);
 
-  virtual void keep() noexcept = 0;
-  virtual void let_go() noexcept = 0;
+  virtual void retain() noexcept = 0;
+  virtual void release() noexcept = 0;
 
  protected:
   ~cancel_node() = default;
 
-  // A fiber or thread waits in the channel of its end, or none does any more. Caller:
-  // holds the channel's lock.
+  // Notes whether a fiber or thread waits in the channel of the node's end. Caller: holds
+  // the channel's lock.
   void channel_is_waited_in(bool now) noexcept {
     // ordering: read by a worker that has seen all others asleep.
-    waited_in_channel_.store(now, detail::relaxed);
+    waited_in_channel_.store(now, detail::order::relaxed);
   }
 
  private:
   class marked;
 
-  // False if the last reference has gone: it is about to leave.
-  virtual bool try_keep() noexcept = 0;
-  // It has ended. Called once, without a lock, by the thread that cancelled.
+  // False if the last reference is gone: the node is about to leave.
+  virtual bool try_retain() noexcept = 0;
+  // Called once when the node has ended, without a lock, by the thread that cancelled.
   virtual void on_done() noexcept = 0;
 
   void mark(detail::cancel_state state, const std::exception_ptr& cause, marked& all) noexcept
@@ -179,11 +178,11 @@ class cancel_node {
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// Of a node whose deadline has passed: equivalent to errc::timed_out, whose own text,
-// "Connection timed out", is TCP's.
+// The error of a node whose deadline has passed. It is equivalent to errc::timed_out,
+// whose own text, "Connection timed out", is TCP's.
 std::error_code deadline_passed() noexcept;
 
-// What a wait under a node that is done does: throws `cancelled`.
+// Throws `cancelled`, as a wait under a node that is done does.
 [[noreturn]] VIGIL_FOR_IO void throw_cancelled(const cancel_node& node);
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -19,7 +19,7 @@ bool basic_note<Words>::sleep_until(nanos deadline) noexcept {
   for (;;) {
     Words::wait(word_, sleeping, deadline);
     // Pairs with the exchange in wake().
-    if (word_.load(acquire) == set) return true;
+    if (word_.load(order::acquire) == set) return true;
     if (deadline != never && monotonic_now() >= deadline) {
       seen = sleeping;
       // Leaves `sleeping`, so that a late wake() makes no system call. Pairs
@@ -30,10 +30,10 @@ bool basic_note<Words>::sleep_until(nanos deadline) noexcept {
 }
 
 template <class Words>
-bool basic_note<Words>::wake(waker who) noexcept {
+bool basic_note<Words>::wake(waker origin) noexcept {
   // Pairs with the acquires in sleep_until(). The last touch of the object.
   if (word_.exchange(set) != sleeping) return false;
-  Words::wake_one(word_, who);
+  Words::wake_one(word_, origin);
   return true;
 }
 

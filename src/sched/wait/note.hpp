@@ -1,12 +1,12 @@
-// note: lets one thread sleep until somebody says "go".
+// note: lets one thread sleep until another says "go".
 //
 //             clear()            sleep_until()            wake()
 //   set ─────────────▶ empty ─────────────────▶ sleeping ─────────▶ set
 //                        └──────────────── wake() ────────────────▶ set
 //
 // caller    clear() and sleep_until() belong to the thread that owns the note;
-//           wake() may come from any thread and from a signal handler, any
-//           number of times (in a handler it says so).
+//           wake() may come from any thread, any number of times, and from a
+//           signal handler, which says so.
 // ordering  wake() releases, sleep_until() acquires when it returns true. So
 //           everything written before wake() is visible to the owner, even
 //           when it never slept. A false return is the deadline and promises
@@ -31,12 +31,13 @@ class VIGIL_FOR_IO basic_note {
   // looks once more for reasons not to, and sleeps.
   void clear() noexcept;
 
-  // Until wake() or the deadline, whichever is first; true if woken. One
+  // Sleeps until wake() or the deadline, whichever comes first; true if woken. Takes one
   // system call if nothing disturbs it.
   bool sleep_until(nanos deadline) noexcept;
 
-  // Returns whether somebody slept. Async-signal-safe, if `who` says so.
-  bool wake(waker who = waker::thread) noexcept;
+  // Wakes the owner, and returns whether it slept. Async-signal-safe, if `origin` says
+  // so.
+  bool wake(waker origin = waker::thread) noexcept;
 
  private:
   static constexpr std::uint32_t empty = 0;

@@ -1,4 +1,4 @@
-// Why a fiber is parked: what the dump prints. One value per kind of wait.
+// wait_reason: why a fiber is parked, as the dump prints it. One value per kind of wait.
 #pragma once
 
 #include <vigil/detail/config.hpp>

@@ -1,5 +1,5 @@
-// waiter: what stands for a fiber, a plain thread or a coroutine while it
-// waits, and its ticket, which decides how the wait ends.
+// waiter: the record that stands for a fiber, a plain thread or a coroutine while
+// it waits, and its ticket, which decides how the wait ends.
 //
 // The danger. A wait can be ended by a value, a close, a timeout, a cancel and
 // a stop at the same moment, from different threads, and some of them come
@@ -14,10 +14,10 @@
 //   owner      open() ─ enqueue, arm the deadline ─ park ─ outcome() ─ unlink
 //   any thread                    claim(ticket, result) ─ hand over ─ deliver()
 //
-// W1  The word changes from open exactly once per ticket.
-// W2  deliver() is called exactly once per ticket, by the winner, and is its
+// WT1 The word changes from open exactly once per ticket.
+// WT2 deliver() is called exactly once per ticket, by the winner, and is its
 //     last touch of the waiter: the owner may be gone afterwards.
-// W3  A stop may claim only a wait that was opened as stoppable, the end of a
+// WT3 A stop may claim only a wait that was opened as stoppable, the end of a
 //     deadlocked run only one that was opened as for a lock.
 #pragma once
 
@@ -32,7 +32,7 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-using fiber = detail::fiber_core;
+using fiber = fiber_core;
 class note;
 class runtime_timer;
 
@@ -49,15 +49,15 @@ enum class outcome : std::uint8_t {
 
 using ticket = std::uint64_t;
 
-// When a fiber that was made runnable goes: before those that queue on its
-// worker, within the bound of hand-offs, or behind them.
+// When a fiber that was made runnable runs: before the fibers in its worker's queue,
+// within the bound of hand-offs, or behind them.
 enum class turn : std::uint8_t { next, in_order };
 
 class waiter {
  public:
   enum class kind : std::uint8_t { of_fiber, of_thread, of_coroutine };
 
-  // What a coroutine's waiter calls when it is delivered.
+  // The function that a coroutine's waiter calls when it is delivered.
   using resume_function = void (*)(void* frame) noexcept;
 
   explicit waiter(fiber& owner) noexcept : kind_(kind::of_fiber), owner_(&owner) {}
@@ -70,22 +70,22 @@ class waiter {
   waiter(const waiter&) = delete;
   waiter& operator=(const waiter&) = delete;
 
-  // Caller: the owner, when no wait of its is open. seq_cst: the owner then
-  // looks whether a stop has been asked for, while request_stop sets that flag and
-  // then looks at this word; one of them sees the other.
+  // Caller: the owner, when none of its waits is open. seq_cst: the owner then looks
+  // whether a stop has been asked for, while request_stop sets that flag and then looks
+  // at this word; one of them sees the other.
   ticket open(bool stoppable, bool for_lock = false) noexcept {
     // ordering: only the owner changes a word that is not open.
-    const ticket next = (word_.load(relaxed) >> shift) + 1;
+    const ticket next = (word_.load(order::relaxed) >> shift) + 1;
     VIGIL_ASSERT(outcome() != detail::outcome::open, "waiter: a wait is open already");
     word_.store((next << shift) | (stoppable ? stoppable_bit : 0) | (for_lock ? lock_bit : 0));
     return next;
   }
 
-  // Any thread. True for exactly one caller per ticket.
+  // Called by any thread; true for exactly one caller per ticket.
   bool claim(ticket t, detail::outcome result) noexcept {
     // Pairs with the release of the earlier claim or the store in open();
     // ordering: the compare-exchange decides, the load only proposes.
-    std::uint64_t seen = word_.load(relaxed);
+    std::uint64_t seen = word_.load(order::relaxed);
     while (seen >> shift == t && (seen & outcome_mask) == 0) {
       if (word_.compare_exchange_weak(seen, (t << shift) | static_cast<std::uint64_t>(result))) {
         return true;
@@ -94,23 +94,23 @@ class waiter {
     return false;
   }
 
-  // Any thread that keeps the waiter alive. Claims the open wait, whatever its
-  // ticket, if it is stoppable (W3).
+  // Claims the open wait, whatever its ticket, if it is stoppable (WT3). Caller: any
+  // thread that keeps the waiter alive.
   bool claim_stop() noexcept { return claim_if(stoppable_bit, detail::outcome::stopped); }
 
   // The same for a wait for a lock.
   bool claim_deadlock() noexcept { return claim_if(lock_bit, detail::outcome::deadlock); }
 
-  // Makes the owner go on. Caller: the one that claimed; its last touch (W2).
+  // Makes the owner go on. Caller: the thread that claimed; this is its last touch (WT2).
   VIGIL_FOR_IO void deliver(turn when = turn::next) noexcept;
 
   // Caller: the owner, after it was delivered.
   detail::outcome outcome() const noexcept {
     // Pairs with claim(): ordered by park and deliver as well.
-    return static_cast<detail::outcome>(word_.load(acquire) & outcome_mask);
+    return static_cast<detail::outcome>(word_.load(order::acquire) & outcome_mask);
   }
 
-  kind what() const noexcept { return kind_; }
+  kind type() const noexcept { return kind_; }
 
   fiber& as_fiber() const noexcept { return *static_cast<fiber*>(owner_); }
 
@@ -140,24 +140,24 @@ class waiter {
   const resume_function resume_ = nullptr;
 };
 
-// One wait of a waiter: what is left where whoever ends it can find it.
+// One wait of a waiter, left where the thread that ends it can find it.
 struct open_wait {
   detail::waiter* waiter = nullptr;
   detail::ticket ticket = 0;
 
-  // True: the wait has ended so, and the caller delivers the waiter.
+  // True if this ended the wait; the caller then delivers the waiter.
   bool claim(outcome result) const noexcept { return waiter->claim(ticket, result); }
 };
 
-// The same in a queue. Linked and unlinked under the queue's lock; on the stack of
-// the one that waits, which takes it out if nobody has.
+// The same in a queue, linked and unlinked under the queue's lock. It lies on the stack
+// of the fiber or thread that waits, which takes it out if no other thread has.
 struct queued_waiter : open_wait {
   queued_waiter() = default;
 
   explicit queued_waiter(const open_wait& w) noexcept : open_wait(w) {}
 
   list_hook<queued_waiter> hook;
-  const void* ahead = nullptr;  // of far_list
+  const void* ahead = nullptr;  // for far_list
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

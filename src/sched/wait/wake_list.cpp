@@ -9,7 +9,7 @@ void wake_list::deliver_together() noexcept {
   const worker* const on = current_worker();
   fiber_chain here;
   while (waiter* const w = claimed_.pop_front()) {
-    if (on != nullptr && w->what() == waiter::kind::of_fiber && w->as_fiber().sched == &on->sched) {
+    if (on != nullptr && w->type() == waiter::kind::of_fiber && w->as_fiber().sched == &on->sched) {
       here.push_back(w->as_fiber());
     } else {
       w->deliver(turn::in_order);

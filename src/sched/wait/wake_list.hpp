@@ -4,7 +4,7 @@
 //   { lock;  claimed.claim(w, outcome::value); }
 //   claimed.deliver();
 //
-// Many that wait in one queue are ended a few dozen under each hold of its lock:
+// Many waits in one queue are ended a few dozen under each hold of its lock:
 //
 //   for (bool more = true; more;) {
 //     wake_list claimed;
@@ -12,10 +12,10 @@
 //     claimed.deliver_together();
 //   }
 //
-// No more may queue then: a look under the lock finds what has ended. A waiter lies on
-// a stack of its own, long out of the cache. So take() first asks for
-// the memory of all that it will claim, and for the next round's entries (far_list),
-// before it claims the first.
+// No more may queue then: a thread that looks under the lock finds that the end has come.
+// Each waiter lies on a stack of its own, long out of the cache. So before take() claims
+// the first, it fetches the memory of all that it will claim, and the next round's
+// entries (far_list).
 #pragma once
 
 #include "base/atomic.hpp"
@@ -30,7 +30,7 @@ class wake_list {
  public:
   void add(waiter& claimed) noexcept { claimed_.push_back(claimed); }
 
-  // Whether the wait has ended by this call.
+  // Claims the wait; true if this call ended it.
   bool claim(const open_wait& w, outcome result) noexcept {
     if (!w.claim(result)) return false;
     add(*w.waiter);
@@ -53,17 +53,19 @@ class wake_list {
     }
   }
 
-  // Both make their owners go on, in order. Caller: holds no lock; at its end.
+  // Makes the owners go on, in order. Caller: holds no lock, and touches no waiter later.
   void deliver(turn when = turn::in_order) noexcept {
     while (waiter* const w = claimed_.pop_front())
       w->deliver(when);
   }
 
-  // For many: the fibers of this thread's runtime together, the first of them next.
+  // The same for many: readies the fibers of this thread's runtime together, and the
+  // first of them runs next.
   void deliver_together() noexcept;
 
  private:
-  // What claiming and readying touch. Of a fiber: its record from park_state on.
+  // Fetches what claiming and readying touch: of a fiber, the control block from
+  // park_state on.
   static void prefetch(const waiter* w) noexcept {
     __builtin_prefetch(w, 1);
     __builtin_prefetch(reinterpret_cast<const char*>(w) - cache_line, 1);

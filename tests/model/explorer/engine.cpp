@@ -1,5 +1,5 @@
-// A run: the program's threads as fibers of one thread of the system, begun,
-// switched and ended; and one run after the other until the search is over.
+// A run: the program's threads as fibers of one system thread, begun, switched and ended;
+// and one run after the other until the search is over.
 #include "explorer/engine.hpp"
 
 #include <algorithm>
@@ -26,9 +26,8 @@ namespace fcontext = boost::context::detail;
 
 constexpr std::size_t stack_size = 512 * 1024;
 
-// While one exists, a program that follows a wild pointer has a fault, which ends
-// its run and not the process. A crash of the explorer itself meets the handler
-// that was there before.
+// While an instance exists, a program that follows a wild pointer has a fault, which ends
+// its run and not the process. A crash of the explorer itself meets the previous handler.
 class crashes_are_faults {
  public:
   crashes_are_faults() noexcept {
@@ -64,7 +63,7 @@ class crashes_are_faults {
 }  // namespace
 
 struct thread_entry {
-  // The first instruction of each thread, on its own stack.
+  // The first code of each thread, on its own stack.
   static void run(fcontext::transfer_t from) {
     static_cast<thread*>(from.data)->context = from.fctx;
     engine& e = engine::get();
@@ -290,8 +289,8 @@ report engine::replay(const std::function<void()>& program, const std::string& s
   return report_;
 }
 
-// A program that uses windows is explored in them only: what was decided before
-// the first one is forgotten.
+// A program that uses windows is explored only inside them: decisions before the first
+// one are forgotten.
 void engine::open_window() {
   ++windows_;
   if (uses_windows_) return;

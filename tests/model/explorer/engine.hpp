@@ -1,18 +1,18 @@
 // The explorer's inside: threads as fibers, the search, the memory.
 //
-//   hooks.cpp      what the instrumented code calls   ──▶ engine
-//   system.cpp     futex, clock, threads, mutexes     ──▶ engine
-//   program.cpp    what a test's program may ask for  ──▶ engine
+//   hooks.cpp      the calls of the instrumented code    ──▶ engine
+//   system.cpp     futex, clock, threads, mutexes        ──▶ engine
+//   program.cpp    the calls of a test's program         ──▶ engine
 //   engine.cpp     a run: threads as fibers; run after run
-//   search.cpp     who goes on, and what is left to try
-//   reduction.cpp  which orders need not be tried
+//   search.cpp     the thread that goes on, and the choices left to try
+//   reduction.cpp  the orders that need not be tried
 //   text.cpp       schedules and traces as text
-//   memory.cpp     which values a load may see; races on plain memory
+//   memory.cpp     the values that a load may see; races on plain memory
 //   world.cpp      the program's memory, the same before each run
 //
-// Everything here runs on one thread of the operating system and is compiled
-// without instrumentation. Nothing of it lies in the program's static memory,
-// which is put back before each run.
+// Everything here runs on one thread of the operating system and is compiled without
+// instrumentation. Nothing of it lies in the program's static memory, which is put back
+// before each run.
 #pragma once
 
 #include "explorer/explorer.hpp"
@@ -51,8 +51,8 @@ constexpr bool releases(order o) noexcept {
 
 // --- memory
 
-// What a thread, or a message, knows: for each location the oldest value that
-// may still be read, and for each thread how far it has been heard of.
+// The knowledge of a thread or a message: for each location the oldest value that may
+// still be read, and for each thread the last step known of it.
 struct view {
   step_clock heard{};
   std::vector<std::uint16_t> oldest;  // by location; missing ones are 0
@@ -76,13 +76,13 @@ struct location {
   const void* address = nullptr;
   unsigned size = 0;
   std::vector<message> history;  // in modification order
-  std::size_t length = 0;        // of the history in use
+  std::size_t length = 0;        // the part of the history in use
   std::uint16_t last_seq_cst = 0;
 
-  // For the reduction: the last access of each thread, and the steps that any
-  // later access comes after.
+  // For the reduction: the last access of each thread, and the steps that any later
+  // access comes after.
   struct access {
-    std::uint32_t step = 0;  // of its thread; 0: none
+    std::uint32_t step = 0;  // in its thread; 0: none
     std::int32_t decision = -1;
     std::int32_t block = -1;
   };
@@ -109,18 +109,18 @@ class memory {
   // The oldest message that the thread may read.
   std::uint16_t oldest_readable(unsigned l, unsigned thread, order o);
   std::uint64_t read(unsigned l, unsigned thread, std::uint16_t which, order o);
-  // Appends; `continues`: a read-modify-write, which carries on what the
-  // message before carried.
+  // Appends a message; `continues`: a read-modify-write, which carries on what its
+  // predecessor carried.
   void write(unsigned l, unsigned thread, std::uint64_t value, order o, bool continues);
 
-  // A plain access; returns why it is a fault, or nullptr.
+  // A plain access; returns a description of the fault, or nullptr.
   const char* plain(std::uintptr_t address, std::size_t size, bool is_write, unsigned thread);
   const char* atomic_access(std::uintptr_t address, std::size_t size, unsigned thread);
 
-  // What a thread knows at its start, or learns from one that has ended.
+  // Gives a thread's knowledge to one that starts, or that joins it.
   void hand_over(unsigned from, unsigned to);
 
-  // After a release: later steps are not yet heard of by others.
+  // After a release: others do not yet know of later steps.
   void tick(unsigned thread) { ++views_[thread].heard[thread]; }
 
   void see_newest(unsigned thread, unsigned l);
@@ -129,7 +129,7 @@ class memory {
     return views_[thread].at(l) + 1u < locations_[l].length;
   }
 
-  // The memory is given back: as a write to all of it.
+  // The memory is given back: counts as a write to all of it.
   const char* end_of(std::uintptr_t start, std::size_t size, unsigned thread);
 
  private:
@@ -152,7 +152,7 @@ class memory {
   std::size_t used_ = 0;
   std::array<view, max_threads> views_;
   std::vector<shadow_cell> cells_;
-  std::vector<std::uint32_t> cells_in_use_;  // of this run
+  std::vector<std::uint32_t> cells_in_use_;  // in this run
   std::vector<std::uint32_t> blocks_;  // by hash, of 16 granules: the last run that touched one
 
   struct place {
@@ -170,7 +170,7 @@ class memory {
 enum class thread_state : std::uint8_t {
   absent,
   ready,     // at an operation, or at its start
-  paused,    // spins: waits for somebody's write
+  paused,    // spins: waits for another thread's write
   sleeping,  // in a futex wait
   joining,   // waits for a thread's end
   waiting,   // in wait_until()
@@ -195,8 +195,8 @@ struct thread {
   pending next;
   std::uint64_t paused_at = 0;   // the count of writes when it paused
   std::uint64_t in_vain_at = 0;  // the count of switches at its last wait in vain
-  const void* futex = nullptr;   // sleeping: on which word
-  std::int64_t until = 0;        // sleeping: until when
+  const void* futex = nullptr;   // sleeping: the word
+  std::int64_t until = 0;        // sleeping: the deadline
   bool timed_out = false;
   unsigned joined = 0;
   bool (*condition)(void*) = nullptr;
@@ -222,18 +222,18 @@ struct decision {
   enum class kind : std::uint8_t { thread, value };
   kind what = kind::thread;
   bool open = false;  // inside a window: alternatives are tried
-  // of a thread
-  std::uint8_t previous = 0;  // who ran before
-  std::uint8_t taken = 0;     // who runs now
+  // for a thread
+  std::uint8_t previous = 0;  // the thread that ran before
+  std::uint8_t taken = 0;     // the thread that runs now
   thread_mask ready = 0;
-  thread_mask enabled = 0;  // those, and the sleepers whose deadline may come
-  thread_mask wanted = 0;   // the reduction's: to be tried
+  thread_mask enabled = 0;  // `ready`, and the sleepers whose deadline may come
+  thread_mask wanted = 0;   // to be tried, says the reduction
   thread_mask done = 0;     // tried
-  thread_mask asleep = 0;   // tried before, and nothing since has met it
-  // of a value: 0 is the newest
+  thread_mask asleep = 0;   // tried before, and no operation since has met it
+  // for a value: 0 is the newest
   std::uint16_t choices = 0;
   std::uint16_t chosen = 0;
-  // used up before this decision
+  // the budget used up before this decision
   std::int16_t preemptions = 0;
   std::int16_t stale = 0;
 };
@@ -253,21 +253,21 @@ class engine {
 
   thread& of(unsigned t) noexcept { return threads_[t]; }
 
-  // Before each operation: stops here until the thread is chosen, and then
-  // counts the operation as done.
+  // Called before each operation: stops until the thread is chosen, and then counts the
+  // operation as done.
   void reach(const pending& next);
-  // An operation that comes without a choice, such as a timeout.
+  // An operation that needs no choice, such as a timeout.
   void record(const pending& done);
-  // Which of n values, the newest first; none but the newest outside a window.
+  // Chooses one of n values, the newest first; outside a window only the newest.
   std::uint16_t choose_value(std::uint16_t n);
-  // One line of the trace, at the code that called.
+  // Writes a line of the trace, for the calling code.
   void trace(const void* from, const char* format, ...) __attribute__((format(printf, 3, 4)));
 
   // Gives the turn away until the thread's state is ready again.
   void block();
   [[noreturn]] void fail(const std::string& fault);
   [[noreturn]] void end_run();
-  // Memory that others may still use is given back.
+  // Gives back memory that others may still use.
   void ends(const void* start, std::size_t size);
   [[noreturn]] void end_thread();
 
@@ -288,13 +288,13 @@ class engine {
 
   bool exploring() const noexcept { return !uses_windows_ || windows_ > 0; }
 
-  // Threads that sleep on `word` (nullptr: any) until a deadline might time out
-  // before this operation.
+  // Lets threads that sleep on `word` (nullptr: any) until a deadline time out before
+  // this operation.
   void offer_timeouts(const void* word);
-  // Everything that `from` has done comes before what `to` does next.
+  // Orders everything that `from` has done before what `to` does next.
   void comes_after(unsigned to, unsigned from);
 
-  // The order that the operation at `from` is done with.
+  // The order with which the operation at `from` is done.
   order order_at(const void* from, order written, access what) {
     return watches_orders || !weakened.empty() ? watched_order(from, written, what) : written;
   }
@@ -305,13 +305,13 @@ class engine {
   std::set<order_site> order_sites;
   std::set<unsigned long> weakened;
   bool tracing = false;
-  // The engine itself runs, on whatever stack: its own operations and
-  // allocations are not the program's.
+  // The engine itself runs, on whatever stack: its operations and allocations are not the
+  // program's.
   bool inside = false;
-  // Loads see the newest value, and nobody else's turn comes.
+  // Loads see the newest value, and no other thread gets a turn.
   bool observing = false;
 
-  // How often the turn went from one thread to another.
+  // The number of times the turn went from one thread to another.
   std::uint64_t switches() const noexcept { return switches_; }
 
   bool can_run(unsigned t);
@@ -358,14 +358,14 @@ class engine {
   bool cut_ = false;
   bool restart_ = false;
   std::vector<std::uint16_t> script_;
-  std::int32_t last_decision_ = -1;   // that chose the present operation, -1: none
-  std::int32_t block_decision_ = -1;  // that gave the turn to the present thread
+  std::int32_t last_decision_ = -1;   // the one that chose the present operation; -1: none
+  std::int32_t block_decision_ = -1;  // the one that gave the turn to the present thread
   thread_mask asleep_ = 0;
   thread main_;
 
   struct past_step {
     unsigned thread;
-    step_clock after;  // the steps that it comes after, and itself
+    step_clock after;  // the steps that it comes after, including itself
   };
 
   std::vector<past_step> history_;
@@ -393,13 +393,13 @@ class engine {
 // Made by the first exploration, and never destroyed.
 extern engine* the_engine;
 
-// The engine, if what calls here is the program; nullptr otherwise.
+// The engine, if the program calls; nullptr otherwise.
 inline engine* engine_of_program() noexcept {
   engine* const e = the_engine;
   return e != nullptr && e->running() && !e->inside ? e : nullptr;
 }
 
-// While one exists, the engine's own work is not taken for the program's.
+// While an instance exists, the engine's own work does not count as the program's.
 class inside_engine {
  public:
   explicit inside_engine(engine& e) noexcept : engine_(e) { e.inside = true; }
@@ -416,13 +416,13 @@ class inside_engine {
 // --- the world (world.cpp)
 
 void world_begin();    // remembers the program's static memory
-void world_restore();  // puts it back, and frees all that the last run allocated
+void world_restore();  // puts it back, and frees everything that the last run allocated
 void world_end();
 bool freed_memory(const void* address) noexcept;
-void stacks_begin();  // stacks.cpp: those of the program's fibers
+void stacks_begin();  // stacks.cpp: the stacks of the program's fibers
 bool released_stack(const void* address) noexcept;
-// The engine gives each thread a copy of its own at the same place: the
-// program's thread-locals, the C++ library's exceptions, errno.
+// The engine gives each thread its own copy at the same place: the program's
+// thread-locals, the C++ library's exceptions, errno.
 bool is_thread_local(const void* address) noexcept;
 std::size_t thread_locals_size() noexcept;
 std::byte* thread_locals() noexcept;

@@ -1,5 +1,5 @@
-// The explorer as one unit: its parts call each other at each access to memory,
-// and inlined they take less than half the time.
+// The explorer as one unit: its parts call each other at each access to memory, and
+// inlining halves their time.
 #include "explorer/engine.cpp"
 #include "explorer/hooks.cpp"
 #include "explorer/memory.cpp"

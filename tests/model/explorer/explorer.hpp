@@ -1,17 +1,17 @@
-// The explorer: runs a small program of a few threads again and again, each
-// time in another interleaving, until none is left that differs.
+// The explorer: runs a small program of a few threads again and again, each time in
+// another interleaving, until none is left that differs.
 //
-// The program is real code. It and the library's sources are compiled with the
-// compiler's thread instrumentation (-fsanitize=thread), but linked with the
-// explorer in place of the sanitizer's run-time: so each atomic operation with
-// its memory order, and each plain access to memory, comes here first. Futex,
-// clock, threads and memory are the explorer's as well (world.cpp).
+// The program is real code. It and the library's sources are compiled with the compiler's
+// thread instrumentation (-fsanitize=thread), but linked with the explorer in place of
+// the sanitizer's run-time: so each atomic operation with its memory order, and each
+// plain access to memory, comes here first. Futex, clock, threads and memory are the
+// explorer's as well (world.cpp).
 //
-// At each atomic operation the explorer chooses which thread goes on, and for
-// each load which of the values that C++ allows it sees. What counts as a
-// fault: a requirement that does not hold, a data race on plain memory, memory
-// used after it was freed, a program that ends in fatal() or an uncaught
-// exception, threads that all wait for ever, and a thread that spins for ever.
+// At each atomic operation the explorer chooses the thread that goes on, and for each
+// load the value that it sees, among those that C++ allows. Faults are: a requirement
+// that does not hold, a data race on plain memory, memory used after it was freed, a
+// program that ends in fatal() or an uncaught exception, threads that all wait for ever,
+// and a thread that spins for ever.
 //
 // How to write a model test: docs/internals/model.md.
 #pragma once
@@ -26,35 +26,34 @@ namespace model {
 inline constexpr int unlimited = -1;
 
 struct bounds {
-  // How often a thread that could go on is made to wait for another.
+  // How often a thread that could go on must wait for another.
   int preemptions = 2;
-  // How many loads of an interleaving may see another value than the newest.
+  // How many loads of an interleaving may see an older value than the newest.
   int stale_reads = 1;
-  // Gives up after so many states.
+  // Gives up after this many states.
   std::uint64_t states = 10'000'000;
-  // Leaves out interleavings that differ only in the order of operations that
-  // do not touch the same memory.
+  // Leaves out interleavings that differ only in the order of operations on different
+  // memory.
   bool reduce = true;
 };
 
 struct report {
   bool complete = false;  // every interleaving within the bounds was run
   bool found = false;     // a fault
-  std::string fault;      // what it was; empty without one
+  std::string fault;      // a description; empty without one
   std::string schedule;   // the decisions that lead to it: replay() takes it
-  std::string trace;      // what each thread did, an operation a line
+  std::string trace;      // each thread's operations, one a line
   std::uint64_t interleavings = 0;
-  std::uint64_t states = 0;   // decisions reached: which thread, which value
+  std::uint64_t states = 0;   // decisions reached: for a thread or a value
   std::uint64_t longest = 0;  // operations in the longest interleaving
 };
 
-// Runs `program` in every interleaving within the bounds, until one shows a
-// fault. The program runs on thread 0 and may start three more with
-// std::thread; each run starts from the same memory, so it must make what it
-// uses itself.
+// Runs `program` in every interleaving within the bounds, until one shows a fault. The
+// program runs on thread 0 and may start three more with std::thread; each run starts
+// from the same memory, so the program must make the objects that it uses.
 report explore(const std::function<void()>& program, const bounds& within);
 
-// Runs it once, as the schedule says. The trace is filled in any case.
+// Runs it once, by the schedule. The trace is filled in any case.
 report replay(const std::function<void()>& program, const std::string& schedule);
 
 // --- called by the program
@@ -62,13 +61,13 @@ report replay(const std::function<void()>& program, const std::string& schedule)
 // A fault unless `holds`.
 void require(bool holds, const char* what);
 
-// Ends the run, as one without a fault, once none of the other threads can go
-// on: for programs that have shown all they have to before their own end.
+// Ends the run without a fault once none of the other threads can go on: for programs
+// that have shown everything before their own end.
 [[noreturn]] void enough();
 
-// While none exists, nobody is preempted, and loads see the newest value: for
-// the parts of a program that only lead up to what is to be proved. A program
-// that never uses one is explored from its beginning to its end.
+// While no window exists, no thread is preempted, and loads see the newest value: for the
+// parts of a program that only lead up to the proof. A program that never uses one is
+// explored from its beginning to its end.
 class window {
  public:
   window();
@@ -77,8 +76,8 @@ class window {
   window& operator=(const window&) = delete;
 };
 
-// Waits, for ever if need be, until `condition` holds, and then stays true; its
-// loads see what is there. What a thread does that is kept busy by its user.
+// Waits, for ever if need be, until `condition` holds, and then stays true; its loads see
+// the newest values. It stands for a thread that its user keeps busy.
 void wait_until(bool (*condition)(void*), void* argument);
 
 template <class F>
@@ -91,15 +90,15 @@ void wait_until(F&& condition) {
 std::int64_t now();
 void advance(std::int64_t nanoseconds);
 
-// Adds to the set of all outcomes of all runs, of which take_outcomes(), called
-// by the test, makes a set and begins a new one.
+// Adds to the set of all outcomes of all runs. The test takes that set with
+// take_outcomes(), which begins a new one.
 void note_outcome(const std::string& text);
 std::set<std::string> take_outcomes();
 
 // --- for tools/weaken_orders.py
 
-// A place in the code, as an offset in the program's file, that does an atomic
-// operation with an order stronger than relaxed.
+// A place in the code, as an offset in the program's file, with an atomic operation whose
+// order is stronger than relaxed.
 struct order_site {
   unsigned long offset = 0;
   const char* what = "";   // load, store, modify
@@ -108,10 +107,10 @@ struct order_site {
   bool operator<(const order_site& other) const noexcept { return offset < other.offset; }
 };
 
-// Those met since the last call. The first call begins the watch.
+// The sites met since the last call. The first call begins the watch.
 std::set<order_site> take_order_sites();
 
-// From now on these do it with the next weaker order.
+// From now on these sites use the next weaker order.
 void weaken_orders(const std::set<unsigned long>& offsets);
 
 }  // namespace model

@@ -1,5 +1,5 @@
-// What the instrumented code calls at each access to memory: the entry points
-// of the compiler's thread instrumentation, with the explorer behind them.
+// The calls of the instrumented code at each access to memory: the entry points of the
+// compiler's thread instrumentation, with the explorer behind them.
 #include "explorer/engine.hpp"
 
 #include <cstdint>
@@ -36,7 +36,7 @@ const char* name_of(order o) noexcept {
 unsigned long offset_of(const void* code) {
   Dl_info info{};
   if (::dladdr(code, &info) == 0) return 0;
-  // The call, not what comes after it.
+  // The call itself, not the instruction after it.
   return static_cast<unsigned long>(static_cast<const char*>(code) -
                                     static_cast<const char*>(info.dli_fbase) - 1);
 }
@@ -84,16 +84,16 @@ class operation {
     engine_.offer_timeouts(address_);
   }
 
-  // Which message a load sees, or a compare-exchange that is to fail: of those
-  // that C++ allows, those that make a difference. `unless`: a value that may
-  // only be seen as the newest.
+  // Chooses the message that a load, or a failing compare-exchange, sees: of those that
+  // C++ allows, only those that make a difference. `unless`: a value that may only be
+  // seen as the newest.
   std::uint16_t choose(order o, const std::uint64_t* unless) {
     engine& e = engine_;
     const std::uint16_t latest = newest();
     const std::uint16_t oldest = e.mem().oldest_readable(location, e.current(), o);
     if (oldest == latest || !e.exploring()) return latest;
     thread& self = e.of(e.current());
-    // What was stored is seen after a while: nobody reads one old value for ever.
+    // A stored value is seen after a while: no thread reads one old value for ever.
     if (self.repeated_at == static_cast<std::int64_t>(location) && self.repeated >= 2) {
       self.repeated_at = -1;
       return latest;
@@ -103,8 +103,8 @@ class operation {
     for (std::uint16_t m = latest; m-- > oldest;) {
       if (unless != nullptr && value_of(m) == *unless) continue;
       std::uint16_t same = n;
-      // A relaxed load takes nothing over, so of equal values the oldest leaves
-      // the most to be seen by later loads.
+      // A relaxed load takes nothing over, so among equal values the oldest leaves the
+      // most to later loads.
       for (std::uint16_t i = 0; o == order::relaxed && i < n; ++i) {
         if (value_of(candidates[i]) == value_of(m)) same = i;
       }
@@ -219,7 +219,7 @@ bool compare_exchange(
                                            : e.order_at(from, order_of(on_failure), access::load);
   operation op(e, object, sizeof(T), true, from);
   const auto wanted = static_cast<std::uint64_t>(*expected);
-  // One that fails is a load: it may have seen an older value.
+  // A failing compare-exchange is a load: it may have seen an older value.
   const std::uint16_t which = op.choose(failing, &wanted);
   const bool succeeds = which == op.newest() && op.value_of(which) == wanted;
   if (!succeeds) {
@@ -341,7 +341,7 @@ PLAIN(4)
 PLAIN(8)
 PLAIN(16)
 
-// What the compiler makes of larger copies (linked with --wrap).
+// The functions that the compiler calls for larger copies (linked with --wrap).
 void* __real_memcpy(void* to, const void* from, unsigned long size);
 void* __real_memmove(void* to, const void* from, unsigned long size);
 void* __real_memset(void* to, int value, unsigned long size);

@@ -1,17 +1,16 @@
-// Which values a load may see, and which plain accesses race.
+// The values that a load may see, and the plain accesses that race.
 //
-// Each atomic object has a history: its values in modification order, which is
-// here the order in which the stores were executed. Each thread has a view: of
-// each object the oldest value that it may still read. Reading and writing
-// raise it (coherence). A releasing store puts its thread's view into the
-// message; an acquiring load takes that over. A read-modify-write reads the
-// newest value and carries on what its predecessor carried (release sequence).
-// A sequentially consistent load reads nothing older than the last
-// sequentially consistent store.
+// Each atomic object has a history: its values in modification order, which is here the
+// order in which the stores were executed. Each thread has a view: of each object the
+// oldest value that it may still read. Reading and writing raise it (coherence). A
+// releasing store puts its thread's view into the message; an acquiring load takes that
+// over. A read-modify-write reads the newest value and carries on what its predecessor
+// carried (release sequence). A sequentially consistent load reads nothing older than the
+// last sequentially consistent store.
 //
-// Left out, as in most such tools: a load never sees a value that is stored
-// later in execution order (load buffering), and two stores never come in
-// another modification order than they were executed in.
+// Left out, as in most such tools: a load never sees a value that is stored later in
+// execution order (load buffering), and two stores never come in another modification
+// order than they were executed in.
 #include "explorer/engine.hpp"
 
 #include <algorithm>
@@ -230,7 +229,7 @@ const char* memory::end_of(std::uintptr_t start, std::size_t size, unsigned thre
     }
     return false;
   };
-  // Of the two ways the shorter one.
+  // The shorter of two ways.
   bool bad = false;
   if (size / 8 > cells_in_use_.size()) {
     for (const std::uint32_t slot : cells_in_use_) {
@@ -262,7 +261,7 @@ const char* memory::atomic_access(std::uintptr_t address, std::size_t size, unsi
       fault = "data race: an atomic is used by a thread that does not know of its construction";
     }
   }
-  // As a read: who ends the object must know of this use.
+  // As a read: the thread that ends the object must know of this use.
   c.read_bytes[thread] = c.read[thread] == mine.heard[thread]
                              ? static_cast<std::uint8_t>(c.read_bytes[thread] | bytes)
                              : bytes;

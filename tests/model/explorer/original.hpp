@@ -1,4 +1,4 @@
-// The system's own function behind one that the explorer puts in its place.
+// The system's own function behind one that the explorer replaces.
 #pragma once
 
 #include <dlfcn.h>

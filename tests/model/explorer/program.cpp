@@ -1,4 +1,4 @@
-// What a test's program asks of the explorer, beside its own work: explorer.hpp.
+// The requests of a test's program to the explorer, beside its own work: explorer.hpp.
 #include "explorer/engine.hpp"
 
 #include <string>
@@ -44,8 +44,8 @@ void let_others_rest(engine& e) {
 
 }  // namespace
 
-// What the others have begun inside the window they also end there: its thread
-// goes on when none of them can.
+// The other threads finish inside the window what they have begun there: the window's
+// thread goes on when none of them can.
 window::~window() {
   engine& e = engine::get();
   const inside_engine guard(e);
@@ -62,7 +62,8 @@ void wait_until(bool (*condition)(void*), void* argument) {
   self.condition_argument = argument;
   self.state = thread_state::waiting;
   e.block();
-  // The look that found it, as the thread's own: it acquires what it acquires.
+  // The successful look is repeated as the thread's own: it acquires as the program's
+  // loads do.
   e.observing = true;
   e.inside = false;
   condition(argument);

@@ -1,5 +1,5 @@
-// In place of base/record_pool.cpp: no record is used twice in a run, so that
-// the use of one that was given back is found.
+// Replaces base/record_pool.cpp: no record is used twice in a run, so the use of one that
+// was given back is found.
 #include "base/record_pool.hpp"
 
 #include <new>

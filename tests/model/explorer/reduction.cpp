@@ -1,5 +1,5 @@
-// The reduction: an order of two operations is tried only if they meet, that is
-// if they touch the same location and one of them writes.
+// The reduction: an order of two operations is tried only if they meet, that is, if they
+// touch the same location and one of them writes.
 #include "explorer/engine.hpp"
 
 #include <algorithm>
@@ -15,12 +15,12 @@ void engine::want(std::int32_t index, unsigned t) {
   if (index < 0) return;
   decision& d = path_[static_cast<std::size_t>(index)];
   if (d.what != decision::kind::thread) return;
-  // A thread that sleeps there goes on only after another that meets it.
+  // A thread that sleeps there goes on only after another one that meets it.
   d.wanted |= (d.enabled & ~d.asleep & bit(t)) != 0 ? bit(t) : d.enabled;
 }
 
-// The present operation of thread t meets an earlier one of thread q: the other
-// order is to be tried.
+// The present operation of thread t meets an earlier one of thread q, so the other order
+// is to be tried.
 void engine::want_before(unsigned q,
                          const location::access& a,
                          unsigned t,
@@ -28,14 +28,14 @@ void engine::want_before(unsigned q,
   if (a.decision < 0) return;
   if (!uses_sleep()) {
     want(a.decision, t);
-    // With few preemptions the other order may be within reach only if the
-    // thread in between did not even begin its turn.
+    // With few preemptions the other order may be within reach only if the thread in
+    // between did not even begin its turn.
     want(a.block, t);
     return;
   }
-  // Who may begin it: the threads whose first operation since then comes after
-  // nothing but what came before. Threads that sleep at that decision have
-  // begun there before.
+  // The candidates that may begin it are the threads whose first operation since then
+  // depends on no earlier one. Threads that sleep at that decision have begun there
+  // before.
   decision& d = path_[static_cast<std::size_t>(a.decision)];
   std::size_t first = history_.size();
   while (first > 0 && !(history_[first - 1].thread == q && history_[first - 1].after[q] == a.step))
@@ -96,8 +96,8 @@ void engine::record(const pending& done) {
   const location::access here{self.clock[current_], last_decision_, block_decision_};
   l.last_any[current_] = here;
   if (done.writes) l.last_write[current_] = here;
-  // Whoever slept because his next operation had been tried wakes up if this
-  // one meets it.
+  // A thread that slept because its next operation had been tried wakes up if this one
+  // meets it.
   for (unsigned q = 0; asleep_ != 0 && q < thread_count_; ++q) {
     if ((asleep_ & bit(q)) == 0) continue;
     const pending& his = threads_[q].next;

@@ -1,5 +1,5 @@
-// Who goes on, and which value is read: the decisions of a run, and what is left
-// to try in the next one.
+// The thread that goes on, and the value that is read: the decisions of a run, and the
+// choices left to try in the next one.
 #include "explorer/engine.hpp"
 
 #include <bit>
@@ -9,7 +9,7 @@
 namespace model {
 namespace {
 
-// How often threads may spin in turn without anybody writing.
+// How often threads may spin in turn without any write.
 constexpr std::uint64_t patience = 400;
 
 }  // namespace
@@ -43,12 +43,12 @@ thread_mask engine::enabled_threads() {
   return mask;
 }
 
-// Nobody can go on by himself: spinning threads look again, or time passes.
+// No thread can go on by itself: spinning threads look again, or time passes.
 unsigned engine::choose_without_ready() {
   ++idle_rounds_;
   unsigned spins = max_threads;
   unsigned sleeps = max_threads;
-  // Of equals the next one round, so that each has its turn.
+  // Among equals the next one round, so that each gets its turn.
   for (unsigned i = 1; i <= thread_count_; ++i) {
     const unsigned t = (current_ + i) % thread_count_;
     const thread& it = threads_[t];
@@ -65,7 +65,7 @@ unsigned engine::choose_without_ready() {
   if (sleeps != max_threads) {
     idle_rounds_ = 0;
     if (!exploring()) return sleeps;
-    // Who sleeps longer may still be the first to go on.
+    // A thread that sleeps longer may still be the first to go on.
     thread_mask timed = 0;
     for (unsigned t = 0; t < thread_count_; ++t) {
       const thread& it = threads_[t];
@@ -114,8 +114,8 @@ unsigned engine::choose_thread() {
         enabled |= bit(t);
     }
   }
-  // The same thread goes on; if it cannot, the first that can. Who spins comes
-  // last, so that spinning threads do not go round among themselves.
+  // The same thread goes on; if it cannot, the first that can. Spinning threads come
+  // last, so that they do not go round among themselves.
   unsigned usual = current_;
   if ((ready & bit(current_)) == 0) {
     thread_mask spinning = 0;
@@ -139,7 +139,7 @@ unsigned engine::choose_thread() {
   return decide(ready, enabled, usual);
 }
 
-// What a new decision finds used up: what the one before did, and what that cost.
+// The budget that a new decision finds: the one before it, less what that one cost.
 void engine::count_budget(decision& d) const {
   if (depth_ == 0) return;
   const decision& before = path_[depth_ - 1];
@@ -150,17 +150,17 @@ void engine::count_budget(decision& d) const {
       before.stale + (before.what == decision::kind::value && before.chosen != 0 ? 1 : 0));
 }
 
-// Which threads that were tried at a decision sleep while others are: their next
-// operation is not tried again until another has met it, as what follows was seen
-// with it done first. With bounds that must not have cost more there than here. So
-// only who ran before sleeps, whose operation is done without a change of threads.
+// The threads tried at a decision that sleep while others are tried: their next operation
+// is not tried again until another has met it, since its consequences were seen with it
+// done first. Under bounds that must not have cost more there than here. So only the
+// thread that ran before sleeps, whose operation needs no change of threads.
 thread_mask engine::may_sleep(const decision& d) const noexcept {
   if (!bounds_.reduce) return 0;
   if (bounds_.preemptions == unlimited) return ~thread_mask{0};
   return bit(d.previous) & d.ready;
 }
 
-// `ready`: those of the enabled that go on without a timeout.
+// `ready`: the enabled threads that go on without a timeout.
 unsigned engine::decide(thread_mask ready, thread_mask enabled, unsigned usual) {
   if (depth_ == path_.size()) {
     decision d;
@@ -182,7 +182,7 @@ unsigned engine::decide(thread_mask ready, thread_mask enabled, unsigned usual) 
       thread_mask awake = ready & ~d.asleep;
       if (awake == 0) awake = enabled & ~d.asleep;
       if (awake == 0) {
-        cut_ = true;  // all that could follow has been seen in another order
+        cut_ = true;  // every continuation has been seen in another order
         end_run();
       }
       taken = (awake & bit(usual)) != 0 ? usual : static_cast<unsigned>(std::countr_zero(awake));
@@ -250,7 +250,7 @@ void engine::block() {
   threads_[current_].state = thread_state::ready;
 }
 
-// The deepest decision with something left to try.
+// The deepest decision that still has a choice to try.
 bool engine::next_run() {
   while (!path_.empty()) {
     decision& d = path_.back();

@@ -1,5 +1,5 @@
-// In place of the stacks of machine: plain memory, none used twice in a run.
-// Guards, and the report of an overflow, are no subject here.
+// Replaces the stacks of machine: plain memory, none used twice in a run. Guards, and the
+// report of an overflow, are not covered here.
 #include "explorer/engine.hpp"
 #include "machine/overflow.hpp"
 #include "machine/stack.hpp"
@@ -18,7 +18,7 @@ constexpr std::size_t room = 256 * 1024;
 
 // Mapped once, and never part of the program's static memory.
 std::byte* region = nullptr;
-// Part of it: begins anew with each run.
+// A part of it: begins anew with each run.
 std::size_t taken = 0;
 bool released[stacks] = {};
 
@@ -47,7 +47,7 @@ bool released_stack(const void* address) noexcept {
 namespace vigil::inline VIGIL_ABI::detail {
 
 stack allocate_stack(std::size_t usable) {
-  static_cast<void>(usable);  // one size is enough for what a model test does
+  static_cast<void>(usable);  // one size is enough for a model test
   if (model::taken == model::stacks) throw std::bad_alloc();
   std::byte* const bottom = model::region + model::room * model::taken++;
   return {bottom, bottom + model::room, 0};

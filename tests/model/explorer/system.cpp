@@ -23,12 +23,12 @@ void pause_here(const void* from) {
   self.next = {};
   self.state = thread_state::paused;
   self.paused_at = e->writes();
-  // Who has just seen an old value need not wait for another.
+  // A thread that has just seen an old value need not wait for another.
   for (const std::int64_t l : self.looked_at) {
     if (l >= 0 && e->mem().is_behind(e->current(), static_cast<unsigned>(l))) self.paused_at = 0;
   }
   e->block();
-  // What it spins on is seen at last, and no more than that.
+  // It sees the newest value of what it spins on, and no more than that.
   for (const std::int64_t l : self.looked_at) {
     if (l >= 0) e->mem().see_newest(e->current(), static_cast<unsigned>(l));
   }
@@ -62,7 +62,7 @@ void futex_wait(futex_word& word, std::uint32_t expected, nanos deadline) noexce
   memory& m = e.mem();
   e.reach({m.find(&word, sizeof word, e.current()), true});
   const unsigned l = m.find(&word, sizeof word, e.current());
-  // The kernel reads the word itself, as it is.
+  // The kernel reads the current word.
   const location& at = m.at(l);
   if (at.history[at.length - 1].value != expected) {
     e.trace(from, "futex  word %u: has changed, no wait", l);
@@ -72,7 +72,7 @@ void futex_wait(futex_word& word, std::uint32_t expected, nanos deadline) noexce
     e.trace(from, "futex  word %u: the deadline has come", l);
     thread& self = e.of(e.current());
     if (self.in_vain_at == e.switches()) {
-      // Round and round: somebody else must move first.
+      // Round and round: another thread must move first.
       self.next = {};
       self.state = thread_state::paused;
       self.paused_at = e.writes();
@@ -134,7 +134,7 @@ unsigned long set_thread_timer_slack(unsigned long) noexcept {
 
 }  // namespace vigil::inline VIGIL_ABI::detail
 
-// --- in place of the system's
+// --- in place of the system's functions
 
 extern "C" {
 
@@ -203,7 +203,7 @@ int pthread_atfork(void (*)(), void (*)(), void (*)()) {
   return 0;
 }
 
-// fatal(), std::terminate(): a fault, if the program does it.
+// fatal(), std::terminate(): a fault, if the program calls it.
 void abort() noexcept {
   if (model::engine* const e = model::engine_of_program()) {
     e->fail("the program aborts: see its message above");
@@ -215,8 +215,8 @@ int pthread_setname_np(pthread_t, const char*) {
   return 0;
 }
 
-// A mutex of the operating system: taken or not, first come, first served by
-// whoever is chosen. The state lies in the mutex's own first word.
+// A mutex of the operating system: taken or not; the thread that is chosen first gets it.
+// The state lies in the mutex's own first word.
 int pthread_mutex_lock(pthread_mutex_t* mutex) {
   model::engine* const e = model::engine_of_program();
   if (e == nullptr) {

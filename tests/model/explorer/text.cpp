@@ -1,4 +1,4 @@
-// What a person reads and gives back: schedules and traces as text.
+// Text for people to read and give back: schedules and traces.
 #include "explorer/engine.hpp"
 
 #include <cstdarg>
@@ -17,7 +17,7 @@
 namespace model {
 namespace {
 
-// "idle.cpp:42" for each, of the innermost place that is no header of the
+// "idle.cpp:42" for each address: the innermost place that is not in a header of the
 // compiler's.
 std::map<const void*, std::string> source_lines(const std::set<const void*>& codes) {
   std::map<const void*, std::string> lines;
@@ -34,8 +34,8 @@ std::map<const void*, std::string> source_lines(const std::set<const void*>& cod
               static_cast<unsigned long>(static_cast<const char*>(code) -
                                          static_cast<const char*>(info.dli_fbase) - 1));
   }
-  // Of each its address first, on a line of its own, then the places, innermost
-  // first.
+  // The output has for each its address first, on a line of its own, then the places,
+  // innermost first.
   const std::string self = "/proc/" + std::to_string(::getpid());
   const std::string command = "addr2line -a -i -e " + self + "/exe < " + self + "/fd/" +
                               std::to_string(file) + " 2>/dev/null";
@@ -112,7 +112,7 @@ void engine::trace(const void* from, const char* format, ...) {
   trace_.push_back({current_, from, text});
 }
 
-// Each line with the thread, the place in the source and what was done there.
+// Each line has the thread, the place in the source and the operation.
 std::string engine::trace_text() const {
   std::string whole;
   std::set<const void*> codes;

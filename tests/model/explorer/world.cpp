@@ -1,9 +1,8 @@
-// The program's memory: each run starts from the same.
+// The program's memory, which is the same at the start of each run.
 //
-// What the program keeps in static memory is remembered before the first run and
-// put back before each; what it allocates or maps comes from an arena that begins
-// anew; what it freed stays marked until the run ends, so that a later use is
-// found.
+// Static memory is remembered before the first run and put back before each; allocated or
+// mapped memory comes from an arena that begins anew; freed memory stays marked until the
+// run ends, so that a later use is found.
 #include "explorer/engine.hpp"
 #include "explorer/original.hpp"
 
@@ -34,11 +33,11 @@ struct world {
   std::size_t arena_used = 0;
   std::uint32_t* freed = nullptr;  // of each granule: the run in which it was freed
   std::uint32_t run = 0;
-  std::byte* mappings = nullptr;  // for what the program maps
+  std::byte* mappings = nullptr;  // for the program's own mappings
   std::size_t mappings_used = 0;
   char* statics = nullptr;  // the program's static memory before the first run
   std::terminate_handler terminate = nullptr;
-  // Of the main program's thread-locals: one block for each thread.
+  // The main program's thread-locals: one block for each thread.
   std::size_t locals_size = 0;
   const void* exceptions = nullptr;  // the C++ library's
   std::byte* locals = nullptr;
@@ -93,8 +92,8 @@ void free_memory(void* p) {
   std::size_t size = 0;
   std::memcpy(&size, start - granule, sizeof size);
   const auto first = static_cast<std::size_t>(start - w.arena) / granule;
-  // What the explorer itself took while the program ran, the lines of a trace, it
-  // gives back between two runs.
+  // Memory that the explorer itself took while the program ran, for the lines of a trace,
+  // is returned between two runs.
   if (!engine::get().running()) return;
   if (w.freed[first] == w.run) engine::get().fail("memory is freed twice");
   engine::get().ends(start, size - granule);
@@ -116,7 +115,7 @@ void* allocate(std::size_t size) {
   }
   std::byte* const at = w.arena + w.arena_used;
   w.arena_used += size;
-  // Its size stands in the gap before it.
+  // Its size is stored in the gap before it.
   std::memcpy(at, &size, sizeof size);
   return at + granule;
 }
@@ -133,8 +132,8 @@ void world_begin() {
 void world_restore() {
   world& w = *the_world;
   std::memcpy(__data_start, w.statics, static_cast<std::size_t>(_end - __data_start));
-  std::set_terminate(w.terminate);  // what the C++ library remembers of the program
-  w.arena_used = granule;           // so that the first is not at the arena's start
+  std::set_terminate(w.terminate);  // the C++ library's memory of the program
+  w.arena_used = granule;           // so that the first block is not at the arena's start
   ++w.run;
   if (w.mappings_used != 0) {
     ::madvise(w.mappings, w.mappings_used, MADV_DONTNEED);
@@ -179,7 +178,7 @@ bool is_thread_local(const void* address) noexcept {
 
 }  // namespace model
 
-// --- in place of the system's
+// --- in place of the system's functions
 
 void* operator new(std::size_t size) {
   if (model::engine_of_program() != nullptr) return model::allocate(size);

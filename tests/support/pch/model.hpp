@@ -1,5 +1,5 @@
-// As unit.hpp, for the model tests. Nothing of vigil: a planted fault puts its
-// header before the real one.
+// Like unit.hpp, for the model tests. It includes no header of vigil: a planted fault
+// puts its header before the real one.
 #include <functional>
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
-// As unit.hpp, for the library's sources under the explorer and the faulty ones
-// beside them. Nothing of vigil, as in model.hpp.
+// Like unit.hpp, for the library's sources under the explorer and the faulty ones beside
+// them. It includes no header of vigil, as in model.hpp.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

@@ -1,5 +1,5 @@
-// Compiled once for each test executable, ahead of its files: what nearly every
-// test includes. A test still includes what it uses, for those who read it.
+// Compiled once for each test executable, ahead of its files: the headers that nearly
+// every test includes. A test still includes what it uses, for its readers.
 #include "support/in_runtime.hpp"
 
 #include <vigil/vigil.hpp>

@@ -1,11 +1,10 @@
 // The workloads with Tokio: Sleep, interval, tasks.
 //
-// A Sleep is armed when it is first polled and stopped when it is dropped, so
-// arm+stop is: make, poll once, drop. "One timer used again" makes it in the
-// same place, "fresh" boxes it. Timers count in milliseconds. One worker is
-// the current_thread runtime, two are multi_thread. The samples run
-// unconstrained: Tokio's budget would refuse to arm more than 128 in a turn.
-// The protocol is that of peers.hpp.
+// A Sleep is armed when it is first polled and stopped when it is dropped, so arm+stop
+// is: make, poll once, drop. "One timer used again" makes it in the same place, "fresh"
+// boxes it. Timers count in milliseconds. One worker means the current_thread runtime,
+// two mean multi_thread. The samples run unconstrained: Tokio's budget would refuse to
+// arm more than 128 in a turn. The protocol is that of peers.hpp.
 use std::collections::HashMap;
 use std::future::Future;
 use std::io::{BufRead, Write};
@@ -25,7 +24,7 @@ type Parameters = HashMap<String, u64>;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-// As long as this the threads are busy first, until they are on a processor each.
+// The threads are busy this long first, until each is on its own processor.
 const SETTLING: Duration = Duration::from_millis(10);
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -44,7 +43,7 @@ fn serve(mut sample: impl FnMut() -> Numbers) {
     }
 }
 
-// No workers: as many as it takes by default.
+// Without a number of workers there are as many as Tokio takes by default.
 fn runtime(workers: u64) -> Runtime {
     let mut builder =
         if workers == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
@@ -54,7 +53,7 @@ fn runtime(workers: u64) -> Runtime {
     builder.enable_time().build().unwrap()
 }
 
-// Runs one sample in a task: on a worker, not on the thread that waits for it.
+// Runs one sample in a task, on a worker and not on the thread that waits for it.
 fn in_task<F>(runtime: &Runtime, sample: F) -> F::Output
 where
     F: Future + Send + 'static,
@@ -142,7 +141,7 @@ impl Dice {
 
 // --- arming
 
-// Gives f the context in which the task is polled.
+// Calls f with the context in which the task is polled.
 struct WithContext<F>(F);
 
 impl<T, F: FnMut(&mut Context<'_>) -> T + Unpin> Future for WithContext<F> {
@@ -169,7 +168,7 @@ fn arm_and_stop(record: &mut Record, delay: Duration, context: &mut Context<'_>)
     record.set(None);
 }
 
-// CPU time of each operation, a turn of the runtime included.
+// Returns the CPU time of each operation, including a turn of the runtime.
 async fn cpu_each(n: u64, mut operation: impl FnMut(u64, &mut Context<'_>)) -> f64 {
     let start = cpu_time();
     WithContext(|context: &mut Context<'_>| {
@@ -240,7 +239,7 @@ fn tokio_now() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
-// Arms and stops its own timers; says when it began and ended. All tasks begin
+// Arms and stops its own timers, and returns when it began and ended. All tasks begin
 // together.
 async fn arm_in_task(
     task: u64,
@@ -443,9 +442,9 @@ fn spawn(asked: &Parameters) {
     });
 }
 
-// There and back over two mpsc channels of 1, plain and with a timeout, and an item
-// through one of 128. Tokio has no channel without a buffer, so the smallest one stands
-// for it, and none with several receivers.
+// Measures a value there and back over two mpsc channels of 1, plain and with a timeout,
+// and an item through one of 128. Tokio has no unbuffered channel, so the smallest one
+// stands for it, and no channel with several receivers.
 fn channels(asked: &Parameters) {
     let runtime = runtime(asked["workers"]);
     let ops = asked["ops"];
@@ -495,7 +494,7 @@ async fn there_and_back(ops: u64, timed: bool) -> f64 {
     each(start.elapsed(), ops)
 }
 
-// What a task does beside a lock and unlock.
+// The work of a task beside a lock and unlock.
 #[derive(Clone, Copy, PartialEq)]
 enum After {
     Nothing,
@@ -503,7 +502,8 @@ enum After {
     Clock,
 }
 
-// Nanoseconds for each lock and unlock of n tasks, and microseconds of the longest wait.
+// Returns nanoseconds for each lock and unlock of n tasks, and microseconds of the
+// longest wait.
 async fn contend(ops: u64, n: u64, after: After) -> (f64, f64) {
     let shared = Arc::new(Mutex::new((0, Duration::ZERO)));
     let start = Instant::now();
@@ -533,7 +533,7 @@ async fn contend(ops: u64, n: u64, after: After) -> (f64, f64) {
     (each(start.elapsed(), ops), longest.as_nanos() as f64 / 1e3)
 }
 
-// One tokio::sync::Mutex, as contend() of peers.hpp.
+// Measures one tokio::sync::Mutex, like contend() of peers.hpp.
 fn mutex(asked: &Parameters) {
     let runtime = runtime(asked["workers"]);
     let ops = asked["ops"];
@@ -548,7 +548,7 @@ fn mutex(asked: &Parameters) {
     });
 }
 
-// --- what is asked of the kernel
+// --- system calls
 
 async fn counted(program: impl Future<Output = ()>) -> Numbers {
     let before = context_switches();

@@ -1,9 +1,9 @@
-// boost::asio::any_io_executor, for programs that another compiler builds than vigil-io.
+// boost::asio::any_io_executor, for programs built by another compiler than vigil-io.
 //
-// With BOOST_ASIO_SEPARATE_COMPILATION Asio declares these, and vigil-io has
-// them; but g++ and clang++ give them different names, because their constraint
-// has a default argument that only one of the two puts there. So who uses one
-// has it from here.
+// With BOOST_ASIO_SEPARATE_COMPILATION Asio declares the members below, and vigil-io
+// defines them. But g++ and clang++ give them different names, because only one of the
+// two includes a default argument of their constraint. So each file that uses them
+// includes this one.
 #pragma once
 
 #include <vigil/io/detail/config.hpp>

@@ -1,5 +1,5 @@
-// Asio is compiled into vigil-io. A file that takes it from the headers instead would
-// bring a second one into the program, and nobody would say so.
+// Asio is compiled into vigil-io. A file that took it from the headers instead would
+// bring a second copy into the program, silently.
 #pragma once
 
 #include <vigil/detail/config.hpp>

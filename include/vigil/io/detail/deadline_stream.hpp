@@ -33,11 +33,12 @@ class turns {
   turns(const turns&) = delete;
   turns& operator=(const turns&) = delete;
 
-  // For uninterruptible waiters such as close(): between two calls, even if more wait.
+  // For uninterruptible waiters such as close(): a turn between two calls, even if more
+  // wait.
   mutex& between_calls() noexcept { return one_; }
 
  private:
-  // Gives back what it has acquired.
+  // Gives back the permit that it has acquired.
   struct place {
     explicit place(semaphore& s) : queue(s) { queue.acquire(); }
 
@@ -49,12 +50,12 @@ class turns {
     semaphore& queue;
   };
 
-  semaphore queue_{1};  // of the calls, each until it is stopped
-  mutex one_;           // the first of them, or an uninterruptible waiter
+  semaphore queue_{1};  // of the calls; a stop ends the wait in it
+  mutex one_;           // held by the first call, or by an uninterruptible waiter
 };
 
-// The turn of one call, as long as it lives. To make it throws `stopped` if it must
-// wait for it; nothing has been begun then.
+// The turn of one call, while it lives. The constructor throws `stopped` if it would have
+// to wait; nothing has begun then.
 class turns::call {
  public:
   explicit call(turns& t) : place_(t.queue_), turn_(t.one_) {}
@@ -64,7 +65,7 @@ class turns::call {
   std::lock_guard<mutex> turn_;
 };
 
-// The same, if it is to be had without a wait.
+// The same, if the turn can be had without a wait.
 class turns::try_call {
  public:
   explicit try_call(turns& t)
@@ -91,18 +92,18 @@ struct stream_side {
 
   turns calls;
   movable_deadline deadline;
-  unsigned at_once = 0;      // in a row, guarded by calls
-  bool was_emptied = false;  // the same: the last read has left nothing
+  unsigned at_once = 0;      // in a row; guarded by calls
+  bool was_emptied = false;  // guarded by calls: the last read left nothing
 };
 
 struct stream_sides {
   stream_side read{time_of::read};
   stream_side write{time_of::write};
-  std::mutex setup;          // nobody waits in it
+  std::mutex setup;          // never held across a wait
   bool no_delay = true;      // guarded by setup
-  bool has_options = false;  // guarded by setup: since they were changed
+  bool has_options = false;  // guarded by setup; false after a change of them
   idle_list* joined = nullptr;
-  idle_entry idle{read.deadline, write.deadline};  // the first to die
+  idle_entry idle{read.deadline, write.deadline};  // is destroyed first
 };
 
 template <class Stream>

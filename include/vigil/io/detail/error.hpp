@@ -1,4 +1,4 @@
-// The error codes of waits that were cut short.
+// The error codes of waits that ended early.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -13,19 +13,19 @@
 
 namespace vigil::io::inline VIGIL_ABI::detail {
 
-// Whether an operation that was asked to end says so: operation_aborted, an Asio
-// channel's channel_cancelled, whatever equals errc::operation_canceled; an exception
-// whose code is one of these.
+// Whether an error says that an operation was cancelled: operation_aborted, an Asio
+// channel's channel_cancelled, any code equal to errc::operation_canceled; or an
+// exception with such a code.
 VIGIL_API bool means_cancelled(const boost::system::error_code& code) noexcept;
 VIGIL_API bool means_cancelled(const std::exception_ptr& error) noexcept;
 
-// Whose time is over. The code of each equals boost::asio::error::timed_out; its message
-// says which one it is, where that of the system is "Connection timed out".
+// The time that is over. Each has a code that equals boost::asio::error::timed_out, with
+// a message that says which time it is. (The system's message is "Connection timed out".)
 enum class time_of : std::uint8_t { within, until, read, write, idle };
 
 VIGIL_API boost::system::error_code timed_out_by(time_of limit) noexcept;
 
-// The form of a call that throws.
+// Makes the throwing form of a call.
 template <class F>
 auto or_throw(const char* call, F f) {
   boost::system::error_code error;

@@ -1,4 +1,4 @@
-// The connections that wait for a memory_acceptor, and its accept.
+// The connections that wait for a memory_acceptor, and its accept operation.
 #pragma once
 
 #include <vigil/io/memory_stream.hpp>
@@ -17,8 +17,8 @@ namespace vigil::io::inline VIGIL_ABI::detail {
 
 class memory_backlog {
  public:
-  // An accept. Finished once: by its beginner, or by the one that takes it out under the
-  // lock.
+  // An accept. finish() is called once: by the caller that began it, or by the one that
+  // takes it out under the lock.
   struct waiting {
     explicit waiting(std::uint64_t n) : number(n) {}
 
@@ -52,7 +52,7 @@ class memory_backlog {
     w.finish(error, first ? std::move(*first) : no_stream());
   }
 
-  // False: it is closed.
+  // Returns false if the acceptor is closed.
   bool add(memory_stream s) {
     waiting* w = nullptr;
     {
@@ -65,7 +65,7 @@ class memory_backlog {
     return true;
   }
 
-  // The number of an accept; never given to another, as its place in memory may be.
+  // The number of an accept, which is never reused, as its address may be.
   std::uint64_t next_number() {
     const std::lock_guard guard(lock_);
     return ++last_number_;
@@ -83,7 +83,7 @@ class memory_backlog {
 
   void close() {
     waiting* w = nullptr;
-    std::deque<memory_stream> refused;  // dies without the lock
+    std::deque<memory_stream> refused;  // is destroyed without the lock
     {
       const std::lock_guard guard(lock_);
       closed_ = true;
@@ -114,11 +114,11 @@ class memory_accept final : public memory_backlog::waiting {
         backlog_(std::move(backlog)),
         handler_(std::move(handler)) {}
 
-  // Throws std::bad_alloc; then the caller still has it. Afterwards begin().
+  // May throw std::bad_alloc; the caller then still owns it. begin() follows.
   void prepare() { cancel_by_slot(handler_, backlog_, number); }
 
   void begin() {
-    // Kept, for once it waits somebody else may end it.
+    // Kept, because once the accept waits, another thread may end it.
     const std::shared_ptr<memory_backlog> kept = backlog_;
     kept->wait(*this);
   }

@@ -22,11 +22,11 @@
 
 namespace vigil::io::inline VIGIL_ABI::detail {
 
-// One direction.
+// One direction of a pipe.
 class memory_half {
  public:
-  // Waits until something has changed for its side. The one that takes it out under
-  // the lock calls one of the two functions, once.
+  // An operation that waits for a change. One of its two functions is called, once, by
+  // the caller that takes it out under the lock.
   struct waiting {
     virtual void again() = 0;
     virtual void abort() = 0;
@@ -41,7 +41,8 @@ class memory_half {
 
   explicit memory_half(std::size_t capacity) : bytes_(capacity) {}
 
-  // As much as there is, or as there is room for; otherwise would_block.
+  // Transfers as much as there is, or as there is room for; fails with would_block if
+  // that is nothing.
   template <bool Reads, class Buffers>
   std::size_t transfer(const Buffers& buffers, boost::system::error_code& error) {
     using buffer =
@@ -76,7 +77,8 @@ class memory_half {
     return wait_result::waits;
   }
 
-  // The number of an operation, never given to another: a cancellation may come late.
+  // The number of an operation, which is never reused, because a cancellation may come
+  // late.
   std::uint64_t next_number() {
     const std::lock_guard guard(lock_);
     return ++last_number_;
@@ -95,10 +97,10 @@ class memory_half {
     if (found != nullptr) found->abort();
   }
 
-  // By the end that writes: the other reads what is left, then eof.
+  // Called by the end that writes: the other end reads the bytes that are left, then eof.
   void close_writer() { close(writer_closed_, writer_, reader_); }
 
-  // By the end that reads: the other's writes fail.
+  // Called by the end that reads: the other end's writes fail.
   void close_reader() { close(reader_closed_, reader_, writer_); }
 
  private:
@@ -152,7 +154,7 @@ class memory_half {
   }
 
   std::mutex lock_;
-  std::vector<char> bytes_;  // a ring
+  std::vector<char> bytes_;  // a ring buffer
   std::size_t first_ = 0;
   std::size_t size_ = 0;
   bool reader_closed_ = false;
@@ -162,8 +164,9 @@ class memory_half {
   std::uint64_t last_number_ = 0;
 };
 
-// A fiber's own handler only marks it ready, so it may run inside the call that
-// completes it, or begins it; any other may begin the next operation, and so on.
+// True for a fiber's own handler: it only marks the fiber ready, so it may run inside the
+// call that begins or completes the operation. Any other handler may begin the next
+// operation there, and so on.
 template <class Handler>
 inline constexpr bool only_marks = false;
 
@@ -183,7 +186,7 @@ void call_in_program(Handler handler, Values... values) {
   }
 }
 
-// A cancellation of the handler's goes to the operation with this number.
+// Makes a cancellation of the handler end the operation with this number.
 template <class Handler, class Target>
 void cancel_by_slot(const Handler& handler,
                     const std::shared_ptr<Target>& target,
@@ -204,7 +207,7 @@ class memory_operation final : public memory_half::waiting {
         handler_(std::move(handler)),
         buffers_(buffers) {}
 
-  // Throws std::bad_alloc; then the caller still has it. Afterwards again().
+  // May throw std::bad_alloc; the caller then still owns it. again() follows.
   void prepare() { cancel_by_slot(handler_, half_, number); }
 
   void again() override {
@@ -215,7 +218,7 @@ class memory_operation final : public memory_half::waiting {
         finish(error, n);
         return;
       }
-      // Kept, for once it waits somebody else may end it.
+      // Kept, because once the operation waits, another thread may end it.
       const std::shared_ptr<memory_half> half = half_;
       const auto result = half->wait<Reads>(*this);
       if (result == memory_half::wait_result::waits) return;
@@ -242,7 +245,7 @@ class memory_operation final : public memory_half::waiting {
 
 template <bool Reads>
 struct initiate_memory_operation {
-  // For use_fiber: it is completed in the program, too.
+  // Tells use_fiber that the operation completes inside the program.
   using inside_program = void;
 
   template <class Handler, class Buffers>

@@ -27,56 +27,58 @@ using vigil::detail::wait_limit;
 class movable_deadline;  // movable_deadline.hpp
 struct operation;        // src/io/operation.hpp; counted
 
-// How a wait for an operation ended. The operation is over in every case, on request in
-// all but the first. An enum of its own: the `outcome` of the library's waits is not for
-// users' programs to see, and has neither close() nor a lack of memory.
+// How a wait for an operation ended. The operation is over in every case; in all but
+// `completed`, upon request. This is not the `outcome` of the library's waits, which
+// users' programs must not see, and which has neither close() nor a lack of memory.
 enum class ending : std::uint8_t { completed, cut, cancelled, stopped, no_memory };
 
 struct ended {
-  ending how = ending::completed;
+  ending result = ending::completed;
   bool dropped = false;           // the handler was destroyed without a call
   boost::system::error_code cut;  // timed_out, or operation_aborted by close()
-  std::exception_ptr thrown;      // by the move of its values
+  std::exception_ptr thrown;      // thrown when its values were moved
 };
 
-// Made by a fiber for each operation; the caller has the reference. `own`: the executor
-// of the I/O object, `bound`: the one from bind_executor; either may be empty. `inside`:
-// the operation is completed in the program, so that the wait is no outside work. Throws
-// std::bad_alloc, and wrong_place if the caller is not a fiber, or itself runs one of
-// the two executors.
+// Makes an operation; called by a fiber, once for each. The caller gets the reference.
+// `own` is the executor of the I/O object, `bound` the one from bind_executor; either may
+// be empty. `inside` says that the operation completes inside the program, so that the
+// wait is not outside work. Throws std::bad_alloc, and wrong_place if the caller is not a
+// fiber, or runs one of the two executors itself.
 VIGIL_API operation& begin_operation(boost::asio::any_io_executor own,
                                      boost::asio::any_io_executor bound,
                                      bool inside);
 
-// `executor`: the reference keeps executor_of() what it is, too. It is for the handler,
-// until that is over, and for the copies of the associated executor, tracked ones aside.
+// `executor`: the reference also keeps executor_of() as it is. Such references are for
+// the handler, until that is over, and for the copies of the associated executor, except
+// tracked ones.
 VIGIL_API void retain(operation& o, bool executor) noexcept;
 VIGIL_API void release(operation& o, bool executor) noexcept;
 
-// For its handler.
+// For the operation's handler.
 VIGIL_API boost::asio::cancellation_slot slot_of(operation& o) noexcept;
-// The handler has been called, and has thrown that; or was destroyed without a call.
-// The caller touches the operation no more.
+// The handler has been called and threw `thrown`, or was destroyed without a call.
+// The caller no longer touches the operation.
 VIGIL_API void end(operation& o, std::exception_ptr thrown, bool dropped = false) noexcept;
 
-// By its fiber, once: until the handler has run or has been destroyed. Cancels the
-// operation when the limit comes, or that of `moves` (nullptr: none), or the fiber is
-// stopped.
+// Waits until the handler has run or has been destroyed. Called once, by the operation's
+// fiber. Cancels the operation when the limit or that of `moves` (nullptr: none) comes,
+// or when the fiber is stopped.
 // Waits: throws nothing.
 VIGIL_API ended await_end(operation& o, const wait_limit& limit, movable_deadline* moves);
-// For one that was not completed. `under`: of the limit.
-[[noreturn]] VIGIL_API void throw_ended(ending how, vigil::detail::cancel_node* under);
+// For an operation that was not completed. `under` is the limit's node.
+[[noreturn]] VIGIL_API void throw_ended(ending result, vigil::detail::cancel_node* under);
 
 // Asks the operation to end, wherever its handlers run. Any thread.
 VIGIL_API void cancel(operation& o, boost::asio::cancellation_type_t type) noexcept;
 
-// Where its handlers run; empty: wherever they are called. `posts`: never at once, nor
-// empty. A copy: when the operation is over its own one goes.
+// Where its handlers run; empty if wherever they are called. With `posts` it never runs
+// them at once, and is never empty. Returns a copy, because the operation's own goes when
+// the operation is over.
 VIGIL_API boost::asio::any_io_executor executor_of(operation& o, bool posts);
 VIGIL_API boost::asio::execution_context& context_of(operation& o);
 
-// Handlers and cancellation one after the other, whichever threads they are on.
-// A fiber that is inside must not wait.
+// While it lives, no other handler or cancellation of the operation runs, on any thread.
+// A fiber must not wait inside.
 class VIGIL_API operation_section {
  public:
   explicit operation_section(operation& o) noexcept;
@@ -88,7 +90,7 @@ class VIGIL_API operation_section {
   operation& operation_;
 };
 
-// A reference, of the operation or of its executor as well.
+// A reference to the operation, or to its executor as well.
 template <bool Executor>
 class basic_operation_ref {
  public:
@@ -113,7 +115,7 @@ class basic_operation_ref {
     if (operation_ != nullptr) release(*operation_, Executor);
   }
 
-  // Another reference.
+  // Makes another reference.
   static basic_operation_ref to(operation& o) noexcept {
     retain(o, Executor);
     return basic_operation_ref(o);
@@ -133,13 +135,13 @@ class basic_operation_ref {
 
 using operation_ref = basic_operation_ref<false>;
 
-// The associated executor of use_fiber's handlers: that of the I/O object, or what
-// bind_executor gave, with the operation's section around each call. Copies are as
-// good as one of that, even when the operation is over.
+// The associated executor of use_fiber's handlers: that of the I/O object, or the one
+// from bind_executor, with the operation's section around each call. Copies work even
+// when the operation is over.
 //
-// The tracked form is what Asio has beside a handler until it has called it, and a
-// moment longer: it does not keep what was bound, whose context may go once the
-// fiber knows.
+// Asio keeps the tracked form beside a handler until a moment after it has called it.
+// That form does not keep the bound executor alive, whose context may go once the fiber
+// knows.
 template <bool Posts, bool Keeps = true>
 class operation_executor {
   using blocking = boost::asio::execution::blocking_t;

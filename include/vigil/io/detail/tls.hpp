@@ -1,5 +1,5 @@
-// tls_stream without what its users say to it: OpenSSL between two buffers, and the
-// fibers that take turns with it.
+// The untyped part of tls_stream: OpenSSL between two buffers, and the fibers that take
+// turns with it.
 #pragma once
 
 #include <vigil/fiber.hpp>
@@ -24,8 +24,8 @@
 
 namespace vigil::io::inline VIGIL_ABI::detail {
 
-// One connection of OpenSSL between two buffers in memory. No call waits. One at a
-// time; an error `would_block` asks for input.
+// One connection of OpenSSL between two buffers in memory. No call waits; the error
+// `would_block` asks for input. One call at a time.
 class VIGIL_API tls_engine {
  public:
   explicit tls_engine(SSL_CTX* context);
@@ -40,16 +40,16 @@ class VIGIL_API tls_engine {
   void require_certificate();
   void handshake(bool as_server, boost::system::error_code& error) noexcept;
   std::size_t read(boost::asio::mutable_buffer to, boost::system::error_code& error) noexcept;
-  // At most one record. After the handshake this and the next ask for input only if a
-  // message of TLS itself (new keys, a session ticket) has come in half.
+  // Writes one record at most. After the handshake this and send_close_notify() ask for
+  // input only if half of a TLS message (new keys, a session ticket) has arrived.
   std::size_t write(boost::asio::const_buffer from, boost::system::error_code& error) noexcept;
-  void say_goodbye(boost::system::error_code& error) noexcept;
+  void send_close_notify(boost::system::error_code& error) noexcept;
 
-  // From the other end. Throws std::bad_alloc.
+  // Adds bytes from the other end. Throws std::bad_alloc.
   void put_input(boost::asio::const_buffer from);
-  // To the other end; 0: nothing.
+  // Takes bytes for the other end; returns 0 if there are none.
   std::size_t take_output(boost::asio::mutable_buffer to) noexcept;
-  // The same, left there until so much is dropped.
+  // The same, but leaves them there until drop_output().
   std::size_t see_output(boost::asio::mutable_buffer to) const noexcept;
   void drop_output(std::size_t n) noexcept;
   std::size_t output_size() const noexcept;
@@ -71,7 +71,7 @@ class VIGIL_API tls_engine {
   boost::system::error_code untrusted_ = boost::asio::error::not_connected;
 };
 
-// The calls of a tls_stream; each takes its turn and waits as said there.
+// The calls of a tls_stream. Each takes its turn, and waits as described there.
 template <class Stream>
 class tls_core {
  public:
@@ -92,7 +92,7 @@ class tls_core {
     if (error = ready_to_write(); error) return;
     do {
       with_engine([&](auto& engine) { engine.handshake(as_server, error); });
-      // Even after a failure: the other end is to hear of it.
+      // Sent even after a failure, so that the other end learns of it.
       boost::system::error_code unsent;
       flush(unsent);
       if (error && error != wants_input) return;
@@ -143,7 +143,7 @@ class tls_core {
       if (!error) {
         flush(error);
       } else if (error != wants_input) {
-        state_->owed.store(true);  // the alert that says why
+        state_->owed.store(true);  // the alert with the reason
       }
     });
     return error ? 0 : n;
@@ -152,11 +152,11 @@ class tls_core {
   void shutdown(boost::system::error_code& error) {
     writing(error, [&] {
       error = ready_to_write();
-      if (state_->said_goodbye) error.clear();
-      if (error || state_->said_goodbye) return;
-      with_engine([&](auto& engine) { engine.say_goodbye(error); });
+      if (state_->sent_close_notify) error.clear();
+      if (error || state_->sent_close_notify) return;
+      with_engine([&](auto& engine) { engine.send_close_notify(error); });
       if (error) return;
-      state_->said_goodbye = true;
+      state_->sent_close_notify = true;
       flush(error);
     });
   }
@@ -167,8 +167,8 @@ class tls_core {
     const std::scoped_lock all(state_->reading.between_calls(), state_->writing.between_calls());
   }
 
-  // A write may wait for the rest of a message that another fiber reads, or until the
-  // deadline that has just been moved.
+  // Wakes a write that waits, either for the rest of a message that another fiber reads,
+  // or until the deadline that has just been moved.
   void tell_stalled() noexcept {
     if (state_->stalled.load() == 0) return;
     {
@@ -179,14 +179,14 @@ class tls_core {
   }
 
  private:
-  static constexpr std::size_t record = 16 * 1024;  // the plain text of one, at most
+  static constexpr std::size_t record = 16 * 1024;  // the most plain text in a record
   static constexpr std::size_t most_answers = 64 * 1024;
 
   struct state {
     explicit state(SSL_CTX* context) : engine(context) {}
 
     // Held by the reader and by the writer, even while it waits; a handshake takes both,
-    // in this order. `alone`: inside OpenSSL.
+    // in this order. `alone` is held inside OpenSSL.
     turns reading;
     turns writing;
     mutex alone;
@@ -194,18 +194,19 @@ class tls_core {
     std::array<char, record + 1024> in;   // guarded by reading
     std::array<char, record + 1024> out;  // guarded by writing
     boost::system::error_code broken;     // guarded by writing: a record was cut off
-    bool said_goodbye = false;            // guarded by writing
+    bool sent_close_notify = false;       // guarded by writing
 
-    // OpenSSL has answered by itself while somebody wrote. Set before the turn to
-    // write is tried for, and looked at after it was given back, both seq_cst: so
+    // Set when OpenSSL has answered by itself while another fiber wrote. Set before the
+    // turn to write is tried for, and read after it was given back, both seq_cst: so
     // either the reader gets the turn, or the writer that had it sends the answer.
     std::atomic<bool> owed{false};
 
-    // How many writes wait for the rest of a message that is read by another fiber.
-    // Counted before such a write looks at what it waits for, and looked at after that
-    // has changed, both seq_cst: so either it sees the change, or it is told.
+    // The number of writes that wait for the rest of a message that another fiber reads.
+    // A write is counted before it looks at what it waits for, and the count is read
+    // after that has changed, both seq_cst: so either the write sees the change, or it is
+    // told.
     std::atomic<unsigned> stalled{0};
-    std::mutex news_lock;    // nobody waits in it
+    std::mutex news_lock;    // never held across a wait
     std::uint64_t news = 0;  // guarded by news_lock
     condition_variable on_news;
   };
@@ -222,7 +223,7 @@ class tls_core {
       tls_core& of;
     };
 
-    const telling last_;  // it dies after the turn
+    const telling last_;  // is destroyed after the turn
     const turns::call turn_;
   };
 
@@ -239,7 +240,7 @@ class tls_core {
     state& of_;
   };
 
-  // A writer's; afterwards it sends what is owed.
+  // The turn of a writer, which afterwards sends what is owed.
   class writing_turn {
    public:
     explicit writing_turn(tls_core& s) : of_(s), turn_(std::in_place, s.state_->writing) {}
@@ -267,11 +268,11 @@ class tls_core {
 
   boost::system::error_code ready_to_write() const {
     if (state_->broken) return state_->broken;
-    if (state_->said_goodbye) return boost::asio::error::shut_down;
+    if (state_->sent_close_notify) return boost::asio::error::shut_down;
     return below_.write_error();
   }
 
-  // A turn to write for `f`, and further ones as long as that asks for input.
+  // Takes a turn to write for `f`, and further ones as long as f asks for input.
   template <class F>
   void writing(boost::system::error_code& error, F f) {
     {
@@ -279,7 +280,7 @@ class tls_core {
       f();
     }
     if (error != wants_input) return;
-    const stalled_write told(*state_);
+    const stalled_write stalled(*state_);
     for (;;) {
       const std::uint64_t seen = last_news();
       {
@@ -304,7 +305,7 @@ class tls_core {
     return state_->news;
   }
 
-  // Or for the write deadline.
+  // Waits for news, or for the write deadline.
   void wait_for_news(std::uint64_t seen) {
     std::unique_lock lock(state_->news_lock);
     while (state_->news == seen) {
@@ -312,12 +313,12 @@ class tls_core {
     }
   }
 
-  // By who reads. False: `error`.
+  // Called by the reader. Returns false if there is an `error`.
   bool take_input(boost::system::error_code& error) {
     return take_input(error, below_.read_side());
   }
 
-  // Under the deadline of that side.
+  // The same under the deadline of that side.
   template <class Side>
   bool take_input(boost::system::error_code& error, Side& until) {
     const std::size_t n = below_.read_under(until, boost::asio::buffer(state_->in), error);
@@ -327,19 +328,20 @@ class tls_core {
     return true;
   }
 
-  // By who writes: sends what is sealed, all of it or never again anything.
+  // Called by the writer: sends all sealed bytes. If that fails, nothing can ever be sent
+  // again.
   void flush(boost::system::error_code& error) {
     auto& out = state_->out;
     const auto take = [&](auto& engine) { return engine.take_output(boost::asio::buffer(out)); };
     while (const std::size_t n = with_engine(take)) {
-      state_->broken = boost::asio::error::operation_aborted;  // if `stopped` leaves the next line
+      state_->broken = boost::asio::error::operation_aborted;  // if the next line throws `stopped`
       boost::asio::write(below_, boost::asio::buffer(out, n), error);
       state_->broken = error;
       if (error) return;
     }
   }
 
-  // As much as there is room for, without a wait.
+  // Sends as much as there is room for, without a wait.
   void send_owed() noexcept {
     auto& s = *state_;
     while (s.owed.load()) {
@@ -347,15 +349,15 @@ class tls_core {
         const turns::try_call turn(s.writing);
         if (!turn) return;
         s.owed.store(false);
-        const this_fiber::shield until_it_is_sent;  // it is not to wait, nor to be stopped
+        const this_fiber::shield until_it_is_sent;  // it must neither wait nor be stopped
         send_now();
-      } catch (...) {  // no memory, or the stream below cannot: the next write says so
+      } catch (...) {  // no memory, or the stream below fails: the next write says so
         return;
       }
     }
   }
 
-  // By who writes.
+  // Called by the writer.
   void send_now() {
     auto& out = state_->out;
     const auto see = [&](auto& engine) { return engine.see_output(boost::asio::buffer(out)); };
@@ -369,7 +371,7 @@ class tls_core {
     }
   }
 
-  // By who reads, when too much has piled up.
+  // Called by the reader when too much has piled up.
   void send_answers(boost::system::error_code& error) {
     const writing_turn turn(*this);
     error = below_.write_error();
@@ -391,7 +393,7 @@ class tls_core {
     return {};
   }
 
-  // By who writes: one record's worth. Small buffers share one.
+  // Called by the writer: the bytes of one record. Small buffers share one.
   template <class Buffers>
   boost::asio::const_buffer gathered(const Buffers& buffers) {
     const auto first = first_of<boost::asio::const_buffer>(buffers);

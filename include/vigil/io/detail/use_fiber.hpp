@@ -27,27 +27,27 @@
 
 namespace vigil::io::inline VIGIL_ABI::detail {
 
-// --- what a token asks for, whatever it is wrapped in
+// --- The request of a token, however it is wrapped.
 
 struct call_terms {
   wait_limit limit = {};                       // initiate() keeps its node
-  movable_deadline* moves = nullptr;           // in place of its time
-  boost::asio::any_io_executor executor = {};  // empty: that of the I/O object
+  movable_deadline* moves = nullptr;           // replaces the limit's time
+  boost::asio::any_io_executor executor = {};  // empty means that of the I/O object
   boost::system::error_code* redirected = nullptr;
   bool* destroyed = nullptr;
 };
 
-// For the library itself.
+// For the library only.
 struct token_access {
   static call_terms terms_of(const fiber_token& t) {
     call_terms terms{.limit = t.limit_, .destroyed = t.destroyed_};
-    // One that was moved from has no context any more.
+    // A token that was moved from has no context any more.
     if (!t.kept_) terms.limit.cancelled_by = nullptr;
     return terms;
   }
 
-  // Says in `destroyed` whether the operation was destroyed, with its io_context,
-  // whatever the call throws: then the I/O object may be gone, too.
+  // Makes the call report in `destroyed`, whatever it throws, whether the operation was
+  // destroyed with its io_context; then the I/O object may be gone, too.
   static fiber_token reporting(fiber_token t, bool& destroyed) noexcept {
     t.destroyed_ = &destroyed;
     return t;
@@ -92,7 +92,7 @@ struct peel<fiber_token> {
   static request<> of(const fiber_token& t) { return {token_access::terms_of(t), {}, {}}; }
 };
 
-// For streams of ours.
+// For vigil's own streams.
 struct movable_token {
   movable_deadline* deadline;
 };
@@ -110,7 +110,7 @@ struct peel<boost::asio::as_tuple_t<T>> {
 
   static auto of(const boost::asio::as_tuple_t<T>& t) {
     auto r = peel<T>::of(t.token_);
-    r.redirected = nullptr;  // sees the tuple only
+    r.redirected = nullptr;  // the caller sees only the tuple
     return r;
   }
 };
@@ -159,7 +159,7 @@ struct peel<boost::asio::cancellation_slot_binder<T, Slot>> {
   }
 };
 
-// --- the handler
+// --- The handler.
 
 // Puts the values into the fiber's frame.
 template <class Allocator, class Values>
@@ -207,16 +207,16 @@ class fiber_handler {
   [[no_unique_address]] Allocator allocator_;
 };
 
-// In the slot of bind_cancellation_slot.
+// Installed in the slot of bind_cancellation_slot.
 struct cancel_operation {
   void operator()(boost::asio::cancellation_type_t type) { cancel(*of, type); }
 
   operation_ref of;
 };
 
-// --- the result
+// --- The result.
 
-// Values without the first one.
+// The values without the first one.
 template <std::size_t Skipped, class... Ds>
 struct rest_of {
   using type = std::tuple<Ds...>;
@@ -227,7 +227,7 @@ struct rest_of<1, D, Ds...> {
   using type = std::tuple<Ds...>;
 };
 
-// How a call returns them: bare where there are fewer than two.
+// The form in which a call returns them: bare if there are fewer than two.
 template <bool Bare, class Rest>
 struct returned {
   using type = Rest;
@@ -253,14 +253,14 @@ struct outcome_of {
   static constexpr bool redirects =
       has_code && (Form == form::redirected || Form == form::redirected_tuple);
   static constexpr bool throws = Form == form::plain || Form == form::redirected;
-  // How many of the values are not returned.
+  // The number of values that are not returned.
   static constexpr std::size_t skipped = whole                                                  ? 0
                                          : redirects || (throws && (has_code || has_exception)) ? 1
                                                                                                 : 0;
 
-  // By traits alone: overload resolution asks for it with signatures that are none of
-  // ours, whose values could not even be moved, and the body of a function that such a
-  // question needs makes it an error.
+  // Computed by traits alone. Overload resolution asks for it even with foreign
+  // signatures, whose values may not even be movable; a function body that such a
+  // question instantiates would be an error.
   using type = typename returned<throws, typename rest_of<skipped, Ds...>::type>::type;
 
   template <std::size_t... I>
@@ -276,7 +276,7 @@ struct outcome_of {
     return rest(std::move(v), std::make_index_sequence<sizeof...(Ds) - skipped>());
   }
 
-  // Not of an operation that was destroyed.
+  // Not for an operation that was destroyed.
   static bool has_failed([[maybe_unused]] const values& v) noexcept {
     if constexpr (has_code) {
       return std::get<0>(v).failed();
@@ -304,15 +304,16 @@ struct outcome_of {
     }
   }
 
-  // The operation is over.
+  // Called when the operation is over.
   static type finish(ended e, std::optional<values>& v, const call_terms& terms) {
     const bool failed = !v.has_value() || has_failed(*v);
     const bool aborted = v.has_value() ? was_cancelled(*v) : e.dropped;
-    // A fiber that was stopped or cancelled does not go on with an error, whichever it
-    // is. No memory is as a deadline: an error that came by itself is the better news.
-    const bool by_request = e.how == ending::cancelled || e.how == ending::stopped;
-    if (by_request ? failed : e.how == ending::no_memory && aborted) {
-      throw_ended(e.how, terms.limit.cancelled_by);
+    // A fiber that was stopped or cancelled does not continue with an error, whatever it
+    // is. A lack of memory is like a deadline: an error that came by itself is the better
+    // news.
+    const bool by_request = e.result == ending::cancelled || e.result == ending::stopped;
+    if (by_request ? failed : e.result == ending::no_memory && aborted) {
+      throw_ended(e.result, terms.limit.cancelled_by);
     }
     if (e.thrown != nullptr) std::rethrow_exception(e.thrown);
     if (e.dropped) {
@@ -327,7 +328,7 @@ struct outcome_of {
             "vigil::io::use_fiber: the operation was destroyed before it was complete, with the "
             "io_context for example");
       }
-    } else if (e.how == ending::cut && aborted) {
+    } else if (e.result == ending::cut && aborted) {
       set_error(*v, e.cut);
     }
     if constexpr (redirects) {
@@ -341,7 +342,7 @@ struct outcome_of {
   }
 };
 
-// --- the call
+// --- The call.
 
 template <class Token, class Signature>
 class fiber_result;
@@ -350,7 +351,7 @@ template <class Token, class R, class... As, bool Noexcept>
 class fiber_result<Token, R(As...) noexcept(Noexcept)> {
   using outcome = outcome_of<peel<Token>::shape, std::decay_t<As>...>;
 
-  // Not inlined: Asio may take the address of a thread-local here, and the fiber
+  // Not inlined, because Asio may take the address of a thread-local here, and the fiber
   // may be on another thread afterwards.
   template <class Initiation, class Handler, class... Args>
   [[gnu::noinline]] static void start(Initiation&& begin, Handler&& handler, Args&&... args) {
@@ -363,7 +364,7 @@ class fiber_result<Token, R(As...) noexcept(Noexcept)> {
   template <class Initiation, class RawToken, class... Args>
   static return_type initiate(Initiation&& begin, RawToken&& token, Args&&... args) {
     auto asked = peel<Token>::of(token);
-    // The caller's token may be assigned to while the fiber waits.
+    // Kept, because the caller's token may be assigned to while the fiber waits.
     const vigil::detail::kept_limit kept(asked.limit);
     using executor = boost::asio::associated_executor_t<std::decay_t<Initiation>>;
     boost::asio::any_io_executor own;
@@ -386,7 +387,7 @@ class fiber_result<Token, R(As...) noexcept(Noexcept)> {
     } catch (...) {
       refused = std::current_exception();
     }
-    if (refused != nullptr) {  // its handler may be on its way all the same
+    if (refused != nullptr) {  // its handler may still be on its way
       static_cast<void>(await_end(*o, {.cancelled_by = asked.limit.cancelled_by}, nullptr));
       std::rethrow_exception(refused);
     }
@@ -419,8 +420,8 @@ template <class Signature>
 class async_result<vigil::io::detail::movable_token, Signature>
     : public vigil::io::detail::fiber_result<vigil::io::detail::movable_token, Signature> {};
 
-// Asio's own wrappers, unwrapped: the deadline must reach the operation whatever
-// slot and executor are bound, and `timed_out` the error that they hide.
+// Unwraps Asio's own wrappers: the deadline must reach the operation whatever slot and
+// executor are bound, and `timed_out` must reach the error that they hide.
 
 template <vigil::io::detail::fiber_based T, class Signature>
 struct async_result<as_tuple_t<T>, Signature>

@@ -2,7 +2,7 @@
 #include "sched/scheduler.hpp"
 
 #include <vigil/error.hpp>
-#include <vigil/io/context.hpp>
+#include <vigil/io/io_context.hpp>
 
 #include <memory>
 
@@ -15,19 +15,19 @@ void attach(options& settings, boost::asio::io_context& context) noexcept {
   settings.watch.context = &context;
 }
 
-boost::asio::io_context& context() {
-  vigil::detail::scheduler& sched = *vigil::detail::require_fiber("io::context").sched;
+boost::asio::io_context& io_context() {
+  vigil::detail::scheduler& sched = *vigil::detail::require_fiber("io::io_context").sched;
   const auto present = [&] { return sched.present_watch().as_io_watch(); };
   if (present() == nullptr) {
     if (sched.clock.is_virtual()) {
       throw wrong_place(
-          "vigil::io::context: on virtual time there is no real I/O; use an io_context that a "
+          "vigil::io::io_context: on virtual time there is no real I/O; use an io_context that a "
           "thread of the test runs");
     }
-    sched.adopt_watch(std::make_unique<vigil::detail::io_watch>());  // or another fiber was first
+    sched.adopt_watch(std::make_unique<vigil::detail::io_watch>());  // another fiber may be first
     if (present() == nullptr) {
       throw wrong_place(
-          "vigil::io::context: this runtime waits in a watch that is no io_context; use an "
+          "vigil::io::io_context: this runtime waits in a watch that is no io_context; use an "
           "io_context that a thread runs");
     }
   }

@@ -6,34 +6,34 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 std::int64_t now() noexcept {
-  const detail::scheduler* const s = detail::current_scheduler();
-  return s == nullptr ? detail::monotonic_now() : s->clock.now();
+  const scheduler* const s = current_scheduler();
+  return s == nullptr ? monotonic_now() : s->clock.now();
 }
 
 namespace {
 
 class counted_sleep {
  public:
-  counted_sleep() noexcept { detail::current_worker()->counters.sleeps_begun.add(); }
+  counted_sleep() noexcept { current_worker()->counters.sleeps_begun.add(); }
 
-  // On another worker, it may be.
-  ~counted_sleep() { detail::current_worker()->counters.sleeps_ended.add(); }
+  // Possibly on another worker.
+  ~counted_sleep() { current_worker()->counters.sleeps_ended.add(); }
 
   counted_sleep(const counted_sleep&) = delete;
   counted_sleep& operator=(const counted_sleep&) = delete;
 };
 
-detail::outcome wait_for_time(detail::caller& self) {
+outcome wait_for_time(caller& self) {
   const counted_sleep counted;
-  return self.wait(self.open(), detail::wait_reason::sleep);
+  return self.wait(self.open(), wait_reason::sleep);
 }
 
 }  // namespace
 
 void sleep(const wait_limit& limit) {
-  detail::caller self(limit);
+  caller self(limit);
   if (!self.is_fiber()) {
-    detail::require_fiber(limit.is_relative() ? "sleep_for" : "sleep_until");
+    require_fiber(limit.is_relative() ? "sleep_for" : "sleep_until");
   }
   if (self.may_not_wait()) self.refuse("sleep");
   if (limit.is_over()) return;

@@ -1,0 +1,60 @@
+// The io_context of a runtime, in which its idle workers wait and its fibers' operations
+// complete.
+//
+//   boost::asio::io_context context;      // the program's own …
+//   vigil::options settings;
+//   vigil::io::attach(settings, context);
+//   vigil::run(settings, [] { … });
+//
+//   vigil::run([] {
+//     tcp::socket s(vigil::io::io_context());  // … or the runtime's, made at first use
+//   });
+//
+// While a runtime is idle, one of its workers waits inside the io_context (`run_one`),
+// for its timers and for I/O at the same time. Handlers run there on the worker's own
+// stack: keep them short. A wait in one throws wrong_place.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+#include <vigil/io/detail/config.hpp>
+#include <vigil/runtime.hpp>
+
+#include <boost/asio/io_context.hpp>
+
+namespace vigil::io::inline VIGIL_ABI {
+
+// Makes runtimes with these options wait inside `context`. Threads of the program may run
+// it as well, and several runtimes may share it. Until such a runtime is destroyed,
+//
+// - it does not run out of work, so run() on the program's threads returns only by
+//   stop();
+// - after stop() I/O stands still until io::restart(context), but sleeps and timers
+//   continue. Cancelled operations still end: for them the runtime restarts it for one
+//   poll(), and stops it again.
+//
+// When a runtime goes and leaves no other work in the io_context, this may be stopped:
+// call io::restart() before it is run again or given to another runtime.
+//
+// lifetime: `context` must outlive the runtime's runs. The runtime's constructor throws
+// std::invalid_argument if it is stopped, and boost::system::system_error if there is no
+// descriptor. A concurrency hint that switches locking off does not work; the hint 1
+// does, if only one runtime runs the io_context. An exception that leaves a handler on a
+// worker goes to options::on_unhandled.
+VIGIL_API void attach(options& settings, boost::asio::io_context& context) noexcept;
+
+// Calls context.restart() for an io_context that runtimes are attached to; none of the
+// program's threads may be in its run(). The runtimes continue with I/O at once. Any
+// thread.
+//
+// (An idle runtime notices a plain context.restart() only while its fibers wait for
+// operations, every 10 ms. One that comes while a runtime ends cancelled operations is
+// undone.)
+VIGIL_API void restart(boost::asio::io_context& context);
+
+// The io_context of the calling fiber's runtime: the attached one, or the runtime's own,
+// made now, which lives as long as the runtime. Objects on the latter must be destroyed
+// before it. Throws wrong_place outside a fiber and on virtual time, and
+// boost::system::system_error if there is no descriptor.
+VIGIL_API boost::asio::io_context& io_context();
+
+}  // namespace vigil::io::inline VIGIL_ABI

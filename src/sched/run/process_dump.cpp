@@ -1,0 +1,47 @@
+#include "sched/run/process_dump.hpp"
+
+#include "base/clock_source.hpp"
+#include "sched/report/fiber_dump.hpp"
+#include "sched/run/running_runtimes.hpp"
+#include "sched/scheduler.hpp"
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+void process_dump(int descriptor) noexcept {
+  dump_writer out(descriptor);
+  process_dump(out);
+}
+
+void process_dump(dump_writer& out) noexcept {
+  handlers_inside.fetch_add(1);
+  dump_fibers(out);
+  for_each_running([&out](const scheduler& s, runtime_slot&) { dump_runtime(out, s); });
+  handlers_inside.fetch_sub(1);
+  out.flush();
+}
+
+void process_dump_running(int descriptor, const scheduler& s) noexcept {
+  dump_writer out(descriptor);
+  handlers_inside.fetch_add(1);
+  dump_running(out, s);
+  handlers_inside.fetch_sub(1);
+  out.flush();
+}
+
+nanos process_now(const scheduler* s) noexcept {
+  const bool runs_now = s != nullptr && slot_with(s) != nullptr;
+  return runs_now ? s->clock.now() : monotonic_now();
+}
+
+bool process_has_run_for(const scheduler* s, const fiber& f, run_bounds::span& out) noexcept {
+  return s != nullptr && slot_with(s) != nullptr && has_run_for(*s, f, out);
+}
+
+void process_list_holders(dump_writer& out) noexcept {
+  handlers_inside.fetch_add(1);
+  for_each_running([&out](scheduler& s, runtime_slot&) { s.list_holders(out); });
+  handlers_inside.fetch_sub(1);
+  out.flush();
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,35 @@
+// Dumps of all running runtimes, and the questions that a dump asks about one of them.
+// Async-signal-safe unless a comment says otherwise.
+#pragma once
+
+#include "base/nanos.hpp"
+#include "sched/run/run_bounds.hpp"
+
+#include <vigil/detail/config.hpp>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+class dump_writer;
+class fiber_core;
+class scheduler;
+
+// Writes every fiber and every running runtime. Async-signal-safe if the writer is.
+void process_dump(dump_writer& out) noexcept;
+void process_dump(int descriptor) noexcept;
+
+// Writes the running fibers of one runtime alone.
+void process_dump_running(int descriptor, const scheduler& s) noexcept;
+
+// The time on the clock of the runtime at this address if it runs, otherwise on the
+// monotonic clock. Caller: inside process_dump().
+nanos process_now(const scheduler* s) noexcept;
+
+// For how long the runtime at this address has run the fiber; false if the runtime does
+// not run, or not the fiber. Caller: inside process_dump().
+bool process_has_run_for(const scheduler* s, const fiber_core& f, run_bounds::span& out) noexcept;
+
+// Writes what keeps each running runtime from its end. Not async-signal-safe: it takes
+// locks.
+void process_list_holders(dump_writer& out) noexcept;
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,35 @@
+#include "sched/timer_board.hpp"
+
+#include "sched/scheduler.hpp"
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+void timer_board::deadline_lowered(nanos deadline, bool parking) noexcept {
+  worker* const w = current_worker();
+  if (of_.clock.is_virtual()) {
+    // The board's worker may sleep while others run, with nothing to come (sleep_alone).
+    if (w == nullptr || &w->sched.board != this) of_.idle.wake_all();
+    return;
+  }
+  if (parking) {
+    // The worker looks once the fiber is off its stack. If it finds user code to run
+    // first, it covers the deadline before it enters that.
+    w->cover_before_user_code = true;
+    return;
+  }
+  of_.idle.cover(deadline);
+}
+
+void timer_board::cover() noexcept {
+  if (of_.outside.awaits_io()) of_.idle.staff_watch();
+  of_.idle.cover(next_deadline.load());
+}
+
+void timer_board::cover_owed() noexcept {
+  worker& w = *current_worker();
+  if (!w.cover_before_user_code) return;
+  w.cover_before_user_code = false;
+  cover();
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,230 @@
+// Periodic timers and stop_and_wait: exactly one party takes each arming (RT1, RT2 of
+// runtime_timer.hpp).
+#include "base/nanos.hpp"
+#include "claims.hpp"
+#include "programs.hpp"
+#include "prove.hpp"
+#include "sched/fiber/fiber.hpp"
+#include "sched/fiber/park.hpp"
+#include "sched/scheduler.hpp"
+#include "sched/wait/waiter.hpp"
+#include "timer/timer_service.hpp"
+
+#include <vigil/vigil.hpp>
+
+#include <atomic>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+using namespace std::chrono_literals;
+using programs::gate;
+using programs::let_the_other_rest;
+using programs::let_time_pass;
+using programs::run_with_outside_work;
+using programs::workers;
+using vigil::detail::nanos;
+using vigil::detail::never;
+using vigil::detail::runtime_timer;
+using vigil::detail::timer_service;
+using namespace programs::claims;
+
+TEST_CASE("claim: a periodic timer and its runner") {
+  // The third run waits until the main fiber has done its part; otherwise the runs would
+  // have no end.
+  const auto stopped = [](auto every) {
+    return [every] {
+      vigil::run(workers(2), [&] {
+        runs r;
+        gate third;
+        vigil::timer t = every([&] {
+          r.note();
+          if (r.count() == 3) third.enter();
+        });
+        let_the_other_rest();
+        const model::window w;
+        const bool prevented = t.stop();
+        // A run that had begun may be under way; there will be no other one.
+        const int before = r.count();
+        third.open();
+        let_time_pass();
+        model::require(prevented || r.count() > 0, "pending, or in a run");
+        model::require(r.count() <= before + 1, "stopped is stopped");
+        model::require(t.deadline() == vigil::clock::time_point::max(), "nothing is pending");
+        model::enough();
+      });
+    };
+  };
+  prove("claim: every, stop",
+        stopped([](auto f) { return vigil::every(std::chrono::nanoseconds(near), f); }));
+  prove("claim: every from the end, stop", stopped([](auto f) {
+          return vigil::every(std::chrono::nanoseconds(near), f, vigil::from_end);
+        }));
+  prove("claim: every, reset", [] {
+    vigil::run(workers(2), [] {
+      runs r;
+      gate third;
+      const nanos begin = model::now();
+      auto t = vigil::every(std::chrono::nanoseconds(near), [&] {
+        r.note();
+        if (r.count() == 3) third.enter();
+      });
+      let_the_other_rest();
+      const model::window w;
+      model::require(t.reset(std::chrono::nanoseconds(far)), "a periodic timer is always pending");
+      if (r.count() == 0) {
+        r.await(1);
+        model::require(r.at(0) >= begin + near, "no run comes early");
+      }
+      t.stop();
+      third.open();
+      let_time_pass();
+      model::require(t.deadline() == vigil::clock::time_point::max(), "nothing is pending");
+      model::enough();
+    });
+  });
+  prove("claim: every, stopped by itself and reset from outside", [] {
+    vigil::run(workers(2), [] {
+      runs r;
+      vigil::timer t;
+      std::atomic<int> prevented{0};
+      t = vigil::every(std::chrono::nanoseconds(far), [&] {
+        r.note();
+        if (t.stop()) prevented.fetch_add(1, std::memory_order_relaxed);
+      });
+      t.reset(std::chrono::nanoseconds(near));
+      let_the_other_rest();
+      const model::window w;
+      const bool pending = t.reset(std::chrono::nanoseconds(nearer));
+      let_time_pass();
+      model::require(prevented.load(std::memory_order_relaxed) == r.count(),
+                     "the stop inside takes the next run");
+      model::require(r.count() == (pending ? 1 : 2), "a reset brings it back");
+      model::enough();
+    });
+  });
+}
+
+TEST_CASE("claim: a dead duplicate does not take a periodic timer from its runner") {
+  prove("claim: every, reset earlier, and its old entry surfaces in a run", [] {
+    vigil::run(workers(2), [] {
+      std::atomic<bool> inside{false};
+      std::atomic<bool> surfaced{false};
+      vigil::timer t;
+      t = vigil::every(std::chrono::nanoseconds(near), [&] {
+        model::require(!inside.exchange(true), "no two runs overlap");
+        model::wait_until([&] { return surfaced.load(); });
+        t.stop();  // otherwise the runs would have no end
+        inside.store(false);
+      });
+      // Fires right after the old entry, on the timer fiber.
+      auto& service = static_cast<timer_service&>(vigil::detail::current_scheduler()->timers());
+      auto* const after = service.make_send(
+          [](void* flag, nanos, runtime_timer::refire&) noexcept {
+            static_cast<std::atomic<bool>*>(flag)->store(true);
+          },
+          &surfaced,
+          service.generation());
+      service.arm_at(*after, model::now() + near + 1);
+      let_the_other_rest();
+      t.reset(std::chrono::nanoseconds(nearer));
+      model::wait_until([&] { return inside.load(); });
+      // The other worker is in the run; this one fires the rest.
+      const model::window w;
+      vigil::sleep_for(std::chrono::nanoseconds(near));
+      t.stop_and_wait();
+      release_record(*after);
+      model::enough();
+    });
+  });
+}
+
+TEST_CASE("claim: stop_and_wait comes back when no run is under way, and none will begin") {
+  prove("claim: stop_and_wait on a fiber against the end of the run", [] {
+    gate g;
+    vigil::run(workers(2), [&] {
+      int finished = 0;
+      auto t = vigil::after_func(0s, [&] {
+        g.enter();
+        finished = 1;
+      });
+      g.await();
+      const model::window w;
+      g.open();
+      model::require(!t.stop_and_wait(), "it had begun");
+      model::require(finished == 1, "it is over, and what it wrote is seen");
+      model::enough();
+    });
+  });
+  prove("claim: stop_and_wait on a plain thread against the end of the run", [] {
+    gate g;
+    run_with_outside_work(2, [&] {
+      int finished = 0;
+      auto t = vigil::after_func(0s, [&] {
+        g.enter();
+        finished = 1;
+      });
+      g.await();
+      const model::window w;
+      std::thread thread([&] {
+        model::require(!t.stop_and_wait(), "it had begun");
+        model::require(finished == 1, "it is over, and what it wrote is seen");
+      });
+      g.open();
+      thread.join();
+      model::enough();
+    });
+  });
+  prove("claim: stop_and_wait from two sides", [] {
+    gate g;
+    run_with_outside_work(2, [&] {
+      int finished = 0;
+      auto t = vigil::after_func(0s, [&] {
+        g.enter();
+        finished = 1;
+      });
+      g.await();
+      const model::window w;
+      std::thread thread([&] {
+        t.stop_and_wait();
+        model::require(finished == 1, "it is over, and what it wrote is seen");
+      });
+      g.open();
+      t.stop_and_wait();
+      model::require(finished == 1, "it is over, and what it wrote is seen");
+      thread.join();
+      model::enough();
+    });
+  });
+  prove("claim: stop_and_wait against fire", [] {
+    vigil::run(workers(2), [] {
+      int ran = 0;
+      auto t = vigil::after_func(std::chrono::nanoseconds(near), [&] { ++ran; });
+      let_the_other_rest();
+      const model::window w;
+      const bool prevented = t.stop_and_wait();
+      const int after = ran;
+      let_time_pass();
+      model::require(after == (prevented ? 0 : 1), "either it never runs, or it is over");
+      model::require(ran == after, "none begins afterwards");
+      model::enough();
+    });
+  });
+  prove("claim: every, stop_and_wait", [] {
+    vigil::run(workers(2), [] {
+      int ran = 0;
+      vigil::timer t;
+      t = vigil::every(std::chrono::nanoseconds(far), [&] {
+        if (++ran == 2) t.stop();  // otherwise the runs would have no end
+      });
+      t.reset(std::chrono::nanoseconds(near));
+      let_the_other_rest();
+      const model::window w;
+      t.stop_and_wait();
+      const int after = ran;
+      let_time_pass();
+      model::require(ran == after, "none begins afterwards");
+      model::enough();
+    });
+  });
+}

@@ -1,0 +1,71 @@
+"""What each part does in a walk, for walk.py, and why a walk has more parts than its goal."""
+
+WHY = {
+    # what users call
+    "time": "the call: makes a limit of the duration",
+    "channel": "the typed calls of the other fiber, which sends or receives",
+    "context": "the call, and the lifetime of what it cancels",
+    "io/deadline_stream": "the call: one reader at a time, the deadline, first a try that does not wait",
+    "semaphore": "the turns of a stream's readers and writers",
+    # waits
+    "caller": "the fiber or thread that waits, and its limit; throws what ended the wait",
+    "waiter": "the ticket: claimed once, so it decides how the wait ends",
+    "wake_list": "waiters that were claimed under a lock and are readied after it",
+    "park": "arms the deadline, looks for a stop, leaves the stack; readies a waiter's fiber",
+    "note": "the one-shot sleep of a thread",
+    "cancel_tree": "marks the node and those below it, and ends the waits that are queued there",
+    "wait_queue": "the lock of a queue of waiters",
+    "mutex": "the set-up of a stream is under one",
+    # running
+    "worker": "chooses the next fiber, enters it, and does what the one that left asked for",
+    "idler": "a worker without work: looks around, lies down, sleeps",
+    "clock_turns": "whether it is time to look at the clock, and whether a deadline has come",
+    "own_queue": "the fiber that goes next on this worker, and those behind it",
+    "pinned_inbox": "fibers that only this worker may run",
+    "switch": "leaves one stack for another",
+    "scheduler": "queues a fiber that was readied, and wakes a worker for it if one has to",
+    "run_queue": "the worker's own fibers",
+    "injection_queue": "fibers that were readied elsewhere",
+    "ready_work": "the last look for work before sleep",
+    "idle": "the idle workers: which of them sleeps until when, and which is woken",
+    "watch": "the place where the worker sleeps; here a note alone",
+    # timers
+    "timer_board": "the next deadline and the parked timer fiber, where workers see them",
+    "timer_service": "the front door of the timers, through which workers go",
+    "heap_keeper": "files entries in the intake, merges them into the heap, pops those that are due",
+    "timer_heap": "the order of the deadlines",
+    "runtime_timer": "the words that decide the timer's fate",
+    "timer_owner": "counts what happens to timers, for each worker",
+    "timer_fiber": "fires what is due: claims the ticket and readies the fiber",
+    "runner_pool": "asked whether a callback is due",
+    "lateness": "notes how late it fired",
+    # channels
+    "select_core": "looks at the cases, queues in each, takes out the others",
+    "channel_core": "the channel's queues and lock; the hand-over from one fiber to the other",
+    # I/O
+    "io/movable_deadline": "the deadline of one side, which may move during a wait",
+    "io/operation": "waits for the operation of Asio, and takes its end from the handler",
+    "io/io_watch": "the watch inside the io_context: the worker sleeps there and runs the handlers",
+    "io/io_alarm": "sets the timerfd that ends the worker's sleep at the next deadline",
+    "io/error": "an error code becomes an exception, or says that the wait was cancelled",
+}
+
+# Of the walks that have more parts than their goal: what would have to be merged.
+MISSED = {
+    "deadline": (
+        "To come to the goal, the worker would have to take back `clock_turns` and "
+        "`own_queue`, the three parts of lying down (`idler`, `idle`, `ready_work`) would have "
+        "to be one, `watch` and `note` another, and `timer_board` would go back to `scheduler`."
+    ),
+    "byte": (
+        "A wait under a deadline alone comes to `caller`, `park`, `timer_service`, "
+        "`heap_keeper`, `worker`, `switch` and `scheduler`, so nothing but the stream would be "
+        "left beside them. The worker that sleeps adds `idler`, `idle`, `ready_work`, `note` "
+        "and the watch; the stream adds the turns of its readers and a deadline that may move. "
+        "`io_alarm` and `io_watch` could be one part, of some 400 lines."
+    ),
+    "cancel": (
+        "Seven of them are those of the wait itself, a receive from a channel. The cancel adds "
+        "the context and the tree; `wake_list` could be a part of the tree if only that used it."
+    ),
+}
