@@ -322,8 +322,9 @@ TEST_SUITE("fiber_executor: strands") {
       int handled = 0;  // written by the strand only
       const int all = rounds(1000);
       auto done = vigil::make_channel<int>(4);
+      vigil::group posters;
       for (int i = 0; i < 4; ++i) {
-        vigil::go([&, strand] {
+        posters.go([&] {
           for (int k = 0; k < all; ++k) {
             asio::post(strand, [&, done] {
               if (++handled == 4 * all) static_cast<void>(done.try_send(1));
@@ -332,6 +333,7 @@ TEST_SUITE("fiber_executor: strands") {
           }
         });
       }
+      posters.wait();
       done.recv();
       CHECK(handled == 4 * all);
     });
