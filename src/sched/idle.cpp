@@ -1,5 +1,8 @@
 #include "sched/idle.hpp"
 
+#include "base/clock_source.hpp"
+
+#include <algorithm>
 #include <utility>
 
 namespace vigil::inline VIGIL_ABI::detail {
@@ -7,6 +10,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
   const lock_guard guard(lock_);
   s.until = never;
+  s.asked = never;
   if (next != never) {
     unsigned with_deadline = 0;
     nanos covered = never;
@@ -16,22 +20,53 @@ void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
       if (other->until < covered) covered = other->until;
     }
     if (covered > next) {
-      s.until = next;
+      s.asked = s.until = next;
+    } else if (with_deadline < 2 && (deputy_ != nullptr || second - next > bound)) {
+      s.asked = s.until = second;
     } else if (with_deadline < 2) {
-      s.until = second;
+      // The watcher most likely takes the second deadline as well.
+      deputy_ = &s;
+      s.asked = rings_at_ = next + bound;
     }
   }
-  s.asked = s.until;
   choose_place(s);
   sleepers_.push_back(s);
-  publish_earliest();
+  publish();
   asleep_.fetch_add(1);
   looking_.fetch_sub(1);  // last: until here IA2 finds somebody looking
 }
 
 void idle_workers::sleep(sleeper& s, nanos not_before) noexcept {
-  wait(s, s.asked < not_before ? not_before : s.asked);
+  nanos until = std::max(s.asked, not_before);
+  do {
+    wait(s, until);
+  } while (sleeps_on(s, until));
   stay_awake(s);
+}
+
+// Whether s goes back to sleep, until `until`: it has an alarm that does not call it now.
+bool idle_workers::sleeps_on(sleeper& s, nanos& until) noexcept {
+  if (s.in_watch) return false;
+  const lock_guard guard(lock_);
+  const nanos now = monotonic_now();
+  if (!s.hook.linked || &s != deputy_ || s.until <= now) return false;
+  if (now >= rings_at_) {
+    constexpr nanos worth_it = 25'000;
+    const bool was_just_left = now - left_at_ < bound;
+    if (watcher_ == nullptr) {
+      if (!was_just_left) return false;
+      rings_at_ = std::max(left_at_ + bound, now + worth_it);
+    } else if (was_just_left) {
+      rings_at_ = now + bound;
+    } else {
+      deputy_ = nullptr;
+      rings_at_ = never;
+    }
+    publish();
+  }
+  s.note.clear();  // of the wake that set the alarm
+  until = std::min(rings_at_, s.until);
+  return true;
 }
 
 void idle_workers::stay_awake(sleeper& s) noexcept {
@@ -41,6 +76,7 @@ void idle_workers::stay_awake(sleeper& s) noexcept {
     left = leave_place(s);
     // A waker may have taken it out already, and counted it as looking.
     if (s.hook.linked) remove(s);
+    publish();
   }
   if (left != nullptr) left->after_wait();
 }
@@ -50,15 +86,54 @@ void idle_workers::remove(sleeper& s) noexcept {
   sleepers_.remove(s);
   ++wake_count_;
   asleep_.fetch_sub(1);
-  publish_earliest();
+  if (&s == deputy_) {
+    deputy_ = nullptr;
+    rings_at_ = never;
+  }
+  publish();
 }
 
-void idle_workers::publish_earliest() noexcept {
+void idle_workers::publish() noexcept {
   nanos earliest = nobody_sleeps;
   for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
     if (earliest == nobody_sleeps || s->until < earliest) earliest = s->until;
   }
+  // The alarm is for all deadlines.
+  if (watcher_ == nullptr && deputy_ != nullptr) earliest = nobody_sleeps + 1;
   earliest_.store(earliest);
+  attended_.store(watcher_ != nullptr  ? attention::watch
+                  : deputy_ != nullptr ? attention::alarm
+                                       : attention::none);
+}
+
+// Sets the alarm of a sleeper, who takes over if nobody comes to the watch until then.
+// False if the watch was not left often of late, or nobody sleeps.
+bool idle_workers::set_alarm() noexcept {
+  if (!is_left_often()) return false;
+  sleeper* found = nullptr;
+  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
+    if (!s->in_watch && (found == nullptr || s->kept < found->kept)) found = s;
+  }
+  if (found == nullptr) return false;
+  deputy_ = found;
+  rings_at_ = monotonic_now() + bound;
+  publish();
+  if (found->note.wake()) wake_calls_.add();
+  return true;
+}
+
+bool idle_workers::leave_to_alarm() noexcept {
+  switch (attended_.load()) {
+    case attention::watch:
+      return false;
+    case attention::alarm:
+      return true;
+    case attention::none:
+      break;
+  }
+  const lock_guard guard(lock_);
+  if (watcher_ != nullptr) return false;
+  return deputy_ != nullptr || set_alarm();
 }
 
 void idle_workers::rouse(sleeper& s) noexcept {
@@ -109,13 +184,14 @@ bool idle_workers::hand_on(const sleeper& self) noexcept {
 void idle_workers::cover_slowly(nanos deadline) noexcept {
   const lock_guard guard(lock_);
   if (deadline >= earliest_.load() || looking_.load() != 0) return;
+  if (watcher_ == nullptr && (deputy_ != nullptr || set_alarm())) return;
   // The one with the latest deadline is woken and lies down again with this
   // one; an earlier one stays, as the deputy.
   sleeper* const s = latest();
   if (s == nullptr) return;
   if (s->in_watch && s->watch->earlier(deadline)) {
     s->until = deadline;
-    publish_earliest();
+    publish();
     wake_calls_.add();
   } else {
     rouse(*s);
@@ -133,20 +209,39 @@ void idle_workers::wake(sleeper& s) noexcept {
 
 // Takes the watch if nobody has it.
 void idle_workers::choose_place(sleeper& s) noexcept {
-  s.in_watch = !watch_taken_;
-  if (s.in_watch) {
-    watch_taken_ = true;
-    s.watch = watch_;
-    watch_->prepare();
-  } else {
+  s.in_watch = may_enter_watch(s);
+  if (!s.in_watch) {
     s.note.clear();
+    return;
   }
+  watcher_ = &s;
+  s.watch = watch_;
+  watch_->prepare();
+}
+
+// Whether the watch is free and s may take it. A worker with pinned fibers leaves it to
+// one without, since it would have to hand on each event: it sends that one there, or is
+// called out by it.
+bool idle_workers::may_enter_watch(const sleeper& s) noexcept {
+  if (watcher_ != nullptr) {
+    if (is_left_often() && watcher_->hook.linked && s.kept < watcher_->kept) rouse(*watcher_);
+    return false;
+  }
+  sleeper* const other = is_left_often() && s.kept != ties::none ? for_work() : nullptr;
+  if (other == nullptr || other->kept >= s.kept) return true;
+  rouse(*other);
+  return false;
 }
 
 // Returns the watch that it was in, if any.
 watch* idle_workers::leave_place(sleeper& s) noexcept {
   if (!std::exchange(s.in_watch, false)) return nullptr;
-  if (s.watch == watch_) watch_taken_ = false;
+  if (s.watch == watch_) {
+    watcher_ = nullptr;
+    const nanos now = monotonic_now();
+    quick_leaves_ = now - left_at_ < often ? quick_leaves_ + 1 : 0;
+    left_at_ = now;
+  }
   return std::exchange(s.watch, nullptr);
 }
 
@@ -168,6 +263,7 @@ bool idle_workers::settle_to_nap(sleeper& s, nanos until) noexcept {
   const lock_guard guard(lock_);
   if (napper_ != nullptr) return false;
   choose_place(s);
+  publish();
   napper_ = &s;
   nap_until_.store(until);
   return true;
@@ -182,6 +278,7 @@ void idle_workers::get_up(sleeper& s) noexcept {
       napper_ = nullptr;
       nap_until_.store(nobody_sleeps);
     }
+    publish();
   }
   if (left != nullptr) left->after_wait();
 }
@@ -198,16 +295,18 @@ void idle_workers::rouse_napper() noexcept {
 }
 
 // A worker that looks finds the watch free when it lies down.
-void idle_workers::staff_watch() noexcept {
+void idle_workers::staff_watch_slowly() noexcept {
   const lock_guard guard(lock_);
-  if (watch_taken_ || looking_.load() != 0) return;
+  if (watcher_ != nullptr || deputy_ != nullptr || looking_.load() != 0) return;
+  if (set_alarm()) return;
   if (sleeper* const s = latest()) rouse(*s);
 }
 
 void idle_workers::change_watch(watch& w) noexcept {
   const lock_guard guard(lock_);
   watch_ = &w;
-  watch_taken_ = false;
+  watcher_ = nullptr;
+  publish();
   if (napper_ != nullptr && napper_->in_watch) {
     end_nap();
     return;

@@ -56,6 +56,17 @@ struct sleeper {
   detail::note note;               // where it sleeps if not in the watch
 };
 
+// The watcher, the one sleeper in the watch, alone hears of I/O. While the watch is left
+// often, leaving it wakes nobody: another sleeper, the deputy, has an alarm.
+//
+// WA1 The watch becomes free under the lock, and attended_ says so; only then does the
+//     worker that has left look whether an alarm is set. The deputy turns its alarm off
+//     under the lock, and only while a worker is in the watch, or as it gets up.
+// WA2 When the alarm rings and the watch has been free for the whole bound, the deputy
+//     gets up, and finds whatever was left to it. Until then the alarm is for all
+//     deadlines.
+// WA3 A worker enters the watch only after its last look, and sleeps there no longer than
+//     to the next deadline; so nothing is left to the alarm any more.
 class idle_workers {
  public:
   explicit idle_workers(watch& w) noexcept : watch_(&w) {}
@@ -91,6 +102,10 @@ class idle_workers {
 
   void get_up(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);
 
+  // After so many leaves of the watch in quick succession the next one sets an alarm.
+  // Tests change it before workers run.
+  unsigned leaves_before_alarm = 4;
+
   // --- by any thread
   // IA2, IA3 for one piece of work: wakes one sleeper unless a worker looks.
   // `may_wait`: the work may wait for as long as a nap.
@@ -117,9 +132,16 @@ class idle_workers {
     }
   }
 
-  // Sends another worker to the watch, if one sleeps and none looks. Called before a
-  // worker that was in the watch enters user code, and when I/O comes to be awaited.
-  void staff_watch() noexcept VIGIL_EXCLUDES(lock_);
+  // Sends another worker to the watch, if one sleeps and none looks; after a while, if
+  // the watch has been left often of late. Called before a worker that was in the watch
+  // enters user code, and when I/O comes to be awaited.
+  void staff_watch() noexcept {
+    if (attended_.load() == attention::none) staff_watch_slowly();
+  }
+
+  // The same for work that its worker keeps for a moment. False if no alarm is set for
+  // it: the caller then wakes a worker instead.
+  bool leave_to_alarm() noexcept;
 
   // From now on workers wait in this watch; a worker in the other one comes out. Both
   // watches live as long as this does.
@@ -153,9 +175,26 @@ class idle_workers {
   unsigned long wake_calls() const noexcept { return wake_calls_.get(); }
 
  private:
+  friend struct test_access;
   using sleeper_list = list<sleeper, &sleeper::hook>;
 
+  // I/O and deadlines are attended to by nobody, by the deputy when its alarm rings, or
+  // by the watcher.
+  enum class attention : std::uint8_t { none, alarm, watch };
+
+  static constexpr nanos bound = 75'000;   // how late the deputy may be: P7
+  static constexpr nanos often = 150'000;  // at most this far apart
+
   void wake_one_slowly() noexcept VIGIL_EXCLUDES(lock_);
+  void staff_watch_slowly() noexcept VIGIL_EXCLUDES(lock_);
+
+  bool is_left_often() const noexcept VIGIL_REQUIRES(lock_) {
+    return quick_leaves_ >= leaves_before_alarm;
+  }
+
+  bool set_alarm() noexcept VIGIL_REQUIRES(lock_);
+  bool sleeps_on(sleeper& s, nanos& until) noexcept VIGIL_EXCLUDES(lock_);
+  bool may_enter_watch(const sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void cover_slowly(nanos deadline) noexcept VIGIL_EXCLUDES(lock_);
   void rouse_napper() noexcept VIGIL_EXCLUDES(lock_);
   void end_nap() noexcept VIGIL_REQUIRES(lock_);
@@ -164,7 +203,7 @@ class idle_workers {
   void wait(sleeper& s, nanos until) noexcept;
   void interrupt(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void remove(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
-  void publish_earliest() noexcept VIGIL_REQUIRES(lock_);
+  void publish() noexcept VIGIL_REQUIRES(lock_);
   void rouse(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   sleeper* latest() const noexcept VIGIL_REQUIRES(lock_);
   sleeper* for_work() const noexcept VIGIL_REQUIRES(lock_);
@@ -172,14 +211,19 @@ class idle_workers {
   spinlock lock_{lock_rank::idle};
   watch* watch_ VIGIL_GUARDED_BY(lock_);
   sleeper_list sleepers_ VIGIL_GUARDED_BY(lock_);
-  bool watch_taken_ VIGIL_GUARDED_BY(lock_) = false;
+  sleeper* watcher_ VIGIL_GUARDED_BY(lock_) = nullptr;    // until it has left the watch
+  sleeper* deputy_ VIGIL_GUARDED_BY(lock_) = nullptr;     // one of sleepers_, with an alarm
+  nanos rings_at_ VIGIL_GUARDED_BY(lock_) = never;        // never: no deputy_
+  nanos left_at_ VIGIL_GUARDED_BY(lock_) = 0;             // when the watch was left last
+  unsigned quick_leaves_ VIGIL_GUARDED_BY(lock_) = 0;     // of the watch, in a row
   std::uint64_t wake_count_ VIGIL_GUARDED_BY(lock_) = 1;  // how often a worker did
   sleeper* napper_ VIGIL_GUARDED_BY(lock_) = nullptr;
   alignas(cache_line) atomic<nanos> earliest_{nobody_sleeps};
   atomic<unsigned> asleep_{0};
   atomic<unsigned> looking_{0};
   atomic<nanos> nap_until_{nobody_sleeps};  // nobody_sleeps: no napper_
-  own_counter wake_calls_;                  // written under the lock
+  atomic<attention> attended_{attention::none};
+  own_counter wake_calls_;  // written under the lock
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

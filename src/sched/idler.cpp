@@ -17,6 +17,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 void idler::start_looking() noexcept {
   looking_ = true;
+  of_.turns.share_no_more();
   of_.idle.start_looking();
 }
 
@@ -26,8 +27,17 @@ bool idler::stop_looking() noexcept {
   if (of_.idle.nobody_rests()) return false;
   // Others left to this one what they added while it was looking: if there is
   // more, anywhere, the next one is woken.
-  if (last && of_.work.any()) of_.idle.wake_one();
+  if (last && of_.work.any()) share(false);
   return true;
+}
+
+void idler::share(bool is_one) noexcept {
+  if (of_.idle.looking() == 0 && !of_.pinned.any() && of_.idle.leave_to_alarm()) {
+    of_.turns.share_soon();
+  } else {
+    // One fiber alone most likely goes on here as soon as the present one waits for it.
+    of_.idle.wake_one(is_one);
+  }
 }
 
 // Work is also a deadline to which no worker sleeps, this one included.

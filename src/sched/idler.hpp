@@ -80,6 +80,11 @@ class idler {
   // covers the next deadline.
   bool stop_looking() noexcept;
 
+  // Called when there is work for another worker: wakes one, if one sleeps; after a
+  // moment if the alarm of idle.hpp is set, since this worker most likely does it sooner.
+  // `is_one`: it is one fiber.
+  void share(bool is_one) noexcept;
+
   // Called when the run is over: no other worker need be woken.
   void end_looking() noexcept {
     if (std::exchange(looking_, false)) of_.idle.stop_looking();

@@ -131,7 +131,7 @@ void scheduler::start(fiber& f) noexcept {
     w->counters.fibers_started.add();
     if (f.pinned == nullptr) {
       w->push_back(f);
-      work_added_here(*w);
+      if (!idle_.nobody_rests()) idle_.wake_one(w->has_one());
       return;
     }
   }
@@ -206,10 +206,8 @@ void scheduler::work_added() noexcept {
   idle_.wake_one();
 }
 
-// One fiber alone most likely goes on here as soon as the one that made it
-// runnable waits for it.
 void scheduler::work_added_here(worker& w) noexcept {
-  if (!idle_.nobody_rests()) idle_.wake_one(w.has_one());
+  if (!idle_.nobody_rests()) w.share();
 }
 
 // --- the life of a fiber

@@ -132,8 +132,11 @@ void worker::stop_looking() noexcept {
 
 fiber* worker::pick() noexcept {
   if (sched.signals.hint() != 0) sched.end.take_signals();
-  if (turns_.due(idler.is_looking()) && turns_.deadline_has_come()) {
-    if (fiber* const f = sched.board.take_timer_fiber()) return f;
+  if (turns_.due(idler.is_looking())) {
+    if (turns_.shares_now() && sched.work.any()) sched.work_added();
+    if (turns_.deadline_has_come()) {
+      if (fiber* const f = sched.board.take_timer_fiber()) return f;
+    }
   }
   return by_seed_ != nullptr ? pick_by_seed() : pick_in_order();
 }
@@ -420,7 +423,7 @@ void worker::after(fiber& f) noexcept {
         push_pinned(f);
       } else {
         push_back(f);
-        if (!lone_) sched.work_added();  // another worker may take it meanwhile
+        if (!sched.idle().nobody_rests()) share();
       }
       break;
     case after_switch::park_timer_fiber:

@@ -95,6 +95,10 @@ class worker {
   void push_next(fiber& f) noexcept;
   void push_back(fiber& f) noexcept;
 
+  // Called when a fiber has become ready here: wakes another worker for it, if one
+  // sleeps, at once or in a moment.
+  void share() noexcept { idler.share(has_one()); }
+
   // --- from any thread
   void push_pinned(fiber& f) noexcept;
 

@@ -112,8 +112,11 @@ struct two_workers {
   std::atomic<bool> quit{false};
   sleeper places[2];
 
-  explicit two_workers(bool at_once)
-      : attached(at_once), idle(at_once ? static_cast<watch&>(events) : plain) {}
+  // `by_alarm`: the watch counts as left often from the beginning.
+  explicit two_workers(bool at_once, bool by_alarm = false)
+      : attached(at_once), idle(at_once ? static_cast<watch&>(events) : plain) {
+    if (by_alarm) idle.leaves_before_alarm = 0;
+  }
 
   void arm(nanos to) {
     nanos seen = deadline.load();
@@ -195,8 +198,8 @@ struct two_workers {
 };
 
 // The workers may be anywhere between looking and sleeping as each event comes.
-void two_events() {
-  const auto s = std::make_unique<two_workers>(true);
+void two_events(bool by_alarm) {
+  const auto s = std::make_unique<two_workers>(true, by_alarm);
   s->run([&] { s->take_one_of(2); },
          [&] {
            s->events.happens();
@@ -204,9 +207,27 @@ void two_events() {
          });
 }
 
+// The first event is done at once, so its worker goes back to the watch; the second keeps
+// its worker until the third has been taken.
+void come_and_go() {
+  const auto s = std::make_unique<two_workers>(true, true);
+  s->run(
+      [&] {
+        if (s->taken.fetch_add(1) == 0) {
+          s->events.happens();
+          s->events.happens();
+        } else if (s->taken.load() == 3) {
+          s->end();
+        } else {
+          model::wait_until([&] { return s->taken.load() == 3; });
+        }
+      },
+      [&] { s->events.happens(); });
+}
+
 // The worker in the watch sleeps to a later deadline, or is on its way there.
-void event_and_earlier_deadline() {
-  const auto s = std::make_unique<two_workers>(true);
+void event_and_earlier_deadline(bool by_alarm) {
+  const auto s = std::make_unique<two_workers>(true, by_alarm);
   s->arm(late);
   s->run([&] { s->take_one_of(2); },
          [&] {
@@ -234,12 +255,25 @@ void attached_meanwhile() {
 }  // namespace
 
 TEST_CASE("watch: its worker leaves it for user code as the other goes to sleep") {
-  prove("watch: 2 workers, 2 events", two_events);
+  prove("watch: 2 workers, 2 events", [] { two_events(false); });
+}
+
+TEST_CASE("watch: a busy one that is left for user code is taken over when the alarm rings") {
+  prove("watch: 2 workers, 2 events, an alarm", [] { two_events(true); });
+}
+
+TEST_CASE("watch: its worker comes and goes, and computes at last: the alarm is set anew") {
+  prove("watch: 2 workers, 3 events, an alarm", come_and_go);
 }
 
 TEST_CASE("watch: an event and an earlier deadline both have a worker") {
   prove("watch: 2 workers asleep to a later deadline, an event and a deadline",
-        event_and_earlier_deadline);
+        [] { event_and_earlier_deadline(false); });
+}
+
+TEST_CASE("watch: an event and an earlier deadline at a busy one both have a worker") {
+  prove("watch: 2 workers asleep to a later deadline, an event and a deadline, an alarm",
+        [] { event_and_earlier_deadline(true); });
 }
 
 TEST_CASE("watch: one attached while the other worker sleeps, or is about to, is waited in") {

@@ -6,6 +6,17 @@
 #include <atomic>
 #include <thread>
 
+namespace vigil::inline VIGIL_ABI::detail {
+
+struct test_access {
+  static bool has_alarm(idle_workers& idle) {
+    const lock_guard guard(idle.lock_);
+    return idle.deputy_ != nullptr;
+  }
+};
+
+}  // namespace vigil::inline VIGIL_ABI::detail
+
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::detail::futex_watch;
@@ -37,11 +48,11 @@ TEST_SUITE("idle_workers") {
     sleeper a;
     sleeper b;
     sleeper c;
-    lie(idle, a, 100, 200);
-    lie(idle, b, 100, 200);
-    lie(idle, c, 100, 200);
+    lie(idle, a, 100, 200'000);
+    lie(idle, b, 100, 200'000);
+    lie(idle, c, 100, 200'000);
     CHECK(a.until == 100);
-    CHECK(b.until == 200);
+    CHECK(b.until == 200'000);
     CHECK(c.until == never);
     CHECK(a.in_watch);
     CHECK_FALSE(b.in_watch);
@@ -54,6 +65,28 @@ TEST_SUITE("idle_workers") {
     CHECK(idle.asleep() == 0);
     CHECK(idle.looking() == 3);
     CHECK(idle.earliest() == idle_workers::nobody_sleeps);
+  }
+
+  TEST_CASE("a deputy does not wake beside the watcher for a deadline that follows closely") {
+    futex_watch watch;
+    idle_workers idle(watch);
+    sleeper a;
+    sleeper b;
+    const nanos next = monotonic_now() + hour;
+    lie(idle, a, next, next + 100);
+    lie(idle, b, next, next + 100);
+    CHECK(b.until == never);
+    CHECK(b.asked > next + 100);
+    CHECK(b.asked <= next + 100'000);
+    CHECK(idle.earliest() == next);
+    idle.stay_awake(a);
+    idle.stop_looking();
+    CHECK(idle.earliest() < 0);  // with the watch free the alarm is for all deadlines
+    idle.cover(5);
+    idle.staff_watch();
+    CHECK(idle.asleep() == 1);
+    CHECK(idle.wake_calls() == 0);
+    idle.wake_all();
   }
 
   // Node, libuv: poll timeout: no kernel sleep while there is work, none without
@@ -78,9 +111,9 @@ TEST_SUITE("idle_workers") {
     sleeper a;
     sleeper b;
     sleeper c;
-    lie(idle, a, 100, 200);
-    lie(idle, b, 100, 200);
-    lie(idle, c, 100, 200);
+    lie(idle, a, 100, 200'000);
+    lie(idle, b, 100, 200'000);
+    lie(idle, c, 100, 200'000);
     idle.wake_one();
     CHECK_FALSE(c.hook.linked);
     CHECK(idle.asleep() == 2);
@@ -221,6 +254,84 @@ TEST_SUITE("idle_workers") {
     CHECK(b.in_watch);
     idle.stay_awake(b);
     idle.stop_looking();
+  }
+
+  TEST_CASE("a watch that is left often is taken over only if it stays free") {
+    futex_watch watch;
+    idle_workers idle(watch);
+    idle.leaves_before_alarm = 0;
+    sleeper a;
+    sleeper b;
+    lie(idle, a, never, never);
+    lie(idle, b, never, never);
+    idle.stay_awake(a);
+    const nanos left = monotonic_now();
+    idle.stop_looking();  // a has found something
+    idle.staff_watch();
+    CHECK(idle.asleep() == 1);
+    CHECK(idle.looking() == 0);
+    CHECK(idle.leave_to_alarm());
+    idle.sleep(b);
+    CHECK(monotonic_now() - left >= 25'000);
+    CHECK(idle.looking() == 1);
+    idle.lie_down(b, never, never);
+    CHECK(b.in_watch);
+    CHECK_FALSE(idle.leave_to_alarm());
+    idle.stay_awake(b);
+    idle.stop_looking();
+  }
+
+  TEST_CASE("a deputy sleeps on while the watcher comes and goes, and then without an alarm") {
+    futex_watch watch;
+    idle_workers idle(watch);
+    idle.leaves_before_alarm = 0;
+    sleeper a;
+    sleeper b;
+    lie(idle, a, never, never);
+    lie(idle, b, never, never);
+    std::atomic<bool> up{false};
+    std::thread deputy([&] {
+      idle.sleep(b);
+      up.store(true);
+    });
+    const nanos begun = monotonic_now();
+    while (monotonic_now() - begun < 3'000'000) {
+      idle.stay_awake(a);
+      idle.stop_looking();
+      idle.staff_watch();
+      lie(idle, a, never, never);
+    }
+    while (vigil::detail::test_access::has_alarm(idle))
+      std::this_thread::yield();
+    CHECK_FALSE(up.load());
+    CHECK(idle.asleep() == 2);
+    idle.wake(b);
+    deputy.join();
+    idle.stay_awake(a);
+    CHECK(idle.looking() == 2);
+  }
+
+  TEST_CASE("a worker with pinned fibers leaves a busy watch to one without") {
+    futex_watch watch;
+    idle_workers idle(watch);
+    idle.leaves_before_alarm = 0;
+    sleeper tied;
+    sleeper other;
+    tied.kept = ties::bounded;
+    lie(idle, tied, never, never);
+    CHECK(tied.in_watch);  // nobody else sleeps
+    lie(idle, other, never, never);
+    CHECK_FALSE(tied.hook.linked);  // called out
+    idle.stay_awake(tied);
+    idle.lie_down(tied, never, never);
+    CHECK_FALSE(tied.in_watch);
+    CHECK_FALSE(other.hook.linked);  // sent there
+    idle.stay_awake(other);
+    idle.lie_down(other, never, never);
+    CHECK(other.in_watch);
+    CHECK(idle.asleep() == 2);
+    idle.stay_awake(tied);
+    idle.stay_awake(other);
   }
 
   // Asio: wake-up lost while the waiting place changes.

@@ -1,0 +1,302 @@
+// One workload on a given number of workers, for run.py: `together_work WORK WORKERS`
+// writes, each for one operation, `cpu` and `elapsed` in nanoseconds, `wakes`, the system
+// calls that woke a worker, and `delay`, the nanoseconds without a processor.
+#include <vigil/io/deadline_stream.hpp>
+#include <vigil/io/io_context.hpp>
+#include <vigil/io/use_fiber.hpp>
+#include <vigil/vigil.hpp>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+
+namespace {
+
+using namespace std::chrono_literals;
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using vigil::io::use_fiber;
+using nanos = std::int64_t;
+
+nanos read_clock(clockid_t which) {
+  timespec t{};
+  clock_gettime(which, &t);
+  return t.tv_sec * 1'000'000'000 + t.tv_nsec;
+}
+
+// How long the threads of the process have been ready without a processor.
+nanos run_delay() {
+  nanos all = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream file(task.path() / "schedstat");
+    nanos ran = 0;
+    nanos waited = 0;
+    if (file >> ran >> waited) all += waited;
+  }
+  return all;
+}
+
+// What `operations` of them have taken, as f() did them.
+template <class F>
+void measure(std::size_t operations, F&& f) {
+  const auto wakes = vigil::runtime::current().stats().wake_calls;
+  const nanos delay = run_delay();
+  const nanos cpu = read_clock(CLOCK_PROCESS_CPUTIME_ID);
+  const nanos begun = read_clock(CLOCK_MONOTONIC);
+  f();
+  const nanos elapsed = read_clock(CLOCK_MONOTONIC) - begun;
+  const nanos used = read_clock(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+  const auto woken = vigil::runtime::current().stats().wake_calls - wakes;
+  const auto n = static_cast<double>(operations);
+  std::printf("cpu=%.1f elapsed=%.1f wakes=%.3f delay=%.1f\n",
+              static_cast<double>(used) / n,
+              static_cast<double>(elapsed) / n,
+              static_cast<double>(woken) / n,
+              static_cast<double>(run_delay() - delay) / n);
+}
+
+void compute_for(std::chrono::nanoseconds d) {
+  const nanos until = read_clock(CLOCK_MONOTONIC) + d.count();
+  while (read_clock(CLOCK_MONOTONIC) < until) {
+  }
+}
+
+std::pair<tcp::socket, tcp::socket> connected() {
+  tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
+  tcp::socket near(vigil::io::io_context());
+  tcp::socket far(vigil::io::io_context());
+  auto accepted = vigil::spawn([&] { acceptor.async_accept(far, use_fiber); });
+  near.async_connect(acceptor.local_endpoint(), use_fiber);
+  accepted.join();
+  near.set_option(tcp::no_delay(true));
+  far.set_option(tcp::no_delay(true));
+  return {std::move(near), std::move(far)};
+}
+
+// --- sockets: neither end on the main fiber
+
+// One message there and back with a deadline, `n` times.
+template <std::size_t Room>
+void talk_by_stream(std::size_t n) {
+  auto [a, b] = connected();
+  vigil::group ends;
+  vigil::io::deadline_stream<tcp::socket> near(std::move(a));
+  vigil::io::deadline_stream<tcp::socket> far(std::move(b));
+  ends.go([&] {
+    std::array<char, Room> bytes{};
+    for (std::size_t i = 0; i < n; ++i) {
+      far.set_deadline(vigil::clock::now() + 10s);
+      far.read_some(asio::buffer(bytes));
+      far.write_some(asio::buffer(bytes.data(), 1));
+    }
+  });
+  ends.go([&] {
+    std::array<char, Room> bytes{};
+    for (std::size_t i = 0; i < n; ++i) {
+      near.set_deadline(vigil::clock::now() + 10s);
+      near.write_some(asio::buffer(bytes.data(), 1));
+      near.read_some(asio::buffer(bytes));
+    }
+  });
+  ends.wait();
+}
+
+void talk_by_token(std::size_t n) {
+  auto [near, far] = connected();
+  vigil::group ends;
+  ends.go([&] {
+    char byte = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      far.async_read_some(asio::buffer(&byte, 1), use_fiber.within(10s));
+      far.async_write_some(asio::buffer(&byte, 1), use_fiber.within(10s));
+    }
+  });
+  ends.go([&] {
+    char byte = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      near.async_write_some(asio::buffer(&byte, 1), use_fiber.within(10s));
+      near.async_read_some(asio::buffer(&byte, 1), use_fiber.within(10s));
+    }
+  });
+  ends.wait();
+}
+
+template <class Talk>
+void talk(Talk talk_n, std::size_t n) {
+  talk_n(n / 10);  // warms up
+  measure(n, [&] { talk_n(n); });
+}
+
+void many_pairs() {
+  constexpr std::size_t pairs = 64;
+  constexpr std::size_t each = 2'000;
+  measure(pairs * each, [] {
+    vigil::group all;
+    for (std::size_t i = 0; i < pairs; ++i)
+      all.go([] { talk_by_stream<1>(each); });
+    all.wait();
+  });
+}
+
+// --- timers
+
+void callbacks() {
+  constexpr std::size_t n = 1'000'000;
+  std::atomic<std::size_t> left{n};
+  vigil::channel<void> done = vigil::make_channel<void>();
+  measure(n, [&] {
+    vigil::spawn([&] {
+      std::minstd_rand dice(1);
+      std::uniform_int_distribution<nanos> within(0, 1'000'000'000);
+      for (std::size_t i = 0; i < n; ++i) {
+        vigil::after_func(std::chrono::nanoseconds(within(dice)), [&] {
+          if (left.fetch_sub(1) == 1) done.close();
+        });
+      }
+    }).join();
+    done.recv();
+  });
+}
+
+void sleep_all(std::size_t n) {
+  vigil::group all;
+  std::minstd_rand dice(1);
+  std::uniform_int_distribution<nanos> within(0, 1'000'000'000);
+  for (std::size_t i = 0; i < n; ++i)
+    all.go([d = std::chrono::nanoseconds(within(dice))] { vigil::sleep_for(d); });
+  all.wait();
+}
+
+void sleepers() {
+  constexpr std::size_t n = 100'000;
+  measure(n, [] { sleep_all(n); });
+}
+
+void sleepers_again() {
+  constexpr std::size_t n = 100'000;
+  sleep_all(n);
+  measure(n, [] { sleep_all(n); });
+}
+
+void gate() {
+  constexpr std::size_t n = 10'000;
+  measure(n, [] {
+    vigil::group all;
+    vigil::channel<void> open = vigil::make_channel<void>();
+    for (std::size_t i = 0; i < n; ++i)
+      all.go([&] { open.recv(); });
+    open.close();
+    all.wait();
+  });
+}
+
+// An event now and then: one byte, sent by a fiber that sleeps.
+void events(std::chrono::milliseconds apart, std::size_t n) {
+  auto [near, far] = connected();
+  vigil::io::deadline_stream<tcp::socket> in(std::move(far));
+  auto receiver = vigil::spawn([&] {
+    char byte = 0;
+    for (std::size_t i = 0; i < n; ++i)
+      in.read_some(asio::buffer(&byte, 1));
+  });
+  measure(n, [&, &out = near] {
+    vigil::spawn([&] {
+      const char byte = 0;
+      for (std::size_t i = 0; i < n; ++i) {
+        vigil::sleep_for(apart);
+        out.write_some(asio::buffer(&byte, 1));
+      }
+    }).join();
+    receiver.join();
+  });
+}
+
+// Fibers that compute between sleeps, as many as keep one worker busy.
+void compute_and_sleep() {
+  constexpr std::size_t fibers = 400;
+  constexpr std::size_t each = 1'000;
+  measure(fibers * each, [] {
+    vigil::group all;
+    for (std::size_t i = 0; i < fibers; ++i) {
+      all.go([] {
+        for (std::size_t k = 0; k < each; ++k) {
+          vigil::sleep_for(100us);
+          compute_for(5us);
+        }
+      });
+    }
+    all.wait();
+  });
+}
+
+// --- channels
+
+void hops() {
+  constexpr std::size_t n = 300'000;
+  vigil::channel<int> there = vigil::make_channel<int>();
+  vigil::channel<int> back = vigil::make_channel<int>();
+  measure(n, [&] {
+    vigil::group ends;
+    ends.go([&] {
+      for (std::size_t i = 0; i < n; ++i)
+        back.send(*there.recv());
+    });
+    ends.go([&] {
+      for (std::size_t i = 0; i < n; ++i) {
+        there.send(1);
+        back.recv();
+      }
+    });
+    ends.wait();
+  });
+}
+
+const std::map<std::string, void (*)()> works{
+    {"stream", [] { talk([](std::size_t n) { talk_by_stream<1>(n); }, 40'000); }},
+    {"stream4k", [] { talk([](std::size_t n) { talk_by_stream<4096>(n); }, 40'000); }},
+    {"use_fiber", [] { talk([](std::size_t n) { talk_by_token(n); }, 30'000); }},
+    {"pairs", many_pairs},
+    {"callbacks", callbacks},
+    {"sleepers", sleepers},
+    {"sleepers2", sleepers_again},
+    {"gate", gate},
+    {"event1", [] { events(1ms, 1'000); }},
+    {"event10", [] { events(10ms, 200); }},
+    {"event100", [] { events(100ms, 30); }},
+    {"compute", compute_and_sleep},
+    {"hops", hops},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto found = argc == 3 ? works.find(argv[1]) : works.end();
+  if (found == works.end()) {
+    std::fputs("usage: together_work WORK WORKERS\n  WORK:", stderr);
+    for (const auto& [name, work] : works)
+      std::fprintf(stderr, " %s", name.c_str());
+    std::fputc('\n', stderr);
+    return 2;
+  }
+  vigil::options o;
+  o.workers = static_cast<std::size_t>(std::atoi(argv[2]));
+  vigil::run(o, found->second);
+  return 0;
+}
