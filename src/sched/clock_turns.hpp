@@ -63,8 +63,8 @@ class clock_turns {
   // The next due() calls do not read the clock: a few turns are for other fibers first.
   void read_clock_later() noexcept { until_clock_ = most_turns; }
 
-  // The worker, which has just woken, keeps the work that it found for a moment: most of
-  // it is done sooner than another worker would wake for it. docs/internals/workers.md
+  // The worker keeps the work that it found for a moment: most of it is done sooner than
+  // another worker would wake for it. docs/internals/workers.md
   void share_soon() noexcept {
     if (share_at_ == never) share_at_ = monotonic_now() + keeps_for;
   }

@@ -9,6 +9,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
   const lock_guard guard(lock_);
+  choose_place(s, may_enter_watch(s));  // first: it may rouse a sleeper, which covers no more
   s.until = never;
   s.asked = never;
   if (next != never) {
@@ -19,29 +20,21 @@ void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
       ++with_deadline;
       if (other->until < covered) covered = other->until;
     }
+    const bool is_watched = watcher_ != nullptr && !s.in_watch;
     if (covered > next) {
       s.asked = s.until = next;
-    } else if (with_deadline < 2 && (deputy_ != nullptr || second - next > bound)) {
-      s.asked = s.until = second;
-    } else if (with_deadline < 2) {
+    } else if (with_deadline < 2 && is_watched && deputy_ == nullptr && second - next <= bound) {
       // The watcher most likely takes the second deadline as well.
       deputy_ = &s;
-      s.asked = rings_at_ = next + bound;
+      s.asked = rings_at_ = saturating_add(next, bound);
+    } else if (with_deadline < 2) {
+      s.asked = s.until = second;
     }
   }
-  choose_place(s);
   sleepers_.push_back(s);
   publish();
   asleep_.fetch_add(1);
   looking_.fetch_sub(1);  // last: until here IA2 finds somebody looking
-}
-
-void idle_workers::sleep(sleeper& s, nanos not_before) noexcept {
-  nanos until = std::max(s.asked, not_before);
-  do {
-    wait(s, until);
-  } while (sleeps_on(s, until));
-  stay_awake(s);
 }
 
 // Whether s goes back to sleep, until `until`: it has an alarm that does not call it now.
@@ -54,7 +47,10 @@ bool idle_workers::sleeps_on(sleeper& s, nanos& until) noexcept {
     constexpr nanos worth_it = 25'000;
     const bool was_just_left = now - left_at_ < bound;
     if (watcher_ == nullptr) {
-      if (!was_just_left) return false;
+      if (!was_just_left) {
+        quick_leaves_ = 0;  // the next worker is not to wait for an alarm
+        return false;
+      }
       rings_at_ = std::max(left_at_ + bound, now + worth_it);
     } else if (was_just_left) {
       rings_at_ = now + bound;
@@ -64,7 +60,7 @@ bool idle_workers::sleeps_on(sleeper& s, nanos& until) noexcept {
     }
     publish();
   }
-  s.note.clear();  // of the wake that set the alarm
+  s.note.clear();  // of the wake that set the alarm; the caller looks at other wakers' reasons
   until = std::min(rings_at_, s.until);
   return true;
 }
@@ -109,7 +105,7 @@ void idle_workers::publish() noexcept {
 // Sets the alarm of a sleeper, who takes over if nobody comes to the watch until then.
 // False if the watch was not left often of late, or nobody sleeps.
 bool idle_workers::set_alarm() noexcept {
-  if (!is_left_often()) return false;
+  if (quick_leaves_ < leaves_before_alarm) return false;
   sleeper* found = nullptr;
   for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
     if (!s->in_watch && (found == nullptr || s->kept < found->kept)) found = s;
@@ -120,6 +116,14 @@ bool idle_workers::set_alarm() noexcept {
   publish();
   if (found->note.wake()) wake_calls_.add();
   return true;
+}
+
+// Called when the watch has become free: an alarm that stands at deadlines to come would
+// ring too late for anything else. Its sleeper wakes then all the same.
+void idle_workers::forget_late_alarm() noexcept {
+  if (deputy_ == nullptr || rings_at_ <= saturating_add(monotonic_now(), bound)) return;
+  deputy_ = nullptr;
+  rings_at_ = never;
 }
 
 bool idle_workers::leave_to_alarm() noexcept {
@@ -207,10 +211,9 @@ void idle_workers::wake(sleeper& s) noexcept {
   }
 }
 
-// Takes the watch if nobody has it.
-void idle_workers::choose_place(sleeper& s) noexcept {
-  s.in_watch = may_enter_watch(s);
-  if (!s.in_watch) {
+void idle_workers::choose_place(sleeper& s, bool enters) noexcept {
+  s.in_watch = enters;
+  if (!enters) {
     s.note.clear();
     return;
   }
@@ -223,11 +226,12 @@ void idle_workers::choose_place(sleeper& s) noexcept {
 // one without, since it would have to hand on each event: it sends that one there, or is
 // called out by it.
 bool idle_workers::may_enter_watch(const sleeper& s) noexcept {
+  const bool is_busy = quick_leaves_ >= leaves_before_alarm;
   if (watcher_ != nullptr) {
-    if (is_left_often() && watcher_->hook.linked && s.kept < watcher_->kept) rouse(*watcher_);
+    if (is_busy && watcher_->hook.linked && s.kept < watcher_->kept) rouse(*watcher_);
     return false;
   }
-  sleeper* const other = is_left_often() && s.kept != ties::none ? for_work() : nullptr;
+  sleeper* const other = is_busy && s.kept != ties::none ? for_work() : nullptr;
   if (other == nullptr || other->kept >= s.kept) return true;
   rouse(*other);
   return false;
@@ -241,6 +245,7 @@ watch* idle_workers::leave_place(sleeper& s) noexcept {
     const nanos now = monotonic_now();
     quick_leaves_ = now - left_at_ < often ? quick_leaves_ + 1 : 0;
     left_at_ = now;
+    forget_late_alarm();
   }
   return std::exchange(s.watch, nullptr);
 }
@@ -262,7 +267,7 @@ void idle_workers::interrupt(sleeper& s) noexcept {
 bool idle_workers::settle_to_nap(sleeper& s, nanos until) noexcept {
   const lock_guard guard(lock_);
   if (napper_ != nullptr) return false;
-  choose_place(s);
+  choose_place(s, watcher_ == nullptr);
   publish();
   napper_ = &s;
   nap_until_.store(until);
@@ -306,6 +311,7 @@ void idle_workers::change_watch(watch& w) noexcept {
   const lock_guard guard(lock_);
   watch_ = &w;
   watcher_ = nullptr;
+  forget_late_alarm();
   publish();
   if (napper_ != nullptr && napper_->in_watch) {
     end_nap();

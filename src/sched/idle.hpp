@@ -49,7 +49,7 @@ enum class ties : std::uint8_t {
 struct sleeper {
   list_hook<sleeper> hook;
   nanos until = never;     // guarded by idle_workers' lock; earlier() may move it
-  nanos asked = never;     // `until` as it was on lying down; the worker's own
+  nanos asked = never;     // `until`, or its alarm, as it was on lying down; the worker's own
   ties kept = ties::none;  // the worker's own while it is up
   bool in_watch = false;
   detail::watch* watch = nullptr;  // if in_watch
@@ -62,11 +62,12 @@ struct sleeper {
 // WA1 The watch becomes free under the lock, and attended_ says so; only then does the
 //     worker that has left look whether an alarm is set. The deputy turns its alarm off
 //     under the lock, and only while a worker is in the watch, or as it gets up.
-// WA2 When the alarm rings and the watch has been free for the whole bound, the deputy
-//     gets up, and finds whatever was left to it. Until then the alarm is for all
-//     deadlines.
-// WA3 A worker enters the watch only after its last look, and sleeps there no longer than
-//     to the next deadline; so nothing is left to the alarm any more.
+// WA2 While the watch is free an alarm rings within the bound, and is for all deadlines,
+//     I/O and work. If the watch has then been free for the whole bound, the deputy gets
+//     up, and finds whatever was left to it.
+// WA3 A worker takes the watch before its last look, and does not sleep there if that
+//     finds work, or a deadline to which nobody sleeps. So once it sleeps nothing is left
+//     to the alarm any more.
 class idle_workers {
  public:
   explicit idle_workers(watch& w) noexcept : watch_(&w) {}
@@ -83,8 +84,19 @@ class idle_workers {
   void lie_down(sleeper& s, nanos next, nanos second) noexcept VIGIL_EXCLUDES(lock_);
 
   // IS3. Sleeps until the deadline that was published, or `not_before` if that is later,
-  // or until another thread wakes it. The caller is looking again when it returns.
-  void sleep(sleeper& s, nanos not_before = 0) noexcept VIGIL_EXCLUDES(lock_);
+  // until another thread wakes it, or until its alarm calls it. The caller is looking
+  // again when it returns. `has_reason`: whether the worker has to get up for what
+  // another thread did before it woke the note itself.
+  template <class F = bool (*)()>
+  void sleep(
+      sleeper& s, nanos not_before = 0, F has_reason = [] { return false; }) noexcept
+      VIGIL_EXCLUDES(lock_) {
+    nanos until = s.asked < not_before ? not_before : s.asked;
+    do {
+      wait(s, until);
+    } while (sleeps_on(s, until) && !has_reason());
+    stay_awake(s);
+  }
 
   // The last look of a kept worker found work that others may take. True if another
   // worker will take it: one that looks, or that has been woken for it.
@@ -123,7 +135,7 @@ class idle_workers {
   bool nobody_rests() const noexcept { return asleep_.load() == 0 && !somebody_naps(); }
 
   // IA2, IA3 for a deadline: makes sure that a sleeper, if there is one, sleeps no longer
-  // than to `deadline`, unless a worker looks.
+  // than to `deadline`, or has an alarm that rings soon, unless a worker looks.
   void cover(nanos deadline) noexcept {
     if (deadline < nap_until_.load()) {
       rouse_napper();
@@ -157,7 +169,8 @@ class idle_workers {
   std::uint64_t all_asleep(std::size_t workers, nanos now) noexcept VIGIL_EXCLUDES(lock_);
   std::uint64_t wake_count() noexcept VIGIL_EXCLUDES(lock_);
 
-  // The earliest time to which a worker sleeps; nobody_sleeps if none does.
+  // The earliest time to which a worker sleeps; nobody_sleeps if none does, and a time
+  // before all deadlines while an alarm is for them.
   static constexpr nanos nobody_sleeps = std::numeric_limits<nanos>::min();
 
   nanos earliest() const noexcept { return earliest_.load(); }
@@ -188,17 +201,14 @@ class idle_workers {
   void wake_one_slowly() noexcept VIGIL_EXCLUDES(lock_);
   void staff_watch_slowly() noexcept VIGIL_EXCLUDES(lock_);
 
-  bool is_left_often() const noexcept VIGIL_REQUIRES(lock_) {
-    return quick_leaves_ >= leaves_before_alarm;
-  }
-
   bool set_alarm() noexcept VIGIL_REQUIRES(lock_);
   bool sleeps_on(sleeper& s, nanos& until) noexcept VIGIL_EXCLUDES(lock_);
   bool may_enter_watch(const sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void cover_slowly(nanos deadline) noexcept VIGIL_EXCLUDES(lock_);
   void rouse_napper() noexcept VIGIL_EXCLUDES(lock_);
   void end_nap() noexcept VIGIL_REQUIRES(lock_);
-  void choose_place(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
+  void choose_place(sleeper& s, bool enters) noexcept VIGIL_REQUIRES(lock_);
+  void forget_late_alarm() noexcept VIGIL_REQUIRES(lock_);
   watch* leave_place(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void wait(sleeper& s, nanos until) noexcept;
   void interrupt(sleeper& s) noexcept VIGIL_REQUIRES(lock_);

@@ -151,7 +151,8 @@ void idler::stay_awake() noexcept {
 // IS3.
 void idler::sleep() noexcept {
   of_.counters.kernel_waits.add();
-  of_.idle.sleep(place_, not_before());
+  // A signal, or a request to stop, wakes the note by itself.
+  of_.idle.sleep(place_, not_before(), [this] { return of_.signals.any(); });
   if (stuck_ != nullptr) stuck_->somebody_is_awake();
   just_woke_ = true;
   of_.turns.slept();

@@ -133,7 +133,7 @@ void worker::stop_looking() noexcept {
 fiber* worker::pick() noexcept {
   if (sched.signals.hint() != 0) sched.end.take_signals();
   if (turns_.due(idler.is_looking())) {
-    if (turns_.shares_now() && sched.work.any()) sched.work_added();
+    if (turns_.shares_now() && sched.work.much()) sched.work_added();
     if (turns_.deadline_has_come()) {
       if (fiber* const f = sched.board.take_timer_fiber()) return f;
     }

@@ -81,12 +81,50 @@ TEST_SUITE("idle_workers") {
     CHECK(idle.earliest() == next);
     idle.stay_awake(a);
     idle.stop_looking();
-    CHECK(idle.earliest() < 0);  // with the watch free the alarm is for all deadlines
+    idle.staff_watch();  // an alarm in an hour is none for the watch
+    CHECK(idle.asleep() == 0);
+    CHECK(idle.looking() == 1);
+  }
+
+  TEST_CASE("an alarm that is near is for all deadlines while the watch is free") {
+    futex_watch watch;
+    idle_workers idle(watch);
+    sleeper a;
+    sleeper b;
+    const nanos next = monotonic_now();
+    lie(idle, a, next, next + 100);
+    lie(idle, b, next, next + 100);
+    idle.stay_awake(a);
+    idle.stop_looking();
+    CHECK(idle.earliest() < 0);
     idle.cover(5);
     idle.staff_watch();
     CHECK(idle.asleep() == 1);
     CHECK(idle.wake_calls() == 0);
     idle.wake_all();
+  }
+
+  TEST_CASE("a deputy whose note another thread has woken looks for the reason") {
+    futex_watch watch;
+    idle_workers idle(watch);
+    idle.leaves_before_alarm = 0;
+    sleeper a;
+    sleeper b;
+    lie(idle, a, monotonic_now() + hour, monotonic_now() + hour);
+    lie(idle, b, monotonic_now() + hour, monotonic_now() + hour);
+    std::atomic<bool> signal{false};
+    std::atomic<bool> up{false};
+    std::thread deputy([&] {
+      idle.sleep(b, 0, [&] { return signal.load(); });
+      up.store(true);
+    });
+    b.note.wake();  // for nothing
+    signal.store(true);
+    b.note.wake();
+    deputy.join();
+    CHECK(up.load());
+    CHECK(idle.looking() == 1);
+    idle.stay_awake(a);
   }
 
   // Node, libuv: poll timeout: no kernel sleep while there is work, none without
@@ -318,16 +356,19 @@ TEST_SUITE("idle_workers") {
     sleeper tied;
     sleeper other;
     tied.kept = ties::bounded;
-    lie(idle, tied, never, never);
+    const nanos next = monotonic_now() + hour;
+    lie(idle, tied, next, never);
     CHECK(tied.in_watch);  // nobody else sleeps
-    lie(idle, other, never, never);
+    lie(idle, other, next, never);
     CHECK_FALSE(tied.hook.linked);  // called out
+    CHECK(idle.earliest() == next);
     idle.stay_awake(tied);
-    idle.lie_down(tied, never, never);
+    idle.lie_down(tied, next, never);
     CHECK_FALSE(tied.in_watch);
     CHECK_FALSE(other.hook.linked);  // sent there
+    CHECK(idle.earliest() == next);
     idle.stay_awake(other);
-    idle.lie_down(other, never, never);
+    idle.lie_down(other, next, never);
     CHECK(other.in_watch);
     CHECK(idle.asleep() == 2);
     idle.stay_awake(tied);
