@@ -41,14 +41,15 @@ def sample(program, work, workers):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("filter", nargs="?", default="")
+    parser.add_argument("work", nargs="?", choices=["", *(work for work, _ in WORKS)],
+                        default="")
     parser.add_argument("--program", required=True)
     parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
     columns = [("1", 1), ("1 again", 1), ("2", 2), ("4", 4)]
     print(f"{os.cpu_count()} processors, medians of {arguments.rounds} rounds")
     for work, title in WORKS:
-        if arguments.filter and not work.startswith(arguments.filter):
+        if arguments.work and work != arguments.work:
             continue
         samples = {name: [] for name, _ in columns}
         for i in range(arguments.rounds):

@@ -71,8 +71,11 @@ void idle_workers::stay_awake(sleeper& s) noexcept {
     const lock_guard guard(lock_);
     left = leave_place(s);
     // A waker may have taken it out already, and counted it as looking.
-    if (s.hook.linked) remove(s);
-    publish();
+    if (s.hook.linked) {
+      remove(s);
+    } else {
+      publish();
+    }
   }
   if (left != nullptr) left->after_wait();
 }
@@ -105,14 +108,15 @@ void idle_workers::publish() noexcept {
 // Sets the alarm of a sleeper, who takes over if nobody comes to the watch until then.
 // False if the watch was not left often of late, or nobody sleeps.
 bool idle_workers::set_alarm() noexcept {
-  if (quick_leaves_ < leaves_before_alarm) return false;
+  const nanos now = monotonic_now();
+  if (quick_leaves_ < leaves_before_alarm || now - left_at_ >= often) return false;
   sleeper* found = nullptr;
   for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
     if (!s->in_watch && (found == nullptr || s->kept < found->kept)) found = s;
   }
   if (found == nullptr) return false;
   deputy_ = found;
-  rings_at_ = monotonic_now() + bound;
+  rings_at_ = now + bound;
   publish();
   if (found->note.wake()) wake_calls_.add();
   return true;
@@ -242,10 +246,13 @@ watch* idle_workers::leave_place(sleeper& s) noexcept {
   if (!std::exchange(s.in_watch, false)) return nullptr;
   if (s.watch == watch_) {
     watcher_ = nullptr;
-    const nanos now = monotonic_now();
-    quick_leaves_ = now - left_at_ < often ? quick_leaves_ + 1 : 0;
-    left_at_ = now;
-    forget_late_alarm();
+    const bool others_sleep = sleepers_.size() > (s.hook.linked ? 1u : 0u);
+    if (others_sleep) {  // otherwise there is nobody to set an alarm for
+      const nanos now = monotonic_now();
+      quick_leaves_ = now - left_at_ < often ? quick_leaves_ + 1 : 0;
+      left_at_ = now;
+      forget_late_alarm();
+    }
   }
   return std::exchange(s.watch, nullptr);
 }
