@@ -19,14 +19,14 @@ enum class arithmetic { none, in_all, in_half };
 double nanos_each_yield(arithmetic what) {
   return vigil::run(with_workers(1), [&] {
     return median_of(7, [&] {
-      constexpr std::size_t rounds = 500'000;
+      constexpr std::size_t trips = 500'000;
       const auto plain = [] {
-        for (std::size_t i = 0; i < rounds; ++i)
+        for (std::size_t i = 0; i < trips; ++i)
           vigil::this_fiber::yield();
       };
       const auto inexact = [] {
         double x = 1.0;
-        for (std::size_t i = 0; i < rounds; ++i) {
+        for (std::size_t i = 0; i < trips; ++i) {
           x = x / 3.0 + 1.0;
           keep(x);
           vigil::this_fiber::yield();
@@ -37,7 +37,7 @@ double nanos_each_yield(arithmetic what) {
       auto b = what == arithmetic::in_all ? vigil::spawn(inexact) : vigil::spawn(plain);
       a.join();
       b.join();
-      return static_cast<double>(now() - start) / (2.0 * rounds);
+      return static_cast<double>(now() - start) / (2.0 * trips);
     });
   });
 }

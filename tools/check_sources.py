@@ -13,7 +13,7 @@ SOURCES = "src/meson.build", "src/"
 HEADERS = "include/meson.build", "include/"
 LISTS = {
     "vigil_sources": (*SOURCES, None),  # None: all except those below
-    "vigil_io_sources": (*SOURCES, {"io_sources"}),
+    "vigil_io_sources": (*SOURCES, {"asio_sources", "io_sources"}),
     "vigil_tls_sources": (*SOURCES, {"tls_sources"}),
     "vigil_headers": (*HEADERS, {"public_headers", "detail_headers"}),
     "vigil_io_headers": (*HEADERS, {"io_headers", "io_detail_headers"}),
@@ -40,7 +40,7 @@ def main():
     for name, (file, folder, lists) in LISTS.items():
         of_meson = meson_lists(root / file)
         if lists is None:
-            lists = of_meson.keys() - {"io_sources", "tls_sources"}
+            lists = of_meson.keys() - {"asio_sources", "io_sources", "tls_sources"}
         wanted = {folder + entry for some in lists for entry in of_meson[some]}
         faults += [f"CMakeLists.txt: {name} lacks {x}" for x in sorted(wanted - there[name])]
         faults += [f"CMakeLists.txt: {name} has {x}, {file} has not"

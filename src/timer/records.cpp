@@ -10,14 +10,10 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-constexpr std::size_t round_up(std::size_t n, std::size_t to) {
-  return (n + to - 1) / to * to;
-}
-
 // Waits and sends take one cache line, callbacks what they need.
 constinit record_pool wait_pool(64);
 // Whole cache lines: arming and stopping touch one.
-constinit record_pool callback_pool(round_up(sizeof(timer_record), 64));
+constinit record_pool callback_pool((sizeof(timer_record) + 63) / 64 * 64);
 
 void* take(record_pool::cache worker::*cache, record_pool& pool) {
   worker* const w = current_worker();

@@ -13,7 +13,7 @@ using namespace vigil::testing_support;
 
 namespace {
 
-vigil::testing::virtual_options with_threads(std::size_t n, std::uint64_t seed = 1) {
+vigil::testing::virtual_options with_seeded_threads(std::size_t n, std::uint64_t seed = 1) {
   vigil::testing::virtual_options how;
   how.seed = seed;
   how.runtime.blocking_threads = n;
@@ -52,7 +52,7 @@ TEST_SUITE("blocking on virtual time") {
   TEST_CASE("results arrive together, when nothing else can run, in the seed's order") {
     const auto order = [](std::uint64_t seed) {
       std::string text;
-      in_virtual(with_threads(4, seed), [&] {
+      in_virtual(with_seeded_threads(4, seed), [&] {
         std::vector<vigil::fiber<>> callers;
         bool others_ran = false;
         std::atomic<int> turn{3};

@@ -34,7 +34,7 @@ struct end {
 
 // --- the model
 
-class model {
+class tree_model {
  public:
   // Parent -1: no context that could end it.
   int add(int parent, clock::time_point deadline, int cause_of_deadline, clock::time_point now) {
@@ -97,9 +97,9 @@ struct seen {
   bool is_exact = false;  // it knows code and cause as well
 };
 
-class program {
+class tree_program {
  public:
-  explicit program(std::uint64_t seed) : dice_(seed) {}
+  explicit tree_program(std::uint64_t seed) : dice_(seed) {}
 
   void run() {
     add(-1, with_cancel(background()), clock::time_point::max(), 0);
@@ -244,7 +244,7 @@ class program {
   }
 
   seeded dice_;
-  model model_;
+  tree_model model_;
   std::vector<held> all_;
   std::vector<std::shared_ptr<seen>> seen_;
   std::vector<vigil::fiber<>> fibers_;
@@ -258,6 +258,6 @@ TEST_SUITE("context") {
   TEST_CASE("random programs end each context and each wait when and how the model does") {
     const int seeds = rounds(400) * (std::getenv("VIGIL_LONG") != nullptr ? 20 : 1);
     for_each_seed(static_cast<std::uint64_t>(seeds),
-                  [](std::uint64_t seed) { program(seed).run(); });
+                  [](std::uint64_t seed) { tree_program(seed).run(); });
   }
 }

@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::size_t most_slots = 20;  // capacities 0 … 20 are tried
 
-struct alignas(32) wide {
+struct alignas(32) wide_value {
   std::array<std::uint64_t, 24> words{};
 };
 
@@ -256,7 +256,7 @@ TEST_SUITE("channel") {
                      std::string,
                      bool,
                      std::unique_ptr<int>,
-                     wide) {
+                     wide_value) {
     for_each_seed(5, [] {
       const auto c = make_channel<T>();
       CHECK_FALSE(c.try_send(T()));

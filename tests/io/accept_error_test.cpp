@@ -67,9 +67,9 @@ TEST_SUITE("io::serve: errors of accept") {
   TEST_CASE("an error of the acceptor itself is thrown") {
     in_runtime({.workers = {1, 2}}, [] {
       tcp::acceptor a(vigil::io::io_context());
-      CHECK(error_of([&] { serve(a, echo); }) == asio::error::bad_descriptor);
+      CHECK(error_of([&] { serve(a, echo_bytes); }) == asio::error::bad_descriptor);
       a.open(tcp::v4());  // nobody listens
-      CHECK(error_of([&] { serve(a, echo); }) == asio::error::invalid_argument);
+      CHECK(error_of([&] { serve(a, echo_bytes); }) == asio::error::invalid_argument);
     });
     for_each_seed(5, [] {
       failing_acceptor acceptor;
@@ -107,7 +107,7 @@ TEST_SUITE("io::serve: errors of accept") {
         write_byte(s);
         auto server = vigil::spawn([&] {
           try {
-            serve(acceptor, echo, {.grace = 0s});
+            serve(acceptor, echo_bytes, {.grace = 0s});
           } catch (const boost::system::system_error& e) {
             error = e.code().value();
           } catch (const std::system_error& e) {
@@ -160,7 +160,7 @@ TEST_SUITE("io::serve: errors of accept") {
           acceptor.errors.push_back(code);
       }
       const auto stopping = vigil::with_cancel(vigil::background());
-      auto server = vigil::spawn([&] { serve(stopping.ctx, acceptor, echo, {.grace = 0s}); });
+      auto server = vigil::spawn([&] { serve(stopping.ctx, acceptor, echo_bytes, {.grace = 0s}); });
       vigil::sleep_for(1h);
       CHECK(waits_of(acceptor) == std::vector<std::chrono::nanoseconds>{
                                       5ms, 10ms, 20ms, 40ms, 80ms, 160ms, 320ms, 640ms, 1s, 1s});
@@ -190,7 +190,7 @@ TEST_SUITE("io::serve: errors of accept") {
       acceptor.errors = {ECONNABORTED, EINTR, EPROTO, ENETDOWN, ECONNABORTED};
       memory_stream s = acceptor.below.connect();
       const auto stopping = vigil::with_cancel(vigil::background());
-      auto server = vigil::spawn([&] { serve(stopping.ctx, acceptor, echo); });
+      auto server = vigil::spawn([&] { serve(stopping.ctx, acceptor, echo_bytes); });
       const auto start = vigil::clock::now();
       write_byte(s);
       CHECK(read_byte(s));
@@ -212,7 +212,7 @@ TEST_SUITE("io::serve: errors of accept") {
     in_virtual({.seed = 1, .runtime = o}, [] {
       memory_acceptor acceptor;
       const auto stopping = vigil::with_cancel(vigil::background());
-      auto server = vigil::spawn([&] { serve(stopping.ctx, acceptor, echo); });
+      auto server = vigil::spawn([&] { serve(stopping.ctx, acceptor, echo_bytes); });
       {
         memory_stream one = acceptor.connect();
         memory_stream two = acceptor.connect();

@@ -24,7 +24,7 @@ using vigil::io::use_fiber;
 namespace {
 
 using tcp = asio::ip::tcp;
-using memory_stream = vigil::io::deadline_stream<vigil::io::memory_stream>;
+using timed_memory_stream = vigil::io::deadline_stream<vigil::io::memory_stream>;
 
 enum class cut { context, client, server, stopping, acceptor };
 
@@ -98,11 +98,11 @@ void cut_short(Acceptor& acceptor, Connect connect, cut what, whereabouts& asks,
 
 // A talk over narrow pipes, so that writes wait, too. In the end both sides fall silent,
 // and the idle time ends it.
-void cut_talk(void (*cut)(vigil::fiber<>&, memory_stream&), int turns, whereabouts& talk) {
+void cut_talk(void (*cut)(vigil::fiber<>&, timed_memory_stream&), int turns, whereabouts& talk) {
   vigil::io::idle_list idle(10s);
   auto [one, other] = vigil::io::memory_pipe(3);
-  memory_stream near(std::move(one));
-  memory_stream far(std::move(other));
+  timed_memory_stream near(std::move(one));
+  timed_memory_stream far(std::move(other));
   near.set_idle_list(idle);
   std::array<char, 8> bytes{};
   auto talks = vigil::spawn([&] {
@@ -193,7 +193,7 @@ TEST_SUITE("io: cut short at each point") {
   }
 
   TEST_CASE("a stop, a close and a deadline at each point of a talk, and of its idle time") {
-    using stream = memory_stream;
+    using stream = timed_memory_stream;
     void (*const cuts[])(vigil::fiber<>&, stream&) = {
         [](auto& talks, stream&) { talks.request_stop(); },
         [](auto&, stream& near) { near.close(); },

@@ -69,7 +69,7 @@ TEST_SUITE("deadline_stream") {
   TEST_CASE("on virtual time a deadline in memory comes at its very nanosecond") {
     for_each_seed(10, [] {
       auto ends = vigil::io::memory_pipe(4);
-      memory_stream near(std::move(ends.first));
+      timed_memory_stream near(std::move(ends.first));
       const auto start = clock::now();
       near.set_deadline(start + 1h);
       CHECK(read_one(near) == timed_out);
@@ -92,7 +92,7 @@ TEST_SUITE("deadline_stream") {
     CHECK_THROWS_AS(vigil::run(fatal,
                                [] {
                                  auto [one, other] = vigil::io::memory_pipe();
-                                 memory_stream near(std::move(one));
+                                 timed_memory_stream near(std::move(one));
                                  read_one(near);
                                }),
                     vigil::deadlock);

@@ -33,8 +33,8 @@ error_code read_error(Stream& s, const vigil::io::fiber_token& token) {
   return error_of([&] { s.async_read_some(asio::buffer(&byte, 1), token); });
 }
 
-struct tcp_pair {
-  explicit tcp_pair(asio::io_context& c) : near(c), far(c) {
+struct plain_tcp_pair {
+  explicit plain_tcp_pair(asio::io_context& c) : near(c), far(c) {
     asio::ip::tcp::acceptor a(c, {asio::ip::address_v4::loopback(), 0});
     near.connect(a.local_endpoint());
     a.accept(far);
@@ -68,7 +68,7 @@ TEST_SUITE("use_fiber: deadlines") {
     in_runtime({.workers = {1, 2}}, [] {
       auto& c = vigil::io::io_context();
       socket_pair u(c);
-      tcp_pair t(c);
+      plain_tcp_pair t(c);
       asio::readable_pipe r(c);
       asio::writable_pipe w(c);
       asio::connect_pipe(r, w);
@@ -265,14 +265,14 @@ TEST_SUITE("use_fiber: contexts, stops and ends") {
   // Asio: peer closes, resets.
   TEST_CASE("a peer that closes or resets is an error, not a hang") {
     in_runtime({.workers = {1, 2}}, [] {
-      tcp_pair t(vigil::io::io_context());
+      plain_tcp_pair t(vigil::io::io_context());
       auto closer = vigil::spawn([&] {
         vigil::sleep_for(1ms);
         t.far.close();
       });
       CHECK(read_error(t.near, {}) == asio::error::eof);
       closer.join();
-      tcp_pair u(vigil::io::io_context());
+      plain_tcp_pair u(vigil::io::io_context());
       auto resetter = vigil::spawn([&] {
         vigil::sleep_for(1ms);
         u.far.set_option(asio::socket_base::linger(true, 0));

@@ -15,8 +15,6 @@ using vigil::io::memory_stream;
 
 namespace {
 
-const std::string_view hello = "GET /hello HTTP/1.1\r\nHost: test\r\n\r\n";
-
 // How the handlers of a site have ended, and when.
 struct ends {
   std::vector<std::chrono::nanoseconds> after;

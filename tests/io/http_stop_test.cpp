@@ -4,12 +4,6 @@
 using namespace vigil::http_testing;
 using vigil::clock;
 
-namespace {
-
-const std::string_view hello = "GET /hello HTTP/1.1\r\nHost: test\r\n\r\n";
-
-}  // namespace
-
 TEST_SUITE("http server: time") {
   // Node, libuv: close(): idle connections end at once, half-sent requests are
   // left alone.

@@ -18,6 +18,8 @@ using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using namespace vigil::io_testing;
 
+inline constexpr std::string_view hello = "GET /hello HTTP/1.1\r\nHost: test\r\n\r\n";
+
 using memory_client = web::client<vigil::io::memory_stream>;
 
 class site {

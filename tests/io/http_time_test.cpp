@@ -18,8 +18,6 @@ std::chrono::nanoseconds time_to_close(memory_client& c) {
   return since(start);
 }
 
-const std::string_view hello = "GET /hello HTTP/1.1\r\nHost: test\r\n\r\n";
-
 }  // namespace
 
 TEST_SUITE("http server: time") {

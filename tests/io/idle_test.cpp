@@ -27,23 +27,21 @@ using vigil::io::idle_list;
 
 namespace {
 
-using memory_stream = vigil::io::deadline_stream<vigil::io::memory_stream>;
+using timed_memory_stream = vigil::io::deadline_stream<vigil::io::memory_stream>;
 using unix_stream = vigil::io::deadline_stream<unix_socket>;
 
 using memory_ends = std::pair<vigil::io::memory_stream, vigil::io::memory_stream>;
-
-const error_code timed_out = asio::error::timed_out;
 
 struct memory_pair {
   explicit memory_pair(memory_ends ends)
       : near(std::move(ends.first)), far(std::move(ends.second)) {}
 
-  memory_stream near;
-  memory_stream far;
+  timed_memory_stream near;
+  timed_memory_stream far;
 };
 
 template <class Stream>
-error_code read_one(Stream& s) {
+error_code read_byte_of(Stream& s) {
   char byte = 0;
   error_code error;
   s.read_some(asio::buffer(&byte, 1), error);
@@ -68,13 +66,13 @@ TEST_SUITE("io::idle_list") {
       memory_pair p(vigil::io::memory_pipe());
       p.near.set_idle_list(idle);
       const auto start = vigil::clock::now();
-      CHECK(read_one(p.near) == timed_out);
+      CHECK(read_byte_of(p.near) == asio::error::timed_out);
       CHECK(since(start) == 10s);
       // The time counts anew for each call that waits.
-      CHECK(read_one(p.near) == timed_out);
+      CHECK(read_byte_of(p.near) == asio::error::timed_out);
       CHECK(since(start) == 20s);
       write_bytes(p.far, 1);
-      CHECK_FALSE(read_one(p.near));
+      CHECK_FALSE(read_byte_of(p.near));
       CHECK(idle.size() == 1);
       CHECK(idle.duration() == 10s);
     });
@@ -99,7 +97,7 @@ TEST_SUITE("io::idle_list") {
     run([&] {
       const auto start = vigil::clock::now();
       p->near.set_read_deadline(start + 1h);
-      CHECK(read_one(p->near) == timed_out);
+      CHECK(read_byte_of(p->near) == asio::error::timed_out);
       CHECK(since(start) == 10s);
       p.reset();
     });
@@ -117,7 +115,7 @@ TEST_SUITE("io::idle_list") {
           write_bytes(p.near, 1);
         }
       });
-      CHECK(read_one(p.near) == timed_out);
+      CHECK(read_byte_of(p.near) == asio::error::timed_out);
       CHECK(since(start) == 28s);
       writer.join();
     });
@@ -130,9 +128,9 @@ TEST_SUITE("io::idle_list") {
       for (int i = 0; i < 3; ++i) {
         vigil::sleep_for(6s);
         write_bytes(p.far, 1);
-        CHECK_FALSE(read_one(p.near));
+        CHECK_FALSE(read_byte_of(p.near));
       }
-      CHECK(writer.join() == timed_out);
+      CHECK(writer.join() == asio::error::timed_out);
       CHECK(since(start) == 28s);
     });
   }
@@ -144,8 +142,8 @@ TEST_SUITE("io::idle_list") {
       p.near.set_idle_list(idle);
       const auto start = vigil::clock::now();
       auto writer = vigil::spawn([&] { return write_bytes(p.near, 2); });
-      CHECK(read_one(p.near) == timed_out);
-      CHECK(writer.join() == timed_out);
+      CHECK(read_byte_of(p.near) == asio::error::timed_out);
+      CHECK(writer.join() == asio::error::timed_out);
       CHECK(since(start) == 10s);
     });
   }
@@ -157,12 +155,12 @@ TEST_SUITE("io::idle_list") {
       p.near.set_idle_list(idle);
       const auto start = vigil::clock::now();
       p.near.set_read_deadline(start + 3s);
-      CHECK(read_one(p.near) == timed_out);
+      CHECK(read_byte_of(p.near) == asio::error::timed_out);
       CHECK(since(start) == 3s);
-      CHECK(read_one(p.near) == timed_out);
+      CHECK(read_byte_of(p.near) == asio::error::timed_out);
       CHECK(since(start) == 3s);
       p.near.set_read_deadline(start + 1h);
-      CHECK(read_one(p.near) == timed_out);
+      CHECK(read_byte_of(p.near) == asio::error::timed_out);
       CHECK(since(start) == 10s);
     });
   }
@@ -178,7 +176,7 @@ TEST_SUITE("io::idle_list") {
         memory_pair& p = *pairs.back();
         p.near.set_idle_list(idle);
         readers.push_back(vigil::spawn([&p, i, start] {
-          CHECK(read_one(p.near) == timed_out);
+          CHECK(read_byte_of(p.near) == asio::error::timed_out);
           CHECK(since(start) == 10s + i * 1ms);
         }));
         vigil::sleep_for(1ms);
@@ -214,7 +212,7 @@ TEST_SUITE("io::idle_list") {
         char byte = 0;
         const auto [error, n] = ends.first.async_read_some(
             asio::buffer(&byte, 1), asio::as_tuple(vigil::io::detail::movable_token{&read}));
-        CHECK(error == timed_out);
+        CHECK(error == asio::error::timed_out);
         CHECK(since(start) == 12s);
       });
       vigil::sleep_for(11s);
@@ -231,7 +229,7 @@ TEST_SUITE("io::idle_list") {
       idle_list idle(10s);
       memory_pair p(vigil::io::memory_pipe());
       p.near.set_idle_list(idle);
-      auto reader = vigil::spawn([&] { return read_one(p.near); });
+      auto reader = vigil::spawn([&] { return read_byte_of(p.near); });
       vigil::sleep_for(1s);
       p.near.close();
       CHECK(reader.join() == asio::error::operation_aborted);
@@ -248,7 +246,7 @@ TEST_SUITE("io::idle_list") {
         asio::local::connect_pair(near.next_layer(), far.next_layer());
         const auto start = vigil::clock::now();
         near.set_idle_list(idle);
-        auto reader = vigil::spawn([&] { return read_one(near); });
+        auto reader = vigil::spawn([&] { return read_byte_of(near); });
         vigil::this_fiber::yield();
         const vigil::this_fiber::pin here;
         const auto sent = ::send(far.next_layer().native_handle(), "x", 1, 0);
@@ -280,7 +278,7 @@ TEST_SUITE("io::idle_list") {
           error_code error;
           do {
             error = write_bytes(far, 1);
-          } while (error == timed_out);
+          } while (error == asio::error::timed_out);
           REQUIRE_FALSE(error);
         }
       });
@@ -290,7 +288,7 @@ TEST_SUITE("io::idle_list") {
         error_code error;
         const std::size_t n = near.read_some(asio::buffer(&byte, 1), error);
         if (error) {
-          REQUIRE(error == timed_out);
+          REQUIRE(error == asio::error::timed_out);
           REQUIRE(byte == 0);
         } else {
           REQUIRE(n == 1);
@@ -311,7 +309,7 @@ TEST_SUITE("io::idle_list") {
         unix_stream far(vigil::io::io_context());
         asio::local::connect_pair(near.next_layer(), far.next_layer());
         near.set_idle_list(idle);
-        auto reader = vigil::spawn([&] { read_one(near); });
+        auto reader = vigil::spawn([&] { read_byte_of(near); });
         vigil::sleep_for(std::chrono::nanoseconds(dice.below(60'000)));
         near.close();
         reader.join();
@@ -339,7 +337,7 @@ TEST_SUITE("io::idle_list") {
       memory_pair p(vigil::io::memory_pipe());
       p.near.set_idle_list(idle);
       const auto start = vigil::clock::now();
-      CHECK(read_one(p.near) == timed_out);
+      CHECK(read_byte_of(p.near) == asio::error::timed_out);
       // Other timers take the heap's room.
       std::vector<vigil::timer> others;
       for (int i = 0; i < 20'000; ++i) {
@@ -357,13 +355,13 @@ TEST_SUITE("io::idle_list") {
             is_full = true;
           }
         }
-        first = read_one(p.near);
+        first = read_byte_of(p.near);
       }
       CHECK(is_full);
-      CHECK(first == timed_out);
+      CHECK(first == asio::error::timed_out);
       CHECK(since(start) == 20s);
       CHECK(idle.size() == 1);
-      CHECK(read_one(p.near) == timed_out);
+      CHECK(read_byte_of(p.near) == asio::error::timed_out);
       CHECK(since(start) == 30s);
     });
   }

@@ -160,7 +160,7 @@ TEST_SUITE("io::serve: the end") {
       asio::cancellation_signal signal;
       std::atomic<bool> ended{false};
       auto server = vigil::spawn([&] {
-        serve(acceptor, echo);
+        serve(acceptor, echo_bytes);
         ended.store(true);
       });
       // Until serve's accept is there to be cancelled.
@@ -184,7 +184,7 @@ TEST_SUITE("io::serve: the end") {
         const auto stopping = vigil::with_cancel(vigil::background());
         bool told = false;
         auto server = vigil::spawn([&, &a = *acceptor] {
-          serve(stopping.ctx, a, echo, {.on_stop = [&] { told = true; }});
+          serve(stopping.ctx, a, echo_bytes, {.on_stop = [&] { told = true; }});
         });
         vigil::this_fiber::yield();
         if (how == by::context) stopping.cancel();

@@ -46,7 +46,7 @@ TEST_SUITE("io::serve") {
         std::atomic<int> ended{0};
         auto server = vigil::spawn([&] {
           serve(stopping.ctx, acceptor, [&](auto peer) {
-            echo(std::move(peer));
+            echo_bytes(std::move(peer));
             ended.fetch_add(1);
           });
         });
@@ -380,11 +380,11 @@ TEST_SUITE("io::serve") {
       acceptor.close();
       server.join();
       CHECK(since(start) == 1s);
-      CHECK(error_of([&] { serve(acceptor, echo); }) == asio::error::bad_descriptor);
+      CHECK(error_of([&] { serve(acceptor, echo_bytes); }) == asio::error::bad_descriptor);
     });
     in_runtime({.workers = {1}}, [] {
       tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
-      auto server = vigil::spawn([&] { serve(acceptor, echo); });
+      auto server = vigil::spawn([&] { serve(acceptor, echo_bytes); });
       vigil::sleep_for(1ms);
       acceptor.close();
       server.join();
@@ -394,11 +394,11 @@ TEST_SUITE("io::serve") {
   TEST_CASE("limits out of range, nil contexts and plain threads are refused") {
     in_virtual([] {
       memory_acceptor acceptor;
-      CHECK_THROWS_AS(serve(acceptor, echo, {.connections = 0}), std::invalid_argument);
-      CHECK_THROWS_AS(serve(acceptor, echo, {.backoff = 0ns}), std::invalid_argument);
-      CHECK_THROWS_AS(serve(vigil::context(), acceptor, echo), std::invalid_argument);
+      CHECK_THROWS_AS(serve(acceptor, echo_bytes, {.connections = 0}), std::invalid_argument);
+      CHECK_THROWS_AS(serve(acceptor, echo_bytes, {.backoff = 0ns}), std::invalid_argument);
+      CHECK_THROWS_AS(serve(vigil::context(), acceptor, echo_bytes), std::invalid_argument);
     });
     memory_acceptor acceptor;
-    CHECK_THROWS_AS(serve(acceptor, echo), vigil::wrong_place);
+    CHECK_THROWS_AS(serve(acceptor, echo_bytes), vigil::wrong_place);
   }
 }

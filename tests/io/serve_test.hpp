@@ -38,7 +38,7 @@ inline auto answers_after(std::chrono::nanoseconds length, const context& stoppi
 }
 
 // Sends each byte back until the peer closes.
-inline constexpr auto echo = [](auto peer) {
+inline constexpr auto echo_bytes = [](auto peer) {
   while (read_byte(peer))
     write_byte(peer);
 };

@@ -54,7 +54,7 @@ using cut_stream = void (*)(fiber<>&, stream&);
 // The pipe is narrow: records come in parts, and writes wait, too.
 void cut_one(bool server, cut_stream cut, int turns, whereabouts& task) {
   auto [one, other] = io::memory_pipe(16);
-  tls_in_memory c({memory_stream(std::move(one)), memory_stream(std::move(other))});
+  tls_in_memory c({timed_memory_stream(std::move(one)), timed_memory_stream(std::move(other))});
   whereabouts elsewhere;
   auto near = spawn([&] { talk(c.near, stream_base::server, server ? task : elsewhere); });
   auto far = spawn([&] { talk(c.far, stream_base::client, server ? elsewhere : task); });

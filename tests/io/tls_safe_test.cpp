@@ -49,8 +49,8 @@ struct ends {
 
   ends(asio::ssl::context& server_side,
        asio::ssl::context& client_side,
-       connection<io::deadline_stream<io::memory_stream>> below)
-      : server(server_side, std::move(below.near)), client(client_side, std::move(below.far)) {}
+       connection<io::deadline_stream<io::memory_stream>> under)
+      : server(server_side, std::move(under.near)), client(client_side, std::move(under.far)) {}
 
   // Both handshakes, and an answer, in whose place a refused client gets the refusal.
   void shake() {

@@ -47,9 +47,9 @@ std::string read_exactly(Stream& s, std::size_t n) {
 }
 
 // A connection that passes at most `capacity` bytes at a time.
-connection<memory_stream> narrow_connection(std::size_t capacity) {
+connection<timed_memory_stream> narrow_connection(std::size_t capacity) {
   auto [one, other] = io::memory_pipe(capacity);
-  return {memory_stream(std::move(one)), memory_stream(std::move(other))};
+  return {timed_memory_stream(std::move(one)), timed_memory_stream(std::move(other))};
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ namespace vigil::io_testing {
 using tcp = asio::ip::tcp;
 using tcp_stream = io::deadline_stream<tcp::socket>;
 using unix_stream = io::deadline_stream<unix_socket>;
-using memory_stream = io::deadline_stream<io::memory_stream>;
+using timed_memory_stream = io::deadline_stream<io::memory_stream>;
 
 constexpr auto no_deadline = clock::time_point::max();
 constexpr auto long_ago = clock::time_point::min();
@@ -57,9 +57,9 @@ inline connection<unix_stream> unix_connection() {
   return made;
 }
 
-inline connection<memory_stream> memory_connection() {
+inline connection<timed_memory_stream> memory_connection() {
   auto [one, other] = io::memory_pipe();
-  return {memory_stream(std::move(one)), memory_stream(std::move(other))};
+  return {timed_memory_stream(std::move(one)), timed_memory_stream(std::move(other))};
 }
 
 // The properties of a transport that the tests need beside its streams.

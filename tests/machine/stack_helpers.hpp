@@ -1,6 +1,7 @@
 // Helpers that the tests of stacks share.
 #pragma once
 
+#include "machine/sanitizer.hpp"
 #include "machine/stack.hpp"
 
 #include <cstddef>
@@ -8,6 +9,9 @@
 #include <vector>
 
 namespace vigil::testing_support {
+
+inline constexpr bool has_sanitizer = VIGIL_ASAN || VIGIL_TSAN;
+inline constexpr std::size_t page = 4096;
 
 inline void touch(const detail::stack& s) {
   *(s.top - 1) = std::byte{1};

@@ -1,5 +1,4 @@
 // Stacks at the limits of the process: mappings, address space, locked memory.
-#include "machine/sanitizer.hpp"
 #include "machine/stack.hpp"
 #include "machine/stack_helpers.hpp"
 #include "support/child.hpp"
@@ -15,16 +14,11 @@
 #include <sys/resource.h>
 
 using namespace vigil::detail;
+using vigil::testing_support::has_sanitizer;
+using vigil::testing_support::page;
 using vigil::testing_support::run_child;
 using vigil::testing_support::take_all;
 using vigil::testing_support::touch;
-
-namespace {
-
-constexpr bool has_sanitizer = VIGIL_ASAN || VIGIL_TSAN;
-constexpr std::size_t page = 4096;
-
-}  // namespace
 
 TEST_SUITE("stack") {
   TEST_CASE("child: stacks until vm.max_map_count" * doctest::skip()) {

@@ -1,6 +1,5 @@
 #include "machine/stack.hpp"
 
-#include "machine/sanitizer.hpp"
 #include "machine/stack_helpers.hpp"
 #include "support/child.hpp"
 #include "support/memory.hpp"
@@ -19,14 +18,13 @@
 #include <doctest/doctest.h>
 
 using namespace vigil::detail;
+using vigil::testing_support::has_sanitizer;
+using vigil::testing_support::page;
 using vigil::testing_support::resident_bytes;
 using vigil::testing_support::run_child;
 using vigil::testing_support::touch;
 
 namespace {
-
-constexpr bool has_sanitizer = VIGIL_ASAN || VIGIL_TSAN;
-constexpr std::size_t page = 4096;
 
 std::set<const std::byte*> bottoms_in_use() {
   std::set<const std::byte*> found;

@@ -132,6 +132,7 @@ def subproject(tree):
             for name, source in PROGRAMS.items()))
     run("meson", "setup", tree / "build", tree, "--buildtype=plain", "-Doptimization=0",
         "--wrap-mode=nodownload", "-Dvigil:default_library=shared",
+        "-Dunity=subprojects", "-Dunity_size=8",  # as vigil's own build; the host decides
         "--force-fallback-for=vigil,vigil-io,vigil-tls",
         env={**os.environ, "CXX": " ".join(COMPILER)})
     run("ninja", "-C", tree / "build", "-j", JOBS)

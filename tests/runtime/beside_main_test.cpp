@@ -4,6 +4,7 @@
 // A computation lasts until the pinned fiber has been seen to run: if that fiber waits
 // behind it, the case never ends. Nothing here looks at a clock.
 // behind it, the case never ends. Nothing here looks at a clock.
+#include "runtime/with_workers.hpp"
 #include "sched/fiber/fiber.hpp"
 #include "sched/scheduler.hpp"
 #include "support/child.hpp"
@@ -24,12 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 using vigil::testing_support::child_result;
 using vigil::testing_support::run_child;
-
-vigil::options with_workers(std::size_t n) {
-  vigil::options o;
-  o.workers = n;
-  return o;
-}
+using vigil::testing_support::with_workers;
 
 // Computes until end() is called, without a wait in between.
 class computation {

@@ -18,7 +18,7 @@ using vigil::spawn;
 
 namespace {
 
-void park_for_ever() {
+void sleep_for_ever() {
   spawn([] { sleep_for(std::chrono::nanoseconds::max()); }).join();
 }
 
@@ -49,9 +49,9 @@ TEST_SUITE("deadlock") {
                                    vigil::go([&] {
                                      const guard mine{&unwound};
                                      const vigil::this_fiber::pin pinned;
-                                     park_for_ever();
+                                     sleep_for_ever();
                                    });
-                                   park_for_ever();
+                                   sleep_for_ever();
                                  }),
                       vigil::deadlock);
       CHECK(unwound.load() == 2);
@@ -65,7 +65,7 @@ TEST_SUITE("deadlock") {
                                  sleep_for(1ms);
                                  auto t = vigil::after_func(1h, [] {});
                                  vigil::after_func(1ms, [t]() mutable { t.stop(); });
-                                 park_for_ever();
+                                 sleep_for_ever();
                                }),
                     vigil::deadlock);
   }
@@ -74,7 +74,7 @@ TEST_SUITE("deadlock") {
     bool ran = false;
     CHECK_THROWS_AS(vigil::testing::run_virtual([&] {
                       vigil::after_func(24h, [&] { ran = true; });
-                      park_for_ever();
+                      sleep_for_ever();
                     }),
                     vigil::deadlock);
     CHECK(ran);
@@ -126,7 +126,7 @@ TEST_SUITE("deadlock") {
             vigil::work_guard moved = std::move(g);
             wait_until_at_rest(sched);
           });
-      park_for_ever();
+      sleep_for_ever();
     }),
                     vigil::deadlock);
     outside.join();
@@ -162,7 +162,7 @@ TEST_SUITE("deadlock") {
     });
     rt.run([] {
       vigil::this_fiber::set_name("the stuck one");
-      park_for_ever();
+      sleep_for_ever();
     });
     ::dup2(before, 2);  // closes the last end for writing
     outside.join();
@@ -184,7 +184,7 @@ TEST_SUITE("deadlock") {
     CHECK_THROWS_AS(vigil::run(with(vigil::on_deadlock::automatic, 2),
                                [] {
                                  vigil::this_fiber::set_name("the stuck one");
-                                 park_for_ever();
+                                 sleep_for_ever();
                                }),
                     vigil::deadlock);
   }

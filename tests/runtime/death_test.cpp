@@ -1,4 +1,5 @@
 // How a program dies: the message names the fiber, the place and the remedy.
+#include "runtime/with_workers.hpp"
 #include "support/child.hpp"
 #include "support/handler_watch.hpp"
 #include "support/in_runtime.hpp"
@@ -24,12 +25,6 @@ using vigil::spawn;
 
 namespace {
 
-vigil::options two_workers() {
-  vigil::options o;
-  o.workers = 2;
-  return o;
-}
-
 [[gnu::noinline]] void throw_one() {
   throw 1;
 }
@@ -38,7 +33,7 @@ vigil::options two_workers() {
 
 TEST_SUITE("unhandled exception") {
   TEST_CASE("child: throws from go" * doctest::skip()) {
-    vigil::run(two_workers(), [] {
+    vigil::run(with_workers(2), [] {
       vigil::go([] {
         vigil::this_fiber::set_name("thrower");
         throw std::runtime_error("planted");
@@ -48,21 +43,21 @@ TEST_SUITE("unhandled exception") {
   }
 
   TEST_CASE("child: throws from a callback" * doctest::skip()) {
-    vigil::run(two_workers(), [] {
+    vigil::run(with_workers(2), [] {
       vigil::after_func(1ms, [] { throw std::runtime_error("planted"); });
       sleep_for(1h);
     });
   }
 
   TEST_CASE("child: throws from every" * doctest::skip()) {
-    vigil::run(two_workers(), [] {
+    vigil::run(with_workers(2), [] {
       vigil::every(1ms, [] { throw std::runtime_error("planted"); });
       sleep_for(1h);
     });
   }
 
   TEST_CASE("child: throws an int" * doctest::skip()) {
-    vigil::run(two_workers(), [] {
+    vigil::run(with_workers(2), [] {
       vigil::go([] { throw 5; });
       sleep_for(1h);
     });
@@ -97,7 +92,7 @@ namespace {
 
 TEST_SUITE("stack overflow") {
   TEST_CASE("child: digs too deep" * doctest::skip()) {
-    vigil::run(two_workers(), [] {
+    vigil::run(with_workers(2), [] {
       auto f = spawn(vigil::fiber_options{.stack_size = 0, .name = "digger"},
                      [] { return dig(1'000'000); });
       f.join();
@@ -122,7 +117,7 @@ TEST_SUITE("a fiber's name") {
   TEST_CASE("child: says something about a fiber" * doctest::skip()) {
     const std::string what = std::getenv("VIGIL_TEST_WHERE");
     const vigil::fiber_options named{.name = "a\x1b[2J\nb"};
-    vigil::options o = two_workers();
+    vigil::options o = with_workers(2);
     if (what == "slow") o.slow_fiber = 1ns;
     o.stop_limit = 0s;
     vigil::run(o, [&] {
@@ -189,7 +184,7 @@ TEST_SUITE("a fiber's name") {
 
 TEST_SUITE("misuse") {
   TEST_CASE("child: destroys a runtime that runs" * doctest::skip()) {
-    auto* const rt = new vigil::runtime(two_workers());
+    auto* const rt = new vigil::runtime(with_workers(2));
     rt->run([&] { std::thread([&] { delete rt; }).join(); });
   }
 
@@ -205,7 +200,7 @@ TEST_SUITE("misuse") {
       std::fflush(stdout);
       std::abort();
     });
-    vigil::run(two_workers(), [] { spawn([]() noexcept { throw_one(); }).join(); });
+    vigil::run(with_workers(2), [] { spawn([]() noexcept { throw_one(); }).join(); });
   }
 
   TEST_CASE("std::terminate for other reasons reaches the program's handler") {

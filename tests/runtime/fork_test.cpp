@@ -1,4 +1,5 @@
 // fork() and std::exit() in programs with a runtime.
+#include "runtime/with_workers.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -19,19 +20,9 @@ using namespace vigil::testing_support;
 using vigil::sleep_for;
 using vigil::spawn;
 
-namespace {
-
-vigil::options two_workers() {
-  vigil::options o;
-  o.workers = 2;
-  return o;
-}
-
-}  // namespace
-
 TEST_SUITE("fork") {
   TEST_CASE("child: forks and calls go" * doctest::skip()) {
-    vigil::run(two_workers(), [] {
+    vigil::run(with_workers(2), [] {
       const pid_t child = ::fork();
       if (child == 0) {
         vigil::go([] {});
@@ -44,7 +35,7 @@ TEST_SUITE("fork") {
   }
 
   TEST_CASE("child: forks and calls run" * doctest::skip()) {
-    vigil::run(two_workers(), [] {
+    vigil::run(with_workers(2), [] {
       const pid_t child = ::fork();
       if (child == 0) {
         vigil::run([] {});
@@ -58,7 +49,7 @@ TEST_SUITE("fork") {
 
   TEST_CASE("child: forks beside a side pool and calls run" * doctest::skip()) {
     vigil::blocking_pool pool;
-    vigil::run(two_workers(), [&] { vigil::blocking(pool, [] {}); });
+    vigil::run(with_workers(2), [&] { vigil::blocking(pool, [] {}); });
     const pid_t child = ::fork();
     if (child == 0) {
       vigil::run([] {});
@@ -93,7 +84,7 @@ TEST_SUITE("fork") {
   }
 
   TEST_CASE("child: forks after a run and does everything" * doctest::skip()) {
-    vigil::runtime rt(two_workers());
+    vigil::runtime rt(with_workers(2));
     const auto all = [&rt] {
       int sum = rt.run([] {
         auto f = spawn([] {
@@ -102,7 +93,7 @@ TEST_SUITE("fork") {
         });
         return f.join() + vigil::blocking([] { return 2; });
       });
-      sum += vigil::run(two_workers(), [] {
+      sum += vigil::run(with_workers(2), [] {
         vigil::blocking_pool pool;
         const auto answers = vigil::make_channel<int>();
         vigil::after_func(1ms, [answers] { answers.send(4); });
@@ -116,9 +107,9 @@ TEST_SUITE("fork") {
     };
     {
       // A run whose threads end before the fork.
-      vigil::run(two_workers(), [] { vigil::blocking([] {}); });
+      vigil::run(with_workers(2), [] { vigil::blocking([] {}); });
     }
-    vigil::run(two_workers(), [] { sleep_for(1ms); });
+    vigil::run(with_workers(2), [] { sleep_for(1ms); });
     const pid_t child = ::fork();
     if (child == 0) {
       const int sum = all();
@@ -141,7 +132,7 @@ TEST_SUITE("fork") {
   }
 
   TEST_CASE("child: forks and sleeps" * doctest::skip()) {
-    vigil::run(two_workers(), [] {
+    vigil::run(with_workers(2), [] {
       const pid_t child = ::fork();
       if (child == 0) {
         sleep_for(1ms);
@@ -154,7 +145,7 @@ TEST_SUITE("fork") {
   }
 
   TEST_CASE("child: forks and arms a timer" * doctest::skip()) {
-    vigil::run(two_workers(), [] {
+    vigil::run(with_workers(2), [] {
       const pid_t child = ::fork();
       if (child == 0) {
         vigil::after_func(1ms, [] {});
@@ -182,7 +173,7 @@ TEST_SUITE("fork") {
   }
 
   TEST_CASE("child: forks and execs" * doctest::skip()) {
-    vigil::run(two_workers(), [] {
+    vigil::run(with_workers(2), [] {
       const pid_t child = ::fork();
       if (child == 0) {
         ::execl("/bin/echo", "echo", "from exec", static_cast<char*>(nullptr));
@@ -220,11 +211,11 @@ struct kept_result {
 TEST_SUITE("std::exit on a fiber") {
   TEST_CASE("child: exits with a static runtime" * doctest::skip()) {
     // Another run comes first, since statics are destroyed in reverse order.
-    vigil::run(two_workers(), [] {});
+    vigil::run(with_workers(2), [] {});
     static vigil::fiber<> own;
     static vigil::group group;
     static vigil::group_of<kept_result> results({.limit = 1});
-    static vigil::runtime rt(two_workers());
+    static vigil::runtime rt(with_workers(2));
     const std::string where = std::getenv("VIGIL_TEST_WHERE");
     rt.run([&] {
       if (where == "own") {
@@ -253,10 +244,10 @@ TEST_SUITE("std::exit on a fiber") {
 
   TEST_CASE("child: forks beside a static group and fiber and exits in the child" *
             doctest::skip()) {
-    vigil::run(two_workers(), [] {});
+    vigil::run(with_workers(2), [] {});
     static vigil::group group;
     static vigil::fiber<> fiber;
-    static vigil::runtime rt(two_workers());
+    static vigil::runtime rt(with_workers(2));
     rt.run([] {
       group.go([] { sleep_for(1h); });
       fiber = vigil::spawn([] { sleep_for(1h); });

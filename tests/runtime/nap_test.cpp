@@ -1,5 +1,6 @@
 // idler::nap: fibers that take turns do not wake a worker at each turn, and work that
 // two workers could do side by side still reaches the second one.
+#include "runtime/with_workers.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vigil/vigil.hpp>
@@ -7,6 +8,8 @@
 #include <atomic>
 
 #include <doctest/doctest.h>
+
+using vigil::testing_support::with_workers;
 
 namespace {
 
@@ -23,12 +26,6 @@ void take_turns(int rounds) {
   }
   there.close();
   other.join();
-}
-
-vigil::options with_workers(std::size_t n) {
-  vigil::options o;
-  o.workers = n;
-  return o;
 }
 
 TEST_SUITE("nap") {

@@ -1,6 +1,7 @@
 // options::slow_fiber names the fiber that keeps a worker, once.
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
+#include "support/text_of.hpp"
 
 #include <atomic>
 #include <cstdio>
@@ -54,13 +55,6 @@ class error_output {
   int ends_[2];
   std::string seen_;
 };
-
-std::size_t count_of(const std::string& text, const char* part) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
-    ++n;
-  return n;
-}
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "support/in_runtime.hpp"
+#include "support/text_of.hpp"
 
 #include <chrono>
 #include <cstdio>
@@ -25,13 +26,6 @@ inline options watched(std::size_t workers,
   return o;
 }
 
-inline std::size_t count_of(const std::string& text, const char* part) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
-    ++n;
-  return n;
-}
-
 // Passes on what this process writes to its standard error, up to the text and one whole
 // line after it; then calls f.
 template <class F>
@@ -51,15 +45,15 @@ class after_report {
  private:
   void read() {
     std::string seen;
-    bool called = false;
+    bool reported = false;
     char some[256];
     for (ssize_t n; (n = ::read(ends_[0], some, sizeof some)) > 0;) {
       if (::write(kept_, some, static_cast<std::size_t>(n)) != n) std::abort();
       seen.append(some, static_cast<std::size_t>(n));
       const auto at = seen.find(text_);
-      if (called || at == std::string::npos) continue;
+      if (reported || at == std::string::npos) continue;
       if (seen.find('\n', at) == std::string::npos) continue;
-      called = true;
+      reported = true;
       f_();
     }
   }

@@ -1,4 +1,5 @@
 // Exceptions that leave a `go` fiber or a callback.
+#include "runtime/with_workers.hpp"
 #include "sched/fiber/fiber.hpp"
 #include "sched/scheduler.hpp"
 #include "support/child.hpp"
@@ -74,18 +75,12 @@ void throw_planted_from(const std::string& where) {
   sleep_for(1h);
 }
 
-vigil::options two_workers() {
-  vigil::options o;
-  o.workers = 2;
-  return o;
-}
-
 }  // namespace
 
 TEST_SUITE("unhandled exception") {
   TEST_CASE("child: throws below a destructor" * doctest::skip()) {
     std::set_terminate(&say_what_is_left);
-    vigil::run(two_workers(), [] { throw_planted_from(std::getenv("VIGIL_TEST_WHERE")); });
+    vigil::run(with_workers(2), [] { throw_planted_from(std::getenv("VIGIL_TEST_WHERE")); });
   }
 
   TEST_CASE("ends the program on the stack of the throw, with nothing unwound") {
@@ -120,7 +115,7 @@ TEST_SUITE("unhandled exception") {
       vigil::detail::current_fiber()->stop_flag.store(true);
       ::alarm(5);
     };
-    vigil::run(two_workers(), [] {
+    vigil::run(with_workers(2), [] {
       const auto it = vigil::with_cancel(vigil::background());
       it.cancel();
       vigil::after_func(1us, [ctx = it.ctx] { sleep_for(1h, ctx); });

@@ -1,6 +1,7 @@
 // The texts of exceptions.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace vigil::testing_support {
@@ -18,6 +19,13 @@ std::string text_of(F f) {
 
 inline bool holds(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
+}
+
+inline std::size_t count_of(const std::string& text, const char* part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++n;
+  return n;
 }
 
 }  // namespace vigil::testing_support

@@ -39,9 +39,9 @@ struct connection {
   std::optional<instant> last;  // its last touch, as the model knows it
 };
 
-class program {
+class mixed_program {
  public:
-  explicit program(std::uint64_t seed)
+  explicit mixed_program(std::uint64_t seed)
       : dice_(seed),
         actors_(2 + dice_.below(6)),
         duration_(after()),
@@ -101,7 +101,7 @@ class program {
   // Counts down when it is destroyed, whether its function has run or not.
   class done_at_end {
    public:
-    explicit done_at_end(program& of) : of_(&of) {}
+    explicit done_at_end(mixed_program& of) : of_(&of) {}
 
     done_at_end(done_at_end&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
 
@@ -114,7 +114,7 @@ class program {
     }
 
    private:
-    program* of_;
+    mixed_program* of_;
   };
 
   // --- instants: no two that are drawn are equal
@@ -429,6 +429,6 @@ TEST_SUITE("random programs") {
   TEST_CASE("of all parts together: each call ends when it may, and no fiber is left") {
     const int seeds = rounds(3000) * (std::getenv("VIGIL_LONG") != nullptr ? 20 : 1);
     for_each_seed(static_cast<std::uint64_t>(seeds),
-                  [](std::uint64_t seed) { program(seed).run(); });
+                  [](std::uint64_t seed) { mixed_program(seed).run(); });
   }
 }

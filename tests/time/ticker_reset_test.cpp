@@ -21,8 +21,6 @@ using vigil::testing::settle;
 using instant = vigil::clock::time_point;
 using times = std::vector<nanoseconds>;
 
-constexpr instant no_deadline = instant::max();
-
 }  // namespace
 
 TEST_SUITE("ticker") {
@@ -76,7 +74,7 @@ TEST_SUITE("ticker") {
       sleep_for(2500ms);
       CHECK(t.stop());
       CHECK_FALSE(t.channel().try_recv());
-      CHECK(t.deadline() == no_deadline);
+      CHECK(t.deadline() == instant::max());
       CHECK_FALSE(t.reset(1s));
       t.channel().recv();
       CHECK(t.stop());  // it would go on ticking

@@ -23,12 +23,6 @@ using vigil::ticker;
 using vigil::timer;
 using vigil::timer_receiver;
 
-// VIGIL_LONG=1: fifty times as many.
-int many(int full) {
-  static const bool is_long = std::getenv("VIGIL_LONG") != nullptr;
-  return is_long ? full * 50 : rounds(full);
-}
-
 }  // namespace
 
 TEST_SUITE("timers with channels in real time") {

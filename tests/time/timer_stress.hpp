@@ -4,12 +4,19 @@
 #include "time/timer_helpers.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 namespace vigil::testing_support {
+
+// VIGIL_LONG=1: fifty times as many.
+inline int many(int full) {
+  static const bool is_long = std::getenv("VIGIL_LONG") != nullptr;
+  return is_long ? full * 50 : rounds(full);
+}
 
 // Starts n fibers with body(i) and waits for them.
 template <class F>
