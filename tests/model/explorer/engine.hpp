@@ -146,6 +146,8 @@ class memory {
   static constexpr unsigned no_location = UINT32_MAX;
 
   shadow_cell& cell(std::uintptr_t granule);
+  // Whether a cell may be in use there, in this run.
+  bool has_cells(std::uintptr_t address, std::size_t size) const;
   void forget(std::uintptr_t start);
 
   std::vector<location> locations_;
@@ -163,6 +165,7 @@ class memory {
 
   std::vector<place> places_;
   std::uint32_t run_ = 0;
+  bool one_thread_ = true;  // of this run, so far
 };
 
 // --- threads

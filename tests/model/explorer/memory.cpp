@@ -28,6 +28,12 @@ std::size_t hash(std::uintptr_t key) noexcept {
   return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15u) >> 32);
 }
 
+// Neighbours in memory are neighbours in the table, which is larger than the caches: most
+// accesses are near the one before.
+std::size_t first_slot(std::uintptr_t granule) noexcept {
+  return (hash(granule / block_size) * block_size + granule % block_size) % cells;
+}
+
 std::uint64_t value_in_memory(const void* address, unsigned size) noexcept {
   std::uint64_t value = 0;
   std::memcpy(&value, address, size);
@@ -59,6 +65,7 @@ void memory::begin_run() {
   ++run_;
   used_ = 0;
   cells_in_use_.clear();
+  one_thread_ = true;
   for (unsigned t = 0; t < max_threads; ++t) {
     views_[t].heard = {};
     views_[t].heard[t] = 1;
@@ -156,6 +163,7 @@ void memory::write(unsigned l, unsigned thread, std::uint64_t value, order o, bo
 }
 
 void memory::hand_over(unsigned from, unsigned to) {
+  one_thread_ = false;
   views_[to].join(views_[from]);
   tick(from);
 }
@@ -167,7 +175,7 @@ void memory::see_newest(unsigned thread, unsigned l) {
 // --- plain memory
 
 memory::shadow_cell& memory::cell(std::uintptr_t granule) {
-  std::size_t slot = hash(granule) % cells;
+  std::size_t slot = first_slot(granule);
   while (cells_[slot].run == run_ && cells_[slot].granule != granule)
     slot = (slot + 1) % cells;
   shadow_cell& c = cells_[slot];
@@ -184,10 +192,21 @@ memory::shadow_cell& memory::cell(std::uintptr_t granule) {
   return c;
 }
 
+bool memory::has_cells(std::uintptr_t address, std::size_t size) const {
+  const std::uintptr_t last = (address + size - 1) / 8 / block_size;
+  for (std::uintptr_t b = address / 8 / block_size; b <= last; ++b) {
+    if (blocks_[hash(b) % blocks] == run_) return true;
+  }
+  return false;
+}
+
 const char* memory::plain(std::uintptr_t address,
                           std::size_t size,
                           bool is_write,
                           unsigned thread) {
+  // Accesses before the second thread starts are known to all threads. They count only
+  // where they end an atomic object, and that has cells.
+  if (one_thread_ && !has_cells(address, size)) return nullptr;
   const view& mine = views_[thread];
   const char* fault = nullptr;
   while (size != 0) {
@@ -242,7 +261,7 @@ const char* memory::end_of(std::uintptr_t start, std::size_t size, unsigned thre
         g |= block_size - 1;  // none of its block was touched
         continue;
       }
-      std::size_t slot = hash(g) % cells;
+      std::size_t slot = first_slot(g);
       while (cells_[slot].run == run_ && cells_[slot].granule != g)
         slot = (slot + 1) % cells;
       if (cells_[slot].run == run_) bad = bad || ends_badly(cells_[slot]);
@@ -252,6 +271,7 @@ const char* memory::end_of(std::uintptr_t start, std::size_t size, unsigned thre
 }
 
 const char* memory::atomic_access(std::uintptr_t address, std::size_t size, unsigned thread) {
+  if (one_thread_) return nullptr;
   const view& mine = views_[thread];
   const auto bytes = static_cast<std::uint8_t>(((1u << size) - 1u) << (address % 8));
   shadow_cell& c = cell(address / 8);
