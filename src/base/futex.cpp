@@ -30,7 +30,8 @@ void futex_wait(futex_word& word, std::uint32_t expected, nanos deadline) noexce
             FUTEX_BITSET_MATCH_ANY);
 }
 
-void futex_wake_one(futex_word& word) noexcept {
+// Not inlined: a caller that parks may go on on another thread, which has another errno.
+[[gnu::noinline]] void futex_wake_one(futex_word& word) noexcept {
   const int before = errno;
   ::syscall(SYS_futex,
             reinterpret_cast<std::uint32_t*>(&word),

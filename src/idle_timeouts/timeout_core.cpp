@@ -22,7 +22,7 @@ struct spare_lists {
   timeout_core* first = nullptr;
 };
 
-spare_lists& spares() {
+spare_lists& list_spares() {
   static auto& made = *new spare_lists;
   return made;
 }
@@ -75,7 +75,7 @@ timeout_core& timeout_core::make(const char* call,
   }
   timeout_core* c = nullptr;
   {
-    spare_lists& spare = spares();
+    spare_lists& spare = list_spares();
     const std::lock_guard guard(spare.lock);
     c = spare.first;
     if (c != nullptr) spare.first = c->next_spare;
@@ -125,7 +125,7 @@ void timeout_core::release() noexcept {
     const lock_guard guard(lock_);
     spare_room();
   }
-  spare_lists& spare = spares();
+  spare_lists& spare = list_spares();
   const std::lock_guard guard(spare.lock);
   next_spare = std::exchange(spare.first, this);
 }

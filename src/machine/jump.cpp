@@ -144,7 +144,7 @@ namespace fcontext = boost::context::detail;
 namespace {
 
 // Lies on the stack that is left; read on the stack that is entered.
-struct message {
+struct arrival {
   resume_point* left;
   void* data;
 };
@@ -159,7 +159,7 @@ inline void clear_sticky_flags() noexcept {
 }
 
 void* taken_from(fcontext::transfer_t from) noexcept {
-  const message& m = *static_cast<const message*>(from.data);
+  const arrival& m = *static_cast<const arrival*>(from.data);
   *m.left = from.fctx;
   return m.data;
 }
@@ -178,7 +178,7 @@ resume_point make_resume_point(void* sp, std::size_t size) noexcept {
 
 void* jump(resume_point& left, resume_point to, void* data) noexcept {
   clear_sticky_flags();
-  message m{&left, data};
+  arrival m{&left, data};
   return taken_from(fcontext::jump_fcontext(to, &m));
 }
 

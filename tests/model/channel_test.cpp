@@ -1,6 +1,7 @@
 // A channel: each value goes from one hand to one other, or stays where it is; each wait
 // ends once, by whatever it ends (CH1 to CH4 of channel_core.hpp).
 #include "chan/channel_core.hpp"
+#include "instants.hpp"
 #include "parcel.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
@@ -20,6 +21,7 @@ using namespace std::chrono_literals;
 
 using vigil::channel_status;
 
+using programs::brief;
 using programs::let_the_other_rest;
 using programs::let_time_pass;
 using programs::parcel;
@@ -28,8 +30,6 @@ using programs::send;
 using programs::workers;
 
 namespace {
-
-constexpr auto near = 1us;
 
 using line = vigil::channel<parcel>;
 
@@ -67,7 +67,7 @@ auto one_value(std::size_t capacity) {
 }
 
 // Senders and receivers on threads of their own; this thread closes. A sender or receiver
-// whose deadline is near may give up.
+// whose deadline is soon may give up.
 struct closing {
   std::size_t capacity = 0;
   int senders = 1;
@@ -233,12 +233,12 @@ TEST_CASE("channel: the same with room for one, empty and full") {
   prove("channel: send, recv, close, full", closing{.capacity = 1, .receivers = 1, .filled = true});
 }
 
-TEST_CASE("channel: the same with deadlines that come at any moment") {
-  prove("channel: send_for, close", closing{.patience = near});
-  prove("channel: recv_for, close", closing{.senders = 0, .receivers = 1, .patience = near});
-  prove("channel: send_for, recv_for, close", closing{.receivers = 1, .patience = near});
+TEST_CASE("channel: the same with deadlines that come at any brief") {
+  prove("channel: send_for, close", closing{.patience = brief});
+  prove("channel: recv_for, close", closing{.senders = 0, .receivers = 1, .patience = brief});
+  prove("channel: send_for, recv_for, close", closing{.receivers = 1, .patience = brief});
   prove("channel: send_for, recv_for, close, full",
-        closing{.capacity = 1, .receivers = 1, .patience = near, .filled = true});
+        closing{.capacity = 1, .receivers = 1, .patience = brief, .filled = true});
 }
 
 TEST_CASE("channel: a deadline races with the peer: both have a value, or neither") {
@@ -249,10 +249,10 @@ TEST_CASE("channel: a deadline races with the peer: both have a value, or neithe
     channel_status how{};
     std::thread giver([&] {
       parcel p(1, ended);
-      how = ch.send_for(std::move(p), near).status();
+      how = ch.send_for(std::move(p), brief).status();
       model::require(p.is_here() == (how != channel_status::ok), "sent or in the hand");
     });
-    const bool arrived = static_cast<bool>(ch.recv_for(near));
+    const bool arrived = static_cast<bool>(ch.recv_for(brief));
     giver.join();
     model::note_outcome(arrived ? "value" : "timeout");
     model::require(arrived == (how == channel_status::ok), "both or neither");
@@ -303,10 +303,10 @@ TEST_CASE("channel: a fiber whose deadline comes leaves no case behind") {
       const auto ch = vigil::make_channel<parcel>();
       std::atomic<int> arrived{-1};
       vigil::go([&arrived, ch] {
-        const bool any = static_cast<bool>(ch.recv_for(near));
+        const bool any = static_cast<bool>(ch.recv_for(brief));
         arrived.store(any ? 1 : 0);
       });
-      vigil::sleep_for(near / 2);
+      vigil::sleep_for(brief / 2);
       let_the_other_rest();
       bool sent = false;
       {
@@ -334,7 +334,7 @@ TEST_CASE("channel: a stopped fiber has the value, or the sender has") {
       const auto ch = vigil::make_channel<parcel>();
       bool arrived = false;
       auto f = vigil::spawn([&arrived, ch] { arrived = ch.recv().has_value(); });
-      vigil::sleep_for(near);
+      vigil::sleep_for(brief);
       let_the_other_rest();
       bool sent = false;
       {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/nanos.hpp"
+#include "instants.hpp"
 #include "programs.hpp"
 #include "sched/fiber/fiber.hpp"
 #include "sched/fiber/park.hpp"
@@ -19,15 +20,14 @@
 namespace programs::claims {
 
 using namespace std::chrono_literals;
+using programs::far;
 using programs::gate;
 using programs::let_the_other_rest;
 using programs::let_time_pass;
+using programs::near;
+using programs::nearer;
 using programs::run_with_outside_work;
 using vigil::detail::nanos;
-
-inline constexpr nanos near = 1000;
-inline constexpr nanos nearer = 500;
-inline constexpr nanos far = 1'000'000;
 
 // Makes room in the shared intake, so that arming from a plain thread later is as short
 // as it can be.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/nanos.hpp"
+#include "instants.hpp"
 #include "programs.hpp"
 
 #include <vigil/timeout_list.hpp>
@@ -14,16 +15,13 @@
 
 namespace programs::expiring_list {
 
+using programs::at;
 using programs::let_the_other_rest;
 using vigil::timeout_list;
 using vigil::detail::nanos;
 using entry = timeout_list::entry;
 
 inline constexpr nanos d = 1000;
-
-inline vigil::clock::time_point at(nanos n) {
-  return vigil::clock::time_point(std::chrono::nanoseconds(n));
-}
 
 struct connection {
   entry idle;

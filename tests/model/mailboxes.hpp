@@ -123,15 +123,15 @@ inline bool is_gone(const fiber* f) {
 }
 
 // A result that counts its instances.
-class counted {
+class counted_result {
  public:
-  explicit counted(std::atomic<int>& n) : n_(&n) { n_->fetch_add(1); }
+  explicit counted_result(std::atomic<int>& n) : n_(&n) { n_->fetch_add(1); }
 
-  counted(const counted& other) : n_(other.n_) { n_->fetch_add(1); }
+  counted_result(const counted_result& other) : n_(other.n_) { n_->fetch_add(1); }
 
-  counted& operator=(const counted&) = delete;
+  counted_result& operator=(const counted_result&) = delete;
 
-  ~counted() { n_->fetch_sub(1); }
+  ~counted_result() { n_->fetch_sub(1); }
 
  private:
   std::atomic<int>* n_;

@@ -13,7 +13,7 @@ using vigil::detail::note;
 
 namespace {
 
-struct shared {
+struct noted {
   note n;
   int written = 0;
   std::atomic<bool> asked{false};
@@ -25,7 +25,7 @@ TEST_CASE("note: a wake ends the sleep, whenever it comes, and publishes") {
   prove(
       "note: one waker",
       [] {
-        auto s = std::make_unique<shared>();
+        auto s = std::make_unique<noted>();
         std::thread waker([&] {
           s->written = 7;
           s->n.wake();
@@ -64,7 +64,7 @@ TEST_CASE("note: a deadline that crosses a wake loses neither") {
   prove(
       "note: deadline against wake",
       [] {
-        auto s = std::make_unique<shared>();
+        auto s = std::make_unique<noted>();
         std::thread waker([&] {
           s->written = 7;
           s->n.wake();

@@ -120,7 +120,7 @@ TEST_CASE("park: a handle is let go while its fiber ends: the result dies once")
           auto f = about_to_end(g, [&] {
             ended = current_fiber();
             made.store(1, std::memory_order_relaxed);
-            return counted(alive);
+            return counted_result(alive);
           });
           const model::window w;
           g.open();
@@ -141,7 +141,7 @@ TEST_CASE("park: a handle is let go while its fiber ends: the result dies once")
     vigil::run(workers(2), [&] {
       std::optional f(about_to_end(g, [&] {
         ended = current_fiber();
-        return counted(results);
+        return counted_result(results);
       }));
       {
         const model::window w;

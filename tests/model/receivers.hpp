@@ -3,6 +3,7 @@
 
 #include "base/nanos.hpp"
 #include "chan/channel_core.hpp"
+#include "instants.hpp"
 #include "programs.hpp"
 #include "sched/scheduler.hpp"
 
@@ -18,20 +19,13 @@
 namespace programs::receivers {
 
 using namespace std::chrono_literals;
+using programs::at;
+using programs::far;
+using programs::in;
+using programs::near;
 using programs::run_with_outside_work;
 using vigil::detail::nanos;
 using vigil::detail::never;
-
-inline constexpr nanos near = 1000;
-inline constexpr nanos far = 1'000'000;
-
-inline std::chrono::nanoseconds in(nanos n) {
-  return std::chrono::nanoseconds(n);
-}
-
-inline vigil::clock::time_point at(nanos n) {
-  return vigil::clock::time_point(in(n));
-}
 
 inline nanos of(vigil::clock::time_point t) {
   return t.time_since_epoch().count();

@@ -4,6 +4,7 @@
 // The cases lie in a vigil::case_list, which is freed after the select: a case left in a
 // queue is a use of freed memory. A thread's select is select_ordered: its draw would
 // differ from process to process. A fiber's draw depends on the seed.
+#include "instants.hpp"
 #include "parcel.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
@@ -27,6 +28,7 @@ using namespace std::chrono_literals;
 using vigil::channel_status;
 using vigil::detail::choice;
 
+using programs::brief;
 using programs::let_the_other_rest;
 using programs::let_time_pass;
 using programs::parcel;
@@ -35,8 +37,6 @@ using programs::send;
 using programs::workers;
 
 namespace {
-
-constexpr auto near = 1us;
 
 using line = vigil::channel<parcel>;
 using patience = std::optional<std::chrono::nanoseconds>;
@@ -155,7 +155,7 @@ void two_senders(patience selects, bool senders_wait) {
   parcel for_b(2, ended);
   const auto gives = [senders_wait](const line& to, parcel& p) {
     if (senders_wait) {
-      static_cast<void>(to.send_for(std::move(p), near));
+      static_cast<void>(to.send_for(std::move(p), brief));
     } else {
       static_cast<void>(to.try_send(std::move(p)));
     }
@@ -193,17 +193,17 @@ TEST_CASE("select: two selects over two channels meet once or not at all") {
   model::take_outcomes();
   prove("select: two selects", [] { meet({}, {}); });
   expect_outcomes({"from a", "into b"});
-  prove("select: two selects, one with a timeout", [] { meet(near, {}); });
+  prove("select: two selects, one with a timeout", [] { meet(brief, {}); });
   expect_outcomes({"from a", "into b", "timeout"});
-  prove("select: two selects, both with a timeout", [] { meet(near, near); });
+  prove("select: two selects, both with a timeout", [] { meet(brief, brief); });
   expect_outcomes({"from a", "into b", "timeout"});
 }
 
 TEST_CASE("select: one of two senders is served, the other keeps its value") {
   model::take_outcomes();
-  prove("select: try_sends on both channels, a timeout", [] { two_senders(near, false); });
+  prove("select: try_sends on both channels, a timeout", [] { two_senders(brief, false); });
   expect_outcomes({"from a", "from b", "timeout"});
-  prove("select: sends on both channels, a timeout", [] { two_senders(near, true); });
+  prove("select: sends on both channels, a timeout", [] { two_senders(brief, true); });
   expect_outcomes({"from a", "from b", "timeout"});
 }
 
@@ -240,7 +240,7 @@ TEST_CASE("select: a close, a value or a timeout ends it") {
     parcel for_b(2, ended);
     std::thread closer([&] { l.a.close(); });
     std::thread giver([&] { static_cast<void>(l.b.try_send(std::move(for_b))); });
-    cases(d).recv_a(l.a).recv_b(l.b).give_up(near).run();
+    cases(d).recv_a(l.a).recv_b(l.b).give_up(brief).run();
     model::note_outcome(d.said());
     closer.join();
     giver.join();
@@ -288,7 +288,7 @@ TEST_CASE("select: a fiber's select that a thread or its deadline ends") {
       parcel for_b(2, ended);
       const model::window w;
       std::thread giver([&] { static_cast<void>(l.b.try_send(std::move(for_b))); });
-      cases(d).recv_a(l.a).recv_b(l.b).give_up(near).run();
+      cases(d).recv_a(l.a).recv_b(l.b).give_up(brief).run();
       model::note_outcome(d.said());
       giver.join();
       model::require(for_b.is_here() == (d.from_b == 0), "received or in the hand");
@@ -301,7 +301,7 @@ TEST_CASE("select: a fiber's select that a thread or its deadline ends") {
   prove("select: a fiber's and a thread's, a timeout, 1 worker", [] {
     run_with_outside_work(1, [] {
       const model::window w;
-      meet(near, {});
+      meet(brief, {});
       model::enough();
     });
   });
@@ -324,7 +324,7 @@ TEST_CASE("select: a fair select looks at one instant before it waits or gives u
     };
     model::take_outcomes();
     prove(("select: a fiber's fair one and a thread's" + which).c_str(),
-          on_a_fiber([] { meet(near, {}, choice::fair); }));
+          on_a_fiber([] { meet(brief, {}, choice::fair); }));
     expect_outcomes({"from a", "into b", "timeout"});
     prove(("select: fair, otherwise, while a value moves" + which).c_str(), on_a_fiber([] {
             a_value_moves([](const auto& a, const auto& b) {
@@ -345,12 +345,12 @@ TEST_CASE("select: two fibers' selects, one of which has a deadline") {
       parcel for_b(1, ended);
       parcel for_a(2, ended);
       auto f =
-          vigil::spawn([&] { cases(other).send_a(l.a, for_a).recv_b(l.b).give_up(near).run(); });
-      vigil::sleep_for(near / 2);
+          vigil::spawn([&] { cases(other).send_a(l.a, for_a).recv_b(l.b).give_up(brief).run(); });
+      vigil::sleep_for(brief / 2);
       let_the_other_rest();
       {
         const model::window w;
-        cases(one).recv_a(l.a).send_b(l.b, for_b).give_up(near / 4).run();
+        cases(one).recv_a(l.a).send_b(l.b, for_b).give_up(brief / 4).run();
         f.join();
       }
       model::note_outcome(one.said());

@@ -17,7 +17,7 @@ using vigil::detail::spinlock;
 
 namespace {
 
-struct counted {
+struct guarded_count {
   spinlock lock{lock_rank::records};
   int count VIGIL_GUARDED_BY(lock) = 0;  // plain: two at once are a data race
 
@@ -45,7 +45,7 @@ TEST_CASE("spinlock: two threads that lock twice never meet inside") {
   prove(
       "spinlock: two threads, twice each",
       [] {
-        const auto c = std::make_unique<counted>();
+        const auto c = std::make_unique<guarded_count>();
         const auto twice = [&] {
           c->add();
           c->add();
@@ -62,7 +62,7 @@ TEST_CASE("spinlock: three threads never meet inside") {
   prove(
       "spinlock: three threads",
       [] {
-        const auto c = std::make_unique<counted>();
+        const auto c = std::make_unique<guarded_count>();
         std::thread first([&] { c->add(); });
         std::thread second([&] { c->add(); });
         c->add();
@@ -77,19 +77,19 @@ TEST_CASE("spinlock: try_lock() gets only a free lock, and sees its owner's writ
   prove(
       "spinlock: try_lock against lock",
       [] {
-        const auto c = std::make_unique<counted>();
+        const auto c = std::make_unique<guarded_count>();
         bool got = false;
         std::thread trier([&] { got = c->try_add(); });
         c->add();
         trier.join();
-        model::require(c->read() == (got ? 2 : 1), "counted if and only if it was got");
+        model::require(c->read() == (got ? 2 : 1), "guarded_count if and only if it was got");
         model::require(c->try_add(), "a free lock is got");
       },
       also::unbounded);
   prove(
       "spinlock: try_lock by two, lock by a third",
       [] {
-        const auto c = std::make_unique<counted>();
+        const auto c = std::make_unique<guarded_count>();
         std::atomic<int> got{0};
         const auto attempt = [&] {
           if (c->try_add()) got.fetch_add(1);
@@ -99,7 +99,7 @@ TEST_CASE("spinlock: try_lock() gets only a free lock, and sees its owner's writ
         c->add();
         first.join();
         second.join();
-        model::require(c->read() == 1 + got.load(), "counted if and only if it was got");
+        model::require(c->read() == 1 + got.load(), "guarded_count if and only if it was got");
       },
       also::unbounded);
 }
@@ -108,7 +108,7 @@ TEST_CASE("spinlock: a long waiter yields its processor, and gets the lock in th
   prove(
       "spinlock: spins, then yields",
       [] {
-        const auto c = std::make_unique<counted>();
+        const auto c = std::make_unique<guarded_count>();
         const auto n = std::make_unique<note>();
         std::atomic<bool> taken{false};
         std::thread holder([&] {

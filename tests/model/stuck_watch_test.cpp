@@ -18,8 +18,8 @@ using vigil::detail::stuck_presence;
 
 namespace {
 
-struct shared {
-  shared() {
+struct watched {
+  watched() {
     thread.bring_back();
     idle.start_looking();
     idle.lie_down(place, never, never);
@@ -37,7 +37,7 @@ TEST_CASE("stuck: a worker that gets up while the thread ends is watched") {
   prove(
       "stuck: one gets up as all have slept",
       [] {
-        auto s = std::make_unique<shared>();
+        auto s = std::make_unique<watched>();
         bool ends = false;
         std::thread looks([&] { ends = s->thread.leaves([&] { return s->idle.asleep() == 1; }); });
         s->idle.stay_awake(s->place);
@@ -52,7 +52,7 @@ TEST_CASE("stuck: a worker that gets up while the thread ends is watched") {
 
 TEST_CASE("stuck: one of two workers that get up starts the thread") {
   prove("stuck: two get up as all have slept", [] {
-    auto s = std::make_unique<shared>();
+    auto s = std::make_unique<watched>();
     sleeper second;
     s->idle.start_looking();
     s->idle.lie_down(second, never, never);

@@ -1,6 +1,7 @@
 // The mutex: one holder at a time, no waiter is forgotten, and the last touch (MU1 to MU4
 // of mutex.cpp). Conditions and counters: no notification is lost, each reaches one
 // waiter.
+#include "instants.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
 #include "sync/mutex.hpp"
@@ -20,11 +21,10 @@
 
 using namespace std::chrono_literals;
 
+using programs::brief;
 using programs::run_with_outside_work;
 
 namespace {
-
-constexpr auto near = 1us;
 
 // Repeated looks are a matter of speed; a wait that gives up by itself is explored with
 // only some of its possible crossings.
@@ -86,7 +86,7 @@ TEST_CASE("mutex: a thread that gives up has nothing, leaves nothing, and blocks
     m.lock();
     bool had = false;
     std::thread other([&] {
-      had = m.try_lock_for(near);
+      had = m.try_lock_for(brief);
       if (!had) return;
       ++count;
       m.unlock();
@@ -105,7 +105,7 @@ TEST_CASE("mutex: a thread that gives up has nothing, leaves nothing, and blocks
     int count = 0;
     m.lock();
     std::thread timed([&] {
-      if (!m.try_lock_for(near)) return;
+      if (!m.try_lock_for(brief)) return;
       ++count;
       m.unlock();
     });
@@ -183,7 +183,7 @@ TEST_CASE("shared_mutex: readers and writers, some of which give up") {
     int value = 0;
     m.lock_shared();
     std::thread writer([&] {
-      if (!m.try_lock_for(near)) return;
+      if (!m.try_lock_for(brief)) return;
       ++value;
       m.unlock();
     });
@@ -248,7 +248,7 @@ TEST_CASE("condition: a notification goes to one waiter, even beside one whose d
     {
       std::unique_lock lock(m);
       if (!ready) {
-        notified = c.wait_for(lock, near);
+        notified = c.wait_for(lock, brief);
         model::require(!notified || ready, "notified after the change");
         model::note_outcome(notified ? "notified" : "timeout");
       }
@@ -287,7 +287,7 @@ TEST_CASE("semaphore: permits are handed on, and none is lost by a waiter that g
     vigil::semaphore s(1);
     bool had_two = false;
     std::thread two([&] {
-      had_two = s.try_acquire_for(near, 2);
+      had_two = s.try_acquire_for(brief, 2);
       if (had_two) s.release(2);
     });
     std::thread one([&] {

@@ -7,6 +7,7 @@
 // one, the model's clock shows it.
 #include "base/nanos.hpp"
 #include "base/spinlock.hpp"
+#include "instants.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
 #include "sched/scheduler.hpp"
@@ -77,18 +78,17 @@ struct test_access {
 
 }  // namespace vigil::inline VIGIL_ABI::detail
 
+using programs::far;
 using programs::gate;
 using programs::let_the_other_rest;
 using programs::let_time_pass;
+using programs::near;
+using programs::nearer;
 using programs::run_with_outside_work;
 using programs::workers;
 using vigil::detail::test_access;
 
 namespace {
-
-constexpr nanos near = 1000;
-constexpr nanos nearer = 500;
-constexpr nanos far = 1'000'000;
 
 timer_service& service() {
   return static_cast<timer_service&>(vigil::detail::current_scheduler()->timers());

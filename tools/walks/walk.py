@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Follows four events through the library, in gdb: usage: walk.py DEBUG_BUILD > docs/internals/walks.md
 
-DEBUG_BUILD is a build folder of meson, made with -Doptimization=0 -Ddebug=true, that has
-src/libvigil.a and src/libvigil-io.a. Takes about two minutes. With --raw it prints each
-call, indented under its caller, and leaves nothing out.
+DEBUG_BUILD is a build folder of meson, made with -Doptimization=0 -Ddebug=true
+-Dunity=off, that has src/libvigil.a and src/libvigil-io.a. Takes about two minutes. With
+--raw it prints each call, indented under its caller, and leaves nothing out.
 
 Each program of this folder has two marks. Between them gdb stops at the entry of each
 function that is compiled from src/ or include/, so the functions, their order and their
@@ -56,7 +56,7 @@ worker, with gdb at the entry of every function that is compiled from `src/` or
 `include/`:
 
 ```
-ninja -C build/dev src/libvigil.a src/libvigil-io.a   # -Doptimization=0 -Ddebug=true
+ninja -C build/dev src/libvigil.a src/libvigil-io.a   # -Doptimization=0 -Ddebug=true -Dunity=off
 tools/walks/walk.py build/dev > docs/internals/walks.md
 ```
 
@@ -91,7 +91,7 @@ def flags_of(build):
                 sys.exit(f"{build} is not a build with -Doptimization=0 and -Ddebug=true")
             prefixes = ("-I", "-D", "-std", "-O", "-g", "-f", "-m", "-pthread")
             return [w for w in words if w.startswith(prefixes)]
-    sys.exit(f"{build} has no vigil-io")
+    sys.exit(f"{build} has no vigil-io, or is not a build with -Dunity=off")
 
 
 def compile_program(build, name, out):

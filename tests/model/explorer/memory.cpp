@@ -193,6 +193,7 @@ memory::shadow_cell& memory::cell(std::uintptr_t granule) {
 }
 
 bool memory::has_cells(std::uintptr_t address, std::size_t size) const {
+  if (size == 0) return false;
   const std::uintptr_t last = (address + size - 1) / 8 / block_size;
   for (std::uintptr_t b = address / 8 / block_size; b <= last; ++b) {
     if (blocks_[hash(b) % blocks] == run_) return true;

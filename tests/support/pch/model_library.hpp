@@ -1,5 +1,6 @@
 // Like unit.hpp, for the library's sources under the explorer and the faulty ones beside
-// them. It includes no header of vigil, as in model.hpp.
+// them. It includes no header of vigil: a planted fault puts its header before the real
+// one.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
