@@ -4,7 +4,8 @@
 WAY is one of:
 
   pkg-config    installs BUILD, builds programs with vigil.pc, vigil-io.pc, vigil-tls.pc,
-                with the compiler that has built it and with the other one
+                with the compiler that has built it and with the other one, and linked
+                by mold if that is installed
   plugin        installs BUILD, builds a shared object that exports nothing of vigil
   cmake         installs BUILD, find_package(vigil COMPONENTS io tls)
   subproject    ROOT as a subproject of a meson project, by vigil.wrap, with shared
@@ -18,6 +19,7 @@ each, without optimization. Each program is run. Exit status 77: a tool is not t
 import ctypes
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -87,6 +89,16 @@ def pkg_config(tree):
             run(*compiler, "-std=c++20", "-O0", HERE / source, "-o", program,
                 *flags(name, environment))
             expect_program(program, name)
+        if shutil.which("mold"):
+            # Some versions never end reading an option that they do not know, and take all
+            # memory.
+            run(*COMPILER, "-std=c++20", "-O0", "-fuse-ld=mold", HERE / source, "-o", program,
+                *flags(name, environment), preexec_fn=at_most_8_gib)
+            expect_program(program, name)
+
+
+def at_most_8_gib():
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
 
 
 def symbols(*call, kinds=""):
