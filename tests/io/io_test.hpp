@@ -56,7 +56,8 @@ class run_by_threads {
     context_.stop();
     for (auto& t : threads_)
       t.join();
-    context_.restart();
+    // Not context_.restart(), which a worker that ends cancelled operations may undo.
+    vigil::io::restart(context_);
   }
 
   run_by_threads(const run_by_threads&) = delete;
