@@ -108,8 +108,9 @@ void idle_workers::publish() noexcept {
 // Sets the alarm of a sleeper, who takes over if nobody comes to the watch until then.
 // False if the watch was not left often of late, or nobody sleeps.
 bool idle_workers::set_alarm() noexcept {
+  if (quick_leaves_ < leaves_before_alarm) return false;
   const nanos now = monotonic_now();
-  if (quick_leaves_ < leaves_before_alarm || now - left_at_ >= often) return false;
+  if (now - left_at_ >= often) return false;
   sleeper* found = nullptr;
   for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
     if (!s->in_watch && (found == nullptr || s->kept < found->kept)) found = s;

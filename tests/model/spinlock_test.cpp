@@ -82,7 +82,7 @@ TEST_CASE("spinlock: try_lock() gets only a free lock, and sees its owner's writ
         std::thread trier([&] { got = c->try_add(); });
         c->add();
         trier.join();
-        model::require(c->read() == (got ? 2 : 1), "guarded_count if and only if it was got");
+        model::require(c->read() == (got ? 2 : 1), "counted if and only if it was got");
         model::require(c->try_add(), "a free lock is got");
       },
       also::unbounded);
@@ -99,7 +99,7 @@ TEST_CASE("spinlock: try_lock() gets only a free lock, and sees its owner's writ
         c->add();
         first.join();
         second.join();
-        model::require(c->read() == 1 + got.load(), "guarded_count if and only if it was got");
+        model::require(c->read() == 1 + got.load(), "counted if and only if it was got");
       },
       also::unbounded);
 }

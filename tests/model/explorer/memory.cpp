@@ -272,7 +272,7 @@ const char* memory::end_of(std::uintptr_t start, std::size_t size, unsigned thre
 }
 
 const char* memory::atomic_access(std::uintptr_t address, std::size_t size, unsigned thread) {
-  if (one_thread_) return nullptr;
+  if (one_thread_) return nullptr;  // as in plain()
   const view& mine = views_[thread];
   const auto bytes = static_cast<std::uint8_t>(((1u << size) - 1u) << (address % 8));
   shadow_cell& c = cell(address / 8);
