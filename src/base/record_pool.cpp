@@ -1,5 +1,7 @@
 #include "base/record_pool.hpp"
 
+#include "base/huge_page.hpp"
+
 #include <cstdint>
 #include <new>
 
@@ -10,7 +12,6 @@ namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 constexpr std::size_t small_slab = 64 * 1024;
-constexpr std::size_t huge_page = 2 * 1024 * 1024;
 constexpr std::size_t small_slabs = 1024 * 1024;  // bytes of them, before large ones
 
 // Maps 2 MiB, aligned to 2 MiB, so that one huge page may hold it; nullptr if there is no

@@ -20,11 +20,11 @@ namespace {
 constexpr std::size_t page = 4096;
 constexpr int watched[] = {SIGSEGV, SIGBUS};
 
-std::mutex lock;
-unsigned installs = 0;  // guarded by lock
-bool in_chain[2] = {false,
-                    false};   // guarded by lock; our handler is installed, or below one that is
-struct sigaction earlier[2];  // written before our handler is installed
+std::mutex install_lock;
+unsigned installs = 0;  // guarded by install_lock
+bool in_chain[2] = {
+    false, false};  // guarded by install_lock; our handler is installed, or below one that is
+struct sigaction earlier_actions[2];  // written before our handler is installed
 std::atomic<describe_stack> describe_now{nullptr};
 
 // Puts text together without the heap and without stdio.
@@ -109,7 +109,7 @@ void die_by(int signal, const siginfo_t& fault) noexcept {
 void on_fault(int signal, siginfo_t* fault, void* machine_state) {
   const int saved_errno = errno;
   stack where;
-  const struct sigaction& before = earlier[signal == watched[0] ? 0 : 1];
+  const struct sigaction& before = earlier_actions[signal == watched[0] ? 0 : 1];
   if (is_overflow(*fault, machine_state, where)) {
     report(where);
     die_by(signal, *fault);
@@ -166,14 +166,14 @@ alternate_signal_stack::~alternate_signal_stack() {
 }
 
 void install_overflow_report(describe_stack describe) noexcept {
-  const std::lock_guard guard(lock);
+  const std::lock_guard guard(install_lock);
   describe_now.store(describe);
   if (installs++ > 0) return;
   for (int i = 0; i < 2; ++i) {
     // Another handler was installed on top of this one and still passes faults
     // down: installing this one on top of it would make a circle.
     if (in_chain[i]) continue;
-    ::sigaction(watched[i], nullptr, &earlier[i]);
+    ::sigaction(watched[i], nullptr, &earlier_actions[i]);
     struct sigaction mine = {};
     mine.sa_sigaction = &on_fault;
     mine.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -183,7 +183,7 @@ void install_overflow_report(describe_stack describe) noexcept {
 }
 
 void remove_overflow_report() noexcept {
-  const std::lock_guard guard(lock);
+  const std::lock_guard guard(install_lock);
   if (installs == 0 || --installs > 0) return;
   describe_now.store(nullptr);
   for (int i = 0; i < 2; ++i) {
@@ -191,7 +191,7 @@ void remove_overflow_report() noexcept {
     if (!in_chain[i] || ::sigaction(watched[i], nullptr, &present) != 0 || !is_ours(present)) {
       continue;
     }
-    ::sigaction(watched[i], &earlier[i], nullptr);
+    ::sigaction(watched[i], &earlier_actions[i], nullptr);
     in_chain[i] = false;
   }
 }

@@ -55,7 +55,7 @@ void retire(stack& s) noexcept {
 stack allocate_stack(std::size_t usable) {
   if (usable < min_stack_size || usable > max_stack_size) refuse_size(usable);
   stack_failure failure;
-  const stack taken = pool.take(size_class_of(usable), failure);
+  const stack taken = process_stacks.take(size_class_of(usable), failure);
   if (!taken) throw_stack_error(usable, failure);
   mark_in_use(taken);
   return taken;
@@ -63,11 +63,11 @@ stack allocate_stack(std::size_t usable) {
 
 void release_stack(stack released) noexcept {
   retire(released);
-  pool.give(&released, 1);
+  process_stacks.give(&released, 1);
 }
 
 void trim_stacks() noexcept {
-  pool.trim();
+  process_stacks.trim();
 }
 
 stack stack_cache::take(std::size_t usable) {
@@ -81,7 +81,7 @@ stack stack_cache::take(std::size_t usable) {
 void stack_cache::give(stack released) noexcept {
   retire(released);
   if (released.size() != default_stack_size) {
-    pool.give(&released, 1);
+    process_stacks.give(&released, 1);
     return;
   }
   if (count_ == capacity) hand_back(batch);
@@ -97,7 +97,7 @@ void stack_cache::flush() noexcept {
 
 [[gnu::noinline]] bool stack_cache::refill() noexcept {
   stack taken[batch];
-  count_ = pool.take_hot(taken, batch);
+  count_ = process_stacks.take_hot(taken, batch);
   for (std::size_t i = 0; i < count_; ++i) {
     bottoms_[i] = taken[i].bottom;
     homes_[i] = taken[i].home;
@@ -110,7 +110,7 @@ void stack_cache::flush() noexcept {
   stack cold[batch];
   for (std::size_t i = 0; i < leaving; ++i)
     cold[i] = hot(i);
-  pool.give(cold, leaving);
+  process_stacks.give(cold, leaving);
   std::copy(bottoms_ + leaving, bottoms_ + count_, bottoms_);
   std::copy(homes_ + leaving, homes_ + count_, homes_);
   count_ -= leaving;
@@ -124,8 +124,8 @@ stack_stats read_stack_stats() noexcept {
         [](const stack&, void* count) noexcept { ++*static_cast<std::size_t*>(count); },
         &out.in_use);
   }
-  out.slabs = pool.mapped_slabs();
-  out.mapped_bytes = pool.mapped_bytes();
+  out.slabs = process_stacks.mapped_slabs();
+  out.mapped_bytes = process_stacks.mapped_bytes();
   out.guard_is_madvise = latest_guard_is_madvise() ? 1 : 0;
   return out;
 }

@@ -10,7 +10,7 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-constinit stack_pool pool;
+constinit stack_pool process_stacks;
 
 namespace {
 

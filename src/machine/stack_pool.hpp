@@ -117,6 +117,6 @@ class stack_pool {
   std::atomic<std::size_t> mapped_bytes_{0};
 };
 
-extern constinit stack_pool pool;
+extern constinit stack_pool process_stacks;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -25,6 +25,8 @@
 // large heap would otherwise walk the page tables at each level.
 #include "timer/timer_heap.hpp"
 
+#include "base/huge_page.hpp"
+
 #include <algorithm>
 #include <new>
 
@@ -36,7 +38,6 @@ namespace {
 constexpr std::size_t most_reserved = std::size_t{16} << 30;
 constexpr std::size_t least_reserved = std::size_t{1} << 20;
 constexpr std::size_t most_given_back = std::size_t{256} << 10;
-constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
   return (bytes + unit - 1) / unit * unit;

@@ -39,7 +39,7 @@ long long processor_nanos() {
 
 const context_key<std::string> name_key;
 const context_key<std::string> other_key;
-const context_key<int> count_key;
+const context_key<int> int_key;
 
 }  // namespace
 
@@ -74,7 +74,7 @@ TEST_SUITE("context") {
     in_virtual([] {
       auto root = with_cancel(background());
       auto a = with_cancel(root.ctx);
-      const context value = with_value(a.ctx, count_key, 7);
+      const context value = with_value(a.ctx, int_key, 7);
       auto b = with_timeout(value, 1h);
       auto c = with_cancel(b.ctx);
       auto sibling = with_cancel(root.ctx);
@@ -95,7 +95,7 @@ TEST_SUITE("context") {
       auto parent = with_cancel(background());
       auto a = with_cancel(parent.ctx);
       auto b = with_timeout(parent.ctx, 1h);
-      const context c = with_value(parent.ctx, count_key, 1);
+      const context c = with_value(parent.ctx, int_key, 1);
       auto d = with_cancel(c);
       const auto f = after_func(parent.ctx, [] {});
       CHECK(children_of(parent.ctx) == 3);
@@ -195,14 +195,14 @@ TEST_SUITE("context") {
     in_virtual([] {
       CHECK(background().value(name_key) == nullptr);
       const context a = with_value(background(), name_key, "a");
-      const context b = with_value(with_cancel(a).ctx, count_key, 7);
+      const context b = with_value(with_cancel(a).ctx, int_key, 7);
       const context c = with_value(b, name_key, std::string("c"));
       CHECK(*a.value(name_key) == "a");
-      CHECK(a.value(count_key) == nullptr);
+      CHECK(a.value(int_key) == nullptr);
       CHECK(*b.value(name_key) == "a");
-      CHECK(*b.value(count_key) == 7);
+      CHECK(*b.value(int_key) == 7);
       CHECK(*c.value(name_key) == "c");
-      CHECK(*c.value(count_key) == 7);
+      CHECK(*c.value(int_key) == 7);
       CHECK(c.value(other_key) == nullptr);  // a key of the same type
     });
   }
@@ -328,7 +328,7 @@ TEST_SUITE("context") {
       const std::array children = {with_cancel(parent.ctx).ctx,
                                    with_timeout(parent.ctx, 1s).ctx,
                                    with_timeout(parent.ctx, -1s).ctx,
-                                   with_cancel(with_value(parent.ctx, count_key, 1)).ctx};
+                                   with_cancel(with_value(parent.ctx, int_key, 1)).ctx};
       for (const context& child : children) {
         CHECK(is_cancelled(child));
         CHECK(number_of(child) == 7);
@@ -411,7 +411,7 @@ TEST_SUITE("context") {
     {
       context dropped = with_cancel(background()).ctx;
       for (int i = 0; i < rounds(100'000); ++i)
-        dropped = with_value(with_cancel(dropped).ctx, count_key, i);
+        dropped = with_value(with_cancel(dropped).ctx, int_key, i);
     }
     top.cancel();
     CHECK(is_cancelled(last));

@@ -53,7 +53,7 @@ void first_of_two(asio::io_context& context, std::function<void()> second, Token
 // Ends when it is cancelled, later and not within the call: it hops to the associated
 // executor and calls `asked` there.
 template <class Token>
-void begin_until_cancelled(asio::io_context& context, std::function<void()> asked, Token&& token) {
+void end_when_cancelled(asio::io_context& context, std::function<void()> asked, Token&& token) {
   asio::async_initiate<Token, void(error_code)>(
       [&](auto handler) {
         using handler_type = decltype(handler);
@@ -165,7 +165,7 @@ TEST_SUITE("use_fiber: the associated executor") {
       int asked = 0;
       const auto mark = std::make_shared<int>(0);
       const auto error = error_of([&] {
-        begin_until_cancelled(
+        end_when_cancelled(
             c, [&asked, mark] { ++asked; }, use_fiber.within(1ms));
       });
       CHECK(error == asio::error::timed_out);
@@ -174,7 +174,7 @@ TEST_SUITE("use_fiber: the associated executor") {
       CHECK(mark.use_count() == 1);  // the executor in its slot does not keep it
       auto [ctx, cancel] = vigil::with_cancel(vigil::background());
       cancel();
-      CHECK_THROWS_AS(begin_until_cancelled(
+      CHECK_THROWS_AS(end_when_cancelled(
                           c, [] {}, use_fiber.under(ctx)),
                       vigil::cancelled);
     });

@@ -2,6 +2,7 @@
 // stop, the server's end, the io_context's stop and end: nobody hangs, and nothing is
 // left.
 #include "io/cut_test.hpp"
+#include "io/transports.hpp"
 
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/memory_acceptor.hpp>
@@ -22,9 +23,6 @@ using vigil::io::serve;
 using vigil::io::use_fiber;
 
 namespace {
-
-using tcp = asio::ip::tcp;
-using timed_memory_stream = vigil::io::deadline_stream<vigil::io::memory_stream>;
 
 enum class cut { context, client, server, stopping, acceptor };
 

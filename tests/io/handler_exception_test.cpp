@@ -29,7 +29,7 @@ void post_to_worker(bool busy, void (*handler)()) {
     vigil::this_fiber::yield();
 }
 
-std::atomic<int> unhandled_here{0};
+std::atomic<int> errors_of_handlers{0};
 
 void run_with(std::size_t workers, void (*on_unhandled)(std::exception_ptr), void (*body)()) {
   vigil::options o;
@@ -42,16 +42,16 @@ void run_with(std::size_t workers, void (*on_unhandled)(std::exception_ptr), voi
 
 TEST_SUITE("exception of an Asio handler") {
   TEST_CASE("a worker hands it to on_unhandled, and the handlers behind it run") {
-    unhandled_here.store(0);
+    errors_of_handlers.store(0);
     for (const std::size_t workers : {1u, 2u}) {
       run_with(
           workers,
           [](std::exception_ptr e) {
             CHECK_THROWS_WITH_AS(std::rethrow_exception(e), "planted", std::runtime_error);
-            unhandled_here.fetch_add(1);
+            errors_of_handlers.fetch_add(1);
           },
           [] {
-            const int before = unhandled_here.load();
+            const int before = errors_of_handlers.load();
             auto done = vigil::make_channel<void>(1);
             const auto guard = vigil::runtime::current().make_work_guard();
             for (int i = 0; i < 3; ++i)
@@ -61,11 +61,11 @@ TEST_SUITE("exception of an Asio handler") {
             vigil::sleep_for(1ms);
             // Polled, between the turns of a fiber that never waits.
             asio::post(vigil::io::io_context(), [] { throw_planted(); });
-            while (unhandled_here.load() != before + 4)
+            while (errors_of_handlers.load() != before + 4)
               vigil::this_fiber::yield();
           });
     }
-    CHECK(unhandled_here.load() == 8);
+    CHECK(errors_of_handlers.load() == 8);
   }
 
   TEST_CASE("child: a handler throws" * doctest::skip()) {

@@ -1,6 +1,6 @@
 // Idle timeouts: io::idle_list with deadline_stream; at exact times in memory, and over
 // real sockets, where data that has arrived comes first.
-#include "io/io_test.hpp"
+#include "io/transports.hpp"
 
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/memory_stream.hpp>
@@ -26,9 +26,6 @@ using namespace vigil::io_testing;
 using vigil::io::idle_list;
 
 namespace {
-
-using timed_memory_stream = vigil::io::deadline_stream<vigil::io::memory_stream>;
-using unix_stream = vigil::io::deadline_stream<unix_socket>;
 
 using memory_ends = std::pair<vigil::io::memory_stream, vigil::io::memory_stream>;
 
@@ -66,10 +63,10 @@ TEST_SUITE("io::idle_list") {
       memory_pair p(vigil::io::memory_pipe());
       p.near.set_idle_list(idle);
       const auto start = vigil::clock::now();
-      CHECK(read_byte_of(p.near) == asio::error::timed_out);
+      CHECK(read_byte_of(p.near) == timed_out);
       CHECK(since(start) == 10s);
       // The time counts anew for each call that waits.
-      CHECK(read_byte_of(p.near) == asio::error::timed_out);
+      CHECK(read_byte_of(p.near) == timed_out);
       CHECK(since(start) == 20s);
       write_bytes(p.far, 1);
       CHECK_FALSE(read_byte_of(p.near));
@@ -97,7 +94,7 @@ TEST_SUITE("io::idle_list") {
     run([&] {
       const auto start = vigil::clock::now();
       p->near.set_read_deadline(start + 1h);
-      CHECK(read_byte_of(p->near) == asio::error::timed_out);
+      CHECK(read_byte_of(p->near) == timed_out);
       CHECK(since(start) == 10s);
       p.reset();
     });
@@ -115,7 +112,7 @@ TEST_SUITE("io::idle_list") {
           write_bytes(p.near, 1);
         }
       });
-      CHECK(read_byte_of(p.near) == asio::error::timed_out);
+      CHECK(read_byte_of(p.near) == timed_out);
       CHECK(since(start) == 28s);
       writer.join();
     });
@@ -130,7 +127,7 @@ TEST_SUITE("io::idle_list") {
         write_bytes(p.far, 1);
         CHECK_FALSE(read_byte_of(p.near));
       }
-      CHECK(writer.join() == asio::error::timed_out);
+      CHECK(writer.join() == timed_out);
       CHECK(since(start) == 28s);
     });
   }
@@ -142,8 +139,8 @@ TEST_SUITE("io::idle_list") {
       p.near.set_idle_list(idle);
       const auto start = vigil::clock::now();
       auto writer = vigil::spawn([&] { return write_bytes(p.near, 2); });
-      CHECK(read_byte_of(p.near) == asio::error::timed_out);
-      CHECK(writer.join() == asio::error::timed_out);
+      CHECK(read_byte_of(p.near) == timed_out);
+      CHECK(writer.join() == timed_out);
       CHECK(since(start) == 10s);
     });
   }
@@ -155,12 +152,12 @@ TEST_SUITE("io::idle_list") {
       p.near.set_idle_list(idle);
       const auto start = vigil::clock::now();
       p.near.set_read_deadline(start + 3s);
-      CHECK(read_byte_of(p.near) == asio::error::timed_out);
+      CHECK(read_byte_of(p.near) == timed_out);
       CHECK(since(start) == 3s);
-      CHECK(read_byte_of(p.near) == asio::error::timed_out);
+      CHECK(read_byte_of(p.near) == timed_out);
       CHECK(since(start) == 3s);
       p.near.set_read_deadline(start + 1h);
-      CHECK(read_byte_of(p.near) == asio::error::timed_out);
+      CHECK(read_byte_of(p.near) == timed_out);
       CHECK(since(start) == 10s);
     });
   }
@@ -176,7 +173,7 @@ TEST_SUITE("io::idle_list") {
         memory_pair& p = *pairs.back();
         p.near.set_idle_list(idle);
         readers.push_back(vigil::spawn([&p, i, start] {
-          CHECK(read_byte_of(p.near) == asio::error::timed_out);
+          CHECK(read_byte_of(p.near) == timed_out);
           CHECK(since(start) == 10s + i * 1ms);
         }));
         vigil::sleep_for(1ms);
@@ -212,7 +209,7 @@ TEST_SUITE("io::idle_list") {
         char byte = 0;
         const auto [error, n] = ends.first.async_read_some(
             asio::buffer(&byte, 1), asio::as_tuple(vigil::io::detail::movable_token{&read}));
-        CHECK(error == asio::error::timed_out);
+        CHECK(error == timed_out);
         CHECK(since(start) == 12s);
       });
       vigil::sleep_for(11s);
@@ -278,7 +275,7 @@ TEST_SUITE("io::idle_list") {
           error_code error;
           do {
             error = write_bytes(far, 1);
-          } while (error == asio::error::timed_out);
+          } while (error == timed_out);
           REQUIRE_FALSE(error);
         }
       });
@@ -288,7 +285,7 @@ TEST_SUITE("io::idle_list") {
         error_code error;
         const std::size_t n = near.read_some(asio::buffer(&byte, 1), error);
         if (error) {
-          REQUIRE(error == asio::error::timed_out);
+          REQUIRE(error == timed_out);
           REQUIRE(byte == 0);
         } else {
           REQUIRE(n == 1);
@@ -337,7 +334,7 @@ TEST_SUITE("io::idle_list") {
       memory_pair p(vigil::io::memory_pipe());
       p.near.set_idle_list(idle);
       const auto start = vigil::clock::now();
-      CHECK(read_byte_of(p.near) == asio::error::timed_out);
+      CHECK(read_byte_of(p.near) == timed_out);
       // Other timers take the heap's room.
       std::vector<vigil::timer> others;
       for (int i = 0; i < 20'000; ++i) {
@@ -358,10 +355,10 @@ TEST_SUITE("io::idle_list") {
         first = read_byte_of(p.near);
       }
       CHECK(is_full);
-      CHECK(first == asio::error::timed_out);
+      CHECK(first == timed_out);
       CHECK(since(start) == 20s);
       CHECK(idle.size() == 1);
-      CHECK(read_byte_of(p.near) == asio::error::timed_out);
+      CHECK(read_byte_of(p.near) == timed_out);
       CHECK(since(start) == 30s);
     });
   }

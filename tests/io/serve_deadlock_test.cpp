@@ -20,19 +20,19 @@ using vigil::io::serve;
 
 namespace {
 
-std::atomic<int> unhandled_in_deadlock{0};
+std::atomic<int> errors_of_deadlock{0};
 
 }  // namespace
 
 TEST_SUITE("io::serve") {
   TEST_CASE("handlers that wait for each other's mutex are unwound, and run throws deadlock") {
-    unhandled_in_deadlock.store(0);
+    errors_of_deadlock.store(0);
     int heard = 0;
     int handled = 0;
     const auto run_one = [&](bool in_on_error) {
       vigil::testing::virtual_options how;
       how.runtime.stop_limit = 1h;
-      how.runtime.on_unhandled = [](std::exception_ptr) { unhandled_in_deadlock.fetch_add(1); };
+      how.runtime.on_unhandled = [](std::exception_ptr) { errors_of_deadlock.fetch_add(1); };
       CHECK_THROWS_AS(vigil::testing::run_virtual(
                           how,
                           [&] {
@@ -79,7 +79,7 @@ TEST_SUITE("io::serve") {
     run_one(true);
     CHECK(handled == 4);
     CHECK(heard == 0);
-    CHECK(unhandled_in_deadlock.load() == 0);
+    CHECK(errors_of_deadlock.load() == 0);
   }
 
   TEST_CASE("an on_stop that can never have its lock is unwound, and run throws deadlock") {

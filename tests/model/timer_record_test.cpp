@@ -110,7 +110,7 @@ auto meeting(state how, Here here, Outside outside) {
 
 // Actions on the timer; each returns how many more runs there will be.
 const auto drop = [](vigil::timer&) { return 0; };
-const auto stop_it = [](vigil::timer& t) { return t.stop() ? -1 : 0; };
+const auto stop_timer = [](vigil::timer& t) { return t.stop() ? -1 : 0; };
 const auto again = [](vigil::timer& t) { return t.reset(2us) ? 0 : 1; };
 
 const auto alone = [](vigil::timer t, auto here) {
@@ -139,22 +139,22 @@ auto with_a_thread(Outside outside) {
 
 TEST_CASE("record: the last handle goes as the timer fires") {
   prove("record: drop against fire", meeting(state::due, drop, alone));
-  prove("record: stop and drop against fire", meeting(state::due, stop_it, alone));
+  prove("record: stop and drop against fire", meeting(state::due, stop_timer, alone));
   prove("record: drop against queued", meeting(state::queued, drop, alone));
-  prove("record: stop and drop against queued", meeting(state::queued, stop_it, alone));
+  prove("record: stop and drop against queued", meeting(state::queued, stop_timer, alone));
   prove("record: drop against running", meeting(state::running, drop, alone));
-  prove("record: stop and drop against running", meeting(state::running, stop_it, alone));
+  prove("record: stop and drop against running", meeting(state::running, stop_timer, alone));
   prove("record: reset and drop against fire", meeting(state::due, again, alone));
   prove("record: reset and drop against running", meeting(state::running, again, alone));
 }
 
 TEST_CASE("record: two handles go at once, one of them outside") {
   prove("record: drop, drop, fire", meeting(state::due, drop, with_a_thread(drop)));
-  prove("record: stop, drop, fire", meeting(state::due, stop_it, with_a_thread(drop)));
-  prove("record: stop, stop, fire", meeting(state::due, stop_it, with_a_thread(stop_it)));
+  prove("record: stop, drop, fire", meeting(state::due, stop_timer, with_a_thread(drop)));
+  prove("record: stop, stop, fire", meeting(state::due, stop_timer, with_a_thread(stop_timer)));
   prove("record: reset, drop, fire", meeting(state::due, again, with_a_thread(drop)));
   prove("record: drop, drop, queued", meeting(state::queued, drop, with_a_thread(drop)));
-  prove("record: stop, drop, queued", meeting(state::queued, stop_it, with_a_thread(drop)));
+  prove("record: stop, drop, queued", meeting(state::queued, stop_timer, with_a_thread(drop)));
   prove("record: reset, drop, queued", meeting(state::queued, again, with_a_thread(drop)));
   prove("record: drop, drop, running", meeting(state::running, drop, with_a_thread(drop)));
   prove("record: reset, drop, running", meeting(state::running, again, with_a_thread(drop)));

@@ -66,7 +66,7 @@ TEST_SUITE("slow_fiber") {
     vigil::run(watched(), [] {
       auto sleeps = vigil::spawn({.name = "sleeps"}, [] {
         for (int i = 0; i < 3; ++i) {
-          std::this_thread::sleep_for(30ms);
+          std::this_thread::sleep_for(30ms);  // blocks on purpose, beyond the limit
           vigil::this_fiber::yield();
           vigil::sleep_for(1us);
         }
@@ -77,7 +77,7 @@ TEST_SUITE("slow_fiber") {
       std::atomic<bool> reading{false};
       std::thread writer([&] {
         reading.wait(false);
-        std::this_thread::sleep_for(30ms);
+        std::this_thread::sleep_for(30ms);  // keeps the reader blocked, on purpose
         if (::write(ends[1], "x", 1) != 1) std::abort();
       });
       auto reads = vigil::spawn({.name = "reads"}, [&] {

@@ -1,16 +1,15 @@
 #include "connection.hpp"
 
 #include "parser.hpp"
+#include "refusal.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <exception>
 #include <new>
-#include <stdexcept>
+#include <string>
 #include <system_error>
 #include <utility>
 
-#include <boost/beast/core/string.hpp>
 #include <boost/beast/http/status.hpp>
 
 namespace web {
@@ -46,59 +45,6 @@ time_point later(time_point t, nanoseconds d) {
 std::string_view reason_of(unsigned status) {
   const auto known = http::obsolete_reason(http::int_to_status(status));
   return {known.data(), known.size()};
-}
-
-void append_number(std::string& to, std::uint64_t n, int base = 10) {
-  char digits[24];
-  to.append(digits, std::to_chars(digits, digits + sizeof digits, n, base).ptr);
-}
-
-// Returns the answer to a request that the parser refuses.
-unsigned status_of(const error_code& e) {
-  if (e == http::error::body_limit) return 413;
-  if (e == http::error::bad_version) return 505;
-  return 400;
-}
-
-bool expects_continue(const request& in) {
-  return boost::beast::iequals(in.header("Expect"), "100-continue");
-}
-
-// Returns the answer to a Transfer-Encoding that is refused; 0: none. The end of the body
-// must not be guessed, since a proxy may have guessed otherwise: only chunks can be read.
-unsigned status_of_coding(const request& in) {
-  if (in.version() < 11) return 400;
-  const std::string all = in.list("Transfer-Encoding");
-  std::size_t chunked = 0;
-  for (std::string_view rest = all; !rest.empty();) {
-    const std::size_t comma = std::min(rest.find(','), rest.size());
-    std::string_view coding = rest.substr(0, comma);
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
-    while (!coding.empty() && (coding.front() == ' ' || coding.front() == '\t'))
-      coding.remove_prefix(1);
-    while (!coding.empty() && (coding.back() == ' ' || coding.back() == '\t'))
-      coding.remove_suffix(1);
-    if (coding.empty()) continue;
-    if (!boost::beast::iequals(coding, "chunked")) return 501;
-    ++chunked;
-  }
-  return chunked == 1 ? 0 : 400;
-}
-
-// Returns the answer to a fault that the parser lets pass; 0: none.
-unsigned status_of(const request& in) {
-  const std::size_t hosts = in.count("Host");
-  if (hosts > 1 || (hosts == 0 && in.version() > 10)) return 400;
-  if (hosts == 1 && !is_host(in.header("Host"))) return 400;
-  if (in.count("Transfer-Encoding") != 0) {
-    if (const unsigned status = status_of_coding(in)) return status;
-  }
-  if (in.count("Expect") != 0 && !expects_continue(in)) return 417;
-  return 0;
-}
-
-bool has_no_body(unsigned status) {
-  return status < 200 || status == 204 || status == 304;
 }
 
 }  // namespace
@@ -420,7 +366,7 @@ void connection::tell_of_error(const response& out) {
 
 void connection::begin_answer(unsigned status, std::string_view fields, bool own_keep_alive) {
   out_ += "HTTP/1.1 ";
-  append_number(out_, status);
+  out_ += std::to_string(status);
   out_ += ' ';
   out_ += reason_of(status);
   out_ += "\r\n";
@@ -496,61 +442,6 @@ void connection::finish() {
   for (std::size_t n = 0; !error && n < at_most;) {
     n += transport_.read(in_.prepare(small_read), error);
   }
-}
-
-// --- the response
-
-void response::set(std::string_view name, std::string_view value) {
-  const auto ends_line = [](char c) { return c == '\r' || c == '\n'; };
-  if (name.empty() || std::any_of(name.begin(), name.end(), ends_line) ||
-      std::any_of(value.begin(), value.end(), ends_line)) {
-    throw std::invalid_argument(
-        "web::response::set: a field needs a name, and must not hold the end of a line");
-  }
-  if (boost::beast::iequals(name, "Keep-Alive")) own_keep_alive_ = true;
-  fields_.append(name).append(": ").append(value).append("\r\n");
-}
-
-// Returns false if no body goes with it.
-bool response::begin(std::string_view length_field) {
-  if (has_begun_) throw std::logic_error("web::response: the answer has begun already");
-  has_begun_ = true;
-  to_.begin_answer(status, fields_, own_keep_alive_);
-  if (!has_no_body(status)) to_.out_ += length_field;
-  to_.out_ += "\r\n";
-  return !to_.is_head_ && !has_no_body(status);
-}
-
-void response::send(std::string_view body) {
-  std::string length = "Content-Length: ";
-  append_number(length, body.size());
-  length += "\r\n";
-  if (begin(length)) to_.send(body);
-}
-
-void response::write(std::string_view part) {
-  if (!has_begun_) {
-    const bool knows_chunks = to_.request_.version() > 10;
-    if (!knows_chunks) to_.keep_ = false;
-    has_body_ = begin(knows_chunks ? "Transfer-Encoding: chunked\r\n" : "");
-    is_chunked_ = has_body_ && knows_chunks;
-    is_stream_ = true;
-  }
-  if (!is_stream_) throw std::logic_error("web::response: the answer was sent already");
-  if (has_body_ && !part.empty()) {
-    if (is_chunked_) {
-      append_number(to_.out_, part.size(), 16);
-      to_.out_ += "\r\n";
-    }
-    to_.send(part);
-    if (is_chunked_) to_.out_ += "\r\n";
-  }
-  to_.flush();
-}
-
-void response::end() {
-  if (!has_begun_) send({});
-  if (is_chunked_) to_.send("0\r\n\r\n");
 }
 
 }  // namespace web

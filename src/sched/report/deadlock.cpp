@@ -37,12 +37,13 @@ namespace {
 // begins or ends, and when all of a runtime sleeps with nothing pending.
 std::mutex all_lock;
 
-list<deadlock_finder, &deadlock_finder::among_all> all;
+list<deadlock_finder, &deadlock_finder::among_all> all_finders;
 
 // Calls f with each runtime until one call returns false. True if none did.
 template <class F>
 bool for_all(F&& f) noexcept {
-  for (deadlock_finder* one = all.front(); one != nullptr; one = decltype(all)::next(*one)) {
+  for (deadlock_finder* one = all_finders.front(); one != nullptr;
+       one = decltype(all_finders)::next(*one)) {
     if (!f(*one)) return false;
   }
   return true;
@@ -64,14 +65,14 @@ void deadlock_finder::look_again() noexcept {
 void deadlock_finder::join() noexcept {
   const std::lock_guard guard(all_lock);
   warned_.store(false);
-  all.push_back(*this);
+  all_finders.push_back(*this);
 }
 
 // A runtime that waits for this one waits for ever from now on, unless another goes on.
 void deadlock_finder::leave() noexcept {
   const std::lock_guard guard(all_lock);
-  all.remove(*this);
-  if (!all.empty()) look_at_all();
+  all_finders.remove(*this);
+  if (!all_finders.empty()) look_at_all();
 }
 
 void deadlock_finder::look() noexcept {
@@ -149,8 +150,9 @@ void deadlock_finder::report(bool alone) noexcept {
     }
     return true;
   });
-  if (all.size() > 1)
-    warn("the %zu runtimes that run are stuck, on themselves or on each other:", all.size());
+  if (all_finders.size() > 1)
+    warn("the %zu runtimes that run are stuck, on themselves or on each other:",
+         all_finders.size());
   if (one_is_fatal) {
     warn(
         "deadlock: every fiber is parked, no timer is pending and no outside work is announced; "

@@ -83,7 +83,7 @@ process_guard::process_guard(scheduler& s) {
     throw;
   }
   install_terminate();
-  if (runs++ == 0) {
+  if (runtimes_running++ == 0) {
     set_fatal_hook(&dump_to_stderr);
     install_overflow_report(&describe);
   }
@@ -106,7 +106,7 @@ process_guard::~process_guard() {
   const std::lock_guard guard(process_lock);
   drop_signals(*slot_);
   slot_->running.store(nullptr);
-  if (--runs == 0) {
+  if (--runtimes_running == 0) {
     if (sigquit_is_ours) put_back(SIGQUIT, &on_sigquit, earlier_sigquit);
     sigquit_is_ours = false;
     remove_overflow_report();

@@ -24,7 +24,7 @@ struct leaving_thread {
 };
 
 std::mutex leaving_lock;  // guards these two
-leaving_thread leaving[64];
+leaving_thread leaving_threads[64];
 std::size_t left_so_far = 0;
 
 struct quiet_thread {
@@ -32,7 +32,7 @@ struct quiet_thread {
 
   ~quiet_thread() {
     const std::lock_guard guard(leaving_lock);
-    leaving[left_so_far++ % std::size(leaving)] = {::gettid(), monotonic_now()};
+    leaving_threads[left_so_far++ % std::size(leaving_threads)] = {::gettid(), monotonic_now()};
     quiet_threads.fetch_sub(1);
   }
 };
@@ -42,7 +42,7 @@ thread_local quiet_thread this_quiet_thread;
 // Caller: holds leaving_lock.
 bool is_leaving(pid_t id, nanos now) noexcept {
   constexpr nanos at_most = 10'000'000'000;
-  for (const leaving_thread& t : leaving) {
+  for (const leaving_thread& t : leaving_threads) {
     if (t.id == id && now - t.since < at_most) return true;
   }
   return false;

@@ -6,7 +6,7 @@ slot_block first_slots;
 atomic<int> handlers_inside{0};
 
 std::mutex process_lock;
-std::size_t runs = 0;
+std::size_t runtimes_running = 0;
 
 runtime_slot* slot_with(const scheduler* s) noexcept {
   return find_slot([s](const runtime_slot& slot) { return slot.running.load() == s; });

@@ -35,7 +35,7 @@ extern atomic<int> handlers_inside;
 // Guards all that a run changes in its process: taken when a run begins or ends, when
 // signals are added, and by a thread that forks.
 extern std::mutex process_lock;
-extern std::size_t runs;  // guarded by process_lock
+extern std::size_t runtimes_running;  // guarded by process_lock
 
 // For a handler's scope: the handler is counted, and errno is kept.
 class handler_scope {
