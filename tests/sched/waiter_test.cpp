@@ -75,7 +75,6 @@ TEST_SUITE("waiter") {
   TEST_CASE("threads that race for a ticket: exactly one wins each time") {
     note n;
     waiter w(n);
-    const int total = rounds(200'000);
     std::atomic<ticket> current{0};
     std::atomic<int> won{0};
     std::atomic<int> arrived{0};
@@ -96,14 +95,14 @@ TEST_SUITE("waiter") {
     std::thread a(race, outcome::value, false);
     std::thread b(race, outcome::timeout, false);
     std::thread c(race, outcome::stopped, true);
-    for (int i = 0; i < total / 20; ++i) {
+    repeat(rounds(10'000), [&](int) {
       arrived.store(0);
       won.store(0);
       current.store(w.open(true));
       while (arrived.load() != 3)
         std::this_thread::yield();
       if (won.load() != 1) FAIL("won ", won.load(), " times");
-    }
+    });
     done.store(true);
     a.join();
     b.join();
@@ -275,7 +274,7 @@ TEST_SUITE("park and ready") {
         }
       });
       auto& self = *vigil::detail::current_fiber();
-      for (int i = 0; i < rounds(10'000); ++i) {
+      repeat(rounds(10'000), [&](int) {
         lock.lock();
         which = self.self.open(true);
         who = &self.self;
@@ -285,7 +284,7 @@ TEST_SUITE("park and ready") {
                                     vigil::detail::no_limit,
                                     true,
                                     lock) == outcome::value);
-      }
+      });
       done.store(true);
       giver.join();
     });

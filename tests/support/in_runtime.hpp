@@ -51,6 +51,15 @@ inline int rounds(int full) {
   return is_short && full >= 20 ? full / 20 : full;
 }
 
+// Calls body(i) that many times, and stops after two seconds: beside other programs each
+// round of several threads may wait for a processor.
+template <class F>
+void repeat(int most, F body) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  for (int i = 0; i < most && std::chrono::steady_clock::now() < end; ++i)
+    body(i);
+}
+
 // The first exception that left a `go` fiber or a callback.
 class kept_failure {
  public:

@@ -73,20 +73,19 @@ TEST_SUITE("after_func") {
   // Go: TestZeroTimer.
   TEST_CASE("none of many zero timers is missed") {
     in_runtime({.workers = {1, 2, 4}}, [] {
-      const int n = rounds(100'000);
-      for (int i = 0; i < n; ++i) {
+      repeat(rounds(100'000), [&](int) {
         std::atomic<bool> ran{false};
         after_func(0s, [&] { ran.store(true); });
         while (!ran.load())
           vigil::this_fiber::yield();
-      }
+      });
       std::atomic<int> again{0};
       auto t = after_func(1h, [&] { again.fetch_add(1); });
-      for (int i = 0; i < n; ++i) {
+      repeat(rounds(100'000), [&](int i) {
         t.reset(0s);
         while (again.load() != i + 1)
           vigil::this_fiber::yield();
-      }
+      });
     });
   }
 
