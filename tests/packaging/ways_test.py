@@ -29,6 +29,9 @@ from pathlib import Path
 WAY, ROOT, BUILD, COMPILER = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]
 HERE = ROOT / "tests" / "packaging"
 JOBS = os.environ.get("VIGIL_JOBS", str(os.cpu_count()))
+# g++ collects no garbage below 4 GiB: a tenth of its time.
+FAST = ["-O0"] + ([] if any("clang" in word for word in COMPILER)
+                  else ["--param=ggc-min-heapsize=4000000"])
 PROGRAMS = {"vigil": "program.cpp", "vigil-io": "io_program.cpp", "vigil-tls": "tls_program.cpp"}
 
 
@@ -141,7 +144,8 @@ def subproject(tree):
         "project('user', 'cpp', default_options: ['cpp_std=c++20'])\n" + "".join(
             f"executable('{name}-user', '{source}', dependencies: dependency('{name}'))\n"
             for name, source in PROGRAMS.items()))
-    run("meson", "setup", tree / "build", tree, "--buildtype=plain", "-Doptimization=0",
+    run("meson", "setup", tree / "build", tree, "--buildtype=plain",
+        f"-Dcpp_args={' '.join(FAST)}",
         "--wrap-mode=nodownload", "-Dvigil:default_library=shared",
         "-Dunity=subprojects", "-Dunity_size=8",  # as vigil's own build; the host decides
         "--force-fallback-for=vigil,vigil-io,vigil-tls",
@@ -220,7 +224,7 @@ def cmake_arguments():
     launcher = [f"-DCMAKE_CXX_COMPILER_LAUNCHER={c}" for c in COMPILER[:-1] if "ccache" in c]
     compiler = [c for c in COMPILER if "ccache" not in c][0]
     return ["-G", "Ninja", f"-DCMAKE_CXX_COMPILER={compiler}", *launcher,
-            "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O0"]
+            "-DCMAKE_BUILD_TYPE=None", f"-DCMAKE_CXX_FLAGS={' '.join(FAST)}"]
 
 
 def cmake_project(folder, get_vigil):

@@ -1,0 +1,2 @@
+// Compiled once for all examples of a folder.
+#include <vigil/vigil.hpp>

@@ -1,0 +1,2 @@
+// Compiled once for all examples of vigil-io.
+#include <vigil/io.hpp>
