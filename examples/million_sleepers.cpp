@@ -2,10 +2,12 @@
 //
 // Run it:     build/release/examples/million_sleepers [COUNT [SECONDS]]
 // It prints:  how many sleep at the peak, the memory that each one takes, how many woke
-//             too early (the exit status is 1 if any did, or if not all slept at once),
-//             how late the late ones were, and how much memory is still held after they
-//             have ended. A progress line goes to standard error.
+//             too early (the exit status is 1 if any did), how late the late ones were,
+//             and how much memory is still held after they have ended. A progress line
+//             goes to standard error.
 //
+// On a machine so busy that it takes longer to start them than each one sleeps, the first
+// have ended before the last begins, and the peak is lower than their number.
 // On a machine that cannot hold so many, fewer sleep, and it says so: see
 // sleepers_possible().
 #include "example.hpp"
@@ -42,13 +44,13 @@ int main(int argc, char** argv) {
     //! [sleepers]
 
     // Watches until the last one has ended; the peak is the first look that finds the
-    // most of them asleep.
-    std::uint64_t peak = 0;
-    std::int64_t at_peak = 0;
+    // most of them asleep. Not zero even if no look finds one: both are divisors.
+    std::uint64_t peak = 1;
+    std::int64_t at_peak = 1;
     for (vigil::runtime_stats now = vigil::stats(); now.fibers_alive > 1; now = vigil::stats()) {
       if (now.fibers_sleeping > peak) {
         peak = now.fibers_sleeping;
-        at_peak = example::memory_kib() - before;
+        at_peak = std::max<std::int64_t>(1, example::memory_kib() - before);
       }
       std::fprintf(stderr,
                    "\r%10.1f s %14s asleep ",
@@ -69,6 +71,6 @@ int main(int argc, char** argv) {
                 static_cast<double>(late.quantile_nanos(0.5)) / 1e6);
     std::printf("held after the end  %.1f %% of the peak\n",
                 100.0 * static_cast<double>(held) / static_cast<double>(at_peak));
-    return early == 0 && peak == count ? 0 : 1;
+    return early == 0 ? 0 : 1;
   });
 }

@@ -70,10 +70,12 @@ side_pool::side_pool(std::optional<std::size_t> size, std::string_view name)
 
 side_pool::~side_pool() {
   std::size_t places = 0;
+  bool is_left = false;
   {
     const lock_guard guard(lock_);
     close();
     places = size_;
+    is_left = is_left_;
   }
   // The caller that submitted the last function may still be starting its thread.
   while (somebody_starts())
@@ -81,7 +83,7 @@ side_pool::~side_pool() {
   for (std::size_t i = 0; i < places; ++i) {
     std::thread& t = places_[i].thread;
     if (!t.joinable()) continue;
-    if (pool_of_thread == this && t.get_id() == std::this_thread::get_id()) {
+    if (is_left) {
       t.detach();  // BP7
     } else {
       t.join();

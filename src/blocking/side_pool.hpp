@@ -22,7 +22,7 @@
 // BP7 A pool that is ended on one of its own threads, by a function or as the captures of
 //     one die, cannot be waited for there: it is left to its threads. They go on until
 //     nothing is queued; the last to go, of them and of the callers that start one,
-//     destroys it.
+//     destroys it, and waits for no thread: thread_local destructors may still run.
 #pragma once
 
 #include "base/intrusive_list.hpp"

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <functional>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -96,6 +97,11 @@ class late_thread {
 
 std::atomic<late_thread*> late_thread::active{nullptr};
 
+// Set by a thread that exits: while it is to be waited for, the call that starts a thread
+// returns only then.
+std::atomic<bool> exits_first{false};
+std::atomic<bool> exits{false};
+
 // Three workers, and no other threads that may be started meanwhile.
 real_options three_workers() {
   real_options how{.workers = {3}};
@@ -128,7 +134,10 @@ extern "C" int pthread_create(pthread_t* thread,
   late_thread* const late = late_thread::active.load();
   if (late != nullptr && late->takes(start, argument))
     return real(thread, attributes, &late_thread::body, late);
-  return real(thread, attributes, start, argument);
+  const int result = real(thread, attributes, start, argument);
+  while (exits_first.load() && !exits.load())
+    std::this_thread::yield();
+  return result;
 }
 
 TEST_SUITE("side pool without threads") {
@@ -166,7 +175,7 @@ TEST_SUITE("side pool without threads") {
   }
 
   TEST_CASE("child: deadlock beside a thread that has not begun" * doctest::skip()) {
-    ::alarm(20);
+    ::alarm(300);
     vigil::options o;
     o.stuck_limit = std::chrono::seconds(0);  // no threads but those that are counted here
     o.workers = 1;
@@ -204,6 +213,44 @@ TEST_SUITE("side pool without threads") {
     const child_result child = run_child("child: deadlock beside a thread that has not begun");
     CHECK_MESSAGE(child.succeeded(), child.output);
     CHECK(child.says("thrown"));
+  }
+
+  // The caller that starts the thread is then the last to touch the pool.
+  TEST_CASE("child: a thread that exits before its starter goes on" * doctest::skip()) {
+    ::alarm(300);
+    static std::atomic<bool> returned{false};
+
+    struct exits_late {
+      bool is_registered = true;
+
+      ~exits_late() {
+        exits.store(true);
+        while (!returned.load())
+          std::this_thread::yield();
+      }
+    };
+
+    vigil::options o;
+    o.stuck_limit = std::chrono::seconds(0);  // a thread of its own would be waited for
+    o.workers = 1;
+    vigil::run(o, [] {
+      auto pool = std::make_unique<vigil::blocking_pool>(vigil::blocking_options{.threads = 1});
+      vigil::blocking_pool& same = *pool;
+      exits_first.store(true);
+      vigil::blocking(same, [&pool] {
+        thread_local exits_late here;
+        static_cast<void>(here.is_registered);
+        pool.reset();
+      });
+      returned.store(true);
+      std::puts("returned");
+    });
+  }
+
+  TEST_CASE("its starter does not wait for a thread that outlives the pool") {
+    const child_result child = run_child("child: a thread that exits before its starter goes on");
+    CHECK_MESSAGE(child.succeeded(), child.output);
+    CHECK(child.says("returned"));
   }
 
   TEST_CASE("on virtual time it throws as well") {

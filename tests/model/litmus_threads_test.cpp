@@ -209,3 +209,40 @@ TEST_CASE("litmus: the reduction loses no outcome of random programs") {
     }
   }
 }
+
+// Each thread writes often enough for checkpoints, with memory of its own on the way.
+TEST_CASE("litmus: runs that begin at a checkpoint are those that begin at the beginning") {
+  const auto program = [] {
+    auto w = std::make_unique<words>();
+    const auto work = [&w](int own) {
+      for (int i = 0; i < 100; ++i) {
+        const auto half = std::make_unique<int>(w->x.load(relaxed) / 2);
+        w->x.store(i + own + *half, release);
+        if (i % 40 == 39) w->y.fetch_add(own, acquire);
+        try {
+          if (i % 30 == 29) throw i + own;
+        } catch (int thrown) {
+          w->y.fetch_add(thrown, relaxed);
+        }
+      }
+    };
+    std::thread other(work, 1'000);
+    work(2'000);
+    other.join();
+    model::note_outcome(pair(w->x.load(), w->y.load()));
+  };
+  for (const bool reduce : {true, false}) {
+    model::report reports[2];
+    outcomes seen[2];
+    for (const bool checkpoints : {false, true}) {
+      const int i = checkpoints ? 1 : 0;
+      reports[i] = model::explore(program, {1, 1, 1'000'000, reduce, checkpoints});
+      seen[i] = model::take_outcomes();
+    }
+    CHECK(reports[0].interleavings > 100);
+    CHECK(reports[0].interleavings == reports[1].interleavings);
+    CHECK(reports[0].states == reports[1].states);
+    CHECK(reports[0].longest == reports[1].longest);
+    CHECK(seen[0] == seen[1]);
+  }
+}

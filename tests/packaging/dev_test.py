@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""How ./dev treats its arguments and failures: usage: dev_test.py ROOT
+"""How ./dev treats its arguments and failures: usage: dev_test.py ROOT BUILD
 
 Runs a copy of it in a folder of its own. meson, ninja, apt-get and so on are scripts that
 record their calls, and fail on request: VIGIL_TEST_FAILS is a part of the call that does.
 """
+import json
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(sys.argv[1])
+ROOT, BUILD = Path(sys.argv[1]), Path(sys.argv[2])
 
 TOOL = """#!/bin/bash
 call="$(basename "$0") $*"
@@ -22,7 +23,8 @@ case $call in
 esac
 if [[ $VIGIL_TEST_FAILS && $call == *"$VIGIL_TEST_FAILS"* ]]; then exit 3; fi
 case $call in
-  'dpkg-query '*) [[ $VIGIL_TEST_LACKS ]] || echo 'install ok installed' ;;
+  'dpkg-query '*)
+    [[ $VIGIL_TEST_LACKS ]] || for a in "$@"; do echo "$a install ok installed"; done ;;
   'sudo '*) exec "$@" ;;
   'meson setup '*)
     for a in "$@"; do
@@ -118,7 +120,24 @@ def warnings(tree):
     expect("meson setup" not in tree.dev("test")[2], "without --werror it configures twice")
 
 
+def filter_by_case():
+    """`./dev test CASE` gives the name to the suite `unit`: programs that know cases."""
+    programs = set()
+    for test in json.loads((BUILD / "meson-info" / "intro-tests.json").read_text()):
+        if not any(suite.endswith(":unit") for suite in test["suite"]):
+            continue
+        expect("VIGIL_EXPECT_FAULT" not in test["env"],
+               f"{test['name']} looks for a fault, and fails when it gets another case")
+        programs.add(test["cmd"][0])
+    expect(programs, "no test is in the suite unit")
+    for program in sorted(programs):
+        said = subprocess.run([program, "--count"], text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, check=False).stdout
+        expect("unskipped test cases" in said, f"{program} has no cases")
+
+
 def main():
+    filter_by_case()
     for case in (parts_of_failures, failures_of_lint, format_in_a_fresh_clone, compilers, warnings):
         with tempfile.TemporaryDirectory(prefix="vigil-dev-") as folder:
             case(Tree(Path(folder)))

@@ -1,5 +1,7 @@
 // A user's program with I/O.
-#include <vigil/io.hpp>
+#include <vigil/io/io_context.hpp>
+#include <vigil/io/use_fiber.hpp>
+#include <vigil/vigil.hpp>
 
 #include <cstdio>
 

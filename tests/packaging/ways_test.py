@@ -3,15 +3,18 @@
 
 WAY is one of:
 
-  pkg-config    installs BUILD, builds programs with vigil.pc, vigil-io.pc, vigil-tls.pc,
-                with the compiler that has built it and with the other one; and one
-                that mold links, if it is installed
+  pkg-config    installs BUILD, builds programs with vigil.pc, vigil-io.pc, vigil-tls.pc;
+                one that uses all three with the other compiler than has built it, and
+                one that mold links, if these are installed
   plugin        installs BUILD, builds a shared object that exports nothing of vigil
   cmake         installs BUILD, find_package(vigil COMPONENTS io tls)
   subproject    ROOT as a subproject of a meson project, by vigil.wrap, with shared
                 libraries: their names, and what they export
   cmake-source  ROOT by FetchContent, which calls add_subdirectory; installs it with CMake,
-                find_package again
+                find_package again. All sources of a library are compiled as one here:
+                which ones meet otherwise changes with each new file, and users choose
+                other numbers. So two that define one name, or a local that hides what
+                another file defines, are faults.
 
 The first three take the libraries of BUILD as they are; the other two build vigil, once
 each, without optimization. Each program is run. Exit status 77: a tool is not there.
@@ -32,7 +35,9 @@ JOBS = os.environ.get("VIGIL_JOBS", str(os.cpu_count()))
 # g++ collects no garbage below 4 GiB: a tenth of its time.
 FAST = ["-O0"] + ([] if any("clang" in word for word in COMPILER)
                   else ["--param=ggc-min-heapsize=4000000"])
+BATCH = 1000  # files that are compiled as one: all
 PROGRAMS = {"vigil": "program.cpp", "vigil-io": "io_program.cpp", "vigil-tls": "tls_program.cpp"}
+ALL_IN_ONE = {"vigil-tls": "tls_program.cpp"}
 
 
 def run(*command, **more):
@@ -86,12 +91,12 @@ def other_compilers():
 def pkg_config(tree):
     need("pkg-config")
     environment = environment_of_pkg_config(tree, install(tree))
-    for name, source in PROGRAMS.items():
+    by_others = [(compiler, "vigil-tls") for compiler in other_compilers()]
+    for compiler, name in [*((COMPILER, name) for name in PROGRAMS), *by_others]:
         program = tree / name
-        for compiler in (COMPILER, *other_compilers()):
-            run(*compiler, "-std=c++20", "-O0", HERE / source, "-o", program,
-                *flags(name, environment))
-            expect_program(program, name)
+        run(*compiler, "-std=c++20", "-O0", HERE / PROGRAMS[name], "-o", program,
+            *flags(name, environment))
+        expect_program(program, name)
     if shutil.which("mold"):
         # Version 1.10 takes all memory over an option that it cannot read.
         run(*COMPILER, "-std=c++20", "-O0", "-fuse-ld=mold", HERE / PROGRAMS["vigil"],
@@ -147,7 +152,7 @@ def subproject(tree):
     run("meson", "setup", tree / "build", tree, "--buildtype=plain",
         f"-Dcpp_args={' '.join(FAST)}",
         "--wrap-mode=nodownload", "-Dvigil:default_library=shared",
-        "-Dunity=subprojects", "-Dunity_size=8",  # as vigil's own build; the host decides
+        "-Dunity=subprojects", f"-Dunity_size={BATCH}",  # the host decides
         "--force-fallback-for=vigil,vigil-io,vigil-tls",
         env={**os.environ, "CXX": " ".join(COMPILER)})
     run("ninja", "-C", tree / "build", "-j", JOBS)
@@ -224,29 +229,32 @@ def cmake_arguments():
     launcher = [f"-DCMAKE_CXX_COMPILER_LAUNCHER={c}" for c in COMPILER[:-1] if "ccache" in c]
     compiler = [c for c in COMPILER if "ccache" not in c][0]
     return ["-G", "Ninja", f"-DCMAKE_CXX_COMPILER={compiler}", *launcher,
-            "-DCMAKE_BUILD_TYPE=None", f"-DCMAKE_CXX_FLAGS={' '.join(FAST)}"]
+            "-DCMAKE_BUILD_TYPE=None", f"-DCMAKE_UNITY_BUILD_BATCH_SIZE={BATCH}",
+            f"-DCMAKE_CXX_FLAGS={' '.join([*FAST, '-Wshadow', '-Werror=shadow'])}"]
 
 
-def cmake_project(folder, get_vigil):
+def cmake_project(folder, get_vigil, programs=PROGRAMS):
     folder.mkdir()
-    targets = {"vigil": "vigil::vigil", "vigil-io": "vigil::io", "vigil-tls": "vigil::tls"}
+    # The last one is a program that links all three.
+    targets = {"vigil": "vigil::vigil", "vigil-io": "vigil::io",
+               "vigil-tls": "vigil::tls vigil::io vigil::vigil"}
     (folder / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.22)\nproject(user CXX)\n" + get_vigil + "".join(
             f"add_executable({name}-user {HERE / source})\n"
             f"target_link_libraries({name}-user {targets[name]})\n"
-            for name, source in PROGRAMS.items()))
+            for name, source in programs.items()))
 
 
-def cmake_build(folder, *more):
+def cmake_build(folder, *more, programs=PROGRAMS):
     run("cmake", "-S", folder, "-B", folder / "build", *cmake_arguments(), *more)
     run("cmake", "--build", folder / "build", "-j", JOBS)
-    for name in PROGRAMS:
+    for name in programs:
         expect_program(folder / "build" / f"{name}-user", name)
 
 
-def cmake_find(tree, prefix):
-    cmake_project(tree / "finds", "find_package(vigil 0.1 REQUIRED COMPONENTS io tls)\n")
-    cmake_build(tree / "finds", f"-DCMAKE_PREFIX_PATH={prefix}")
+def cmake_find(tree, prefix, programs=PROGRAMS):
+    cmake_project(tree / "finds", "find_package(vigil 0.1 REQUIRED COMPONENTS io tls)\n", programs)
+    cmake_build(tree / "finds", f"-DCMAKE_PREFIX_PATH={prefix}", programs=programs)
 
 
 def cmake(tree):
@@ -262,10 +270,10 @@ def cmake_source(tree):
     need("cmake")
     cmake_project(tree / "adds", f"include(FetchContent)\n"
                   f"FetchContent_Declare(vigil SOURCE_DIR {ROOT})\n"
-                  f"FetchContent_MakeAvailable(vigil)\n")
-    cmake_build(tree / "adds", "-DVIGIL_INSTALL=ON")
+                  f"FetchContent_MakeAvailable(vigil)\n", ALL_IN_ONE)
+    cmake_build(tree / "adds", "-DVIGIL_INSTALL=ON", programs=ALL_IN_ONE)
     run("cmake", "--install", tree / "adds" / "build", "--prefix", tree / "installed")
-    cmake_find(tree, tree / "installed")
+    cmake_find(tree, tree / "installed", ALL_IN_ONE)
 
 
 def main():

@@ -215,7 +215,7 @@ namespace {
 // The value that make() returns is destroyed in a handler of its runtime.
 template <class Make>
 void dies_in_a_handler(Make make) {
-  ::alarm(20);  // real time: ends a program that hangs
+  ::alarm(300);  // real time: ends a program that hangs
   vigil::options o;
   o.workers = 1;
   vigil::run(o, [&make] {

@@ -350,7 +350,7 @@ TEST_SUITE("limits") {
   }
 
   TEST_CASE("child: no memory for the grace period" * doctest::skip()) {
-    ::alarm(60);
+    ::alarm(300);
     vigil::options o;
     o.workers = 1;
     o.grace = 1h;

@@ -17,9 +17,10 @@ namespace vigil::testing_support {
 
 inline constexpr const char* no_progress = "no worker has switched to another fiber for ";
 
-// Short enough for a test; says nothing about healthy programs.
+// Short enough for a test, and longer than a busy machine keeps a thread waiting: the
+// report, which comes once, must not be used up before the program is stuck.
 inline options watched(std::size_t workers,
-                       std::chrono::nanoseconds limit = std::chrono::milliseconds(40)) {
+                       std::chrono::nanoseconds limit = std::chrono::seconds(1)) {
   options o;
   o.workers = workers;
   o.stuck_limit = limit;

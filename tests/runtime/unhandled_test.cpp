@@ -113,7 +113,7 @@ TEST_SUITE("unhandled exception") {
     // program. Asking again would give "no", and the run would never end.
     at_rethrow = [] {
       vigil::detail::current_fiber()->stop_flag.store(true);
-      ::alarm(5);
+      ::alarm(300);
     };
     vigil::run(with_workers(2), [] {
       const auto it = vigil::with_cancel(vigil::background());

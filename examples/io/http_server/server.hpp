@@ -110,10 +110,10 @@ class transport_over final : public transport {
   }
 
   std::size_t read_now(boost::asio::mutable_buffer to, error_code& error) override {
-    const auto [e, n] = stream_.next_layer().async_read_some(
-        to, boost::asio::as_tuple(vigil::io::use_fiber.until(time_point::min())));
-    error = e;
-    return n;
+    return now(
+        error,
+        [&](auto& below) { return below.read_some(to, error); },
+        [&](auto& below, auto token) { return below.async_read_some(to, token); });
   }
 
   std::size_t write(boost::asio::const_buffer from, error_code& error) override {
@@ -121,21 +121,10 @@ class transport_over final : public transport {
   }
 
   std::size_t write_now(boost::asio::const_buffer from, error_code& error) override {
-    auto& below = stream_.next_layer();
-    if constexpr (requires { below.non_blocking(true, error); }) {
-      // Makes the system call, whatever the reactor has heard. The socket is non-blocking
-      // since the first write.
-      const std::size_t n = below.write_some(from, error);
-      if (error == boost::asio::error::would_block || error == boost::asio::error::try_again) {
-        error = boost::asio::error::timed_out;
-      }
-      return n;
-    } else {
-      const auto [e, n] = below.async_write_some(
-          from, boost::asio::as_tuple(vigil::io::use_fiber.until(time_point::min())));
-      error = e;
-      return n;
-    }
+    return now(
+        error,
+        [&](auto& below) { return below.write_some(from, error); },
+        [&](auto& below, auto token) { return below.async_write_some(from, token); });
   }
 
   void set_read_deadline(time_point t) override { stream_.set_read_deadline(t); }
@@ -153,6 +142,25 @@ class transport_over final : public transport {
   }
 
  private:
+  template <class Try, class Begin>
+  std::size_t now(error_code& error, Try try_it, Begin begin) {
+    auto& below = stream_.next_layer();
+    if constexpr (requires { below.non_blocking(true, error); }) {
+      // Makes the system call, whatever the reactor has heard. The socket is non-blocking
+      // since the first read or write.
+      const std::size_t n = try_it(below);
+      if (error == boost::asio::error::would_block || error == boost::asio::error::try_again) {
+        error = boost::asio::error::timed_out;
+      }
+      return n;
+    } else {
+      const auto [e, n] =
+          begin(below, boost::asio::as_tuple(vigil::io::use_fiber.until(time_point::min())));
+      error = e;
+      return n;
+    }
+  }
+
   vigil::io::deadline_stream<Stream> stream_;
 };
 

@@ -9,12 +9,11 @@
 #include <cstring>
 #include <exception>
 #include <iterator>
-#include <new>
+#include <memory>
 
 #include <boost/context/detail/fcontext.hpp>
 
 #include <cxxabi.h>
-#include <sys/mman.h>
 
 namespace model {
 
@@ -31,30 +30,44 @@ constexpr std::size_t stack_size = 512 * 1024;
 class crashes_are_faults {
  public:
   crashes_are_faults() noexcept {
+    stack_t own{};
+    own.ss_sp = stack_.get();
+    own.ss_size = handlers_stack;
+    ::sigaltstack(&own, &earlier_stack);
+
     struct sigaction action {};
 
     sigemptyset(&action.sa_mask);
-    action.sa_flags = SA_NODEFER;  // fail() leaves the handler by a switch of stacks
-    action.sa_handler = on_crash;
+    // fail() leaves the handler by a switch of stacks. A stack may itself be what begins.
+    action.sa_flags = SA_NODEFER | SA_ONSTACK | SA_SIGINFO;
+    action.sa_sigaction = on_crash;
     for (std::size_t i = 0; i < std::size(signals); ++i)
       ::sigaction(signals[i], &action, &earlier[i]);
   }
 
-  ~crashes_are_faults() { put_back(); }
+  ~crashes_are_faults() {
+    put_back();
+    ::sigaltstack(&earlier_stack, nullptr);
+  }
 
   crashes_are_faults(const crashes_are_faults&) = delete;
   crashes_are_faults& operator=(const crashes_are_faults&) = delete;
 
  private:
   static constexpr int signals[] = {SIGSEGV, SIGBUS};
+  static constexpr std::size_t handlers_stack = 64 * 1024;
   static inline struct sigaction earlier[std::size(signals)];
+  static inline stack_t earlier_stack;
+
+  std::unique_ptr<std::byte[]> stack_{new std::byte[handlers_stack]};
 
   static void put_back() noexcept {
     for (std::size_t i = 0; i < std::size(signals); ++i)
       ::sigaction(signals[i], &earlier[i], nullptr);
   }
 
-  static void on_crash(int) {
+  static void on_crash(int, siginfo_t* info, void*) {
+    if (begins_page(info->si_addr)) return;
     if (engine* const e = engine_of_program()) e->fail("memory is used that is not there");
     put_back();  // the instruction runs again and meets the earlier handler
   }
@@ -80,14 +93,7 @@ struct thread_entry {
 };
 
 engine::engine() {
-  void* const mapped = ::mmap(nullptr,
-                              stack_size * max_threads,
-                              PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                              -1,
-                              0);
-  if (mapped == MAP_FAILED) throw std::bad_alloc();
-  stacks_ = static_cast<std::byte*>(mapped);
+  stacks_ = reserve_pages(stack_size * max_threads);
   for (thread& t : threads_)
     t.locals.resize(thread_locals_size());
   main_.locals.resize(thread_locals_size());
@@ -185,7 +191,14 @@ void engine::comes_after(unsigned to, unsigned from) {
 
 // --- runs
 
+// From the latest checkpoint that the decisions to be taken share, or from the beginning.
 void engine::run_once(const std::function<void()>& program) {
+  if (!return_to_checkpoint()) begin_run(program);
+  enter_program();
+  report_.longest = std::max(report_.longest, steps_);
+}
+
+void engine::begin_run(const std::function<void()>& program) {
   world_restore();
   memory_.begin_run();
   for (thread& t : threads_) {
@@ -197,20 +210,10 @@ void engine::run_once(const std::function<void()>& program) {
     t.in_vain_at = 0;
   }
   program_ = &program;
-  depth_ = 0;
-  last_decision_ = block_decision_ = -1;
-  asleep_ = 0;
-  writes_ = steps_ = idle_rounds_ = 0;
-  switches_ = 1;
-  observing = false;
-  windows_ = 0;
-  clock = 1'000'000'000;
-  cut_ = false;
+  static_cast<run_state&>(*this) = {};
   fault_.clear();
   trace_.clear();
   history_.clear();
-  current_ = 0;
-  thread_count_ = 1;
   thread& first = threads_[0];
   first.state = thread_state::ready;
   first.start = [](void* self) { (*static_cast<engine*>(self)->program_)(); };
@@ -219,14 +222,28 @@ void engine::run_once(const std::function<void()>& program) {
       fcontext::make_fcontext(stacks_ + stack_size - 64, stack_size - 128, &thread_entry::run);
   std::memcpy(first.locals.data(), thread_locals_image(), first.locals.size());
   first.exceptions = {};
+}
+
+// Until the run ends. A thread comes back in between when it asks for a checkpoint.
+void engine::enter_program() {
   leave_locals(main_);
   running_ = true;
   inside = true;
-  fcontext::jump_fcontext(first.context, &main_);
+  for (;;) {
+    const auto back = fcontext::jump_fcontext(threads_[current_].context, &main_);
+    if (!asks_checkpoint_) break;
+    asks_checkpoint_ = false;
+    static_cast<thread*>(back.data)->context = back.fctx;
+    take_checkpoint();
+  }
   running_ = false;
   enter_locals(main_);
   inside = false;
-  report_.longest = std::max(report_.longest, steps_);
+}
+
+bool engine::is_unused_stack(const void* address, unsigned threads) const noexcept {
+  const auto* const at = static_cast<const std::byte*>(address);
+  return at >= stacks_ + stack_size * threads && at < stacks_ + stack_size * max_threads;
 }
 
 report engine::explore(const std::function<void()>& program, const bounds& within) {
@@ -234,6 +251,7 @@ report engine::explore(const std::function<void()>& program, const bounds& withi
   report_ = {};
   bounds_ = within;
   path_.clear();
+  checkpoint_count_ = 0;
   replaying_ = false;
   tracing = false;
   uses_windows_ = false;
@@ -243,6 +261,7 @@ report engine::explore(const std::function<void()>& program, const bounds& withi
     if (restart_) {
       restart_ = false;
       path_.clear();
+      checkpoint_count_ = 0;
       report_ = {};
       continue;
     }
@@ -273,6 +292,7 @@ report engine::replay(const std::function<void()>& program, const std::string& s
   report_ = {};
   bounds_ = {unlimited, unlimited, 0, false};
   path_.clear();
+  checkpoint_count_ = 0;
   replaying_ = true;
   tracing = true;
   parse_schedule(schedule);

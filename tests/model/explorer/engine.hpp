@@ -3,12 +3,15 @@
 //   hooks.cpp      the calls of the instrumented code    ──▶ engine
 //   system.cpp     futex, clock, threads, mutexes        ──▶ engine
 //   program.cpp    the calls of a test's program         ──▶ engine
+//   exceptions.cpp the memory of exceptions              ──▶ world
 //   engine.cpp     a run: threads as fibers; run after run
+//   checkpoint.cpp moments of a run from which the next one may begin
 //   search.cpp     the thread that goes on, and the choices left to try
 //   reduction.cpp  the orders that need not be tried
 //   text.cpp       schedules and traces as text
 //   memory.cpp     the values that a load may see; races on plain memory
 //   world.cpp      the program's memory, the same before each run
+//   pages.cpp      large regions of which a program uses few pages
 //
 // Everything here runs on one thread of the operating system and is compiled without
 // instrumentation. Nothing of it lies in the program's static memory, which is put back
@@ -16,157 +19,20 @@
 #pragma once
 
 #include "explorer/explorer.hpp"
+#include "explorer/memory.hpp"
+#include "explorer/world.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 namespace model {
-
-inline constexpr unsigned max_threads = 6;
-
-using thread_mask = std::uint32_t;
-
-constexpr thread_mask bit(unsigned t) noexcept {
-  return thread_mask{1} << t;
-}
-
-using step_clock = std::array<std::uint32_t, max_threads>;
-
-enum class access : std::uint8_t { load, store, modify };
-
-enum class order : std::uint8_t { relaxed, acquire, release, acq_rel, seq_cst };
-
-constexpr bool acquires(order o) noexcept {
-  return o == order::acquire || o == order::acq_rel || o == order::seq_cst;
-}
-
-constexpr bool releases(order o) noexcept {
-  return o == order::release || o == order::acq_rel || o == order::seq_cst;
-}
-
-// --- memory
-
-// The knowledge of a thread or a message: for each location the oldest value that may
-// still be read, and for each thread the last step known of it.
-struct view {
-  step_clock heard{};
-  std::vector<std::uint16_t> oldest;  // by location; missing ones are 0
-
-  std::uint16_t at(unsigned location) const noexcept {
-    return location < oldest.size() ? oldest[location] : std::uint16_t{0};
-  }
-
-  void raise(unsigned location, std::uint16_t to);
-  void join(const view& other);
-};
-
-struct message {
-  std::uint64_t value = 0;
-  bool carries = false;  // a view that acquiring readers take over
-  view known;
-};
-
-// One atomic object during one run.
-struct location {
-  const void* address = nullptr;
-  unsigned size = 0;
-  std::vector<message> history;  // in modification order
-  std::size_t length = 0;        // the part of the history in use
-  std::uint16_t last_seq_cst = 0;
-
-  // For the reduction: the last access of each thread, and the steps that any later
-  // access comes after.
-  struct access {
-    std::uint32_t step = 0;  // in its thread; 0: none
-    std::int32_t decision = -1;
-    std::int32_t block = -1;
-  };
-
-  std::array<access, max_threads> last_write{};
-  std::array<access, max_threads> last_any{};
-  step_clock after_writes{};
-  step_clock after_all{};
-};
-
-class memory {
- public:
-  memory();
-  void begin_run();
-
-  unsigned find(const void* address, unsigned size, unsigned thread);
-
-  location& at(unsigned l) { return locations_[l]; }
-
-  std::size_t count() const noexcept { return used_; }
-
-  view& of_thread(unsigned thread) { return views_[thread]; }
-
-  // The oldest message that the thread may read.
-  std::uint16_t oldest_readable(unsigned l, unsigned thread, order o);
-  std::uint64_t read(unsigned l, unsigned thread, std::uint16_t which, order o);
-  // Appends a message; `continues`: a read-modify-write, which carries on what its
-  // predecessor carried.
-  void write(unsigned l, unsigned thread, std::uint64_t value, order o, bool continues);
-
-  // A plain access; returns a description of the fault, or nullptr.
-  const char* plain(std::uintptr_t address, std::size_t size, bool is_write, unsigned thread);
-  const char* atomic_access(std::uintptr_t address, std::size_t size, unsigned thread);
-
-  // Gives a thread's knowledge to one that starts, or that joins it.
-  void hand_over(unsigned from, unsigned to);
-
-  // After a release: others do not yet know of later steps.
-  void tick(unsigned thread) { ++views_[thread].heard[thread]; }
-
-  void see_newest(unsigned thread, unsigned l);
-
-  bool is_behind(unsigned thread, unsigned l) const noexcept {
-    return views_[thread].at(l) + 1u < locations_[l].length;
-  }
-
-  // The memory is given back: counts as a write to all of it.
-  const char* end_of(std::uintptr_t start, std::size_t size, unsigned thread);
-
- private:
-  struct shadow_cell {
-    std::uintptr_t granule = 0;
-    std::uint32_t run = 0;
-    std::uint8_t atomics = 0;  // bytes at which an atomic object begins
-    std::array<std::uint32_t, max_threads> wrote{};
-    std::array<std::uint32_t, max_threads> read{};
-    std::array<std::uint8_t, max_threads> wrote_bytes{};
-    std::array<std::uint8_t, max_threads> read_bytes{};
-  };
-
-  static constexpr unsigned no_location = UINT32_MAX;
-
-  shadow_cell& cell(std::uintptr_t granule);
-  // Whether a cell may be in use there, in this run.
-  bool has_cells(std::uintptr_t address, std::size_t size) const;
-  void forget(std::uintptr_t start);
-
-  std::vector<location> locations_;
-  std::size_t used_ = 0;
-  std::array<view, max_threads> views_;
-  std::vector<shadow_cell> cells_;
-  std::vector<std::uint32_t> cells_in_use_;  // in this run
-  std::vector<std::uint32_t> blocks_;  // by hash, of 16 granules: the last run that touched one
-
-  struct place {
-    const void* address = nullptr;
-    std::uint32_t run = 0;
-    unsigned location = 0;
-  };
-
-  std::vector<place> places_;
-  std::uint32_t run_ = 0;
-  bool one_thread_ = true;  // of this run, so far
-};
 
 // --- threads
 
@@ -241,8 +107,40 @@ struct decision {
   std::int16_t stale = 0;
 };
 
-class engine {
+// The part of the engine that a run changes, beside the threads and the memory.
+struct run_state {
+  std::int64_t clock = 1'000'000'000;
+  // Loads see the newest value, and no other thread gets a turn.
+  bool observing = false;
+  unsigned current_ = 0;
+  unsigned thread_count_ = 1;
+  std::size_t depth_ = 0;
+  bool cut_ = false;
+  std::int32_t last_decision_ = -1;   // the one that chose the present operation; -1: none
+  std::int32_t block_decision_ = -1;  // the one that gave the turn to the present thread
+  thread_mask asleep_ = 0;
+  std::uint64_t writes_ = 0;
+  std::uint64_t arrivals_ = 0;
+  std::uint64_t switches_ = 1;
+  std::uint64_t steps_ = 0;
+  std::uint64_t idle_rounds_ = 0;
+  int windows_ = 0;
+};
+
+// A moment of a run, just before a decision.
+struct checkpoint {
+  run_state run;
+  std::array<thread, max_threads> threads;
+  std::size_t history = 0;
+  memory::moment values;
+  world_moment world;
+};
+
+class engine : run_state {
  public:
+  using run_state::clock;
+  using run_state::observing;
+
   static engine& get();
 
   report explore(const std::function<void()>& program, const bounds& within);
@@ -263,8 +161,12 @@ class engine {
   void record(const pending& done);
   // Chooses one of n values, the newest first; outside a window only the newest.
   std::uint16_t choose_value(std::uint16_t n);
+
   // Writes a line of the trace, for the calling code.
-  void trace(const void* from, const char* format, ...) __attribute__((format(printf, 3, 4)));
+  template <class... Values>
+  void trace(const void* from, const char* format, Values... values) {
+    if (tracing) write_trace(from, format, values...);
+  }
 
   // Gives the turn away until the thread's state is ready again.
   void block();
@@ -302,7 +204,6 @@ class engine {
     return watches_orders || !weakened.empty() ? watched_order(from, written, what) : written;
   }
 
-  std::int64_t clock = 1'000'000'000;
   std::set<std::string> outcomes;
   bool watches_orders = false;
   std::set<order_site> order_sites;
@@ -311,19 +212,25 @@ class engine {
   // The engine itself runs, on whatever stack: its operations and allocations are not the
   // program's.
   bool inside = false;
-  // Loads see the newest value, and no other thread gets a turn.
-  bool observing = false;
 
   // The number of times the turn went from one thread to another.
   std::uint64_t switches() const noexcept { return switches_; }
 
   bool can_run(unsigned t);
 
+  // A stack of a thread that was not started yet, if `threads` were.
+  bool is_unused_stack(const void* address, unsigned threads) const noexcept;
+
  private:
   engine();
   friend struct thread_entry;
   order watched_order(const void* from, order written, access what);
   void run_once(const std::function<void()>& program);
+  void begin_run(const std::function<void()>& program);
+  void enter_program();
+  void consider_checkpoint();
+  void take_checkpoint();
+  bool return_to_checkpoint();
   bool next_run();
   thread_mask enabled_threads();
   void schedule();
@@ -337,6 +244,7 @@ class engine {
   void enter_locals(thread& t);
   std::string schedule_text() const;
   std::string trace_text() const;
+  void write_trace(const void* from, const char* format, ...) __attribute__((format(printf, 3, 4)));
   void parse_schedule(const std::string& text);
   bool affords(const decision& d, unsigned t) const noexcept;
   void want(std::int32_t decision_index, unsigned t);
@@ -349,22 +257,19 @@ class engine {
   std::unordered_map<const void*, unsigned long> offsets_;
   memory memory_;
   std::array<thread, max_threads> threads_;
-  unsigned current_ = 0;
-  unsigned thread_count_ = 0;
   bool running_ = false;
   std::byte* stacks_ = nullptr;
 
   bounds bounds_;
   std::vector<decision> path_;
-  std::size_t depth_ = 0;
   bool replaying_ = false;
-  bool cut_ = false;
   bool restart_ = false;
   std::vector<std::uint16_t> script_;
-  std::int32_t last_decision_ = -1;   // the one that chose the present operation; -1: none
-  std::int32_t block_decision_ = -1;  // the one that gave the turn to the present thread
-  thread_mask asleep_ = 0;
   thread main_;
+  // Those of the present run, the earliest first; others are there to be used again.
+  std::vector<std::unique_ptr<checkpoint>> checkpoints_;
+  std::size_t checkpoint_count_ = 0;
+  bool asks_checkpoint_ = false;
 
   struct past_step {
     unsigned thread;
@@ -373,12 +278,6 @@ class engine {
 
   std::vector<past_step> history_;
   std::vector<std::size_t> between_;
-  std::uint64_t writes_ = 0;
-  std::uint64_t arrivals_ = 0;
-  std::uint64_t switches_ = 0;
-  std::uint64_t steps_ = 0;
-  std::uint64_t idle_rounds_ = 0;
-  int windows_ = 0;
   bool uses_windows_ = false;
   report report_;
   std::string fault_;
@@ -415,21 +314,5 @@ class inside_engine {
  private:
   engine& engine_;
 };
-
-// --- the world (world.cpp)
-
-void world_begin();    // remembers the program's static memory
-void world_restore();  // puts it back, and frees everything that the last run allocated
-void world_end();
-bool freed_memory(const void* address) noexcept;
-void stacks_begin();  // stacks.cpp: the stacks of the program's fibers
-bool released_stack(const void* address) noexcept;
-// The engine gives each thread its own copy at the same place: the program's
-// thread-locals, the C++ library's exceptions, errno.
-bool is_thread_local(const void* address) noexcept;
-std::size_t thread_locals_size() noexcept;
-std::byte* thread_locals() noexcept;
-const void* thread_locals_image() noexcept;
-void* allocate(std::size_t size);  // for the program, until the run ends
 
 }  // namespace model

@@ -1,8 +1,11 @@
 // The explorer as one unit: its parts call each other at each access to memory, and
 // inlining halves their time.
+#include "explorer/checkpoint.cpp"
 #include "explorer/engine.cpp"
+#include "explorer/exceptions.cpp"
 #include "explorer/hooks.cpp"
 #include "explorer/memory.cpp"
+#include "explorer/pages.cpp"
 #include "explorer/program.cpp"
 #include "explorer/records.cpp"
 #include "explorer/reduction.cpp"

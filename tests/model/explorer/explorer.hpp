@@ -35,6 +35,9 @@ struct bounds {
   // Leaves out interleavings that differ only in the order of operations on different
   // memory.
   bool reduce = true;
+  // Begins a run at the latest moment that it shares with the one before: faster, and
+  // otherwise the same.
+  bool checkpoints = true;
 };
 
 struct report {

@@ -53,11 +53,14 @@ class operation {
   operation(engine& e, const volatile void* object, unsigned size, bool writes, const void* from)
       : engine_(e), address_(const_cast<const void*>(object)), from_(from) {
     const unsigned thread = e.current();
-    const unsigned before = e.mem().find(address_, size, thread);
-    e.reach({before, writes});
-    // Others ran meanwhile: the object may have ended, and another begun.
     location = e.mem().find(address_, size, thread);
-    if (location != before) e.record({location, writes});
+    const std::uint64_t switches = e.switches();
+    e.reach({location, writes});
+    if (e.switches() != switches) {
+      // Others ran meanwhile: the object may have ended, and another begun.
+      const unsigned before = std::exchange(location, e.mem().find(address_, size, thread));
+      if (location != before) e.record({location, writes});
+    }
     check_alive(e, address_, from);
     const auto start = reinterpret_cast<std::uintptr_t>(address_);
     if (const char* const fault = e.mem().atomic_access(start, size, thread)) {
@@ -66,13 +69,9 @@ class operation {
     }
   }
 
-  std::uint16_t newest() const {
-    return static_cast<std::uint16_t>(engine_.mem().at(location).length - 1);
-  }
+  std::uint16_t newest() const { return engine_.mem().newest(location); }
 
-  std::uint64_t value_of(std::uint16_t which) const {
-    return engine_.mem().at(location).history[which].value;
-  }
+  std::uint64_t value_of(std::uint16_t which) const { return engine_.mem().value(location, which); }
 
   std::uint64_t read(std::uint16_t which, order o) {
     return engine_.mem().read(location, engine_.current(), which, o);
@@ -141,8 +140,7 @@ T load(const volatile T* object, int compilers, const void* from) {
   if (e.observing) {
     const unsigned l = e.mem().find(const_cast<const T*>(object), sizeof(T), e.current());
     e.record({l, false});
-    const auto newest = static_cast<std::uint16_t>(e.mem().at(l).length - 1);
-    return static_cast<T>(e.mem().read(l, e.current(), newest, o));
+    return static_cast<T>(e.mem().read(l, e.current(), e.mem().newest(l), o));
   }
   operation op(e, object, sizeof(T), false, from);
   const std::uint16_t which = op.choose(o, nullptr);
@@ -250,7 +248,7 @@ void plain(const void* address, std::size_t size, bool is_write, const void* fro
   if (program == nullptr) return;
   engine& e = *program;
   const inside_engine guard(e);
-  if (e.observing || is_thread_local(address)) return;
+  if (e.observing || (!is_in_arena(address) && is_thread_local(address))) return;
   check_alive(e, address, from);
   const auto start = reinterpret_cast<std::uintptr_t>(address);
   if (const char* const fault = e.mem().plain(start, size, is_write, e.current())) {

@@ -14,6 +14,7 @@
 #include "explorer/engine.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace model {
@@ -23,6 +24,8 @@ constexpr std::size_t places = 1 << 14;
 constexpr std::size_t cells = 1 << 16;
 constexpr std::size_t blocks = 1 << 14;
 constexpr std::uintptr_t block_size = 16;  // granules
+constexpr std::size_t pages = 1 << 12;
+constexpr std::uintptr_t page_granules = 512;
 
 std::size_t hash(std::uintptr_t key) noexcept {
   return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15u) >> 32);
@@ -59,13 +62,18 @@ memory::memory() {
   places_.resize(places);
   cells_.resize(cells);
   blocks_.resize(blocks);
+  pages_.resize(pages);
 }
 
 void memory::begin_run() {
   ++run_;
   used_ = 0;
-  cells_in_use_.clear();
+  cells_in_use_ = 0;
   one_thread_ = true;
+  earlier_cells_.clear();
+  earlier_places_.clear();
+  notes_ = false;
+  ++epoch_;
   for (unsigned t = 0; t < max_threads; ++t) {
     views_[t].heard = {};
     views_[t].heard[t] = 1;
@@ -74,34 +82,71 @@ void memory::begin_run() {
   find(this, 0, 0);  // the clock
 }
 
+// --- moments
+
+void memory::note(place& p) {
+  if (notes_) earlier_places_.emplace_back(static_cast<std::uint32_t>(&p - places_.data()), p);
+}
+
+void memory::note(shadow_cell& c) {
+  if (notes_) earlier_cells_.emplace_back(static_cast<std::uint32_t>(&c - cells_.data()), c);
+}
+
+void memory::remember(moment& m) {
+  m.locations.assign(locations_.begin(), locations_.begin() + static_cast<std::ptrdiff_t>(used_));
+  m.views = views_;
+  m.cells_in_use = cells_in_use_;
+  m.earlier_cells = earlier_cells_.size();
+  m.earlier_places = earlier_places_.size();
+  m.one_thread = one_thread_;
+  notes_ = true;
+  ++epoch_;
+}
+
+void memory::return_to(const moment& m) {
+  for (; earlier_cells_.size() > m.earlier_cells; earlier_cells_.pop_back())
+    cells_[earlier_cells_.back().first] = earlier_cells_.back().second;
+  for (; earlier_places_.size() > m.earlier_places; earlier_places_.pop_back())
+    places_[earlier_places_.back().first] = earlier_places_.back().second;
+  cells_in_use_ = m.cells_in_use;
+  used_ = m.locations.size();
+  std::copy(m.locations.begin(), m.locations.end(), locations_.begin());
+  views_ = m.views;
+  one_thread_ = m.one_thread;
+  ++epoch_;
+}
+
+// --- atomic objects
+
 unsigned memory::find(const void* address, unsigned size, unsigned thread) {
   std::size_t slot = hash(reinterpret_cast<std::uintptr_t>(address)) % places;
   while (places_[slot].run == run_ && places_[slot].address != address)
     slot = (slot + 1) % places;
   place& p = places_[slot];
-  if (p.run == run_) {
-    if (p.location != no_location) return p.location;
-  } else {
+  if (p.run == run_ && p.location != no_location) return p.location;
+  note(p);
+  if (p.run != run_) {
     if (used_ + 1 >= places / 2) {
       engine::get().fail("the program has more atomic objects than the explorer has room for");
     }
     p.run = run_;
     p.address = address;
   }
-  if (used_ == locations_.size()) locations_.emplace_back();
+  if (used_ == locations_.size()) {
+    locations_.emplace_back();
+    histories_.emplace_back(1);
+  }
   p.location = static_cast<unsigned>(used_++);
   location& l = locations_[p.location];
   l.address = address;
   l.size = size;
-  l.length = 0;
+  l.length = 1;
   l.last_seq_cst = 0;
   l.last_write = {};
   l.last_any = {};
   l.after_writes = {};
   l.after_all = {};
-  if (l.history.empty()) l.history.emplace_back();
-  message& first = l.history[0];
-  l.length = 1;
+  message& first = histories_[p.location][0];
   first.value = size == 0 ? 0 : value_in_memory(address, size);
   first.carries = false;
   if (size != 0) {
@@ -119,7 +164,9 @@ void memory::forget(std::uintptr_t start) {
   std::size_t slot = hash(start) % places;
   while (places_[slot].run == run_ && places_[slot].address != address)
     slot = (slot + 1) % places;
-  if (places_[slot].run == run_) places_[slot].location = no_location;
+  if (places_[slot].run != run_) return;
+  note(places_[slot]);
+  places_[slot].location = no_location;
 }
 
 std::uint16_t memory::oldest_readable(unsigned l, unsigned thread, order o) {
@@ -129,7 +176,7 @@ std::uint16_t memory::oldest_readable(unsigned l, unsigned thread, order o) {
 
 std::uint64_t memory::read(unsigned l, unsigned thread, std::uint16_t which, order o) {
   view& mine = views_[thread];
-  const message& m = locations_[l].history[which];
+  const message& m = histories_[l][which];
   mine.raise(l, which);
   if (acquires(o) && m.carries) mine.join(m.known);
   return m.value;
@@ -139,16 +186,17 @@ void memory::write(unsigned l, unsigned thread, std::uint64_t value, order o, bo
   location& at = locations_[l];
   if (at.length == UINT16_MAX) engine::get().fail("a word is written more than 65 000 times");
   const auto index = static_cast<std::uint16_t>(at.length);
-  if (at.length == at.history.size()) at.history.emplace_back();
+  std::vector<message>& history = histories_[l];
+  if (at.length == history.size()) history.emplace_back();
   ++at.length;
-  message& m = at.history[index];
+  message& m = history[index];
   view& mine = views_[thread];
   mine.raise(l, index);
   m.value = value;
   m.carries = releases(o);
   if (m.carries) m.known = mine;
   if (continues) {
-    const message& before = at.history[index - 1u];
+    const message& before = history[index - 1u];
     if (before.carries) {
       if (m.carries) {
         m.known.join(before.known);
@@ -180,14 +228,20 @@ memory::shadow_cell& memory::cell(std::uintptr_t granule) {
     slot = (slot + 1) % cells;
   shadow_cell& c = cells_[slot];
   if (c.run != run_) {
-    if (cells_in_use_.size() == cells * 3 / 4) {
+    if (cells_in_use_ == cells * 3 / 4) {
       engine::get().fail("a run touches more memory than the explorer watches (384 KiB)");
     }
-    cells_in_use_.push_back(static_cast<std::uint32_t>(slot));
+    note(c);
+    ++cells_in_use_;
     blocks_[hash(granule / block_size) % blocks] = run_;
+    pages_[hash(granule / page_granules) % pages] = run_;
     c = {};
     c.run = run_;
+    c.epoch = epoch_;
     c.granule = granule;
+  } else if (c.epoch != epoch_) {
+    note(c);
+    c.epoch = epoch_;
   }
   return c;
 }
@@ -221,8 +275,8 @@ const char* memory::plain(std::uintptr_t address,
       }
       c.atomics = static_cast<std::uint8_t>(c.atomics & ~bytes);
     }
-    for (unsigned t = 0; t < max_threads; ++t) {
-      if (t == thread) continue;
+    for (thread_mask others = c.users & ~bit(thread); others != 0; others &= others - 1) {
+      const auto t = static_cast<unsigned>(std::countr_zero(others));
       if (c.wrote[t] > mine.heard[t] && (c.wrote_bytes[t] & bytes) != 0) {
         fault = is_write ? "data race: two threads write the same memory"
                          : "data race: a thread reads what another writes";
@@ -235,6 +289,7 @@ const char* memory::plain(std::uintptr_t address,
     std::uint8_t& which = is_write ? c.wrote_bytes[thread] : c.read_bytes[thread];
     which = when == mine.heard[thread] ? static_cast<std::uint8_t>(which | bytes) : bytes;
     when = mine.heard[thread];
+    c.users = static_cast<std::uint8_t>(c.users | bit(thread));
     address += here;
     size -= here;
   }
@@ -243,29 +298,24 @@ const char* memory::plain(std::uintptr_t address,
 
 const char* memory::end_of(std::uintptr_t start, std::size_t size, unsigned thread) {
   const view& mine = views_[thread];
-  const auto ends_badly = [&](const shadow_cell& c) {
-    for (unsigned t = 0; t < max_threads; ++t) {
-      if (t != thread && (c.wrote[t] > mine.heard[t] || c.read[t] > mine.heard[t])) return true;
-    }
-    return false;
-  };
-  // The shorter of two ways.
   bool bad = false;
-  if (size / 8 > cells_in_use_.size()) {
-    for (const std::uint32_t slot : cells_in_use_) {
-      const shadow_cell& c = cells_[slot];
-      if (c.granule >= start / 8 && c.granule < (start + size) / 8) bad = bad || ends_badly(c);
+  for (std::uintptr_t g = start / 8; g < (start + size) / 8; ++g) {
+    if (g % page_granules == 0 && pages_[hash(g / page_granules) % pages] != run_) {
+      g |= page_granules - 1;  // none of its page was touched
+      continue;
     }
-  } else {
-    for (std::uintptr_t g = start / 8; g < (start + size) / 8; ++g) {
-      if (blocks_[hash(g / block_size) % blocks] != run_) {
-        g |= block_size - 1;  // none of its block was touched
-        continue;
-      }
-      std::size_t slot = first_slot(g);
-      while (cells_[slot].run == run_ && cells_[slot].granule != g)
-        slot = (slot + 1) % cells;
-      if (cells_[slot].run == run_) bad = bad || ends_badly(cells_[slot]);
+    if (blocks_[hash(g / block_size) % blocks] != run_) {
+      g |= block_size - 1;  // none of its block was touched
+      continue;
+    }
+    std::size_t slot = first_slot(g);
+    while (cells_[slot].run == run_ && cells_[slot].granule != g)
+      slot = (slot + 1) % cells;
+    const shadow_cell& c = cells_[slot];
+    if (c.run != run_) continue;
+    for (thread_mask others = c.users & ~bit(thread); others != 0; others &= others - 1) {
+      const auto t = static_cast<unsigned>(std::countr_zero(others));
+      if (c.wrote[t] > mine.heard[t] || c.read[t] > mine.heard[t]) bad = true;
     }
   }
   return bad ? "data race: memory is freed that another thread may still use" : nullptr;
@@ -277,8 +327,9 @@ const char* memory::atomic_access(std::uintptr_t address, std::size_t size, unsi
   const auto bytes = static_cast<std::uint8_t>(((1u << size) - 1u) << (address % 8));
   shadow_cell& c = cell(address / 8);
   const char* fault = nullptr;
-  for (unsigned t = 0; t < max_threads; ++t) {
-    if (t != thread && c.wrote[t] > mine.heard[t] && (c.wrote_bytes[t] & bytes) != 0) {
+  for (thread_mask others = c.users & ~bit(thread); others != 0; others &= others - 1) {
+    const auto t = static_cast<unsigned>(std::countr_zero(others));
+    if (c.wrote[t] > mine.heard[t] && (c.wrote_bytes[t] & bytes) != 0) {
       fault = "data race: an atomic is used by a thread that does not know of its construction";
     }
   }
@@ -287,6 +338,7 @@ const char* memory::atomic_access(std::uintptr_t address, std::size_t size, unsi
                              ? static_cast<std::uint8_t>(c.read_bytes[thread] | bytes)
                              : bytes;
   c.read[thread] = mine.heard[thread];
+  c.users = static_cast<std::uint8_t>(c.users | bit(thread));
   return fault;
 }
 

@@ -72,28 +72,30 @@ void engine::record(const pending& done) {
   if (++steps_ > longest_run) fail("a run has more than 100 000 operations: does it loop?");
   if (depth_ == path_.size()) ++report_.states;
   thread& self = threads_[current_];
-  ++self.clock[current_];
+  const std::uint32_t step = self.clock[current_] + 1;
   if (done.location < 0) {
+    self.clock[current_] = step;
     if (uses_sleep()) history_.push_back({current_, self.clock});
     return;
   }
   location& l = memory_.at(static_cast<unsigned>(done.location));
   const step_clock& after = done.writes ? l.after_all : l.after_writes;
-  step_clock joined = self.clock;
+  // The clock is written as a whole: a part would hold up the whole that is read next.
+  step_clock joined;
   for (unsigned i = 0; i < max_threads; ++i)
-    joined[i] = std::max(joined[i], after[i]);
+    joined[i] = std::max(i == current_ ? step : self.clock[i], after[i]);
   for (unsigned q = 0; q < thread_count_; ++q) {
     if (q == current_) continue;
     const location::access& a = done.writes ? l.last_any[q] : l.last_write[q];
     if (a.step > self.clock[q]) want_before(q, a, current_, joined);
   }
   self.clock = joined;
-  for (unsigned i = 0; i < max_threads; ++i) {
-    l.after_all[i] = std::max(l.after_all[i], self.clock[i]);
-    if (done.writes) l.after_writes[i] = std::max(l.after_writes[i], self.clock[i]);
-  }
+  for (unsigned i = 0; i < max_threads; ++i)
+    l.after_all[i] = std::max(l.after_all[i], joined[i]);
+  for (unsigned i = 0; done.writes && i < max_threads; ++i)
+    l.after_writes[i] = std::max(l.after_writes[i], joined[i]);
   if (uses_sleep()) history_.push_back({current_, self.clock});
-  const location::access here{self.clock[current_], last_decision_, block_decision_};
+  const location::access here{joined[current_], last_decision_, block_decision_};
   l.last_any[current_] = here;
   if (done.writes) l.last_write[current_] = here;
   // A thread that slept because its next operation had been tried wakes up if this one

@@ -12,6 +12,11 @@ namespace {
 // How often threads may spin in turn without any write.
 constexpr std::uint64_t patience = 400;
 
+// Not std::popcount(), which is a call on the oldest processors of a kind.
+constexpr bool is_single(thread_mask mask) noexcept {
+  return mask != 0 && (mask & (mask - 1)) == 0;
+}
+
 }  // namespace
 
 bool engine::can_run(unsigned t) {
@@ -71,7 +76,7 @@ unsigned engine::choose_without_ready() {
       const thread& it = threads_[t];
       if (it.state == thread_state::sleeping && it.until != INT64_MAX) timed |= bit(t);
     }
-    return std::popcount(timed) == 1 ? sleeps : decide(0, timed, sleeps);
+    return is_single(timed) ? sleeps : decide(0, timed, sleeps);
   }
   if (spins != max_threads) {
     if (idle_rounds_ < 4 * patience) return spins;
@@ -129,7 +134,7 @@ unsigned engine::choose_thread() {
     }
   }
   if (!exploring()) return usual;
-  if (std::popcount(enabled) == 1) {
+  if (is_single(enabled)) {
     if (!replaying_ && (asleep_ & enabled) != 0) {
       cut_ = true;
       end_run();
@@ -162,6 +167,7 @@ thread_mask engine::may_sleep(const decision& d) const noexcept {
 
 // `ready`: the enabled threads that go on without a timeout.
 unsigned engine::decide(thread_mask ready, thread_mask enabled, unsigned usual) {
+  consider_checkpoint();
   if (depth_ == path_.size()) {
     decision d;
     d.what = decision::kind::thread;
@@ -207,6 +213,7 @@ unsigned engine::decide(thread_mask ready, thread_mask enabled, unsigned usual) 
 
 std::uint16_t engine::choose_value(std::uint16_t n) {
   if (n <= 1 || !exploring()) return 0;
+  consider_checkpoint();
   if (depth_ == path_.size()) {
     decision d;
     d.what = decision::kind::value;

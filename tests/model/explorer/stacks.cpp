@@ -8,8 +8,6 @@
 
 #include <new>
 
-#include <sys/mman.h>
-
 namespace model {
 namespace {
 
@@ -26,20 +24,19 @@ bool released[stacks] = {};
 
 void stacks_begin() {
   if (region != nullptr) return;
-  void* const mapped = ::mmap(nullptr,
-                              stacks * room,
-                              PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                              -1,
-                              0);
-  if (mapped == MAP_FAILED) throw std::bad_alloc();
-  region = static_cast<std::byte*>(mapped);
+  region = reserve_pages(stacks * room);
 }
 
 bool released_stack(const void* address) noexcept {
   const auto* const at = static_cast<const std::byte*>(address);
   if (region == nullptr || at < region || at >= region + stacks * room) return false;
   return released[static_cast<std::size_t>(at - region) / room];
+}
+
+// A stack that nobody has taken yet, in this run.
+bool is_unused_stack(const void* address) noexcept {
+  const auto* const at = static_cast<const std::byte*>(address);
+  return at >= region + taken * room && at < region + stacks * room;
 }
 
 }  // namespace model
@@ -59,6 +56,22 @@ void release_stack(stack s) noexcept {
 }
 
 void trim_stacks() noexcept {}
+
+warm_stacks::warm_stacks(std::size_t) noexcept : most_(0) {}
+
+warm_stacks::~warm_stacks() = default;
+
+bool decay_stacks() noexcept {
+  return true;
+}
+
+decay_attendant::decay_attendant() noexcept : when_(never) {}
+
+decay_attendant::~decay_attendant() = default;
+
+bool decay_attendant::step_has_come() const noexcept {
+  return false;
+}
 
 stack stack_cache::take(std::size_t usable) {
   return allocate_stack(usable);

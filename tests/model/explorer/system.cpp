@@ -63,8 +63,7 @@ void futex_wait(futex_word& word, std::uint32_t expected, nanos deadline) noexce
   e.reach({m.find(&word, sizeof word, e.current()), true});
   const unsigned l = m.find(&word, sizeof word, e.current());
   // The kernel reads the current word.
-  const location& at = m.at(l);
-  if (at.history[at.length - 1].value != expected) {
+  if (m.value(l, m.newest(l)) != expected) {
     e.trace(from, "futex  word %u: has changed, no wait", l);
     return;
   }
@@ -228,8 +227,8 @@ int pthread_mutex_lock(pthread_mutex_t* mutex) {
   for (;;) {
     const unsigned l = m.find(mutex, 4, e->current());
     e->reach({l, true});
-    const auto newest = static_cast<std::uint16_t>(m.at(l).length - 1);
-    if (m.at(l).history[newest].value == 0) {
+    const std::uint16_t newest = m.newest(l);
+    if (m.value(l, newest) == 0) {
       m.read(l, e->current(), newest, model::order::acquire);
       m.write(l, e->current(), 1, model::order::relaxed, true);
       e->wrote();

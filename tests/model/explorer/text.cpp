@@ -102,8 +102,7 @@ void engine::parse_schedule(const std::string& text) {
   }
 }
 
-void engine::trace(const void* from, const char* format, ...) {
-  if (!tracing) return;
+void engine::write_trace(const void* from, const char* format, ...) {
   char text[200];
   va_list arguments;
   va_start(arguments, format);

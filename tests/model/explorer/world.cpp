@@ -2,15 +2,17 @@
 //
 // Static memory is remembered before the first run and put back before each; allocated or
 // mapped memory comes from an arena that begins anew; freed memory stays marked until the
-// run ends, so that a later use is found.
+// run ends, so that a later use is found. A checkpoint has a copy of all of it.
 #include "explorer/engine.hpp"
 #include "explorer/original.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
+#include <utility>
 
 #include <cxxabi.h>
 #include <link.h>
@@ -33,6 +35,9 @@ struct world {
   std::size_t arena_used = 0;
   std::uint32_t* freed = nullptr;  // of each granule: the run in which it was freed
   std::uint32_t run = 0;
+  // The blocks that were freed in this run: the first granule, and how many.
+  std::pair<std::size_t, std::size_t>* frees = nullptr;
+  std::size_t free_count = 0;
   std::byte* mappings = nullptr;  // for the program's own mappings
   std::size_t mappings_used = 0;
   char* statics = nullptr;  // the program's static memory before the first run
@@ -59,7 +64,9 @@ world& get_world() {
     world* const w = new world;
     w->arena = reserve(arena_size);
     w->freed = reinterpret_cast<std::uint32_t*>(reserve(arena_size / granule * 4));
-    w->mappings = reserve(mappings_size);
+    w->frees = reinterpret_cast<std::pair<std::size_t, std::size_t>*>(
+        reserve(arena_size / granule / 2 * sizeof *w->frees));
+    w->mappings = reserve_pages(mappings_size);
     // The first object is the main program.
     ::dl_iterate_phdr(
         [](dl_phdr_info* info, std::size_t, void* argument) {
@@ -97,15 +104,35 @@ void free_memory(void* p) {
   if (!engine::get().running()) return;
   if (w.freed[first] == w.run) engine::get().fail("memory is freed twice");
   engine::get().ends(start, size - granule);
-  for (std::size_t i = 0; i < size / granule - 1; ++i)
-    w.freed[first + i] = w.run;
+  const std::size_t granules = size / granule - 1;
+  std::fill_n(w.freed + first, granules, w.run);
+  w.frees[w.free_count++] = {first, granules};
 }
 
-bool is_ours(const void* p) noexcept {
-  return the_world != nullptr && p >= the_world->arena && p < the_world->arena + arena_size;
+bool is_mapping(const world& w, const void* p) noexcept {
+  return p >= w.mappings && p < w.mappings + mappings_size;
+}
+
+void clear_pages(const void* start, std::size_t size) noexcept {
+  const auto* const first = static_cast<const std::byte*>(start);
+  for (std::byte* const page : used_pages()) {
+    if (page >= first && page < first + size) std::memset(page, 0, page_size);
+  }
+}
+
+std::size_t statics_size() noexcept {
+  return static_cast<std::size_t>(_end - __data_start);
+}
+
+bool is_own_mapping(const void* p) noexcept {
+  return the_world != nullptr && is_mapping(*the_world, p);
 }
 
 }  // namespace
+
+bool is_in_arena(const void* p) noexcept {
+  return the_world != nullptr && p >= the_world->arena && p < the_world->arena + arena_size;
+}
 
 void* allocate(std::size_t size) {
   world& w = *the_world;
@@ -122,33 +149,85 @@ void* allocate(std::size_t size) {
 
 void world_begin() {
   world& w = get_world();
-  const auto size = static_cast<std::size_t>(_end - __data_start);
-  w.statics = static_cast<char*>(std::malloc(size));
+  w.statics = static_cast<char*>(std::malloc(statics_size()));
   if (w.statics == nullptr) throw std::bad_alloc();
-  std::memcpy(w.statics, __data_start, size);
+  std::memcpy(w.statics, __data_start, statics_size());
   w.terminate = std::get_terminate();
 }
 
 void world_restore() {
   world& w = *the_world;
-  std::memcpy(__data_start, w.statics, static_cast<std::size_t>(_end - __data_start));
+  std::memcpy(__data_start, w.statics, statics_size());
   std::set_terminate(w.terminate);  // the C++ library's memory of the program
   w.arena_used = granule;           // so that the first block is not at the arena's start
   ++w.run;
-  if (w.mappings_used != 0) {
-    ::madvise(w.mappings, w.mappings_used, MADV_DONTNEED);
-    w.mappings_used = 0;
-  }
+  w.free_count = 0;
+  w.mappings_used = 0;
+  clear_pages(w.mappings, mappings_size);
 }
 
 void world_end() {
-  std::memcpy(__data_start, the_world->statics, static_cast<std::size_t>(_end - __data_start));
+  std::memcpy(__data_start, the_world->statics, statics_size());
   std::free(the_world->statics);
   the_world->statics = nullptr;
 }
 
+void world_remember(world_moment& m, unsigned threads) {
+  const world& w = *the_world;
+  m.arena_used = w.arena_used;
+  m.mappings_used = w.mappings_used;
+  m.frees = w.free_count;
+  m.terminate = std::get_terminate();
+  const auto pages = used_pages();
+  m.pages_used = pages.size();
+  m.pages.clear();
+  for (std::byte* const page : pages) {
+    const bool is_beyond = page >= w.mappings + w.mappings_used && is_mapping(w, page);
+    if (!is_beyond && !is_unused_stack(page) && !engine::get().is_unused_stack(page, threads))
+      m.pages.push_back(page);
+  }
+  m.bytes.resize(statics_size() + w.arena_used + m.pages.size() * page_size);
+  std::byte* to = m.bytes.data();
+  std::memcpy(to, __data_start, statics_size());
+  to += statics_size();
+  std::memcpy(to, w.arena, w.arena_used);
+  to += w.arena_used;
+  for (const std::byte* const page : m.pages) {
+    std::memcpy(to, page, page_size);
+    to += page_size;
+  }
+}
+
+// Caller: not on a stack that is put back.
+void world_return_to(const world_moment& m) {
+  world& w = *the_world;
+  const std::byte* from = m.bytes.data();
+  std::memcpy(__data_start, from, statics_size());
+  from += statics_size();
+  std::memcpy(w.arena, from, m.arena_used);
+  from += m.arena_used;
+  for (std::byte* const page : m.pages) {
+    std::memcpy(page, from, page_size);
+    from += page_size;
+  }
+  // Mappings begin as zeroes: pages used for the first time since then, and mappings made
+  // since then.
+  const auto pages = used_pages();
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    const bool is_later = i >= m.pages_used || pages[i] >= w.mappings + m.mappings_used;
+    if (is_later && is_mapping(w, pages[i])) std::memset(pages[i], 0, page_size);
+  }
+  for (; w.free_count > m.frees; --w.free_count) {
+    const auto [first, granules] = w.frees[w.free_count - 1];
+    std::fill_n(w.freed + first, granules, 0u);
+  }
+  std::set_terminate(m.terminate);
+  w.arena_used = m.arena_used;
+  w.mappings_used = m.mappings_used;
+}
+
 bool freed_memory(const void* address) noexcept {
-  if (!is_ours(address)) return released_stack(address);
+  if (!is_in_arena(address)) return released_stack(address);
   const auto at =
       static_cast<std::size_t>(static_cast<const std::byte*>(address) - the_world->arena);
   return the_world->freed[at / granule] == the_world->run;
@@ -206,7 +285,7 @@ void* operator new(std::size_t size, std::align_val_t align) {
 }
 
 void operator delete(void* p) noexcept {
-  if (model::is_ours(p)) {
+  if (model::is_in_arena(p)) {
     model::free_memory(p);
   } else {
     std::free(p);
@@ -243,12 +322,28 @@ void* mmap(
 }
 
 int munmap(void* address, std::size_t size) noexcept {
-  const model::world* const w = model::the_world;
-  if (w != nullptr && address >= w->mappings && address < w->mappings + model::mappings_size) {
-    return 0;
-  }
+  if (model::is_own_mapping(address)) return 0;
   static auto* const original = model::original_of<int(void*, std::size_t)>("munmap");
   return original(address, size);
+}
+
+// The pages of the program's mappings are the explorer's to open (pages.cpp).
+int mprotect(void* address, std::size_t size, int protection) noexcept {
+  if (model::is_own_mapping(address)) return 0;
+  static auto* const original = model::original_of<int(void*, std::size_t, int)>("mprotect");
+  return original(address, size, protection);
+}
+
+int madvise(void* address, std::size_t size, int advice) noexcept {
+  if (model::is_own_mapping(address)) {
+    model::engine* const e = model::engine_of_program();
+    if (e == nullptr || advice != MADV_DONTNEED) return 0;
+    const model::inside_engine guard(*e);
+    model::clear_pages(address, size);
+    return 0;
+  }
+  static auto* const original = model::original_of<int(void*, std::size_t, int)>("madvise");
+  return original(address, size, advice);
 }
 
 }  // extern "C"

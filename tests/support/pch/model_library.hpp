@@ -1,6 +1,5 @@
-// Like unit.hpp, for the library's sources under the explorer and the faulty ones beside
-// them. It includes no header of vigil: a planted fault puts its header before the real
-// one.
+// Like unit.hpp, for the faulty sources beside the explorer. It includes no header of
+// vigil: to load them takes as long as to compile them.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
