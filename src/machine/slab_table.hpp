@@ -111,6 +111,18 @@ struct slab_table {
 
 extern constinit slab_table slabs;
 
+// --- caller of these two: holds the pool's lock
+inline chunk& chunk_at(unsigned n) noexcept {
+  // ordering: chunks are published under the lock.
+  return *slabs.chunks[n].load(std::memory_order_relaxed);
+}
+
+// The number of all records: those that have been published.
+inline unsigned all_slabs() noexcept {
+  // ordering: written only under the lock.
+  return slabs.chunk_count.load(std::memory_order_relaxed) * chunk_slabs;
+}
+
 // Where a stack lives. The low six bits of `home` are the place: records are
 // aligned to 64 bytes.
 struct stack_home {

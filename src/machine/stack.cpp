@@ -1,6 +1,7 @@
 #include "machine/stack.hpp"
 
 #include "base/assert.hpp"
+#include "base/clock_source.hpp"
 #include "machine/sanitizer.hpp"
 #include "machine/slab_memory.hpp"
 #include "machine/slab_table.hpp"
@@ -8,6 +9,7 @@
 #include "machine/stack_pool.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <stdexcept>
 #include <string>
 
@@ -22,6 +24,10 @@ namespace {
                 : "big: the most is " + std::to_string(max_stack_size >> 20) + " MiB") +
       " (fiber_options::stack_size)");
 }
+
+// Whether there is a decay_attendant with a step to wake for. It guards nothing: a worker
+// that misses its end wakes for nothing, or leaves the step to the next one that sleeps.
+std::atomic<bool> decay_is_attended{false};
 
 bool is_default_class(std::size_t usable) noexcept {
   return usable <= default_stack_size && usable > default_stack_size / 2;
@@ -68,6 +74,33 @@ void release_stack(stack released) noexcept {
 
 void trim_stacks() noexcept {
   process_stacks.trim();
+}
+
+warm_stacks::warm_stacks(std::size_t most) noexcept
+    : most_(std::min<std::size_t>(most, max_chunks * chunk_slabs * slab_places)) {
+  if (most_ != 0) process_stacks.begin_warm(most_);
+}
+
+warm_stacks::~warm_stacks() {
+  if (most_ != 0) process_stacks.end_warm(most_);
+}
+
+bool decay_stacks() noexcept {
+  return process_stacks.decay();
+}
+
+decay_attendant::decay_attendant() noexcept : when_(process_stacks.next_step()) {
+  // ordering: see decay_is_attended.
+  if (when_ != never && decay_is_attended.exchange(true, std::memory_order_relaxed)) when_ = never;
+}
+
+decay_attendant::~decay_attendant() {
+  // ordering: see decay_is_attended.
+  if (when_ != never) decay_is_attended.store(false, std::memory_order_relaxed);
+}
+
+bool decay_attendant::step_has_come() const noexcept {
+  return when_ != never && process_stacks.clock() >= when_;
 }
 
 stack stack_cache::take(std::size_t usable) {

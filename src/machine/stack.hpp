@@ -12,6 +12,8 @@
 // for_each_stack_in_use() and slab_hold are async-signal-safe.
 #pragma once
 
+#include "base/nanos.hpp"
+
 #include <vigil/detail/config.hpp>
 
 #include <cstddef>
@@ -62,6 +64,41 @@ void release_stack(stack released) noexcept;
 // Gives back what is kept for reuse: the hot stacks and empty slabs of the
 // pool, not those in a stack_cache. For shutdown and for leak checks.
 void trim_stacks() noexcept;
+
+// While one exists, so many idle stacks may stay warm: they keep their memory for some
+// seconds (stack_decay.hpp). The numbers of several add up. The end of each gives back
+// all that is warm. There is one for each run.
+class warm_stacks {
+ public:
+  explicit warm_stacks(std::size_t most) noexcept;
+  ~warm_stacks();
+  warm_stacks(const warm_stacks&) = delete;
+  warm_stacks& operator=(const warm_stacks&) = delete;
+
+ private:
+  const std::size_t most_;
+};
+
+// Gives back the memory of stacks that have been warm for long enough, one slab's at
+// most. False if more is due. Most often nothing is: then it reads a word.
+bool decay_stacks() noexcept;
+
+// For a worker that goes to sleep and wakes for the next step of the decay. One in the
+// process does: when() is never if there is no step, or another worker wakes for it.
+class decay_attendant {
+ public:
+  decay_attendant() noexcept;
+  ~decay_attendant();
+  decay_attendant(const decay_attendant&) = delete;
+  decay_attendant& operator=(const decay_attendant&) = delete;
+
+  nanos when() const noexcept { return when_; }
+
+  bool step_has_come() const noexcept;
+
+ private:
+  nanos when_;
+};
 
 // A worker's few hot stacks of the default size; other sizes pass through to the pool.
 // Used on the owner's thread only.

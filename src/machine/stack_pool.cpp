@@ -33,11 +33,6 @@ unsigned places_per_slab(unsigned size_class) noexcept {
       std::clamp<std::size_t>(aim / stride_of(size_class), 1, slab_places));
 }
 
-chunk& chunk_at(unsigned n) noexcept {
-  // ordering: chunks are published under the pool's lock, which is held here.
-  return *slabs.chunks[n].load(std::memory_order_relaxed);
-}
-
 chunk* publish_chunk(unsigned n) noexcept {
   std::byte* const memory = map_memory(sizeof(chunk));
   if (memory == nullptr) return nullptr;
@@ -86,11 +81,7 @@ unsigned chunk_set::highest() const noexcept {
 
 stack stack_pool::take(unsigned size_class, stack_failure& failure) noexcept {
   const std::lock_guard guard(lock_);
-  if (overdue_) {
-    overdue_ = false;
-    for (unsigned c = 0; c < size_class_count; ++c)
-      unmap_empty(c, 1);
-  }
+  if (overdue_) unmap_spare();
   if (size_class == default_size_class && hot_count_ > 0) return hot_[--hot_count_];
   if (const stack s = take_from_slabs(size_class, failure)) return s;
   // Stacks kept for reuse may be in the way.
@@ -140,7 +131,11 @@ stack stack_pool::take_guarded(unsigned size_class) noexcept {
 }
 
 stack stack_pool::take_place(slab& s, unsigned place) noexcept {
-  if ((s.touched & bit(place)) != 0) --free_touched_;
+  if ((s.touched & bit(place)) != 0) {
+    --free_touched_;
+  } else {
+    ++first_touches_;
+  }
   s.free &= ~bit(place);
   s.touched |= bit(place);
   ++taken_;
@@ -150,6 +145,8 @@ stack stack_pool::take_place(slab& s, unsigned place) noexcept {
 
 void stack_pool::give(const stack* released, std::size_t count) noexcept {
   const std::lock_guard guard(lock_);
+  // Before the release: this is the peak since the one before.
+  if (decay_.limit() != 0 && decay_.note(clock(), taken_)) cooled_down_to_ = all_slabs();
   for (std::size_t i = 0; i < count; ++i) {
     const bool is_default = home_of(released[i]).owner->size_class == default_size_class;
     if (is_default && hot_count_ < hot_capacity) {
@@ -158,10 +155,10 @@ void stack_pool::give(const stack* released, std::size_t count) noexcept {
       release(released[i]);
     }
   }
-  if (!overdue_) return;
-  overdue_ = false;
-  for (unsigned c = 0; c < size_class_count; ++c)
-    unmap_empty(c, 1);
+  if (overdue_) unmap_spare();
+  // ordering: written only under the pool's lock, which is held here.
+  const nanos next = next_step_.load(std::memory_order_relaxed);
+  if (next != never && next < decay_.next_step()) decay_one();
 }
 
 void stack_pool::release(const stack& released) noexcept {
@@ -172,18 +169,25 @@ void stack_pool::release(const stack& released) noexcept {
   ++free_touched_;
   --taken_;
   file(s);
-  if (s.room == slab_room::all && classes_[s.size_class].empty_slabs > 1) {
+  const bool is_spare = s.room == slab_room::all && classes_[s.size_class].empty_slabs > 1;
+  if (!is_spare && !many_are_idle()) return;
+  if (is_warm()) {
+    plan_step();
+    return;
+  }
+  if (is_spare) {
     if (unmap_slab(s)) return;
     overdue_ = true;
   }
-  if (free_touched_ > std::max(touched_floor, taken_)) give_back_free(s);
+  if (many_are_idle()) give_back_free(s);
 }
 
 // Gives back the memory of the slab's free stacks once they are as many as its taken
 // ones: so a slab that runs empty calls the kernel a few times, not at each release.
-void stack_pool::give_back_free(slab& s) noexcept {
+// False if they are not.
+bool stack_pool::give_back_free(slab& s) noexcept {
   const std::uint64_t idle = s.free & s.touched;
-  if (std::popcount(idle) < std::popcount(s.all_places() & ~s.free)) return;
+  if (idle == 0 || std::popcount(idle) < std::popcount(s.all_places() & ~s.free)) return false;
   const std::size_t stride = stride_of(s.size_class);
   ::iovec ranges[slab_places / 2];
   std::size_t count = 0;
@@ -197,6 +201,7 @@ void stack_pool::give_back_free(slab& s) noexcept {
   give_back_memory(ranges, count);
   free_touched_ -= static_cast<std::size_t>(std::popcount(idle));
   s.touched &= ~idle;
+  return true;
 }
 
 void stack_pool::drop_hot() noexcept {
@@ -322,11 +327,24 @@ bool stack_pool::unmap_slab(slab& s) noexcept {
 
 void stack_pool::unmap_empty(unsigned size_class, unsigned keep) noexcept {
   class_state& mine = classes_[size_class];
-  while (mine.empty_slabs > keep) {
-    chunk& c = chunk_at(mine.all.highest());
-    if (unmap_slab(c.slabs[highest_bit(c.all)])) continue;
-    overdue_ = true;
-    return;
+  while (mine.empty_slabs > keep && unmap_highest(mine)) {
+  }
+}
+
+// Unmaps the highest empty slab. Caller: there is one.
+bool stack_pool::unmap_highest(class_state& of) noexcept {
+  chunk& c = chunk_at(of.all.highest());
+  if (unmap_slab(c.slabs[highest_bit(c.all)])) return true;
+  overdue_ = true;
+  return false;
+}
+
+// Unmaps the empty slabs that may not stay.
+void stack_pool::unmap_spare() noexcept {
+  overdue_ = false;
+  for (class_state& of : classes_) {
+    while (of.empty_slabs > 1 && !is_warm() && unmap_highest(of)) {
+    }
   }
 }
 

@@ -5,24 +5,29 @@
 // and page faults each time.
 //
 // The rule. New stacks come from the lowest slab that has room, so that the
-// others run empty; a slab that is wholly free is unmapped at once, except for
-// one of each size class.
+// others run empty. While a run lets them, idle stacks stay warm: they keep their
+// memory, as many as stack_decay allows. Beyond that a slab that is wholly free is
+// unmapped, except for one of each size class. Fewer are allowed as time passes: then a
+// release, or a worker about to sleep, gives back the rest, one slab at a time (decay).
 //
 // Invariants, whenever the lock is free
 //   SP1 chunk.some and chunk.all say for each slab what slab.room says, and
 //       the class's sets name exactly the chunks with a bit set.
 //   SP2 slab.room is `all` if every place is free, `none` if no place is.
 //   SP3 free_touched_ counts the places that are free and touched. A release
-//       that finds more of them than max(1024, taken_) gives back those of its
-//       slab, if they are at least as many as the slab's taken places.
+//       that finds more of them than max(1024, taken_), and than may be warm, gives
+//       back those of its slab, if they are at least as many as the slab's taken places.
 //   SP4 a stack in hot_ is taken, not in use, and of the default size.
-//   SP5 more than one wholly free slab of a class stays only if a slab_hold or
-//       the kernel prevented its unmapping; then overdue_ is set and later
-//       calls try again.
+//   SP5 more than one wholly free slab of a class stays only if it is warm, and then
+//       next_step_ is set, or if a slab_hold or the kernel prevented its unmapping, and
+//       then overdue_ is set and later calls try again.
 #pragma once
 
+#include "base/clock_source.hpp"
+#include "base/nanos.hpp"
 #include "machine/slab_table.hpp"
 #include "machine/stack.hpp"
+#include "machine/stack_decay.hpp"
 
 #include <vigil/detail/config.hpp>
 
@@ -74,8 +79,29 @@ class stack_pool {
   // Gives back the hot stacks and every empty slab.
   void trim() noexcept;
 
+  // A run begins that lets so many more stacks stay warm. When it ends, nothing stays
+  // warm.
+  void begin_warm(std::size_t limit) noexcept;
+  void end_warm(std::size_t limit) noexcept;
+
+  // Gives back what may not stay warm any more, one slab at most. False if more is due.
+  bool decay() noexcept;
+
+  // When decay() has something to do next; never, if nothing is warm.
+  nanos next_step() const noexcept;
+
   std::size_t mapped_slabs() const noexcept;
   std::size_t mapped_bytes() const noexcept;
+
+  // For tests.
+  struct touch_counts {
+    std::size_t idle = 0;   // free places that may hold memory: free_touched_
+    std::size_t first = 0;  // how often a place without memory was taken
+  };
+
+  touch_counts counts() noexcept;
+  void set_step(nanos length) noexcept;  // while no run is there
+  nanos (*clock)() noexcept = &monotonic_now;
 
  private:
   struct class_state {
@@ -93,7 +119,7 @@ class stack_pool {
   stack take_guarded(unsigned size_class) noexcept;
   stack take_place(slab& s, unsigned place) noexcept;
   void release(const stack& released) noexcept;
-  void give_back_free(slab& s) noexcept;
+  bool give_back_free(slab& s) noexcept;
   void drop_hot() noexcept;
 
   slab* slab_with_room(unsigned size_class, stack_failure& failure) noexcept;
@@ -101,18 +127,30 @@ class stack_pool {
   slab* vacant_record(unsigned size_class, stack_failure& failure) noexcept;
   bool guard_place(slab& s, unsigned place) noexcept;
   bool unmap_slab(slab& s) noexcept;
+  bool unmap_highest(class_state& of) noexcept;
   void unmap_empty(unsigned size_class, unsigned keep) noexcept;
+  void unmap_spare() noexcept;
   void file(slab& s) noexcept;
+
+  bool many_are_idle() const noexcept;
+  bool is_warm() const noexcept;
+  void plan_step() noexcept;
+  bool cool_one() noexcept;
+  bool decay_one() noexcept;
 
   std::mutex lock_;
   class_state classes_[size_class_count];
   std::size_t taken_ = 0;
   std::size_t free_touched_ = 0;
   bool overdue_ = false;
+  stack_decay decay_;
+  unsigned cooled_down_to_ = 0;  // the slabs from here on have been looked at in this step
+  std::size_t first_touches_ = 0;
   std::size_t hot_count_ = 0;
   stack hot_[hot_capacity];
 
   // Written under lock_, read by any thread.
+  std::atomic<nanos> next_step_{never};
   std::atomic<std::size_t> mapped_slabs_{0};
   std::atomic<std::size_t> mapped_bytes_{0};
 };

@@ -3,6 +3,7 @@
 
 #include "machine/sanitizer.hpp"
 #include "machine/stack.hpp"
+#include "machine/stack_pool.hpp"
 
 #include <cstddef>
 #include <string>
@@ -16,6 +17,17 @@ inline constexpr std::size_t page = 4096;
 inline void touch(const detail::stack& s) {
   *(s.top - 1) = std::byte{1};
 }
+
+// While it exists, a step of the decay takes so long.
+class decay_step {
+ public:
+  explicit decay_step(detail::nanos length) { detail::process_stacks.set_step(length); }
+
+  ~decay_step() { detail::process_stacks.set_step(detail::stack_decay{}.step); }
+
+  decay_step(const decay_step&) = delete;
+  decay_step& operator=(const decay_step&) = delete;
+};
 
 // Takes stacks until none are left, or until it has taken `most`.
 inline std::vector<detail::stack> take_all(std::size_t usable,

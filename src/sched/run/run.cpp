@@ -169,6 +169,8 @@ void scheduler::run(call_ref body, bool wants_result) {
   state.begin();
   virtual_time.begin_run();
   const one_of_all running(*this);
+  // A virtual clock may stand still for ever: nobody would give the memory back.
+  const warm_stacks warm(clock.is_virtual() ? 0 : settings_.warm_stacks);
   watched_run watched(*this);
   const process_guard process(*this);
   main_task task(*this, body);
