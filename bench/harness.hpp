@@ -17,6 +17,7 @@
 namespace bench {
 
 using nanos = std::int64_t;
+inline constexpr nanos millisecond = 1'000'000;
 
 // One line of the table. The reference is what the same run measured without
 // vigil, if there is such a thing.

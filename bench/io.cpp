@@ -29,8 +29,6 @@ namespace asio = boost::asio;
 using unix_socket = asio::local::stream_protocol::socket;
 using vigil::io::use_fiber;
 
-constexpr nanos millisecond = 1'000'000;
-
 // --- how late
 
 enum class watch { futex, io };

@@ -15,8 +15,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr nanos millisecond = 1'000'000;
-
 // A plain thread that makes one bare sleep whenever it is asked to. The caller
 // blocks meanwhile, so the two kinds of sleep alternate sample by sample.
 class bare_thread {

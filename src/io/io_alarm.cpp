@@ -36,43 +36,6 @@ bool insist(F call) noexcept {
   return false;
 }
 
-template <class T>
-class one_operation_allocator {
- public:
-  using value_type = T;
-
-  explicit one_operation_allocator(one_operation& m) noexcept : memory_(&m) {}
-
-  template <class U>
-  one_operation_allocator(const one_operation_allocator<U>& other) noexcept
-      : memory_(other.memory_) {}
-
-  T* allocate(std::size_t n) {
-    const std::size_t bytes = n * sizeof(T);
-    if (memory_->used || bytes > one_operation::room) {
-      return static_cast<T*>(::operator new(bytes));
-    }
-    memory_->used = true;
-    return reinterpret_cast<T*>(memory_->bytes);
-  }
-
-  void deallocate(T* p, std::size_t) noexcept {
-    if (reinterpret_cast<std::byte*>(p) == memory_->bytes) {
-      memory_->used = false;
-    } else {
-      ::operator delete(static_cast<void*>(p));
-    }
-  }
-
-  template <class U>
-  friend bool operator==(const one_operation_allocator& a,
-                         const one_operation_allocator<U>& b) noexcept {
-    return a.memory_ == b.memory_;
-  }
-
-  one_operation* memory_;
-};
-
 // Gives `to` a descriptor that has just been made, and returns it.
 template <class Stream>
 int registered_fd(Stream& to, int fd, const char* message) {
@@ -89,7 +52,7 @@ int registered_fd(Stream& to, int fd, const char* message) {
 
 // Both handlers keep the alarm alive. IW3
 struct io_alarm::wait_handler {
-  using allocator_type = one_operation_allocator<void>;
+  using allocator_type = io::detail::one_operation_allocator<void>;
 
   allocator_type get_allocator() const noexcept { return allocator_type(from->memory); }
 
@@ -104,7 +67,7 @@ struct io_alarm::wait_handler {
 };
 
 struct io_alarm::rouse_handler {
-  using allocator_type = one_operation_allocator<void>;
+  using allocator_type = io::detail::one_operation_allocator<void>;
 
   allocator_type get_allocator() const noexcept { return allocator_type(alarm->rouse_memory_); }
 
@@ -169,7 +132,7 @@ void io_alarm::end_wait() noexcept {
 }
 
 bool io_alarm::arm() noexcept {
-  if (written_.exchange(false)) {
+  if (written_.load() && written_.exchange(false)) {
     std::uint64_t ignored = 0;
     // Nothing to read: the writer has not written yet. It ends one later wait early, and
     // only that one: the worker that comes here next reads.
@@ -179,7 +142,7 @@ bool io_alarm::arm() noexcept {
 }
 
 bool io_alarm::arm(source& s, stream& d) noexcept {
-  if (s.armed.exchange(true)) return true;
+  if (s.armed.load() || s.armed.exchange(true)) return true;
   try {
     d.async_wait(stream::wait_read, wait_handler{shared_from_this(), &s});
     return true;

@@ -22,7 +22,8 @@
 #include "base/atomic.hpp"
 #include "base/nanos.hpp"
 
-#include <cstddef>
+#include <vigil/io/detail/one_operation.hpp>
+
 #include <memory>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -30,14 +31,6 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 
 namespace vigil::inline VIGIL_ABI::detail {
-
-// Memory for an operation of which there is one at a time. A thread that allocates has
-// seen, through an atomic, that the previous operation is over.
-struct one_operation {
-  static constexpr std::size_t room = 256;
-  alignas(std::max_align_t) std::byte bytes[room];
-  bool used = false;
-};
 
 class io_alarm : public std::enable_shared_from_this<io_alarm> {
  public:
@@ -86,7 +79,7 @@ class io_alarm : public std::enable_shared_from_this<io_alarm> {
     int fd = -1;                // the stream's
     atomic<bool> armed{false};  // a wait is outstanding
     atomic<bool> fired{false};  // a wait has completed since take_fired()
-    one_operation memory;
+    io::detail::one_operation memory;
   };
 
   // Objects whose destructors use the io_context.
@@ -114,7 +107,7 @@ class io_alarm : public std::enable_shared_from_this<io_alarm> {
   atomic<bool> rung_{false};     // the worker is to come out
   atomic<bool> waiting_{false};  // it is in run_one(), or about to enter it
   atomic<bool> rousing_{false};  // a posted handler is on its way
-  one_operation rouse_memory_;
+  io::detail::one_operation rouse_memory_;
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

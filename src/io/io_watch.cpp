@@ -1,10 +1,12 @@
 #include "io/io_watch.hpp"
 
 #include "base/clock_source.hpp"
-#include "io/operation.hpp"
 #include "io/watch_service.hpp"
+#include "sched/wait/wake_list.hpp"
+#include "sched/worker.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <stdexcept>
@@ -16,12 +18,14 @@ namespace {
 // The number of handlers that run before the worker looks at its fibers again.
 constexpr int batch = 64;
 constexpr nanos look_for_restart = 10'000'000;
+constexpr nanos often = 200'000;                // at most this far apart
+constexpr nanos rings_within = 4'000'000;       // IW8
+constexpr std::chrono::milliseconds moment{1};  // IW9
 
 // Work that the handlers run by the calling thread leave to be done.
 struct thread_part {
   bool collects = false;
-  io::detail::operation* first = nullptr;
-  io::detail::operation* last = nullptr;
+  wake_list claimed;
 };
 
 // Also read on fibers' stacks, by functions that are never inlined there
@@ -89,14 +93,14 @@ void io_watch::wait_until(nanos deadline) noexcept {
   }
   set_timer(deadline);
   const bool armed = alarm_->arm();
-  if (armed) wait_inside();
-  const bool stopped = context_.stopped();
+  const bool has_run = armed && wait_inside();
+  const bool stopped = !has_run && context_.stopped();
   if (stopped && cancelled() != 0) end_cancelled();
   leave();
-  if (this_thread.first != nullptr || alarm_->has_rung()) return;
+  if (!this_thread.claimed.empty() || alarm_->has_rung()) return;
   if (!armed) {
-    constexpr nanos moment = 1'000'000;
-    note_.sleep_until(std::min(deadline, monotonic_now() + moment));
+    constexpr nanos until_next_try = 1'000'000;
+    note_.sleep_until(std::min(deadline, monotonic_now() + until_next_try));
   } else if (stopped) {
     sleep_outside(deadline);
   }
@@ -117,7 +121,13 @@ void io_watch::set_timer(nanos deadline) noexcept {
   if (deadline < earliest_) earliest_ = deadline;  // earlier() may have been called first
   // A timer that has fired stays readable until it is set again, even to nothing.
   const bool has_fired = alarm_->take_fired();
-  if (has_fired || earliest_ != set_to_) write_timer(earliest_);
+  if (!has_fired && earliest_ == set_to_) return;
+  const nanos now = monotonic_now();
+  const nanos soon = saturating_add(now, rings_within);
+  if (!has_fired && set_to_ > now && set_to_ < std::min(earliest_, soon)) return;  // IW8
+  const bool moves_often = now - moved_at_ < often;
+  moved_at_ = now;
+  write_timer(moves_often ? std::min(earliest_, soon) : earliest_);
 }
 
 void io_watch::write_timer(nanos deadline) noexcept {
@@ -130,21 +140,37 @@ bool io_watch::earlier(nanos deadline) noexcept {
   if (!usable_) return false;
   if (deadline < earliest_) {
     earliest_ = deadline;
-    write_timer(deadline);
+    if (deadline < set_to_) write_timer(deadline);
   }
   return true;
 }
 
-void io_watch::wait_inside() noexcept {
+bool io_watch::wait_inside() noexcept {
+  bool has_run = false;
   alarm_->begin_wait();
-  if (!interrupted_.load() && !alarm_->has_rung()) {  // IW1 of io_alarm.hpp
+  if (!is_called_out()) {  // IW1 of io_alarm.hpp
     this_thread.collects = true;
-    run([&] { return context_.run_one(); });
+    has_run = run([&] { return context_.run_one(); }) != 0;
+    if (has_run && !is_called_out() && !has_something_to_do()) {  // IW9
+      run([&] { return context_.run_one_for(moment); });
+    }
     alarm_->got_out();
-    if (this_thread.first != nullptr) take_more();
+    if (!this_thread.claimed.empty()) take_more();
     this_thread.collects = false;
   }
   alarm_->end_wait();
+  return has_run;
+}
+
+bool io_watch::is_called_out() const noexcept {
+  return interrupted_.load() || alarm_->has_rung();
+}
+
+// Called after a handler. A worker that goes in may have ready fibers that it has handed
+// on to another one (idler::leaves_what_it_sees()): they do not keep it from going in.
+bool io_watch::has_something_to_do() noexcept {
+  const worker* const here = current_worker();  // none in a test of the watch alone
+  return !this_thread.claimed.empty() || (here != nullptr && here->has_ready());
 }
 
 // Where one operation has ended there may be more. To find that there are no more costs a
@@ -152,7 +178,7 @@ void io_watch::wait_inside() noexcept {
 // then. The others are taken when the worker comes here next, or by the worker that takes
 // over.
 void io_watch::take_more() noexcept {
-  constexpr std::uint32_t look_closer = 16;
+  constexpr std::uint32_t look_closer = 64;
   const int most = ++looks_ % look_closer == 0 ? batch : expected_;
   int taken = 0;
   while (taken < most && run([&] { return context_.poll_one(); }) != 0)
@@ -218,24 +244,14 @@ void io_watch::end_cancelled() noexcept {
 }
 
 void io_watch::after_wait() noexcept {
-  while (io::detail::operation* const o = this_thread.first) {
-    this_thread.first = o->next_ready;
-    deliver(*o);
-  }
+  this_thread.claimed.deliver();
 }
 
 // Not inlined, because handlers also run on fibers' stacks.
-[[gnu::noinline]] bool io_watch::deliver_later(io::detail::operation& o) noexcept {
+[[gnu::noinline]] bool io_watch::deliver_later(waiter& claimed) noexcept {
   thread_part& here = this_thread;
-  if (!here.collects) return false;
-  o.next_ready = nullptr;
-  if (here.first == nullptr) {
-    here.first = &o;
-  } else {
-    here.last->next_ready = &o;
-  }
-  here.last = &o;
-  return true;
+  if (here.collects) here.claimed.add(claimed);
+  return here.collects;
 }
 
 // --- other threads

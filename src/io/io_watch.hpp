@@ -21,6 +21,8 @@
 //      next handler runs. Without on_unhandled nothing catches it, and the unwinder takes
 //      the frame of bottom_of_handlers() for the last one: so the program ends at the
 //      throw, even though noexcept functions, and a main() that may catch, lie below.
+// IW8  While the deadline moves often the timerfd is set a few milliseconds ahead, and
+//      left alone. The worker that it wakes in vain, later, sets it to the deadline.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -37,13 +39,9 @@
 
 #include <boost/asio/io_context.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
-
-struct operation;
-
-}  // namespace vigil::io::inline VIGIL_ABI::detail
-
 namespace vigil::inline VIGIL_ABI::detail {
+
+class waiter;
 
 class io_watch final : public watch {
  public:
@@ -97,9 +95,9 @@ class io_watch final : public watch {
 
   void context_gone() noexcept { alarm_->context_gone(); }
 
-  // Called by a handler. Returns true if the calling thread is a worker in wait_until(),
-  // which has then taken the operation and delivers it when it has got up.
-  static bool deliver_later(io::detail::operation& o) noexcept;
+  // Called by a handler that has claimed a wait. Returns true if the calling thread is a
+  // worker in wait_until(), which delivers the waiter when it has got up.
+  static bool deliver_later(waiter& claimed) noexcept;
 
  private:
   io_watch(std::unique_ptr<boost::asio::io_context> own, boost::asio::io_context* given);
@@ -117,7 +115,16 @@ class io_watch final : public watch {
   void leave() noexcept;
   void set_timer(nanos deadline) noexcept VIGIL_EXCLUDES(timer_lock_);
   void write_timer(nanos deadline) noexcept VIGIL_REQUIRES(timer_lock_);
-  void wait_inside() noexcept;
+  // Returns whether a handler has run; then the io_context was not stopped.
+  //
+  // IW9  After a handler that leaves nothing to do the worker stays for one more, and for
+  //      a moment at most. Asio runs one that does nothing at each wait to read from a
+  //      socket that async_connect has connected: for an event that nobody waits for. Any
+  //      other one may have changed what only a look around shows (a backlog of handlers,
+  //      a deadlock), so the worker gets up then.
+  bool wait_inside() noexcept;
+  bool is_called_out() const noexcept;
+  static bool has_something_to_do() noexcept;
   void take_more() noexcept;
   void run_ready() noexcept;
   void sleep_outside(nanos deadline) noexcept;
@@ -139,6 +146,7 @@ class io_watch final : public watch {
   spinlock timer_lock_{lock_rank::watch};
   nanos earliest_ VIGIL_GUARDED_BY(timer_lock_) = never;  // since prepare()
   nanos set_to_ VIGIL_GUARDED_BY(timer_lock_) = never;    // what the timerfd is set to
+  nanos moved_at_ VIGIL_GUARDED_BY(timer_lock_) = 0;      // when it was set last
   bool usable_ VIGIL_GUARDED_BY(timer_lock_) = true;      // the worker is not on the note
 };
 

@@ -1,5 +1,5 @@
 #include "base/spinlock.hpp"
-#include "io/operation.hpp"
+#include "sched/wait/waiter.hpp"
 
 #include <vigil/detail/wait_limit.hpp>
 #include <vigil/io/detail/movable_deadline.hpp>
@@ -17,17 +17,21 @@ struct movable_deadline::part {
   std::int64_t deadline VIGIL_GUARDED_BY(lock) = vigil::detail::no_deadline;
   std::int64_t waited_to VIGIL_GUARDED_BY(lock) = vigil::detail::no_deadline;
   bool closed VIGIL_GUARDED_BY(lock) = false;
-  bool ended VIGIL_GUARDED_BY(lock) = false;  // by end_wait(), for the present wait
-  operation_ref waiting VIGIL_GUARDED_BY(lock);
+  bool ended VIGIL_GUARDED_BY(lock) = false;  // by end_by(), for the present wait
+  limited_wait* waiting VIGIL_GUARDED_BY(lock) = nullptr;
 
   bool has_passed() const VIGIL_REQUIRES(lock) { return vigil::detail::until(deadline).is_over(); }
+
+  vigil::detail::waiter* look_again() noexcept VIGIL_REQUIRES(lock) {
+    return waiting != nullptr ? waiting->look_again() : nullptr;
+  }
 };
 
 namespace {
 
 // Called without the lock.
-void tell(const operation_ref& waiting) noexcept {
-  if (waiting) look_again(*waiting);
+void deliver(vigil::detail::waiter* claimed) noexcept {
+  if (claimed != nullptr) claimed->deliver();
 }
 
 }  // namespace
@@ -37,14 +41,14 @@ movable_deadline::movable_deadline(time_of name) : part_(std::make_unique<part>(
 movable_deadline::~movable_deadline() = default;
 
 void movable_deadline::set(std::int64_t deadline) noexcept {
-  operation_ref waiting;
+  vigil::detail::waiter* claimed = nullptr;
   {
     const lock_guard guard(part_->lock);
     part_->deadline = deadline;
     // A later deadline is noticed when the earlier one has come.
-    if (deadline < part_->waited_to) waiting = part_->waiting;
+    if (deadline < part_->waited_to) claimed = part_->look_again();
   }
-  tell(waiting);
+  deliver(claimed);
 }
 
 std::int64_t movable_deadline::value() const noexcept {
@@ -53,24 +57,31 @@ std::int64_t movable_deadline::value() const noexcept {
 }
 
 void movable_deadline::close() noexcept {
-  operation_ref waiting;
+  vigil::detail::waiter* claimed = nullptr;
   {
     const lock_guard guard(part_->lock);
     part_->closed = true;
-    waiting = part_->waiting;
+    claimed = part_->look_again();
   }
-  tell(waiting);
+  deliver(claimed);
 }
 
-void movable_deadline::end_wait(const timeout_list::entry& expired) noexcept {
-  operation_ref waiting;
-  {
-    const lock_guard guard(part_->lock);
-    if (!part_->waiting || expired.is_linked()) return;
-    part_->ended = true;
-    waiting = part_->waiting;
-  }
-  tell(waiting);
+vigil::detail::waiter* movable_deadline::claim(const timeout_list::entry& expired) noexcept {
+  const lock_guard guard(part_->lock);
+  if (part_->waiting == nullptr || expired.is_linked()) return nullptr;
+  part_->ended = true;
+  return part_->look_again();
+}
+
+// Marks both before either fiber runs: the first may end the other's wait of Asio's, and
+// that one would not be waiting at this moment.
+void movable_deadline::end_both(movable_deadline& read,
+                                movable_deadline& write,
+                                const timeout_list::entry& expired) noexcept {
+  vigil::detail::waiter* const reader = read.claim(expired);
+  vigil::detail::waiter* const writer = write.claim(expired);
+  deliver(reader);
+  deliver(writer);
 }
 
 bool movable_deadline::is_over() const noexcept {
@@ -91,19 +102,20 @@ boost::system::error_code movable_deadline::error() const noexcept {
   return {};
 }
 
-std::int64_t movable_deadline::wait_to(operation& o) noexcept {
+std::int64_t movable_deadline::begin_wait(limited_wait& w) noexcept {
   const lock_guard guard(part_->lock);
-  if (!part_->waiting) part_->waiting = operation_ref::to(o);
+  part_->waiting = &w;
   part_->waited_to = part_->closed || part_->ended ? std::int64_t{0} : part_->deadline;
   return part_->waited_to;
 }
 
-boost::system::error_code movable_deadline::waited() noexcept {
-  operation_ref was;  // released after the lock
+boost::system::error_code movable_deadline::end_wait(bool was_cut) noexcept {
   const lock_guard guard(part_->lock);
-  std::swap(was, part_->waiting);
+  part_->waiting = nullptr;
   part_->waited_to = vigil::detail::no_deadline;
-  const bool by_list = std::exchange(part_->ended, false) && !part_->has_passed();
+  const bool ended = std::exchange(part_->ended, false);
+  if (!was_cut) return {};
+  const bool by_list = ended && !part_->has_passed();
   if (part_->closed) return boost::asio::error::operation_aborted;
   return timed_out_by(by_list ? time_of::idle : name_);
 }

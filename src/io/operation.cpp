@@ -43,6 +43,16 @@ ending ending_of(outcome result) noexcept {
   }
 }
 
+const boost::asio::io_context::executor_type* io_context_of(const any_io_executor& ex) noexcept {
+  return ex.target<boost::asio::io_context::executor_type>();
+}
+
+bool is_system(const any_io_executor& ex) noexcept {
+  return !ex || ex.target<boost::asio::system_executor>() != nullptr;
+}
+
+}  // namespace
+
 vigil::detail::fiber& fiber_that_may_wait() {
   vigil::detail::fiber* const f = vigil::detail::current_fiber();
   if (f != nullptr) {
@@ -60,24 +70,26 @@ vigil::detail::fiber& fiber_that_may_wait() {
       "on a plain thread nor in a handler");
 }
 
-const boost::asio::io_context::executor_type* of_io_context(const any_io_executor& ex) noexcept {
-  return ex.target<boost::asio::io_context::executor_type>();
-}
-
-bool is_system(const any_io_executor& ex) noexcept {
-  return !ex || ex.target<boost::asio::system_executor>() != nullptr;
-}
-
 // A fiber may run an io_context itself, but may not park inside one of its handlers.
 void check_is_not_run_here(const any_io_executor& ex) {
-  const auto* const of = of_io_context(ex);
+  const auto* const of = io_context_of(ex);
   if (of == nullptr || !of->running_in_this_thread()) return;
   throw wrong_place(
       "vigil::io::use_fiber: it would have to wait inside a handler of an io_context that this "
       "very fiber runs (run, poll); start a fiber with go, and wait there");
 }
 
+void deliver_in_order(vigil::detail::waiter& claimed) noexcept {
+  // See IW4 of io_watch.hpp.
+  if (!vigil::detail::io_watch::deliver_later(claimed)) {
+    claimed.deliver(vigil::detail::turn::in_order);
+  }
+}
+
+namespace {
+
 bool is_in(const any_io_executor& ex, const vigil::detail::io_watch& watch) {
+  if (const auto* const of = io_context_of(ex)) return &of->context() == &watch.context();
   return &boost::asio::query(ex, boost::asio::execution::context) == &watch.context();
 }
 
@@ -88,12 +100,13 @@ operation& begin_operation(any_io_executor own, any_io_executor bound, bool insi
   check_is_not_run_here(own);
   check_is_not_run_here(bound);
   vigil::detail::io_watch* watch = self.sched->present_watch().as_io_watch();
-  if (watch != nullptr && !is_system(own) && !is_in(own, *watch) &&
+  const bool in_context = io_context_of(own) != nullptr;
+  if (watch != nullptr && (in_context || !is_system(own)) && !is_in(own, *watch) &&
       (!bound || !is_in(bound, *watch))) {
     watch = nullptr;
   }
-  const bool outside = !inside && own.target<memory_executor>() == nullptr;
-  const bool anywhere = bound ? is_system(bound) : is_system(own) || of_io_context(own) != nullptr;
+  const bool outside = !inside && (in_context || own.target<memory_executor>() == nullptr);
+  const bool anywhere = bound ? is_system(bound) : in_context || is_system(own);
   if (bound) {
     // Keeps the bound context from running out of work until the operation is over.
     own = boost::asio::prefer(bound, boost::asio::execution::outstanding_work.tracked);
@@ -189,7 +202,7 @@ void run_in(operation& o, F f) noexcept {
 void emit(operation& o, cancellation_type_t type) noexcept {
   if (is_done(o)) return;
   try {
-    o.signal.emit(type);
+    o.signal->emit(type);
   } catch (const std::bad_alloc&) {
     // If it is to end, it is asked again after its next step.
   } catch (...) {
@@ -230,7 +243,7 @@ operation_section::~operation_section() {
 }
 
 boost::asio::cancellation_slot slot_of(operation& o) noexcept {
-  return o.signal.slot();
+  return o.signal->slot();
 }
 
 void cancel(operation& o, cancellation_type_t type) noexcept {
@@ -247,39 +260,29 @@ void cancel(operation& o, cancellation_type_t type) noexcept {
 
 // --- the end
 
+namespace {
+
+// Ends the fiber's present wait, if it waits. Returns the waiter to be delivered.
+vigil::detail::waiter* claim(operation& o) noexcept VIGIL_REQUIRES(o.lock) {
+  if (o.waiter == nullptr || !o.waiter->claim(o.ticket, outcome::value)) return nullptr;
+  return std::exchange(o.waiter, nullptr);
+}
+
+}  // namespace
+
 void end(operation& o, std::exception_ptr thrown, bool dropped) noexcept {
   o.thrown = std::move(thrown);
   o.dropped = dropped;
   release(o, true);  // before the fiber learns of the end: OP5
   if (o.executors.load() != 0) untrack(o);
+  vigil::detail::waiter* claimed = nullptr;
   {
     const lock_guard guard(o.lock);
     o.done = true;
-    if (o.waiter != nullptr && o.waiter->claim(o.ticket, outcome::value)) o.claimed = o.waiter;
-    o.waiter = nullptr;
+    claimed = claim(o);
   }
-  // See IW4 of io_watch.hpp.
-  if (o.claimed != nullptr && vigil::detail::io_watch::deliver_later(o)) return;
-  deliver(o);
-}
-
-void deliver(operation& o) noexcept {
-  if (vigil::detail::waiter* const w = std::exchange(o.claimed, nullptr)) {
-    w->deliver(vigil::detail::turn::in_order);
-  }
+  if (claimed != nullptr) deliver_in_order(*claimed);
   release(o, false);
-}
-
-void look_again(operation& o) noexcept {
-  vigil::detail::waiter* w = nullptr;
-  {
-    const lock_guard guard(o.lock);
-    o.looks_again = true;
-    if (o.waiter != nullptr && o.waiter->claim(o.ticket, outcome::value)) {
-      w = std::exchange(o.waiter, nullptr);
-    }
-  }
-  if (w != nullptr) w->deliver();
 }
 
 // --- the fiber's wait
@@ -312,9 +315,27 @@ ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_A
   return result;
 }
 
+// How a deadline that moves reaches the fiber.
+class limited_operation final : public limited_wait {
+ public:
+  explicit limited_operation(operation& o) noexcept : of_(o) {}
+
+  vigil::detail::waiter* look_again() noexcept override {
+    const lock_guard guard(of_.lock);
+    of_.looks_again = true;
+    return claim(of_);
+  }
+
+ private:
+  operation& of_;
+};
+
 // The same, with a deadline that may move or be closed meanwhile.
-ending wait_once(operation& o, const wait_limit& limit, movable_deadline& moves) {
-  const ending result = wait_once(o, limit.until(moves.wait_to(o)));
+ending wait_once(operation& o,
+                 const wait_limit& limit,
+                 movable_deadline& moves,
+                 limited_operation& own) {
+  const ending result = wait_once(o, limit.until(moves.begin_wait(own)));
   if (moves.is_closed()) return result == ending::cut || !is_done(o) ? ending::cut : result;
   const bool has_moved = result == ending::cut && !moves.is_over();  // just before it passed
   return has_moved ? ending::completed : result;
@@ -348,11 +369,12 @@ void wait(operation& o, const wait_limit& limit, movable_deadline* moves, ended&
     o.sched.outside.io_begins();
     if (o.watch != nullptr) o.watch->operation_begins();
   }
+  limited_operation own(o);
   do {
-    e.result = moves != nullptr ? wait_once(o, limit, *moves) : wait_once(o, limit);
+    e.result = moves != nullptr ? wait_once(o, limit, *moves, own) : wait_once(o, limit);
   } while (e.result == ending::completed && !is_done(o));
   if (moves != nullptr) {
-    e.cut = moves->waited();
+    e.cut = moves->end_wait(e.result == ending::cut);
   } else if (e.result == ending::cut) {
     e.cut = timed_out_by(limit.is_relative() ? time_of::within : time_of::until);
   }
@@ -374,7 +396,7 @@ void wait(operation& o, const wait_limit& limit, movable_deadline* moves, ended&
 void clear_slot(operation& o) noexcept {
   if (o.executors.load() == 0) return;
   const operation_section inside(o);
-  o.signal.slot().clear();
+  o.signal->slot().clear();
 }
 
 }  // namespace

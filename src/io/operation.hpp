@@ -12,7 +12,7 @@
 //      that finds `done` does not park. After that step the frame is not touched.
 // OP2  A fiber whose wait ends in another way cancels the operation and waits again, for
 //      `done` alone. So the frame and the buffer outlive the operation. A deadline that
-//      moves to an earlier time readies the fiber (`look_again`).
+//      moves to an earlier time readies the fiber (`looks_again`).
 // OP3  Everything that Asio runs for the operation, and each cancellation, runs in its
 //      section: a recursive lock. A fiber inside it cannot park. The initiating function
 //      runs outside, because user code may park there; a cancellation waits until that
@@ -43,8 +43,26 @@ class scheduler;
 
 namespace vigil::io::inline VIGIL_ABI::detail {
 
+// A cancellation signal that is used again (operation_memory.cpp).
+class kept_signal {
+ public:
+  kept_signal();  // throws std::bad_alloc
+  ~kept_signal();
+  kept_signal(const kept_signal&) = delete;
+  kept_signal& operator=(const kept_signal&) = delete;
+
+  boost::asio::cancellation_signal* operator->() const noexcept { return signal_; }
+
+ private:
+  boost::asio::cancellation_signal* signal_;
+};
+
 // Its members are private to operation.cpp.
 struct operation {
+  // Each thread keeps the memory of one that has ended.
+  static void* operator new(std::size_t size);
+  static void operator delete(void* p) noexcept;
+
   vigil::detail::scheduler& sched;
   // The watch whose io_context may complete it; nullptr if none of the runtime's can.
   vigil::detail::io_watch* const watch;
@@ -57,10 +75,12 @@ struct operation {
   vigil::detail::atomic<int> executors{0};  // while nonzero, they hold one reference
   vigil::detail::atomic<bool> end_wanted{false};
 
+  one_operation memory{};
+
   std::recursive_mutex section{};
   int depth = 0;          // guarded by section
   bool answered = false;  // guarded by section: a nested section has ended
-  boost::asio::cancellation_signal signal{};
+  kept_signal signal{};
 
   // Written by the handler before `done`, read by the fiber afterwards.
   std::exception_ptr thrown{};
@@ -74,15 +94,16 @@ struct operation {
       boost::asio::cancellation_type::none;  // kept until `begun`
   vigil::detail::waiter* waiter VIGIL_GUARDED_BY(lock) = nullptr;
   vigil::detail::ticket ticket VIGIL_GUARDED_BY(lock) = 0;
-
-  vigil::detail::waiter* claimed = nullptr;  // by end(); deliver() readies it
-  operation* next_ready = nullptr;           // in io_watch's list, from end() to deliver()
 };
 
-// Finishes end(): readies the fiber and releases the handler's reference.
-void deliver(operation& o) noexcept;
+// Called by a thread that has ended a fiber's wait, perhaps inside a handler.
+void deliver_in_order(vigil::detail::waiter& claimed) noexcept;
 
-// Makes its fiber look at its limit again. Any holder of a reference may call it.
-void look_again(operation& o) noexcept;
+// The fiber whose call this is. Throws wrong_place outside a fiber; ends the program
+// under no_park.
+vigil::detail::fiber& fiber_that_may_wait();
+
+// Throws wrong_place if the calling fiber runs that io_context itself.
+void check_is_not_run_here(const boost::asio::any_io_executor& ex);
 
 }  // namespace vigil::io::inline VIGIL_ABI::detail

@@ -1,10 +1,12 @@
 #include "sched/clock_turns.hpp"
 
+#include <utility>
+
 namespace vigil::inline VIGIL_ABI::detail {
 
 bool clock_turns::has_come(nanos next, bool is_looking) noexcept {
   if (clock_.is_virtual()) return next <= clock_.now();
-  const nanos now = monotonic_now();
+  const nanos now = just_read_ != 0 ? std::exchange(just_read_, 0) : monotonic_now();
   constexpr nanos interval = 1000;
   const nanos each = std::max<nanos>(1, (now - last_clock_) / since_clock_);
   until_clock_ =
@@ -30,10 +32,12 @@ bool clock_turns::deadline_has_come() noexcept {
   return next_deadline_.load(order::acquire) <= last_clock_;
 }
 
-void clock_turns::slept() noexcept {
+void clock_turns::slept(bool in_watch) noexcept {
   read_clock_next();
+  if (in_watch) turn_ += fairness_turns - turn_ % fairness_turns;
   if (watches_.present().knows_io()) {
-    next_poll_.store(monotonic_now() + poll_interval, order::relaxed);  // ordering: a hint
+    just_read_ = monotonic_now();
+    next_poll_.store(just_read_ + poll_interval, order::relaxed);  // ordering: a hint
   }
 }
 

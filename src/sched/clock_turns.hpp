@@ -7,8 +7,8 @@
 //
 // The rule. By time: between quick switches the clock is read about once a microsecond,
 // and at each switch when fibers run longer than that. A worker that looks for work, and
-// virtual time, read it each time. By turns: each 61st turn of the worker begins with
-// the watch and the injection queue.
+// virtual time, read it each time. By turns: each 61st turn of the worker, since it came
+// out of the watch, begins with the watch and the injection queue.
 //
 // Invariants
 //   - 1 <= until_clock_ <= most_turns: a deadline is seen after so many switches at most.
@@ -78,9 +78,9 @@ class clock_turns {
     return true;
   }
 
-  // Called after a sleep: the next due() reads the clock, and the next look for I/O is
+  // Called after a sleep: the next due() reads the clock, and the next looks for I/O are
   // put off, since the watch takes I/O in while a worker sleeps there.
-  void slept() noexcept;
+  void slept(bool in_watch) noexcept;
 
   // --- by turns
   void begin_turn() noexcept { ++turn_; }
@@ -118,6 +118,7 @@ class clock_turns {
   std::uint32_t turn_ = 0;
   nanos last_clock_ = 0;
   nanos share_at_ = never;
+  nanos just_read_ = 0;  // the clock after a sleep, for the due() that follows at once
   const clock_source& clock_;
   const watch_slot& watches_;
 };

@@ -84,16 +84,19 @@ class idle_workers {
   void lie_down(sleeper& s, nanos next, nanos second) noexcept VIGIL_EXCLUDES(lock_);
 
   // IS3. Sleeps until the deadline that was published, or `not_before` if that is later,
-  // until another thread wakes it, or until its alarm calls it. The caller is looking
-  // again when it returns. `has_reason`: whether the worker has to get up for what
-  // another thread did before it woke the note itself.
+  // until another thread wakes it, or until its alarm calls it, but not past `not_after`,
+  // which was not published: nobody covers it. The caller is looking again when it
+  // returns. `has_reason`: whether the worker has to get up for what another thread did
+  // before it woke the note itself, or for `not_after`.
   template <class F = bool (*)()>
   void sleep(
-      sleeper& s, nanos not_before = 0, F has_reason = [] { return false; }) noexcept
-      VIGIL_EXCLUDES(lock_) {
+      sleeper& s,
+      nanos not_before = 0,
+      F has_reason = [] { return false; },
+      nanos not_after = never) noexcept VIGIL_EXCLUDES(lock_) {
     nanos until = s.asked < not_before ? not_before : s.asked;
     do {
-      wait(s, until);
+      wait(s, until < not_after ? until : not_after);
     } while (sleeps_on(s, until) && !has_reason());
     stay_awake(s);
   }

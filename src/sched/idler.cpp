@@ -1,6 +1,7 @@
 #include "sched/idler.hpp"
 
 #include "base/clock_source.hpp"
+#include "machine/stack.hpp"
 #include "sched/clock_turns.hpp"
 #include "sched/pinned_fibers.hpp"
 #include "sched/pinned_inbox.hpp"
@@ -23,6 +24,7 @@ void idler::start_looking() noexcept {
 
 bool idler::stop_looking() noexcept {
   looking_ = false;
+  if (std::exchange(woke_for_decay_, false) && stuck_ != nullptr) stuck_->somebody_is_awake();
   const bool last = of_.idle.stop_looking();
   if (of_.idle.nobody_rests()) return false;
   // Others left to this one what they added while it was looking: if there is
@@ -59,7 +61,7 @@ bool idler::leaves_what_it_sees() noexcept {
 // costs a system call. One such is the price of being exact. Many in a row mean that
 // deadlines come so fast that the worker would do nothing but system calls; then it
 // sleeps past some of them, and takes them together. (docs/decisions/0006)
-nanos idler::not_before() noexcept {
+nanos idler::not_before(nanos now) noexcept {
   constexpr nanos no_sleep = 5'000;
   constexpr nanos real_sleep = 100'000;
   constexpr std::uint32_t row = 16;
@@ -67,7 +69,6 @@ nanos idler::not_before() noexcept {
     short_sleeps_ = 0;
     return 0;
   }
-  const nanos now = monotonic_now();
   if (place_.asked - now >= no_sleep) {
     short_sleeps_ = 0;
     return 0;
@@ -119,16 +120,35 @@ bool idler::nap() noexcept {
 void idler::rest(timer_seam& timers) noexcept {
   if (nap()) return;
   woke_in_vain();
-  if (!timers.tidy()) return;  // more to do: look around first
+  if (!decay_stacks()) return;  // more to do: look around first
+  const nanos now = monotonic_now();
+  nanos longest = never;
+  if (!leaves_dead_ones(now, longest)) {
+    if (!timers.tidy()) return;  // the same
+    tidied_at_ = now;
+  }
   place_.kept = of_.pinned.how_tied();
-  if (lie_down(timers)) sleep();
+  if (lie_down(timers, longest)) sleep(now);
+}
+
+// Whether the heap may stay as it is, because the worker sleeps until `longest` at most.
+// It may if it was tidied a moment ago and the earliest deadline, dead or not, is far.
+bool idler::leaves_dead_ones(nanos now, nanos& longest) noexcept {
+  constexpr nanos often = 1'000'000;
+  constexpr nanos far = 4'000'000;
+  const nanos next = of_.next_deadline.load();
+  if (of_.is_virtual || next == never || now - tidied_at_ >= often || next - now <= far) {
+    return false;
+  }
+  longest = now + far;
+  return true;
 }
 
 // Publishes and looks: IS1 and IS2 of idle.hpp. False if it has found something to do
 // instead, or has made it.
-bool idler::lie_down(timer_seam& timers) noexcept {
-  const nanos next = of_.next_deadline.load();
-  const nanos second = next == never ? never : timers.second_deadline();
+bool idler::lie_down(timer_seam& timers, nanos longest) noexcept {
+  const nanos next = std::min(of_.next_deadline.load(), longest);
+  const nanos second = next == never || of_.workers == 1 ? never : timers.second_deadline();
   std::uint64_t none_left = 0;
   do {
     of_.idle.lie_down(place_, next, second);
@@ -149,13 +169,23 @@ void idler::stay_awake() noexcept {
 }
 
 // IS3.
-void idler::sleep() noexcept {
+void idler::sleep(nanos now) noexcept {
   of_.counters.kernel_waits.add();
+  const bool in_watch = place_.in_watch;
+  // A step of the decay is nobody else's deadline: timers, virtual time and the search
+  // for deadlocks do not know it.
+  const decay_attendant decay;
   // A signal, or a request to stop, wakes the note by itself.
-  of_.idle.sleep(place_, not_before(), [this] { return of_.signals.any(); });
-  if (stuck_ != nullptr) stuck_->somebody_is_awake();
-  just_woke_ = true;
-  of_.turns.slept();
+  of_.idle.sleep(
+      place_,
+      not_before(now),
+      [&] { return of_.signals.any() || decay.step_has_come(); },
+      decay.when());
+  // The thread that looks for stuck workers would stay for such a moment.
+  woke_for_decay_ = decay.step_has_come();
+  just_woke_ = !woke_for_decay_;
+  if (just_woke_ && stuck_ != nullptr) stuck_->somebody_is_awake();
+  of_.turns.slept(in_watch);
 }
 
 // Whether this worker has to get up for a deadlocked run, which waits for its stop limit

@@ -16,7 +16,8 @@
 //   - It never sleeps without its last look, sees_work(), after it has published that
 //     it sleeps (IS2).
 //   - just_woke_ is true from a sleep or nap to the fiber, or the lack of one, that
-//     follows: each wake-up is counted once, as useful or needless.
+//     follows: each wake-up is counted once, as useful or needless. A wake-up for the
+//     decay of stacks is neither.
 //
 // The worker's thread alone uses it, except start_looking() before that thread runs,
 // and the note of place(), which others wake. It has no lock of its own.
@@ -112,13 +113,14 @@ class idler {
 
  private:
   bool nap() noexcept;
-  bool lie_down(timer_seam& timers) noexcept;
+  bool leaves_dead_ones(nanos now, nanos& longest) noexcept;
+  bool lie_down(timer_seam& timers, nanos longest) noexcept;
   void stay_awake() noexcept;
-  void sleep() noexcept;
+  void sleep(nanos now) noexcept;
   bool must_end_lock_waits(std::uint64_t& none_left) noexcept;
   bool ends_lock_waits(std::uint64_t wake_count) noexcept;
   bool leaves_what_it_sees() noexcept;
-  nanos not_before() noexcept;
+  nanos not_before(nanos now) noexcept;
   void woke_in_vain() noexcept;
 
   const parts of_;
@@ -126,6 +128,8 @@ class idler {
   stuck_watch* stuck_ = nullptr;
   bool looking_ = false;
   bool just_woke_ = false;
+  bool woke_for_decay_ = false;      // and the stuck watch does not know that it is awake
+  nanos tidied_at_ = 0;              // when it has last tidied the heap
   std::uint32_t short_sleeps_ = 0;   // in a row
   std::uint32_t woken_in_vain_ = 0;  // of late
   std::uint32_t naps_ = 0;           // in a row

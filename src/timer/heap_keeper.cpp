@@ -102,7 +102,7 @@ void heap_keeper::make_room(intake& in) {
   if (in.size.load() != 0) merge(in);
   // More than half of the entries are dead then, so looking at twice as many as can have
   // come in since the last time keeps the number of dead ones where it is.
-  if (has_too_many_dead(pending())) sweep(2 * intake::capacity);
+  if (has_too_many_dead()) sweep(2 * intake::capacity);
   const auto reserve = [this]() VIGIL_REQUIRES(lock_) {
     return heap_.reserve(heap_.size() + taken_ + granted_ + intake::capacity);
   };
@@ -193,15 +193,15 @@ void heap_keeper::sweep(std::size_t budget) noexcept {
   }
 }
 
-bool heap_keeper::has_too_many_dead(std::uint64_t live) const noexcept {
-  return heap_.size() > 2 * live + 1024;
+bool heap_keeper::has_too_many_dead() const noexcept {
+  constexpr std::size_t few = 1024;
+  return heap_.size() > few && heap_.size() > 2 * pending() + few;
 }
 
 // Does enough that no worker sleeps to a dead deadline and that dead entries stay
 // bounded, in slices, so that no thread waits long for the heap.
 bool heap_keeper::tidy() noexcept {
   std::size_t budget = slice;
-  const std::uint64_t live = pending();
   const lock_guard guard(lock_);
   drain();
   bool clean = heap_.empty();
@@ -222,9 +222,9 @@ bool heap_keeper::tidy() noexcept {
         break;
     }
   }
-  if (has_too_many_dead(live)) {
+  if (has_too_many_dead()) {
     sweep(slice);
-    clean = clean && !has_too_many_dead(live);
+    clean = clean && !has_too_many_dead();
   }
   publish();
   return clean;

@@ -106,7 +106,7 @@ class heap_keeper {
   void drain() noexcept VIGIL_REQUIRES(lock_);
   void publish() noexcept VIGIL_REQUIRES(lock_);
   void sweep(std::size_t budget) noexcept VIGIL_REQUIRES(lock_);
-  bool has_too_many_dead(std::uint64_t live) const noexcept VIGIL_REQUIRES(lock_);
+  bool has_too_many_dead() const noexcept VIGIL_REQUIRES(lock_);
 
   const clock_source& clock_;
   timer_board& board_;

@@ -58,14 +58,14 @@ class own_std_category final : public std::error_category {
   }
 };
 
-const own_category own;
+const own_category own_codes;
 const own_std_category own_of_std;
 
 const error_code ways_to_say_cancelled[] = {
     asio::error::operation_aborted,
     channel_errc::channel_cancelled,
     make_error_code(boost::system::errc::operation_canceled),
-    error_code(1, own),
+    error_code(1, own_codes),
     std::error_code(1, own_of_std),
     std::make_error_code(std::errc::operation_canceled),
 };
@@ -74,7 +74,7 @@ const error_code genuine_errors[] = {
     asio::error::eof,
     asio::error::connection_reset,
     channel_errc::channel_closed,
-    error_code(2, own),
+    error_code(2, own_codes),
     std::error_code(2, own_of_std),
 };
 

@@ -3,9 +3,14 @@
 #include "http_server/settings.hpp"
 #include "io/http_test.hpp"
 
+#include <memory>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/completion_condition.hpp>
 #include <boost/asio/read.hpp>
 
@@ -62,8 +67,38 @@ class unreported {
     error.clear();
   }
 
+  static constexpr auto wait_read = asio::socket_base::wait_read;
+  static constexpr auto wait_write = asio::socket_base::wait_write;
+
+  // A byte that has come is kept for read_some.
+  template <class Handler>
+  void async_wait(asio::socket_base::wait_type direction, Handler handler) {
+    if (direction == wait_read) {
+      const auto take = [this, handler = std::make_shared<Handler>(std::move(handler))](
+                            error_code e, std::size_t n) {
+        has_kept_ = n != 0;
+        (*handler)(e);
+      };
+      stream_.async_read_some(asio::buffer(&kept_, 1),
+                              asio::bind_cancellation_slot(reading_->slot(), take));
+    } else {
+      const auto never = [handler = std::make_shared<Handler>(std::move(handler))](
+                             error_code e, std::size_t) { (*handler)(e); };
+      full_.first.async_write_some(asio::buffer("x", 1), never);
+    }
+  }
+
+  void cancel(error_code& error) {
+    reading_->emit(asio::cancellation_type::terminal);
+    error.clear();
+  }
+
   template <class Buffers>
   std::size_t read_some(const Buffers& to, error_code& error) {
+    if (std::exchange(has_kept_, false)) {
+      error.clear();
+      return asio::buffer_copy(to, asio::buffer(&kept_, 1));
+    }
     return now([&](auto token) { return stream_.async_read_some(to, token); }, error);
   }
 
@@ -93,6 +128,10 @@ class unreported {
   memory_stream stream_;
   std::pair<memory_stream, memory_stream> full_;
   bool is_non_blocking_ = false;
+  std::unique_ptr<asio::cancellation_signal> reading_ =
+      std::make_unique<asio::cancellation_signal>();
+  char kept_ = 0;
+  bool has_kept_ = false;
 };
 
 }  // namespace

@@ -66,7 +66,6 @@ TEST_SUITE("timeouts") {
                 std::move(h)(std::make_exception_ptr(
                     boost::system::system_error(asio::error::operation_aborted)));
               });
-              vigil::this_fiber::yield();
             },
             use_fiber.within(0s));
       });

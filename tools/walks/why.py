@@ -44,6 +44,7 @@ WHY = {
     "channel_core": "the channel's queues and lock; the hand-over from one fiber to the other",
     # I/O
     "io/movable_deadline": "the deadline of one side, which may move during a wait",
+    "io/readiness": "waits until Asio's handler says that bytes may be there",
     "io/operation": "waits for the operation of Asio, and takes its end from the handler",
     "io/io_watch": "the watch inside the io_context: the worker sleeps there and runs the handlers",
     "io/io_alarm": "sets the timerfd that ends the worker's sleep at the next deadline",

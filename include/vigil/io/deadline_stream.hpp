@@ -48,9 +48,9 @@ class tls_core;
 
 }  // namespace detail
 
-// A stream that has non_blocking(), such as a socket, is tried first, and waited for only
-// if it would block. A read after one that left room in its buffer, and so took
-// everything, waits at once.
+// A stream of the kernel's (with non_blocking(), async_wait() and cancel(), such as a
+// socket) is tried first, and waited for only if it would block; a wait transfers
+// nothing. A read after one that took everything waits at once.
 template <class Stream>
 class deadline_stream {
  public:
@@ -122,10 +122,10 @@ class deadline_stream {
     return transfer(
         sides_->write,
         sides_->write.deadline,
-        0,
+        false,
         error,
-        [&](auto& s, auto& e) { return s.write_some(buffers, e); },
-        [&](auto token) { return stream_.async_write_some(buffers, token); });
+        [&](auto& s) { return s.write_some(buffers, error); },
+        [&](auto& s, auto token) { return s.async_write_some(buffers, token); });
   }
 
   // The same two; throw boost::system::system_error.
@@ -184,10 +184,10 @@ class deadline_stream {
     const detail::turns::call turn(sides_->write.calls);
     error = write_error();
     if (error) return 0;
-    if constexpr (can_try) {
+    if constexpr (detail::waitable<Stream>) {
       set_up();
-      const auto try_it = [&](auto& s, auto& e) { return s.write_some(from, e); };
-      return transferred(try_on(try_it, error));
+      return transferred(
+          detail::uninterrupted(error, [&] { return stream_.write_some(from, error); }));
     } else {
       const auto [e, n] = stream_.async_write_some(
           from, boost::asio::as_tuple(use_fiber.until(clock::time_point::min())));
@@ -211,85 +211,138 @@ class deadline_stream {
     return transfer(
         sides_->read,
         until.deadline,
-        boost::asio::buffer_size(buffers),
+        boost::asio::buffer_size(buffers) == 0,
         error,
-        [&](auto& s, auto& e) { return s.read_some(buffers, e); },
-        [&](auto token) { return stream_.async_read_some(buffers, token); });
+        [&](auto& s) { return try_read(s, buffers, error); },
+        [&](auto& s, auto token) { return s.async_read_some(buffers, token); });
+  }
+
+  template <class Buffers>
+  std::size_t try_read(Stream& s, const Buffers& buffers, boost::system::error_code& error) {
+    bool& is_empty = sides_->read.is_empty;
+    if constexpr (detail::is_tcp<Stream>) {
+      return detail::receive(s.native_handle(), buffers, is_empty, error);
+    } else {
+      const std::size_t n = s.read_some(buffers, error);
+      is_empty = !error && n < boost::asio::buffer_size(buffers);
+      return n;
+    }
   }
 
   // After this many calls in a row that were served at once, one yields first.
   static constexpr unsigned others_come_first = 64;
 
-  static constexpr bool can_try = requires(Stream& s, boost::system::error_code e) {
-    s.non_blocking(true, e);
-    static_cast<bool>(s.non_blocking());
-  };
-
   // Makes the stream non-blocking, whichever side comes first. Checked each time, because
-  // another socket may have been opened through next_layer().
-  bool set_up() {
+  // another socket may have been opened through next_layer(). If it is not open, the call
+  // itself reports that.
+  void set_up() {
+    const std::lock_guard guard(sides_->setup);
     boost::system::error_code error;
-    if constexpr (can_try) {
-      const std::lock_guard guard(sides_->setup);
-      const bool is_new = !stream_.non_blocking();
-      if (is_new) stream_.non_blocking(true, error);
-      if (!error && (is_new || !sides_->has_options)) {
-        sides_->has_options = true;
-        if constexpr (detail::may_be_tcp<Stream> &&
-                      requires { ::setsockopt(stream_.native_handle(), 0, 0, nullptr, 0); }) {
-          // May fail, because a generic socket need not be a TCP one.
-          const int at_once = sides_->no_delay ? 1 : 0;
-          ::setsockopt(stream_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
-        }
-      }
+    const bool is_new = !stream_.non_blocking();
+    if (is_new) stream_.non_blocking(true, error);
+    if (error || (!is_new && sides_->has_options)) return;
+    sides_->has_options = true;
+    if constexpr (detail::may_be_tcp<Stream>) {
+      detail::set_up_tcp(stream_.native_handle(), sides_->no_delay);
     }
-    return !error;  // not open: the operation itself reports it
   }
 
-  // `room`: the size of the buffer of a read; 0 for a write.
-  template <class Try, class Wait>
+  // `of_nothing`: a read into no buffer, which never waits.
+  template <class Try, class Begin>
   std::size_t transfer(side& s,
                        detail::movable_deadline& until,
-                       std::size_t room,
+                       bool of_nothing,
                        boost::system::error_code& error,
                        Try try_it,
-                       Wait wait) {
+                       Begin begin) {
     const detail::turns::call turn(s.calls);
-    if (can_try && ++s.at_once % others_come_first == 0) this_fiber::yield();
-    error = until.error();
-    if (error) return 0;
-    if constexpr (can_try) {
-      if (set_up() && !std::exchange(s.was_emptied, false)) {
-        const std::size_t n = try_on(try_it, error);
-        if (!would_block(error)) {
-          s.was_emptied = n < room;
-          return transferred(n);
-        }
-      }
+    if constexpr (detail::waitable<Stream>) {
+      if (++s.at_once % others_come_first == 0) this_fiber::yield();
+      error = until.error();
+      if (error) return 0;
+      set_up();
+      if (of_nothing) s.is_empty = false;
+      return transferred(tried_until_ready(s, until, error, try_it));
+    } else {
+      error = until.error();
+      if (error) return 0;
+      wait_begins();
+      const auto [e, n] = begin(stream_, boost::asio::as_tuple(detail::movable_token{&until}));
+      error = e;
+      return transferred(n);
     }
-    s.at_once = 0;
-    if (sides_->joined != nullptr) sides_->joined->begin_wait(sides_->idle);
-    const auto [e, n] = wait(boost::asio::as_tuple(detail::movable_token{&until}));
-    error = e;
-    s.was_emptied = !e && n < room;
-    if constexpr (can_try) {
-      // Ended by the idle list, or by TCP itself: bytes that have arrived come first, and
-      // no other error replaces this one.
-      if (sides_->joined != nullptr && e == boost::asio::error::timed_out && !until.is_over()) {
-        if (const std::size_t last = try_on(try_it, error)) return transferred(last);
-        error = e;
-      }
-    }
-    return transferred(n);
   }
 
   template <class Try>
-  std::size_t try_on(Try& try_it, boost::system::error_code& error) {
-    std::size_t n = 0;
-    do {
-      n = try_it(stream_, error);
-    } while (error == boost::asio::error::interrupted);
-    return n;
+  std::size_t tried_until_ready(side& s,
+                                detail::movable_deadline& until,
+                                boost::system::error_code& error,
+                                Try& try_it) {
+    const auto try_once = [&] {
+      return detail::uninterrupted(error, [&] { return try_it(stream_); });
+    };
+    for (;;) {
+      if (!std::exchange(s.is_empty, false)) {
+        const std::size_t n = try_once();
+        if (!would_block(error)) return n;
+      }
+      s.at_once = 0;
+      wait_begins();
+      error = wait_until_ready(s, until);
+      if (error) break;
+    }
+    if (sides_->joined == nullptr || error != boost::asio::error::timed_out || until.is_over()) {
+      return 0;
+    }
+    // Ended by the idle list: bytes that have arrived come first, and no other error
+    // replaces this one.
+    const boost::system::error_code by_list = error;
+    const std::size_t last = try_once();
+    if (last == 0) error = by_list;
+    return last;
+  }
+
+  boost::system::error_code wait_until_ready(side& s, detail::movable_deadline& until) {
+    const boost::asio::any_io_executor by = stream_.get_executor();
+    if (detail::begins_wait(s.ready, by)) {
+      begin_wait(stream_, &s == &sides_->read ? Stream::wait_read : Stream::wait_write, s.ready);
+    }
+    boost::system::error_code error;
+    try {
+      error = detail::wait(*s.ready.get(), until, by);
+    } catch (...) {
+      end_wait(stream_, *s.ready.get());
+      throw;
+    }
+    if (error) end_wait(stream_, *s.ready.get());
+    return error;
+  }
+
+  // Ends Asio's wait, if it is outstanding and its fiber goes on without it, so that an
+  // operation on the stream below finds none before it. A wait of the other direction
+  // ends as well, as a false alarm.
+  [[gnu::noinline]] static void end_wait(Stream& stream, detail::readiness& ready) {
+    if (!detail::is_outstanding(ready)) return;  // perhaps the io_context has gone: RD2
+    boost::system::error_code ignored;
+    stream.cancel(ignored);
+  }
+
+  // Not inlined, because Asio may take the address of a thread-local here, and the fiber
+  // may be on another thread afterwards.
+  template <class Direction>
+  [[gnu::noinline]] static void begin_wait(Stream& stream,
+                                           Direction direction,
+                                           const detail::readiness_ref& ready) {
+    try {
+      stream.async_wait(direction, detail::ready_handler(ready));
+    } catch (...) {
+      detail::has_not_begun(*ready.get());
+      throw;
+    }
+  }
+
+  void wait_begins() noexcept {
+    if (sides_->joined != nullptr) sides_->joined->begin_wait(sides_->idle);
   }
 
   static bool would_block(const boost::system::error_code& error) noexcept {

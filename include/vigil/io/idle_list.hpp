@@ -34,10 +34,7 @@ class idle_entry : public timeout_list::entry {
   // Leaves the list while the members that on_expire uses still exist.
   ~idle_entry() { timeout_list::remove(*this); }
 
-  void end_waits() noexcept {
-    read_->end_wait(*this);
-    write_->end_wait(*this);
-  }
+  void end_waits() noexcept { movable_deadline::end_both(*read_, *write_, *this); }
 
  private:
   movable_deadline* read_;

@@ -30,6 +30,8 @@ class wake_list {
  public:
   void add(waiter& claimed) noexcept { claimed_.push_back(claimed); }
 
+  bool empty() const noexcept { return claimed_.empty(); }
+
   // Claims the wait; true if this call ended it.
   bool claim(const open_wait& w, outcome result) noexcept {
     if (!w.claim(result)) return false;
@@ -45,7 +47,7 @@ class wake_list {
     std::size_t n = 0;
     for (; n < far_stride && !queue.empty(); ++n) {
       taken[n] = queue.pop_front();
-      __builtin_prefetch(taken[n]->ahead, 1);
+      prefetch_entry(taken[n]->ahead);
       prefetch(taken[n]->waiter);
     }
     for (std::size_t i = 0; i < n; ++i) {
@@ -64,6 +66,14 @@ class wake_list {
   void deliver_together() noexcept;
 
  private:
+  // Fetches the queued_waiter at the start of an entry, which may lie in two lines.
+  static void prefetch_entry(const void* entry) noexcept {
+    if (entry == nullptr) return;
+    const auto* const start = static_cast<const char*>(entry);
+    __builtin_prefetch(start, 1);
+    __builtin_prefetch(start + sizeof(queued_waiter) - 1, 1);
+  }
+
   // Fetches what claiming and readying touch: of a fiber, the control block from
   // park_state on.
   static void prefetch(const waiter* w) noexcept {

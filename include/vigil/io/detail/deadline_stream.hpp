@@ -3,15 +3,22 @@
 
 #include <vigil/detail/config.hpp>
 #include <vigil/io/detail/movable_deadline.hpp>
+#include <vigil/io/detail/readiness.hpp>
 #include <vigil/io/idle_list.hpp>
 #include <vigil/sync.hpp>
 
+#include <array>
+#include <cstddef>
 #include <mutex>
 #include <type_traits>
+#include <utility>
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/system/error_code.hpp>
+
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 namespace boost::asio::ip {
 class tcp;
@@ -92,23 +99,75 @@ struct stream_side {
 
   turns calls;
   movable_deadline deadline;
-  unsigned at_once = 0;      // in a row; guarded by calls
-  bool was_emptied = false;  // guarded by calls: the last read left nothing
+  readiness_ref ready;    // guarded by calls; empty until a call waits
+  unsigned at_once = 0;   // in a row; guarded by calls
+  bool is_empty = false;  // guarded by calls: the last read left nothing
 };
 
 struct stream_sides {
   stream_side read{time_of::read};
   stream_side write{time_of::write};
-  std::mutex setup;          // never held across a wait
+  mutex setup;               // never held across a wait
   bool no_delay = true;      // guarded by setup
   bool has_options = false;  // guarded by setup; false after a change of them
   idle_list* joined = nullptr;
   idle_entry idle{read.deadline, write.deadline};  // is destroyed first
 };
 
+// A stream of the kernel's: its calls can be tried, and what they lack waited for.
 template <class Stream>
-concept may_be_tcp =
-    std::is_same_v<typename Stream::protocol_type, boost::asio::ip::tcp> ||
-    std::is_same_v<typename Stream::protocol_type, boost::asio::generic::stream_protocol>;
+concept waitable = requires(Stream& s, boost::system::error_code e, ready_handler h) {
+  s.non_blocking(true, e);
+  static_cast<bool>(s.non_blocking());
+  s.async_wait(Stream::wait_read, std::move(h));
+  s.cancel(e);
+};
+
+template <class Stream, class Protocol>
+concept socket_of = std::is_same_v<typename Stream::protocol_type, Protocol> &&
+                    requires(Stream& s) { ::recv(s.native_handle(), nullptr, 0, 0); };
+
+template <class Stream>
+concept is_tcp = socket_of<Stream, boost::asio::ip::tcp>;
+
+template <class Stream>
+concept may_be_tcp = is_tcp<Stream> || socket_of<Stream, boost::asio::generic::stream_protocol>;
+
+// Sets TCP_NODELAY, and has the kernel say with each read how many bytes are left. Either
+// may fail, because a generic socket need not be a TCP one.
+VIGIL_API void set_up_tcp(int socket, bool no_delay) noexcept;
+
+// Reads from a TCP socket without waiting. `is_empty`: nothing is left, as the kernel
+// says, or because the buffers have room left. Not for other sockets: a Unix one would
+// put descriptors, which its peer may send along, where the kernel says it.
+VIGIL_API std::size_t receive(
+    int socket, iovec* to, std::size_t buffers, bool& is_empty, boost::system::error_code& error);
+
+// Repeats a call that a signal has interrupted. Not inlined, because the fiber that waits
+// between two calls may be on another thread afterwards, which has another errno.
+template <class F>
+[[gnu::noinline]] std::size_t uninterrupted(const boost::system::error_code& error, F call) {
+  for (;;) {
+    const std::size_t n = call();
+    if (error != boost::asio::error::interrupted) return n;
+  }
+}
+
+template <class Buffers>
+std::size_t receive(int socket,
+                    const Buffers& buffers,
+                    bool& is_empty,
+                    boost::system::error_code& error) {
+  constexpr std::size_t most = 16;
+  std::array<iovec, most> to;
+  std::size_t n = 0;
+  for (auto b = boost::asio::buffer_sequence_begin(buffers);
+       b != boost::asio::buffer_sequence_end(buffers) && n < most;
+       ++b) {
+    const boost::asio::mutable_buffer part(*b);
+    if (part.size() != 0) to[n++] = {part.data(), part.size()};
+  }
+  return receive(socket, to.data(), n, is_empty, error);
+}
 
 }  // namespace vigil::io::inline VIGIL_ABI::detail

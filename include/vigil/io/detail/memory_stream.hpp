@@ -251,7 +251,8 @@ struct initiate_memory_operation {
   template <class Handler, class Buffers>
   void operator()(Handler&& handler, const Buffers& buffers) const {
     using made = memory_operation<Reads, std::decay_t<Handler>, Buffers>;
-    auto operation = std::make_unique<made>(half, std::forward<Handler>(handler), buffers);
+    auto operation = std::make_unique<made>(
+        half, std::decay_t<Handler>(std::forward<Handler>(handler)), buffers);
     operation->prepare();
     operation.release()->again();
   }

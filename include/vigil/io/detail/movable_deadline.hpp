@@ -1,4 +1,4 @@
-// A deadline that may be moved while an operation waits for it.
+// A deadline that may be moved while a call waits for it.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -8,9 +8,25 @@
 #include <cstdint>
 #include <memory>
 
+namespace vigil::inline VIGIL_ABI::detail {
+
+class waiter;
+
+}  // namespace vigil::inline VIGIL_ABI::detail
+
 namespace vigil::io::inline VIGIL_ABI::detail {
 
-struct operation;
+// A wait whose deadline may be moved.
+class limited_wait {
+ public:
+  // Makes the wait look at its limit again. Returns the waiter that the caller has to
+  // deliver, once it has released its locks, or nullptr. Called under the deadline's
+  // lock.
+  virtual vigil::detail::waiter* look_again() noexcept = 0;
+
+ protected:
+  ~limited_wait() = default;
+};
 
 class VIGIL_API movable_deadline {
  public:
@@ -26,9 +42,11 @@ class VIGIL_API movable_deadline {
   std::int64_t value() const noexcept;
   // Ends the current wait and all later ones, for good. Any thread.
   void close() noexcept;
-  // Ends the current wait as if the deadline had come, unless the entry is in a list
-  // again because bytes have come meanwhile. Any thread.
-  void end_wait(const timeout_list::entry& expired) noexcept;
+  // Ends the current waits of both directions of a stream as if their deadlines had come,
+  // unless the entry is in a list again because bytes have come meanwhile. Any thread.
+  static void end_both(movable_deadline& read,
+                       movable_deadline& write,
+                       const timeout_list::entry& expired) noexcept;
 
   // Whether the deadline has come, on the caller's clock.
   bool is_over() const noexcept;
@@ -36,15 +54,17 @@ class VIGIL_API movable_deadline {
   // The error of a call that has not begun: bad_descriptor, timed_out or none.
   boost::system::error_code error() const noexcept;
 
-  // --- For an operation; one at a time.
-  // Begins a wait, or looks again during one. Returns the time until which it may last.
-  std::int64_t wait_to(operation& o) noexcept;
-  // Ends the wait. Returns the error of one that was cut short: timed_out, or
-  // operation_aborted after close().
-  boost::system::error_code waited() noexcept;
+  // --- For a wait; one at a time.
+  // Begins the wait, or looks again during one. Returns the time until which it may last.
+  std::int64_t begin_wait(limited_wait& w) noexcept;
+  // Ends the wait. Returns the error of one that was cut short, timed_out or
+  // operation_aborted after close(); none for another one.
+  boost::system::error_code end_wait(bool was_cut) noexcept;
 
  private:
   struct part;
+
+  vigil::detail::waiter* claim(const timeout_list::entry& expired) noexcept;
 
   const std::unique_ptr<part> part_;
   const time_of name_;

@@ -7,6 +7,7 @@
 #include <vigil/io/detail/any_io_executor.hpp>
 #include <vigil/io/detail/config.hpp>
 #include <vigil/io/detail/error.hpp>
+#include <vigil/io/detail/one_operation.hpp>
 
 #include <cstdint>
 #include <exception>
@@ -55,6 +56,7 @@ VIGIL_API void retain(operation& o, bool executor) noexcept;
 VIGIL_API void release(operation& o, bool executor) noexcept;
 
 // For the operation's handler.
+VIGIL_API one_operation& memory_of(operation& o) noexcept;
 VIGIL_API boost::asio::cancellation_slot slot_of(operation& o) noexcept;
 // The handler has been called and threw `thrown`, or was destroyed without a call.
 // The caller no longer touches the operation.

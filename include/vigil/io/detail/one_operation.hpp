@@ -1,0 +1,64 @@
+// one_operation: memory for an operation of Asio's of which there is one at a time. A
+// second one, or a larger one, gets memory from the heap.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <new>
+
+namespace vigil::io::inline VIGIL_ABI::detail {
+
+class one_operation {
+ public:
+  // Throws std::bad_alloc.
+  void* allocate(std::size_t bytes) {
+    // Pairs with the release in deallocate().
+    if (bytes > room || used_.exchange(true, std::memory_order_acquire)) {
+      return ::operator new(bytes);
+    }
+    return bytes_;
+  }
+
+  void deallocate(void* p) noexcept {
+    if (p != bytes_) {
+      ::operator delete(p);
+      return;
+    }
+    // Pairs with the acquire in allocate(), perhaps on another thread.
+    used_.store(false, std::memory_order_release);
+  }
+
+ private:
+  static constexpr std::size_t room = 240;
+
+  alignas(std::max_align_t) std::byte bytes_[room];
+  std::atomic<bool> used_{false};
+};
+
+template <class T>
+class one_operation_allocator {
+ public:
+  using value_type = T;
+
+  explicit one_operation_allocator(one_operation& memory) noexcept : memory_(&memory) {}
+
+  template <class U>
+  one_operation_allocator(const one_operation_allocator<U>& other) noexcept
+      : memory_(other.memory_) {}
+
+  T* allocate(std::size_t n) { return static_cast<T*>(memory_->allocate(n * sizeof(T))); }
+
+  void deallocate(T* p, std::size_t) noexcept { memory_->deallocate(p); }
+
+  template <class U>
+  friend bool operator==(const one_operation_allocator& a,
+                         const one_operation_allocator<U>& b) noexcept {
+    return a.memory_ == b.memory_;
+  }
+
+  one_operation* memory_;
+};
+
+}  // namespace vigil::io::inline VIGIL_ABI::detail

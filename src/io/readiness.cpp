@@ -1,0 +1,202 @@
+#include "base/atomic.hpp"
+#include "base/spinlock.hpp"
+#include "io/io_watch.hpp"
+#include "io/operation.hpp"
+#include "sched/scheduler.hpp"
+#include "sched/wait/caller.hpp"
+
+#include <vigil/io/detail/movable_deadline.hpp>
+#include <vigil/io/detail/readiness.hpp>
+#include <vigil/io/memory_executor.hpp>
+
+#include <cstdint>
+#include <new>
+#include <utility>
+
+#include <boost/asio/execution_context.hpp>
+
+namespace vigil::io::inline VIGIL_ABI::detail {
+
+using vigil::detail::lock_guard;
+using vigil::detail::outcome;
+
+struct readiness final : limited_wait {
+  vigil::detail::waiter* look_again() noexcept override {
+    const lock_guard guard(lock);
+    looks_again = true;
+    return claim();
+  }
+
+  // Ends the fiber's present wait, if it waits. Returns the waiter to be delivered.
+  vigil::detail::waiter* claim() noexcept VIGIL_REQUIRES(lock) {
+    vigil::detail::waiter* const w = waiting.waiter;
+    if (w == nullptr || !waiting.claim(outcome::value)) return nullptr;
+    waiting = {};
+    return w;
+  }
+
+  vigil::detail::atomic<int> references{1};
+
+  vigil::detail::spinlock lock{vigil::detail::lock_rank::io};
+  bool armed VIGIL_GUARDED_BY(lock) = false;  // RD1
+  const boost::asio::execution_context* armed_in VIGIL_GUARDED_BY(lock) = nullptr;
+  bool come VIGIL_GUARDED_BY(lock) = false;                // since begins_wait()
+  boost::system::error_code error VIGIL_GUARDED_BY(lock);  // with which it has come
+  bool looks_again VIGIL_GUARDED_BY(lock) = false;
+  vigil::detail::open_wait waiting VIGIL_GUARDED_BY(lock);
+
+  one_operation memory;
+};
+
+void retain(readiness* r) noexcept {
+  r->references.fetch_add(1, vigil::detail::order::relaxed);  // ordering: the caller has one
+}
+
+void release(readiness* r) noexcept {
+  // Pairs with itself: the last release sees what all others did.
+  if (r->references.fetch_sub(1, vigil::detail::order::acq_rel) == 1) delete r;
+}
+
+one_operation& memory_of(readiness& r) noexcept {
+  return r.memory;
+}
+
+namespace {
+
+bool is_outstanding_elsewhere(readiness& r, const boost::asio::execution_context& in) noexcept {
+  const lock_guard guard(r.lock);
+  return r.armed && r.armed_in != &in;
+}
+
+}  // namespace
+
+bool begins_wait(readiness_ref& ref, const boost::asio::any_io_executor& by) {
+  const boost::asio::execution_context& in = by.context();
+  if (!ref || is_outstanding_elsewhere(*ref.get(), in)) ref = readiness_ref(new readiness);
+  readiness& r = *ref.get();
+  const lock_guard guard(r.lock);
+  r.come = false;
+  r.looks_again = false;
+  r.armed_in = &in;
+  return !std::exchange(r.armed, true);
+}
+
+void has_not_begun(readiness& r) noexcept {
+  const lock_guard guard(r.lock);
+  r.armed = false;
+}
+
+bool is_outstanding(readiness& r) noexcept {
+  const lock_guard guard(r.lock);
+  return r.armed;
+}
+
+void has_come(readiness& r, const boost::system::error_code& error) noexcept {
+  vigil::detail::waiter* claimed = nullptr;
+  {
+    const lock_guard guard(r.lock);
+    r.armed = false;
+    r.come = true;
+    r.error = error;
+    claimed = r.claim();
+  }
+  if (claimed != nullptr) deliver_in_order(*claimed);
+}
+
+namespace {
+
+// The fiber's wait counts as outside work, unless the stream is in memory.
+class outside_wait {
+ public:
+  outside_wait(vigil::detail::scheduler& sched, const boost::asio::any_io_executor& by) noexcept
+      : sched_(sched),
+        watch_(watch_of(sched, by)),
+        counts_(watch_ != nullptr || by.target<memory_executor>() == nullptr) {
+    if (!counts_) return;
+    sched_.outside.io_begins();
+    if (watch_ != nullptr) watch_->operation_begins();
+  }
+
+  outside_wait(const outside_wait&) = delete;
+  outside_wait& operator=(const outside_wait&) = delete;
+
+  ~outside_wait() {
+    if (!counts_) return;
+    if (watch_ != nullptr) watch_->operation_ends(false);
+    sched_.outside.io_ends();
+  }
+
+ private:
+  static vigil::detail::io_watch* watch_of(vigil::detail::scheduler& sched,
+                                           const boost::asio::any_io_executor& by) noexcept {
+    vigil::detail::io_watch* const watch = sched.present_watch().as_io_watch();
+    return watch != nullptr && &by.context() == &watch->context() ? watch : nullptr;
+  }
+
+  vigil::detail::scheduler& sched_;
+  vigil::detail::io_watch* const watch_;
+  const bool counts_;
+};
+
+// Waits until the handler has come, the deadline has, or the limit is to be looked at
+// again.
+outcome wait_once(readiness& r,
+                  const vigil::detail::wait_limit& limit) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  vigil::detail::caller self(limit);
+  const bool refused = self.may_not_wait();
+  r.lock.lock();
+  if (r.come || std::exchange(r.looks_again, false) || refused) {
+    const bool stops = !r.come && refused;
+    r.lock.unlock();
+    return stops ? outcome::stopped : outcome::value;
+  }
+  self.open(r.waiting);
+  return self.wait(r.waiting.ticket, vigil::detail::wait_reason::io, r.lock, [&r] {
+    const lock_guard guard(r.lock);
+    r.waiting = {};
+  });
+}
+
+bool came_with(readiness& r, boost::system::error_code& error) noexcept {
+  const lock_guard guard(r.lock);
+  if (r.come) error = r.error;
+  return r.come;
+}
+
+enum class wait_end : std::uint8_t { come, cut, stopped };
+
+// Waits until the handler has come, or the wait is cut by its deadline, by close() or by
+// a stop.
+wait_end wait_until_ended(readiness& r, movable_deadline& until, boost::system::error_code& error) {
+  for (;;) {
+    const std::int64_t limit = until.begin_wait(r);
+    const outcome result =
+        limit == 0 ? outcome::timeout : wait_once(r, vigil::detail::until(limit));
+    if (came_with(r, error)) return wait_end::come;
+    if (result == outcome::stopped) return wait_end::stopped;
+    if (until.is_closed() || (result == outcome::timeout && until.is_over())) return wait_end::cut;
+  }
+}
+
+}  // namespace
+
+boost::system::error_code wait(readiness& r,
+                               movable_deadline& until,
+                               const boost::asio::any_io_executor& by) {
+  vigil::detail::fiber& self = fiber_that_may_wait();
+  check_is_not_run_here(by);
+  const outside_wait counted(*self.sched, by);
+  boost::system::error_code error;
+  auto ended = wait_end::come;
+  try {
+    ended = wait_until_ended(r, until, error);
+  } catch (const std::bad_alloc&) {  // no memory for a timer
+    until.end_wait(false);
+    throw;
+  }
+  const boost::system::error_code cut = until.end_wait(ended == wait_end::cut);
+  if (ended == wait_end::stopped) vigil::detail::throw_stopped(self);
+  return ended == wait_end::cut ? cut : error;
+}
+
+}  // namespace vigil::io::inline VIGIL_ABI::detail
