@@ -136,8 +136,31 @@ def filter_by_case():
         expect("unskipped test cases" in said, f"{program} has no cases")
 
 
+def end_of_a_failed_run():
+    """The last lines say which case has failed and why."""
+    rule = "=" * 79
+    cases = (f"{rule}\na_test.cpp:3:\nTEST CASE:  good\n\na_test.cpp:4: MESSAGE: hello\n\n"
+             f"{rule}\na_test.cpp:9:\nTEST CASE:  bad\n\na_test.cpp:10: ERROR: CHECK( a )\n\n"
+             f"{rule}\n[doctest] test cases: 3 | 2 passed | 1 failed | 0 skipped\n")
+    log = [{"name": "cases", "result": "FAIL", "stdout": cases},
+           {"name": "check", "result": "FAIL", "stdout": "said\n", "stderr": "complained\n"},
+           {"name": "fine", "result": "OK", "stdout": "quiet\n"}]
+    with tempfile.TemporaryDirectory(prefix="vigil-dev-") as folder:
+        path = Path(folder) / "testlog.json"
+        path.write_text("".join(json.dumps(entry) + "\n" for entry in log))
+        done = subprocess.run([sys.executable, ROOT / "tools" / "count_tests.py", path],
+                              text=True, stdout=subprocess.PIPE, check=False)
+    said = done.stdout
+    expect(done.returncode == 1 and said.endswith("\n3 passed, 2 failed\n"), f"counts:\n{said}")
+    for text in ("== failed: cases", "a_test.cpp:10: ERROR", "== failed: check", "complained"):
+        expect(text in said, f"a failed run does not end with {text}:\n{said}")
+    for text in ("TEST CASE:  good", "quiet"):
+        expect(text not in said, f"a failed run ends with {text}, which passed:\n{said}")
+
+
 def main():
     filter_by_case()
+    end_of_a_failed_run()
     for case in (parts_of_failures, failures_of_lint, format_in_a_fresh_clone, compilers, warnings):
         with tempfile.TemporaryDirectory(prefix="vigil-dev-") as folder:
             case(Tree(Path(folder)))
