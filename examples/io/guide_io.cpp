@@ -9,6 +9,7 @@
 #include <vigil/io/memory_stream.hpp>
 #include <vigil/io/resolve.hpp>
 #include <vigil/io/serve.hpp>
+#include <vigil/io/serve_each.hpp>
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
@@ -165,6 +166,45 @@ void serving() {
   server.join();
 }
 
+//! [serve_each]
+struct session {
+  int lines = 0;
+};
+
+auto answer_line = [](auto& peer, const vigil::context&) {
+  using vigil::io::afterwards;
+  if (peer.is_idle()) return afterwards::close;
+  auto lines = asio::dynamic_buffer(peer.input());
+  boost::system::error_code error;
+  const std::size_t n = asio::read_until(peer.stream(), lines, '\n', error);
+  if (error) return afterwards::close;  // the end of the stream as well
+  const std::string line = peer.input().substr(0, n);
+  lines.consume(n);
+  const std::string answer = std::to_string(++peer.state().lines) + ": " + line;
+  asio::write(peer.stream(), asio::buffer(answer), error);
+  return error ? afterwards::close : afterwards::keep;
+};
+
+//! [serve_each]
+
+void serving_each() {
+  tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
+  auto [stopping, stop] = vigil::with_cancel(vigil::background());
+  //! [serving_each]
+  auto server = vigil::spawn([&, stopping = stopping] {
+    vigil::io::serve_each<session>(stopping, acceptor, answer_line, {.idle = 1min});
+  });
+  //! [serving_each]
+  tcp::socket socket(vigil::io::io_context());
+  socket.async_connect(acceptor.local_endpoint(), use_fiber);
+  asio::async_write(socket, asio::buffer("one\ntwo\n", 8), use_fiber);
+  std::string answers;
+  asio::async_read_until(socket, asio::dynamic_buffer(answers), "two\n", use_fiber);
+  std::printf("%s", answers.c_str());
+  stop();
+  server.join();
+}
+
 void idle() {
   vigil::testing::run_virtual([] {
     //! [idle]
@@ -257,6 +297,7 @@ int main() {
     under_a_context(silent);
     streams();
     serving();
+    serving_each();
     announced();
   });
   in_memory();

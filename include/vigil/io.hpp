@@ -11,4 +11,5 @@
 #include <vigil/io/memory_stream.hpp>
 #include <vigil/io/resolve.hpp>
 #include <vigil/io/serve.hpp>
+#include <vigil/io/serve_each.hpp>
 #include <vigil/io/use_fiber.hpp>

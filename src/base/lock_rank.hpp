@@ -14,6 +14,7 @@ enum class lock_rank : unsigned char {
   channel,        // one channel; several only in the order of their addresses
   sync,           // the waiters of one mutex, condition or counter
   io,             // one operation that a fiber waits for
+  connections,    // the connections of one serve_each
   cancel_tree,    // one node of a context tree; several only from a parent down
   done_callback,  // arming the function of one after_func(ctx, f)
   run_listeners,  // the objects that are told when a run ends

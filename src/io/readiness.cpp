@@ -2,12 +2,12 @@
 #include "base/spinlock.hpp"
 #include "io/io_watch.hpp"
 #include "io/operation.hpp"
+#include "io/outside_wait.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/wait/caller.hpp"
 
 #include <vigil/io/detail/movable_deadline.hpp>
 #include <vigil/io/detail/readiness.hpp>
-#include <vigil/io/memory_executor.hpp>
 
 #include <cstdint>
 #include <new>
@@ -44,6 +44,7 @@ struct readiness final : limited_wait {
   boost::system::error_code error VIGIL_GUARDED_BY(lock);  // with which it has come
   bool looks_again VIGIL_GUARDED_BY(lock) = false;
   vigil::detail::open_wait waiting VIGIL_GUARDED_BY(lock);
+  arrival* tells VIGIL_GUARDED_BY(lock) = nullptr;
 
   one_operation memory;
 };
@@ -68,9 +69,8 @@ bool is_outstanding_elsewhere(readiness& r, const boost::asio::execution_context
   return r.armed && r.armed_in != &in;
 }
 
-}  // namespace
-
-bool begins_wait(readiness_ref& ref, const boost::asio::any_io_executor& by) {
+// `to`: the arrival that stands for the fiber; one step with the look at `armed` (RD1).
+bool begins(readiness_ref& ref, const boost::asio::any_io_executor& by, arrival* to) {
   const boost::asio::execution_context& in = by.context();
   if (!ref || is_outstanding_elsewhere(*ref.get(), in)) ref = readiness_ref(new readiness);
   readiness& r = *ref.get();
@@ -78,12 +78,30 @@ bool begins_wait(readiness_ref& ref, const boost::asio::any_io_executor& by) {
   r.come = false;
   r.looks_again = false;
   r.armed_in = &in;
+  r.tells = to;
   return !std::exchange(r.armed, true);
+}
+
+}  // namespace
+
+bool begins_wait(readiness_ref& r, const boost::asio::any_io_executor& by) {
+  return begins(r, by, nullptr);
+}
+
+bool begins_arrival(readiness_ref& r, const boost::asio::any_io_executor& by, arrival& to) {
+  return begins(r, by, &to);
 }
 
 void has_not_begun(readiness& r) noexcept {
   const lock_guard guard(r.lock);
   r.armed = false;
+  r.tells = nullptr;
+}
+
+void ends_arrival(const readiness_ref& ref) noexcept {
+  if (!ref) return;
+  const lock_guard guard(ref.get()->lock);
+  ref.get()->tells = nullptr;
 }
 
 bool is_outstanding(readiness& r) noexcept {
@@ -98,45 +116,13 @@ void has_come(readiness& r, const boost::system::error_code& error) noexcept {
     r.armed = false;
     r.come = true;
     r.error = error;
-    claimed = r.claim();
+    arrival* const told = std::exchange(r.tells, nullptr);
+    claimed = told != nullptr ? told->arrived() : r.claim();
   }
   if (claimed != nullptr) deliver_in_order(*claimed);
 }
 
 namespace {
-
-// The fiber's wait counts as outside work, unless the stream is in memory.
-class outside_wait {
- public:
-  outside_wait(vigil::detail::scheduler& sched, const boost::asio::any_io_executor& by) noexcept
-      : sched_(sched),
-        watch_(watch_of(sched, by)),
-        counts_(watch_ != nullptr || by.target<memory_executor>() == nullptr) {
-    if (!counts_) return;
-    sched_.outside.io_begins();
-    if (watch_ != nullptr) watch_->operation_begins();
-  }
-
-  outside_wait(const outside_wait&) = delete;
-  outside_wait& operator=(const outside_wait&) = delete;
-
-  ~outside_wait() {
-    if (!counts_) return;
-    if (watch_ != nullptr) watch_->operation_ends(false);
-    sched_.outside.io_ends();
-  }
-
- private:
-  static vigil::detail::io_watch* watch_of(vigil::detail::scheduler& sched,
-                                           const boost::asio::any_io_executor& by) noexcept {
-    vigil::detail::io_watch* const watch = sched.present_watch().as_io_watch();
-    return watch != nullptr && &by.context() == &watch->context() ? watch : nullptr;
-  }
-
-  vigil::detail::scheduler& sched_;
-  vigil::detail::io_watch* const watch_;
-  const bool counts_;
-};
 
 // Waits until the handler has come, the deadline has, or the limit is to be looked at
 // again.

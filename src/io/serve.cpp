@@ -117,6 +117,16 @@ server::server(const vigil::context& stopping, const serve_limits& limits, const
       next_wait_(limits.backoff),
       fibers_(without_cancel(stopping)) {}
 
+void server::keep_connections() {
+  if (limits_.idle <= std::chrono::nanoseconds(0)) {
+    throw std::invalid_argument(
+        "vigil::io::serve_each: limits.idle must be more than zero; for connections that may "
+        "be idle for ever use std::chrono::nanoseconds::max()");
+  }
+  kept_.emplace(limits_.idle, limits_.backoff, from_);
+  fibers_.go([this] { kept_->start_fibers(fibers_); }, from_);
+}
+
 bool server::has_room() {
   try {
     if (waits_) {

@@ -1,4 +1,4 @@
-// The calls with which deadline_stream sets up a TCP socket and reads from it.
+// The system calls with which deadline_stream sets up, tests and reads a socket.
 #include <vigil/io/detail/deadline_stream.hpp>
 
 #include <cerrno>
@@ -8,6 +8,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 
 namespace vigil::io::inline VIGIL_ABI::detail {
 
@@ -16,6 +17,11 @@ void set_up_tcp(int socket, bool no_delay) noexcept {
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
   const int says_rest = 1;
   ::setsockopt(socket, IPPROTO_TCP, TCP_INQ, &says_rest, sizeof says_rest);
+}
+
+bool is_readable(int descriptor) noexcept {
+  pollfd look{descriptor, POLLIN, 0};
+  return ::poll(&look, 1, 0) != 0;
 }
 
 namespace {

@@ -46,6 +46,8 @@ namespace detail {
 template <class Stream>
 class tls_core;
 
+struct arrival_access;
+
 }  // namespace detail
 
 // A stream of the kernel's (with non_blocking(), async_wait() and cancel(), such as a
@@ -175,6 +177,7 @@ class deadline_stream {
 
  private:
   friend class detail::tls_core<Stream>;
+  friend struct detail::arrival_access;
 
   using side = detail::stream_side;
 
@@ -256,6 +259,7 @@ class deadline_stream {
                        Try try_it,
                        Begin begin) {
     const detail::turns::call turn(s.calls);
+    ++s.begun;
     if constexpr (detail::waitable<Stream>) {
       if (++s.at_once % others_come_first == 0) this_fiber::yield();
       error = until.error();
@@ -357,5 +361,45 @@ class deadline_stream {
   Stream stream_;
   std::unique_ptr<detail::stream_sides> sides_;
 };
+
+namespace detail {
+
+// Tells an arrival when a stream that no fiber reads may be read.
+struct arrival_access {
+  // Returns false if an earlier wait of Asio's is joined, which may be a false alarm.
+  template <class Stream>
+  static bool begin(deadline_stream<Stream>& s, arrival& to) {
+    readiness_ref& ready = s.sides_->read.ready;
+    if (!begins_arrival(ready, s.stream_.get_executor(), to)) return false;
+    s.begin_wait(s.stream_, Stream::wait_read, ready);
+    return true;
+  }
+
+  // Whether a read would not wait.
+  template <class Stream>
+  static bool is_readable(deadline_stream<Stream>& s) {
+    if constexpr (requires { s.stream_.is_readable(); }) {
+      return s.stream_.is_readable();
+    } else {
+      return detail::is_readable(s.stream_.native_handle());
+    }
+  }
+
+  template <class Stream>
+  static void end(deadline_stream<Stream>& s) noexcept {
+    const readiness_ref& ready = s.sides_->read.ready;
+    s.sides_->read.is_empty = false;
+    ends_arrival(ready);
+    if (ready) s.end_wait(s.stream_, *ready.get());
+  }
+
+  // How many reads have begun.
+  template <class Stream>
+  static unsigned reads(const deadline_stream<Stream>& s) noexcept {
+    return s.sides_->read.begun;
+  }
+};
+
+}  // namespace detail
 
 }  // namespace vigil::io::inline VIGIL_ABI

@@ -73,6 +73,26 @@ class memory_stream {
         detail::initiate_memory_operation<true>{in_}, token, buffers);
   }
 
+  enum wait_type { wait_read };
+
+  // Waits until a read would not wait: bytes, eof or an error are there. It counts as a
+  // read: one at a time.
+  template <class Token>
+  auto async_wait(wait_type, Token&& token) {
+    return boost::asio::async_initiate<Token, void(boost::system::error_code)>(
+        detail::initiate_memory_wait{in_}, token);
+  }
+
+  // Whether a read would not wait.
+  bool is_readable() const { return in_ == nullptr || in_->is_readable(); }
+
+  // Ends the operations of this end that wait with operation_aborted. Never fails.
+  void cancel(boost::system::error_code& error) {
+    error.clear();
+    if (in_ != nullptr) in_->cancel_reader();
+    if (out_ != nullptr) out_->cancel_writer();
+  }
+
   template <class Buffers, class Token>
   auto async_write_some(const Buffers& buffers, Token&& token) {
     return boost::asio::async_initiate<Token, void(boost::system::error_code, std::size_t)>(

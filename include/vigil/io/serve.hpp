@@ -22,6 +22,7 @@
 
 #include <vigil/context.hpp>
 #include <vigil/group.hpp>
+#include <vigil/io/detail/kept_connections.hpp>
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/sync.hpp>
 
@@ -30,6 +31,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -54,6 +56,9 @@ struct serve_limits {
   // do not come here: they are normal ends of connections. If it is empty, or throws
   // itself, the exception goes to options::on_unhandled, as for vigil::go.
   std::function<void(std::exception_ptr)> on_error = {};
+  // serve_each: how long a connection may be idle before its handler is asked whether it
+  // is kept; must be positive. serve has no use for it.
+  std::chrono::nanoseconds idle = std::chrono::minutes(2);
   // Called once, on serve's fiber, when no more connections are accepted because
   // `stopping` is done or the acceptor was closed or has failed; not if serve's fiber is
   // stopped. It runs as the grace begins, and is the place to end idle connections. If it
@@ -112,8 +117,16 @@ class VIGIL_API server {
   template <class Connection>
   void start(Connection&& c) {
     fibers_.go(std::forward<Connection>(c), from_);
-    has_started();
   }
+
+  void has_started() noexcept;
+
+  // For serve_each, before the first accept. Throws std::invalid_argument.
+  void keep_connections();
+
+  kept_connections& kept() noexcept { return *kept_; }
+
+  const site& from() const noexcept { return from_; }
 
   // For async_accept.
   fiber_token token() { return token_access::reporting(use_fiber.under(stopping_), destroyed_); }
@@ -139,7 +152,6 @@ class VIGIL_API server {
 
  private:
   bool goes_on(bool (*is_open)(const void* acceptor), const void* acceptor);
-  void has_started() noexcept;
   bool passes(int code);
   void tell_stop() const;
 
@@ -155,6 +167,7 @@ class VIGIL_API server {
   std::exception_ptr broken_;
   bool destroyed_ = false;  // the accept was destroyed, with its io_context
   bool ended_by_others_ = false;
+  std::optional<kept_connections> kept_;
   group fibers_;  // is destroyed first
 };
 
@@ -187,27 +200,64 @@ void close(Acceptor& a) {
   }
 }
 
+// Accepts until no more are to be accepted. Calls take(connection) for each, which may
+// throw what an accept may.
+template <class Acceptor, class Take>
+void accept_all(server& s, Acceptor& acceptor, Take take) {
+  if constexpr (requires { acceptor.is_open(); }) {
+    if (!acceptor.is_open()) {
+      throw boost::system::system_error(boost::asio::error::bad_descriptor, "vigil::io::serve");
+    }
+  }
+  // Otherwise Asio drops such an accept, and forgets to look for the one after it.
+  if constexpr (requires(boost::asio::socket_base::enable_connection_aborted on) {
+                  acceptor.set_option(on);
+                }) {
+    acceptor.set_option(boost::asio::socket_base::enable_connection_aborted(true));
+  }
+  const auto accept_one = [&] {
+    try {
+      take(acceptor.async_accept(s.token()));
+      s.has_started();
+      return true;
+    } catch (...) {
+      return s.goes_on(acceptor);
+    }
+  };
+  while (s.has_room() && accept_one()) {
+  }
+  if (s.closes_acceptor()) close(acceptor);
+}
+
+// Runs a handler. Returns its exception, unless that is a normal end of a connection.
+template <class F>
+std::exception_ptr end_of_handler(F run) {
+  try {
+    run();
+  } catch (const stopped&) {
+    throw;
+  } catch (const cancelled&) {
+  } catch (const boost::system::system_error&) {
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
 template <class Socket, class Handler>
-class connection {
+class served_socket {
  public:
-  connection(server& s, Socket&& peer, Handler& handler)
+  served_socket(server& s, Socket&& peer, Handler& handler)
       : server_(&s), handler_(&handler), place_(s.take_place()), peer_(std::move(peer)) {}
 
   void operator()(const vigil::context& ctx) {
-    std::exception_ptr error;
-    try {
+    std::exception_ptr error = end_of_handler([&] {
       if constexpr (std::is_invocable_v<Handler&, Socket, const vigil::context&>) {
         std::invoke(*handler_, std::move(peer_), ctx);
       } else {
         std::invoke(*handler_, std::move(peer_));
       }
-    } catch (const stopped&) {
-      throw;
-    } catch (const cancelled&) {
-    } catch (const boost::system::system_error&) {
-    } catch (...) {
-      error = std::current_exception();
-    }
+    });
     if (error != nullptr) server_->report(std::move(error));
   }
 
@@ -257,33 +307,14 @@ void serve(const vigil::context& stopping,
            Handler handler,
            const serve_limits& limits = {},
            const site& from = site::current()) {
-  detail::server s(stopping, limits, from);
-  if constexpr (requires { acceptor.is_open(); }) {
-    if (!acceptor.is_open()) {
-      throw boost::system::system_error(boost::asio::error::bad_descriptor, "vigil::io::serve");
-    }
-  }
-  // Otherwise Asio drops such an accept, and forgets to look for the one after it.
-  if constexpr (requires(boost::asio::socket_base::enable_connection_aborted on) {
-                  acceptor.set_option(on);
-                }) {
-    acceptor.set_option(boost::asio::socket_base::enable_connection_aborted(true));
-  }
   using socket = std::decay_t<decltype(acceptor.async_accept(use_fiber.under(stopping)))>;
   static_assert(std::is_invocable_v<Handler&, socket, const vigil::context&> ||
                     std::is_invocable_v<Handler&, socket>,
                 "vigil::io::serve: the handler takes the socket, and may take a context");
-  const auto accept_one = [&] {
-    try {
-      s.start(detail::connection<socket, Handler>(s, acceptor.async_accept(s.token()), handler));
-      return true;
-    } catch (...) {
-      return s.goes_on(acceptor);
-    }
-  };
-  while (s.has_room() && accept_one()) {
-  }
-  if (s.closes_acceptor()) detail::close(acceptor);
+  detail::server s(stopping, limits, from);
+  detail::accept_all(s, acceptor, [&](socket&& peer) {
+    s.start(detail::served_socket<socket, Handler>(s, std::move(peer), handler));
+  });
   s.finish();
 }
 

@@ -38,8 +38,9 @@ enum class wait_reason : std::uint8_t {
   semaphore,
   once,
   rate_limiter,
-  io,    // an Asio operation
-  test,  // the library's own tests
+  io,           // an Asio operation
+  connections,  // bytes for a connection without a fiber
+  test,         // the library's own tests
 };
 
 constexpr const char* to_string(wait_reason reason) noexcept {
@@ -106,6 +107,8 @@ constexpr const char* to_string(wait_reason reason) noexcept {
       return "rate_limiter";
     case wait_reason::io:
       return "I/O";
+    case wait_reason::connections:
+      return "bytes for a connection without a fiber";
     case wait_reason::test:
       return "test";
   }

@@ -101,6 +101,7 @@ struct stream_side {
   movable_deadline deadline;
   readiness_ref ready;    // guarded by calls; empty until a call waits
   unsigned at_once = 0;   // in a row; guarded by calls
+  unsigned begun = 0;     // calls; guarded by calls
   bool is_empty = false;  // guarded by calls: the last read left nothing
 };
 
@@ -142,6 +143,9 @@ VIGIL_API void set_up_tcp(int socket, bool no_delay) noexcept;
 // put descriptors, which its peer may send along, where the kernel says it.
 VIGIL_API std::size_t receive(
     int socket, iovec* to, std::size_t buffers, bool& is_empty, boost::system::error_code& error);
+
+// Whether a read of this descriptor would not wait.
+VIGIL_API bool is_readable(int descriptor) noexcept;
 
 // Repeats a call that a signal has interrupted. Not inlined, because the fiber that waits
 // between two calls may be on another thread afterwards, which has another errno.

@@ -1,6 +1,7 @@
 // The two directions of a memory_pipe, and their operations.
 #pragma once
 
+#include <vigil/io/detail/readiness.hpp>
 #include <vigil/io/memory_executor.hpp>
 #include <vigil/io/use_fiber.hpp>
 
@@ -97,6 +98,15 @@ class memory_half {
     if (found != nullptr) found->abort();
   }
 
+  bool is_readable() {
+    const std::lock_guard guard(lock_);
+    return error_of<true>(false) != boost::asio::error::would_block;
+  }
+
+  void cancel_reader() { cancel(&memory_half::reader_); }
+
+  void cancel_writer() { cancel(&memory_half::writer_); }
+
   // Called by the end that writes: the other end reads the bytes that are left, then eof.
   void close_writer() { close(writer_closed_, writer_, reader_); }
 
@@ -104,6 +114,15 @@ class memory_half {
   void close_reader() { close(reader_closed_, reader_, writer_); }
 
  private:
+  void cancel(waiting* memory_half::*place) {
+    waiting* found = nullptr;
+    {
+      const std::lock_guard guard(lock_);
+      found = std::exchange(this->*place, nullptr);
+    }
+    if (found != nullptr) found->abort();
+  }
+
   void close(bool& closed, waiting*& own, waiting*& others) {
     waiting* ends = nullptr;
     waiting* looks = nullptr;
@@ -175,14 +194,18 @@ inline constexpr bool only_marks<fiber_handler<Allocator, Values>> = true;
 
 template <class Handler, class... Values>
 void call_in_program(Handler handler, Values... values) {
-  const auto executor = boost::asio::get_associated_executor(handler, memory_executor());
-  auto call = [h = std::move(handler), ... v = std::move(values)]() mutable {
-    std::move(h)(std::move(v)...);
-  };
-  if constexpr (only_marks<Handler>) {
-    boost::asio::dispatch(executor, std::move(call));
+  if constexpr (std::is_same_v<Handler, ready_handler>) {
+    std::move(handler)(values...);  // only marks as well, and has no executor
   } else {
-    boost::asio::post(executor, std::move(call));
+    const auto executor = boost::asio::get_associated_executor(handler, memory_executor());
+    auto call = [h = std::move(handler), ... v = std::move(values)]() mutable {
+      std::move(h)(std::move(v)...);
+    };
+    if constexpr (only_marks<Handler>) {
+      boost::asio::dispatch(executor, std::move(call));
+    } else {
+      boost::asio::post(executor, std::move(call));
+    }
   }
 }
 
@@ -253,6 +276,53 @@ struct initiate_memory_operation {
     using made = memory_operation<Reads, std::decay_t<Handler>, Buffers>;
     auto operation = std::make_unique<made>(
         half, std::decay_t<Handler>(std::forward<Handler>(handler)), buffers);
+    operation->prepare();
+    operation.release()->again();
+  }
+
+  std::shared_ptr<memory_half> half;
+};
+
+// Waits until the half is readable, and leaves the bytes there.
+template <class Handler>
+class memory_wait final : public memory_half::waiting {
+ public:
+  memory_wait(std::shared_ptr<memory_half> half, Handler&& handler)
+      : waiting(half->next_number()), half_(std::move(half)), handler_(std::move(handler)) {}
+
+  // May throw std::bad_alloc; the caller then still owns it. again() follows.
+  void prepare() { cancel_by_slot(handler_, half_, number); }
+
+  void again() override {
+    // Kept, because once the operation waits, another thread may end it.
+    const std::shared_ptr<memory_half> half = half_;
+    const auto result = half->wait<true>(*this);
+    if (result == memory_half::wait_result::try_again) finish({});
+    if (result == memory_half::wait_result::taken) finish(boost::asio::error::already_started);
+  }
+
+  void abort() override { finish(boost::asio::error::operation_aborted); }
+
+ private:
+  void finish(const boost::system::error_code& error) {
+    Handler handler = std::move(handler_);
+    delete this;
+    call_in_program(std::move(handler), error);
+  }
+
+  std::shared_ptr<memory_half> half_;
+  Handler handler_;
+};
+
+struct initiate_memory_wait {
+  // As for initiate_memory_operation.
+  using inside_program = void;
+
+  template <class Handler>
+  void operator()(Handler&& handler) const {
+    using made = memory_wait<std::decay_t<Handler>>;
+    auto operation =
+        std::make_unique<made>(half, std::decay_t<Handler>(std::forward<Handler>(handler)));
     operation->prepare();
     operation.release()->again();
   }

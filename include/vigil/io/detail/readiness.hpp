@@ -17,6 +17,7 @@
 //      or one that was outstanding sees all that comes later. A handler that comes late,
 //      for bytes that were read meanwhile, is a false alarm: the fiber tries, and waits
 //      again.
+//      An arrival stands for a fiber: it is told by the handler, under the lock.
 // RD2  A handler keeps the object alive. The stream may go first; its socket's
 //      destructor ends the wait. A call touches its stream after a wait only if the
 //      handler is outstanding: if it was destroyed, so was the io_context.
@@ -31,6 +32,12 @@
 
 #include <boost/asio/error.hpp>
 #include <boost/system/error_code.hpp>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+class waiter;
+
+}  // namespace vigil::inline VIGIL_ABI::detail
 
 namespace vigil::io::inline VIGIL_ABI::detail {
 
@@ -57,6 +64,25 @@ VIGIL_API bool is_outstanding(readiness& r) noexcept;
 VIGIL_API boost::system::error_code wait(readiness& r,
                                          movable_deadline& until,
                                          const boost::asio::any_io_executor& by);
+
+// --- The same without a fiber that waits.
+class arrival {
+ public:
+  // The stream may be ready. Returns the waiter that the caller has to deliver once it
+  // has released its locks, or nullptr. Called at most once for each begins_arrival(),
+  // under the lock of the readiness.
+  virtual vigil::detail::waiter* arrived() noexcept = 0;
+
+ protected:
+  ~arrival() = default;
+};
+
+// As begins_wait(), and tells `to` what comes from now on.
+VIGIL_API bool begins_arrival(readiness_ref& r,
+                              const boost::asio::any_io_executor& by,
+                              arrival& to);
+// `to` is not told any more when this returns. `r` may be empty.
+VIGIL_API void ends_arrival(const readiness_ref& r) noexcept;
 
 // --- Called by the handler, on any thread.
 VIGIL_API void has_come(readiness& r, const boost::system::error_code& error) noexcept;

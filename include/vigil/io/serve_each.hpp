@@ -1,0 +1,250 @@
+// serve_each: accepts connections, and runs a fiber for one only while bytes from it are
+// there to be handled. In between there is neither a fiber nor a stack, so that many
+// connections may be idle.
+//
+//   struct session { int requests = 0; };
+//
+//   io::serve_each<session>(stopping, acceptor, [](auto& peer, const context&) {
+//     if (peer.is_idle()) return io::afterwards::close;
+//     boost::system::error_code error;
+//     std::size_t end = asio::read_until(
+//         peer.stream(), asio::dynamic_buffer(peer.input()), '\n', error);
+//     if (error) return io::afterwards::close;             // eof as well
+//     asio::write(peer.stream(), asio::buffer(peer.input(), end), error);
+//     peer.input().erase(0, end);
+//     ++peer.state().requests;
+//     return error ? io::afterwards::close : io::afterwards::keep;
+//   });
+//
+// The handler serves one request and returns. It may wait as long as it needs to, also in
+// the middle of a request: the connection keeps its fiber until the handler returns.
+//
+// It accepts, and ends, as io::serve does. Idle connections are closed as soon as no more
+// are accepted. A request that has begun to arrive is served; limits.grace bounds that.
+#pragma once
+
+#include <vigil/fiber.hpp>
+#include <vigil/io/deadline_stream.hpp>
+#include <vigil/io/detail/kept_connections.hpp>
+#include <vigil/io/serve.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace vigil::io::inline VIGIL_ABI {
+
+// Whether a connection is kept when its handler returns.
+enum class afterwards : std::uint8_t { keep, close };
+
+namespace detail {
+
+template <class State, class Stream>
+class each_run;
+
+// A socket gets deadlines; a stream that has them stays what it is.
+template <class Accepted>
+struct with_deadlines {
+  using type = deadline_stream<Accepted>;
+};
+
+template <class Accepted>
+  requires requires(Accepted& s) { s.set_read_deadline(clock::time_point::max()); }
+struct with_deadlines<Accepted> {
+  using type = Accepted;
+};
+
+}  // namespace detail
+
+// connection: one connection of serve_each, with the program's State. It lives until it is
+// closed; its address does not change.
+//
+// Thread safety: it belongs to the handler that it was given to, until that returns. No
+// other fiber may use it, or be in a call of its stream, afterwards.
+template <class State, class Stream>
+class connection final : detail::kept_connection {
+ public:
+  ~connection() { end(); }
+
+  // The stream, a deadline_stream unless the acceptor makes another type. Its deadlines
+  // stay as they are set, but none ends the rest between two calls of the handler.
+  Stream& stream() noexcept { return stream_; }
+
+  // Value-initialised, and kept until the connection is closed.
+  State& state() noexcept { return state_; }
+
+  // Bytes that were read and not used yet, for functions that read ahead, such as
+  // asio::read_until. If some are left when the handler returns `keep`, and it has read
+  // or used any, the handler is called again in turn, without a wait: a client may send
+  // several requests at once. If none are left, the memory is freed.
+  std::string& input() noexcept { return input_; }
+
+  // Whether this call is for limits.idle: nothing has come for so long since the handler
+  // returned. If it returns `keep`, the connection may be idle for as long again.
+  bool is_idle() const noexcept { return is_idle_; }
+
+ private:
+  template <class, class>
+  friend class detail::each_run;
+
+  template <class S, class Acceptor, class Handler>
+  friend void serve_each(const vigil::context& stopping,
+                         Acceptor& acceptor,
+                         Handler handler,
+                         const serve_limits& limits,
+                         const site& from);
+
+  using handler = std::function<afterwards(connection&, const vigil::context&)>;
+
+  template <class Accepted>
+  connection(detail::server& s, Accepted&& peer, const handler& h)
+      : kept_connection(s.kept()),
+        server_(s),
+        handler_(h),
+        place_(s.take_place()),
+        stream_(std::forward<Accepted>(peer)) {}
+
+  void end() noexcept {
+    detail::arrival_access::end(stream_);
+    this->leave();
+  }
+
+  void start(group& fibers) override {
+    fibers.go(detail::each_run<State, Stream>(*this), server_.from());
+  }
+
+  rest begins_to_rest() {
+    if (input_.empty()) std::string().swap(input_);
+    this->begins_rest(stream_.get_executor());
+    may_be_false_alarm_ = !detail::arrival_access::begin(stream_, *this);
+    return this->rests();
+  }
+
+  // Calls the handler, and again as long as requests are left in the input.
+  bool is_kept(const vigil::context& ctx) {
+    const unsigned at_first = detail::arrival_access::reads(stream_);
+    for (;;) {
+      const std::size_t had = input_.size();
+      const unsigned reads = detail::arrival_access::reads(stream_);
+      if (handler_(*this, ctx) == afterwards::close) return false;
+      const unsigned reads_now = detail::arrival_access::reads(stream_);
+      if (reads_now == at_first && !is_idle_) detail::throw_has_not_read();
+      is_idle_ = false;
+      if (input_.empty() || (input_.size() == had && reads_now == reads)) return true;
+      this_fiber::yield();
+    }
+  }
+
+  // Returns whether the connection is at rest: the caller has left it.
+  bool serves(const vigil::context& ctx) {
+    for (;;) {
+      is_idle_ = this->has_fiber();
+      detail::arrival_access::end(stream_);
+      const bool is_false_alarm =
+          may_be_false_alarm_ && !is_idle_ && !detail::arrival_access::is_readable(stream_);
+      if (!is_false_alarm && !is_kept(ctx)) return false;
+      const rest now = begins_to_rest();
+      if (now != rest::called) return now == rest::begun;
+    }
+  }
+
+  detail::server& server_;
+  const handler& handler_;
+  detail::server::place place_;  // outlives the stream
+  Stream stream_;
+  State state_{};
+  std::string input_;
+  bool is_idle_ = false;
+  bool may_be_false_alarm_ = false;
+};
+
+namespace detail {
+
+// The function of a connection's fiber.
+template <class State, class Stream>
+class each_run {
+ public:
+  using served = connection<State, Stream>;
+
+  explicit each_run(served& c) noexcept : served_(&c) {}
+
+  each_run(each_run&& other) noexcept : served_(std::exchange(other.served_, nullptr)) {}
+
+  each_run& operator=(each_run&&) = delete;
+
+  ~each_run() {
+    if (served_ != nullptr) served_->put_back();
+  }
+
+  void operator()(const vigil::context& ctx) {
+    std::unique_ptr<served> c(std::exchange(served_, nullptr));
+    const server& all = c->server_;
+    const std::exception_ptr error = end_of_handler([&] {
+      if (c->serves(ctx)) static_cast<void>(c.release());
+    });
+    c.reset();
+    if (error != nullptr) all.report(error);
+  }
+
+ private:
+  served* served_;
+};
+
+}  // namespace detail
+
+// Calls handler(connection, ctx) on a fiber when bytes, or the end of the stream, have
+// come. The handler is one object, called by many fibers at a time; it returns
+// `afterwards`. `auto&` is the easiest name of its first parameter, which is a
+// connection<State, Stream>.
+//
+// A handler that finds no whole request in the input reads on. If it is called for bytes
+// and returns `keep` without a read, it would be called for them for ever: that is a
+// std::logic_error, as if the handler had thrown it. An exception ends the connection;
+// limits.on_error gets it, as for serve. limits.connections counts idle connections as well. If no
+// fiber can be had, the connection waits for one.
+//
+// The acceptor, its errors and the shutdown are as for serve; limits.idle of zero or less
+// is one more std::invalid_argument.
+// Waits on a fiber (`stopping`): throws stopped, wrong_place, std::invalid_argument, the
+// error of accept.
+template <class State, class Acceptor, class Handler>
+void serve_each(const vigil::context& stopping,
+                Acceptor& acceptor,
+                Handler handler,
+                const serve_limits& limits = {},
+                const site& from = site::current()) {
+  using accepted = std::decay_t<decltype(acceptor.async_accept(use_fiber.under(stopping)))>;
+  using stream = typename detail::with_deadlines<accepted>::type;
+  using served = connection<State, stream>;
+  static_assert(std::is_invocable_r_v<afterwards, Handler&, served&, const vigil::context&>,
+                "vigil::io::serve_each: the handler takes a connection<State, Stream>& and a "
+                "const context&, and returns afterwards");
+  const typename served::handler call = std::ref(handler);
+  detail::server s(stopping, limits, from);
+  s.keep_connections();
+  detail::accept_all(s, acceptor, [&](accepted&& peer) {
+    std::unique_ptr<served> made(new served(s, std::move(peer), call));
+    const auto now = made->begins_to_rest();
+    if (now == served::rest::refused) return;
+    served& c = *made.release();
+    if (now == served::rest::called) c.put_back();
+  });
+  s.kept().end_idle();
+  s.finish();
+}
+
+// The same until the runtime begins to shut down, or the calling fiber is stopped.
+template <class State, class Acceptor, class Handler>
+void serve_each(Acceptor& acceptor,
+                Handler handler,
+                const serve_limits& limits = {},
+                const site& from = site::current()) {
+  serve_each<State>(background(), acceptor, std::move(handler), limits, from);
+}
+
+}  // namespace vigil::io::inline VIGIL_ABI

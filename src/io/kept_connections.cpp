@@ -1,0 +1,258 @@
+#include "base/intrusive_list.hpp"
+#include "base/spinlock.hpp"
+#include "io/operation.hpp"
+#include "io/outside_wait.hpp"
+#include "sched/wait/caller.hpp"
+
+#include <vigil/error.hpp>
+#include <vigil/io/detail/kept_connections.hpp>
+#include <vigil/time.hpp>
+
+#include <algorithm>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+namespace vigil::io::inline VIGIL_ABI::detail {
+
+using vigil::detail::lock_guard;
+using vigil::detail::outcome;
+
+struct kept_connection::part {
+  enum class owner : std::uint8_t { with_fiber, leaving, called, idle, ready };
+
+  struct idle_time final : timeout_list::entry {
+    explicit idle_time(part& c) noexcept : of(c) {}
+
+    idle_time(const idle_time&) = delete;
+    idle_time& operator=(const idle_time&) = delete;
+
+    ~idle_time() { timeout_list::remove(*this); }
+
+    part& of;
+  };
+
+  part(kept_connections& set, kept_connection& c) noexcept
+      : all(*set.part_), self(c), time(*this) {}
+
+  kept_connections::part& all;
+  kept_connection& self;
+
+  // Guarded by all.lock.
+  vigil::detail::list_hook<part> hook;
+  owner state = owner::with_fiber;
+  bool is_over_time = false;
+
+  // The wait of Asio's, from begins_rest() to has_fiber(); its fiber's.
+  std::optional<outside_wait> counted;
+
+  idle_time time;  // is destroyed first
+};
+
+struct kept_connections::part {
+  using connection = kept_connection::part;
+  using owner = connection::owner;
+  using idle_time = connection::idle_time;
+  using list = vigil::detail::list<connection, &connection::hook>;
+
+  part(std::chrono::nanoseconds duration, std::chrono::nanoseconds wait, const site& from)
+      : backoff(wait),
+        idle_times(
+            duration,
+            [this](timeout_list::entry& e) { expired(static_cast<idle_time&>(e)); },
+            from) {}
+
+  void expired(idle_time& entry) noexcept;
+  vigil::detail::waiter* call(connection& c, bool is_over_time) noexcept VIGIL_REQUIRES(lock);
+  vigil::detail::waiter* wake_starter() noexcept VIGIL_REQUIRES(lock);
+  connection* next_ready();
+  connection* pop(list& from) noexcept;
+
+  const std::chrono::nanoseconds backoff;
+
+  mutable vigil::detail::spinlock lock{vigil::detail::lock_rank::connections};
+  list idle VIGIL_GUARDED_BY(lock);
+  list ready VIGIL_GUARDED_BY(lock);
+  bool is_ending VIGIL_GUARDED_BY(lock) = false;
+  vigil::detail::open_wait starter VIGIL_GUARDED_BY(lock);
+
+  timeout_list idle_times;  // is destroyed first
+};
+
+void throw_has_not_read() {
+  throw std::logic_error(
+      "vigil::io::serve_each: the handler was called because bytes have come, and has returned "
+      "`keep` without reading; read from connection::stream(), or return `close`");
+}
+
+// --- one connection
+
+kept_connection::kept_connection(kept_connections& all)
+    : part_(std::make_unique<part>(all, *this)) {}
+
+kept_connection::~kept_connection() = default;
+
+void kept_connection::leave() noexcept {
+  timeout_list::remove(part_->time);
+  part_->counted.reset();
+}
+
+void kept_connection::begins_rest(const boost::asio::any_io_executor& by) {
+  part& p = *part_;
+  {
+    const lock_guard guard(p.all.lock);
+    p.state = part::owner::leaving;
+    p.is_over_time = false;
+  }
+  if (!p.time.touch()) p.all.idle_times.add(p.time);
+  p.counted.emplace(*fiber_that_may_wait().sched, by);
+}
+
+kept_connection::rest kept_connection::rests() noexcept {
+  part& p = *part_;
+  const lock_guard guard(p.all.lock);
+  const part::owner now = std::exchange(p.state, part::owner::with_fiber);
+  if (now == part::owner::called) return rest::called;
+  if (p.all.is_ending) return rest::refused;
+  p.state = part::owner::idle;
+  p.all.idle.push_back(p);
+  return rest::begun;
+}
+
+bool kept_connection::has_fiber() noexcept {
+  part& p = *part_;
+  p.counted.reset();
+  const lock_guard guard(p.all.lock);
+  return std::exchange(p.is_over_time, false);
+}
+
+void kept_connection::put_back() noexcept {
+  part& p = *part_;
+  vigil::detail::waiter* claimed = nullptr;
+  {
+    const lock_guard guard(p.all.lock);
+    p.state = part::owner::ready;
+    p.all.ready.push_back(p);
+    claimed = p.all.wake_starter();
+  }
+  if (claimed != nullptr) claimed->deliver();
+}
+
+vigil::detail::waiter* kept_connection::arrived() noexcept {
+  part& p = *part_;
+  const lock_guard guard(p.all.lock);
+  return p.all.call(p, false);
+}
+
+// --- all of a server
+
+// Something has come for c. Returns the starter, if it waits.
+vigil::detail::waiter* kept_connections::part::call(connection& c, bool is_over_time) noexcept {
+  const owner now = c.state;
+  if (now != owner::leaving && now != owner::idle) return nullptr;
+  c.is_over_time = is_over_time;
+  c.state = now == owner::idle ? owner::ready : owner::called;
+  if (now == owner::leaving) return nullptr;
+  idle.remove(c);
+  ready.push_back(c);
+  return wake_starter();
+}
+
+vigil::detail::waiter* kept_connections::part::wake_starter() noexcept {
+  if (starter.waiter == nullptr || !starter.claim(outcome::value)) return nullptr;
+  return std::exchange(starter, {}).waiter;
+}
+
+void kept_connections::part::expired(idle_time& entry) noexcept {
+  vigil::detail::waiter* claimed = nullptr;
+  {
+    const lock_guard guard(lock);
+    claimed = call(entry.of, true);
+  }
+  if (claimed != nullptr) claimed->deliver();
+}
+
+kept_connections::part::connection* kept_connections::part::pop(list& from) noexcept {
+  const lock_guard guard(lock);
+  connection* const c = from.pop_front();
+  if (c != nullptr) c->state = owner::with_fiber;
+  return c;
+}
+
+// Returns nullptr at the end.
+kept_connections::part::connection* kept_connections::part::next_ready()
+    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  for (;;) {
+    vigil::detail::caller self;
+    const bool refused = self.may_not_wait();
+    if (refused) self.refuse("vigil::io::serve_each");
+    lock.lock();
+    connection* const c = ready.pop_front();
+    if (c != nullptr) c->state = owner::with_fiber;
+    if (c != nullptr || is_ending) {
+      lock.unlock();
+      return c;
+    }
+    self.open(starter);
+    const outcome result =
+        self.wait(starter.ticket, vigil::detail::wait_reason::connections, lock, [this] {
+          const lock_guard guard(lock);
+          starter = {};
+        });
+    self.throw_if_ended(result);
+  }
+}
+
+kept_connections::kept_connections(std::chrono::nanoseconds idle,
+                                   std::chrono::nanoseconds backoff,
+                                   const site& from)
+    : part_(std::make_unique<part>(idle, backoff, from)) {}
+
+kept_connections::~kept_connections() {
+  end_idle();
+  while (part::connection* const c = part_->pop(part_->ready))
+    delete &c->self;
+}
+
+namespace {
+
+// Returns false if no fiber is to be had.
+bool gets_fiber(kept_connection& c, group& fibers) {
+  try {
+    c.start(fibers);
+    return true;
+  } catch (const limit_reached&) {
+  } catch (const std::bad_alloc&) {
+  } catch (const std::system_error&) {  // no stack
+  }
+  return false;
+}
+
+}  // namespace
+
+void kept_connections::start_fibers(group& fibers) {
+  while (part::connection* const c = part_->next_ready()) {
+    if (!gets_fiber(c->self, fibers)) sleep_for(part_->backoff);
+  }
+}
+
+void kept_connections::end_idle() noexcept {
+  vigil::detail::waiter* claimed = nullptr;
+  {
+    const lock_guard guard(part_->lock);
+    part_->is_ending = true;
+    claimed = part_->wake_starter();
+  }
+  if (claimed != nullptr) claimed->deliver();
+  while (part::connection* const c = part_->pop(part_->idle))
+    delete &c->self;
+}
+
+bool kept_connections::is_ending() const noexcept {
+  const lock_guard guard(part_->lock);
+  return part_->is_ending;
+}
+
+}  // namespace vigil::io::inline VIGIL_ABI::detail
