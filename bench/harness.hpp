@@ -85,6 +85,7 @@ void io_overshoot(report& out);
 void io_kernel(report& out);
 void io_round_trip(report& out);
 void io_memory(report& out);
+void io_kept(report& out);
 int traced(const std::vector<std::string>& arguments);
 
 // --- measuring

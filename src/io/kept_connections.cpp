@@ -2,9 +2,12 @@
 #include "base/spinlock.hpp"
 #include "io/operation.hpp"
 #include "io/outside_wait.hpp"
+#include "sched/report/dump_note.hpp"
+#include "sched/report/fiber_dump.hpp"
 #include "sched/wait/caller.hpp"
 
 #include <vigil/error.hpp>
+#include <vigil/fiber.hpp>
 #include <vigil/io/detail/kept_connections.hpp>
 #include <vigil/time.hpp>
 
@@ -51,32 +54,50 @@ struct kept_connection::part {
   idle_time time;  // is destroyed first
 };
 
-struct kept_connections::part {
+struct kept_connections::part final : vigil::detail::dump_note {
   using connection = kept_connection::part;
   using owner = connection::owner;
   using idle_time = connection::idle_time;
   using list = vigil::detail::list<connection, &connection::hook>;
 
-  part(std::chrono::nanoseconds duration, std::chrono::nanoseconds wait, const site& from)
-      : backoff(wait),
+  part(std::chrono::nanoseconds duration, std::chrono::nanoseconds wait, const site& place)
+      : sched(*fiber_that_may_wait().sched),
+        backoff(wait),
+        from(place),
         idle_times(
             duration,
             [this](timeout_list::entry& e) { expired(static_cast<idle_time&>(e)); },
-            from) {}
+            place) {
+    sched.notes.add(*this);
+  }
+
+  ~part() { sched.notes.remove(*this); }
+
+  void dump(vigil::detail::dump_writer& out, vigil::detail::nanos time) const noexcept override;
 
   void expired(idle_time& entry) noexcept;
   vigil::detail::waiter* call(connection& c, bool is_over_time) noexcept VIGIL_REQUIRES(lock);
   vigil::detail::waiter* wake_starter() noexcept VIGIL_REQUIRES(lock);
   connection* next_ready();
-  connection* pop(list& from) noexcept;
+  connection* pop(list& all) noexcept;
 
+  void add_idle(connection& c) noexcept VIGIL_REQUIRES(lock);
+  void remove_idle(connection& c) noexcept VIGIL_REQUIRES(lock);
+  void note_idle() noexcept VIGIL_REQUIRES(lock);
+
+  vigil::detail::scheduler& sched;
   const std::chrono::nanoseconds backoff;
+  const site from;
 
   mutable vigil::detail::spinlock lock{vigil::detail::lock_rank::connections};
   list idle VIGIL_GUARDED_BY(lock);
   list ready VIGIL_GUARDED_BY(lock);
   bool is_ending VIGIL_GUARDED_BY(lock) = false;
   vigil::detail::open_wait starter VIGIL_GUARDED_BY(lock);
+
+  // For the dump. Written under the lock.
+  vigil::detail::atomic<std::size_t> idle_count{0};
+  vigil::detail::atomic<vigil::detail::nanos> oldest{0};  // when it began to be idle
 
   timeout_list idle_times;  // is destroyed first
 };
@@ -117,7 +138,7 @@ kept_connection::rest kept_connection::rests() noexcept {
   if (now == part::owner::called) return rest::called;
   if (p.all.is_ending) return rest::refused;
   p.state = part::owner::idle;
-  p.all.idle.push_back(p);
+  p.all.add_idle(p);
   return rest::begun;
 }
 
@@ -148,6 +169,34 @@ vigil::detail::waiter* kept_connection::arrived() noexcept {
 
 // --- all of a server
 
+void kept_connections::part::dump(vigil::detail::dump_writer& out,
+                                  vigil::detail::nanos time) const noexcept {
+  const std::size_t n = idle_count.load();
+  out.text("io::serve_each at ").text(vigil::detail::place_in_words(from.file, from.line).text);
+  out.text(": ").number(n).text(n == 1 ? " idle connection" : " idle connections");
+  if (n != 0) out.text(", the oldest for ").seconds(time - oldest.load());
+  out.text("\n");
+}
+
+void kept_connections::part::add_idle(connection& c) noexcept {
+  idle.push_back(c);
+  note_idle();
+}
+
+void kept_connections::part::remove_idle(connection& c) noexcept {
+  idle.remove(c);
+  note_idle();
+}
+
+void kept_connections::part::note_idle() noexcept {
+  // ordering: for the dump, which may mix two moments.
+  idle_count.store(idle.size(), vigil::detail::order::relaxed);
+  if (idle.empty() || !idle.front()->time.is_linked()) return;
+  // ordering: as above
+  oldest.store(idle.front()->time.last_touch().time_since_epoch().count(),
+               vigil::detail::order::relaxed);
+}
+
 // Something has come for c. Returns the starter, if it waits.
 vigil::detail::waiter* kept_connections::part::call(connection& c, bool is_over_time) noexcept {
   const owner now = c.state;
@@ -155,7 +204,7 @@ vigil::detail::waiter* kept_connections::part::call(connection& c, bool is_over_
   c.is_over_time = is_over_time;
   c.state = now == owner::idle ? owner::ready : owner::called;
   if (now == owner::leaving) return nullptr;
-  idle.remove(c);
+  remove_idle(c);
   ready.push_back(c);
   return wake_starter();
 }
@@ -174,10 +223,11 @@ void kept_connections::part::expired(idle_time& entry) noexcept {
   if (claimed != nullptr) claimed->deliver();
 }
 
-kept_connections::part::connection* kept_connections::part::pop(list& from) noexcept {
+kept_connections::part::connection* kept_connections::part::pop(list& all) noexcept {
   const lock_guard guard(lock);
-  connection* const c = from.pop_front();
+  connection* const c = all.pop_front();
   if (c != nullptr) c->state = owner::with_fiber;
+  note_idle();
   return c;
 }
 
@@ -230,11 +280,19 @@ bool gets_fiber(kept_connection& c, group& fibers) {
   return false;
 }
 
+void wait_for_resources(std::chrono::nanoseconds length) {
+  try {
+    sleep_for(length);
+  } catch (const std::bad_alloc&) {  // no memory for a timer either
+    this_fiber::yield();
+  }
+}
+
 }  // namespace
 
 void kept_connections::start_fibers(group& fibers) {
   while (part::connection* const c = part_->next_ready()) {
-    if (!gets_fiber(c->self, fibers)) sleep_for(part_->backoff);
+    if (!gets_fiber(c->self, fibers)) wait_for_resources(part_->backoff);
   }
 }
 

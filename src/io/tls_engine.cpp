@@ -195,6 +195,10 @@ std::size_t tls_engine::read(boost::asio::mutable_buffer to,
   return n > 0 ? static_cast<std::size_t>(n) : 0;
 }
 
+bool tls_engine::has_input() const noexcept {
+  return BIO_ctrl_pending(in_) != 0 || ::SSL_has_pending(ssl_) != 0;
+}
+
 // Sends the answer to new keys. OpenSSL itself sends it only with the next write, or
 // before it reads the next new keys.
 void tls_engine::answer_keys() noexcept {

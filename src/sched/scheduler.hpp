@@ -15,6 +15,7 @@
 #include "sched/injection_queue.hpp"
 #include "sched/ready_work.hpp"
 #include "sched/report/deadlock.hpp"
+#include "sched/report/dump_note.hpp"
 #include "sched/run/outside_work.hpp"
 #include "sched/run/run_end.hpp"
 #include "sched/run/run_state.hpp"
@@ -109,6 +110,8 @@ class scheduler final : private system_fibers {
   detail::side_pool* side_pool = nullptr;  // the runtime's own; of the blocking layer
 
   clock_source clock;
+
+  dump_notes notes;
 
   // Lists the things that keep exit_when::all_done from ending the run, by kind.
   void list_holders(dump_writer& out) noexcept;

@@ -1,4 +1,5 @@
 #include "support/child.hpp"
+#include "support/dumped.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
@@ -13,17 +14,6 @@ using vigil::sleep_for;
 using vigil::spawn;
 
 namespace {
-
-std::string dumped() {
-  char* text = nullptr;
-  std::size_t size = 0;
-  std::FILE* const f = ::open_memstream(&text, &size);
-  vigil::debug::dump(f);
-  std::fclose(f);
-  std::string result(text, size);
-  std::free(text);
-  return result;
-}
 
 // The line that contains `part`; empty if there is none.
 std::string line_with(const std::string& text, const std::string& part) {

@@ -2,6 +2,7 @@
 // times over memory_acceptor, and over TCP. serve_test and accept_error_test have the
 // cases of accepting and of its errors.
 #include "support/at_rest.hpp"
+#include "support/dumped.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vigil/io/deadline_stream.hpp>
@@ -398,6 +399,26 @@ TEST_SUITE("io::serve_each") {
       for (auto& f : others)
         f.join();
       CHECK(next_line(client, kept) == "1 a");
+    });
+  }
+
+  TEST_CASE("the dump says how many are idle, and for how long the oldest has been") {
+    in_virtual([] {
+      running_server server(answer_lines);
+      over_memory first = server.connect();
+      vigil::sleep_for(3s);
+      over_memory second = server.connect();
+      vigil::sleep_for(4s);
+      const std::string both = dumped();
+      CHECK(both.find("serve_each_test.cpp") != std::string::npos);
+      CHECK(both.find(": 2 idle connections, the oldest for 7.000 s\n") != std::string::npos);
+      first.close();
+      vigil::testing::settle();
+      const std::string one = dumped();
+      CHECK(one.find(": 1 idle connection, the oldest for 4.000 s\n") != std::string::npos);
+      server.end();
+      const std::string none = dumped();
+      CHECK(none.find("idle connection") == std::string::npos);
     });
   }
 

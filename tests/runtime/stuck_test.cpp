@@ -2,6 +2,7 @@
 // somebody waits for one; the dump says since when a fiber has been running.
 #include "runtime/stuck_helpers.hpp"
 #include "support/child.hpp"
+#include "support/dumped.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>
@@ -14,21 +15,6 @@
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-
-namespace {
-
-std::string dumped() {
-  char* text = nullptr;
-  std::size_t size = 0;
-  std::FILE* const f = ::open_memstream(&text, &size);
-  vigil::debug::dump(f);
-  std::fclose(f);
-  std::string result(text, size);
-  std::free(text);
-  return result;
-}
-
-}  // namespace
 
 TEST_SUITE("stuck") {
   // --- whole programs that are stuck; each ends when the report has come

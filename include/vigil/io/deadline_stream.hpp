@@ -364,7 +364,8 @@ class deadline_stream {
 
 namespace detail {
 
-// Tells an arrival when a stream that no fiber reads may be read.
+// Tells an arrival when a stream that no fiber reads may be read. A tls_stream may also
+// have bytes of its own.
 struct arrival_access {
   // Returns false if an earlier wait of Asio's is joined, which may be a false alarm.
   template <class Stream>
@@ -373,6 +374,28 @@ struct arrival_access {
     if (!begins_arrival(ready, s.stream_.get_executor(), to)) return false;
     s.begin_wait(s.stream_, Stream::wait_read, ready);
     return true;
+  }
+
+  template <class Stream>
+  static bool begin(Stream& s, arrival& to) {
+    if (s.core_.has_input()) {
+      to.arrived();
+      return true;
+    }
+    return begin(s.core_.below(), to);
+  }
+
+  template <class Stream>
+  static void end(deadline_stream<Stream>& s) noexcept {
+    const readiness_ref& ready = s.sides_->read.ready;
+    s.sides_->read.is_empty = false;
+    ends_arrival(ready);
+    if (ready) s.end_wait(s.stream_, *ready.get());
+  }
+
+  template <class Stream>
+  static void end(Stream& s) noexcept {
+    end(s.core_.below());
   }
 
   // Whether a read would not wait.
@@ -386,17 +409,19 @@ struct arrival_access {
   }
 
   template <class Stream>
-  static void end(deadline_stream<Stream>& s) noexcept {
-    const readiness_ref& ready = s.sides_->read.ready;
-    s.sides_->read.is_empty = false;
-    ends_arrival(ready);
-    if (ready) s.end_wait(s.stream_, *ready.get());
+  static bool is_readable(Stream& s) {
+    return s.core_.has_input() || is_readable(s.core_.below());
   }
 
   // How many reads have begun.
   template <class Stream>
   static unsigned reads(const deadline_stream<Stream>& s) noexcept {
     return s.sides_->read.begun;
+  }
+
+  template <class Stream>
+  static unsigned reads(const Stream& s) noexcept {
+    return s.core_.reads();
   }
 };
 

@@ -33,6 +33,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -47,22 +48,20 @@ namespace detail {
 template <class State, class Stream>
 class each_run;
 
-// A socket gets deadlines; a stream that has them stays what it is.
-template <class Accepted>
-struct with_deadlines {
-  using type = deadline_stream<Accepted>;
-};
-
-template <class Accepted>
-  requires requires(Accepted& s) { s.set_read_deadline(clock::time_point::max()); }
-struct with_deadlines<Accepted> {
-  using type = Accepted;
-};
+// Makes the stream of a connection.
+template <class Handler, class Accepted>
+auto wrap(Handler& h, Accepted&& peer) {
+  if constexpr (requires { h.wrap(std::move(peer)); }) {
+    return h.wrap(std::move(peer));
+  } else {
+    return deadline_stream<Accepted>(std::move(peer));
+  }
+}
 
 }  // namespace detail
 
-// connection: one connection of serve_each, with the program's State. It lives until it is
-// closed; its address does not change.
+// connection: one connection of serve_each, with the program's State. It lives until it
+// is closed; its address does not change.
 //
 // Thread safety: it belongs to the handler that it was given to, until that returns. No
 // other fiber may use it, or be in a call of its stream, afterwards.
@@ -71,7 +70,7 @@ class connection final : detail::kept_connection {
  public:
   ~connection() { end(); }
 
-  // The stream, a deadline_stream unless the acceptor makes another type. Its deadlines
+  // The stream: a deadline_stream, or what the handler's wrap() returns. Its deadlines
   // stay as they are set, but none ends the rest between two calls of the handler.
   Stream& stream() noexcept { return stream_; }
 
@@ -101,13 +100,12 @@ class connection final : detail::kept_connection {
 
   using handler = std::function<afterwards(connection&, const vigil::context&)>;
 
-  template <class Accepted>
-  connection(detail::server& s, Accepted&& peer, const handler& h)
+  connection(detail::server& s, const handler& h, Stream&& peer)
       : kept_connection(s.kept()),
         server_(s),
         handler_(h),
         place_(s.take_place()),
-        stream_(std::forward<Accepted>(peer)) {}
+        stream_(std::move(peer)) {}
 
   void end() noexcept {
     detail::arrival_access::end(stream_);
@@ -202,11 +200,16 @@ class each_run {
 // `afterwards`. `auto&` is the easiest name of its first parameter, which is a
 // connection<State, Stream>.
 //
+// If the handler has a member wrap(socket), that makes the connection's stream, of type
+// deadline_stream or tls_stream. It is called where connections are accepted and must not
+// wait: a handshake is made by the handler, in its first call. Its exceptions end the
+// connection, as the handler's do.
+//
 // A handler that finds no whole request in the input reads on. If it is called for bytes
 // and returns `keep` without a read, it would be called for them for ever: that is a
 // std::logic_error, as if the handler had thrown it. An exception ends the connection;
-// limits.on_error gets it, as for serve. limits.connections counts idle connections as well. If no
-// fiber can be had, the connection waits for one.
+// limits.on_error gets it, as for serve. limits.connections counts idle connections as
+// well. If no fiber can be had, the connection waits for one.
 //
 // The acceptor, its errors and the shutdown are as for serve; limits.idle of zero or less
 // is one more std::invalid_argument.
@@ -219,7 +222,7 @@ void serve_each(const vigil::context& stopping,
                 const serve_limits& limits = {},
                 const site& from = site::current()) {
   using accepted = std::decay_t<decltype(acceptor.async_accept(use_fiber.under(stopping)))>;
-  using stream = typename detail::with_deadlines<accepted>::type;
+  using stream = decltype(detail::wrap(handler, std::declval<accepted>()));
   using served = connection<State, stream>;
   static_assert(std::is_invocable_r_v<afterwards, Handler&, served&, const vigil::context&>,
                 "vigil::io::serve_each: the handler takes a connection<State, Stream>& and a "
@@ -228,7 +231,12 @@ void serve_each(const vigil::context& stopping,
   detail::server s(stopping, limits, from);
   s.keep_connections();
   detail::accept_all(s, acceptor, [&](accepted&& peer) {
-    std::unique_ptr<served> made(new served(s, std::move(peer), call));
+    std::optional<stream> wrapped;
+    const std::exception_ptr error =
+        detail::end_of_handler([&] { wrapped.emplace(detail::wrap(handler, std::move(peer))); });
+    if (error != nullptr) s.report(error);
+    if (!wrapped.has_value()) return;
+    std::unique_ptr<served> made(new served(s, call, std::move(*wrapped)));
     const auto now = made->begins_to_rest();
     if (now == served::rest::refused) return;
     served& c = *made.release();

@@ -213,6 +213,8 @@ class tls_stream {
   void close() { core_.close(); }
 
  private:
+  friend struct detail::arrival_access;
+
   detail::tls_core<Stream> core_;
 };
 

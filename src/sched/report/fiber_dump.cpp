@@ -246,6 +246,7 @@ void dump_runtime(dump_writer& out, const scheduler& s) noexcept {
     out.text("; next deadline in ").seconds(next - now);
   }
   out.text("\n");
+  s.notes.dump(out, s.clock.now());
 }
 
 void describe_fiber(const stack& where, char* text, std::size_t size) noexcept {

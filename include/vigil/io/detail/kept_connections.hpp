@@ -1,5 +1,5 @@
-// kept_connections: the connections of io::serve_each, which have a fiber only while their
-// handler runs.
+// kept_connections: the connections of io::serve_each, which have a fiber only while
+// their handler runs.
 //
 //   its fiber         begins_rest() ─ Asio's wait begins ─ rests(): it ends
 //   Asio's handler    arrived() ─┐
@@ -7,11 +7,9 @@
 //   the starter       start_fibers(): starts a fiber for each that is ready
 //   serve_each        end_idle()
 //
-// The danger. Bytes, the idle time and the end of the server may come for one connection
-// at the same moment, while its fiber is just about to leave it.
-//
-// The rule. Each connection has one owner, by its state, and every change of owner is one
-// step under the lock of the set.
+// The danger. Bytes, the idle time and the end of the server may come at the same moment,
+// while the fiber is just about to leave. The rule: each connection has one owner, by its
+// state, and every change of owner is one step under the lock of the set.
 //
 // KC1  with_fiber, called: the fiber. idle: the set, from which exactly one of arrived(),
 //      expired() and end_idle() takes it. ready: the starter, or the destructor of the

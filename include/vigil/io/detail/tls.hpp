@@ -53,6 +53,7 @@ class VIGIL_API tls_engine {
   std::size_t see_output(boost::asio::mutable_buffer to) const noexcept;
   void drop_output(std::size_t n) noexcept;
   std::size_t output_size() const noexcept;
+  bool has_input() const noexcept;
 
   SSL* native_handle() noexcept { return ssl_; }
 
@@ -85,9 +86,18 @@ class tls_core {
 
   tls_engine& engine() noexcept { return state_->engine; }
 
+  // Whether bytes have come from below that no read has used.
+  bool has_input() {
+    return with_engine([](const auto& engine) { return engine.has_input(); });
+  }
+
+  // How many reads and handshakes have begun. Caller: none is in progress.
+  unsigned reads() const noexcept { return state_->reads; }
+
   void handshake(bool as_server, boost::system::error_code& error) {
-    const reading_turn reads(*this);
-    const writing_turn writes(*this);
+    const reading_turn reading(*this);
+    const writing_turn writing_too(*this);
+    ++state_->reads;
     if (error = below_.read_error(); error) return;
     if (error = ready_to_write(); error) return;
     do {
@@ -105,6 +115,7 @@ class tls_core {
   template <class Buffers>
   std::size_t read_some(const Buffers& buffers, boost::system::error_code& error) {
     const reading_turn turn(*this);
+    ++state_->reads;
     if (error = below_.read_error(); error) return 0;
     const auto to = first_of<boost::asio::mutable_buffer>(buffers);
     if (to.size() == 0) return 0;
@@ -191,6 +202,7 @@ class tls_core {
     turns writing;
     mutex alone;
     tls_engine engine;                    // guarded by alone
+    unsigned reads = 0;                   // guarded by reading
     std::array<char, record + 1024> in;   // guarded by reading
     std::array<char, record + 1024> out;  // guarded by writing
     boost::system::error_code broken;     // guarded by writing: a record was cut off
