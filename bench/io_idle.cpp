@@ -99,7 +99,7 @@ void answer_bytes(tcp::socket socket) {
 
 struct kept_figures {
   double bytes = 0;  // for each idle connection
-  nanos first = 0;   // the median of requests that come after the rest
+  double first = 0;  // nanoseconds, the median of requests that come after the rest
 };
 
 kept_figures kept_by(bool with_fiber, std::size_t connections) {
@@ -158,8 +158,8 @@ void io_kept(report& out) {
   const kept_figures with = kept_by(true, n);
   out.add("memory of an idle connection of serve_each", without.bytes, "bytes", each);
   out.add("memory of an idle connection of serve, with its fiber", with.bytes, "bytes", each);
-  out.add("the next request, serve_each", static_cast<double>(without.first) / 1e3, "us");
-  out.add("the next request, serve", static_cast<double>(with.first) / 1e3, "us");
+  out.add("the next request, serve_each", without.first / 1e3, "us");
+  out.add("the next request, serve", with.first / 1e3, "us");
 }
 
 std::size_t allowed_descriptors(std::size_t wanted) noexcept {

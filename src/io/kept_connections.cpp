@@ -47,6 +47,7 @@ struct kept_connection::part {
   vigil::detail::list_hook<part> hook;
   owner state = owner::with_fiber;
   bool is_over_time = false;
+  vigil::detail::nanos since = 0;  // when its last rest began
 
   // The wait of Asio's, from begins_rest() to has_fiber(); its fiber's.
   std::optional<outside_wait> counted;
@@ -122,12 +123,14 @@ void kept_connection::leave() noexcept {
 
 void kept_connection::begins_rest(const boost::asio::any_io_executor& by) {
   part& p = *part_;
+  const clock::time_point now = clock::now();
   {
     const lock_guard guard(p.all.lock);
     p.state = part::owner::leaving;
     p.is_over_time = false;
+    p.since = now.time_since_epoch().count();
   }
-  if (!p.time.touch()) p.all.idle_times.add(p.time);
+  if (!p.time.touch(now)) p.all.idle_times.add(p.time);
   p.counted.emplace(*fiber_that_may_wait().sched, by);
 }
 
@@ -191,16 +194,16 @@ void kept_connections::part::remove_idle(connection& c) noexcept {
 void kept_connections::part::note_idle() noexcept {
   // ordering: for the dump, which may mix two moments.
   idle_count.store(idle.size(), vigil::detail::order::relaxed);
-  if (idle.empty() || !idle.front()->time.is_linked()) return;
+  if (idle.empty()) return;
   // ordering: as above
-  oldest.store(idle.front()->time.last_touch().time_since_epoch().count(),
-               vigil::detail::order::relaxed);
+  oldest.store(idle.front()->since, vigil::detail::order::relaxed);
 }
 
 // Something has come for c. Returns the starter, if it waits.
 vigil::detail::waiter* kept_connections::part::call(connection& c, bool is_over_time) noexcept {
   const owner now = c.state;
   if (now != owner::leaving && now != owner::idle) return nullptr;
+  if (now == owner::idle && is_ending) return nullptr;  // end_idle() takes it: KC1
   c.is_over_time = is_over_time;
   c.state = now == owner::idle ? owner::ready : owner::called;
   if (now == owner::leaving) return nullptr;
@@ -218,7 +221,9 @@ void kept_connections::part::expired(idle_time& entry) noexcept {
   vigil::detail::waiter* claimed = nullptr;
   {
     const lock_guard guard(lock);
-    claimed = call(entry.of, true);
+    // An expiry that began before the latest request may come late.
+    const vigil::detail::nanos rested = sched.clock.now() - entry.of.since;
+    if (rested >= idle_times.duration().count()) claimed = call(entry.of, true);
   }
   if (claimed != nullptr) claimed->deliver();
 }

@@ -192,6 +192,7 @@ bool server::passes(int code) {
 void server::finish() {
   const clock::time_point end = deadline_in(limits_.grace);
   tell_stop();
+  if (kept_.has_value()) kept_->end_idle();
   static_cast<void>(fibers_.wait_until(end));
   if (broken_ != nullptr) std::rethrow_exception(broken_);
 }

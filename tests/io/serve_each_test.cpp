@@ -402,6 +402,192 @@ TEST_SUITE("io::serve_each") {
     });
   }
 
+  TEST_CASE("keep after the end of the stream, or after a late read, is close") {
+    in_virtual([] {
+      for (const bool is_late : {false, true}) {
+        int calls = 0;
+        running_server server([&](auto& peer, const vigil::context&) {
+          ++calls;
+          char c = 0;
+          boost::system::error_code error;
+          if (is_late) peer.stream().set_read_deadline(vigil::clock::now() - 1s);
+          peer.stream().read_some(asio::buffer(&c, 1), error);
+          return afterwards::keep;
+        });
+        over_memory client = server.connect();
+        std::string kept;
+        say(client, "x");
+        vigil::testing::settle();
+        CHECK(calls == 1);
+        boost::system::error_code error;
+        client.close_write(error);
+        CHECK(next_line(client, kept) == "");
+        CHECK(calls == (is_late ? 1 : 2));
+      }
+    });
+  }
+
+  TEST_CASE("an idle call may use what is left in the input") {
+    in_virtual([] {
+      std::string used;
+      running_server server(
+          [&](auto& peer, const vigil::context&) {
+            char c = 0;
+            boost::system::error_code error;
+            if (peer.input().empty()) {
+              if (peer.stream().read_some(asio::buffer(&c, 1), error) == 0) {
+                return afterwards::close;
+              }
+              peer.input() = "abc";
+            } else if (peer.is_idle() || !used.empty()) {
+              used += peer.input().front();
+              peer.input().erase(0, 1);
+            }
+            return afterwards::keep;
+          },
+          {.idle = 10s});
+      over_memory client = server.connect();
+      say(client, "x");
+      vigil::sleep_for(9s);
+      CHECK(used == "");
+      vigil::sleep_for(2s);
+      CHECK(used == "abc");
+      say(client, "x");
+      vigil::testing::settle();
+      client.close();
+    });
+  }
+
+  TEST_CASE("bytes that come with the end of the idle time are a request") {
+    for_each_seed(20, [] {
+      running_server server(answer_lines, {.idle = 10s});
+      over_memory client = server.connect();
+      std::string kept;
+      vigil::testing::settle();
+      vigil::sleep_for(10s);
+      boost::system::error_code error;
+      asio::write(client, asio::buffer("a\n", 2), error);
+      // If the handler was asked before they came, the connection has gone.
+      CHECK(next_line(client, kept) == (error ? "" : "1 a"));
+    });
+  }
+
+  TEST_CASE("bytes that came while no fiber was to be had for an idle call are a request") {
+    vigil::testing::virtual_options how;
+    how.runtime.max_fibers = 8;
+    in_virtual(how, [] {
+      running_server server(answer_lines, {.idle = 10s});
+      over_memory client = server.connect();
+      std::string kept;
+      vigil::testing::settle();
+      std::vector<vigil::fiber<void>> others;
+      auto open = vigil::make_channel<void>();
+      try {
+        for (;;)
+          others.push_back(vigil::spawn([&] { open.recv(); }));
+      } catch (const vigil::limit_reached&) {
+      }
+      vigil::sleep_for(11s);
+      say(client, "a\n");
+      open.close();
+      for (auto& f : others)
+        f.join();
+      CHECK(next_line(client, kept) == "1 a");
+    });
+  }
+
+  TEST_CASE("a handler may move the stream out") {
+    in_virtual([] {
+      for (const auto end : {afterwards::keep, afterwards::close}) {
+        running_server server([&](auto& peer, const vigil::context&) {
+          auto own = std::move(peer.stream());
+          own.close();
+          return end;
+        });
+        over_memory client = server.connect();
+        std::string kept;
+        say(client, "x");
+        CHECK(next_line(client, kept) == "");
+      }
+    });
+  }
+
+  TEST_CASE("an exception of the State's constructor ends one connection") {
+    static int made = 0;
+
+    struct sometimes {
+      sometimes() {
+        if (++made == 1) throw std::runtime_error("first state");
+      }
+
+      int lines = 0;
+    };
+
+    made = 0;
+    in_virtual([] {
+      int errors = 0;
+      memory_acceptor acceptor;
+      const auto stopping = vigil::with_cancel(vigil::background());
+      auto server = vigil::spawn([&] {
+        serve_each<sometimes>(stopping.ctx,
+                              acceptor,
+                              answer_lines,
+                              {.on_error = [&](const std::exception_ptr&) { ++errors; }});
+      });
+      for (const char* const expected : {"", "1 a"}) {
+        over_memory client(acceptor.connect());
+        std::string kept;
+        say(client, "a\n");
+        CHECK(next_line(client, kept) == expected);
+      }
+      CHECK(errors == 1);
+      stopping.cancel();
+      server.join();
+    });
+  }
+
+  TEST_CASE("what becomes ready while idle connections are closed is closed as well") {
+    struct slow {
+      ~slow() {
+        const vigil::this_fiber::shield as_a_destructor;
+        vigil::sleep_for(1s);
+      }
+
+      int lines = 0;
+    };
+
+    in_virtual([] {
+      memory_acceptor acceptor;
+      const auto stopping = vigil::with_cancel(vigil::background());
+      auto go_on = vigil::make_channel<void>();
+      auto server = vigil::spawn([&] {
+        serve_each<slow>(stopping.ctx, acceptor, [&](auto& peer, const vigil::context&) {
+          if (peer.state().lines == 1 && peer.input().empty()) go_on.recv();
+          return answer_line(peer);
+        });
+      });
+      over_memory busy(acceptor.connect());
+      over_memory first(acceptor.connect());
+      over_memory second(acceptor.connect());
+      std::string kept;
+      for (over_memory* const each : {&busy, &first, &second}) {
+        say(*each, "a\n");
+        CHECK(next_line(*each, kept) == "1 a");
+      }
+      say(busy, "b\n");
+      vigil::testing::settle();
+      const auto start = vigil::clock::now();
+      stopping.cancel();
+      vigil::sleep_for(500ms);  // the first is being closed
+      boost::system::error_code error;
+      asio::write(second, asio::buffer("b\n", 2), error);
+      CHECK(next_line(second, kept) == "");
+      CHECK(since(start) <= 2s);
+      go_on.close();
+      server.join();
+    });
+  }
+
   TEST_CASE("the dump says how many are idle, and for how long the oldest has been") {
     in_virtual([] {
       running_server server(answer_lines);

@@ -3,6 +3,7 @@
 
 #include <vigil/detail/config.hpp>
 
+#include <cstddef>
 #include <type_traits>
 
 namespace vigil::inline VIGIL_ABI::detail {
@@ -11,7 +12,11 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 template <class F>
 constexpr bool is_empty_function([[maybe_unused]] const F& f) {
-  if constexpr (!std::is_function_v<F> && requires { f == nullptr; }) {
+  // A class that cannot be made of nullptr is never empty; looking for its operator==
+  // would try those of its template arguments.
+  if constexpr (std::is_function_v<F> || !std::is_constructible_v<F, std::nullptr_t>) {
+    return false;
+  } else if constexpr (requires { f == nullptr; }) {
     return f == nullptr;
   } else {
     return false;

@@ -31,6 +31,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -259,22 +260,23 @@ class deadline_stream {
                        Try try_it,
                        Begin begin) {
     const detail::turns::call turn(s.calls);
-    ++s.begun;
+    ++s.counts.begun;
+    std::size_t n = 0;
     if constexpr (detail::waitable<Stream>) {
       if (++s.at_once % others_come_first == 0) this_fiber::yield();
       error = until.error();
       if (error) return 0;
       set_up();
       if (of_nothing) s.is_empty = false;
-      return transferred(tried_until_ready(s, until, error, try_it));
+      n = tried_until_ready(s, until, error, try_it);
     } else {
       error = until.error();
       if (error) return 0;
       wait_begins();
-      const auto [e, n] = begin(stream_, boost::asio::as_tuple(detail::movable_token{&until}));
-      error = e;
-      return transferred(n);
+      std::tie(error, n) = begin(stream_, boost::asio::as_tuple(detail::movable_token{&until}));
     }
+    if (n != 0) ++s.counts.successful;
+    return transferred(n);
   }
 
   template <class Try>
@@ -387,6 +389,7 @@ struct arrival_access {
 
   template <class Stream>
   static void end(deadline_stream<Stream>& s) noexcept {
+    if (is_moved_out(s)) return;
     const readiness_ref& ready = s.sides_->read.ready;
     s.sides_->read.is_empty = false;
     ends_arrival(ready);
@@ -413,15 +416,25 @@ struct arrival_access {
     return s.core_.has_input() || is_readable(s.core_.below());
   }
 
-  // How many reads have begun.
+  // How many reads have begun, and how many of them have brought bytes.
   template <class Stream>
-  static unsigned reads(const deadline_stream<Stream>& s) noexcept {
-    return s.sides_->read.begun;
+  static call_counts reads(const deadline_stream<Stream>& s) noexcept {
+    return is_moved_out(s) ? call_counts() : s.sides_->read.counts;
   }
 
   template <class Stream>
-  static unsigned reads(const Stream& s) noexcept {
-    return s.core_.reads();
+  static call_counts reads(const Stream& s) noexcept {
+    return is_moved_out(s) ? call_counts() : s.core_.reads();
+  }
+
+  template <class Stream>
+  static bool is_moved_out(const deadline_stream<Stream>& s) noexcept {
+    return s.sides_ == nullptr;
+  }
+
+  template <class Stream>
+  static bool is_moved_out(const Stream& s) noexcept {
+    return is_moved_out(s.core_.below());
   }
 };
 

@@ -19,8 +19,8 @@
 // The handler serves one request and returns. It may wait as long as it needs to, also in
 // the middle of a request: the connection keeps its fiber until the handler returns.
 //
-// It accepts, and ends, as io::serve does. Idle connections are closed as soon as no more
-// are accepted. A request that has begun to arrive is served; limits.grace bounds that.
+// It accepts, and ends, as io::serve does. Idle connections are closed when no more are
+// accepted; requests in progress have limits.grace.
 #pragma once
 
 #include <vigil/fiber.hpp>
@@ -71,11 +71,12 @@ class connection final : detail::kept_connection {
   ~connection() { end(); }
 
   // The stream: a deadline_stream, or what the handler's wrap() returns. Its deadlines
-  // stay as they are set, but none ends the rest between two calls of the handler.
+  // stay as they are set, but none ends the rest between two calls of the handler. A
+  // handler may move it out, for another protocol, and returns `close` then.
   Stream& stream() noexcept { return stream_; }
 
-  // Value-initialised, and kept until the connection is closed.
-  State& state() noexcept { return state_; }
+  // Made for the first call, without arguments, and kept until the connection is closed.
+  State& state() noexcept { return *state_; }
 
   // Bytes that were read and not used yet, for functions that read ahead, such as
   // asio::read_until. If some are left when the handler returns `keep`, and it has read
@@ -123,29 +124,40 @@ class connection final : detail::kept_connection {
     return this->rests();
   }
 
-  // Calls the handler, and again as long as requests are left in the input.
+  // Calls the handler, and again as long as requests are left in the input. A call for
+  // bytes that uses none would be followed by another one at once, and so on.
   bool is_kept(const vigil::context& ctx) {
-    const unsigned at_first = detail::arrival_access::reads(stream_);
+    using detail::arrival_access;
+    const auto before = arrival_access::reads(stream_);
+    bool has_moved = is_idle_;
     for (;;) {
       const std::size_t had = input_.size();
-      const unsigned reads = detail::arrival_access::reads(stream_);
+      const auto reads = arrival_access::reads(stream_);
       if (handler_(*this, ctx) == afterwards::close) return false;
-      const unsigned reads_now = detail::arrival_access::reads(stream_);
-      if (reads_now == at_first && !is_idle_) detail::throw_has_not_read();
+      if (arrival_access::is_moved_out(stream_)) return false;
+      const auto now = arrival_access::reads(stream_);
+      const bool moves = input_.size() != had || now.successful != reads.successful;
+      has_moved = has_moved || moves;
       is_idle_ = false;
-      if (input_.empty() || (input_.size() == had && reads_now == reads)) return true;
-      this_fiber::yield();
+      if (moves && !input_.empty()) {
+        this_fiber::yield();
+        continue;
+      }
+      if (!has_moved && now.begun == before.begun) detail::throw_has_not_read();
+      return has_moved;
     }
   }
 
   // Returns whether the connection is at rest: the caller has left it.
   bool serves(const vigil::context& ctx) {
+    if (!state_.has_value()) state_.emplace();
     for (;;) {
-      is_idle_ = this->has_fiber();
+      const bool is_over_time = this->has_fiber();
       detail::arrival_access::end(stream_);
-      const bool is_false_alarm =
-          may_be_false_alarm_ && !is_idle_ && !detail::arrival_access::is_readable(stream_);
-      if (!is_false_alarm && !is_kept(ctx)) return false;
+      const bool is_readable =
+          (!is_over_time && !may_be_false_alarm_) || detail::arrival_access::is_readable(stream_);
+      is_idle_ = is_over_time && !is_readable;  // bytes that came late come first
+      if ((is_idle_ || is_readable) && !is_kept(ctx)) return false;
       const rest now = begins_to_rest();
       if (now != rest::called) return now == rest::begun;
     }
@@ -155,7 +167,7 @@ class connection final : detail::kept_connection {
   const handler& handler_;
   detail::server::place place_;  // outlives the stream
   Stream stream_;
-  State state_{};
+  std::optional<State> state_;
   std::string input_;
   bool is_idle_ = false;
   bool may_be_false_alarm_ = false;
@@ -205,16 +217,21 @@ class each_run {
 // wait: a handshake is made by the handler, in its first call. Its exceptions end the
 // connection, as the handler's do.
 //
-// A handler that finds no whole request in the input reads on. If it is called for bytes
-// and returns `keep` without a read, it would be called for them for ever: that is a
-// std::logic_error, as if the handler had thrown it. An exception ends the connection;
-// limits.on_error gets it, as for serve. limits.connections counts idle connections as
-// well. If no fiber can be had, the connection waits for one.
+// A handler that finds no whole request in the input reads on. If it returns `keep`
+// although its reads have brought nothing (the end of the stream, an error, a deadline),
+// that is `close`. If it is called for bytes and neither reads from stream() nor uses the
+// input, it would be called for ever: that is a std::logic_error, as if it had thrown it.
+// An exception of the handler, or of State's constructor, ends the connection, and
+// limits.on_error gets it, as for serve. If no fiber can be had, the connection waits for
+// one; limits.connections counts idle connections as well.
+//
+// When no more are accepted, limits.on_stop is called, and then the idle connections are
+// closed. A request for which the handler has been called is served.
 //
 // The acceptor, its errors and the shutdown are as for serve; limits.idle of zero or less
 // is one more std::invalid_argument.
-// Waits on a fiber (`stopping`): throws stopped, wrong_place, std::invalid_argument, the
-// error of accept.
+// Waits on a fiber (`stopping`): throws stopped, wrong_place, std::invalid_argument, what
+// vigil::go throws, the error of accept.
 template <class State, class Acceptor, class Handler>
 void serve_each(const vigil::context& stopping,
                 Acceptor& acceptor,
@@ -242,7 +259,6 @@ void serve_each(const vigil::context& stopping,
     served& c = *made.release();
     if (now == served::rest::called) c.put_back();
   });
-  s.kept().end_idle();
   s.finish();
 }
 

@@ -94,6 +94,11 @@ class turns::try_call {
   const bool has_turn_;
 };
 
+struct call_counts {
+  unsigned begun = 0;
+  unsigned successful = 0;
+};
+
 struct stream_side {
   explicit stream_side(time_of name) : deadline(name) {}
 
@@ -101,7 +106,7 @@ struct stream_side {
   movable_deadline deadline;
   readiness_ref ready;    // guarded by calls; empty until a call waits
   unsigned at_once = 0;   // in a row; guarded by calls
-  unsigned begun = 0;     // calls; guarded by calls
+  call_counts counts;     // guarded by calls
   bool is_empty = false;  // guarded by calls: the last read left nothing
 };
 

@@ -91,13 +91,13 @@ class tls_core {
     return with_engine([](const auto& engine) { return engine.has_input(); });
   }
 
-  // How many reads and handshakes have begun. Caller: none is in progress.
-  unsigned reads() const noexcept { return state_->reads; }
+  // Counts of reads and handshakes. Caller: none is in progress.
+  call_counts reads() const noexcept { return state_->reads; }
 
   void handshake(bool as_server, boost::system::error_code& error) {
     const reading_turn reading(*this);
     const writing_turn writing_too(*this);
-    ++state_->reads;
+    ++state_->reads.begun;
     if (error = below_.read_error(); error) return;
     if (error = ready_to_write(); error) return;
     do {
@@ -108,14 +108,17 @@ class tls_core {
       if (error && error != wants_input) return;
       const bool goes_on = error == wants_input;
       error = unsent;
-      if (!goes_on) return;
+      if (!goes_on) {
+        if (!error) ++state_->reads.successful;
+        return;
+      }
     } while (!error && take_input(error));
   }
 
   template <class Buffers>
   std::size_t read_some(const Buffers& buffers, boost::system::error_code& error) {
     const reading_turn turn(*this);
-    ++state_->reads;
+    ++state_->reads.begun;
     if (error = below_.read_error(); error) return 0;
     const auto to = first_of<boost::asio::mutable_buffer>(buffers);
     if (to.size() == 0) return 0;
@@ -138,7 +141,10 @@ class tls_core {
         state_->owed.store(true);
         send_owed();
       }
-      if (error != wants_input) return n;
+      if (error != wants_input) {
+        if (n != 0) ++state_->reads.successful;
+        return n;
+      }
       if (!take_input(error)) return 0;
     }
   }
@@ -202,7 +208,7 @@ class tls_core {
     turns writing;
     mutex alone;
     tls_engine engine;                    // guarded by alone
-    unsigned reads = 0;                   // guarded by reading
+    call_counts reads;                    // guarded by reading
     std::array<char, record + 1024> in;   // guarded by reading
     std::array<char, record + 1024> out;  // guarded by writing
     boost::system::error_code broken;     // guarded by writing: a record was cut off
