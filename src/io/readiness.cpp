@@ -46,7 +46,7 @@ struct readiness final : limited_wait {
   vigil::detail::open_wait waiting VIGIL_GUARDED_BY(lock);
   arrival* tells VIGIL_GUARDED_BY(lock) = nullptr;
 
-  one_operation memory;
+  one_operation_of<room_of_wait> memory;
 };
 
 void retain(readiness* r) noexcept {
@@ -58,7 +58,7 @@ void release(readiness* r) noexcept {
   if (r->references.fetch_sub(1, vigil::detail::order::acq_rel) == 1) delete r;
 }
 
-one_operation& memory_of(readiness& r) noexcept {
+one_operation_of<room_of_wait>& memory_of(readiness& r) noexcept {
   return r.memory;
 }
 

@@ -10,12 +10,13 @@
 
 namespace vigil::io::inline VIGIL_ABI::detail {
 
-class one_operation {
+template <std::size_t Room>
+class one_operation_of {
  public:
   // Throws std::bad_alloc.
   void* allocate(std::size_t bytes) {
     // Pairs with the release in deallocate().
-    if (bytes > room || used_.exchange(true, std::memory_order_acquire)) {
+    if (bytes > Room || used_.exchange(true, std::memory_order_acquire)) {
       return ::operator new(bytes);
     }
     return bytes_;
@@ -31,21 +32,26 @@ class one_operation {
   }
 
  private:
-  static constexpr std::size_t room = 240;
-
-  alignas(std::max_align_t) std::byte bytes_[room];
+  alignas(std::max_align_t) std::byte bytes_[Room];
   std::atomic<bool> used_{false};
 };
 
-template <class T>
+using one_operation = one_operation_of<240>;
+
+template <class T, std::size_t Room = 240>
 class one_operation_allocator {
  public:
   using value_type = T;
 
-  explicit one_operation_allocator(one_operation& memory) noexcept : memory_(&memory) {}
+  template <class U>
+  struct rebind {
+    using other = one_operation_allocator<U, Room>;
+  };
+
+  explicit one_operation_allocator(one_operation_of<Room>& memory) noexcept : memory_(&memory) {}
 
   template <class U>
-  one_operation_allocator(const one_operation_allocator<U>& other) noexcept
+  one_operation_allocator(const one_operation_allocator<U, Room>& other) noexcept
       : memory_(other.memory_) {}
 
   T* allocate(std::size_t n) { return static_cast<T*>(memory_->allocate(n * sizeof(T))); }
@@ -54,11 +60,11 @@ class one_operation_allocator {
 
   template <class U>
   friend bool operator==(const one_operation_allocator& a,
-                         const one_operation_allocator<U>& b) noexcept {
+                         const one_operation_allocator<U, Room>& b) noexcept {
     return a.memory_ == b.memory_;
   }
 
-  one_operation* memory_;
+  one_operation_of<Room>* memory_;
 };
 
 }  // namespace vigil::io::inline VIGIL_ABI::detail

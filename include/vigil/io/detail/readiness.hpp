@@ -28,6 +28,7 @@
 #include <vigil/io/detail/any_io_executor.hpp>
 #include <vigil/io/detail/one_operation.hpp>
 
+#include <cstddef>
 #include <utility>
 
 #include <boost/asio/error.hpp>
@@ -86,11 +87,13 @@ VIGIL_API void ends_arrival(const readiness_ref& r) noexcept;
 
 // --- Called by the handler, on any thread.
 VIGIL_API void has_come(readiness& r, const boost::system::error_code& error) noexcept;
-VIGIL_API one_operation& memory_of(readiness& r) noexcept;
+// A wait of a socket takes 136 bytes. An idle connection holds it.
+inline constexpr std::size_t room_of_wait = 144;
+VIGIL_API one_operation_of<room_of_wait>& memory_of(readiness& r) noexcept;
 
 class ready_handler {
  public:
-  using allocator_type = one_operation_allocator<void>;
+  using allocator_type = one_operation_allocator<void, room_of_wait>;
 
   explicit ready_handler(readiness_ref r) noexcept : of_(std::move(r)) {}
 
