@@ -80,7 +80,8 @@ struct kept_connections::part final : vigil::detail::dump_note {
   vigil::detail::waiter* call(connection& c, bool is_over_time) noexcept VIGIL_REQUIRES(lock);
   vigil::detail::waiter* wake_starter() noexcept VIGIL_REQUIRES(lock);
   connection* next_ready();
-  connection* pop(list& all) noexcept;
+  connection* pop_idle() noexcept;
+  connection* pop_ready() noexcept;
 
   void add_idle(connection& c) noexcept VIGIL_REQUIRES(lock);
   void remove_idle(connection& c) noexcept VIGIL_REQUIRES(lock);
@@ -228,11 +229,18 @@ void kept_connections::part::expired(idle_time& entry) noexcept {
   if (claimed != nullptr) claimed->deliver();
 }
 
-kept_connections::part::connection* kept_connections::part::pop(list& all) noexcept {
+kept_connections::part::connection* kept_connections::part::pop_idle() noexcept {
   const lock_guard guard(lock);
-  connection* const c = all.pop_front();
+  connection* const c = idle.pop_front();
   if (c != nullptr) c->state = owner::with_fiber;
   note_idle();
+  return c;
+}
+
+kept_connections::part::connection* kept_connections::part::pop_ready() noexcept {
+  const lock_guard guard(lock);
+  connection* const c = ready.pop_front();
+  if (c != nullptr) c->state = owner::with_fiber;
   return c;
 }
 
@@ -267,7 +275,7 @@ kept_connections::kept_connections(std::chrono::nanoseconds idle,
 
 kept_connections::~kept_connections() {
   end_idle();
-  while (part::connection* const c = part_->pop(part_->ready))
+  while (part::connection* const c = part_->pop_ready())
     delete &c->self;
 }
 
@@ -309,7 +317,7 @@ void kept_connections::end_idle() noexcept {
     claimed = part_->wake_starter();
   }
   if (claimed != nullptr) claimed->deliver();
-  while (part::connection* const c = part_->pop(part_->idle))
+  while (part::connection* const c = part_->pop_idle())
     delete &c->self;
 }
 

@@ -41,9 +41,9 @@ namespace {
 
 namespace asio = boost::asio;
 using tcp = asio::ip::tcp;
-using over_memory = deadline_stream<memory_stream>;
+using each_client = deadline_stream<memory_stream>;
 
-struct session {
+struct each_session {
   int lines = 0;
 };
 
@@ -86,7 +86,7 @@ class running_server {
  public:
   running_server(Handler handler, const vigil::io::serve_limits& limits = {})
       : server_(vigil::spawn([this, handler, limits] {
-          serve_each<session>(stopping_.ctx, acceptor, handler, limits);
+          serve_each<each_session>(stopping_.ctx, acceptor, handler, limits);
         })) {}
 
   ~running_server() {
@@ -101,7 +101,7 @@ class running_server {
     if (server_.joinable()) server_.join();
   }
 
-  over_memory connect() { return over_memory(acceptor.connect()); }
+  each_client connect() { return each_client(acceptor.connect()); }
 
   memory_acceptor acceptor;
 
@@ -118,10 +118,10 @@ TEST_SUITE("io::serve_each") {
       running_server server(answer_lines);
       vigil::testing::settle();
       const std::size_t without = vigil::stats().fibers_alive;
-      std::vector<std::unique_ptr<over_memory>> clients;
+      std::vector<std::unique_ptr<each_client>> clients;
       std::vector<std::string> kept(10);
       for (std::size_t i = 0; i < kept.size(); ++i)
-        clients.push_back(std::make_unique<over_memory>(server.acceptor.connect()));
+        clients.push_back(std::make_unique<each_client>(server.acceptor.connect()));
       for (int round = 1; round <= 3; ++round) {
         for (std::size_t i = 0; i < kept.size(); ++i) {
           say(*clients[i], "hello\n");
@@ -136,7 +136,7 @@ TEST_SUITE("io::serve_each") {
   TEST_CASE("requests that come together are answered in turn and none is dropped") {
     for_each_seed(5, [] {
       running_server server(answer_lines);
-      over_memory client = server.connect();
+      each_client client = server.connect();
       std::string kept;
       say(client, "a\nb\nc\nhalf ");
       CHECK(next_line(client, kept) == "1 a");
@@ -159,7 +159,7 @@ TEST_SUITE("io::serve_each") {
         peer.input() += c;
         return afterwards::keep;
       });
-      over_memory client = server.connect();
+      each_client client = server.connect();
       say(client, "x");
       vigil::testing::settle();
       CHECK(calls == 2);  // after the read once more, for what is left
@@ -182,7 +182,7 @@ TEST_SUITE("io::serve_each") {
                                 said = what.what();
                               }
                             }});
-      over_memory client = server.connect();
+      each_client client = server.connect();
       std::string kept;
       say(client, "x");
       CHECK(next_line(client, kept) == "");
@@ -201,7 +201,7 @@ TEST_SUITE("io::serve_each") {
             return asked.size() < 3 ? afterwards::keep : afterwards::close;
           },
           {.idle = 10s});
-      over_memory client = server.connect();
+      each_client client = server.connect();
       std::string kept;
       vigil::sleep_for(4s);
       say(client, "a\n");
@@ -225,7 +225,7 @@ TEST_SUITE("io::serve_each") {
             return afterwards::keep;
           },
           {.idle = 10s});
-      over_memory client = server.connect();
+      each_client client = server.connect();
       std::string kept;
       vigil::sleep_for(15s);
       CHECK(asked == 1);
@@ -246,8 +246,8 @@ TEST_SUITE("io::serve_each") {
         if (peer.state().lines == 1) go_on.recv();
         return answer_line(peer);
       });
-      over_memory idle = server.connect();
-      over_memory busy = server.connect();
+      each_client idle = server.connect();
+      each_client busy = server.connect();
       std::string of_idle;
       std::string of_busy;
       say(busy, "a\n");
@@ -276,7 +276,7 @@ TEST_SUITE("io::serve_each") {
             return afterwards::close;
           },
           {.grace = 5s});
-      over_memory client = server.connect();
+      each_client client = server.connect();
       say(client, "x");
       vigil::testing::settle();
       const auto start = vigil::clock::now();
@@ -289,8 +289,8 @@ TEST_SUITE("io::serve_each") {
   TEST_CASE("an idle connection counts in limits.connections") {
     in_virtual([] {
       running_server server(answer_lines, {.connections = 1});
-      auto first = std::make_unique<over_memory>(server.acceptor.connect());
-      over_memory second = server.connect();
+      auto first = std::make_unique<each_client>(server.acceptor.connect());
+      each_client second = server.connect();
       std::string of_first;
       std::string of_second;
       say(*first, "a\n");
@@ -313,12 +313,12 @@ TEST_SUITE("io::serve_each") {
         return end;
       });
       {
-        over_memory client = server.connect();
+        each_client client = server.connect();
         std::string kept;
         say(client, "a\n");
         CHECK(next_line(client, kept) == "1 a");
       }
-      over_memory silent = server.connect();
+      each_client silent = server.connect();
       silent.close();
       vigil::testing::settle();
       CHECK(ends.load() == 2);
@@ -340,8 +340,8 @@ TEST_SUITE("io::serve_each") {
               said = what.what();
             }
           }});
-      over_memory client = server.connect();
-      over_memory other = server.connect();
+      each_client client = server.connect();
+      each_client other = server.connect();
       std::string kept;
       std::string of_other;
       say(client, "a\n");
@@ -358,14 +358,14 @@ TEST_SUITE("io::serve_each") {
     for_each_seed(5, [] {
       memory_acceptor acceptor;
       auto server = vigil::spawn([&] {
-        serve_each<session>(acceptor, [](auto& peer, const vigil::context&) {
+        serve_each<each_session>(acceptor, [](auto& peer, const vigil::context&) {
           const afterwards end = answer_line(peer);
           if (peer.state().lines == 2) vigil::make_channel<void>().recv();
           return end;
         });
       });
-      over_memory idle(acceptor.connect());
-      over_memory busy(acceptor.connect());
+      each_client idle(acceptor.connect());
+      each_client busy(acceptor.connect());
       std::string of_idle;
       std::string of_busy;
       say(busy, "a\nb\n");
@@ -383,7 +383,7 @@ TEST_SUITE("io::serve_each") {
     how.runtime.max_fibers = 8;
     in_virtual(how, [] {
       running_server server(answer_lines);
-      over_memory client = server.connect();
+      each_client client = server.connect();
       std::string kept;
       vigil::testing::settle();
       std::vector<vigil::fiber<void>> others;
@@ -414,7 +414,7 @@ TEST_SUITE("io::serve_each") {
           peer.stream().read_some(asio::buffer(&c, 1), error);
           return afterwards::keep;
         });
-        over_memory client = server.connect();
+        each_client client = server.connect();
         std::string kept;
         say(client, "x");
         vigil::testing::settle();
@@ -446,7 +446,7 @@ TEST_SUITE("io::serve_each") {
             return afterwards::keep;
           },
           {.idle = 10s});
-      over_memory client = server.connect();
+      each_client client = server.connect();
       say(client, "x");
       vigil::sleep_for(9s);
       CHECK(used == "");
@@ -461,7 +461,7 @@ TEST_SUITE("io::serve_each") {
   TEST_CASE("bytes that come with the end of the idle time are a request") {
     for_each_seed(20, [] {
       running_server server(answer_lines, {.idle = 10s});
-      over_memory client = server.connect();
+      each_client client = server.connect();
       std::string kept;
       vigil::testing::settle();
       vigil::sleep_for(10s);
@@ -477,7 +477,7 @@ TEST_SUITE("io::serve_each") {
     how.runtime.max_fibers = 8;
     in_virtual(how, [] {
       running_server server(answer_lines, {.idle = 10s});
-      over_memory client = server.connect();
+      each_client client = server.connect();
       std::string kept;
       vigil::testing::settle();
       std::vector<vigil::fiber<void>> others;
@@ -504,7 +504,7 @@ TEST_SUITE("io::serve_each") {
           own.close();
           return end;
         });
-        over_memory client = server.connect();
+        each_client client = server.connect();
         std::string kept;
         say(client, "x");
         CHECK(next_line(client, kept) == "");
@@ -535,7 +535,7 @@ TEST_SUITE("io::serve_each") {
                               {.on_error = [&](const std::exception_ptr&) { ++errors; }});
       });
       for (const char* const expected : {"", "1 a"}) {
-        over_memory client(acceptor.connect());
+        each_client client(acceptor.connect());
         std::string kept;
         say(client, "a\n");
         CHECK(next_line(client, kept) == expected);
@@ -566,11 +566,11 @@ TEST_SUITE("io::serve_each") {
           return answer_line(peer);
         });
       });
-      over_memory busy(acceptor.connect());
-      over_memory first(acceptor.connect());
-      over_memory second(acceptor.connect());
+      each_client busy(acceptor.connect());
+      each_client first(acceptor.connect());
+      each_client second(acceptor.connect());
       std::string kept;
-      for (over_memory* const each : {&busy, &first, &second}) {
+      for (each_client* const each : {&busy, &first, &second}) {
         say(*each, "a\n");
         CHECK(next_line(*each, kept) == "1 a");
       }
@@ -591,9 +591,9 @@ TEST_SUITE("io::serve_each") {
   TEST_CASE("the dump says how many are idle, and for how long the oldest has been") {
     in_virtual([] {
       running_server server(answer_lines);
-      over_memory first = server.connect();
+      each_client first = server.connect();
       vigil::sleep_for(3s);
-      over_memory second = server.connect();
+      each_client second = server.connect();
       vigil::sleep_for(4s);
       const std::string both = dumped();
       CHECK(both.find("serve_each_test.cpp") != std::string::npos);
@@ -611,7 +611,7 @@ TEST_SUITE("io::serve_each") {
   TEST_CASE("an idle time of zero or less is refused") {
     in_virtual([] {
       memory_acceptor acceptor;
-      CHECK_THROWS_AS(serve_each<session>(acceptor, answer_lines, {.idle = 0s}),
+      CHECK_THROWS_AS(serve_each<each_session>(acceptor, answer_lines, {.idle = 0s}),
                       std::invalid_argument);
     });
   }
@@ -621,8 +621,9 @@ TEST_SUITE("io::serve_each") {
       auto& sched = vigil::detail::runtime_access::core_of(rt).sched;
       const auto stopping = vigil::with_cancel(vigil::background());
       tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
-      auto server = vigil::spawn(
-          [&] { serve_each<session>(stopping.ctx, acceptor, answer_lines, {.connections = 1}); });
+      auto server = vigil::spawn([&] {
+        serve_each<each_session>(stopping.ctx, acceptor, answer_lines, {.connections = 1});
+      });
       std::thread outside([&] {
         asio::io_context own;
         tcp::socket s(own);
@@ -647,12 +648,12 @@ TEST_SUITE("io::serve_each") {
       tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
       // Expires again and again, at the same moments as bytes come.
       auto server = vigil::spawn([&] {
-        serve_each<session>(stopping.ctx,
-                            acceptor,
-                            [](auto& peer, const vigil::context&) {
-                              return peer.is_idle() ? afterwards::keep : answer_line(peer);
-                            },
-                            {.idle = 50us});
+        serve_each<each_session>(stopping.ctx,
+                                 acceptor,
+                                 [](auto& peer, const vigil::context&) {
+                                   return peer.is_idle() ? afterwards::keep : answer_line(peer);
+                                 },
+                                 {.idle = 50us});
       });
       const auto end = acceptor.local_endpoint();
       vigil::group clients;

@@ -23,7 +23,7 @@ namespace {
 
 using client_stream = vigil::io::tls_stream<vigil::io::memory_stream>;
 
-struct session {
+struct secure_session {
   bool is_greeted = false;
   int lines = 0;
 };
@@ -61,7 +61,8 @@ TEST_SUITE("tls serve_each") {
       vigil::io::memory_acceptor acceptor;
       const auto stopping = vigil::with_cancel(vigil::background());
       auto server = vigil::spawn([&] {
-        vigil::io::serve_each<session>(stopping.ctx, acceptor, secure_lines{}, {.idle = 1min});
+        vigil::io::serve_each<secure_session>(
+            stopping.ctx, acceptor, secure_lines{}, {.idle = 1min});
       });
       vigil::testing::settle();
       const std::size_t without = vigil::stats().fibers_alive;
@@ -109,7 +110,7 @@ TEST_SUITE("tls serve_each") {
       vigil::io::memory_acceptor acceptor;
       const auto stopping = vigil::with_cancel(vigil::background());
       auto server = vigil::spawn(
-          [&] { vigil::io::serve_each<session>(stopping.ctx, acceptor, sometimes(count)); });
+          [&] { vigil::io::serve_each<secure_session>(stopping.ctx, acceptor, sometimes(count)); });
       vigil::io::memory_stream refused = acceptor.connect();
       char c = 0;
       const auto [error, n] =
