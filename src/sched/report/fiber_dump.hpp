@@ -24,11 +24,11 @@ class dump_writer {
 
   explicit dump_writer(std::FILE* stream) noexcept : stream_(stream) {}
 
-  dump_writer& text(const char* s) noexcept;
+  VIGIL_FOR_IO dump_writer& text(const char* s) noexcept;
   dump_writer& text(const char* s, std::size_t limit) noexcept;
   dump_writer& name(const char* s) noexcept;  // a fiber's name: escaped, in one line
-  dump_writer& number(std::uint64_t n) noexcept;
-  dump_writer& seconds(std::int64_t nanoseconds) noexcept;  // "1.234 s"
+  VIGIL_FOR_IO dump_writer& number(std::uint64_t n) noexcept;
+  VIGIL_FOR_IO dump_writer& seconds(std::int64_t nanoseconds) noexcept;  // "1.234 s"
   void flush() noexcept;
 
  private:
@@ -51,7 +51,7 @@ bool has_run_for(const scheduler& s, const fiber& f, run_bounds::span& out) noex
 // The place where a fiber was started, for messages: "file:line", or if the line is 0,
 // the text that stands in place of a file.
 struct place_in_words {
-  place_in_words(const char* file, unsigned line) noexcept;
+  VIGIL_FOR_IO place_in_words(const char* file, unsigned line) noexcept;
   explicit place_in_words(const fiber& f) noexcept;
 
   char text[512];

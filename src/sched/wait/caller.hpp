@@ -45,7 +45,7 @@ class caller {
   // a lock.
   VIGIL_FOR_IO bool may_not_wait() const noexcept;
   // Throws `stopped` or wrong_place, or ends the program under no_park.
-  [[noreturn]] void refuse(const char* call) const;
+  [[noreturn]] VIGIL_FOR_IO void refuse(const char* call) const;
 
   const wait_limit& limit() const noexcept { return kept_.limit; }
 
@@ -86,7 +86,7 @@ class caller {
 
   // Called after a wait that brought nothing: throws if a stop, a cancel or a deadlock
   // has ended it.
-  void throw_if_ended(outcome result) const;
+  VIGIL_FOR_IO void throw_if_ended(outcome result) const;
 
  private:
   struct thread_part {
