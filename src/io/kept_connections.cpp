@@ -11,7 +11,6 @@
 #include <vigil/io/detail/kept_connections.hpp>
 #include <vigil/time.hpp>
 
-#include <algorithm>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -249,8 +248,7 @@ kept_connections::part::connection* kept_connections::part::next_ready()
     VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   for (;;) {
     vigil::detail::caller self;
-    const bool refused = self.may_not_wait();
-    if (refused) self.refuse("vigil::io::serve_each");
+    if (self.may_not_wait()) self.refuse("vigil::io::serve_each");
     lock.lock();
     connection* const c = ready.pop_front();
     if (c != nullptr) c->state = owner::with_fiber;
@@ -319,11 +317,6 @@ void kept_connections::end_idle() noexcept {
   if (claimed != nullptr) claimed->deliver();
   while (part::connection* const c = part_->pop_idle())
     delete &c->self;
-}
-
-bool kept_connections::is_ending() const noexcept {
-  const lock_guard guard(part_->lock);
-  return part_->is_ending;
 }
 
 }  // namespace vigil::io::inline VIGIL_ABI::detail

@@ -11,11 +11,11 @@
 // while the fiber is just about to leave. The rule: each connection has one owner, by its
 // state, and every change of owner is one step under the lock of the set.
 //
-// KC1  with_fiber, called: the fiber. idle: the set, from which exactly one of arrived(),
-//      expired() and end_idle() takes it. ready: the starter, or the destructor of the
-//      set.
-// KC2  What comes for a connection with a fiber is noted (`called`); rests() then gives
-//      the connection back to its fiber. So nothing is lost between the beginning of
+// KC1  with_fiber, leaving, called: the fiber. idle: the set, from which exactly one of
+//      arrived(), expired() and end_idle() takes it. ready: the starter, or the
+//      destructor of the set.
+// KC2  What comes while the fiber is leaving is noted (`called`); rests() then gives the
+//      connection back to it. So nothing is lost between the beginning of
 //      Asio's wait and the moment in which the fiber leaves.
 // KC3  arrived() runs under the lock of the connection's readiness (RD1), so a connection
 //      that has called ends_arrival() can be destroyed. expired() runs in on_expire, for
@@ -97,8 +97,6 @@ class VIGIL_API kept_connections {
 
   // Destroys those that are idle, and lets no more rest.
   void end_idle() noexcept;
-
-  bool is_ending() const noexcept;
 
  private:
   friend class kept_connection;
