@@ -34,7 +34,7 @@ bool clock_turns::deadline_has_come() noexcept {
 
 void clock_turns::slept(bool in_watch) noexcept {
   read_clock_next();
-  if (in_watch) turn_ += fairness_turns - turn_ % fairness_turns;
+  if (in_watch) turn_ = 0;
   if (watches_.present().knows_io()) {
     just_read_ = monotonic_now();
     next_poll_.store(just_read_ + poll_interval, order::relaxed);  // ordering: a hint

@@ -14,6 +14,7 @@
 //   - 1 <= until_clock_ <= most_turns: a deadline is seen after so many switches at most.
 //   - last_clock_ is the clock as due() read it last. If due() is true, the next call
 //     reads the clock again: a yield asks first, the worker right after.
+//   - turn_ < fairness_turns.
 //
 // The owner's thread alone uses it. The two words that it is given are shared by all
 // workers: next_deadline is the timer layer's, next_poll a hint that any worker writes.
@@ -83,11 +84,14 @@ class clock_turns {
   void slept(bool in_watch) noexcept;
 
   // --- by turns
-  void begin_turn() noexcept { ++turn_; }
+  void begin_turn() noexcept { turn_ = next_is_for_others() ? 0 : turn_ + 1; }
 
-  bool is_for_others() const noexcept { return turn_ % fairness_turns == 0; }
+  // Caller: next_is_for_others() is false.
+  void begin_own_turn() noexcept { ++turn_; }
 
-  bool next_is_for_others() const noexcept { return (turn_ + 1) % fairness_turns == 0; }
+  bool is_for_others() const noexcept { return turn_ == 0; }
+
+  bool next_is_for_others() const noexcept { return turn_ == fairness_turns - 1; }
 
   // The number of the source, of n, that comes first: another one each turn.
   std::uint32_t first_of(std::uint32_t n) const noexcept { return turn_ % n; }
@@ -101,7 +105,9 @@ class clock_turns {
   // Counts a yield of a lone fiber as a turn if there is I/O to look for. True if the
   // next turn is the one that looks.
   bool yields_to_io() noexcept {
-    return watches_.present().needs_poll() && ++turn_ % fairness_turns == fairness_turns - 1;
+    if (!watches_.present().needs_poll()) return false;
+    begin_turn();
+    return next_is_for_others();
   }
 
  private:

@@ -155,7 +155,7 @@ inline fiber* worker::pick_directly(after_switch step) noexcept {
   }
   if (turns_.next_is_for_others()) return nullptr;
   fiber* const f = queue_.pop();
-  if (f != nullptr) turns_.begin_turn();
+  if (f != nullptr) turns_.begin_own_turn();
   return f;
 }
 
@@ -176,7 +176,7 @@ inline fiber* worker::pick_directly(after_switch step) noexcept {
   }
   if (turns_.next_is_for_others()) return nullptr;
   fiber* const f = leaves_to_others() ? take_short_turn() : queue_.pop();
-  if (f != nullptr) turns_.begin_turn();
+  if (f != nullptr) turns_.begin_own_turn();
   return f;
 }
 
@@ -192,7 +192,7 @@ fiber* worker::pick_in_order() noexcept {
     fiber* const f = inbox_.pop();
     return f != nullptr ? f : take_short_turn();
   }
-  // Each source comes first every third turn, so none can be starved by the
+  // Each source comes first every third or fourth turn, so none can be starved by the
   // others, however they refill.
   const std::uint32_t first = turns_.first_of(3);
   for (std::uint32_t i = 0; i < 3; ++i) {

@@ -23,6 +23,8 @@ WHY = {
     "own_queue": "the fiber that goes next on this worker, and those behind it",
     "pinned_inbox": "fibers that only this worker may run",
     "switch": "leaves one stack for another",
+    "stack": "the warm stacks: a worker that lies down gives some back, and sleeps until the next step",
+    "stack_pool_decay": "how many of them stay",
     "scheduler": "queues a fiber that was readied, and wakes a worker for it if one has to",
     "run_queue": "the worker's own fibers",
     "injection_queue": "fibers that were readied elsewhere",
@@ -45,6 +47,7 @@ WHY = {
     # I/O
     "io/movable_deadline": "the deadline of one side, which may move during a wait",
     "io/readiness": "waits until Asio's handler says that bytes may be there",
+    "io/outside_wait": "counts the wait, so that the run does not take it for a deadlock",
     "io/operation": "waits for the operation of Asio, and takes its end from the handler",
     "io/io_watch": "the watch inside the io_context: the worker sleeps there and runs the handlers",
     "io/io_alarm": "sets the timerfd that ends the worker's sleep at the next deadline",
@@ -56,7 +59,8 @@ MISSED = {
     "deadline": (
         "To come to the goal, the worker would have to take back `clock_turns` and "
         "`own_queue`, the three parts of lying down (`idler`, `idle`, `ready_work`) would have "
-        "to be one, `watch` and `note` another, and `timer_board` would go back to `scheduler`."
+        "to be one, `watch` and `note` another, `timer_board` would go back to `scheduler`, and the warm stacks would be given back by a "
+        "thread of their own."
     ),
     "byte": (
         "A wait under a deadline alone comes to `caller`, `park`, `timer_service`, "
