@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -49,117 +50,78 @@ std::string_view reason_of(unsigned status) {
 
 }  // namespace
 
-connection::connection(server& s, transport& t, const vigil::context& ctx)
-    : server_(s), transport_(t), handling_(vigil::with_cancel(ctx)) {
-  server_.idle_.add(entry_);
-}
+connection::connection(server& s, transport& t, session& between, const vigil::context& ctx)
+    : server_(s), transport_(t), between_(between), handling_(vigil::with_cancel(ctx)) {}
 
 connection::~connection() {
-  vigil::timeout_list::remove(entry_);
   handling_.cancel();
 }
 
-void connection::run() {
+bool connection::run() {
   try {
-    while (wait_for_request()) {
+    const error_code error = receive_first();
+    if (error == timed_out) return !server_.is_stopping() && server_.is_kept_idle();
+    if (error) return false;
+    do {
       if (!serve_request()) {
         finish();
-        return;
+        return false;
       }
-    }
+    } while (skip_empty_lines());
+    flush();
   } catch (const gone&) {
+    return false;
   }
+  between_.idle_since = vigil::clock::now();
+  return true;
 }
 
-// --- waiting for a request
+// --- the beginning of a request
 
-void connection::expire_entry(vigil::timeout_list::entry& e) {
-  vigil::owner_of<&connection::entry_>(e).expire();
-}
-
-void connection::expire() {
-  state expected = state::waiting;
-  if (state_.compare_exchange_strong(expected, state::over)) {
-    transport_.set_read_deadline(time_point::min());
-    return;
+// While it lives, a read ends when the idle time is over, or the server stops.
+class connection::idle_limit {
+ public:
+  explicit idle_limit(connection& c) : of_(c.transport_) {
+    of_.set_read_deadline(later(c.between_.idle_since, c.server_.how_.idle));
+    stops_ = vigil::after_func(c.server_.stopping_.ctx,
+                               [this] { of_.set_read_deadline(time_point::min()); });
   }
-  // It is at work, under other deadlines.
-  server_.idle_.add(entry_);
-}
 
-// Makes the connection a working one again (HC1).
-void connection::to_working() {
-  state expected = state::waiting;
-  if (state_.compare_exchange_strong(expected, state::working)) return;
-  vigil::timeout_list::remove(entry_);
-  transport_.set_read_deadline(time_point::max());
-  state_.store(state::working);
-  server_.idle_.add(entry_);
-}
-
-// Reads the bytes that come. Returns true if the idle time is over, or the server stops:
-// this was the last look.
-bool connection::read_idle(error_code& error) {
-  if (in_.capacity() > small_read) in_.shrink_to_fit();
-  const auto room = in_.prepare(small_read);
-  std::size_t n = 0;
-  state_.store(state::waiting);
-  if (server_.is_stopping()) {
-    error = timed_out;
-  } else {
-    n = transport_.read(room, error);
+  ~idle_limit() {
+    const vigil::this_fiber::shield until_it_has_ended;
+    stops_.stop_and_wait();
+    of_.set_read_deadline(time_point::max());
   }
-  to_working();
-  const bool is_last = error == timed_out;
-  if (is_last) n = transport_.read_now(room, error);  // HC2
-  in_.commit(n);
-  return is_last;
-}
 
-// Waits for the first bytes of a request, for one idle time. They are then in in_; with
-// an error there are none.
-error_code connection::wait_idle() {
-  const time_point start = vigil::clock::now();
-  if (!entry_.touch(start)) {
-    // Its expiry began while it was at work.
-    vigil::timeout_list::remove(entry_);
-    server_.idle_.add(entry_);
-  }
+  idle_limit(const idle_limit&) = delete;
+  idle_limit& operator=(const idle_limit&) = delete;
+
+ private:
+  transport& of_;
+  vigil::done_callback stops_;
+};
+
+// Reads what has come, until it is more than empty lines: these do not begin the idle
+// time anew. The bytes are then in in_; with an error there are none.
+error_code connection::receive_first() {
+  std::optional<idle_limit> limit;
   for (;;) {
     error_code error;
-    const bool is_last = read_idle(error);
-    if (error) return error;
-    skip_empty_lines();
-    if (in_.size() != 0) return {};
-    if (is_last) return timed_out;
-    // Empty lines do not restart the time.
-    transport_.set_read_deadline(later(start, server_.how_.idle));
-    has_deadline_ = true;
+    in_.commit(transport_.read(in_.prepare(small_read), error));
+    if (error || skip_empty_lines()) return error;
+    if (!limit.has_value()) limit.emplace(*this);
   }
 }
 
-// Returns false if no request is to come.
-bool connection::wait_for_request() {
-  skip_empty_lines();
-  if (in_.size() != 0) return true;  // it came with the previous request
-  flush();
-  const auto& keeps_idle = server_.how_.keeps_idle;
-  for (;;) {
-    const error_code error = wait_idle();
-    if (!error) return true;
-    if (error != timed_out || server_.is_stopping()) return false;
-    if (!keeps_idle || !keeps_idle()) return false;
-    take_deadline_away();
-  }
-}
-
-// RFC 9112, 2.2: some clients send an empty line after a body.
-void connection::skip_empty_lines() {
+// RFC 9112, 2.2: some clients send an empty line after a body. Returns whether there is
+// more.
+bool connection::skip_empty_lines() {
   const auto* const text = static_cast<const char*>(in_.cdata().data());
   std::size_t n = 0;
   while (n < in_.size() && (text[n] == '\r' || text[n] == '\n'))
     ++n;
   in_.consume(n);
+  return in_.size() != 0;
 }
 
 // --- receiving a request
@@ -312,7 +274,7 @@ void connection::begin_watch() {
   }
 }
 
-// Returns whether watch() has begun (HC4).
+// Returns whether watch() has begun (HC1).
 bool connection::end_watch() noexcept {
   if (watch_.stop()) return false;
   const vigil::this_fiber::shield until_it_has_ended;

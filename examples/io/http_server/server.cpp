@@ -36,15 +36,24 @@ server::server(handler answer, options how)
       how_(checked(std::move(how))),
       keep_alive_field_(keep_alive_field(how_)),
       date_(how_.wall),
-      idle_(how_.idle, &connection::expire_entry) {}
+      stopping_(vigil::with_cancel(vigil::background())) {}
 
-void server::talk_over(transport& t, const vigil::context& ctx) {
-  connection(*this, t, ctx).run();
+bool server::answers(transport& t, session& s, const vigil::context& ctx) {
+  s.belongs_to(*this);
+  return connection(*this, t, s, ctx).run();
 }
 
 void server::stop() {
-  stopping_.store(true);
-  idle_.expire_now();
+  stopping_.cancel();
+}
+
+void session::belongs_to(server& s) {
+  if (server_ == nullptr) s.connections_.fetch_add(1);
+  server_ = &s;
+}
+
+session::~session() {
+  if (server_ != nullptr) server_->connections_.fetch_sub(1);
 }
 
 }  // namespace web

@@ -1,5 +1,5 @@
-// An HTTP/1.1 server: a fiber for each connection, in straight-line code. The parser is
-// Boost.Beast's.
+// An HTTP/1.1 server: a fiber for each request, in straight-line code, and none for a
+// connection between two of them. The parser is Boost.Beast's.
 //
 //   web::server server([](const web::request& in, web::response& out, const auto&) {
 //     out.send("hello, " + std::string(in.target()));
@@ -8,7 +8,7 @@
 //
 // The time of a connection:
 //
-//   idle    ├── options::idle ──┤ closed         one timeout_list for all of them
+//   idle    ├── options::idle ──┤ closed         that of io::serve_each
 //   header  ├── options::header ──┤ 408          from the first byte of a request
 //   body    ├── options::body ──┤ 408            from the end of the header
 //   answer  ├── options::write ──┤ closed        for each 64 KiB that the client takes;
@@ -25,8 +25,7 @@
 
 #include <vigil/context.hpp>
 #include <vigil/io/deadline_stream.hpp>
-#include <vigil/io/serve.hpp>
-#include <vigil/timeout_list.hpp>
+#include <vigil/io/serve_each.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -75,8 +74,8 @@ struct options {
 // the client has gone, which is checked once the handler has taken 10 ms: ctx.cause()
 // says how. As in Go, a client that only ends its sending counts as gone; one that has
 // sent 16 KiB ahead is no longer watched. An exception of any type answers 500 if nothing
-// was sent, closes the connection, and goes on to the caller of talk(). serve() gives it
-// to limits.on_error, except for system_error and `cancelled`, like vigil::io::serve.
+// was sent, and closes the connection. limits.on_error gets it, except for system_error
+// and `cancelled`, as in vigil::io::serve.
 using handler = std::function<void(const request& in, response& out, const vigil::context& ctx)>;
 
 // The stream of one connection, of whatever type.
@@ -86,8 +85,6 @@ class transport {
   using error_code = boost::system::error_code;
 
   virtual std::size_t read(boost::asio::mutable_buffer to, error_code& error) = 0;
-  // Reads bytes that have arrived; otherwise timed_out.
-  virtual std::size_t read_now(boost::asio::mutable_buffer to, error_code& error) = 0;
   virtual std::size_t write(boost::asio::const_buffer from, error_code& error) = 0;
   // Writes as much as there is room for; otherwise timed_out.
   virtual std::size_t write_now(boost::asio::const_buffer from, error_code& error) = 0;
@@ -103,17 +100,10 @@ class transport {
 template <class Stream>
 class transport_over final : public transport {
  public:
-  explicit transport_over(Stream s) : stream_(std::move(s)) {}
+  explicit transport_over(vigil::io::deadline_stream<Stream>& s) : stream_(s) {}
 
   std::size_t read(boost::asio::mutable_buffer to, error_code& error) override {
     return stream_.read_some(to, error);
-  }
-
-  std::size_t read_now(boost::asio::mutable_buffer to, error_code& error) override {
-    return now(
-        error,
-        [&](auto& below) { return below.read_some(to, error); },
-        [&](auto& below, auto token) { return below.async_read_some(to, token); });
   }
 
   std::size_t write(boost::asio::const_buffer from, error_code& error) override {
@@ -121,10 +111,21 @@ class transport_over final : public transport {
   }
 
   std::size_t write_now(boost::asio::const_buffer from, error_code& error) override {
-    return now(
-        error,
-        [&](auto& below) { return below.write_some(from, error); },
-        [&](auto& below, auto token) { return below.async_write_some(from, token); });
+    auto& below = stream_.next_layer();
+    if constexpr (requires { below.non_blocking(true, error); }) {
+      // Makes the system call, whatever the reactor has heard. The socket is non-blocking
+      // since the first read or write.
+      const std::size_t n = below.write_some(from, error);
+      if (error == boost::asio::error::would_block || error == boost::asio::error::try_again) {
+        error = boost::asio::error::timed_out;
+      }
+      return n;
+    } else {
+      const auto [e, n] = below.async_write_some(
+          from, boost::asio::as_tuple(vigil::io::use_fiber.until(time_point::min())));
+      error = e;
+      return n;
+    }
   }
 
   void set_read_deadline(time_point t) override { stream_.set_read_deadline(t); }
@@ -142,26 +143,26 @@ class transport_over final : public transport {
   }
 
  private:
-  template <class Try, class Begin>
-  std::size_t now(error_code& error, Try try_it, Begin begin) {
-    auto& below = stream_.next_layer();
-    if constexpr (requires { below.non_blocking(true, error); }) {
-      // Makes the system call, whatever the reactor has heard. The socket is non-blocking
-      // since the first read or write.
-      const std::size_t n = try_it(below);
-      if (error == boost::asio::error::would_block || error == boost::asio::error::try_again) {
-        error = boost::asio::error::timed_out;
-      }
-      return n;
-    } else {
-      const auto [e, n] =
-          begin(below, boost::asio::as_tuple(vigil::io::use_fiber.until(time_point::min())));
-      error = e;
-      return n;
-    }
-  }
+  vigil::io::deadline_stream<Stream>& stream_;
+};
 
-  vigil::io::deadline_stream<Stream> stream_;
+class server;
+
+// session: the part of a connection that stays between two requests. It is made for the
+// first one.
+class session {
+ public:
+  session() = default;
+  ~session();
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+
+  void belongs_to(server& s);
+
+  vigil::clock::time_point idle_since = vigil::clock::now();
+
+ private:
+  server* server_ = nullptr;
 };
 
 class server {
@@ -170,32 +171,31 @@ class server {
   explicit server(handler answer, options how = {});
 
   // Accepts and serves until `stopping` is done or the acceptor is closed, then stops,
-  // like vigil::io::serve, which cuts off connections that have not ended after
-  // limits.grace. If several calls run at a time, the first to end stops the server for
-  // all.
+  // like vigil::io::serve_each, which cuts off connections that have not ended after
+  // limits.grace; limits.idle is options::idle. If several calls run at a time, the first
+  // to end stops the server for all.
   template <class Acceptor>
   void serve(const vigil::context& stopping,
              Acceptor& acceptor,
              const vigil::io::serve_limits& limits = {}) {
+    const vigil::cancellable serving = vigil::with_cancel(stopping);
+    vigil::after_func(stopping_.ctx, [end = serving.cancel] { end(); });
     vigil::io::serve_limits how = limits;
+    how.idle = how_.idle;
     how.on_stop = [&] {
       stop();
       if (limits.on_stop) limits.on_stop();
     };
-    vigil::io::serve(
-        stopping,
+    vigil::io::serve_each<session>(
+        serving.ctx,
         acceptor,
-        [this]<class Stream>(Stream s, const vigil::context& ctx) {
-          this->talk(std::move(s), ctx);
+        [this]<class Stream>(vigil::io::connection<session, Stream>& peer,
+                             const vigil::context& ctx) {
+          transport_over t(peer.stream());
+          const bool is_kept = peer.is_idle() ? is_kept_idle() : answers(t, peer.state(), ctx);
+          return is_kept ? vigil::io::afterwards::keep : vigil::io::afterwards::close;
         },
         how);
-  }
-
-  // Serves one connection until it ends. The handlers' contexts are derived from `ctx`.
-  template <class Stream>
-  void talk(Stream stream, const vigil::context& ctx) {
-    transport_over<Stream> t(std::move(stream));
-    talk_over(t, ctx);
   }
 
   // Stops the server for good: idle connections end at once, even those that never asked
@@ -203,9 +203,10 @@ class server {
   // closed.
   void stop();
 
-  bool is_stopping() const { return stopping_.load(); }
+  bool is_stopping() const { return stopping_.ctx.is_done(); }
 
-  std::size_t connections() const { return idle_.size(); }
+  // Those that have sent something.
+  std::size_t connections() const { return connections_.load(); }
 
   std::uint64_t served() const { return served_.load(); }
 
@@ -214,16 +215,20 @@ class server {
  private:
   friend class connection;
   friend class response;
+  friend class session;
 
-  void talk_over(transport& t, const vigil::context& ctx);
+  bool is_kept_idle() const { return how_.keeps_idle && how_.keeps_idle(); }
+
+  // Answers the requests that have come. Returns whether the connection is kept.
+  bool answers(transport& t, session& s, const vigil::context& ctx);
 
   const handler answer_;
   const options how_;
   std::string keep_alive_field_;
   date_header date_;
-  std::atomic<bool> stopping_{false};
+  const vigil::cancellable stopping_;
   std::atomic<std::uint64_t> served_{0};
-  vigil::timeout_list idle_;  // for all connections
+  std::atomic<std::size_t> connections_{0};
 };
 
 }  // namespace web

@@ -17,7 +17,7 @@ constexpr std::string_view page = R"(<!doctype html>
 <title>vigil</title>
 <style>body { font: 1.1rem/1.5 sans-serif; max-width: 40rem; margin: 3rem auto }</style>
 <h1>It works</h1>
-<p>Each connection is a fiber that reads, answers and waits in straight lines.
+<p>Each request is served by a fiber that reads, answers and waits in straight lines.
 Also here: <a href="/hello">plain text</a>, <a href="/count">a stream</a>.</p>
 <pre id="stream"></pre>
 <script>
