@@ -92,7 +92,9 @@ void worker::run() noexcept {
       if (!idler.is_looking()) {
         turns_.read_clock_next();
         idler.start_looking();
-        f = pick();  // once more, now that others leave it to this worker
+        // Once more, now that others leave it to this worker. If there are none, only
+        // time has passed.
+        f = lone_ ? look_at_clock() : pick();
       }
       if (f == nullptr && !leaves_to_others()) f = steal();
       if (f == nullptr) {
@@ -132,13 +134,15 @@ void worker::stop_looking() noexcept {
 
 fiber* worker::pick() noexcept {
   if (sched.signals.hint() != 0) sched.end.take_signals();
-  if (turns_.due(idler.is_looking())) {
-    if (turns_.shares_now() && sched.work.much()) sched.work_added();
-    if (turns_.deadline_has_come()) {
-      if (fiber* const f = sched.board.take_timer_fiber()) return f;
-    }
-  }
+  if (fiber* const f = look_at_clock()) return f;
   return by_seed_ != nullptr ? pick_by_seed() : pick_in_order();
+}
+
+// The timer fiber, if a deadline has come.
+inline fiber* worker::look_at_clock() noexcept {
+  if (!turns_.due(idler.is_looking())) return nullptr;
+  if (turns_.shares_now() && sched.work.much()) sched.work_added();
+  return turns_.deadline_has_come() ? sched.board.take_timer_fiber() : nullptr;
 }
 
 // Called on the stack of a fiber that leaves: the next one, if it comes from this
@@ -194,10 +198,10 @@ fiber* worker::pick_in_order() noexcept {
   }
   // Each source comes first every third or fourth turn, so none can be starved by the
   // others, however they refill.
-  const std::uint32_t first = turns_.first_of(3);
-  for (std::uint32_t i = 0; i < 3; ++i) {
+  std::uint32_t source = turns_.first_of(3);
+  for (int i = 0; i < 3; ++i) {
     fiber* f = nullptr;
-    switch ((first + i) % 3) {
+    switch (source) {
       case 0:
         f = queue_.pop();
         if (f == nullptr) f = sched.injected.pop();
@@ -210,6 +214,7 @@ fiber* worker::pick_in_order() noexcept {
         break;
     }
     if (f != nullptr) return f;
+    source = source == 2 ? 0 : source + 1;
   }
   return nullptr;
 }
@@ -282,22 +287,6 @@ fiber* worker::steal() noexcept {
     }
   }
   return nullptr;
-}
-
-void worker::push_next(fiber& f) noexcept {
-  if (by_seed_ != nullptr) {
-    push_seeded(f);
-    return;
-  }
-  queue_.push_next(f);
-}
-
-void worker::push_back(fiber& f) noexcept {
-  if (by_seed_ != nullptr) {
-    push_seeded(f);
-    return;
-  }
-  queue_.push_back(f);
 }
 
 void worker::push_pinned(fiber& f) noexcept {

@@ -92,8 +92,9 @@ class worker {
   void lets_go(fiber& f) noexcept;
 
   // f goes next on this worker, within the bound of hand-offs (own_queue), or last.
-  void push_next(fiber& f) noexcept;
-  void push_back(fiber& f) noexcept;
+  void push_next(fiber& f) noexcept { by_seed_ ? push_seeded(f) : queue_.push_next(f); }
+
+  void push_back(fiber& f) noexcept { by_seed_ ? push_seeded(f) : queue_.push_back(f); }
 
   // Called when a fiber has become ready here: wakes another worker for it, if one
   // sleeps, at once or in a moment.
@@ -143,6 +144,7 @@ class worker {
   // --- choosing
 
   fiber* pick() noexcept;
+  fiber* look_at_clock() noexcept;
   fiber* pick_directly(after_switch step) noexcept;
   fiber* pick_with_care(after_switch step) noexcept;
   fiber* pick_in_order() noexcept;

@@ -69,6 +69,7 @@ void release_permits(counter_core& s, std::int64_t n) {
           "acquired");
     }
     s.count += n;
+    if (s.queue.first == nullptr) return;
     grant(s, claimed);
   }
   claimed.deliver();
