@@ -95,7 +95,7 @@ bool is_in(const any_io_executor& ex, const vigil::detail::io_watch& watch) {
 
 }  // namespace
 
-operation& begin_operation(any_io_executor own, any_io_executor bound, bool inside) {
+operation& begin_operation(const any_io_executor& own, const any_io_executor& bound, bool inside) {
   vigil::detail::fiber& self = fiber_that_may_wait();
   check_is_not_run_here(own);
   check_is_not_run_here(bound);
@@ -107,11 +107,14 @@ operation& begin_operation(any_io_executor own, any_io_executor bound, bool insi
   }
   const bool outside = !inside && (in_context || own.target<memory_executor>() == nullptr);
   const bool anywhere = bound ? is_system(bound) : in_context || is_system(own);
-  if (bound) {
-    // Keeps the bound context from running out of work until the operation is over.
-    own = boost::asio::prefer(bound, boost::asio::execution::outstanding_work.tracked);
-  }
-  return *new operation{*self.sched, watch, anywhere, outside, std::move(own)};
+  if (!bound) return *new operation{*self.sched, watch, anywhere, outside, own};
+  // Keeps the bound context from running out of work until the operation is over.
+  return *new operation{
+      *self.sched,
+      watch,
+      anywhere,
+      outside,
+      boost::asio::prefer(bound, boost::asio::execution::outstanding_work.tracked)};
 }
 
 // --- references
@@ -130,7 +133,7 @@ void release(operation& o, bool executor) noexcept {
     if (o.executors.fetch_sub(1, vigil::detail::order::acq_rel) != 1) return;
     any_io_executor over;
     const lock_guard guard(o.lock);
-    std::swap(over, o.executor);
+    over = std::move(o.executor);
   }
   // Pairs with itself: the last release sees what all others did.
   if (o.references.fetch_sub(1, vigil::detail::order::acq_rel) == 1) delete &o;

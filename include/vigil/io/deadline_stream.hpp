@@ -309,7 +309,7 @@ class deadline_stream {
   }
 
   boost::system::error_code wait_until_ready(side& s, detail::movable_deadline& until) {
-    const boost::asio::any_io_executor by = stream_.get_executor();
+    const boost::asio::any_io_executor& by = stream_.get_executor();
     if (detail::begins_wait(s.ready, by)) {
       begin_wait(stream_, &s == &sides_->read ? Stream::wait_read : Stream::wait_write, s.ready);
     }

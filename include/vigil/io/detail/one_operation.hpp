@@ -13,6 +13,11 @@ namespace vigil::io::inline VIGIL_ABI::detail {
 template <std::size_t Room>
 class one_operation_of {
  public:
+  one_operation_of() noexcept {}  // not defaulted: `{}` would clear the room
+
+  one_operation_of(const one_operation_of&) = delete;
+  one_operation_of& operator=(const one_operation_of&) = delete;
+
   // Throws std::bad_alloc.
   void* allocate(std::size_t bytes) {
     // Pairs with the release in deallocate().

@@ -45,8 +45,8 @@ struct ended {
 // be empty. `inside` says that the operation completes inside the program, so that the
 // wait is not outside work. Throws std::bad_alloc, and wrong_place if the caller is not a
 // fiber, or runs one of the two executors itself.
-VIGIL_API operation& begin_operation(boost::asio::any_io_executor own,
-                                     boost::asio::any_io_executor bound,
+VIGIL_API operation& begin_operation(const boost::asio::any_io_executor& own,
+                                     const boost::asio::any_io_executor& bound,
                                      bool inside);
 
 // `executor`: the reference also keeps executor_of() as it is. Such references are for

@@ -217,6 +217,18 @@ struct cancel_operation {
 
 // --- The call.
 
+// The executor of the I/O object; empty if it has none of its own.
+template <class Initiation>
+boost::asio::any_io_executor own_executor_of(const Initiation& begin) {
+  using executor = boost::asio::associated_executor_t<Initiation>;
+  if constexpr (!std::is_same_v<executor, boost::asio::system_executor> &&
+                std::is_constructible_v<boost::asio::any_io_executor, executor>) {
+    return boost::asio::get_associated_executor(begin);
+  } else {
+    return {};
+  }
+}
+
 template <class Token, class Signature>
 class fiber_result;
 
@@ -239,14 +251,8 @@ class fiber_result<Token, R(As...) noexcept(Noexcept)> {
     auto asked = peel<Token>::of(token);
     // Kept, because the caller's token may be assigned to while the fiber waits.
     const vigil::detail::kept_limit kept(asked.limit);
-    using executor = boost::asio::associated_executor_t<std::decay_t<Initiation>>;
-    boost::asio::any_io_executor own;
-    if constexpr (!std::is_same_v<executor, boost::asio::system_executor> &&
-                  std::is_constructible_v<boost::asio::any_io_executor, executor>) {
-      own = boost::asio::get_associated_executor(begin);
-    }
     constexpr bool inside = requires { typename std::decay_t<Initiation>::inside_program; };
-    const operation_ref o(begin_operation(std::move(own), std::move(asked.executor), inside));
+    const operation_ref o(begin_operation(own_executor_of(begin), asked.executor, inside));
     if constexpr (!std::is_same_v<decltype(asked.slot), no_slot>) {
       if (asked.slot.is_connected()) asked.slot.assign(cancel_operation{o});
     }
