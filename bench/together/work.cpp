@@ -1,6 +1,8 @@
 // One workload on a given number of workers, for run.py: `together_work WORK WORKERS`
 // writes, each for one operation, `cpu` and `elapsed` in nanoseconds, `wakes`, the system
 // calls that woke a worker, and `delay`, the nanoseconds without a processor.
+#include "together/measure.hpp"
+
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/io_context.hpp>
 #include <vigil/io/use_fiber.hpp>
@@ -14,8 +16,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <random>
 #include <string>
@@ -32,44 +32,13 @@ namespace {
 using namespace std::chrono_literals;
 namespace asio = boost::asio;
 using asio::ip::tcp;
+using together::nanos;
+using together::read_clock;
 using vigil::io::use_fiber;
-using nanos = std::int64_t;
 
-nanos read_clock(clockid_t which) {
-  timespec t{};
-  clock_gettime(which, &t);
-  return t.tv_sec * 1'000'000'000 + t.tv_nsec;
-}
-
-// How long the threads of the process have been ready without a processor.
-nanos run_delay() {
-  nanos all = 0;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::ifstream file(task.path() / "schedstat");
-    nanos ran = 0;
-    nanos waited = 0;
-    if (file >> ran >> waited) all += waited;
-  }
-  return all;
-}
-
-// What `operations` of them have taken, as f() did them.
 template <class F>
 void measure(std::size_t operations, F&& f) {
-  const auto wakes = vigil::runtime::current().stats().wake_calls;
-  const nanos delay = run_delay();
-  const nanos cpu = read_clock(CLOCK_PROCESS_CPUTIME_ID);
-  const nanos begun = read_clock(CLOCK_MONOTONIC);
-  f();
-  const nanos elapsed = read_clock(CLOCK_MONOTONIC) - begun;
-  const nanos used = read_clock(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-  const auto woken = vigil::runtime::current().stats().wake_calls - wakes;
-  const auto n = static_cast<double>(operations);
-  std::printf("cpu=%.1f elapsed=%.1f wakes=%.3f delay=%.1f\n",
-              static_cast<double>(used) / n,
-              static_cast<double>(elapsed) / n,
-              static_cast<double>(woken) / n,
-              static_cast<double>(run_delay() - delay) / n);
+  together::measure(operations, f, [] { return vigil::runtime::current().stats().wake_calls; });
 }
 
 void compute_for(std::chrono::nanoseconds d) {
@@ -189,10 +158,10 @@ void sleepers() {
   measure(n, [] { sleep_all(n); });
 }
 
+template <std::size_t N>
 void sleepers_again() {
-  constexpr std::size_t n = 100'000;
-  sleep_all(n);
-  measure(n, [] { sleep_all(n); });
+  sleep_all(N);
+  measure(N, [] { sleep_all(N); });
 }
 
 void gate() {
@@ -275,7 +244,8 @@ const std::map<std::string, void (*)()> works{
     {"pairs", many_pairs},
     {"callbacks", callbacks},
     {"sleepers", sleepers},
-    {"sleepers2", sleepers_again},
+    {"sleepers2", sleepers_again<100'000>},
+    {"million2", sleepers_again<1'000'000>},
     {"gate", gate},
     {"event1", [] { events(1ms, 1'000); }},
     {"event10", [] { events(10ms, 200); }},
