@@ -51,10 +51,20 @@ std::string_view reason_of(unsigned status) {
 }  // namespace
 
 connection::connection(server& s, transport& t, session& between, const vigil::context& ctx)
-    : server_(s), transport_(t), between_(between), handling_(vigil::with_cancel(ctx)) {}
+    : server_(s),
+      transport_(t),
+      between_(between),
+      handling_(vigil::with_cancel(ctx)),
+      works_in_(s.take_workspace()),
+      in_(works_in_->in),
+      out_(works_in_->out),
+      request_(works_in_->asked) {
+  works_in_->user = this;
+}
 
 connection::~connection() {
   handling_.cancel();
+  server_.give_back(std::move(works_in_));
 }
 
 bool connection::run() {
@@ -267,19 +277,20 @@ bool connection::answer(response& out) {
 }
 
 void connection::begin_watch() {
-  if (watch_) {
-    watch_.reset(unwatched);
+  workspace& w = *works_in_;
+  if (w.watch) {
+    w.watch.reset(unwatched);
   } else {
-    watch_ = vigil::after_func(unwatched, [this] { watch(); });
+    w.watch = vigil::after_func(unwatched, [&w] { w.user->watch(); });
   }
 }
 
 // Returns whether watch() has begun (HC1).
 bool connection::end_watch() noexcept {
-  if (watch_.stop()) return false;
+  if (works_in_->watch.stop()) return false;
   const vigil::this_fiber::shield until_it_has_ended;
   transport_.set_read_deadline(time_point::min());
-  watch_.stop_and_wait();
+  works_in_->watch.stop_and_wait();
   transport_.set_read_deadline(time_point::max());
   return true;
 }

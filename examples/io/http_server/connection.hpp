@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,15 @@
 namespace web {
 
 class parser;
+
+// workspace: the buffers of a fiber at work. Another one uses them afterwards.
+struct workspace {
+  boost::beast::flat_buffer in;  // bytes that the fiber has not looked at yet
+  std::string out;               // bytes to be sent
+  request asked;
+  vigil::timer watch;  // of `user`
+  connection* user = nullptr;
+};
 
 class connection {
  public:
@@ -39,7 +49,7 @@ class connection {
   // While it lives, the end of the client ends the handler's context.
   class watched;
 
-  // Receiving. Bytes that the fiber has not looked at yet are in in_.
+  // Receiving.
   boost::system::error_code receive_first();
   bool skip_empty_lines();
   unsigned receive(parser& p);
@@ -58,7 +68,7 @@ class connection {
   bool end_watch() noexcept;
   void watch();
 
-  // Answering. Bytes to be sent are in out_.
+  // Answering.
   void refuse(unsigned status);
   void tell_of_error(const response& out);
   void begin_answer(unsigned status, std::string_view fields, bool own_keep_alive);
@@ -73,13 +83,13 @@ class connection {
   transport& transport_;
   session& between_;
   vigil::cancellable handling_;
-  boost::beast::flat_buffer in_;
-  std::string out_;
-  request request_;
+  std::unique_ptr<workspace> works_in_;
+  boost::beast::flat_buffer& in_;
+  std::string& out_;
+  request& request_;
   bool has_deadline_ = false;  // for reading
   bool keep_ = true;
   bool is_head_ = false;
-  vigil::timer watch_;
 };
 
 }  // namespace web

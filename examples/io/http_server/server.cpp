@@ -7,6 +7,8 @@
 namespace web {
 namespace {
 
+constexpr std::size_t most_spare = 64;
+
 options checked(options how) {
   using std::chrono::nanoseconds;
   for (const nanoseconds d : {how.idle, how.header, how.body, how.write, how.linger}) {
@@ -36,11 +38,36 @@ server::server(handler answer, options how)
       how_(checked(std::move(how))),
       keep_alive_field_(keep_alive_field(how_)),
       date_(how_.wall),
-      stopping_(vigil::with_cancel(vigil::background())) {}
+      stopping_(vigil::with_cancel(vigil::background())) {
+  spare_.reserve(most_spare);
+}
+
+server::~server() = default;
 
 bool server::answers(transport& t, session& s, const vigil::context& ctx) {
   s.belongs_to(*this);
   return connection(*this, t, s, ctx).run();
+}
+
+std::unique_ptr<workspace> server::take_workspace() {
+  {
+    const std::lock_guard guard(lock_);
+    if (!spare_.empty()) {
+      std::unique_ptr<workspace> w = std::move(spare_.back());
+      spare_.pop_back();
+      return w;
+    }
+  }
+  return std::make_unique<workspace>();
+}
+
+void server::give_back(std::unique_ptr<workspace> w) noexcept {
+  constexpr std::size_t small = 16 * 1024;
+  w->in.clear();
+  w->out.clear();
+  if (w->in.capacity() + w->out.capacity() + w->asked.body().capacity() > small) return;
+  const std::lock_guard guard(lock_);
+  if (spare_.size() < most_spare) spare_.push_back(std::move(w));
 }
 
 void server::stop() {

@@ -33,7 +33,10 @@
 #include <cstdint>
 #include <ctime>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
@@ -147,6 +150,7 @@ class transport_over final : public transport {
 };
 
 class server;
+struct workspace;
 
 // session: the part of a connection that stays between two requests. It is made for the
 // first one.
@@ -169,6 +173,9 @@ class server {
  public:
   // Needs a runtime: throws wrong_place on a thread without one.
   explicit server(handler answer, options how = {});
+  ~server();
+  server(const server&) = delete;
+  server& operator=(const server&) = delete;
 
   // Accepts and serves until `stopping` is done or the acceptor is closed, then stops,
   // like vigil::io::serve_each, which cuts off connections that have not ended after
@@ -222,6 +229,9 @@ class server {
   // Answers the requests that have come. Returns whether the connection is kept.
   bool answers(transport& t, session& s, const vigil::context& ctx);
 
+  std::unique_ptr<workspace> take_workspace();
+  void give_back(std::unique_ptr<workspace> w) noexcept;
+
   const handler answer_;
   const options how_;
   std::string keep_alive_field_;
@@ -229,6 +239,8 @@ class server {
   const vigil::cancellable stopping_;
   std::atomic<std::uint64_t> served_{0};
   std::atomic<std::size_t> connections_{0};
+  std::mutex lock_;  // held across no wait
+  std::vector<std::unique_ptr<workspace>> spare_;
 };
 
 }  // namespace web
