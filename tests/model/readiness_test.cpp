@@ -1,6 +1,6 @@
-// A stream's wait: whatever comes after a fiber has found the stream empty ends that wait,
-// however late Asio's handler for an earlier one may be; an arrival is told once, and
-// never after its end (RD1 of readiness.hpp).
+// A stream's wait: bytes that come after a fiber has found the stream empty end its wait,
+// even if Asio's handler for an earlier one is late; an arrival is told once, and never
+// after its end (RD1 of readiness.hpp).
 //
 // Asio and the kernel are `reactor` here: it calls the real has_come() as Asio's handler
 // does.
