@@ -92,6 +92,32 @@ TEST_SUITE("http server: time") {
     });
   }
 
+  TEST_CASE("keeps_idle is asked once for each idle time, whatever empty lines come") {
+    in_virtual([] {
+      int asked = 0;
+      web::options how;
+      how.keeps_idle = [&] {
+        ++asked;
+        return true;
+      };
+      site s(how);
+      {
+        auto c = s.connect();
+        CHECK(drip(c, std::string(300, '\n'), 1s) == 300);
+        CHECK(asked == 2);
+      }
+      vigil::sleep_for(1s);
+      auto d = s.connect();
+      d.send(hello);
+      CHECK(d.receive().result_int() == 200);
+      asked = 0;
+      vigil::sleep_for(130s);
+      d.send("\r\n");
+      vigil::sleep_for(100s);
+      CHECK(asked == 1);
+    });
+  }
+
   TEST_CASE("empty lines before a request do not begin the idle time anew") {
     for_each_seed(5, [] {
       const auto time_of = [](std::chrono::nanoseconds pause) {
@@ -341,6 +367,10 @@ TEST_SUITE("http server: time") {
       vigil::sleep_for(121s);
       CHECK(vigil::stats().timers_pending == 0);
     });
+  }
+
+  TEST_CASE("a server is made on a fiber") {
+    CHECK_THROWS_AS(web::server(web::answer_site, {}), vigil::wrong_place);
   }
 
   // Node, libuv: headers ≤ request (timeouts-validation).

@@ -4,7 +4,6 @@
 //
 // Asio and the kernel are `reactor` here: it calls the real has_come() as Asio's handler
 // does.
-#include "io/operation.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
 #include "sched/wait/waiter.hpp"
@@ -20,33 +19,7 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/error.hpp>
-#include <boost/asio/execution_context.hpp>
 #include <doctest/doctest.h>
-
-// The parts of vigil-io that know Asio's io_context, in place of operation.cpp and
-// memory_executor.cpp.
-namespace vigil::io::inline VIGIL_ABI::detail {
-
-vigil::detail::fiber& fiber_that_may_wait() {
-  return *vigil::detail::current_fiber();
-}
-
-void check_is_not_run_here(const boost::asio::any_io_executor&) {}
-
-void deliver_in_order(vigil::detail::waiter& claimed) noexcept {
-  claimed.deliver(vigil::detail::turn::in_order);
-}
-
-void start_in_program(const std::function<void()>&) {}
-
-// Made before the first run, whose memory is the explorer's, and never destroyed.
-boost::asio::execution_context& only_context = *new boost::asio::execution_context;
-
-boost::asio::execution_context& context_of_memory() noexcept {
-  return only_context;
-}
-
-}  // namespace vigil::io::inline VIGIL_ABI::detail
 
 using boost::system::error_code;
 using programs::run_with_outside_work;

@@ -70,7 +70,7 @@ connection::~connection() {
 bool connection::run() {
   try {
     const error_code error = receive_first();
-    if (error == timed_out) return !server_.is_stopping() && server_.is_kept_idle();
+    if (error == timed_out) return !server_.is_stopping() && server_.is_kept_idle(between_);
     if (error) return false;
     do {
       if (!serve_request()) {

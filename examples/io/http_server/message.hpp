@@ -31,6 +31,11 @@ class request {
 
   const std::string& body() const { return body_; }
 
+  // The bytes that the object holds for this request and earlier ones.
+  std::size_t memory() const {
+    return text_.capacity() + body_.capacity() + fields_.capacity() * sizeof(field);
+  }
+
   // The value of the first field of that name, in capitals or not; "" if there is none.
   std::string_view header(std::string_view name) const;
   // The values of all fields of that name, as one list: "a, b".

@@ -2,6 +2,9 @@
 
 #include "connection.hpp"
 
+#include <vigil/error.hpp>
+#include <vigil/fiber.hpp>
+
 #include <stdexcept>
 
 namespace web {
@@ -39,10 +42,19 @@ server::server(handler answer, options how)
       keep_alive_field_(keep_alive_field(how_)),
       date_(how_.wall),
       stopping_(vigil::with_cancel(vigil::background())) {
+  if (vigil::this_fiber::id() == 0) {
+    throw vigil::wrong_place("web::server needs a runtime: make it inside vigil::run or go");
+  }
   spare_.reserve(most_spare);
 }
 
 server::~server() = default;
+
+bool server::is_kept_idle(session& s) const {
+  if (!how_.keeps_idle || !how_.keeps_idle()) return false;
+  s.idle_since = vigil::clock::now();
+  return true;
+}
 
 bool server::answers(transport& t, session& s, const vigil::context& ctx) {
   s.belongs_to(*this);
@@ -65,7 +77,7 @@ void server::give_back(std::unique_ptr<workspace> w) noexcept {
   constexpr std::size_t small = 16 * 1024;
   w->in.clear();
   w->out.clear();
-  if (w->in.capacity() + w->out.capacity() + w->asked.body().capacity() > small) return;
+  if (w->in.capacity() + w->out.capacity() + w->asked.memory() > small) return;
   const std::lock_guard guard(lock_);
   if (spare_.size() < most_spare) spare_.push_back(std::move(w));
 }

@@ -153,7 +153,7 @@ class server;
 struct workspace;
 
 // session: the part of a connection that stays between two requests. It is made for the
-// first one.
+// first bytes; the idle time before them is serve_each's alone.
 class session {
  public:
   session() = default;
@@ -171,7 +171,7 @@ class session {
 
 class server {
  public:
-  // Needs a runtime: throws wrong_place on a thread without one.
+  // Must be called on a fiber: throws wrong_place elsewhere. It ends with its run.
   explicit server(handler answer, options how = {});
   ~server();
   server(const server&) = delete;
@@ -186,7 +186,7 @@ class server {
              Acceptor& acceptor,
              const vigil::io::serve_limits& limits = {}) {
     const vigil::cancellable serving = vigil::with_cancel(stopping);
-    vigil::after_func(stopping_.ctx, [end = serving.cancel] { end(); });
+    const ending_with ends(stopping_.ctx, serving.cancel);
     vigil::io::serve_limits how = limits;
     how.idle = how_.idle;
     how.on_stop = [&] {
@@ -199,7 +199,8 @@ class server {
         [this]<class Stream>(vigil::io::connection<session, Stream>& peer,
                              const vigil::context& ctx) {
           transport_over t(peer.stream());
-          const bool is_kept = peer.is_idle() ? is_kept_idle() : answers(t, peer.state(), ctx);
+          const bool is_kept =
+              peer.is_idle() ? is_kept_idle(peer.state()) : answers(t, peer.state(), ctx);
           return is_kept ? vigil::io::afterwards::keep : vigil::io::afterwards::close;
         },
         how);
@@ -224,7 +225,22 @@ class server {
   friend class response;
   friend class session;
 
-  bool is_kept_idle() const { return how_.keeps_idle && how_.keeps_idle(); }
+  // Cancels when a context is done, as long as the object lives.
+  class ending_with {
+   public:
+    ending_with(const vigil::context& done, const vigil::cancel_function& cancel)
+        : calls_(vigil::after_func(done, [cancel] { cancel(); })) {}
+
+    ~ending_with() { calls_.stop(); }
+
+    ending_with(const ending_with&) = delete;
+    ending_with& operator=(const ending_with&) = delete;
+
+   private:
+    const vigil::done_callback calls_;
+  };
+
+  bool is_kept_idle(session& s) const;
 
   // Answers the requests that have come. Returns whether the connection is kept.
   bool answers(transport& t, session& s, const vigil::context& ctx);

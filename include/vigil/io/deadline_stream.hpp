@@ -369,22 +369,22 @@ namespace detail {
 // Tells an arrival when a stream that no fiber reads may be read. A tls_stream may also
 // have bytes of its own.
 struct arrival_access {
-  // Returns false if an earlier wait of Asio's is joined, which may be a false alarm.
+  // The arrival may be a false alarm.
   template <class Stream>
-  static bool begin(deadline_stream<Stream>& s, arrival& to) {
+  static void begin(deadline_stream<Stream>& s, arrival& to) {
     readiness_ref& ready = s.sides_->read.ready;
-    if (!begins_arrival(ready, s.stream_.get_executor(), to)) return false;
-    s.begin_wait(s.stream_, Stream::wait_read, ready);
-    return true;
+    if (begins_arrival(ready, s.stream_.get_executor(), to)) {
+      s.begin_wait(s.stream_, Stream::wait_read, ready);
+    }
   }
 
   template <class Stream>
-  static bool begin(Stream& s, arrival& to) {
+  static void begin(Stream& s, arrival& to) {
     if (s.core_.has_input()) {
       to.arrived();
-      return true;
+    } else {
+      begin(s.core_.below(), to);
     }
-    return begin(s.core_.below(), to);
   }
 
   template <class Stream>

@@ -120,7 +120,7 @@ class connection final : detail::kept_connection {
   rest begins_to_rest() {
     if (input_.empty()) std::string().swap(input_);
     this->begins_rest(stream_.get_executor());
-    may_be_false_alarm_ = !detail::arrival_access::begin(stream_, *this);
+    detail::arrival_access::begin(stream_, *this);
     return this->rests();
   }
 
@@ -148,14 +148,15 @@ class connection final : detail::kept_connection {
     }
   }
 
-  // Returns whether the connection is at rest: the caller has left it.
+  // Returns whether the connection is at rest: the caller has left it. It looks whether
+  // bytes are there: an event that Asio has taken from the kernel, for bytes that were
+  // read meanwhile, ends the next wait.
   bool serves(const vigil::context& ctx) {
     if (!state_.has_value()) state_.emplace();
     for (;;) {
       const bool is_over_time = this->has_fiber();
       detail::arrival_access::end(stream_);
-      const bool is_readable =
-          (!is_over_time && !may_be_false_alarm_) || detail::arrival_access::is_readable(stream_);
+      const bool is_readable = detail::arrival_access::is_readable(stream_);
       is_idle_ = is_over_time && !is_readable;  // bytes that came late come first
       if ((is_idle_ || is_readable) && !is_kept(ctx)) return false;
       const rest now = begins_to_rest();
@@ -170,7 +171,6 @@ class connection final : detail::kept_connection {
   std::optional<State> state_;
   std::string input_;
   bool is_idle_ = false;
-  bool may_be_false_alarm_ = false;
 };
 
 namespace detail {

@@ -1,0 +1,36 @@
+// The parts of vigil-io that know Asio's io_context, for the proofs of
+// readiness_test.cpp: in place of operation.cpp and memory_executor's functions.
+#include "io/operation.hpp"
+#include "sched/fiber/fiber.hpp"
+#include "sched/wait/waiter.hpp"
+#include "sched/worker.hpp"
+
+#include <vigil/io/memory_executor.hpp>
+
+#include <functional>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/execution_context.hpp>
+
+namespace vigil::io::inline VIGIL_ABI::detail {
+
+vigil::detail::fiber& fiber_that_may_wait() {
+  return *vigil::detail::current_fiber();
+}
+
+void check_is_not_run_here(const boost::asio::any_io_executor&) {}
+
+void deliver_in_order(vigil::detail::waiter& claimed) noexcept {
+  claimed.deliver(vigil::detail::turn::in_order);
+}
+
+void start_in_program(const std::function<void()>&) {}
+
+// Made before the first run, whose memory is the explorer's, and never destroyed.
+boost::asio::execution_context& only_context = *new boost::asio::execution_context;
+
+boost::asio::execution_context& context_of_memory() noexcept {
+  return only_context;
+}
+
+}  // namespace vigil::io::inline VIGIL_ABI::detail
