@@ -1,6 +1,6 @@
 // Four shapes of timer_heap on the same traces: the library's binary heap, a heap with
-// four children, a radix heap, and a wheel of two levels over a heap. Decision 0001 has the
-// table.
+// four children, a radix heap, and a wheel of two levels over a heap. Decision 0001 has
+// the table.
 //
 // Run:     ninja -C build/release bench/heap_shapes, then
 //          build/release/bench/heap_shapes
@@ -142,7 +142,7 @@ class radix {
                : static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(key ^ last_)));
   }
 
-  // Makes the first bucket hold the entries with the least key, if it is within the limit.
+  // Makes the first bucket hold the entries with the least key, if that is due.
   bool refill(nanos limit) {
     if (next_ < buckets_[0].size()) return last_ <= limit;
     std::size_t b = 1;
