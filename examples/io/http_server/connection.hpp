@@ -1,5 +1,5 @@
-// connection: what one fiber does for one client, from the first bytes of a request until
-// all that has come is answered. Between two requests there is only the session.
+// connection: the work of one fiber for one client, from the first bytes of a request
+// until all that has come is answered. Between two requests there is only the session.
 //
 // HC1 While a handler runs, reading and in_ belong to watch(), on a fiber of its timer;
 //     end_watch() moves the read's deadline into the past and waits for it.

@@ -253,6 +253,7 @@ class fiber_result<Token, R(As...) noexcept(Noexcept)> {
     const vigil::detail::kept_limit kept(asked.limit);
     constexpr bool inside = requires { typename std::decay_t<Initiation>::inside_program; };
     const operation_ref o(begin_operation(own_executor_of(begin), asked.executor, inside));
+    if (asked.executor) asked.executor = nullptr;  // the operation's goes first: OP5
     if constexpr (!std::is_same_v<decltype(asked.slot), no_slot>) {
       if (asked.slot.is_connected()) asked.slot.assign(cancel_operation{o});
     }
