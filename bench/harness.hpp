@@ -86,6 +86,7 @@ void io_kernel(report& out);
 void io_round_trip(report& out);
 void io_memory(report& out);
 void io_kept(report& out);
+void beside_computation(report& out);
 int traced(const std::vector<std::string>& arguments);
 
 // --- measuring

@@ -102,7 +102,7 @@ struct kept_figures {
   double first = 0;  // nanoseconds, the median of requests that come after the rest
 };
 
-kept_figures kept_by(bool with_fiber, std::size_t connections) {
+kept_figures kept_by(bool with_fiber, std::size_t connections, std::chrono::milliseconds rest) {
   kept_figures seen;
   vigil::run(with_workers(1), [&] {
     const auto stopping = vigil::with_cancel(vigil::background());
@@ -130,7 +130,7 @@ kept_figures kept_by(bool with_fiber, std::size_t connections) {
         clients.push_back(raw_client(i, port));
         ask(clients.back());
       }
-      std::this_thread::sleep_for(100ms);
+      std::this_thread::sleep_for(rest);
       seen.bytes = (static_cast<double>(memory_held()) - static_cast<double>(before)) /
                    static_cast<double>(connections - connections / 100);
       std::vector<nanos> took;
@@ -154,12 +154,14 @@ kept_figures kept_by(bool with_fiber, std::size_t connections) {
 void io_kept(report& out) {
   const std::size_t n = allowed_descriptors(out.is_asked_for() ? 200'000 : 20'000) / 2;
   const std::string each = std::to_string(n) + " of them";
-  const kept_figures without = kept_by(false, n);
-  const kept_figures with = kept_by(true, n);
+  const std::chrono::milliseconds rest = out.is_long() ? 10min : 100ms;
+  const kept_figures without = kept_by(false, n, rest);
+  const kept_figures with = kept_by(true, n, rest);
   out.add("memory of an idle connection of serve_each", without.bytes, "bytes", each);
   out.add("memory of an idle connection of serve, with its fiber", with.bytes, "bytes", each);
-  out.add("the next request, serve_each", without.first / 1e3, "us");
-  out.add("the next request, serve", with.first / 1e3, "us");
+  const std::string after = out.is_long() ? "after ten minutes, " : "";
+  out.add("the next request, " + after + "serve_each", without.first / 1e3, "us");
+  out.add("the next request, " + after + "serve", with.first / 1e3, "us");
 }
 
 std::size_t allowed_descriptors(std::size_t wanted) noexcept {

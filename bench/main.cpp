@@ -48,6 +48,10 @@ constexpr group groups[] = {
     {"io-round-trip", "one byte there and back over a socket pair", &bench::io_round_trip, false},
     {"io-memory", "fibers that wait to read", &bench::io_memory, false},
     {"io-kept", "a server's idle connections, with and without a fiber", &bench::io_kept, false},
+    {"p7-io",
+     "bytes and deadlines beside a computation, 2 workers",
+     &bench::beside_computation,
+     true},
 #endif
     {"p7", "timers beside a long computation, 2 workers", &bench::long_computation, true},
     {"p7-main", "main's sleep beside a computation", &bench::main_beside_computation, true},
