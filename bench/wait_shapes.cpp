@@ -1,12 +1,12 @@
-// Ways in which one thread can wait for sockets, without fibers, deadlines or a scheduler:
-// a byte there and back over TCP between two ends, in one or in 64 pairs. Decision 0013
-// has the table.
+// Ways in which one thread can wait for sockets, without fibers, deadlines or a
+// scheduler: a byte there and back over TCP between two ends, in one or in 64 pairs.
+// Decision 0013 has the table.
 //
 // Run:     ninja -C build/release bench/wait_shapes, then
 //          build/release/bench/wait_shapes, or, to count what one of them does,
 //          build/release/bench/wait_shapes SHAPE PAIRS ROUND_TRIPS
-// Prints:  nanoseconds of processor time for a round trip, median of nine (least to most);
-//          the shapes take turns.
+// Prints:  nanoseconds of processor time for a round trip, median of nine (least to
+//          most); the shapes take turns.
 #include <algorithm>
 #include <array>
 #include <cerrno>
