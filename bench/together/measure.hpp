@@ -2,6 +2,7 @@
 // reads.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -19,15 +20,26 @@ inline nanos read_clock(clockid_t which) {
   return t.tv_sec * 1'000'000'000 + t.tv_nsec;
 }
 
-// How long the threads of the process have been ready without a processor.
+// How long a thread has been ready without a processor. `task`: its folder in /proc.
+inline nanos delay_of(const std::filesystem::path& task) {
+  std::ifstream file(task / "schedstat");
+  nanos ran = 0;
+  nanos waited = 0;
+  return file >> ran >> waited ? waited : 0;
+}
+
+inline std::atomic<nanos> delay_of_ended{0};
+
+// Called by a thread that ends before the figures are written.
+inline void thread_ends() {
+  delay_of_ended += delay_of("/proc/thread-self");
+}
+
+// The sum of all threads of the process.
 inline nanos run_delay() {
-  nanos all = 0;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::ifstream file(task.path() / "schedstat");
-    nanos ran = 0;
-    nanos waited = 0;
-    if (file >> ran >> waited) all += waited;
-  }
+  nanos all = delay_of_ended;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
+    all += delay_of(task.path());
   return all;
 }
 

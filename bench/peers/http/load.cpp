@@ -1,8 +1,8 @@
 // The load of `./dev bench --peers http`: GETs over keep-alive connections, with epoll
 // and nothing else. It has its own processor and spins on it, except for `pipelining`,
-// whose two threads wait in the kernel.
+// whose two threads wait in the kernel, and with waits=1.
 //
-//   load closed     PORT [connections=N] [seconds=S] [pid=P]
+//   load closed     PORT [connections=N] [seconds=S] [pid=P] [waits=1]
 //   load open       PORT [connections=N] [seconds=S] [pid=P] [rate=R] [slow=N]
 //   load pipelining PORT [connections=N] [seconds=S] [pid=P] [pause=S]
 //   load hold       PORT [connections=N]
@@ -17,8 +17,9 @@
 // after each answer. hold: asks once on each connection, says "ready" and keeps the
 // connections until standard input ends.
 //
-// Prints key=value: requests, seconds, cpu (of the process `pid`, seconds); for open and
-// for pipelining's honest client the latencies p50, p95, p99, max (microseconds); for
+// Prints key=value: requests, seconds, cpu (of the process `pid`, seconds), delay (how long
+// its threads were ready without a processor, seconds); for open and for pipelining's
+// honest client the latencies p50, p95, p99, max (microseconds); for
 // open the number of slow connections that were cut, and after which times (seconds); for
 // pipelining the number of the honest client's requests.
 #include "clients.hpp"
@@ -47,15 +48,22 @@ namespace {
 
 using namespace load_clients;
 
-// Returns the seconds that the threads of a process have been on a processor.
-double cpu_of(int pid) {
-  double sum = 0;
+// In seconds, of all threads of a process.
+struct spent {
+  double cpu = 0;    // on a processor
+  double delay = 0;  // ready, without one
+};
+
+spent spent_by(int pid) {
+  spent sum;
   if (pid == 0) return sum;
   const std::filesystem::path tasks = "/proc/" + std::to_string(pid) + "/task";
   for (const auto& task : std::filesystem::directory_iterator(tasks)) {
-    std::uint64_t nanos = 0;
-    std::ifstream(task.path() / "schedstat") >> nanos;
-    sum += static_cast<double>(nanos) / 1e9;
+    std::uint64_t ran = 0;
+    std::uint64_t waited = 0;
+    std::ifstream(task.path() / "schedstat") >> ran >> waited;
+    sum.cpu += static_cast<double>(ran) / 1e9;
+    sum.delay += static_cast<double>(waited) / 1e9;
   }
   return sum;
 }
@@ -69,6 +77,7 @@ struct settings {
   double rate = 10'000;
   std::size_t slow = 0;
   double pause = 0.005;
+  bool waits = false;
 };
 
 class load {
@@ -205,7 +214,7 @@ class load {
   template <class F>
   void each_answered(F f) {
     epoll_event events[256];
-    const int n = epoll_wait(epoll_, events, 256, 0);
+    const int n = epoll_wait(epoll_, events, 256, how_.waits ? 100 : 0);
     for (int i = 0; i < n; ++i) {
       auto& c = *static_cast<connection*>(events[i].data.ptr);
       if (c.is_answered()) f(c);
@@ -230,15 +239,17 @@ class load {
       turn();
     requests_ = 0;
     latencies_.clear();
-    const double cpu = cpu_of(how_.pid);
+    const spent before = spent_by(how_.pid);
     const double begin = now();
     double end = begin;
     while ((end = now()) < begin + how_.seconds)
       turn();
-    std::printf("requests=%llu seconds=%.4f cpu=%.6f",
+    const spent after = spent_by(how_.pid);
+    std::printf("requests=%llu seconds=%.4f cpu=%.6f delay=%.6f",
                 static_cast<unsigned long long>(requests_),
                 end - begin,
-                cpu_of(how_.pid) - cpu);
+                after.cpu - before.cpu,
+                after.delay - before.delay);
   }
 
   const settings how_;
@@ -277,6 +288,8 @@ settings read_settings(int argc, char** argv) {
       how.slow = std::strtoul(n, nullptr, 10);
     else if (const char* b = value_of("pause"))
       how.pause = std::atof(b);
+    else if (const char* w = value_of("waits"))
+      how.waits = std::atoi(w) != 0;
     else
       throw std::runtime_error("unknown: " + std::string(text));
   }

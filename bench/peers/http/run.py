@@ -3,10 +3,12 @@
 
 vigil's example server, Go's net/http and Boost.Beast on Asio's coroutines give the same
 answer, with a Date, on keep-alive connections. Each server has one processor and the
-load another, except for `pipelining`, where a server has two. Samples are drawn in turn,
+load another, except for `two` and `pipelining`, where a server has two. Samples are drawn in turn,
 one of each server in a round, and each round begins with another server. `vigil again`
 is vigil's a second time, so its ratio shows what the machine makes of equals. The report
-has medians, and the median of vigil / peer taken round by round.
+has medians, and the median of vigil / peer taken round by round. A line is marked
+"loaded" if the server's threads waited for a processor for more than a quarter of the
+time that they used one: then it is not to be believed.
 """
 import argparse
 import datetime
@@ -86,11 +88,31 @@ class Bench:
         servers = [Server(*item) for item in self.commands.items()]
         for connections in (64, 1):
             samples = self.in_turn(servers, lambda s: self.load("closed", s, connections=connections))
-            table(f"{connections} connections, each asks again at once", samples, [
+            table(f"processor {SERVER_CPU} for each server, the load on {LOAD_CPU}; "
+                  f"{connections} connections, each asks again at once", samples, [
                 ("CPU per request, us", "cpu_us"), ("requests a second", "rate")])
         samples = self.in_turn(servers, lambda s: self.load("open", s, rate=10_000))
         table("10000 requests a second at fixed times, 64 connections", samples, [
             ("p50, us", "p50"), ("p99, us", "p99"), ("CPU per request, us", "cpu_us")])
+        for server in servers:
+            server.close()
+
+    def two(self):
+        """Two processors for each server; the load waits in the kernel, and shares them if
+        there is no third one."""
+        servers = [Server(name, command, TWO_CPUS) for name, command in {
+            "vigil": [self.vigil[0], "--workers=2"],
+            "vigil again": [self.vigil[0], "--workers=2"],
+            "vigil, 1 worker": self.vigil,
+            "Beast, 2 threads": [*self.commands["Beast"], "2"],
+            "Go": ["env", "GOMAXPROCS=2", *self.commands["Go"]],
+        }.items()]
+        for connections in (64, 1):
+            samples = self.in_turn(servers, lambda s: self.load(
+                "closed", s, cpus=OTHER_CPUS, connections=connections, waits=1))
+            table(f"processors {TWO_CPUS} for each server, the load on {OTHER_CPUS}; "
+                  f"{connections} connections, each asks again at once", samples, [
+                      ("CPU per request, us", "cpu_us"), ("requests a second", "rate")])
         for server in servers:
             server.close()
 
@@ -164,6 +186,11 @@ def say(line=""):
     said.append(line)
 
 
+def run_delay(row):
+    """Of the server's threads, as a share of the time that they ran."""
+    return row["delay"] / row["cpu"] if row.get("cpu") else 0
+
+
 def table(title, samples, metrics, by=None):
     """`by`: the server by whose values the others are divided; without it vigil's are
     divided by theirs."""
@@ -178,8 +205,9 @@ def table(title, samples, metrics, by=None):
             ratio = statistics.median(a / b for a, b in pairs)
             what = f"/ {by}" if by else "vigil / it"
             shown = "" if name == (by or "vigil") else f"  {what} {ratio:.2f}"
+            loaded = statistics.median(map(run_delay, rows)) > 0.25
             say(f"    {name:{width}}  {statistics.median(values):10.2f}  "
-                f"({min(values):.2f} to {max(values):.2f}){shown}")
+                f"({min(values):.2f} to {max(values):.2f}){shown}{'  loaded' if loaded else ''}")
     say()
 
 
@@ -198,7 +226,7 @@ def write_docs(path, rounds):
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench --peers http",
                                      description="about two minutes, with --long about nine")
-    parser.add_argument("only", nargs="*", choices=["speed", "memory", "slow", "pipelining", []])
+    parser.add_argument("only", nargs="*", choices=["speed", "two", "memory", "slow", "pipelining", []])
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--write-docs", metavar="FILE", type=Path,
                         help="put all tables between the marks of this file")
@@ -207,7 +235,7 @@ def main():
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     bench = Bench(options.programs, options.long)
-    parts = {"speed": bench.speed, "memory": bench.memory, "slow": bench.slow_clients,
+    parts = {"speed": bench.speed, "two": bench.two, "memory": bench.memory, "slow": bench.slow_clients,
              "pipelining": bench.pipelining}
     for name in options.only or parts:
         parts[name]()

@@ -33,7 +33,10 @@ using together::measure;
 void run(asio::io_context& context, int threads) {
   std::vector<std::thread> more;
   for (int i = 1; i < threads; ++i)
-    more.emplace_back([&] { context.run(); });
+    more.emplace_back([&] {
+      context.run();
+      together::thread_ends();
+    });
   context.run();
   for (std::thread& t : more)
     t.join();
