@@ -33,6 +33,33 @@ TEST_SUITE("http server") {
     });
   }
 
+  TEST_CASE("an answer is sent although the pipelined request after it fails") {
+    in_virtual([] {
+      const auto failing = [](const web::request& in, web::response& out, const auto& ctx) {
+        if (in.target() == "/sent") {
+          out.send("not whole until the handler returns");
+          throw std::runtime_error("on purpose");
+        }
+        if (in.target() == "/cancelled") {
+          const auto own = vigil::with_cancel(ctx);
+          own.cancel();
+          vigil::sleep_for(1s, own.ctx);
+        }
+        out.send("hello");
+      };
+      vigil::io::serve_limits limits;
+      limits.on_error = [](const std::exception_ptr&) {};
+      site s({}, failing, limits);
+      for (const std::string target : {"/sent", "/cancelled"}) {
+        CAPTURE(target);
+        auto c = s.connect();
+        c.send(std::string(hello) + request_of("", "GET " + target + " HTTP/1.1"));
+        CHECK(c.receive().body() == "hello");
+        CHECK(c.is_closed());
+      }
+    });
+  }
+
   TEST_CASE("a handler's exception is reported even when its client has gone, whatever its type") {
     for_each_seed(3, [] {
       std::vector<std::string> told;

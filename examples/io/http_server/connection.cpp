@@ -226,6 +226,7 @@ bool connection::serve_request() {
   }
   keep_ = p.keep_alive() && !server_.is_stopping();
   is_head_ = request_.method() == "HEAD";
+  whole_ = out_.size();
   response out(*this);
   std::exception_ptr error;
   bool was_long = false;
@@ -234,8 +235,10 @@ bool connection::serve_request() {
   } catch (const gone&) {
     throw;
   } catch (const vigil::cancelled&) {
+    send_whole_answers();
     throw;
   } catch (const vigil::stopped&) {
+    send_whole_answers();
     throw;
   } catch (...) {
     error = std::current_exception();
@@ -328,12 +331,27 @@ void connection::refuse(unsigned status) {
 
 // Tells the client. If it has gone, the handler's error is reported all the same.
 void connection::tell_of_error(const response& out) {
-  // If an answer has begun, the client sees that its end is missing.
-  if (out.has_begun_) return;
   try {
-    refuse(500);
+    if (!out.has_begun_) {
+      refuse(500);
+    } else if (whole_ != 0) {
+      out_.resize(whole_);
+    } else {
+      return;  // the client sees that the end of an answer is missing
+    }
     finish();
   } catch (...) {  // gone, stopped or short of memory: the error is reported next
+  }
+}
+
+// Sends what the kernel takes at once, even if the fiber is stopped.
+void connection::send_whole_answers() noexcept {
+  const vigil::this_fiber::shield until_sent;
+  try {
+    error_code error;
+    for (std::string_view rest(out_.data(), whole_); !rest.empty() && !error;)
+      rest.remove_prefix(transport_.write_now(boost::asio::buffer(rest), error));
+  } catch (...) {  // short of memory
   }
 }
 
@@ -366,6 +384,7 @@ void connection::flush() {
   if (out_.empty()) return;
   write_all(out_);
   out_.clear();
+  whole_ = 0;
   if (out_.capacity() > small_read) out_.shrink_to_fit();
 }
 

@@ -71,6 +71,7 @@ class connection {
   // Answering.
   void refuse(unsigned status);
   void tell_of_error(const response& out);
+  void send_whole_answers() noexcept;
   void begin_answer(unsigned status, std::string_view fields, bool own_keep_alive);
   void send(std::string_view what);
   void flush();
@@ -86,6 +87,7 @@ class connection {
   std::unique_ptr<workspace> works_in_;
   boost::beast::flat_buffer& in_;
   std::string& out_;
+  std::size_t whole_ = 0;  // of out_: answers to earlier requests
   request& request_;
   bool has_deadline_ = false;  // for reading
   bool keep_ = true;
