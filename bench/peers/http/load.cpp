@@ -17,9 +17,9 @@
 // after each answer. hold: asks once on each connection, says "ready" and keeps the
 // connections until standard input ends.
 //
-// Prints key=value: requests, seconds, cpu (of the process `pid`, seconds), delay (how long
-// its threads were ready without a processor, seconds); for open and for pipelining's
-// honest client the latencies p50, p95, p99, max (microseconds); for
+// Prints key=value: requests, seconds, cpu (of the process `pid`, seconds), delay (how
+// long its threads were ready without a processor, seconds); for open and for
+// pipelining's honest client the latencies p50, p95, p99, max (microseconds); for
 // open the number of slow connections that were cut, and after which times (seconds); for
 // pipelining the number of the honest client's requests.
 #include "clients.hpp"
