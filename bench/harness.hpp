@@ -65,6 +65,7 @@ void fire(report& out);
 void burst(report& out);
 void timeouts(report& out);
 void sleepers(report& out);
+void bursts(report& out);
 void overshoot_idle(report& out);
 void overshoot_busy(report& out);
 void cancel(report& out);

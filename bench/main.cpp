@@ -38,6 +38,7 @@ constexpr group groups[] = {
      false},
     {"cancel", "contexts: one, and one with 100 000 fibers", &bench::cancel, false},
     {"sleepers", "sleeping fibers", &bench::sleepers, false},
+    {"again", "bursts of fibers that come again", &bench::bursts, true},
     {"virtual", "virtual time: a simulated week of 1 000 fibers", &bench::virtual_time, false},
 #ifdef VIGIL_BENCH_IO
     {"io-overshoot",
