@@ -226,7 +226,8 @@ bool connection::serve_request() {
   }
   keep_ = p.keep_alive() && !server_.is_stopping();
   is_head_ = request_.method() == "HEAD";
-  whole_ = out_.size();
+  earlier_ = out_.size();
+  has_sent_ = false;
   response out(*this);
   std::exception_ptr error;
   bool was_long = false;
@@ -235,16 +236,16 @@ bool connection::serve_request() {
   } catch (const gone&) {
     throw;
   } catch (const vigil::cancelled&) {
-    send_whole_answers();
+    send_earlier_answers();
     throw;
   } catch (const vigil::stopped&) {
-    send_whole_answers();
+    send_earlier_answers();
     throw;
   } catch (...) {
     error = std::current_exception();
   }
   if (error != nullptr) {
-    tell_of_error(out);
+    tell_of_error();
     std::rethrow_exception(error);
   }
   out.end();
@@ -330,28 +331,24 @@ void connection::refuse(unsigned status) {
 }
 
 // Tells the client. If it has gone, the handler's error is reported all the same.
-void connection::tell_of_error(const response& out) {
+void connection::tell_of_error() {
+  if (has_sent_) return;  // the client sees that the end of an answer is missing
   try {
-    if (!out.has_begun_) {
-      refuse(500);
-    } else if (whole_ != 0) {
-      out_.resize(whole_);
-    } else {
-      return;  // the client sees that the end of an answer is missing
-    }
+    out_.resize(earlier_);
+    refuse(500);
     finish();
   } catch (...) {  // gone, stopped or short of memory: the error is reported next
   }
 }
 
-// Sends what the kernel takes at once, even if the fiber is stopped.
-void connection::send_whole_answers() noexcept {
-  const vigil::this_fiber::shield until_sent;
+// The handler has ended early: what it has written is dropped, what was whole before is
+// sent. A stopped fiber sends what the kernel takes at once.
+void connection::send_earlier_answers() noexcept {
+  if (has_sent_ || earlier_ == 0) return;
   try {
-    error_code error;
-    for (std::string_view rest(out_.data(), whole_); !rest.empty() && !error;)
-      rest.remove_prefix(transport_.write_now(boost::asio::buffer(rest), error));
-  } catch (...) {  // short of memory
+    out_.resize(earlier_);
+    finish();
+  } catch (...) {  // gone, stopped or short of memory: the connection ends in any case
   }
 }
 
@@ -384,11 +381,11 @@ void connection::flush() {
   if (out_.empty()) return;
   write_all(out_);
   out_.clear();
-  whole_ = 0;
   if (out_.capacity() > small_read) out_.shrink_to_fit();
 }
 
 void connection::write_all(std::string_view what) {
+  has_sent_ = true;
   while (!what.empty()) {
     const std::string_view now = what.substr(0, piece);
     what.remove_prefix(now.size());

@@ -70,8 +70,8 @@ class connection {
 
   // Answering.
   void refuse(unsigned status);
-  void tell_of_error(const response& out);
-  void send_whole_answers() noexcept;
+  void tell_of_error();
+  void send_earlier_answers() noexcept;
   void begin_answer(unsigned status, std::string_view fields, bool own_keep_alive);
   void send(std::string_view what);
   void flush();
@@ -87,9 +87,10 @@ class connection {
   std::unique_ptr<workspace> works_in_;
   boost::beast::flat_buffer& in_;
   std::string& out_;
-  std::size_t whole_ = 0;  // of out_: answers to earlier requests
+  std::size_t earlier_ = 0;  // bytes of out_ when the handler began: earlier answers
   request& request_;
   bool has_deadline_ = false;  // for reading
+  bool has_sent_ = false;      // anything since the handler began
   bool keep_ = true;
   bool is_head_ = false;
 };
