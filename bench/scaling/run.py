@@ -215,7 +215,7 @@ def main():
               f" {processor_time(arguments.programs, work):.0f} ns.\n")
         runs = [(workers, middle_run(arguments.rounds, arguments.programs, work, workers,
                                      arguments.yield_after))
-                for workers in map(int, arguments.workers.split(","))]
+                for workers in sorted(map(int, arguments.workers.split(",")))]
         table(runs, arguments.least)
         if arguments.sites:
             for (file, member), n in runs[-1][1].sites.most_common(40):

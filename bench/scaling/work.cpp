@@ -164,7 +164,7 @@ const std::map<std::string, workload> works{
     {"hops", {hops, 200'000}},
     {"sleepers", {sleepers, 100'000}},
     {"timers", {timers, 200'000}},
-    {"trees", {trees, 100'000}},
+    {"trees", {trees, 99'200}},  // 62 times 1 600, for up to 64 workers
     {"tcp", {tcp_pairs, 20'000}},
 };
 

@@ -158,22 +158,32 @@ void sleepers() {
   measure(n, [] { sleep_all(n); });
 }
 
+void wait_at_gate(std::size_t n) {
+  vigil::group all;
+  vigil::channel<void> open = vigil::make_channel<void>();
+  for (std::size_t i = 0; i < n; ++i)
+    all.go([&] { open.recv(); });
+  open.close();
+  all.wait();
+}
+
+// As many were alive together before: while fibers that sleep are started for the first
+// time, the earliest end.
 template <std::size_t N>
 void sleepers_again() {
-  sleep_all(N);
+  wait_at_gate(N);
   measure(N, [] { sleep_all(N); });
 }
 
 void gate() {
   constexpr std::size_t n = 10'000;
-  measure(n, [] {
-    vigil::group all;
-    vigil::channel<void> open = vigil::make_channel<void>();
-    for (std::size_t i = 0; i < n; ++i)
-      all.go([&] { open.recv(); });
-    open.close();
-    all.wait();
-  });
+  measure(n, [] { wait_at_gate(n); });
+}
+
+void gate_again() {
+  constexpr std::size_t n = 10'000;
+  wait_at_gate(n);
+  measure(n, [] { wait_at_gate(n); });
 }
 
 // An event now and then: one byte, sent by a fiber that sleeps.
@@ -247,6 +257,7 @@ const std::map<std::string, void (*)()> works{
     {"sleepers2", sleepers_again<100'000>},
     {"million2", sleepers_again<1'000'000>},
     {"gate", gate},
+    {"gate2", gate_again},
     {"event1", [] { events(1ms, 1'000); }},
     {"event10", [] { events(10ms, 200); }},
     {"event100", [] { events(100ms, 30); }},
@@ -267,6 +278,7 @@ int main(int argc, char** argv) {
   }
   vigil::options o;
   o.workers = static_cast<std::size_t>(std::atoi(argv[2]));
+  o.warm_stacks = 1'000'000;  // of million2
   vigil::run(o, found->second);
   return 0;
 }

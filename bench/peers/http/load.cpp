@@ -306,6 +306,9 @@ int main(int argc, char** argv) {
     setrlimit(RLIMIT_NOFILE, &files);
     const settings how = read_settings(argc, argv);
     load l(how);
+    if (how.waits && how.mode != "closed") {
+      throw std::runtime_error("waits: for `closed` alone");
+    }
     if (how.mode == "closed") {
       l.run_closed();
     } else if (how.mode == "open") {

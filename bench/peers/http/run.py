@@ -225,7 +225,7 @@ def write_docs(path, rounds):
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench --peers http",
-                                     description="about two minutes, with --long about nine")
+                                     description="about three minutes, with --long about 13")
     parser.add_argument("only", nargs="*", choices=["speed", "two", "memory", "slow", "pipelining", []])
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--write-docs", metavar="FILE", type=Path,

@@ -103,26 +103,34 @@ func sleepAll(n int) {
 	all.Wait()
 }
 
+func waitAtGate(n int) {
+	var all sync.WaitGroup
+	all.Add(n)
+	open := make(chan struct{})
+	for i := 0; i < n; i++ {
+		go func() {
+			<-open
+			all.Done()
+		}()
+	}
+	close(open)
+	all.Wait()
+}
+
 func sleepersAgain(n int) {
-	sleepAll(n)
+	waitAtGate(n)
 	measure(n, func() { sleepAll(n) })
 }
 
 func gate() {
 	const n = 10_000
-	measure(n, func() {
-		var all sync.WaitGroup
-		all.Add(n)
-		open := make(chan struct{})
-		for i := 0; i < n; i++ {
-			go func() {
-				<-open
-				all.Done()
-			}()
-		}
-		close(open)
-		all.Wait()
-	})
+	measure(n, func() { waitAtGate(n) })
+}
+
+func gateAgain() {
+	const n = 10_000
+	waitAtGate(n)
+	measure(n, func() { waitAtGate(n) })
 }
 
 func hops() {
@@ -155,6 +163,7 @@ func main() {
 		"sleepers2": func() { sleepersAgain(100_000) },
 		"million2":  func() { sleepersAgain(1_000_000) },
 		"gate":      gate,
+		"gate2":     gateAgain,
 		"hops":      hops,
 	}
 	if len(os.Args) != 3 || works[os.Args[1]] == nil {

@@ -90,7 +90,8 @@ class fiber_registry {
   void take_limited(fiber_role role, std::size_t stack_size);
   void give_limited(fiber_role role, std::size_t stack_size) noexcept;
 
-  // The fibers of a block of ids, which one worker has made, share a list.
+  // The fibers of a block of ids, which one worker has made, are in one list, or in two
+  // neighbouring ones.
   shard& shard_of(const fiber& f) noexcept {
     return shards_[(f.identity.id >> id_block_bits_) % shards];
   }
