@@ -2,7 +2,7 @@
 //
 // The filter is part of a group's name. Without one, every group except those that take
 // minutes runs with small counts, about a minute in all; --long runs everything with the
-// counts of the documents, half an hour (io-kept alone has two idle times of ten minutes).
+// counts of the documents, half an hour: io-kept has two idle times of ten minutes.
 #include "harness.hpp"
 
 #include <cstdio>
