@@ -70,8 +70,9 @@ void sleep_at_random(std::size_t n, std::vector<nanos>& late) {
   }
 }
 
-// The computing fiber waits for 100 us before each stretch, so that its worker has left the
-// watch for it: beside stretches of 0.15 ms two fifths of the samples meet no computation.
+// The computing fiber waits for 100 us before each stretch, so that its worker has left
+// the watch for it: beside stretches of 0.15 ms two fifths of the samples meet no
+// computation.
 lateness beside(std::chrono::nanoseconds stretch, std::size_t n) {
   lateness late;
   for (std::vector<nanos>* each : {&late.bare, &late.bytes, &late.deadlines})
