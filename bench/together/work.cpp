@@ -88,7 +88,9 @@ void talk_by_stream(std::size_t n) {
 }
 
 void talk_by_token(std::size_t n) {
-  auto [near, far] = connected();
+  auto [a, b] = connected();
+  tcp::socket near(std::move(a));
+  tcp::socket far(std::move(b));
   vigil::group ends;
   ends.go([&] {
     char byte = 0;
