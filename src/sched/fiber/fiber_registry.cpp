@@ -76,9 +76,8 @@ std::uint64_t fiber_registry::take_id(worker* own) noexcept {
   // ordering: only uniqueness matters.
   if (own == nullptr) return next_id_.fetch_add(1, order::relaxed);
   if (own->next_id == own->last_id) {
-    const std::uint64_t block = std::uint64_t{1} << id_block_bits_;
-    own->next_id = next_id_.fetch_add(block, order::relaxed);  // ordering: as above
-    own->last_id = own->next_id + block;
+    own->next_id = next_id_.fetch_add(id_block_, order::relaxed);  // ordering: as above
+    own->last_id = own->next_id + id_block_;
   }
   return own->next_id++;
 }

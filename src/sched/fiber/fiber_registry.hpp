@@ -27,7 +27,7 @@ class fiber_registry {
       : max_fibers_(settings.max_fibers),
         max_stack_bytes_(settings.max_stack_bytes),
         has_limits_(max_fibers_ != 0 || max_stack_bytes_ != 0),
-        id_block_bits_(settings.virtual_time ? 0 : 6),
+        id_block_(settings.virtual_time ? 1 : 64),
         main_(main) {}
 
   // Whether a fiber of this role counts as alive and against max_fibers; the others are
@@ -90,16 +90,12 @@ class fiber_registry {
   void take_limited(fiber_role role, std::size_t stack_size);
   void give_limited(fiber_role role, std::size_t stack_size) noexcept;
 
-  // The fibers of a block of ids, which one worker has made, are in one list, or in two
-  // neighbouring ones.
-  shard& shard_of(const fiber& f) noexcept {
-    return shards_[(f.identity.id >> id_block_bits_) % shards];
-  }
+  shard& shard_of(const fiber& f) noexcept { return shards_[f.identity.id % shards]; }
 
   const std::size_t max_fibers_;
   const std::size_t max_stack_bytes_;
   const bool has_limits_;
-  const unsigned id_block_bits_;  // virtual time counts one by one
+  const std::uint64_t id_block_;  // virtual time counts one by one
   end_listener& main_;
 
   shard shards_[shards];
