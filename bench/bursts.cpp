@@ -1,5 +1,6 @@
 // Fibers that are alive together, again and again: whether a burst that comes again finds
 // its stacks warm, and what is left of them after ten idle seconds.
+#include "gate.hpp"
 #include "harness.hpp"
 
 #include <vigil/vigil.hpp>
@@ -21,15 +22,6 @@ long page_faults() {
   return used.ru_minflt;
 }
 
-void burst_of(std::size_t n) {
-  vigil::group all;
-  vigil::channel<void> open = vigil::make_channel<void>();
-  for (std::size_t i = 0; i < n; ++i)
-    all.go([&] { open.recv(); });
-  open.close();
-  all.wait();
-}
-
 void bursts_of(report& out, std::size_t n, std::size_t workers) {
   vigil::run(with_workers(workers), [&] {
     const std::size_t at_first = memory_held();
@@ -38,7 +30,7 @@ void bursts_of(report& out, std::size_t n, std::size_t workers) {
     for (const char* which : {"first time", "second time", "third time", "fourth time"}) {
       const long faults = page_faults();
       const nanos begun = cpu_time();
-      burst_of(n);
+      wait_at_gate(n);
       const auto each = static_cast<double>(n);
       const auto used = static_cast<double>(cpu_time() - begun);
       out.add(name + ", " + which + ": page faults for each",

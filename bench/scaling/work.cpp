@@ -1,6 +1,7 @@
 // One workload on a given number of workers, whose touches of cache lines are counted
 // (count.cpp), for run.py: `scaling_work WORK WORKERS [YIELD_AFTER]`. As
 // scaling_time it is the same program without the counter, and writes times instead.
+#include "connected.hpp"
 #ifdef SCALING_TIME
 #include "together/measure.hpp"
 #else
@@ -10,8 +11,6 @@
 #endif
 
 #include <vigil/io/deadline_stream.hpp>
-#include <vigil/io/io_context.hpp>
-#include <vigil/io/use_fiber.hpp>
 #include <vigil/vigil.hpp>
 
 #include <array>
@@ -33,7 +32,6 @@ namespace {
 using namespace std::chrono_literals;
 namespace asio = boost::asio;
 using asio::ip::tcp;
-using vigil::io::use_fiber;
 
 // Random durations below a millisecond.
 class durations {
@@ -112,16 +110,6 @@ void trees(std::size_t workers, std::size_t n) {
   });
 }
 
-std::pair<tcp::socket, tcp::socket> connected() {
-  tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
-  tcp::socket near(vigil::io::io_context());
-  tcp::socket far(vigil::io::io_context());
-  auto accepted = vigil::spawn([&] { acceptor.async_accept(far, use_fiber); });
-  near.async_connect(acceptor.local_endpoint(), use_fiber);
-  accepted.join();
-  return {std::move(near), std::move(far)};
-}
-
 using stream = vigil::io::deadline_stream<tcp::socket>;
 
 void take_one(stream& s) {
@@ -139,7 +127,7 @@ void give_one(stream& s) {
 // worker.
 void tcp_pairs(std::size_t workers, std::size_t n) {
   share(workers, n, [](std::size_t, std::size_t each) {
-    auto [a, b] = connected();
+    auto [a, b] = bench::connected();
     stream near(std::move(a));
     auto far = vigil::spawn([each, s = stream(std::move(b))]() mutable {
       for (std::size_t i = 0; i < each; ++i) {

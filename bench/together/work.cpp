@@ -1,6 +1,8 @@
 // One workload on a given number of workers, for run.py: `together_work WORK WORKERS`
 // writes, each for one operation, `cpu` and `elapsed` in nanoseconds, `wakes`, the system
 // calls that woke a worker, and `delay`, the nanoseconds without a processor.
+#include "connected.hpp"
+#include "gate.hpp"
 #include "together/measure.hpp"
 
 #include <vigil/io/deadline_stream.hpp>
@@ -32,6 +34,8 @@ namespace {
 using namespace std::chrono_literals;
 namespace asio = boost::asio;
 using asio::ip::tcp;
+using bench::connected;
+using bench::wait_at_gate;
 using together::nanos;
 using together::read_clock;
 using vigil::io::use_fiber;
@@ -45,18 +49,6 @@ void compute_for(std::chrono::nanoseconds d) {
   const nanos until = read_clock(CLOCK_MONOTONIC) + d.count();
   while (read_clock(CLOCK_MONOTONIC) < until) {
   }
-}
-
-std::pair<tcp::socket, tcp::socket> connected() {
-  tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
-  tcp::socket near(vigil::io::io_context());
-  tcp::socket far(vigil::io::io_context());
-  auto accepted = vigil::spawn([&] { acceptor.async_accept(far, use_fiber); });
-  near.async_connect(acceptor.local_endpoint(), use_fiber);
-  accepted.join();
-  near.set_option(tcp::no_delay(true));
-  far.set_option(tcp::no_delay(true));
-  return {std::move(near), std::move(far)};
 }
 
 // --- sockets: neither end on the main fiber
@@ -158,15 +150,6 @@ void sleep_all(std::size_t n) {
 void sleepers() {
   constexpr std::size_t n = 100'000;
   measure(n, [] { sleep_all(n); });
-}
-
-void wait_at_gate(std::size_t n) {
-  vigil::group all;
-  vigil::channel<void> open = vigil::make_channel<void>();
-  for (std::size_t i = 0; i < n; ++i)
-    all.go([&] { open.recv(); });
-  open.close();
-  all.wait();
 }
 
 // As many were alive together before: while fibers that sleep are started for the first

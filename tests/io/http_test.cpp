@@ -372,4 +372,30 @@ TEST_SUITE("http server") {
       CHECK(server.connections() == 0);
     });
   }
+
+  TEST_CASE("over TCP: earlier answers are sent although the next handler is stopped") {
+    in_runtime({.workers = {1, 2}}, [] {
+      tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
+      vigil::channel<void> begun = vigil::make_channel<void>();
+      const auto answer = [&](const web::request& in, web::response& out, const auto&) {
+        if (in.target() == "/hello") return out.send("hello");
+        out.send("dropped, since the handler does not return");
+        begun.close();
+        vigil::sleep_for(1h);  // until it is stopped: the grace is over at once
+      };
+      web::server server(answer, {});
+      auto [stopping, stop] = vigil::with_cancel(vigil::background());
+      auto serving =
+          vigil::spawn([&, ctx = stopping] { server.serve(ctx, acceptor, {.grace = 0s}); });
+      tcp::socket s(vigil::io::io_context());
+      s.async_connect(acceptor.local_endpoint(), vigil::io::use_fiber);
+      web::client<tcp::socket> c(std::move(s));
+      c.send(std::string(hello) + request_of("", "GET /slow HTTP/1.1"));
+      begun.recv();
+      stop();
+      CHECK(c.receive().body() == "hello");
+      CHECK(c.is_closed());
+      serving.join();
+    });
+  }
 }
