@@ -302,6 +302,7 @@ void wait_for_resources(std::chrono::nanoseconds length) {
 }  // namespace
 
 void kept_connections::start_fibers(group& fibers) {
+  vigil::detail::current_fiber()->starts_for_events = true;
   while (part::connection* const c = part_->next_ready()) {
     if (!gets_fiber(c->self, fibers)) wait_for_resources(part_->backoff);
   }

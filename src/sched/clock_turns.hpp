@@ -72,7 +72,14 @@ class clock_turns {
 
   void share_no_more() noexcept { share_at_ = never; }
 
-  // Whether the moment is over, as due() saw the clock: true once.
+  // Whether the moment is over: true once. For work without a switch in between.
+  bool keeps_no_longer() noexcept {
+    if (share_at_ == never || monotonic_now() < share_at_) return false;
+    share_at_ = never;
+    return true;
+  }
+
+  // The same, as due() saw the clock.
   bool shares_now() noexcept {
     if (share_at_ > last_clock_) return false;
     share_at_ = never;

@@ -23,10 +23,13 @@ void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
     const bool is_watched = watcher_ != nullptr && !s.in_watch;
     if (covered > next) {
       s.asked = s.until = next;
-    } else if (with_deadline < 2 && is_watched && deputy_ == nullptr && second - next <= bound) {
+    } else if (with_deadline < 2 && is_watched && deputy_ == nullptr &&
+               second - next <= alarm_distance::near) {
       // The watcher most likely takes the second deadline as well.
       deputy_ = &s;
-      s.asked = rings_at_ = saturating_add(next, bound);
+      const bool is_busy = quick_leaves_ >= leaves_before_alarm;
+      s.asked = rings_at_ =
+          saturating_add(next, is_busy ? distance_.at(monotonic_now()) : alarm_distance::near);
     } else if (with_deadline < 2) {
       s.asked = s.until = second;
     }
@@ -45,15 +48,17 @@ bool idle_workers::sleeps_on(sleeper& s, nanos& until) noexcept {
   if (!s.hook.linked || &s != deputy_ || s.until <= now) return false;
   if (now >= rings_at_) {
     constexpr nanos worth_it = 25'000;
-    const bool was_just_left = now - left_at_ < bound;
+    const nanos away = now - left_at_;
     if (watcher_ == nullptr) {
-      if (!was_just_left) {
+      if (away >= alarm_distance::near) {
+        distance_.note_absence(now, away);
+        left_at_ = now;     // the rest is this worker's
         quick_leaves_ = 0;  // the next worker is not to wait for an alarm
         return false;
       }
-      rings_at_ = std::max(left_at_ + bound, now + worth_it);
-    } else if (was_just_left) {
-      rings_at_ = now + bound;
+      rings_at_ = std::max(left_at_ + distance_.at(now), now + worth_it);
+    } else if (away < distance_.at(now)) {
+      rings_at_ = now + distance_.at(now);
     } else {
       deputy_ = nullptr;
       rings_at_ = never;
@@ -117,7 +122,7 @@ bool idle_workers::set_alarm() noexcept {
   }
   if (found == nullptr) return false;
   deputy_ = found;
-  rings_at_ = now + bound;
+  rings_at_ = now + distance_.at(now);
   publish();
   if (found->note.wake()) wake_calls_.add();
   return true;
@@ -126,7 +131,8 @@ bool idle_workers::set_alarm() noexcept {
 // Called when the watch has become free: an alarm that stands at deadlines to come would
 // ring too late for anything else. Its sleeper wakes then all the same.
 void idle_workers::forget_late_alarm() noexcept {
-  if (deputy_ == nullptr || rings_at_ <= saturating_add(monotonic_now(), bound)) return;
+  const nanos now = monotonic_now();
+  if (deputy_ == nullptr || rings_at_ <= saturating_add(now, distance_.at(now))) return;
   deputy_ = nullptr;
   rings_at_ = never;
 }
@@ -221,6 +227,10 @@ void idle_workers::choose_place(sleeper& s, bool enters) noexcept {
   if (!enters) {
     s.note.clear();
     return;
+  }
+  if (deputy_ != nullptr) {  // otherwise nothing was left to an alarm
+    const nanos now = monotonic_now();
+    distance_.note_absence(now, now - left_at_);
   }
   watcher_ = &s;
   s.watch = watch_;
@@ -319,6 +329,7 @@ void idle_workers::change_watch(watch& w) noexcept {
   const lock_guard guard(lock_);
   watch_ = &w;
   watcher_ = nullptr;
+  left_at_ = monotonic_now();
   forget_late_alarm();
   publish();
   if (napper_ != nullptr && napper_->in_watch) {

@@ -28,6 +28,7 @@
 #include "base/intrusive_list.hpp"
 #include "base/nanos.hpp"
 #include "base/spinlock.hpp"
+#include "sched/alarm_distance.hpp"
 #include "sched/wait/note.hpp"
 #include "sched/watch.hpp"
 
@@ -62,9 +63,9 @@ struct sleeper {
 // WA1 The watch becomes free under the lock, and attended_ says so; only then does the
 //     worker that has left look whether an alarm is set. The deputy turns its alarm off
 //     under the lock, and only while a worker is in the watch, or as it gets up.
-// WA2 While the watch is free an alarm rings within the bound, and is for all deadlines,
-//     I/O and work. If the watch has then been free for the whole bound, the deputy gets
-//     up, and finds whatever was left to it.
+// WA2 While the watch is free an alarm is set, at most alarm_distance::far after it was
+//     left, and it is for all deadlines, I/O and work. If it rings when the watch has been
+//     free for alarm_distance::near, the deputy gets up, and finds whatever was left to it.
 // WA3 A worker takes the watch before its last look, and does not sleep there if that
 //     finds work, or a deadline to which nobody sleeps. So once it sleeps nothing is left
 //     to the alarm any more.
@@ -198,8 +199,7 @@ class idle_workers {
   // by the watcher.
   enum class attention : std::uint8_t { none, alarm, watch };
 
-  static constexpr nanos bound = 75'000;   // how late the deputy may be: P7
-  static constexpr nanos often = 150'000;  // at most this far apart
+  static constexpr nanos often = 150'000;  // leaves that are at most so far apart
 
   void wake_one_slowly() noexcept VIGIL_EXCLUDES(lock_);
   void staff_watch_slowly() noexcept VIGIL_EXCLUDES(lock_);
@@ -224,11 +224,12 @@ class idle_workers {
   spinlock lock_{lock_rank::idle};
   watch* watch_ VIGIL_GUARDED_BY(lock_);
   sleeper_list sleepers_ VIGIL_GUARDED_BY(lock_);
-  sleeper* watcher_ VIGIL_GUARDED_BY(lock_) = nullptr;    // until it has left the watch
-  sleeper* deputy_ VIGIL_GUARDED_BY(lock_) = nullptr;     // one of sleepers_, with an alarm
-  nanos rings_at_ VIGIL_GUARDED_BY(lock_) = never;        // never: no deputy_
-  nanos left_at_ VIGIL_GUARDED_BY(lock_) = 0;             // when the watch was left last
-  unsigned quick_leaves_ VIGIL_GUARDED_BY(lock_) = 0;     // of the watch, in a row
+  sleeper* watcher_ VIGIL_GUARDED_BY(lock_) = nullptr;  // until it has left the watch
+  sleeper* deputy_ VIGIL_GUARDED_BY(lock_) = nullptr;   // one of sleepers_, with an alarm
+  nanos rings_at_ VIGIL_GUARDED_BY(lock_) = never;      // never: no deputy_
+  nanos left_at_ VIGIL_GUARDED_BY(lock_) = 0;           // when it was left, or taken over
+  unsigned quick_leaves_ VIGIL_GUARDED_BY(lock_) = 0;   // of the watch, in a row
+  alarm_distance distance_ VIGIL_GUARDED_BY(lock_);
   std::uint64_t wake_count_ VIGIL_GUARDED_BY(lock_) = 1;  // how often a worker did
   sleeper* napper_ VIGIL_GUARDED_BY(lock_) = nullptr;
   alignas(cache_line) atomic<nanos> earliest_{nobody_sleeps};

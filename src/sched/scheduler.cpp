@@ -131,7 +131,13 @@ void scheduler::start(fiber& f) noexcept {
     w->counters.fibers_started.add();
     if (f.pinned == nullptr) {
       w->push_back(f);
-      if (!idle_.nobody_rests()) idle_.wake_one(w->has_one());
+      if (idle_.nobody_rests()) return;
+      if (w->current != nullptr && w->current->starts_for_events) {
+        w->share();
+        w->keep_no_longer();  // it may start many
+      } else {
+        idle_.wake_one(w->has_one());
+      }
       return;
     }
   }

@@ -20,6 +20,10 @@ void timer_board::deadline_lowered(nanos deadline, bool parking) noexcept {
   of_.idle.cover(deadline);
 }
 
+void timer_board::callbacks_came_due() noexcept {
+  if (!of_.idle.nobody_rests()) current_worker()->idler.share(false);
+}
+
 void timer_board::cover() noexcept {
   if (of_.outside.awaits_io()) of_.idle.staff_watch();
   of_.idle.cover(next_deadline.load());

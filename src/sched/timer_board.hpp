@@ -47,6 +47,10 @@ class timer_board {
   // Called when callbacks_waiting has grown: wakes a worker if need be.
   void callbacks_added() noexcept { of_.idle.wake_one(); }
 
+  // The same, by the timer fiber: they stay with its worker for a moment, as what any
+  // event readies (worker::share).
+  void callbacks_came_due() noexcept;
+
   // Called when next_deadline has been lowered. `parking`: the calling fiber parks right
   // afterwards, so its worker looks.
   void deadline_lowered(nanos deadline, bool parking) noexcept;

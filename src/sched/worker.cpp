@@ -145,6 +145,10 @@ inline fiber* worker::look_at_clock() noexcept {
   return turns_.deadline_has_come() ? sched.board.take_timer_fiber() : nullptr;
 }
 
+void worker::keep_no_longer() noexcept {
+  if (turns_.keeps_no_longer() && sched.work.much()) sched.work_added();
+}
+
 // Called on the stack of a fiber that leaves: the next one, if it comes from this
 // worker's own queue and nothing else wants the worker first. pick() sees whatever is
 // passed over here, after a bounded number of turns.

@@ -100,6 +100,10 @@ class worker {
   // sleeps, at once or in a moment.
   void share() noexcept { idler.share(has_one()); }
 
+  // Called between pieces of work without a switch in between: what the worker has kept
+  // for that moment is for others now.
+  void keep_no_longer() noexcept;
+
   // --- from any thread
   void push_pinned(fiber& f) noexcept;
 

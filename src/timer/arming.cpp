@@ -56,8 +56,7 @@ bool timer_service::run_soon(timer_record& t, nanos deadline, nanos now) {
   const bool before = t.when.exchange(runtime_timer::clamp_deadline(deadline)) > 0;
   // ordering: made from a reference that the caller holds.
   t.references.fetch_add(1, order::relaxed);
-  timer_record* due = &t;
-  parts_->callbacks.push_due(&due, 1, now);
+  parts_->callbacks.push_soon(t, now);
   owner_.count(before ? timer_event::reset : timer_event::armed);
   return before;
 }

@@ -5,6 +5,17 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 void callback_queue::push_due(timer_record** due, std::size_t n, nanos now) noexcept {
+  add(due, n, now);
+  board_.callbacks_came_due();
+}
+
+void callback_queue::push_soon(timer_record& t, nanos now) noexcept {
+  timer_record* due = &t;
+  add(&due, 1, now);
+  board_.callbacks_added();
+}
+
+void callback_queue::add(timer_record** due, std::size_t n, nanos now) noexcept {
   std::size_t queued_before = 0;
   {
     const lock_guard guard(lock_);
@@ -24,7 +35,6 @@ void callback_queue::push_due(timer_record** due, std::size_t n, nanos now) noex
   }
   for (std::size_t i = 0; i < queued_before; ++i)
     release_record(*due[i]);
-  board_.callbacks_added();
 }
 
 void callback_queue::push_posted(timer_record& t) noexcept {

@@ -30,7 +30,10 @@ class callback_queue {
   explicit callback_queue(timer_board& board) noexcept : board_(board) {}
 
   // Queues callbacks that have come due by `now`. Takes over one reference to each.
+  // Caller: the timer fiber.
   void push_due(timer_record** due, std::size_t n, nanos now) noexcept VIGIL_EXCLUDES(lock_);
+  // The same for one that was armed when it was due already, by any thread.
+  void push_soon(timer_record& t, nanos now) noexcept VIGIL_EXCLUDES(lock_);
   // Queues a callback that is due at once. Caller: t is pending and marked as queued.
   void push_posted(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
   // Queues everything that the fiber has deferred; its list has the newest first.
@@ -65,6 +68,8 @@ class callback_queue {
 
  private:
   using record_chain = chain<timer_record, &timer_record::next>;
+
+  void add(timer_record** due, std::size_t n, nanos now) noexcept VIGIL_EXCLUDES(lock_);
 
   std::size_t waiting() const noexcept VIGIL_REQUIRES(lock_) { return queue_.size() - reserved_; }
 

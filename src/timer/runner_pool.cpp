@@ -158,7 +158,9 @@ void runner_pool::call(fiber& self, timer_record& t) {
   self.identity.file = t.made_at.file;
   self.identity.line = t.made_at.line;
   with_.board.cover_owed();
-  current_worker()->new_stretch();
+  worker& here = *current_worker();
+  here.keep_no_longer();
+  here.new_stretch();
   if (self.ending.on_unhandled == nullptr) {
     call_open(self, t);
   } else {

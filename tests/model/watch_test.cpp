@@ -186,6 +186,12 @@ struct two_workers {
     idle.cover(deadline.load());
   }
 
+  // As idler::share(), called by user code.
+  void add_work() {
+    work.fetch_add(1);
+    if (idle.looking() != 0 || !idle.leave_to_alarm()) idle.wake_one();
+  }
+
   // Both workers run, and `outside` goes on beside them.
   template <class User, class Outside>
   void run(User&& user, Outside&& outside) {
@@ -220,6 +226,22 @@ void come_and_go() {
           s->end();
         } else {
           model::wait_until([&] { return s->taken.load() == 3; });
+        }
+      },
+      [&] { s->events.happens(); });
+}
+
+// User code keeps what it readies for a moment, and computes until the other worker has
+// taken it.
+void kept_work() {
+  const auto s = std::make_unique<two_workers>(true, true);
+  s->run(
+      [&] {
+        if (s->taken.fetch_add(1) == 0) {
+          s->add_work();
+          model::wait_until([&] { return s->taken.load() == 2; });
+        } else {
+          s->end();
         }
       },
       [&] { s->events.happens(); });
@@ -264,6 +286,10 @@ TEST_CASE("watch: a busy one that is left for user code is taken over when the a
 
 TEST_CASE("watch: its worker comes and goes, and computes at last: the alarm is set anew") {
   prove("watch: 2 workers, 3 events, an alarm", come_and_go);
+}
+
+TEST_CASE("watch: work that is kept for a moment is taken when the alarm rings") {
+  prove("watch: 2 workers, work that user code keeps, an alarm", kept_work);
 }
 
 TEST_CASE("watch: an event and an earlier deadline both have a worker") {

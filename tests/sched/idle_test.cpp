@@ -3,6 +3,7 @@
 #include "base/clock_source.hpp"
 #include "support/in_runtime.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -13,18 +14,26 @@ struct test_access {
     const lock_guard guard(idle.lock_);
     return idle.deputy_ != nullptr;
   }
+
+  // How far ahead an alarm would be set at that time.
+  static nanos distance(idle_workers& idle, nanos when) {
+    const lock_guard guard(idle.lock_);
+    return idle.distance_.at(when);
+  }
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
+using vigil::detail::alarm_distance;
 using vigil::detail::futex_watch;
 using vigil::detail::idle_workers;
 using vigil::detail::monotonic_now;
 using vigil::detail::nanos;
 using vigil::detail::never;
 using vigil::detail::sleeper;
+using vigil::detail::test_access;
 using vigil::detail::ties;
 
 namespace {
@@ -52,13 +61,13 @@ bool deputy_sleeps_on() {
     up.store(true);
   });
   const nanos begun = monotonic_now();
-  while (monotonic_now() - begun < 3'000'000) {
+  while (monotonic_now() - begun < 10'000'000) {
     idle.stay_awake(a);
     idle.stop_looking();
     idle.staff_watch();
     lie(idle, a, never, never);
   }
-  while (vigil::detail::test_access::has_alarm(idle))
+  while (test_access::has_alarm(idle))
     std::this_thread::yield();
   const bool slept_on = idle.asleep() == 2 && !up.load();
   if (slept_on) idle.wake(b);
@@ -66,6 +75,36 @@ bool deputy_sleeps_on() {
   idle.stay_awake(a);
   CHECK(idle.looking() == 2);
   return slept_on;
+}
+
+// Whether a watch that is left is taken over when the alarm rings. That makes the next
+// alarms near, since the deputy has slept for longer than promised.
+bool deputy_takes_over() {
+  futex_watch watch;
+  idle_workers idle(watch);
+  idle.leaves_before_alarm = 0;
+  sleeper a;
+  sleeper b;
+  lie(idle, a, never, never);
+  lie(idle, b, never, never);
+  idle.stay_awake(a);
+  const nanos left = monotonic_now();
+  idle.stop_looking();  // a has found something
+  idle.staff_watch();
+  if (idle.asleep() == 0) return false;
+  CHECK(idle.looking() == 0);
+  CHECK(idle.leave_to_alarm());
+  CHECK(test_access::distance(idle, left) == alarm_distance::far);
+  idle.sleep(b);
+  CHECK(monotonic_now() - left >= alarm_distance::far);
+  CHECK(idle.looking() == 1);
+  CHECK(test_access::distance(idle, left) == alarm_distance::near);
+  idle.lie_down(b, never, never);
+  CHECK(b.in_watch);
+  CHECK_FALSE(idle.leave_to_alarm());
+  idle.stay_awake(b);
+  idle.stop_looking();
+  return true;
 }
 
 }  // namespace
@@ -326,28 +365,11 @@ TEST_SUITE("idle_workers") {
   }
 
   TEST_CASE("a watch that is left often is taken over only if it stays free") {
-    futex_watch watch;
-    idle_workers idle(watch);
-    idle.leaves_before_alarm = 0;
-    sleeper a;
-    sleeper b;
-    lie(idle, a, never, never);
-    lie(idle, b, never, never);
-    idle.stay_awake(a);
-    const nanos left = monotonic_now();
-    idle.stop_looking();  // a has found something
-    idle.staff_watch();
-    CHECK(idle.asleep() == 1);
-    CHECK(idle.looking() == 0);
-    CHECK(idle.leave_to_alarm());
-    idle.sleep(b);
-    CHECK(monotonic_now() - left >= 25'000);
-    CHECK(idle.looking() == 1);
-    idle.lie_down(b, never, never);
-    CHECK(b.in_watch);
-    CHECK_FALSE(idle.leave_to_alarm());
-    idle.stay_awake(b);
-    idle.stop_looking();
+    // None is left to the alarm if this thread lost its processor: then once more.
+    bool was_left = false;
+    for (int attempt = 0; attempt < 200 && !was_left; ++attempt)
+      was_left = deputy_takes_over();
+    CHECK(was_left);
   }
 
   TEST_CASE("a deputy sleeps on while the watcher comes and goes, and then without an alarm") {
@@ -455,5 +477,54 @@ TEST_SUITE("idle_workers") {
     for (auto& t : workers)
       t.join();
     CHECK(done.load() == total);
+  }
+}
+
+TEST_SUITE("alarm_distance") {
+  constexpr nanos us = 1'000;
+
+  TEST_CASE("it is far as long as absences are short") {
+    alarm_distance d;
+    nanos now = hour;
+    for (int i = 0; i < 100'000; ++i) {
+      now += 120 * us;
+      d.note_absence(now, 100 * us);
+      CHECK(d.at(now) == alarm_distance::far);
+    }
+  }
+
+  TEST_CASE("after long absences it is near, until the late part is one in 200 of all time") {
+    alarm_distance d;
+    const nanos now = hour;
+    d.note_absence(now, 50'000 * us);  // of which 600 us were late; 500 of them at once
+    CHECK(d.at(now) == alarm_distance::near);
+    CHECK(d.at(now + 200 * 100 * us - 1) == alarm_distance::near);
+    CHECK(d.at(now + 200 * 100 * us) == alarm_distance::far);
+  }
+
+  TEST_CASE("absences that are long while it is near make nothing late") {
+    alarm_distance d;
+    const nanos now = hour;
+    d.note_absence(now, 50'000 * us);
+    for (int i = 0; i < 10; ++i)
+      d.note_absence(now + i * us, 50'000 * us);
+    CHECK(d.at(now + 200 * 100 * us) == alarm_distance::far);
+  }
+
+  TEST_CASE("however long absences are, late parts are one in 200 of all time") {
+    for (const nanos length : {110 * us, 440 * us, 600 * us, 5'000 * us}) {
+      alarm_distance d;
+      const nanos begun = hour;
+      nanos now = begun;
+      nanos late = 0;
+      for (int i = 0; i < 10'000; ++i) {
+        now += length;
+        const nanos part = std::min(length - 100 * us, 500 * us);
+        if (d.at(now) == alarm_distance::far) late += part;
+        d.note_absence(now, length);
+        CHECK(late <= 500 * us + part + (now - begun) / 200);
+      }
+      CHECK(late >= (now - begun) / 400);
+    }
   }
 }

@@ -188,6 +188,7 @@ class fiber_core {
   atomic<park_word> park_state{park_word::running};
   atomic<fiber_state> state{fiber_state::made};
   fiber_role role = fiber_role::user;
+  bool starts_for_events = false;  // each fiber it starts is as if an event had readied it
   fiber_turns turns;
   fiber_waits waits;
   worker* pinned = nullptr;    // the only worker that may run it
