@@ -51,8 +51,6 @@ bool idle_workers::sleeps_on(sleeper& s, nanos& until) noexcept {
     const nanos away = now - left_at_;
     if (watcher_ == nullptr) {
       if (away >= alarm_distance::near) {
-        distance_.note_absence(now, away);
-        left_at_ = now;     // the rest is this worker's
         quick_leaves_ = 0;  // the next worker is not to wait for an alarm
         return false;
       }
@@ -91,10 +89,18 @@ void idle_workers::remove(sleeper& s) noexcept {
   ++wake_count_;
   asleep_.fetch_sub(1);
   if (&s == deputy_) {
+    if (watcher_ == nullptr) note_absence();
     deputy_ = nullptr;
     rings_at_ = never;
   }
   publish();
+}
+
+// Called when somebody attends again to what was left to the alarm.
+void idle_workers::note_absence() noexcept {
+  const nanos now = monotonic_now();
+  distance_.note_absence(now, now - left_to_alarm_);
+  left_to_alarm_ = now;
 }
 
 void idle_workers::publish() noexcept {
@@ -131,8 +137,11 @@ bool idle_workers::set_alarm() noexcept {
 // Called when the watch has become free: an alarm that stands at deadlines to come would
 // ring too late for anything else. Its sleeper wakes then all the same.
 void idle_workers::forget_late_alarm() noexcept {
+  if (deputy_ == nullptr) return;
   const nanos now = monotonic_now();
-  if (deputy_ == nullptr || rings_at_ <= saturating_add(now, distance_.at(now))) return;
+  const bool is_busy = quick_leaves_ >= leaves_before_alarm;
+  const nanos latest = saturating_add(now, is_busy ? distance_.at(now) : alarm_distance::near);
+  if (rings_at_ <= latest) return;
   deputy_ = nullptr;
   rings_at_ = never;
 }
@@ -228,10 +237,7 @@ void idle_workers::choose_place(sleeper& s, bool enters) noexcept {
     s.note.clear();
     return;
   }
-  if (deputy_ != nullptr) {  // otherwise nothing was left to an alarm
-    const nanos now = monotonic_now();
-    distance_.note_absence(now, now - left_at_);
-  }
+  if (deputy_ != nullptr) note_absence();  // otherwise nothing was left to an alarm
   watcher_ = &s;
   s.watch = watch_;
   watch_->prepare();
@@ -261,7 +267,7 @@ watch* idle_workers::leave_place(sleeper& s) noexcept {
     if (others_sleep) {  // otherwise there is nobody to set an alarm for
       const nanos now = monotonic_now();
       quick_leaves_ = now - left_at_ < often ? quick_leaves_ + 1 : 0;
-      left_at_ = now;
+      left_at_ = left_to_alarm_ = now;
       forget_late_alarm();
     }
   }
@@ -329,7 +335,7 @@ void idle_workers::change_watch(watch& w) noexcept {
   const lock_guard guard(lock_);
   watch_ = &w;
   watcher_ = nullptr;
-  left_at_ = monotonic_now();
+  left_to_alarm_ = monotonic_now();
   forget_late_alarm();
   publish();
   if (napper_ != nullptr && napper_->in_watch) {

@@ -63,9 +63,9 @@ struct sleeper {
 // WA1 The watch becomes free under the lock, and attended_ says so; only then does the
 //     worker that has left look whether an alarm is set. The deputy turns its alarm off
 //     under the lock, and only while a worker is in the watch, or as it gets up.
-// WA2 While the watch is free an alarm is set, at most alarm_distance::far after it was
-//     left, and it is for all deadlines, I/O and work. If it rings when the watch has been
-//     free for alarm_distance::near, the deputy gets up, and finds whatever was left to it.
+// WA2 While the watch is free an alarm is set, at most alarm_distance::far ahead, and it
+//     is for all deadlines, I/O and work. If it rings when the watch has been free for
+//     alarm_distance::near, the deputy gets up, and finds whatever was left to it.
 // WA3 A worker takes the watch before its last look, and does not sleep there if that
 //     finds work, or a deadline to which nobody sleeps. So once it sleeps nothing is left
 //     to the alarm any more.
@@ -216,6 +216,7 @@ class idle_workers {
   void wait(sleeper& s, nanos until) noexcept;
   void interrupt(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void remove(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
+  void note_absence() noexcept VIGIL_REQUIRES(lock_);
   void publish() noexcept VIGIL_REQUIRES(lock_);
   void rouse(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   sleeper* latest() const noexcept VIGIL_REQUIRES(lock_);
@@ -227,7 +228,8 @@ class idle_workers {
   sleeper* watcher_ VIGIL_GUARDED_BY(lock_) = nullptr;  // until it has left the watch
   sleeper* deputy_ VIGIL_GUARDED_BY(lock_) = nullptr;   // one of sleepers_, with an alarm
   nanos rings_at_ VIGIL_GUARDED_BY(lock_) = never;      // never: no deputy_
-  nanos left_at_ VIGIL_GUARDED_BY(lock_) = 0;           // when it was left, or taken over
+  nanos left_at_ VIGIL_GUARDED_BY(lock_) = 0;           // when the watch was left last
+  nanos left_to_alarm_ VIGIL_GUARDED_BY(lock_) = 0;     // since when, and not noted yet
   unsigned quick_leaves_ VIGIL_GUARDED_BY(lock_) = 0;   // of the watch, in a row
   alarm_distance distance_ VIGIL_GUARDED_BY(lock_);
   std::uint64_t wake_count_ VIGIL_GUARDED_BY(lock_) = 1;  // how often a worker did

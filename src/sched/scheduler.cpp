@@ -199,7 +199,7 @@ void scheduler::ready_all(fiber_chain& chain) noexcept {
       w.push_back(*f);
     }
   }
-  work_added();
+  work_added_here(w);
 }
 
 void scheduler::inject(fiber_chain& chain) noexcept {

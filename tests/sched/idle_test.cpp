@@ -77,6 +77,41 @@ bool deputy_sleeps_on() {
   return slept_on;
 }
 
+// A worker is away from the watch for long, and another one has an alarm that does not
+// ring meanwhile. Calls end(idle, a), which ends the absence, and looks whether the next
+// alarms are near. False if this thread lost its processor, so that no alarm was set.
+template <class End>
+bool absence_counts(End end) {
+  futex_watch watch;
+  idle_workers idle(watch);
+  idle.leaves_before_alarm = 0;
+  sleeper a;
+  sleeper b;
+  lie(idle, a, never, never);
+  lie(idle, b, never, never);
+  idle.stay_awake(a);
+  const nanos left = monotonic_now();
+  idle.stop_looking();
+  idle.staff_watch();
+  if (idle.asleep() == 0) return false;
+  CHECK(test_access::distance(idle, left) == alarm_distance::far);
+  while (monotonic_now() - left < 700'000) {
+  }
+  end(idle, a);
+  CHECK(test_access::distance(idle, left) == alarm_distance::near);
+  idle.stay_awake(a);
+  idle.stay_awake(b);
+  return true;
+}
+
+template <class Try>
+bool comes_about(Try attempt) {
+  for (int i = 0; i < 200; ++i) {
+    if (attempt()) return true;
+  }
+  return false;
+}
+
 // Whether a watch that is left is taken over when the alarm rings. That makes the next
 // alarms near, since the deputy has slept for longer than promised.
 bool deputy_takes_over() {
@@ -365,19 +400,20 @@ TEST_SUITE("idle_workers") {
   }
 
   TEST_CASE("a watch that is left often is taken over only if it stays free") {
-    // None is left to the alarm if this thread lost its processor: then once more.
-    bool was_left = false;
-    for (int attempt = 0; attempt < 200 && !was_left; ++attempt)
-      was_left = deputy_takes_over();
-    CHECK(was_left);
+    // Nothing is left to the alarm if this thread lost its processor: then once more.
+    CHECK(comes_about(deputy_takes_over));
+  }
+
+  TEST_CASE("after a long absence alarms are near, however it ended") {
+    const auto comes_back = [](idle_workers& idle, sleeper& a) { lie(idle, a, never, never); };
+    const auto wakes_the_other = [](idle_workers& idle, sleeper&) { idle.wake_one(); };
+    CHECK(comes_about([&] { return absence_counts(comes_back); }));
+    CHECK(comes_about([&] { return absence_counts(wakes_the_other); }));
   }
 
   TEST_CASE("a deputy sleeps on while the watcher comes and goes, and then without an alarm") {
-    // It gets up if this thread was interrupted for as long as the bound: then once more.
-    bool slept_on = false;
-    for (int attempt = 0; attempt < 200 && !slept_on; ++attempt)
-      slept_on = deputy_sleeps_on();
-    CHECK(slept_on);
+    // It gets up if this thread was interrupted for long enough: then once more.
+    CHECK(comes_about(deputy_sleeps_on));
   }
 
   TEST_CASE("a worker with pinned fibers leaves a busy watch to one without") {
