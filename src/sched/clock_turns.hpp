@@ -120,7 +120,7 @@ class clock_turns {
  private:
   static constexpr std::uint32_t most_turns = 16;
   static constexpr std::uint32_t fairness_turns = 61;
-  static constexpr nanos keeps_for = 20'000;
+  static constexpr nanos keeps_for = 75'000;
 
   bool has_come(nanos next, bool is_looking) noexcept;
 

@@ -199,7 +199,7 @@ class idle_workers {
   // by the watcher.
   enum class attention : std::uint8_t { none, alarm, watch };
 
-  static constexpr nanos often = 150'000;  // leaves that are at most so far apart
+  static constexpr nanos often = 500'000;  // leaves that are at most so far apart
 
   void wake_one_slowly() noexcept VIGIL_EXCLUDES(lock_);
   void staff_watch_slowly() noexcept VIGIL_EXCLUDES(lock_);
