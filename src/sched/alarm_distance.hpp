@@ -20,10 +20,20 @@ class alarm_distance {
   static constexpr nanos near = 75'000;
   static constexpr nanos far = 600'000;
 
-  nanos at(nanos now) const noexcept { return now < near_until_ ? near : far; }
+  // `is_busy`: the watch is left often. For one that is left now and then it is near.
+  nanos at(nanos now, bool is_busy = true) const noexcept {
+    return is_busy && now >= near_until_ ? far : near;
+  }
 
-  // Called when a worker comes to the watch after nobody was there for `length`, and what
-  // came was left to an alarm.
+  // When an alarm rings that is set now, for a watch that was left at `left`: what came
+  // since then waits no longer than that.
+  nanos rings_at(nanos left, nanos now, bool is_busy = true) const noexcept {
+    constexpr nanos worth_it = 25'000;  // about what falling asleep takes
+    return std::max(left + at(now, is_busy), now + worth_it);
+  }
+
+  // Called when what came while nobody was in the watch, for `length`, is no more left to
+  // an alarm.
   void note_absence(nanos now, nanos length) noexcept {
     const nanos late = std::min(length - promised, far);
     if (late <= 0 || now < near_until_) return;

@@ -28,8 +28,7 @@ void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
       // The watcher most likely takes the second deadline as well.
       deputy_ = &s;
       const bool is_busy = quick_leaves_ >= leaves_before_alarm;
-      s.asked = rings_at_ =
-          saturating_add(next, is_busy ? distance_.at(monotonic_now()) : alarm_distance::near);
+      s.asked = rings_at_ = saturating_add(next, distance_.at(monotonic_now(), is_busy));
     } else if (with_deadline < 2) {
       s.asked = s.until = second;
     }
@@ -47,16 +46,16 @@ bool idle_workers::sleeps_on(sleeper& s, nanos& until) noexcept {
   const nanos now = monotonic_now();
   if (!s.hook.linked || &s != deputy_ || s.until <= now) return false;
   if (now >= rings_at_) {
-    constexpr nanos worth_it = 25'000;
+    const bool is_busy = quick_leaves_ >= leaves_before_alarm;
     const nanos away = now - left_at_;
     if (watcher_ == nullptr) {
       if (away >= alarm_distance::near) {
         quick_leaves_ = 0;  // the next worker is not to wait for an alarm
         return false;
       }
-      rings_at_ = std::max(left_at_ + distance_.at(now), now + worth_it);
-    } else if (away < distance_.at(now)) {
-      rings_at_ = now + distance_.at(now);
+      rings_at_ = distance_.rings_at(left_at_, now, is_busy);
+    } else if (away < distance_.at(now, is_busy)) {
+      rings_at_ = now + distance_.at(now, is_busy);
     } else {
       deputy_ = nullptr;
       rings_at_ = never;
@@ -96,7 +95,7 @@ void idle_workers::remove(sleeper& s) noexcept {
   publish();
 }
 
-// Called when somebody attends again to what was left to the alarm.
+// Called when a worker comes to the watch, or for work: no more is left to the alarm.
 void idle_workers::note_absence() noexcept {
   const nanos now = monotonic_now();
   distance_.note_absence(now, now - left_to_alarm_);
@@ -128,7 +127,7 @@ bool idle_workers::set_alarm() noexcept {
   }
   if (found == nullptr) return false;
   deputy_ = found;
-  rings_at_ = now + distance_.at(now);
+  rings_at_ = distance_.rings_at(left_at_, now);
   publish();
   if (found->note.wake()) wake_calls_.add();
   return true;
@@ -140,8 +139,7 @@ void idle_workers::forget_late_alarm() noexcept {
   if (deputy_ == nullptr) return;
   const nanos now = monotonic_now();
   const bool is_busy = quick_leaves_ >= leaves_before_alarm;
-  const nanos latest = saturating_add(now, is_busy ? distance_.at(now) : alarm_distance::near);
-  if (rings_at_ <= latest) return;
+  if (rings_at_ <= saturating_add(now, distance_.at(now, is_busy))) return;
   deputy_ = nullptr;
   rings_at_ = never;
 }

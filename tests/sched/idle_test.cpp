@@ -122,8 +122,8 @@ bool deputy_takes_over() {
   sleeper b;
   lie(idle, a, never, never);
   lie(idle, b, never, never);
-  idle.stay_awake(a);
   const nanos left = monotonic_now();
+  idle.stay_awake(a);
   idle.stop_looking();  // a has found something
   idle.staff_watch();
   if (idle.asleep() == 0) return false;
@@ -527,6 +527,21 @@ TEST_SUITE("alarm_distance") {
       d.note_absence(now, 100 * us);
       CHECK(d.at(now) == alarm_distance::far);
     }
+  }
+
+  TEST_CASE("for a watch that is left now and then it is near") {
+    const alarm_distance d;
+    CHECK(d.at(hour, true) == alarm_distance::far);
+    CHECK(d.at(hour, false) == alarm_distance::near);
+  }
+
+  TEST_CASE("an alarm rings that far after the watch was left, or soon") {
+    alarm_distance d;
+    CHECK(d.rings_at(hour, hour) == hour + alarm_distance::far);
+    CHECK(d.rings_at(hour, hour + 400 * us) == hour + alarm_distance::far);
+    CHECK(d.rings_at(hour, hour + 400 * us, false) == hour + 425 * us);
+    d.note_absence(hour, 50'000 * us);
+    CHECK(d.rings_at(hour, hour + 10 * us) == hour + alarm_distance::near);
   }
 
   TEST_CASE("after long absences it is near, until the late part is one in 200 of all time") {
