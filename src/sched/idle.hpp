@@ -64,8 +64,8 @@ struct sleeper {
 //     worker that has left look whether an alarm is set. The deputy turns its alarm off
 //     under the lock, and only while a worker is in the watch, or as it gets up.
 // WA2 While the watch is free an alarm is set, at most alarm_distance::far after it was
-//     left, and is for all deadlines, I/O and work. If it rings when the watch has been free for
-//     alarm_distance::near, the deputy gets up, and finds whatever was left to it.
+//     left, and is for all deadlines, I/O and work. If it rings when the watch has been
+//     free for alarm_distance::near, the deputy gets up, and finds whatever was left to it.
 // WA3 A worker takes the watch before its last look, and does not sleep there if that
 //     finds work, or a deadline to which nobody sleeps. So once it sleeps nothing is left
 //     to the alarm any more.
