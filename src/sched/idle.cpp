@@ -24,11 +24,10 @@ void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
     if (covered > next) {
       s.asked = s.until = next;
     } else if (with_deadline < 2 && is_watched && deputy_ == nullptr &&
-               second - next <= alarm_distance::near) {
+               second - next <= watch_absences::near) {
       // The watcher most likely takes the second deadline as well.
       deputy_ = &s;
-      const bool is_busy = quick_leaves_ >= leaves_before_alarm;
-      s.asked = rings_at_ = saturating_add(next, distance_.at(monotonic_now(), is_busy));
+      s.asked = rings_at_ = saturating_add(next, absences_.distance(monotonic_now()));
     } else if (with_deadline < 2) {
       s.asked = s.until = second;
     }
@@ -46,16 +45,14 @@ bool idle_workers::sleeps_on(sleeper& s, nanos& until) noexcept {
   const nanos now = monotonic_now();
   if (!s.hook.linked || &s != deputy_ || s.until <= now) return false;
   if (now >= rings_at_) {
-    const bool is_busy = quick_leaves_ >= leaves_before_alarm;
-    const nanos away = now - left_at_;
     if (watcher_ == nullptr) {
-      if (away >= alarm_distance::near) {
-        quick_leaves_ = 0;  // the next worker is not to wait for an alarm
+      if (absences_.length(now) >= watch_absences::near) {
+        absences_.taken_over();
         return false;
       }
-      rings_at_ = distance_.rings_at(left_at_, now, is_busy);
-    } else if (away < distance_.at(now, is_busy)) {
-      rings_at_ = now + distance_.at(now, is_busy);
+      rings_at_ = absences_.rings_at(now);
+    } else if (absences_.length(now) < absences_.distance(now)) {
+      rings_at_ = now + absences_.distance(now);
     } else {
       deputy_ = nullptr;
       rings_at_ = never;
@@ -88,18 +85,11 @@ void idle_workers::remove(sleeper& s) noexcept {
   ++wake_count_;
   asleep_.fetch_sub(1);
   if (&s == deputy_) {
-    if (watcher_ == nullptr) note_absence();
+    if (watcher_ == nullptr) absences_.count(monotonic_now());
     deputy_ = nullptr;
     rings_at_ = never;
   }
   publish();
-}
-
-// Called when a worker comes to the watch, or for work: no more is left to the alarm.
-void idle_workers::note_absence() noexcept {
-  const nanos now = monotonic_now();
-  distance_.note_absence(now, now - left_to_alarm_);
-  left_to_alarm_ = now;
 }
 
 void idle_workers::publish() noexcept {
@@ -118,16 +108,16 @@ void idle_workers::publish() noexcept {
 // Sets the alarm of a sleeper, who takes over if nobody comes to the watch until then.
 // False if the watch was not left often of late, or nobody sleeps.
 bool idle_workers::set_alarm() noexcept {
-  if (quick_leaves_ < leaves_before_alarm) return false;
+  if (!absences_.is_busy()) return false;
   const nanos now = monotonic_now();
-  if (now - left_at_ >= often) return false;
+  if (!absences_.sets_alarm(now)) return false;
   sleeper* found = nullptr;
   for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
     if (!s->in_watch && (found == nullptr || s->kept < found->kept)) found = s;
   }
   if (found == nullptr) return false;
   deputy_ = found;
-  rings_at_ = distance_.rings_at(left_at_, now);
+  rings_at_ = absences_.rings_at(now);
   publish();
   if (found->note.wake()) wake_calls_.add();
   return true;
@@ -135,11 +125,8 @@ bool idle_workers::set_alarm() noexcept {
 
 // Called when the watch has become free: an alarm that stands at deadlines to come would
 // ring too late for anything else. Its sleeper wakes then all the same.
-void idle_workers::forget_late_alarm() noexcept {
-  if (deputy_ == nullptr) return;
-  const nanos now = monotonic_now();
-  const bool is_busy = quick_leaves_ >= leaves_before_alarm;
-  if (rings_at_ <= saturating_add(now, distance_.at(now, is_busy))) return;
+void idle_workers::forget_late_alarm(nanos now) noexcept {
+  if (deputy_ == nullptr || rings_at_ <= saturating_add(now, absences_.distance(now))) return;
   deputy_ = nullptr;
   rings_at_ = never;
 }
@@ -235,7 +222,7 @@ void idle_workers::choose_place(sleeper& s, bool enters) noexcept {
     s.note.clear();
     return;
   }
-  if (deputy_ != nullptr) note_absence();  // otherwise nothing was left to an alarm
+  if (deputy_ != nullptr) absences_.count(monotonic_now());  // otherwise no alarm was set
   watcher_ = &s;
   s.watch = watch_;
   watch_->prepare();
@@ -245,7 +232,7 @@ void idle_workers::choose_place(sleeper& s, bool enters) noexcept {
 // one without, since it would have to hand on each event: it sends that one there, or is
 // called out by it.
 bool idle_workers::may_enter_watch(const sleeper& s) noexcept {
-  const bool is_busy = quick_leaves_ >= leaves_before_alarm;
+  const bool is_busy = absences_.is_busy();
   if (watcher_ != nullptr) {
     if (is_busy && watcher_->hook.linked && s.kept < watcher_->kept) rouse(*watcher_);
     return false;
@@ -264,9 +251,8 @@ watch* idle_workers::leave_place(sleeper& s) noexcept {
     const bool others_sleep = sleepers_.size() > (s.hook.linked ? 1u : 0u);
     if (others_sleep) {  // otherwise there is nobody to set an alarm for
       const nanos now = monotonic_now();
-      quick_leaves_ = now - left_at_ < often ? quick_leaves_ + 1 : 0;
-      left_at_ = left_to_alarm_ = now;
-      forget_late_alarm();
+      absences_.begin(now);
+      forget_late_alarm(now);
     }
   }
   return std::exchange(s.watch, nullptr);
@@ -333,8 +319,9 @@ void idle_workers::change_watch(watch& w) noexcept {
   const lock_guard guard(lock_);
   watch_ = &w;
   watcher_ = nullptr;
-  left_to_alarm_ = monotonic_now();
-  forget_late_alarm();
+  const nanos now = monotonic_now();
+  absences_.begin(now);
+  forget_late_alarm(now);
   publish();
   if (napper_ != nullptr && napper_->in_watch) {
     end_nap();

@@ -28,9 +28,9 @@
 #include "base/intrusive_list.hpp"
 #include "base/nanos.hpp"
 #include "base/spinlock.hpp"
-#include "sched/alarm_distance.hpp"
 #include "sched/wait/note.hpp"
 #include "sched/watch.hpp"
+#include "sched/watch_absences.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -63,9 +63,9 @@ struct sleeper {
 // WA1 The watch becomes free under the lock, and attended_ says so; only then does the
 //     worker that has left look whether an alarm is set. The deputy turns its alarm off
 //     under the lock, and only while a worker is in the watch, or as it gets up.
-// WA2 While the watch is free an alarm is set, at most alarm_distance::far after it was
+// WA2 While the watch is free an alarm is set, at most watch_absences::far after it was
 //     left, and is for all deadlines, I/O and work. If it rings when the watch has been
-//     free for alarm_distance::near, the deputy gets up, and finds whatever was left to it.
+//     free for watch_absences::near, the deputy gets up, and finds whatever was left to it.
 // WA3 A worker takes the watch before its last look, and does not sleep there if that
 //     finds work, or a deadline to which nobody sleeps. So once it sleeps nothing is left
 //     to the alarm any more.
@@ -118,9 +118,11 @@ class idle_workers {
 
   void get_up(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);
 
-  // After so many leaves of the watch in quick succession the next one sets an alarm.
-  // Tests change it before workers run.
-  unsigned leaves_before_alarm = 4;
+  // The watch counts as left often from now on. For tests, before workers run.
+  void count_as_busy() noexcept VIGIL_EXCLUDES(lock_) {
+    const lock_guard guard(lock_);
+    absences_.leaves_before_busy = 0;
+  }
 
   // --- by any thread
   // IA2, IA3 for one piece of work: wakes one sleeper unless a worker looks.
@@ -199,8 +201,6 @@ class idle_workers {
   // by the watcher.
   enum class attention : std::uint8_t { none, alarm, watch };
 
-  static constexpr nanos often = 500'000;  // leaves that are at most so far apart
-
   void wake_one_slowly() noexcept VIGIL_EXCLUDES(lock_);
   void staff_watch_slowly() noexcept VIGIL_EXCLUDES(lock_);
 
@@ -211,12 +211,11 @@ class idle_workers {
   void rouse_napper() noexcept VIGIL_EXCLUDES(lock_);
   void end_nap() noexcept VIGIL_REQUIRES(lock_);
   void choose_place(sleeper& s, bool enters) noexcept VIGIL_REQUIRES(lock_);
-  void forget_late_alarm() noexcept VIGIL_REQUIRES(lock_);
+  void forget_late_alarm(nanos now) noexcept VIGIL_REQUIRES(lock_);
   watch* leave_place(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void wait(sleeper& s, nanos until) noexcept;
   void interrupt(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void remove(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
-  void note_absence() noexcept VIGIL_REQUIRES(lock_);
   void publish() noexcept VIGIL_REQUIRES(lock_);
   void rouse(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   sleeper* latest() const noexcept VIGIL_REQUIRES(lock_);
@@ -228,10 +227,7 @@ class idle_workers {
   sleeper* watcher_ VIGIL_GUARDED_BY(lock_) = nullptr;  // until it has left the watch
   sleeper* deputy_ VIGIL_GUARDED_BY(lock_) = nullptr;   // one of sleepers_, with an alarm
   nanos rings_at_ VIGIL_GUARDED_BY(lock_) = never;      // never: no deputy_
-  nanos left_at_ VIGIL_GUARDED_BY(lock_) = 0;           // when the watch was left last
-  nanos left_to_alarm_ VIGIL_GUARDED_BY(lock_) = 0;     // since when, and not noted yet
-  unsigned quick_leaves_ VIGIL_GUARDED_BY(lock_) = 0;   // of the watch, in a row
-  alarm_distance distance_ VIGIL_GUARDED_BY(lock_);
+  watch_absences absences_ VIGIL_GUARDED_BY(lock_);
   std::uint64_t wake_count_ VIGIL_GUARDED_BY(lock_) = 1;  // how often a worker did
   sleeper* napper_ VIGIL_GUARDED_BY(lock_) = nullptr;
   alignas(cache_line) atomic<nanos> earliest_{nobody_sleeps};

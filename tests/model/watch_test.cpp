@@ -115,7 +115,7 @@ struct two_workers {
   // `by_alarm`: the watch counts as left often from the beginning.
   explicit two_workers(bool at_once, bool by_alarm = false)
       : attached(at_once), idle(at_once ? static_cast<watch&>(events) : plain) {
-    if (by_alarm) idle.leaves_before_alarm = 0;
+    if (by_alarm) idle.count_as_busy();
   }
 
   void arm(nanos to) {
