@@ -354,9 +354,10 @@ class [[nodiscard]] scoped_close {
 // std::length_error if no machine could hold that many, and std::bad_alloc if this one
 // cannot.
 template <class T>
-channel<T> make_channel(std::size_t capacity = 0) {
+channel<T> make_channel(std::size_t capacity = 0, const site& from = site::current()) {
   static_cast<void>(sizeof(detail::value_room<T>));  // checks its assertions
-  return channel<T>(detail::channel_handle(detail::make_channel(detail::ops_of<T>, capacity)));
+  return channel<T>(
+      detail::channel_handle(detail::make_channel(detail::ops_of<T>, capacity, from)));
 }
 
 }  // namespace vigil::inline VIGIL_ABI

@@ -24,7 +24,8 @@ namespace vigil::inline VIGIL_ABI {
 // predicate. Behaviour: Go's sync.Cond, with timeouts.
 class condition_variable {
  public:
-  constexpr condition_variable() noexcept = default;
+  constexpr condition_variable(const site& from = site::current()) noexcept : core_(from) {}
+
   condition_variable(const condition_variable&) = delete;
   condition_variable& operator=(const condition_variable&) = delete;
 

@@ -62,13 +62,15 @@ VIGIL_API std::int64_t deadline_of_context(const context_core* c);
 VIGIL_API const void* value_of(const context_core* c, const void* key);
 
 VIGIL_API context_core* background();
-VIGIL_API context_core* with_cancel(context_core* parent);
+VIGIL_API context_core* with_cancel(context_core* parent, const site& from);
 VIGIL_API context_core* with_deadline(context_core* parent,
                                       std::int64_t deadline,
-                                      std::exception_ptr cause);
+                                      std::exception_ptr cause,
+                                      const site& from);
 VIGIL_API context_core* with_timeout(context_core* parent,
                                      std::int64_t timeout,
-                                     std::exception_ptr cause);
+                                     std::exception_ptr cause,
+                                     const site& from);
 VIGIL_API context_core* without_cancel(context_core* parent);
 // Takes ownership of the value, even if it throws.
 VIGIL_API context_core* with_value(context_core* parent,
@@ -216,8 +218,8 @@ inline cancellable cancellable_of(context_core* owned) {
 }
 
 // A context that is done when `cancel` is called, or when its parent is done.
-inline cancellable with_cancel(const context& parent) {
-  return detail::cancellable_of(detail::with_cancel(parent.core()));
+inline cancellable with_cancel(const context& parent, const site& from = site::current()) {
+  return detail::cancellable_of(detail::with_cancel(parent.core(), from));
 }
 
 // A context that is also done at the deadline: error() is then timed_out, and cause() is
@@ -232,17 +234,21 @@ inline cancellable with_cancel(const context& parent) {
 template <detail::time_point_like Time>
 cancellable with_deadline(const context& parent,
                           const Time& t,
-                          std::exception_ptr cause = nullptr) {
+                          std::exception_ptr cause = nullptr,
+                          const site& from = site::current()) {
   return detail::cancellable_of(
-      detail::with_deadline(parent.core(), detail::to_deadline(t), std::move(cause)));
+      detail::with_deadline(parent.core(), detail::to_deadline(t), std::move(cause), from));
 }
 
 // The same, d from now; done at once if d is zero or negative. With a d beyond the range
 // of the clock there is no deadline.
 template <detail::duration_like D>
-cancellable with_timeout(const context& parent, const D& d, std::exception_ptr cause = nullptr) {
+cancellable with_timeout(const context& parent,
+                         const D& d,
+                         std::exception_ptr cause = nullptr,
+                         const site& from = site::current()) {
   return detail::cancellable_of(
-      detail::with_timeout(parent.core(), detail::to_nanos(d), std::move(cause)));
+      detail::with_timeout(parent.core(), detail::to_nanos(d), std::move(cause), from));
 }
 
 // Like its parent, but with this value under this key.

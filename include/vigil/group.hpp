@@ -46,12 +46,15 @@ class group {
 
   // Makes the group's context from the parent, by default background(). Throws
   // std::invalid_argument for a nil parent, and std::bad_alloc.
-  group() : group(background()) {}
+  group(const site& from = site::current()) : group(background(), {}, from) {}
 
-  explicit group(options settings) : group(background(), settings) {}
+  explicit group(options settings, const site& from = site::current())
+      : group(background(), settings, from) {}
 
-  explicit group(const vigil::context& parent, options settings = {})
-      : core_(detail::make_group(parent, settings.limit)) {}
+  explicit group(const vigil::context& parent,
+                 options settings = {},
+                 const site& from = site::current())
+      : core_(detail::make_group(parent, settings.limit, from)) {}
 
   group(const group&) = delete;
   group& operator=(const group&) = delete;
@@ -156,12 +159,15 @@ class group_of {
  public:
   using options = group_options;
 
-  group_of() = default;
+  group_of(const site& from = site::current()) : group_(from) {}
 
-  explicit group_of(options settings) : group_(settings) {}
+  explicit group_of(options settings, const site& from = site::current())
+      : group_(settings, from) {}
 
-  explicit group_of(const vigil::context& parent, options settings = {})
-      : group_(parent, settings) {}
+  explicit group_of(const vigil::context& parent,
+                    options settings = {},
+                    const site& from = site::current())
+      : group_(parent, settings, from) {}
 
   group_of(const group_of&) = delete;
   group_of& operator=(const group_of&) = delete;

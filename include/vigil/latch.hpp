@@ -16,7 +16,7 @@ namespace vigil::inline VIGIL_ABI {
 class latch {
  public:
   // Throws std::invalid_argument for a negative count.
-  constexpr explicit latch(std::int64_t count) {
+  constexpr explicit latch(std::int64_t count, const site& from = site::current()) : core_(from) {
     detail::refuse_negative("vigil::latch: the count", count);
     core_.count = count;
   }

@@ -27,7 +27,8 @@ namespace vigil::inline VIGIL_ABI {
 // it twice waits for ever. Cost: uncontended, two atomic operations on one word.
 class mutex {
  public:
-  constexpr mutex() noexcept = default;
+  constexpr mutex(const site& from = site::current()) noexcept : core_(from) {}
+
   mutex(const mutex&) = delete;
   mutex& operator=(const mutex&) = delete;
 
@@ -37,7 +38,11 @@ class mutex {
   // The same; throws `cancelled`, without the lock, when ctx is done.
   void lock(const context& ctx) { lock_within(detail::cancelled_by(ctx)); }
 
-  [[nodiscard]] bool try_lock() noexcept { return take() || detail::try_lock_slowly(core_); }
+  [[nodiscard]] bool try_lock() noexcept {
+    if (!take() && !detail::try_lock_slowly(core_)) return false;
+    detail::holder_came(core_.holder);
+    return true;
+  }
 
   // Returns false if the timeout passes first. If it is zero or negative, does what
   // try_lock does.
@@ -54,6 +59,7 @@ class mutex {
   // Throws std::logic_error if the mutex is not locked (in a std::lock_guard this calls
   // std::terminate).
   void unlock() {
+    detail::holder_goes(core_.holder);
     std::uint32_t seen = detail::mutex_core::locked;
     // Pairs with the acquire in take() and in lock_slowly().
     if (!core_.word.compare_exchange_strong(
@@ -64,7 +70,9 @@ class mutex {
 
  private:
   bool lock_within(const detail::wait_limit& limit) {
-    return take() || detail::lock_slowly(core_, limit);
+    if (!take() && !detail::lock_slowly(core_, limit)) return false;
+    detail::holder_came(core_.holder);
+    return true;
   }
 
   bool take() noexcept {

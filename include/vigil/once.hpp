@@ -20,7 +20,8 @@ namespace vigil::inline VIGIL_ABI {
 // own function. Behaviour: std::call_once. (Go's Once counts a panic as done.)
 class once {
  public:
-  constexpr once() noexcept = default;
+  constexpr once(const site& from = site::current()) noexcept : core_(from) {}
+
   once(const once&) = delete;
   once& operator=(const once&) = delete;
 

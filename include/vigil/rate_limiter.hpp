@@ -122,7 +122,7 @@ class rate_limiter {
  public:
   // Throws std::invalid_argument for a negative burst. A burst of 0 allows nothing,
   // unless the rate is unlimited.
-  VIGIL_API rate_limiter(const rate& r, std::int64_t burst);
+  VIGIL_API rate_limiter(const rate& r, std::int64_t burst, const site& from = site::current());
   rate_limiter(const rate_limiter&) = delete;
   rate_limiter& operator=(const rate_limiter&) = delete;
 

@@ -31,7 +31,8 @@ inline constexpr adopt_permit_t adopt_permit{};
 // once.
 class semaphore {
  public:
-  constexpr explicit semaphore(std::int64_t permits) {
+  constexpr explicit semaphore(std::int64_t permits, const site& from = site::current())
+      : core_(from) {
     detail::refuse_negative("vigil::semaphore: the number of permits", permits);
     core_.count = permits;
   }

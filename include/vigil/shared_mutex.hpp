@@ -26,7 +26,8 @@ namespace vigil::inline VIGIL_ABI {
 // for mutex. Behaviour: Go's sync.RWMutex.
 class shared_mutex {
  public:
-  constexpr shared_mutex() noexcept = default;
+  constexpr shared_mutex(const site& from = site::current()) noexcept : core_(from) {}
+
   shared_mutex(const shared_mutex&) = delete;
   shared_mutex& operator=(const shared_mutex&) = delete;
 
@@ -35,7 +36,11 @@ class shared_mutex {
   // The same; throws `cancelled`, without the lock, when ctx is done.
   void lock(const context& ctx) { lock_within(detail::cancelled_by(ctx)); }
 
-  [[nodiscard]] bool try_lock() noexcept { return take(); }
+  [[nodiscard]] bool try_lock() noexcept {
+    if (!take()) return false;
+    detail::holder_came(core_.holder);
+    return true;
+  }
 
   template <detail::duration_like D>
   [[nodiscard]] bool try_lock_for(const D& timeout) {
@@ -49,6 +54,7 @@ class shared_mutex {
 
   // Throws std::logic_error if no writer holds it.
   void unlock() {
+    detail::holder_goes(core_.holder);
     std::uint32_t seen = word::exclusive;
     // Pairs with the acquires in take() and take_shared().
     if (!core_.word.compare_exchange_strong(
@@ -87,7 +93,9 @@ class shared_mutex {
   using word = detail::shared_mutex_core;
 
   bool lock_within(const detail::wait_limit& limit) {
-    return take() || detail::lock_slowly(core_, limit);
+    if (!take() && !detail::lock_slowly(core_, limit)) return false;
+    detail::holder_came(core_.holder);
+    return true;
   }
 
   bool lock_shared_within(const detail::wait_limit& limit) {

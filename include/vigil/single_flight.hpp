@@ -78,7 +78,9 @@ class single_flight {
   struct nothing {};
 
   struct flight {
-    detail::counter_core ended{.queue = {}, .count = 1};  // a latch
+    flight() { ended.count = 1; }
+
+    detail::counter_core ended{site{"vigil::single_flight", 0}};  // a latch
     std::uint64_t leader = detail::caller_id();
     // Written by the leader before `ended`. Neither is set if the leader was stopped or
     // its own context was done.

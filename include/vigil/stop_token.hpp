@@ -10,14 +10,18 @@
 namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
-VIGIL_API context_core* with_stop_token(context_core* parent, std::stop_token token);
+VIGIL_API context_core* with_stop_token(context_core* parent,
+                                        std::stop_token token,
+                                        const site& from);
 VIGIL_API std::stop_token stop_token_of(context_core* c);
 }  // namespace detail
 
 // Like with_cancel, but the context is also done when a stop is requested of the token.
 // The token's state does not keep the context alive.
-inline cancellable with_stop_token(const context& parent, std::stop_token token) {
-  return detail::cancellable_of(detail::with_stop_token(parent.core(), std::move(token)));
+inline cancellable with_stop_token(const context& parent,
+                                   std::stop_token token,
+                                   const site& from = site::current()) {
+  return detail::cancellable_of(detail::with_stop_token(parent.core(), std::move(token), from));
 }
 
 // Returns a token on which a stop is requested when ctx is done. The canceller runs the

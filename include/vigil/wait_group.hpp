@@ -53,7 +53,8 @@ struct counted_body {
 // that it ends. Behaviour: Go's sync.WaitGroup.
 class wait_group {
  public:
-  constexpr wait_group() noexcept = default;
+  constexpr wait_group(const site& from = site::current()) noexcept : core_(from) {}
+
   wait_group(const wait_group&) = delete;
   wait_group& operator=(const wait_group&) = delete;
 

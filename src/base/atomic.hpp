@@ -39,6 +39,17 @@ inline void cpu_pause(unsigned times = 1) noexcept {
 }
 #endif
 
+// For the words of a seqlock over plain memory, which no operation on an atomic orders:
+// writes that follow come after the last store, and reads that came before, before the
+// next load. x86 keeps that order itself, so the compiler alone has to be told.
+inline void order_plain_memory() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  std::atomic_signal_fence(std::memory_order_acq_rel);  // ordering: of plain memory
+#else
+  std::atomic_thread_fence(std::memory_order_acq_rel);  // ordering: of plain memory
+#endif
+}
+
 inline constexpr unsigned long cache_line = 64;
 
 // A counter with one writer and any number of readers; needs no locked instruction.

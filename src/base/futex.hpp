@@ -15,10 +15,10 @@ using futex_word = atomic<std::uint32_t>;
 // word and the clock again and keeps the same absolute deadline. The kernel compares the
 // word and queues the sleeper as one step, so a wake that follows a change of the word is
 // never lost.
-void futex_wait(futex_word& word, std::uint32_t expected, nanos deadline) noexcept;
+VIGIL_FOR_IO void futex_wait(futex_word& word, std::uint32_t expected, nanos deadline) noexcept;
 
 // Wakes one sleeper. Touches only the address, never the word. Async-signal-safe.
-void futex_wake_one(futex_word& word) noexcept;
+VIGIL_FOR_IO void futex_wake_one(futex_word& word) noexcept;
 
 // Sets by how many nanoseconds the kernel may delay the timeouts of the calling thread's
 // sleeps (50 us by default; 0 means the default). Returns the earlier slack.

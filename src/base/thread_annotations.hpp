@@ -23,3 +23,6 @@
 #else
 #define VIGIL_NO_SANITIZE_THREAD __attribute__((no_sanitize_thread, noinline))
 #endif
+
+// For what reads the stacks of others, and the gaps between their variables.
+#define VIGIL_NO_SANITIZE __attribute__((no_sanitize_thread, no_sanitize_address, noinline))

@@ -46,8 +46,8 @@ class owned_context {
   cancel_context* core_;
 };
 
-cancel_context* new_child(context_core& parent) {
-  auto* const made = new cancel_context(&parent);
+cancel_context* new_child(context_core& parent, const site& from) {
+  auto* const made = new cancel_context(&parent, from);
   parent.retain();  // CX1
   if (parent.node != nullptr) made->hang_below(*parent.node);
   return made;
@@ -110,9 +110,10 @@ deadline_clock deadline_clock::read_in(scheduler* s) noexcept {
   return {&s->timers(), static_cast<const timer_service&>(s->timers()).generation()};
 }
 
-cancel_context::cancel_context(context_core* above)
+cancel_context::cancel_context(context_core* above, const site& from)
     : context_core(above, this, above != nullptr ? above->deadline : never),
-      channel_core(ops_of<void>, 0) {
+      cancel_node(from),
+      channel_core(ops_of<void>, 0, from) {
   source = this;
   if (above == nullptr) return;
   clock = above->clock;
@@ -304,7 +305,7 @@ context_core* background() {
   scheduler& sched = *self->sched;
   cancel_node* root = sched.end.root.load();
   if (root == nullptr) {
-    auto* const fresh = new cancel_context(nullptr);
+    auto* const fresh = new cancel_context(nullptr, site{"vigil::background", 0});
     if (sched.end.root.compare_exchange_strong(root, fresh)) {
       root = fresh;
       // The thread that begins the shutdown changes the phase and then looks for the
@@ -317,18 +318,21 @@ context_core* background() {
   return kept(*static_cast<cancel_context*>(root));
 }
 
-context_core* with_cancel(context_core* parent) {
-  return new_child(checked(parent, "with_cancel"));
+context_core* with_cancel(context_core* parent, const site& from) {
+  return new_child(checked(parent, "with_cancel"), from);
 }
 
-context_core* with_deadline(context_core* parent, std::int64_t deadline, std::exception_ptr cause) {
+context_core* with_deadline(context_core* parent,
+                            std::int64_t deadline,
+                            std::exception_ptr cause,
+                            const site& from) {
   context_core& above = checked(parent, "with_deadline");
   const cancel_context* const timed = above.timed_by;
   scheduler* const here = current_scheduler();
   const auto clock = deadline_clock::read_in(here);
   const bool is_on_one_clock = above.deadline == never || above.clock == clock;  // CX4
   const bool has_own = deadline != never;
-  owned_context made(new_child(above));
+  owned_context made(new_child(above, from));
   if (made->is_done()) {
     if (has_own) {
       made->deadline = is_on_one_clock ? std::min(deadline, above.deadline) : deadline;
@@ -360,12 +364,15 @@ context_core* with_deadline(context_core* parent, std::int64_t deadline, std::ex
   return made.give_away();
 }
 
-context_core* with_timeout(context_core* parent, std::int64_t timeout, std::exception_ptr cause) {
-  return with_deadline(parent, saturating_add(now(), timeout), std::move(cause));
+context_core* with_timeout(context_core* parent,
+                           std::int64_t timeout,
+                           std::exception_ptr cause,
+                           const site& from) {
+  return with_deadline(parent, saturating_add(now(), timeout), std::move(cause), from);
 }
 
-context_core* with_stop_token(context_core* parent, std::stop_token token) {
-  owned_context made(new_child(checked(parent, "with_stop_token")));
+context_core* with_stop_token(context_core* parent, std::stop_token token, const site& from) {
+  owned_context made(new_child(checked(parent, "with_stop_token"), from));
   made->listen(std::move(token));
   return made.give_away();
 }

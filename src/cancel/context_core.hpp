@@ -116,7 +116,7 @@ class cancel_context final : public context_core,
                              public channel_core,
                              private timed_source {
  public:
-  explicit cancel_context(context_core* above);
+  cancel_context(context_core* above, const site& from);
 
   // --- making it
   void arm(nanos at, std::exception_ptr cause);

@@ -33,8 +33,10 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class group_core {
  public:
-  group_core(cancellable c, std::size_t limit)
-      : made_(std::move(c)), limit_(limit == 0 ? std::numeric_limits<std::size_t>::max() : limit) {}
+  group_core(cancellable c, std::size_t limit, const site& from)
+      : made_at_(from),
+        made_(std::move(c)),
+        limit_(limit == 0 ? std::numeric_limits<std::size_t>::max() : limit) {}
 
   bool take(const char* call);
   bool try_take(const char* call);
@@ -68,6 +70,7 @@ class group_core {
   bool is_by_cancel(const cancelled& e) noexcept;
   bool give_to_next(wake_list& claimed) noexcept VIGIL_REQUIRES(lock_);
 
+  const birth made_at_;
   const cancellable made_;
   const std::size_t limit_;
   spinlock lock_{lock_rank::fiber_join};
@@ -121,10 +124,11 @@ bool group_core::take(const char* call) {
   queued_waiter w;
   self.open(w);
   for_place_.push_back(w);
-  const outcome result = self.wait(w.ticket, wait_reason::group_place, lock_, [&]() noexcept {
-    const lock_guard guard(lock_);
-    if (w.hook.linked) for_place_.remove(w);
-  });
+  const outcome result =
+      self.wait(w.ticket, {wait_reason::group_place, &made_at_}, lock_, [&]() noexcept {
+        const lock_guard guard(lock_);
+        if (w.hook.linked) for_place_.remove(w);
+      });
   if (result != outcome::value) {
     if (result == outcome::stopped) self.throw_if_ended(result);
     // As if the context had been done before the call.
@@ -259,7 +263,7 @@ bool group_core::wait(const wait_limit& limit,
       const lock_guard guard(lock_);
       if (w.hook.linked) for_end_.remove(w);
     };
-    const outcome result = self.wait(w.ticket, wait_reason::group, lock_, leave);
+    const outcome result = self.wait(w.ticket, {wait_reason::group, &made_at_}, lock_, leave);
     if (result == outcome::value) continue;  // GR5
     self.throw_if_ended(result);
     return false;
@@ -286,7 +290,7 @@ void group_core::join() noexcept {
   queued_waiter w;
   self.open(w);
   for_end_.push_back(w);
-  self.wait(w.ticket, wait_reason::group, lock_);
+  self.wait(w.ticket, {wait_reason::group, &made_at_}, lock_);
 }
 
 // Caller: nothing starts any more.
@@ -312,8 +316,8 @@ void group_core::throw_unfinished() const {
 
 // --- what the templates call
 
-group_core* make_group(const context& parent, std::size_t limit) {
-  return new group_core(with_cancel(parent), limit);
+group_core* make_group(const context& parent, std::size_t limit, const site& from) {
+  return new group_core(with_cancel(parent, from), limit, from);
 }
 
 bool stop_and_join(group_core* g) noexcept {

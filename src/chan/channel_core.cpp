@@ -48,8 +48,8 @@ void destroy_value(const element_ops& ops, void* value) noexcept {
 
 }  // namespace
 
-channel_core::channel_core(const element_ops& operations, std::size_t capacity)
-    : ops(operations), capacity_(capacity) {
+channel_core::channel_core(const element_ops& operations, std::size_t capacity, const site& from)
+    : ops(operations), made_at(from), capacity_(capacity) {
   constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(capacity, ops.size, &bytes) || capacity > most || bytes > most) {
@@ -232,7 +232,7 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
     d == direction::send ? c.leave_senders(own) : c.leave_receivers(own);
   };
   const auto reason = d == direction::send ? wait_reason::send : wait_reason::recv;
-  const outcome result = self.wait(own.ticket, reason, c.lock, leave);
+  const outcome result = self.wait(own.ticket, {reason, &c}, c.lock, leave);
   if (chosen != nullptr) return own.status;
   self.throw_if_ended(result);
   return channel_status::timeout;
@@ -297,8 +297,8 @@ channel_status try_recv(channel_core* c, void* into) noexcept {
 
 // --- handles
 
-channel_core* make_channel(const element_ops& ops, std::size_t capacity) {
-  return new plain_channel(ops, capacity);
+channel_core* make_channel(const element_ops& ops, std::size_t capacity, const site& from) {
+  return new plain_channel(ops, capacity, from);
 }
 
 void retain(channel_core* c) noexcept {

@@ -83,7 +83,7 @@ channel_status wait_on_nothing(wait_reason reason, const wait_limit& limit);
 class channel_core {
  public:
   // Throws std::length_error, std::bad_alloc.
-  channel_core(const element_ops& operations, std::size_t capacity);
+  channel_core(const element_ops& operations, std::size_t capacity, const site& from);
 
   channel_core(const channel_core&) = delete;
   channel_core& operator=(const channel_core&) = delete;
@@ -110,6 +110,11 @@ class channel_core {
 
   std::size_t capacity() const noexcept { return capacity_; }
 
+  // For those who look inside, at a copy of the bytes.
+  std::size_t size_in_copy() const noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS { return size_; }
+
+  bool is_closed_in_copy() const noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS { return closed_; }
+
   // Takes out the first receiver that can be claimed for a value, and claims it. Caller:
   // the timer's channel, holding the lock.
   queued_case* first_receiver() noexcept VIGIL_REQUIRES(lock) { return claim_first(receivers_); }
@@ -118,6 +123,7 @@ class channel_core {
 
   mutable spinlock lock{lock_rank::channel};
   const element_ops& ops;
+  const birth made_at;
   atomic<std::size_t> handles{1};
   timed_source* source = nullptr;  // set before any other thread has the channel
 

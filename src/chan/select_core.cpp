@@ -113,7 +113,7 @@ bool is_near(const select_case& c) noexcept {
 class selecting {
  public:
   selecting(select_case* const* cases, std::size_t count, choice mode)
-      : cases_(cases), mode_(mode) {
+      : shown_{cases, count}, cases_(cases), mode_(mode) {
     for (index_array* const a : {&near_, &order_, &locks_})
       a->reserve(count);
     sort_out(count);
@@ -156,6 +156,7 @@ class selecting {
   void retract_all(const queued_case* but) noexcept;
   [[gnu::noinline]] std::size_t queue_and_wait();
 
+  const shown_select shown_;
   select_case* const* const cases_;
   index_array near_;   // the cases that may be ready
   index_array order_;  // those that can come at all
@@ -328,7 +329,7 @@ std::size_t selecting::queue_and_wait() {
   unlock_all();
   outcome result = outcome::open;
   try {
-    result = self.wait(t, wait_reason::select);
+    result = self.wait(t, {wait_reason::select, &shown_});
   } catch (...) {
     retract_all(nullptr);
     throw;

@@ -26,6 +26,12 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 using select_case = select_case;
 
+// The cases of a select that waits. It lies on the waiter's stack (awaited::object).
+struct shown_select {
+  select_case* const* cases;
+  std::size_t count;
+};
+
 struct case_table {
   // Without the lock: takes the case if it is ready, else says not_ready.
   channel_status (*look)(select_case& c) noexcept;

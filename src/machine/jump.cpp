@@ -1,5 +1,7 @@
 #include "machine/jump.hpp"
 
+#include "machine/left_frame.hpp"
+
 #include <cstdint>
 
 #if !VIGIL_OWN_JUMP
@@ -14,31 +16,23 @@ namespace {
 
 constexpr std::uint32_t sticky_flags = 0x3f;
 
-// The lower end of a stack that has been left, as the code below pushes it.
-struct left_frame {
-  std::uint32_t mxcsr;  // the sticky flags are clear
-  std::uint16_t x87_control;
-  void* r15;
-  void* r14;
-  void* r13;
-  void* r12;
-  void* rbx;
-  void* rbp;
-  void (*goes_on)(void*);
+// The lower end of a new stack.
+struct first_frame {
+  left_frame left;
   void* no_caller;  // where stack_begins() would find its return address
 };
 
-static_assert(sizeof(left_frame) == 72);
+static_assert(sizeof(first_frame) == 72);
 
 }  // namespace
 
 resume_point make_resume_point(void* sp, std::size_t) noexcept {
   // stack_begins() finds its stack as after a call: 8 bytes off a multiple of 16.
-  auto* const frame = static_cast<left_frame*>(sp) - 1;
+  auto* const frame = static_cast<first_frame*>(sp) - 1;
   *frame = {};
-  frame->mxcsr = __builtin_ia32_stmxcsr() & ~sticky_flags;
-  asm volatile("fnstcw %0" : "=m"(frame->x87_control));
-  frame->goes_on = &stack_begins;
+  frame->left.mxcsr = __builtin_ia32_stmxcsr() & ~sticky_flags;
+  asm volatile("fnstcw %0" : "=m"(frame->left.x87_control));
+  frame->left.goes_on = &stack_begins;
   return frame;
 }
 

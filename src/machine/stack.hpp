@@ -158,8 +158,8 @@ bool find_stack(const void* address, stack_place& out) noexcept;
 // While one exists, no slab is unmapped. Async-signal-safe, nests, any thread.
 class slab_hold {
  public:
-  slab_hold() noexcept;
-  ~slab_hold();
+  VIGIL_FOR_IO slab_hold() noexcept;
+  VIGIL_FOR_IO ~slab_hold();
   slab_hold(const slab_hold&) = delete;
   slab_hold& operator=(const slab_hold&) = delete;
 };
@@ -172,6 +172,6 @@ using stack_visitor = void (*)(const stack&, void* argument) noexcept;
 //         may not be seen. A visited stack may be so fresh that its owner has
 //         written nothing yet, or be released under the visitor's eyes: its
 //         bytes stay readable, but the visitor must check what they say.
-void for_each_stack_in_use(stack_visitor visit, void* argument) noexcept;
+VIGIL_FOR_IO void for_each_stack_in_use(stack_visitor visit, void* argument) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -104,6 +104,9 @@ class fiber_side {
   // caller  after leave_for_ever(), on another stack.
   void destroy() noexcept;
 
+  // Where the fiber goes on, while it does not run. For those who look inside.
+  resume_point resumes_at() const noexcept { return resume_at_; }
+
  private:
   friend void enter(thread_side&, fiber_side&) noexcept;
   friend void leave(fiber_side&) noexcept;

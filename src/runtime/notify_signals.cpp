@@ -19,7 +19,7 @@ namespace {
 class signal_channel final : public channel_core {
  public:
   signal_channel(scheduler& s, std::uint64_t signals, std::size_t capacity)
-      : channel_core(ops_of<int>, capacity), sched_(s) {
+      : channel_core(ops_of<int>, capacity, site{"vigil::notify_signals", 0}), sched_(s) {
     watcher_.signals = signals;
     watcher_.argument = this;
     watcher_.receive = &signal_channel::receive;

@@ -124,7 +124,7 @@ class scheduler final : private system_fibers {
 
   const worker_list& workers() const noexcept { return workers_; }
 
-  void add_stats(runtime_stats& s) const noexcept;  // async-signal-safe
+  VIGIL_FOR_IO void add_stats(runtime_stats& s) const noexcept;  // async-signal-safe
 
   unsigned idle_count() const noexcept { return idle_.asleep() + (idle_.somebody_naps() ? 1 : 0); }
 

@@ -80,6 +80,7 @@ void worker::run() noexcept {
   thread_side side;
   side_ = &side;
   this_worker = this;
+  kernel_thread.store(::gettid());
   static_cast<void>(this_exit_watch.is_registered);
   for (;;) {
     fiber* f = pick();
@@ -317,6 +318,11 @@ bool worker::nothing_else() noexcept {
   // over through the queue or the exchange that found it.
   f.park_state.store(park_word::running, order::relaxed);
   f.state.store(fiber_state::running, order::relaxed);  // ordering: as above
+  // ordering: the load, the worker's own. Pairs with the acquire in take_snapshot(),
+  // which sees `running` with the new count, and with is_unmoved(): the stack is written
+  // later.
+  f.runs.store(f.runs.load(order::relaxed) + 1, order::release);
+  order_plain_memory();
   new_stretch();
   if (f.turns.on_trial) [[unlikely]]
     begin_trial(f);
@@ -398,8 +404,8 @@ void worker::after(fiber& f) noexcept {
     case after_switch::nothing:
       break;
     case after_switch::park: {
-      // ordering: the dump's field; and PK1 publishes it.
-      f.state.store(fiber_state::parked, order::relaxed);
+      // Pairs with the acquire in take_snapshot().
+      f.state.store(fiber_state::parked, order::release);
       auto expected = park_word::running;
       // PK1. Pairs with the exchange in ready().
       const bool parked = f.park_state.compare_exchange_strong(
@@ -409,7 +415,8 @@ void worker::after(fiber& f) noexcept {
       break;
     }
     case after_switch::yield:
-      f.state.store(fiber_state::runnable, order::relaxed);  // ordering: the dump's field
+      // Pairs with the acquire in take_snapshot().
+      f.state.store(fiber_state::runnable, order::release);
       if (by_seed_ != nullptr) {
         by_seed_->add_yielded(f);
       } else if (f.pinned != nullptr) {
@@ -421,7 +428,8 @@ void worker::after(fiber& f) noexcept {
       break;
     case after_switch::park_timer_fiber:
     case after_switch::timer_fiber_turn:
-      f.state.store(fiber_state::parked, order::relaxed);  // ordering: the dump's field
+      // Pairs with the acquire in take_snapshot().
+      f.state.store(fiber_state::parked, order::release);
       // Pairs with the exchange in take_timer_fiber(). A worker that finds it
       // missing goes on with other work: this one looks again right after.
       sched.board.parked_timer_fiber.store(&f, order::release);

@@ -129,6 +129,7 @@ class worker {
 
   scheduler& sched;
   const unsigned index;
+  atomic<int> kernel_thread{0};  // in run(): the thread's id, for a signal
   fiber* current = nullptr;
   worker_counters counters;
   stack_cache stacks;

@@ -28,6 +28,13 @@ std::uint64_t caller_id() noexcept {
   return f != nullptr ? reinterpret_cast<std::uintptr_t>(f) << 1 : thread_id() << 1 | 1;
 }
 
+constinit std::atomic<bool> holders_are_noted{false};
+
+void note_holder(std::atomic<std::uint64_t>& holder) noexcept {
+  // ordering: only for those who look inside; nothing hangs on it.
+  holder.store(caller_id(), std::memory_order_relaxed);
+}
+
 bool begin_once(once_core& o, const wait_limit& limit) {
   // Keeps the context over all rounds, and releases it without the guard.
   caller self(limit);

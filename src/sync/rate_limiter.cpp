@@ -52,8 +52,14 @@ rate rate::checked(std::int64_t n, std::int64_t nanoseconds) {
       "rate::unlimited()");
 }
 
-rate_limiter::rate_limiter(const rate& r, std::int64_t burst)
-    : rate_(r), burst_(burst), level_(0), since_(of(clock::now())), last_event_(since_) {
+rate_limiter::rate_limiter(const rate& r, std::int64_t burst, const site& from)
+    : mutex_(from),
+      rate_(r),
+      burst_(burst),
+      level_(0),
+      since_(of(clock::now())),
+      last_event_(since_),
+      for_change_(from) {
   check_burst(burst);
   level_ = full();
 }
@@ -131,7 +137,8 @@ bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) 
   }
   detail::outcome ended = detail::outcome::open;
   try {
-    ended = self.wait(self.open(), detail::wait_reason::rate_limiter);
+    ended =
+        self.wait(self.open(), {detail::wait_reason::rate_limiter, detail::birth_of(for_change_)});
   } catch (...) {
     mine.cancel();
     throw;

@@ -64,6 +64,10 @@ inline queue_ref all_of(wait_queue& q) noexcept {
   return {q.first, q.last};
 }
 
+inline const birth* birth_of(const wait_queue& q) noexcept {
+  return &q;
+}
+
 // Holds the queue's lock.
 class queue_guard {
  public:
@@ -82,6 +86,8 @@ class queue_guard {
     lock_taken(lock_rank::sync);
     held_ = true;
   }
+
+  const birth* made_at() const noexcept { return birth_of(queue_); }
 
   // The last touch of the queue.
   void unlock() noexcept {
@@ -122,7 +128,7 @@ outcome wait_queued(queue_ref queue,
   };
   outcome ended = outcome::open;
   try {
-    ended = self.wait(own.ticket, reason);
+    ended = self.wait(own.ticket, {reason, guard.made_at()});
   } catch (...) {
     leave();
     throw;

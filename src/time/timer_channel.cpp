@@ -16,7 +16,7 @@ void put(void* into, nanos when) noexcept {
 }  // namespace
 
 timer_channel::timer_channel(timer_service& service, nanos when, nanos period)
-    : channel_core(time_ops, 0),
+    : channel_core(time_ops, 0, site{"a timer", 0}),
       service_(service),
       generation_(service.generation()),
       virtual_(service.sched()->clock.is_virtual()),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/site.hpp>
 #include <vigil/detail/wait_limit.hpp>
 
 #include <cstddef>
@@ -47,7 +48,9 @@ inline constexpr element_ops ops_of = {
 template <>
 inline constexpr element_ops ops_of<void> = {0, 1, nullptr, nullptr};
 
-VIGIL_API channel_core* make_channel(const element_ops& ops, std::size_t capacity);
+VIGIL_API channel_core* make_channel(const element_ops& ops,
+                                     std::size_t capacity,
+                                     const site& from);
 VIGIL_API void retain(channel_core* c) noexcept;
 VIGIL_API void release(channel_core* c) noexcept;
 

@@ -15,7 +15,7 @@
 #define VIGIL_API
 #endif
 
-// Marks internals of vigil that vigil-io and vigil-tls use: exported as well, but not for
+// Marks internals of vigil that its other libraries use: exported as well, but not for
 // other users.
 #define VIGIL_FOR_IO VIGIL_API
 

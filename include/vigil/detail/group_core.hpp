@@ -18,7 +18,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class group_core;
 
-VIGIL_API group_core* make_group(const context& parent, std::size_t limit);
+VIGIL_API group_core* make_group(const context& parent, std::size_t limit, const site& from);
 // Also destroys the group. Returns false, having done nothing, during std::exit on one of
 // its fibers, which run on, and in a forked child, which has none.
 // Waits: throws nothing.

@@ -100,6 +100,8 @@ struct fiber_waits {
 // fiber without order: nothing hangs on it.
 struct shown_wait {
   atomic<wait_reason> reason{wait_reason::none};
+  atomic<const void*> object{nullptr};      // awaited::object
+  atomic<const birth*> ends_with{nullptr};  // of the context that ends it as well
   atomic<nanos> since{0};
   atomic<nanos> until{never};
 };
@@ -148,7 +150,8 @@ struct fiber_identity {
   explicit fiber_identity(const site& from) noexcept : file(from.file), line(from.line) {}
 
   std::uint64_t id = 0;
-  const char* file;  // where it was started, or made
+  std::uint64_t parent = 0;  // the fiber that started it; 0: none did
+  const char* file;          // where it was started, or made
   std::uint32_t line;
   char name[name_room];
 };
@@ -185,6 +188,9 @@ class fiber_core {
 
   // --- what a worker touches at each switch
   fiber_side side;
+  // How often it was switched to. A reader of its stack looks at this before and after:
+  // a worker counts first and touches the stack then.
+  atomic<std::uint32_t> runs{0};
   atomic<park_word> park_state{park_word::running};
   atomic<fiber_state> state{fiber_state::made};
   fiber_role role = fiber_role::user;

@@ -118,8 +118,10 @@ join_end wait_as_joiner(fiber_core& core, detail::caller& self) {
   }
   const detail::ticket t = self.open(core.joining.joiner);
   core.joining.is_joined.store(true, detail::order::relaxed);  // ordering: in is_joined()
-  const outcome result = self.wait(
-      t, wait_reason::join, core.joining.lock, [&]() noexcept { take_out(core, self.self()); });
+  const outcome result =
+      self.wait(t, {wait_reason::join, &core}, core.joining.lock, [&]() noexcept {
+        take_out(core, self.self());
+      });
   if (result == outcome::value) return join_end::ended;
   self.throw_if_ended(result);
   return join_end::limit;

@@ -11,11 +11,12 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-void park_on(fiber& self, wait_reason reason, spinlock* lock) noexcept {
+void park_on(fiber& self, awaited what, spinlock* lock) noexcept {
   if (self.deferred != nullptr) [[unlikely]]
     self.sched->timers().release_deferred(self);
   // ordering: the dump's fields; nothing hangs on them.
-  self.shown.reason.store(reason, order::relaxed);
+  self.shown.object.store(what.object, order::relaxed);
+  self.shown.reason.store(what.reason, order::relaxed);
   current_worker()->leave_to(after_switch::park, lock);
   self.shown.reason.store(wait_reason::none, order::relaxed);  // ordering: as above
 }
@@ -24,7 +25,7 @@ void park_on(fiber& self, wait_reason reason, spinlock* lock) noexcept {
 // waits have no room for the entry.
 [[gnu::noinline]] void park_cancellable(fiber& self,
                                         ticket t,
-                                        wait_reason reason,
+                                        awaited what,
                                         cancel_node& node,
                                         spinlock* lock) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   queued_waiter entry(open_wait{&self.self, t});
@@ -33,14 +34,16 @@ void park_on(fiber& self, wait_reason reason, spinlock* lock) noexcept {
     return;
   }
   self.waits.cancellable = true;
-  park_on(self, reason, lock);
+  self.shown.ends_with.store(&node.made_at, order::relaxed);  // ordering: the dump's field
+  park_on(self, what, lock);
   self.waits.cancellable = false;
+  self.shown.ends_with.store(nullptr, order::relaxed);  // ordering: as above
   node.end_wait(entry);
 }
 
 outcome wait_within(fiber& self,
                     ticket t,
-                    wait_reason reason,
+                    awaited what,
                     const wait_limit& limit,
                     bool stoppable,
                     spinlock* lock) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
@@ -64,7 +67,7 @@ outcome wait_within(fiber& self,
         throw;
       }
       // The wait has just been ended: it needs no deadline any more.
-      park_on(self, reason, lock);
+      park_on(self, what, lock);
       return w.outcome();
     }
   }
@@ -73,9 +76,9 @@ outcome wait_within(fiber& self,
   if (stoppable && sched.state.must_stop(self) && w.claim(t, outcome::stopped)) {
     if (lock != nullptr) lock->unlock();
   } else if (limit.cancelled_by == nullptr) {
-    park_on(self, reason, lock);
+    park_on(self, what, lock);
   } else {
-    park_cancellable(self, t, reason, *limit.cancelled_by, lock);
+    park_cancellable(self, t, what, *limit.cancelled_by, lock);
   }
   const outcome ended = w.outcome();
   if (timed) {
@@ -98,12 +101,12 @@ void check_may_park(const fiber& self) noexcept {
   }
 }
 
-void park(wait_reason reason) noexcept {
-  park_on(*current_fiber(), reason, nullptr);
+void park(awaited what) noexcept {
+  park_on(*current_fiber(), what, nullptr);
 }
 
-void park(wait_reason reason, spinlock& lock) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  park_on(*current_fiber(), reason, &lock);
+void park(awaited what, spinlock& lock) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  park_on(*current_fiber(), what, &lock);
 }
 
 void ready(fiber& f, turn when) noexcept {
@@ -113,17 +116,17 @@ void ready(fiber& f, turn when) noexcept {
   }
 }
 
-outcome wait(fiber& self, ticket t, wait_reason reason, const wait_limit& limit, bool stoppable) {
-  return wait_within(self, t, reason, limit, stoppable, nullptr);
+outcome wait(fiber& self, ticket t, awaited what, const wait_limit& limit, bool stoppable) {
+  return wait_within(self, t, what, limit, stoppable, nullptr);
 }
 
 outcome wait(fiber& self,
              ticket t,
-             wait_reason reason,
+             awaited what,
              const wait_limit& limit,
              bool stoppable,
              spinlock& lock) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  return wait_within(self, t, reason, limit, stoppable, &lock);
+  return wait_within(self, t, what, limit, stoppable, &lock);
 }
 
 namespace {

@@ -38,8 +38,8 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 // Leaves the stack until ready(). The overload without a lock is for a fiber that is
 // found without one.
-void park(wait_reason reason) noexcept;
-void park(wait_reason reason, spinlock& lock) noexcept VIGIL_RELEASE(lock);
+void park(awaited what) noexcept;
+void park(awaited what, spinlock& lock) noexcept VIGIL_RELEASE(lock);
 
 // Makes f runnable. On a worker of its runtime f goes next there, or behind the others;
 // on any other thread, into the injection queue.
@@ -54,13 +54,10 @@ VIGIL_FOR_IO void check_may_park(const fiber& self) noexcept;
 // even when this throws std::bad_alloc (then the wait is over, and the caller unlinks).
 // Caller: keeps the limit's node; passes stoppable = false under a shield, while
 // unwinding, and in a joining destructor.
-outcome wait(fiber& self, ticket t, wait_reason reason, const wait_limit& limit, bool stoppable);
-outcome wait(fiber& self,
-             ticket t,
-             wait_reason reason,
-             const wait_limit& limit,
-             bool stoppable,
-             spinlock& lock) VIGIL_RELEASE(lock);
+outcome wait(fiber& self, ticket t, awaited what, const wait_limit& limit, bool stoppable);
+outcome wait(
+    fiber& self, ticket t, awaited what, const wait_limit& limit, bool stoppable, spinlock& lock)
+    VIGIL_RELEASE(lock);
 
 // Called after a wait that a stop has ended.
 [[noreturn]] VIGIL_FOR_IO void throw_stopped(fiber& self);

@@ -22,6 +22,7 @@
 #include "base/assert.hpp"
 #include "sched/idle.hpp"
 #include "sched/ready_work.hpp"
+#include "sched/report/fiber_dump.hpp"
 #include "sched/run/outside_work.hpp"
 #include "sched/run/process_dump.hpp"
 #include "sched/run/process_threads.hpp"
@@ -164,7 +165,7 @@ void deadlock_finder::report(bool alone) noexcept {
         "another thread of the program does something, nothing will ever happen again (announce "
         "such work with runtime::make_work_guard)");
   }
-  process_dump(2);
+  process_dump(2, dump_place::program);
   for_all([](deadlock_finder& one) {
     if (one.of_.state.deadlocked()) one.of_.end.begin_by_deadlock();
     return true;

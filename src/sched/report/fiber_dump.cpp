@@ -2,13 +2,12 @@
 
 #include "base/thread_annotations.hpp"
 #include "sched/fiber/written_name.hpp"
+#include "sched/report/dump_extension.hpp"
 #include "sched/run/process_dump.hpp"
 #include "sched/scheduler.hpp"
 
 #include <cstddef>
 #include <cstdio>
-
-#include <unistd.h>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
@@ -23,133 +22,18 @@ place_in_words::place_in_words(const char* file, unsigned line) noexcept {
 place_in_words::place_in_words(const fiber& f) noexcept
     : place_in_words(f.identity.file, f.identity.line) {}
 
-dump_writer& dump_writer::text(const char* s) noexcept {
-  while (*s != '\0')
-    put(*s++);
-  return *this;
-}
-
-dump_writer& dump_writer::text(const char* s, std::size_t limit) noexcept {
-  for (std::size_t i = 0; i < limit && s[i] != '\0'; ++i)
-    put(s[i]);
-  return *this;
-}
-
-dump_writer& dump_writer::number(std::uint64_t n) noexcept {
-  char digits[20];
-  std::size_t i = sizeof digits;
-  do {
-    digits[--i] = static_cast<char>('0' + n % 10);
-    n /= 10;
-  } while (n != 0);
-  return text(digits + i, sizeof digits - i);
-}
-
-dump_writer& dump_writer::seconds(std::int64_t nanoseconds) noexcept {
-  auto n = static_cast<std::uint64_t>(nanoseconds);
-  if (nanoseconds < 0) {
-    put('-');
-    n = 0 - n;
-  }
-  const std::uint64_t millis = n / 1'000'000;
-  number(millis / 1000);
-  put('.');
-  put(static_cast<char>('0' + millis / 100 % 10));
-  put(static_cast<char>('0' + millis / 10 % 10));
-  put(static_cast<char>('0' + millis % 10));
-  return text(" s");
-}
-
-void dump_writer::put(char c) noexcept {
-  if (used_ == sizeof buffer_) flush();
-  buffer_[used_++] = c;
-}
-
-void dump_writer::flush() noexcept {
-  const char* p = buffer_;
-  if (stream_ != nullptr) {
-    std::fwrite(p, 1, used_, stream_);
-    used_ = 0;
-    return;
-  }
-  while (used_ > 0) {
-    const ssize_t n = ::write(descriptor_, p, used_);
-    if (n <= 0) break;
-    p += n;
-    used_ -= static_cast<std::size_t>(n);
-  }
-  used_ = 0;
-}
-
-dump_writer& dump_writer::name(const char* s) noexcept {
-  return text(written_name(s).text());
-}
-
 namespace {
 
 struct census {
   dump_writer* out;
+  const dump_extension* extension = installed_extension.load();
   const scheduler* running_on = nullptr;  // the running fibers of this one alone
   std::size_t fibers = 0;
   std::size_t shown = 0;
 };
 
-// More fibers than anybody reads; the rest are only counted.
-constexpr std::size_t shown_at_most = 10'000;
-
-// The parts of a fiber that the dump prints, from a copy of its control block.
-struct snapshot {
-  std::uint64_t id;
-  fiber_state state;
-  fiber_role role;
-  wait_reason reason;
-  nanos since;
-  nanos until;
-  nanos now;
-  const scheduler* sched;  // only compared
-  bool pinned;
-  bool stopped;
-  const char* file;
-  std::uint32_t line;
-  char name[fiber_identity::name_room];
-};
-
-// Copies the block's bytes as they are at this moment, each read once.
-VIGIL_NO_SANITIZE_THREAD void copy_block(const fiber& from, std::byte* to) noexcept {
-  const auto* const bytes = reinterpret_cast<const volatile std::byte*>(&from);
-  for (std::size_t i = 0; i < sizeof(fiber); ++i)
-    to[i] = bytes[i];
-}
-
-bool look(const stack& where, snapshot& s) noexcept {
-  alignas(fiber) std::byte room[sizeof(fiber)];
-  copy_block(*control_block(where), room);
-  const auto* const f = reinterpret_cast<const fiber*>(room);
-  if (f->magic.load() != fiber::live_magic) return false;
-  s.id = f->identity.id;
-  s.state = f->state.load();
-  s.role = f->role;
-  s.reason = f->shown.reason.load();
-  s.since = f->shown.since.load();
-  s.until = f->shown.until.load();
-  s.pinned = f->pinned != nullptr;
-  s.stopped = f->stop_flag.load();
-  s.file = f->identity.file;
-  s.line = f->identity.line;
-  for (std::size_t i = 0; i < sizeof s.name; ++i)
-    s.name[i] = f->identity.name[i];
-  s.name[sizeof s.name - 1] = '\0';
-  // The runtime may have gone while a handle keeps the fiber: its address is only
-  // compared.
-  s.sched = f->sched;
-  s.now = process_now(f->sched);
-  // The fiber may have begun or ended meanwhile, so the magic word is read once more.
-  copy_block(*control_block(where), room);
-  return s.file != nullptr && f->magic.load() == fiber::live_magic;
-}
-
 // Uses the real clock, even on virtual time.
-void describe_run(dump_writer& out, const stack& where, const snapshot& s) noexcept {
+void describe_run(dump_writer& out, const stack& where, const fiber_snapshot& s) noexcept {
   run_bounds::span ran;
   if (!process_has_run_for(s.sched, *control_block(where), ran)) return;
   if (ran.at_least < 1'000'000) {
@@ -159,11 +43,15 @@ void describe_run(dump_writer& out, const stack& where, const snapshot& s) noexc
   }
 }
 
-void describe_state(dump_writer& out, const stack& where, const snapshot& s) noexcept {
+void describe_state(dump_writer& out,
+                    const stack& where,
+                    const fiber_snapshot& s,
+                    const object_text& object) noexcept {
   out.text(to_string(s.state));
   if (s.state == fiber_state::running) describe_run(out, where, s);
   if (s.state != fiber_state::parked) return;
   out.text(": ").text(to_string(s.reason));
+  object.write(out, object.argument);
   const bool user = s.role == fiber_role::user || s.role == fiber_role::main;
   if (user && s.since != 0) {
     out.text(", for ").seconds(s.now > s.since ? s.now - s.since : 0);
@@ -177,26 +65,30 @@ void describe_state(dump_writer& out, const stack& where, const snapshot& s) noe
   }
 }
 
+struct looked_at {
+  const dump_extension* extension;
+  const stack& where;
+  const fiber_snapshot& shown;
+};
+
+void write_object(dump_writer& out, const void* argument) noexcept {
+  const auto& f = *static_cast<const looked_at*>(argument);
+  if (f.extension != nullptr) f.extension->write_object(out, f.where, f.shown);
+}
+
 void visit_stack(const stack& where, void* argument) noexcept {
   auto& c = *static_cast<census*>(argument);
-  snapshot s{};
-  if (!look(where, s)) return;
+  fiber_snapshot s;
+  if (!take_snapshot(where, s)) return;
   if (c.running_on != nullptr && (s.sched != c.running_on || s.state != fiber_state::running)) {
     return;
   }
   ++c.fibers;
-  if (c.shown == shown_at_most) return;
+  if (c.shown == fibers_shown_at_most) return;
   ++c.shown;
-  dump_writer& out = *c.out;
-  out.text("fiber ").number(s.id);
-  if (s.name[0] != '\0') out.text(" (").name(s.name).text(")");
-  out.text(" [");
-  describe_state(out, where, s);
-  if (s.pinned) out.text(", pinned");
-  if (s.stopped) out.text(", stop requested");
-  out.text("] started at ").text(s.file);
-  if (s.line != 0) out.text(":").number(s.line);
-  out.text("\n");
+  const looked_at fiber{c.extension, where, s};
+  dump_fiber(*c.out, where, s, {&write_object, &fiber});
+  if (c.extension != nullptr) c.extension->write_frames(*c.out, where, s);
 }
 
 // The fiber that the worker runs at this moment, read once.
@@ -206,6 +98,24 @@ VIGIL_NO_SANITIZE_THREAD const fiber* current_of(const worker& w) noexcept {
 
 }  // namespace
 
+constinit atomic<const dump_extension*> installed_extension{nullptr};
+
+void dump_fiber(dump_writer& out,
+                const stack& where,
+                const fiber_snapshot& s,
+                const object_text& object) noexcept {
+  out.text("fiber ").number(s.id);
+  if (s.name[0] != '\0') out.text(" (").name(s.name).text(")");
+  out.text(" [");
+  describe_state(out, where, s, object);
+  if (s.pinned) out.text(", pinned");
+  if (s.stopped) out.text(", stop requested");
+  out.text("] started at ").text(s.file);
+  if (s.line != 0) out.text(":").number(s.line);
+  if (s.parent != 0) out.text(" by fiber ").number(s.parent);
+  out.text("\n");
+}
+
 bool has_run_for(const scheduler& s, const fiber& f, run_bounds::span& out) noexcept {
   for (const auto& w : s.workers()) {
     if (current_of(*w) == &f) return w->ran.look(w->counters.switches.get(), monotonic_now(), out);
@@ -213,17 +123,34 @@ bool has_run_for(const scheduler& s, const fiber& f, run_bounds::span& out) noex
   return false;
 }
 
-void dump_fibers(dump_writer& out) noexcept {
-  out.text("vigil: fibers\n");
+int thread_that_runs(const scheduler& s, const fiber& f) noexcept {
+  for (const auto& w : s.workers()) {
+    if (current_of(*w) == &f) return w->kernel_thread.load();
+  }
+  return 0;
+}
+
+void dump_fibers(dump_writer& out, dump_place place) noexcept {
   census c{&out};
+  if (place == dump_place::program && c.extension != nullptr &&
+      c.extension->write_fibers(out, nullptr)) {
+    return;
+  }
+  out.text("vigil: fibers\n");
   const slab_hold hold;
   for_each_stack_in_use(&visit_stack, &c);
   if (c.fibers > c.shown) out.text("... and ").number(c.fibers - c.shown).text(" more\n");
   out.number(c.fibers).text(" fibers\n");
+  if (c.extension != nullptr) c.extension->write_limits(out);
 }
 
-void dump_running(dump_writer& out, const scheduler& s) noexcept {
-  census c{&out, &s};
+void dump_running(dump_writer& out, const scheduler& s, dump_place place) noexcept {
+  census c{&out};
+  c.running_on = &s;
+  if (place == dump_place::program && c.extension != nullptr &&
+      c.extension->write_fibers(out, &s)) {
+    return;
+  }
   const slab_hold hold;
   for_each_stack_in_use(&visit_stack, &c);
 }
@@ -250,10 +177,10 @@ void dump_runtime(dump_writer& out, const scheduler& s) noexcept {
 }
 
 void describe_fiber(const stack& where, char* text, std::size_t size) noexcept {
-  snapshot s{};
+  fiber_snapshot s;
   if (size == 0) return;
   text[0] = '\0';
-  if (!look(where, s)) return;
+  if (!take_snapshot(where, s)) return;
   std::size_t n = 0;
   const auto put = [&](const char* part) {
     while (*part != '\0' && n + 1 < size)

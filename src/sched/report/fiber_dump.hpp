@@ -6,47 +6,47 @@
 
 #include "machine/stack.hpp"
 #include "sched/fiber/fiber.hpp"
+#include "sched/report/dump_writer.hpp"
+#include "sched/report/fiber_snapshot.hpp"
 #include "sched/run/run_bounds.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
 class scheduler;
 
-// Collects text and writes it out in pieces: to a descriptor, which is async-signal-safe,
-// or to a stream, which is not.
-class dump_writer {
- public:
-  explicit dump_writer(int descriptor) noexcept : descriptor_(descriptor) {}
+// The code that writes a dump: a signal handler, or code that must take no lock; or any
+// other.
+enum class dump_place : std::uint8_t { handler, program };
 
-  explicit dump_writer(std::FILE* stream) noexcept : stream_(stream) {}
+// More fibers than anybody reads; the rest are only counted.
+inline constexpr std::size_t fibers_shown_at_most = 10'000;
 
-  VIGIL_FOR_IO dump_writer& text(const char* s) noexcept;
-  dump_writer& text(const char* s, std::size_t limit) noexcept;
-  dump_writer& name(const char* s) noexcept;  // a fiber's name: escaped, in one line
-  VIGIL_FOR_IO dump_writer& number(std::uint64_t n) noexcept;
-  VIGIL_FOR_IO dump_writer& seconds(std::int64_t nanoseconds) noexcept;  // "1.234 s"
-  void flush() noexcept;
+VIGIL_FOR_IO void dump_fibers(dump_writer& out, dump_place place) noexcept;
+// Its running fibers alone.
+void dump_running(dump_writer& out, const scheduler& s, dump_place place) noexcept;
 
- private:
-  void put(char c) noexcept;
-
-  int descriptor_ = -1;
-  std::FILE* stream_ = nullptr;
-  std::size_t used_ = 0;
-  char buffer_[1024];
+// Writes which object a fiber waits for, to follow the reason.
+struct object_text {
+  void (*write)(dump_writer& out, const void* argument) noexcept;
+  const void* argument;
 };
 
-void dump_fibers(dump_writer& out) noexcept;
-void dump_running(dump_writer& out, const scheduler& s) noexcept;  // its running fibers alone
-void dump_runtime(dump_writer& out, const scheduler& s) noexcept;
+// Writes the line of one fiber, with its end.
+VIGIL_FOR_IO void dump_fiber(dump_writer& out,
+                             const stack& where,
+                             const fiber_snapshot& s,
+                             const object_text& object) noexcept;
+VIGIL_FOR_IO void dump_runtime(dump_writer& out, const scheduler& s) noexcept;
 
 // Says for how long f has run. False if it does not run on s, or if another look is under
 // way. Async-signal-safe.
 bool has_run_for(const scheduler& s, const fiber& f, run_bounds::span& out) noexcept;
+
+// The kernel's id of the thread on which f runs; 0 if it does not run on s.
+int thread_that_runs(const scheduler& s, const fiber& f) noexcept;
 
 // The place where a fiber was started, for messages: "file:line", or if the line is 0,
 // the text that stands in place of a file.

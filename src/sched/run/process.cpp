@@ -28,7 +28,7 @@ struct sigaction earlier_sigquit;
 // Async-signal-safe, as the two below are.
 void on_sigquit(int) {
   const handler_scope scope;
-  process_dump(2);
+  process_dump(2, dump_place::handler);
 }
 
 // Writes "fiber 12 (name)" for the overflow report.
@@ -36,8 +36,9 @@ void describe(const stack& where, char* text, std::size_t size) noexcept {
   describe_fiber(where, text, size);
 }
 
+// Called with any lock held.
 void dump_to_stderr() noexcept {
-  process_dump(2);
+  process_dump(2, dump_place::handler);
 }
 
 // A handler on another thread may still hold the address of a scheduler whose slot has

@@ -7,14 +7,14 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-void process_dump(int descriptor) noexcept {
+void process_dump(int descriptor, dump_place place) noexcept {
   dump_writer out(descriptor);
-  process_dump(out);
+  process_dump(out, place);
 }
 
-void process_dump(dump_writer& out) noexcept {
+void process_dump(dump_writer& out, dump_place place) noexcept {
   handlers_inside.fetch_add(1);
-  dump_fibers(out);
+  dump_fibers(out, place);
   for_each_running([&out](const scheduler& s, runtime_slot&) { dump_runtime(out, s); });
   handlers_inside.fetch_sub(1);
   out.flush();
@@ -23,7 +23,7 @@ void process_dump(dump_writer& out) noexcept {
 void process_dump_running(int descriptor, const scheduler& s) noexcept {
   dump_writer out(descriptor);
   handlers_inside.fetch_add(1);
-  dump_running(out, s);
+  dump_running(out, s, dump_place::program);
   handlers_inside.fetch_sub(1);
   out.flush();
 }
@@ -35,6 +35,10 @@ nanos process_now(const scheduler* s) noexcept {
 
 bool process_has_run_for(const scheduler* s, const fiber& f, run_bounds::span& out) noexcept {
   return s != nullptr && slot_with(s) != nullptr && has_run_for(*s, f, out);
+}
+
+int process_thread_that_runs(const scheduler* s, const fiber& f) noexcept {
+  return s != nullptr && slot_with(s) != nullptr ? thread_that_runs(*s, f) : 0;
 }
 
 void process_list_holders(dump_writer& out) noexcept {

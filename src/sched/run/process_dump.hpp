@@ -7,17 +7,21 @@
 
 #include <vigil/detail/config.hpp>
 
+#include <cstdint>
+
 namespace vigil::inline VIGIL_ABI::detail {
 
 class dump_writer;
+enum class dump_place : std::uint8_t;
 class fiber_core;
 class scheduler;
 
-// Writes every fiber and every running runtime. Async-signal-safe if the writer is.
-void process_dump(dump_writer& out) noexcept;
-void process_dump(int descriptor) noexcept;
+// Writes every fiber and every running runtime. Async-signal-safe with
+// dump_place::handler and a writer to a descriptor.
+void process_dump(dump_writer& out, dump_place place) noexcept;
+void process_dump(int descriptor, dump_place place) noexcept;
 
-// Writes the running fibers of one runtime alone.
+// Writes the running fibers of one runtime alone. Not in a signal handler.
 void process_dump_running(int descriptor, const scheduler& s) noexcept;
 
 // The time on the clock of the runtime at this address if it runs, otherwise on the
@@ -27,6 +31,10 @@ nanos process_now(const scheduler* s) noexcept;
 // For how long the runtime at this address has run the fiber; false if the runtime does
 // not run, or not the fiber. Caller: inside process_dump().
 bool process_has_run_for(const scheduler* s, const fiber_core& f, run_bounds::span& out) noexcept;
+
+// The kernel's id of the thread on which the fiber runs; 0 if it runs on none of the
+// runtime at this address. Caller: inside process_dump().
+VIGIL_FOR_IO int process_thread_that_runs(const scheduler* s, const fiber_core& f) noexcept;
 
 // Writes what keeps each running runtime from its end. Not async-signal-safe: it takes
 // locks.

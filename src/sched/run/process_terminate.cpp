@@ -4,6 +4,7 @@
 #include "base/atomic.hpp"
 #include "sched/fiber/fiber.hpp"
 #include "sched/fiber/written_name.hpp"
+#include "sched/report/dump_extension.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/run/running_runtimes.hpp"
 #include "sched/worker.hpp"
@@ -77,6 +78,16 @@ void name_uncaught_of_handler(const std::exception_ptr& error) noexcept {
   }
 }
 
+// Those from which the exception was thrown, unless it was rethrown: nothing has been
+// unwound yet.
+void write_own_frames() noexcept {
+  const dump_extension* const more = installed_extension.load();
+  if (more == nullptr) return;
+  dump_writer out(2);
+  more->write_own_frames(out);
+  out.flush();
+}
+
 [[noreturn]] void on_terminate() {
   const fiber* const f = current_fiber();
   if ((f != nullptr || current_worker() != nullptr) && !end_is_named.exchange(true)) {
@@ -86,6 +97,7 @@ void name_uncaught_of_handler(const std::exception_ptr& error) noexcept {
       } else {
         name_uncaught_of_handler(error);
       }
+      write_own_frames();
     }
   }
   thread_local bool again = false;

@@ -21,9 +21,9 @@ std::size_t process_thread_count() noexcept;
 // that has just ended, or is about to, does not count.
 bool process_has_only(std::size_t workers) noexcept;
 
-void process_count_quiet_threads(int change) noexcept;
+VIGIL_FOR_IO void process_count_quiet_threads(int change) noexcept;
 // Has the calling thread counted out when it ends.
-void process_is_quiet_thread() noexcept;
+VIGIL_FOR_IO void process_is_quiet_thread() noexcept;
 std::size_t process_quiet_threads() noexcept;
 
 // For the fork handlers: what this file keeps is whole in the child.

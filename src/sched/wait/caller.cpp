@@ -42,15 +42,15 @@ ticket caller::open_on_thread() noexcept {
   return thread_->self.open(false);
 }
 
-outcome caller::wait(ticket t, wait_reason reason, spinlock& held) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  if (fiber_ != nullptr) return detail::wait(*fiber_, t, reason, kept_.limit, stoppable_, held);
+outcome caller::wait(ticket t, awaited what, spinlock& held) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  if (fiber_ != nullptr) return detail::wait(*fiber_, t, what, kept_.limit, stoppable_, held);
   const nanos deadline = kept_.limit.as_deadline();
   held.unlock();
   return sleep(t, deadline);
 }
 
-outcome caller::wait(ticket t, wait_reason reason) {
-  if (fiber_ != nullptr) return detail::wait(*fiber_, t, reason, kept_.limit, stoppable_);
+outcome caller::wait(ticket t, awaited what) {
+  if (fiber_ != nullptr) return detail::wait(*fiber_, t, what, kept_.limit, stoppable_);
   return sleep(t, kept_.limit.as_deadline());
 }
 

@@ -65,17 +65,17 @@ class caller {
   // Waits until the ticket is claimed or the limit comes: then the outcome is `timeout`,
   // or `cancelled`. Throws std::bad_alloc if the deadline cannot be armed; the wait is
   // over then. `held` is released in every case.
-  VIGIL_FOR_IO outcome wait(ticket t, wait_reason reason, spinlock& held) VIGIL_RELEASE(held);
-  outcome wait(ticket t, wait_reason reason);
+  VIGIL_FOR_IO outcome wait(ticket t, awaited what, spinlock& held) VIGIL_RELEASE(held);
+  outcome wait(ticket t, awaited what);
 
   // The same. leave() undoes, under that lock, what made the wait findable. It is called
   // unless the outcome is `value` or `closed`, and if this throws.
   template <class Leave>
-  outcome wait(ticket t, wait_reason reason, spinlock& held, Leave leave)
+  outcome wait(ticket t, awaited what, spinlock& held, Leave leave)
       VIGIL_RELEASE(held) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     outcome result = outcome::open;
     try {
-      result = wait(t, reason, held);
+      result = wait(t, what, held);
     } catch (...) {
       leave();
       throw;

@@ -25,6 +25,7 @@
 #include "sched/wait/waiter.hpp"
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/site.hpp>
 
 #include <cstdint>
 #include <exception>
@@ -80,7 +81,8 @@ namespace detail {
 //     node, or goes with it: once the last reference is gone, nothing there needs an end.
 class cancel_node {
  public:
-  cancel_node() noexcept = default;
+  explicit cancel_node(const site& from = {"a context", 0}) noexcept : made_at(from) {}
+
   cancel_node(const cancel_node&) = delete;
   cancel_node& operator=(const cancel_node&) = delete;
 
@@ -130,6 +132,8 @@ class cancel_node {
 
   virtual void retain() noexcept = 0;
   virtual void release() noexcept = 0;
+
+  const birth made_at;
 
  protected:
   ~cancel_node() = default;

@@ -43,6 +43,18 @@ enum class wait_reason : std::uint8_t {
   test,         // the library's own tests
 };
 
+// The purpose of a wait: the reason, and the object, for those who look inside.
+struct awaited {
+  constexpr awaited(wait_reason why) noexcept : reason(why) {}
+
+  constexpr awaited(wait_reason why, const void* what) noexcept : reason(why), object(what) {}
+
+  wait_reason reason;
+  // join: the fiber's control block; send and recv: the channel_core; select: its
+  // shown_select; otherwise the `birth` in the object, or nullptr if it has none.
+  const void* object = nullptr;
+};
+
 constexpr const char* to_string(wait_reason reason) noexcept {
   switch (reason) {
     case wait_reason::none:

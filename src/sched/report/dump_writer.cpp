@@ -1,0 +1,81 @@
+#include "sched/report/dump_writer.hpp"
+
+#include "sched/fiber/written_name.hpp"
+
+#include <unistd.h>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+dump_writer& dump_writer::text(const char* s) noexcept {
+  while (*s != '\0')
+    put(*s++);
+  return *this;
+}
+
+dump_writer& dump_writer::text(const char* s, std::size_t limit) noexcept {
+  for (std::size_t i = 0; i < limit && s[i] != '\0'; ++i)
+    put(s[i]);
+  return *this;
+}
+
+dump_writer& dump_writer::number(std::uint64_t n) noexcept {
+  char digits[20];
+  std::size_t i = sizeof digits;
+  do {
+    digits[--i] = static_cast<char>('0' + n % 10);
+    n /= 10;
+  } while (n != 0);
+  return text(digits + i, sizeof digits - i);
+}
+
+dump_writer& dump_writer::hex(std::uint64_t n) noexcept {
+  char digits[16];
+  std::size_t i = sizeof digits;
+  do {
+    digits[--i] = "0123456789abcdef"[n % 16];
+    n /= 16;
+  } while (n != 0);
+  return text(digits + i, sizeof digits - i);
+}
+
+dump_writer& dump_writer::seconds(std::int64_t nanoseconds) noexcept {
+  auto n = static_cast<std::uint64_t>(nanoseconds);
+  if (nanoseconds < 0) {
+    put('-');
+    n = 0 - n;
+  }
+  const std::uint64_t millis = n / 1'000'000;
+  number(millis / 1000);
+  put('.');
+  put(static_cast<char>('0' + millis / 100 % 10));
+  put(static_cast<char>('0' + millis / 10 % 10));
+  put(static_cast<char>('0' + millis % 10));
+  return text(" s");
+}
+
+void dump_writer::put(char c) noexcept {
+  if (used_ == sizeof buffer_) flush();
+  buffer_[used_++] = c;
+}
+
+void dump_writer::flush() noexcept {
+  const char* p = buffer_;
+  if (stream_ != nullptr) {
+    std::fwrite(p, 1, used_, stream_);
+    used_ = 0;
+    return;
+  }
+  while (used_ > 0) {
+    const ssize_t n = ::write(descriptor_, p, used_);
+    if (n <= 0) break;
+    p += n;
+    used_ -= static_cast<std::size_t>(n);
+  }
+  used_ = 0;
+}
+
+dump_writer& dump_writer::name(const char* s) noexcept {
+  return text(written_name(s).text());
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,64 @@
+#include "sched/report/fiber_snapshot.hpp"
+
+#include "base/atomic.hpp"
+#include "base/thread_annotations.hpp"
+#include "sched/run/process_dump.hpp"
+
+#include <cstddef>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+// Copies the block's bytes as they are at this moment, each read once.
+VIGIL_NO_SANITIZE_THREAD void copy_block(const fiber& from, std::byte* to) noexcept {
+  const auto* const bytes = reinterpret_cast<const volatile std::byte*>(&from);
+  for (std::size_t i = 0; i < sizeof(fiber); ++i)
+    to[i] = bytes[i];
+}
+
+}  // namespace
+
+bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept {
+  const fiber& block = *control_block(where);
+  alignas(fiber) std::byte room[sizeof(fiber)];
+  // Both before the block: if the fiber was off its stack then, and has not run at the
+  // end (is_unmoved), all in between is of one moment. Pairs with worker::about_to_run()
+  // and the stores in worker::after().
+  s.runs = block.runs.load(order::acquire);
+  s.state = block.state.load(order::acquire);
+  copy_block(block, room);
+  const auto* const f = reinterpret_cast<const fiber*>(room);
+  if (f->magic.load() != fiber::live_magic) return false;
+  s.id = f->identity.id;
+  s.parent = f->identity.parent;
+  s.role = f->role;
+  s.reason = f->shown.reason.load();
+  s.object = f->shown.object.load();
+  s.ends_with = f->shown.ends_with.load();
+  s.since = f->shown.since.load();
+  s.until = f->shown.until.load();
+  s.pinned = f->pinned != nullptr;
+  s.stopped = f->stop_flag.load();
+  s.resumes_at = f->side.resumes_at();
+  s.file = f->identity.file;
+  s.line = f->identity.line;
+  for (std::size_t i = 0; i < sizeof s.name; ++i)
+    s.name[i] = f->identity.name[i];
+  s.name[sizeof s.name - 1] = '\0';
+  // The runtime may have gone while a handle keeps the fiber: its address is only
+  // compared.
+  s.sched = f->sched;
+  s.now = process_now(f->sched);
+  // The fiber may have begun or ended meanwhile, so the magic word is read once more.
+  return s.file != nullptr && block.magic.load() == fiber::live_magic;
+}
+
+bool is_unmoved(const stack& where, const fiber_snapshot& s) noexcept {
+  // Pairs with worker::about_to_run(): if a byte that was read was written after a switch
+  // to the fiber, the count of that switch is seen here.
+  order_plain_memory();
+  const fiber& f = *control_block(where);
+  return f.runs.load() == s.runs && f.magic.load() == fiber::live_magic;
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,47 @@
+// fiber_snapshot: what a dump shows of a fiber, copied out of its control block while the
+// fiber goes on. Async-signal-safe.
+#pragma once
+
+#include "base/nanos.hpp"
+#include "machine/jump.hpp"
+#include "machine/stack.hpp"
+#include "sched/fiber/fiber.hpp"
+
+#include <cstdint>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+struct fiber_snapshot {
+  std::uint64_t id = 0;
+  std::uint64_t parent = 0;
+  fiber_state state = fiber_state::made;
+  fiber_role role = fiber_role::user;
+  // The wait, while it is parked. The objects may be gone: they are only compared, or
+  // read by read_memory().
+  wait_reason reason = wait_reason::none;
+  const void* object = nullptr;      // awaited::object
+  const birth* ends_with = nullptr;  // of a context
+  nanos since = 0;
+  nanos until = never;
+  nanos now = 0;                     // on the clock of its runtime
+  const scheduler* sched = nullptr;  // only compared
+  bool pinned = false;
+  bool stopped = false;
+  const char* file = nullptr;
+  std::uint32_t line = 0;
+  char name[fiber_identity::name_room] = {};
+  // Where it goes on, unless it runs, and the count of its runs at that moment.
+  resume_point resumes_at = nullptr;
+  std::uint32_t runs = 0;
+};
+
+// Copies what the control block on this stack says. Returns false where no fiber lies, or
+// one that has begun or ended meanwhile. Caller: holds a slab_hold.
+VIGIL_FOR_IO bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept;
+
+// Whether the fiber on this stack has not run since the snapshot was taken, and so
+// whether what was read from its stack in between belongs to one moment. Caller: as
+// above.
+VIGIL_FOR_IO bool is_unmoved(const stack& where, const fiber_snapshot& s) noexcept;
+
+}  // namespace vigil::inline VIGIL_ABI::detail
