@@ -75,6 +75,7 @@ void select_ready(report& out);
 void round_trips(report& out);
 void locks(report& out);
 void guards(report& out);
+void inspect(report& out);
 void kernel_calls(report& out);
 void long_computation(report& out);
 void main_beside_computation(report& out);

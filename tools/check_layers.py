@@ -40,6 +40,7 @@ ALLOWED = {
     "io": IO | {"runtime"},
     "testing": TOP,
     "debug": TOP,
+    "inspect": RUNTIME | {"runtime"},
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
@@ -81,7 +82,8 @@ def check_private(root, complain):
             elif name.startswith("boost/context"):
                 if layer != "machine":
                     complain(path, number, "only machine includes Boost.Context")
-            elif name.startswith("boost/container/"):
+            elif name.startswith("boost/container/") or (
+                    name.startswith("boost/json/") and layer == "inspect"):
                 continue
             elif target == "boost" and layer not in ("machine", "io"):
                 complain(path, number, f"{layer} may include Boost's containers only")

@@ -14,9 +14,11 @@ HEADERS = "include/meson.build", "include/"
 LISTS = {
     "vigil_sources": (*SOURCES, None),  # None: all except those below
     "vigil_io_sources": (*SOURCES, {"asio_sources", "io_sources"}),
+    "vigil_inspect_sources": (*SOURCES, {"inspect_json_sources", "inspect_sources"}),
     "vigil_tls_sources": (*SOURCES, {"tls_sources"}),
     "vigil_headers": (*HEADERS, {"public_headers", "detail_headers"}),
     "vigil_io_headers": (*HEADERS, {"io_headers", "io_detail_headers"}),
+    "vigil_inspect_headers": (*HEADERS, {"inspect_headers"}),
     "vigil_tls_headers": (*HEADERS, {"tls_headers", "tls_detail_headers"}),
 }
 OF_MESON = re.compile(r"^(\w+_(?:sources|headers)) = (?:files\(|\[)\n(.*?)^[)\]]", re.S | re.M)
@@ -40,7 +42,7 @@ def main():
     for name, (file, folder, lists) in LISTS.items():
         of_meson = meson_lists(root / file)
         if lists is None:
-            lists = of_meson.keys() - {"asio_sources", "io_sources", "tls_sources"}
+            lists = of_meson.keys() - set().union(*(l for _, _, l in LISTS.values() if l))
         wanted = {folder + entry for some in lists for entry in of_meson[some]}
         faults += [f"CMakeLists.txt: {name} lacks {x}" for x in sorted(wanted - there[name])]
         faults += [f"CMakeLists.txt: {name} has {x}, {file} has not"

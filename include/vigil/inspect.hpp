@@ -1,0 +1,66 @@
+// Looking inside: the frames of every fiber, and what each waits for. This is the library
+// vigil-inspect.
+//
+//   int main() {
+//     vigil::inspect::install();
+//     vigil::run(...);
+//   }
+//
+// docs/guide/debugging.md shows what the dumps then say.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+
+#include <csignal>
+#include <cstdio>
+
+namespace vigil::inline VIGIL_ABI::inspect {
+
+struct install_options {
+  // The signal by which the thread of a running fiber is asked where it is; 0: such
+  // threads are not asked. It is sent during a dump alone. Its handler runs on the
+  // alternate stack with SA_RESTART, so most interrupted calls go on; those that the
+  // system never restarts (nanosleep, poll, epoll_wait) return EINTR. A thread that
+  // blocks the signal is not asked in vain for longer than a tenth of a second. A handler
+  // that the program has for the signal is called for all that did not come from here.
+  int running_signal = SIGURG;
+  // Whether dumps tell the addresses of the channels and locks that are waited for. They
+  // are of use in a debugger, and to an attacker.
+  bool addresses = false;
+};
+
+// From now on each dump has the frames of every fiber, equal ones together, and names the
+// object of each wait: the channel, the context, the lock and its holder (but not of a
+// lock taken before). This holds for debug::dump, for the report of a deadlock or of
+// stuck workers, for SIGQUIT and for an exception that nobody catches, which then shows
+// where it was thrown.
+//
+// SIGQUIT and an abort write what a signal handler may: addresses instead of the names of
+// functions, which `vigil-symbols` puts in afterwards, and nothing of running fibers.
+//
+// Any thread, at any time; a later call changes the options. Throws std::invalid_argument
+// for a signal that cannot serve. The price: a lock of vigil::mutex notes its holder.
+VIGIL_API void install(const install_options& options = {});
+
+struct dump_options {
+  bool frames = true;
+  bool addresses = false;  // as in install_options
+};
+
+// Writes every fiber of the process, and then each runtime, as debug::dump does.
+// install() need not have been called, but without it running fibers are not asked.
+//
+// No fiber is stopped or delayed: the stack of a parked one is copied, and given up ("has
+// moved on") if the fiber has run meanwhile, so that no line mixes two moments. A running
+// one is interrupted for some microseconds. At most 10 000 fibers are shown, and of each
+// the innermost 128 frames; all are counted. The work is done on a thread of its own, for
+// which the caller waits. Any thread, or a fiber, whose worker is then kept for that
+// time; not a signal handler. Without memory for it the fibers are listed without frames.
+VIGIL_API void dump(std::FILE* out, const dump_options& options = {});
+
+// The same as one JSON object: "fibers", "stacks" and "runtimes"; a fiber's "stack" is an
+// index in "stacks". Durations are in nanoseconds. Names are UTF-8, with U+FFFD in place
+// of other bytes. Throws std::bad_alloc, and std::system_error if no thread can be had.
+VIGIL_API void dump_json(std::FILE* out, const dump_options& options = {});
+
+}  // namespace vigil::inline VIGIL_ABI::inspect

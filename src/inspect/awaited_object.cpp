@@ -1,0 +1,214 @@
+#include "inspect/awaited_object.hpp"
+
+#include "chan/channel_core.hpp"
+#include "chan/select_core.hpp"
+#include "inspect/foreign_memory.hpp"
+#include "sched/report/dump_writer.hpp"
+
+#include <vigil/detail/sync_core.hpp>
+
+#include <algorithm>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+bool read_birth(const birth& b, const void* address, shown_birth& out) noexcept {
+  out.line = b.line;
+  out.address = address;
+  return read_text(b.file, out.file, sizeof out.file);
+}
+
+bool read_birth_at(const void* at, shown_birth& out) noexcept {
+  copied_bytes<birth> copy;
+  return copy.read(at) && read_birth(copy.as_object(), at, out);
+}
+
+bool read_fiber_at(const void* block, shown_fiber& out) noexcept {
+  copied_bytes<fiber> copy;
+  if (!copy.read(block)) return false;
+  const fiber& f = copy.as_object();
+  if (f.magic.load() != fiber::live_magic) return false;
+  out.id = f.identity.id;
+  std::copy_n(f.identity.name, sizeof out.name, out.name);
+  out.name[sizeof out.name - 1] = '\0';
+  return true;
+}
+
+bool read_channel_at(const void* at, bool is_send, shown_channel& out) noexcept {
+  copied_bytes<channel_core> copy;
+  if (!copy.read(at)) return false;
+  const channel_core& c = copy.as_object();
+  out.size = c.size_in_copy();
+  out.capacity = c.capacity();
+  out.is_closed = c.is_closed_in_copy();
+  out.is_send = is_send;
+  return read_birth(c.made_at, at, out.made);
+}
+
+bool read_select_at(const void* at, awaited_object& out) noexcept {
+  copied_bytes<shown_select> copy;
+  if (!copy.read(at)) return false;
+  const shown_select all = copy.as_object();
+  for (std::size_t i = 0; i < all.count; ++i) {
+    copied_bytes<select_case*> place;
+    copied_bytes<select_case> one;
+    if (!place.read(all.cases + i) || !one.read(place.as_object())) return false;
+    const select_case& c = one.as_object();
+    if (c.type != select_case::kind::waits || c.object == nullptr) continue;
+    if (c.table != &recv_case_table && c.table != &send_case_table) continue;
+    if (out.case_count == awaited_object::most_cases) {
+      ++out.other_cases;
+    } else if (read_channel_at(c.object, c.table == &send_case_table, out.cases[out.case_count])) {
+      ++out.case_count;
+    }
+  }
+  out.type = awaited_object::kind::select;
+  return true;
+}
+
+void read_holder(std::uint64_t caller, awaited_object& out) noexcept {
+  // As caller_id() makes it.
+  if (caller == 0) return;
+  if ((caller & 1) != 0) {
+    out.held_by = awaited_object::holder::a_thread;
+  } else if (read_fiber_at(reinterpret_cast<const void*>(caller >> 1), out.who)) {
+    out.held_by = awaited_object::holder::a_fiber;
+  }
+}
+
+// How far the queue, which begins with the `birth`, lies from the beginning.
+template <class Core>
+std::ptrdiff_t queue_offset() noexcept {
+  static constexpr Core example{site{"", 0}};
+  return reinterpret_cast<const std::byte*>(&example.queue) -
+         reinterpret_cast<const std::byte*>(&example);
+}
+
+template <class Core>
+bool copy_around(const void* queue, copied_bytes<Core>& out) noexcept {
+  return out.read(static_cast<const std::byte*>(queue) - queue_offset<Core>());
+}
+
+bool read_object(const fiber_snapshot& s, awaited_object& out) noexcept {
+  if (!read_birth_at(s.object, out.made)) return false;
+  out.type = awaited_object::kind::object;
+  switch (s.reason) {
+    case wait_reason::mutex: {
+      copied_bytes<mutex_core> m;
+      if (!copy_around(s.object, m)) return false;
+      out.is_lock = true;
+      read_holder(m.as_object().holder.load(order::relaxed), out);  // ordering: a copy
+      return true;
+    }
+    case wait_reason::shared_mutex_read:
+    case wait_reason::shared_mutex_write: {
+      copied_bytes<shared_mutex_core> m;
+      if (!copy_around(s.object, m)) return false;
+      out.is_lock = true;
+      read_holder(m.as_object().holder.load(order::relaxed), out);  // ordering: a copy
+      return true;
+    }
+    case wait_reason::once: {
+      copied_bytes<once_core> o;
+      if (!copy_around(s.object, o)) return false;
+      out.is_lock = true;
+      read_holder(o.as_object().runner, out);
+      return true;
+    }
+    default:
+      return true;
+  }
+}
+
+bool read_by_reason(const fiber_snapshot& s, awaited_object& out) noexcept {
+  if (s.object == nullptr) return true;
+  switch (s.reason) {
+    case wait_reason::join:
+      if (!read_fiber_at(s.object, out.who)) return false;
+      out.type = awaited_object::kind::join;
+      return true;
+    case wait_reason::send:
+    case wait_reason::recv:
+      if (!read_channel_at(s.object, s.reason == wait_reason::send, out.cases[0])) return false;
+      out.case_count = 1;
+      out.type = awaited_object::kind::channel;
+      return true;
+    case wait_reason::select:
+      return read_select_at(s.object, out);
+    default:
+      return read_object(s, out);
+  }
+}
+
+void write_birth(dump_writer& out, const shown_birth& b, bool with_addresses) noexcept {
+  if (b.line != 0) {
+    out.text(" made at ").text(b.file).text(":").number(b.line);
+  } else {
+    out.text(" of ").text(b.file);
+  }
+  if (with_addresses) {
+    out.text(" at 0x").hex(reinterpret_cast<std::uintptr_t>(b.address));
+  }
+}
+
+void write_fiber(dump_writer& out, const shown_fiber& f) noexcept {
+  out.text("fiber ").number(f.id);
+  if (f.name[0] != '\0') out.text(" (").name(f.name).text(")");
+}
+
+void write_channel(dump_writer& out, const shown_channel& c, bool with_addresses) noexcept {
+  out.text("the channel");
+  write_birth(out, c.made, with_addresses);
+  if (c.is_closed) {
+    out.text(" (closed)");
+  } else if (c.capacity != 0) {
+    out.text(" (").number(c.size).text(" of ").number(c.capacity).text(" values)");
+  }
+}
+
+}  // namespace
+
+bool read_awaited(const stack& where, const fiber_snapshot& s, awaited_object& out) noexcept {
+  out = {};
+  if (s.state != fiber_state::parked) return true;
+  const bool is_read = read_by_reason(s, out);
+  if (s.ends_with != nullptr) out.ends_with_context = read_birth_at(s.ends_with, out.context);
+  // As long as the fiber waits, what it waits for is there.
+  if (!is_unmoved(where, s)) return false;
+  if (!is_read) out.type = awaited_object::kind::none;
+  return true;
+}
+
+void write_awaited(dump_writer& out, const awaited_object& o, bool with_addresses) noexcept {
+  switch (o.type) {
+    case awaited_object::kind::none:
+      break;
+    case awaited_object::kind::join:
+      write_fiber(out.text(" of "), o.who);
+      break;
+    case awaited_object::kind::channel:
+      write_channel(out.text(o.cases[0].is_send ? " to " : " from "), o.cases[0], with_addresses);
+      break;
+    case awaited_object::kind::select:
+      for (std::size_t i = 0; i < o.case_count; ++i) {
+        out.text(i == 0 ? " (" : ", ").text(o.cases[i].is_send ? "send to " : "receive from ");
+        write_channel(out, o.cases[i], with_addresses);
+      }
+      if (o.other_cases != 0) out.text(", and ").number(o.other_cases).text(" more");
+      if (o.case_count != 0) out.text(")");
+      break;
+    case awaited_object::kind::object:
+      write_birth(out, o.made, with_addresses);
+      if (o.held_by == awaited_object::holder::a_thread) out.text(", held by a thread");
+      if (o.held_by == awaited_object::holder::a_fiber) {
+        write_fiber(out.text(", held by "), o.who);
+      }
+      break;
+  }
+  if (o.ends_with_context) {
+    out.text(", or the end of the context");
+    write_birth(out, o.context, with_addresses);
+  }
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

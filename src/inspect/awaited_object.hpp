@@ -1,0 +1,62 @@
+// awaited_object: the object that a parked fiber waits for: a channel, a lock and its
+// holder, another fiber. Async-signal-safe.
+#pragma once
+
+#include "machine/stack.hpp"
+#include "sched/report/fiber_snapshot.hpp"
+
+#include <vigil/detail/config.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+class dump_writer;
+
+// Where an object was made: "file:line", or what stands in place of a file.
+struct shown_birth {
+  char file[128] = "";
+  std::uint32_t line = 0;
+  const void* address = nullptr;
+};
+
+struct shown_channel {
+  shown_birth made;
+  std::size_t size = 0;
+  std::size_t capacity = 0;
+  bool is_closed = false;
+  bool is_send = false;
+};
+
+struct shown_fiber {
+  std::uint64_t id = 0;
+  char name[fiber_identity::name_room] = "";
+};
+
+struct awaited_object {
+  enum class kind : std::uint8_t { none, join, channel, select, object };
+  enum class holder : std::uint8_t { unknown, a_fiber, a_thread };
+
+  static constexpr std::size_t most_cases = 8;
+
+  kind type = kind::none;
+  shown_birth made;      // object
+  bool is_lock = false;  // object: then it may be held
+  holder held_by = holder::unknown;
+  shown_fiber who;              // the fiber that is joined, or that holds the lock
+  std::size_t case_count = 0;   // channel: 1; select: those with a channel
+  std::size_t other_cases = 0;  // select: more than fit
+  shown_channel cases[most_cases];
+  bool ends_with_context = false;
+  shown_birth context;
+};
+
+// Reads it for a fiber whose state is `parked`. False if the fiber has moved on
+// meanwhile. Caller: holds a slab_hold.
+bool read_awaited(const stack& where, const fiber_snapshot& s, awaited_object& out) noexcept;
+
+// Writes it in words, to follow the reason: " of fiber 4 (main)".
+void write_awaited(dump_writer& out, const awaited_object& o, bool with_addresses) noexcept;
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,120 @@
+#include "inspect/fiber_report.hpp"
+
+#include "inspect/running_frames.hpp"
+#include "sched/report/fiber_dump.hpp"
+#include "sched/run/process_dump.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+std::size_t hash_of(const frame_list& f) noexcept {
+  std::size_t h = static_cast<std::size_t>(f.result);
+  for (unsigned i = 0; i < f.count; ++i)
+    h = (h ^ f.places[i]) * 0x9e37'79b9'7f4a'7c15;
+  return h;
+}
+
+class collector {
+ public:
+  collector(const scheduler* running_on, bool with_frames)
+      : running_on_(running_on), with_frames_(with_frames), room_(std::make_unique<copy_room>()) {}
+
+  void visit(const stack& where) {
+    fiber_snapshot s;
+    if (!take_snapshot(where, s)) return;
+    const bool runs = s.state == fiber_state::running;
+    if (running_on_ != nullptr && (s.sched != running_on_ || !runs)) return;
+    ++report_.fibers;
+    if (report_.collected == fibers_shown_at_most) return;
+    frames_.count = 0;
+    frames_.result = frames_result::not_asked;
+    if (with_frames_) read_frames_of(where, s);
+    ++report_.collected;
+    reported_fiber& added = group_of(frames_).fibers.emplace_back();
+    added.where = where;
+    added.shown = s;
+    read_awaited(where, s, added.awaited);
+  }
+
+  fiber_report take() {
+    std::stable_sort(
+        report_.groups.begin(), report_.groups.end(), [](const auto& a, const auto& b) {
+          return a->fibers.size() > b->fibers.size();
+        });
+    return std::move(report_);
+  }
+
+ private:
+  struct copy_room {
+    std::byte bytes[stack_copied_at_most];
+  };
+
+  // A fiber that moves on meanwhile is looked at again, a few times.
+  void read_frames_of(const stack& where, fiber_snapshot& s) {
+    for (int tries = 0;;) {
+      if (s.state == fiber_state::running) {
+        const fiber& f = *control_block(where);
+        read_running_frames(where, process_thread_that_runs(s.sched, f), frames_);
+      } else {
+        read_parked_frames(where, s, room_->bytes, frames_);
+      }
+      if (frames_.result != frames_result::moved_on || ++tries == 3) return;
+      fiber_snapshot again;
+      if (!take_snapshot(where, again) || again.id != s.id) return;
+      s = again;
+    }
+  }
+
+  fiber_group& group_of(const frame_list& f) {
+    auto& bucket = by_hash_[hash_of(f)];
+    for (fiber_group* const g : bucket) {
+      if (g->frames == f) return *g;
+    }
+    report_.groups.push_back(std::make_unique<fiber_group>());
+    fiber_group& fresh = *report_.groups.back();
+    fresh.frames = f;
+    bucket.push_back(&fresh);
+    return fresh;
+  }
+
+  const scheduler* const running_on_;
+  const bool with_frames_;
+  const std::unique_ptr<copy_room> room_;
+  frame_list frames_;
+  fiber_report report_;
+  std::unordered_map<std::size_t, std::vector<fiber_group*>> by_hash_;
+};
+
+}  // namespace
+
+fiber_report collect_fibers(const scheduler* running_on, bool with_frames) {
+  collector all(running_on, with_frames);
+  std::exception_ptr error;
+
+  struct visiting {
+    collector& all;
+    std::exception_ptr& error;
+  } argument{all, error};
+
+  {
+    const slab_hold hold;
+    for_each_stack_in_use(
+        [](const stack& where, void* a) noexcept {
+          auto& v = *static_cast<visiting*>(a);
+          if (v.error != nullptr) return;
+          try {
+            v.all.visit(where);
+          } catch (...) {
+            v.error = std::current_exception();
+          }
+        },
+        &argument);
+  }
+  if (error != nullptr) std::rethrow_exception(error);
+  return all.take();
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

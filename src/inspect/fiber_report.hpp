@@ -1,0 +1,43 @@
+// fiber_report: all fibers of the process with their frames, equal ones together, as the
+// dumps print them and as JSON.
+#pragma once
+
+#include "inspect/awaited_object.hpp"
+#include "inspect/frame_list.hpp"
+#include "sched/report/fiber_snapshot.hpp"
+
+#include <vigil/detail/config.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+class scheduler;
+
+struct reported_fiber {
+  stack where;  // only to be looked up: the fiber may have ended
+  fiber_snapshot shown;
+  awaited_object awaited;
+};
+
+// Fibers with the same frames.
+struct fiber_group {
+  frame_list frames;
+  std::vector<reported_fiber> fibers;
+};
+
+struct fiber_report {
+  // The largest first.
+  std::vector<std::unique_ptr<fiber_group>> groups;
+  std::size_t fibers = 0;     // all there are
+  std::size_t collected = 0;  // in the groups: fibers_shown_at_most
+};
+
+// Looks at all fibers; with `running_on` at the running ones of that scheduler alone. Not
+// in a signal handler, and not on a fiber. Caller: is inside process_dump(). Throws
+// std::bad_alloc.
+fiber_report collect_fibers(const scheduler* running_on, bool with_frames);
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,55 @@
+// frame_list: the frames of one stack, the innermost first, as addresses in the code.
+//
+// Reading them takes no lock and allocates nothing; async-signal-safe as frame_rules.hpp
+// is.
+#pragma once
+
+#include "inspect/frame_step.hpp"
+#include "machine/stack.hpp"
+#include "sched/report/fiber_snapshot.hpp"
+
+#include <vigil/detail/config.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+enum class frames_result : std::uint8_t {
+  whole,          // all frames
+  more_above,     // the outer ones are missing: too many, or too far up
+  unknown_code,   // the outer ones are missing: there are no rules for the last one's code
+  not_begun,      // the fiber has not run yet
+  moved_on,       // it runs, or has run, since it was looked at
+  no_answer,      // the thread that runs it has not answered the signal in time
+  not_asked,      // it runs, and its frames were not asked for
+  not_supported,  // on this machine, or in this build
+};
+
+const char* to_string(frames_result r) noexcept;
+
+struct frame_list {
+  static constexpr unsigned most = 128;
+
+  bool operator==(const frame_list& other) const noexcept;
+
+  frames_result result = frames_result::not_supported;
+  unsigned count = 0;
+  // Inside the function; of a call, right before the place where it returns to.
+  std::uintptr_t places[most];
+};
+
+// Goes up from `innermost`.
+void read_frames(frame innermost, const stack_copy& from, frame_list& out) noexcept;
+
+// A fiber's stack is copied before it is read, so much of it at most.
+inline constexpr std::size_t stack_copied_at_most = std::size_t{256} << 10;
+
+// The frames of a fiber that does not run, of the moment of the snapshot, or none. `room`
+// is for the copy. Caller: holds a slab_hold.
+void read_parked_frames(const stack& where,
+                        const fiber_snapshot& s,
+                        std::byte (&room)[stack_copied_at_most],
+                        frame_list& out) noexcept;
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,191 @@
+#include "inspect/report.hpp"
+#include "inspect/symbols.hpp"
+#include "sched/run/running_runtimes.hpp"
+#include "sched/scheduler.hpp"
+
+#include <cinttypes>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+namespace json = boost::json;
+
+// The length of the UTF-8 sequence at the beginning of s; 0 if there is none.
+std::size_t utf8_length(std::string_view s) noexcept {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
+  const unsigned first = byte(0);
+  const std::size_t n = first < 0x80   ? 1
+                        : first < 0xc2 ? 0
+                        : first < 0xe0 ? 2
+                        : first < 0xf0 ? 3
+                        : first < 0xf5 ? 4
+                                       : 0;
+  if (n == 0 || s.size() < n) return 0;
+  for (std::size_t i = 1; i < n; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  const bool is_overlong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
+  const bool is_surrogate = first == 0xed && byte(1) >= 0xa0;
+  const bool is_beyond = first == 0xf4 && byte(1) >= 0x90;
+  return is_overlong || is_surrogate || is_beyond ? 0 : n;
+}
+
+json::string utf8(std::string_view s) {
+  json::string out;
+  while (!s.empty()) {
+    const std::size_t n = utf8_length(s);
+    if (n == 0) {
+      out.append("\xef\xbf\xbd");
+      s.remove_prefix(1);
+    } else {
+      out.append(s.substr(0, n));
+      s.remove_prefix(n);
+    }
+  }
+  return out;
+}
+
+json::object site_of(const char* file, std::uint32_t line) {
+  json::object o{{"file", utf8(file)}};
+  if (line != 0) o["line"] = line;
+  return o;
+}
+
+json::object made_at(const shown_birth& b, bool with_addresses) {
+  json::object o = site_of(b.file, b.line);
+  if (with_addresses) {
+    char text[24];
+    std::snprintf(text, sizeof text, "0x%" PRIxPTR, reinterpret_cast<std::uintptr_t>(b.address));
+    o["address"] = text;
+  }
+  return o;
+}
+
+json::object fiber_of(const shown_fiber& f) {
+  json::object o{{"id", f.id}};
+  if (f.name[0] != '\0') o["name"] = utf8(f.name);
+  return o;
+}
+
+json::object channel_of(const shown_channel& c, bool with_addresses) {
+  return {{"operation", c.is_send ? "send" : "receive"},
+          {"made_at", made_at(c.made, with_addresses)},
+          {"size", c.size},
+          {"capacity", c.capacity},
+          {"closed", c.is_closed}};
+}
+
+void add_awaited(json::object& to, const awaited_object& o, bool with_addresses) {
+  switch (o.type) {
+    case awaited_object::kind::none:
+      break;
+    case awaited_object::kind::join:
+      to["fiber"] = fiber_of(o.who);
+      break;
+    case awaited_object::kind::channel:
+    case awaited_object::kind::select: {
+      json::array channels;
+      for (std::size_t i = 0; i < o.case_count; ++i)
+        channels.push_back(channel_of(o.cases[i], with_addresses));
+      to["channels"] = std::move(channels);
+      if (o.other_cases != 0) to["more_channels"] = o.other_cases;
+      break;
+    }
+    case awaited_object::kind::object:
+      to["made_at"] = made_at(o.made, with_addresses);
+      if (o.held_by == awaited_object::holder::a_fiber) to["held_by"] = fiber_of(o.who);
+      if (o.held_by == awaited_object::holder::a_thread) to["held_by"] = "a thread";
+      break;
+  }
+  if (o.ends_with_context) to["context"] = made_at(o.context, with_addresses);
+}
+
+json::object wait_of(const reported_fiber& f, bool with_addresses) {
+  const fiber_snapshot& s = f.shown;
+  json::object o{{"reason", to_string(s.reason)}};
+  if (s.since != 0) o["nanoseconds"] = s.now > s.since ? s.now - s.since : 0;
+  if (s.until != never) o["due_in_nanoseconds"] = s.until - s.now;
+  add_awaited(o, f.awaited, with_addresses);
+  return o;
+}
+
+json::object fiber_of(const reported_fiber& f, std::size_t stack, bool with_addresses) {
+  const fiber_snapshot& s = f.shown;
+  json::object o{{"id", s.id},
+                 {"name", utf8(s.name)},
+                 {"state", to_string(s.state)},
+                 {"started_at", site_of(s.file, s.line)},
+                 {"stack", stack}};
+  if (s.parent != 0) o["parent"] = s.parent;
+  if (s.pinned) o["pinned"] = true;
+  if (s.stopped) o["stop_requested"] = true;
+  if (s.state == fiber_state::parked) o["waits_for"] = wait_of(f, with_addresses);
+  return o;
+}
+
+json::array functions_of(const code_place& p) {
+  json::array all;
+  for (const code_function& f : p.functions) {
+    json::object o{{"name", utf8(f.name)}};
+    if (!f.file.empty()) o["file"] = utf8(f.file);
+    if (!f.file.empty()) o["line"] = f.line;
+    all.push_back(std::move(o));
+  }
+  return all;
+}
+
+json::object stack_of(const fiber_group& g, symbol_reader& names) {
+  json::array frames;
+  for (unsigned i = 0; i < g.frames.count; ++i) {
+    const code_place& p = names.at(g.frames.places[i]);
+    frames.push_back(json::object{
+        {"module", utf8(p.module)}, {"offset", p.offset}, {"functions", functions_of(p)}});
+  }
+  return {{"fibers", g.fibers.size()},
+          {"result", to_string(g.frames.result)},
+          {"frames", std::move(frames)}};
+}
+
+json::array runtimes() {
+  json::array all;
+  for_each_running([&all](const scheduler& s, runtime_slot&) {
+    runtime_stats t;
+    s.add_stats(t);
+    json::object o{{"number", s.number()},
+                   {"workers", s.workers().size()},
+                   {"workers_asleep", s.idle_count()},
+                   {"timers_pending", t.timers_pending}};
+    const nanos next = s.board.next_deadline.load();
+    if (next != never) o["next_deadline_in_nanoseconds"] = next - s.clock.now();
+    all.push_back(std::move(o));
+  });
+  return all;
+}
+
+}  // namespace
+
+void write_json(std::FILE* out, const fiber_report& r, bool with_addresses) {
+  symbol_reader names;
+  json::array fibers;
+  json::array stacks;
+  for (const auto& g : r.groups) {
+    for (const reported_fiber& f : g->fibers)
+      fibers.push_back(fiber_of(f, stacks.size(), with_addresses));
+    stacks.push_back(stack_of(*g, names));
+  }
+  const json::object all{{"fiber_count", r.fibers},
+                         {"fibers", std::move(fibers)},
+                         {"stacks", std::move(stacks)},
+                         {"runtimes", runtimes()}};
+  const std::string text = json::serialize(all);
+  std::fwrite(text.data(), 1, text.size(), out);
+  std::fputc('\n', out);
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

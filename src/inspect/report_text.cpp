@@ -1,0 +1,76 @@
+#include "inspect/report.hpp"
+#include "inspect/symbols.hpp"
+#include "sched/report/fiber_dump.hpp"
+
+#include <algorithm>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+// So many fibers of a group have a line of their own.
+constexpr std::size_t lines_at_most = 20;
+
+void write_place(dump_writer& out, const code_place& p) {
+  for (std::size_t i = 0; i < p.functions.size(); ++i) {
+    const code_function& f = p.functions[i];
+    out.text("    at ").text(f.name.empty() ? "?" : f.name.c_str());
+    if (!f.file.empty()) out.text(" ").text(f.file.c_str()).text(":").number(f.line);
+    if (i + 1 < p.functions.size()) {
+      out.text(" [inlined]\n");
+    } else if (!p.module.empty()) {
+      out.text(" (").text(p.module.c_str()).text("+0x").hex(p.offset).text(")\n");
+    } else {
+      out.text(" (0x").hex(p.offset).text(")\n");
+    }
+  }
+}
+
+struct awaited_text {
+  const awaited_object& object;
+  bool with_addresses;
+};
+
+void write_object(dump_writer& out, const void* argument) noexcept {
+  const auto& a = *static_cast<const awaited_text*>(argument);
+  write_awaited(out, a.object, a.with_addresses);
+}
+
+void write_group(dump_writer& out,
+                 const fiber_group& g,
+                 symbol_reader& names,
+                 bool with_addresses) {
+  // Those that have waited for longest first.
+  std::vector<const reported_fiber*> order;
+  for (const reported_fiber& f : g.fibers)
+    order.push_back(&f);
+  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return a->shown.since < b->shown.since;
+  });
+  for (std::size_t i = 0; i < std::min(order.size(), lines_at_most); ++i) {
+    const reported_fiber& f = *order[i];
+    const awaited_text awaited{f.awaited, with_addresses};
+    dump_fiber(out, f.where, f.shown, {&write_object, &awaited});
+  }
+  if (order.size() > lines_at_most) {
+    out.text("... and ").number(order.size() - lines_at_most).text(" more with these frames\n");
+  }
+  write_frames(out, g.frames, names);
+}
+
+}  // namespace
+
+void write_frames(dump_writer& out, const frame_list& frames, symbol_reader& names) {
+  for (unsigned i = 0; i < frames.count; ++i)
+    write_place(out, names.at(frames.places[i]));
+  if (frames.result != frames_result::whole) {
+    out.text("    (").text(to_string(frames.result)).text(")\n");
+  }
+}
+
+void write_text(dump_writer& out, const fiber_report& r, bool with_addresses) {
+  symbol_reader names;
+  for (const auto& g : r.groups)
+    write_group(out, *g, names, with_addresses);
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

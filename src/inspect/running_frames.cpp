@@ -1,0 +1,207 @@
+// The asker and the handler on the asked thread share one question.
+//
+// RF1 The question's words belong to the asker while its state is `none`, and to the
+//     handler while it is `answered_now`. The handler that changes `asked` to
+//     `answered_now` is the only one to answer; the asker that changes `asked` to `none`
+//     has taken the question back, and a signal that comes later finds none. The state
+//     counts the questions, so a handler cannot take a later one for its own.
+// RF2 One asker at a time: asking_lock.
+#include "inspect/running_frames.hpp"
+
+#include "base/atomic.hpp"
+#include "base/clock_source.hpp"
+#include "base/futex.hpp"
+#include "machine/sanitizer.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+// The lower bits of the state; the upper ones count.
+enum question_state : std::uint32_t { none, asked, answered_now, answered };
+
+constexpr std::uint32_t state_bits = 3;
+constexpr std::uint32_t one_question = 4;
+
+struct question {
+  futex_word state{none};
+  int thread = 0;
+  stack where;
+  frame_list* answer = nullptr;
+};
+
+constinit question the_question;
+std::mutex asking_lock;  // RF2; guards also what follows, except in the handler
+int asks_by = 0;
+bool is_ours[NSIG] = {};
+struct sigaction earlier[NSIG];  // written before our handler is installed
+
+#if defined(__x86_64__)
+frame interrupted_frame(const void* machine_state) noexcept {
+  // By DWARF's numbers.
+  constexpr int registers[frame_register_count] = {REG_RAX,
+                                                   REG_RDX,
+                                                   REG_RCX,
+                                                   REG_RBX,
+                                                   REG_RSI,
+                                                   REG_RDI,
+                                                   REG_RBP,
+                                                   REG_RSP,
+                                                   REG_R8,
+                                                   REG_R9,
+                                                   REG_R10,
+                                                   REG_R11,
+                                                   REG_R12,
+                                                   REG_R13,
+                                                   REG_R14,
+                                                   REG_R15,
+                                                   REG_RIP};
+  const auto& from = static_cast<const ucontext_t*>(machine_state)->uc_mcontext.gregs;
+  frame f;
+  for (unsigned n = 0; n < frame_register_count; ++n)
+    f.registers.set(n, static_cast<std::uintptr_t>(from[registers[n]]));
+  f.place = f.registers[return_address_register];
+  f.is_call = false;
+  return f;
+}
+#elif defined(__aarch64__)
+frame interrupted_frame(const void* machine_state) noexcept {
+  const mcontext_t& from = static_cast<const ucontext_t*>(machine_state)->uc_mcontext;
+  frame f;
+  for (unsigned n = 0; n < 31; ++n)
+    f.registers.set(n, from.regs[n]);
+  f.registers.set(stack_pointer_register, from.sp);
+  f.place = from.pc;
+  f.is_call = false;
+  return f;
+}
+#endif
+
+void answer(const question& q, const void* machine_state) noexcept {
+  const frame innermost = interrupted_frame(machine_state);
+  const std::uintptr_t sp = innermost.registers[stack_pointer_register];
+  const auto bottom = reinterpret_cast<std::uintptr_t>(q.where.bottom);
+  const auto top = reinterpret_cast<std::uintptr_t>(control_block(q.where));
+  if (sp < bottom || sp >= top) {
+    q.answer->count = 0;
+    q.answer->result = frames_result::moved_on;
+    return;
+  }
+  // The thread stands still here, so its stack needs no copy.
+  read_frames(innermost, {sp, top, reinterpret_cast<const std::byte*>(sp)}, *q.answer);
+}
+
+void pass_on(int signal, siginfo_t* info, void* machine_state) noexcept {
+  const struct sigaction& before = earlier[signal];
+  if ((before.sa_flags & SA_SIGINFO) != 0) {
+    before.sa_sigaction(signal, info, machine_state);
+  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+    before.sa_handler(signal);
+  }
+}
+
+// Async-signal-safe.
+void on_signal(int signal, siginfo_t* info, void* machine_state) {
+  const int error = errno;
+  question& q = the_question;
+  std::uint32_t seen = q.state.load();
+  const std::uint32_t number = seen & ~state_bits;
+  if ((seen & state_bits) == asked && q.thread == ::gettid() &&
+      q.state.compare_exchange_strong(seen, number | answered_now)) {
+    answer(q, machine_state);
+    q.state.store(number | answered);
+    futex_wake_one(q.state);
+  } else {
+    pass_on(signal, info, machine_state);
+  }
+  errno = error;
+}
+
+constexpr nanos patience = 100'000'000;
+
+// Caller: holds asking_lock.
+bool ask(question& q) noexcept {
+  const std::uint32_t number = (q.state.load() & ~state_bits) + one_question;
+  q.state.store(number | asked);
+  bool is_sent = ::syscall(SYS_tgkill, ::getpid(), q.thread, asks_by) == 0;
+  const nanos until = monotonic_now() + patience;
+  for (;;) {
+    std::uint32_t seen = q.state.load();
+    if (seen == (number | answered)) break;
+    if (seen == (number | asked) && (!is_sent || monotonic_now() >= until)) {
+      // Takes the question back, unless the handler has just found it.
+      if (q.state.compare_exchange_strong(seen, number)) return false;
+      is_sent = true;
+      continue;
+    }
+    futex_wait(q.state, seen, seen == (number | asked) ? until : never);
+  }
+  q.state.store(number);
+  return true;
+}
+
+// Without it, finding the rules of a place takes the loader's lock, which the interrupted
+// code may hold.
+extern "C" int _dl_find_object(void* place, void* result) __attribute__((weak));
+
+bool can_ask() noexcept {
+  // ThreadSanitizer delivers a signal later than it came, with the registers of then.
+  return !VIGIL_TSAN && &_dl_find_object != nullptr;
+}
+
+}  // namespace
+
+void ask_running_by(int signal) {
+  const auto refuse = [signal](const char* why) {
+    throw std::invalid_argument("vigil::inspect::install: the signal " + std::to_string(signal) +
+                                why + "; SIGURG and the real-time signals are fit for it");
+  };
+  if (signal < 0 || signal >= NSIG) refuse(" does not exist");
+  const std::lock_guard guard(asking_lock);
+  if (signal == 0 || !can_ask()) {
+    asks_by = 0;
+    return;
+  }
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGQUIT}) {
+    if (signal == fault) refuse(" has a meaning of its own");
+  }
+  if (!is_ours[signal]) {
+    if (::sigaction(signal, nullptr, &earlier[signal]) != 0) refuse(" cannot be handled");
+    struct sigaction mine = {};
+    mine.sa_sigaction = &on_signal;
+    mine.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+    sigemptyset(&mine.sa_mask);
+    if (::sigaction(signal, &mine, nullptr) != 0) refuse(" cannot be handled");
+    is_ours[signal] = true;
+  }
+  asks_by = signal;
+}
+
+void read_running_frames(const stack& where, int thread, frame_list& out) noexcept {
+  out.count = 0;
+  const std::lock_guard guard(asking_lock);
+  if (asks_by == 0) {
+    out.result = can_ask() ? frames_result::not_asked : frames_result::not_supported;
+    return;
+  }
+  if (thread == 0) {
+    out.result = frames_result::moved_on;
+    return;
+  }
+  question& q = the_question;
+  q.thread = thread;
+  q.where = where;
+  q.answer = &out;
+  if (!ask(q)) out.result = frames_result::no_answer;
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

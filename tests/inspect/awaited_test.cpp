@@ -1,0 +1,166 @@
+#include "inspect/inspect_helpers.hpp"
+#include "inspect/ten_waits.hpp"
+#include "support/in_runtime.hpp"
+
+#include <string>
+
+#include <boost/json/parse.hpp>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+
+namespace {
+
+std::string here(int line) {
+  return "awaited_test.cpp:" + std::to_string(line);
+}
+
+}  // namespace
+
+TEST_SUITE("awaited") {
+  TEST_CASE("a receiver and a sender name their channel, how full it is, and the context") {
+    in_virtual([] {
+      auto lines = vigil::make_channel<int>(3);
+      const std::string made = here(__LINE__ - 1);
+      auto [ctx, cancel] = vigil::with_cancel(vigil::background());
+      const std::string context_made = here(__LINE__ - 1);
+      const auto r = vigil::spawn(vigil::fiber_options{.name = "r"},
+                                  [&] { static_cast<void>(lines.recv(ctx)); });
+      vigil::testing::settle();
+      std::string line = fiber_line(inspected(), "r");
+      CHECK(has(line, "parked: channel receive from the channel made at "));
+      CHECK(has(line, made + " (0 of 3 values)"));
+      CHECK(has(line, "or the end of the context made at "));
+      CHECK(has(line, context_made));
+      for (int i = 0; i < 4; ++i)
+        lines.send(i);  // one goes to the receiver
+      const auto s = vigil::spawn(vigil::fiber_options{.name = "s"}, [&] { lines.send(5); });
+      vigil::testing::settle();
+      line = fiber_line(inspected(), "s");
+      CHECK(has(line, "channel send to the channel made at "));
+      CHECK(has(line, made + " (3 of 3 values)"));
+      CHECK_FALSE(has(line, "context"));
+    });
+  }
+
+  TEST_CASE("a select names its channels") {
+    in_virtual([] {
+      auto a = vigil::make_channel<int>();
+      auto b = vigil::make_channel<int>();
+      const std::string made_a = here(__LINE__ - 2);
+      const std::string made_b = here(__LINE__ - 2);
+      const auto f = vigil::spawn(vigil::fiber_options{.name = "f"}, [&] {
+        vigil::select(vigil::on_recv(a, [](auto&&) {}),
+                      vigil::on_send(b, 1, [] {}),
+                      vigil::on_timeout(1h, [] {}));
+      });
+      vigil::testing::settle();
+      const std::string line = fiber_line(inspected(), "f");
+      INFO(line);
+      CHECK(has(line, made_a));
+      CHECK(has(line, made_b));
+      CHECK(has(line, "(receive from the channel made at "));
+      CHECK(has(line, ", send to the channel made at "));
+      CHECK(has(line, "due in 3600.000 s"));
+    });
+  }
+
+  TEST_CASE("a join names the fiber, and each fiber its parent") {
+    in_virtual([] {
+      const auto outer = vigil::spawn(vigil::fiber_options{.name = "outer"}, [] {
+        auto inner =
+            vigil::spawn(vigil::fiber_options{.name = "inner"}, [] { vigil::sleep_for(1h); });
+        inner.join();
+      });
+      vigil::testing::settle();
+      const std::string text = inspected();
+      INFO(text);
+      const std::string inner = fiber_line(text, "inner");
+      const std::string number = inner.substr(6, inner.find(' ', 6) - 6);
+      CHECK(has(fiber_line(text, "outer"), "parked: join of fiber " + number + " (inner)"));
+      CHECK(has(inner, " by fiber "));
+    });
+  }
+
+  TEST_CASE("a lock names its holder, once install() was called") {
+    vigil::inspect::install();
+    in_virtual([] {
+      vigil::mutex m;
+      vigil::shared_mutex rw;
+      const auto holder = vigil::spawn(vigil::fiber_options{.name = "holder"}, [&] {
+        const std::lock_guard one(m);
+        const std::lock_guard two(rw);
+        vigil::sleep_for(1h);
+      });
+      vigil::testing::settle();
+      const auto x = vigil::spawn(vigil::fiber_options{.name = "x"}, [&] { m.lock(), m.unlock(); });
+      const auto y = vigil::spawn(vigil::fiber_options{.name = "y"}, [&] {
+        rw.lock_shared();
+        rw.unlock_shared();
+      });
+      vigil::testing::settle();
+      const std::string text = inspected();
+      INFO(text);
+      CHECK(has(fiber_line(text, "x"), "held by fiber "));
+      CHECK(has(fiber_line(text, "x"), "(holder)"));
+      CHECK(has(fiber_line(text, "y"), "(holder)"));
+    });
+  }
+
+  TEST_CASE("ten kinds of wait: each names its object by the place where it was made") {
+    in_virtual([] {
+      ten_waits::run([] {
+        const std::string text = inspected();
+        ten_waits::for_each_kind([&]<class Wait>() {
+          CAPTURE(Wait::name);
+          const std::string line = fiber_line(text, Wait::name);
+          CAPTURE(line);
+          CHECK(has(line, "or the end of the context made at ") ==
+                (std::string(Wait::name) != "selecting"));
+          if (std::string(Wait::name) != "sleeping") CHECK(has(line, "ten_waits.hpp:"));
+        });
+      });
+    });
+  }
+
+  TEST_CASE("addresses are told only if they are asked for") {
+    in_virtual([] {
+      auto c = vigil::make_channel<int>();
+      const auto f =
+          vigil::spawn(vigil::fiber_options{.name = "f"}, [&] { static_cast<void>(c.recv()); });
+      vigil::testing::settle();
+      CHECK_FALSE(has(fiber_line(inspected(), "f"), " at 0x"));
+      CHECK(has(fiber_line(inspected({.frames = false, .addresses = true}), "f"), " at 0x"));
+      c.close();
+    });
+  }
+
+  TEST_CASE("the JSON is JSON, whatever a name is made of") {
+    in_virtual([] {
+      const auto f = vigil::spawn(vigil::fiber_options{.name = "a\"b\\c\n\xff\xc3\xa4"},
+                                  [] { vigil::sleep_for(90s); });
+      vigil::testing::settle();
+      const std::string text = written([](std::FILE* out) {
+        vigil::inspect::dump_json(out, {.frames = true, .addresses = true});
+      });
+      INFO(text);
+      const boost::json::value all = boost::json::parse(text);
+      const auto& fibers = all.at("fibers").as_array();
+      CHECK(all.at("fiber_count").as_int64() == static_cast<std::int64_t>(fibers.size()));
+      CHECK(all.at("runtimes").as_array().size() == 1);
+      bool found = false;
+      for (const auto& one : fibers) {
+        const auto stack = static_cast<std::size_t>(one.at("stack").as_int64());
+        REQUIRE(stack < all.at("stacks").as_array().size());
+        if (one.at("name").as_string() != "a\"b\\c\n\xef\xbf\xbd\xc3\xa4") continue;
+        found = true;
+        CHECK(one.at("state").as_string() == "parked");
+        CHECK(one.at("waits_for").at("reason").as_string() == "sleep");
+        CHECK(one.at("waits_for").at("due_in_nanoseconds").as_int64() == 90'000'000'000);
+        CHECK(one.at("parent").as_int64() > 0);
+        CHECK(all.at("stacks").at(stack).at("result").as_string() == "whole");
+      }
+      CHECK(found);
+    });
+  }
+}

@@ -1,0 +1,381 @@
+#include "inspect/inspect_helpers.hpp"
+#include "inspect/ten_waits.hpp"
+#include "machine/sanitizer.hpp"
+#include "support/child.hpp"
+#include "support/in_runtime.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <pthread.h>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+
+namespace {
+
+// Those of the program, without the library's.
+std::vector<std::string> own(const std::vector<std::string>& functions, const char* of) {
+  std::vector<std::string> all;
+  for (const std::string& f : functions) {
+    if (f.starts_with(of)) all.push_back(f);
+  }
+  return all;
+}
+
+[[gnu::noinline]] void down(int depth, const std::function<void()>& at_bottom) {
+  if (depth == 0) {
+    at_bottom();
+  } else {
+    down(depth - 1, at_bottom);
+  }
+  asm volatile("" ::: "memory");  // no tail call
+}
+
+std::size_t count_of(const std::string& text, std::string_view part) {
+  std::size_t n = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size())
+    ++n;
+  return n;
+}
+
+[[gnu::noinline]] void spin_until(const std::atomic<bool>& flag) {
+  while (!flag.load(std::memory_order_relaxed)) {
+  }
+  asm volatile("" ::: "memory");
+}
+
+}  // namespace
+
+TEST_SUITE("frames") {
+  TEST_CASE("ten kinds of wait: each function on each stack, in order") {
+    in_virtual([] {
+      ten_waits::run([] {
+        const std::string text = inspected();
+        INFO(text);
+        ten_waits::for_each_kind([&]<class Wait>() {
+          CAPTURE(Wait::name);
+          const auto all = functions_below(text, Wait::name);
+          CHECK(own(all, "ten_waits::") == ten_waits::functions_of<Wait>());
+          REQUIRE(!all.empty());
+          CHECK(has(all.back(), "stack_begins"));
+        });
+      });
+    });
+  }
+
+  TEST_CASE("after install() debug::dump and the JSON have them, too") {
+    vigil::inspect::install();
+    in_virtual([] {
+      ten_waits::run([] {
+        const std::string dumped = written([](std::FILE* f) { vigil::debug::dump(f); });
+        const std::string json = written([](std::FILE* f) { vigil::inspect::dump_json(f); });
+        ten_waits::for_each_kind([&]<class Wait>() {
+          CAPTURE(Wait::name);
+          CHECK(own(functions_below(dumped, Wait::name), "ten_waits::") ==
+                ten_waits::functions_of<Wait>());
+          for (const std::string& f : ten_waits::functions_of<Wait>())
+            CHECK(has(json, "\"" + f + "\""));
+        });
+      });
+    });
+  }
+
+  TEST_CASE("fibers with the same frames are shown together, the one that waits longest first") {
+    in_virtual([] {
+      std::vector<vigil::fiber<void>> all;
+      const auto nap = [] { vigil::sleep_for(1h); };
+      for (int i = 0; i < 30; ++i) {
+        all.push_back(vigil::spawn(vigil::fiber_options{.name = "nap " + std::to_string(i)}, nap));
+        vigil::sleep_for(1s);
+      }
+      const std::string text = inspected();
+      INFO(text);
+      CHECK(has(text, "... and 10 more with these frames"));
+      CHECK(fiber_line(text, "nap 0") != "");
+      CHECK(fiber_line(text, "nap 19") != "");
+      CHECK(fiber_line(text, "nap 20") == "");
+      CHECK(text.find("(nap 0)") < text.find("(nap 1)"));
+      // One stack for all thirty.
+      CHECK(count_of(text, "    at vigil::sleep_for") <= 1);
+    });
+  }
+
+  TEST_CASE("a fiber that has not begun says so, and one that is ready has frames") {
+    in_virtual([] {
+      const auto fresh = vigil::spawn(vigil::fiber_options{.name = "fresh"}, [] {});
+      CHECK(has(inspected(), "(has not begun)"));
+      auto open = vigil::make_channel<int>();
+      const auto woken = vigil::spawn(vigil::fiber_options{.name = "woken"},
+                                      [&] { down(3, [&] { static_cast<void>(open.recv()); }); });
+      vigil::testing::settle();
+      open.send(1);
+      const std::string text = inspected();
+      INFO(text);
+      CHECK(has(fiber_line(text, "woken"), "[runnable]"));
+      const auto functions = functions_below(text, "woken");
+      CHECK(std::count_if(functions.begin(), functions.end(), [](const std::string& f) {
+              return has(f, "::down(int");
+            }) == 4);
+    });
+  }
+
+  TEST_CASE("of a deep stack the innermost 128 frames are shown") {
+    in_virtual([] {
+      const auto deep = vigil::spawn(vigil::fiber_options{.stack_size = 1 << 20, .name = "deep"},
+                                     [] { down(2000, [] { vigil::sleep_for(1h); }); });
+      vigil::testing::settle();
+      const std::string text = inspected();
+      CHECK(count_of(text, "::down(int") > 100);
+      CHECK(count_of(text, "::down(int") <= 128);
+      CHECK(has(text, "(more frames above)"));
+    });
+  }
+
+  TEST_CASE("without frames the fibers are listed alone") {
+    in_virtual([] {
+      const auto nap =
+          vigil::spawn(vigil::fiber_options{.name = "nap"}, [] { vigil::sleep_for(1h); });
+      vigil::testing::settle();
+      const std::string text = inspected({.frames = false, .addresses = false});
+      CHECK(has(fiber_line(text, "nap"), "parked: sleep"));
+      CHECK_FALSE(has(text, "    at "));
+    });
+  }
+
+  // ThreadSanitizer delivers signals late.
+  TEST_CASE("a running fiber is asked where it is" * doctest::skip(VIGIL_TSAN)) {
+    vigil::inspect::install();
+    std::atomic<bool> stop{false};
+    std::atomic<bool> spins{false};
+    vigil::options two;
+    two.workers = 2;
+    vigil::run(two, [&] {
+      auto f = vigil::spawn(vigil::fiber_options{.name = "spinner"}, [&] {
+        spins.store(true);
+        down(5, [&] { spin_until(stop); });
+      });
+      std::string text;
+      vigil::blocking([&] {
+        while (!spins.load())
+          std::this_thread::yield();
+        text = inspected();
+      });
+      stop.store(true);
+      f.join();
+      INFO(text);
+      const auto functions = functions_below(text, "spinner");
+      const auto has_function = [&](const char* name) {
+        return std::count_if(
+            functions.begin(), functions.end(), [&](const std::string& f) { return has(f, name); });
+      };
+      CHECK(has_function("::spin_until(") == 1);
+      CHECK(has_function("::down(int") == 6);
+      CHECK(has(functions.back(), "stack_begins"));
+    });
+  }
+
+  TEST_CASE("a running fiber whose thread blocks the signal is given up" *
+            doctest::skip(VIGIL_TSAN)) {
+    vigil::inspect::install();
+    std::atomic<bool> stop{false};
+    std::atomic<bool> spins{false};
+    vigil::options two;
+    two.workers = 2;
+    vigil::run(two, [&] {
+      auto f = vigil::spawn(vigil::fiber_options{.name = "deaf"}, [&] {
+        sigset_t all;
+        sigset_t before;
+        sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before);
+        spins.store(true);
+        spin_until(stop);
+        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      });
+      std::string text;
+      vigil::blocking([&] {
+        while (!spins.load())
+          std::this_thread::yield();
+        text = inspected();
+      });
+      stop.store(true);
+      f.join();
+      CHECK(has(text, "(the thread that runs it has not answered)"));
+    });
+  }
+
+  TEST_CASE("the dump is called on a fiber: the fiber itself is one that runs") {
+    vigil::inspect::install();
+    in_virtual([] {
+      std::string text;
+      down(4, [&] { text = inspected(); });
+      INFO(text);
+      CHECK(has(fiber_line(text, "main"), "[running"));
+      if (VIGIL_TSAN == 0) CHECK(count_of(text, "::down(int") == 5);
+    });
+  }
+
+  TEST_CASE("a handler that the program has for the signal is still called for its own") {
+    static std::atomic<int> heard{0};
+    std::signal(SIGUSR2, [](int) { heard.fetch_add(1); });
+    vigil::inspect::install({.running_signal = SIGUSR2, .addresses = false});
+    std::raise(SIGUSR2);
+    CHECK(heard.load() == 1);
+    in_virtual([] { inspected(); });
+    CHECK(heard.load() == 1);
+    std::raise(SIGUSR2);
+    CHECK(heard.load() == 2);
+    vigil::inspect::install();
+  }
+
+  TEST_CASE("install() refuses what is no signal, and what has a meaning of its own") {
+    for (const int wrong : {-1, 1000, SIGKILL, SIGSTOP, SIGSEGV, SIGQUIT}) {
+      CAPTURE(wrong);
+      CHECK_THROWS_AS(vigil::inspect::install({.running_signal = wrong, .addresses = false}),
+                      std::invalid_argument);
+    }
+    vigil::inspect::install({.running_signal = 0, .addresses = false});
+    in_virtual([] { CHECK(has(inspected(), "(runs: its frames were not asked for)")); });
+    vigil::inspect::install();
+  }
+}
+
+// --- beside a load
+
+namespace {
+
+// Two ways down to a wait; a stack must be all of one.
+[[gnu::noinline]] void left(int depth);
+[[gnu::noinline]] void right(int depth);
+
+void left(int depth) {
+  if (depth == 0) {
+    vigil::this_fiber::yield();
+  } else {
+    left(depth - 1);
+  }
+  asm volatile("" ::: "memory");
+}
+
+void right(int depth) {
+  if (depth == 0) {
+    vigil::sleep_for(10us);
+  } else {
+    right(depth - 1);
+  }
+  asm volatile("" ::: "memory");
+}
+
+}  // namespace
+
+TEST_SUITE("frames") {
+  TEST_CASE("dumps beside a load never mix two moments of a stack") {
+    vigil::inspect::install();
+    in_runtime({}, [] {
+      std::atomic<bool> stop{false};
+      std::vector<vigil::fiber<void>> all;
+      for (int i = 0; i < 20; ++i) {
+        all.push_back(vigil::spawn(vigil::fiber_options{.name = "mover"}, [&stop] {
+          while (!stop.load()) {
+            left(7);
+            right(5);
+          }
+        }));
+      }
+      std::size_t whole = 0;
+      for (int i = 0; i < rounds(200); ++i) {
+        const std::string text = vigil::blocking([] { return inspected(); });
+        // Each group of fibers with one stack.
+        std::vector<std::string> stack;
+        const auto check = [&] {
+          const auto in = [&](const char* name) {
+            return std::count_if(
+                stack.begin(), stack.end(), [&](const std::string& f) { return has(f, name); });
+          };
+          const auto lefts = in("::left(int");
+          const auto rights = in("::right(int");
+          CHECK((lefts == 0 || rights == 0));
+          if (lefts == 8 || rights == 6) ++whole;
+          stack.clear();
+        };
+        for (const std::string& line : lines_of(text)) {
+          if (line.starts_with("fiber ")) check();
+          if (line.starts_with("    at ")) stack.push_back(line);
+        }
+        check();
+        vigil::sleep_for(1ms);
+      }
+      stop.store(true);
+      CHECK(whole > 0);
+      for (auto& f : all)
+        f.join();
+    });
+  }
+
+  TEST_CASE("child: an exception that nobody catches" * doctest::skip()) {
+    vigil::inspect::install();
+    vigil::run([] {
+      vigil::go([] { down(3, [] { throw std::runtime_error("as planned"); }); });
+      vigil::sleep_for(1h);
+    });
+  }
+
+  TEST_CASE("an exception that nobody catches shows where it was thrown") {
+    const child_result r = run_child("child: an exception that nobody catches");
+    INFO(r.output);
+    CHECK(r.died_by(SIGABRT));
+    CHECK(r.says("as planned"));
+    CHECK(count_of(r.output, "::down(int") == 4);
+  }
+
+  TEST_CASE("child: SIGQUIT" * doctest::skip()) {
+    vigil::inspect::install();
+    vigil::options one;
+    one.workers = 1;
+    vigil::run(one, [] {
+      vigil::go([] { down(3, [] { vigil::sleep_for(1h); }); });
+      vigil::this_fiber::yield();
+      std::raise(SIGQUIT);
+    });
+  }
+
+  TEST_CASE("SIGQUIT writes addresses, and says what it leaves out") {
+    const child_result r = run_child("child: SIGQUIT");
+    INFO(r.output);
+    CHECK(r.succeeded());
+    CHECK(r.says("    at ? ("));
+    CHECK(r.says("+0x"));
+    CHECK(r.says("vigil: written where no lock may be taken"));
+  }
+
+  TEST_CASE("child: a deadlock" * doctest::skip()) {
+    vigil::inspect::install();
+    vigil::mutex a;
+    vigil::mutex b;
+    vigil::run([&] {
+      const auto lock_both = [](vigil::mutex& first, vigil::mutex& second) {
+        const std::lock_guard one(first);
+        vigil::sleep_for(1ms);
+        const std::lock_guard two(second);
+      };
+      auto f = vigil::spawn(vigil::fiber_options{.name = "ab"}, [&] { lock_both(a, b); });
+      auto g = vigil::spawn(vigil::fiber_options{.name = "ba"}, [&] { lock_both(b, a); });
+      f.join();
+    });
+  }
+
+  TEST_CASE("the report of a deadlock names who holds which lock, and where") {
+    const child_result r = run_child("child: a deadlock");
+    INFO(r.output);
+    CHECK(has(fiber_line(r.output, "ab"), "held by fiber"));
+    CHECK(has(fiber_line(r.output, "ab"), "(ba)"));
+    CHECK(has(fiber_line(r.output, "ba"), "(ab)"));
+    CHECK(r.says("frames_test.cpp"));
+  }
+}

@@ -1,0 +1,74 @@
+// The parts that the tests of vigil-inspect have in common.
+#pragma once
+
+#include <vigil/inspect.hpp>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vigil::testing_support {
+
+template <class Write>
+std::string written(Write write) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* const f = ::open_memstream(&text, &size);
+  write(f);
+  std::fclose(f);
+  std::string result(text, size);
+  std::free(text);
+  return result;
+}
+
+inline std::string inspected(const inspect::dump_options& options = {}) {
+  return written([&](std::FILE* f) { inspect::dump(f, options); });
+}
+
+inline bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> all;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);)
+    all.push_back(line);
+  return all;
+}
+
+// The line of the fiber with this name; empty if there is none.
+inline std::string fiber_line(const std::string& text, std::string_view name) {
+  for (const std::string& line : lines_of(text)) {
+    if (line.starts_with("fiber ") && has(line, "(" + std::string(name) + ") [")) return line;
+  }
+  return "";
+}
+
+// The functions on the stack of the fiber with this name, the innermost first.
+inline std::vector<std::string> functions_below(const std::string& text, std::string_view name) {
+  constexpr std::string_view at = "    at ";
+  std::vector<std::string> all;
+  bool is_group = false;
+  for (const std::string& line : lines_of(text)) {
+    if (line.starts_with("fiber ")) {
+      if (!all.empty()) break;
+      is_group = is_group || has(line, "(" + std::string(name) + ") [");
+    } else if (is_group && line.starts_with(at)) {
+      // The place follows, in brackets at the end.
+      std::string function = line.substr(at.size());
+      function.resize(std::min(function.rfind(" ("), function.size()));
+      all.push_back(function);
+    } else if (is_group && !line.starts_with("    ")) {
+      if (!all.empty()) break;
+      is_group = false;
+    }
+  }
+  return all;
+}
+
+}  // namespace vigil::testing_support
