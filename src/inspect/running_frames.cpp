@@ -19,6 +19,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <dlfcn.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -149,13 +150,15 @@ bool ask(question& q) noexcept {
   return true;
 }
 
-// Without it, finding the rules of a place takes the loader's lock, which the interrupted
-// code may hold.
-extern "C" int _dl_find_object(void* place, void* result) __attribute__((weak));
-
-bool can_ask() noexcept {
+constexpr bool can_ask() noexcept {
+#if defined(DLFO_STRUCT_HAS_EH_DBASE)
   // ThreadSanitizer delivers a signal later than it came, with the registers of then.
-  return !VIGIL_TSAN && &_dl_find_object != nullptr;
+  return VIGIL_TSAN == 0;
+#else
+  // Before glibc 2.35 finding the rules of a place takes the loader's lock, which the
+  // interrupted code may hold.
+  return false;
+#endif
 }
 
 }  // namespace

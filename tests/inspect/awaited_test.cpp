@@ -22,10 +22,10 @@ TEST_SUITE("awaited") {
     in_virtual([] {
       auto lines = vigil::make_channel<int>(3);
       const std::string made = here(__LINE__ - 1);
-      auto [ctx, cancel] = vigil::with_cancel(vigil::background());
+      const vigil::cancellable c = vigil::with_cancel(vigil::background());
       const std::string context_made = here(__LINE__ - 1);
       const auto r = vigil::spawn(vigil::fiber_options{.name = "r"},
-                                  [&] { static_cast<void>(lines.recv(ctx)); });
+                                  [&] { static_cast<void>(lines.recv(c.ctx)); });
       vigil::testing::settle();
       std::string line = fiber_line(inspected(), "r");
       CHECK(has(line, "parked: channel receive from the channel made at "));

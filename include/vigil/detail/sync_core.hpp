@@ -34,7 +34,7 @@ struct mutex_core {
 };
 
 // Whether each lock notes who holds it, for those who look inside. Off by default: the
-// price is a third of an uncontended lock.
+// price is a tenth of an uncontended lock.
 VIGIL_API extern std::atomic<bool> holders_are_noted;
 VIGIL_API void note_holder(std::atomic<std::uint64_t>& holder) noexcept;
 
