@@ -358,16 +358,23 @@ TEST_SUITE("frames") {
     vigil::inspect::install();
     vigil::mutex a;
     vigil::mutex b;
-    vigil::run([&] {
-      const auto lock_both = [](vigil::mutex& first, vigil::mutex& second) {
-        const std::lock_guard one(first);
-        vigil::sleep_for(1ms);
-        const std::lock_guard two(second);
-      };
-      auto f = vigil::spawn(vigil::fiber_options{.name = "ab"}, [&] { lock_both(a, b); });
-      auto g = vigil::spawn(vigil::fiber_options{.name = "ba"}, [&] { lock_both(b, a); });
-      f.join();
-    });
+    vigil::options settings;
+    settings.deadlock = vigil::on_deadlock::fatal;  // even if a sanitizer has a thread
+    CHECK_THROWS_AS(
+        vigil::run(settings,
+                   [&] {
+                     const auto lock_both = [](vigil::mutex& first, vigil::mutex& second) {
+                       const std::lock_guard one(first);
+                       vigil::sleep_for(1ms);
+                       const std::lock_guard two(second);
+                     };
+                     auto f =
+                         vigil::spawn(vigil::fiber_options{.name = "ab"}, [&] { lock_both(a, b); });
+                     auto g =
+                         vigil::spawn(vigil::fiber_options{.name = "ba"}, [&] { lock_both(b, a); });
+                     f.join();
+                   }),
+        vigil::deadlock);
   }
 
   TEST_CASE("the report of a deadlock names who holds which lock, and where") {
