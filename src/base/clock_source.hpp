@@ -51,6 +51,8 @@ class clock_source {
   void jump_to(nanos t) noexcept { virtual_now_.store(t, order::relaxed); }
 
  private:
+  friend struct debug_layout;
+
   bool virtual_ = false;
   atomic<nanos> virtual_now_{0};
 };

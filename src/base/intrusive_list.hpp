@@ -65,6 +65,8 @@ class list<T, Hook> {
   }
 
  private:
+  friend struct debug_layout;
+
   Linked* first_ = nullptr;
   Linked* last_ = nullptr;
   std::size_t size_ = 0;
@@ -111,6 +113,8 @@ class far_list {
   }
 
  private:
+  friend struct debug_layout;
+
   list<T, &T::hook> elements_;
   T* behind_ = nullptr;  // the last whose `ahead` is set; nullptr: none
 };
@@ -159,6 +163,8 @@ class chain {
   }
 
  private:
+  friend struct debug_layout;
+
   T* first_ = nullptr;
   T* last_ = nullptr;
   std::size_t size_ = 0;

@@ -132,6 +132,7 @@ class channel_core {
 
  private:
   friend void release(channel_core*) noexcept;
+  friend struct debug_layout;
 
   // Called when the last handle is gone.
   virtual void end() noexcept { delete this; }

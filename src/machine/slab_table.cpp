@@ -1,8 +1,13 @@
 #include "machine/slab_table.hpp"
 
+#include "base/debug_layout.hpp"
+
 namespace vigil::inline VIGIL_ABI::detail {
 
 constinit slab_table slabs;
+
+// Every program that has the table has this too, even if it links a static library.
+[[gnu::used]] static const debug_layout_text* const layout_is_linked = &vigil_debug_layout;
 
 namespace {
 

@@ -114,6 +114,7 @@ class fiber_side {
   friend void hand_over(thread_side&, fiber_side&, fiber_side&) noexcept;
   friend void hand_over_for_ever(thread_side&, fiber_side&, fiber_side&) noexcept;
   friend void stack_begins(void*);
+  friend struct debug_layout;
 
   void arrived() noexcept;
   void make_way_for(thread_side& thread, fiber_side& next) noexcept;

@@ -131,6 +131,8 @@ class scheduler final : private system_fibers {
   std::uint64_t number() const noexcept { return number_; }
 
  private:
+  friend struct debug_layout;
+
   worker* own_worker() noexcept;
   stack take_stack(std::size_t size, fiber_role role, worker* here);
   fiber& make_main_fiber(void* task);

@@ -67,6 +67,8 @@ class callback_queue {
   }
 
  private:
+  friend struct debug_layout;
+
   using record_chain = chain<timer_record, &timer_record::next>;
 
   void add(timer_record** due, std::size_t n, nanos now) noexcept VIGIL_EXCLUDES(lock_);

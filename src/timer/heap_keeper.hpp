@@ -97,6 +97,7 @@ class heap_keeper {
   void add_stats(runtime_stats& s) const noexcept;
 
  private:
+  friend struct debug_layout;
   friend struct test_access;
   static constexpr std::size_t slice = 256;  // entries looked at under one hold of the lock
 

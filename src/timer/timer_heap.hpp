@@ -107,6 +107,8 @@ class timer_heap {
   [[nodiscard]] bool verify() const noexcept;
 
  private:
+  friend struct debug_layout;
+
   // Memory is committed and given back in units that are whole pages on every
   // machine; the last unit is never given back.
   static constexpr std::size_t grain = std::size_t{64} << 10;

@@ -91,6 +91,8 @@ class callback {
   }
 
  private:
+  friend struct debug_layout;  // src/base/debug_layout.hpp
+
   template <class T>
   static T& inline_target(void* storage) noexcept {
     return *std::launder(static_cast<T*>(storage));

@@ -232,15 +232,25 @@ class fiber_core {
 using fiber_chain = chain<fiber, &fiber::next>;
 using fiber_list = list<fiber, &fiber::registered>;
 
-// Returns the place of a stack's control block. Stacks are a multiple of 64 KiB apart,
-// so blocks right at the top would all fall into the same few cache sets. So each block
-// is moved down by one of 16 colours, at most 960 bytes: the block and shallow frames
-// still share the topmost page.
+// Where a control block lies. Stacks are a multiple of 64 KiB apart, so blocks right at
+// the top would all fall into the same few cache sets. So each block is moved down by one
+// of 16 colours, at most 960 bytes: the block and shallow frames still share the topmost
+// page.
+struct block_places {
+  static constexpr std::size_t room = (sizeof(fiber) + 63) / 64 * 64;
+  static constexpr unsigned number_shift = 14;  // of the top's address
+  static constexpr std::uint32_t factor = 2654435769u;
+  static constexpr unsigned colour_shift = 28;
+  static constexpr std::size_t step = 64;
+};
+
+// Returns the place of a stack's control block.
 inline fiber* control_block(const stack& s) noexcept {
-  constexpr std::size_t room = (sizeof(fiber) + 63) / 64 * 64;
-  const auto number = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(s.top) >> 14);
-  const std::size_t colour = (number * 2654435769u) >> 28;
-  return reinterpret_cast<fiber*>(s.top - room - colour * 64);
+  using at = block_places;
+  const auto top = reinterpret_cast<std::uintptr_t>(s.top);
+  const auto number = static_cast<std::uint32_t>(top >> at::number_shift);
+  const std::size_t colour = (number * at::factor) >> at::colour_shift;
+  return reinterpret_cast<fiber*>(s.top - at::room - colour * at::step);
 }
 
 // Prefetches what a switch to the fiber touches first: the control block, and the frames

@@ -119,6 +119,8 @@ class waiter {
   waiter* next_woken = nullptr;  // in a wake_list, from the claim to the delivery
 
  private:
+  friend struct debug_layout;
+
   static constexpr int shift = 5;
   static constexpr std::uint64_t outcome_mask = 7;
   static constexpr std::uint64_t stoppable_bit = 8;
