@@ -132,6 +132,8 @@ timer_heap::timer_heap() {
     ::munmap(start + skipped + bytes, huge_page - skipped);
     entries_ = reinterpret_cast<heap_entry*>(start + skipped);
     reserved_ = bytes;
+    // gdb's generate-core-file writes even what was never touched.
+    ::madvise(start, bytes, MADV_DONTDUMP);
     // A refusal costs speed only.
     if (bytes > huge_page) ::madvise(start + skipped + huge_page, bytes - huge_page, MADV_HUGEPAGE);
     return;
@@ -149,6 +151,7 @@ bool timer_heap::reserve(std::size_t entries) noexcept {
 
   const auto commit = [this](std::size_t bytes) noexcept {
     if (::mprotect(entries_, bytes, PROT_READ | PROT_WRITE) != 0) return false;
+    ::madvise(entries_, bytes, MADV_DODUMP);
     committed_ = bytes;
     capacity_ = bytes / sizeof(heap_entry);
     return true;
