@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""What gdb shows with tools/gdb/vigil-gdb.py: usage: gdb_test.py SOURCE_ROOT PROGRAM GDB
+
+PROGRAM is waits_program, without debug information. Its ten fibers must be found with
+each function of their stacks, in a process that gdb started, in one that it attaches to,
+in a core that gdb wrote, and in one that the kernel wrote. Exit status: 77 if gdb may
+control no process.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+from waits import check, check_stacks, expected_functions, kernel_core, summary  # noqa: E402
+
+ROOT, PROGRAM, GDB = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3]
+SCRIPT = ROOT / "tools" / "gdb" / "vigil-gdb.py"
+LOOK = ["info fibers", "fiber apply all bt", "info timers", "info channels"]
+REASONS = {
+    "sleeping": "sleep",
+    "receiving": "channel receive from the channel made at ",
+    "sending": "channel send to the channel made at ",
+    "selecting": "select (receive from the channel made at ",
+    "locking": "mutex made at ",
+    "sharing": "shared_mutex (to read) made at ",
+    "acquiring": "semaphore made at ",
+    "grouped": "wait_group made at ",
+    "latched": "latch made at ",
+    "conditional": "condition_variable made at ",
+}
+def gdb(*arguments, commands, environment=None, early=("source " + str(SCRIPT),)):
+    """{command: what gdb printed after it}"""
+    call = [GDB, "-nx", "-batch", "-iex", "set debuginfod enabled off"]
+    for command in early:
+        call += ["-iex", command]
+    for command in ["set width 0", "set height 0"]:
+        call += ["-ex", command]
+    for command in commands:
+        call += ["-ex", f"echo \\n@@{command}\\n", "-ex", command]
+    done = subprocess.run([*call, *map(str, arguments)], text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False,
+                          env={**os.environ, **(environment or {}), "LC_ALL": "C"})
+    parts = re.split(r"^@@(.*)\n", done.stdout, flags=re.M)
+    said = {"": parts[0]}
+    for command, text in zip(parts[1::2], parts[2::2]):
+        said[command] = said.get(command, "") + text
+    return said
+
+
+def stacks_of(text):
+    """{name of a fiber: the functions on its stack, the innermost first}"""
+    stacks = {}
+    for line in text.splitlines():
+        if match := re.match(r"fiber \d+ \((.*?)\) \[", line):
+            stack = stacks[match[1]] = []
+        elif match := re.match(r"#\d+\s+(?:0x[0-9a-f]+ in )?(.*?)(?: \(.*\))?(?: at .*| from .*)?$",
+                               line):
+            stack.append(match[1])
+    return stacks
+
+
+def check_look(way, said, wanted):
+    fibers = said["info fibers"]
+    for name, reason in REASONS.items():
+        check(f"{way}: info fibers: {name} [parked: {reason}…]",
+              re.search(rf"^  fiber \d+ \({name}\) \[parked: {re.escape(reason)}.*\] started at "
+                        rf".*ten_waits.hpp:\d+ by fiber \d+$", fibers, re.M), fibers)
+    # The thread that gdb attaches to runs no fiber.
+    mark = " " if way == "attached" else "*"
+    check(f"{way}: info fibers: main runs on a thread, marked '{mark}'",
+          re.search(rf"^{re.escape(mark)} fiber \d+ \(main\) \[running on thread \d+ \(LWP \d+\), "
+                    rf"pinned\]", fibers, re.M), fibers)
+    check(f"{way}: info fibers: 13 in all", "\n13 fibers\n" in fibers, fibers)
+    text = said["fiber apply all bt"]
+    check_stacks(way, stacks_of(text), wanted)
+    troubles = [line for line in text.splitlines()
+                if re.search(r"Backtrace stopped|Python Exception|\?\?|corrupt", line)]
+    check(f"{way}: no stack ends with a complaint", not troubles, "\n".join(troubles))
+
+    timers = said["info timers"]
+    found = re.findall(r"^  (\d+) ns \(\+([\d.]+) s\), due in ([\d.]+) s: (.*)$", timers, re.M)
+    check(f"{way}: info timers: by their deadlines, to the nanosecond",
+          [f[:3] for f in found] == [
+              ("946685400000000000", "0.000", "600.000"),
+              ("946686000000000000", "600.000", "1200.000"),
+              ("946686600000000000", "1200.000", "1800.000"),
+              ("946688400000000000", "3000.000", "3600.000")], timers)
+    kinds = ["callback, made at ", "callback, every 1200.000 s, made at ", "callback, made at ",
+             "deadline of a wait: fiber 4 (sleeping)"]
+    check(f"{way}: info timers: kinds and places",
+          len(found) == 4 and all(f[3].startswith(kind) for f, kind in zip(found, kinds)), timers)
+
+    channels = said["info channels"]
+    empty, full, done = (re.findall(r"^  channel made at .*: (capacity .*)$", channels, re.M)
+                         + ["", "", ""])[:3]
+    check(f"{way}: info channels: who waits to receive, in order",
+          re.fullmatch(r"capacity 0, size 0, open; to send: nobody; to receive: "
+                       r"fiber \d+ \((selecting|receiving)\), fiber \d+ \((selecting|receiving)\)",
+                       empty), channels)
+    check(f"{way}: info channels: who waits to send, in order",
+          re.fullmatch(r"capacity 0, size 0, open; to send: "
+                       r"fiber \d+ \((selecting|sending)\), fiber \d+ \((selecting|sending)\); "
+                       r"to receive: nobody", full), channels)
+    check(f"{way}: info channels: three", done and "\n3 channels\n" in channels, channels)
+
+
+def check_live(wanted, folder):
+    """Finds the script by the program's own section. Leaves a core in the folder."""
+    core = folder / "core.gdb"
+    own = [f"set auto-load safe-path {SCRIPT.parent}", f"directory {SCRIPT.parent}"]
+    said = gdb("--args", PROGRAM, "go", early=own, environment={"VIGIL_STACK_GUARD": "mprotect"},
+               commands=["break all_wait", "run", *LOOK, f"generate-core-file {core}",
+                         "fiber 4", "info frame", "up", "backtrace 1", "fiber 0", "frame",
+                         "fiber apply 4 5 backtrace 1", "fiber 1", "fiber 99", "fiber 6", "continue"])
+    if re.search(r"ptrace.*(not permitted|denied)|Could not trace", said["run"] + said[""], re.I):
+        print(f"skipped: gdb may not control a process here:\n{said['run']}")
+        sys.exit(77)
+    check_look("live", said, wanted)
+    check("live: fiber 4 selects its innermost frame",
+          re.search(r"^fiber 4 \(sleeping\).*\n#1 .*vigil::", said["fiber 4"], re.M), said["fiber 4"])
+    check("live: up goes to its caller", re.search(r"^#2 ", said["up"], re.M), said["up"])
+    check("live: fiber 0 goes back to the thread",
+          re.search(r"^#0 .* all_wait \(\)", said["frame"], re.M), said["frame"])
+    check("live: fiber apply N... takes those alone",
+          list(stacks_of(said["fiber apply 4 5 backtrace 1"])) == ["sleeping", "receiving"],
+          said["fiber apply 4 5 backtrace 1"])
+    check("live: fiber 1 says why it has no frames",
+          "fiber 1 (timer fiber) has no frames: it has not begun." in said["fiber 1"], said["fiber 1"])
+    check("live: fiber 99 is not there", "There is no fiber 99." in said["fiber 99"], said["fiber 99"])
+    check("live: with a fiber selected the process goes on, and ends well",
+          "exited normally" in said["continue"], said["continue"])
+    check("live: gdb writes a core of less than 200 MB",
+          core.exists() and core.stat().st_size < 200_000_000, said[f"generate-core-file {core}"])
+    return core
+
+
+def check_attached(wanted):
+    with subprocess.Popen([PROGRAM, "stay"], stdout=subprocess.PIPE, text=True) as program:
+        try:
+            program.stdout.readline()
+            said = gdb("-p", program.pid, commands=[*LOOK, "fiber 5", "call (int)getpid()",
+                                                    "backtrace 1", "detach"])
+            if re.search(r"ptrace|not permitted", said[""], re.I):
+                print(f"skipped: gdb may not attach here:\n{said['']}")
+                return
+            check_look("attached", said, wanted)
+            check("attached: a function can be called with a fiber selected",
+                  f"= {program.pid}" in said["call (int)getpid()"], said["call (int)getpid()"])
+            check("attached: the process stays", program.poll() is None)
+        finally:
+            program.kill()
+
+
+def check_core(way, core, wanted):
+    said = gdb(PROGRAM, core, commands=[*LOOK, "fiber 7", "up", "info registers rip", "fiber", "bt"])
+    check_look(way, said, wanted)
+    check(f"{way}: the frame's registers are the fiber's",
+          re.search(r"^rip .*<vigil::", said["info registers rip"], re.M), said["info registers rip"])
+    check(f"{way}: fiber goes back to the thread",
+          "ten_waits::selecting" not in said["bt"] and "all_wait" in said["bt"], said["bt"])
+
+
+def main():
+    wanted = expected_functions(PROGRAM)
+    with tempfile.TemporaryDirectory(prefix="vigil-gdb-") as name:
+        folder = Path(name)
+        core = check_live(wanted, folder)
+        check_attached(wanted)
+        check_core("core by gdb", core, wanted)
+        core.unlink()
+        core = kernel_core(PROGRAM, folder)
+        if core is None:
+            print("skipped: the kernel leaves no core in the program's folder here "
+                  "(kernel.core_pattern, ulimit -c)")
+        else:
+            check_core("core by the kernel", core, wanted)
+    return summary()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

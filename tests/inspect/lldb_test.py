@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""What lldb shows with tools/gdb/vigil_lldb.py: usage: lldb_test.py SOURCE_ROOT PROGRAM LLDB
+
+PROGRAM is waits_program, without debug information. Its ten fibers must be found with
+each function of their stacks, in a process that lldb started and in the kernel's core.
+Exit status: 77 if lldb has no Python, or may control no process.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+from waits import check, check_stacks, expected_functions, kernel_core, summary  # noqa: E402
+
+ROOT, PROGRAM, LLDB = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3]
+SCRIPT = ROOT / "tools" / "gdb" / "vigil_lldb.py"
+
+
+def environments():
+    """lldb looks for its modules beside the python3 of PATH, and Debian's lldb 14 in a
+    folder that is not there."""
+    own = {**os.environ, "PATH": f"{Path(LLDB).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    yield own
+    for folder in Path(LLDB).resolve().parent.parent.glob("lib/python3*/dist-packages"):
+        yield {**own, "PYTHONPATH": str(folder)}
+
+
+def lldb(environment, *commands):
+    call = [LLDB, "--no-lldbinit", "--batch"]
+    for command in commands:
+        call += ["-o", command]
+    return subprocess.run(call, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          stdin=subprocess.DEVNULL, env=environment, check=False).stdout
+
+
+def stacks_of(text):
+    """{name of a fiber: the functions on its stack, the innermost first}"""
+    stacks, stack = {}, None
+    for line in text.splitlines():
+        if match := re.match(r"fiber \d+ \((.*?)\) \[.*\] started at", line):
+            stack = stacks[match[1]] = []
+        elif stack is not None and (match := re.match(
+                r"    frame #\d+: 0x[0-9a-f]+ [^`]*`(.*?)(?: \+ \d+)?$", line)):
+            stack.append(match[1])
+        elif line.startswith("(lldb)"):
+            stack = None
+    return stacks
+
+
+def check_look(way, text, wanted):
+    check(f"{way}: vigil fibers: 13 in all", "\n13 fibers\n" in text, text)
+    for name, reason in (("sleeping", "sleep"), ("receiving", "channel receive"),
+                         ("conditional", "condition_variable")):
+        check(f"{way}: vigil fibers: {name} [parked: {reason}]",
+              re.search(rf"^fiber \d+ \({name}\) \[parked: {reason}\] started at .*:\d+ by fiber \d+$",
+                        text, re.M), text)
+    check_stacks(way, stacks_of(text), wanted)
+
+
+def main():
+    script = f"command script import {SCRIPT}"
+    with_python = next((e for e in environments() if "VIGIL IS 7" in lldb(
+        e, "script print('VIGIL IS', 3 + 4)")), None)
+    if with_python is None:
+        print("skipped: lldb has no Python here")
+        return 77
+    wanted = expected_functions(PROGRAM)
+    look = ["vigil fibers", *(f"vigil fiber {n}" for n in range(4, 14))]
+    text = lldb(with_python, script, f"target create {PROGRAM}", "breakpoint set --name all_wait",
+                "run go", *look, "frame select 1", "vigil fiber 3", "vigil fiber 99")
+    if re.search(r"personality set failed|not permitted|failed to launch", text):
+        print(f"skipped: lldb may not control a process here:\n{text}")
+        return 77
+    check_look("live", text, wanted)
+    check("live: fiber 3 says why it has no frames", "It has no frames of its own" in text, text)
+    check("live: fiber 99 is not there", "There is no fiber 99." in text, text)
+    text = lldb(with_python, script, f"target create {PROGRAM}", "breakpoint set --name all_wait",
+                "run go", "vigil fiber 6", "continue")
+    check("live: with a fiber selected the process goes on, and ends well",
+          "exited with status = 0" in text, text)
+    with tempfile.TemporaryDirectory(prefix="vigil-lldb-") as name:
+        core = kernel_core(PROGRAM, Path(name))
+        if core is None:
+            print("skipped: the kernel leaves no core in the program's folder here "
+                  "(kernel.core_pattern, ulimit -c)")
+        else:
+            text = lldb(with_python, script, f"target create {PROGRAM} --core {core}", *look)
+            check_look("core", text, wanted)
+    return summary()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""What the tests of the debuggers' scripts have in common: waits_program, and its stacks."""
+import os
+import resource
+import subprocess
+
+results = {True: 0, False: 0}
+
+
+def check(what, is_right, said=""):
+    results[bool(is_right)] += 1
+    print(("ok      " if is_right else "FAILED  ") + what, flush=True)
+    if not is_right:
+        print("\n".join("    " + line for line in str(said).splitlines()[-40:]), flush=True)
+
+
+def summary():
+    """Prints the last line; returns the exit status."""
+    print(f"{results[True]} passed, {results[False]} failed")
+    return 1 if results[False] else 0
+
+
+def expected_functions(program):
+    """{name of a fiber: the program's functions on its stack, the innermost first}"""
+    said = subprocess.run([program, "expected"], text=True, capture_output=True, check=True).stdout
+    functions = {}
+    for line in said.splitlines():
+        name, _, function = line.partition(" ")
+        functions.setdefault(name, []).append(function)
+    return functions
+
+
+def check_stacks(way, stacks, wanted):
+    """`stacks`: what the debugger shows, as {name of a fiber: functions}"""
+    for name, functions in wanted.items():
+        shown = stacks.get(name, [])
+        begin = next((i for i, f in enumerate(shown) if f.startswith("ten_waits::")), 0)
+        lines = shown[begin:begin + len(functions)]
+        # Line by line; what is above and below is the library's own.
+        wrong = [f"{is_} instead of {should_be}"
+                 for is_, should_be in zip(lines, functions) if is_ != should_be]
+        others = shown[:begin] + shown[begin + len(functions):]
+        wrong += [f for f in others if not f.startswith(("vigil::", "operator()"))]
+        if (len(lines) != len(functions)
+                or not shown[-1].startswith("vigil::v0::detail::stack_begins")):
+            wrong.append("not the whole stack")
+        check(f"{way}: {name}: {len(functions)} functions among {len(shown)} frames", not wrong,
+              "\n".join(wrong + shown))
+
+
+def kernel_core(program, folder):
+    """The core of the program in the folder, or None if the kernel leaves none there."""
+    def before():
+        _, most = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+        os.chdir(folder)
+    subprocess.run([program, "abort"], preexec_fn=before, stderr=subprocess.DEVNULL, check=False)
+    return next(folder.glob("core*"), None)

@@ -1,0 +1,775 @@
+"""gdb commands for programs that use vigil, on a process as on a core: gdb 12 or newer.
+
+  info fibers                 every fiber: its state, its wait, where it was started
+  fiber N                     makes bt, up, frame and info locals show fiber N
+  fiber                       goes back to the thread; so does `fiber 0`
+  fiber apply all COMMAND     runs the command for each fiber, or for those that are named:
+  fiber apply N... COMMAND    a number each, or R.N for fiber N of runtime R
+  info timers                 the pending timers, by their deadlines
+  info channels [N]           the channels that fibers wait at, or that fiber N does
+
+The program needs no debug information, only its symbols: the text `vigil_debug_layout` in
+it says where everything is (src/base/debug_layout.hpp). Fibers are found in the table of
+stacks. Nothing in the process is changed, neither memory nor registers: an unwinder lets
+frame 0 of the selected thread be followed by the frames of the selected fiber.
+"""
+if __name__ == "__main__":
+    # gdb runs all scripts in this one namespace. It is put back at the end.
+    namespace_before = dict(globals())
+
+import re
+import struct
+import time
+import types
+
+import gdb
+import gdb.unwinder
+
+NAMESPACE = "_ZN5vigil2v06detail"
+FORMAT = "vigil debug layout 1"
+
+
+# --- reading the program
+
+def address_of(symbol):
+    try:
+        return int(gdb.parse_and_eval("&" + symbol))
+    except gdb.error:
+        return None
+
+
+def address_in_namespace(name):
+    return address_of(f"{NAMESPACE}{len(name)}{name}E")
+
+
+def read(address, size):
+    return bytes(gdb.selected_inferior().read_memory(address, size))
+
+
+def number_at(address, size=8, signed=False):
+    return int.from_bytes(read(address, size), "little", signed=signed)
+
+
+def text_at(address, most=1024):
+    found = b""
+    while address and len(found) < most:
+        step = 256 - address % 256  # never into a page that may not be there
+        try:
+            found += read(address, step)
+        except gdb.MemoryError:
+            return found.decode(errors="replace") or "?"
+        if b"\0" in found:
+            break
+        address += step
+    return found.split(b"\0")[0].decode(errors="replace")
+
+
+def symbol_at(address):
+    """The name of the symbol that begins there, or "" if none does."""
+    said = gdb.execute(f"info symbol {address:#x}", to_string=True)
+    match = re.match(r"(.*) in section ", said.splitlines()[0]) if said else None
+    return match[1] if match else ""
+
+
+class Layout:
+    """The offsets, sizes, constants and names that the program's text tells."""
+
+    def __init__(self):
+        at = address_of("vigil_debug_layout")
+        if at is None:
+            raise gdb.GdbError(
+                "This program has no symbol vigil_debug_layout: it does not use vigil, or it "
+                "has been stripped.")
+        lines = text_at(at, 1 << 16).splitlines()
+        if not lines or lines[0] != FORMAT:
+            raise gdb.GdbError(f"The program says {lines[:1]}, this script reads '{FORMAT}': "
+                               "take the script of the program's version of vigil.")
+        self.names = {}
+        self.numbers = {}
+        for key, _, value in (line.partition("=") for line in lines[1:]):
+            kind, _, rest = key.partition(".")
+            if kind in ("fiber_state", "wait_reason", "timer_kind"):
+                self.names[kind, int(rest)] = value
+            else:
+                self.numbers[key] = int(value)
+
+    def __call__(self, key):
+        return self.numbers[key]
+
+    def value(self, key):
+        return self.numbers["value." + key]
+
+    def size(self, key):
+        return self.numbers["sizeof." + key]
+
+    def name(self, kind, number):
+        return self.names.get((kind, number), "?")
+
+    def field(self, object_at, key, size=8, signed=False):
+        return number_at(object_at + self.numbers[key], size, signed)
+
+
+# --- texts, as the library's dump writes them
+
+def seconds(nanos):
+    sign = "-" if nanos < 0 else ""
+    millis = abs(nanos) // 1_000_000
+    return f"{sign}{millis // 1000}.{millis % 1000:03} s"
+
+
+def written(name):
+    special = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    return "".join(special.get(c) or (c if c.isprintable() else
+                                      "".join(f"\\x{b:02x}" for b in c.encode(errors="replace")))
+                   for c in name)
+
+
+def place(file, line):
+    return f"{file}:{line}" if line else file
+
+
+# --- what the program has
+
+stopped_at = None  # the monotonic clock when the process last stopped
+
+
+def real_now():
+    """The time on the machine of a process that gdb itself controls; None for others."""
+    connection = getattr(gdb.selected_inferior(), "connection", None)
+    if connection is None or connection.type != "native":
+        return None
+    return stopped_at or time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+class Runtime:
+    def __init__(self, layout, at):
+        self.at = at
+        self.number = layout.field(at, "scheduler.number_")
+        self.service = layout.field(at, "scheduler.timers_")
+        self.is_virtual = layout.field(at, "scheduler.clock.virtual_", 1) != 0
+        if self.is_virtual:
+            self.now = layout.field(at, "scheduler.clock.virtual_now_", signed=True)
+        else:
+            self.now = real_now()
+        begin, end = struct.unpack("<QQ", read(at + layout("scheduler.workers_"), 16))
+        workers = [number_at(begin + i) for i in range(0, end - begin, 8)]
+        # The fiber that each worker runs -> the kernel's number of the worker's thread.
+        self.threads = {layout.field(w, "worker.current"):
+                        layout.field(w, "worker.kernel_thread", 4) for w in workers}
+
+
+class Fiber:
+    def __init__(self, program, block_at, bottom, top):
+        layout = program.layout
+        block = read(block_at, layout.value("block_places::room"))
+
+        def word(key, size=8, signed=False):
+            at = layout("fiber_core." + key)
+            return int.from_bytes(block[at:at + size], "little", signed=signed)
+
+        self.program, self.at, self.bottom, self.top = program, block_at, bottom, top
+        self.is_there = word("magic") == layout.value("fiber_core::live_magic")
+        if not self.is_there:
+            return
+        self.id, self.parent = word("identity.id"), word("identity.parent")
+        self.state, self.role = word("state", 1), word("role", 1)
+        self.runs, self.resumes_at = word("runs", 4), word("side.resume_at_")
+        self.reason, self.object = word("shown.reason", 1), word("shown.object")
+        self.ends_with = word("shown.ends_with")
+        self.since = word("shown.since", signed=True)
+        self.until = word("shown.until", signed=True)
+        self.pinned, self.stopped = word("pinned") != 0, word("stop_flag", 1) != 0
+        self.sched = word("sched")
+        self.file, self.line = word("identity.file"), word("identity.line", 4)
+        at = layout("fiber_core.identity.name")
+        name = block[at:at + layout.value("fiber_identity::name_room")].split(b"\0")[0]
+        self.name = written(name.decode(errors="surrogateescape"))
+
+    @property
+    def runtime(self):
+        return self.program.runtimes.get(self.sched)
+
+    @property
+    def number(self):
+        return self.program.number_in(self.runtime, self.id)
+
+    @property
+    def title(self):
+        return f"fiber {self.number}" + (f" ({self.name})" if self.name else "")
+
+    def is_in(self, state):
+        return self.state == self.program.layout.value("fiber_state::" + state)
+
+    def waits_for(self, *reasons):
+        return self.is_in("parked") and self.reason in [
+            self.program.layout.value("wait_reason::" + r) for r in reasons]
+
+    def thread(self):
+        """The thread that runs it, or None."""
+        if self.is_in("running") and self.runtime is not None:
+            number = self.runtime.threads.get(self.at)
+            for thread in gdb.selected_inferior().threads():
+                if number is not None and number in thread.ptid[1:]:
+                    return thread
+        return None
+
+    def registers(self):
+        """Those with which it goes on, or a text that says why there are none."""
+        layout = self.program.layout
+        if self.is_in("ended"):
+            return "its function has returned"
+        if self.is_in("running"):
+            return "it runs, and its thread is not to be found"
+        if self.runs == 0:
+            return "it has not begun"
+        if "sizeof.left_frame" not in layout.numbers:
+            return "this build leaves stacks by Boost's jump, whose frames the script does not read"
+        if not self.bottom <= self.resumes_at < self.at:
+            return "where it goes on does not lie on its stack"
+        saved = {r: layout.field(self.resumes_at, "left_frame." + r)
+                 for r in ("rbx", "rbp", "r12", "r13", "r14", "r15")}
+        saved["rip"] = layout.field(self.resumes_at, "left_frame.goes_on")
+        saved["rsp"] = self.resumes_at + layout.size("left_frame")
+        return saved
+
+    def state_text(self):
+        layout = self.program.layout
+        text = layout.name("fiber_state", self.state)
+        if self.is_in("running"):
+            thread = self.thread()
+            return text + (f" on thread {thread.num} (LWP {thread.ptid[1]})" if thread else "")
+        if not self.is_in("parked"):
+            return text
+        text += ": " + layout.name("wait_reason", self.reason) + self.program.object_text(self)
+        now = self.runtime.now if self.runtime else real_now()
+        if now is None:
+            return text
+        is_users = self.role in (layout.value("fiber_role::user"), layout.value("fiber_role::main"))
+        if is_users and self.since:
+            text += f", for {seconds(max(0, now - self.since))}"
+        if self.until != layout.value("never"):
+            late = now - self.until
+            text += f", due {seconds(late)} ago" if late > 0 else f", due in {seconds(-late)}"
+        return text
+
+    def line_text(self):
+        text = f"{self.title} [{self.state_text()}"
+        text += ", pinned" if self.pinned else ""
+        text += ", stop requested" if self.stopped else ""
+        text += f"] started at {place(text_at(self.file), self.line)}"
+        if self.parent:
+            text += f" by fiber {self.program.number_in(self.runtime, self.parent)}"
+        return text
+
+
+class Program:
+    def __init__(self):
+        if not gdb.selected_inferior().threads():
+            raise gdb.GdbError("There is neither a process nor a core.")
+        self.layout = Layout()
+        self.runtimes = {r.at: r for r in self.find_runtimes()}
+        self.stacks_without_fiber = 0
+        self.fibers = sorted(self.find_fibers(), key=lambda f: (
+            f.runtime.number if f.runtime else 0, f.id))
+        self.by_block = {f.at: f for f in self.fibers}
+        self.case_tables = {address_in_namespace("send_case_table"): True,
+                            address_in_namespace("recv_case_table"): False}
+
+    def number_in(self, runtime, fiber_id):
+        if len(self.runtimes) < 2 or runtime is None:
+            return str(fiber_id)
+        return f"{runtime.number}.{fiber_id}"
+
+    def find_runtimes(self):
+        layout = self.layout
+        block = address_in_namespace("first_slots")
+        while block:
+            for at in range(0, layout.size("slot_block::slots"), layout.size("runtime_slot")):
+                running = layout.field(block + layout("slot_block.slots") + at,
+                                       "runtime_slot.running")
+                if running:
+                    yield Runtime(layout, running)
+            block = layout.field(block, "slot_block.next")
+
+    def find_stacks(self):
+        """(bottom, top) of each stack in use: the walk of slab_table.cpp."""
+        layout = self.layout
+        table = address_in_namespace("slabs")
+        if table is None:
+            raise gdb.GdbError("This program has no symbol vigil::detail::slabs.")
+        guard = layout.value("stack_guard_size")
+        for c in range(layout.field(table, "slab_table.chunk_count", 4)):
+            chunk = number_at(table + layout("slab_table.chunks") + 8 * c)
+            for s in range(layout.value("chunk_slabs")):
+                slab = chunk + layout("chunk.slabs") + s * layout.size("slab")
+                if layout.field(slab, "slab.state", 4) == layout.value("slab_state::vacant"):
+                    continue
+                base = layout.field(slab, "slab.base")
+                size = layout.value("min_stack_size") << layout.field(slab, "slab.size_class", 1)
+                used = read(slab + layout("slab.in_use"), layout.field(slab, "slab.count", 1))
+                for i, is_used in enumerate(used):
+                    bottom = base + i * (size + guard) + guard
+                    if is_used:
+                        yield bottom, bottom + size
+
+    def find_fibers(self):
+        layout = self.layout
+        for bottom, top in self.find_stacks():
+            # As control_block() of fiber.hpp.
+            number = top >> layout.value("block_places::number_shift") & 0xffff_ffff
+            colour = ((number * layout.value("block_places::factor") & 0xffff_ffff)
+                      >> layout.value("block_places::colour_shift"))
+            at = (top - layout.value("block_places::room")
+                  - colour * layout.value("block_places::step"))
+            try:
+                fiber = Fiber(self, at, bottom, top)
+            except gdb.MemoryError:
+                fiber = None
+            if fiber is not None and fiber.is_there:
+                yield fiber
+            else:
+                self.stacks_without_fiber += 1
+
+    def fiber(self, number):
+        """The fiber of this number, as the user writes it: N or R.N."""
+        if not re.fullmatch(r"(\d+\.)?\d+", number):
+            raise gdb.GdbError(f"'{number}' is not the number of a fiber.")
+        runtime, _, fiber_id = number.rpartition(".")
+        found = [f for f in self.fibers if f.id == int(fiber_id)
+                 and (not runtime or (f.runtime and f.runtime.number == int(runtime)))]
+        if not found:
+            raise gdb.GdbError(f"There is no fiber {number}.")
+        if len(found) > 1:
+            raise gdb.GdbError(f"Several runtimes have a fiber {number}: "
+                               + ", ".join(f.number for f in found) + ".")
+        return found[0]
+
+    # --- what fibers wait for, as awaited_object.cpp writes it
+
+    def birth_text(self, at):
+        line = self.layout.field(at, "birth.line", 4)
+        file = text_at(self.layout.field(at, "birth.file"))
+        return f" made at {file}:{line}" if line else f" of {file}"
+
+    def object_text(self, fiber):
+        try:
+            text = self.awaited_text(fiber) if fiber.object else ""
+            if fiber.ends_with:
+                text += ", or the end of the context" + self.birth_text(fiber.ends_with)
+            return text
+        except gdb.MemoryError:
+            return ""
+
+    def awaited_text(self, fiber):
+        if fiber.waits_for("join"):
+            other = self.by_block.get(fiber.object)
+            return f" of {other.title}" if other else ""
+        waits = self.channel_waits(fiber)
+        if fiber.waits_for("send", "recv"):
+            (channel, is_send), = waits
+            return (" to " if is_send else " from ") + self.channel_text(channel)
+        if fiber.waits_for("select"):
+            return " (" + ", ".join(
+                ("send to " if is_send else "receive from ") + self.channel_text(channel)
+                for channel, is_send in waits) + ")" if waits else ""
+        return self.birth_text(fiber.object) + self.holder_text(fiber)
+
+    def holder_text(self, fiber):
+        for reasons, core, member in ((("mutex",), "mutex_core", "holder"),
+                                      (("shared_mutex_read", "shared_mutex_write"),
+                                       "shared_mutex_core", "holder"),
+                                      (("once",), "once_core", "runner")):
+            if fiber.waits_for(*reasons):
+                layout = self.layout
+                holder = layout.field(fiber.object - layout(core + ".queue"), f"{core}.{member}")
+                if holder & 1:
+                    return ", held by a thread"
+                other = self.by_block.get(holder >> 1)
+                return f", held by {other.title}" if other else ""
+        return ""
+
+    def channel_waits(self, fiber):
+        """[(address of the channel, whether it sends)]"""
+        layout = self.layout
+        if not fiber.object:
+            return []
+        if fiber.waits_for("send", "recv"):
+            return [(fiber.object, fiber.waits_for("send"))]
+        if not fiber.waits_for("select"):
+            return []
+        found = []
+        cases = layout.field(fiber.object, "shown_select.cases")
+        for i in range(layout.field(fiber.object, "shown_select.count")):
+            case = number_at(cases + 8 * i)
+            is_send = self.case_tables.get(layout.field(case, "select_case.table"))
+            channel = layout.field(case, "select_case.object")
+            is_waiting = (layout.field(case, "select_case.type", 1)
+                          == layout.value("select_case::kind::waits"))
+            if is_waiting and channel and is_send is not None:
+                found.append((channel, is_send))
+        return found
+
+    def channel_text(self, at):
+        layout = self.layout
+        text = "the channel" + self.birth_text(at + layout("channel_core.made_at"))
+        capacity = layout.field(at, "channel_core.capacity_")
+        if layout.field(at, "channel_core.closed_", 1):
+            return text + " (closed)"
+        if capacity:
+            size = layout.field(at, "channel_core.size_")
+            return text + f" ({size} of {capacity} values)"
+        return text
+
+    def channel_line(self, at):
+        layout = self.layout
+        state = "closed" if layout.field(at, "channel_core.closed_", 1) else "open"
+        return ("channel" + self.birth_text(at + layout("channel_core.made_at"))
+                + f" at {at:#x}: capacity {layout.field(at, 'channel_core.capacity_')}, "
+                f"size {layout.field(at, 'channel_core.size_')}, {state}; "
+                f"to send: {self.queue_text(at, 'senders_')}; "
+                f"to receive: {self.queue_text(at, 'receivers_')}")
+
+    def queue_text(self, channel, queue):
+        layout = self.layout
+        at = layout.field(channel, f"channel_core.{queue}.elements_.first_")
+        found = []
+        while at and len(found) < 10_000:
+            found.append(self.waiter_text(layout.field(at, "queued_waiter.waiter")))
+            at = layout.field(at, "queued_waiter.hook.after")
+        return ", ".join(found) or "nobody"
+
+    def waiter_text(self, at):
+        layout = self.layout
+        kind = layout.field(at, "waiter.kind_", 1)
+        if kind == layout.value("waiter::kind::of_thread"):
+            return "a thread"
+        if kind != layout.value("waiter::kind::of_fiber"):
+            return "a callback"
+        fiber = self.by_block.get(layout.field(at, "waiter.owner_"))
+        return fiber.title if fiber else "a fiber that is gone"
+
+    # --- timers
+
+    def pending_timers(self, runtime):
+        """(deadline, address of the timer, whether its callback is due), each once."""
+        layout = self.layout
+        parts = runtime.service + layout("timer_service.parts_")
+        size = layout.size("heap_entry")
+        arrays = [(layout.field(parts, "timer_service::parts.heap.heap_.entries_"),
+                   layout.field(parts, "timer_service::parts.heap.heap_.size_"))]
+        intakes = parts + layout("timer_service::parts.heap.intakes_")
+        for at in range(number_at(intakes), number_at(intakes + 8), layout.size("intake")):
+            arrays.append((at + layout("intake.entries"), layout.field(at, "intake.size", 4)))
+        found = {}
+        for begin, count in arrays:
+            entries = read(begin, count * size) if count else b""
+            for i in range(count):
+                entry = entries[i * size:(i + 1) * size]
+                key, = struct.unpack_from("<q", entry, layout("heap_entry.key"))
+                timer, = struct.unpack_from("<Q", entry, layout("heap_entry.timer"))
+                if layout.field(timer, "runtime_timer.filed", signed=True) == key:
+                    found[timer] = False
+        timer = layout.field(parts, "timer_service::parts.callbacks.queue_.first_")
+        while timer:
+            found[timer] = True
+            timer = layout.field(timer, "timer_record.next")
+        all_ = [(layout.field(t, "runtime_timer.when", signed=True), t, due)
+                for t, due in found.items()]
+        return sorted(t for t in all_ if t[0] > 0)
+
+    def timer_text(self, at):
+        layout = self.layout
+        kind = layout.field(at, "runtime_timer.kind", 1)
+        text = layout.name("timer_kind", kind)
+        if kind == layout.value("timer_kind::fiber_ready"):
+            return text + ": " + self.waiter_text(layout.field(at, "runtime_timer.wait.waiter"))
+        if kind == layout.value("timer_kind::go_func"):
+            period = layout.field(at, "timer_record.period")
+            text += f", every {seconds(period)}" if period else ""
+            file = text_at(layout.field(at, "timer_record.made_at.file"))
+            text += f", made at {place(file, layout.field(at, 'timer_record.made_at.line', 4))}"
+            return text + self.callback_text(layout.field(at, "timer_record.call.table_"))
+        channel = layout.field(at, "runtime_timer.send.argument")
+        return text + ": received by " + self.queue_text(channel, "receivers_")
+
+    @staticmethod
+    def callback_text(table):
+        match = re.search(r"_table<(.*)>$", symbol_at(table)) if table else None
+        return f": {match[1]}" if match else ""
+
+
+# --- the selected fiber
+
+class Selection:
+    """What stands in place of the callers of a thread's innermost frame."""
+
+    def __init__(self, fiber, registers):
+        frame = gdb.newest_frame()
+        self.title, self.at = fiber.title, fiber.at
+        self.thread = gdb.selected_thread().ptid
+        self.pc, self.sp = frame.pc(), int(frame.read_register("rsp"))
+        self.registers = registers
+        # gdb takes a caller whose stack lies below its callee's for a broken stack: so
+        # frame 0 is said to lie where the fiber was left.
+        self.frame_sp = fiber.resumes_at
+
+    def is_selected_thread(self):
+        thread = gdb.selected_thread()
+        return thread is not None and thread.ptid == self.thread
+
+
+selection = None
+
+
+class FrameId:
+    def __init__(self, sp, pc):
+        self.sp, self.pc = gdb.Value(sp), gdb.Value(pc)
+
+
+class FiberUnwinder(gdb.unwinder.Unwinder):
+    def __init__(self):
+        super().__init__("vigil fiber")
+
+    def __call__(self, frame):
+        s = selection
+        if s is None or not s.is_selected_thread():
+            return None
+        if (int(frame.read_register("rsp")) != s.sp or int(frame.read_register("rip")) != s.pc):
+            return None
+        info = frame.create_unwind_info(FrameId(s.frame_sp, s.pc))
+        word = gdb.selected_inferior().architecture().integer_type(64, False)
+        for name, value in s.registers.items():
+            info.add_saved_register(name, gdb.Value(struct.pack("<Q", value), word))
+        return info
+
+
+def innermost_frame():
+    """The selected fiber's: behind the thread's own, and what is inlined into that."""
+    frame = gdb.newest_frame()
+    while frame.type() == gdb.INLINE_FRAME:
+        frame = frame.older()
+    return frame.older()
+
+
+class FiberFilter:
+    """Leaves the thread's own frame out of the backtrace of a fiber."""
+
+    def __init__(self):
+        self.name, self.priority, self.enabled = "vigil fiber", 100, False
+
+    def filter(self, frames):
+        first = 0
+        if selection is not None and selection.is_selected_thread():
+            first = innermost_frame().level()
+        return (frame for frame in frames if frame.inferior_frame().level() >= first)
+
+
+frame_filter = FiberFilter()
+
+
+def choose(new):
+    """Selects a fiber's frames, or the thread's own for None."""
+    global selection
+    selection = new
+    frame_filter.enabled = new is not None
+    gdb.invalidate_cached_frames()
+    if new is not None:
+        innermost_frame().select()
+
+
+def show(fiber):
+    """Makes the fiber's innermost frame the selected one; says why it cannot."""
+    thread = fiber.thread()
+    if thread is not None:
+        choose(None)
+        thread.switch()
+        return None
+    registers = fiber.registers()
+    if isinstance(registers, str):
+        return registers
+    choose(None)
+    choose(Selection(fiber, registers))
+    return None
+
+
+class kept_selection:
+    """Puts back the thread, the fiber and the frame that are selected now."""
+
+    def __enter__(self):
+        self.thread, self.selection, self.level = gdb.selected_thread(), selection, 0
+        frame = gdb.selected_frame()
+        while frame.newer() is not None:
+            frame, self.level = frame.newer(), self.level + 1
+        return self
+
+    def __exit__(self, *_):
+        choose(None)
+        self.thread.switch()
+        choose(self.selection)
+        frame = gdb.newest_frame()
+        for _ in range(self.level):
+            frame = frame.older() or frame
+        frame.select()
+
+
+def on_continue(_):
+    # gdb forgets the frames by itself here.
+    global selection, stopped_at
+    selection, stopped_at = None, None
+    frame_filter.enabled = False
+
+
+def on_stop(_):
+    global stopped_at
+    stopped_at = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+# --- commands
+
+class InfoFibers(gdb.Command):
+    """List all fibers of vigil: state, wait, place of start.
+The selected one, or the one that the selected thread runs, is marked with `*`."""
+
+    def __init__(self):
+        super().__init__("info fibers", gdb.COMMAND_STATUS)
+
+    def invoke(self, argument, from_tty):
+        program = Program()
+        for fiber in program.fibers:
+            if selection is not None and selection.is_selected_thread():
+                is_selected = selection.at == fiber.at
+            else:
+                thread = fiber.thread()
+                is_selected = thread is not None and thread == gdb.selected_thread()
+            print(("* " if is_selected else "  ") + fiber.line_text())
+        print(f"{len(program.fibers)} fibers")
+        if program.stacks_without_fiber:
+            print(f"{program.stacks_without_fiber} more stacks are in use and hold no fiber. "
+                  "If this is a core, it lacks them: gdb's generate-core-file writes them only "
+                  "with VIGIL_STACK_GUARD=mprotect in the program's environment.")
+
+
+class FiberCommand(gdb.Command):
+    """Select a fiber of vigil: fiber N
+Makes bt, up, frame and info locals show its frames. Their numbers begin behind those of
+frame 0 and of what it is inlined into, which remain the thread's own. Without a number,
+or with 0, it goes back to the thread, as does each command that lets the process go on."""
+
+    def __init__(self):
+        super().__init__("fiber", gdb.COMMAND_STACK, gdb.COMPLETE_NONE, True)
+
+    def invoke(self, argument, from_tty):
+        words = gdb.string_to_argv(argument)
+        if len(words) > 1:
+            raise gdb.GdbError("usage: fiber [N]")
+        if not words or words[0] == "0":
+            choose(None)
+            gdb.execute("frame")
+            return
+        fiber = Program().fiber(words[0])
+        trouble = show(fiber)
+        if trouble:
+            raise gdb.GdbError(f"{fiber.title} has no frames: {trouble}.")
+        print(fiber.line_text())
+        gdb.execute("frame")
+
+
+class FiberApply(gdb.Command):
+    """Run a command for several fibers of vigil.
+fiber apply all COMMAND
+fiber apply N... COMMAND"""
+
+    def __init__(self):
+        super().__init__("fiber apply", gdb.COMMAND_STACK)
+
+    def invoke(self, argument, from_tty):
+        match = re.match(r"\s*(all|[\d.]+(?:\s+[\d.]+)*)\s+(\S.*)", argument)
+        if not match:
+            raise gdb.GdbError("usage: fiber apply all COMMAND, or fiber apply N... COMMAND")
+        program = Program()
+        if match[1] == "all":
+            fibers = program.fibers
+        else:
+            fibers = [program.fiber(number) for number in match[1].split()]
+        with kept_selection() as kept:
+            for fiber in fibers:
+                choose(None)
+                kept.thread.switch()
+                print("\n" + fiber.line_text())
+                trouble = show(fiber)
+                if trouble:
+                    print(f"{fiber.title} has no frames: {trouble}.")
+                    continue
+                try:
+                    gdb.execute(match[2], from_tty)
+                except gdb.error as e:
+                    print(e)
+
+
+class InfoTimers(gdb.Command):
+    """List the pending timers of each runtime of vigil by their deadlines."""
+
+    def __init__(self):
+        super().__init__("info timers", gdb.COMMAND_STATUS)
+
+    def invoke(self, argument, from_tty):
+        program = Program()
+        for runtime in sorted(program.runtimes.values(), key=lambda r: r.number):
+            timers = program.pending_timers(runtime)
+            print(f"runtime {runtime.number}: {len(timers)} timers pending")
+            for deadline, timer, is_due in timers:
+                text = f"  {deadline} ns (+{seconds(deadline - timers[0][0])})"
+                if runtime.now is not None:
+                    late = runtime.now - deadline
+                    text += (f", due {seconds(late)} ago" if late > 0
+                             else f", due in {seconds(-late)}")
+                text += ", waits for a fiber to run it" if is_due else ""
+                print(f"{text}: {program.timer_text(timer)}")
+
+
+class InfoChannels(gdb.Command):
+    """List the channels that fibers of vigil wait at: info channels [N]
+With the number of a fiber: those that it waits at."""
+
+    def __init__(self):
+        super().__init__("info channels", gdb.COMMAND_STATUS)
+
+    def invoke(self, argument, from_tty):
+        program = Program()
+        fibers = [program.fiber(argument.strip())] if argument.strip() else program.fibers
+        channels = {}
+        for fiber in fibers:
+            for channel, _ in program.channel_waits(fiber):
+                channels[channel] = None
+        for channel in channels:
+            print("  " + program.channel_line(channel))
+        print(f"{len(channels)} channels")
+
+
+def install():
+    gdb.frame_filters[frame_filter.name] = frame_filter
+    gdb.unwinder.register_unwinder(None, FiberUnwinder(), replace=True)
+    gdb.events.cont.connect(on_continue)
+    gdb.events.stop.connect(on_stop)
+    for command in (InfoFibers, FiberCommand, FiberApply, InfoTimers, InfoChannels):
+        command()
+
+
+def load_as_module():
+    # A program and several shared libraries may name this script.
+    if not hasattr(gdb, "vigil"):
+        gdb.vigil = types.ModuleType("vigil-gdb", __doc__)
+        with open(__file__) as script:
+            exec(compile(script.read(), __file__, "exec"), gdb.vigil.__dict__)
+
+
+def put_back(namespace, before):
+    namespace.clear()
+    namespace.update(before)
+
+
+if __name__ == "__main__":
+    load_as_module()
+    put_back(globals(), namespace_before)
+else:
+    install()

@@ -1,0 +1,257 @@
+"""lldb commands for programs that use vigil: `command script import vigil_lldb.py`
+
+  vigil fibers      every fiber: its state, the kind of its wait, where it was started
+  vigil fiber N     the backtrace of fiber N, which is the selected thread from then on
+
+lldb unwinds from the registers of a thread alone. So each fiber that is off its stack is
+shown to it as a thread (a plugin for operating systems, whose threads are in memory):
+`bt`, `up` and `frame` work on it, in a process and in a core, and nothing in the process
+is changed. The text `vigil_debug_layout` in the program says where everything is
+(src/base/debug_layout.hpp); debug information is not needed.
+"""
+import struct
+
+import lldb
+
+NAMESPACE = "_ZN5vigil2v06detail"
+FORMAT = "vigil debug layout 1"
+FIRST_THREAD = 0x7669_0000_0000_0000  # the numbers of threads that stand for fibers
+REGISTERS = ("rax", "rbx", "rcx", "rdx", "rdi", "rsi", "rbp", "rsp", "r8", "r9", "r10", "r11",
+             "r12", "r13", "r14", "r15", "rip")
+DWARF = dict(zip(("rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11",
+                  "r12", "r13", "r14", "r15", "rip"), range(17)))
+SAVED = ("rbx", "rbp", "r12", "r13", "r14", "r15")
+
+
+class NoFibers(Exception):
+    pass
+
+
+class Program:
+    def __init__(self, process):
+        self.process, self.target = process, process.GetTarget()
+        self.numbers, self.names = {}, {}
+        at = self.address_of("vigil_debug_layout")
+        if at is None:
+            raise NoFibers("The program has no symbol vigil_debug_layout: it does not use vigil, "
+                           "or it has been stripped.")
+        lines = self.text_at(at, 1 << 16).splitlines()
+        if not lines or lines[0] != FORMAT:
+            raise NoFibers(f"The program says {lines[:1]}, this script reads '{FORMAT}'.")
+        for key, _, value in (line.partition("=") for line in lines[1:]):
+            kind, _, rest = key.partition(".")
+            if kind in ("fiber_state", "wait_reason", "timer_kind"):
+                self.names[kind, int(rest)] = value
+            else:
+                self.numbers[key] = int(value)
+
+    def address_of(self, symbol):
+        for context in self.target.FindSymbols(symbol):
+            at = context.GetSymbol().GetStartAddress().GetLoadAddress(self.target)
+            if at != lldb.LLDB_INVALID_ADDRESS:
+                return at
+        return None
+
+    def read(self, address, size, may_be_short=False):
+        found = self.process.ReadMemory(address, size, lldb.SBError())
+        if found is None or len(found) != size:  # a core lacks what the program's file has
+            place = self.target.ResolveLoadAddress(address)
+            found = self.target.ReadMemory(place, size, lldb.SBError())
+        if not found or (len(found) != size and not may_be_short):
+            raise NoFibers(f"No memory at {address:#x}.")
+        return found
+
+    def number_at(self, address, size=8):
+        return int.from_bytes(self.read(address, size), "little")
+
+    def text_at(self, address, most=1024):
+        found = b""
+        while len(found) < most and b"\0" not in found:
+            step = 256 - address % 256  # never into a page that may not be there
+            try:
+                found += self.read(address, step, may_be_short=True)  # at a section's end
+            except NoFibers:
+                break
+            address += step
+        return found.split(b"\0")[0].decode(errors="replace")
+
+    def field(self, at, key, size=8):
+        return self.number_at(at + self.numbers[key], size)
+
+    def value(self, key):
+        return self.numbers["value." + key]
+
+    def stacks(self):
+        """(bottom, top) of each stack in use: the walk of slab_table.cpp."""
+        table = self.address_of(NAMESPACE + "5slabsE")
+        if table is None:
+            raise NoFibers("The program has no symbol vigil::detail::slabs.")
+        guard = self.value("stack_guard_size")
+        for c in range(self.field(table, "slab_table.chunk_count", 4)):
+            chunk = self.number_at(table + self.numbers["slab_table.chunks"] + 8 * c)
+            for s in range(self.value("chunk_slabs")):
+                slab = chunk + self.numbers["chunk.slabs"] + s * self.numbers["sizeof.slab"]
+                if self.field(slab, "slab.state", 4) == self.value("slab_state::vacant"):
+                    continue
+                base = self.field(slab, "slab.base")
+                size = self.value("min_stack_size") << self.field(slab, "slab.size_class", 1)
+                used = self.read(slab + self.numbers["slab.in_use"],
+                                 self.field(slab, "slab.count", 1))
+                for i, is_used in enumerate(used):
+                    bottom = base + i * (size + guard) + guard
+                    if is_used:
+                        yield bottom, bottom + size
+
+    def fibers(self):
+        found = []
+        for bottom, top in self.stacks():
+            # As control_block() of fiber.hpp.
+            number = top >> self.value("block_places::number_shift") & 0xffff_ffff
+            colour = ((number * self.value("block_places::factor") & 0xffff_ffff)
+                      >> self.value("block_places::colour_shift"))
+            at = (top - self.value("block_places::room")
+                  - colour * self.value("block_places::step"))
+            try:
+                if self.field(at, "fiber_core.magic") == self.value("fiber_core::live_magic"):
+                    found.append(Fiber(self, at, bottom))
+            except NoFibers:
+                continue
+        return sorted(found, key=lambda f: (f.sched, f.id))
+
+
+class Fiber:
+    def __init__(self, program, at, bottom):
+        def word(key, size=8):
+            return program.field(at, "fiber_core." + key, size)
+
+        self.program, self.at, self.bottom = program, at, bottom
+        self.id, self.parent = word("identity.id"), word("identity.parent")
+        self.state, self.reason = word("state", 1), word("shown.reason", 1)
+        self.runs, self.resumes_at = word("runs", 4), word("side.resume_at_")
+        self.sched = word("sched")
+        self.place = program.text_at(word("identity.file"))
+        line = word("identity.line", 4)
+        self.place += f":{line}" if line else ""
+        name = program.text_at(at + program.numbers["fiber_core.identity.name"],
+                               program.value("fiber_identity::name_room"))
+        self.name = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in name)
+
+    @property
+    def title(self):
+        return f"fiber {self.id}" + (f" ({self.name})" if self.name else "")
+
+    def line_text(self):
+        program = self.program
+        text = program.names.get(("fiber_state", self.state), "?")
+        if self.state == program.value("fiber_state::parked"):
+            text += ": " + program.names.get(("wait_reason", self.reason), "?")
+        text = f"{self.title} [{text}] started at {self.place}"
+        return text + (f" by fiber {self.parent}" if self.parent else "")
+
+    def has_frames(self):
+        program = self.program
+        return (self.state not in (program.value("fiber_state::running"),
+                                   program.value("fiber_state::ended"))
+                and self.runs != 0 and "sizeof.left_frame" in program.numbers
+                and self.bottom <= self.resumes_at < self.at)
+
+    def registers(self):
+        program, at = self.program, self.resumes_at
+        saved = {r: program.field(at, "left_frame." + r) for r in SAVED}
+        saved["rip"] = program.field(at, "left_frame.goes_on")
+        saved["rsp"] = at + program.numbers["sizeof.left_frame"]
+        return saved
+
+
+class OperatingSystemPlugIn:
+    """The name that lldb looks for: says which threads there are besides the real ones."""
+
+    def __init__(self, process):
+        self.process = process
+        self.by_thread = {}
+
+    def get_thread_info(self):
+        self.by_thread = {}
+        try:
+            fibers = [f for f in Program(self.process).fibers() if f.has_frames()]
+        except NoFibers:
+            return []
+        for fiber in fibers:
+            self.by_thread[thread_number(fiber)] = fiber
+        return [{"tid": number, "name": fiber.title, "state": "stopped", "stop_reason": "none"}
+                for number, fiber in self.by_thread.items()]
+
+    def get_register_info(self):
+        generic = {"rip": "pc", "rsp": "sp", "rbp": "fp"}
+        registers = []
+        for i, name in enumerate(REGISTERS):
+            register = {"name": name, "bitsize": 64, "offset": 8 * i, "encoding": "uint",
+                        "format": "hex", "set": 0, "gcc": DWARF[name], "dwarf": DWARF[name]}
+            if name in generic:
+                register["generic"] = register["alt-name"] = generic[name]
+            registers.append(register)
+        return {"sets": ["general"], "registers": registers}
+
+    def get_register_data(self, number):
+        try:
+            saved = self.by_thread[number].registers()
+        except NoFibers:  # the process goes on, and the stack is gone
+            saved = {}
+        return struct.pack("<17Q", *(saved.get(name, 0) for name in REGISTERS))
+
+
+def thread_number(fiber):
+    # The place of its block tells fibers of several runtimes with one number apart.
+    return FIRST_THREAD + (fiber.at & 0xffff_ffff_ffff)
+
+
+def fibers_command(debugger, argument, context, result, _):
+    try:
+        fibers = Program(context.GetProcess()).fibers()
+    except NoFibers as e:
+        result.SetError(str(e))
+        return
+    for fiber in fibers:
+        result.AppendMessage(fiber.line_text())
+    result.AppendMessage(f"{len(fibers)} fibers")
+
+
+def fiber_command(debugger, argument, context, result, _):
+    process = context.GetProcess()
+    try:
+        found = [f for f in Program(process).fibers() if str(f.id) == argument.strip()]
+    except NoFibers as e:
+        result.SetError(str(e))
+        return
+    if not found:
+        result.SetError(f"There is no fiber {argument.strip()}.")
+    for fiber in found:
+        result.AppendMessage(fiber.line_text())
+        thread = process.GetThreadByID(thread_number(fiber))
+        if not fiber.has_frames():
+            result.AppendMessage("It has no frames of its own: it runs on a thread, has not "
+                                 "begun, or has ended.")
+        elif not thread.IsValid():
+            result.AppendMessage("lldb has not taken it as a thread.")
+        else:
+            process.SetSelectedThread(thread)
+            for frame in thread:
+                result.AppendMessage(f"    {frame}")
+
+
+def __lldb_init_module(debugger, _):
+    # lldb imports the file once more for the plugin.
+    if getattr(lldb, "vigil_is_loaded", False):
+        return
+    lldb.vigil_is_loaded = True
+
+    def run(command):
+        debugger.HandleCommand(command)
+
+    run(f"settings set target.process.python-os-plugin-path '{__file__}'")
+    run("command script add -h 'Lists the fibers of vigil.' -f "
+        f"{__name__}.fibers_command vigil-fibers")
+    run("command script add -h 'Shows the backtrace of a fiber of vigil: vigil fiber N.' -f "
+        f"{__name__}.fiber_command vigil-fiber")
+    run("command regex vigil -h 'Commands for vigil: vigil fibers, vigil fiber N.' "
+        "'s/^fibers *$/vigil-fibers/' 's/^fiber +(.+)$/vigil-fiber %1/'")
