@@ -169,13 +169,14 @@ void ask_running_by(int signal) {
                                 why + "; SIGURG and the real-time signals are fit for it");
   };
   if (signal < 0 || signal >= NSIG) refuse(" does not exist");
+  for (const int other :
+       {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGQUIT, SIGKILL, SIGSTOP}) {
+    if (signal == other) refuse(" has a meaning of its own");
+  }
   const std::lock_guard guard(asking_lock);
   if (signal == 0 || !can_ask()) {
     asks_by = 0;
     return;
-  }
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGQUIT}) {
-    if (signal == fault) refuse(" has a meaning of its own");
   }
   if (!is_ours[signal]) {
     if (::sigaction(signal, nullptr, &earlier[signal]) != 0) refuse(" cannot be handled");
@@ -193,7 +194,7 @@ void read_running_frames(const stack& where, int thread, frame_list& out) noexce
   out.count = 0;
   const std::lock_guard guard(asking_lock);
   if (asks_by == 0) {
-    out.result = can_ask() ? frames_result::not_asked : frames_result::not_supported;
+    out.result = frames_result::not_asked;
     return;
   }
   if (thread == 0) {

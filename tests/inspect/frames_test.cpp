@@ -172,8 +172,9 @@ TEST_SUITE("frames") {
       INFO(text);
       const auto functions = functions_below(text, "spinner");
       const auto has_function = [&](const char* name) {
-        return std::count_if(
-            functions.begin(), functions.end(), [&](const std::string& f) { return has(f, name); });
+        return std::count_if(functions.begin(), functions.end(), [&](const std::string& of) {
+          return has(of, name);
+        });
       };
       CHECK(has_function("::spin_until(") == 1);
       CHECK(has_function("::down(int") == 6);
