@@ -283,7 +283,7 @@ void burst(report& out) {
     out.add("all done after the last deadline (looked at each ms)",
             static_cast<double>(last) / 1e6,
             "ms");
-    vigil::lateness_histogram late = after.lateness;
+    vigil::delay_histogram late = after.lateness;
     for (std::size_t i = 0; i < late.buckets; ++i)
       late.count[i] -= before.lateness.count[i];
     out.add("lateness of firing, p50, at most",

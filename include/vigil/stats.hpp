@@ -11,14 +11,18 @@
 
 namespace vigil::inline VIGIL_ABI {
 
-// lateness_histogram: how late timers fired. Bucket i counts firings that were less than
-// 2^i microseconds late and are in no earlier bucket; the last bucket counts the rest.
-struct lateness_histogram {
+// delay_histogram: how long something took to happen. Bucket i counts delays that were
+// less than 2^i microseconds and are in no earlier bucket; the last bucket counts the
+// rest.
+struct delay_histogram {
   static constexpr std::size_t buckets = 32;
   std::array<std::uint64_t, buckets> count{};
+  std::uint64_t sum_nanos = 0;
   std::uint64_t max_nanos = 0;
 
-  // An upper bound, in nanoseconds, for the share q (0 to 1) of all firings; 0 if there
+  VIGIL_API std::uint64_t total() const noexcept;
+
+  // An upper bound, in nanoseconds, for the share q (0 to 1) of all delays; 0 if there
   // were none.
   VIGIL_API std::uint64_t quantile_nanos(double q) const noexcept;
 };
@@ -40,6 +44,9 @@ struct runtime_stats {
   std::uint64_t fibers_sleeping = 0;  // parked in sleep_for or sleep_until
   std::uint64_t switches = 0;         // times a worker entered a fiber
   std::uint64_t steals = 0;           // fibers taken from another worker's queue
+  // From the moment in which a fiber became ready until a worker ran it: one in 64 is
+  // timed, in real time; none on virtual time.
+  delay_histogram run_queue_delay;
 
   // Timers; the timer of a fiber's wait counts like any other.
   std::uint64_t timers_armed = 0;  // from idle to pending; includes periodic re-arming
@@ -49,13 +56,18 @@ struct runtime_stats {
   std::uint64_t timers_pending = 0;  // armed, and neither fired nor stopped
   std::uint64_t heap_entries = 0;    // entries in the heap and the intakes, including dead ones
   std::uint64_t dead_entries = 0;    // entries that will never fire
-  lateness_histogram lateness;
+  delay_histogram lateness;          // from the deadline to the firing
 
-  // The kernel.
+  // Workers, and what they ask of the kernel.
+  std::uint64_t workers = 0;
+  std::uint64_t workers_asleep = 0;
   std::uint64_t kernel_waits = 0;    // times a worker went to sleep
   std::uint64_t wakes_useful = 0;    // ... and found work when it woke
   std::uint64_t wakes_needless = 0;  // ... and found none
   std::uint64_t wake_calls = 0;      // system calls made to wake a worker
+
+  // I/O operations for which a fiber waits; those on memory streams do not count.
+  std::uint64_t io_pending = 0;
 
   // The runtime's own side pool.
   blocking_stats blocking;

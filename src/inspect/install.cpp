@@ -1,6 +1,7 @@
 // Puts the parts together: the extension of the core's dumps, and the functions of
 // vigil/inspect.hpp.
 #include "base/atomic.hpp"
+#include "inspect/clock_kind.hpp"
 #include "inspect/own_thread.hpp"
 #include "inspect/report.hpp"
 #include "inspect/running_frames.hpp"
@@ -150,6 +151,7 @@ namespace vigil::inline VIGIL_ABI::inspect {
 void install(const install_options& options) {
   detail::ask_running_by(options.running_signal);
   detail::the_extension.addresses.store(options.addresses);
+  detail::warn_of_slow_clock();
   detail::holders_are_noted.store(true);
   detail::installed_extension.store(&detail::the_extension);
 }

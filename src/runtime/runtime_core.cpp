@@ -234,17 +234,22 @@ void work_guard::release() noexcept {
 
 // --- statistics
 
-std::uint64_t lateness_histogram::quantile_nanos(double q) const noexcept {
-  std::uint64_t total = 0;
-  for (const std::uint64_t n : count)
-    total += n;
-  if (total == 0) return 0;
+std::uint64_t delay_histogram::total() const noexcept {
+  std::uint64_t n = 0;
+  for (const std::uint64_t c : count)
+    n += c;
+  return n;
+}
+
+std::uint64_t delay_histogram::quantile_nanos(double q) const noexcept {
+  const std::uint64_t all = total();
+  if (all == 0) return 0;
   const auto wanted =
-      static_cast<std::uint64_t>(std::clamp(q, 0.0, 1.0) * static_cast<double>(total));
+      static_cast<std::uint64_t>(std::clamp(q, 0.0, 1.0) * static_cast<double>(all));
   std::uint64_t seen = 0;
   for (std::size_t i = 0; i < buckets; ++i) {
     seen += count[i];
-    if (seen > wanted || seen == total) {
+    if (seen > wanted || seen == all) {
       return std::min<std::uint64_t>((std::uint64_t{1} << i) * 1000, max_nanos);
     }
   }

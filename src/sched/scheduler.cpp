@@ -131,6 +131,7 @@ void scheduler::start(fiber& f) noexcept {
   if (worker* const w = own_worker()) {
     w->counters.fibers_started.add();
     if (f.pinned == nullptr) {
+      w->counters.queued.begin(f);
       w->push_back(f);
       if (idle_.nobody_rests()) return;
       if (w->current != nullptr && w->current->starts_for_events) {
@@ -172,6 +173,7 @@ void scheduler::make_runnable(fiber& f, turn when) noexcept {
     }
     return;
   }
+  w->counters.queued.begin(f);
   if (f.pinned != nullptr) {
     f.pinned->push_pinned(f);
     return;
@@ -191,6 +193,7 @@ void scheduler::ready_all(fiber_chain& chain) noexcept {
     // Pairs with PK1 in worker::after(): one of the two queues the fiber.
     if (f->park_state.exchange(park_word::notified, order::acq_rel) != park_word::parked) continue;
     f->state.store(fiber_state::runnable, order::relaxed);  // ordering: the dump's field
+    w.counters.queued.begin(*f);
     if (f->pinned != nullptr) {
       f->pinned->push_pinned(*f);
     } else if (first) {
@@ -256,6 +259,9 @@ void scheduler::ended(fiber& f) noexcept {
 
 void scheduler::add_stats(runtime_stats& s) const noexcept {
   s.fibers_alive = fibers.alive();
+  s.workers = workers_.size();
+  s.workers_asleep = idle_count();
+  s.io_pending = outside.pending_io();
   s.wake_calls += idle_.wake_calls();
   std::uint64_t begun = 0;
   std::uint64_t over = 0;
@@ -264,6 +270,7 @@ void scheduler::add_stats(runtime_stats& s) const noexcept {
     s.fibers_started += c.fibers_started.get();
     s.switches += c.switches.get();
     s.steals += c.steals.get();
+    c.queued.add_stats(s.run_queue_delay);
     over += c.sleeps_ended.get();
     begun += c.sleeps_begun.get();
     s.kernel_waits += c.kernel_waits.get();

@@ -50,6 +50,7 @@ void forget_worker_after_fork() noexcept {
 worker::worker(scheduler& owner, unsigned number)
     : sched(owner),
       index(number),
+      counters(owner.clock.is_virtual()),
       idler({.idle = owner.idle(),
              .work = owner.work,
              .deadlocks = owner.deadlocks,
@@ -324,6 +325,7 @@ bool worker::nothing_else() noexcept {
   f.runs.store(f.runs.load(order::relaxed) + 1, order::release);
   order_plain_memory();
   new_stretch();
+  counters.queued.end(f);
   if (f.turns.on_trial) [[unlikely]]
     begin_trial(f);
 }
@@ -404,8 +406,7 @@ void worker::after(fiber& f) noexcept {
     case after_switch::nothing:
       break;
     case after_switch::park: {
-      // Pairs with the acquire in take_snapshot().
-      f.state.store(fiber_state::parked, order::release);
+      f.has_left(fiber_state::parked);
       auto expected = park_word::running;
       // PK1. Pairs with the exchange in ready().
       const bool parked = f.park_state.compare_exchange_strong(
@@ -415,8 +416,7 @@ void worker::after(fiber& f) noexcept {
       break;
     }
     case after_switch::yield:
-      // Pairs with the acquire in take_snapshot().
-      f.state.store(fiber_state::runnable, order::release);
+      f.has_left(fiber_state::runnable);
       if (by_seed_ != nullptr) {
         by_seed_->add_yielded(f);
       } else if (f.pinned != nullptr) {
@@ -428,8 +428,7 @@ void worker::after(fiber& f) noexcept {
       break;
     case after_switch::park_timer_fiber:
     case after_switch::timer_fiber_turn:
-      // Pairs with the acquire in take_snapshot().
-      f.state.store(fiber_state::parked, order::release);
+      f.has_left(fiber_state::parked);
       // Pairs with the exchange in take_timer_fiber(). A worker that finds it
       // missing goes on with other work: this one looks again right after.
       sched.board.parked_timer_fiber.store(&f, order::release);

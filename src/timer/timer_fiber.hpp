@@ -2,9 +2,9 @@
 // things with each, none of which waits or calls user code (TS1 of timer_service.hpp).
 #pragma once
 
+#include "sched/delay_counters.hpp"
 #include "timer/callback_queue.hpp"
 #include "timer/heap_keeper.hpp"
-#include "timer/lateness.hpp"
 #include "timer/timer_owner.hpp"
 
 #include <cstddef>
@@ -46,7 +46,7 @@ class timer_fiber {
   const neighbours with_;
   atomic<bool> ending_{false};      // set once no worker can take the fiber
   std::size_t slots_given_up_ = 0;  // passed to the next take_due()
-  lateness late_;
+  delay_counters late_;
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

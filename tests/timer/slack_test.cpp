@@ -210,7 +210,7 @@ TEST_SUITE("timer statistics") {
   }
 
   TEST_CASE("lateness is counted in powers of two of a microsecond") {
-    vigil::lateness_histogram h;
+    vigil::delay_histogram h;
     CHECK(h.quantile_nanos(0.5) == 0);
     h.count[0] = 50;
     h.count[4] = 49;

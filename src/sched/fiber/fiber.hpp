@@ -180,6 +180,11 @@ class fiber_core {
   // Destroys the values of fiber_local, in the reverse order of first use.
   void destroy_locals() noexcept;
 
+  // Called off its stack, by the worker that it has left.
+  void has_left(fiber_state now) noexcept {
+    state.store(now, order::release);  // Pairs with the acquire in take_snapshot().
+  }
+
   // Called when a callback is over: ends the guards that it has left behind.
   void end_guards() noexcept;
 
@@ -196,6 +201,7 @@ class fiber_core {
   fiber_role role = fiber_role::user;
   bool starts_for_events = false;  // each fiber it starts is as if an event had readied it
   fiber_turns turns;
+  nanos queued_at = 0;  // if it is one of those that are timed: when it became ready
   fiber_waits waits;
   worker* pinned = nullptr;    // the only worker that may run it
   fiber_core* next = nullptr;  // in a chain of ready fibers

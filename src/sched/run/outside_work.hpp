@@ -66,6 +66,8 @@ class outside_work {
 
   bool has_io() const noexcept { return pending_io_.load() != 0; }
 
+  std::size_t pending_io() const noexcept { return static_cast<std::size_t>(pending_io_.load()); }
+
   // Counts an executor for handlers of I/O that are to come. Any thread.
   VIGIL_FOR_IO void io_executor_begins() noexcept;
   VIGIL_FOR_IO void io_executor_ends() noexcept;

@@ -1,4 +1,4 @@
-// lateness: how late timers fire, for statistics. The timer fiber is the only writer.
+// delay_counters: a histogram of delays, with one writer.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -14,24 +14,27 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-class lateness {
+class delay_counters {
  public:
   void note(nanos late) noexcept {
     const auto n = static_cast<std::uint64_t>(late < 0 ? 0 : late);
     const auto bucket = static_cast<std::size_t>(std::bit_width(n / 1000));
     buckets_[std::min(bucket, buckets_.size() - 1)].add();
+    sum_.add(n);
     // ordering: a statistic with one writer.
     if (n > most_.load(order::relaxed)) most_.store(n, order::relaxed);
   }
 
-  void add_stats(lateness_histogram& h) const noexcept {
+  void add_stats(delay_histogram& h) const noexcept {
     for (std::size_t i = 0; i < buckets_.size(); ++i)
       h.count[i] += buckets_[i].get();
+    h.sum_nanos += sum_.get();
     h.max_nanos = std::max(h.max_nanos, most_.load(order::relaxed));  // ordering: as above
   }
 
  private:
-  std::array<own_counter, lateness_histogram::buckets> buckets_;
+  std::array<own_counter, delay_histogram::buckets> buckets_;
+  own_counter sum_;
   atomic<std::uint64_t> most_{0};
 };
 

@@ -1,0 +1,24 @@
+// clock_kind: the kernel's clock source, and whether a look at it is fast.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+
+#include <string>
+#include <string_view>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+struct clock_kind {
+  std::string name;      // as the kernel names it; "" if it does not say
+  bool is_slow = false;  // each look is a system call, of a microsecond and more
+};
+
+clock_kind present_clock();
+
+// Whether a look at the kernel's clock source of this name is a system call.
+bool is_slow_clock(std::string_view name) noexcept;
+
+// Says once on standard error that the clock is slow, if it is.
+void warn_of_slow_clock();
+
+}  // namespace vigil::inline VIGIL_ABI::detail

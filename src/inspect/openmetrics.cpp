@@ -1,0 +1,262 @@
+// OpenMetrics text: https://prometheus.io/docs/specs/om/open_metrics_spec.
+#include "blocking/side_pool.hpp"
+#include "inspect/clock_kind.hpp"
+#include "machine/stack.hpp"
+#include "sched/report/fiber_snapshot.hpp"
+#include "sched/run/running_runtimes.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/inspect.hpp>
+#include <vigil/stats.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace vigil::inline VIGIL_ABI::inspect {
+namespace {
+
+using labels = std::string;  // `name="value"`, with commas
+
+class exposition {
+ public:
+  // Begins a family. Its samples follow.
+  void family(std::string_view name,
+              std::string_view type,
+              std::string_view help,
+              std::string_view unit = {}) {
+    name_ = name;
+    line("# TYPE ", type);
+    if (!unit.empty()) line("# UNIT ", unit);
+    line("# HELP ", help);
+  }
+
+  void sample(std::string_view suffix, const labels& of, double value) {
+    char number[32];
+    std::snprintf(number, sizeof number, "%.9g", value);
+    sample_text(suffix, of, number);
+  }
+
+  void sample(std::string_view suffix, const labels& of, std::uint64_t value) {
+    sample_text(suffix, of, std::to_string(value));
+  }
+
+  std::string end() && {
+    text_ += "# EOF\n";
+    return std::move(text_);
+  }
+
+ private:
+  void line(std::string_view what, std::string_view value) {
+    text_.append(what).append(name_).append(" ").append(value).append("\n");
+  }
+
+  void sample_text(std::string_view suffix, const labels& of, std::string_view value) {
+    text_.append(name_).append(suffix).append("{").append(of).append("} ").append(value).append(
+        "\n");
+  }
+
+  std::string name_;
+  std::string text_;
+};
+
+labels with(const labels& of, std::string_view name, std::string_view value) {
+  return of + "," + std::string(name) + "=\"" + std::string(value) + "\"";
+}
+
+struct runtime_facts {
+  const detail::scheduler* sched;  // only compared
+  labels of;
+  runtime_stats stats;
+  std::map<std::string, std::uint64_t> by_state;
+  std::map<std::string, std::uint64_t> by_reason;
+};
+
+void count_fiber(const detail::stack& where, void* argument) noexcept {
+  detail::fiber_snapshot s;
+  if (!detail::take_snapshot(where, s)) return;
+  if (s.role != detail::fiber_role::user && s.role != detail::fiber_role::main) return;
+  for (runtime_facts& r : *static_cast<std::vector<runtime_facts>*>(argument)) {
+    if (r.sched != s.sched) continue;
+    // All states and reasons are there already: nothing is allocated.
+    ++r.by_state.find(detail::to_string(s.state))->second;
+    if (s.state == detail::fiber_state::parked) {
+      ++r.by_reason.find(detail::to_string(s.reason))->second;
+    }
+  }
+}
+
+std::vector<runtime_facts> collect() {
+  using detail::fiber_state;
+  using detail::wait_reason;
+  std::vector<runtime_facts> all;
+  const detail::handler_scope inside;
+  detail::for_each_running([&all](const detail::scheduler& s, detail::runtime_slot&) {
+    runtime_facts& r = all.emplace_back();
+    r.sched = &s;
+    r.of = "runtime=\"" + std::to_string(s.number()) + "\"";
+    s.add_stats(r.stats);
+    r.stats.blocking = s.side_pool->stats();
+    for (auto i = fiber_state::made; i <= fiber_state::ended; i = fiber_state(int(i) + 1))
+      r.by_state[detail::to_string(i)] = 0;
+    for (auto i = wait_reason::none; i <= wait_reason::test; i = wait_reason(int(i) + 1))
+      r.by_reason[detail::to_string(i)] = 0;
+  });
+  const detail::slab_hold hold;
+  detail::for_each_stack_in_use(&count_fiber, &all);
+  return all;
+}
+
+template <class Value>
+void one_each(exposition& out,
+              const std::vector<runtime_facts>& all,
+              std::string_view suffix,
+              Value value) {
+  for (const runtime_facts& r : all)
+    out.sample(suffix, r.of, value(r.stats));
+}
+
+void histogram(exposition& out,
+               const std::vector<runtime_facts>& all,
+               const delay_histogram& (*of)(const runtime_stats&)) {
+  for (const runtime_facts& r : all) {
+    const delay_histogram& h = of(r.stats);
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i + 1 < delay_histogram::buckets; ++i) {
+      sum += h.count[i];
+      char le[32];
+      std::snprintf(le, sizeof le, "%.9g", static_cast<double>(std::uint64_t{1} << i) / 1e6);
+      out.sample("_bucket", with(r.of, "le", le), sum);
+    }
+    out.sample("_bucket", with(r.of, "le", "+Inf"), h.total());
+    out.sample("_count", r.of, h.total());
+    out.sample("_sum", r.of, static_cast<double>(h.sum_nanos) / 1e9);
+  }
+}
+
+using stats_field = std::uint64_t runtime_stats::*;
+
+struct plain_family {
+  const char* name;
+  const char* help;
+  stats_field value;
+};
+
+constexpr plain_family counters[] = {
+    {"vigil_fiber_started", "Fibers started.", &runtime_stats::fibers_started},
+    {"vigil_fiber_switches", "Times a worker began to run a fiber.", &runtime_stats::switches},
+    {"vigil_fiber_steals", "Fibers taken from another worker's queue.", &runtime_stats::steals},
+    {"vigil_timer_armed", "Timers armed.", &runtime_stats::timers_armed},
+    {"vigil_timer_reset",
+     "Pending timers that got another deadline.",
+     &runtime_stats::timers_reset},
+    {"vigil_timer_fired", "Timers fired.", &runtime_stats::timers_fired},
+    {"vigil_timer_stopped", "Timers stopped before they fired.", &runtime_stats::timers_stopped},
+    {"vigil_worker_kernel_waits", "Times a worker went to sleep.", &runtime_stats::kernel_waits},
+    {"vigil_worker_wake_calls", "System calls to wake a worker.", &runtime_stats::wake_calls},
+};
+
+constexpr plain_family gauges[] = {
+    {"vigil_fiber_count", "Fibers of the program that are alive.", &runtime_stats::fibers_alive},
+    {"vigil_timer_pending",
+     "Timers armed and neither fired nor stopped.",
+     &runtime_stats::timers_pending},
+    {"vigil_timer_heap_entries",
+     "Entries of the heap, dead ones included.",
+     &runtime_stats::heap_entries},
+    {"vigil_timer_heap_dead_entries",
+     "Entries of the heap that never fire.",
+     &runtime_stats::dead_entries},
+    {"vigil_worker_count", "Workers.", &runtime_stats::workers},
+    {"vigil_worker_asleep", "Workers that sleep.", &runtime_stats::workers_asleep},
+    {"vigil_io_pending", "I/O operations for which a fiber waits.", &runtime_stats::io_pending},
+};
+
+void write_blocking(exposition& out, const std::vector<runtime_facts>& all) {
+  const auto of = [](auto field) {
+    return [field](const runtime_stats& s) -> std::uint64_t { return s.blocking.*field; };
+  };
+  out.family("vigil_blocking_thread_count", "gauge", "Threads of the side pool.");
+  one_each(out, all, "", of(&blocking_stats::threads));
+  out.family("vigil_blocking_queued", "gauge", "Functions that wait for a thread.");
+  one_each(out, all, "", of(&blocking_stats::queued));
+  out.family("vigil_blocking_running", "gauge", "Functions that run.");
+  one_each(out, all, "", of(&blocking_stats::running));
+  out.family("vigil_blocking_done", "counter", "Functions that have ended.");
+  one_each(out, all, "_total", of(&blocking_stats::done));
+  out.family("vigil_blocking_oldest_wait_seconds",
+             "gauge",
+             "For how long the first function in the queue has waited.",
+             "seconds");
+  one_each(out, all, "", [](const runtime_stats& s) {
+    return static_cast<double>(s.blocking.oldest_wait.count()) / 1e9;
+  });
+}
+
+void write_fibers(exposition& out, const std::vector<runtime_facts>& all) {
+  out.family("vigil_fiber_state", "gauge", "Fibers by state.");
+  for (const runtime_facts& r : all) {
+    for (const auto& [state, n] : r.by_state)
+      out.sample("", with(r.of, "state", state), n);
+  }
+  out.family("vigil_fiber_waiting", "gauge", "Parked fibers by what they wait for.");
+  for (const runtime_facts& r : all) {
+    for (const auto& [reason, n] : r.by_reason) {
+      if (n != 0) out.sample("", with(r.of, "reason", reason), n);
+    }
+  }
+}
+
+// Writes what belongs to the whole process.
+void write_process(exposition& out) {
+  const detail::stack_stats stacks = detail::read_stack_stats();
+  out.family("vigil_stack_count", "gauge", "Stacks in use.");
+  out.sample("", "", std::uint64_t{stacks.in_use});
+  out.family("vigil_stack_mapped_bytes", "gauge", "Address space of all stacks.", "bytes");
+  out.sample("", "", std::uint64_t{stacks.mapped_bytes});
+  const detail::clock_kind clock = detail::present_clock();
+  out.family(
+      "vigil_clock_source", "info", "The kernel's clock source; slow: a look is a system call.");
+  out.sample("_info",
+             "source=\"" + clock.name + "\",slow=\"" + (clock.is_slow ? "true" : "false") + "\"",
+             std::uint64_t{1});
+}
+
+}  // namespace
+
+std::string openmetrics() {
+  const std::vector<runtime_facts> all = collect();
+  exposition out;
+  write_fibers(out, all);
+  for (const plain_family& f : gauges) {
+    out.family(f.name, "gauge", f.help);
+    one_each(out, all, "", [&f](const runtime_stats& s) { return s.*f.value; });
+  }
+  for (const plain_family& f : counters) {
+    out.family(f.name, "counter", f.help);
+    one_each(out, all, "_total", [&f](const runtime_stats& s) { return s.*f.value; });
+  }
+  out.family("vigil_worker_wakeups", "counter", "Ends of workers' sleeps, by what they found.");
+  for (const runtime_facts& r : all) {
+    out.sample("_total", with(r.of, "found", "work"), r.stats.wakes_useful);
+    out.sample("_total", with(r.of, "found", "nothing"), r.stats.wakes_needless);
+  }
+  out.family(
+      "vigil_timer_lateness_seconds", "histogram", "From the deadline to the firing.", "seconds");
+  histogram(out, all, [](const runtime_stats& s) -> const delay_histogram& { return s.lateness; });
+  out.family("vigil_fiber_schedule_duration_seconds",
+             "histogram",
+             "From ready to running, of one fiber in 64.",
+             "seconds");
+  histogram(
+      out, all, [](const runtime_stats& s) -> const delay_histogram& { return s.run_queue_delay; });
+  write_blocking(out, all);
+  write_process(out);
+  return std::move(out).end();
+}
+
+}  // namespace vigil::inline VIGIL_ABI::inspect
