@@ -22,8 +22,10 @@ struct install_options {
   // threads are not asked. It is sent during a dump alone. Its handler runs on the
   // alternate stack with SA_RESTART, so most interrupted calls go on; those that the
   // system never restarts (nanosleep, poll, epoll_wait) return EINTR. A thread that
-  // blocks the signal is not asked in vain for longer than a tenth of a second. A handler
-  // that the program has for the signal is called for all that did not come from here.
+  // blocks the signal is waited for no longer than a tenth of a second. A handler that
+  // the program has for the signal is called for all that did not come from here. SIGURG,
+  // SIGWINCH, SIGUSR1, SIGUSR2 or a real-time signal. If the program puts another handler
+  // in its place, running fibers are not asked until the next install().
   int running_signal = SIGURG;
   // Whether dumps tell the addresses of the channels and locks that are waited for. They
   // are of use in a debugger, and to an attacker.
@@ -53,15 +55,20 @@ struct dump_options {
 //
 // No fiber is stopped or delayed: the stack of a parked one is copied, and given up ("has
 // moved on") if the fiber has run meanwhile, so that no line mixes two moments. A running
-// one is interrupted for some microseconds. At most 10 000 fibers are shown, and of each
-// the innermost 128 frames; all are counted. The work is done on a thread of its own, for
-// which the caller waits. Any thread, or a fiber, whose worker is then kept for that
-// time; not a signal handler. Without memory for it the fibers are listed without frames.
+// one is interrupted for some microseconds. The innermost 128 frames of a stack are
+// shown, and the 20 fibers that have waited for longest with the same frames have a line
+// each. At most 10 000 fibers are looked at; all are counted.
+//
+// The work is done on a thread of its own, for which the caller waits. If there is no
+// memory for it, or it takes longer than 20 s (a stuck fiber may hold a lock of malloc or
+// the dynamic loader), the fibers are listed as SIGQUIT lists them. Any thread, or a
+// fiber, whose worker is then kept for that time; not a signal handler.
 VIGIL_API void dump(std::FILE* out, const dump_options& options = {});
 
 // The same as one JSON object: "fibers", "stacks" and "runtimes"; a fiber's "stack" is an
 // index in "stacks". Durations are in nanoseconds. Names are UTF-8, with U+FFFD in place
-// of other bytes. Throws std::bad_alloc, and std::system_error if no thread can be had.
+// of other bytes. Throws std::bad_alloc, and std::system_error if
+// no thread can be had, or if it takes longer than 20 s.
 VIGIL_API void dump_json(std::FILE* out, const dump_options& options = {});
 
 // The counters of each runtime that runs (vigil/stats.hpp), and its fibers by state and

@@ -6,8 +6,7 @@
 namespace vigil::inline VIGIL_ABI::debug {
 
 void dump(std::FILE* out) {
-  detail::dump_writer writer(out);
-  detail::process_dump(writer, detail::dump_place::program);
+  detail::process_dump(out);
   std::fflush(out);
 }
 

@@ -66,12 +66,43 @@ bool read_select_at(const void* at, awaited_object& out) noexcept {
   return true;
 }
 
-void read_holder(std::uint64_t caller, awaited_object& out) noexcept {
-  // As caller_id() makes it.
-  if (caller == 0) return;
-  if ((caller & 1) != 0) {
+struct wanted_fiber {
+  std::uint64_t id;
+  shown_fiber* found;
+};
+
+void find_by_id(const stack& where, void* argument) noexcept {
+  auto& wanted = *static_cast<wanted_fiber*>(argument);
+  shown_fiber one;
+  fiber_snapshot s;
+  if (!take_snapshot(where, s) || s.id != wanted.id || s.state == fiber_state::ended) return;
+  one.id = s.id;
+  std::copy_n(s.name, sizeof one.name, one.name);
+  *wanted.found = one;
+}
+
+// `holder` as note_holder() writes it.
+void read_holder(std::uint64_t holder, awaited_object& out) noexcept {
+  if (holder == 0) return;
+  if ((holder & 1) != 0) {
     out.held_by = awaited_object::holder::a_thread;
-  } else if (read_fiber_at(reinterpret_cast<const void*>(caller >> 1), out.who)) {
+    return;
+  }
+  out.held_by = awaited_object::holder::gone;
+  out.who.id = holder >> 1;
+  shown_fiber found;
+  wanted_fiber wanted{holder >> 1, &found};
+  for_each_stack_in_use(&find_by_id, &wanted);
+  if (found.id == 0) return;
+  out.who = found;
+  out.held_by = awaited_object::holder::a_fiber;
+}
+
+// `runner` is a caller_id(): the fiber is there, since it runs the function.
+void read_runner(std::uint64_t runner, awaited_object& out) noexcept {
+  if ((runner & 1) != 0) {
+    out.held_by = awaited_object::holder::a_thread;
+  } else if (runner != 0 && read_fiber_at(reinterpret_cast<const void*>(runner >> 1), out.who)) {
     out.held_by = awaited_object::holder::a_fiber;
   }
 }
@@ -112,7 +143,7 @@ bool read_object(const fiber_snapshot& s, awaited_object& out) noexcept {
       copied_bytes<once_core> o;
       if (!copy_around(s.object, o)) return false;
       out.is_lock = true;
-      read_holder(o.as_object().runner, out);
+      read_runner(o.as_object().runner, out);
       return true;
     }
     default:
@@ -174,7 +205,10 @@ bool read_awaited(const stack& where, const fiber_snapshot& s, awaited_object& o
   const bool is_read = read_by_reason(s, out);
   if (s.ends_with != nullptr) out.ends_with_context = read_birth_at(s.ends_with, out.context);
   // As long as the fiber waits, what it waits for is there.
-  if (!is_unmoved(where, s)) return false;
+  if (!is_unmoved(where, s)) {
+    out = {};
+    return false;
+  }
   if (!is_read) out.type = awaited_object::kind::none;
   return true;
 }
@@ -202,6 +236,9 @@ void write_awaited(dump_writer& out, const awaited_object& o, bool with_addresse
       if (o.held_by == awaited_object::holder::a_thread) out.text(", held by a thread");
       if (o.held_by == awaited_object::holder::a_fiber) {
         write_fiber(out.text(", held by "), o.who);
+      } else if (o.held_by == awaited_object::holder::gone) {
+        write_fiber(out.text(", held by "), o.who);
+        out.text(", which has ended");
       }
       break;
   }

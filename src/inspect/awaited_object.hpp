@@ -36,7 +36,7 @@ struct shown_fiber {
 
 struct awaited_object {
   enum class kind : std::uint8_t { none, join, channel, select, object };
-  enum class holder : std::uint8_t { unknown, a_fiber, a_thread };
+  enum class holder : std::uint8_t { unknown, a_fiber, a_thread, gone };
 
   static constexpr std::size_t most_cases = 8;
 

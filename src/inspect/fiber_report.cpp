@@ -3,6 +3,7 @@
 #include "inspect/running_frames.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/run/process_dump.hpp"
+#include "sched/run/running_runtimes.hpp"
 
 #include <algorithm>
 #include <unordered_map>
@@ -20,7 +21,7 @@ std::size_t hash_of(const frame_list& f) noexcept {
 class collector {
  public:
   collector(const scheduler* running_on, bool with_frames)
-      : running_on_(running_on), with_frames_(with_frames), room_(std::make_unique<copy_room>()) {}
+      : running_on_(running_on), with_frames_(with_frames), room_(std::make_unique<room>()) {}
 
   void visit(const stack& where) {
     fiber_snapshot s;
@@ -29,14 +30,12 @@ class collector {
     if (running_on_ != nullptr && (s.sched != running_on_ || !runs)) return;
     ++report_.fibers;
     if (report_.collected == fibers_shown_at_most) return;
-    frames_.count = 0;
-    frames_.result = frames_result::not_asked;
-    if (with_frames_) read_frames_of(where, s);
+    reported_fiber f;
+    f.where = where;
+    f.shown = s;
+    read(f);
     ++report_.collected;
-    reported_fiber& added = group_of(frames_).fibers.emplace_back();
-    added.where = where;
-    added.shown = s;
-    read_awaited(where, s, added.awaited);
+    group_of(frames_).fibers.push_back(f);
   }
 
   fiber_report take() {
@@ -48,23 +47,36 @@ class collector {
   }
 
  private:
-  struct copy_room {
-    std::byte bytes[stack_copied_at_most];
+  struct room {
+    copy_room bytes;
   };
 
-  // A fiber that moves on meanwhile is looked at again, a few times.
-  void read_frames_of(const stack& where, fiber_snapshot& s) {
-    for (int tries = 0;;) {
-      if (s.state == fiber_state::running) {
-        const fiber& f = *control_block(where);
-        read_running_frames(where, process_thread_that_runs(s.sched, f), frames_);
-      } else {
-        read_parked_frames(where, s, room_->bytes, frames_);
-      }
-      if (frames_.result != frames_result::moved_on || ++tries == 3) return;
+  // Reads the frames and the object of the wait, of the moment of the snapshot. A fiber
+  // that moves on meanwhile is looked at again, a few times; then only who it is is told.
+  void read(reported_fiber& f) {
+    for (int tries = 0; tries < 3; ++tries) {
+      frames_.count = 0;
+      frames_.result = frames_result::not_wanted;
+      if (with_frames_) read_frames_of(f);
+      const bool is_one_moment =
+          f.shown.state == fiber_state::running || read_awaited(f.where, f.shown, f.awaited);
+      if (is_one_moment && frames_.result != frames_result::moved_on) return;
       fiber_snapshot again;
-      if (!take_snapshot(where, again) || again.id != s.id) return;
-      s = again;
+      if (!take_snapshot(f.where, again) || again.id != f.shown.id) break;
+      f.shown = again;
+    }
+    f.awaited = {};
+    f.shown.moved_on = true;
+    frames_.count = 0;
+    frames_.result = frames_result::moved_on;
+  }
+
+  void read_frames_of(const reported_fiber& f) {
+    if (f.shown.state == fiber_state::running) {
+      const int thread = process_thread_that_runs(f.shown.sched, *control_block(f.where));
+      read_running_frames(f.where, thread, room_->bytes, frames_);
+    } else {
+      read_parked_frames(f.where, f.shown, room_->bytes, frames_);
     }
   }
 
@@ -82,7 +94,7 @@ class collector {
 
   const scheduler* const running_on_;
   const bool with_frames_;
-  const std::unique_ptr<copy_room> room_;
+  const std::unique_ptr<room> room_;
   frame_list frames_;
   fiber_report report_;
   std::unordered_map<std::size_t, std::vector<fiber_group*>> by_hash_;
@@ -100,6 +112,7 @@ fiber_report collect_fibers(const scheduler* running_on, bool with_frames) {
   } argument{all, error};
 
   {
+    const handler_scope inside;
     const slab_hold hold;
     for_each_stack_in_use(
         [](const stack& where, void* a) noexcept {

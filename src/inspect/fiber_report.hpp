@@ -36,8 +36,7 @@ struct fiber_report {
 };
 
 // Looks at all fibers; with `running_on` at the running ones of that scheduler alone. Not
-// in a signal handler, and not on a fiber. Caller: is inside process_dump(). Throws
-// std::bad_alloc.
+// in a signal handler, and not on a fiber. Throws std::bad_alloc.
 fiber_report collect_fibers(const scheduler* running_on, bool with_frames);
 
 }  // namespace vigil::inline VIGIL_ABI::detail

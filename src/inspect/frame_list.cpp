@@ -22,7 +22,11 @@ const char* to_string(frames_result r) noexcept {
     case frames_result::no_answer:
       return "the thread that runs it has not answered";
     case frames_result::not_asked:
-      return "runs: its frames were not asked for";
+      return "runs: it is not asked";
+    case frames_result::not_wanted:
+      return "not wanted";
+    case frames_result::has_ended:
+      return "has ended";
     case frames_result::not_supported:
       return "frames cannot be read in this build";
   }
@@ -60,14 +64,13 @@ void read_frames(frame innermost, const stack_copy& from, frame_list& out) noexc
   }
 }
 
-namespace {
-
-// Copies the bytes as they are, each read once, while the fiber may write them.
-VIGIL_NO_SANITIZE void copy_bytes(const std::byte* from, std::byte* to, std::size_t n) noexcept {
+VIGIL_NO_SANITIZE void copy_racing(const std::byte* from, std::byte* to, std::size_t n) noexcept {
   const volatile std::byte* const bytes = from;
   for (std::size_t i = 0; i < n; ++i)
     to[i] = bytes[i];
 }
+
+namespace {
 
 #if VIGIL_OWN_JUMP
 
@@ -105,26 +108,29 @@ bool innermost_frame(const stack_copy&, frame&) noexcept {
 
 void read_parked_frames(const stack& where,
                         const fiber_snapshot& s,
-                        std::byte (&room)[stack_copied_at_most],
+                        copy_room& room,
                         frame_list& out) noexcept {
   out.count = 0;
   out.result = frames_result::moved_on;
   const auto* const from = static_cast<const std::byte*>(s.resumes_at);
   const auto* const top = reinterpret_cast<const std::byte*>(control_block(where));
-  if (s.state == fiber_state::running || from < where.bottom || from >= top) return;
-  if (s.state == fiber_state::ended) return;
-  if (s.runs == 0) {
-    out.result = frames_result::not_begun;
+  if (s.state == fiber_state::ended) {
+    out.result = frames_result::has_ended;
     return;
   }
+  if (s.state == fiber_state::running || from < where.bottom || from >= top) return;
   const auto size = std::min(static_cast<std::size_t>(top - from), sizeof room);
-  copy_bytes(from, room, size);
+  copy_racing(from, room, size);
   if (!is_unmoved(where, s)) return;
   const auto begin = reinterpret_cast<std::uintptr_t>(from);
   const stack_copy copy{begin, begin + size, room};
   frame innermost;
   if (!innermost_frame(copy, innermost)) {
     out.result = frames_result::not_supported;
+    return;
+  }
+  if (innermost.place == reinterpret_cast<std::uintptr_t>(&stack_begins)) {
+    out.result = frames_result::not_begun;
     return;
   }
   read_frames(innermost, copy, out);

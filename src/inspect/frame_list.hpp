@@ -22,7 +22,9 @@ enum class frames_result : std::uint8_t {
   not_begun,      // the fiber has not run yet
   moved_on,       // it runs, or has run, since it was looked at
   no_answer,      // the thread that runs it has not answered the signal in time
-  not_asked,      // it runs, and its frames were not asked for
+  not_asked,      // it runs, and is not asked
+  not_wanted,     // the caller wants none
+  has_ended,      // only its handle keeps it
   not_supported,  // on this machine, or in this build
 };
 
@@ -45,11 +47,16 @@ void read_frames(frame innermost, const stack_copy& from, frame_list& out) noexc
 // A fiber's stack is copied before it is read, so much of it at most.
 inline constexpr std::size_t stack_copied_at_most = std::size_t{256} << 10;
 
+using copy_room = std::byte[stack_copied_at_most];
+
+// Copies bytes as they are, each read once, while others may write them.
+void copy_racing(const std::byte* from, std::byte* to, std::size_t n) noexcept;
+
 // The frames of a fiber that does not run, of the moment of the snapshot, or none. `room`
 // is for the copy. Caller: holds a slab_hold.
 void read_parked_frames(const stack& where,
                         const fiber_snapshot& s,
-                        std::byte (&room)[stack_copied_at_most],
+                        copy_room& room,
                         frame_list& out) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -2,17 +2,7 @@
 
 #include <cstring>
 
-// libgcc's. The header that declares them, unwind-dw2-fde.h, is not installed.
-extern "C" {
-
-struct dwarf_eh_bases {
-  void* text;
-  void* data;
-  void* function;
-};
-
-const void* _Unwind_Find_FDE(void* place, dwarf_eh_bases* bases);
-}
+#include <dlfcn.h>
 
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
@@ -130,7 +120,7 @@ class rule_program {
   void advance(std::uint64_t units) noexcept { at_ += units * common_.code_unit; }
 
   std::int64_t scaled(std::uint64_t n) const noexcept {
-    return static_cast<std::int64_t>(n) * common_.data_unit;
+    return static_cast<std::int64_t>(n * static_cast<std::uint64_t>(common_.data_unit));
   }
 
   const common_rules& common_;
@@ -224,16 +214,16 @@ bool rule_program::step(dwarf_reader& in) noexcept {
     }
     case cfa_offset_extended_sf: {
       const std::uint64_t n = in.uleb();
-      now.set(n, kind::at_offset, in.sleb() * common_.data_unit);
+      now.set(n, kind::at_offset, scaled(static_cast<std::uint64_t>(in.sleb())));
       return true;
     }
     case cfa_def_cfa_sf:
       now.cfa_register = in.uleb();
-      now.cfa_offset = in.sleb() * common_.data_unit;
+      now.cfa_offset = scaled(static_cast<std::uint64_t>(in.sleb()));
       now.has_cfa_expression = false;
       return true;
     case cfa_def_cfa_offset_sf:
-      now.cfa_offset = in.sleb() * common_.data_unit;
+      now.cfa_offset = scaled(static_cast<std::uint64_t>(in.sleb()));
       return true;
     case cfa_val_offset: {
       const std::uint64_t n = in.uleb();
@@ -242,7 +232,7 @@ bool rule_program::step(dwarf_reader& in) noexcept {
     }
     case cfa_val_offset_sf: {
       const std::uint64_t n = in.uleb();
-      now.set(n, kind::is_offset, in.sleb() * common_.data_unit);
+      now.set(n, kind::is_offset, scaled(static_cast<std::uint64_t>(in.sleb())));
       return true;
     }
     case cfa_aarch64_sign:  // the return address is signed from here, or no more
@@ -255,26 +245,110 @@ bool rule_program::step(dwarf_reader& in) noexcept {
   }
 }
 
+#if defined(DLFO_STRUCT_HAS_EH_DBASE)
+
+struct function_entry {
+  std::uintptr_t begin = 0;  // of the code
+  const std::uint8_t* entry = nullptr;
+};
+
+// The entry of the function at `place`. Each file has a table of them, sorted by address;
+// glibc finds the file without a lock. libgcc's search would look at functions that a JIT
+// compiler has registered as well, under a lock, and here that may be held.
+function_entry find_function(std::uintptr_t place) noexcept {
+  dl_find_object file;
+  if (::_dl_find_object(reinterpret_cast<void*>(place), &file) != 0) return {};
+  const auto* const table = static_cast<const std::uint8_t*>(file.dlfo_eh_frame);
+  if (table == nullptr) return {};
+  // Version 1; then the encodings of three parts: .eh_frame's address, from here in 4
+  // bytes; the number of entries, in 4 bytes; the entries, from the table in 4 bytes
+  // each.
+  if (table[0] != 1 || table[1] != 0x1b || table[2] != 0x03 || table[3] != 0x3b) return {};
+
+  struct row {
+    std::int32_t code;
+    std::int32_t entry;
+  };
+
+  std::uint32_t count = 0;
+  std::memcpy(&count, table + 8, sizeof count);
+  const auto at = [table](std::uint32_t i) noexcept {
+    row r;
+    std::memcpy(&r, table + 12 + i * sizeof r, sizeof r);
+    return r;
+  };
+  const auto base = reinterpret_cast<std::uintptr_t>(table);
+  std::uint32_t low = 0;  // the last row that begins at the place or before it
+  std::uint32_t high = count;
+  while (high - low > 1) {
+    const std::uint32_t middle = low + (high - low) / 2;
+    (base + static_cast<std::uintptr_t>(std::intptr_t{at(middle).code}) <= place ? low : high) =
+        middle;
+  }
+  if (count == 0) return {};
+  const row found = at(low);
+  const std::uintptr_t begin = base + static_cast<std::uintptr_t>(std::intptr_t{found.code});
+  if (begin > place) return {};
+  return {begin, table + found.entry};
+}
+
+#else
+
+}  // namespace
+}  // namespace vigil::inline VIGIL_ABI::detail
+
+// libgcc's. The header that declares them, unwind-dw2-fde.h, is not installed.
+extern "C" {
+
+struct dwarf_eh_bases {
+  void* text;
+  void* data;
+  void* function;
+};
+
+const void* _Unwind_Find_FDE(void* place, dwarf_eh_bases* bases);
+}
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+struct function_entry {
+  std::uintptr_t begin = 0;  // of the code
+  const std::uint8_t* entry = nullptr;
+};
+
+// Takes the loader's lock.
+function_entry find_function(std::uintptr_t place) noexcept {
+  dwarf_eh_bases bases{};
+  const void* const entry = ::_Unwind_Find_FDE(reinterpret_cast<void*>(place), &bases);
+  return {reinterpret_cast<std::uintptr_t>(bases.function),
+          static_cast<const std::uint8_t*>(entry)};
+}
+
+#endif
+
 }  // namespace
 
 rules_result find_frame_rules(std::uintptr_t place, frame_rules& out) noexcept {
-  dwarf_eh_bases bases{};
-  const auto* const fde =
-      static_cast<const std::uint8_t*>(_Unwind_Find_FDE(reinterpret_cast<void*>(place), &bases));
-  if (fde == nullptr) return rules_result::none;
+  const function_entry function = find_function(place);
+  if (function.entry == nullptr) return rules_result::none;
 
   // An FDE: how far before it its CIE is, the code that it is for, and its instructions.
-  dwarf_reader in = entry_at(fde);
+  dwarf_reader in = entry_at(function.entry);
   const std::uint8_t* const from = in.at();
   const auto back = in.fixed<std::uint32_t>();
   common_rules common;
   if (in.failed() || !read_common(from - back, common)) return rules_result::not_supported;
   const std::size_t pointer = dwarf_reader::size_of(common.pointer_encoding);
   if (pointer == 0) return rules_result::not_supported;
-  in.block(2 * pointer);
+  in.block(pointer);
+  const std::uint64_t size = pointer == 8   ? in.fixed<std::uint64_t>()
+                             : pointer == 4 ? in.fixed<std::uint32_t>()
+                                            : in.fixed<std::uint16_t>();
+  if (place - function.begin >= size) return rules_result::none;  // in a gap
   if (common.has_data) in.block(in.uleb());
 
-  rule_program program(common, reinterpret_cast<std::uintptr_t>(bases.function), place);
+  rule_program program(common, function.begin, place);
   program.now.set(stack_pointer_register, register_rule::kind::is_offset);
   if (!program.run(common.program)) return rules_result::not_supported;
   program.keep_initial();

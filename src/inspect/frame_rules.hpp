@@ -2,8 +2,8 @@
 // code, as call frame information (.eh_frame) says it. Compilers write that for
 // exceptions, so it needs no frame pointers and exists for Debian's libraries as well.
 //
-// Reading takes no lock and allocates nothing. libgcc finds the information of a place
-// without a lock since glibc 2.35 and gcc 12; there this is async-signal-safe.
+// Reading takes no lock and allocates nothing: async-signal-safe. Before glibc 2.35 it
+// takes the dynamic loader's lock.
 #pragma once
 
 #include "inspect/dwarf_reader.hpp"

@@ -14,7 +14,12 @@
 #include <vigil/detail/sync_core.hpp>
 #include <vigil/inspect.hpp>
 
-#include <new>
+#include <cerrno>
+#include <functional>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
 
 #include <unwind.h>
 
@@ -24,7 +29,7 @@ namespace {
 // The one buffer of the dumps in signal handlers.
 struct handler_room {
   atomic<bool> is_taken{false};
-  std::byte bytes[stack_copied_at_most];
+  copy_room bytes;
 };
 
 constinit handler_room room{};
@@ -94,7 +99,7 @@ class inspect_extension final : public dump_extension {
         "`vigil-symbols` puts into this text, and so are the frames of running fibers\n");
   }
 
-  bool write_fibers(dump_writer& out, const scheduler* running_on) const noexcept override;
+  bool write_fibers(std::string& out, const scheduler* running_on) const noexcept override;
   void write_own_frames(dump_writer& out) const noexcept override;
 
   mutable atomic<bool> addresses{false};
@@ -102,43 +107,64 @@ class inspect_extension final : public dump_extension {
 
 constinit const inspect_extension the_extension;
 
-// Writes on a thread of its own. False if nothing was written.
-bool write_all(dump_writer& out,
-               const scheduler* running_on,
-               const inspect::dump_options& options) noexcept {
-  bool has_begun = false;
+// How long a dump may take, and how long the end of the program waits for names.
+constexpr nanos dump_patience = 20'000'000'000;
+constexpr nanos end_patience = 3'000'000'000;
+
+// Returns what `write` returns on a thread of its own; false, with `out` as it was, if it
+// fails or takes too long.
+bool written_elsewhere(std::string& out,
+                       nanos patience,
+                       std::function<std::string()> write) noexcept {
   try {
-    on_own_thread([&] {
-      const fiber_report r = collect_fibers(running_on, options.frames);
-      has_begun = true;
-      if (running_on == nullptr) out.text("vigil: fibers\n");
-      write_text(out, r, options.addresses);
-      if (running_on != nullptr) return;
-      if (r.fibers > r.collected) {
-        out.text("... and ").number(r.fibers - r.collected).text(" more\n");
-      }
-      out.number(r.fibers).text(" fibers\n");
-    });
+    const auto text = std::make_shared<std::string>();
+    if (!on_own_thread(patience, [text, write = std::move(write)] { *text = write(); }))
+      return false;
+    out += *text;
+    return true;
   } catch (...) {
-    if (has_begun) out.text("vigil: no memory for the rest of the fibers\n");
+    return false;
   }
-  return has_begun;
 }
 
-bool inspect_extension::write_fibers(dump_writer& out, const scheduler* running_on) const noexcept {
-  return write_all(out, running_on, {.frames = true, .addresses = addresses.load()});
+std::string text_of(const scheduler* running_on, const inspect::dump_options& options) {
+  const fiber_report r = collect_fibers(running_on, options.frames);
+  std::string text;
+  dump_writer out(text);
+  if (running_on == nullptr) out.text("vigil: fibers\n");
+  write_text(out, r, options.addresses);
+  if (running_on == nullptr) {
+    if (r.fibers > r.collected) {
+      out.text("... and ").number(r.fibers - r.collected).text(" more\n");
+    }
+    out.number(r.fibers).text(" fibers\n");
+  }
+  out.flush();
+  return text;
+}
+
+bool inspect_extension::write_fibers(std::string& out, const scheduler* running_on) const noexcept {
+  const inspect::dump_options options{.frames = true, .addresses = addresses.load()};
+  return written_elsewhere(
+      out, dump_patience, [running_on, options] { return text_of(running_on, options); });
 }
 
 void inspect_extension::write_own_frames(dump_writer& out) const noexcept {
   frame_list frames;
   frames.result = frames_result::whole;
   ::_Unwind_Backtrace(&add_frame, &frames);
-  try {
-    on_own_thread([&] {
-      symbol_reader names;
-      detail::write_frames(out, frames, names);
-    });
-  } catch (...) {
+  std::string text;
+  const bool is_named = written_elsewhere(text, end_patience, [frames] {
+    symbol_reader names;
+    std::string named;
+    dump_writer to(named);
+    detail::write_frames(to, frames, names);
+    to.flush();
+    return named;
+  });
+  if (is_named) {
+    out.text(text.c_str());
+  } else {
     write_plain_frames(out, frames);
   }
 }
@@ -157,23 +183,33 @@ void install(const install_options& options) {
 }
 
 void dump(std::FILE* out, const dump_options& options) {
-  detail::dump_writer w(out);
+  std::string text;
+  detail::dump_writer w(text);
+  const bool is_written = detail::written_elsewhere(
+      text, detail::dump_patience, [options] { return detail::text_of(nullptr, options); });
   {
     const detail::handler_scope inside;
-    if (!detail::write_all(w, nullptr, options))
-      detail::dump_fibers(w, detail::dump_place::handler);
+    if (!is_written) detail::dump_fibers(w);
     detail::for_each_running(
         [&w](const detail::scheduler& s, detail::runtime_slot&) { detail::dump_runtime(w, s); });
   }
   w.flush();
+  std::fwrite(text.data(), 1, text.size(), out);
   std::fflush(out);
 }
 
 void dump_json(std::FILE* out, const dump_options& options) {
-  detail::on_own_thread([&] {
-    const detail::handler_scope inside;
-    detail::write_json(out, detail::collect_fibers(nullptr, options.frames), options.addresses);
+  const auto text = std::make_shared<std::string>();
+  const bool is_written = detail::on_own_thread(detail::dump_patience, [text, options] {
+    *text = detail::to_json(detail::collect_fibers(nullptr, options.frames), options.addresses);
   });
+  if (!is_written) {
+    throw std::system_error(ETIMEDOUT,
+                            std::generic_category(),
+                            "vigil::inspect::dump_json: the names of functions take too long: a "
+                            "fiber may hold a lock of malloc or the dynamic loader");
+  }
+  std::fwrite(text->data(), 1, text->size(), out);
   std::fflush(out);
 }
 

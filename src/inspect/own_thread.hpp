@@ -1,47 +1,22 @@
-// own_thread: does a piece of work on a thread of its own, for which the caller waits.
-// Reading debug information takes more stack than a fiber has, and a fiber that looks at
-// all others is looked at as well.
+// own_thread: does a piece of work on a thread of its own. Reading debug information
+// takes more stack than a fiber has, and a fiber that looks at all others is looked at as
+// well.
+//
+// The work may need a lock that a stuck fiber holds: malloc's, or the dynamic loader's.
+// So the caller waits for a limited time, and then leaves the thread behind.
 #pragma once
 
-#include "sched/run/process_threads.hpp"
+#include "base/nanos.hpp"
 
 #include <vigil/detail/config.hpp>
 
-#include <csignal>
-#include <exception>
-#include <thread>
-
-#include <pthread.h>
+#include <functional>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// Throws what f throws, and std::system_error if the thread cannot be started.
-template <class F>
-void on_own_thread(F f) {
-  std::exception_ptr error;
-  // The program's signals are not for it.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  process_count_quiet_threads(1);  // it starts nothing
-  try {
-    std::thread work([&] {
-      process_is_quiet_thread();
-      try {
-        f();
-      } catch (...) {
-        error = std::current_exception();
-      }
-    });
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    work.join();
-  } catch (...) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    process_count_quiet_threads(-1);
-    throw;
-  }
-  if (error != nullptr) std::rethrow_exception(error);
-}
+// Returns true when f has returned; false if it has not within `patience`, and may go on
+// for ever: f owns all that it touches. Throws what f throws, and std::system_error if
+// the thread cannot be started.
+bool on_own_thread(nanos patience, std::function<void()> f);
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -5,7 +5,7 @@
 
 #include <vigil/detail/config.hpp>
 
-#include <cstdio>
+#include <string>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
@@ -17,8 +17,7 @@ void write_frames(dump_writer& out, const frame_list& frames, symbol_reader& nam
 // A line for each fiber, and below those with the same frames these frames.
 void write_text(dump_writer& out, const fiber_report& r, bool with_addresses);
 
-// One object. Caller: is inside process_dump(). Throws std::bad_alloc, with nothing
-// written.
-void write_json(std::FILE* out, const fiber_report& r, bool with_addresses);
+// One object. Throws std::bad_alloc.
+std::string to_json(const fiber_report& r, bool with_addresses);
 
 }  // namespace vigil::inline VIGIL_ABI::detail

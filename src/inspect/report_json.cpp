@@ -100,6 +100,11 @@ void add_awaited(json::object& to, const awaited_object& o, bool with_addresses)
     case awaited_object::kind::object:
       to["made_at"] = made_at(o.made, with_addresses);
       if (o.held_by == awaited_object::holder::a_fiber) to["held_by"] = fiber_of(o.who);
+      if (o.held_by == awaited_object::holder::gone) {
+        json::object gone = fiber_of(o.who);
+        gone["has_ended"] = true;
+        to["held_by"] = std::move(gone);
+      }
       if (o.held_by == awaited_object::holder::a_thread) to["held_by"] = "a thread";
       break;
   }
@@ -119,13 +124,13 @@ json::object fiber_of(const reported_fiber& f, std::size_t stack, bool with_addr
   const fiber_snapshot& s = f.shown;
   json::object o{{"id", s.id},
                  {"name", utf8(s.name)},
-                 {"state", to_string(s.state)},
+                 {"state", s.moved_on ? "has moved on" : to_string(s.state)},
                  {"started_at", site_of(s.file, s.line)},
                  {"stack", stack}};
   if (s.parent != 0) o["parent"] = s.parent;
   if (s.pinned) o["pinned"] = true;
   if (s.stopped) o["stop_requested"] = true;
-  if (s.state == fiber_state::parked) o["waits_for"] = wait_of(f, with_addresses);
+  if (s.state == fiber_state::parked && !s.moved_on) o["waits_for"] = wait_of(f, with_addresses);
   return o;
 }
 
@@ -154,6 +159,7 @@ json::object stack_of(const fiber_group& g, symbol_reader& names) {
 
 json::array runtimes() {
   json::array all;
+  const handler_scope inside;
   for_each_running([&all](const scheduler& s, runtime_slot&) {
     runtime_stats t;
     s.add_stats(t);
@@ -170,7 +176,7 @@ json::array runtimes() {
 
 }  // namespace
 
-void write_json(std::FILE* out, const fiber_report& r, bool with_addresses) {
+std::string to_json(const fiber_report& r, bool with_addresses) {
   symbol_reader names;
   json::array fibers;
   json::array stacks;
@@ -183,9 +189,7 @@ void write_json(std::FILE* out, const fiber_report& r, bool with_addresses) {
                          {"fibers", std::move(fibers)},
                          {"stacks", std::move(stacks)},
                          {"runtimes", runtimes()}};
-  const std::string text = json::serialize(all);
-  std::fwrite(text.data(), 1, text.size(), out);
-  std::fputc('\n', out);
+  return json::serialize(all) + "\n";
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -7,7 +7,7 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-// So many fibers of a group have a line of their own.
+// So many fibers with the same frames have a line of their own.
 constexpr std::size_t lines_at_most = 20;
 
 void write_place(dump_writer& out, const code_place& p) {
@@ -46,15 +46,17 @@ void write_group(dump_writer& out,
   std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
     return a->shown.since < b->shown.since;
   });
-  for (std::size_t i = 0; i < std::min(order.size(), lines_at_most); ++i) {
+  const bool has_frames = g.frames.result != frames_result::not_wanted;
+  const std::size_t lines = has_frames ? std::min(order.size(), lines_at_most) : order.size();
+  for (std::size_t i = 0; i < lines; ++i) {
     const reported_fiber& f = *order[i];
     const awaited_text awaited{f.awaited, with_addresses};
-    dump_fiber(out, f.where, f.shown, {&write_object, &awaited});
+    dump_fiber(out, f.shown, {&write_object, &awaited});
   }
-  if (order.size() > lines_at_most) {
-    out.text("... and ").number(order.size() - lines_at_most).text(" more with these frames\n");
+  if (order.size() > lines) {
+    out.text("... and ").number(order.size() - lines).text(" more with these frames\n");
   }
-  write_frames(out, g.frames, names);
+  if (has_frames) write_frames(out, g.frames, names);
 }
 
 }  // namespace

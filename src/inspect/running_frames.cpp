@@ -13,6 +13,7 @@
 #include "base/futex.hpp"
 #include "machine/sanitizer.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <mutex>
@@ -35,15 +36,17 @@ constexpr std::uint32_t one_question = 4;
 
 struct question {
   futex_word state{none};
-  int thread = 0;
+  atomic<int> thread{0};
   stack where;
-  frame_list* answer = nullptr;
+  std::byte* room = nullptr;  // of a copy_room
+  // The answer.
+  frame innermost;
+  stack_copy copy;  // empty: the thread runs on another stack
 };
 
 constinit question the_question;
 std::mutex asking_lock;  // RF2; guards also what follows, except in the handler
 int asks_by = 0;
-bool is_ours[NSIG] = {};
 struct sigaction earlier[NSIG];  // written before our handler is installed
 
 #if defined(__x86_64__)
@@ -87,27 +90,37 @@ frame interrupted_frame(const void* machine_state) noexcept {
 }
 #endif
 
-void answer(const question& q, const void* machine_state) noexcept {
-  const frame innermost = interrupted_frame(machine_state);
-  const std::uintptr_t sp = innermost.registers[stack_pointer_register];
+// Takes little stack: the alternate one may be the program's, and small.
+void answer(question& q, const void* machine_state) noexcept {
+  q.innermost = interrupted_frame(machine_state);
+  q.copy = {};
+  const std::uintptr_t sp = q.innermost.registers[stack_pointer_register];
   const auto bottom = reinterpret_cast<std::uintptr_t>(q.where.bottom);
   const auto top = reinterpret_cast<std::uintptr_t>(control_block(q.where));
-  if (sp < bottom || sp >= top) {
-    q.answer->count = 0;
-    q.answer->result = frames_result::moved_on;
-    return;
-  }
-  // The thread stands still here, so its stack needs no copy.
-  read_frames(innermost, {sp, top, reinterpret_cast<const std::byte*>(sp)}, *q.answer);
+  if (sp < bottom || sp >= top) return;
+  const std::size_t size = std::min<std::size_t>(top - sp, stack_copied_at_most);
+  copy_racing(reinterpret_cast<const std::byte*>(sp), q.room, size);
+  q.copy = {sp, sp + size, q.room};
 }
 
+// Does what would have been done without this handler.
 void pass_on(int signal, siginfo_t* info, void* machine_state) noexcept {
   const struct sigaction& before = earlier[signal];
   if ((before.sa_flags & SA_SIGINFO) != 0) {
     before.sa_sigaction(signal, info, machine_state);
-  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+  } else if (before.sa_handler == SIG_DFL) {
+    if (signal == SIGURG || signal == SIGWINCH) return;  // ignored
+    struct sigaction standard = {};
+    standard.sa_handler = SIG_DFL;
+    ::sigaction(signal, &standard, nullptr);
+    ::raise(signal);
+  } else if (before.sa_handler != SIG_IGN) {
     before.sa_handler(signal);
   }
+}
+
+bool came_from_here(const siginfo_t& info) noexcept {
+  return info.si_code == SI_QUEUE && info.si_value.sival_ptr == &the_question;
 }
 
 // Async-signal-safe.
@@ -116,12 +129,12 @@ void on_signal(int signal, siginfo_t* info, void* machine_state) {
   question& q = the_question;
   std::uint32_t seen = q.state.load();
   const std::uint32_t number = seen & ~state_bits;
-  if ((seen & state_bits) == asked && q.thread == ::gettid() &&
+  if ((seen & state_bits) == asked && q.thread.load() == ::gettid() &&
       q.state.compare_exchange_strong(seen, number | answered_now)) {
     answer(q, machine_state);
     q.state.store(number | answered);
     futex_wake_one(q.state);
-  } else {
+  } else if (!came_from_here(*info)) {
     pass_on(signal, info, machine_state);
   }
   errno = error;
@@ -129,11 +142,28 @@ void on_signal(int signal, siginfo_t* info, void* machine_state) {
 
 constexpr nanos patience = 100'000'000;
 
+bool is_our_handler(int signal) noexcept {
+  struct sigaction present;
+  return ::sigaction(signal, nullptr, &present) == 0 && (present.sa_flags & SA_SIGINFO) != 0 &&
+         present.sa_sigaction == &on_signal;
+}
+
+// The signal carries the question's address, so that one that comes late is known.
+bool send(question& q) noexcept {
+  siginfo_t info = {};
+  info.si_signo = asks_by;
+  info.si_code = SI_QUEUE;
+  info.si_pid = ::getpid();
+  info.si_uid = ::getuid();
+  info.si_value.sival_ptr = &q;
+  return ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), q.thread.load(), asks_by, &info) == 0;
+}
+
 // Caller: holds asking_lock.
 bool ask(question& q) noexcept {
   const std::uint32_t number = (q.state.load() & ~state_bits) + one_question;
   q.state.store(number | asked);
-  bool is_sent = ::syscall(SYS_tgkill, ::getpid(), q.thread, asks_by) == 0;
+  bool is_sent = send(q);
   const nanos until = monotonic_now() + patience;
   for (;;) {
     std::uint32_t seen = q.state.load();
@@ -166,34 +196,36 @@ constexpr bool can_ask() noexcept {
 void ask_running_by(int signal) {
   const auto refuse = [signal](const char* why) {
     throw std::invalid_argument("vigil::inspect::install: the signal " + std::to_string(signal) +
-                                why + "; SIGURG and the real-time signals are fit for it");
+                                why +
+                                "; use SIGURG, SIGWINCH, SIGUSR1, SIGUSR2 or a real-time signal");
   };
   if (signal < 0 || signal >= NSIG) refuse(" does not exist");
-  for (const int other :
-       {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGQUIT, SIGKILL, SIGSTOP}) {
-    if (signal == other) refuse(" has a meaning of its own");
-  }
+  const bool is_free = signal == SIGURG || signal == SIGWINCH || signal == SIGUSR1 ||
+                       signal == SIGUSR2 || signal >= SIGRTMIN;
+  if (signal != 0 && !is_free) refuse(" has a meaning of its own");
   const std::lock_guard guard(asking_lock);
   if (signal == 0 || !can_ask()) {
     asks_by = 0;
     return;
   }
-  if (!is_ours[signal]) {
+  if (!is_our_handler(signal)) {
     if (::sigaction(signal, nullptr, &earlier[signal]) != 0) refuse(" cannot be handled");
     struct sigaction mine = {};
     mine.sa_sigaction = &on_signal;
     mine.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
     sigemptyset(&mine.sa_mask);
     if (::sigaction(signal, &mine, nullptr) != 0) refuse(" cannot be handled");
-    is_ours[signal] = true;
   }
   asks_by = signal;
 }
 
-void read_running_frames(const stack& where, int thread, frame_list& out) noexcept {
+void read_running_frames(const stack& where,
+                         int thread,
+                         copy_room& room,
+                         frame_list& out) noexcept {
   out.count = 0;
   const std::lock_guard guard(asking_lock);
-  if (asks_by == 0) {
+  if (asks_by == 0 || !is_our_handler(asks_by)) {
     out.result = frames_result::not_asked;
     return;
   }
@@ -202,10 +234,16 @@ void read_running_frames(const stack& where, int thread, frame_list& out) noexce
     return;
   }
   question& q = the_question;
-  q.thread = thread;
+  q.thread.store(thread);
   q.where = where;
-  q.answer = &out;
-  if (!ask(q)) out.result = frames_result::no_answer;
+  q.room = room;
+  if (!ask(q)) {
+    out.result = frames_result::no_answer;
+  } else if (q.copy.bytes == nullptr) {
+    out.result = frames_result::moved_on;
+  } else {
+    read_frames(q.innermost, q.copy, out);
+  }
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

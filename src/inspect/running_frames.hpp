@@ -1,6 +1,6 @@
 // running_frames: the frames of a fiber that runs. Its thread is sent a signal, whose
-// handler, on the thread's alternate stack, goes up the interrupted stack and stores the
-// addresses, no more.
+// handler, on the thread's alternate stack, copies the registers and the interrupted
+// stack, no more. The asker goes up the copy.
 #pragma once
 
 #include "inspect/frame_list.hpp"
@@ -12,13 +12,13 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 // Has running fibers asked by this signal from now on; 0: not at all. A handler that the
 // program has for it is kept, and called for each signal that is not ours. Throws
-// std::invalid_argument for a number that is no signal, or whose action cannot be
-// changed.
+// std::invalid_argument for other signals than SIGURG, SIGWINCH, SIGUSR1, SIGUSR2 and the
+// real-time ones.
 void ask_running_by(int signal);
 
 // Asks the thread with the kernel's id `thread`, and waits for its answer, a tenth of a
 // second at most. The result is moved_on if it does not run on this stack any more. Not
 // in a signal handler.
-void read_running_frames(const stack& where, int thread, frame_list& out) noexcept;
+void read_running_frames(const stack& where, int thread, copy_room& room, frame_list& out) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

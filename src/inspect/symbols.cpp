@@ -50,8 +50,13 @@ bool find_map(std::uintptr_t place, const link_map*& out) noexcept {
   return true;
 }
 #else
-bool find_map(std::uintptr_t, const link_map*&) noexcept {
-  return false;
+// Takes the loader's lock.
+bool find_map(std::uintptr_t place, const link_map*& out) noexcept {
+  Dl_info info;
+  void* map = nullptr;
+  if (::dladdr1(reinterpret_cast<void*>(place), &info, &map, RTLD_DL_LINKMAP) == 0) return false;
+  out = static_cast<const link_map*>(map);
+  return true;
 }
 #endif
 
@@ -81,18 +86,18 @@ const code_place& symbol_reader::at(std::uintptr_t place) {
   if (!is_new) return out;
   files_->name(place, out.functions);
   char path[1024];
-  Dl_info info;
-  void* map = nullptr;
-  if (::dladdr1(reinterpret_cast<void*>(place), &info, &map, RTLD_DL_LINKMAP) != 0) {
-    const auto* const m = static_cast<const link_map*>(map);
-    out.module = m->l_name[0] != '\0' ? m->l_name : program.text;
-    out.offset = place - m->l_addr;
-    if (out.functions.empty() && info.dli_sname != nullptr) {
-      out.functions.push_back({demangled(info.dli_sname), "", 0});
-    }
-  } else if (find_module(place, path, sizeof path, out.offset)) {
+  if (find_module(place, path, sizeof path, out.offset)) {
     out.module = path;
+  } else {
+    out.offset = place;
   }
+#if !VIGIL_HAS_LIBDW
+  // Takes the loader's lock.
+  Dl_info info;
+  if (::dladdr(reinterpret_cast<void*>(place), &info) != 0 && info.dli_sname != nullptr) {
+    out.functions.push_back({demangled(info.dli_sname), "", 0});
+  }
+#endif
   if (out.functions.empty()) out.functions.emplace_back();
   return out;
 }

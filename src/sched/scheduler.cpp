@@ -112,6 +112,8 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
   f->stack_charge = stack_size;
   f->ending.on_unhandled = settings_.on_unhandled;
   f->identity.id = fibers.take_id(here);
+  // ordering: before anything is written to its stack, as in worker::about_to_run().
+  f->runs.store(static_cast<std::uint32_t>(f->identity.id * 0x9e37'79b9), order::release);
   if (here != nullptr && here->current != nullptr) f->identity.parent = here->current->identity.id;
   std::byte* const top = reinterpret_cast<std::byte*>(f);
   std::byte* const room = align_down(top - body_size, body_align < 16 ? 16 : body_align);

@@ -31,8 +31,10 @@ std::uint64_t caller_id() noexcept {
 constinit std::atomic<bool> holders_are_noted{false};
 
 void note_holder(std::atomic<std::uint64_t>& holder) noexcept {
+  const fiber* const f = current_fiber();
   // ordering: only for those who look inside; nothing hangs on it.
-  holder.store(caller_id(), std::memory_order_relaxed);
+  holder.store(f != nullptr ? f->identity.id << 1 : thread_id() << 1 | 1,
+               std::memory_order_relaxed);
 }
 
 bool begin_once(once_core& o, const wait_limit& limit) {

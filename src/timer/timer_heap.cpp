@@ -133,7 +133,7 @@ timer_heap::timer_heap() {
     entries_ = reinterpret_cast<heap_entry*>(start + skipped);
     reserved_ = bytes;
     // gdb's generate-core-file writes even what was never touched.
-    ::madvise(start, bytes, MADV_DONTDUMP);
+    ::madvise(entries_, bytes, MADV_DONTDUMP);
     // A refusal costs speed only.
     if (bytes > huge_page) ::madvise(start + skipped + huge_page, bytes - huge_page, MADV_HUGEPAGE);
     return;
@@ -150,7 +150,11 @@ bool timer_heap::reserve(std::size_t entries) noexcept {
   if (entries > reserved_ / sizeof(heap_entry)) return false;
 
   const auto commit = [this](std::size_t bytes) noexcept {
-    if (::mprotect(entries_, bytes, PROT_READ | PROT_WRITE) != 0) return false;
+    if (::mprotect(entries_, bytes, PROT_READ | PROT_WRITE) != 0) {
+      // At the limit of mappings: what is dumped and what is not are one mapping less.
+      ::madvise(entries_, reserved_, MADV_DODUMP);
+      if (::mprotect(entries_, bytes, PROT_READ | PROT_WRITE) != 0) return false;
+    }
     ::madvise(entries_, bytes, MADV_DODUMP);
     committed_ = bytes;
     capacity_ = bytes / sizeof(heap_entry);

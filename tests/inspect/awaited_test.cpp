@@ -107,6 +107,23 @@ TEST_SUITE("awaited") {
     });
   }
 
+  TEST_CASE("a holder that has ended is named, and no other fiber on its stack") {
+    vigil::inspect::install();
+    in_virtual([] {
+      vigil::mutex m;
+      vigil::spawn([&] { m.lock(); }).join();
+      const auto innocent =
+          vigil::spawn(vigil::fiber_options{.name = "innocent"}, [] { vigil::sleep_for(1h); });
+      const auto x = vigil::spawn(vigil::fiber_options{.name = "x"}, [&] { m.lock(), m.unlock(); });
+      vigil::testing::settle();
+      const std::string line = fiber_line(inspected(), "x");
+      INFO(line);
+      CHECK(has(line, ", which has ended"));
+      CHECK_FALSE(has(line, "innocent"));
+      m.unlock();
+    });
+  }
+
   TEST_CASE("ten kinds of wait: each names its object by the place where it was made") {
     in_virtual([] {
       ten_waits::run([] {

@@ -1,6 +1,7 @@
 #include "inspect/inspect_helpers.hpp"
 #include "inspect/ten_waits.hpp"
 #include "machine/sanitizer.hpp"
+#include "sched/report/fiber_snapshot.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -138,14 +139,52 @@ TEST_SUITE("frames") {
     });
   }
 
-  TEST_CASE("without frames the fibers are listed alone") {
+  TEST_CASE("another fiber on the same stack is not taken for the one before") {
     in_virtual([] {
+      vigil::detail::stack where;
+      auto a = vigil::spawn([&] {
+        where = vigil::detail::current_fiber()->whole;
+        vigil::sleep_for(1s);
+      });
+      vigil::testing::settle();
+      const vigil::detail::slab_hold hold;
+      vigil::detail::fiber_snapshot s;
+      REQUIRE(vigil::detail::take_snapshot(where, s));
+      CHECK(vigil::detail::is_unmoved(where, s));
+      a.join();
+      vigil::detail::stack next;
+      const auto b = vigil::spawn([&] {
+        next = vigil::detail::current_fiber()->whole;
+        vigil::sleep_for(1s);
+      });
+      vigil::testing::settle();
+      REQUIRE(next.bottom == where.bottom);
+      CHECK_FALSE(vigil::detail::is_unmoved(where, s));
+    });
+  }
+
+  TEST_CASE("a fiber that has ended, and is kept by its handle, says so") {
+    in_virtual([] {
+      const auto f = vigil::spawn(vigil::fiber_options{.name = "over"}, [] {});
+      vigil::testing::settle();
+      const std::string text = inspected();
+      CHECK(has(fiber_line(text, "over"), "[ended]"));
+      CHECK(has(text, "(has ended)"));
+    });
+  }
+
+  TEST_CASE("without frames the fibers are listed alone, each of them") {
+    in_virtual([] {
+      std::vector<vigil::fiber<void>> many;
+      for (int i = 0; i < 40; ++i)
+        many.push_back(vigil::spawn([] { vigil::sleep_for(1h); }));
       const auto nap =
           vigil::spawn(vigil::fiber_options{.name = "nap"}, [] { vigil::sleep_for(1h); });
       vigil::testing::settle();
       const std::string text = inspected({.frames = false, .addresses = false});
       CHECK(has(fiber_line(text, "nap"), "parked: sleep"));
-      CHECK_FALSE(has(text, "    at "));
+      CHECK_FALSE(has(text, "    "));
+      CHECK(count_of(text, "parked: sleep") == 41);
     });
   }
 
@@ -235,14 +274,45 @@ TEST_SUITE("frames") {
     vigil::inspect::install();
   }
 
+  TEST_CASE("a signal of ours that comes late does not reach the program's handler" *
+            doctest::skip(VIGIL_TSAN)) {
+    static std::atomic<int> heard{0};
+    std::signal(SIGUSR1, [](int) { heard.fetch_add(1); });
+    vigil::inspect::install({.running_signal = SIGUSR1, .addresses = false});
+    vigil::options two;
+    two.workers = 2;
+    vigil::run(two, [&] {
+      std::atomic<bool> stop{false};
+      std::atomic<bool> spins{false};
+      auto f = vigil::spawn([&] {
+        sigset_t all;
+        sigset_t before;
+        sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before);
+        spins.store(true);
+        spin_until(stop);
+        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);  // now it comes
+      });
+      vigil::blocking([&] {
+        while (!spins.load())
+          std::this_thread::yield();
+        inspected();
+      });
+      stop.store(true);
+      f.join();
+    });
+    CHECK(heard.load() == 0);
+    vigil::inspect::install();
+  }
+
   TEST_CASE("install() refuses what is no signal, and what has a meaning of its own") {
-    for (const int wrong : {-1, 1000, SIGKILL, SIGSTOP, SIGSEGV, SIGQUIT}) {
+    for (const int wrong : {-1, 1000, SIGKILL, SIGSTOP, SIGSEGV, SIGQUIT, SIGTERM, SIGCHLD}) {
       CAPTURE(wrong);
       CHECK_THROWS_AS(vigil::inspect::install({.running_signal = wrong, .addresses = false}),
                       std::invalid_argument);
     }
     vigil::inspect::install({.running_signal = 0, .addresses = false});
-    in_virtual([] { CHECK(has(inspected(), "(runs: its frames were not asked for)")); });
+    in_virtual([] { CHECK(has(inspected(), "(runs: it is not asked)")); });
     vigil::inspect::install();
   }
 }

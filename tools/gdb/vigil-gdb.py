@@ -173,7 +173,7 @@ class Fiber:
             return
         self.id, self.parent = word("identity.id"), word("identity.parent")
         self.state, self.role = word("state", 1), word("role", 1)
-        self.runs, self.resumes_at = word("runs", 4), word("side.resume_at_")
+        self.has_run, self.resumes_at = word("turns.has_run", 1), word("side.resume_at_")
         self.reason, self.object = word("shown.reason", 1), word("shown.object")
         self.ends_with = word("shown.ends_with")
         self.since = word("shown.since", signed=True)
@@ -220,7 +220,7 @@ class Fiber:
             return "its function has returned"
         if self.is_in("running"):
             return "it runs, and its thread is not to be found"
-        if self.runs == 0:
+        if not self.has_run:
             return "it has not begun"
         if "sizeof.left_frame" not in layout.numbers:
             return "this build leaves stacks by Boost's jump, whose frames the script does not read"
@@ -384,7 +384,10 @@ class Program:
                 holder = layout.field(fiber.object - layout(core + ".queue"), f"{core}.{member}")
                 if holder & 1:
                     return ", held by a thread"
-                other = self.by_block.get(holder >> 1)
+                if core == "once_core":  # the address of the fiber's control block
+                    other = self.by_block.get(holder >> 1)
+                else:  # its number
+                    other = next((f for f in self.fibers if f.id == holder >> 1), None)
                 return f", held by {other.title}" if other else ""
         return ""
 

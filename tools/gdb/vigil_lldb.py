@@ -127,7 +127,7 @@ class Fiber:
         self.program, self.at, self.bottom = program, at, bottom
         self.id, self.parent = word("identity.id"), word("identity.parent")
         self.state, self.reason = word("state", 1), word("shown.reason", 1)
-        self.runs, self.resumes_at = word("runs", 4), word("side.resume_at_")
+        self.has_run, self.resumes_at = word("turns.has_run", 1), word("side.resume_at_")
         self.sched = word("sched")
         self.place = program.text_at(word("identity.file"))
         line = word("identity.line", 4)
@@ -152,7 +152,7 @@ class Fiber:
         program = self.program
         return (self.state not in (program.value("fiber_state::running"),
                                    program.value("fiber_state::ended"))
-                and self.runs != 0 and "sizeof.left_frame" in program.numbers
+                and self.has_run and "sizeof.left_frame" in program.numbers
                 and self.bottom <= self.resumes_at < self.at)
 
     def registers(self):

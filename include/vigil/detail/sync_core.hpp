@@ -30,7 +30,8 @@ struct mutex_core {
   // 0 means free, with no waiters. src/sync/mutex.cpp has the other bits.
   std::atomic<std::uint32_t> word{0};
   wait_queue queue;
-  std::atomic<std::uint64_t> holder{0};  // a caller_id(), if holders are noted
+  // If holders are noted: twice the number of the fiber, or an odd number for a thread.
+  std::atomic<std::uint64_t> holder{0};
 };
 
 // Whether each lock notes who holds it, for those who look inside. Off by default: the

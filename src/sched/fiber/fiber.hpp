@@ -193,8 +193,9 @@ class fiber_core {
 
   // --- what a worker touches at each switch
   fiber_side side;
-  // How often it was switched to. A reader of its stack looks at this before and after:
-  // a worker counts first and touches the stack then.
+  // How often it was switched to, from a number that the last fiber on this stack most
+  // likely has not come to (scheduler::make_fiber). A reader of its stack looks at this
+  // before and after: a worker counts first and touches the stack then.
   atomic<std::uint32_t> runs{0};
   atomic<park_word> park_state{park_word::running};
   atomic<fiber_state> state{fiber_state::made};

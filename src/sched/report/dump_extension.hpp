@@ -8,6 +8,8 @@
 
 #include <vigil/detail/config.hpp>
 
+#include <string>
+
 namespace vigil::inline VIGIL_ABI::detail {
 
 class dump_writer;
@@ -29,8 +31,9 @@ class dump_extension {
 
   // --- not in a signal handler
   // Writes all fibers instead, equal stacks together; with `running_on` the running ones
-  // of that scheduler alone. False if there is no memory for it: nothing was written.
-  virtual bool write_fibers(dump_writer& out, const scheduler* running_on) const noexcept = 0;
+  // of that scheduler alone. False if it cannot be done, or not in time: nothing was
+  // written. Caller: is not inside process_dump().
+  virtual bool write_fibers(std::string& out, const scheduler* running_on) const noexcept = 0;
   // Writes the frames of the caller.
   virtual void write_own_frames(dump_writer& out) const noexcept = 0;
 

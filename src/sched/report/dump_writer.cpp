@@ -2,6 +2,8 @@
 
 #include "sched/fiber/written_name.hpp"
 
+#include <new>
+
 #include <unistd.h>
 
 namespace vigil::inline VIGIL_ABI::detail {
@@ -60,6 +62,14 @@ void dump_writer::put(char c) noexcept {
 
 void dump_writer::flush() noexcept {
   const char* p = buffer_;
+  if (string_ != nullptr) {
+    try {
+      string_->append(p, used_);
+    } catch (const std::bad_alloc&) {
+    }
+    used_ = 0;
+    return;
+  }
   if (stream_ != nullptr) {
     std::fwrite(p, 1, used_, stream_);
     used_ = 0;

@@ -6,16 +6,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <string>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
 // Collects text and writes it out in pieces: to a descriptor, which is async-signal-safe,
-// or to a stream, which is not.
+// or to a stream or a string, which is not.
 class dump_writer {
  public:
   explicit dump_writer(int descriptor) noexcept : descriptor_(descriptor) {}
 
   explicit dump_writer(std::FILE* stream) noexcept : stream_(stream) {}
+
+  // Text for which there is no memory is dropped.
+  explicit dump_writer(std::string& into) noexcept : string_(&into) {}
 
   VIGIL_FOR_IO dump_writer& text(const char* s) noexcept;
   dump_writer& text(const char* s, std::size_t limit) noexcept;
@@ -30,6 +34,7 @@ class dump_writer {
 
   int descriptor_ = -1;
   std::FILE* stream_ = nullptr;
+  std::string* string_ = nullptr;
   std::size_t used_ = 0;
   char buffer_[1024];
 };

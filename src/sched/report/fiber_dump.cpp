@@ -32,23 +32,22 @@ struct census {
   std::size_t shown = 0;
 };
 
-// Uses the real clock, even on virtual time.
-void describe_run(dump_writer& out, const stack& where, const fiber_snapshot& s) noexcept {
-  run_bounds::span ran;
-  if (!process_has_run_for(s.sched, *control_block(where), ran)) return;
-  if (ran.at_least < 1'000'000) {
-    out.text(", for at most ").seconds(ran.at_most);
+void describe_run(dump_writer& out, const fiber_snapshot& s) noexcept {
+  if (!s.has_ran) return;
+  if (s.ran.at_least < 1'000'000) {
+    out.text(", for at most ").seconds(s.ran.at_most);
   } else {
-    out.text(", for ").seconds(ran.at_least).text(" to ").seconds(ran.at_most);
+    out.text(", for ").seconds(s.ran.at_least).text(" to ").seconds(s.ran.at_most);
   }
 }
 
-void describe_state(dump_writer& out,
-                    const stack& where,
-                    const fiber_snapshot& s,
-                    const object_text& object) noexcept {
+void describe_state(dump_writer& out, const fiber_snapshot& s, const object_text& object) noexcept {
+  if (s.moved_on) {
+    out.text("has moved on");
+    return;
+  }
   out.text(to_string(s.state));
-  if (s.state == fiber_state::running) describe_run(out, where, s);
+  if (s.state == fiber_state::running) describe_run(out, s);
   if (s.state != fiber_state::parked) return;
   out.text(": ").text(to_string(s.reason));
   object.write(out, object.argument);
@@ -87,7 +86,7 @@ void visit_stack(const stack& where, void* argument) noexcept {
   if (c.shown == fibers_shown_at_most) return;
   ++c.shown;
   const looked_at fiber{c.extension, where, s};
-  dump_fiber(*c.out, where, s, {&write_object, &fiber});
+  dump_fiber(*c.out, s, {&write_object, &fiber});
   if (c.extension != nullptr) c.extension->write_frames(*c.out, where, s);
 }
 
@@ -100,14 +99,11 @@ VIGIL_NO_SANITIZE_THREAD const fiber* current_of(const worker& w) noexcept {
 
 constinit atomic<const dump_extension*> installed_extension{nullptr};
 
-void dump_fiber(dump_writer& out,
-                const stack& where,
-                const fiber_snapshot& s,
-                const object_text& object) noexcept {
+void dump_fiber(dump_writer& out, const fiber_snapshot& s, const object_text& object) noexcept {
   out.text("fiber ").number(s.id);
   if (s.name[0] != '\0') out.text(" (").name(s.name).text(")");
   out.text(" [");
-  describe_state(out, where, s, object);
+  describe_state(out, s, object);
   if (s.pinned) out.text(", pinned");
   if (s.stopped) out.text(", stop requested");
   out.text("] started at ").text(s.file);
@@ -130,12 +126,8 @@ int thread_that_runs(const scheduler& s, const fiber& f) noexcept {
   return 0;
 }
 
-void dump_fibers(dump_writer& out, dump_place place) noexcept {
+void dump_fibers(dump_writer& out) noexcept {
   census c{&out};
-  if (place == dump_place::program && c.extension != nullptr &&
-      c.extension->write_fibers(out, nullptr)) {
-    return;
-  }
   out.text("vigil: fibers\n");
   const slab_hold hold;
   for_each_stack_in_use(&visit_stack, &c);
@@ -144,13 +136,9 @@ void dump_fibers(dump_writer& out, dump_place place) noexcept {
   if (c.extension != nullptr) c.extension->write_limits(out);
 }
 
-void dump_running(dump_writer& out, const scheduler& s, dump_place place) noexcept {
+void dump_running(dump_writer& out, const scheduler& s) noexcept {
   census c{&out};
   c.running_on = &s;
-  if (place == dump_place::program && c.extension != nullptr &&
-      c.extension->write_fibers(out, &s)) {
-    return;
-  }
   const slab_hold hold;
   for_each_stack_in_use(&visit_stack, &c);
 }

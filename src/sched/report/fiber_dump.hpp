@@ -17,16 +17,12 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class scheduler;
 
-// The code that writes a dump: a signal handler, or code that must take no lock; or any
-// other.
-enum class dump_place : std::uint8_t { handler, program };
-
 // More fibers than anybody reads; the rest are only counted.
 inline constexpr std::size_t fibers_shown_at_most = 10'000;
 
-VIGIL_FOR_IO void dump_fibers(dump_writer& out, dump_place place) noexcept;
+VIGIL_FOR_IO void dump_fibers(dump_writer& out) noexcept;
 // Its running fibers alone.
-void dump_running(dump_writer& out, const scheduler& s, dump_place place) noexcept;
+void dump_running(dump_writer& out, const scheduler& s) noexcept;
 
 // Writes which object a fiber waits for, to follow the reason.
 struct object_text {
@@ -36,7 +32,6 @@ struct object_text {
 
 // Writes the line of one fiber, with its end.
 VIGIL_FOR_IO void dump_fiber(dump_writer& out,
-                             const stack& where,
                              const fiber_snapshot& s,
                              const object_text& object) noexcept;
 VIGIL_FOR_IO void dump_runtime(dump_writer& out, const scheduler& s) noexcept;

@@ -5,15 +5,21 @@
 #include "sched/run/process_dump.hpp"
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-// Copies the block's bytes as they are at this moment, each read once.
+// Copies the block as it is at this moment, each word read once: no pointer is torn.
 VIGIL_NO_SANITIZE_THREAD void copy_block(const fiber& from, std::byte* to) noexcept {
-  const auto* const bytes = reinterpret_cast<const volatile std::byte*>(&from);
-  for (std::size_t i = 0; i < sizeof(fiber); ++i)
-    to[i] = bytes[i];
+  using word [[gnu::may_alias]] = std::uint64_t;
+  static_assert(sizeof(fiber) % sizeof(word) == 0 && alignof(fiber) >= alignof(word));
+  const auto* const words = reinterpret_cast<const volatile word*>(&from);
+  for (std::size_t i = 0; i < sizeof(fiber) / sizeof(word); ++i) {
+    const word one = words[i];
+    std::memcpy(to + i * sizeof one, &one, sizeof one);
+  }
 }
 
 }  // namespace
@@ -49,16 +55,26 @@ bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept {
   // compared.
   s.sched = f->sched;
   s.now = process_now(f->sched);
+  s.has_ran = s.state == fiber_state::running && process_has_run_for(f->sched, block, s.ran);
   // The fiber may have begun or ended meanwhile, so the magic word is read once more.
   return s.file != nullptr && block.magic.load() == fiber::live_magic;
 }
+
+namespace {
+
+// Read while it may be written.
+VIGIL_NO_SANITIZE_THREAD std::uint64_t id_of(const fiber& f) noexcept {
+  return *const_cast<const volatile std::uint64_t*>(&f.identity.id);
+}
+
+}  // namespace
 
 bool is_unmoved(const stack& where, const fiber_snapshot& s) noexcept {
   // Pairs with worker::about_to_run(): if a byte that was read was written after a switch
   // to the fiber, the count of that switch is seen here.
   order_plain_memory();
   const fiber& f = *control_block(where);
-  return f.runs.load() == s.runs && f.magic.load() == fiber::live_magic;
+  return f.runs.load() == s.runs && f.magic.load() == fiber::live_magic && id_of(f) == s.id;
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -6,6 +6,7 @@
 #include "machine/jump.hpp"
 #include "machine/stack.hpp"
 #include "sched/fiber/fiber.hpp"
+#include "sched/run/run_bounds.hpp"
 
 #include <cstdint>
 
@@ -23,7 +24,9 @@ struct fiber_snapshot {
   const birth* ends_with = nullptr;  // of a context
   nanos since = 0;
   nanos until = never;
-  nanos now = 0;                     // on the clock of its runtime
+  nanos now = 0;  // on the clock of its runtime
+  bool has_ran = false;
+  run_bounds::span ran;              // if has_ran: for how long it has run, in real time
   const scheduler* sched = nullptr;  // only compared
   bool pinned = false;
   bool stopped = false;
@@ -33,6 +36,7 @@ struct fiber_snapshot {
   // Where it goes on, unless it runs, and the count of its runs at that moment.
   resume_point resumes_at = nullptr;
   std::uint32_t runs = 0;
+  bool moved_on = false;  // ran while it was looked at: of the rest only who it is holds
 };
 
 // Copies what the control block on this stack says. Returns false where no fiber lies, or

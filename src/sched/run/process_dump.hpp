@@ -8,18 +8,23 @@
 #include <vigil/detail/config.hpp>
 
 #include <cstdint>
+#include <cstdio>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
 class dump_writer;
-enum class dump_place : std::uint8_t;
 class fiber_core;
 class scheduler;
 
+// The code that writes a dump: a signal handler, or code that may hold any lock; or any
+// other.
+enum class dump_place : std::uint8_t { handler, program };
+
 // Writes every fiber and every running runtime. Async-signal-safe with
-// dump_place::handler and a writer to a descriptor.
-void process_dump(dump_writer& out, dump_place place) noexcept;
+// dump_place::handler.
 void process_dump(int descriptor, dump_place place) noexcept;
+// The same, not in a signal handler. The end of a run does not wait for the stream.
+void process_dump(std::FILE* out) noexcept;
 
 // Writes the running fibers of one runtime alone. Not in a signal handler.
 void process_dump_running(int descriptor, const scheduler& s) noexcept;

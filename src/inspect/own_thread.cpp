@@ -1,0 +1,77 @@
+#include "inspect/own_thread.hpp"
+
+#include "base/clock_source.hpp"
+#include "base/futex.hpp"
+#include "sched/run/process_threads.hpp"
+
+#include <csignal>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include <pthread.h>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+struct shared_work {
+  std::function<void()> f;
+  std::exception_ptr error;  // written before `done`
+  futex_word done{0};
+};
+
+void do_work(shared_work& w) noexcept {
+  try {
+    w.f();
+  } catch (...) {
+    w.error = std::current_exception();
+  }
+  w.done.store(1);
+  futex_wake_one(w.done);
+}
+
+// The program's signals are not for the thread.
+class signals_blocked {
+ public:
+  signals_blocked() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+
+  ~signals_blocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  signals_blocked(const signals_blocked&) = delete;
+  signals_blocked& operator=(const signals_blocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+bool on_own_thread(nanos patience, std::function<void()> f) {
+  const auto work = std::make_shared<shared_work>();
+  work->f = std::move(f);
+  process_count_quiet_threads(1);  // it starts nothing
+  try {
+    const signals_blocked meanwhile;
+    std::thread([work] {
+      process_is_quiet_thread();
+      do_work(*work);
+    }).detach();
+  } catch (...) {
+    process_count_quiet_threads(-1);
+    throw;
+  }
+  const nanos until = saturating_add(monotonic_now(), patience);
+  while (work->done.load() == 0) {
+    if (monotonic_now() >= until) return false;
+    futex_wait(work->done, 0, until);
+  }
+  if (work->error != nullptr) std::rethrow_exception(work->error);
+  return true;
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail
