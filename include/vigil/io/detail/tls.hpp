@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -261,19 +260,25 @@ class tls_core {
   // The turn of a writer, which afterwards sends what is owed.
   class writing_turn {
    public:
-    explicit writing_turn(tls_core& s) : of_(s), turn_(std::in_place, s.state_->writing) {}
+    explicit writing_turn(tls_core& s) : after_{s}, turn_(s.state_->writing) {
+      after_.sends = true;
+    }
 
     writing_turn(const writing_turn&) = delete;
     writing_turn& operator=(const writing_turn&) = delete;
 
-    ~writing_turn() {
-      turn_.reset();
-      of_.send_owed();
-    }
-
    private:
-    tls_core& of_;
-    std::optional<turns::call> turn_;
+    struct sender {
+      ~sender() {
+        if (sends) of.send_owed();
+      }
+
+      tls_core& of;
+      bool sends = false;  // not if there was no turn
+    };
+
+    sender after_;  // is destroyed after the turn
+    turns::call turn_;
   };
 
   static constexpr auto wants_input = boost::asio::error::would_block;
