@@ -13,6 +13,7 @@ int main(int argc, char**) {
       std::puts(f.c_str());
     return 0;
   }
+  std::signal(SIGQUIT, SIG_DFL);  // a shell ignores it for what it runs in the background
   vigil::inspect::install();
   vigil::testing::run_virtual([] {
     ten_waits::objects o;

@@ -45,6 +45,6 @@ class dump_extension {
 };
 
 // nullptr: none is installed. An extension lives for ever.
-extern VIGIL_FOR_IO atomic<const dump_extension*> installed_extension;
+VIGIL_FOR_IO extern atomic<const dump_extension*> installed_extension;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

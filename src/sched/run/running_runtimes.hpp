@@ -29,8 +29,8 @@ struct slot_block {
   atomic<slot_block*> next{nullptr};
 };
 
-extern VIGIL_FOR_IO slot_block first_slots;
-extern VIGIL_FOR_IO atomic<int> handlers_inside;
+VIGIL_FOR_IO extern slot_block first_slots;
+VIGIL_FOR_IO extern atomic<int> handlers_inside;
 
 // Guards all that a run changes in its process: taken when a run begins or ends, when
 // signals are added, and by a thread that forks.
