@@ -24,7 +24,7 @@ void set_fatal_hook(fatal_hook hook) noexcept;
     __attribute__((format(printf, 1, 2)));
 
 // The same without the abort, for warnings.
-void warn(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
+VIGIL_FOR_IO void warn(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
 
 [[noreturn]] VIGIL_FOR_IO void check_failed(const char* condition,
                                             const char* message,

@@ -80,7 +80,7 @@ class side_pool {
   void submit(side_job& job) noexcept VIGIL_EXCLUDES(lock_);
   // Returns false if a thread has taken the call. Caller: as BP4 says.
   bool withdraw(side_job& job) noexcept VIGIL_EXCLUDES(lock_);
-  blocking_stats stats() noexcept VIGIL_EXCLUDES(lock_);
+  VIGIL_FOR_IO blocking_stats stats() noexcept VIGIL_EXCLUDES(lock_);
 
  private:
   struct place {

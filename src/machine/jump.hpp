@@ -40,7 +40,7 @@ extern "C" void* vigil_jump(resume_point* left, resume_point to, void* data) noe
 resume_point make_resume_point(void* sp, std::size_t size) noexcept;
 
 // The lowest function of each stack; in switch.cpp.
-[[noreturn]] void stack_begins(void* data);
+[[noreturn]] VIGIL_FOR_IO void stack_begins(void* data);
 
 // Stands in the lowest function of a stack and says that it has no caller, so that
 // debuggers, backtrace() and the unwinder stop here instead of reading past the stack.

@@ -143,7 +143,7 @@ struct stack_stats {
 };
 
 // Counts by walking the table. Async-signal-safe.
-stack_stats read_stack_stats() noexcept;
+VIGIL_FOR_IO stack_stats read_stack_stats() noexcept;
 
 struct stack_place {
   stack where;
