@@ -1,5 +1,7 @@
-// A hang and its report: two fibers lock two accounts in opposite orders.
+// A hang and its report: two fibers lock two accounts in opposite orders. They do so on
+// virtual time, so that it happens each time.
 #include <vigil/inspect.hpp>
+#include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
 
 #include <cstdio>
@@ -27,7 +29,7 @@ int main() {
   account a;
   account b;
   try {
-    vigil::run([&] {
+    vigil::testing::run_virtual([&] {
       auto rent = vigil::spawn({.name = "rent"}, [&] { transfer(a, b, 10); });
       auto wages = vigil::spawn({.name = "wages"}, [&] { transfer(b, a, 20); });
       rent.join();

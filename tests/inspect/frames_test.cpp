@@ -429,22 +429,18 @@ TEST_SUITE("frames") {
     vigil::inspect::install();
     vigil::mutex a;
     vigil::mutex b;
-    vigil::options settings;
-    settings.deadlock = vigil::on_deadlock::fatal;  // even if a sanitizer has a thread
+    const auto lock_both = [](vigil::mutex& first, vigil::mutex& second) {
+      const std::lock_guard one(first);
+      vigil::sleep_for(1ms);
+      const std::lock_guard two(second);
+    };
+    // On virtual time both have their first lock before one asks for the second.
     CHECK_THROWS_AS(
-        vigil::run(settings,
-                   [&] {
-                     const auto lock_both = [](vigil::mutex& first, vigil::mutex& second) {
-                       const std::lock_guard one(first);
-                       vigil::sleep_for(1ms);
-                       const std::lock_guard two(second);
-                     };
-                     auto f =
-                         vigil::spawn(vigil::fiber_options{.name = "ab"}, [&] { lock_both(a, b); });
-                     auto g =
-                         vigil::spawn(vigil::fiber_options{.name = "ba"}, [&] { lock_both(b, a); });
-                     f.join();
-                   }),
+        vigil::testing::run_virtual([&] {
+          auto f = vigil::spawn(vigil::fiber_options{.name = "ab"}, [&] { lock_both(a, b); });
+          auto g = vigil::spawn(vigil::fiber_options{.name = "ba"}, [&] { lock_both(b, a); });
+          f.join();
+        }),
         vigil::deadlock);
   }
 
