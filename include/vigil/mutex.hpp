@@ -23,8 +23,9 @@ namespace vigil::inline VIGIL_ABI {
 // overtaken a thousand times, the next unlock reserves the mutex for it. Behaviour: Go's
 // sync.Mutex.
 //
-// It does not record its owner: any fiber or thread may unlock it, and a fiber that locks
-// it twice waits for ever. Cost: uncontended, two atomic operations on one word.
+// Any fiber or thread may unlock it, and a fiber that locks it twice waits for ever. Its
+// owner is noted for dumps alone, once inspect::install() was called. Cost: uncontended,
+// two atomic operations on one word.
 class mutex {
  public:
   constexpr mutex(const site& from = site::current()) noexcept : core_(from) {}

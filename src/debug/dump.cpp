@@ -6,7 +6,8 @@
 namespace vigil::inline VIGIL_ABI::debug {
 
 void dump(std::FILE* out) {
-  detail::process_dump(out);
+  detail::dump_writer writer(out);
+  detail::process_dump(writer, detail::dump_place::program);
   std::fflush(out);
 }
 

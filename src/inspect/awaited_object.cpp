@@ -49,7 +49,10 @@ bool read_select_at(const void* at, awaited_object& out) noexcept {
   copied_bytes<shown_select> copy;
   if (!copy.read(at)) return false;
   const shown_select all = copy.as_object();
-  for (std::size_t i = 0; i < all.count; ++i) {
+  // If the fiber has moved on, the count may be any number.
+  const std::size_t looked_at = std::min<std::size_t>(all.count, 1024);
+  out.other_cases = all.count - looked_at;
+  for (std::size_t i = 0; i < looked_at; ++i) {
     copied_bytes<select_case*> place;
     copied_bytes<select_case> one;
     if (!place.read(all.cases + i) || !one.read(place.as_object())) return false;
@@ -66,36 +69,15 @@ bool read_select_at(const void* at, awaited_object& out) noexcept {
   return true;
 }
 
-struct wanted_fiber {
-  std::uint64_t id;
-  shown_fiber* found;
-};
-
-void find_by_id(const stack& where, void* argument) noexcept {
-  auto& wanted = *static_cast<wanted_fiber*>(argument);
-  shown_fiber one;
-  fiber_snapshot s;
-  if (!take_snapshot(where, s) || s.id != wanted.id || s.state == fiber_state::ended) return;
-  one.id = s.id;
-  std::copy_n(s.name, sizeof one.name, one.name);
-  *wanted.found = one;
-}
-
 // `holder` as note_holder() writes it.
 void read_holder(std::uint64_t holder, awaited_object& out) noexcept {
   if (holder == 0) return;
   if ((holder & 1) != 0) {
     out.held_by = awaited_object::holder::a_thread;
-    return;
+  } else {
+    out.held_by = awaited_object::holder::a_number;
+    out.who.id = holder >> 1;
   }
-  out.held_by = awaited_object::holder::gone;
-  out.who.id = holder >> 1;
-  shown_fiber found;
-  wanted_fiber wanted{holder >> 1, &found};
-  for_each_stack_in_use(&find_by_id, &wanted);
-  if (found.id == 0) return;
-  out.who = found;
-  out.held_by = awaited_object::holder::a_fiber;
 }
 
 // `runner` is a caller_id(): the fiber is there, since it runs the function.
@@ -127,7 +109,6 @@ bool read_object(const fiber_snapshot& s, awaited_object& out) noexcept {
     case wait_reason::mutex: {
       copied_bytes<mutex_core> m;
       if (!copy_around(s.object, m)) return false;
-      out.is_lock = true;
       read_holder(m.as_object().holder.load(order::relaxed), out);  // ordering: a copy
       return true;
     }
@@ -135,14 +116,12 @@ bool read_object(const fiber_snapshot& s, awaited_object& out) noexcept {
     case wait_reason::shared_mutex_write: {
       copied_bytes<shared_mutex_core> m;
       if (!copy_around(s.object, m)) return false;
-      out.is_lock = true;
       read_holder(m.as_object().holder.load(order::relaxed), out);  // ordering: a copy
       return true;
     }
     case wait_reason::once: {
       copied_bytes<once_core> o;
       if (!copy_around(s.object, o)) return false;
-      out.is_lock = true;
       read_runner(o.as_object().runner, out);
       return true;
     }
@@ -171,6 +150,24 @@ bool read_by_reason(const fiber_snapshot& s, awaited_object& out) noexcept {
   }
 }
 
+struct wanted_fiber {
+  std::uint64_t id = 0;
+  const scheduler* sched = nullptr;
+  bool is_found = false;
+  bool is_in_sched = false;
+  shown_fiber found;
+};
+
+void look_for(const stack& where, void* argument) noexcept {
+  auto& wanted = *static_cast<wanted_fiber*>(argument);
+  if (wanted.is_in_sched || !has_id(where, wanted.id)) return;
+  fiber_snapshot s;
+  if (!take_snapshot(where, s) || s.id != wanted.id || s.state == fiber_state::ended) return;
+  wanted.is_found = true;
+  wanted.is_in_sched = s.sched == wanted.sched;
+  std::copy_n(s.name, sizeof wanted.found.name, wanted.found.name);
+}
+
 void write_birth(dump_writer& out, const shown_birth& b, bool with_addresses) noexcept {
   if (b.line != 0) {
     out.text(" made at ").text(b.file).text(":").number(b.line);
@@ -185,6 +182,24 @@ void write_birth(dump_writer& out, const shown_birth& b, bool with_addresses) no
 void write_fiber(dump_writer& out, const shown_fiber& f) noexcept {
   out.text("fiber ").number(f.id);
   if (f.name[0] != '\0') out.text(" (").name(f.name).text(")");
+}
+
+void write_holder(dump_writer& out, const awaited_object& o) noexcept {
+  switch (o.held_by) {
+    case awaited_object::holder::unknown:
+      return;
+    case awaited_object::holder::a_thread:
+      out.text(", held by a thread");
+      return;
+    case awaited_object::holder::a_number:
+    case awaited_object::holder::a_fiber:
+      write_fiber(out.text(", held by "), o.who);
+      return;
+    case awaited_object::holder::gone:
+      write_fiber(out.text(", held by "), o.who);
+      out.text(", which has ended");
+      return;
+  }
 }
 
 void write_channel(dump_writer& out, const shown_channel& c, bool with_addresses) noexcept {
@@ -213,6 +228,16 @@ bool read_awaited(const stack& where, const fiber_snapshot& s, awaited_object& o
   return true;
 }
 
+void find_holder(const fiber_snapshot& waiter, awaited_object& o) noexcept {
+  if (o.held_by != awaited_object::holder::a_number) return;
+  wanted_fiber wanted;
+  wanted.id = wanted.found.id = o.who.id;
+  wanted.sched = waiter.sched;
+  for_each_stack_in_use(&look_for, &wanted);
+  o.held_by = wanted.is_found ? awaited_object::holder::a_fiber : awaited_object::holder::gone;
+  o.who = wanted.found;
+}
+
 void write_awaited(dump_writer& out, const awaited_object& o, bool with_addresses) noexcept {
   switch (o.type) {
     case awaited_object::kind::none:
@@ -233,13 +258,7 @@ void write_awaited(dump_writer& out, const awaited_object& o, bool with_addresse
       break;
     case awaited_object::kind::object:
       write_birth(out, o.made, with_addresses);
-      if (o.held_by == awaited_object::holder::a_thread) out.text(", held by a thread");
-      if (o.held_by == awaited_object::holder::a_fiber) {
-        write_fiber(out.text(", held by "), o.who);
-      } else if (o.held_by == awaited_object::holder::gone) {
-        write_fiber(out.text(", held by "), o.who);
-        out.text(", which has ended");
-      }
+      write_holder(out, o);
       break;
   }
   if (o.ends_with_context) {

@@ -36,13 +36,13 @@ struct shown_fiber {
 
 struct awaited_object {
   enum class kind : std::uint8_t { none, join, channel, select, object };
-  enum class holder : std::uint8_t { unknown, a_fiber, a_thread, gone };
+  enum class holder : std::uint8_t { unknown, a_number, a_fiber, a_thread, gone };
 
   static constexpr std::size_t most_cases = 8;
 
   kind type = kind::none;
-  shown_birth made;      // object
-  bool is_lock = false;  // object: then it may be held
+  shown_birth made;  // object
+
   holder held_by = holder::unknown;
   shown_fiber who;              // the fiber that is joined, or that holds the lock
   std::size_t case_count = 0;   // channel: 1; select: those with a channel
@@ -55,6 +55,10 @@ struct awaited_object {
 // Reads it for a fiber whose state is `parked`. False if the fiber has moved on
 // meanwhile. Caller: holds a slab_hold.
 bool read_awaited(const stack& where, const fiber_snapshot& s, awaited_object& out) noexcept;
+
+// Finds the fiber whose number an object names as its holder (holder::a_number); of
+// several runtimes the waiter's own comes first. Walks over all fibers. Caller: as above.
+void find_holder(const fiber_snapshot& waiter, awaited_object& o) noexcept;
 
 // Writes it in words, to follow the reason: " of fiber 4 (main)".
 void write_awaited(dump_writer& out, const awaited_object& o, bool with_addresses) noexcept;

@@ -6,7 +6,10 @@
 #include "sched/run/running_runtimes.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <unordered_map>
+#include <utility>
 
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
@@ -31,9 +34,9 @@ class collector {
     ++report_.fibers;
     if (report_.collected == fibers_shown_at_most) return;
     reported_fiber f;
-    f.where = where;
     f.shown = s;
-    read(f);
+    read(where, f);
+    name_holder(f);
     ++report_.collected;
     group_of(frames_).fibers.push_back(f);
   }
@@ -53,16 +56,17 @@ class collector {
 
   // Reads the frames and the object of the wait, of the moment of the snapshot. A fiber
   // that moves on meanwhile is looked at again, a few times; then only who it is is told.
-  void read(reported_fiber& f) {
+  void read(const stack& where, reported_fiber& f) {
     for (int tries = 0; tries < 3; ++tries) {
       frames_.count = 0;
       frames_.result = frames_result::not_wanted;
-      if (with_frames_) read_frames_of(f);
+      f.awaited = {};
+      if (with_frames_) read_frames_of(where, f.shown);
       const bool is_one_moment =
-          f.shown.state == fiber_state::running || read_awaited(f.where, f.shown, f.awaited);
+          f.shown.state == fiber_state::running || read_awaited(where, f.shown, f.awaited);
       if (is_one_moment && frames_.result != frames_result::moved_on) return;
       fiber_snapshot again;
-      if (!take_snapshot(f.where, again) || again.id != f.shown.id) break;
+      if (!take_snapshot(where, again) || again.id != f.shown.id) break;
       f.shown = again;
     }
     f.awaited = {};
@@ -71,13 +75,22 @@ class collector {
     frames_.result = frames_result::moved_on;
   }
 
-  void read_frames_of(const reported_fiber& f) {
-    if (f.shown.state == fiber_state::running) {
-      const int thread = process_thread_that_runs(f.shown.sched, *control_block(f.where));
-      read_running_frames(f.where, thread, room_->bytes, frames_);
+  void read_frames_of(const stack& where, const fiber_snapshot& s) {
+    if (s.state == fiber_state::running) {
+      const int thread = process_thread_that_runs(s.sched, *control_block(where));
+      read_running_frames(where, thread, room_->bytes, frames_);
     } else {
-      read_parked_frames(f.where, f.shown, room_->bytes, frames_);
+      read_parked_frames(where, s, room_->bytes, frames_);
     }
+  }
+
+  // Many may wait for one holder, and finding it takes a walk over all fibers.
+  void name_holder(reported_fiber& f) {
+    if (f.awaited.held_by != awaited_object::holder::a_number) return;
+    const auto [found, is_new] = holders_.try_emplace({f.shown.sched, f.awaited.who.id}, f.awaited);
+    if (is_new) find_holder(f.shown, found->second);
+    f.awaited.held_by = found->second.held_by;
+    f.awaited.who = found->second.who;
   }
 
   fiber_group& group_of(const frame_list& f) {
@@ -98,6 +111,7 @@ class collector {
   frame_list frames_;
   fiber_report report_;
   std::unordered_map<std::size_t, std::vector<fiber_group*>> by_hash_;
+  std::map<std::pair<const scheduler*, std::uint64_t>, awaited_object> holders_;
 };
 
 }  // namespace

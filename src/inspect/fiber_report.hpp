@@ -17,7 +17,6 @@ namespace vigil::inline VIGIL_ABI::detail {
 class scheduler;
 
 struct reported_fiber {
-  stack where;  // only to be looked up: the fiber may have ended
   fiber_snapshot shown;
   awaited_object awaited;
 };

@@ -4,6 +4,20 @@
 
 #include <dlfcn.h>
 
+#if !defined(DLFO_STRUCT_HAS_EH_DBASE)
+// libgcc's. The header that declares them, unwind-dw2-fde.h, is not installed.
+extern "C" {
+
+struct dwarf_eh_bases {
+  void* text;
+  void* data;
+  void* function;
+};
+
+const void* _Unwind_Find_FDE(void* place, dwarf_eh_bases* bases);
+}
+#endif
+
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
@@ -245,12 +259,12 @@ bool rule_program::step(dwarf_reader& in) noexcept {
   }
 }
 
-#if defined(DLFO_STRUCT_HAS_EH_DBASE)
-
 struct function_entry {
   std::uintptr_t begin = 0;  // of the code
   const std::uint8_t* entry = nullptr;
 };
+
+#if defined(DLFO_STRUCT_HAS_EH_DBASE)
 
 // The entry of the function at `place`. Each file has a table of them, sorted by address;
 // glibc finds the file without a lock. libgcc's search would look at functions that a JIT
@@ -293,29 +307,6 @@ function_entry find_function(std::uintptr_t place) noexcept {
 }
 
 #else
-
-}  // namespace
-}  // namespace vigil::inline VIGIL_ABI::detail
-
-// libgcc's. The header that declares them, unwind-dw2-fde.h, is not installed.
-extern "C" {
-
-struct dwarf_eh_bases {
-  void* text;
-  void* data;
-  void* function;
-};
-
-const void* _Unwind_Find_FDE(void* place, dwarf_eh_bases* bases);
-}
-
-namespace vigil::inline VIGIL_ABI::detail {
-namespace {
-
-struct function_entry {
-  std::uintptr_t begin = 0;  // of the code
-  const std::uint8_t* entry = nullptr;
-};
 
 // Takes the loader's lock.
 function_entry find_function(std::uintptr_t place) noexcept {

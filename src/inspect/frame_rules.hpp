@@ -2,8 +2,8 @@
 // code, as call frame information (.eh_frame) says it. Compilers write that for
 // exceptions, so it needs no frame pointers and exists for Debian's libraries as well.
 //
-// Reading takes no lock and allocates nothing: async-signal-safe. Before glibc 2.35 it
-// takes the dynamic loader's lock.
+// Reading allocates nothing, and takes no lock unless rules_need_a_lock:
+// async-signal-safe.
 #pragma once
 
 #include "inspect/dwarf_reader.hpp"
@@ -12,6 +12,8 @@
 
 #include <cstddef>
 #include <cstdint>
+
+#include <dlfcn.h>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
@@ -61,6 +63,13 @@ struct frame_rules {
     if (n < frame_register_count) rules[n] = {how, 0, expression};
   }
 };
+
+// Before glibc 2.35 finding the rules of a place takes the dynamic loader's lock.
+#if defined(DLFO_STRUCT_HAS_EH_DBASE)
+inline constexpr bool rules_need_a_lock = false;
+#else
+inline constexpr bool rules_need_a_lock = true;
+#endif
 
 enum class rules_result : std::uint8_t { found, none, not_supported };
 

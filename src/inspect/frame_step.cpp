@@ -2,6 +2,8 @@
 
 #include "base/thread_annotations.hpp"
 
+#include <ucontext.h>
+
 namespace vigil::inline VIGIL_ABI::detail {
 
 // Byte by byte: the bytes may be a living stack's, which sanitizers would object to.
@@ -13,6 +15,47 @@ VIGIL_NO_SANITIZE bool stack_copy::read(std::uintptr_t from, std::uintptr_t& wor
     word = word << 8 | static_cast<std::uintptr_t>(at[i]);
   return true;
 }
+
+#if defined(__x86_64__)
+frame interrupted_frame(const void* machine_state) noexcept {
+  // By DWARF's numbers.
+  constexpr int registers[frame_register_count] = {REG_RAX,
+                                                   REG_RDX,
+                                                   REG_RCX,
+                                                   REG_RBX,
+                                                   REG_RSI,
+                                                   REG_RDI,
+                                                   REG_RBP,
+                                                   REG_RSP,
+                                                   REG_R8,
+                                                   REG_R9,
+                                                   REG_R10,
+                                                   REG_R11,
+                                                   REG_R12,
+                                                   REG_R13,
+                                                   REG_R14,
+                                                   REG_R15,
+                                                   REG_RIP};
+  const auto& from = static_cast<const ucontext_t*>(machine_state)->uc_mcontext.gregs;
+  frame f;
+  for (unsigned n = 0; n < frame_register_count; ++n)
+    f.registers.set(n, static_cast<std::uintptr_t>(from[registers[n]]));
+  f.place = f.registers[return_address_register];
+  f.is_call = false;
+  return f;
+}
+#elif defined(__aarch64__)
+frame interrupted_frame(const void* machine_state) noexcept {
+  const mcontext_t& from = static_cast<const ucontext_t*>(machine_state)->uc_mcontext;
+  frame f;
+  for (unsigned n = 0; n < 31; ++n)
+    f.registers.set(n, from.regs[n]);
+  f.registers.set(stack_pointer_register, from.sp);
+  f.place = from.pc;
+  f.is_call = false;
+  return f;
+}
+#endif
 
 namespace {
 

@@ -50,6 +50,10 @@ struct frame {
   frame_registers registers;
 };
 
+// The innermost frame of the code that a signal has interrupted; `machine_state` is the
+// ucontext_t that its handler is given, or one that getcontext() has filled in.
+frame interrupted_frame(const void* machine_state) noexcept;
+
 enum class step_result : std::uint8_t {
   caller,         // the frame is the caller's now
   bottom,         // it has none

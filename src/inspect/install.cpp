@@ -9,12 +9,13 @@
 #include "sched/report/dump_extension.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/run/process_dump.hpp"
-#include "sched/run/running_runtimes.hpp"
 
 #include <vigil/detail/sync_core.hpp>
 #include <vigil/inspect.hpp>
 
 #include <cerrno>
+#include <csignal>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -66,6 +67,16 @@ _Unwind_Reason_Code add_frame(_Unwind_Context* at, void* argument) {
   return _URC_NO_REASON;
 }
 
+// Whether the caller, in a signal handler, is on an alternate stack of the program's that
+// has too little room for reading frames and objects.
+bool is_cramped() noexcept {
+  constexpr std::size_t needed = std::size_t{24} << 10;
+  stack_t present = {};
+  if (::sigaltstack(nullptr, &present) != 0 || (present.ss_flags & SS_ONSTACK) == 0) return false;
+  const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  return here - reinterpret_cast<std::uintptr_t>(present.ss_sp) < needed;
+}
+
 class inspect_extension final : public dump_extension {
  public:
   constexpr inspect_extension() noexcept = default;
@@ -73,24 +84,22 @@ class inspect_extension final : public dump_extension {
   void write_object(dump_writer& out,
                     const stack& where,
                     const fiber_snapshot& s) const noexcept override {
-    awaited_object o;
-    if (read_awaited(where, s, o)) write_awaited(out, o, addresses.load());
+    if (!is_cramped()) write_awaited_of(out, where, s);
   }
 
   void write_frames(dump_writer& out,
                     const stack& where,
                     const fiber_snapshot& s) const noexcept override {
-    frame_list frames;
-    if (s.state == fiber_state::running) {
-      frames.result = frames_result::not_asked;
+    if (is_cramped()) {
+      out.text("    (the stack of the signal's handler is too small to read frames)\n");
+    } else if (rules_need_a_lock) {
+      out.text("    (a signal handler reads frames with glibc 2.35 or newer)\n");
     } else if (room.is_taken.exchange(true)) {
       out.text("    (another dump reads the frames)\n");
-      return;
     } else {
-      read_parked_frames(where, s, room.bytes, frames);
+      write_frames_of(out, where, s);
       room.is_taken.store(false);
     }
-    write_plain_frames(out, frames);
   }
 
   void write_limits(dump_writer& out) const noexcept override {
@@ -103,6 +112,30 @@ class inspect_extension final : public dump_extension {
   void write_own_frames(dump_writer& out) const noexcept override;
 
   mutable atomic<bool> addresses{false};
+
+ private:
+  // Functions of their own: what they need lies on the stack only after is_cramped().
+  [[gnu::noinline]] void write_awaited_of(dump_writer& out,
+                                          const stack& where,
+                                          const fiber_snapshot& s) const noexcept {
+    awaited_object o;
+    if (!read_awaited(where, s, o)) return;
+    find_holder(s, o);
+    write_awaited(out, o, addresses.load());
+  }
+
+  // Caller: has taken the room.
+  [[gnu::noinline]] static void write_frames_of(dump_writer& out,
+                                                const stack& where,
+                                                const fiber_snapshot& s) noexcept {
+    frame_list frames;
+    if (s.state == fiber_state::running) {
+      frames.result = frames_result::not_asked;
+    } else {
+      read_parked_frames(where, s, room.bytes, frames);
+    }
+    write_plain_frames(out, frames);
+  }
 };
 
 constinit const inspect_extension the_extension;
@@ -176,6 +209,7 @@ namespace vigil::inline VIGIL_ABI::inspect {
 
 void install(const install_options& options) {
   detail::ask_running_by(options.running_signal);
+  detail::note_program_path();
   detail::the_extension.addresses.store(options.addresses);
   detail::warn_of_slow_clock();
   detail::holders_are_noted.store(true);
@@ -184,17 +218,11 @@ void install(const install_options& options) {
 
 void dump(std::FILE* out, const dump_options& options) {
   std::string text;
-  detail::dump_writer w(text);
   const bool is_written = detail::written_elsewhere(
       text, detail::dump_patience, [options] { return detail::text_of(nullptr, options); });
-  {
-    const detail::handler_scope inside;
-    if (!is_written) detail::dump_fibers(w);
-    detail::for_each_running(
-        [&w](const detail::scheduler& s, detail::runtime_slot&) { detail::dump_runtime(w, s); });
-  }
-  w.flush();
-  std::fwrite(text.data(), 1, text.size(), out);
+  detail::dump_writer w(out);
+  w.text(text.c_str());
+  detail::process_dump_rest(w, !is_written);
   std::fflush(out);
 }
 

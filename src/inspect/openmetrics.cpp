@@ -9,9 +9,11 @@
 #include <vigil/inspect.hpp>
 #include <vigil/stats.hpp>
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -68,12 +70,15 @@ labels with(const labels& of, std::string_view name, std::string_view value) {
   return of + "," + std::string(name) + "=\"" + std::string(value) + "\"";
 }
 
+constexpr std::size_t states = std::size_t(detail::fiber_state::ended) + 1;
+constexpr std::size_t reasons = std::size_t(detail::wait_reason::test) + 1;
+
 struct runtime_facts {
   const detail::scheduler* sched;  // only compared
   labels of;
   runtime_stats stats;
-  std::map<std::string, std::uint64_t> by_state;
-  std::map<std::string, std::uint64_t> by_reason;
+  std::array<std::uint64_t, states> by_state{};    // fiber_state
+  std::array<std::uint64_t, reasons> by_reason{};  // wait_reason
 };
 
 void count_fiber(const detail::stack& where, void* argument) noexcept {
@@ -82,17 +87,14 @@ void count_fiber(const detail::stack& where, void* argument) noexcept {
   if (s.role != detail::fiber_role::user && s.role != detail::fiber_role::main) return;
   for (runtime_facts& r : *static_cast<std::vector<runtime_facts>*>(argument)) {
     if (r.sched != s.sched) continue;
-    // All states and reasons are there already: nothing is allocated.
-    ++r.by_state.find(detail::to_string(s.state))->second;
+    ++r.by_state[std::min(std::size_t(s.state), states - 1)];
     if (s.state == detail::fiber_state::parked) {
-      ++r.by_reason.find(detail::to_string(s.reason))->second;
+      ++r.by_reason[std::min(std::size_t(s.reason), reasons - 1)];
     }
   }
 }
 
 std::vector<runtime_facts> collect() {
-  using detail::fiber_state;
-  using detail::wait_reason;
   std::vector<runtime_facts> all;
   const detail::handler_scope inside;
   detail::for_each_running([&all](const detail::scheduler& s, detail::runtime_slot&) {
@@ -101,10 +103,6 @@ std::vector<runtime_facts> collect() {
     r.of = "runtime=\"" + std::to_string(s.number()) + "\"";
     s.add_stats(r.stats);
     r.stats.blocking = s.side_pool->stats();
-    for (auto i = fiber_state::made; i <= fiber_state::ended; i = fiber_state(int(i) + 1))
-      r.by_state[detail::to_string(i)] = 0;
-    for (auto i = wait_reason::none; i <= wait_reason::test; i = wait_reason(int(i) + 1))
-      r.by_reason[detail::to_string(i)] = 0;
   });
   const detail::slab_hold hold;
   detail::for_each_stack_in_use(&count_fiber, &all);
@@ -200,13 +198,16 @@ void write_blocking(exposition& out, const std::vector<runtime_facts>& all) {
 void write_fibers(exposition& out, const std::vector<runtime_facts>& all) {
   out.family("vigil_fiber_state", "gauge", "Fibers by state.");
   for (const runtime_facts& r : all) {
-    for (const auto& [state, n] : r.by_state)
-      out.sample("", with(r.of, "state", state), n);
+    for (std::size_t i = 0; i < states; ++i) {
+      const char* const state = to_string(detail::fiber_state(i));
+      out.sample("", with(r.of, "state", state), r.by_state[i]);
+    }
   }
   out.family("vigil_fiber_waiting", "gauge", "Parked fibers by what they wait for.");
   for (const runtime_facts& r : all) {
-    for (const auto& [reason, n] : r.by_reason) {
-      if (n != 0) out.sample("", with(r.of, "reason", reason), n);
+    for (std::size_t i = 0; i < reasons; ++i) {
+      const char* const reason = to_string(detail::wait_reason(i));
+      if (r.by_reason[i] != 0) out.sample("", with(r.of, "reason", reason), r.by_reason[i]);
     }
   }
 }

@@ -20,9 +20,7 @@
 #include <stdexcept>
 #include <string>
 
-#include <dlfcn.h>
 #include <sys/syscall.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 namespace vigil::inline VIGIL_ABI::detail {
@@ -48,47 +46,6 @@ constinit question the_question;
 std::mutex asking_lock;  // RF2; guards also what follows, except in the handler
 int asks_by = 0;
 struct sigaction earlier[NSIG];  // written before our handler is installed
-
-#if defined(__x86_64__)
-frame interrupted_frame(const void* machine_state) noexcept {
-  // By DWARF's numbers.
-  constexpr int registers[frame_register_count] = {REG_RAX,
-                                                   REG_RDX,
-                                                   REG_RCX,
-                                                   REG_RBX,
-                                                   REG_RSI,
-                                                   REG_RDI,
-                                                   REG_RBP,
-                                                   REG_RSP,
-                                                   REG_R8,
-                                                   REG_R9,
-                                                   REG_R10,
-                                                   REG_R11,
-                                                   REG_R12,
-                                                   REG_R13,
-                                                   REG_R14,
-                                                   REG_R15,
-                                                   REG_RIP};
-  const auto& from = static_cast<const ucontext_t*>(machine_state)->uc_mcontext.gregs;
-  frame f;
-  for (unsigned n = 0; n < frame_register_count; ++n)
-    f.registers.set(n, static_cast<std::uintptr_t>(from[registers[n]]));
-  f.place = f.registers[return_address_register];
-  f.is_call = false;
-  return f;
-}
-#elif defined(__aarch64__)
-frame interrupted_frame(const void* machine_state) noexcept {
-  const mcontext_t& from = static_cast<const ucontext_t*>(machine_state)->uc_mcontext;
-  frame f;
-  for (unsigned n = 0; n < 31; ++n)
-    f.registers.set(n, from.regs[n]);
-  f.registers.set(stack_pointer_register, from.sp);
-  f.place = from.pc;
-  f.is_call = false;
-  return f;
-}
-#endif
 
 // Takes little stack: the alternate one may be the program's, and small.
 void answer(question& q, const void* machine_state) noexcept {
@@ -169,7 +126,8 @@ bool ask(question& q) noexcept {
     std::uint32_t seen = q.state.load();
     if (seen == (number | answered)) break;
     if (seen == (number | asked) && (!is_sent || monotonic_now() >= until)) {
-      // Takes the question back, unless the handler has just found it.
+      // Takes the question back, unless the handler has just found it: by a late signal
+      // of an earlier question, if this one could not be sent.
       if (q.state.compare_exchange_strong(seen, number)) return false;
       is_sent = true;
       continue;
@@ -180,16 +138,8 @@ bool ask(question& q) noexcept {
   return true;
 }
 
-constexpr bool can_ask() noexcept {
-#if defined(DLFO_STRUCT_HAS_EH_DBASE)
-  // ThreadSanitizer delivers a signal later than it came, with the registers of then.
-  return VIGIL_TSAN == 0;
-#else
-  // Before glibc 2.35 finding the rules of a place takes the loader's lock, which the
-  // interrupted code may hold.
-  return false;
-#endif
-}
+// ThreadSanitizer delivers a signal later than it came, with the registers of then.
+constexpr bool can_ask = VIGIL_TSAN == 0;
 
 }  // namespace
 
@@ -204,7 +154,7 @@ void ask_running_by(int signal) {
                        signal == SIGUSR2 || signal >= SIGRTMIN;
   if (signal != 0 && !is_free) refuse(" has a meaning of its own");
   const std::lock_guard guard(asking_lock);
-  if (signal == 0 || !can_ask()) {
+  if (signal == 0 || !can_ask) {
     asks_by = 0;
     return;
   }

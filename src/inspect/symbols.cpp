@@ -12,6 +12,9 @@
 #include <link.h>
 #include <unistd.h>
 
+#define VIGIL_TEXT_OF(x) #x
+#define VIGIL_TEXT(x) VIGIL_TEXT_OF(x)
+
 namespace vigil::inline VIGIL_ABI::detail {
 
 std::string demangled(const char* name) {
@@ -21,9 +24,10 @@ std::string demangled(const char* name) {
   std::string out = text != nullptr ? text.get() : name;
   // The compiler's note that it has changed the parameters.
   out.resize(std::min(out.find(" [clone "), out.size()));
-  constexpr std::string_view ours = "vigil::v0::";
-  for (std::size_t at = 0; (at = out.find(ours, at)) != std::string::npos;)
-    out.erase(at + 7, ours.size() - 7);
+  // The inline namespace is of no use to a reader.
+  constexpr std::string_view abi = "::" VIGIL_TEXT(VIGIL_ABI) "::";
+  for (std::size_t at = 0; (at = out.find(abi, at)) != std::string::npos;)
+    out.erase(at, abi.size() - 2);
   return out;
 }
 
@@ -39,7 +43,10 @@ struct program_path {
   char text[1024];
 };
 
-const program_path program;
+const char* path_of_program() noexcept {
+  static const program_path program;
+  return program.text;
+}
 
 // glibc's since 2.35; what it fills in, as <dlfcn.h> there declares it.
 #if defined(DLFO_STRUCT_HAS_EH_DBASE)
@@ -62,13 +69,17 @@ bool find_map(std::uintptr_t place, const link_map*& out) noexcept {
 
 }  // namespace
 
+void note_program_path() noexcept {
+  path_of_program();
+}
+
 bool find_module(std::uintptr_t place,
                  char* path,
                  std::size_t room,
                  std::uintptr_t& offset) noexcept {
   const link_map* map = nullptr;
   if (!find_map(place, map)) return false;
-  const char* const name = map->l_name[0] != '\0' ? map->l_name : program.text;
+  const char* const name = map->l_name[0] != '\0' ? map->l_name : path_of_program();
   const std::size_t n = std::min(std::strlen(name), room - 1);
   std::memcpy(path, name, n);
   path[n] = '\0';

@@ -46,6 +46,10 @@ class symbol_reader {
   std::unordered_map<std::uintptr_t, code_place> known_;
 };
 
+// Has find_module() know the program's own path, which takes a system call. To be called
+// before it is used in a signal handler.
+void note_program_path() noexcept;
+
 // Writes the path of the file that a place is in to `path`, and returns its address
 // there. False if it is in none. Async-signal-safe.
 bool find_module(std::uintptr_t place,

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -28,36 +30,6 @@ std::vector<std::string> own(const std::vector<std::string>& functions, const ch
     if (f.starts_with(of)) all.push_back(f);
   }
   return all;
-}
-
-[[gnu::noinline]] void down(int depth, const std::function<void()>& at_bottom) {
-  if (depth == 0) {
-    at_bottom();
-  } else {
-    down(depth - 1, at_bottom);
-  }
-  asm volatile("" ::: "memory");  // no tail call
-}
-
-std::size_t count_of(const std::string& text, std::string_view part) {
-  std::size_t n = 0;
-  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size())
-    ++n;
-  return n;
-}
-
-// A dump in which each thread has answered in time: a busy machine may need another one.
-std::string answered() {
-  for (;;) {
-    const std::string text = inspected();
-    if (!has(text, "has not answered")) return text;
-  }
-}
-
-[[gnu::noinline]] void spin_until(const std::atomic<bool>& flag) {
-  while (!flag.load(std::memory_order_relaxed)) {
-  }
-  asm volatile("" ::: "memory");
 }
 
 }  // namespace
@@ -195,134 +167,6 @@ TEST_SUITE("frames") {
       CHECK(count_of(text, "parked: sleep") == 41);
     });
   }
-
-  // ThreadSanitizer delivers signals late.
-  TEST_CASE("a running fiber is asked where it is" * doctest::skip(VIGIL_TSAN)) {
-    vigil::inspect::install();
-    std::atomic<bool> stop{false};
-    std::atomic<bool> spins{false};
-    vigil::options two;
-    two.workers = 2;
-    vigil::run(two, [&] {
-      auto f = vigil::spawn(vigil::fiber_options{.name = "spinner"}, [&] {
-        spins.store(true);
-        down(5, [&] { spin_until(stop); });
-      });
-      std::string text;
-      vigil::blocking([&] {
-        while (!spins.load())
-          std::this_thread::yield();
-        text = answered();
-      });
-      stop.store(true);
-      f.join();
-      INFO(text);
-      const auto functions = functions_below(text, "spinner");
-      const auto has_function = [&](const char* name) {
-        return std::count_if(functions.begin(), functions.end(), [&](const std::string& of) {
-          return has(of, name);
-        });
-      };
-      CHECK(has_function("::spin_until(") == 1);
-      CHECK(has_function("::down(int") == 6);
-      CHECK(has(functions.back(), "stack_begins"));
-    });
-  }
-
-  TEST_CASE("a running fiber whose thread blocks the signal is given up" *
-            doctest::skip(VIGIL_TSAN)) {
-    vigil::inspect::install();
-    std::atomic<bool> stop{false};
-    std::atomic<bool> spins{false};
-    vigil::options two;
-    two.workers = 2;
-    vigil::run(two, [&] {
-      auto f = vigil::spawn(vigil::fiber_options{.name = "deaf"}, [&] {
-        sigset_t all;
-        sigset_t before;
-        sigfillset(&all);
-        ::pthread_sigmask(SIG_SETMASK, &all, &before);
-        spins.store(true);
-        spin_until(stop);
-        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-      });
-      std::string text;
-      vigil::blocking([&] {
-        while (!spins.load())
-          std::this_thread::yield();
-        text = inspected();
-      });
-      stop.store(true);
-      f.join();
-      CHECK(has(text, "(the thread that runs it has not answered)"));
-    });
-  }
-
-  TEST_CASE("the dump is called on a fiber: the fiber itself is one that runs") {
-    vigil::inspect::install();
-    in_virtual([] {
-      std::string text;
-      down(4, [&] { text = answered(); });
-      INFO(text);
-      CHECK(has(fiber_line(text, "main"), "[running"));
-      if (VIGIL_TSAN == 0) CHECK(count_of(text, "::down(int") == 5);
-    });
-  }
-
-  TEST_CASE("a handler that the program has for the signal is still called for its own") {
-    static std::atomic<int> heard{0};
-    std::signal(SIGUSR2, [](int) { heard.fetch_add(1); });
-    vigil::inspect::install({.running_signal = SIGUSR2, .addresses = false});
-    std::raise(SIGUSR2);
-    CHECK(heard.load() == 1);
-    in_virtual([] { inspected(); });
-    CHECK(heard.load() == 1);
-    std::raise(SIGUSR2);
-    CHECK(heard.load() == 2);
-    vigil::inspect::install();
-  }
-
-  TEST_CASE("a signal of ours that comes late does not reach the program's handler" *
-            doctest::skip(VIGIL_TSAN)) {
-    static std::atomic<int> heard{0};
-    std::signal(SIGUSR1, [](int) { heard.fetch_add(1); });
-    vigil::inspect::install({.running_signal = SIGUSR1, .addresses = false});
-    vigil::options two;
-    two.workers = 2;
-    vigil::run(two, [&] {
-      std::atomic<bool> stop{false};
-      std::atomic<bool> spins{false};
-      auto f = vigil::spawn([&] {
-        sigset_t all;
-        sigset_t before;
-        sigfillset(&all);
-        ::pthread_sigmask(SIG_SETMASK, &all, &before);
-        spins.store(true);
-        spin_until(stop);
-        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);  // now it comes
-      });
-      vigil::blocking([&] {
-        while (!spins.load())
-          std::this_thread::yield();
-        inspected();
-      });
-      stop.store(true);
-      f.join();
-    });
-    CHECK(heard.load() == 0);
-    vigil::inspect::install();
-  }
-
-  TEST_CASE("install() refuses what is no signal, and what has a meaning of its own") {
-    for (const int wrong : {-1, 1000, SIGKILL, SIGSTOP, SIGSEGV, SIGQUIT, SIGTERM, SIGCHLD}) {
-      CAPTURE(wrong);
-      CHECK_THROWS_AS(vigil::inspect::install({.running_signal = wrong, .addresses = false}),
-                      std::invalid_argument);
-    }
-    vigil::inspect::install({.running_signal = 0, .addresses = false});
-    in_virtual([] { CHECK(has(inspected(), "(runs: it is not asked)")); });
-    vigil::inspect::install();
-  }
 }
 
 // --- beside a load
@@ -431,6 +275,35 @@ TEST_SUITE("frames") {
     CHECK(r.says("    at ? ("));
     CHECK(r.says("+0x"));
     CHECK(r.says("vigil: written where no lock may be taken"));
+  }
+
+  TEST_CASE("child: SIGQUIT on a small stack" * doctest::skip()) {
+    // As crash handlers install one. The half below it is ours as well, and stays zero.
+    constexpr std::size_t small = 16 << 10;
+    static std::byte both[2 * small];
+    stack_t alternate = {};
+    alternate.ss_sp = both + small;
+    alternate.ss_size = small;
+    REQUIRE(::sigaltstack(&alternate, nullptr) == 0);
+    vigil::inspect::install();
+    vigil::testing::run_virtual([] {
+      vigil::mutex m;
+      const std::lock_guard holds(m);
+      vigil::go([&] { m.lock(); });
+      vigil::this_fiber::yield();
+      std::raise(SIGQUIT);
+      const auto is_zero = [](std::byte b) { return b == std::byte{0}; };
+      if (std::all_of(both, both + small, is_zero)) std::puts("nothing below was written");
+      std::fflush(stdout);
+      std::_Exit(0);  // the fiber is in the way of an end
+    });
+  }
+
+  TEST_CASE("SIGQUIT on a small alternate stack leaves frames out, and stays on it") {
+    const child_result r = run_child("child: SIGQUIT on a small stack");
+    INFO(r.output);
+    CHECK(r.says("the stack of the signal's handler is too small"));
+    CHECK(r.says("nothing below was written"));
   }
 
   TEST_CASE("child: a deadlock" * doctest::skip()) {

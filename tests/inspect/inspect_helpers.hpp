@@ -3,9 +3,11 @@
 
 #include <vigil/inspect.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -69,6 +71,23 @@ inline std::vector<std::string> functions_below(const std::string& text, std::st
     }
   }
   return all;
+}
+
+// Calls itself so many times, and then at_bottom().
+[[gnu::noinline]] inline void down(int depth, const std::function<void()>& at_bottom) {
+  if (depth == 0) {
+    at_bottom();
+  } else {
+    down(depth - 1, at_bottom);
+  }
+  asm volatile("" ::: "memory");  // no tail call
+}
+
+inline std::size_t count_of(const std::string& text, std::string_view part) {
+  std::size_t n = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size())
+    ++n;
+  return n;
 }
 
 }  // namespace vigil::testing_support

@@ -1,6 +1,5 @@
 // The reader of call frame information, beside libgcc's, and on what is no stack.
 #include "base/random.hpp"
-#include "base/thread_annotations.hpp"
 #include "inspect/frame_list.hpp"
 #include "support/in_runtime.hpp"
 
@@ -37,40 +36,10 @@ struct both {
 
 both result;
 
-// As the library copies: past what belongs to this frame.
-VIGIL_NO_SANITIZE void copy_stack(std::uintptr_t sp, std::vector<std::byte>& to) {
-  to.resize(4096);
-  std::byte* const bytes = to.data();
-  const volatile std::byte* const from = reinterpret_cast<const std::byte*>(sp);
-  for (std::size_t i = 0; i < 4096; ++i)
-    bytes[i] = from[i];
-}
-
 [[gnu::noinline]] void unwind_both() {
   ucontext_t here;
   ::getcontext(&here);
-  constexpr int registers[frame_register_count] = {REG_RAX,
-                                                   REG_RDX,
-                                                   REG_RCX,
-                                                   REG_RBX,
-                                                   REG_RSI,
-                                                   REG_RDI,
-                                                   REG_RBP,
-                                                   REG_RSP,
-                                                   REG_R8,
-                                                   REG_R9,
-                                                   REG_R10,
-                                                   REG_R11,
-                                                   REG_R12,
-                                                   REG_R13,
-                                                   REG_R14,
-                                                   REG_R15,
-                                                   REG_RIP};
-  frame f;
-  for (unsigned n = 0; n < frame_register_count; ++n)
-    f.registers.set(n, static_cast<std::uintptr_t>(here.uc_mcontext.gregs[registers[n]]));
-  f.place = f.registers[return_address_register];
-  f.is_call = false;
+  const frame f = interrupted_frame(&here);
   result.innermost = f;
   result.sp = f.registers[stack_pointer_register];
   frame_list list;
@@ -78,7 +47,8 @@ VIGIL_NO_SANITIZE void copy_stack(std::uintptr_t sp, std::vector<std::byte>& to)
   read_frames(
       f, {result.sp, result.sp + size, reinterpret_cast<const std::byte*>(result.sp)}, list);
   result.ours.assign(list.places, list.places + list.count);
-  copy_stack(result.sp, result.copy);
+  result.copy.resize(4096);
+  copy_racing(reinterpret_cast<const std::byte*>(result.sp), result.copy.data(), 4096);
   result.theirs.clear();
   ::_Unwind_Backtrace(&add, &result.theirs);
   asm volatile("" ::: "memory");

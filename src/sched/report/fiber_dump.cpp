@@ -33,11 +33,11 @@ struct census {
 };
 
 void describe_run(dump_writer& out, const fiber_snapshot& s) noexcept {
-  if (!s.has_ran) return;
-  if (s.ran.at_least < 1'000'000) {
-    out.text(", for at most ").seconds(s.ran.at_most);
+  if (!s.ran) return;
+  if (s.ran->at_least < 1'000'000) {
+    out.text(", for at most ").seconds(s.ran->at_most);
   } else {
-    out.text(", for ").seconds(s.ran.at_least).text(" to ").seconds(s.ran.at_most);
+    out.text(", for ").seconds(s.ran->at_least).text(" to ").seconds(s.ran->at_most);
   }
 }
 

@@ -20,7 +20,7 @@ class scheduler;
 // More fibers than anybody reads; the rest are only counted.
 inline constexpr std::size_t fibers_shown_at_most = 10'000;
 
-VIGIL_FOR_IO void dump_fibers(dump_writer& out) noexcept;
+void dump_fibers(dump_writer& out) noexcept;
 // Its running fibers alone.
 void dump_running(dump_writer& out, const scheduler& s) noexcept;
 
@@ -34,7 +34,7 @@ struct object_text {
 VIGIL_FOR_IO void dump_fiber(dump_writer& out,
                              const fiber_snapshot& s,
                              const object_text& object) noexcept;
-VIGIL_FOR_IO void dump_runtime(dump_writer& out, const scheduler& s) noexcept;
+void dump_runtime(dump_writer& out, const scheduler& s) noexcept;
 
 // Says for how long f has run. False if it does not run on s, or if another look is under
 // way. Async-signal-safe.

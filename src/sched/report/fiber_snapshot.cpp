@@ -55,7 +55,8 @@ bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept {
   // compared.
   s.sched = f->sched;
   s.now = process_now(f->sched);
-  s.has_ran = s.state == fiber_state::running && process_has_run_for(f->sched, block, s.ran);
+  run_bounds::span ran;
+  if (s.state == fiber_state::running && process_has_run_for(f->sched, block, ran)) s.ran = ran;
   // The fiber may have begun or ended meanwhile, so the magic word is read once more.
   return s.file != nullptr && block.magic.load() == fiber::live_magic;
 }
@@ -68,6 +69,10 @@ VIGIL_NO_SANITIZE_THREAD std::uint64_t id_of(const fiber& f) noexcept {
 }
 
 }  // namespace
+
+bool has_id(const stack& where, std::uint64_t id) noexcept {
+  return id_of(*control_block(where)) == id;
+}
 
 bool is_unmoved(const stack& where, const fiber_snapshot& s) noexcept {
   // Pairs with worker::about_to_run(): if a byte that was read was written after a switch

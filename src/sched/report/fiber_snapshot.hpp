@@ -9,6 +9,7 @@
 #include "sched/run/run_bounds.hpp"
 
 #include <cstdint>
+#include <optional>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
@@ -24,10 +25,9 @@ struct fiber_snapshot {
   const birth* ends_with = nullptr;  // of a context
   nanos since = 0;
   nanos until = never;
-  nanos now = 0;  // on the clock of its runtime
-  bool has_ran = false;
-  run_bounds::span ran;              // if has_ran: for how long it has run, in real time
-  const scheduler* sched = nullptr;  // only compared
+  nanos now = 0;                        // on the clock of its runtime
+  std::optional<run_bounds::span> ran;  // for how long it has run by now, in real time
+  const scheduler* sched = nullptr;     // only compared
   bool pinned = false;
   bool stopped = false;
   const char* file = nullptr;
@@ -42,6 +42,10 @@ struct fiber_snapshot {
 // Copies what the control block on this stack says. Returns false where no fiber lies, or
 // one that has begun or ended meanwhile. Caller: holds a slab_hold.
 VIGIL_FOR_IO bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept;
+
+// Whether the fiber on this stack seems to have this number: a cheap look before a
+// snapshot. Caller: as above.
+VIGIL_FOR_IO bool has_id(const stack& where, std::uint64_t id) noexcept;
 
 // Whether the fiber on this stack has not run since the snapshot was taken, and so
 // whether what was read from its stack in between belongs to one moment. Caller: as

@@ -12,59 +12,43 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 namespace {
 
-void write_plain(dump_writer& out) noexcept {
-  handlers_inside.fetch_add(1);
-  dump_fibers(out);
-  for_each_running([&out](const scheduler& s, runtime_slot&) { dump_runtime(out, s); });
-  handlers_inside.fetch_sub(1);
-  out.flush();
-}
-
-// The text lies in memory until all runtimes have been looked at: a slow reader of the
-// stream does not hold up the end of a run.
-std::string whole_text() noexcept {
-  std::string text;
-  dump_writer out(text);
+// Writes the fibers as the extension shows them; false if there is none, or it cannot.
+bool write_by_extension(dump_writer& out, const scheduler* running_on) noexcept {
   const dump_extension* const more = installed_extension.load();
-  if (more == nullptr || !more->write_fibers(text, nullptr)) {
-    write_plain(out);
-    return text;
-  }
-  handlers_inside.fetch_add(1);
-  for_each_running([&out](const scheduler& s, runtime_slot&) { dump_runtime(out, s); });
-  handlers_inside.fetch_sub(1);
-  out.flush();
-  return text;
+  std::string text;
+  if (more == nullptr || !more->write_fibers(text, running_on)) return false;
+  out.text(text.c_str(), text.size());
+  return true;
 }
 
 }  // namespace
 
-void process_dump(int descriptor, dump_place place) noexcept {
-  dump_writer out(descriptor);
-  if (place == dump_place::handler) {
-    write_plain(out);
-    return;
-  }
-  const std::string text = whole_text();
-  out.text(text.c_str(), text.size()).flush();
+void process_dump_rest(dump_writer& out, bool with_fibers) noexcept {
+  handlers_inside.fetch_add(1);
+  if (with_fibers) dump_fibers(out);
+  for_each_running([&out](const scheduler& s, runtime_slot&) { dump_runtime(out, s); });
+  handlers_inside.fetch_sub(1);
+  out.flush();
 }
 
-void process_dump(std::FILE* out) noexcept {
-  const std::string text = whole_text();
-  std::fwrite(text.data(), 1, text.size(), out);
+void process_dump(dump_writer& out, dump_place place) noexcept {
+  // A slow reader of this text holds up no end of a run.
+  const bool is_written = place == dump_place::program && write_by_extension(out, nullptr);
+  process_dump_rest(out, !is_written);
+}
+
+void process_dump(int descriptor, dump_place place) noexcept {
+  dump_writer out(descriptor);
+  process_dump(out, place);
 }
 
 void process_dump_running(int descriptor, const scheduler& s) noexcept {
   dump_writer out(descriptor);
-  std::string text;
-  const dump_extension* const more = installed_extension.load();
-  if (more != nullptr && more->write_fibers(text, &s)) {
-    out.text(text.c_str(), text.size()).flush();
-    return;
+  if (!write_by_extension(out, &s)) {
+    handlers_inside.fetch_add(1);
+    dump_running(out, s);
+    handlers_inside.fetch_sub(1);
   }
-  handlers_inside.fetch_add(1);
-  dump_running(out, s);
-  handlers_inside.fetch_sub(1);
   out.flush();
 }
 

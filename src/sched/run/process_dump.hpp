@@ -8,7 +8,6 @@
 #include <vigil/detail/config.hpp>
 
 #include <cstdint>
-#include <cstdio>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
@@ -21,10 +20,13 @@ class scheduler;
 enum class dump_place : std::uint8_t { handler, program };
 
 // Writes every fiber and every running runtime. Async-signal-safe with
-// dump_place::handler.
+// dump_place::handler and a writer to a descriptor.
+void process_dump(dump_writer& out, dump_place place) noexcept;
 void process_dump(int descriptor, dump_place place) noexcept;
-// The same, not in a signal handler. The end of a run does not wait for the stream.
-void process_dump(std::FILE* out) noexcept;
+
+// The part of it that needs nothing from an extension: the runtimes, and before them the
+// fibers if nobody else has written them.
+VIGIL_FOR_IO void process_dump_rest(dump_writer& out, bool with_fibers) noexcept;
 
 // Writes the running fibers of one runtime alone. Not in a signal handler.
 void process_dump_running(int descriptor, const scheduler& s) noexcept;

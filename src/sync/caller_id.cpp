@@ -1,0 +1,42 @@
+// Numbers of callers: of the one that runs a once's function, and of a lock's holder.
+#include "base/atomic.hpp"
+#include "sched/worker.hpp"
+
+#include <vigil/detail/sync_core.hpp>
+
+#include <atomic>
+#include <cstdint>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+namespace {
+
+// Returns the id of a plain thread: a value, since it may be asked for across waits.
+[[gnu::noinline]] std::uint64_t thread_id() noexcept {
+  static atomic<std::uint64_t> last{0};
+  thread_local std::uint64_t mine = 0;
+  // ordering: the ids only have to differ.
+  if (mine == 0) mine = last.fetch_add(1, order::relaxed) + 1;
+  return mine;
+}
+
+}  // namespace
+
+// Ids of fibers and of threads overlap: the lowest bit tells them apart.
+std::uint64_t caller_id() noexcept {
+  const fiber* const f = current_fiber();
+  return f != nullptr ? reinterpret_cast<std::uintptr_t>(f) << 1 : thread_id() << 1 | 1;
+}
+
+constinit std::atomic<bool> holders_are_noted{false};
+
+// By the fiber's number, unlike caller_id(): a holder may end without an unlock, and then
+// another fiber may have its control block.
+void note_holder(std::atomic<std::uint64_t>& holder) noexcept {
+  const fiber* const f = current_fiber();
+  // ordering: only for those who look inside; nothing hangs on it.
+  holder.store(f != nullptr ? f->identity.id << 1 : thread_id() << 1 | 1,
+               std::memory_order_relaxed);
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail
