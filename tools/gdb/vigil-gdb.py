@@ -384,11 +384,15 @@ class Program:
                 holder = layout.field(fiber.object - layout(core + ".queue"), f"{core}.{member}")
                 if holder & 1:
                     return ", held by a thread"
+                if holder == 0:
+                    return ""
                 if core == "once_core":  # the address of the fiber's control block
                     other = self.by_block.get(holder >> 1)
-                else:  # its number
-                    other = next((f for f in self.fibers if f.id == holder >> 1), None)
-                return f", held by {other.title}" if other else ""
+                    return f", held by {other.title}" if other else ""
+                same = [f for f in self.fibers if f.id == holder >> 1]
+                same.sort(key=lambda f: f.runtime is not fiber.runtime)
+                return (f", held by {same[0].title}" if same else
+                        f", held by fiber {holder >> 1}, which has ended")
         return ""
 
     def channel_waits(self, fiber):
