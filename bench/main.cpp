@@ -30,6 +30,7 @@ constexpr group groups[] = {
     {"round-trip", "a question and its answer between two fibers", &bench::round_trips, false},
     {"locks", "locks that nobody else wants", &bench::locks, false},
     {"guards", "the guard below a stack, by its size", &bench::guards, false},
+    {"recorder", "the flight recorder, with it and without", &bench::recorder, false},
     {"kernel", "what a sleep and a callback ask of the kernel", &bench::kernel_calls, false},
     {"overshoot-idle", "overshoot of a 1 ms sleep, idle", &bench::overshoot_idle, false},
     {"overshoot-busy",

@@ -11,7 +11,9 @@
 
 #include <vigil/detail/config.hpp>
 
+#include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <string>
 
@@ -83,5 +85,48 @@ VIGIL_API std::string openmetrics();
 
 inline constexpr const char* openmetrics_type =
     "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+// --- the flight recorder (options::recorder_events)
+
+// Writes what each runtime that runs has recorded, and no more of it than the last `last`,
+// in the format of Perfetto: open the file at ui.perfetto.dev, or with its
+// trace_processor. docs/guide/recorder.md says what it shows, and how many seconds that
+// is. Times are those of the runtime's clock.
+//
+// Nothing is stopped. It takes about a microsecond for each event; a fiber's worker is
+// kept for that time, so call it in vigil::blocking. Any thread; not a signal handler.
+// Zero or negative: only the names are written. Throws std::bad_alloc, and
+// std::system_error if `out` cannot be written.
+VIGIL_API void write_trace(std::FILE* out,
+                           std::chrono::nanoseconds last = std::chrono::nanoseconds::max());
+
+// When a trace is to be written by itself; zero, or negative, stands for never. An event
+// is looked at where it is recorded: a runtime with options::recorder_events = 0 has none.
+struct record_options {
+  // A timer fires later than this.
+  std::chrono::nanoseconds timer_late{0};
+  // A fiber, or a callback, has run for longer than this between two switches. It is seen
+  // when it leaves; options::stuck_limit reports one that does not. Not on virtual time.
+  std::chrono::nanoseconds ran_for{0};
+  // A context ends by its deadline.
+  bool deadline_missed = false;
+  // The process gets this signal; 0: none. One that has its default handler, or none.
+  int signal = 0;
+
+  // The files are `path` with a number from 1 and ".pftrace" behind it. Their names, and
+  // why each was written, go to standard error.
+  std::string path = "vigil-";
+  // At most this many files, and none sooner than `spacing`, in real time, after the last
+  // one.
+  std::size_t files = 10;
+  std::chrono::nanoseconds spacing = std::chrono::seconds{60};
+};
+
+// From now on writes a trace when one of these things happens: on a thread of its own, a
+// moment later. On virtual time the run stands still meanwhile, so that the file ends
+// with the event. A later call takes the place of an earlier one; with default options
+// nothing is written any more. Any thread. Throws std::invalid_argument for a signal that
+// cannot serve, and std::system_error if no thread can be started.
+VIGIL_API void record_on(const record_options& options);
 
 }  // namespace vigil::inline VIGIL_ABI::inspect

@@ -35,6 +35,7 @@ enum class lock_rank : unsigned char {
   watch,          // the timer of a watch that has one
   records,        // free lists of type-stable records
   slow_fiber,     // what options::slow_fiber has noted
+  events,         // the flight recorder, for threads that are not workers
 };
 
 #ifndef NDEBUG

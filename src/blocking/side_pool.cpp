@@ -240,10 +240,13 @@ void side_pool::body(place& here, std::size_t number) noexcept {
 }
 
 void side_pool::run(side_job& job) noexcept {
+  shared_event_log& events = *job.sched->events_outside;
+  events.write(event_kind::call_begins, job.fiber_id);
   {
     const users_code runs;
     job.table->run(job.record);
   }
+  events.write(event_kind::call_ends, job.fiber_id);
   {
     const lock_guard guard(lock_);
     --running_;

@@ -1,4 +1,5 @@
 #include "cancel/context_core.hpp"
+#include "sched/record/record_here.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>
@@ -178,11 +179,11 @@ void cancel_context::arm(nanos at, std::exception_ptr cause) {
       "on a fiber, or use with_cancel");
   // The function is the library's, but the waits and functions that it ends may destroy
   // the user's objects: so it is a callback, for a fiber.
-  timer_ = service.make_record(
-      callback([link = weak(), cause] { link->cancel(cancel_state::timed_out, cause); }),
-      0,
-      false,
-      site{"vigil::with_deadline", 0});
+  const auto passed = [link = weak(), cause] {
+    record_missed_deadline();
+    link->cancel(cancel_state::timed_out, cause);
+  };
+  timer_ = service.make_record(callback(passed), 0, false, site{"vigil::with_deadline", 0});
   timer_->referenced.store(false);
   deadline = at;
   clock = deadline_clock::read_in(service.sched());

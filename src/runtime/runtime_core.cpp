@@ -78,6 +78,12 @@ scheduler_options checked(const options& settings) {
   }
   check_stack("stack_size", settings.stack_size);
   check_stack("main_stack_size", settings.main_stack_size);
+  constexpr std::size_t most_events = std::size_t{1} << 26;
+  if (settings.recorder_events > most_events) {
+    throw std::invalid_argument("vigil: options::recorder_events is " +
+                                std::to_string(settings.recorder_events) + "; it must be at most " +
+                                std::to_string(most_events));
+  }
   for (const int signal : settings.stop_on) {
     if (signal < 1 || signal > 63 || signal == SIGKILL || signal == SIGSTOP) {
       throw std::invalid_argument("vigil: options::stop_on: " + std::to_string(signal) +

@@ -15,6 +15,26 @@
 #include <algorithm>
 
 namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+class recorded_sleep {
+ public:
+  explicit recorded_sleep(event_log& log) noexcept : log_(log) {
+    if (log_.is_on()) log_.write(event_kind::sleep);
+  }
+
+  ~recorded_sleep() {
+    if (log_.is_on()) log_.write(event_kind::wake);
+  }
+
+  recorded_sleep(const recorded_sleep&) = delete;
+  recorded_sleep& operator=(const recorded_sleep&) = delete;
+
+ private:
+  event_log& log_;
+};
+
+}  // namespace
 
 void idler::start_looking() noexcept {
   looking_ = true;
@@ -109,6 +129,7 @@ bool idler::nap() noexcept {
   ++naps_;
   if (of_.next_deadline.load() >= until && !of_.inbox.filled() && !of_.work.much()) {
     of_.counters.kernel_waits.add();
+    const recorded_sleep recorded(of_.counters.log);
     of_.idle.nap(place_, until);
     just_woke_ = true;
   }
@@ -175,6 +196,7 @@ void idler::sleep(nanos now) noexcept {
   // A step of the decay is nobody else's deadline: timers, virtual time and the search
   // for deadlocks do not know it.
   const decay_attendant decay;
+  const recorded_sleep recorded(of_.counters.log);
   // A signal, or a request to stop, wakes the note by itself.
   of_.idle.sleep(
       place_,

@@ -2,12 +2,14 @@
 // look at the clock for each would cost as much as the switch.
 //
 // A worker has one: it stamps fibers that become ready on it, and notes those that it
-// runs, whichever worker has stamped them. On virtual time nothing is timed.
+// runs, whichever worker has stamped them. On virtual time nothing is timed. It also tells
+// the flight recorder of each fiber that becomes ready: one look serves both.
 #pragma once
 
 #include "base/clock_source.hpp"
 #include "sched/delay_counters.hpp"
 #include "sched/fiber/fiber.hpp"
+#include "sched/record/event_log.hpp"
 
 #include <vigil/stats.hpp>
 
@@ -17,14 +19,13 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class queue_delays {
  public:
-  explicit queue_delays(bool is_virtual) noexcept : is_virtual_(is_virtual) {}
+  queue_delays(event_log& log, bool is_virtual) noexcept
+      : log_(log), is_virtual_(is_virtual), unseen_(log.is_on() ? 1 : timed_of) {}
 
   // f has become ready. Caller: before it is queued.
   void begin(fiber& f) noexcept {
-    if (--untimed_ == 0) [[unlikely]] {
-      untimed_ = timed_of;
-      if (!is_virtual_) f.queued_at = monotonic_now();
-    }
+    if (--unseen_ == 0) [[unlikely]]
+      look_at(f);
   }
 
   // f is about to run.
@@ -38,8 +39,19 @@ class queue_delays {
  private:
   static constexpr unsigned timed_of = 64;
 
+  [[gnu::noinline]] void look_at(fiber& f) noexcept {
+    const bool recorded = log_.is_on();
+    if (recorded) log_.write(event_kind::ready, f.identity.id);
+    unseen_ = recorded ? 1 : timed_of;
+    if (recorded && --untimed_ != 0) return;
+    untimed_ = timed_of;
+    if (!is_virtual_) f.queued_at = monotonic_now();
+  }
+
+  event_log& log_;
   const bool is_virtual_;
-  unsigned untimed_ = timed_of;
+  unsigned unseen_;              // fibers up to the next look
+  unsigned untimed_ = timed_of;  // ... and to the next one that is timed, if all are seen
   delay_counters counters_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <vigil/error.hpp>
 #include <vigil/testing.hpp>
+#include <vigil/trace.hpp>
 
 #include <new>
 #include <stdexcept>
@@ -32,6 +33,10 @@ scheduler::scheduler(const scheduler_options& settings, std::unique_ptr<watch> w
       watches_(std::move(w)),
       idle_(watches_.present()) {
   if (settings_.virtual_time) clock.make_virtual(testing::epoch.time_since_epoch().count());
+  events_outside = std::make_unique<shared_event_log>(settings_.recorder_events, clock);
+  if (events_outside->log().is_on()) {
+    runtimes_recording.fetch_add(1, order::relaxed);  // ordering: regions see it in a moment
+  }
   workers_.reserve(settings_.workers);
   for (std::size_t i = 0; i < settings_.workers; ++i) {
     workers_.push_back(std::make_unique<worker>(*this, static_cast<unsigned>(i)));
@@ -44,6 +49,9 @@ scheduler::~scheduler() {
   while (fiber* const f = injected.pop()) {
     if (f->table != nullptr) f->table->destroy_call(f->body);
     retire(*f);
+  }
+  if (events_outside->log().is_on()) {
+    runtimes_recording.fetch_sub(1, order::relaxed);  // ordering: as above
   }
 }
 
@@ -122,9 +130,18 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
   return *f;
 }
 
+void scheduler::record_start(const fiber& f) noexcept {
+  if (worker* const w = own_worker()) {
+    w->counters.log.start(f);
+  } else {
+    events_outside->start(f);
+  }
+}
+
 void scheduler::adopt(fiber& f) noexcept {
   // ordering: the registry's lock and the queue publish it.
   f.state.store(fiber_state::runnable, order::relaxed);
+  if (events_outside->log().is_on()) record_start(f);
   fibers.add(f);
 }
 
@@ -166,6 +183,7 @@ void scheduler::make_runnable(fiber& f, turn when) noexcept {
   worker* const w = own_worker();
   if (w == nullptr) {
     const visit inside(visitors_);
+    events_outside->write(event_kind::ready, f.identity.id);
     if (f.pinned != nullptr) {
       f.pinned->push_pinned(f);
     } else {

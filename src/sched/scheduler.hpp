@@ -14,6 +14,7 @@
 #include "sched/idle.hpp"
 #include "sched/injection_queue.hpp"
 #include "sched/ready_work.hpp"
+#include "sched/record/shared_event_log.hpp"
 #include "sched/report/deadlock.hpp"
 #include "sched/report/dump_note.hpp"
 #include "sched/run/outside_work.hpp"
@@ -113,6 +114,8 @@ class scheduler final : private system_fibers {
 
   dump_notes notes;
 
+  std::unique_ptr<shared_event_log> events_outside;  // of threads that are not workers
+
   // Lists the things that keep exit_when::all_done from ending the run, by kind.
   void list_holders(dump_writer& out) noexcept;
 
@@ -134,6 +137,7 @@ class scheduler final : private system_fibers {
   friend struct debug_layout;
 
   worker* own_worker() noexcept;
+  void record_start(const fiber& f) noexcept;
   stack take_stack(std::size_t size, fiber_role role, worker* here);
   fiber& make_main_fiber(void* task);
   void start_workers();

@@ -1,7 +1,6 @@
 #include "sched/worker.hpp"
 
 #include "sched/fiber/park.hpp"
-#include "sched/report/slow_fiber.hpp"
 #include "sched/run/process_fork.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/seeded_order.hpp"
@@ -50,7 +49,8 @@ void forget_worker_after_fork() noexcept {
 worker::worker(scheduler& owner, unsigned number)
     : sched(owner),
       index(number),
-      counters(owner.clock.is_virtual()),
+      counters(owner.settings().recorder_events, owner.clock),
+      stretches(counters.log),
       idler({.idle = owner.idle(),
              .work = owner.work,
              .deadlocks = owner.deadlocks,
@@ -289,6 +289,7 @@ fiber* worker::steal() noexcept {
     std::uint32_t taken = 0;
     if (fiber* const f = queue_.steal_from(victim.queue_, taken)) {
       counters.steals.add(taken);
+      if (counters.log.is_on()) counters.log.write(event_kind::steal, taken);
       return f;
     }
   }
@@ -324,25 +325,17 @@ bool worker::nothing_else() noexcept {
   // later.
   f.runs.store(f.runs.load(order::relaxed) + 1, order::release);
   order_plain_memory();
-  new_stretch();
+  new_stretch(left_);
   counters.queued.end(f);
   if (f.turns.on_trial) [[unlikely]]
     begin_trial(f);
-}
-
-void worker::note_stretch() noexcept {
-  if (current != nullptr) {
-    slow->begins(index, *current);
-  } else {
-    slow->ends(index);
-  }
 }
 
 void worker::enter(fiber& f) noexcept {
   about_to_run(f);
   detail::enter(*side_, f.side);
   fiber& last = *std::exchange(current, nullptr);
-  new_stretch();
+  new_stretch(&last);
   after(last);
 }
 

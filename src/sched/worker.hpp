@@ -18,6 +18,7 @@
 #include "base/spinlock.hpp"
 #include "machine/stack.hpp"
 #include "machine/switch.hpp"
+#include "sched/after_switch.hpp"
 #include "sched/clock_turns.hpp"
 #include "sched/fiber/fiber.hpp"
 #include "sched/idler.hpp"
@@ -25,6 +26,7 @@
 #include "sched/pinned_fibers.hpp"
 #include "sched/pinned_inbox.hpp"
 #include "sched/run/run_bounds.hpp"
+#include "sched/stretch_notes.hpp"
 #include "sched/turn_trials.hpp"
 #include "sched/worker_counters.hpp"
 
@@ -41,17 +43,6 @@ namespace vigil::inline VIGIL_ABI::detail {
 class intake;
 class scheduler;
 class seeded_order;
-class slow_fibers;
-
-// The act that is done for a fiber that has left, off its stack.
-enum class after_switch : std::uint8_t {
-  nothing,
-  park,
-  yield,
-  park_timer_fiber,
-  timer_fiber_turn,  // the same, but more is due: other fibers have a few turns first
-  end,
-};
 
 class worker {
  public:
@@ -76,10 +67,11 @@ class worker {
   // Lets the others go first, if there are any.
   void yield() noexcept;
 
-  // options::slow_fiber: the fiber that runs here begins a new stretch.
-  void new_stretch() noexcept {
-    if (slow != nullptr) [[unlikely]]
-      note_stretch();
+  // The fiber that runs here begins a new stretch, or none runs here now. `left` has left
+  // for it.
+  void new_stretch(const fiber* left = nullptr) noexcept {
+    if (stretches.are_wanted()) [[unlikely]]
+      stretches.note(index, current, left, after_);
   }
 
   // The value of std::uncaught_exceptions() for the fiber that runs here.
@@ -132,6 +124,7 @@ class worker {
   atomic<int> kernel_thread{0};  // in run(): the thread's id, for a signal
   fiber* current = nullptr;
   worker_counters counters;
+  stretch_notes stretches;
   stack_cache stacks;
   record_pool::cache wait_records;      // of the timer layer
   record_pool::cache callback_records;  // of the timer layer
@@ -140,8 +133,7 @@ class worker {
   // A fiber armed an earlier deadline while it parked and woke nobody for it: a sleeper
   // must cover that deadline before user code runs here.
   bool cover_before_user_code = false;
-  slow_fibers* slow = nullptr;  // options::slow_fiber
-  run_bounds ran;               // since when `current` has run
+  run_bounds ran;  // since when `current` has run
   std::uint64_t next_id = 0;
   std::uint64_t last_id = 0;
 
@@ -170,7 +162,6 @@ class worker {
   void care() noexcept;
   void stop_looking() noexcept;
 
-  void note_stretch() noexcept;
   void leave_for(fiber* next, after_switch step, spinlock* lock) noexcept;
   void after(fiber& f) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
 

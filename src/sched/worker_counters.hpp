@@ -1,13 +1,18 @@
-// worker_counters: what one worker has done. Written by its thread, summed up by any.
+// worker_counters: what one worker has done. Written by its thread, read by any.
 #pragma once
 
 #include "base/atomic.hpp"
 #include "sched/queue_delays.hpp"
+#include "sched/record/event_log.hpp"
+
+#include <cstddef>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
 struct worker_counters {
-  explicit worker_counters(bool is_virtual) noexcept : queued(is_virtual) {}
+  // Keeps so many events.
+  worker_counters(std::size_t events, const clock_source& clock)
+      : log(events, clock), queued(log, clock.is_virtual()) {}
 
   own_counter fibers_started;
   own_counter switches;
@@ -17,6 +22,7 @@ struct worker_counters {
   own_counter kernel_waits;
   own_counter wakes_useful;
   own_counter wakes_needless;
+  event_log log;
   queue_delays queued;
 };
 

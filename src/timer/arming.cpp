@@ -10,7 +10,7 @@ bool timer_service::arm_at(runtime_timer& t, nanos deadline, bool parking) {
     return parts_->heap.arm(*own, t, deadline, parking);
   const lock_guard guard(owner_.outside);
   if (!is_of_this_run(t)) throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
-  return parts_->heap.arm(parts_->heap.shared_intake(), t, deadline, false);
+  return arm_outside(t, deadline);
 }
 
 bool timer_service::stop(runtime_timer& t) noexcept {
@@ -47,8 +47,16 @@ bool timer_service::reset(timer_record& t, nanos deadline, nanos now, intake* ow
     throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
   }
   if (deadline <= now && !t.is_periodic) return run_soon(t, deadline, now);
+  if (own == nullptr) return arm_outside(t, deadline);
+  return parts_->heap.arm(*own, t, deadline, false);
+}
+
+// Caller: holds owner_.outside, and t's runtime is the present one.
+bool timer_service::arm_outside(runtime_timer& t, nanos deadline) {
   heap_keeper& heap = parts_->heap;
-  return heap.arm(own != nullptr ? *own : heap.shared_intake(), t, deadline, false);
+  const bool was_pending = heap.arm(heap.shared_intake(), t, deadline, false);
+  owner_.record_outside(was_pending ? timer_event::reset : timer_event::armed, deadline);
+  return was_pending;
 }
 
 // Queues the callback instead of filing an entry.

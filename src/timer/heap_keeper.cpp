@@ -36,6 +36,17 @@ entry_state validate(heap_entry& e) noexcept {
   return has_moved ? entry_state::moved : entry_state::in_force;
 }
 
+// Not inlined: recording is rare, and arming is not.
+[[gnu::noinline]] void record(const intake& in, timer_event event, nanos deadline) noexcept {
+  const split_nanos at(deadline);
+  in.log->write(recorded_as(event), at.micros, at.rest);
+}
+
+void attach(worker& w, intake& in) noexcept {
+  w.intake = &in;
+  if (w.counters.log.is_on()) in.log = &w.counters.log;
+}
+
 }  // namespace
 
 heap_keeper::heap_keeper(scheduler& sched, const timer_owner& owner)
@@ -45,7 +56,7 @@ heap_keeper::heap_keeper(scheduler& sched, const timer_owner& owner)
       tie_seed_(sched.settings().seed ^ 0x7469'6573),
       intakes_(sched.workers().size() + 1) {
   for (std::size_t i = 0; i < sched.workers().size(); ++i)
-    sched.workers()[i]->intake = &intakes_[i];
+    attach(*sched.workers()[i], intakes_[i]);
 }
 
 // --- arming
@@ -92,7 +103,10 @@ bool heap_keeper::arm(intake& in, runtime_timer& t, nanos deadline, bool parking
     lower_next_deadline(key, parking);
   }
   const bool was_pending = before > 0;
-  in.count(was_pending ? timer_event::reset : timer_event::armed).add();
+  const timer_event event = was_pending ? timer_event::reset : timer_event::armed;
+  in.count(event).add();
+  if (recorder_is_built && in.log != nullptr) [[unlikely]]
+    record(in, event, deadline);
   return was_pending;
 }
 

@@ -7,6 +7,8 @@
 
 #include "base/atomic.hpp"
 #include "base/spinlock.hpp"
+#include "sched/record/event_log.hpp"
+#include "timer/runtime_timer.hpp"
 #include "timer/timer_heap.hpp"
 
 #include <cstdint>
@@ -16,6 +18,25 @@ namespace vigil::inline VIGIL_ABI::detail {
 // The events that are counted.
 enum class timer_event : std::uint8_t { armed, reset, stopped, fired };
 inline constexpr std::size_t timer_events = 4;
+
+constexpr event_kind recorded_as(timer_event event) noexcept {
+  switch (event) {
+    case timer_event::armed:
+      return event_kind::timer_armed;
+    case timer_event::reset:
+      return event_kind::timer_reset;
+    case timer_event::stopped:
+      return event_kind::timer_stopped;
+    case timer_event::fired:
+      return event_kind::timer_fired;
+  }
+  return event_kind::none;
+}
+
+// The timer fiber says by itself what it fires: so the others are callbacks that run.
+constexpr std::uint16_t detail_of(timer_event event) noexcept {
+  return event == timer_event::fired ? static_cast<std::uint16_t>(timer_kind::go_func) : 0;
+}
 
 class alignas(cache_line) intake {
  public:
@@ -29,6 +50,8 @@ class alignas(cache_line) intake {
   // in the shared intake, under timer_owner::outside.
   std::uint32_t allowance = 0;
   heap_entry entries[capacity] VIGIL_GUARDED_BY(lock);
+
+  event_log* log = nullptr;  // of the worker; none for the shared one
 
   // Counted by the owner, or under the lock that makes a thread the owner.
   own_counter& count(timer_event event) noexcept {

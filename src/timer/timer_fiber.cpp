@@ -123,8 +123,7 @@ void timer_fiber::surface(heap_entry e, nanos now, batch& b) noexcept {
     }
     switch (t.kind) {
       case timer_kind::fiber_ready:
-        if (!fire_wait(t, deadline, b)) continue;
-        late_.note(now - deadline);
+        if (!fire_wait(t, deadline, now, b)) continue;
         release_record(t);
         return;
       case timer_kind::go_func: {
@@ -140,14 +139,14 @@ void timer_fiber::surface(heap_entry e, nanos now, batch& b) noexcept {
           ++b.held;
         }
         late_.note(now - deadline);
+        with_.owner.note_due(now - deadline);
         b.callbacks[b.callback_count++] = &record;
         return;
       }
       case timer_kind::send_time: {
         nanos expected = deadline;
         if (!t.when.compare_exchange_strong(expected, runtime_timer::idle)) continue;
-        with_.owner.count(timer_event::fired);
-        late_.note(now - deadline);
+        note_fired(timer_kind::send_time, now - deadline);
         fire_again again(*this, t, b);
         t.send.function(t.send.argument, deadline, again);
         release_record(t);
@@ -158,10 +157,15 @@ void timer_fiber::surface(heap_entry e, nanos now, batch& b) noexcept {
   release_record(t);
 }
 
+void timer_fiber::note_fired(timer_kind kind, nanos late) noexcept {
+  late_.note(late);
+  with_.owner.count_fired(kind, late);
+}
+
 // Ends a wait by its deadline. While `when` is `firing`, disarm() keeps the waiter alive.
-bool timer_fiber::fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept {
+bool timer_fiber::fire_wait(runtime_timer& t, nanos seen, nanos now, batch& b) noexcept {
   if (!t.when.compare_exchange_strong(seen, runtime_timer::firing)) return false;
-  with_.owner.count(timer_event::fired);
+  note_fired(timer_kind::fiber_ready, now - seen);
   waiter& w = *t.wait.waiter;
   if (!w.claim(t.wait.ticket, outcome::timeout)) {
     // The wait ended otherwise; its owner may be in disarm(), waiting for this

@@ -41,7 +41,8 @@ class timer_fiber {
   void body() noexcept;
   bool fire_due(nanos now) noexcept;
   void surface(heap_entry e, nanos now, batch& b) noexcept;
-  bool fire_wait(runtime_timer& t, nanos seen, batch& b) noexcept;
+  bool fire_wait(runtime_timer& t, nanos seen, nanos now, batch& b) noexcept;
+  void note_fired(timer_kind kind, nanos late) noexcept;
 
   const neighbours with_;
   atomic<bool> ending_{false};      // set once no worker can take the fiber

@@ -2,9 +2,10 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-void timer_owner::begin(scheduler& s) noexcept {
+void timer_owner::begin(scheduler& s, shared_event_log* events) noexcept {
   for (auto& n : counts_)
     n.store(0);
+  events_.store(events);
   sched_.store(&s);
 }
 
@@ -17,6 +18,14 @@ nanos timer_owner::now_in(std::uint32_t run) noexcept {
   if (intake_for(run) != nullptr) return sched()->clock.now();
   const lock_guard guard(outside);
   return is_this_run(run) ? sched()->clock.now() : monotonic_now();
+}
+
+void timer_owner::record_outside(timer_event event, nanos deadline) noexcept {
+  if (!recorder_is_built) return;
+  const split_nanos at(deadline);
+  // ordering: as in sched().
+  if (shared_event_log* const events = events_.load(order::relaxed))
+    events->write(recorded_as(event), at.micros, at.rest);
 }
 
 void timer_owner::count_for(std::uint32_t run, timer_event event) noexcept {

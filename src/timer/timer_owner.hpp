@@ -22,8 +22,9 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class timer_owner {
  public:
+  // `events`: of the threads that are not its workers; nullptr: nothing is recorded.
   // Caller: nothing of an earlier runtime is under way.
-  void begin(scheduler& s) noexcept;
+  void begin(scheduler& s, shared_event_log* events) noexcept;
   // From here on no outside thread arms or stops a timer of this runtime.
   void end() noexcept VIGIL_EXCLUDES(outside);
 
@@ -68,10 +69,31 @@ class timer_owner {
   void count(timer_event event) noexcept {
     if (intake* const in = own_intake()) {
       in->count(event).add();
+      if (recorder_is_built && in->log != nullptr)
+        in->log->write(recorded_as(event), 0, detail_of(event));
     } else {
       // ordering: a statistic.
       counts_[static_cast<std::size_t>(event)].fetch_add(1, order::relaxed);
+      record_outside(event);
     }
+  }
+
+  // Tells the flight recorder of an act of a thread outside the workers.
+  void record_outside(timer_event event, nanos deadline = 0) noexcept;
+
+  // Counts a timer of that kind as fired. Caller: the timer fiber.
+  void count_fired(timer_kind kind, nanos late) noexcept {
+    intake& in = *own_intake();
+    in.count(timer_event::fired).add();
+    if (recorder_is_built && in.log != nullptr)
+      in.log->fired(event_kind::timer_fired, static_cast<std::uint16_t>(kind), late);
+  }
+
+  // A callback is due, and queued for a fiber, which counts it. Caller: the same.
+  void note_due(nanos late) noexcept {
+    if (!recorder_is_built) return;
+    if (event_log* const log = own_intake()->log)
+      log->fired(event_kind::timer_due, static_cast<std::uint16_t>(timer_kind::go_func), late);
   }
 
   // The same for a timer of that runtime; counts nothing if the runtime is gone.
@@ -93,6 +115,7 @@ class timer_owner {
 
  private:
   atomic<scheduler*> sched_{nullptr};
+  atomic<shared_event_log*> events_{nullptr};
   atomic<std::uint32_t> generation_{1};
   atomic<bool> in_run_{false};
   atomic<std::uint64_t> counts_[timer_events]{};

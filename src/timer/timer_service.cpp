@@ -58,7 +58,7 @@ timer_service& timer_service::begin(scheduler& owner) {
     throw;
   }
   s->keepalive_.begin(owner.end.waits_for_all());
-  s->owner_.begin(owner);
+  s->owner_.begin(owner, owner.events_outside.get());
   owner.attach(*s);
   return *s;
 }

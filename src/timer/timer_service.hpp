@@ -144,6 +144,7 @@ class timer_service final : public timer_seam {
   timer_service() = default;
 
   bool reset(timer_record& t, nanos deadline, nanos now, intake* own);
+  bool arm_outside(runtime_timer& t, nanos deadline);
   bool run_soon(timer_record& t, nanos deadline, nanos now);
   bool stop_counted(timer_record& t) noexcept;
   void make_due(timer_record& t) noexcept;

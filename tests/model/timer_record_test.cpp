@@ -308,12 +308,12 @@ TEST_CASE("record: the runtime ends with callbacks that never started") {
     alignas(std::max_align_t) std::byte no_scheduler[1];  // only its address is looked at
     auto& any = reinterpret_cast<vigil::detail::scheduler&>(no_scheduler);
     vigil::detail::timer_owner owner;
-    owner.begin(any);
+    owner.begin(any, nullptr);
     const std::uint32_t run = owner.generation();
     std::optional<model::window> w(std::in_place);
     std::thread thread([&] { owner.count_for(run, timer_event::stopped); });
     owner.end();
-    owner.begin(any);
+    owner.begin(any, nullptr);
     thread.join();
     w.reset();
     model::require(owner.counted_outside(timer_event::stopped) == 0, "it counted for its own");

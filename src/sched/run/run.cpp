@@ -83,14 +83,14 @@ class watched_run {
     const nanos now = monotonic_now();
     for (const auto& w : workers_) {
       w->ran.begin(w->counters.switches.get(), now);
-      w->slow = slow_.get();
+      w->stretches.set(slow_.get());
       w->idler.set_stuck_watch(stuck_ ? &*stuck_ : nullptr);
     }
   }
 
   ~watched_run() {
     for (const auto& w : workers_) {
-      w->slow = nullptr;
+      w->stretches.set(nullptr);
       w->idler.set_stuck_watch(nullptr);
     }
   }

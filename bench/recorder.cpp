@@ -1,0 +1,150 @@
+// The price of the flight recorder: the same work with it and without it, in turns.
+#include "harness.hpp"
+
+#include <vigil/trace.hpp>
+#include <vigil/vigil.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t default_events = vigil::options{}.recorder_events;
+
+// Nanoseconds of CPU time of the process for each of n rounds.
+template <class F>
+double cpu_of(int n, F f) {
+  const auto now = [] {
+    timespec t{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
+  };
+  const double begin = now();
+  f(n);
+  return (now() - begin) / n;
+}
+
+void yields(int n) {
+  auto other = vigil::spawn([n] {
+    for (int i = 0; i < n / 2; ++i)
+      vigil::this_fiber::yield();
+  });
+  for (int i = 0; i < n / 2; ++i)
+    vigil::this_fiber::yield();
+  other.join();
+}
+
+void questions(int n) {
+  auto ask = vigil::make_channel<int>();
+  auto answer = vigil::make_channel<int>();
+  auto other = vigil::spawn([&] {
+    while (auto v = ask.recv())
+      answer.send(*v);
+  });
+  for (int i = 0; i < n; ++i) {
+    ask.send(i);
+    static_cast<void>(answer.recv());
+  }
+  ask.close();
+  other.join();
+}
+
+void starts(int n) {
+  for (int i = 0; i < n; ++i)
+    vigil::spawn([] {}).join();
+}
+
+void timeouts(int n) {
+  auto never_sent = vigil::make_channel<int>(1);
+  for (int i = 0; i < n; ++i) {
+    auto t = vigil::after_func(1s, [] {});
+    t.stop();
+  }
+}
+
+void sleeps(int n) {
+  std::vector<vigil::fiber<>> all;
+  constexpr int fibers = 100;
+  for (int i = 0; i < fibers; ++i) {
+    all.push_back(vigil::spawn([rounds = n / fibers] {
+      for (int k = 0; k < rounds; ++k)
+        vigil::sleep_for(1ms);
+    }));
+  }
+  for (auto& f : all)
+    f.join();
+}
+
+void regions(int n) {
+  for (int i = 0; i < n; ++i)
+    const vigil::trace::region region("bench");
+}
+
+struct work {
+  const char* name;
+  void (*f)(int);
+  int rounds;
+  double events;  // of a round
+};
+
+double once(const work& w, std::size_t workers, std::size_t events) {
+  vigil::options o;
+  o.workers = workers;
+  o.recorder_events = events;
+  double result = 0;
+  vigil::run(o, [&] {
+    w.f(w.rounds / 10);  // warm
+    result = cpu_of(w.rounds, w.f);
+  });
+  return result;
+}
+
+double median(std::vector<double> v) {
+  std::ranges::sort(v);
+  return v[v.size() / 2];
+}
+
+}  // namespace
+
+void recorder(report& out) {
+  const int rounds = out.is_long() ? 15 : 5;
+  const work all[] = {
+      {"yield", &yields, 2'000'000, 2},
+      {"question and answer", &questions, 500'000, 4},
+      {"start and join of a fiber", &starts, 300'000, 6},
+      {"arm and stop of a timer", &timeouts, 1'000'000, 2},
+      {"sleep of one of 100", &sleeps, 50'000, 4},
+      {"region", &regions, 5'000'000, 2},
+  };
+  for (const std::size_t workers : {std::size_t{1}, std::size_t{2}}) {
+    for (const work& w : all) {
+      std::vector<double> without;
+      std::vector<double> with;
+      std::vector<double> again;
+      for (int i = 0; i < rounds; ++i) {
+        without.push_back(once(w, workers, 0));
+        with.push_back(once(w, workers, default_events));
+        again.push_back(once(w, workers, 0));
+      }
+      const double off = median(without);
+      const double on = median(with);
+      const std::string name = std::string(w.name) + ", " + std::to_string(workers) +
+                               (workers == 1 ? " worker" : " workers");
+      out.compare(name,
+                  on,
+                  "ns",
+                  off,
+                  "without; " + std::to_string((on - off) / w.events) + " ns an event; A/A " +
+                      std::to_string(median(again) / off));
+    }
+  }
+}
+
+}  // namespace bench

@@ -1,0 +1,223 @@
+#include "inspect/recording.hpp"
+
+#include "inspect/foreign_memory.hpp"
+#include "sched/report/fiber_snapshot.hpp"
+#include "sched/run/running_runtimes.hpp"
+#include "sched/scheduler.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+constexpr unsigned lost_bits = 8;  // of an event's time
+
+struct raw_log {
+  std::uint32_t number;
+  event_log::moment opened;
+  event_log::moment copied;
+  event_clock clock;
+  std::vector<event> events;
+};
+
+struct raw_recording {
+  const scheduler* sched;  // only compared
+  recording done;
+  std::vector<raw_log> logs;
+};
+
+raw_log copy_of(const event_log& log, std::uint32_t number) {
+  raw_log out{number, log.opened(), {}, log.clock(), {}};
+  out.events.resize(log.capacity());
+  out.events.resize(log.copy(out.events.data()));
+  out.copied = log.present();
+  return out;
+}
+
+// Finds the time on the runtime's clock of each event of a log.
+class log_times {
+ public:
+  explicit log_times(const raw_log& log) noexcept : last_(log.copied) {
+    if (log.clock != event_clock::ticks) return;
+    const auto units = static_cast<double>(log.copied.units - log.opened.units);
+    const auto span = static_cast<double>(log.copied.now - log.opened.now);
+    if (units > 0 && span > 0) nanos_per_unit_ = span / units;
+  }
+
+  nanos of(const event& e) const noexcept {
+    // The upper bits are those of the last moment, which no event is later than, but for
+    // the skew of two processors.
+    const std::uint64_t before = (last_.units - e.time()) << lost_bits;
+    const auto units = static_cast<double>(static_cast<std::int64_t>(before) >> lost_bits);
+    return last_.now - static_cast<nanos>(units * nanos_per_unit_);
+  }
+
+ private:
+  event_log::moment last_;
+  double nanos_per_unit_ = 1;
+};
+
+// Reads the words of one log into the recording.
+class log_reader {
+ public:
+  explicit log_reader(recording& out) : out_(out) {}
+
+  void read(const raw_log& log, nanos last) {
+    const log_times times(log);
+    const nanos newest = log.copied.now;
+    std::uint64_t current = 0;
+    for (std::size_t i = 0; i < log.events.size(); ++i) {
+      const event& e = log.events[i];
+      switch (e.kind()) {
+        case event_kind::place:
+          if (shown_ != nullptr) shown_->place = place_of(e);
+          if (started_ != nullptr) started_->place = place_of(e);
+          continue;
+        case event_kind::name:
+          if (started_ != nullptr) add_name(e);
+          continue;
+        case event_kind::run:
+          current = e.value();
+          break;
+        case event_kind::leave:
+          current = 0;
+          break;
+        default:
+          break;
+      }
+      shown_ = nullptr;
+      started_ = nullptr;
+      if (e.kind() == event_kind::none || static_cast<unsigned>(e.kind()) >= event_kinds) continue;
+      if (e.kind() == event_kind::start) {
+        started_ = &out_.fibers[e.value()];
+        started_->parent = current;
+        started_->role = static_cast<fiber_role>(e.detail());
+        started_->name.clear();
+      }
+      if (e.kind() == event_kind::region_begins) add_region(e.value());
+      const nanos time = times.of(e);
+      if (newest - time > last) continue;
+      out_.events.push_back({time, e.kind(), e.detail(), log.number, e.value()});
+      shown_ = &out_.events.back();
+    }
+    shown_ = nullptr;
+    started_ = nullptr;
+  }
+
+ private:
+  static std::string text_at(std::uint64_t address) {
+    char text[256];
+    const auto* const from = reinterpret_cast<const char*>(static_cast<std::uintptr_t>(address));
+    return read_text(from, text, sizeof text) ? text : "?";
+  }
+
+  std::uint32_t place_of(const event& e) {
+    const auto line = static_cast<std::uint32_t>(e.time());
+    const auto [at, fresh] = places_.try_emplace({e.value(), line}, 0);
+    if (fresh) {
+      out_.places.push_back({text_at(e.value()), line});
+      at->second = static_cast<std::uint32_t>(out_.places.size());
+    }
+    return at->second;
+  }
+
+  void add_name(const event& e) {
+    char part[sizeof(event)];
+    std::memcpy(part, &e, sizeof part);
+    started_->name.append(part + 1, ::strnlen(part + 1, sizeof part - 1));
+  }
+
+  void add_region(std::uint64_t address) {
+    const auto [at, fresh] = out_.regions.try_emplace(address);
+    if (fresh) at->second = text_at(address);
+  }
+
+  struct pair_hash {
+    std::size_t operator()(const std::pair<std::uint64_t, std::uint32_t>& p) const noexcept {
+      return p.first * 0x9e37'79b9'7f4a'7c15 + p.second;
+    }
+  };
+
+  recording& out_;
+  std::unordered_map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t, pair_hash> places_;
+  recorded_event* shown_ = nullptr;
+  recorded_fiber* started_ = nullptr;
+};
+
+// Adds the fibers that are there still: they may have been started long before.
+void add_living(const stack& where, void* argument) noexcept {
+  fiber_snapshot s;
+  if (!take_snapshot(where, s)) return;
+  for (raw_recording& r : *static_cast<std::vector<raw_recording>*>(argument)) {
+    if (r.sched != s.sched) continue;
+    try {
+      recorded_fiber& f = r.done.fibers[s.id];
+      f.role = s.role;
+      if (s.parent != 0) f.parent = s.parent;
+      // A fiber for callbacks has another name in each; its runs say which.
+      if (s.role == fiber_role::runner) return;
+      f.name = s.name;
+      if (f.place != 0 || s.file == nullptr) return;
+      char file[256];
+      if (!read_text(s.file, file, sizeof file)) return;
+      r.done.places.push_back({file, s.line});
+      f.place = static_cast<std::uint32_t>(r.done.places.size());
+    } catch (const std::bad_alloc&) {
+      return;  // a number instead of a name
+    }
+  }
+}
+
+std::vector<raw_recording> copy_logs() {
+  std::vector<raw_recording> raw;
+  std::exception_ptr error;
+  const handler_scope inside;
+  for_each_running([&](const scheduler& s, runtime_slot&) {
+    if (!s.events_outside->log().is_on() || error != nullptr) return;
+    try {
+      raw_recording& r = raw.emplace_back();
+      r.sched = &s;
+      r.done.runtime = s.number();
+      r.done.is_virtual = s.clock.is_virtual();
+      for (const auto& w : s.workers()) {
+        r.logs.push_back(copy_of(w->counters.log, w->index));
+        r.done.threads.push_back(w->kernel_thread.load());
+      }
+      r.logs.push_back(copy_of(s.events_outside->log(), recording::outside));
+      runtime_stats stats;
+      s.add_stats(stats);
+      r.done.pending = stats.timers_pending;
+    } catch (...) {
+      error = std::current_exception();
+    }
+  });
+  if (error != nullptr) std::rethrow_exception(error);
+  return raw;
+}
+
+}  // namespace
+
+std::vector<recording> collect_recordings(nanos last) {
+  std::vector<raw_recording> raw = copy_logs();
+  for (raw_recording& r : raw) {
+    log_reader reader(r.done);
+    for (const raw_log& log : r.logs)
+      reader.read(log, last);
+    r.logs.clear();
+  }
+  {
+    const handler_scope inside;
+    const slab_hold hold;
+    for_each_stack_in_use(&add_living, &raw);
+  }
+  std::vector<recording> all;
+  for (raw_recording& r : raw) {
+    std::ranges::stable_sort(r.done.events, {}, &recorded_event::time);
+    all.push_back(std::move(r.done));
+  }
+  return all;
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,138 @@
+#include "sched/record/event_log.hpp"
+
+#include "base/ticks.hpp"
+#include "sched/fiber/fiber.hpp"
+#include "sched/record/record_trigger.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include <sys/mman.h>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+std::uint16_t detail_of(left_by how, const fiber_core* last) noexcept {
+  const auto reason = how == left_by::park && last != nullptr
+                          ? last->shown.reason.load(order::relaxed)  // ordering: its own worker
+                          : wait_reason::none;
+  return static_cast<std::uint16_t>(static_cast<unsigned>(how) << 8 |
+                                    static_cast<unsigned>(reason));
+}
+
+}  // namespace
+
+event_log::event_log(std::size_t events, const clock_source& clock)
+    : clock_(clock),
+      kind_of_clock_(clock.is_virtual()   ? event_clock::is_virtual
+                     : ticks_are_steady() ? event_clock::ticks
+                                          : event_clock::monotonic),
+      opened_(present()) {
+  if (!recorder_is_built || events == 0) return;
+  const std::size_t n = std::bit_ceil(events);
+  // Pages that no event has reached cost nothing.
+  void* const mapped =
+      ::mmap(nullptr, n * sizeof(slot), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  slots_ = static_cast<slot*>(mapped);
+  mask_ = n - 1;
+}
+
+event_log::~event_log() {
+  if (slots_ != nullptr) ::munmap(slots_, capacity() * sizeof(slot));
+}
+
+event_log::moment event_log::present() const noexcept {
+  return {now(), clock_.now()};
+}
+
+inline std::uint64_t event_log::now() const noexcept {
+  if (kind_of_clock_ == event_clock::ticks) return ticks();
+  return static_cast<std::uint64_t>(clock_.now());
+}
+
+inline void event_log::write_words(std::uint64_t head, std::uint64_t tail) noexcept {
+  const std::uint64_t n = written_.load(order::relaxed);  // ordering: the writer's own
+  slot& s = slots_[n & mask_];
+  s.head.store(head, order::release);     // EL1. Pairs with EL2 in copy().
+  s.tail.store(tail, order::release);     // EL1. Pairs with EL2 in copy().
+  written_.store(n + 1, order::release);  // Pairs with the loads in copy().
+}
+
+inline void event_log::write_at(std::uint64_t time,
+                                event_kind kind,
+                                std::uint64_t value,
+                                std::uint16_t detail) noexcept {
+  const event e = event::make(time, kind, value, detail);
+  write_words(e.head, e.tail);
+}
+
+void event_log::write(event_kind kind, std::uint64_t value, std::uint16_t detail) noexcept {
+  write_at(now(), kind, value, detail);
+}
+
+void event_log::write_place(const fiber_core& f) noexcept {
+  write_at(
+      f.identity.line, event_kind::place, reinterpret_cast<std::uintptr_t>(f.identity.file), 0);
+}
+
+void event_log::run(const fiber_core& f, const fiber_core* last, left_by how) noexcept {
+  const std::uint64_t t = now();
+  const std::uint64_t since = std::exchange(running_since_, t);
+  write_at(t, event_kind::run, f.identity.id, detail_of(how, last));
+  // The place is that of the callback.
+  if (f.role == fiber_role::runner) write_place(f);
+  if (since != 0) triggers.ran_for(t - since, kind_of_clock_);
+}
+
+void event_log::leave(const fiber_core& last, left_by how) noexcept {
+  const std::uint64_t t = now();
+  const std::uint64_t since = std::exchange(running_since_, 0);
+  write_at(t, event_kind::leave, last.identity.id, detail_of(how, &last));
+  if (since != 0) triggers.ran_for(t - since, kind_of_clock_);
+}
+
+void event_log::start(const fiber_core& f) noexcept {
+  write(event_kind::start, f.identity.id, static_cast<std::uint16_t>(f.role));
+  write_place(f);
+  constexpr std::size_t in_event = 15;
+  const std::size_t n = ::strnlen(f.identity.name, sizeof f.identity.name);
+  for (std::size_t at = 0; at < n; at += in_event) {
+    static_assert(std::endian::native == std::endian::little);  // the kind is the first byte
+    char part[1 + in_event] = {static_cast<char>(event_kind::name)};
+    std::memcpy(part + 1, f.identity.name + at, std::min(in_event, n - at));
+    std::uint64_t both[2];
+    std::memcpy(both, part, sizeof both);
+    write_words(both[0], both[1]);
+  }
+}
+
+void event_log::fired(event_kind kind, std::uint16_t timer_kind, nanos late) noexcept {
+  write(kind, static_cast<std::uint64_t>(late < 0 ? 0 : late), timer_kind);
+  triggers.timer_late(late, kind_of_clock_);
+}
+
+std::size_t event_log::copy(event* out) const noexcept {
+  if (slots_ == nullptr) return 0;
+  // Pairs with the last store of write_words().
+  const std::uint64_t end = written_.load(order::acquire);
+  const std::uint64_t begin = end - std::min<std::uint64_t>(end, capacity());
+  for (std::uint64_t i = begin; i < end; ++i) {
+    const slot& s = slots_[i & mask_];
+    // EL2. Pairs with EL1.
+    out[i - begin] = {s.head.load(order::acquire), s.tail.load(order::acquire)};
+  }
+  // The slot after the last counted event may be half written.
+  // Pairs with the last store of write_words().
+  const std::uint64_t now = written_.load(order::acquire);
+  const std::uint64_t kept = now + 1 - std::min<std::uint64_t>(now + 1, capacity());
+  if (kept >= end) return 0;
+  const std::uint64_t dropped = kept > begin ? kept - begin : 0;
+  std::copy(out + dropped, out + (end - begin), out);
+  return end - begin - dropped;
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,36 @@
+#include "sched/record/record_here.hpp"
+
+#include "sched/record/record_trigger.hpp"
+#include "sched/worker.hpp"
+
+#include <vigil/trace.hpp>
+
+namespace vigil::inline VIGIL_ABI {
+
+namespace detail {
+
+void record_here(event_kind kind, std::uint64_t value) noexcept {
+  worker* const here = current_worker();
+  if (here != nullptr && here->counters.log.is_on()) here->counters.log.write(kind, value);
+}
+
+void record_missed_deadline() noexcept {
+  const event_log& log = current_worker()->counters.log;
+  if (!log.is_on()) return;
+  record_here(event_kind::deadline_missed);
+  triggers.deadline_missed(log.clock());
+}
+
+constinit std::atomic<unsigned> runtimes_recording{0};
+
+void region_begins(const char* name) noexcept {
+  record_here(event_kind::region_begins, reinterpret_cast<std::uintptr_t>(name));
+}
+
+void region_ends() noexcept {
+  record_here(event_kind::region_ends);
+}
+
+}  // namespace detail
+
+}  // namespace vigil::inline VIGIL_ABI

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""A trace, read by protoc with Perfetto's message definitions.
+
+usage: trace_test.py PROGRAM PROTO
+
+PROGRAM writes the trace; PROTO is the file with the definitions.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+passed = failed = 0
+
+
+def check(what, holds):
+    global passed, failed
+    passed, failed = passed + bool(holds), failed + (not holds)
+    print(f"{'ok' if holds else 'FAILED'}: {what}")
+
+
+if shutil.which("protoc") is None:
+    print("protobuf-compiler is not installed")
+    sys.exit(77)
+
+trace = subprocess.run([sys.argv[1]], stdout=subprocess.PIPE, check=True).stdout
+decoded = subprocess.run(
+    ["protoc", f"-I{os.path.dirname(sys.argv[2])}", "--decode=perfetto.protos.Trace", sys.argv[2]],
+    input=trace, capture_output=True)
+check("protoc reads the file", decoded.returncode == 0)
+text = decoded.stdout.decode()
+check("each field is one of the definitions", not re.search(r"^\s*\d+[:{ ]", text, re.M))
+
+packets = text.split("packet {\n")[1:]
+
+
+def fields(packet, name):
+    return re.findall(rf"^\s*{name}: (.*)$", packet, re.M)
+
+
+tracks = {}  # uuid: (name, parent)
+for p in packets:
+    if "track_descriptor {" in p:
+        name = (fields(p, "thread_name") or fields(p, "process_name") or fields(p, "name") or [""])[0]
+        tracks[fields(p, "uuid")[0]] = (name.strip('"'), (fields(p, "parent_uuid") or [None])[0])
+names = [name for name, _ in tracks.values()]
+for expected in ("worker 0", "worker 1", "timer fiber", "runnable fibers", "pending timers"):
+    check(f"there is one track {expected}", names.count(expected) == 1)
+check("each track but the process has a parent that came before",
+      all(parent is None or parent in tracks for _, parent in tracks.values()) and
+      sum(parent is None for _, parent in tracks.values()) == 1)
+
+events = [p for p in packets if "track_event {" in p]
+times = [int(fields(p, "timestamp")[0]) for p in events]
+check("times are in order", times == sorted(times))
+check("each event is on a track that was described", all(fields(p, "track_uuid")[0] in tracks for p in events))
+
+
+def on(track):
+    uuid = next(u for u, (name, _) in tracks.items() if name == track)
+    return [p for p in events if fields(p, "track_uuid") == [uuid]]
+
+
+def kinds(all_events):
+    return [fields(p, "type")[0] for p in all_events]
+
+
+check("five deadlines of waits and a callback fired, in order",
+      sum("deadline of a wait" in p for p in on("timer fiber")) >= 5 and
+      sum("callback is due" in p for p in on("timer fiber")) == 1)
+check("each says how late it was", all("late by ns" in p for p in on("timer fiber") if "INSTANT" in p))
+fiber = next(name for name in names if name.startswith("hostile"))
+check("the name is UTF-8", b"String field" not in decoded.stderr and "\\357\\277\\275" in fiber)
+check("five regions begin and end",
+      kinds(on(fiber)) == ["TYPE_SLICE_BEGIN", "TYPE_SLICE_END"] * 5 and
+      all('name: "job"' in p for p in on(fiber)[::2]))
+for worker in ("worker 0", "worker 1"):
+    depth = 0
+    for kind in kinds(on(worker)):
+        depth += {"TYPE_SLICE_BEGIN": 1, "TYPE_SLICE_END": -1}.get(kind, 0)
+        if depth not in (0, 1):
+            break
+    check(f"the slices of {worker} follow one another", depth in (0, 1))
+begun = {f for p in events for f in fields(p, "flow_ids")}
+ended = [f for p in events for f in fields(p, "terminating_flow_ids")]
+check("an arrow leads from who readied to who ran", len(ended) >= 5 and set(ended) <= begun)
+check("no arrow ends twice", len(ended) == len(set(ended)))
+check("counters do not go below zero", not any(int(v) < 0 for p in events for v in fields(p, "counter_value")))
+check("the call on the side pool is there", sum("blocking call" in p for p in events) == 1)
+print(f"{passed} passed, {failed} failed")
+sys.exit(1 if failed else 0)
