@@ -113,7 +113,8 @@ bool run_blocking(side_pool* given,
   pool.submit(job);
   outcome result = outcome::value;
   try {
-    result = self.wait(job.waits.ticket, detail::wait_reason::blocking);
+    result = self.wait(job.waits.ticket,
+                       {detail::wait_reason::blocking, static_cast<detail::side_call*>(&job)});
   } catch (const std::bad_alloc&) {
     leave(job, owned);  // no memory for the deadline
     throw;

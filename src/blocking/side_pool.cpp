@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <pthread.h>
+#include <unistd.h>
 
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
@@ -209,6 +210,7 @@ bool side_pool::withdraw(side_job& job) noexcept {
 
 void side_pool::body(place& here, std::size_t number) noexcept {
   process_is_quiet_thread();
+  const int thread = ::gettid();
   // The kernel keeps fifteen bytes; the number is worth more than the name.
   const std::string suffix = "/" + std::to_string(number + 1);
   pool_of_thread = this;
@@ -231,7 +233,7 @@ void side_pool::body(place& here, std::size_t number) noexcept {
       }
     }
     if (job != nullptr) {
-      run(*job);
+      run(*job, thread);
     } else {
       here.sleep.sleep_until(never);
     }
@@ -239,12 +241,16 @@ void side_pool::body(place& here, std::size_t number) noexcept {
   if (last) delete this;
 }
 
-void side_pool::run(side_job& job) noexcept {
+void side_pool::run(side_job& job, int thread) noexcept {
   shared_event_log& events = *job.sched->events_outside;
   events.write(event_kind::call_begins, job.fiber_id);
   {
     const users_code runs;
+    // Pairs with the reader of a dump (running_frames.hpp), which finds the number before
+    // and after it has asked this thread: in between the function runs.
+    job.thread.store(thread, order::release);
     job.table->run(job.record);
+    job.thread.store(side_job::has_returned, order::release);  // ordering: as above
   }
   events.write(event_kind::call_ends, job.fiber_id);
   {

@@ -96,7 +96,7 @@ class side_pool {
   bool somebody_starts() noexcept VIGIL_EXCLUDES(lock_);
   void start_failed(place& p, const std::exception_ptr& error) noexcept VIGIL_EXCLUDES(lock_);
   void body(place& here, std::size_t number) noexcept VIGIL_EXCLUDES(lock_);
-  void run(side_job& job) noexcept VIGIL_EXCLUDES(lock_);
+  void run(side_job& job, int thread) noexcept VIGIL_EXCLUDES(lock_);
   static void give_back(side_job& job) noexcept;
 
   const std::optional<std::size_t> asked_;

@@ -151,6 +151,9 @@ struct debug_layout {
     VIGIL_VALUE(wait_reason::shared_mutex_read);
     VIGIL_VALUE(wait_reason::shared_mutex_write);
     VIGIL_VALUE(wait_reason::once);
+    VIGIL_VALUE(wait_reason::blocking);
+    VIGIL_VALUE(wait_reason::io);
+    VIGIL_OFFSET(side_call, thread);
     VIGIL_VALUE(never);
   }
 
@@ -202,7 +205,8 @@ struct debug_layout {
 
   constexpr void channels() {
     VIGIL_OFFSET(birth, file);
-    VIGIL_OFFSET(birth, line);
+    VIGIL_OFFSET(birth, line_and_name);
+    VIGIL_VALUE(birth::line_bits);
     VIGIL_OFFSET(channel_core, made_at);
     VIGIL_OFFSET(channel_core, capacity_);
     VIGIL_OFFSET(channel_core, size_);

@@ -1,9 +1,11 @@
 #include "inspect/awaited_object.hpp"
 
+#include "base/object_names.hpp"
 #include "chan/channel_core.hpp"
 #include "chan/select_core.hpp"
 #include "inspect/foreign_memory.hpp"
 #include "sched/report/dump_writer.hpp"
+#include "sched/run/side_call.hpp"
 
 #include <vigil/detail/sync_core.hpp>
 
@@ -13,8 +15,10 @@ namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 bool read_birth(const birth& b, const void* address, shown_birth& out) noexcept {
-  out.line = b.line;
+  out.line = b.line();
   out.address = address;
+  const char* const name = name_by_number(b.name());
+  if (name != nullptr && !read_text(name, out.name, sizeof out.name)) out.name[0] = '\0';
   return read_text(b.file, out.file, sizeof out.file);
 }
 
@@ -130,6 +134,24 @@ bool read_object(const fiber_snapshot& s, awaited_object& out) noexcept {
   }
 }
 
+// `object` as shown_object.hpp of vigil-io makes it.
+bool read_io(const fiber_snapshot& s, awaited_object& out) noexcept {
+  const auto word = reinterpret_cast<std::uintptr_t>(s.object);
+  if ((word & 1) == 0) return read_object(s, out);
+  read_descriptor(static_cast<int>(word >> 1), out.descriptor);
+  out.type = awaited_object::kind::descriptor;
+  return true;
+}
+
+bool read_call(const fiber_snapshot& s, awaited_object& out) noexcept {
+  copied_bytes<side_call> copy;
+  if (!copy.read(s.object)) return false;
+  // Pairs with side_pool::run().
+  out.thread = copy.as_object().thread.load(order::acquire);
+  out.type = awaited_object::kind::call;
+  return true;
+}
+
 bool read_by_reason(const fiber_snapshot& s, awaited_object& out) noexcept {
   if (s.object == nullptr) return true;
   switch (s.reason) {
@@ -145,6 +167,10 @@ bool read_by_reason(const fiber_snapshot& s, awaited_object& out) noexcept {
       return true;
     case wait_reason::select:
       return read_select_at(s.object, out);
+    case wait_reason::io:
+      return read_io(s, out);
+    case wait_reason::blocking:
+      return read_call(s, out);
     default:
       return read_object(s, out);
   }
@@ -169,10 +195,11 @@ void look_for(const stack& where, void* argument) noexcept {
 }
 
 void write_birth(dump_writer& out, const shown_birth& b, bool with_addresses) noexcept {
+  if (b.name[0] != '\0') out.text(" \"").name(b.name).text("\"");
   if (b.line != 0) {
-    out.text(" made at ").text(b.file).text(":").number(b.line);
+    out.text(" made at ").file(b.file).text(":").number(b.line);
   } else {
-    out.text(" of ").text(b.file);
+    out.text(" of ").file(b.file);
   }
   if (with_addresses) {
     out.text(" at 0x").hex(reinterpret_cast<std::uintptr_t>(b.address));
@@ -209,6 +236,28 @@ void write_channel(dump_writer& out, const shown_channel& c, bool with_addresses
     out.text(" (closed)");
   } else if (c.capacity != 0) {
     out.text(" (").number(c.size).text(" of ").number(c.capacity).text(" values)");
+  }
+}
+
+void write_descriptor(dump_writer& out, const shown_descriptor& d) noexcept {
+  const bool is_socket = d.type == shown_descriptor::kind::socket;
+  out.text(is_socket ? " of socket " : " of descriptor ").number(static_cast<unsigned>(d.number));
+  if (d.type == shown_descriptor::kind::closed) out.text(" (closed)");
+  if (!is_socket) return;
+  out.text(" (").text(d.protocol);
+  if (d.local[0] != '\0') out.text(" ").file(d.local);
+  if (d.peer[0] != '\0') out.text(", peer ").file(d.peer);
+  if (d.listens) out.text(", listening");
+  out.text(")");
+}
+
+void write_call(dump_writer& out, int thread) noexcept {
+  if (thread == side_call::not_begun) {
+    out.text(" (not begun)");
+  } else if (thread == side_call::has_returned) {
+    out.text(" (has returned)");
+  } else {
+    out.text(" (on thread ").number(static_cast<unsigned>(thread)).text(")");
   }
 }
 
@@ -259,6 +308,12 @@ void write_awaited(dump_writer& out, const awaited_object& o, bool with_addresse
     case awaited_object::kind::object:
       write_birth(out, o.made, with_addresses);
       write_holder(out, o);
+      break;
+    case awaited_object::kind::descriptor:
+      write_descriptor(out, o.descriptor);
+      break;
+    case awaited_object::kind::call:
+      write_call(out, o.thread);
       break;
   }
   if (o.ends_with_context) {

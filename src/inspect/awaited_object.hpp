@@ -1,7 +1,8 @@
 // awaited_object: the object that a parked fiber waits for: a channel, a lock and its
-// holder, another fiber. Async-signal-safe.
+// holder, another fiber, a socket. Async-signal-safe.
 #pragma once
 
+#include "inspect/socket_ends.hpp"
 #include "machine/stack.hpp"
 #include "sched/report/fiber_snapshot.hpp"
 
@@ -14,9 +15,11 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class dump_writer;
 
-// Where an object was made: "file:line", or what stands in place of a file.
+// Where an object was made: "file:line", or what stands in place of a file; its name, if
+// it has one.
 struct shown_birth {
   char file[128] = "";
+  char name[32] = "";
   std::uint32_t line = 0;
   const void* address = nullptr;
 };
@@ -35,7 +38,7 @@ struct shown_fiber {
 };
 
 struct awaited_object {
-  enum class kind : std::uint8_t { none, join, channel, select, object };
+  enum class kind : std::uint8_t { none, join, channel, select, object, descriptor, call };
   enum class holder : std::uint8_t { unknown, a_number, a_fiber, a_thread, gone };
 
   static constexpr std::size_t most_cases = 8;
@@ -48,6 +51,8 @@ struct awaited_object {
   std::size_t case_count = 0;   // channel: 1; select: those with a channel
   std::size_t other_cases = 0;  // select: more than fit
   shown_channel cases[most_cases];
+  shown_descriptor descriptor;
+  int thread = 0;  // call: side_call::thread
   bool ends_with_context = false;
   shown_birth context;
 };

@@ -29,6 +29,7 @@ json::object site_of(const char* file, std::uint32_t line) {
 
 json::object made_at(const shown_birth& b, bool with_addresses) {
   json::object o = site_of(b.file, b.line);
+  if (b.name[0] != '\0') o["name"] = utf8(b.name);
   if (with_addresses) {
     char text[24];
     std::snprintf(text, sizeof text, "0x%" PRIxPTR, reinterpret_cast<std::uintptr_t>(b.address));
@@ -49,6 +50,17 @@ json::object channel_of(const shown_channel& c, bool with_addresses) {
           {"size", c.size},
           {"capacity", c.capacity},
           {"closed", c.is_closed}};
+}
+
+json::object descriptor_of(const shown_descriptor& d) {
+  json::object o{{"number", d.number}};
+  if (d.type == shown_descriptor::kind::closed) o["closed"] = true;
+  if (d.type != shown_descriptor::kind::socket) return o;
+  o["protocol"] = d.protocol;
+  if (d.local[0] != '\0') o["local"] = utf8(d.local);
+  if (d.peer[0] != '\0') o["peer"] = utf8(d.peer);
+  if (d.listens) o["listening"] = true;
+  return o;
 }
 
 void add_awaited(json::object& to, const awaited_object& o, bool with_addresses) {
@@ -76,6 +88,12 @@ void add_awaited(json::object& to, const awaited_object& o, bool with_addresses)
         to["held_by"] = std::move(gone);
       }
       if (o.held_by == awaited_object::holder::a_thread) to["held_by"] = "a thread";
+      break;
+    case awaited_object::kind::descriptor:
+      to["descriptor"] = descriptor_of(o.descriptor);
+      break;
+    case awaited_object::kind::call:
+      if (o.thread > 0) to["thread"] = o.thread;
       break;
   }
   if (o.ends_with_context) to["context"] = made_at(o.context, with_addresses);

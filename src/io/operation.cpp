@@ -95,7 +95,10 @@ bool is_in(const any_io_executor& ex, const vigil::detail::io_watch& watch) {
 
 }  // namespace
 
-operation& begin_operation(const any_io_executor& own, const any_io_executor& bound, bool inside) {
+operation& begin_operation(const any_io_executor& own,
+                           const any_io_executor& bound,
+                           bool inside,
+                           const void* object) {
   vigil::detail::fiber& self = fiber_that_may_wait();
   check_is_not_run_here(own);
   check_is_not_run_here(bound);
@@ -107,13 +110,14 @@ operation& begin_operation(const any_io_executor& own, const any_io_executor& bo
   }
   const bool outside = !inside && (in_context || own.target<memory_executor>() == nullptr);
   const bool anywhere = bound ? is_system(bound) : in_context || is_system(own);
-  if (!bound) return *new operation{*self.sched, watch, anywhere, outside, own};
+  if (!bound) return *new operation{*self.sched, watch, anywhere, outside, object, own};
   // Keeps the bound context from running out of work until the operation is over.
   return *new operation{
       *self.sched,
       watch,
       anywhere,
       outside,
+      object,
       boost::asio::prefer(bound, boost::asio::execution::outstanding_work.tracked)};
 }
 
@@ -307,7 +311,7 @@ ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_A
   o.waiter = &self.self();
   ending result = ending::completed;
   try {
-    result = ending_of(self.wait(o.ticket, vigil::detail::wait_reason::io, o.lock));
+    result = ending_of(self.wait(o.ticket, {vigil::detail::wait_reason::io, o.object}, o.lock));
   } catch (const std::bad_alloc&) {
     // No memory for a timer; a limit that is already over does not need one.
     result = limit.is_over() ? ending::cut : ending::no_memory;
@@ -355,7 +359,7 @@ void wait_for_handler(operation& o) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     }
     o.ticket = self.open();
     o.waiter = &self.self();
-    self.wait(o.ticket, vigil::detail::wait_reason::io, o.lock);
+    self.wait(o.ticket, {vigil::detail::wait_reason::io, o.object}, o.lock);
   }
 }
 

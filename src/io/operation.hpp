@@ -68,6 +68,7 @@ struct operation {
   vigil::detail::io_watch* const watch;
   const bool anywhere;  // its handlers run where they are called
   const bool outside;
+  const void* const object;  // of its waits, for dumps
   // Empty means any executor. OP5
   boost::asio::any_io_executor executor VIGIL_GUARDED_BY(lock);
 

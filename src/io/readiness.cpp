@@ -127,7 +127,8 @@ namespace {
 // Waits until the handler has come, the deadline has, or the limit is to be looked at
 // again.
 outcome wait_once(readiness& r,
-                  const vigil::detail::wait_limit& limit) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+                  const vigil::detail::wait_limit& limit,
+                  const void* object) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   vigil::detail::caller self(limit);
   const bool refused = self.may_not_wait();
   r.lock.lock();
@@ -137,7 +138,7 @@ outcome wait_once(readiness& r,
     return stops ? outcome::stopped : outcome::value;
   }
   self.open(r.waiting);
-  return self.wait(r.waiting.ticket, vigil::detail::wait_reason::io, r.lock, [&r] {
+  return self.wait(r.waiting.ticket, {vigil::detail::wait_reason::io, object}, r.lock, [&r] {
     const lock_guard guard(r.lock);
     r.waiting = {};
   });
@@ -153,11 +154,14 @@ enum class wait_end : std::uint8_t { come, cut, stopped };
 
 // Waits until the handler has come, or the wait is cut by its deadline, by close() or by
 // a stop.
-wait_end wait_until_ended(readiness& r, movable_deadline& until, boost::system::error_code& error) {
+wait_end wait_until_ended(readiness& r,
+                          movable_deadline& until,
+                          const void* object,
+                          boost::system::error_code& error) {
   for (;;) {
     const std::int64_t limit = until.begin_wait(r);
     const outcome result =
-        limit == 0 ? outcome::timeout : wait_once(r, vigil::detail::until(limit));
+        limit == 0 ? outcome::timeout : wait_once(r, vigil::detail::until(limit), object);
     if (came_with(r, error)) return wait_end::come;
     if (result == outcome::stopped) return wait_end::stopped;
     if (until.is_closed() || (result == outcome::timeout && until.is_over())) return wait_end::cut;
@@ -168,14 +172,15 @@ wait_end wait_until_ended(readiness& r, movable_deadline& until, boost::system::
 
 boost::system::error_code wait(readiness& r,
                                movable_deadline& until,
-                               const boost::asio::any_io_executor& by) {
+                               const boost::asio::any_io_executor& by,
+                               const void* object) {
   vigil::detail::fiber& self = fiber_that_may_wait();
   check_is_not_run_here(by);
   const outside_wait counted(*self.sched, by);
   boost::system::error_code error;
   auto ended = wait_end::come;
   try {
-    ended = wait_until_ended(r, until, error);
+    ended = wait_until_ended(r, until, object, error);
   } catch (const std::bad_alloc&) {  // no memory for a timer
     until.end_wait(false);
     throw;

@@ -124,6 +124,63 @@ TEST_SUITE("awaited") {
     });
   }
 
+  TEST_CASE("a name that an object was given stands beside the place where it was made") {
+    in_virtual([] {
+      CHECK(sizeof(vigil::mutex) == 48);  // without a name as with one
+      auto lines = vigil::make_channel<int>(3, vigil::named("lines"));
+      const std::string made = here(__LINE__ - 1);
+      vigil::mutex m{vigil::named("books \"new\"\n")};
+      const auto both = vigil::with_cancel(vigil::background(), vigil::named("request"));
+      const std::lock_guard guard(m);
+      const auto until_cancelled = [](const char* name, auto wait) {
+        return vigil::spawn(vigil::fiber_options{.name = name},
+                            [wait] { CHECK_THROWS_AS(wait(), vigil::cancelled); });
+      };
+      const auto r = until_cancelled("r", [&] { static_cast<void>(lines.recv(both.ctx)); });
+      const auto l = until_cancelled("l", [&] { m.lock(both.ctx); });
+      vigil::testing::settle();
+      const std::string text = inspected();
+      INFO(text);
+      CHECK(has(fiber_line(text, "r"), "channel receive from the channel \"lines\" made at "));
+      CHECK(has(fiber_line(text, "r"), made + " (0 of 3 values)"));
+      CHECK(has(fiber_line(text, "r"), "or the end of the context \"request\" made at "));
+      CHECK(has(fiber_line(text, "l"), "mutex \"books \"new\"\\n\" made at "));
+      const boost::json::value all = boost::json::parse(
+          written([](std::FILE* out) { vigil::inspect::dump_json(out, {.frames = false}); }));
+      for (const auto& one : all.at("fibers").as_array()) {
+        if (one.at("name").as_string() != "r") continue;
+        const auto& channel = one.at("waits_for").at("channels").as_array().at(0);
+        CHECK(channel.at("made_at").at("name").as_string() == "lines");
+      }
+      both.cancel();
+    });
+  }
+
+  TEST_CASE("the file of a place is written in one line, however long it is") {
+    in_virtual([] {
+      // A character of two bytes lies at each place where a part may end.
+      std::string file;
+      std::string shown;
+      for (int i = 0; i < 40; ++i) {
+        file += "\xc3\xa4/";
+        shown += "\xc3\xa4/";
+      }
+      file += "\x1b[31m\n";
+      shown += "\\x1b[31m\\n";
+      const vigil::site from{file.c_str(), 7};
+      auto c = vigil::make_channel<int>(0, vigil::site{"a\tb", 3});
+      auto f = vigil::spawn(
+          vigil::fiber_options{.name = "f"}, [&] { static_cast<void>(c.recv()); }, from);
+      vigil::testing::settle();
+      const std::string line = fiber_line(inspected(), "f");
+      INFO(line);
+      CHECK(has(line, "started at " + shown + ":7"));
+      CHECK(has(line, "made at a\\tb:3"));
+      c.close();
+      f.join();
+    });
+  }
+
   TEST_CASE("ten kinds of wait: each names its object by the place where it was made") {
     in_virtual([] {
       ten_waits::run([] {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What gdb shows with tools/gdb/vigil-gdb.py: usage: gdb_test.py SOURCE_ROOT PROGRAM GDB
+"""What gdb shows with tools/gdb/vigil-gdb.py: usage: gdb_test.py SOURCE_ROOT PROGRAM GDB [IO_PROGRAM]
 
-PROGRAM is waits_program, without debug information. Its ten fibers must be found with
+IO_PROGRAM is io_waits_program. PROGRAM is waits_program, without debug information. Its ten fibers must be found with
 each function of their stacks, in a process that gdb started, in one that it attaches to,
 in a core that gdb wrote, and in one that the kernel wrote. Exit status: 77 if gdb may
 control no process.
@@ -163,6 +163,25 @@ def check_core(way, core, wanted):
           "ten_waits::selecting" not in said["bt"] and "all_wait" in said["bt"], said["bt"])
 
 
+def check_io(program):
+    """Each object as the program says, with what the kernel knows; the number alone in a core."""
+    with tempfile.TemporaryDirectory(prefix="vigil-gdb-") as name:
+        core = Path(name) / "core.gdb"
+        said = gdb(program, environment={"VIGIL_STACK_GUARD": "mprotect"},
+                   commands=["break all_wait", "run", "info fibers", f"generate-core-file {core}"])
+        wanted = re.findall(r"^(\w+): (.+)$", said["run"], re.M)
+        check("io: the program says six waits", len(wanted) == 6, said["run"])
+        at_core = gdb(program, core, commands=["info fibers"])["info fibers"]
+        for fiber, text in wanted:
+            check(f"io: {fiber}: {text}", re.search(
+                rf"^  fiber \d+ \({fiber}\) \[parked: .*{re.escape(text.rstrip())}.*\]",
+                said["info fibers"], re.M), said["info fibers"])
+            text = re.sub(r"^socket (\d+) .*", r"descriptor \1", text.rstrip())
+            check(f"io: {fiber} in a core: {text}", re.search(
+                rf"^  fiber \d+ \({fiber}\) \[parked: .*{re.escape(text)}(?!\w).*\]", at_core, re.M),
+                  at_core)
+
+
 def main():
     wanted = expected_functions(PROGRAM)
     with tempfile.TemporaryDirectory(prefix="vigil-gdb-") as name:
@@ -177,6 +196,8 @@ def main():
                   "(kernel.core_pattern, ulimit -c)")
         else:
             check_core("core by the kernel", core, wanted)
+    if len(sys.argv) > 4:
+        check_io(Path(sys.argv[4]).resolve())
     return summary()
 
 

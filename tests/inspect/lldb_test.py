@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What lldb shows with tools/gdb/vigil_lldb.py: usage: lldb_test.py SOURCE_ROOT PROGRAM LLDB
+"""What lldb shows with tools/gdb/vigil_lldb.py: usage: lldb_test.py SOURCE_ROOT PROGRAM LLDB [IO_PROGRAM]
 
-PROGRAM is waits_program, without debug information. Its ten fibers must be found with
+IO_PROGRAM is io_waits_program. PROGRAM is waits_program, without debug information. Its ten fibers must be found with
 each function of their stacks, in a process that lldb started and in the kernel's core.
 Exit status: 77 if lldb has no Python, or may control no process.
 """
@@ -89,6 +89,15 @@ def main():
         else:
             text = lldb(with_python, script, f"target create {PROGRAM} --core {core}", *look)
             check_look("core", text, wanted)
+    if len(sys.argv) > 4:
+        text = lldb(with_python, f"command script import {SCRIPT}",
+                    f"target create {Path(sys.argv[4]).resolve()}",
+                    "breakpoint set --name all_wait", "run", "vigil fibers")
+        numbers = dict(re.findall(r"^(\w+): (?:socket|descriptor) (\d+)", text, re.M))
+        for name in ("server", "reader", "piper"):
+            check(f"io: {name} waits for its descriptor", re.search(
+                rf"^fiber \d+ \({name}\) \[parked: I/O of descriptor {numbers.get(name)}\]", text, re.M),
+                  text)
     return summary()
 
 

@@ -17,6 +17,8 @@ if __name__ == "__main__":
     # gdb runs all scripts in this one namespace. It is put back at the end.
     namespace_before = dict(globals())
 
+import ipaddress
+import os
 import re
 import struct
 import time
@@ -128,6 +130,61 @@ def place(file, line):
     return f"{file}:{line}" if line else file
 
 
+# --- descriptors, as awaited_object.cpp writes them
+
+def is_on_this_machine():
+    """Whether gdb itself controls the process."""
+    connection = getattr(gdb.selected_inferior(), "connection", None)
+    return connection is not None and connection.type == "native"
+
+
+def address_text(packed):
+    """An address and a port as /proc/net writes them."""
+    host, _, port = packed.partition(":")
+    words = struct.pack(f"<{len(host) // 8}I", *(int(host[i:i + 8], 16)
+                                                 for i in range(0, len(host), 8)))
+    ip = ipaddress.ip_address(words)
+    mapped = getattr(ip, "ipv4_mapped", None)
+    text = f"[::ffff:{mapped}]" if mapped else f"[{ip}]" if ip.version == 6 else str(ip)
+    return f"{text}:{int(port, 16)}"
+
+
+def socket_text(pid, inode):
+    """The ends of a socket by the tables in /proc, or "" if they do not have it."""
+    for name in ("tcp", "tcp6", "udp", "udp6"):
+        for fields in (line.split() for line in open(f"/proc/{pid}/net/{name}")):
+            if len(fields) > 9 and fields[9] == inode:
+                text = f" ({name.rstrip('6')} {address_text(fields[1])}"
+                if not fields[2].endswith(":0000"):
+                    text += f", peer {address_text(fields[2])}"
+                return text + (", listening)" if fields[3] == "0A" else ")")
+    for fields in (line.split(maxsplit=7) for line in open(f"/proc/{pid}/net/unix")):
+        if len(fields) > 6 and fields[6] == inode:
+            text = f" (unix {written(fields[7].rstrip())}" if len(fields) > 7 else " (unix"
+            return text + (", listening)" if int(fields[3], 16) & 0x10000 else ")")
+    return ""
+
+
+def descriptor_text(number):
+    """Its addresses as well, for a process that gdb itself controls."""
+    pid = gdb.selected_inferior().pid
+    if not is_on_this_machine():
+        return f"descriptor {number}"
+    try:
+        target = os.readlink(f"/proc/{pid}/fd/{number}")
+        if target.startswith("socket:["):
+            return f"socket {number}" + socket_text(pid, target[8:-1])
+    except FileNotFoundError:
+        return f"descriptor {number} (closed)"
+    except (OSError, ValueError):
+        pass
+    return f"descriptor {number}"
+
+
+def call_text(thread):
+    return {0: " (not begun)", -1: " (has returned)"}.get(thread, f" (on thread {thread})")
+
+
 # --- what the program has
 
 stopped_at = None  # the monotonic clock when the process last stopped
@@ -135,8 +192,7 @@ stopped_at = None  # the monotonic clock when the process last stopped
 
 def real_now():
     """The time on the machine of a process that gdb itself controls; None for others."""
-    connection = getattr(gdb.selected_inferior(), "connection", None)
-    if connection is None or connection.type != "native":
+    if not is_on_this_machine():
         return None
     return stopped_at or time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
@@ -272,6 +328,7 @@ class Program:
         self.fibers = sorted(self.find_fibers(), key=lambda f: (
             f.runtime.number if f.runtime else 0, f.id))
         self.by_block = {f.at: f for f in self.fibers}
+        self.names = address_in_namespace("object_names")
         self.case_tables = {address_in_namespace("send_case_table"): True,
                             address_in_namespace("recv_case_table"): False}
 
@@ -347,9 +404,12 @@ class Program:
     # --- what fibers wait for, as awaited_object.cpp writes it
 
     def birth_text(self, at):
-        line = self.layout.field(at, "birth.line", 4)
-        file = text_at(self.layout.field(at, "birth.file"))
-        return f" made at {file}:{line}" if line else f" of {file}"
+        bits = self.layout.value("birth::line_bits")
+        word = self.layout.field(at, "birth.line_and_name", 4)
+        line, name = word & (1 << bits) - 1, word >> bits
+        file = written(text_at(self.layout.field(at, "birth.file")))
+        text = f' "{written(text_at(number_at(self.names + 8 * (name - 1))))}"' if name else ""
+        return text + (f" made at {file}:{line}" if line else f" of {file}")
 
     def object_text(self, fiber):
         try:
@@ -372,6 +432,10 @@ class Program:
             return " (" + ", ".join(
                 ("send to " if is_send else "receive from ") + self.channel_text(channel)
                 for channel, is_send in waits) + ")" if waits else ""
+        if fiber.waits_for("io") and fiber.object & 1:
+            return " of " + descriptor_text(fiber.object >> 1)
+        if fiber.waits_for("blocking"):
+            return call_text(self.layout.field(fiber.object, "side_call.thread", 4, signed=True))
         return self.birth_text(fiber.object) + self.holder_text(fiber)
 
     def holder_text(self, fiber):

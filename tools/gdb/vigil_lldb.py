@@ -127,6 +127,7 @@ class Fiber:
         self.program, self.at, self.bottom = program, at, bottom
         self.id, self.parent = word("identity.id"), word("identity.parent")
         self.state, self.reason = word("state", 1), word("shown.reason", 1)
+        self.object = word("shown.object")
         self.has_run, self.resumes_at = word("turns.has_run", 1), word("side.resume_at_")
         self.sched = word("sched")
         self.place = program.text_at(word("identity.file"))
@@ -145,6 +146,8 @@ class Fiber:
         text = program.names.get(("fiber_state", self.state), "?")
         if self.state == program.value("fiber_state::parked"):
             text += ": " + program.names.get(("wait_reason", self.reason), "?")
+            if self.reason == program.value("wait_reason::io") and self.object & 1:
+                text += f" of descriptor {self.object >> 1}"
         text = f"{self.title} [{text}] started at {self.place}"
         return text + (f" by fiber {self.parent}" if self.parent else "")
 

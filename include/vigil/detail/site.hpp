@@ -10,6 +10,7 @@ namespace vigil::inline VIGIL_ABI {
 struct site {
   const char* file;
   unsigned line;
+  unsigned name = 0;  // the number of a name: named()
 
   // As a default argument it names the line of the outermost call.
   static constexpr site current(const char* file = __builtin_FILE(),
@@ -21,14 +22,47 @@ struct site {
 namespace detail {
 
 // The place where an object was made, kept inside the object: by it dumps name what a
-// fiber waits for. It has no name without a place.
+// fiber waits for.
 struct birth {
-  constexpr birth(const site& from) noexcept : file(from.file), line(from.line) {}
+  // One word for both: a lock has no room for more.
+  static constexpr unsigned line_bits = 22;
+  static constexpr unsigned most_lines = (1U << line_bits) - 1;
+
+  constexpr birth(const site& from) noexcept
+      : file(from.file),
+        line_and_name((from.line < most_lines ? from.line : most_lines) | from.name << line_bits) {}
+
+  constexpr unsigned line() const noexcept { return line_and_name & most_lines; }
+
+  constexpr unsigned name() const noexcept { return line_and_name >> line_bits; }
 
   const char* file;
-  unsigned line;
+  unsigned line_and_name;
 };
 
+// A text that is there as long as the program: a literal, or a constant array.
+struct constant_text {
+  consteval constant_text(const char* s) noexcept : text(s) {}
+
+  const char* text;
+};
+
+// Returns the number of a text in the table of names; 0 if that is full.
+VIGIL_API unsigned number_of_name(const char* text) noexcept;
+
 }  // namespace detail
+
+// Names an object in dumps, beside the place where it is made:
+//
+//   auto jobs = vigil::make_channel<job>(16, vigil::named("jobs"));
+//   vigil::mutex accounts{vigil::named("accounts")};
+//
+// For everything that takes a site, except fibers and timers, which have fiber_options
+// and no name. A program may have 1000 names; more are left out. Costs a look into a
+// table. Any thread.
+[[nodiscard]] inline site named(detail::constant_text name,
+                                const site& from = site::current()) noexcept {
+  return {from.file, from.line, detail::number_of_name(name.text)};
+}
 
 }  // namespace vigil::inline VIGIL_ABI

@@ -25,6 +25,7 @@
 #include <vigil/clock.hpp>
 #include <vigil/fiber.hpp>
 #include <vigil/io/detail/deadline_stream.hpp>
+#include <vigil/io/detail/shown_object.hpp>
 #include <vigil/io/idle_list.hpp>
 #include <vigil/io/use_fiber.hpp>
 
@@ -273,7 +274,9 @@ class deadline_stream {
       error = until.error();
       if (error) return 0;
       wait_begins();
-      std::tie(error, n) = begin(stream_, boost::asio::as_tuple(detail::movable_token{&until}));
+      std::tie(error, n) = begin(
+          stream_,
+          boost::asio::as_tuple(detail::movable_token{&until, detail::shown_object(stream_)}));
     }
     if (n != 0) ++s.counts.successful;
     return transferred(n);
@@ -315,7 +318,7 @@ class deadline_stream {
     }
     boost::system::error_code error;
     try {
-      error = detail::wait(*s.ready.get(), until, by);
+      error = detail::wait(*s.ready.get(), until, by, detail::shown_object(stream_));
     } catch (...) {
       end_wait(stream_, *s.ready.get());
       throw;

@@ -30,8 +30,10 @@ class memory_acceptor {
   using executor_type = memory_executor;
 
   // `capacity` is that of the connections, as for memory_pipe.
-  explicit memory_acceptor(std::size_t capacity = 64 * 1024)
-      : capacity_(capacity), backlog_(std::make_shared<detail::memory_backlog>()) {}
+  explicit memory_acceptor(std::size_t capacity = 64 * 1024, const site& from = site::current())
+      : capacity_(capacity),
+        from_(from),
+        backlog_(std::make_shared<detail::memory_backlog>(from)) {}
 
   memory_acceptor(const memory_acceptor&) = delete;
   memory_acceptor& operator=(const memory_acceptor&) = delete;
@@ -45,7 +47,7 @@ class memory_acceptor {
   // Returns the client's end. Throws boost::system::system_error (connection_refused)
   // after close(), and std::bad_alloc.
   memory_stream connect() {
-    auto [client, server] = memory_pipe(capacity_);
+    auto [client, server] = memory_pipe(capacity_, from_);
     if (!backlog_->add(std::move(server))) {
       throw boost::system::system_error(boost::asio::error::connection_refused,
                                         "vigil::io::memory_acceptor::connect");
@@ -66,6 +68,7 @@ class memory_acceptor {
 
  private:
   std::size_t capacity_;
+  site from_;
   std::shared_ptr<detail::memory_backlog> backlog_;
 };
 

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/site.hpp>
 #include <vigil/io/detail/memory_stream.hpp>
 #include <vigil/io/memory_executor.hpp>
 
@@ -106,9 +107,10 @@ class memory_stream {
 
 // `capacity` is the number of bytes that each direction keeps, at least 1. Throws
 // std::bad_alloc.
-inline std::pair<memory_stream, memory_stream> memory_pipe(std::size_t capacity = 64 * 1024) {
-  auto there = std::make_shared<detail::memory_half>(std::max<std::size_t>(capacity, 1));
-  auto back = std::make_shared<detail::memory_half>(std::max<std::size_t>(capacity, 1));
+inline std::pair<memory_stream, memory_stream> memory_pipe(std::size_t capacity = 64 * 1024,
+                                                           const site& from = site::current()) {
+  auto there = std::make_shared<detail::memory_half>(std::max<std::size_t>(capacity, 1), from);
+  auto back = std::make_shared<detail::memory_half>(std::max<std::size_t>(capacity, 1), from);
   return {memory_stream(back, there), memory_stream(there, back)};
 }
 

@@ -23,6 +23,7 @@
 #include <vigil/context.hpp>
 #include <vigil/group.hpp>
 #include <vigil/io/detail/kept_connections.hpp>
+#include <vigil/io/detail/shown_object.hpp>
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/sync.hpp>
 
@@ -129,7 +130,10 @@ class VIGIL_API server {
   const site& from() const noexcept { return from_; }
 
   // For async_accept.
-  fiber_token token() { return token_access::reporting(use_fiber.under(stopping_), destroyed_); }
+  template <class Acceptor>
+  fiber_token token(Acceptor& a) {
+    return token_access::reporting(use_fiber.under(stopping_), destroyed_, shown_object(a));
+  }
 
   // Called in a catch block around accept and start; returns whether to continue.
   // Rethrows exceptions that are not errors of these two.
@@ -217,7 +221,7 @@ void accept_all(server& s, Acceptor& acceptor, Take take) {
   }
   const auto accept_one = [&] {
     try {
-      take(acceptor.async_accept(s.token()));
+      take(acceptor.async_accept(s.token(acceptor)));
       s.has_started();
       return true;
     } catch (...) {

@@ -99,6 +99,7 @@ class fiber_token {
   vigil::detail::wait_limit limit_;
   vigil::context kept_;  // for the limit
   bool* destroyed_ = nullptr;
+  const void* object_ = nullptr;  // for dumps
 };
 
 class use_fiber_t {

@@ -2,6 +2,7 @@
 
 #include "sched/fiber/written_name.hpp"
 
+#include <cstring>
 #include <new>
 
 #include <unistd.h>
@@ -86,6 +87,21 @@ void dump_writer::flush() noexcept {
 
 dump_writer& dump_writer::name(const char* s) noexcept {
   return text(written_name(s).text());
+}
+
+dump_writer& dump_writer::file(const char* s) noexcept {
+  char part[fiber_identity::name_room];
+  while (*s != '\0') {
+    std::size_t n = ::strnlen(s, sizeof part - 1);
+    // A character of several bytes that goes on behind this part belongs to the next one.
+    for (int i = 0; i < 3 && (static_cast<unsigned>(s[n]) & 0xc0) == 0x80; ++i)
+      --n;
+    std::memcpy(part, s, n);
+    part[n] = '\0';
+    name(part);
+    s += n;
+  }
+  return *this;
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

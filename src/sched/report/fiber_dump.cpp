@@ -106,7 +106,7 @@ void dump_fiber(dump_writer& out, const fiber_snapshot& s, const object_text& ob
   describe_state(out, s, object);
   if (s.pinned) out.text(", pinned");
   if (s.stopped) out.text(", stop requested");
-  out.text("] started at ").text(s.file);
+  out.text("] started at ").file(s.file);
   if (s.line != 0) out.text(":").number(s.line);
   if (s.parent != 0) out.text(" by fiber ").number(s.parent);
   out.text("\n");

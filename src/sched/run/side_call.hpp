@@ -60,6 +60,11 @@ class side_call {
   bool left = false;  // nobody waits any more
   bool done = false;  // the function has returned
 
+  // For dumps: the kernel's number of the thread that runs the function.
+  static constexpr int not_begun = 0;
+  static constexpr int has_returned = -1;
+  atomic<int> thread{not_begun};
+
   // Name the call in messages about what the runtime waits for.
   nanos since = 0;  // on the monotonic clock
   std::uint64_t fiber_id = 0;

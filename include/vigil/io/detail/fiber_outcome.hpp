@@ -24,6 +24,7 @@ struct call_terms {
   boost::asio::any_io_executor executor = {};  // empty means that of the I/O object
   boost::system::error_code* redirected = nullptr;
   bool* destroyed = nullptr;
+  const void* object = nullptr;  // for dumps; replaces the initiation's
 };
 
 // The shape of a call's result: see finish().

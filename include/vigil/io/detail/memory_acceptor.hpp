@@ -1,6 +1,7 @@
 // The connections that wait for a memory_acceptor, and its accept operation.
 #pragma once
 
+#include <vigil/detail/site.hpp>
 #include <vigil/io/memory_stream.hpp>
 
 #include <cstdint>
@@ -29,6 +30,10 @@ class memory_backlog {
    protected:
     ~waiting() = default;
   };
+
+  explicit memory_backlog(const site& from) noexcept : made_at(from) {}
+
+  const vigil::detail::birth made_at;  // of the acceptor
 
   static memory_stream no_stream() { return memory_stream(nullptr, nullptr); }
 
@@ -136,6 +141,8 @@ class memory_accept final : public memory_backlog::waiting {
 
 struct initiate_memory_accept {
   using inside_program = void;
+
+  const vigil::detail::birth* made_at() const noexcept { return &backlog->made_at; }
 
   template <class Handler>
   void operator()(Handler&& handler) const {

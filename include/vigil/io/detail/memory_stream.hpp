@@ -1,6 +1,7 @@
 // The two directions of a memory_pipe, and their operations.
 #pragma once
 
+#include <vigil/detail/site.hpp>
 #include <vigil/io/detail/readiness.hpp>
 #include <vigil/io/memory_executor.hpp>
 #include <vigil/io/use_fiber.hpp>
@@ -40,7 +41,9 @@ class memory_half {
     ~waiting() = default;
   };
 
-  explicit memory_half(std::size_t capacity) : bytes_(capacity) {}
+  memory_half(std::size_t capacity, const site& from) : made_at(from), bytes_(capacity) {}
+
+  const vigil::detail::birth made_at;  // of the pipe
 
   // Transfers as much as there is, or as there is room for; fails with would_block if
   // that is nothing.
@@ -271,6 +274,8 @@ struct initiate_memory_operation {
   // Tells use_fiber that the operation completes inside the program.
   using inside_program = void;
 
+  const vigil::detail::birth* made_at() const noexcept { return &half->made_at; }
+
   template <class Handler, class Buffers>
   void operator()(Handler&& handler, const Buffers& buffers) const {
     using made = memory_operation<Reads, std::decay_t<Handler>, Buffers>;
@@ -317,6 +322,8 @@ class memory_wait final : public memory_half::waiting {
 struct initiate_memory_wait {
   // As for initiate_memory_operation.
   using inside_program = void;
+
+  const vigil::detail::birth* made_at() const noexcept { return &half->made_at; }
 
   template <class Handler>
   void operator()(Handler&& handler) const {

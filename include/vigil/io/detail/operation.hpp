@@ -43,11 +43,13 @@ struct ended {
 // Makes an operation; called by a fiber, once for each. The caller gets the reference.
 // `own` is the executor of the I/O object, `bound` the one from bind_executor; either may
 // be empty. `inside` says that the operation completes inside the program, so that the
-// wait is not outside work. Throws std::bad_alloc, and wrong_place if the caller is not a
-// fiber, or runs one of the two executors itself.
+// wait is not outside work. `object` is for dumps (shown_object.hpp). Throws
+// std::bad_alloc, and wrong_place if the caller is not a fiber, or runs one of the two
+// executors itself.
 VIGIL_API operation& begin_operation(const boost::asio::any_io_executor& own,
                                      const boost::asio::any_io_executor& bound,
-                                     bool inside);
+                                     bool inside,
+                                     const void* object);
 
 // `executor`: the reference also keeps executor_of() as it is. Such references are for
 // the handler, until that is over, and for the copies of the associated executor, except

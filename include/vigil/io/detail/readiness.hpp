@@ -60,11 +60,12 @@ VIGIL_API void has_not_begun(readiness& r) noexcept;
 VIGIL_API bool is_outstanding(readiness& r) noexcept;
 // Waits for the handler. Returns timed_out, operation_aborted after close() or if the
 // io_context was destroyed, the error with which Asio's wait has failed, or none: then
-// the stream may be ready.
+// the stream may be ready. `object` is for dumps (shown_object.hpp).
 // Waits on a fiber (the deadline): throws stopped, wrong_place, std::bad_alloc.
 VIGIL_API boost::system::error_code wait(readiness& r,
                                          movable_deadline& until,
-                                         const boost::asio::any_io_executor& by);
+                                         const boost::asio::any_io_executor& by,
+                                         const void* object);
 
 // --- The same without a fiber that waits.
 class arrival {

@@ -33,16 +33,18 @@ namespace vigil::io::inline VIGIL_ABI::detail {
 // For the library only.
 struct token_access {
   static call_terms terms_of(const fiber_token& t) {
-    call_terms terms{.limit = t.limit_, .destroyed = t.destroyed_};
+    call_terms terms{.limit = t.limit_, .destroyed = t.destroyed_, .object = t.object_};
     // A token that was moved from has no context any more.
     if (!t.kept_) terms.limit.cancelled_by = nullptr;
     return terms;
   }
 
   // Makes the call report in `destroyed`, whatever it throws, whether the operation was
-  // destroyed with its io_context; then the I/O object may be gone, too.
-  static fiber_token reporting(fiber_token t, bool& destroyed) noexcept {
+  // destroyed with its io_context; then the I/O object may be gone, too. `object` is for
+  // dumps (shown_object.hpp).
+  static fiber_token reporting(fiber_token t, bool& destroyed, const void* object) noexcept {
     t.destroyed_ = &destroyed;
+    t.object_ = object;
     return t;
   }
 };
@@ -88,13 +90,16 @@ struct peel<fiber_token> {
 // For vigil's own streams.
 struct movable_token {
   movable_deadline* deadline;
+  const void* object = nullptr;  // for dumps
 };
 
 template <>
 struct peel<movable_token> {
   static constexpr form shape = form::plain;
 
-  static request<> of(const movable_token& t) { return {{.moves = t.deadline}, {}, {}}; }
+  static request<> of(const movable_token& t) {
+    return {{.moves = t.deadline, .object = t.object}, {}, {}};
+  }
 };
 
 template <fiber_based T>
@@ -229,6 +234,19 @@ boost::asio::any_io_executor own_executor_of(const Initiation& begin) {
   }
 }
 
+// The object of the operation, for dumps; nullptr for Asio's, which do not say it.
+template <class Initiation>
+const void* object_of(const Initiation& begin) noexcept {
+  if constexpr (requires {
+                  typename Initiation::inside_program;
+                  begin.made_at();
+                }) {
+    return begin.made_at();
+  } else {
+    return nullptr;
+  }
+}
+
 template <class Token, class Signature>
 class fiber_result;
 
@@ -252,7 +270,8 @@ class fiber_result<Token, R(As...) noexcept(Noexcept)> {
     // Kept, because the caller's token may be assigned to while the fiber waits.
     const vigil::detail::kept_limit kept(asked.limit);
     constexpr bool inside = requires { typename std::decay_t<Initiation>::inside_program; };
-    const operation_ref o(begin_operation(own_executor_of(begin), asked.executor, inside));
+    const void* const object = asked.object != nullptr ? asked.object : object_of(begin);
+    const operation_ref o(begin_operation(own_executor_of(begin), asked.executor, inside, object));
     if (asked.executor) asked.executor = nullptr;  // the operation's goes first: OP5
     if constexpr (!std::is_same_v<decltype(asked.slot), no_slot>) {
       if (asked.slot.is_connected()) asked.slot.assign(cancel_operation{o});
