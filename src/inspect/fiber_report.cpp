@@ -38,7 +38,7 @@ class collector {
     read(where, f);
     name_holder(f);
     ++report_.collected;
-    group_of(frames_).fibers.push_back(f);
+    group_of_read().fibers.push_back(f);
   }
 
   fiber_report take() {
@@ -60,10 +60,12 @@ class collector {
     for (int tries = 0; tries < 3; ++tries) {
       frames_.count = 0;
       frames_.result = frames_result::not_wanted;
+      called_.count = 0;
+      called_.result = frames_result::not_wanted;
       f.awaited = {};
       if (with_frames_) read_frames_of(where, f.shown);
-      const bool is_one_moment =
-          f.shown.state == fiber_state::running || read_awaited(where, f.shown, f.awaited);
+      const bool is_one_moment = f.shown.state == fiber_state::running ||
+                                 (read_awaited(where, f.shown, f.awaited) && read_called(where, f));
       if (is_one_moment && frames_.result != frames_result::moved_on) return;
       fiber_snapshot again;
       if (!take_snapshot(where, again) || again.id != f.shown.id) break;
@@ -73,6 +75,17 @@ class collector {
     f.shown.moved_on = true;
     frames_.count = 0;
     frames_.result = frames_result::moved_on;
+    called_.count = 0;
+    called_.result = frames_result::not_wanted;
+  }
+
+  // Reads the frames of the function on a side pool, if the fiber waits for one that
+  // runs. False if it has not run all the time.
+  bool read_called(const stack& where, reported_fiber& f) {
+    const int thread = f.awaited.thread;
+    if (!with_frames_ || thread <= 0) return true;
+    read_thread_frames(thread, room_->bytes, called_);
+    return read_awaited(where, f.shown, f.awaited) && f.awaited.thread == thread;
   }
 
   void read_frames_of(const stack& where, const fiber_snapshot& s) {
@@ -93,14 +106,16 @@ class collector {
     f.awaited.who = found->second.who;
   }
 
-  fiber_group& group_of(const frame_list& f) {
-    auto& bucket = by_hash_[hash_of(f)];
+  // The group of those with the frames that have just been read.
+  fiber_group& group_of_read() {
+    auto& bucket = by_hash_[hash_of(frames_) * 3 + hash_of(called_)];
     for (fiber_group* const g : bucket) {
-      if (g->frames == f) return *g;
+      if (g->frames == frames_ && g->called == called_) return *g;
     }
     report_.groups.push_back(std::make_unique<fiber_group>());
     fiber_group& fresh = *report_.groups.back();
-    fresh.frames = f;
+    fresh.frames = frames_;
+    fresh.called = called_;
     bucket.push_back(&fresh);
     return fresh;
   }
@@ -109,6 +124,7 @@ class collector {
   const bool with_frames_;
   const std::unique_ptr<room> room_;
   frame_list frames_;
+  frame_list called_;
   fiber_report report_;
   std::unordered_map<std::size_t, std::vector<fiber_group*>> by_hash_;
   std::map<std::pair<const scheduler*, std::uint64_t>, awaited_object> holders_;

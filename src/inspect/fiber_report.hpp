@@ -24,6 +24,7 @@ struct reported_fiber {
 // Fibers with the same frames.
 struct fiber_group {
   frame_list frames;
+  frame_list called;  // of the function on a side pool that they wait for
   std::vector<reported_fiber> fibers;
 };
 

@@ -133,16 +133,21 @@ json::array functions_of(const code_place& p) {
   return all;
 }
 
-json::object stack_of(const fiber_group& g, symbol_reader& names) {
+json::object frames_of(const frame_list& l, symbol_reader& names) {
   json::array frames;
-  for (unsigned i = 0; i < g.frames.count; ++i) {
-    const code_place& p = names.at(g.frames.places[i]);
+  for (unsigned i = 0; i < l.count; ++i) {
+    const code_place& p = names.at(l.places[i]);
     frames.push_back(json::object{
         {"module", utf8(p.module)}, {"offset", p.offset}, {"functions", functions_of(p)}});
   }
-  return {{"fibers", g.fibers.size()},
-          {"result", to_string(g.frames.result)},
-          {"frames", std::move(frames)}};
+  return {{"result", to_string(l.result)}, {"frames", std::move(frames)}};
+}
+
+json::object stack_of(const fiber_group& g, symbol_reader& names) {
+  json::object o = frames_of(g.frames, names);
+  o["fibers"] = g.fibers.size();
+  if (g.called.result != frames_result::not_wanted) o["called"] = frames_of(g.called, names);
+  return o;
 }
 
 json::array runtimes() {

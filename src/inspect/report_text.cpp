@@ -56,6 +56,10 @@ void write_group(dump_writer& out,
   if (order.size() > lines) {
     out.text("... and ").number(order.size() - lines).text(" more with these frames\n");
   }
+  if (g.called.result != frames_result::not_wanted) {
+    write_frames(out, g.called, names);
+    out.text("    (above: the function on a side pool; below: the fiber that waits for it)\n");
+  }
   if (has_frames) write_frames(out, g.frames, names);
 }
 

@@ -11,6 +11,7 @@
 #include "base/atomic.hpp"
 #include "base/clock_source.hpp"
 #include "base/futex.hpp"
+#include "inspect/foreign_memory.hpp"
 #include "machine/sanitizer.hpp"
 
 #include <algorithm>
@@ -35,8 +36,8 @@ constexpr std::uint32_t one_question = 4;
 struct question {
   futex_word state{none};
   atomic<int> thread{0};
-  stack where;
-  std::byte* room = nullptr;  // of a copy_room
+  const stack* where = nullptr;  // nullptr: the thread's own
+  std::byte* room = nullptr;     // of a copy_room
   // The answer.
   frame innermost;
   stack_copy copy;  // empty: the thread runs on another stack
@@ -47,13 +48,30 @@ std::mutex asking_lock;  // RF2; guards also what follows, except in the handler
 int asks_by = 0;
 struct sigaction earlier[NSIG];  // written before our handler is installed
 
+// Nobody says where a thread's own stack ends: copies until memory does, or the room.
+void copy_own_stack(question& q, std::uintptr_t sp) noexcept {
+  constexpr std::uintptr_t page = 4096;
+  std::size_t size = 0;
+  while (size < stack_copied_at_most) {
+    const std::size_t piece =
+        std::min<std::size_t>(page - (sp + size) % page, stack_copied_at_most - size);
+    if (!read_memory(reinterpret_cast<const void*>(sp + size), q.room + size, piece)) break;
+    size += piece;
+  }
+  if (size != 0) q.copy = {sp, sp + size, q.room};
+}
+
 // Takes little stack: the alternate one may be the program's, and small.
 void answer(question& q, const void* machine_state) noexcept {
   q.innermost = interrupted_frame(machine_state);
   q.copy = {};
   const std::uintptr_t sp = q.innermost.registers[stack_pointer_register];
-  const auto bottom = reinterpret_cast<std::uintptr_t>(q.where.bottom);
-  const auto top = reinterpret_cast<std::uintptr_t>(control_block(q.where));
+  if (q.where == nullptr) {
+    copy_own_stack(q, sp);
+    return;
+  }
+  const auto bottom = reinterpret_cast<std::uintptr_t>(q.where->bottom);
+  const auto top = reinterpret_cast<std::uintptr_t>(control_block(*q.where));
   if (sp < bottom || sp >= top) return;
   const std::size_t size = std::min<std::size_t>(top - sp, stack_copied_at_most);
   copy_racing(reinterpret_cast<const std::byte*>(sp), q.room, size);
@@ -169,10 +187,9 @@ void ask_running_by(int signal) {
   asks_by = signal;
 }
 
-void read_running_frames(const stack& where,
-                         int thread,
-                         copy_room& room,
-                         frame_list& out) noexcept {
+namespace {
+
+void read_frames_on(const stack* where, int thread, copy_room& room, frame_list& out) noexcept {
   out.count = 0;
   const std::lock_guard guard(asking_lock);
   if (asks_by == 0 || !is_our_handler(asks_by)) {
@@ -194,6 +211,19 @@ void read_running_frames(const stack& where,
   } else {
     read_frames(q.innermost, q.copy, out);
   }
+}
+
+}  // namespace
+
+void read_running_frames(const stack& where,
+                         int thread,
+                         copy_room& room,
+                         frame_list& out) noexcept {
+  read_frames_on(&where, thread, room, out);
+}
+
+void read_thread_frames(int thread, copy_room& room, frame_list& out) noexcept {
+  read_frames_on(nullptr, thread, room, out);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,6 +1,6 @@
-// running_frames: the frames of a fiber that runs. Its thread is sent a signal, whose
-// handler, on the thread's alternate stack, copies the registers and the interrupted
-// stack, no more. The asker goes up the copy.
+// running_frames: the frames of a fiber that runs, or of a function on a side pool. The
+// thread is sent a signal, whose handler, on the thread's alternate stack if it has one,
+// copies the registers and the interrupted stack, no more. The asker goes up the copy.
 #pragma once
 
 #include "inspect/frame_list.hpp"
@@ -20,5 +20,8 @@ void ask_running_by(int signal);
 // second at most. The result is moved_on if it does not run on this stack any more. Not
 // in a signal handler.
 void read_running_frames(const stack& where, int thread, copy_room& room, frame_list& out) noexcept;
+
+// The same for a thread on its own stack, which need not be one of ours.
+void read_thread_frames(int thread, copy_room& room, frame_list& out) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

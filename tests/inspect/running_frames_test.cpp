@@ -11,6 +11,7 @@
 #include <thread>
 
 #include <pthread.h>
+#include <unistd.h>
 
 using namespace vigil::testing_support;
 
@@ -104,6 +105,86 @@ TEST_SUITE("running frames") {
       INFO(text);
       CHECK(has(fiber_line(text, "main"), "[running"));
       if (VIGIL_TSAN == 0) CHECK(count_of(text, "::down(int") == 5);
+    });
+  }
+
+  TEST_CASE("a fiber that waits for a function on a side pool shows that function's frames" *
+            doctest::skip(VIGIL_TSAN)) {
+    vigil::inspect::install();
+    std::atomic<bool> stop{false};
+    std::atomic<int> thread{0};
+    vigil::run([&] {
+      const auto runs = vigil::spawn(vigil::fiber_options{.name = "runs"}, [&] {
+        vigil::blocking([&] {
+          down(3, [&] {
+            thread.store(::gettid());
+            spin_until(stop);
+          });
+        });
+      });
+      while (thread.load() == 0)
+        vigil::sleep_for(std::chrono::milliseconds(1));
+      const std::string text = answered();
+      const std::string json =
+          written([](std::FILE* out) { vigil::inspect::dump_json(out, {.frames = true}); });
+      stop.store(true);
+      INFO(text);
+      CHECK(has(
+          fiber_line(text, "runs"),
+          "blocking: a function on a side pool (on thread " + std::to_string(thread.load()) + ")"));
+      const auto functions = functions_below(text, "runs");
+      const auto at = [&](const char* name) {
+        return std::find_if(functions.begin(),
+                            functions.end(),
+                            [&](const std::string& f) { return has(f, name); }) -
+               functions.begin();
+      };
+      CHECK(count_of(text, "::down(int") == 4);
+      // The function from the innermost frame to the thread's first; then the fiber.
+      CHECK(at("::spin_until(") < at("::down(int"));
+      CHECK(at("::down(int") < at("side_pool::body"));
+      CHECK(at("side_pool::body") < at("run_blocking"));
+      CHECK(at("run_blocking") < at("stack_begins"));
+      CHECK(at("stack_begins") + 1 == static_cast<std::ptrdiff_t>(functions.size()));
+      CHECK(has(text, "    (above: the function on a side pool; below: the fiber"));
+      CHECK(has(json, "\"called\":{\"result\":\"whole\""));
+    });
+  }
+
+  TEST_CASE("functions on a side pool that have not begun, or have returned, have no frames") {
+    vigil::inspect::install();
+    std::atomic<bool> stop{false};
+    std::atomic<int> begun{0};
+    vigil::testing::run_virtual([&] {
+      vigil::blocking_pool one({.threads = 1, .name = "one"});
+      const auto call = [&](const char* name, auto f) {
+        return vigil::spawn(vigil::fiber_options{.name = name},
+                            [&one, f] { vigil::blocking(one, f); });
+      };
+      const auto wait_until_begun = [&](int n) {
+        while (begun.load() != n)
+          vigil::this_fiber::yield();
+      };
+      // On virtual time a caller goes on only when all functions have returned.
+      const auto first = call("first", [&] { begun.store(1); });
+      wait_until_begun(1);
+      const auto second = call("second", [&] {
+        begun.store(2);
+        spin_until(stop);
+      });
+      wait_until_begun(2);
+      const auto third = call("third", [] {});
+      std::string text;
+      do {
+        vigil::this_fiber::yield();
+        text = VIGIL_TSAN == 0 ? answered() : inspected();
+      } while (!has(fiber_line(text, "third"), "parked"));
+      stop.store(true);
+      INFO(text);
+      CHECK(has(fiber_line(text, "first"), "on a side pool (has returned)"));
+      CHECK(has(fiber_line(text, "second"), "on a side pool (on thread "));
+      CHECK(has(fiber_line(text, "third"), "on a side pool (not begun)"));
+      if (VIGIL_TSAN == 0) CHECK(count_of(text, "::spin_until(") == 1);
     });
   }
 
