@@ -13,10 +13,12 @@
 #include <vigil/detail/sync_core.hpp>
 #include <vigil/inspect.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -27,28 +29,52 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
+// The files whose builds a dump has named.
+class named_builds {
+ public:
+  // Names the build before the file's first frame, so that vigil-symbols can compare it.
+  void name(dump_writer& out, const code_module& m) noexcept {
+    if (std::find(seen_, seen_ + count_, m.loaded) != seen_ + count_) return;
+    if (count_ == std::size(seen_)) return;
+    seen_[count_++] = m.loaded;
+    const build_id id = build_id_of(m);
+    if (id.size == 0) return;
+    out.text("    (build ");
+    for (std::size_t i = 0; i < id.size; ++i)
+      out.hex(id.bytes[i] >> 4).hex(id.bytes[i] & 0xf);
+    out.text(" of ").text(m.path).text(")\n");
+  }
+
+  void forget() noexcept { count_ = 0; }
+
+ private:
+  std::size_t count_ = 0;
+  std::uintptr_t seen_[64] = {};
+};
+
 // The one buffer of the dumps in signal handlers.
 struct handler_room {
   atomic<bool> is_taken{false};
   copy_room bytes;
+  named_builds builds;
 };
 
 constinit handler_room room{};
 
 // Without the names of functions: finding those takes locks.
-void write_plain_place(dump_writer& out, std::uintptr_t place) noexcept {
-  char path[512];
-  std::uintptr_t offset = 0;
-  if (find_module(place, path, sizeof path, offset)) {
-    out.text("    at ? (").text(path).text("+0x").hex(offset).text(")\n");
+void write_plain_place(dump_writer& out, std::uintptr_t place, named_builds& builds) noexcept {
+  code_module m;
+  if (find_module(place, m)) {
+    builds.name(out, m);
+    out.text("    at ? (").text(m.path).text("+0x").hex(m.offset).text(")\n");
   } else {
     out.text("    at ? (0x").hex(place).text(")\n");
   }
 }
 
-void write_plain_frames(dump_writer& out, const frame_list& frames) noexcept {
+void write_plain_frames(dump_writer& out, const frame_list& frames, named_builds& builds) noexcept {
   for (unsigned i = 0; i < frames.count; ++i)
-    write_plain_place(out, frames.places[i]);
+    write_plain_place(out, frames.places[i], builds);
   if (frames.result != frames_result::whole) {
     out.text("    (").text(to_string(frames.result)).text(")\n");
   }
@@ -106,6 +132,11 @@ class inspect_extension final : public dump_extension {
     out.text(
         "vigil: written where no lock may be taken: the names of functions are left out, which "
         "`vigil-symbols` puts into this text, and so are the frames of running fibers\n");
+    // A dump that another one reads beside this one names builds twice, or not again.
+    if (!room.is_taken.exchange(true)) {
+      room.builds.forget();
+      room.is_taken.store(false);
+    }
   }
 
   bool write_fibers(std::string& out, const scheduler* running_on) const noexcept override;
@@ -134,7 +165,7 @@ class inspect_extension final : public dump_extension {
     } else {
       read_parked_frames(where, s, room.bytes, frames);
     }
-    write_plain_frames(out, frames);
+    write_plain_frames(out, frames, room.builds);
   }
 };
 
@@ -198,7 +229,8 @@ void inspect_extension::write_own_frames(dump_writer& out) const noexcept {
   if (is_named) {
     out.text(text.c_str());
   } else {
-    write_plain_frames(out, frames);
+    named_builds builds;
+    write_plain_frames(out, frames, builds);
   }
 }
 

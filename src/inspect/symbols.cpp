@@ -1,6 +1,7 @@
 #include "inspect/symbols.hpp"
 
 #include "inspect/debug_files.hpp"
+#include "inspect/foreign_memory.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,6 +10,8 @@
 
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
 #include <link.h>
 #include <unistd.h>
 
@@ -50,22 +53,89 @@ const char* path_of_program() noexcept {
 
 // glibc's since 2.35; what it fills in, as <dlfcn.h> there declares it.
 #if defined(DLFO_STRUCT_HAS_EH_DBASE)
-bool find_map(std::uintptr_t place, const link_map*& out) noexcept {
+const link_map* find_map(std::uintptr_t place, std::uintptr_t& begin) noexcept {
   dl_find_object found;
-  if (::_dl_find_object(reinterpret_cast<void*>(place), &found) != 0) return false;
-  out = found.dlfo_link_map;
-  return true;
+  if (::_dl_find_object(reinterpret_cast<void*>(place), &found) != 0) return nullptr;
+  begin = reinterpret_cast<std::uintptr_t>(found.dlfo_map_start);
+  return found.dlfo_link_map;
 }
 #else
 // Takes the loader's lock.
-bool find_map(std::uintptr_t place, const link_map*& out) noexcept {
+const link_map* find_map(std::uintptr_t place, std::uintptr_t& begin) noexcept {
   Dl_info info;
   void* map = nullptr;
-  if (::dladdr1(reinterpret_cast<void*>(place), &info, &map, RTLD_DL_LINKMAP) == 0) return false;
-  out = static_cast<const link_map*>(map);
-  return true;
+  if (::dladdr1(reinterpret_cast<void*>(place), &info, &map, RTLD_DL_LINKMAP) == 0) return nullptr;
+  begin = reinterpret_cast<std::uintptr_t>(info.dli_fbase);
+  return static_cast<const link_map*>(map);
 }
 #endif
+
+// The lines of /proc/self/maps, without stdio.
+class mapping_lines {
+ public:
+  mapping_lines() noexcept : file_(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)) {}
+
+  ~mapping_lines() {
+    if (file_ >= 0) ::close(file_);
+  }
+
+  mapping_lines(const mapping_lines&) = delete;
+  mapping_lines& operator=(const mapping_lines&) = delete;
+
+  // False at the end. A line that does not fit is cut.
+  bool next(char* line, std::size_t room) noexcept {
+    std::size_t size = 0;
+    for (;;) {
+      if (at_ == filled_ && !fill()) return false;
+      const char c = bytes_[at_++];
+      if (c == '\n') break;
+      if (size + 1 < room) line[size++] = c;
+    }
+    line[size] = '\0';
+    return true;
+  }
+
+ private:
+  bool fill() noexcept {
+    const ssize_t n = file_ < 0 ? 0 : ::read(file_, bytes_, sizeof bytes_);
+    at_ = 0;
+    filled_ = n > 0 ? static_cast<std::size_t>(n) : 0;
+    return filled_ != 0;
+  }
+
+  const int file_;
+  std::size_t at_ = 0;
+  std::size_t filled_ = 0;
+  char bytes_[512];
+};
+
+std::uintptr_t read_hex(const char*& text) noexcept {
+  std::uintptr_t n = 0;
+  for (;; ++text) {
+    const char c = *text;
+    if (c >= '0' && c <= '9') {
+      n = n * 16 + static_cast<std::uintptr_t>(c - '0');
+    } else if (c >= 'a' && c <= 'f') {
+      n = n * 16 + static_cast<std::uintptr_t>(c - 'a' + 10);
+    } else {
+      return n;
+    }
+  }
+}
+
+// The loader knows a file by the name under which it was opened, which may be relative to
+// a working directory of then. The kernel knows the whole path.
+[[gnu::noinline]] void find_absolute_path(std::uintptr_t place, code_module& out) noexcept {
+  char line[sizeof out.path + 128];
+  for (mapping_lines lines; lines.next(line, sizeof line);) {
+    const char* text = line;
+    const std::uintptr_t begin = read_hex(text);
+    if (*text++ != '-' || place < begin || place >= read_hex(text)) continue;
+    const char* const path = std::strchr(text, '/');
+    if (path != nullptr) std::strncpy(out.path, path, sizeof out.path - 1);
+    return;
+  }
+}
 
 }  // namespace
 
@@ -73,18 +143,65 @@ void note_program_path() noexcept {
   path_of_program();
 }
 
-bool find_module(std::uintptr_t place,
-                 char* path,
-                 std::size_t room,
-                 std::uintptr_t& offset) noexcept {
-  const link_map* map = nullptr;
-  if (!find_map(place, map)) return false;
+bool find_module(std::uintptr_t place, code_module& out) noexcept {
+  const link_map* const map = find_map(place, out.mapping);
+  if (map == nullptr) return false;
   const char* const name = map->l_name[0] != '\0' ? map->l_name : path_of_program();
-  const std::size_t n = std::min(std::strlen(name), room - 1);
-  std::memcpy(path, name, n);
-  path[n] = '\0';
-  offset = place - map->l_addr;
+  const std::size_t n = std::min(std::strlen(name), sizeof out.path - 1);
+  std::memcpy(out.path, name, n);
+  std::memset(out.path + n, 0, sizeof out.path - n);
+  if (out.path[0] != '/') find_absolute_path(place, out);
+  out.loaded = map->l_addr;
+  out.offset = place - map->l_addr;
   return true;
+}
+
+namespace {
+
+// The description of the note with the build's number in a segment of notes.
+bool find_build_id(std::uintptr_t at, std::size_t size, build_id& out) noexcept {
+  const auto padded = [](std::size_t n) { return (n + 3) & ~std::size_t{3}; };
+  const std::uintptr_t end = at + size;
+  while (end - at >= sizeof(ElfW(Nhdr))) {
+    ElfW(Nhdr) note;
+    if (!read_memory(reinterpret_cast<const void*>(at), &note, sizeof note)) return false;
+    const std::uintptr_t name = at + sizeof note;
+    const std::uintptr_t description = name + padded(note.n_namesz);
+    char owner[4] = {};
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof owner &&
+        read_memory(reinterpret_cast<const void*>(name), owner, sizeof owner) &&
+        std::memcmp(owner, "GNU", sizeof owner) == 0) {
+      const std::size_t n = std::min<std::size_t>(note.n_descsz, build_id::most);
+      if (!read_memory(reinterpret_cast<const void*>(description), out.bytes, n)) return false;
+      out.size = n;
+      return true;
+    }
+    const std::uintptr_t next = description + padded(note.n_descsz);
+    if (next <= at || next > end) return false;
+    at = next;
+  }
+  return false;
+}
+
+}  // namespace
+
+build_id build_id_of(const code_module& m) noexcept {
+  build_id out;
+  ElfW(Ehdr) head;
+  if (!read_memory(reinterpret_cast<const void*>(m.mapping), &head, sizeof head) ||
+      std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_phentsize != sizeof(ElfW(Phdr))) {
+    return out;
+  }
+  for (unsigned i = 0; i < head.e_phnum; ++i) {
+    ElfW(Phdr) segment;
+    const std::uintptr_t at = m.mapping + head.e_phoff + i * sizeof segment;
+    if (!read_memory(reinterpret_cast<const void*>(at), &segment, sizeof segment)) return out;
+    if (segment.p_type == PT_NOTE &&
+        find_build_id(m.loaded + segment.p_vaddr, segment.p_memsz, out)) {
+      return out;
+    }
+  }
+  return out;
 }
 
 symbol_reader::symbol_reader() : files_(std::make_unique<debug_files>()) {}
@@ -96,9 +213,10 @@ const code_place& symbol_reader::at(std::uintptr_t place) {
   code_place& out = found->second;
   if (!is_new) return out;
   files_->name(place, out.functions);
-  char path[1024];
-  if (find_module(place, path, sizeof path, out.offset)) {
-    out.module = path;
+  code_module m;
+  if (find_module(place, m)) {
+    out.module = m.path;
+    out.offset = m.offset;
   } else {
     out.offset = place;
   }

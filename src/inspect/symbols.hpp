@@ -50,11 +50,25 @@ class symbol_reader {
 // before it is used in a signal handler.
 void note_program_path() noexcept;
 
-// Writes the path of the file that a place is in to `path`, and returns its address
-// there. False if it is in none. Async-signal-safe.
-bool find_module(std::uintptr_t place,
-                 char* path,
-                 std::size_t room,
-                 std::uintptr_t& offset) noexcept;
+struct code_module {
+  char path[1024];             // absolute, if the system says so
+  std::uintptr_t offset = 0;   // of the place, in the file's own addresses
+  std::uintptr_t loaded = 0;   // where the file's addresses begin
+  std::uintptr_t mapping = 0;  // where its first bytes lie
+};
+
+// Finds the file that a place is in. False if it is in none. Async-signal-safe.
+bool find_module(std::uintptr_t place, code_module& out) noexcept;
+
+// The number by which the linker tells builds apart (--build-id).
+struct build_id {
+  static constexpr std::size_t most = 32;
+
+  std::size_t size = 0;  // 0: the file has none
+  unsigned char bytes[most];
+};
+
+// Reads it from the file's notes in memory. Async-signal-safe.
+build_id build_id_of(const code_module& m) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

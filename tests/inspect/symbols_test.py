@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""vigil-symbols names what a dump in a signal handler leaves out: usage: symbols_test.py ROOT PROGRAM
+"""vigil-symbols names what a dump in a signal handler leaves out: usage: symbols_test.py ROOT PROGRAM MODULE
 
-PROGRAM writes such a dump, and with the argument "expected" the functions on the stack
-of its fiber, the innermost first.
+PROGRAM is sigquit_program, MODULE the one that it loads.
 """
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-root, program = Path(sys.argv[1]), sys.argv[2]
+root, program, module = Path(sys.argv[1]), Path(sys.argv[2]).resolve(), Path(sys.argv[3]).resolve()
 passed = failed = 0
 
 
@@ -34,6 +34,31 @@ check("each function is named, in order", len(expected) == 6 and found == expect
 check("all other lines are as they were",
       [x for x in dump.splitlines() if not x.startswith("    at ")] ==
       [x for x in named.stdout.splitlines() if not x.startswith("    at ")])
+
+builds = dict(re.findall(r"^    \(build ([0-9a-f]+) of (.*)\)$", dump, re.M))
+builds = {path: build for build, path in builds.items()}
+said = subprocess.run(["readelf", "-n", program], capture_output=True, text=True).stdout
+own_build = re.search(r"Build ID: ([0-9a-f]+)", said)
+if own_build:
+    check("the dump tells the program's build", builds.get(str(program)) == own_build[1], dump)
+    check("each file's build once, before its first frame",
+          len(re.findall(r"^    \(build .* of " + re.escape(str(program)), dump, re.M)) == 1
+          and dump.index(f" of {program})") < dump.index(f"({program}+0x"), dump)
+    other = symbols(input=dump.replace(own_build[1], own_build[1][::-1]))
+    check("another build's functions are not named",
+          "ten_waits::" not in "".join(re.findall("    at .*", other.stdout)), other.stdout)
+    check("and why is said, once", other.stderr.count(f"{program} is not the file that ran") == 1,
+          other.stderr)
+    check("for the same build nothing is said", named.stderr == "", named.stderr)
+else:
+    print("skipped: the linker gives the program no build ID")
+relative = subprocess.run([program, f"./{module.name}"], cwd=module.parent, capture_output=True,
+                          text=True).stderr
+check("a file that was loaded by a relative path is named by its whole path",
+      f"({module}+0x" in relative, relative)
+check("so its functions are named", None is not re.search(
+    rf"^    at call_back(\(.*\))? .*\({re.escape(str(module))}\+0x", symbols(input=relative).stdout,
+    re.M), symbols(input=relative).stdout)
 gone = "    at ? (/nowhere/program+0x12)"
 check("a file that is gone leaves the line as it is", symbols(input=gone).stdout == gone + "\n")
 none = symbols("/nowhere/dump")
