@@ -157,6 +157,8 @@ def check_attached(wanted):
 def check_core(way, core, wanted):
     said = gdb(PROGRAM, core, commands=[*LOOK, "fiber 7", "up", "info registers rip", "fiber", "bt"])
     check_look(way, said, wanted)
+    check(f"{way}: with the script loaded gdb does not miss the one that the program names",
+          "auto-load" not in said[""], said[""])
     check(f"{way}: the frame's registers are the fiber's",
           re.search(r"^rip .*<vigil::", said["info registers rip"], re.M), said["info registers rip"])
     check(f"{way}: fiber goes back to the thread",

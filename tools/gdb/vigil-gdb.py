@@ -832,6 +832,14 @@ def load_as_module():
         gdb.vigil = types.ModuleType("vigil-gdb", __doc__)
         with open(__file__) as script:
             exec(compile(script.read(), __file__, "exec"), gdb.vigil.__dict__)
+        become_known(os.path.abspath(__file__))
+
+
+def become_known(path):
+    """Lets gdb find this file, and load it, where a program names it: without that gdb warns
+    of each such program. Whoever has loaded it trusts it."""
+    gdb.execute(f'directory "{os.path.dirname(path)}"', to_string=True)
+    gdb.execute(f"add-auto-load-safe-path {path}", to_string=True)
 
 
 def put_back(namespace, before):
