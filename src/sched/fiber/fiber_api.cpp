@@ -1,6 +1,7 @@
 // The functions that the templates of <vigil/fiber.hpp> call.
 #include "sched/fiber/fiber_entry.hpp"
 #include "sched/fiber/park.hpp"
+#include "sched/fiber/park_check.hpp"
 #include "sched/fiber/written_name.hpp"
 #include "sched/run/process_fork.hpp"
 #include "sched/scheduler.hpp"
@@ -285,8 +286,7 @@ void yield() {
     const detail::caller yields;
     if (yields.may_not_wait()) yields.refuse("this_fiber::yield");
   }
-  if (self.deferred != nullptr) [[unlikely]]
-    self.sched->timers().release_deferred(self);
+  detail::about_to_leave(self, detail::wait_reason::none);
   w->yield();
 }
 

@@ -1,5 +1,6 @@
 #include "sched/fiber/park.hpp"
 
+#include "sched/fiber/park_check.hpp"
 #include "sched/fiber/written_name.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/worker.hpp"
@@ -9,11 +10,19 @@
 #include <limits>
 
 namespace vigil::inline VIGIL_ABI::detail {
+
+constinit atomic<park_check> installed_park_check{nullptr};
+
+[[gnu::noinline]] void leave_with_care(fiber& self, wait_reason why) noexcept {
+  if (self.deferred != nullptr) self.sched->timers().release_deferred(self);
+  // Pairs with the release of the one who installs it.
+  if (const park_check check = installed_park_check.load(order::acquire)) check(self, why);
+}
+
 namespace {
 
 void park_on(fiber& self, awaited what, spinlock* lock) noexcept {
-  if (self.deferred != nullptr) [[unlikely]]
-    self.sched->timers().release_deferred(self);
+  about_to_leave(self, what.reason);
   // ordering: the dump's fields; nothing hangs on them.
   self.shown.object.store(what.object, order::relaxed);
   self.shown.reason.store(what.reason, order::relaxed);

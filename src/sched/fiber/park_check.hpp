@@ -1,0 +1,41 @@
+// park_check: a look at each fiber that is about to give up its worker. vigil-lock-check
+// installs one; the library itself needs none.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "machine/sanitizer.hpp"
+#include "sched/fiber/fiber.hpp"
+#include "sched/wait/wait_reason.hpp"
+
+#include <vigil/detail/config.hpp>
+
+#if VIGIL_TSAN
+// Reports the locks that the caller holds. clang's runtime has it since version 18.
+extern "C" [[gnu::weak]] void __tsan_check_no_mutexes_held();
+#endif
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+// `why` is `none` for a yield. The caller may hold the spinlock of the place at which the
+// fiber waits.
+using park_check = void (*)(const fiber& self, wait_reason why) noexcept;
+
+// nullptr: none is installed. One that is stays for ever.
+VIGIL_FOR_IO extern atomic<park_check> installed_park_check;
+
+// The slow half of about_to_leave().
+void leave_with_care(fiber& self, wait_reason why) noexcept;
+
+// Called by a fiber that is about to give up its worker.
+inline void about_to_leave(fiber& self, wait_reason why) noexcept {
+#if VIGIL_TSAN
+  if (__tsan_check_no_mutexes_held != nullptr) __tsan_check_no_mutexes_held();
+#endif
+  // Looked at together: one branch.
+  // ordering: a setting.
+  const bool is_checked = installed_park_check.load(order::relaxed) != nullptr;
+  if (is_checked | (self.deferred != nullptr)) [[unlikely]]
+    leave_with_care(self, why);
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail
