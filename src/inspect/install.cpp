@@ -2,7 +2,9 @@
 // vigil/inspect.hpp.
 #include "base/atomic.hpp"
 #include "inspect/clock_kind.hpp"
+#include "inspect/own_frames.hpp"
 #include "inspect/own_thread.hpp"
+#include "inspect/plain_frames.hpp"
 #include "inspect/report.hpp"
 #include "inspect/running_frames.hpp"
 #include "inspect/symbols.hpp"
@@ -13,44 +15,17 @@
 #include <vigil/detail/sync_core.hpp>
 #include <vigil/inspect.hpp>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
 
-#include <unwind.h>
-
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
-
-// The files whose builds a dump has named.
-class named_builds {
- public:
-  // Names the build before the file's first frame, so that vigil-symbols can compare it.
-  void name(dump_writer& out, const code_module& m) noexcept {
-    if (std::find(seen_, seen_ + count_, m.loaded) != seen_ + count_) return;
-    if (count_ == std::size(seen_)) return;
-    seen_[count_++] = m.loaded;
-    const build_id id = build_id_of(m);
-    if (id.size == 0) return;
-    out.text("    (build ");
-    for (std::size_t i = 0; i < id.size; ++i)
-      out.hex(id.bytes[i] >> 4).hex(id.bytes[i] & 0xf);
-    out.text(" of ").text(m.path).text(")\n");
-  }
-
-  void forget() noexcept { count_ = 0; }
-
- private:
-  std::size_t count_ = 0;
-  std::uintptr_t seen_[64] = {};
-};
 
 // The one buffer of the dumps in signal handlers.
 struct handler_room {
@@ -60,38 +35,6 @@ struct handler_room {
 };
 
 constinit handler_room room{};
-
-// Without the names of functions: finding those takes locks.
-void write_plain_place(dump_writer& out, std::uintptr_t place, named_builds& builds) noexcept {
-  code_module m;
-  if (find_module(place, m)) {
-    builds.name(out, m);
-    out.text("    at ? (").text(m.path).text("+0x").hex(m.offset).text(")\n");
-  } else {
-    out.text("    at ? (0x").hex(place).text(")\n");
-  }
-}
-
-void write_plain_frames(dump_writer& out, const frame_list& frames, named_builds& builds) noexcept {
-  for (unsigned i = 0; i < frames.count; ++i)
-    write_plain_place(out, frames.places[i], builds);
-  if (frames.result != frames_result::whole) {
-    out.text("    (").text(to_string(frames.result)).text(")\n");
-  }
-}
-
-_Unwind_Reason_Code add_frame(_Unwind_Context* at, void* argument) {
-  auto& out = *static_cast<frame_list*>(argument);
-  int is_before = 0;
-  const std::uintptr_t place = ::_Unwind_GetIPInfo(at, &is_before);
-  if (place == 0) return _URC_END_OF_STACK;
-  if (out.count == frame_list::most) {
-    out.result = frames_result::more_above;
-    return _URC_END_OF_STACK;
-  }
-  out.places[out.count++] = is_before != 0 ? place : place - 1;
-  return _URC_NO_REASON;
-}
 
 // Whether the caller, in a signal handler, is on an alternate stack of the program's that
 // has too little room for reading frames and objects.
@@ -171,25 +114,8 @@ class inspect_extension final : public dump_extension {
 
 constinit const inspect_extension the_extension;
 
-// How long a dump may take, and how long the end of the program waits for names.
+// How long a dump may take.
 constexpr nanos dump_patience = 20'000'000'000;
-constexpr nanos end_patience = 3'000'000'000;
-
-// Returns what `write` returns on a thread of its own; false, with `out` as it was, if it
-// fails or takes too long.
-bool written_elsewhere(std::string& out,
-                       nanos patience,
-                       std::function<std::string()> write) noexcept {
-  try {
-    const auto text = std::make_shared<std::string>();
-    if (!on_own_thread(patience, [text, write = std::move(write)] { *text = write(); }))
-      return false;
-    out += *text;
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
 
 std::string text_of(const scheduler* running_on, const inspect::dump_options& options) {
   const fiber_report r = collect_fibers(running_on, options.frames);
@@ -215,10 +141,9 @@ bool inspect_extension::write_fibers(std::string& out, const scheduler* running_
 
 void inspect_extension::write_own_frames(dump_writer& out) const noexcept {
   frame_list frames;
-  frames.result = frames_result::whole;
-  ::_Unwind_Backtrace(&add_frame, &frames);
+  read_own_frames(frames);
   std::string text;
-  const bool is_named = written_elsewhere(text, end_patience, [frames] {
+  const bool is_named = written_elsewhere(text, names_patience, [frames] {
     symbol_reader names;
     std::string named;
     dump_writer to(named);

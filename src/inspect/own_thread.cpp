@@ -74,4 +74,18 @@ bool on_own_thread(nanos patience, std::function<void()> f) {
   return true;
 }
 
+bool written_elsewhere(std::string& out,
+                       nanos patience,
+                       std::function<std::string()> write) noexcept {
+  try {
+    const auto text = std::make_shared<std::string>();
+    if (!on_own_thread(patience, [text, write = std::move(write)] { *text = write(); }))
+      return false;
+    out += *text;
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -11,6 +11,7 @@
 #include <vigil/detail/config.hpp>
 
 #include <functional>
+#include <string>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
@@ -18,5 +19,14 @@ namespace vigil::inline VIGIL_ABI::detail {
 // for ever: f owns all that it touches. Throws what f throws, and std::system_error if
 // the thread cannot be started.
 bool on_own_thread(nanos patience, std::function<void()> f);
+
+// Appends what `write` returns; false, with `out` as it was, if it fails or takes too
+// long.
+VIGIL_FOR_IO bool written_elsewhere(std::string& out,
+                                    nanos patience,
+                                    std::function<std::string()> write) noexcept;
+
+// How long what the program does next waits for the names of functions.
+inline constexpr nanos names_patience = 3'000'000'000;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

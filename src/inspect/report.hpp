@@ -12,7 +12,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 class dump_writer;
 class symbol_reader;
 
-void write_frames(dump_writer& out, const frame_list& frames, symbol_reader& names);
+VIGIL_FOR_IO void write_frames(dump_writer& out, const frame_list& frames, symbol_reader& names);
 
 // A line for each fiber, and below those with the same frames these frames.
 void write_text(dump_writer& out, const fiber_report& r, bool with_addresses);

@@ -32,8 +32,8 @@ struct code_place {
 // Names places, each once. For one thread at a time. Opens files.
 class symbol_reader {
  public:
-  symbol_reader();
-  ~symbol_reader();
+  VIGIL_FOR_IO symbol_reader();
+  VIGIL_FOR_IO ~symbol_reader();
   symbol_reader(const symbol_reader&) = delete;
   symbol_reader& operator=(const symbol_reader&) = delete;
 

@@ -1,0 +1,43 @@
+#include "inspect/plain_frames.hpp"
+
+#include "sched/report/dump_writer.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+void write_plain_place(dump_writer& out, std::uintptr_t place, named_builds& builds) noexcept {
+  code_module m;
+  if (find_module(place, m)) {
+    builds.name(out, m);
+    out.text("    at ? (").text(m.path).text("+0x").hex(m.offset).text(")\n");
+  } else {
+    out.text("    at ? (0x").hex(place).text(")\n");
+  }
+}
+
+}  // namespace
+
+void named_builds::name(dump_writer& out, const code_module& m) noexcept {
+  if (std::find(seen_, seen_ + count_, m.loaded) != seen_ + count_) return;
+  if (count_ == std::size(seen_)) return;
+  seen_[count_++] = m.loaded;
+  const build_id id = build_id_of(m);
+  if (id.size == 0) return;
+  out.text("    (build ");
+  for (std::size_t i = 0; i < id.size; ++i)
+    out.hex(id.bytes[i] >> 4).hex(id.bytes[i] & 0xf);
+  out.text(" of ").text(m.path).text(")\n");
+}
+
+void write_plain_frames(dump_writer& out, const frame_list& frames, named_builds& builds) noexcept {
+  for (unsigned i = 0; i < frames.count; ++i)
+    write_plain_place(out, frames.places[i], builds);
+  if (frames.result != frames_result::whole) {
+    out.text("    (").text(to_string(frames.result)).text(")\n");
+  }
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,34 @@
+// plain_frames: frames without the names of functions, since finding those takes locks.
+// Async-signal-safe.
+#pragma once
+
+#include "inspect/frame_list.hpp"
+#include "inspect/symbols.hpp"
+
+#include <vigil/detail/config.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+class dump_writer;
+
+// The files whose builds a dump has named.
+class named_builds {
+ public:
+  // Names the build before the file's first frame, so that vigil-symbols can compare it.
+  void name(dump_writer& out, const code_module& m) noexcept;
+
+  void forget() noexcept { count_ = 0; }
+
+ private:
+  std::size_t count_ = 0;
+  std::uintptr_t seen_[64] = {};
+};
+
+VIGIL_FOR_IO void write_plain_frames(dump_writer& out,
+                                     const frame_list& frames,
+                                     named_builds& builds) noexcept;
+
+}  // namespace vigil::inline VIGIL_ABI::detail
