@@ -41,6 +41,7 @@ ALLOWED = {
     "testing": TOP,
     "debug": TOP,
     "inspect": RUNTIME | {"runtime"},
+    "lock_check": RUNTIME | {"runtime", "inspect"},
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')

@@ -15,6 +15,7 @@ LISTS = {
     "vigil_sources": (*SOURCES, None),  # None: all except those below
     "vigil_io_sources": (*SOURCES, {"asio_sources", "io_sources"}),
     "vigil_inspect_sources": (*SOURCES, {"inspect_json_sources", "inspect_sources"}),
+    "vigil_lock_check_sources": (*SOURCES, {"lock_check_sources"}),
     "vigil_tls_sources": (*SOURCES, {"tls_sources"}),
     "vigil_headers": (*HEADERS, {"public_headers", "detail_headers"}),
     "vigil_io_headers": (*HEADERS, {"io_headers", "io_detail_headers"}),

@@ -1,0 +1,242 @@
+#include "lock_check/lock_check.hpp"
+
+#include "base/assert.hpp"
+#include "inspect/own_frames.hpp"
+#include "inspect/own_thread.hpp"
+#include "inspect/plain_frames.hpp"
+#include "inspect/report.hpp"
+#include "inspect/symbols.hpp"
+#include "lock_check/next_calls.hpp"
+#include "lock_check/seen_pairs.hpp"
+#include "sched/fiber/park_check.hpp"
+#include "sched/fiber/written_name.hpp"
+#include "sched/report/dump_writer.hpp"
+#include "sched/worker.hpp"
+
+#include <vigil/lock_check.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <pthread.h>
+#include <unistd.h>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+constinit held_locks locks{};
+constinit seen_pairs seen{};
+constinit atomic<bool> is_on{false};
+constinit atomic<bool> aborts{false};
+
+// While this thread reads frames: the unwinder may take locks, which are nobody's fault.
+constinit thread_local bool is_reading = false;
+
+// Reads the caller's frames, `most` at most, without those inside this library: from the one
+// that goes on at `return_address`.
+void read_frames_from(void* return_address, unsigned most, frame_list& out) noexcept {
+  constexpr unsigned own_at_most = 8;
+  is_reading = true;
+  read_own_frames(out, std::min(most + own_at_most, frame_list::most));
+  is_reading = false;
+  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(return_address) - 1;
+  const auto* const end = out.places + out.count;
+  const auto* const from =
+      std::find(out.places, out.places + std::min(out.count, own_at_most), first);
+  if (from == end || *from != first) return;
+  std::copy(from, end, out.places);
+  out.count = static_cast<unsigned>(end - from);
+}
+
+struct report {
+  explicit report(const fiber& f, wait_reason reason) noexcept
+      : id(f.identity.id),
+        name(f.identity.name),
+        file(f.identity.file),
+        line(f.identity.line),
+        is_pinned(f.pinned != nullptr),
+        why(reason) {}
+
+  std::uint64_t id;
+  written_name name;
+  const char* file;
+  std::uint32_t line;
+  bool is_pinned;
+  wait_reason why;
+  std::vector<held_lock> held;
+  frame_list waits_at;
+};
+
+void write(dump_writer& out, const frame_list& frames, symbol_reader* names) {
+  if (names != nullptr) {
+    write_frames(out, frames, *names);
+  } else {
+    named_builds builds;
+    write_plain_frames(out, frames, builds);
+  }
+}
+
+std::string text_of(const report& r, symbol_reader* names) {
+  std::string text;
+  dump_writer out(text);
+  out.text("vigil: fiber ").number(r.id);
+  if (*r.name.text() != '\0') out.text(" (").text(r.name.text()).text(")");
+  out.text(", started at ").text(r.file);
+  if (r.line != 0) out.text(":").number(r.line);
+  if (r.why == wait_reason::none) {
+    out.text(", is about to yield");
+  } else {
+    out.text(", is about to wait (").text(to_string(r.why)).text(")");
+  }
+  out.text(" and holds ").text(to_string(r.held.front().kind));
+  if (r.held.size() > 1) out.text(" and more locks");
+  out.text(
+      " that belongs to its thread. A fiber that wants it meanwhile blocks a whole worker, perhaps "
+      "for ever");
+  if (!r.is_pinned)
+    out.text("; and this fiber may go on on another thread, which must not unlock it");
+  out.text(". Unlock first, or use vigil::mutex.\n");
+  for (const held_lock& h : r.held) {
+    frame_list frames;
+    frames.result = h.has_more_places ? frames_result::more_above : frames_result::whole;
+    frames.count = h.count;
+    std::copy(h.places, h.places + h.count, frames.places);
+    out.text("  ").text(to_string(h.kind)).text(", locked\n");
+    write(out, frames, names);
+  }
+  out.text(r.why == wait_reason::none ? "  the fiber yields\n" : "  the fiber waits\n");
+  write(out, r.waits_at, names);
+  out.flush();
+  return text;
+}
+
+void write_out(const std::string& text) noexcept {
+  const char* at = text.data();
+  for (std::size_t left = text.size(); left > 0;) {
+    const ssize_t n = ::write(2, at, left);
+    if (n <= 0) return;
+    at += n;
+    left -= static_cast<std::size_t>(n);
+  }
+}
+
+// On the fiber's stack there may be little room.
+void write_report(const std::shared_ptr<const report>& r) {
+  std::string text;
+  const bool is_named = written_elsewhere(text, names_patience, [r] {
+    symbol_reader names;
+    return text_of(*r, &names);
+  });
+  if (!is_named) text = text_of(*r, nullptr);
+  write_out(text);
+}
+
+// Called by the fiber itself.
+[[gnu::noinline]] void report_if_new(const fiber& self, wait_reason why, void* return_address) {
+  const auto r = std::make_shared<report>(self, why);
+  read_frames_from(return_address, frame_list::most, r->waits_at);
+  const std::uint64_t waits = hash_of(r->waits_at.places, r->waits_at.count);
+  const fiber_key key(self);
+  held_lock h;
+  for (unsigned n = 0; locks.get(key, n, h); ++n) {
+    if (seen.add(hash_of(h.places, h.count), waits)) r->held.push_back(h);
+  }
+  if (r->held.empty()) return;
+  write_report(r);
+  if (aborts.load()) {
+    fatal(
+        "fiber %llu (%s) holds a lock of its thread while it waits, as reported above; "
+        "vigil-lock-check was asked to abort",
+        static_cast<unsigned long long>(self.identity.id),
+        r->name.text());
+  }
+}
+
+void check(const fiber& self, wait_reason why) noexcept {
+  held_lock h;
+  if (!is_on.load() || !locks.any() || !locks.get(fiber_key(self), 0, h)) return;
+  const int error_number = errno;
+  try {
+    report_if_new(self, why, __builtin_return_address(0));
+  } catch (...) {
+    warn("a fiber waits with a lock of its thread; there is no memory to say where");
+  }
+  errno = error_number;
+}
+
+// In a child of fork() the records may be left half written, and no fiber goes on.
+void end_in_child() noexcept {
+  is_on.store(false);
+}
+
+// Called before main(), while the process has one thread.
+[[gnu::constructor]] void start() noexcept {
+  next();
+  const char* const wish = std::getenv("VIGIL_LOCK_CHECK");
+  if (wish == nullptr) return;
+  const bool is_abort = std::strcmp(wish, "abort") == 0;
+  if (!is_abort && std::strcmp(wish, "report") != 0) {
+    fatal("VIGIL_LOCK_CHECK is '%.40s'; it must be report or abort, or not be set", wish);
+  }
+  lock_check::install({.abort = is_abort});
+}
+
+}  // namespace
+
+void note_locked(const void* lock, lock_kind kind, void* return_address) noexcept {
+  // ordering: a setting.
+  if (!is_on.load(order::relaxed) || is_reading) return;
+  const fiber* const f = current_fiber();
+  if (f == nullptr) return;
+  held_lock h;
+  h.lock = lock;
+  h.holder = fiber_key(*f);
+  h.kind = kind;
+  frame_list frames;
+  read_frames_from(return_address, held_lock::most_places, frames);
+  h.count = std::min(frames.count, held_lock::most_places);
+  h.has_more_places =
+      frames.count > held_lock::most_places || frames.result == frames_result::more_above;
+  std::copy(frames.places, frames.places + h.count, h.places);
+  if (locks.add(h)) return;
+  static constinit atomic<bool> was_said{false};
+  if (!was_said.exchange(true)) {
+    warn("vigil-lock-check has no room for one more lock of a fiber: some are not checked");
+  }
+}
+
+released_lock::released_lock(const void* lock, lock_kind kind) noexcept {
+  // ordering: as in note_locked().
+  if (!is_on.load(order::relaxed) || is_reading || !locks.any()) return;
+  const fiber* const f = current_fiber();
+  if (f != nullptr) was_noted_ = locks.take(fiber_key(*f), lock, noted_);
+  // What one fiber has locked, something else may unlock. It should not, but then the
+  // fiber holds it no more.
+  if (!was_noted_ && kind == lock_kind::mutex) was_noted_ = locks.take_of_any(lock, noted_);
+}
+
+void released_lock::put_back() noexcept {
+  if (was_noted_) locks.add(noted_);
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail
+
+namespace vigil::inline VIGIL_ABI::lock_check {
+
+void install(const install_options& options) {
+  static const int at_fork = ::pthread_atfork(nullptr, nullptr, &detail::end_in_child);
+  static_cast<void>(at_fork);
+  detail::aborts.store(options.abort);
+  detail::is_on.store(true);
+  // Pairs with the acquire in leave_with_care().
+  detail::installed_park_check.store(&detail::check, detail::order::release);
+  // What the static library needs to be of use: the linker takes its file for this.
+  detail::put_in_place();
+}
+
+}  // namespace vigil::inline VIGIL_ABI::lock_check
