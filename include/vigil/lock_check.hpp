@@ -28,7 +28,7 @@ struct install_options {
 // The library defines the functions of pthread.h that lock, so linking it puts them in
 // place, in front of the C library's or a sanitizer's. A report waits for the names of
 // functions, 3 s at most, on the fiber's worker. The price: each lock that a fiber takes
-// reads 16 frames, some microseconds and 4 KiB of stack.
+// reads 8 frames: some microseconds, and 4 KiB of stack.
 //
 // Any thread, at any time; a later call changes the options. The environment variable
 // VIGIL_LOCK_CHECK=report or =abort does the same before main(), for a library that is

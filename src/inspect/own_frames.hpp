@@ -8,7 +8,11 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// The innermost `most`, from the caller's own on.
-VIGIL_FOR_IO void read_own_frames(frame_list& out, unsigned most = frame_list::most) noexcept;
+// From the caller's own on, at most 128.
+VIGIL_FOR_IO void read_own_frames(frame_list& out) noexcept;
+
+// From the one on to which a function returns at `return_address`, at most `most`. If there
+// is none, from the caller's own.
+VIGIL_FOR_IO void read_frames_from(void* return_address, unsigned most, frame_list& out) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

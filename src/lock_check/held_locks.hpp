@@ -38,7 +38,7 @@ constexpr const char* to_string(lock_kind k) noexcept {
 }
 
 struct held_lock {
-  static constexpr unsigned most_places = 16;
+  static constexpr unsigned most_places = 8;
 
   const void* lock = nullptr;
   fiber_key holder;

@@ -37,20 +37,10 @@ constinit atomic<bool> aborts{false};
 // While this thread reads frames: the unwinder may take locks, which are nobody's fault.
 constinit thread_local bool is_reading = false;
 
-// Reads the caller's frames, `most` at most, without those inside this library: from the one
-// that goes on at `return_address`.
-void read_frames_from(void* return_address, unsigned most, frame_list& out) noexcept {
-  constexpr unsigned own_at_most = 8;
+void read_frames(void* return_address, unsigned most, frame_list& out) noexcept {
   is_reading = true;
-  read_own_frames(out, std::min(most + own_at_most, frame_list::most));
+  read_frames_from(return_address, most, out);
   is_reading = false;
-  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(return_address) - 1;
-  const auto* const end = out.places + out.count;
-  const auto* const from =
-      std::find(out.places, out.places + std::min(out.count, own_at_most), first);
-  if (from == end || *from != first) return;
-  std::copy(from, end, out.places);
-  out.count = static_cast<unsigned>(end - from);
 }
 
 struct report {
@@ -139,7 +129,7 @@ void write_report(const std::shared_ptr<const report>& r) {
 // Called by the fiber itself.
 [[gnu::noinline]] void report_if_new(const fiber& self, wait_reason why, void* return_address) {
   const auto r = std::make_shared<report>(self, why);
-  read_frames_from(return_address, frame_list::most, r->waits_at);
+  read_frames(return_address, frame_list::most, r->waits_at);
   const std::uint64_t waits = hash_of(r->waits_at.places, r->waits_at.count);
   const fiber_key key(self);
   held_lock h;
@@ -198,10 +188,9 @@ void note_locked(const void* lock, lock_kind kind, void* return_address) noexcep
   h.holder = fiber_key(*f);
   h.kind = kind;
   frame_list frames;
-  read_frames_from(return_address, held_lock::most_places, frames);
-  h.count = std::min(frames.count, held_lock::most_places);
-  h.has_more_places =
-      frames.count > held_lock::most_places || frames.result == frames_result::more_above;
+  read_frames(return_address, held_lock::most_places, frames);
+  h.count = frames.count;
+  h.has_more_places = frames.result == frames_result::more_above;
   std::copy(frames.places, frames.places + h.count, h.places);
   if (locks.add(h)) return;
   static constinit atomic<bool> was_said{false};

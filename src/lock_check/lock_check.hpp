@@ -6,8 +6,8 @@
 // blocks its worker, which may be the one that the holder needs.
 //
 // The pthread functions of this library (pthread_calls.cpp) stand before the C library's
-// and note which fiber has locked what, and where. What code does on a worker's own stack
-// (handlers of Asio) or on other threads is not noted: those wait for no fiber.
+// and note which fiber has locked what, and where. Locks that are taken on a worker's own
+// stack (by handlers of Asio) or on other threads are not noted: no fiber waits there.
 #pragma once
 
 #include "lock_check/held_locks.hpp"

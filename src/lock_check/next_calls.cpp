@@ -33,7 +33,7 @@ void find(F& into, const char* name, const char* version = nullptr) noexcept {
   into = reinterpret_cast<F>(find(name, version));
 }
 
-// Of glibc on x86-64, which has an older kind of condition variable under the same names.
+// On x86-64 glibc has an older kind of condition variable under the same names.
 constexpr const char* new_conditions = "GLIBC_2.3.2";
 
 void find_all() noexcept {
