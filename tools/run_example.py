@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Runs an example as a test:
 
-    run_example.py [--interrupt-after=LINE] EXPECTED PROGRAM [ARGUMENT...]
+    run_example.py [--interrupt-after=LINE] [--ended-by=SIGNAL] EXPECTED PROGRAM [ARGUMENT...]
 
-It must exit with 0, and print the text of the file EXPECTED, if that exists; <n> there
+It must exit with 0, or be ended by SIGNAL if that is given, and print the text of the file EXPECTED, if that exists; <n> there
 stands for any number, including the blanks before it. With --interrupt-after it gets a
 SIGINT, as from Ctrl-C, once it has printed LINE. If it ends with 77 it cannot run here,
 and the test counts as skipped.
 """
 import difflib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -19,9 +20,13 @@ SKIPPED = 77  # meson's number
 NUMBER = re.compile(r" *[0-9]+(?: [0-9]{3})*(?:\.[0-9]+)?")
 
 
+def no_core():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
 def run(command, interrupt_after):
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          text=True) as process:
+                          text=True, preexec_fn=no_core) as process:
         lines = []
         for line in process.stdout:
             print(line, end="", flush=True)
@@ -39,16 +44,18 @@ def agrees(wanted, printed):
 
 
 def main():
-    arguments, interrupt_after = sys.argv[1:], None
+    arguments, interrupt_after, wanted_status = sys.argv[1:], None, 0
     if arguments[0].startswith("--interrupt-after="):
         interrupt_after = arguments.pop(0).partition("=")[2]
+    if arguments[0].startswith("--ended-by="):
+        wanted_status = -signal.Signals[arguments.pop(0).partition("=")[2]]
     expected, command = Path(arguments[0]), arguments[1:]
 
     printed, status = run(command, interrupt_after)
     if status == SKIPPED:
         return SKIPPED
-    if status != 0:
-        print(f"{command[0]} ended with {status}")
+    if status != wanted_status:
+        print(f"{command[0]} ended with {status}, not {wanted_status}")
         return 1
     if not expected.is_file():
         return 0

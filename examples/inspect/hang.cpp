@@ -14,6 +14,7 @@ struct account {
   int balance = 100;
 };
 
+//! [transfer]
 [[gnu::noinline]] void transfer(account& from, account& to, int amount) {
   const std::lock_guard first(from.lock);
   vigil::sleep_for(1ms);
@@ -21,6 +22,8 @@ struct account {
   from.balance -= amount;
   to.balance += amount;
 }
+
+//! [transfer]
 
 int main() {
   //! [install]

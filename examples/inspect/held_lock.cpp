@@ -16,11 +16,14 @@ struct price_list {
   vigil::sleep_for(1ms);  // stands for a call to another server
 }
 
+//! [refresh]
 [[gnu::noinline]] void refresh(price_list& list) {
   const std::lock_guard hold(list.lock);
   fetch();
   ++list.version;
 }
+
+//! [refresh]
 
 int main() {
   //! [install]
