@@ -6,7 +6,7 @@
 //     vigil::run(...);
 //   }
 //
-// docs/guide/debugging.md shows what the dumps then say.
+// docs/guide/reports.md shows what the dumps then say.
 #pragma once
 
 #include <vigil/detail/config.hpp>

@@ -6,7 +6,7 @@
 //     vigil::run(...);
 //   }
 //
-// docs/guide/debugging.md shows a report.
+// docs/guide/debugging.md shows a report, docs/guide/reports.md what it sees.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -17,22 +17,22 @@ struct install_options {
   bool abort = false;  // end the program, with a core, after the first report
 };
 
-// From now on a fiber that waits, or yields, while it holds a lock of the operating system
-// is reported on standard error: which fiber it is, where it locked, and where it waits,
-// with the frames of both; once for each pair of places. The locks are those of pthread.h,
-// which std::mutex and its relatives and std::shared_mutex are made of: mutexes and
-// read-write locks, locked from now on by a fiber. A lock that a wait for a
+// From now on a fiber that waits, or yields, while it holds a lock of the operating
+// system is reported on standard error: its number and name, where it locked, and where it
+// waits, with the frames of both; once for each pair of places. The locks are the mutexes
+// and read-write locks of pthread.h, of which std::mutex and its relatives and
+// std::shared_mutex are made, locked from now on by a fiber. A lock that a wait for a
 // std::condition_variable releases is not held. A pinned fiber is reported as well: it
 // stays on its thread, but others that want the lock block their workers.
 //
 // The library defines the functions of pthread.h that lock, so linking it puts them in
 // place, in front of the C library's or a sanitizer's. A report waits for the names of
 // functions, 3 s at most, on the fiber's worker. The price: each lock that a fiber takes
-// reads 8 frames: some microseconds, and 4 KiB of stack.
+// reads 8 frames, which takes some microseconds, and 3 KiB of stack.
 //
 // Any thread, at any time; a later call changes the options. The environment variable
-// VIGIL_LOCK_CHECK=report or =abort does the same before main(), for a library that is
-// preloaded or linked without a call.
+// VIGIL_LOCK_CHECK=report or =abort does the same before main(), if the shared library is
+// preloaded, or the static one linked whole.
 VIGIL_API void install(const install_options& options = {});
 
 }  // namespace vigil::inline VIGIL_ABI::lock_check

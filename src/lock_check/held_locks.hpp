@@ -29,8 +29,8 @@ struct fiber_key {
 };
 
 enum class lock_kind : std::uint8_t {
-  mutex,        // one holder: whoever unlocks it, unlocks that one's
-  shared_mutex  // perhaps many: each unlocks its own
+  mutex,        // has one holder: an unlock by anybody is that one's
+  shared_mutex  // may have many: each unlocks its own
 };
 
 constexpr const char* to_string(lock_kind k) noexcept {
@@ -62,7 +62,7 @@ class held_locks {
   // The n-th lock that the fiber holds. False if it holds no more than n.
   bool get(const fiber_key& holder, unsigned n, held_lock& out) noexcept;
 
-  // False if no fiber holds any. What the caller itself has added, it sees.
+  // False if no fiber holds any. A fiber always sees what it has added itself.
   bool any() const noexcept {
     // ordering: a fiber's own records are counted before, whichever thread it was on.
     return count_.load(order::relaxed) != 0;

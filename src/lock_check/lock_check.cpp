@@ -204,8 +204,8 @@ released_lock::released_lock(const void* lock, lock_kind kind) noexcept {
   if (!is_on.load(order::relaxed) || is_reading || !locks.any()) return;
   const fiber* const f = current_fiber();
   if (f != nullptr) was_noted_ = locks.take(fiber_key(*f), lock, noted_);
-  // What one fiber has locked, something else may unlock. It should not, but then the
-  // fiber holds it no more.
+  // Something else than its holder should not unlock it, but then the fiber holds it no
+  // more.
   if (!was_noted_ && kind == lock_kind::mutex) was_noted_ = locks.take_of_any(lock, noted_);
 }
 
@@ -224,7 +224,7 @@ void install(const install_options& options) {
   detail::is_on.store(true);
   // Pairs with the acquire in leave_with_care().
   detail::installed_park_check.store(&detail::check, detail::order::release);
-  // What the static library needs to be of use: the linker takes its file for this.
+  // Has a linker take the pthread functions from the static library.
   detail::put_in_place();
 }
 
