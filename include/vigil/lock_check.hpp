@@ -18,9 +18,9 @@ struct install_options {
 };
 
 // From now on a fiber that waits, or yields, while it holds a lock of the operating
-// system is reported on standard error: its number and name, where it locked, and where it
-// waits, with the frames of both; once for each pair of places. The locks are the mutexes
-// and read-write locks of pthread.h, of which std::mutex and its relatives and
+// system is reported on standard error: its number and name, where it locked, and where
+// it waits, with the frames of both; once for each pair of places. The locks are the
+// mutexes and read-write locks of pthread.h, of which std::mutex and its relatives and
 // std::shared_mutex are made, locked from now on by a fiber. A lock that a wait for a
 // std::condition_variable releases is not held. A pinned fiber is reported as well: it
 // stays on its thread, but others that want the lock block their workers.

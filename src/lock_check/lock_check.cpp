@@ -9,7 +9,6 @@
 #include "lock_check/next_calls.hpp"
 #include "lock_check/seen_pairs.hpp"
 #include "sched/fiber/park_check.hpp"
-#include "sched/fiber/written_name.hpp"
 #include "sched/report/dump_writer.hpp"
 #include "sched/worker.hpp"
 
@@ -46,14 +45,15 @@ void read_frames(void* return_address, unsigned most, frame_list& out) noexcept 
 struct report {
   explicit report(const fiber& f, wait_reason reason) noexcept
       : id(f.identity.id),
-        name(f.identity.name),
         file(f.identity.file),
         line(f.identity.line),
         is_pinned(f.pinned != nullptr),
-        why(reason) {}
+        why(reason) {
+    std::memcpy(name, f.identity.name, sizeof name);
+  }
 
   std::uint64_t id;
-  written_name name;
+  char name[fiber_identity::name_room];
   const char* file;
   std::uint32_t line;
   bool is_pinned;
@@ -75,7 +75,7 @@ std::string text_of(const report& r, symbol_reader* names) {
   std::string text;
   dump_writer out(text);
   out.text("vigil: fiber ").number(r.id);
-  if (*r.name.text() != '\0') out.text(" (").text(r.name.text()).text(")");
+  if (r.name[0] != '\0') out.text(" (").name(r.name).text(")");
   out.text(", started at ").text(r.file);
   if (r.line != 0) out.text(":").number(r.line);
   if (r.why == wait_reason::none) {
@@ -139,11 +139,8 @@ void write_report(const std::shared_ptr<const report>& r) {
   if (r->held.empty()) return;
   write_report(r);
   if (aborts.load()) {
-    fatal(
-        "fiber %llu (%s) holds a lock of its thread while it waits, as reported above; "
-        "vigil-lock-check was asked to abort",
-        static_cast<unsigned long long>(self.identity.id),
-        r->name.text());
+    fatal("fiber %llu holds a lock of its thread, as reported above, and abort was asked for",
+          static_cast<unsigned long long>(self.identity.id));
   }
 }
 

@@ -21,7 +21,8 @@ using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 // Read by ThreadSanitizer. Some programs here unlock a mutex that another has locked, on
-// purpose; and it does not know pthread_mutex_clocklock, with which std::timed_mutex locks.
+// purpose; and it does not know pthread_mutex_clocklock, with which std::timed_mutex
+// locks.
 extern "C" const char* __tsan_default_options() {  // NOLINT(bugprone-reserved-identifier)
   return "report_mutex_bugs=0";
 }
@@ -169,7 +170,7 @@ TEST_SUITE("lock check") {
     const child_result child = run_child("child: abort");
     CHECK(child.died_by(SIGABRT));
     CHECK(count_of(child.output, report) == 1);
-    CHECK(child.says("vigil-lock-check was asked to abort"));
+    CHECK(child.says("as reported above, and abort was asked for"));
     CHECK_FALSE(child.says("went on"));
   }
 

@@ -1,6 +1,6 @@
 // The library built with ThreadSanitizer calls its check for held locks, where there is
-// one, each time a fiber gives up its worker. Here the run-time has none, and the function
-// below stands in.
+// one, each time a fiber gives up its worker. Here the run-time has none, and the
+// function below stands in.
 #include "support/in_runtime.hpp"
 
 using namespace std::chrono_literals;
