@@ -39,6 +39,21 @@ class blocking_record {
  public:
   using result = std::invoke_result_t<F>;
 
+ private:
+  void run() noexcept {
+    try {
+      if constexpr (std::is_void_v<result>) {
+        std::move (*function_)();
+      } else {
+        result_.emplace(std::move(*function_)());
+      }
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    function_.reset();
+  }
+
+ public:
   template <class G>
   explicit blocking_record(G&& f) : function_(std::in_place, std::forward<G>(f)) {}
 
@@ -53,19 +68,6 @@ class blocking_record {
 
  private:
   struct nothing {};
-
-  void run() noexcept {
-    try {
-      if constexpr (std::is_void_v<result>) {
-        std::move (*function_)();
-      } else {
-        result_.emplace(std::move(*function_)());
-      }
-    } catch (...) {
-      error_ = std::current_exception();
-    }
-    function_.reset();
-  }
 
   std::optional<F> function_;
   std::optional<std::conditional_t<std::is_void_v<result>, nothing, result>> result_;
