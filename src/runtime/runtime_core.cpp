@@ -122,6 +122,12 @@ runtime_core::~runtime_core() {
   timers.end();
 }
 
+runtime make_observer(const options& settings) {
+  scheduler_options o = checked(settings);
+  o.is_observer = true;
+  return runtime_access::over(std::make_unique<runtime_core>(o));
+}
+
 void throw_too_many_signals() {
   throw std::invalid_argument("vigil::signal_list: more than " +
                               std::to_string(signal_list::capacity) +

@@ -40,6 +40,10 @@ class runtime_core {
 // std::invalid_argument.
 scheduler_options checked(const options& settings);
 
+// Makes a runtime that looks at the others (scheduler_options::is_observer). Throws as
+// the constructor of runtime does.
+VIGIL_FOR_IO runtime make_observer(const options& settings);
+
 // The access of the library's own parts to a runtime object.
 struct runtime_access {
   static runtime_core& core_of(runtime& rt) noexcept { return *rt.core_; }

@@ -29,7 +29,7 @@ std::byte* align_down(std::byte* p, std::size_t align) noexcept {
 
 scheduler::scheduler(const scheduler_options& settings, std::unique_ptr<watch> w)
     : settings_(settings),
-      number_(runtimes_made.fetch_add(1) + 1),
+      number_(settings.is_observer ? 0 : runtimes_made.fetch_add(1) + 1),
       watches_(std::move(w)),
       idle_(watches_.present()) {
   if (settings_.virtual_time) clock.make_virtual(testing::epoch.time_since_epoch().count());

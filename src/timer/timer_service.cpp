@@ -210,6 +210,24 @@ std::size_t timer_service::list_holders(timer_holder* out, std::size_t room) noe
   return n;
 }
 
+std::size_t timer_service::list_next(timer_holder* out, std::size_t room) noexcept {
+  std::size_t n = 0;
+  parts_->heap.look_through([&](const heap_entry& e) {
+    const runtime_timer& t = *e.timer;
+    if (t.kind == timer_kind::fiber_ready || t.filed.load() != e.key) return;
+    const nanos deadline = t.when.load();
+    if (deadline <= 0 || (n == room && (n == 0 || deadline >= out[n - 1].deadline))) return;
+    const bool has_place = t.kind == timer_kind::go_func;
+    const site made_at = has_place ? static_cast<const timer_record&>(t).made_at : site{};
+    if (n < room) ++n;
+    std::size_t i = n - 1;
+    for (; i > 0 && out[i - 1].deadline > deadline; --i)
+      out[i] = out[i - 1];
+    out[i] = {made_at, deadline, t.is_periodic};
+  });
+  return n;
+}
+
 void timer_service::add_stats(runtime_stats& s) const noexcept {
   parts_->heap.add_stats(s);
   parts_->firing.add_stats(s);

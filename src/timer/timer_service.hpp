@@ -119,6 +119,12 @@ class timer_service final : public timer_seam {
 
   fiber* take_runner() noexcept override { return parts_->runners.take(); }
 
+  // Writes the timers that are due next to `out`, the earliest first, up to `room` of
+  // them, and returns how many it wrote. The deadlines of waits are not among them, and a
+  // timer that moves meanwhile may be missed. A timer of the channel layer has no place
+  // (made_at.file is null). Walks the heap.
+  VIGIL_FOR_IO std::size_t list_next(timer_holder* out, std::size_t room) noexcept;
+
   void open() override;
   void abort_open() noexcept override;
   void discard_callbacks() noexcept override;

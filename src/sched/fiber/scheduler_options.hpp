@@ -7,10 +7,14 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// Options with the machine's defaults filled in (checked()), and what only tests choose.
+// Options with the machine's defaults filled in (checked()), and those of the library's
+// own parts and tests.
 struct scheduler_options : options {
   bool virtual_time = false;
   std::uint64_t seed = 1;
+  // The runtime looks at the others (the live page): it has no part in a deadlock, and
+  // metrics leave it out.
+  bool is_observer = false;
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -52,13 +52,13 @@ class one_of_all {
  public:
   explicit one_of_all(scheduler& s) noexcept : sched_(s) {
     process_count_own_threads(1);
-    sched_.deadlocks.join();
+    if (!sched_.settings().is_observer) sched_.deadlocks.join();
   }
 
   // Leaves before it releases the root context: until then another runtime that looks for
   // a deadlock reads that.
   ~one_of_all() {
-    sched_.deadlocks.leave();
+    if (!sched_.settings().is_observer) sched_.deadlocks.leave();
     if (cancel_node* const node = sched_.end.root.exchange(nullptr)) node->release();
     process_count_own_threads(-1);
   }
