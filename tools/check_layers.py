@@ -2,8 +2,9 @@
 """Checks which layer includes which: usage: check_layers.py SOURCE_ROOT
 
 1. A layer of src/ includes only itself and its layers in ALLOWED.
-2. Only `machine` includes Boost.Context and only `io` includes Asio; of the rest of
-Boost the other layers include only the containers.
+2. Only `machine` includes Boost.Context, only `io` and `inspect_page` include Asio, and
+only `inspect_page` Beast; of the rest of Boost the other layers include only the
+containers, and `inspect` JSON.
 3. In include/vigil only io/ includes Boost, and no public header includes a private
 one.
  4. Every file of src/ and include/ is listed in the build.
@@ -42,6 +43,7 @@ ALLOWED = {
     "debug": TOP,
     "inspect": RUNTIME | {"runtime"},
     "lock_check": RUNTIME | {"runtime", "inspect"},
+    "inspect_page": IO | {"io", "runtime", "inspect"},
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
@@ -78,8 +80,11 @@ def check_private(root, complain):
                 elif target != layer and target not in ALLOWED[layer]:
                     complain(path, number, f"{layer} may not include {target}")
             elif ASIO.match(name):
-                if layer != "io":
-                    complain(path, number, "only io includes Asio")
+                if layer not in ("io", "inspect_page"):
+                    complain(path, number, "only io and inspect_page include Asio")
+            elif name.startswith("boost/beast/"):
+                if layer != "inspect_page":
+                    complain(path, number, "only inspect_page includes Beast")
             elif name.startswith("boost/context"):
                 if layer != "machine":
                     complain(path, number, "only machine includes Boost.Context")

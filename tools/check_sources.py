@@ -16,10 +16,12 @@ LISTS = {
     "vigil_io_sources": (*SOURCES, {"asio_sources", "io_sources"}),
     "vigil_inspect_sources": (*SOURCES, {"inspect_json_sources", "inspect_sources"}),
     "vigil_lock_check_sources": (*SOURCES, {"lock_check_sources"}),
+    "vigil_inspect_page_sources": (*SOURCES, {"inspect_page_sources"}),
     "vigil_tls_sources": (*SOURCES, {"tls_sources"}),
     "vigil_headers": (*HEADERS, {"public_headers", "detail_headers"}),
     "vigil_io_headers": (*HEADERS, {"io_headers", "io_detail_headers"}),
     "vigil_inspect_headers": (*HEADERS, {"inspect_headers"}),
+    "vigil_inspect_page_headers": (*HEADERS, {"inspect_page_headers"}),
     "vigil_tls_headers": (*HEADERS, {"tls_headers", "tls_detail_headers"}),
 }
 OF_MESON = re.compile(r"^(\w+_(?:sources|headers)) = (?:files\(|\[)\n(.*?)^[)\]]", re.S | re.M)

@@ -98,6 +98,7 @@ std::vector<runtime_facts> collect() {
   std::vector<runtime_facts> all;
   const detail::handler_scope inside;
   detail::for_each_running([&all](const detail::scheduler& s, detail::runtime_slot&) {
+    if (s.settings().is_observer) return;
     runtime_facts& r = all.emplace_back();
     r.sched = &s;
     r.of = "runtime=\"" + std::to_string(s.number()) + "\"";

@@ -51,20 +51,24 @@ class signals_blocked {
 
 }  // namespace
 
-bool on_own_thread(nanos patience, std::function<void()> f) {
-  const auto work = std::make_shared<shared_work>();
-  work->f = std::move(f);
+void start_own_thread(std::function<void()> f) {
   process_count_quiet_threads(1);  // it starts nothing
   try {
     const signals_blocked meanwhile;
-    std::thread([work] {
+    std::thread([f = std::move(f)] {
       process_is_quiet_thread();
-      do_work(*work);
+      f();
     }).detach();
   } catch (...) {
     process_count_quiet_threads(-1);
     throw;
   }
+}
+
+bool on_own_thread(nanos patience, std::function<void()> f) {
+  const auto work = std::make_shared<shared_work>();
+  work->f = std::move(f);
+  start_own_thread([work] { do_work(*work); });
   const nanos until = saturating_add(monotonic_now(), patience);
   while (work->done.load() == 0) {
     if (monotonic_now() >= until) return false;

@@ -15,6 +15,10 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
+// Starts f on such a thread. f must not throw, and owns all that it touches. Throws
+// std::system_error if the thread cannot be started.
+VIGIL_FOR_IO void start_own_thread(std::function<void()> f);
+
 // Returns true when f has returned; false if it has not within `patience`, and may go on
 // for ever: f owns all that it touches. Throws what f throws, and std::system_error if
 // the thread cannot be started.

@@ -1,13 +1,12 @@
+#include "inspect/json_text.hpp"
 #include "inspect/report.hpp"
 #include "inspect/symbols.hpp"
-#include "inspect/valid_utf8.hpp"
 #include "sched/run/running_runtimes.hpp"
 #include "sched/scheduler.hpp"
 
 #include <cinttypes>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
@@ -16,16 +15,6 @@ namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 namespace json = boost::json;
-
-json::string utf8(std::string_view s) {
-  return json::string(valid_utf8(s));
-}
-
-json::object site_of(const char* file, std::uint32_t line) {
-  json::object o{{"file", utf8(file)}};
-  if (line != 0) o["line"] = line;
-  return o;
-}
 
 json::object made_at(const shown_birth& b, bool with_addresses) {
   json::object o = site_of(b.file, b.line);
@@ -154,6 +143,7 @@ json::array runtimes() {
   json::array all;
   const handler_scope inside;
   for_each_running([&all](const scheduler& s, runtime_slot&) {
+    if (s.settings().is_observer) return;
     runtime_stats t;
     s.add_stats(t);
     json::object o{{"number", s.number()},

@@ -41,15 +41,16 @@ def cmake(tree):
     compiler = [c for c in COMPILER if "ccache" not in c][0]
     build = tree / "cmake"
     call = ["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", f"-DCMAKE_CXX_COMPILER={compiler}"]
-    check(call, build, True, has=["libvigil-io.a", "libvigil-tls.a", "libvigil-inspect.a"])
+    check(call, build, True, has=["libvigil-io.a", "libvigil-tls.a", "libvigil-inspect.a",
+                                   "libvigil-inspect-page.a"])
     # In the folder in which it was found before.
     check([*call, "-DVIGIL_IO=OFF"], build, True, has=["libvigil.a"],
-          lacks=["libvigil-io.a", "libvigil-tls.a"])
+          lacks=["libvigil-io.a", "libvigil-tls.a", "libvigil-inspect-page.a"])
     check([*call, "-DVIGIL_IO=OFF", "-DVIGIL_TLS=ON"], build, False, "VIGIL_TLS=ON needs vigil::io")
     check([*call, "-DVIGIL_IO=ON", "-DVIGIL_TLS=OFF"], build, True, has=["libvigil-io.a"],
           lacks=["libvigil-tls.a"])
     check([*call, "-DVIGIL_INSPECT=OFF"], build, True, has=["libvigil.a"],
-          lacks=["libvigil-inspect.a"])
+          lacks=["libvigil-inspect.a", "libvigil-inspect-page.a"])
     check([*call, "-DVIGIL_TLS=ON"], build, True, has=["libvigil-tls.a"])
 
 
@@ -58,7 +59,8 @@ def meson(tree):
     call = ["meson", "setup", build, ROOT]
     check([*call, "-Dio=disabled", "-Dtls=enabled"], build, False, "tls=enabled needs vigil-io")
     check([*call, "-Dio=disabled", "-Dinspect=disabled"], build, True, has=["libvigil.a"],
-          lacks=["libvigil-io.a", "libvigil-tls.a", "libvigil-inspect.a"])
+          lacks=["libvigil-io.a", "libvigil-tls.a", "libvigil-inspect.a",
+                 "libvigil-inspect-page.a"])
 
 
 def main():

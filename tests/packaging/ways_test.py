@@ -7,7 +7,8 @@ WAY is one of:
                 one that uses all three with the other compiler than has built it, and
                 one that mold links, if these are installed
   plugin        installs BUILD, builds a shared object that exports nothing of vigil
-  cmake         installs BUILD, find_package(vigil COMPONENTS io tls inspect lock_check)
+  cmake         installs BUILD, find_package(vigil COMPONENTS io tls inspect lock_check
+                inspect_page)
   subproject    ROOT as a subproject of a meson project, by vigil.wrap, with shared
                 libraries: their names, and what they export
   cmake-source  ROOT by FetchContent, which calls add_subdirectory; installs it with CMake,
@@ -37,7 +38,8 @@ FAST = ["-O0"] + ([] if any("clang" in word for word in COMPILER)
                   else ["--param=ggc-min-heapsize=4000000"])
 BATCH = 1000  # files that are compiled as one: all
 PROGRAMS = {"vigil": "program.cpp", "vigil-io": "io_program.cpp", "vigil-tls": "tls_program.cpp",
-            "vigil-inspect": "inspect_program.cpp", "vigil-lock-check": "lock_check_program.cpp"}
+            "vigil-inspect": "inspect_program.cpp", "vigil-lock-check": "lock_check_program.cpp",
+            "vigil-inspect-page": "inspect_page_program.cpp"}
 ALL_IN_ONE = {"vigil-tls": "tls_program.cpp"}
 
 
@@ -154,7 +156,8 @@ def subproject(tree):
         f"-Dcpp_args={' '.join(FAST)}",
         "--wrap-mode=nodownload", "-Dvigil:default_library=shared",
         "-Dunity=subprojects", f"-Dunity_size={BATCH}",  # the host decides
-        "--force-fallback-for=vigil,vigil-io,vigil-tls,vigil-inspect,vigil-lock-check",
+        "--force-fallback-for=vigil,vigil-io,vigil-tls,vigil-inspect,vigil-lock-check,"
+        "vigil-inspect-page",
         env={**os.environ, "CXX": " ".join(COMPILER)})
     run("ninja", "-C", tree / "build", "-j", JOBS)
     for name in PROGRAMS:
@@ -239,6 +242,7 @@ def cmake_project(folder, get_vigil, programs=PROGRAMS):
     # One is a program that links three.
     targets = {"vigil": "vigil::vigil", "vigil-io": "vigil::io", "vigil-inspect": "vigil::inspect",
                "vigil-lock-check": "vigil::lock_check",
+               "vigil-inspect-page": "vigil::inspect_page",
                "vigil-tls": "vigil::tls vigil::io vigil::vigil"}
     (folder / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.22)\nproject(user CXX)\n" + get_vigil + "".join(
@@ -255,7 +259,8 @@ def cmake_build(folder, *more, programs=PROGRAMS):
 
 
 def cmake_find(tree, prefix, programs=PROGRAMS):
-    cmake_project(tree / "finds", "find_package(vigil 0.1 REQUIRED COMPONENTS io tls inspect lock_check)\n", programs)
+    cmake_project(tree / "finds", "find_package(vigil 0.1 REQUIRED "
+                  "COMPONENTS io tls inspect lock_check inspect_page)\n", programs)
     cmake_build(tree / "finds", f"-DCMAKE_PREFIX_PATH={prefix}", programs=programs)
 
 

@@ -1,0 +1,327 @@
+#include "inspect/overview.hpp"
+
+#include "inspect/json_text.hpp"
+#include "sched/report/fiber_snapshot.hpp"
+#include "sched/run/process_dump.hpp"
+#include "sched/run/running_runtimes.hpp"
+#include "sched/scheduler.hpp"
+#include "timer/timer_service.hpp"
+
+#include <vigil/stats.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::size_t groups_shown_at_most = 500;
+constexpr std::size_t deadlines_shown_at_most = 20;
+
+// Fibers of one group have all of this in common.
+struct group_key {
+  std::size_t runtime;  // index in the survey
+  const char* file;
+  std::uint32_t line;
+  fiber_state state;
+  wait_reason reason;
+
+  bool operator==(const group_key&) const = default;
+};
+
+struct group_hash {
+  std::size_t operator()(const group_key& k) const noexcept {
+    std::size_t h = reinterpret_cast<std::uintptr_t>(k.file);
+    for (const std::size_t part :
+         {k.runtime, std::size_t{k.line}, std::size_t(k.state), std::size_t(k.reason)})
+      h = (h ^ part) * 0x9e37'79b9'7f4a'7c15;
+    return h ^ (h >> 32);
+  }
+};
+
+struct group_facts {
+  std::uint64_t count = 0;
+  std::uint64_t with_age = 0;
+  double sum = 0;
+  nanos newest = std::numeric_limits<nanos>::max();
+  nanos oldest = -1;
+  fiber_snapshot example;  // the oldest
+};
+
+struct worker_facts {
+  unsigned index;
+  int thread;
+  std::uint64_t switches;
+  std::uint64_t steals;
+  bool runs_one = false;
+  fiber_snapshot one = {};
+};
+
+struct observed_runtime {
+  const scheduler* sched;  // only compared
+  std::uint64_t number;
+  runtime_stats stats;
+  std::vector<worker_facts> workers;
+};
+
+struct wait_with_deadline {
+  std::size_t runtime;
+  nanos due_in;
+  fiber_snapshot fiber;
+};
+
+struct due_timer {
+  std::size_t runtime;
+  nanos due_in;
+  timer_holder timer;
+};
+
+// A fiber's name may have come from a client. The place is a constant of the program.
+json::object fiber_in_short(const fiber_snapshot& s) {
+  json::object o{{"id", s.id}, {"started_at", site_of(s.file, s.line)}};
+  if (s.name[0] != '\0') o["name"] = utf8(s.name);
+  return o;
+}
+
+class survey {
+ public:
+  void add(const scheduler& s) {
+    if (s.settings().is_observer) return;
+    const std::size_t index = runtimes_.size();
+    observed_runtime& r = runtimes_.emplace_back();
+    r.sched = &s;
+    r.number = s.number();
+    s.add_stats(r.stats);
+    for (const auto& w : s.workers()) {
+      r.workers.push_back({.index = w->index,
+                           .thread = w->kernel_thread.load(),
+                           .switches = w->counters.switches.get(),
+                           .steals = w->counters.steals.get()});
+    }
+    timer_holder next[deadlines_shown_at_most];
+    const nanos now = s.clock.now();
+    // The heap's lock is taken, so the service is not const.
+    const std::size_t n =
+        service_of(const_cast<scheduler&>(s)).list_next(next, deadlines_shown_at_most);
+    for (std::size_t i = 0; i < n; ++i)
+      timers_.push_back({index, next[i].deadline - now, next[i]});
+  }
+
+  void visit(const stack& where) {
+    fiber_snapshot s;
+    if (!take_snapshot(where, s)) return;
+    if (s.role != fiber_role::user && s.role != fiber_role::main) return;
+    for (std::size_t i = 0; i < runtimes_.size(); ++i) {
+      if (runtimes_[i].sched == s.sched) return count(where, s, i);
+    }
+  }
+
+  overview take() {
+    return {json::serialize(fibers()),
+            json::serialize(workers()),
+            json::serialize(deadlines()),
+            json::serialize(lateness())};
+  }
+
+ private:
+  void count(const stack& where, const fiber_snapshot& s, std::size_t runtime) {
+    ++fibers_;
+    const bool waits = s.state == fiber_state::parked;
+    const wait_reason reason = waits ? s.reason : wait_reason::none;
+    group_facts& g = groups_[{runtime, s.file, s.line, s.state, reason}];
+    const nanos age = waits && s.since != 0 ? std::max<nanos>(s.now - s.since, 0) : -1;
+    if (age > g.oldest || g.count == 0) g.example = s;
+    ++g.count;
+    g.oldest = std::max(g.oldest, age);
+    if (age >= 0) {
+      ++g.with_age;
+      g.sum += static_cast<double>(age);
+      g.newest = std::min(g.newest, age);
+    }
+    if (waits && s.until != never) add_wait({runtime, s.until - s.now, s});
+    if (s.state == fiber_state::running) place(where, s, runtimes_[runtime]);
+  }
+
+  // Keeps the earliest, in order.
+  void add_wait(wait_with_deadline&& w) {
+    const auto later = [](const auto& a, const auto& b) { return a.due_in < b.due_in; };
+    const bool is_full = waits_.size() == deadlines_shown_at_most;
+    if (is_full && !later(w, waits_.back())) return;
+    if (is_full) waits_.pop_back();
+    waits_.insert(std::upper_bound(waits_.begin(), waits_.end(), w, later), std::move(w));
+  }
+
+  // A fiber that has just left its worker is left out.
+  static void place(const stack& where, const fiber_snapshot& s, observed_runtime& r) {
+    const int thread = process_thread_that_runs(s.sched, *control_block(where));
+    for (worker_facts& w : r.workers) {
+      if (thread == 0 || w.thread != thread) continue;
+      w.runs_one = true;
+      w.one = s;
+    }
+  }
+
+  json::object group(const group_key& k, const group_facts& g) const {
+    json::object o{{"runtime", runtimes_[k.runtime].number},
+                   {"started_at", site_of(k.file, k.line)},
+                   {"state", to_string(k.state)},
+                   {"count", g.count},
+                   {"oldest", fiber_in_short(g.example)}};
+    if (k.state == fiber_state::parked) o["waits_for"] = to_string(k.reason);
+    if (g.with_age != 0) {
+      o["newest_nanoseconds"] = g.newest;
+      o["mean_nanoseconds"] = static_cast<std::int64_t>(g.sum / static_cast<double>(g.with_age));
+      o["oldest_nanoseconds"] = g.oldest;
+    }
+    return o;
+  }
+
+  // The largest groups first.
+  json::object fibers() const {
+    using entry = std::pair<const group_key, group_facts>;
+    std::vector<const entry*> order;
+    for (const entry& e : groups_)
+      order.push_back(&e);
+    std::sort(order.begin(), order.end(), [](const entry* a, const entry* b) {
+      if (a->second.count != b->second.count) return a->second.count > b->second.count;
+      return a->second.example.id < b->second.example.id;
+    });
+    json::array shown;
+    for (std::size_t i = 0; i < std::min(order.size(), groups_shown_at_most); ++i)
+      shown.push_back(group(order[i]->first, order[i]->second));
+    return {{"count", fibers_},
+            {"groups", std::move(shown)},
+            {"more_groups", order.size() - std::min(order.size(), groups_shown_at_most)}};
+  }
+
+  static json::object worker(const worker_facts& w) {
+    json::object o{
+        {"index", w.index}, {"thread", w.thread}, {"switches", w.switches}, {"steals", w.steals}};
+    if (w.runs_one) {
+      json::object runs = fiber_in_short(w.one);
+      if (w.one.ran) {
+        runs["at_least_nanoseconds"] = w.one.ran->at_least;
+        runs["at_most_nanoseconds"] = w.one.ran->at_most;
+      }
+      o["runs"] = std::move(runs);
+    }
+    return o;
+  }
+
+  json::array workers() const {
+    json::array all;
+    for (const observed_runtime& r : runtimes_) {
+      json::array of;
+      for (const worker_facts& w : r.workers)
+        of.push_back(worker(w));
+      all.push_back(json::object{{"runtime", r.number},
+                                 {"asleep", r.stats.workers_asleep},
+                                 {"fibers_alive", r.stats.fibers_alive},
+                                 {"timers_pending", r.stats.timers_pending},
+                                 {"io_pending", r.stats.io_pending},
+                                 {"workers", std::move(of)}});
+    }
+    return all;
+  }
+
+  json::array deadlines() const {
+    std::vector<std::pair<nanos, json::object>> all;
+    for (const wait_with_deadline& w : waits_) {
+      all.push_back({w.due_in,
+                     {{"runtime", runtimes_[w.runtime].number},
+                      {"due_in_nanoseconds", w.due_in},
+                      {"fiber", fiber_in_short(w.fiber)},
+                      {"waits_for", to_string(w.fiber.reason)}}});
+    }
+    for (const due_timer& t : timers_) {
+      json::object timer{{"repeats", t.timer.periodic}};
+      if (t.timer.made_at.file != nullptr) {
+        timer["made_at"] = site_of(t.timer.made_at.file, t.timer.made_at.line);
+      }
+      all.push_back({t.due_in,
+                     {{"runtime", runtimes_[t.runtime].number},
+                      {"due_in_nanoseconds", t.due_in},
+                      {"timer", std::move(timer)}}});
+    }
+    std::stable_sort(
+        all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    json::array first;
+    for (std::size_t i = 0; i < std::min(all.size(), deadlines_shown_at_most); ++i)
+      first.push_back(std::move(all[i].second));
+    return first;
+  }
+
+  static json::object histogram(const delay_histogram& h) {
+    json::array buckets;
+    for (std::size_t i = 0; i < delay_histogram::buckets; ++i)
+      buckets.push_back(h.count[i]);
+    return {{"buckets", std::move(buckets)},
+            {"sum_nanoseconds", h.sum_nanos},
+            {"max_nanoseconds", h.max_nanos}};
+  }
+
+  json::array lateness() const {
+    json::array all;
+    for (const observed_runtime& r : runtimes_) {
+      all.push_back(json::object{{"runtime", r.number},
+                                 {"timers", histogram(r.stats.lateness)},
+                                 {"ready_fibers", histogram(r.stats.run_queue_delay)}});
+    }
+    return all;
+  }
+
+  std::vector<observed_runtime> runtimes_;
+  std::uint64_t fibers_ = 0;
+  std::unordered_map<group_key, group_facts, group_hash> groups_;
+  std::vector<wait_with_deadline> waits_;
+  std::vector<due_timer> timers_;
+};
+
+// Calls f, unless an earlier call has failed: the walks must not throw.
+template <class F>
+void guarded(std::exception_ptr& error, F f) noexcept {
+  if (error != nullptr) return;
+  try {
+    f();
+  } catch (...) {
+    error = std::current_exception();
+  }
+}
+
+}  // namespace
+
+overview take_overview() {
+  struct walk {
+    survey all;
+    std::exception_ptr error;
+  } here;
+
+  {
+    const handler_scope inside;
+    for_each_running([&here](const scheduler& s, runtime_slot&) {
+      guarded(here.error, [&] { here.all.add(s); });
+    });
+    const slab_hold hold;
+    for_each_stack_in_use(
+        [](const stack& where, void* argument) noexcept {
+          walk& w = *static_cast<walk*>(argument);
+          guarded(w.error, [&] { w.all.visit(where); });
+        },
+        &here);
+  }
+  if (here.error != nullptr) std::rethrow_exception(here.error);
+  return here.all.take();
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

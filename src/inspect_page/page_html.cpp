@@ -1,0 +1,64 @@
+#include "inspect_page/page_html.hpp"
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+constexpr std::string_view page_body = R"html(
+<header>
+  <h1>vigil</h1>
+  <span id="summary"></span>
+  <span id="state" role="status">loading</span>
+  <button id="pause" type="button">pause</button>
+  <button id="dump" type="button">dump</button>
+  <button id="dump-json" type="button">dump as JSON</button>
+  <button id="record" type="button" hidden>record five seconds</button>
+</header>
+<main>
+  <section><h2>Workers</h2><div id="workers"></div></section>
+  <section><h2>Fibers</h2>
+    <table>
+      <thead><tr><th>count<th>state<th>waits for<th>started at<th>oldest<th>mean<th>newest
+        <th>the oldest one</tr></thead>
+      <tbody id="fibers"></tbody>
+    </table>
+    <p id="more-fibers"></p>
+  </section>
+  <section><h2>Next deadlines</h2>
+    <table>
+      <thead><tr><th>due in<th>of<th>waits for<th>started or made at</tr></thead>
+      <tbody id="deadlines"></tbody>
+    </table>
+  </section>
+  <section><h2>Delays</h2><div id="lateness"></div></section>
+  <section id="result-part" hidden>
+    <h2>Result</h2>
+    <p><a id="save">save</a> <span id="result-size"></span></p>
+    <pre id="result"></pre>
+  </section>
+</main>
+)html";
+
+}  // namespace
+
+std::string page_document(std::string_view nonce, bool with_recorder) {
+  std::string d = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">";
+  d += "<meta name=\"viewport\" content=\"width=device-width\"><title>vigil</title>";
+  d += "<link rel=\"icon\" href=\"data:,\">";
+  d.append("<style nonce=\"").append(nonce).append("\">").append(page_style).append("</style>");
+  d += with_recorder ? "</head><body data-recorder=\"yes\">" : "</head><body>";
+  d += page_body;
+  d.append("<script nonce=\"").append(nonce).append("\">").append(page_script);
+  d += "</script></body></html>\n";
+  return d;
+}
+
+std::string page_policy(std::string_view nonce) {
+  std::string p = "Content-Security-Policy: default-src 'none'; connect-src 'self'; img-src data:";
+  p.append("; script-src 'nonce-").append(nonce).append("'");
+  p.append("; style-src 'nonce-").append(nonce).append("'");
+  p += "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+  p += "; require-trusted-types-for 'script'; trusted-types 'none'\r\n";
+  return p;
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail
