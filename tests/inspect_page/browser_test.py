@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""The live page in headless Chromium: usage: browser_test.py PROGRAM [--screenshot FILE]
+
+PROGRAM serves a page and prints its address. Chromium is driven by WebDriver, which is
+plain HTTP. With --screenshot it also writes the page as a PNG, for the guide.
+"""
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # WebDriver's name of a reference
+PATIENCE = 60
+
+driver_path, browser = shutil.which("chromedriver"), shutil.which("chromium")
+if driver_path is None or browser is None:
+    print("chromium and chromium-driver are not installed")
+    sys.exit(77)
+
+passed = failed = 0
+
+
+def check(what, holds):
+    global passed, failed
+    passed, failed = passed + bool(holds), failed + (not holds)
+    print(f"{'ok' if holds else 'FAILED'}: {what}", flush=True)
+
+
+class Driver:
+    """One session of Chromium."""
+
+    def __init__(self, base, folder):
+        self.base = base
+        arguments = ["--headless=new", "--disable-gpu", "--disable-dev-shm-usage",
+                     "--window-size=1100,1000", f"--user-data-dir={folder}"]
+        if os.geteuid() == 0:
+            arguments.append("--no-sandbox")
+        wanted = {"browserName": "chrome", "goog:loggingPrefs": {"browser": "ALL"},
+                  "goog:chromeOptions": {"binary": browser, "args": arguments}}
+        made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+        self.session = "/session/" + made["sessionId"]
+
+    def call(self, method, path, data=None):
+        body = None if data is None else json.dumps(data).encode()
+        request = urllib.request.Request(self.base + path, body, method=method)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return json.load(answer)["value"]
+
+    def of(self, method, path, data=None):
+        return self.call(method, self.session + path, data)
+
+    def script(self, text):
+        return self.of("POST", "/execute/sync", {"script": text, "args": []})
+
+    def until(self, text):
+        """Waits until the expression is true in the page; its last value."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            value = self.script(f"return {text};")
+            if value or time.monotonic() > end:
+                return value
+            time.sleep(0.05)
+
+    def click(self, selector):
+        found = self.of("POST", "/element", {"using": "css selector", "value": selector})
+        self.of("POST", f"/element/{found[ELEMENT]}/click", {})
+
+    def rows(self, body):
+        return self.script(f"return [...document.querySelectorAll('#{body} tr')]"
+                           ".map(r => [...r.cells].map(c => c.textContent));")
+
+
+def start_driver():
+    """The process of chromedriver and its address. It chooses a free port and prints it."""
+    process = subprocess.Popen([driver_path, "--port=0"], stdout=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        if "started successfully on port" in line:
+            return process, f"http://127.0.0.1:{line.split()[-1].rstrip('.')}"
+    print("chromedriver does not start")
+    sys.exit(1)
+
+
+def look_at(page, driver):
+    driver.of("POST", "/url", {"url": page})
+    check("the page shows what is there", driver.until("document.querySelectorAll('#fibers tr').length > 0"))
+    check("the token has left the address", "token" not in driver.of("GET", "/url"))
+    check("it says that it is live", driver.until("document.getElementById('state').textContent === 'live'"))
+
+    groups = driver.rows("fibers")
+    first = groups[0]
+    check("the largest group comes first", first[0] == "40" and first[2] == "channel receive")
+    check("with the place where it was started", "page_program.cpp:" in first[3])
+    check("and with ages", all(first[i] and first[i][0].isdigit() for i in (4, 5, 6)))
+    check("fibers that wait for a lock are a group", any(g[0] == "7" and "mutex" in g[2] for g in groups))
+    check("a name that is markup is shown as text", any(HOSTILE in g[7] for g in groups))
+    check("and is none", driver.script("return document.querySelectorAll('img').length;") == 0)
+
+    deadlines = driver.rows("deadlines")
+    check("the next deadlines are there", len(deadlines) >= 3)
+    check("a timer is one of them", any(d[1] == "a timer" and "min" in d[0] for d in deadlines))
+    check("and so is a wait", any("night's rest" in d[1] and "h" in d[0] for d in deadlines))
+    check("there is a strip for each worker", driver.script(
+        "return document.querySelectorAll('#workers canvas').length;") == 4)
+    check("and a histogram of lateness", driver.until(
+        "document.querySelectorAll('#lateness .fill').length > 0"))
+    check("a strip moves on", driver.until(
+        "[...strips.values()].every(s => s.history.length >= 3)"))
+
+    check("without a recorder nothing offers to record",
+          driver.script("return document.getElementById('record').hidden;"))
+
+
+def act_on(driver):
+    driver.click("#dump")
+    check("a dump is shown", driver.until(
+        "document.getElementById('result').textContent.includes('fibers')"))
+    text = driver.script("return document.getElementById('result').textContent;")
+    check("with the frames of fibers", "wait_for_job" in text and "    at " in text)
+    check("with the hostile name as text", HOSTILE in text)
+    check("and still without markup", driver.script("return document.querySelectorAll('img').length;") == 0)
+    check("it can be saved", driver.script(
+        "return document.getElementById('save').href.startsWith('blob:');"))
+    driver.click("#dump-json")
+    check("a dump as JSON is JSON", driver.until(
+        "(() => { try { return JSON.parse(document.getElementById('result').textContent)"
+        ".fibers.length > 50; } catch { return false; } })()"))
+
+
+def check_console(driver):
+    log = driver.of("POST", "/se/log", {"type": "browser"})
+    for entry in log:
+        print("console:", entry["message"])
+    check("the console has no violation of the policy, and no error",
+          not [e for e in log if e["level"] in ("SEVERE", "WARNING")])
+
+
+def check_policy(driver):
+    """What the page's own policy does to code that was smuggled into it."""
+    driver.script("const s = document.createElement('script'); s.id = 'smuggled';"
+                  "try { s.textContent = 'window.smuggled = 1'; document.body.append(s); } catch {}")
+    driver.script("try { document.body.insertAdjacentHTML('beforeend',"
+                  "'<img src=x onerror=\"window.smuggled = 1\">'); } catch {}")
+    check("smuggled code does not run", driver.script("return window.smuggled === undefined;"))
+
+
+def main():
+    shot = sys.argv[sys.argv.index("--screenshot") + 1] if "--screenshot" in sys.argv else None
+    program = subprocess.Popen([sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    page = program.stdout.readline().strip()
+    process, base = start_driver()
+    with tempfile.TemporaryDirectory(prefix="vigil-browser-", ignore_cleanup_errors=True) as folder:
+        try:
+            driver = Driver(base, folder)
+            look_at(page, driver)
+            if shot:
+                time.sleep(30)  # the strips fill
+                with open(shot, "wb") as file:
+                    file.write(base64.b64decode(driver.of("GET", "/screenshot")))
+            act_on(driver)
+            check_console(driver)
+            check_policy(driver)
+            driver.of("DELETE", "")
+        except urllib.error.HTTPError as e:
+            check(f"the driver answers: {e.read().decode()}", False)
+        finally:
+            process.terminate()
+            process.wait()
+    program.stdin.close()
+    check("the program ends", program.wait(timeout=PATIENCE) == 0)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
