@@ -76,6 +76,7 @@ void round_trips(report& out);
 void locks(report& out);
 void guards(report& out);
 void inspect(report& out);
+void inspect_page(report& out);
 void recorder(report& out);
 void kernel_calls(report& out);
 void long_computation(report& out);

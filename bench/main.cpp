@@ -58,6 +58,9 @@ constexpr group groups[] = {
 #ifdef VIGIL_BENCH_INSPECT
     {"inspect", "dumps with frames", &bench::inspect, false},
 #endif
+#ifdef VIGIL_BENCH_INSPECT_PAGE
+    {"live-page", "answers of the live page", &bench::inspect_page, false},
+#endif
     {"p7", "timers beside a long computation, 2 workers", &bench::long_computation, true},
     {"p7-main", "main's sleep beside a computation", &bench::main_beside_computation, true},
     {"p13-main", "a value there and back between main and a fiber", &bench::talk_with_main, true},
