@@ -88,8 +88,8 @@ inline constexpr const char* openmetrics_type =
 
 // --- the flight recorder (options::recorder_events)
 
-// Writes what each runtime that runs has recorded, and no more of it than the last `last`,
-// in the format of Perfetto: open the file at ui.perfetto.dev, or with its
+// Writes what each runtime that runs has recorded, and no more of it than the last
+// `last`, in the format of Perfetto: open the file at ui.perfetto.dev, or with its
 // trace_processor. docs/guide/recorder.md says what it shows, and how many seconds that
 // is. Times are those of the runtime's clock.
 //
@@ -101,7 +101,7 @@ VIGIL_API void write_trace(std::FILE* out,
                            std::chrono::nanoseconds last = std::chrono::nanoseconds::max());
 
 // When a trace is to be written by itself; zero, or negative, stands for never. An event
-// is looked at where it is recorded: a runtime with options::recorder_events = 0 has none.
+// is looked at where it is recorded: with options::recorder_events = 0 there is none.
 struct record_options {
   // A timer fires later than this.
   std::chrono::nanoseconds timer_late{0};

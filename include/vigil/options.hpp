@@ -204,9 +204,9 @@ struct options {
   // ready or a timer is due.
   std::chrono::nanoseconds stuck_limit{std::chrono::seconds{10}};
 
-  // The number of events that the flight recorder keeps for each worker, and for all other
-  // threads together: the last ones, rounded up to a power of two; at most 2^26, and 0
-  // means that nothing is recorded. An event takes 16 bytes, once it has come.
+  // The number of events that the flight recorder keeps for each worker, and for all
+  // other threads together: the last ones, rounded up to a power of two; at most 2^26,
+  // and 0 means that nothing is recorded. An event takes 16 bytes, once it has come.
   // vigil-inspect writes them out: inspect::write_trace.
   std::size_t recorder_events = 16 * 1024;
 

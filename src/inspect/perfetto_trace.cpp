@@ -1,6 +1,6 @@
-// The tracks: one for each worker, with a slice for each stretch for which it runs a fiber;
-// one for the timer fiber, with each firing; one for each fiber that has regions or calls
-// on a side pool; and counters.
+// The tracks: one for each worker, with a slice for each stretch for which it runs a
+// fiber; one for the timer fiber, with each firing; one for each fiber that has regions
+// or calls on a side pool; and counters.
 #include "inspect/perfetto_trace.hpp"
 
 #include "inspect/perfetto_fields.hpp"

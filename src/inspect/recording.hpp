@@ -51,8 +51,8 @@ struct recording {
   std::uint64_t pending = 0;                                 // timers, at the end
 };
 
-// The recordings of all runtimes that run and record, each of its last `last` nanoseconds.
-// Any thread; nothing is stopped. Throws std::bad_alloc.
+// The recordings of all runtimes that run and record, each of its last `last`
+// nanoseconds. Any thread; nothing is stopped. Throws std::bad_alloc.
 std::vector<recording> collect_recordings(nanos last);
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -40,12 +40,12 @@ constexpr std::string_view page_body = R"html(
 
 }  // namespace
 
-std::string page_document(std::string_view nonce, bool with_recorder) {
+std::string page_document(std::string_view nonce) {
   std::string d = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">";
   d += "<meta name=\"viewport\" content=\"width=device-width\"><title>vigil</title>";
   d += "<link rel=\"icon\" href=\"data:,\">";
   d.append("<style nonce=\"").append(nonce).append("\">").append(page_style).append("</style>");
-  d += with_recorder ? "</head><body data-recorder=\"yes\">" : "</head><body>";
+  d += "</head><body>";
   d += page_body;
   d.append("<script nonce=\"").append(nonce).append("\">").append(page_script);
   d += "</script></body></html>\n";

@@ -14,7 +14,7 @@ extern const std::string_view page_script;
 
 // The document. Its one style and its one script carry the nonce, without which the
 // browser ignores them.
-std::string page_document(std::string_view nonce, bool with_recorder);
+std::string page_document(std::string_view nonce);
 
 // The field Content-Security-Policy that goes with it, with its line end.
 std::string page_policy(std::string_view nonce);

@@ -200,7 +200,6 @@ $('pause').onclick = () => {
 $('dump').onclick = () => act('/dump.txt', 'vigil-dump.txt', true);
 $('dump-json').onclick = () => act('/dump.json', 'vigil-dump.json', true);
 $('record').onclick = () => act('/record', 'vigil.pftrace', false);
-$('record').hidden = document.body.dataset.recorder !== 'yes';
 beat();
 )js";
 

@@ -3,7 +3,6 @@
 #include "base/assert.hpp"
 #include "inspect/overview.hpp"
 #include "inspect_page/page_html.hpp"
-#include "inspect_page/recording.hpp"
 #include "runtime/runtime_core.hpp"
 #include "sched/run/process_threads.hpp"
 
@@ -134,7 +133,7 @@ page_answer data_answer(std::string_view type, std::shared_ptr<const std::string
 
 page_answer page() {
   const std::string nonce = random_digits();
-  page_answer a = text_answer(200, page_document(nonce, has_recorder()), page_policy(nonce));
+  page_answer a = text_answer(200, page_document(nonce), page_policy(nonce));
   a.type = "text/html; charset=utf-8";
   return a;
 }
@@ -269,11 +268,8 @@ page_answer page_server::answer_act(const page_request& request) {
                });
   }
   if (request.target == "/record") {
-    if (!has_recorder()) {
-      return text_answer(501, "This build of vigil has no flight recorder.\n");
-    }
     return act("application/octet-stream",
-               [](std::FILE* out) { write_recording(out, recording_length); });
+               [](std::FILE* out) { inspect::write_trace(out, recording_length); });
   }
   const bool is_look = request.target == "/" || find_look(request.target) != nullptr;
   if (!is_look) return text_answer(404, "There is nothing here.\n");

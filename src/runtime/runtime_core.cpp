@@ -125,6 +125,7 @@ runtime_core::~runtime_core() {
 runtime make_observer(const options& settings) {
   scheduler_options o = checked(settings);
   o.is_observer = true;
+  o.recorder_events = 0;
   return runtime_access::over(std::make_unique<runtime_core>(o));
 }
 

@@ -2,8 +2,8 @@
 // look at the clock for each would cost as much as the switch.
 //
 // A worker has one: it stamps fibers that become ready on it, and notes those that it
-// runs, whichever worker has stamped them. On virtual time nothing is timed. It also tells
-// the flight recorder of each fiber that becomes ready: one look serves both.
+// runs, whichever worker has stamped them. On virtual time nothing is timed. It also
+// tells the flight recorder of each fiber that becomes ready: one look serves both.
 #pragma once
 
 #include "base/clock_source.hpp"

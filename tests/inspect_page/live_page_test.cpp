@@ -187,12 +187,14 @@ TEST_SUITE("live page") {
     CHECK(post(page, "/dump.txt", token + "Origin: null\r\n").status == 403);
   }
 
-  TEST_CASE("without a recorder a recording is refused in words") {
+  TEST_CASE("a recording is a trace, with the fibers' names") {
     const auto page = local_page();
-    const http_answer a = act(page, "/record");
-    CHECK(a.status == 501);
-    CHECK(a.body.find("recorder") != std::string::npos);
-    CHECK(get(page, "/").body.find("data-recorder") == std::string::npos);
+    beside_fibers([&] {
+      const http_answer a = act(page, "/record");
+      CHECK(a.status == 200);
+      CHECK(a.body.find("worker 0") != std::string::npos);
+      CHECK(a.body.find("timer fiber") != std::string::npos);
+    });
   }
 
   TEST_CASE("another host name is refused, whatever is asked for") {

@@ -1,5 +1,5 @@
-// record_triggers: the events after which the recording is to be written out. vigil-inspect
-// sets them (inspect::record_on); without it none is set.
+// record_triggers: the events after which the recording is to be written out.
+// vigil-inspect sets them (inspect::record_on); without it none is set.
 #pragma once
 
 #include "base/atomic.hpp"
