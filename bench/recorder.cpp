@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t default_events = vigil::options{}.recorder_events;
+constexpr std::size_t default_events = 16 * 1024;
 
 // Nanoseconds of CPU time of the process for each of n rounds.
 template <class F>

@@ -207,8 +207,9 @@ struct options {
   // The number of events that the flight recorder keeps for each worker, and for all
   // other threads together: the last ones, rounded up to a power of two; at most 2^26,
   // and 0 means that nothing is recorded. An event takes 16 bytes, once it has come.
-  // vigil-inspect writes them out: inspect::write_trace.
-  std::size_t recorder_events = 16 * 1024;
+  // vigil-inspect writes them out: inspect::write_trace. If not given:
+  // VIGIL_RECORDER_EVENTS from the environment, otherwise 16 384.
+  std::optional<std::size_t> recorder_events = {};
 
   // Whether SIGQUIT writes the dump to standard error, if SIGQUIT was at its default.
   bool dump_on_sigquit = true;

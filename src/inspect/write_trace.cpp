@@ -73,6 +73,7 @@ class trace_writer {
     take_signal(o.signal);
     options_ = o;
     written_ = 0;
+    orders_.fetch_add(1);
     // ordering: a limit that is looked at in the moment of an event.
     not_before_.store(o.files == 0 ? never : 0, order::relaxed);
     triggers.set(limits, &trace_writer::happened);
@@ -83,9 +84,11 @@ class trace_writer {
     trace_writer& w = the();
     // ordering: as above.
     if (monotonic_now() < w.not_before_.load(order::relaxed)) return;
+    const unsigned order = w.orders_.load();
     if (w.claimed_.exchange(true)) return;
     w.kind_ = kind;
     w.by_ = by;
+    w.order_ = order;
     if (clock != event_clock::is_virtual) {
       w.wake_.wake();  // publishes the event
       return;
@@ -147,7 +150,7 @@ class trace_writer {
   [[noreturn]] void body() noexcept {
     for (;;) {
       wake_.clear();
-      if (signalled_.exchange(false)) write_next("a signal asked for it");
+      if (signalled_.exchange(false)) write_next("a signal asked for it", orders_.load());
       if (claimed_.load()) {
         write_event();
         claimed_.store(false);
@@ -159,15 +162,15 @@ class trace_writer {
 
   void write_event() noexcept {
     try {
-      write_next(reason_of(kind_, by_));
+      write_next(reason_of(kind_, by_), order_);
     } catch (const std::bad_alloc&) {
       warn("record_on: no memory for a trace");
     }
   }
 
-  void write_next(const std::string& why) noexcept {
+  void write_next(const std::string& why, unsigned order) noexcept {
     const std::lock_guard guard(lock_);
-    if (written_ >= options_.files) return;
+    if (order != orders_.load() || written_ >= options_.files) return;
     try {
       const std::string name = options_.path + std::to_string(written_ + 1) + ".pftrace";
       const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(name.c_str(), "wb"),
@@ -196,9 +199,11 @@ class trace_writer {
   atomic<bool> signalled_{false};
   atomic<bool> claimed_{false};
   atomic<nanos> not_before_{never};
+  atomic<unsigned> orders_{0};  // calls of set(); an event of an earlier one is dropped
   // The event: written by the holder of the claim, read after its wake().
   trigger_kind kind_{};
   nanos by_ = 0;
+  unsigned order_ = 0;
 };
 
 }  // namespace

@@ -5,10 +5,15 @@
 #include <vigil/error.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <thread>
 
 #include <sched.h>
@@ -69,6 +74,26 @@ runtime_stats stats_of(const scheduler& sched) {
   return s;
 }
 
+constexpr std::size_t most_events = std::size_t{1} << 26;
+
+std::size_t recorder_events(std::optional<std::size_t> asked) {
+  constexpr const char* name = "VIGIL_RECORDER_EVENTS";
+  if (asked.has_value()) {
+    if (*asked <= most_events) return *asked;
+    throw std::invalid_argument("vigil: options::recorder_events is " + std::to_string(*asked) +
+                                "; it must be at most " + std::to_string(most_events));
+  }
+  const char* const given = std::getenv(name);
+  if (given == nullptr) return std::size_t{16} * 1024;
+  const std::string_view text = given;
+  std::size_t n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error == std::errc() && end == text.data() + text.size() && n <= most_events) return n;
+  throw std::invalid_argument("vigil: " + std::string(name) + " is \"" + given +
+                              "\"; it must be a number up to " + std::to_string(most_events) +
+                              ", where 0 turns the recorder off");
+}
+
 }  // namespace
 
 scheduler_options checked(const options& settings) {
@@ -78,12 +103,6 @@ scheduler_options checked(const options& settings) {
   }
   check_stack("stack_size", settings.stack_size);
   check_stack("main_stack_size", settings.main_stack_size);
-  constexpr std::size_t most_events = std::size_t{1} << 26;
-  if (settings.recorder_events > most_events) {
-    throw std::invalid_argument("vigil: options::recorder_events is " +
-                                std::to_string(settings.recorder_events) + "; it must be at most " +
-                                std::to_string(most_events));
-  }
   for (const int signal : settings.stop_on) {
     if (signal < 1 || signal > 63 || signal == SIGKILL || signal == SIGSTOP) {
       throw std::invalid_argument("vigil: options::stop_on: " + std::to_string(signal) +
@@ -97,6 +116,7 @@ scheduler_options checked(const options& settings) {
   if (settings.blocking_threads.has_value()) side_pool_size(settings.blocking_threads);
   scheduler_options o{settings};
   if (o.workers == 0) o.workers = default_workers();
+  o.recorder_events = recorder_events(settings.recorder_events);
   return o;
 }
 

@@ -33,7 +33,7 @@ scheduler::scheduler(const scheduler_options& settings, std::unique_ptr<watch> w
       watches_(std::move(w)),
       idle_(watches_.present()) {
   if (settings_.virtual_time) clock.make_virtual(testing::epoch.time_since_epoch().count());
-  events_outside = std::make_unique<shared_event_log>(settings_.recorder_events, clock);
+  events_outside = std::make_unique<shared_event_log>(settings_.recorder_events.value_or(0), clock);
   if (events_outside->log().is_on()) {
     runtimes_recording.fetch_add(1, order::relaxed);  // ordering: regions see it in a moment
   }

@@ -49,7 +49,7 @@ void forget_worker_after_fork() noexcept {
 worker::worker(scheduler& owner, unsigned number)
     : sched(owner),
       index(number),
-      counters(owner.settings().recorder_events, owner.clock),
+      counters(owner.settings().recorder_events.value_or(0), owner.clock),
       stretches(counters.log),
       idler({.idle = owner.idle(),
              .work = owner.work,

@@ -118,6 +118,22 @@ vigil::fiber_options named(const char* name) {
   return o;
 }
 
+// The variable has another value while this lives.
+class changed_environment {
+ public:
+  changed_environment(const char* name, const char* value) : name_(name) {
+    ::setenv(name, value, 1);
+  }
+
+  ~changed_environment() { ::unsetenv(name_); }
+
+  changed_environment(const changed_environment&) = delete;
+  changed_environment& operator=(const changed_environment&) = delete;
+
+ private:
+  const char* name_;
+};
+
 // A folder of its own for the files of a test.
 class test_folder {
  public:
@@ -296,6 +312,14 @@ TEST_SUITE("recorder") {
       CHECK(own_recording().events.empty());
       CHECK(own_recording().runtime == 0);
     });
+    {
+      const changed_environment name("VIGIL_RECORDER_EVENTS", "0");
+      in_virtual([] { CHECK(own_recording().runtime == 0); });
+    }
+    for (const char* const bad : {"", "-1", "12x", "67108865", "99999999999999999999"}) {
+      const changed_environment name("VIGIL_RECORDER_EVENTS", bad);
+      CHECK_THROWS_AS(vigil::runtime{}, std::invalid_argument);
+    }
     vigil::options too_many;
     too_many.recorder_events = (std::size_t{1} << 26) + 1;
     CHECK_THROWS_AS(vigil::runtime{too_many}, std::invalid_argument);
