@@ -216,7 +216,7 @@ TEST_SUITE("live page's rules") {
     CHECK(policy.find("style-src 'nonce-abc';") != std::string::npos);
     CHECK(policy.find("frame-ancestors 'none'") != std::string::npos);
     CHECK(policy.find("unsafe") == std::string::npos);
-    const std::string page = vigil::detail::page_document("abc", false);
+    const std::string page = vigil::detail::page_document("abc");
     CHECK(page.find("<script nonce=\"abc\">") != std::string::npos);
     CHECK(page.find("<style nonce=\"abc\">") != std::string::npos);
     // All that the page shows is made as text.

@@ -69,7 +69,8 @@ error_code read(reactor& from, readiness_ref& r, movable_deadline& until) {
   for (;;) {
     if (from.take()) return {};
     if (begins_wait(r, executor)) from.begin_wait(r);
-    if (const error_code error = vigil::io::detail::wait(*r.get(), until, executor)) return error;
+    if (const error_code error = vigil::io::detail::wait(*r.get(), until, executor, nullptr))
+      return error;
   }
 }
 
@@ -111,7 +112,7 @@ TEST_CASE("readiness: a wait that joins an earlier one misses no bytes") {
       s.until.set(0);
       // The wait of Asio's is begun and stays outstanding.
       if (begins_wait(s.ready, executor)) s.below.begin_wait(s.ready);
-      model::require(vigil::io::detail::wait(*s.ready.get(), s.until, executor) ==
+      model::require(vigil::io::detail::wait(*s.ready.get(), s.until, executor, nullptr) ==
                          boost::asio::error::timed_out,
                      "the first wait is cut");
       s.until.set(no_deadline);
@@ -186,7 +187,7 @@ TEST_CASE("readiness: an arrival that joins an earlier wait is told of bytes tha
       stream s;
       s.until.set(0);
       if (begins_wait(s.ready, executor)) s.below.begin_wait(s.ready);
-      static_cast<void>(vigil::io::detail::wait(*s.ready.get(), s.until, executor));
+      static_cast<void>(vigil::io::detail::wait(*s.ready.get(), s.until, executor, nullptr));
       told_once idle;
       std::thread late([&] { s.below.run_handler(); });
       if (begins_arrival(s.ready, executor, idle)) s.below.begin_wait(s.ready);
