@@ -34,7 +34,7 @@ struct handler_room {
   named_builds builds;
 };
 
-constinit handler_room room{};
+constinit handler_room room_of_handlers{};
 
 // Whether the caller, in a signal handler, is on an alternate stack of the program's that
 // has too little room for reading frames and objects.
@@ -63,11 +63,11 @@ class inspect_extension final : public dump_extension {
       out.text("    (the stack of the signal's handler is too small to read frames)\n");
     } else if (rules_need_a_lock) {
       out.text("    (a signal handler reads frames with glibc 2.35 or newer)\n");
-    } else if (room.is_taken.exchange(true)) {
+    } else if (room_of_handlers.is_taken.exchange(true)) {
       out.text("    (another dump reads the frames)\n");
     } else {
       write_frames_of(out, where, s);
-      room.is_taken.store(false);
+      room_of_handlers.is_taken.store(false);
     }
   }
 
@@ -76,9 +76,9 @@ class inspect_extension final : public dump_extension {
         "vigil: written where no lock may be taken: the names of functions are left out, which "
         "`vigil-symbols` puts into this text, and so are the frames of running fibers\n");
     // A dump that another one reads beside this one names builds twice, or not again.
-    if (!room.is_taken.exchange(true)) {
-      room.builds.forget();
-      room.is_taken.store(false);
+    if (!room_of_handlers.is_taken.exchange(true)) {
+      room_of_handlers.builds.forget();
+      room_of_handlers.is_taken.store(false);
     }
   }
 
@@ -106,9 +106,9 @@ class inspect_extension final : public dump_extension {
     if (s.state == fiber_state::running) {
       frames.result = frames_result::not_asked;
     } else {
-      read_parked_frames(where, s, room.bytes, frames);
+      read_parked_frames(where, s, room_of_handlers.bytes, frames);
     }
-    write_plain_frames(out, frames, room.builds);
+    write_plain_frames(out, frames, room_of_handlers.builds);
   }
 };
 

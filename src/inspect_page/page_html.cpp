@@ -11,7 +11,7 @@ constexpr std::string_view page_body = R"html(
   <button id="pause" type="button">pause</button>
   <button id="dump" type="button">dump</button>
   <button id="dump-json" type="button">dump as JSON</button>
-  <button id="record" type="button" hidden>record five seconds</button>
+  <button id="record" type="button">record five seconds</button>
 </header>
 <main>
   <section><h2>Workers</h2><div id="workers"></div></section>

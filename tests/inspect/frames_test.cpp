@@ -212,7 +212,7 @@ TEST_SUITE("frames") {
         }));
       }
       std::size_t whole = 0;
-      for (int i = 0; i < rounds(200); ++i) {
+      for (int i = 0; i < rounds(60); ++i) {
         const std::string text = vigil::blocking([] { return inspected(); });
         // Each group of fibers with one stack.
         std::vector<std::string> stack;
