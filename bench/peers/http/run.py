@@ -116,6 +116,24 @@ class Bench:
         for server in servers:
             server.close()
 
+    def recorder(self):
+        """The price of the flight recorder. The server without it is listed twice."""
+        without = ["env", "VIGIL_RECORDER_EVENTS=0"]
+        for workers in (1, 2):
+            vigil = [self.vigil[0], f"--workers={workers}"]
+            servers = [Server(name, command, TWO_CPUS) for name, command in {
+                "vigil": vigil,
+                "without": [*without, *vigil],
+                "without, again": [*without, *vigil],
+            }.items()]
+            samples = self.in_turn(servers, lambda s: self.load(
+                "closed", s, cpus=OTHER_CPUS, connections=64, waits=1))
+            table(f"the flight recorder, {workers} worker{'s' * (workers > 1)}; 64 connections, "
+                  "each asks again at once", samples, [("CPU per request, us", "cpu_us")],
+                  by="without")
+            for server in servers:
+                server.close()
+
     def memory(self, connections=10_000):
         def sample(server):
             before = server.rss()
@@ -226,7 +244,7 @@ def write_docs(path, rounds):
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench --peers http",
                                      description="about three minutes, with --long about 13")
-    parser.add_argument("only", nargs="*", choices=["speed", "two", "memory", "slow", "pipelining", []])
+    parser.add_argument("only", nargs="*", choices=["speed", "two", "memory", "slow", "pipelining", "recorder", []])
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--write-docs", metavar="FILE", type=Path,
                         help="put all tables between the marks of this file")
@@ -236,7 +254,7 @@ def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     bench = Bench(options.programs, options.long)
     parts = {"speed": bench.speed, "two": bench.two, "memory": bench.memory, "slow": bench.slow_clients,
-             "pipelining": bench.pipelining}
+             "pipelining": bench.pipelining, "recorder": bench.recorder}
     for name in options.only or parts:
         parts[name]()
     if options.write_docs and not options.only:
