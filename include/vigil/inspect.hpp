@@ -103,7 +103,7 @@ VIGIL_API void write_trace(std::FILE* out,
 // When a trace is to be written by itself; zero, or negative, stands for never. An event
 // is looked at where it is recorded: with options::recorder_events = 0 there is none.
 struct record_options {
-  // A timer fires later than this.
+  // A timer fires later than this after its deadline; its slack counts as late.
   std::chrono::nanoseconds timer_late{0};
   // A fiber, or a callback, has run for longer than this between two switches. It is seen
   // when it leaves; options::stuck_limit reports one that does not. Not on virtual time.

@@ -54,7 +54,8 @@ inline std::uint64_t ticks_in(nanos span) noexcept {
   const auto rate = static_cast<double>(ticks() - first) / static_cast<double>(now - begin);
   const double n = static_cast<double>(span) * rate;
   constexpr double most = 1e18;
-  return n < most ? static_cast<std::uint64_t>(n) : ~std::uint64_t{0};
+  if (n >= most) return ~std::uint64_t{0};
+  return n < 1 ? 1 : static_cast<std::uint64_t>(n);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -358,6 +358,7 @@ context_core* with_deadline(context_core* parent,
     made->clock = clock;
   }
   if (is_late) {
+    record_missed_deadline();
     made->cancel_node::cancel(cancel_state::timed_out, cause);
   } else if (has_own || (deadline != never && here != nullptr)) {
     made->arm(deadline, std::move(cause));

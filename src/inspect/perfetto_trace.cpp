@@ -193,10 +193,12 @@ class runtime_tracks {
     std::int64_t pending = 0;
     std::unordered_map<std::uint64_t, bool> ready;
     for (const recorded_event& e : of_.events) {
+      if (!is_whole(e)) continue;
       pending += pending_change(e.kind);
       // A fiber that runs first, and becomes ready later, was in a queue at the start.
       if (e.kind == event_kind::ready) ready.try_emplace(e.value, false);
-      if (e.kind == event_kind::run && ready.try_emplace(e.value, true).second) {
+      if (e.kind == event_kind::run && !is_system(e.value) &&
+          ready.try_emplace(e.value, true).second) {
         queued_.emplace(e.value, 0);
       }
     }
@@ -249,13 +251,14 @@ class runtime_tracks {
       case event_kind::timer_due:
         return fired(e);
       case event_kind::call_begins:
-        out_.add(e.time, track_event(slice_begin, track_of(e.value)).name("blocking call"));
+        if (!is_whole(e)) return;
+        out_.add(e.time, track_event(slice_begin, call_track_of(e.value)).name("blocking call"));
         return;
       case event_kind::call_ends:
-        out_.add(e.time, track_event(slice_end, track_of(e.value)));
+        if (is_whole(e)) out_.add(e.time, track_event(slice_end, call_track_of(e.value)));
         return;
       case event_kind::region_begins: {
-        if (w == nullptr || w->runs == 0) return;
+        if (w == nullptr || w->runs == 0 || !is_whole(e)) return;
         const auto name = of_.regions.find(e.value);
         out_.add(e.time,
                  track_event(slice_begin, track_of(w->runs))
@@ -263,7 +266,7 @@ class runtime_tracks {
         return;
       }
       case event_kind::region_ends:
-        if (w == nullptr || w->runs == 0) return;
+        if (w == nullptr || w->runs == 0 || !is_whole(e)) return;
         out_.add(e.time, track_event(slice_end, track_of(w->runs)));
         return;
       case event_kind::deadline_missed:
@@ -320,8 +323,7 @@ class runtime_tracks {
   void armed(const recorded_event& e, std::uint64_t track, std::string_view name) {
     track_event armed(instant, track);
     armed.name(name);
-    const auto deadline = static_cast<nanos>(e.value) * 1000 + e.detail;
-    if (deadline != 0 && e.value < event::most) armed.note("due in ns", deadline - e.time);
+    if (e.value != 0) armed.note("due in ns", ahead(e));
     out_.add(e.time, armed);
     count_pending(e);
   }
@@ -334,7 +336,7 @@ class runtime_tracks {
 
   void count_pending(const recorded_event& e) {
     const int change = pending_change(e.kind);
-    if (change == 0) return;
+    if (change == 0 || !is_whole(e)) return;
     pending_ += change;
     out_.add(e.time,
              track_event(counter, pending_track_)
@@ -343,6 +345,24 @@ class runtime_tracks {
 
   void count_runnable(nanos time) {
     out_.add(time, track_event(counter, runnable_track_).value(queued_.size()));
+  }
+
+  // Whether the rings have all that came with it: the begin of an end, the other changes
+  // of a counter.
+  bool is_whole(const recorded_event& e) const noexcept { return e.time >= of_.whole_since; }
+
+  // From the event to the deadline, whose microseconds have lost their upper bits.
+  static nanos ahead(const recorded_event& e) noexcept {
+    const std::uint64_t distance = e.value - static_cast<std::uint64_t>(e.time / 1000);
+    const auto micros =
+        static_cast<std::int64_t>(distance << event::detail_bits) >> event::detail_bits;
+    return micros * 1000 + e.detail - e.time % 1000;
+  }
+
+  bool is_system(std::uint64_t id) const {
+    const auto known = of_.fibers.find(id);
+    return known != of_.fibers.end() &&
+           (known->second.role == fiber_role::timer || known->second.role == fiber_role::runner);
   }
 
   std::uint32_t place_of(const recorded_event& e) const {
@@ -370,6 +390,13 @@ class runtime_tracks {
                                                   : known->second.name;
   }
 
+  // Apart from the fiber's regions: a call that its fiber has left goes on.
+  std::uint64_t call_track_of(std::uint64_t fiber) {
+    std::uint64_t& track = calls_[fiber];
+    if (track == 0) track = out_.add_track("calls of " + label(fiber, 0), process_);
+    return track;
+  }
+
   std::uint64_t track_of(std::uint64_t fiber) {
     std::uint64_t& track = fibers_[fiber];
     if (track == 0) track = out_.add_track(label(fiber, 0), process_);
@@ -386,6 +413,7 @@ class runtime_tracks {
   std::uint64_t pending_track_ = 0;
   worker_track* timer_runs_on_ = nullptr;
   std::unordered_map<std::uint64_t, std::uint64_t> fibers_;  // the tracks of fibers
+  std::unordered_map<std::uint64_t, std::uint64_t> calls_;   // the tracks of their calls
   std::unordered_map<std::uint64_t, std::uint64_t> queued_;  // runnable: the flow that ends
   std::int64_t pending_ = 0;
   std::uint64_t flows_ = 0;

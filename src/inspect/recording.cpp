@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 namespace vigil::inline VIGIL_ABI::detail {
@@ -16,9 +17,7 @@ constexpr unsigned lost_bits = 8;  // of an event's time
 
 struct raw_log {
   std::uint32_t number;
-  event_log::moment opened;
-  event_log::moment copied;
-  event_clock clock;
+  bool has_wrapped;
   std::vector<event> events;
 };
 
@@ -26,31 +25,36 @@ struct raw_recording {
   const scheduler* sched;  // only compared
   recording done;
   std::vector<raw_log> logs;
+  // Of all its logs, so that their order is kept.
+  event_clock clock;
+  event_log::moment opened;
+  event_log::moment copied;
 };
 
 raw_log copy_of(const event_log& log, std::uint32_t number) {
-  raw_log out{number, log.opened(), {}, log.clock(), {}};
-  out.events.resize(log.capacity());
-  out.events.resize(log.copy(out.events.data()));
-  out.copied = log.present();
-  return out;
+  // Not cleared: pages that no event has reached stay untouched.
+  const std::unique_ptr<event[]> room(new event[log.capacity()]);
+  const std::size_t n = log.copy(room.get());
+  return {number, log.written() >= log.capacity(), {room.get(), room.get() + n}};
 }
 
-// Finds the time on the runtime's clock of each event of a log.
-class log_times {
+// Finds the time on the runtime's clock of each event.
+class event_times {
  public:
-  explicit log_times(const raw_log& log) noexcept : last_(log.copied) {
-    if (log.clock != event_clock::ticks) return;
-    const auto units = static_cast<double>(log.copied.units - log.opened.units);
-    const auto span = static_cast<double>(log.copied.now - log.opened.now);
+  explicit event_times(const raw_recording& of) noexcept : last_(of.copied) {
+    if (of.clock != event_clock::ticks) return;
+    const auto units = static_cast<double>(of.copied.units - of.opened.units);
+    const auto span = static_cast<double>(of.copied.now - of.opened.now);
     if (units > 0 && span > 0) nanos_per_unit_ = span / units;
   }
 
   nanos of(const event& e) const noexcept {
-    // The upper bits are those of the last moment, which no event is later than, but for
-    // the skew of two processors.
-    const std::uint64_t before = (last_.units - e.time()) << lost_bits;
-    const auto units = static_cast<double>(static_cast<std::int64_t>(before) >> lost_bits);
+    // The upper bits are those of the last moment. No event is later, but for the skew of
+    // two processors.
+    constexpr std::uint64_t skew = std::uint64_t{1} << 40;
+    const std::uint64_t before = ((last_.units - e.time()) << lost_bits) >> lost_bits;
+    const std::uint64_t after = ((e.time() - last_.units) << lost_bits) >> lost_bits;
+    const double units = after < skew ? -static_cast<double>(after) : static_cast<double>(before);
     return last_.now - static_cast<nanos>(units * nanos_per_unit_);
   }
 
@@ -64,9 +68,10 @@ class log_reader {
  public:
   explicit log_reader(recording& out) : out_(out) {}
 
-  void read(const raw_log& log, nanos last) {
-    const log_times times(log);
-    const nanos newest = log.copied.now;
+  void read(const raw_log& log, const event_times& times, nanos newest, nanos last) {
+    if (log.has_wrapped && !log.events.empty()) {
+      out_.whole_since = std::max(out_.whole_since, times.of(log.events.front()));
+    }
     std::uint64_t current = 0;
     for (std::size_t i = 0; i < log.events.size(); ++i) {
       const event& e = log.events[i];
@@ -181,11 +186,16 @@ std::vector<raw_recording> copy_logs() {
       r.sched = &s;
       r.done.runtime = s.number();
       r.done.is_virtual = s.clock.is_virtual();
+      const event_log& outside = s.events_outside->log();
+      // First, since it has the start of the run: at equal times it comes before others.
+      r.logs.push_back(copy_of(outside, recording::outside));
       for (const auto& w : s.workers()) {
         r.logs.push_back(copy_of(w->counters.log, w->index));
         r.done.threads.push_back(w->kernel_thread.load());
       }
-      r.logs.push_back(copy_of(s.events_outside->log(), recording::outside));
+      r.clock = outside.clock();
+      r.opened = outside.opened();
+      r.copied = outside.present();
       runtime_stats stats;
       s.add_stats(stats);
       r.done.pending = stats.timers_pending;
@@ -203,8 +213,9 @@ std::vector<recording> collect_recordings(nanos last) {
   std::vector<raw_recording> raw = copy_logs();
   for (raw_recording& r : raw) {
     log_reader reader(r.done);
+    const event_times times(r);
     for (const raw_log& log : r.logs)
-      reader.read(log, last);
+      reader.read(log, times, r.copied.now, last);
     r.logs.clear();
   }
   {

@@ -43,6 +43,7 @@ struct recording {
 
   std::uint64_t runtime = 0;
   bool is_virtual = false;
+  nanos whole_since = 0;               // later events are complete: no ring has lost one
   std::vector<int> threads;            // of the workers, by number; 0 if it does not run
   std::vector<recorded_event> events;  // ordered by time
   std::vector<recorded_place> places;

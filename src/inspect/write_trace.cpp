@@ -3,11 +3,11 @@
 #include "base/atomic.hpp"
 #include "base/clock_source.hpp"
 #include "base/ticks.hpp"
+#include "base/words.hpp"
 #include "inspect/own_thread.hpp"
 #include "inspect/perfetto_trace.hpp"
 #include "inspect/recording.hpp"
 #include "sched/record/record_trigger.hpp"
-#include "sched/run/process_threads.hpp"
 #include "sched/wait/note.hpp"
 
 #include <vigil/inspect.hpp>
@@ -21,10 +21,11 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
+#include <vector>
 
 #include <pthread.h>
+#include <unistd.h>
 
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
@@ -38,26 +39,33 @@ void write_file(std::FILE* out, const std::string& bytes) {
   }
 }
 
-std::string reason_of(trigger_kind kind, nanos by) {
+struct reason {
   char text[96];
+};
+
+reason reason_of(trigger_kind kind, nanos by) noexcept {
+  reason r{};
   const double ms = static_cast<double>(by) / 1e6;
   switch (kind) {
     case trigger_kind::timer_late:
-      std::snprintf(text, sizeof text, "a timer fired %.3f ms late", ms);
-      return text;
+      std::snprintf(r.text, sizeof r.text, "a timer fired %.3f ms late", ms);
+      break;
     case trigger_kind::ran_long:
-      std::snprintf(text, sizeof text, "a fiber ran for %.3f ms", ms);
-      return text;
+      std::snprintf(r.text, sizeof r.text, "a fiber ran for %.3f ms", ms);
+      break;
     case trigger_kind::deadline_missed:
-      return "a context ended by its deadline";
+      std::snprintf(r.text, sizeof r.text, "a context ended by its deadline");
+      break;
   }
-  return {};
+  return r;
 }
 
 // Writes the files of record_on(). Lives for ever: a worker, or a handler, may be in it.
 //
-// A worker that has seen an event takes the claim, leaves the event and wakes the thread,
-// which gives the claim back after the file. While it is taken other events pass.
+// A worker that has seen an event takes the claim, writes the event down, marks the claim
+// as filled and wakes the thread, which gives it back after the file. While it is taken
+// other events pass. On virtual time the worker itself has the file written, and the claim
+// is never filled.
 class trace_writer {
  public:
   static trace_writer& the() {
@@ -67,13 +75,17 @@ class trace_writer {
 
   void set(const record_options& o, const record_triggers::limits& limits) {
     const std::lock_guard guard(lock_);
+    if (maker_ != ::getpid()) {  // the thread has stayed in the parent
+      has_thread_ = false;
+      claim_.store(free_claim);
+    }
     const bool is_wanted =
         o.signal != 0 || o.deadline_missed || limits.timer_late != never || limits.ran_for != never;
     if (is_wanted && !has_thread_) start_thread();
     take_signal(o.signal);
     options_ = o;
     written_ = 0;
-    orders_.fetch_add(1);
+    calls_.fetch_add(1);
     // ordering: a limit that is looked at in the moment of an event.
     not_before_.store(o.files == 0 ? never : 0, order::relaxed);
     triggers.set(limits, &trace_writer::happened);
@@ -84,13 +96,15 @@ class trace_writer {
     trace_writer& w = the();
     // ordering: as above.
     if (monotonic_now() < w.not_before_.load(order::relaxed)) return;
-    const unsigned order = w.orders_.load();
-    if (w.claimed_.exchange(true)) return;
+    const unsigned call = w.calls_.load();
+    int expected = free_claim;
+    if (!w.claim_.compare_exchange_strong(expected, taken_claim)) return;
     w.kind_ = kind;
     w.by_ = by;
-    w.order_ = order;
+    w.call_ = call;
     if (clock != event_clock::is_virtual) {
-      w.wake_.wake();  // publishes the event
+      w.claim_.store(filled_claim);  // publishes the event
+      w.wake_.wake();
       return;
     }
     try {
@@ -98,7 +112,7 @@ class trace_writer {
     } catch (const std::exception& e) {
       warn("record_on: no trace is written: %s", e.what());
     }
-    w.claimed_.store(false);
+    w.claim_.store(free_claim);
   }
 
   static void on_signal(int) {
@@ -114,7 +128,9 @@ class trace_writer {
     if (number == options_.signal) return;
     if (number != 0) {
       struct sigaction before = {};
-      if (::sigaction(number, nullptr, &before) != 0 || number == SIGKILL || number == SIGSTOP) {
+      const bool is_fault = number == SIGSEGV || number == SIGBUS || number == SIGILL ||
+                            number == SIGFPE || number == SIGKILL || number == SIGSTOP;
+      if (is_fault || ::sigaction(number, nullptr, &before) != 0) {
         throw std::invalid_argument("vigil::inspect::record_on: there is no signal " +
                                     std::to_string(number) + " that a program may handle");
       }
@@ -122,64 +138,64 @@ class trace_writer {
         throw std::invalid_argument("vigil::inspect::record_on: the program handles signal " +
                                     std::to_string(number) + " already; name another one");
       }
+      words::signals_may_come();
       struct sigaction mine = {};
       mine.sa_handler = &trace_writer::on_signal;
       mine.sa_flags = SA_RESTART | SA_ONSTACK;
       ::sigaction(number, &mine, nullptr);
     }
-    if (options_.signal != 0) std::signal(options_.signal, SIG_DFL);
+    if (options_.signal != 0) {
+      struct sigaction present = {};
+      ::sigaction(options_.signal, nullptr, &present);
+      if (present.sa_handler == &trace_writer::on_signal) std::signal(options_.signal, SIG_DFL);
+    }
     options_.signal = number;
   }
 
   // Caller: holds the lock.
   void start_thread() {
-    process_count_quiet_threads(1);  // it starts nothing
-    try {
-      std::thread([this] {
-        process_is_quiet_thread();
-        ::pthread_setname_np(::pthread_self(), "vigil/trace");
-        body();
-      }).detach();
-    } catch (...) {
-      process_count_quiet_threads(-1);
-      throw;
-    }
+    start_own_thread([this] {
+      ::pthread_setname_np(::pthread_self(), "vigil/trace");
+      body();
+    });
     has_thread_ = true;
+    maker_ = ::getpid();
   }
 
   [[noreturn]] void body() noexcept {
     for (;;) {
       wake_.clear();
-      if (signalled_.exchange(false)) write_next("a signal asked for it", orders_.load());
-      if (claimed_.load()) {
+      if (signalled_.exchange(false)) write_next("a signal asked for it", calls_.load());
+      if (claim_.load() == filled_claim) {
         write_event();
-        claimed_.store(false);
+        claim_.store(free_claim);
         continue;
       }
       wake_.sleep_until(never);
     }
   }
 
-  void write_event() noexcept {
-    try {
-      write_next(reason_of(kind_, by_), order_);
-    } catch (const std::bad_alloc&) {
-      warn("record_on: no memory for a trace");
-    }
-  }
+  void write_event() noexcept { write_next(reason_of(kind_, by_).text, call_); }
 
-  void write_next(const std::string& why, unsigned order) noexcept {
+  void write_next(const char* why, unsigned call) noexcept {
     const std::lock_guard guard(lock_);
-    if (order != orders_.load() || written_ >= options_.files) return;
+    // ordering: as above.
+    const nanos not_before = not_before_.load(order::relaxed);
+    if (call != calls_.load() || monotonic_now() < not_before) return;
     try {
+      const std::vector<recording> all = collect_recordings(never);
+      if (all.empty()) {
+        warn("record_on: %s; no trace is written, since no runtime runs that records", why);
+        return;
+      }
       const std::string name = options_.path + std::to_string(written_ + 1) + ".pftrace";
       const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(name.c_str(), "wb"),
                                                                  &std::fclose);
       if (file == nullptr) {
         warn("record_on: %s: %s; no trace is written", name.c_str(), std::strerror(errno));
       } else {
-        write_file(file.get(), to_perfetto(collect_recordings(never)));
-        warn("record_on: %s; the trace is in %s", why.c_str(), name.c_str());
+        write_file(file.get(), to_perfetto(all));
+        warn("record_on: %s; the trace is in %s", why, name.c_str());
       }
     } catch (const std::exception& e) {
       warn("record_on: no trace is written: %s", e.what());
@@ -194,16 +210,20 @@ class trace_writer {
   record_options options_;
   std::size_t written_ = 0;
   bool has_thread_ = false;
+  pid_t maker_ = 0;  // the process that has the thread
 
   note wake_;
   atomic<bool> signalled_{false};
-  atomic<bool> claimed_{false};
+  static constexpr int free_claim = 0;
+  static constexpr int taken_claim = 1;
+  static constexpr int filled_claim = 2;
+  atomic<int> claim_{free_claim};
   atomic<nanos> not_before_{never};
-  atomic<unsigned> orders_{0};  // calls of set(); an event of an earlier one is dropped
-  // The event: written by the holder of the claim, read after its wake().
+  atomic<unsigned> calls_{0};  // calls of set(); an event of an earlier one is dropped
+  // The event: written by the holder of the claim, read when that is filled.
   trigger_kind kind_{};
   nanos by_ = 0;
-  unsigned order_ = 0;
+  unsigned call_ = 0;
 };
 
 }  // namespace

@@ -34,12 +34,12 @@ scheduler::scheduler(const scheduler_options& settings, std::unique_ptr<watch> w
       idle_(watches_.present()) {
   if (settings_.virtual_time) clock.make_virtual(testing::epoch.time_since_epoch().count());
   events_outside = std::make_unique<shared_event_log>(settings_.recorder_events.value_or(0), clock);
-  if (events_outside->log().is_on()) {
-    runtimes_recording.fetch_add(1, order::relaxed);  // ordering: regions see it in a moment
-  }
   workers_.reserve(settings_.workers);
   for (std::size_t i = 0; i < settings_.workers; ++i) {
     workers_.push_back(std::make_unique<worker>(*this, static_cast<unsigned>(i)));
+  }
+  if (events_outside->log().is_on()) {
+    runtimes_recording.fetch_add(1, order::relaxed);  // ordering: regions see it in a moment
   }
 }
 

@@ -39,7 +39,7 @@ entry_state validate(heap_entry& e) noexcept {
 // Not inlined: recording is rare, and arming is not.
 [[gnu::noinline]] void record(const intake& in, timer_event event, nanos deadline) noexcept {
   const split_nanos at(deadline);
-  in.log->write(recorded_as(event), at.micros, at.rest);
+  in.log->write(recorded_as(event), at.micros & event::most, at.rest);
 }
 
 void attach(worker& w, intake& in) noexcept {

@@ -25,12 +25,13 @@ void timer_owner::record_outside(timer_event event, nanos deadline) noexcept {
   const split_nanos at(deadline);
   // ordering: as in sched().
   if (shared_event_log* const events = events_.load(order::relaxed))
-    events->write(recorded_as(event), at.micros, at.rest);
+    events->write(recorded_as(event), at.micros & event::most, at.rest);
 }
 
 void timer_owner::count_for(std::uint32_t run, timer_event event) noexcept {
   if (intake* const in = intake_for(run)) {
     in->count(event).add();
+    if (recorder_is_built && in->log != nullptr) in->log->write(recorded_as(event));
     return;
   }
   const lock_guard guard(outside);

@@ -15,10 +15,10 @@ void record_here(event_kind kind, std::uint64_t value) noexcept {
 }
 
 void record_missed_deadline() noexcept {
-  const event_log& log = current_worker()->counters.log;
-  if (!log.is_on()) return;
-  record_here(event_kind::deadline_missed);
-  triggers.deadline_missed(log.clock());
+  worker* const here = current_worker();
+  if (here == nullptr || !here->counters.log.is_on()) return;
+  here->counters.log.write(event_kind::deadline_missed);
+  triggers.deadline_missed(here->counters.log.clock());
 }
 
 constinit std::atomic<unsigned> runtimes_recording{0};

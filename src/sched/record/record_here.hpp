@@ -10,7 +10,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 // Writes the event into the log of the calling worker; nothing on other threads.
 void record_here(event_kind kind, std::uint64_t value = 0) noexcept;
 
-// A context has ended by its deadline. Caller: a fiber.
+// A context has ended by its deadline.
 void record_missed_deadline() noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

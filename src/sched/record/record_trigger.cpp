@@ -17,11 +17,13 @@ void record_triggers::pull(trigger_kind kind, nanos by, event_clock clock) const
 }
 
 void record_triggers::ran_long(std::uint64_t units, event_clock clock) const noexcept {
+  // set() may have changed one of the two meanwhile.
+  constexpr double most = 1e18;
   auto by = static_cast<double>(units);
   if (clock == event_clock::ticks) {
     by *= static_cast<double>(ran_.load()) / static_cast<double>(ran_ticks_.load());
   }
-  pull(trigger_kind::ran_long, static_cast<nanos>(by), clock);
+  pull(trigger_kind::ran_long, by < most ? static_cast<nanos>(by) : never, clock);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -17,8 +17,9 @@ enum class trigger_kind : std::uint8_t { timer_late, ran_long, deadline_missed }
 // Its words are settings, each for itself: a writer sees a new one a moment later.
 class record_triggers {
  public:
-  // Called on the worker that has seen it, in the middle of its work, but with no lock
-  // held. `by`: the lateness, or the time for which a fiber ran; otherwise 0.
+  // Called on the worker that has seen it, in the middle of its work. It may wake a
+  // thread; for `ran_long` the spinlock of a channel may be held, otherwise none is.
+  // `by`: the lateness, or the time for which a fiber ran; otherwise 0.
   using action = void (*)(trigger_kind kind, nanos by, event_clock clock) noexcept;
 
   constexpr record_triggers() noexcept = default;
