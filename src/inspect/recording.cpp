@@ -25,7 +25,7 @@ struct raw_recording {
   const scheduler* sched;  // only compared
   recording done;
   std::vector<raw_log> logs;
-  // Of all its logs, so that their order is kept.
+  // One for all its logs, so that their order is kept.
   event_clock clock;
   event_log::moment opened;
   event_log::moment copied;

@@ -64,8 +64,8 @@ reason reason_of(trigger_kind kind, nanos by) noexcept {
 //
 // A worker that has seen an event takes the claim, writes the event down, marks the claim
 // as filled and wakes the thread, which gives it back after the file. While it is taken
-// other events pass. On virtual time the worker itself has the file written, and the claim
-// is never filled.
+// other events pass. On virtual time the worker itself has the file written, and the
+// claim is never filled.
 class trace_writer {
  public:
   static trace_writer& the() {

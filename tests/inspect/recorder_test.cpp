@@ -283,6 +283,32 @@ TEST_SUITE("recorder") {
     });
   }
 
+  TEST_CASE("500 days later, and with timers that never fire, times and counts are right") {
+    in_virtual([] {
+      const auto start = vigil::clock::now();
+      auto ch = vigil::make_channel<int>(1);
+      for (int i = 0; i < 100; ++i) {
+        ch.send(i);
+        vigil::select(vigil::on_recv(ch, [](auto&&) {}),
+                      vigil::on_recv(vigil::after(1h), [](auto&&) {}));
+      }
+      vigil::sleep_for(24h * 500);
+      auto [late, cancel] = vigil::with_timeout(vigil::background(), 0s);
+      const recording r = own_recording();
+      std::int64_t pending = 0;
+      bool missed = false;
+      for (const recorded_event& e : r.events) {
+        pending += e.kind == event_kind::timer_armed ? 1 : 0;
+        pending -= e.kind == event_kind::timer_stopped || e.kind == event_kind::timer_fired ? 1 : 0;
+        missed = missed || e.kind == event_kind::deadline_missed;
+      }
+      CHECK(pending == static_cast<std::int64_t>(r.pending));
+      CHECK(missed);
+      CHECK(r.events.front().time <= start.time_since_epoch().count());
+      CHECK(r.events.back().time == vigil::clock::now().time_since_epoch().count());
+    });
+  }
+
   TEST_CASE("the ring keeps the last events, and `last` fewer of them") {
     vigil::testing::virtual_options o;
     o.runtime.recorder_events = 100;
@@ -395,6 +421,7 @@ TEST_SUITE("recorder") {
 
   TEST_CASE("what record_on refuses") {
     CHECK_THROWS_AS(vigil::inspect::record_on({.signal = SIGKILL}), std::invalid_argument);
+    CHECK_THROWS_AS(vigil::inspect::record_on({.signal = SIGSEGV}), std::invalid_argument);
     CHECK_THROWS_AS(vigil::inspect::record_on({.signal = 1'000}), std::invalid_argument);
     std::signal(SIGUSR1, [](int) {});
     CHECK_THROWS_AS(vigil::inspect::record_on({.signal = SIGUSR1}), std::invalid_argument);

@@ -93,7 +93,8 @@ void event_log::write_place(const fiber_core& f) noexcept {
 void event_log::run(const fiber_core& f, const fiber_core* last, left_by how) noexcept {
   const std::uint64_t t = now();
   const std::uint64_t since = std::exchange(running_since_, t);
-  // A yield that found nobody else: the fiber runs on. A callback has a stretch of its own.
+  // A yield that found nobody else: the fiber runs on. A callback has a stretch of its
+  // own.
   if (last == nullptr && since != 0 && f.role != fiber_role::runner) {
     if (t > since) triggers.ran_for(t - since, kind_of_clock_);
     return;
