@@ -90,6 +90,8 @@ bool heap_keeper::arm(intake& in, runtime_timer& t, nanos deadline, bool parking
   if (in.allowance == 0) make_room(in);
   deadline = runtime_timer::clamp_deadline(deadline);
   const nanos before = t.when.exchange(deadline);
+  if (recorder_is_built && in.log != nullptr) [[unlikely]]
+    record(in, before > 0 ? timer_event::reset : timer_event::armed, deadline);
   nanos key = 0;
   if (t.file(deadline, key)) {
     {
@@ -103,10 +105,7 @@ bool heap_keeper::arm(intake& in, runtime_timer& t, nanos deadline, bool parking
     lower_next_deadline(key, parking);
   }
   const bool was_pending = before > 0;
-  const timer_event event = was_pending ? timer_event::reset : timer_event::armed;
-  in.count(event).add();
-  if (recorder_is_built && in.log != nullptr) [[unlikely]]
-    record(in, event, deadline);
+  in.count(was_pending ? timer_event::reset : timer_event::armed).add();
   return was_pending;
 }
 

@@ -1,6 +1,23 @@
 #include "timer/timer_owner.hpp"
 
 namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+// Not inlined, and called last: it is rare, and its caller is not.
+[[gnu::noinline]] void count_recorded(intake& in, timer_event event) noexcept {
+  in.count(event).add();
+  in.log->write(recorded_as(event));
+}
+
+// The same.
+[[gnu::noinline]] void count_outside(timer_owner& owner,
+                                     std::uint32_t run,
+                                     timer_event event) noexcept {
+  const lock_guard guard(owner.outside);
+  if (owner.is_this_run(run)) owner.count(event);
+}
+
+}  // namespace
 
 void timer_owner::begin(scheduler& s, shared_event_log* events) noexcept {
   for (auto& n : counts_)
@@ -30,12 +47,12 @@ void timer_owner::record_outside(timer_event event, nanos deadline) noexcept {
 
 void timer_owner::count_for(std::uint32_t run, timer_event event) noexcept {
   if (intake* const in = intake_for(run)) {
+    if (recorder_is_built && in->log != nullptr) [[unlikely]]
+      return count_recorded(*in, event);
     in->count(event).add();
-    if (recorder_is_built && in->log != nullptr) in->log->write(recorded_as(event));
     return;
   }
-  const lock_guard guard(outside);
-  if (is_this_run(run)) count(event);
+  count_outside(*this, run, event);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail
