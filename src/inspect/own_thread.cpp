@@ -3,14 +3,12 @@
 #include "base/clock_source.hpp"
 #include "base/futex.hpp"
 #include "sched/run/process_threads.hpp"
+#include "sched/run/without_signals.hpp"
 
-#include <csignal>
 #include <exception>
 #include <memory>
 #include <thread>
 #include <utility>
-
-#include <pthread.h>
 
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
@@ -31,30 +29,12 @@ void do_work(shared_work& w) noexcept {
   futex_wake_one(w.done);
 }
 
-// The program's signals are not for the thread.
-class signals_blocked {
- public:
-  signals_blocked() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-
-  ~signals_blocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
-  signals_blocked(const signals_blocked&) = delete;
-  signals_blocked& operator=(const signals_blocked&) = delete;
-
- private:
-  sigset_t before_;
-};
-
 }  // namespace
 
 void start_own_thread(std::function<void()> f) {
   process_count_quiet_threads(1);  // it starts nothing
   try {
-    const signals_blocked meanwhile;
+    const without_signals meanwhile;
     std::thread([f = std::move(f)] {
       process_is_quiet_thread();
       f();

@@ -13,6 +13,7 @@
 #include "base/futex.hpp"
 #include "inspect/foreign_memory.hpp"
 #include "machine/sanitizer.hpp"
+#include "sched/run/without_signals.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -174,6 +175,7 @@ void ask_running_by(int signal) {
   const std::lock_guard guard(asking_lock);
   if (signal == 0 || !can_ask) {
     asks_by = 0;
+    process_leave_open(0);
     return;
   }
   if (!is_our_handler(signal)) {
@@ -185,6 +187,7 @@ void ask_running_by(int signal) {
     if (::sigaction(signal, &mine, nullptr) != 0) refuse(" cannot be handled");
   }
   asks_by = signal;
+  process_leave_open(signal);
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include "inspect_page/page_html.hpp"
 #include "runtime/runtime_core.hpp"
 #include "sched/run/process_threads.hpp"
+#include "sched/run/without_signals.hpp"
 
 #include <vigil/fiber.hpp>
 #include <vigil/inspect.hpp>
@@ -12,7 +13,6 @@
 #include <vigil/io/serve.hpp>
 
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -88,26 +88,6 @@ options settings() {
   o.stack_size = 64 * 1024;
   return o;
 }
-
-// The program's signals are for its own threads; a fault is its thread's own.
-class without_signals {
- public:
-  without_signals() noexcept {
-    sigset_t signals;
-    sigfillset(&signals);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT})
-      sigdelset(&signals, fault);
-    ::pthread_sigmask(SIG_SETMASK, &signals, &before_);
-  }
-
-  ~without_signals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
-  without_signals(const without_signals&) = delete;
-  without_signals& operator=(const without_signals&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 std::string shown_address(const listening_socket& s, const std::string& token) {
   return s.family() == AF_UNIX ? s.address() : s.address() + "#token=" + token;

@@ -12,10 +12,10 @@
 //      does the thread keep a deadlock from being certain: its caller may be stuck at
 //      once.
 #include "sched/run/process_fork.hpp"
+#include "sched/run/without_signals.hpp"
 
 #include <vigil/io/resolve.hpp>
 
-#include <csignal>
 #include <list>
 #include <mutex>
 #include <new>
@@ -29,27 +29,6 @@
 #include <sys/socket.h>
 
 namespace vigil::io::inline VIGIL_ABI::detail {
-
-// While it lives, new threads take no signals, which are for the program's own threads,
-// except those that the thread's own faults raise.
-class signals_for_others {
- public:
-  signals_for_others() noexcept {
-    sigset_t all;
-    ::sigfillset(&all);
-    for (const int own : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP})
-      ::sigdelset(&all, own);
-    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-
-  ~signals_for_others() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
-  signals_for_others(const signals_for_others&) = delete;
-  signals_for_others& operator=(const signals_for_others&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 class lookup_threads {
  public:
@@ -67,7 +46,7 @@ class lookup_threads {
     }
     vigil::detail::process_count_own_threads(1);
     try {
-      const signals_for_others quiet;
+      const vigil::detail::without_signals meanwhile;
       std::thread([this] { body(); }).detach();
     } catch (const std::system_error& e) {
       start_failed(e.code());

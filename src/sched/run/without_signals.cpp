@@ -1,0 +1,29 @@
+#include "sched/run/without_signals.hpp"
+
+#include "base/atomic.hpp"
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+atomic<int> open_signal{0};
+
+}  // namespace
+
+without_signals::without_signals() noexcept {
+  sigset_t all;
+  sigfillset(&all);
+  for (const int fault : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP})
+    sigdelset(&all, fault);
+  if (const int open = open_signal.load()) sigdelset(&all, open);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+}
+
+without_signals::~without_signals() {
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+void process_leave_open(int signal) noexcept {
+  open_signal.store(signal);
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail
