@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -77,7 +78,8 @@ void report_answers(report& out, const std::string& path, const std::string& bes
 }  // namespace
 
 void inspect_page(report& out) {
-  const std::string path = "/tmp/vigil-bench-" + std::to_string(::getpid()) + ".sock";
+  const std::string path = std::filesystem::temp_directory_path() /
+                           ("vigil-bench-" + std::to_string(::getpid()) + ".sock");
   const auto page = vigil::inspect::serve(path, {.announce = false});
   vigil::run([&] {
     auto closed = vigil::make_channel<int>();

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t default_events = 16 * 1024;
+constexpr std::size_t usual_events = 16 * 1024;
 
 // Nanoseconds of CPU time of the process for each of n rounds.
 template <class F>
@@ -130,7 +130,7 @@ void recorder(report& out) {
       std::vector<double> again;
       for (int i = 0; i < rounds; ++i) {
         without.push_back(once(w, workers, 0));
-        with.push_back(once(w, workers, default_events));
+        with.push_back(once(w, workers, usual_events));
         again.push_back(once(w, workers, 0));
       }
       const double off = median(without);

@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -31,12 +32,13 @@ void wait_for_orders(const vigil::receiver<int>& orders) {
 }
 
 int main() {
-  const std::string path = "/tmp/vigil-live-page-" + std::to_string(::getpid()) + ".sock";
+  const std::string path = std::filesystem::temp_directory_path() /
+                           ("vigil-live-page-" + std::to_string(::getpid()) + ".sock");
   //! [socket]
   vigil::inspect::install();  // dumps have frames then
   auto page = vigil::inspect::serve(path);
   //! [socket]
-  return vigil::run({.grace = 5s, .stop_on = {SIGINT, SIGTERM}}, [] {
+  return vigil::run({.grace = 5s, .stop_on = {SIGINT, SIGTERM}, .recorder_events = 16'384}, [] {
     auto orders = vigil::make_channel<int>();
     for (int i = 0; i < 10; ++i)
       vigil::go(&wait_for_orders, orders);

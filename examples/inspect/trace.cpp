@@ -32,6 +32,9 @@ int main() {
   //! [triggers]
   vigil::options o;
   o.workers = 1;
+  //! [on]
+  o.recorder_events = 16'384;
+  //! [on]
   vigil::run(o, [&] {
     auto small = vigil::spawn({.name = "small"}, [] { vigil::sleep_for(5ms); });
     auto large = vigil::spawn({.name = "large"}, [] { parse(50ms); });
@@ -45,7 +48,7 @@ int main() {
   std::filesystem::remove(path + "1.pftrace");
   std::puts("a timer was late, and there is a trace of it");
 
-  vigil::run([] {
+  vigil::run(o, [] {
     vigil::spawn([] { parse(1ms); }).join();
     //! [request]
     std::FILE* const out = std::tmpfile();

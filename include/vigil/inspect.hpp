@@ -88,8 +88,8 @@ inline constexpr const char* openmetrics_type =
 
 // --- the flight recorder (options::recorder_events)
 
-// Writes what each runtime that runs has recorded, and no more of it than the last
-// `last`, in the format of Perfetto: open the file at ui.perfetto.dev, or with its
+// Writes what each runtime that runs and records has recorded, and no more of it than the
+// last `last`, in the format of Perfetto: open the file at ui.perfetto.dev, or with its
 // trace_processor. docs/guide/recorder.md says what it shows, and how many seconds that
 // is. Times are those of the runtime's clock.
 //

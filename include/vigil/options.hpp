@@ -208,7 +208,8 @@ struct options {
   // other threads together: the last ones, rounded up to a power of two; at most 2^26,
   // and 0 means that nothing is recorded. An event takes 16 bytes, once it has come.
   // vigil-inspect writes them out: inspect::write_trace. If not given:
-  // VIGIL_RECORDER_EVENTS from the environment, otherwise 16 384.
+  // VIGIL_RECORDER_EVENTS from the environment, otherwise 0. 16 384 are a good choice:
+  // they stay in a cache.
   std::optional<std::size_t> recorder_events = {};
 
   // Whether SIGQUIT writes the dump to standard error, if SIGQUIT was at its default.

@@ -96,6 +96,7 @@ void weak_context::cancel(cancel_state state, const std::exception_ptr& cause) n
     if (target != nullptr && target->try_retain()) found = target;
   }
   if (found == nullptr) return;
+  if (state == cancel_state::timed_out && !found->is_done()) record_missed_deadline();
   found->cancel_node::cancel(state, cause);
   found->release();
 }
@@ -179,10 +180,7 @@ void cancel_context::arm(nanos at, std::exception_ptr cause) {
       "on a fiber, or use with_cancel");
   // The function is the library's, but the waits and functions that it ends may destroy
   // the user's objects: so it is a callback, for a fiber.
-  const auto passed = [link = weak(), cause] {
-    record_missed_deadline();
-    link->cancel(cancel_state::timed_out, cause);
-  };
+  const auto passed = [link = weak(), cause] { link->cancel(cancel_state::timed_out, cause); };
   timer_ = service.make_record(callback(passed), 0, false, site{"vigil::with_deadline", 0});
   timer_->referenced.store(false);
   deadline = at;

@@ -84,10 +84,15 @@ class log_reader {
           if (started_ != nullptr) add_name(e);
           continue;
         case event_kind::run:
+          out_.fibers.try_emplace(e.value());
           current = e.value();
           break;
         case event_kind::leave:
           current = 0;
+          break;
+        case event_kind::ready:
+        case event_kind::call_begins:
+          out_.fibers.try_emplace(e.value());
           break;
         default:
           break;
@@ -151,14 +156,17 @@ class log_reader {
   recorded_fiber* started_ = nullptr;
 };
 
-// Adds the fibers that are there still: they may have been started long before.
+// Names those fibers of events that are there still: they may have been started long
+// before.
 void add_living(const stack& where, void* argument) noexcept {
   fiber_snapshot s;
   if (!take_snapshot(where, s)) return;
   for (raw_recording& r : *static_cast<std::vector<raw_recording>*>(argument)) {
     if (r.sched != s.sched) continue;
+    const auto found = r.done.fibers.find(s.id);
+    if (found == r.done.fibers.end()) return;
     try {
-      recorded_fiber& f = r.done.fibers[s.id];
+      recorded_fiber& f = found->second;
       f.role = s.role;
       if (s.parent != 0) f.parent = s.parent;
       // A fiber for callbacks has another name in each; its runs say which.

@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -36,6 +35,19 @@ void write_file(std::FILE* out, const std::string& bytes) {
   if (std::fwrite(bytes.data(), 1, bytes.size(), out) != bytes.size() || std::fflush(out) != 0) {
     throw std::system_error(
         errno, std::generic_category(), "vigil::inspect::write_trace: the file cannot be written");
+  }
+}
+
+// The file has its name once it is whole: the program may end before.
+void write_whole(const std::string& name, const std::string& bytes) {
+  const std::string part = name + ".part";
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(part.c_str(), "wbe"),
+                                                       &std::fclose);
+  if (file == nullptr) throw std::system_error(errno, std::generic_category(), part);
+  write_file(file.get(), bytes);
+  file.reset();
+  if (std::rename(part.c_str(), name.c_str()) != 0) {
+    throw std::system_error(errno, std::generic_category(), name);
   }
 }
 
@@ -189,14 +201,8 @@ class trace_writer {
         return;
       }
       const std::string name = options_.path + std::to_string(written_ + 1) + ".pftrace";
-      const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(name.c_str(), "wb"),
-                                                                 &std::fclose);
-      if (file == nullptr) {
-        warn("record_on: %s: %s; no trace is written", name.c_str(), std::strerror(errno));
-      } else {
-        write_file(file.get(), to_perfetto(all));
-        warn("record_on: %s; the trace is in %s", why, name.c_str());
-      }
+      write_whole(name, to_perfetto(all));
+      warn("record_on: %s; the trace is in %s", why, name.c_str());
     } catch (const std::exception& e) {
       warn("record_on: no trace is written: %s", e.what());
     }

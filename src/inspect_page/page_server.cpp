@@ -11,7 +11,9 @@
 #include <vigil/inspect.hpp>
 #include <vigil/io/io_context.hpp>
 #include <vigil/io/serve.hpp>
+#include <vigil/trace.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -248,6 +250,12 @@ page_answer page_server::answer_act(const page_request& request) {
                });
   }
   if (request.target == "/record") {
+    // ordering: a runtime may begin at any time.
+    if (runtimes_recording.load(std::memory_order_relaxed) == 0) {
+      return text_answer(409,
+                         "No runtime records: set options::recorder_events, or "
+                         "VIGIL_RECORDER_EVENTS in the environment, to 16384.\n");
+    }
     return act("application/octet-stream",
                [](std::FILE* out) { inspect::write_trace(out, recording_length); });
   }

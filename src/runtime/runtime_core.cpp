@@ -84,14 +84,14 @@ std::size_t recorder_events(std::optional<std::size_t> asked) {
                                 "; it must be at most " + std::to_string(most_events));
   }
   const char* const given = std::getenv(name);
-  if (given == nullptr) return std::size_t{16} * 1024;
+  if (given == nullptr) return 0;
   const std::string_view text = given;
   std::size_t n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
   if (error == std::errc() && end == text.data() + text.size() && n <= most_events) return n;
   throw std::invalid_argument("vigil: " + std::string(name) + " is \"" + given +
                               "\"; it must be a number up to " + std::to_string(most_events) +
-                              ", where 0 turns the recorder off");
+                              ", and 0 turns the recorder off");
 }
 
 }  // namespace

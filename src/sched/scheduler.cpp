@@ -130,24 +130,26 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
   return *f;
 }
 
-void scheduler::record_start(const fiber& f) noexcept {
-  if (worker* const w = own_worker()) {
-    w->counters.log.start(f);
-  } else {
-    events_outside->start(f);
-  }
-}
-
-void scheduler::adopt(fiber& f) noexcept {
+// `here`: the calling worker, or nullptr.
+inline void scheduler::enroll(fiber& f, worker* here) noexcept {
   // ordering: the registry's lock and the queue publish it.
   f.state.store(fiber_state::runnable, order::relaxed);
-  if (events_outside->log().is_on()) record_start(f);
+  if (here == nullptr) {
+    events_outside->start(f);
+  } else if (here->counters.log.is_on()) {
+    here->counters.log.start(f);
+  }
   fibers.add(f);
 }
 
+void scheduler::adopt(fiber& f) noexcept {
+  enroll(f, own_worker());
+}
+
 void scheduler::start(fiber& f) noexcept {
-  adopt(f);
-  if (worker* const w = own_worker()) {
+  worker* const w = own_worker();
+  enroll(f, w);
+  if (w != nullptr) {
     w->counters.fibers_started.add();
     if (f.pinned == nullptr) {
       w->counters.queued.begin(f);

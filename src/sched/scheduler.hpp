@@ -137,7 +137,7 @@ class scheduler final : private system_fibers {
   friend struct debug_layout;
 
   worker* own_worker() noexcept;
-  void record_start(const fiber& f) noexcept;
+  void enroll(fiber& f, worker* here) noexcept;
   stack take_stack(std::size_t size, fiber_role role, worker* here);
   fiber& make_main_fiber(void* task);
   void start_workers();

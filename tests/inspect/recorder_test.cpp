@@ -2,6 +2,7 @@
 #include "inspect/inspect_helpers.hpp"
 #include "inspect/recording.hpp"
 #include "support/in_runtime.hpp"
+#include "support/temporary_folder.hpp"
 
 #include <vigil/trace.hpp>
 
@@ -134,27 +135,15 @@ class changed_environment {
   const char* name_;
 };
 
-// A folder of its own for the files of a test.
-class test_folder {
+// The files that record_on() writes in a test.
+class trace_files {
  public:
-  test_folder() {
-    char name[] = "/tmp/vigil-trace-XXXXXX";
-    if (::mkdtemp(name) == nullptr) throw std::system_error(errno, std::generic_category());
-    path_ = name;
-  }
+  ~trace_files() { vigil::inspect::record_on({}); }
 
-  ~test_folder() {
-    vigil::inspect::record_on({});
-    std::filesystem::remove_all(path_);
-  }
+  std::string path(const std::string& name = "t-") const { return folder_.file(name); }
 
-  test_folder(const test_folder&) = delete;
-  test_folder& operator=(const test_folder&) = delete;
-
-  std::string path() const { return path_ + "/t-"; }
-
-  std::size_t files() const {
-    const std::filesystem::directory_iterator all(path_);
+  std::size_t count() const {
+    const std::filesystem::directory_iterator all(folder_.path());
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
   }
 
@@ -163,21 +152,32 @@ class test_folder {
     return {std::istreambuf_iterator<char>(in), {}};
   }
 
-  // Waits in real time, as long as it takes.
-  void wait_for(std::size_t n) const {
-    while (files() < n || bytes(static_cast<int>(n)).empty())
-      std::this_thread::sleep_for(1ms);
+  // Another thread writes it: as long as that takes.
+  void wait_for(const std::string& name) const {
+    while (!std::filesystem::exists(path(name)))
+      vigil::sleep_for(1ms);
   }
 
  private:
-  std::string path_;
+  temporary_folder folder_;
 };
+
+constexpr std::size_t enough = 16 * 1024;
+
+// On virtual time, with a recorder.
+template <class F>
+void recorded(F body, std::size_t events = enough, std::uint64_t seed = 0) {
+  vigil::testing::virtual_options o;
+  o.seed = seed;
+  o.runtime.recorder_events = events;
+  in_virtual(o, body);
+}
 
 }  // namespace
 
 TEST_SUITE("recorder") {
   TEST_CASE("virtual time: each event of a program, in order") {
-    in_virtual([] {
+    recorded([] {
       const auto start = vigil::clock::now();
       auto ch = vigil::make_channel<int>();
       auto sender = vigil::spawn(named("sender"), [&] {
@@ -223,7 +223,7 @@ TEST_SUITE("recorder") {
   TEST_CASE("the same seed gives the same recording") {
     const auto lines_under = [](std::uint64_t seed) {
       std::vector<std::string> lines;
-      in_virtual({.seed = seed, .runtime = {}}, [&] {
+      const auto body = [&] {
         const auto start = vigil::clock::now();
         std::vector<vigil::fiber<>> all;
         for (int i = 0; i < 5; ++i) {
@@ -237,7 +237,8 @@ TEST_SUITE("recorder") {
         for (auto& f : all)
           f.join();
         lines = written_events(own_recording(), start).all();
-      });
+      };
+      recorded(body, enough, seed);
       return lines;
     };
     const auto once = lines_under(7);
@@ -247,7 +248,7 @@ TEST_SUITE("recorder") {
   }
 
   TEST_CASE("regions, callbacks and missed deadlines") {
-    in_virtual([] {
+    recorded([] {
       const auto start = vigil::clock::now();
       {
         const vigil::trace::region outer("outer");
@@ -284,7 +285,7 @@ TEST_SUITE("recorder") {
   }
 
   TEST_CASE("500 days later, and with timers that never fire, times and counts are right") {
-    in_virtual([] {
+    recorded([] {
       const auto start = vigil::clock::now();
       auto ch = vigil::make_channel<int>(1);
       for (int i = 0; i < 100; ++i) {
@@ -310,37 +311,38 @@ TEST_SUITE("recorder") {
   }
 
   TEST_CASE("the ring keeps the last events, and `last` fewer of them") {
-    vigil::testing::virtual_options o;
-    o.runtime.recorder_events = 100;
-    in_virtual(o, [] {
-      const auto start = vigil::clock::now();
-      for (int i = 0; i < 1'000; ++i)
-        vigil::sleep_for(1ms);
-      recording r = own_recording();
-      // The run began on the thread before there was a worker.
-      std::erase_if(r.events, [](const recorded_event& e) { return e.log == recording::outside; });
-      CHECK(r.events.size() <= 127);
-      CHECK(r.events.size() > 100);
-      CHECK(r.events.back().time == vigil::clock::now().time_since_epoch().count());
-      CHECK(r.events.front().time > (start + 900ms).time_since_epoch().count());
-      const recording few = own_recording(10ms);
-      CHECK(few.events.size() < r.events.size());
-      CHECK(few.events.front().time >= (start + 990ms).time_since_epoch().count());
-    });
+    recorded(
+        [] {
+          const auto start = vigil::clock::now();
+          for (int i = 0; i < 1'000; ++i)
+            vigil::sleep_for(1ms);
+          recording r = own_recording();
+          // The run began on the thread before there was a worker.
+          std::erase_if(r.events,
+                        [](const recorded_event& e) { return e.log == recording::outside; });
+          CHECK(r.events.size() <= 127);
+          CHECK(r.events.size() > 100);
+          CHECK(r.events.back().time == vigil::clock::now().time_since_epoch().count());
+          CHECK(r.events.front().time > (start + 900ms).time_since_epoch().count());
+          const recording few = own_recording(10ms);
+          CHECK(few.events.size() < r.events.size());
+          CHECK(few.events.front().time >= (start + 990ms).time_since_epoch().count());
+        },
+        100);
   }
 
   TEST_CASE("with 0 events nothing is recorded") {
-    vigil::testing::virtual_options o;
-    o.runtime.recorder_events = 0;
-    in_virtual(o, [] {
-      const vigil::trace::region nothing("nothing");
+    const auto nothing = [] {
+      const vigil::trace::region region("nothing");
       vigil::sleep_for(1ms);
-      CHECK(own_recording().events.empty());
       CHECK(own_recording().runtime == 0);
-    });
+    };
+    recorded(nothing, 0);
+    in_virtual(nothing);
     {
-      const changed_environment name("VIGIL_RECORDER_EVENTS", "0");
-      in_virtual([] { CHECK(own_recording().runtime == 0); });
+      const changed_environment name("VIGIL_RECORDER_EVENTS", "512");
+      in_virtual([] { CHECK(own_recording().runtime != 0); });
+      recorded(nothing, 0);
     }
     for (const char* const bad : {"", "-1", "12x", "67108865", "99999999999999999999"}) {
       const changed_environment name("VIGIL_RECORDER_EVENTS", bad);
@@ -352,7 +354,10 @@ TEST_SUITE("recorder") {
   }
 
   TEST_CASE("copied while all workers write, each fiber's runs are in order") {
-    in_runtime({.workers = {2}}, [] {
+    vigil::options o;
+    o.workers = 2;
+    o.recorder_events = 256;
+    vigil::run(o, [] {
       std::atomic<bool> over{false};
       std::thread reader([&] {
         for (int i = 0; i < rounds(100); ++i) {
@@ -382,10 +387,10 @@ TEST_SUITE("recorder") {
   }
 
   TEST_CASE("24 simulated hours: a trace for each of the first missed deadlines") {
-    const test_folder folder;
+    const trace_files files;
     vigil::inspect::record_on(
-        {.deadline_missed = true, .path = folder.path(), .files = 3, .spacing = 0s});
-    in_virtual([&] {
+        {.deadline_missed = true, .path = files.path(), .files = 3, .spacing = 0s});
+    recorded([&] {
       const auto start = vigil::clock::now();
       auto tick = vigil::ticker(10s);
       for (int i = 0; i < 24 * 360; ++i) {
@@ -395,27 +400,29 @@ TEST_SUITE("recorder") {
         static_cast<void>(ctx.done().recv());
       }
       CHECK(since(start) >= 24h);
-      CHECK(folder.files() == 3);
+      CHECK(files.count() == 3);
     });
-    CHECK(folder.files() == 3);
+    CHECK(files.count() == 3);
     for (int i = 1; i <= 3; ++i)
-      CHECK(has(folder.bytes(i), "context: deadline passed"));
+      CHECK(has(files.bytes(i), "context: deadline passed"));
   }
 
   TEST_CASE("a trace for a fiber that ran long, and for a signal") {
-    const test_folder folder;
+    const trace_files files;
     vigil::inspect::record_on(
-        {.ran_for = 1ms, .signal = SIGUSR2, .path = folder.path(), .spacing = 0s});
-    in_runtime({.workers = {1}}, [&] {
+        {.ran_for = 1ms, .signal = SIGUSR2, .path = files.path(), .spacing = 0s});
+    vigil::options o;
+    o.workers = 1;
+    o.recorder_events = enough;
+    vigil::run(o, [&] {
       const auto begin = std::chrono::steady_clock::now();
       while (std::chrono::steady_clock::now() - begin < 5ms) {
       }
       vigil::sleep_for(1ms);
-      folder.wait_for(1);
-      vigil::inspect::record_on({.signal = SIGUSR2, .path = folder.path() + "s"});
+      files.wait_for("t-1.pftrace");
+      vigil::inspect::record_on({.signal = SIGUSR2, .path = files.path("s-")});
       ::kill(::getpid(), SIGUSR2);
-      while (!std::filesystem::exists(folder.path() + "s1.pftrace"))
-        vigil::sleep_for(1ms);
+      files.wait_for("s-1.pftrace");
     });
   }
 

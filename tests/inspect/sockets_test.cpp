@@ -1,6 +1,7 @@
 // The sockets that fibers wait for, in dumps.
 #include "inspect/inspect_helpers.hpp"
 #include "support/in_runtime.hpp"
+#include "support/temporary_folder.hpp"
 
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/io_context.hpp>
@@ -86,14 +87,6 @@ void check_tcp(const char* host) {
                 "), for "));
 }
 
-struct temporary_folder {
-  temporary_folder() { REQUIRE(::mkdtemp(path) != nullptr); }
-
-  ~temporary_folder() { ::rmdir(path); }
-
-  char path[32] = "/tmp/vigil-XXXXXX";
-};
-
 }  // namespace
 
 TEST_SUITE("sockets") {
@@ -129,14 +122,14 @@ TEST_SUITE("sockets") {
   TEST_CASE("a Unix socket is named by its path, escaped, or by its peer's") {
     vigil::run([] {
       const temporary_folder folder;
-      const std::string path = std::string(folder.path) + "/a\nb";
+      const std::string path = folder.file("a\nb");
       {
         local::acceptor a(io::io_context(), local::endpoint(path));
         local::socket client(io::io_context());
         client.connect(local::endpoint(path));
         io::deadline_stream<local::socket> near(a.accept());
         io::deadline_stream<local::socket> far(std::move(client));
-        const std::string shown = std::string(folder.path) + "/a\\nb";
+        const std::string shown = folder.file("a\\nb");
         CHECK(has(line_of_reader(near), " (unix " + shown + "), "));
         CHECK(has(line_of_reader(far), " (unix, peer " + shown + "), "));
       }

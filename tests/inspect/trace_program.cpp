@@ -10,6 +10,7 @@ using namespace std::chrono_literals;
 int main() {
   vigil::options o;
   o.workers = 2;
+  o.recorder_events = 16'384;
   vigil::run(o, [] {
     auto jobs = vigil::make_channel<int>();
     vigil::fiber_options named;

@@ -1,6 +1,7 @@
 // A live page over real sockets: each address, and what is refused.
 #include "inspect_page/page_client.hpp"
 #include "support/in_runtime.hpp"
+#include "support/temporary_folder.hpp"
 
 #include <vigil/inspect.hpp>
 #include <vigil/testing.hpp>
@@ -49,7 +50,7 @@ const json::object* group_of(const json::value& fibers, const char* wait) {
 // hour and a timer that is due in two.
 template <class F>
 void beside_fibers(F body) {
-  vigil::run({.workers = 2}, [&] {
+  vigil::run({.workers = 2, .recorder_events = 1'024}, [&] {
     auto open = vigil::make_channel<int>();
     std::vector<vigil::fiber<void>> all;
     for (int i = 0; i < 3; ++i) {
@@ -195,6 +196,9 @@ TEST_SUITE("live page") {
       CHECK(a.body.find("worker 0") != std::string::npos);
       CHECK(a.body.find("timer fiber") != std::string::npos);
     });
+    const http_answer none = act(page, "/record");
+    CHECK(none.status == 409);
+    CHECK(none.body.find("VIGIL_RECORDER_EVENTS") != std::string::npos);
   }
 
   TEST_CASE("another host name is refused, whatever is asked for") {
@@ -332,7 +336,8 @@ TEST_SUITE("live page") {
   }
 
   TEST_CASE("a page at a Unix socket") {
-    const std::string path = "/tmp/vigil-test-" + std::to_string(::getpid()) + "-page.sock";
+    const temporary_folder folder;
+    const std::string path = folder.file("page.sock");
     std::optional page(vigil::inspect::serve(path, {.announce = false}));
 
     struct stat made {};

@@ -36,7 +36,7 @@ void compute() {
 
 int main() {
   vigil::inspect::install();
-  vigil::run({.workers = 4}, [] {
+  vigil::run({.workers = 4, .recorder_events = 1'024}, [] {
     tcp::acceptor acceptor(vigil::io::io_context(), {boost::asio::ip::address_v4::loopback(), 0});
     const auto page = vigil::inspect::serve(std::move(acceptor), {.announce = false});
     std::printf("%s\n", std::string(page.address()).c_str());

@@ -4,6 +4,7 @@
 #include "inspect_page/page_html.hpp"
 #include "inspect_page/page_jobs.hpp"
 #include "inspect_page/page_request.hpp"
+#include "support/temporary_folder.hpp"
 
 #include <vigil/vigil.hpp>
 
@@ -21,14 +22,6 @@ using vigil::detail::is_allowed_host;
 using vigil::detail::listening_socket;
 using vigil::detail::page_request;
 using vigil::detail::page_rules;
-
-namespace {
-
-std::string temporary_path(const char* name) {
-  return "/tmp/vigil-test-" + std::to_string(::getpid()) + "-" + name;
-}
-
-}  // namespace
 
 TEST_SUITE("live page's rules") {
   TEST_CASE("a page is asked for by loopback addresses and as localhost") {
@@ -135,7 +128,8 @@ TEST_SUITE("live page's rules") {
   }
 
   TEST_CASE("a Unix socket is made for its owner alone, and removed") {
-    const std::string path = temporary_path("owner.sock");
+    const temporary_folder folder;
+    const std::string path = folder.file("owner.sock");
     {
       const listening_socket s = listening_socket::at_path(path.c_str());
 
@@ -152,7 +146,8 @@ TEST_SUITE("live page's rules") {
   }
 
   TEST_CASE("a Unix socket that was left behind is replaced, and another file is not") {
-    const std::string path = temporary_path("stale.sock");
+    const temporary_folder folder;
+    const std::string path = folder.file("stale.sock");
     {
       listening_socket first = listening_socket::at_path(path.c_str());
       ::close(first.release());

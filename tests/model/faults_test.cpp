@@ -38,7 +38,6 @@ TEST_CASE("faults: a dead entry does not take a periodic timer from its runner")
     o.workers = 2;
     o.dump_on_sigquit = false;
     o.stuck_limit = 0s;
-    o.recorder_events = 0;
     vigil::run(o, [] {
       vigil::spawn([] {
         std::atomic<int> runs{0};

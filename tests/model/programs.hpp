@@ -24,7 +24,6 @@ inline vigil::options workers(unsigned n) {
   o.dump_on_sigquit = false;
   o.stop_limit = std::chrono::nanoseconds::max();  // the explorer's clock may jump
   o.stuck_limit = std::chrono::nanoseconds(0);     // stuck_watch_test.cpp has its thread
-  o.recorder_events = 0;                           // event_log_test.cpp has the log
   return o;
 }
 

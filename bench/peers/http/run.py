@@ -118,13 +118,13 @@ class Bench:
 
     def recorder(self):
         """The price of the flight recorder. The server without it is listed twice."""
-        without = ["env", "VIGIL_RECORDER_EVENTS=0"]
+        recording = ["env", "VIGIL_RECORDER_EVENTS=16384"]
         for workers in (1, 2):
             vigil = [self.vigil[0], f"--workers={workers}"]
             servers = [Server(name, command, TWO_CPUS) for name, command in {
-                "vigil": vigil,
-                "without": [*without, *vigil],
-                "without, again": [*without, *vigil],
+                "vigil": [*recording, *vigil],
+                "without": vigil,
+                "without, again": vigil,
             }.items()]
             samples = self.in_turn(servers, lambda s: self.load(
                 "closed", s, cpus=OTHER_CPUS, connections=64, waits=1))

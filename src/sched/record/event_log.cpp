@@ -32,7 +32,7 @@ event_log::event_log(std::size_t events, const clock_source& clock)
                                           : event_clock::monotonic),
       opened_(present()) {
   if (!recorder_is_built || events == 0) return;
-  const std::size_t n = std::bit_ceil(events);
+  const std::size_t n = std::bit_ceil(std::max<std::size_t>(events, 2));  // one is being written
   // Pages that no event has reached cost nothing.
   void* const mapped =
       ::mmap(nullptr, n * sizeof(slot), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
