@@ -25,13 +25,14 @@ std::uint16_t detail_of(left_by how, const fiber_core* last) noexcept {
 
 }  // namespace
 
-event_log::event_log(std::size_t events, const clock_source& clock)
-    : clock_(clock),
-      kind_of_clock_(clock.is_virtual()   ? event_clock::is_virtual
-                     : ticks_are_steady() ? event_clock::ticks
-                                          : event_clock::monotonic),
-      opened_(present()) {
+// If it is off, no clock is read: a runtime has one of these for each worker.
+event_log::event_log(std::size_t events, const clock_source& clock) : clock_(clock) {
   if (!recorder_is_built || events == 0) return;
+  static const bool is_steady = ticks_are_steady();  // the look may trap to a hypervisor
+  kind_of_clock_ = clock.is_virtual() ? event_clock::is_virtual
+                   : is_steady        ? event_clock::ticks
+                                      : event_clock::monotonic;
+  opened_ = present();
   const std::size_t n = std::bit_ceil(std::max<std::size_t>(events, 2));  // one is being written
   // Pages that no event has reached cost nothing.
   void* const mapped =

@@ -102,8 +102,8 @@ class event_log {
   std::uint64_t mask_ = 0;
   std::uint64_t running_since_ = 0;  // in units of the clock; 0: no fiber runs
   const clock_source& clock_;
-  const event_clock kind_of_clock_;
-  const moment opened_;
+  event_clock kind_of_clock_ = event_clock::monotonic;
+  moment opened_{};
   alignas(cache_line) atomic<std::uint64_t> written_{0};
 };
 
