@@ -140,6 +140,8 @@ class cancel_context final : public context_core,
   bool try_retain() noexcept override;
 
  private:
+  friend struct object_view;
+
   ~cancel_context() override = default;
 
   bool release_one() noexcept override;

@@ -15,7 +15,7 @@
 // GR5 A wait for the end that was readied looks again under the lock: more fibers may
 //     have been started before it runs. wait() sees no place taken and forbids more
 //     under one hold of the lock.
-#include "cancel/context_core.hpp"
+#include "cancel/object_view.hpp"
 #include "sched/run/process_fork.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/wait/caller.hpp"
@@ -313,6 +313,9 @@ void group_core::throw_unfinished() const {
                   node.cause(),
                   node.state() == detail::cancel_state::shutdown);
 }
+
+// The group's members begin with `made_at_`: a group's address is that of its birth.
+const std::size_t object_view::group_size = sizeof(group_core);
 
 // --- what the templates call
 

@@ -133,6 +133,7 @@ class channel_core {
  private:
   friend void release(channel_core*) noexcept;
   friend struct debug_layout;
+  friend struct object_view;
 
   // Called when the last handle is gone.
   virtual void end() noexcept { delete this; }

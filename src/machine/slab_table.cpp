@@ -58,6 +58,13 @@ bool find_stack(const void* address, stack_place& out) noexcept {
   });
 }
 
+void for_each_slab(slab_visitor visit, void* argument) noexcept {
+  any_mapped_slab([&](slab& s) {
+    visit(s.base, s.bytes(), argument);
+    return false;
+  });
+}
+
 void for_each_stack_in_use(stack_visitor visit, void* argument) noexcept {
   any_mapped_slab([&](slab& s) {
     for (unsigned place = 0; place < s.count; ++place) {

@@ -111,6 +111,10 @@ struct slab_table {
 
 extern constinit slab_table slabs;
 
+// Calls visit(base, bytes, argument) for each slab. Lock-free. Caller: holds a slab_hold.
+using slab_visitor = void (*)(const std::byte* base, std::size_t bytes, void* argument) noexcept;
+VIGIL_FOR_IO void for_each_slab(slab_visitor visit, void* argument) noexcept;
+
 // --- caller of these two: holds the pool's lock
 inline chunk& chunk_at(unsigned n) noexcept {
   // ordering: chunks are published under the lock.

@@ -67,6 +67,9 @@ fiber* seeded_order::draw(timer_seam& timers) noexcept {
   }
   fiber* const f = bag_[drawn];
   bag_[drawn] = bag_.back();
+  // A search for stuck fibers would find it, and be less certain. It is volatile, or the
+  // store is dead for the compiler.
+  const_cast<fiber* volatile&>(bag_.back()) = nullptr;
   bag_.pop_back();
   return f;
 }

@@ -177,6 +177,19 @@ bool cancel_node::is_waited_for() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   return found;
 }
 
+cancel_node::inside cancel_node::look_inside() const noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  inside i;
+  i.is_at_rest = lock_.try_lock();
+  if (i.is_at_rest) lock_.unlock();
+  i.above = above_;
+  i.first_child = children_.front();
+  i.links[0] = &above_;
+  i.links[1] = &callbacks_;
+  i.children[0] = &children_;
+  i.children[1] = &children_ + 1;
+  return i;
+}
+
 std::size_t cancel_node::children() const noexcept {
   const lock_guard guard(lock_);
   return children_.size();

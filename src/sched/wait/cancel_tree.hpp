@@ -130,6 +130,18 @@ class cancel_node {
   std::size_t children() const noexcept VIGIL_EXCLUDES(lock_);
   std::size_t waiters() const noexcept VIGIL_EXCLUDES(lock_);
 
+  // The node as the debugging tools see it while no other thread runs.
+  struct inside {
+    bool is_at_rest = false;  // no thread was about to change what follows
+    const cancel_node* above = nullptr;
+    const cancel_node* first_child = nullptr;
+    // The parts of the node that link it to others and to waits: [first, last).
+    const void* links[2] = {};
+    const void* children[2] = {};
+  };
+
+  inside look_inside() const noexcept;
+
   virtual void retain() noexcept = 0;
   virtual void release() noexcept = 0;
 
