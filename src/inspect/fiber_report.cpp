@@ -24,7 +24,7 @@ std::size_t hash_of(const frame_list& f) noexcept {
 class collector {
  public:
   collector(const scheduler* running_on, bool with_frames)
-      : running_on_(running_on), with_frames_(with_frames), room_(std::make_unique<room>()) {}
+      : running_on_(running_on), with_frames_(with_frames) {}
 
   void visit(const stack& where) {
     fiber_snapshot s;
@@ -50,10 +50,6 @@ class collector {
   }
 
  private:
-  struct room {
-    copy_room bytes;
-  };
-
   // Reads the frames and the object of the wait, of the moment of the snapshot. A fiber
   // that moves on meanwhile is looked at again, a few times; then only who it is is told.
   void read(const stack& where, reported_fiber& f) {
@@ -84,16 +80,16 @@ class collector {
   bool read_called(const stack& where, reported_fiber& f) {
     const int thread = f.awaited.thread;
     if (!with_frames_ || thread <= 0) return true;
-    read_thread_frames(thread, room_->bytes, called_);
+    read_thread_frames(thread, room_.bytes(), called_);
     return read_awaited(where, f.shown, f.awaited) && f.awaited.thread == thread;
   }
 
   void read_frames_of(const stack& where, const fiber_snapshot& s) {
     if (s.state == fiber_state::running) {
       const int thread = process_thread_that_runs(s.sched, *control_block(where));
-      read_running_frames(where, thread, room_->bytes, frames_);
+      read_running_frames(where, thread, room_.bytes(), frames_);
     } else {
-      read_parked_frames(where, s, room_->bytes, frames_);
+      read_parked_frames(where, s, room_.bytes(), frames_);
     }
   }
 
@@ -122,7 +118,7 @@ class collector {
 
   const scheduler* const running_on_;
   const bool with_frames_;
-  const std::unique_ptr<room> room_;
+  const own_copy_room room_;
   frame_list frames_;
   frame_list called_;
   fiber_report report_;

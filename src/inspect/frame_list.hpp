@@ -12,6 +12,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
@@ -48,6 +50,30 @@ void read_frames(frame innermost, const stack_copy& from, frame_list& out) noexc
 inline constexpr std::size_t stack_copied_at_most = std::size_t{256} << 10;
 
 using copy_room = std::byte[stack_copied_at_most];
+
+// A room on the heap. It is cleared at its end: the pointers in it would be taken for
+// living ones (stuck_fibers.hpp).
+class own_copy_room {
+ public:
+  own_copy_room() : room_(new room) {}
+
+  ~own_copy_room() {
+    std::memset(room_->bytes, 0, sizeof room_->bytes);
+    asm volatile("" : : "r"(room_->bytes) : "memory");
+  }
+
+  own_copy_room(const own_copy_room&) = delete;
+  own_copy_room& operator=(const own_copy_room&) = delete;
+
+  copy_room& bytes() const noexcept { return room_->bytes; }
+
+ private:
+  struct room {
+    copy_room bytes;
+  };
+
+  const std::unique_ptr<room> room_;
+};
 
 // Copies bytes as they are, each read once, while others may write them.
 void copy_racing(const std::byte* from, std::byte* to, std::size_t n) noexcept;

@@ -5,6 +5,7 @@
 #include "sched/run/process_threads.hpp"
 #include "sched/run/without_signals.hpp"
 
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <thread>
@@ -19,12 +20,25 @@ struct shared_work {
   futex_word done{0};
 };
 
-void do_work(shared_work& w) noexcept {
+// Clears the part of the stack below the caller's frame that glibc keeps for the next
+// thread: addresses of channels in it would pass for pointers (stuck_fibers.hpp).
+[[gnu::noinline]] void clear_stack() noexcept {
+  char kept[std::size_t{32} << 10];
+  std::memset(kept, 0, sizeof kept);
+  asm volatile("" : : "r"(kept) : "memory");
+}
+
+[[gnu::noinline]] void call(shared_work& w) noexcept {
   try {
     w.f();
   } catch (...) {
     w.error = std::current_exception();
   }
+}
+
+void do_work(shared_work& w) noexcept {
+  call(w);
+  clear_stack();
   w.done.store(1);
   futex_wake_one(w.done);
 }

@@ -12,6 +12,7 @@
 #include "base/clock_source.hpp"
 #include "base/futex.hpp"
 #include "inspect/foreign_memory.hpp"
+#include "inspect/stopped_threads.hpp"
 #include "machine/sanitizer.hpp"
 #include "sched/run/without_signals.hpp"
 
@@ -79,6 +80,10 @@ void answer(question& q, const void* machine_state) noexcept {
   q.copy = {sp, sp + size, q.room};
 }
 
+std::uintptr_t stack_pointer_of(const void* machine_state) noexcept {
+  return interrupted_frame(machine_state).registers[stack_pointer_register];
+}
+
 // Does what would have been done without this handler.
 void pass_on(int signal, siginfo_t* info, void* machine_state) noexcept {
   const struct sigaction& before = earlier[signal];
@@ -110,7 +115,7 @@ void on_signal(int signal, siginfo_t* info, void* machine_state) {
     answer(q, machine_state);
     q.state.store(number | answered);
     futex_wake_one(q.state);
-  } else if (!came_from_here(*info)) {
+  } else if (!came_from_here(*info) && !stay_stopped(*info, stack_pointer_of(machine_state))) {
     pass_on(signal, info, machine_state);
   }
   errno = error;
@@ -188,6 +193,15 @@ void ask_running_by(int signal) {
   }
   asks_by = signal;
   process_leave_open(signal);
+}
+
+int begin_asking() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  asking_lock.lock();
+  return asks_by != 0 && is_our_handler(asks_by) ? asks_by : 0;
+}
+
+void end_asking() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  asking_lock.unlock();
 }
 
 namespace {

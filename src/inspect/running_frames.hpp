@@ -24,4 +24,8 @@ void read_running_frames(const stack& where, int thread, copy_room& room, frame_
 // The same for a thread on its own stack, which need not be one of ours.
 void read_thread_frames(int thread, copy_room& room, frame_list& out) noexcept;
 
+// Keeps others from asking, until end_asking(). Returns the signal; 0: there is none.
+int begin_asking() noexcept;
+void end_asking() noexcept;
+
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,87 @@
+// Fibers that can never go on, in a program that does. This is a part of the library
+// vigil-inspect.
+//
+//   testing::run_virtual([] {
+//     serve_one_request();
+//     vigil::testing::check_no_leaks();
+//   });
+//
+// docs/guide/testing.md says how it is known, and what cannot be known.
+#pragma once
+
+#include <vigil/clock.hpp>
+#include <vigil/detail/config.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace vigil::inline VIGIL_ABI::inspect {
+
+struct stuck_fiber {
+  std::uint64_t id = 0;
+  std::string name;
+  // Some lines: where it was started, its wait, for a possible one what might end that,
+  // and its frames.
+  std::string text;
+};
+
+struct stuck_report {
+  // They go on only if their runtime is shut down.
+  std::vector<stuck_fiber> certain;
+  // The others that wait without a deadline for something that fibers and threads do.
+  // Most of them wait for good reason.
+  std::vector<stuck_fiber> possible;
+  // Why `certain` is empty although there may be such fibers; "" if it is whole.
+  std::string why_none_certain;
+};
+
+// Looks for fibers that can never go on: those that wait for each other, as the holders
+// of locks or to join; and those that wait for a channel, a context, a lock or a count
+// that nothing but such fibers can reach. A lock counts as given back by its holder
+// alone, which is known if install() was called before it was taken.
+//
+// Stops all threads while it reads the memory of the process, about a millisecond for
+// each ten megabytes. It does so by the signal of install(), which need not have been
+// called if no thread but the caller's exists. A value that looks like a pointer counts
+// as one, so a fiber may be missing from `certain`; none is in it wrongly, as long as no
+// pointer is kept in disguise (encoded, or in memory that cannot be read).
+//
+// Any thread or fiber, whose worker is then kept; not a signal handler. Throws
+// std::bad_alloc, and std::system_error if no thread can be had or reading the names of
+// functions takes longer than 20 s.
+VIGIL_API stuck_report find_stuck_fibers();
+
+// Writes that report.
+VIGIL_API void dump_stuck_fibers(std::FILE* out);
+
+}  // namespace vigil::inline VIGIL_ABI::inspect
+
+namespace vigil::inline VIGIL_ABI::testing {
+
+// Thrown by check_no_leaks(). Its text has the lines of each fiber.
+class leak : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct leak_options {
+  // Whether possible leaks fail as well: every fiber that waits without a deadline.
+  bool possible = false;
+  // On real time: for how long other fibers of the runtime may still be about to end, or
+  // to wait. Zero or negative: they may not.
+  std::chrono::nanoseconds patience = std::chrono::seconds(1);
+};
+
+// Throws `leak` if a fiber can never go on. On virtual time it first waits until every
+// other fiber has done what it can at this instant (settle()); on real time until none is
+// ready to run or runs, for `patience` at most. The caller is not a leak, and what it can
+// reach may still wake others: leave the scope of the code under test first.
+//
+// Waits on a fiber: throws stopped, and as inspect::find_stuck_fibers() and settle() do.
+VIGIL_API void check_no_leaks(const leak_options& options = {});
+
+}  // namespace vigil::inline VIGIL_ABI::testing

@@ -1,0 +1,264 @@
+// The thread that stops and the handlers on the others share one gate.
+//
+// HT1 One thread stops others at a time: it holds the lock of the askers
+//     (running_frames.hpp).
+// HT2 A turn is odd while the gate is closed. The list of threads is written before it
+//     closes, is only added to (count), and stays until each thread that has noted itself
+//     as inside is out again: so a handler that came late finds the gate open, or a list
+//     that is there.
+// HT3 A handler is counted from before it looks at the turn; opening the gate waits until
+//     none is inside.
+#include "inspect/stopped_threads.hpp"
+
+#include "base/atomic.hpp"
+#include "base/clock_source.hpp"
+#include "base/futex.hpp"
+#include "inspect/running_frames.hpp"
+#include "machine/sanitizer.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <thread>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+struct listed_thread {
+  atomic<int> id{0};
+  atomic<bool> is_stopped{false};
+  // Written before it has stopped: where it was interrupted, and where its handler is.
+  std::uintptr_t stack_pointer = 0;
+  std::uintptr_t handler = 0;
+};
+
+constexpr std::size_t most_threads = 16384;
+constexpr nanos stop_patience = 200'000'000;
+
+constexpr const char* blocks_signal = "a thread blocks the signal that install() was given";
+
+struct gate {
+  futex_word turn{0};
+  futex_word stopped{0};  // counts those that have come in
+  atomic<unsigned> inside{0};
+  atomic<listed_thread*> threads{nullptr};
+  atomic<std::size_t> count{0};
+};
+
+constinit gate the_gate;
+
+// Returns the text of a small file of /proc.
+std::string_view read_small(const char* path, char* text, std::size_t size) noexcept {
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  std::size_t n = 0;
+  for (;;) {
+    const ssize_t got = ::read(fd, text + n, size - n);
+    if (got <= 0) break;
+    n += static_cast<std::size_t>(got);
+  }
+  ::close(fd);
+  return {text, n};
+}
+
+// The word after the key in /proc/self/task/<id>/status.
+std::string_view status_of(int thread,
+                           std::string_view key,
+                           char* text,
+                           std::size_t size) noexcept {
+  char path[64] = "/proc/self/task/";
+  char* const end = std::to_chars(path + std::strlen(path), path + 48, thread).ptr;
+  std::memcpy(end, "/status", 8);
+  std::string_view rest = read_small(path, text, size);
+  const std::size_t at = rest.find(key);
+  if (at == std::string_view::npos) return {};
+  rest.remove_prefix(at + key.size());
+  rest.remove_prefix(std::min(rest.find_first_not_of("\t "), rest.size()));
+  return rest.substr(0, rest.find('\n'));
+}
+
+bool has_gone(int thread) noexcept {
+  char text[4096];
+  const std::string_view state = status_of(thread, "\nState:", text, sizeof text);
+  return state.empty() || state[0] == 'Z' || state[0] == 'X';
+}
+
+bool blocks(int thread, int signal) noexcept {
+  char text[4096];
+  const std::string_view mask = status_of(thread, "\nSigBlk:", text, sizeof text);
+  std::uint64_t bits = 0;
+  std::from_chars(mask.data(), mask.data() + mask.size(), bits, 16);
+  return (bits >> (signal - 1) & 1) != 0;
+}
+
+// Calls f with the id of each thread. False if the system does not list them.
+template <class F>
+bool for_each_thread(F&& f) noexcept {
+  const int fd = ::open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  alignas(8) char entries[8192];
+  for (;;) {
+    const long n = ::syscall(SYS_getdents64, fd, entries, sizeof entries);
+    if (n <= 0) break;
+    for (long at = 0; at < n;) {
+      constexpr std::size_t length_at = 16;
+      constexpr std::size_t name_at = 19;
+      unsigned short length = 0;
+      std::memcpy(&length, entries + at + length_at, sizeof length);
+      const std::string_view name(entries + at + name_at);
+      int id = 0;
+      if (std::from_chars(name.data(), name.data() + name.size(), id).ec == std::errc()) f(id);
+      at += length;
+    }
+  }
+  ::close(fd);
+  return true;
+}
+
+bool send_stop(int thread, int signal) noexcept {
+  siginfo_t info = {};
+  info.si_signo = signal;
+  info.si_code = SI_QUEUE;
+  info.si_pid = ::getpid();
+  info.si_uid = ::getuid();
+  info.si_value.sival_ptr = &the_gate;
+  return ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), thread, signal, &info) == 0;
+}
+
+listed_thread* find_listed(int id) noexcept {
+  listed_thread* const all = the_gate.threads.load();
+  const std::size_t count = the_gate.count.load();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (all[i].id.load() == id) return &all[i];
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool stay_stopped(const siginfo_t& info, std::uintptr_t stack_pointer) noexcept {
+  gate& g = the_gate;
+  if (info.si_code != SI_QUEUE || info.si_value.sival_ptr != &g) return false;
+  g.inside.fetch_add(1);  // HT3
+  const std::uint32_t turn = g.turn.load();
+  if ((turn & 1) != 0) {
+    if (listed_thread* const self = find_listed(::gettid())) {
+      self->stack_pointer = stack_pointer;
+      self->handler = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+      self->is_stopped.store(true);
+      g.stopped.fetch_add(1);
+      futex_wake_one(g.stopped);
+      while (g.turn.load() == turn)
+        futex_wait(g.turn, turn, never);
+    }
+  }
+  g.inside.fetch_sub(1);
+  return true;
+}
+
+stopped_threads::stopped_threads(own_memory& memory, int waiting)
+    : signal_(begin_asking()), memory_(memory) {
+  why_not_ = stop_all(waiting);
+}
+
+// A thread that starts another one, is being started or ends blocks all signals for a
+// moment. Those that do so for ever are found here, while no thread is stopped.
+const char* stopped_threads::wait_for_signals(int waiting) const noexcept {
+  const char* why_not = nullptr;
+  const int self = ::gettid();
+  for_each_thread([&](int id) {
+    if (signal_ == 0 || id == self || id == waiting) return;
+    const nanos until = monotonic_now() + stop_patience;
+    while (why_not == nullptr && blocks(id, signal_) && !has_gone(id)) {
+      if (monotonic_now() >= until) why_not = blocks_signal;
+      ::usleep(100);
+    }
+  });
+  return why_not;
+}
+
+const char* stopped_threads::stop_all(int waiting) {
+  gate& g = the_gate;
+  void* const place =
+      memory_.allocate(most_threads * sizeof(listed_thread), alignof(listed_thread));
+  auto* const all = static_cast<listed_thread*>(place);
+  g.count.store(0);
+  g.threads.store(all);
+  g.turn.fetch_add(1);
+  const char* why_not = wait_for_signals(waiting);
+  const nanos until = monotonic_now() + stop_patience;
+  const int self = ::gettid();
+  // A thread that was not stopped yet may start others.
+  for (bool again = true; again && why_not == nullptr;) {
+    again = false;
+    const bool is_listed = for_each_thread([&](int id) {
+      if (why_not != nullptr || id == self || id == waiting || find_listed(id) != nullptr) return;
+      if (has_gone(id)) return;
+      again = true;
+      const std::size_t n = g.count.load();
+      if (n == most_threads) {
+        why_not = "the process has too many threads";
+      } else if (signal_ == 0) {
+        why_not = "there are other threads, and vigil::inspect::install() was not called";
+      } else if (blocks(id, signal_)) {
+        if (monotonic_now() >= until) why_not = blocks_signal;
+        ::usleep(100);
+      } else {
+        ::new (&all[n]) listed_thread;
+        all[n].id.store(id);
+        g.count.store(n + 1);
+        if (!send_stop(id, signal_) && !has_gone(id)) why_not = "a thread cannot be sent a signal";
+      }
+    });
+    if (!is_listed) why_not = "the system does not list the threads";
+    for (std::size_t i = 0; i < g.count.load() && why_not == nullptr; ++i) {
+      for (;;) {
+        const std::uint32_t seen = g.stopped.load();
+        if (all[i].is_stopped.load() || has_gone(all[i].id.load())) break;
+        if (monotonic_now() >= until) {
+          why_not = "a thread has not stopped in time";
+          break;
+        }
+        futex_wait(g.stopped, seen, std::min(until, monotonic_now() + 10'000'000));
+      }
+    }
+  }
+  return why_not;
+}
+
+std::uintptr_t stopped_threads::used_from(std::uintptr_t bottom,
+                                          std::uintptr_t top) const noexcept {
+  constexpr std::uintptr_t red_zone = 128;  // below the stack pointer, and in use
+  constexpr std::uintptr_t of_handler = 512;
+  const auto is_in = [&](std::uintptr_t at) { return at >= bottom && at < top; };
+  const listed_thread* const all = the_gate.threads.load();
+  const std::size_t count = the_gate.count.load();
+  for (std::size_t i = 0; i < count; ++i) {
+    const listed_thread& t = all[i];
+    if (!t.is_stopped.load() || !is_in(t.stack_pointer)) continue;
+    // The handler may run on the same stack.
+    const std::uintptr_t at =
+        is_in(t.handler) ? t.handler - of_handler : t.stack_pointer - red_zone;
+    return is_in(at) ? at : bottom;
+  }
+  return bottom;
+}
+
+stopped_threads::~stopped_threads() {
+  gate& g = the_gate;
+  g.turn.fetch_add(1);
+  while (g.inside.load() != 0) {
+    futex_wake_one(g.turn);
+    std::this_thread::yield();
+  }
+  end_asking();
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

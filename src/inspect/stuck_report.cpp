@@ -1,0 +1,202 @@
+#include "inspect/own_thread.hpp"
+#include "inspect/report.hpp"
+#include "inspect/stuck_fibers.hpp"
+#include "inspect/symbols.hpp"
+#include "inspect/wait_ways.hpp"
+#include "sched/report/fiber_dump.hpp"
+#include "sched/run/running_runtimes.hpp"
+#include "sched/scheduler.hpp"
+
+#include <vigil/leaks.hpp>
+#include <vigil/testing.hpp>
+#include <vigil/time.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <system_error>
+#include <thread>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+constexpr nanos report_patience = 20'000'000'000;
+
+void write_open_way(dump_writer& out, const waiting_fiber& f) {
+  out.text("    (may go on: ");
+  switch (f.way) {
+    case open_way::none:
+    case open_way::not_known:
+      out.text("it is not known what can end this wait)\n");
+      return;
+    case open_way::other_fiber:
+      out.text("the fiber that it waits for may end)\n");
+      return;
+    case open_way::held_thing:
+      out.text("what it waits for can be reached");
+      break;
+    case open_way::held_stack:
+      out.text("something on its stack can be reached");
+      break;
+    case open_way::held_handle:
+      out.text("its handle can be reached, which can stop it");
+      break;
+  }
+  if (f.seen_by != 0) {
+    out.text(" from the stack of fiber ").number(f.seen_by).text(")\n");
+  } else {
+    out.text(" from memory that is no fiber's stack)\n");
+  }
+}
+
+void write_waited_object(dump_writer& out, const void* argument) noexcept {
+  write_awaited(out, *static_cast<const awaited_object*>(argument), false);
+}
+
+// False if the fiber has moved on.
+bool describe(const waiting_fiber& f,
+              bool is_certain,
+              copy_room& room,
+              symbol_reader& names,
+              inspect::stuck_fiber& out) {
+  fiber_snapshot s;
+  awaited_object o;
+  if (!take_snapshot(f.where, s) || s.id != f.id || s.runs != f.runs) return false;
+  if (!read_awaited(f.where, s, o)) return false;
+  find_holder(s, o);
+  frame_list frames;
+  read_parked_frames(f.where, s, room, frames);
+  out.id = s.id;
+  out.name = s.name;
+  dump_writer to(out.text);
+  dump_fiber(to, s, {&write_waited_object, &o});
+  if (!is_certain) write_open_way(to, f);
+  write_frames(to, frames, names);
+  to.flush();
+  return true;
+}
+
+inspect::stuck_report report_of(const stuck_list& found) {
+  const handler_scope inside;
+  const slab_hold hold;
+  const own_copy_room room;
+  symbol_reader names;
+  inspect::stuck_report r;
+  if (found.why_not != nullptr) r.why_none_certain = found.why_not;
+  for (const waiting_fiber& f : found.fibers) {
+    const bool is_certain = found.why_not == nullptr && f.way == open_way::none;
+    inspect::stuck_fiber one;
+    if (!describe(f, is_certain, room.bytes(), names, one)) continue;
+    (is_certain ? r.certain : r.possible).push_back(std::move(one));
+  }
+  return r;
+}
+
+stuck_list search_now() {
+  const handler_scope inside;
+  const slab_hold hold;
+  return find_stuck_fibers();
+}
+
+std::string text_of(const inspect::stuck_report& r) {
+  std::string text;
+  dump_writer out(text);
+  out.text("vigil: fibers that can never go on: ").number(r.certain.size()).text("\n");
+  for (const inspect::stuck_fiber& f : r.certain)
+    out.text(f.text.c_str());
+  if (!r.why_none_certain.empty()) {
+    out.text("    (none is certain: ").text(r.why_none_certain.c_str()).text(")\n");
+  }
+  out.text("vigil: fibers that may never go on: ").number(r.possible.size()).text("\n");
+  for (const inspect::stuck_fiber& f : r.possible)
+    out.text(f.text.c_str());
+  out.flush();
+  return text;
+}
+
+struct others_of {
+  const fiber* caller;
+  const scheduler* sched;
+  bool some_go_on = false;
+};
+
+void look_for_others(const stack& where, void* argument) noexcept {
+  auto& all = *static_cast<others_of*>(argument);
+  fiber_snapshot s;
+  if (all.some_go_on || control_block(where) == all.caller || !take_snapshot(where, s)) return;
+  if (all.sched != nullptr && s.sched != all.sched) return;
+  if ((s.role != fiber_role::user && s.role != fiber_role::main) || is_observers(s)) return;
+  all.some_go_on = s.state == fiber_state::runnable || s.state == fiber_state::running;
+}
+
+// Whether another fiber of the caller's runtime is ready to run or runs. A plain thread
+// asks for all runtimes.
+bool others_go_on(const fiber* caller) noexcept {
+  const handler_scope inside;
+  const slab_hold hold;
+  others_of all{caller, caller != nullptr ? caller->sched : nullptr, false};
+  for_each_stack_in_use(&look_for_others, &all);
+  return all.some_go_on;
+}
+
+void pause(const fiber* caller, nanos time) {
+  if (caller != nullptr) {
+    sleep_for(std::chrono::nanoseconds(time));
+  } else {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(time));
+  }
+}
+
+}  // namespace
+}  // namespace vigil::inline VIGIL_ABI::detail
+
+namespace vigil::inline VIGIL_ABI::inspect {
+
+stuck_report find_stuck_fibers() {
+  const auto found = std::make_shared<const detail::stuck_list>(detail::search_now());
+  const auto report = std::make_shared<stuck_report>();
+  if (found->fibers.empty()) {
+    *report = detail::report_of(*found);
+    return std::move(*report);
+  }
+  const bool is_done = detail::on_own_thread(
+      detail::report_patience, [report, found] { *report = detail::report_of(*found); });
+  if (!is_done) {
+    throw std::system_error(ETIMEDOUT,
+                            std::generic_category(),
+                            "vigil::inspect::find_stuck_fibers: the names of functions take too "
+                            "long: a fiber may hold a lock of malloc or the dynamic loader");
+  }
+  return std::move(*report);
+}
+
+void dump_stuck_fibers(std::FILE* out) {
+  const std::string text = detail::text_of(find_stuck_fibers());
+  std::fwrite(text.data(), 1, text.size(), out);
+  std::fflush(out);
+}
+
+}  // namespace vigil::inline VIGIL_ABI::inspect
+
+namespace vigil::inline VIGIL_ABI::testing {
+
+void check_no_leaks(const leak_options& options) {
+  const detail::fiber* const caller = detail::current_fiber();
+  const bool is_virtual = caller != nullptr && caller->sched->clock.is_virtual();
+  if (is_virtual) settle();
+  const detail::nanos until =
+      detail::saturating_add(detail::monotonic_now(), options.patience.count());
+  constexpr detail::nanos longest_pause = 50'000'000;
+  for (detail::nanos time = 100'000;; time = std::min(2 * time, longest_pause)) {
+    const bool may_change = !is_virtual && detail::monotonic_now() < until;
+    if (!may_change || !detail::others_go_on(caller)) {
+      const inspect::stuck_report r = inspect::find_stuck_fibers();
+      const bool is_clean = r.certain.empty() && (!options.possible || r.possible.empty());
+      if (is_clean) return;
+      if (!r.certain.empty() || !may_change) throw leak(detail::text_of(r));
+    }
+    detail::pause(caller, time);
+  }
+}
+
+}  // namespace vigil::inline VIGIL_ABI::testing

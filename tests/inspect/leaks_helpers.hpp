@@ -1,0 +1,98 @@
+// The parts that the tests of leaks have in common.
+#pragma once
+
+#include "machine/sanitizer.hpp"
+#include "support/in_runtime.hpp"
+
+#include <vigil/inspect.hpp>
+#include <vigil/leaks.hpp>
+#include <vigil/vigil.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vigil::testing_support {
+
+// ThreadSanitizer's build calls none certain.
+inline constexpr bool can_be_certain = VIGIL_TSAN == 0;
+
+using name_set = std::set<std::string>;
+
+inline name_set names_of(const std::vector<inspect::stuck_fiber>& fibers) {
+  name_set all;
+  for (const inspect::stuck_fiber& f : fibers)
+    all.insert(f.name);
+  return all;
+}
+
+inline name_set joined(name_set a, const name_set& b) {
+  a.insert(b.begin(), b.end());
+  return a;
+}
+
+// For messages.
+inline std::string in_words(const name_set& names) {
+  std::string all;
+  for (const std::string& name : names)
+    all += (all.empty() ? "" : " ") + name;
+  return all;
+}
+
+// Freed memory is overwritten at once from the start of the process: what is left there
+// would make leaks less certain (docs/guide/testing.md).
+inline constexpr const char* clean_memory = "glibc.malloc.perturb=85:glibc.malloc.tcache_count=0";
+
+// Starts a fiber with this name.
+template <class F>
+void start(const char* name, F f) {
+  go([name, f = std::move(f)]() mutable {
+    this_fiber::set_name(name);
+    f();
+  });
+}
+
+// Runs f on a fiber of its own, so that nothing of it stays on the caller's stack, and
+// lets all fibers do what they can.
+template <class F>
+void start_and_settle(F f) {
+  go([f = std::move(f)]() mutable {
+    this_fiber::set_name("parent");
+    f();
+  });
+  testing::settle();
+}
+
+// Runs the body on virtual time. The locks that its fibers wait for at its end are given
+// up, which nothing else ends.
+template <class F>
+void in_leaky_virtual(F body) {
+  inspect::install();
+  testing::virtual_options o;
+  o.runtime.on_unhandled = +[](std::exception_ptr) {};
+  in_virtual(o, [&body] {
+    body();
+    while (detail::current_scheduler()->deadlocks.end_lock_waits())
+      testing::settle();
+  });
+}
+
+// The fibers of exactly these names are certain; where none can be, they are possible.
+inline void check_certain(const inspect::stuck_report& r, const name_set& expected) {
+  std::string possible;
+  for (const inspect::stuck_fiber& f : r.possible)
+    possible += f.text;
+  INFO(possible);
+  if (can_be_certain) {
+    CHECK(r.why_none_certain == "");
+    CHECK(in_words(names_of(r.certain)) == in_words(expected));
+  } else {
+    const name_set all = names_of(r.possible);
+    CHECK(std::includes(all.begin(), all.end(), expected.begin(), expected.end()));
+  }
+}
+
+}  // namespace vigil::testing_support
