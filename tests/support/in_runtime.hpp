@@ -60,6 +60,13 @@ void repeat(int most, F body) {
     body(i);
 }
 
+// In leak_gate.cpp, if it is linked.
+[[gnu::weak]] void look_for_leaks();
+
+inline void end_of_body() {
+  if (&look_for_leaks != nullptr) look_for_leaks();
+}
+
 // The first exception that left a `go` fiber or a callback.
 class kept_failure {
  public:
@@ -115,6 +122,7 @@ void in_runtime(const real_options& setup, F body) {
       } else {
         body();
       }
+      end_of_body();
     });
     check_nothing_left(rt.stats(), stacks);
   }
@@ -132,7 +140,11 @@ void in_virtual(const testing::virtual_options& setup, F body) {
   o.seed = setup.seed == 0 ? 1 : setup.seed;
   if (o.on_unhandled == nullptr) o.on_unhandled = &kept_failure::keep;
   detail::runtime_core core(o);
-  core.sched.run(body, false);
+  auto main = [&body] {
+    body();
+    end_of_body();
+  };
+  core.sched.run(main, false);
   runtime_stats after;
   core.sched.add_stats(after);
   check_nothing_left(after, stacks);
