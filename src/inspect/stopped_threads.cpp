@@ -199,8 +199,9 @@ const char* stopped_threads::stop_all(int waiting) {
   for (bool again = true; again && why_not == nullptr;) {
     again = false;
     const bool is_listed = for_each_thread([&](int id) {
-      if (why_not != nullptr || id == self || id == waiting || find_listed(id) != nullptr) return;
-      if (has_gone(id)) return;
+      if (why_not != nullptr || id == self || id == waiting) return;
+      listed_thread* const listed = find_listed(id);
+      if ((listed != nullptr && listed->is_stopped.load()) || has_gone(id)) return;
       again = true;
       const std::size_t n = g.count.load();
       if (n == most_threads) {
@@ -211,9 +212,12 @@ const char* stopped_threads::stop_all(int waiting) {
         if (monotonic_now() >= until) why_not = blocks_signal;
         ::usleep(100);
       } else {
-        ::new (&all[n]) listed_thread;
-        all[n].id.store(id);
-        g.count.store(n + 1);
+        // One that is listed has the number of a thread that has gone.
+        if (listed == nullptr) {
+          ::new (&all[n]) listed_thread;
+          all[n].id.store(id);
+          g.count.store(n + 1);
+        }
         if (!send_stop(id, signal_) && !has_gone(id)) why_not = "a thread cannot be sent a signal";
       }
     });
