@@ -16,7 +16,7 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 // The events that are counted.
-enum class timer_event : std::uint8_t { armed, reset, stopped, fired };
+enum class timer_event : unsigned { armed, reset, stopped, fired };
 inline constexpr std::size_t timer_events = 4;
 
 constexpr event_kind recorded_as(timer_event event) noexcept {
