@@ -35,6 +35,10 @@ struct blocking_stats {
   std::size_t running = 0;
   std::uint64_t done = 0;                   // functions that returned or threw
   std::chrono::nanoseconds oldest_wait{0};  // of the first function in the queue, in real time
+  // The times of each function in `done`, always in real time: from the call until a
+  // thread took the function, and from then until it returned or threw.
+  delay_histogram queue_time;
+  delay_histogram run_time;
 };
 
 struct runtime_stats {

@@ -1,6 +1,7 @@
 #include "blocking/side_pool.hpp"
 
 #include "base/clock_source.hpp"
+#include "sched/delay_counters.hpp"
 #include "sched/run/process_fork.hpp"
 #include "sched/run/process_threads.hpp"
 
@@ -244,6 +245,7 @@ void side_pool::body(place& here, std::size_t number) noexcept {
 void side_pool::run(side_job& job, int thread) noexcept {
   shared_event_log& events = *job.sched->events_outside;
   events.write(event_kind::call_begins, job.fiber_id);
+  const nanos began = monotonic_now();
   {
     const users_code runs;
     // Pairs with the reader of a dump (running_frames.hpp), which finds the number before
@@ -253,10 +255,13 @@ void side_pool::run(side_job& job, int thread) noexcept {
     job.thread.store(side_job::has_returned, order::release);  // ordering: as above
   }
   events.write(event_kind::call_ends, job.fiber_id);
+  const nanos ended = monotonic_now();
   {
     const lock_guard guard(lock_);
     --running_;
     ++done_;
+    note_delay(queue_times_, began - job.since);
+    note_delay(run_times_, ended - began);
   }
   give_back(job);
 }
@@ -280,6 +285,8 @@ blocking_stats side_pool::stats() noexcept {
   s.queued = queue_.size();
   s.running = running_;
   s.done = done_;
+  s.queue_time = queue_times_;
+  s.run_time = run_times_;
   if (const side_job* const oldest = queue_.front()) {
     s.oldest_wait = std::chrono::nanoseconds(monotonic_now() - oldest->since);
   }

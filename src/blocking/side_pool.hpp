@@ -111,6 +111,8 @@ class side_pool {
   chain<place, &place::next> resting_ VIGIL_GUARDED_BY(lock_);
   std::size_t running_ VIGIL_GUARDED_BY(lock_) = 0;
   std::uint64_t done_ VIGIL_GUARDED_BY(lock_) = 0;
+  delay_histogram queue_times_ VIGIL_GUARDED_BY(lock_);
+  delay_histogram run_times_ VIGIL_GUARDED_BY(lock_);
   bool closing_ VIGIL_GUARDED_BY(lock_) = false;
   bool is_left_ VIGIL_GUARDED_BY(lock_) = false;  // BP7
 };

@@ -305,6 +305,38 @@ TEST_SUITE("side pool") {
     });
   }
 
+  TEST_CASE("measures how long each function was queued, and how long it ran") {
+    in_runtime(with_threads(1), [] {
+      gate g;
+      auto first = vigil::spawn([&] {
+        vigil::blocking([&] {
+          g.wait();
+          std::this_thread::sleep_for(3ms);  // lower bounds: of its own time
+        });
+      });
+      g.wait_until_entered();
+      CHECK(vigil::stats_of_blocking().run_time.total() == 0);  // those in `done` alone
+      CHECK(vigil::stats_of_blocking().queue_time.total() == 0);
+      auto second = vigil::spawn([] { vigil::blocking([] {}); });
+      while (vigil::stats_of_blocking().queued == 0)
+        vigil::this_fiber::yield();
+      auto given_up = vigil::spawn([] { CHECK_FALSE(vigil::blocking_for(1ms, [] {})); });
+      given_up.join();
+      g.open();
+      first.join();
+      second.join();
+      CHECK_THROWS_AS(vigil::blocking([] { throw 1; }), int);
+      const vigil::blocking_stats s = vigil::stats_of_blocking();
+      CHECK(s.done == 3);
+      CHECK(s.run_time.total() == 3);  // one that never began is not among them
+      CHECK(s.queue_time.total() == 3);
+      CHECK(s.run_time.max_nanos >= 3'000'000);
+      CHECK(s.queue_time.max_nanos >= 3'000'000);  // ... and of the one that waited for it
+      CHECK(s.run_time.sum_nanos >= s.run_time.max_nanos);
+      CHECK(vigil::stats().blocking.run_time.total() == 3);
+    });
+  }
+
   // Node, libuv: UV_THREADPOOL_SIZE up to 1024, 0 means 1.
   TEST_CASE("a size out of range is refused with the range in the text") {
     for (const std::size_t n : {std::size_t{0}, std::size_t{1025}}) {
