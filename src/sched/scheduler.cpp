@@ -2,6 +2,7 @@
 
 #include "sched/fiber/fiber_entry.hpp"
 #include "sched/fiber/park.hpp"
+#include "sched/fiber/stack_sampler.hpp"
 #include "sched/run/process_fork.hpp"
 
 #include <vigil/error.hpp>
@@ -25,7 +26,15 @@ std::byte* align_down(std::byte* p, std::size_t align) noexcept {
   return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(p) & ~(align - 1));
 }
 
+// Caller: nothing lies on the stack of f yet.
+[[gnu::noinline]] void begin_measuring(fiber& f) noexcept {
+  stack_sampler* const s = installed_sampler.load();
+  f.own_stack.is_measured = s != nullptr && fiber_registry::counts(f.role) && s->begin(f);
+}
+
 }  // namespace
+
+constinit atomic<stack_sampler*> installed_sampler{nullptr};
 
 scheduler::scheduler(const scheduler_options& settings, std::unique_ptr<watch> w)
     : settings_(settings),
@@ -117,16 +126,22 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
   fiber* const f = control_block(where);
   ::new (static_cast<void*>(f)) fiber(*this, where, name, from);
   f->role = role;
-  f->stack_charge = stack_size;
+  f->own_stack.charge = stack_size;
   f->ending.on_unhandled = settings_.on_unhandled;
   f->identity.id = fibers.take_id(here);
+  const std::uint32_t number = mixed(f->identity.id);
   // ordering: before anything is written to its stack, as in worker::about_to_run().
-  f->runs.store(static_cast<std::uint32_t>(f->identity.id * 0x9e37'79b9), order::release);
+  f->runs.store(number, order::release);
   if (here != nullptr && here->current != nullptr) f->identity.parent = here->current->identity.id;
   std::byte* const top = reinterpret_cast<std::byte*>(f);
   std::byte* const room = align_down(top - body_size, body_align < 16 ? 16 : body_align);
   f->body = room;
-  f->side.prepare(where, align_down(room, 16), &fiber_entry, f);
+  auto* entry = &fiber_entry<false>;
+  if (is_drawn(number)) [[unlikely]] {
+    begin_measuring(*f);
+    if (f->own_stack.is_measured) entry = &fiber_entry<true>;
+  }
+  f->side.prepare(where, align_down(room, 16), entry, f);
   return *f;
 }
 
@@ -168,7 +183,7 @@ void scheduler::start(fiber& f) noexcept {
 }
 
 void scheduler::abandon(fiber& f) noexcept {
-  fibers.give_room(f.role, f.stack_charge);
+  fibers.give_room(f.role, f.own_stack.charge);
   if (fiber_registry::counts(f.role)) fibers.count_alive(-1);
   dispose(f);
 }
@@ -249,7 +264,7 @@ void scheduler::finish(fiber& f) noexcept {
   if (f.pinned != nullptr) [[unlikely]]
     f.pinned->lets_go(f);
   fibers.remove(f);
-  fibers.give_room(f.role, f.stack_charge);
+  fibers.give_room(f.role, f.own_stack.charge);
   waiter* joiner = nullptr;
   {
     const lock_guard guard(f.joining.lock);

@@ -123,7 +123,7 @@ TEST_SUITE("frames") {
     in_virtual([] {
       vigil::detail::stack where;
       auto a = vigil::spawn([&] {
-        where = vigil::detail::current_fiber()->whole;
+        where = vigil::detail::current_fiber()->own_stack.whole;
         vigil::sleep_for(1s);
       });
       vigil::testing::settle();
@@ -134,7 +134,7 @@ TEST_SUITE("frames") {
       a.join();
       vigil::detail::stack next;
       const auto b = vigil::spawn([&] {
-        next = vigil::detail::current_fiber()->whole;
+        next = vigil::detail::current_fiber()->own_stack.whole;
         vigil::sleep_for(1s);
       });
       vigil::testing::settle();

@@ -50,7 +50,7 @@ TEST_CASE("snapshot: a fiber goes on while its stack is read") {
       mailbox two;
       vigil::detail::stack where;
       auto f = vigil::spawn([&] {
-        where = current_fiber()->whole;
+        where = current_fiber()->own_stack.whole;
         write(words, 1);
         one.take();
         write(words, 2);

@@ -10,7 +10,7 @@ fiber_core::fiber_core(scheduler& owner,
                        const stack& where,
                        std::string_view given_name,
                        const site& from) noexcept
-    : sched(&owner), identity(from), whole(where) {
+    : sched(&owner), identity(from), own_stack(where) {
   set_name(given_name);
   magic.store(live_magic, order::release);  // ordering: the dump sees the rest, or does not look
 }

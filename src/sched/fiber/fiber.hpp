@@ -156,6 +156,15 @@ struct fiber_identity {
   char name[name_room];
 };
 
+// The stack that a fiber runs on. Written before it starts.
+struct fiber_stack {
+  explicit fiber_stack(const stack& where) noexcept : whole(where) {}
+
+  stack whole;
+  std::size_t charge = 0;    // what it counts for against options::max_stack_bytes
+  bool is_measured = false;  // by stack_sampler
+};
+
 class fiber_core {
  public:
   fiber_core(scheduler& owner,
@@ -232,8 +241,7 @@ class fiber_core {
   // --- its identity and its place
   fiber_identity identity;
   list_hook<fiber_core> registered;
-  stack whole;
-  std::size_t stack_charge = 0;  // what it counts for against options::max_stack_bytes
+  fiber_stack own_stack;
 };
 
 using fiber_chain = chain<fiber, &fiber::next>;

@@ -1,5 +1,6 @@
 #include "sched/fiber/fiber_entry.hpp"
 
+#include "sched/fiber/stack_sampler.hpp"
 #include "sched/fiber/unhandled.hpp"
 #include "sched/run/process_fork.hpp"
 #include "sched/scheduler.hpp"
@@ -33,7 +34,7 @@ void run_open(fiber& self) {
 }
 
 // The same for a fiber that may be joined, or whose exception goes to on_unhandled.
-void run_kept(fiber& self) noexcept {
+[[gnu::always_inline]] inline void run_kept(fiber& self) noexcept {
   try {
     run_open(self);
   } catch (...) {
@@ -43,6 +44,7 @@ void run_kept(fiber& self) noexcept {
 
 }  // namespace
 
+template <bool is_measured>
 void fiber_entry(void* argument) {
   auto& self = *static_cast<fiber*>(argument);
   worker::arrived();
@@ -64,11 +66,17 @@ void fiber_entry(void* argument) {
   // The last code of the user's has run on the fiber.
   if (self.deferred != nullptr) [[unlikely]]
     self.sched->timers().release_deferred(self);
+  if constexpr (is_measured) {
+    if (stack_sampler* const s = installed_sampler.load()) s->end(self);
+  }
   worker* const w = current_worker();
   if (w == nullptr) process_check_fork("the end of a fiber");
   self.sched->finish(self);
   w->leave_for_ever_to_end();
 }
+
+template void fiber_entry<false>(void* argument);
+template void fiber_entry<true>(void* argument);
 
 void drop_outcome(fiber& f) noexcept {
   if (f.ending.error != nullptr) {
@@ -79,7 +87,7 @@ void drop_outcome(fiber& f) noexcept {
 }
 
 void dispose(fiber& f) noexcept {
-  const stack where = f.whole;
+  const stack where = f.own_stack.whole;
   f.side.destroy();
   f.~fiber();
   if (worker* const w = current_worker()) {

@@ -8,7 +8,10 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 // Runs from the first instruction on the fiber's stack to the last. `argument` is the
 // fiber.
+template <bool is_measured>
 void fiber_entry(void* argument);
+extern template void fiber_entry<false>(void* argument);
+extern template void fiber_entry<true>(void* argument);
 
 // Called when nobody will join: destroys the result, or reports the exception. The
 // runtime may have gone, here and in dispose().

@@ -86,7 +86,16 @@ VIGIL_NO_SANITIZE_THREAD std::uint64_t id_of(const fiber& f) noexcept {
   return *const_cast<const volatile std::uint64_t*>(&f.identity.id);
 }
 
+// Read while it may be written.
+VIGIL_NO_SANITIZE_THREAD bool is_measured_now(const fiber& f) noexcept {
+  return *const_cast<const volatile bool*>(&f.own_stack.is_measured);
+}
+
 }  // namespace
+
+bool is_measured(const stack& where) noexcept {
+  return is_measured_now(*control_block(where));
+}
 
 bool has_id(const stack& where, std::uint64_t id) noexcept {
   return id_of(*control_block(where)) == id;

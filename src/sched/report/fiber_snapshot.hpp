@@ -47,6 +47,9 @@ VIGIL_FOR_IO bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept;
 // snapshot. Caller: as above.
 VIGIL_FOR_IO bool has_id(const stack& where, std::uint64_t id) noexcept;
 
+// Whether the stack of this fiber is measured (stack_sampler.hpp): another cheap look.
+VIGIL_FOR_IO bool is_measured(const stack& where) noexcept;
+
 // Whether the fiber on this stack has not run since the snapshot was taken, and so
 // whether what was read from its stack in between belongs to one moment. Caller: as
 // above.
