@@ -2,6 +2,7 @@
 // vigil/inspect.hpp.
 #include "base/atomic.hpp"
 #include "inspect/clock_kind.hpp"
+#include "inspect/measured_stacks.hpp"
 #include "inspect/own_frames.hpp"
 #include "inspect/own_thread.hpp"
 #include "inspect/plain_frames.hpp"
@@ -170,6 +171,7 @@ void install(const install_options& options) {
   detail::the_extension.addresses.store(options.addresses);
   detail::warn_of_slow_clock();
   detail::holders_are_noted.store(true);
+  detail::measure_stacks(options.stack_use);
   detail::installed_extension.store(&detail::the_extension);
 }
 

@@ -1,6 +1,7 @@
 // OpenMetrics text: https://prometheus.io/docs/specs/om/open_metrics_spec.
 #include "blocking/side_pool.hpp"
 #include "inspect/clock_kind.hpp"
+#include "inspect/valid_utf8.hpp"
 #include "machine/stack.hpp"
 #include "sched/report/fiber_snapshot.hpp"
 #include "sched/run/running_runtimes.hpp"
@@ -68,6 +69,20 @@ class exposition {
 
 labels with(const labels& of, std::string_view name, std::string_view value) {
   return of + "," + std::string(name) + "=\"" + std::string(value) + "\"";
+}
+
+// A text of the program's as a label's value.
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : detail::valid_utf8(text)) {
+    if (c == '\\' || c == '"') out += '\\';
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      out += c;
+    }
+  }
+  return out;
 }
 
 constexpr std::size_t states = std::size_t(detail::fiber_state::ended) + 1;
@@ -194,6 +209,52 @@ void write_blocking(exposition& out, const std::vector<runtime_facts>& all) {
   one_each(out, all, "", [](const runtime_stats& s) {
     return static_cast<double>(s.blocking.oldest_wait.count()) / 1e9;
   });
+  out.family("vigil_blocking_queue_duration_seconds",
+             "histogram",
+             "From the call until a thread took the function, of functions that have ended.",
+             "seconds");
+  histogram(out, all, [](const runtime_stats& s) -> const delay_histogram& {
+    return s.blocking.queue_time;
+  });
+  out.family("vigil_blocking_run_duration_seconds",
+             "histogram",
+             "For how long functions ran that have ended.",
+             "seconds");
+  histogram(out, all, [](const runtime_stats& s) -> const delay_histogram& {
+    return s.blocking.run_time;
+  });
+}
+
+void write_stack_use(exposition& out) {
+  const std::vector<stack_use> all = stack_use_by_place();
+  const auto of = [](const stack_use& u) { return "place=\"" + escaped(u.place) + "\""; };
+  out.family("vigil_stack_high_water_bytes",
+             "gauge",
+             "The most that one of the measured fibers has used of its stack, by their birth.",
+             "bytes");
+  for (const stack_use& u : all)
+    out.sample("", of(u), std::uint64_t{u.most_bytes});
+  out.family("vigil_stack_size_bytes",
+             "gauge",
+             "The smallest stack that one of the measured fibers had.",
+             "bytes");
+  for (const stack_use& u : all)
+    out.sample("", of(u), std::uint64_t{u.least_stack});
+  out.family("vigil_stack_used_bytes",
+             "histogram",
+             "Use of their stacks by measured fibers that have ended.",
+             "bytes");
+  for (const stack_use& u : all) {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < stack_use::buckets; ++i) {
+      sum += u.count[i];
+      const std::string le = std::to_string(stack_use::first_bound << i) + ".0";
+      out.sample("_bucket", with(of(u), "le", le), sum);
+    }
+    out.sample("_bucket", with(of(u), "le", "+Inf"), sum);
+    out.sample("_count", of(u), sum);
+    out.sample("_sum", of(u), u.sum_bytes);
+  }
 }
 
 void write_fibers(exposition& out, const std::vector<runtime_facts>& all) {
@@ -258,6 +319,7 @@ std::string openmetrics() {
       out, all, [](const runtime_stats& s) -> const delay_histogram& { return s.run_queue_delay; });
   write_blocking(out, all);
   write_process(out);
+  write_stack_use(out);
   return std::move(out).end();
 }
 

@@ -52,6 +52,41 @@ TEST_SUITE("metrics") {
     });
   }
 
+  TEST_CASE("functions given to the side pool, with a count of each duration") {
+    in_runtime({.workers = {2}}, [] {
+      for (int i = 0; i < 7; ++i)
+        vigil::blocking([] {});
+      const std::string text = vigil::inspect::openmetrics();
+      INFO(text);
+      CHECK(sample(text, "vigil_blocking_done_total" + of_runtime()) == "7");
+      for (const char* const name :
+           {"vigil_blocking_queue_duration_seconds", "vigil_blocking_run_duration_seconds"}) {
+        CHECK(sample(text, std::string(name) + "_count" + of_runtime()) == "7");
+        CHECK(sample(text, std::string(name) + "_bucket" + of_runtime(",le=\"+Inf\"")) == "7");
+      }
+    });
+  }
+
+  TEST_CASE("the use of stacks, with places as they must be written in a label") {
+    vigil::inspect::install();
+    in_virtual([] {
+      const vigil::site from{"a \"b\"\\c\nd\xff.cpp", 7};
+      for (int i = 0; i < 640; ++i)
+        vigil::spawn([] {}, from).join();
+    });
+    vigil::inspect::install({.stack_use = false});
+    const std::string of = R"({place="a \"b\"\\c\nd)"
+                           "\xef\xbf\xbd"
+                           R"(.cpp:7")";
+    const std::string text = vigil::inspect::openmetrics();
+    INFO(text);
+    CHECK(sample(text, "vigil_stack_size_bytes" + of + "}") == "131072");
+    CHECK(std::stoul(sample(text, "vigil_stack_high_water_bytes" + of + "}")) >= 4'096);
+    const std::string count = sample(text, "vigil_stack_used_bytes_count" + of + "}");
+    CHECK(std::stoul(count) >= 5);
+    CHECK(sample(text, "vigil_stack_used_bytes_bucket" + of + ",le=\"16777216.0\"}") == count);
+  }
+
   TEST_CASE("without a runtime there are the process's own metrics") {
     const std::string text = vigil::inspect::openmetrics();
     CHECK(has(text, "vigil_clock_source_info{source="));
