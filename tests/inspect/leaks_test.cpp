@@ -22,6 +22,15 @@
 #include <boost/container/static_vector.hpp>
 
 #include <unistd.h>
+#if VIGIL_ASAN
+#include <sanitizer/asan_interface.h>
+
+// Freed memory stays for long in AddressSanitizer's quarantine, with the pointers in it:
+// it is overwritten.
+const char* __asan_default_options() {
+  return "max_free_fill_size=1048576";
+}
+#endif
 
 namespace vigil::testing_support {
 namespace {
