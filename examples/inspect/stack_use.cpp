@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 // Stand for calls that need so much stack.
 template <std::size_t bytes>
 [[gnu::noinline]] void use_stack() {
-  volatile char buffer[bytes];
+  [[maybe_unused]] volatile char buffer[bytes];
   for (std::size_t at = 0; at < bytes; at += 512)
     buffer[at] = 1;
 }
