@@ -5,7 +5,10 @@
 #include "chan/select_core.hpp"
 #include "inspect/foreign_memory.hpp"
 #include "sched/report/dump_writer.hpp"
+#include "sched/run/running_runtimes.hpp"
 #include "sched/run/side_call.hpp"
+#include "sched/scheduler.hpp"
+#include "sync/holder_word.hpp"
 
 #include <vigil/detail/sync_core.hpp>
 
@@ -76,11 +79,12 @@ bool read_select_at(const void* at, awaited_object& out) noexcept {
 // `holder` as note_holder() writes it.
 void read_holder(std::uint64_t holder, awaited_object& out) noexcept {
   if (holder == 0) return;
-  if ((holder & 1) != 0) {
+  out.holder_noted = holder;
+  if (holder_word::is_thread(holder)) {
     out.held_by = awaited_object::holder::a_thread;
   } else {
     out.held_by = awaited_object::holder::a_number;
-    out.who.id = holder >> 1;
+    out.who.id = holder_word::fiber_number(holder);
   }
 }
 
@@ -180,17 +184,16 @@ struct wanted_fiber {
   std::uint64_t id = 0;
   const scheduler* sched = nullptr;
   bool is_found = false;
-  bool is_in_sched = false;
   shown_fiber found;
 };
 
 void look_for(const stack& where, void* argument) noexcept {
   auto& wanted = *static_cast<wanted_fiber*>(argument);
-  if (wanted.is_in_sched || !has_id(where, wanted.id)) return;
+  if (wanted.is_found || !has_id(where, wanted.id)) return;
   fiber_snapshot s;
   if (!take_snapshot(where, s) || s.id != wanted.id || s.state == fiber_state::ended) return;
+  if (s.sched != wanted.sched) return;
   wanted.is_found = true;
-  wanted.is_in_sched = s.sched == wanted.sched;
   std::copy_n(s.name, sizeof wanted.found.name, wanted.found.name);
 }
 
@@ -277,12 +280,14 @@ bool read_awaited(const stack& where, const fiber_snapshot& s, awaited_object& o
   return true;
 }
 
-void find_holder(const fiber_snapshot& waiter, awaited_object& o) noexcept {
+void find_holder(awaited_object& o) noexcept {
   if (o.held_by != awaited_object::holder::a_number) return;
   wanted_fiber wanted;
   wanted.id = wanted.found.id = o.who.id;
-  wanted.sched = waiter.sched;
-  for_each_stack_in_use(&look_for, &wanted);
+  for_each_running([&](const scheduler& s, runtime_slot&) {
+    if (holder_word::is_of(o.holder_noted, s.number())) wanted.sched = &s;
+  });
+  if (wanted.sched != nullptr) for_each_stack_in_use(&look_for, &wanted);
   o.held_by = wanted.is_found ? awaited_object::holder::a_fiber : awaited_object::holder::gone;
   o.who = wanted.found;
 }

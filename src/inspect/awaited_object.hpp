@@ -47,9 +47,10 @@ struct awaited_object {
   shown_birth made;  // object
 
   holder held_by = holder::unknown;
-  shown_fiber who;              // the fiber that is joined, or that holds the lock
-  std::size_t case_count = 0;   // channel: 1; select: those with a channel
-  std::size_t other_cases = 0;  // select: more than fit
+  std::uint64_t holder_noted = 0;  // holder_word
+  shown_fiber who;                 // the fiber that is joined, or that holds the lock
+  std::size_t case_count = 0;      // channel: 1; select: those with a channel
+  std::size_t other_cases = 0;     // select: more than fit
   shown_channel cases[most_cases];
   shown_descriptor descriptor;
   int thread = 0;  // call: side_call::thread
@@ -61,9 +62,9 @@ struct awaited_object {
 // meanwhile. Caller: holds a slab_hold.
 bool read_awaited(const stack& where, const fiber_snapshot& s, awaited_object& out) noexcept;
 
-// Finds the fiber whose number an object names as its holder (holder::a_number); of
-// several runtimes the waiter's own comes first. Walks over all fibers. Caller: as above.
-void find_holder(const fiber_snapshot& waiter, awaited_object& o) noexcept;
+// Finds the fiber whose number an object names as its holder (holder::a_number). Walks
+// over all fibers. Caller: as above.
+void find_holder(awaited_object& o) noexcept;
 
 // Writes it in words, to follow the reason: " of fiber 4 (main)".
 void write_awaited(dump_writer& out, const awaited_object& o, bool with_addresses) noexcept;

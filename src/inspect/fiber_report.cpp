@@ -96,8 +96,8 @@ class collector {
   // Many may wait for one holder, and finding it takes a walk over all fibers.
   void name_holder(reported_fiber& f) {
     if (f.awaited.held_by != awaited_object::holder::a_number) return;
-    const auto [found, is_new] = holders_.try_emplace({f.shown.sched, f.awaited.who.id}, f.awaited);
-    if (is_new) find_holder(f.shown, found->second);
+    const auto [found, is_new] = holders_.try_emplace(f.awaited.holder_noted, f.awaited);
+    if (is_new) find_holder(found->second);
     f.awaited.held_by = found->second.held_by;
     f.awaited.who = found->second.who;
   }
@@ -123,7 +123,7 @@ class collector {
   frame_list called_;
   fiber_report report_;
   std::unordered_map<std::size_t, std::vector<fiber_group*>> by_hash_;
-  std::map<std::pair<const scheduler*, std::uint64_t>, awaited_object> holders_;
+  std::map<std::uint64_t, awaited_object> holders_;  // by holder_noted
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <new>
 #include <string_view>
 
@@ -15,9 +16,10 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-constexpr std::uintptr_t page_size = 4096;
+constexpr std::uintptr_t page_bytes = 4096;
 constexpr std::size_t buffer_bytes = std::size_t{256} << 10;
 constexpr std::size_t pages_at_once = 512;
+constexpr std::uintptr_t word_step = 4;
 
 // The upper bits may hold a tag.
 constexpr std::uintptr_t address_bits = (std::uintptr_t{1} << 48) - 1;
@@ -102,35 +104,39 @@ memory_scan::memory_scan(own_memory& memory, const target_list& targets, word_vi
       targets_(targets),
       visitor_(visitor),
       left_out_(&memory),
-      words_(static_cast<std::uintptr_t*>(memory.allocate(buffer_bytes, page_size))),
+      bytes_(static_cast<std::byte*>(memory.allocate(buffer_bytes, page_bytes))),
       page_entries_(static_cast<std::uint64_t*>(
-          memory.allocate(pages_at_once * sizeof(std::uint64_t), page_size))) {}
+          memory.allocate(pages_at_once * sizeof(std::uint64_t), page_bytes))),
+      in_core_(static_cast<unsigned char*>(memory.allocate(pages_at_once, page_bytes))),
+      is_there_(static_cast<bool*>(memory.allocate(pages_at_once, page_bytes))) {}
 
 void memory_scan::look_at(std::uintptr_t at, std::size_t bytes) {
-  for (std::size_t i = 0; i < bytes / sizeof(std::uintptr_t); ++i) {
-    const std::uintptr_t value = words_[i] & address_bits;
+  for (std::size_t i = 0; i + sizeof(std::uintptr_t) <= bytes; i += word_step) {
+    std::uintptr_t value = 0;
+    std::memcpy(&value, bytes_ + i, sizeof value);
+    value &= address_bits;
     const std::size_t target = targets_.find(value);
-    if (target != target_list::none)
-      visitor_.visit({at + i * sizeof(std::uintptr_t), value, target});
+    if (target != target_list::none) visitor_.visit({at + i, value, target});
   }
 }
 
 void memory_scan::scan(const memory_range& r) {
-  constexpr std::uintptr_t align = sizeof(std::uintptr_t);
-  std::uintptr_t at = (r.begin + align - 1) / align * align;
-  const std::uintptr_t end = r.end / align * align;
-  while (at < end) {
+  constexpr std::uintptr_t word = sizeof(std::uintptr_t);
+  std::uintptr_t at = (r.begin + word_step - 1) / word_step * word_step;
+  const std::uintptr_t end = r.end / word_step * word_step;
+  while (at + word <= end) {
     std::size_t n = std::min<std::size_t>(end - at, buffer_bytes);
-    if (!read_memory(reinterpret_cast<const void*>(at), words_, n)) {
+    if (!read_memory(reinterpret_cast<const void*>(at), bytes_, n)) {
       // Some page in it cannot be read.
-      n = std::min<std::size_t>(n, page_size - at % page_size);
-      if (!read_memory(reinterpret_cast<const void*>(at), words_, n)) {
+      n = std::min<std::size_t>(n, page_bytes - at % page_bytes);
+      if (!read_memory(reinterpret_cast<const void*>(at), bytes_, n)) {
         at += n;
         continue;
       }
     }
     look_at(at, n);
-    at += n;
+    // A word may begin in this piece, and end in the next.
+    at += at + n < end && n > word ? n - (word - word_step) : n;
   }
 }
 
@@ -161,34 +167,56 @@ bool memory_scan::read_mappings(own_vector<mapping>& out) {
     const bool is_kernels =
         name == "[vvar]" || name == "[vdso]" || name == "[vsyscall]" || name == "[vvar_vclock]";
     if (rights.size() < 4 || rights[0] != 'r' || is_kernels) continue;
-    if (rights[1] != 'w' && has_file) continue;
     if (no_program_memory.has(m.range.begin)) continue;
     m.is_shared = rights[3] == 's';
+    m.is_changed_only = rights[1] != 'w' && has_file;
+    if (m.is_changed_only && m.is_shared) continue;
     out.push_back(m);
   }
   return true;
 }
 
-// Private pages that have never been touched hold nothing, and are not to be made.
-void memory_scan::scan_present(const memory_range& r) {
+// Notes in is_there_ which pages have memory, and returns their number. A page of a shared
+// mapping may be there without an entry of this process.
+std::size_t memory_scan::pages_there(std::uintptr_t at,
+                                     std::size_t pages,
+                                     const mapping& m) noexcept {
   constexpr std::uint64_t present = std::uint64_t{1} << 63;
   constexpr std::uint64_t swapped = std::uint64_t{1} << 62;
-  constexpr std::uintptr_t step = pages_at_once * page_size;
-  const std::uintptr_t first = r.begin / page_size * page_size;
-  for (std::uintptr_t at = first; at < r.end; at += step) {
+  constexpr std::uint64_t files_own = std::uint64_t{1} << 61;
+  const std::size_t bytes = pages * sizeof(std::uint64_t);
+  const auto offset = static_cast<off_t>(at / page_bytes * sizeof(std::uint64_t));
+  const bool is_known = page_map_ >= 0 && ::pread(page_map_, page_entries_, bytes, offset) ==
+                                              static_cast<ssize_t>(bytes);
+  const bool has_core =
+      m.is_shared && ::mincore(reinterpret_cast<void*>(at), pages * page_bytes, in_core_) == 0;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < pages; ++i) {
+    const std::uint64_t entry = is_known ? page_entries_[i] : present;
+    bool is_there = (entry & (present | swapped)) != 0;
+    if (m.is_changed_only) is_there = is_there && (entry & files_own) == 0;
+    if (has_core) is_there = (is_known && is_there) || (in_core_[i] & 1) != 0;
+    is_there_[i] = is_there;
+    count += is_there ? 1 : 0;
+  }
+  return count;
+}
+
+// Pages that have never been touched hold nothing, and are not to be made.
+void memory_scan::scan_present(const memory_range& r, const mapping& m) {
+  constexpr std::uintptr_t piece = pages_at_once * page_bytes;
+  const std::uintptr_t first = r.begin / page_bytes * page_bytes;
+  for (std::uintptr_t at = first; at < r.end; at += piece) {
     const std::size_t pages =
-        std::min<std::size_t>((r.end - at + page_size - 1) / page_size, pages_at_once);
-    const std::size_t bytes = pages * sizeof(std::uint64_t);
-    const auto offset = static_cast<off_t>(at / page_size * sizeof(std::uint64_t));
-    const bool is_known =
-        ::pread(page_map_, page_entries_, bytes, offset) == static_cast<ssize_t>(bytes);
+        std::min<std::size_t>((r.end - at + page_bytes - 1) / page_bytes, pages_at_once);
+    if (pages_there(at, pages, m) == 0) continue;
     for (std::size_t i = 0; i < pages;) {
       std::size_t n = 0;
-      while (i + n < pages && (!is_known || (page_entries_[i + n] & (present | swapped)) != 0))
+      while (i + n < pages && is_there_[i + n])
         ++n;
       if (n != 0) {
-        const std::uintptr_t begin = std::max(at + i * page_size, r.begin);
-        scan({begin, std::min(at + (i + n) * page_size, r.end)});
+        const std::uintptr_t begin = std::max(at + i * page_bytes, r.begin);
+        scan({begin, std::min(at + (i + n) * page_bytes, r.end)});
       }
       i += n + 1;
     }
@@ -198,12 +226,7 @@ void memory_scan::scan_present(const memory_range& r) {
 void memory_scan::scan_mapping(const mapping& m) {
   std::uintptr_t at = m.range.begin;
   const auto piece = [&](std::uintptr_t end) {
-    if (at >= end) return;
-    if (m.is_shared || page_map_ < 0) {
-      scan({at, end});
-    } else {
-      scan_present({at, end});
-    }
+    if (at < end) scan_present({at, end}, m);
   };
   for (const memory_range& out : left_out_) {
     if (out.end <= at) continue;

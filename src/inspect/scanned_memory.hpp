@@ -1,5 +1,6 @@
-// scanned_memory: reads the memory of the whole process word by word, except for ranges
-// that are named, and reports the words that point into targets.
+// scanned_memory: reads the memory of the whole process, except for ranges that are
+// named, and reports the words that point into targets. A word may begin at each fourth
+// byte: epoll_event is packed, for one.
 //
 // The danger. The scan's own notes hold the addresses that it looks for, and it must not
 // allocate while the threads are stopped that may hold malloc's lock.
@@ -100,27 +101,32 @@ class memory_scan {
   // Reads the range; what is not there is skipped.
   void scan(const memory_range& r);
 
-  // Reads everything that the process can write, and all memory without a file. False if
-  // the system does not say where that is.
+  // Reads everything that the process can write, all memory without a file, and what the
+  // process has changed of a file's that it cannot write now. Memory that is not there is
+  // not made. False if the system does not say where all that is.
   bool scan_process();
 
  private:
   struct mapping {
     memory_range range;
     bool is_shared = false;
+    bool is_changed_only = false;  // the pages of a file that are as in the file do not count
   };
 
   bool read_mappings(own_vector<mapping>& out);
   void scan_mapping(const mapping& m);
-  void scan_present(const memory_range& r);
+  void scan_present(const memory_range& r, const mapping& m);
+  std::size_t pages_there(std::uintptr_t at, std::size_t pages, const mapping& m) noexcept;
   void look_at(std::uintptr_t at, std::size_t bytes);
 
   own_memory& memory_;
   const target_list& targets_;
   word_visitor& visitor_;
   own_vector<memory_range> left_out_;
-  std::uintptr_t* words_;
+  std::byte* bytes_;
   std::uint64_t* page_entries_;
+  unsigned char* in_core_;
+  bool* is_there_;
   int page_map_ = -1;
 };
 

@@ -8,6 +8,9 @@
 //     that is there.
 // HT3 A handler is counted from before it looks at the turn; opening the gate waits until
 //     none is inside.
+// HT4 All have stopped if a whole look at the list of threads finds none that runs or has
+//     just gone, and if as many have stopped as the process has: a thread may start
+//     another before it goes, and the list leaves some out while it gets shorter.
 #include "inspect/stopped_threads.hpp"
 
 #include "base/atomic.hpp"
@@ -41,8 +44,10 @@ struct listed_thread {
 
 constexpr std::size_t most_threads = 16384;
 constexpr nanos stop_patience = 200'000'000;
+constexpr nanos for_each_more = 1'000'000;
 
 constexpr const char* blocks_signal = "a thread blocks the signal that install() was given";
+constexpr const char* not_in_time = "a thread has not stopped in time";
 
 struct gate {
   futex_word turn{0};
@@ -88,6 +93,37 @@ bool has_gone(int thread) noexcept {
   char text[4096];
   const std::string_view state = status_of(thread, "\nState:", text, sizeof text);
   return state.empty() || state[0] == 'Z' || state[0] == 'X';
+}
+
+// The first thread of a process may end before the others, and then stays in the list.
+bool is_ended_main(int thread) noexcept {
+  return thread == ::getpid() && has_gone(thread);
+}
+
+// Whether the thread is a part of the kernel, which works for io_uring: it runs no code
+// of the program, and hears no signal.
+bool is_kernels(int thread) noexcept {
+  constexpr unsigned io_worker = 0x10;
+  constexpr int fields_before = 6;  // from the state to the flags
+  char path[64] = "/proc/self/task/";
+  char* const end = std::to_chars(path + std::strlen(path), path + 48, thread).ptr;
+  std::memcpy(end, "/stat", 6);
+  char text[1024];
+  std::string_view rest = read_small(path, text, sizeof text);
+  rest.remove_prefix(std::min(rest.rfind(')') + 2, rest.size()));
+  for (int i = 0; i < fields_before; ++i)
+    rest.remove_prefix(std::min(rest.find(' ') + 1, rest.size()));
+  unsigned flags = 0;
+  std::from_chars(rest.data(), rest.data() + rest.size(), flags);
+  return (flags & io_worker) != 0;
+}
+
+std::size_t thread_count() noexcept {
+  char text[4096];
+  const std::string_view count = status_of(::gettid(), "\nThreads:", text, sizeof text);
+  std::size_t n = 0;
+  std::from_chars(count.data(), count.data() + count.size(), n);
+  return n;
 }
 
 bool blocks(int thread, int signal) noexcept {
@@ -176,6 +212,7 @@ const char* stopped_threads::wait_for_signals(int waiting) const noexcept {
   for_each_thread([&](int id) {
     if (signal_ == 0 || id == self || id == waiting) return;
     const nanos until = monotonic_now() + stop_patience;
+    if (is_kernels(id)) return;
     while (why_not == nullptr && blocks(id, signal_) && !has_gone(id)) {
       if (monotonic_now() >= until) why_not = blocks_signal;
       ::usleep(100);
@@ -193,21 +230,29 @@ const char* stopped_threads::stop_all(int waiting) {
   g.threads.store(all);
   g.turn.fetch_add(1);
   const char* why_not = wait_for_signals(waiting);
-  const nanos until = monotonic_now() + stop_patience;
+  const nanos until =
+      monotonic_now() + stop_patience + static_cast<nanos>(thread_count()) * for_each_more;
   const int self = ::gettid();
-  // A thread that was not stopped yet may start others.
   for (bool again = true; again && why_not == nullptr;) {
     again = false;
+    std::size_t found = 0;  // that do nothing more
     const bool is_listed = for_each_thread([&](int id) {
-      if (why_not != nullptr || id == self || id == waiting) return;
+      if (why_not != nullptr) return;
       listed_thread* const listed = find_listed(id);
-      if ((listed != nullptr && listed->is_stopped.load()) || has_gone(id)) return;
-      again = true;
+      if (id == self || id == waiting || (listed != nullptr && listed->is_stopped.load()) ||
+          is_ended_main(id) || is_kernels(id)) {
+        ++found;
+        return;
+      }
+      again = true;  // HT4
+      if (has_gone(id)) return;
       const std::size_t n = g.count.load();
       if (n == most_threads) {
         why_not = "the process has too many threads";
       } else if (signal_ == 0) {
-        why_not = "there are other threads, and vigil::inspect::install() was not called";
+        why_not =
+            "there are other threads, and vigil::inspect::install() was not called, or the program "
+            "has replaced the handler of its signal";
       } else if (blocks(id, signal_)) {
         if (monotonic_now() >= until) why_not = blocks_signal;
         ::usleep(100);
@@ -222,12 +267,14 @@ const char* stopped_threads::stop_all(int waiting) {
       }
     });
     if (!is_listed) why_not = "the system does not list the threads";
+    again = again || found != thread_count();
+    if (again && why_not == nullptr && monotonic_now() >= until) why_not = not_in_time;
     for (std::size_t i = 0; i < g.count.load() && why_not == nullptr; ++i) {
       for (;;) {
         const std::uint32_t seen = g.stopped.load();
         if (all[i].is_stopped.load() || has_gone(all[i].id.load())) break;
         if (monotonic_now() >= until) {
-          why_not = "a thread has not stopped in time";
+          why_not = not_in_time;
           break;
         }
         futex_wait(g.stopped, seen, std::min(until, monotonic_now() + 10'000'000));

@@ -9,7 +9,9 @@
 #include "sched/run/running_runtimes.hpp"
 #include "sched/scheduler.hpp"
 
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <mutex>
 #include <system_error>
 
@@ -64,18 +66,22 @@ std::size_t stacks_in_use() noexcept {
   __builtin_unwind_init();
   constexpr std::uintptr_t below = 1024;
   work.caller_from = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - below;
-  constexpr std::size_t stack_bytes = std::size_t{1} << 20;
-  void* const room = work.memory.allocate(stack_bytes, 4096);
   pthread_attr_t how;
   ::pthread_attr_init(&how);
-  ::pthread_attr_setstack(&how, room, stack_bytes);
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   process_count_quiet_threads(1);
   pthread_t thread{};
-  const int error = ::pthread_create(&thread, &how, &search, &work);
+  int error = EINVAL;
+  // The thread's thread_local variables lie there as well.
+  for (std::size_t bytes = std::size_t{1} << 20; bytes <= std::size_t{16} << 20; bytes *= 4) {
+    void* const room = work.memory.allocate(bytes, 4096);
+    ::pthread_attr_setstack(&how, room, bytes);
+    error = ::pthread_create(&thread, &how, &search, &work);
+    if (error != EINVAL) break;
+  }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::pthread_attr_destroy(&how);
   if (error == 0) ::pthread_join(thread, nullptr);
@@ -106,6 +112,14 @@ void search_whole(std::size_t stacks, stuck_list& result) {
   if (result.why_not == nullptr) result.fibers.assign(work.found, work.found + work.count);
 }
 
+// What was done before this may have left pointers below, in what will be gaps between
+// the variables of the functions that are called now.
+[[gnu::noinline]] void overwrite_unused_stack() noexcept {
+  std::byte room[6144];
+  std::memset(room, 0, sizeof room);
+  asm volatile("" : : "r"(room) : "memory");
+}
+
 // Without a look at what they wait for.
 void list_waiting(const stack& where, void* argument) noexcept {
   auto& result = *static_cast<std::vector<waiting_fiber>*>(argument);
@@ -127,6 +141,7 @@ bool is_observers(const fiber_snapshot& s) noexcept {
 }
 
 stuck_list find_stuck_fibers() {
+  overwrite_unused_stack();
   stuck_list result;
   const std::size_t stacks = stacks_in_use();
   if (!can_scan) {

@@ -1,3 +1,4 @@
+#include "base/atomic.hpp"
 #include "inspect/own_thread.hpp"
 #include "inspect/report.hpp"
 #include "inspect/stuck_fibers.hpp"
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <memory>
 #include <system_error>
 #include <thread>
@@ -63,7 +65,7 @@ bool describe(const waiting_fiber& f,
   awaited_object o;
   if (!take_snapshot(f.where, s) || s.id != f.id || s.runs != f.runs) return false;
   if (!read_awaited(f.where, s, o)) return false;
-  find_holder(s, o);
+  find_holder(o);
   frame_list frames;
   read_parked_frames(f.where, s, room, frames);
   out.id = s.id;
@@ -139,6 +141,19 @@ bool others_go_on(const fiber* caller) noexcept {
   return all.some_go_on;
 }
 
+// A check that can find nothing must not look like one that has found nothing.
+void warn_once(const inspect::stuck_report& r) noexcept {
+  if (r.why_none_certain.empty() || r.possible.empty()) return;
+  static atomic<bool> is_said{false};
+  // ordering: only one is to say it.
+  if (is_said.exchange(true, order::relaxed)) return;
+  std::fprintf(
+      stderr,
+      "vigil: check_no_leaks cannot tell which of %zu waiting fibers can never go on: %s\n",
+      r.possible.size(),
+      r.why_none_certain.c_str());
+}
+
 void pause(const fiber* caller, nanos time) {
   if (caller != nullptr) {
     sleep_for(std::chrono::nanoseconds(time));
@@ -192,7 +207,10 @@ void check_no_leaks(const leak_options& options) {
     if (!may_change || !detail::others_go_on(caller)) {
       const inspect::stuck_report r = inspect::find_stuck_fibers();
       const bool is_clean = r.certain.empty() && (!options.possible || r.possible.empty());
-      if (is_clean) return;
+      if (is_clean) {
+        detail::warn_once(r);
+        return;
+      }
       if (!r.certain.empty() || !may_change) throw leak(detail::text_of(r));
     }
     detail::pause(caller, time);

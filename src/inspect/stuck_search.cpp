@@ -6,6 +6,7 @@
 #include "sched/run/running_runtimes.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/worker.hpp"
+#include "sync/holder_word.hpp"
 
 #include <algorithm>
 
@@ -169,10 +170,14 @@ void stuck_search::scan_visible(std::size_t number) {
   scan_.scan(o.ring);
 }
 
-const stuck_search::entry* stuck_search::with_id(std::uint64_t id) const noexcept {
+const stuck_search::entry* stuck_search::holder_of(const wait_way& w) const noexcept {
   const entry* found = nullptr;
   for (const entry& e : entries_) {
-    if (e.id != id || e.is_observers) continue;
+    if (e.id != w.holder || e.is_observers) continue;
+    if (w.holder_noted != 0) {
+      const runtime* const r = runtime_of(*e.block);
+      if (r == nullptr || !holder_word::is_of(w.holder_noted, r->sched->number())) continue;
+    }
     if (found != nullptr) return nullptr;  // numbers are each runtime's own
     found = &e;
   }
@@ -206,7 +211,7 @@ bool stuck_search::is_open(const wait_way& w, entry& of) const noexcept {
     }
     case wait_way::kind::place: {
       if (w.holder != 0) {
-        const entry* const holder = with_id(w.holder);
+        const entry* const holder = holder_of(w);
         if (holder != nullptr && !holder->is_live) return false;
       }
       const entry* const e = with_stack_at(w.address);

@@ -99,7 +99,7 @@ class stuck_search final : word_visitor {
   memory_range used_part(const entry& e) const noexcept;
   bool may_be_stuck(const fiber& f) const noexcept;
   const runtime* runtime_of(const fiber& f) const noexcept;
-  const entry* with_id(std::uint64_t id) const noexcept;
+  const entry* holder_of(const wait_way& w) const noexcept;
   const entry* with_stack_at(const void* address) const noexcept;
   bool is_open(const wait_way& w, entry& of) const noexcept;
   bool look_for_open_way(std::size_t e) noexcept;

@@ -167,6 +167,7 @@ bool add_queue(const stack& where,
   const bool is_fiber =
       o.held_by == awaited_object::holder::a_number || o.held_by == awaited_object::holder::a_fiber;
   if (is_fiber) way.holder = o.who.id;
+  way.holder_noted = o.holder_noted;
   out.push_back(way);
   return true;
 }

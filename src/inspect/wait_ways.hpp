@@ -65,6 +65,7 @@ struct wait_way {
   const void* address = nullptr;
   // If not 0: only the fiber with this number ends the wait, as the holder of a lock.
   std::uint64_t holder = 0;
+  std::uint64_t holder_noted = 0;  // holder_word; 0: the number is that of some runtime
 };
 
 // Whether a fiber that waits for this may be stuck: something that fibers and threads of

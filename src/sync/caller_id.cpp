@@ -1,6 +1,8 @@
 // Numbers of callers: of the one that runs a once's function, and of a lock's holder.
 #include "base/atomic.hpp"
+#include "sched/scheduler.hpp"
 #include "sched/worker.hpp"
+#include "sync/holder_word.hpp"
 
 #include <vigil/detail/sync_core.hpp>
 
@@ -35,8 +37,9 @@ constinit std::atomic<bool> holders_are_noted{false};
 void note_holder(std::atomic<std::uint64_t>& holder) noexcept {
   const fiber* const f = current_fiber();
   // ordering: only for those who look inside; nothing hangs on it.
-  holder.store(f != nullptr ? f->identity.id << 1 : thread_id() << 1 | 1,
-               std::memory_order_relaxed);
+  holder.store(
+      f != nullptr ? holder_word::of(f->sched->number(), f->identity.id) : thread_id() << 1 | 1,
+      std::memory_order_relaxed);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

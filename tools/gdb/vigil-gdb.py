@@ -453,10 +453,11 @@ class Program:
                 if core == "once_core":  # the address of the fiber's control block
                     other = self.by_block.get(holder >> 1)
                     return f", held by {other.title}" if other else ""
-                same = [f for f in self.fibers if f.id == holder >> 1]
+                number = holder >> 1 & (1 << 40) - 1  # holder_word.hpp; above it the runtime's
+                same = [f for f in self.fibers if f.id == number]
                 same.sort(key=lambda f: f.runtime is not fiber.runtime)
                 return (f", held by {same[0].title}" if same else
-                        f", held by fiber {holder >> 1}, which has ended")
+                        f", held by fiber {number}, which has ended")
         return ""
 
     def channel_waits(self, fiber):

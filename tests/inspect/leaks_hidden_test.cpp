@@ -1,0 +1,193 @@
+// Where a search for stuck fibers must look, and which threads it must stop: each of these
+// hid a pointer from it once.
+#include "inspect/leaks_helpers.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <new>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace vigil::testing_support {
+namespace {
+
+using namespace std::chrono_literals;
+
+using held_channel = channel<int>;
+
+// Starts a fiber that receives from a channel whose only other handle is given to `keep`.
+template <class Keep>
+void start_reader_of(Keep keep) {
+  start_and_settle([&keep] {
+    const auto c = make_channel<int>();
+    start("reader", [c] { c.recv(); });
+    keep(c);
+  });
+}
+
+bool is_certain(const char* name) {
+  return names_of(inspect::find_stuck_fibers().certain).count(name) != 0;
+}
+
+// A page in which one handle lies, at some distance from its beginning.
+class page_with_handle {
+ public:
+  explicit page_with_handle(void* at, std::size_t distance)
+      : page_(at), place_(static_cast<std::byte*>(at) + distance) {}
+
+  void put(held_channel c) {
+    std::memcpy(place_, static_cast<const void*>(&c), sizeof c);
+    new (room_) held_channel(std::move(c));
+    std::memset(room_, 0, sizeof room_);
+  }
+
+  void* page() const noexcept { return page_; }
+
+  held_channel take() {
+    std::memcpy(room_, place_, sizeof room_);
+    std::memset(place_, 0, sizeof room_);
+    auto* const c = std::launder(reinterpret_cast<held_channel*>(room_));
+    held_channel result = std::move(*c);
+    c->~held_channel();
+    return result;
+  }
+
+ private:
+  void* page_;
+  std::byte* place_;
+  alignas(held_channel) std::byte room_[sizeof(held_channel)] = {};
+};
+
+constexpr std::size_t page_size = 4096;
+
+}  // namespace
+
+TEST_CASE("a handle at an address that is a multiple of four alone is seen") {
+  in_leaky_virtual([] {
+    void* const page =
+        ::mmap(nullptr, page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    page_with_handle held(page, 12);
+    start_reader_of([&held](held_channel c) { held.put(std::move(c)); });
+    CHECK_FALSE(is_certain("reader"));
+    held.take().send(1);
+    testing::settle();
+    ::munmap(page, page_size);
+  });
+}
+
+TEST_CASE("a handle in a changed page of a file that is read-only now is seen") {
+  in_leaky_virtual([] {
+    std::FILE* const file = std::tmpfile();
+    REQUIRE(::ftruncate(::fileno(file), page_size) == 0);
+    void* const page =
+        ::mmap(nullptr, page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, ::fileno(file), 0);
+    page_with_handle held(page, 64);
+    start_reader_of([&held](held_channel c) { held.put(std::move(c)); });
+    ::mprotect(page, page_size, PROT_READ);
+    CHECK_FALSE(is_certain("reader"));
+    ::mprotect(page, page_size, PROT_READ | PROT_WRITE);
+    held.take().send(1);
+    testing::settle();
+    ::munmap(page, page_size);
+    std::fclose(file);
+  });
+}
+
+TEST_CASE("a search does not make shared memory that was never touched") {
+  if (!can_be_certain) return;
+  in_leaky_virtual([] {
+    constexpr std::size_t pages = 4096;
+    std::FILE* const file = std::tmpfile();
+    REQUIRE(::ftruncate(::fileno(file), pages * page_size) == 0);
+    void* const memory =
+        ::mmap(nullptr, pages * page_size, PROT_READ | PROT_WRITE, MAP_SHARED, ::fileno(file), 0);
+    static_cast<char*>(memory)[7 * page_size] = 1;
+    start_reader_of([](const held_channel&) {});
+    check_certain(inspect::find_stuck_fibers(), {"reader"});
+    std::vector<unsigned char> in_core(pages);
+    REQUIRE(::mincore(memory, pages * page_size, in_core.data()) == 0);
+    std::size_t there = 0;
+    for (const unsigned char page : in_core)
+      there += page & 1u;
+    CHECK(there <= 64);  // the system may read ahead
+    ::munmap(memory, pages * page_size);
+    std::fclose(file);
+  });
+}
+
+TEST_CASE("threads that start the next one and end do not pass a handle by the search") {
+  in_leaky_virtual([] {
+    std::atomic<bool> is_over{false};
+    std::atomic<int> links{0};
+    std::atomic<bool> has_ended{false};
+    std::function<void(held_channel)> pass = [&](held_channel c) {
+      links.fetch_add(1);
+      if (is_over.load()) {
+        c.send(1);
+        has_ended.store(true);
+        return;
+      }
+      std::thread([&pass, c = std::move(c)]() mutable { pass(std::move(c)); }).detach();
+    };
+    start_reader_of([&pass](held_channel c) {
+      std::thread([&pass, c = std::move(c)]() mutable { pass(std::move(c)); }).detach();
+    });
+    const int searches = 40;
+    int wrong = 0;
+    for (int i = 0; i < searches; ++i)
+      wrong += is_certain("reader") ? 1 : 0;
+    CHECK(wrong == 0);
+    CHECK(links.load() > 0);
+    is_over.store(true);
+    while (!has_ended.load())
+      std::this_thread::yield();
+    testing::settle();
+  });
+}
+
+TEST_CASE("the holder of a lock is not taken for a fiber of a later run with its number") {
+  const auto lock = std::make_unique<mutex>();
+  // The same fibers in the same order, so that numbers come again.
+  in_leaky_virtual([&lock] {
+    start("holder", [&lock] { lock->lock(); });
+    testing::settle();
+  });
+  in_leaky_virtual([&lock] {
+    start("stuck", [] { make_channel<int>().recv(); });
+    start("waiter", [&lock] { lock->lock(); });
+    testing::settle();
+    CHECK_FALSE(is_certain("waiter"));
+    lock->unlock();
+    testing::settle();
+    CHECK(names_of(inspect::find_stuck_fibers().possible).count("waiter") == 0);
+    lock->unlock();
+  });
+}
+
+TEST_CASE("on real time the simplest leak is found each time") {
+  inspect::install();
+  in_runtime({}, [] {
+    go([] {
+      this_fiber::set_name("reader");
+      make_channel<int>().recv();
+    });
+    for (int i = 0; i < 3; ++i) {
+      if (can_be_certain) {
+        CHECK_THROWS_AS(testing::check_no_leaks(), testing::leak);
+      } else {
+        CHECK_NOTHROW(testing::check_no_leaks());
+      }
+    }
+  });
+}
+
+}  // namespace vigil::testing_support
