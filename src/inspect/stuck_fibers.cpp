@@ -11,7 +11,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <mutex>
 #include <system_error>
 
@@ -112,14 +111,6 @@ void search_whole(std::size_t stacks, stuck_list& result) {
   if (result.why_not == nullptr) result.fibers.assign(work.found, work.found + work.count);
 }
 
-// What was done before this may have left pointers below, in what will be gaps between
-// the variables of the functions that are called now.
-[[gnu::noinline]] void overwrite_unused_stack() noexcept {
-  std::byte room[6144];
-  std::memset(room, 0, sizeof room);
-  asm volatile("" : : "r"(room) : "memory");
-}
-
 // Without a look at what they wait for.
 void list_waiting(const stack& where, void* argument) noexcept {
   auto& result = *static_cast<std::vector<waiting_fiber>*>(argument);
@@ -141,7 +132,6 @@ bool is_observers(const fiber_snapshot& s) noexcept {
 }
 
 stuck_list find_stuck_fibers() {
-  overwrite_unused_stack();
   stuck_list result;
   const std::size_t stacks = stacks_in_use();
   if (!can_scan) {

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <system_error>
 #include <thread>
@@ -94,6 +95,14 @@ inspect::stuck_report report_of(const stuck_list& found) {
   return r;
 }
 
+// Earlier calls may have left pointers below the caller's frame, in what will be gaps
+// between the variables of the functions that are called next.
+[[gnu::noinline]] void overwrite_unused_stack() noexcept {
+  std::byte room[6144];
+  std::memset(room, 0, sizeof room);
+  asm volatile("" : : "r"(room) : "memory");
+}
+
 stuck_list search_now() {
   const handler_scope inside;
   const slab_hold hold;
@@ -168,6 +177,7 @@ void pause(const fiber* caller, nanos time) {
 namespace vigil::inline VIGIL_ABI::inspect {
 
 stuck_report find_stuck_fibers() {
+  detail::overwrite_unused_stack();
   const auto found = std::make_shared<const detail::stuck_list>(detail::search_now());
   const auto report = std::make_shared<stuck_report>();
   if (found->fibers.empty()) {
@@ -205,6 +215,7 @@ void check_no_leaks(const leak_options& options) {
   for (detail::nanos time = 100'000;; time = std::min(2 * time, longest_pause)) {
     const bool may_change = !is_virtual && detail::monotonic_now() < until;
     if (!may_change || !detail::others_go_on(caller)) {
+      detail::overwrite_unused_stack();
       const inspect::stuck_report r = inspect::find_stuck_fibers();
       const bool is_clean = r.certain.empty() && (!options.possible || r.possible.empty());
       if (is_clean) {

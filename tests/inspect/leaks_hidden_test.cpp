@@ -106,10 +106,8 @@ TEST_CASE("a search does not make shared memory that was never touched") {
   if (!can_be_certain) return;
   in_leaky_virtual([] {
     constexpr std::size_t pages = 4096;
-    std::FILE* const file = std::tmpfile();
-    REQUIRE(::ftruncate(::fileno(file), pages * page_size) == 0);
-    void* const memory =
-        ::mmap(nullptr, pages * page_size, PROT_READ | PROT_WRITE, MAP_SHARED, ::fileno(file), 0);
+    void* const memory = ::mmap(
+        nullptr, pages * page_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     static_cast<char*>(memory)[7 * page_size] = 1;
     start_reader_of([](const held_channel&) {});
     check_certain(inspect::find_stuck_fibers(), {"reader"});
@@ -118,9 +116,8 @@ TEST_CASE("a search does not make shared memory that was never touched") {
     std::size_t there = 0;
     for (const unsigned char page : in_core)
       there += page & 1u;
-    CHECK(there <= 64);  // the system may read ahead
+    CHECK(there <= 512);  // a huge page, if the system makes such
     ::munmap(memory, pages * page_size);
-    std::fclose(file);
   });
 }
 
@@ -175,7 +172,9 @@ TEST_CASE("the holder of a lock is not taken for a fiber of a later run with its
 
 TEST_CASE("on real time the simplest leak is found each time") {
   inspect::install();
-  in_runtime({}, [] {
+  real_options setup;
+  setup.workers = {1};  // another worker's thread may keep a pointer where it ran the fiber
+  in_runtime(setup, [] {
     go([] {
       this_fiber::set_name("reader");
       make_channel<int>().recv();
