@@ -50,8 +50,8 @@ struct stuck_report {
 // thread but the caller's exists; system calls that never restart, such as nanosleep, end
 // with EINTR. A value that looks like a pointer counts as one, so a fiber may be missing
 // from `certain`; none is in it wrongly, as long as no pointer is kept in disguise:
-// encoded, at an address that is no multiple of four, in memory that cannot be read, or in
-// the kernel alone (the data of an epoll set, bytes in a pipe).
+// encoded, at an address that is no multiple of four, in memory that cannot be read, or
+// in the kernel alone (the data of an epoll set, bytes in a pipe).
 //
 // A fiber that waits for nothing but the shutdown of its runtime counts as certain: it
 // goes on only then. The process must not be forked meanwhile.
@@ -85,8 +85,8 @@ struct leak_options {
 // Throws `leak` if a fiber can never go on. On virtual time it first waits until every
 // other fiber has done what it can at this instant (settle()); on real time until none is
 // ready to run or runs, for `patience` at most. The caller is not a leak, and what it can
-// reach may still wake others: leave the scope of the code under test first. The fibers of
-// all runtimes of the process are looked at. If nothing can be certain
+// reach may still wake others: leave the scope of the code under test first. The fibers
+// of all runtimes of the process are looked at. If nothing can be certain
 // (why_none_certain), it says so once on standard error, and throws only with
 // leak_options::possible.
 //

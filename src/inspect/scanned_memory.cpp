@@ -176,8 +176,8 @@ bool memory_scan::read_mappings(own_vector<mapping>& out) {
   return true;
 }
 
-// Notes in is_there_ which pages have memory, and returns their number. A page of a shared
-// mapping may be there without an entry of this process.
+// Notes in is_there_ which pages have memory, and returns their number. A page of a
+// shared mapping may be there without an entry of this process.
 std::size_t memory_scan::pages_there(std::uintptr_t at,
                                      std::size_t pages,
                                      const mapping& m) noexcept {

@@ -1,5 +1,6 @@
-// holder_word: the holder of a lock, as note_holder() writes it: a fiber by its number and
-// that of its runtime. Each runtime has numbers of its own, and a lock may outlive both.
+// holder_word: the holder of a lock, as note_holder() writes it: a fiber by its number
+// and that of its runtime. Each runtime has numbers of its own, and a lock may outlive
+// both.
 #pragma once
 
 #include <vigil/detail/config.hpp>

@@ -253,7 +253,7 @@ TEST_SUITE("stack use") {
   }
 
   TEST_CASE("is measured of the first fibers of a place, and then ten times a second") {
-    stack_use_table table;
+    static stack_use_table table;  // keeps the names for ever
     constexpr auto gap = stack_use_table::spacing;
     for (unsigned i = 0; i < stack_use_table::first_ones; ++i)
       CHECK(table.begin("a.cpp", 1, 5 * gap));
@@ -268,7 +268,7 @@ TEST_SUITE("stack use") {
   }
 
   TEST_CASE("is kept for 256 places, which keep their names, and what is more counts together") {
-    stack_use_table table;
+    static stack_use_table table;  // keeps the names for ever
     for (unsigned i = 0; i < 300; ++i) {
       std::string file = "file " + std::to_string(i);
       CHECK(table.begin(file.c_str(), i, 1));
