@@ -140,7 +140,7 @@ class cancel_node {
     const void* children[2] = {};
   };
 
-  inside look_inside() const noexcept;
+  VIGIL_FOR_IO inside look_inside() const noexcept;
 
   virtual void retain() noexcept = 0;
   virtual void release() noexcept = 0;
