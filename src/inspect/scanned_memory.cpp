@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 #include <string_view>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -127,16 +128,17 @@ void memory_scan::scan(const memory_range& r) {
   while (at + word <= end) {
     std::size_t n = std::min<std::size_t>(end - at, buffer_bytes);
     if (!read_memory(reinterpret_cast<const void*>(at), bytes_, n)) {
-      // Some page in it cannot be read.
-      n = std::min<std::size_t>(n, page_bytes - at % page_bytes);
+      // Some page in it cannot be read. A word may lie across the end of this one.
+      const std::size_t of_page = page_bytes - at % page_bytes;
+      n = std::min(n, std::max<std::size_t>(of_page, word));
       if (!read_memory(reinterpret_cast<const void*>(at), bytes_, n)) {
-        at += n;
+        at += of_page;
         continue;
       }
     }
     look_at(at, n);
-    // A word may begin in this piece, and end in the next.
-    at += at + n < end && n > word ? n - (word - word_step) : n;
+    if (at + n >= end) return;
+    at += n - (word - word_step);  // a word may begin in this piece, and end in the next
   }
 }
 
@@ -206,16 +208,21 @@ std::size_t memory_scan::pages_there(std::uintptr_t at,
 void memory_scan::scan_present(const memory_range& r, const mapping& m) {
   constexpr std::uintptr_t piece = pages_at_once * page_bytes;
   const std::uintptr_t first = r.begin / page_bytes * page_bytes;
+  bool goes_on = false;  // the page before this piece is there
   for (std::uintptr_t at = first; at < r.end; at += piece) {
     const std::size_t pages =
         std::min<std::size_t>((r.end - at + page_bytes - 1) / page_bytes, pages_at_once);
+    const bool went_on = std::exchange(goes_on, false);
     if (pages_there(at, pages, m) == 0) continue;
+    goes_on = is_there_[pages - 1];
     for (std::size_t i = 0; i < pages;) {
       std::size_t n = 0;
       while (i + n < pages && is_there_[i + n])
         ++n;
       if (n != 0) {
-        const std::uintptr_t begin = std::max(at + i * page_bytes, r.begin);
+        // A word may lie across the end of the piece before.
+        const std::uintptr_t before = i == 0 && went_on ? word_step : 0;
+        const std::uintptr_t begin = std::max(at + i * page_bytes - before, r.begin);
         scan({begin, std::min(at + (i + n) * page_bytes, r.end)});
       }
       i += n + 1;

@@ -211,8 +211,8 @@ const char* stopped_threads::wait_for_signals(int waiting) const noexcept {
   const int self = ::gettid();
   for_each_thread([&](int id) {
     if (signal_ == 0 || id == self || id == waiting) return;
+    if (!blocks(id, signal_) || is_kernels(id)) return;
     const nanos until = monotonic_now() + stop_patience;
-    if (is_kernels(id)) return;
     while (why_not == nullptr && blocks(id, signal_) && !has_gone(id)) {
       if (monotonic_now() >= until) why_not = blocks_signal;
       ::usleep(100);
@@ -239,8 +239,10 @@ const char* stopped_threads::stop_all(int waiting) {
     const bool is_listed = for_each_thread([&](int id) {
       if (why_not != nullptr) return;
       listed_thread* const listed = find_listed(id);
-      if (id == self || id == waiting || (listed != nullptr && listed->is_stopped.load()) ||
-          is_ended_main(id) || is_kernels(id)) {
+      const bool is_at_rest = id == self || id == waiting ||
+                              (listed != nullptr && listed->is_stopped.load()) || is_ended_main(id);
+      const bool is_blocked = !is_at_rest && signal_ != 0 && blocks(id, signal_);
+      if (is_at_rest || (is_blocked && is_kernels(id))) {
         ++found;
         return;
       }
@@ -253,7 +255,7 @@ const char* stopped_threads::stop_all(int waiting) {
         why_not =
             "there are other threads, and vigil::inspect::install() was not called, or the program "
             "has replaced the handler of its signal";
-      } else if (blocks(id, signal_)) {
+      } else if (is_blocked) {
         if (monotonic_now() >= until) why_not = blocks_signal;
         ::usleep(100);
       } else {

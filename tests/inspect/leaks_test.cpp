@@ -415,7 +415,7 @@ TEST_CASE("the fibers of a runtime that looks at the others are no leaks") {
     return fiber_line(written([](std::FILE* f) { inspect::dump(f); }), "observer");
   };
   while (!has(its_line(), "[parked: channel receive"))
-    std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(1ms);  // only a pause between two looks
   const inspect::stuck_report r = inspect::find_stuck_fibers();
   CHECK(in_words(names_of(r.certain)) == "");
   CHECK(in_words(names_of(r.possible)) == "");
