@@ -20,7 +20,7 @@ void spinlock::wait_for(atomic<bool>& taken) noexcept {
         ::sched_yield();
       }
     }
-    // Pairs with the release in unlock().
+    // Pairs with the release in give().
   } while (taken.exchange(true, order::acquire));
 }
 

@@ -18,38 +18,48 @@ class VIGIL_CAPABILITY("spinlock") spinlock {
   spinlock& operator=(const spinlock&) = delete;
 
   void lock() noexcept VIGIL_ACQUIRE() {
-    // Pairs with the release in unlock().
-    if (taken_.exchange(true, order::acquire)) lock_slowly();
+    take(taken_);
     lock_taken(rank_);
   }
 
   // Takes the lock beside others of the same rank, in an order that all such callers
   // keep.
   void lock_beside() noexcept VIGIL_ACQUIRE() {
-    // Pairs with the release in unlock().
-    if (taken_.exchange(true, order::acquire)) lock_slowly();
+    take(taken_);
     lock_taken_beside(rank_);
   }
 
   bool try_lock() noexcept VIGIL_TRY_ACQUIRE(true) {
-    // Pairs with the release in unlock(). The load spares the line's owner a
+    // Pairs with the release in give(). The load spares the line's owner a
     // failing exchange; ordering: only a hint.
     if (taken_.load(order::relaxed) || taken_.exchange(true, order::acquire)) return false;
     lock_taken(rank_);
     return true;
   }
 
-  // Waits for a word that is taken, and takes it: the slow half of a lock of this kind.
-  VIGIL_FOR_IO static void wait_for(atomic<bool>& taken) noexcept;
+  // The same on a word alone, for a lock that lies in a public header.
+  static void take(atomic<bool>& taken) noexcept {
+    // Pairs with the release in give().
+    if (taken.exchange(true, order::acquire)) wait_for(taken);
+  }
+
+  static void give(atomic<bool>& taken) noexcept {
+    // Pairs with the acquires in take(), try_lock() and wait_for().
+    taken.store(false, order::release);
+  }
 
   void unlock() noexcept VIGIL_RELEASE() {
     lock_released(rank_);
-    // Pairs with the acquires in lock() and try_lock().
-    taken_.store(false, order::release);
+    give(taken_);
   }
 
+  atomic<bool>& word() noexcept { return taken_; }
+
+  lock_rank rank() const noexcept { return rank_; }
+
  private:
-  void lock_slowly() noexcept { wait_for(taken_); }
+  // Waits for a word that is taken, and takes it.
+  VIGIL_FOR_IO static void wait_for(atomic<bool>& taken) noexcept;
 
   atomic<bool> taken_{false};
   const lock_rank rank_;

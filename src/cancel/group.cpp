@@ -152,7 +152,7 @@ bool group_core::try_take(const char* call) {
 
 // Hands a place on (GR3). False if no fiber waits for one.
 bool group_core::give_to_next(wake_list& claimed) noexcept {
-  while (const queued_waiter* const w = for_place_.pop_front()) {
+  while (queued_waiter* const w = for_place_.pop_front()) {
     if (claimed.claim(*w, outcome::value)) return true;
   }
   return false;
@@ -163,7 +163,7 @@ void group_core::give() noexcept {
   {
     const lock_guard guard(lock_);
     if (!give_to_next(claimed) && --taken_ == 0) {
-      while (const queued_waiter* const w = for_end_.pop_front())
+      while (queued_waiter* const w = for_end_.pop_front())
         claimed.claim(*w, outcome::value);
     }
   }  // GR2

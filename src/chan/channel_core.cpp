@@ -78,7 +78,6 @@ std::byte* channel_core::slot(std::size_t i) const noexcept {
 queued_case* channel_core::claim_first(case_queue& queue) noexcept {
   while (queued_case* const c = queue.pop_front()) {
     if (c->claim(outcome::value)) {
-      *c->chosen = c;
       c->status = channel_status::ok;
       return c;
     }
@@ -165,7 +164,6 @@ bool channel_core::close() noexcept {
 void channel_core::dismiss_all() noexcept {
   const auto claim = [](queued_case& c) {
     if (!c.claim(outcome::closed)) return false;
-    *c.chosen = &c;
     c.status = channel_status::closed;
     return true;
   };
@@ -213,10 +211,8 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
     self.refuse(d == direction::send ? "channel::send" : "channel::recv");
   }
   const channel_handle kept = channel_handle::to(&c);  // CH5
-  queued_case* chosen = nullptr;
   queued_case own;
   own.value = value;
-  own.chosen = &chosen;
   try {
     d == direction::send ? c.wait_to_send(own) : c.wait_to_recv(own);
   } catch (const runtime_gone&) {
@@ -233,7 +229,7 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   };
   const auto reason = d == direction::send ? wait_reason::send : wait_reason::recv;
   const outcome result = self.wait(own.ticket, {reason, &c}, c.lock, leave);
-  if (chosen != nullptr) return own.status;
+  if (own.has_won) return own.status;
   self.throw_if_ended(result);
   return channel_status::timeout;
 }

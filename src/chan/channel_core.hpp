@@ -7,15 +7,15 @@
 //
 // A wait leaves a queued_case in a queue, or several at once (select), all with the
 // ticket of one waiter. The other side finds one, claims the ticket, moves the value,
-// writes down which case it was and how it ended, unlocks, and delivers.
+// writes down how it ended, unlocks, and delivers.
 //
 // CH1 A case is linked and unlinked under the lock of its channel. Its owner leaves no
 //     case behind: it unlinks by itself those that were not claimed, even when an
 //     exception ends the wait.
 // CH2 A claim fails if the wait has ended otherwise; the thread that failed unlinks the
 //     case and looks at the next one.
-// CH3 Between claim and deliver() the owner cannot go on, so its case, its value and the
-//     word that says which case it was stay where they are.
+// CH3 Between claim and deliver() the owner cannot go on, so its case and its value stay
+//     where they are.
 // CH4 Receivers wait only if the ring is empty, senders only if it is full; none waits on
 //     a closed channel. So at most one of the queues holds cases that can be claimed,
 //     except for one select that waits on both: it never meets itself, because it looks
@@ -44,7 +44,6 @@ using vigil::channel_status;
 struct queued_case : queued_waiter {
   void* value = nullptr;  // to move from, or room to move into
   channel_status status = channel_status::not_ready;
-  queued_case** chosen = nullptr;  // where the claimer says which case it was
 };
 
 using case_queue = far_list<queued_case>;

@@ -1,84 +1,19 @@
 #include "chan/select_core.hpp"
 
+#include "chan/channel_core.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/wait/caller.hpp"
+#include "sched/wait/case_table.hpp"
 
 #include <vigil/error.hpp>
 
 #include <algorithm>
-#include <memory>
-#include <new>
 #include <stdexcept>
 
 #include <boost/container/small_vector.hpp>
 
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
-
-// --- channels as cases
-
-channel_core& channel_of(void* object) noexcept {
-  return *static_cast<channel_core*>(object);
-}
-
-queued_case& place_of(select_case& c) noexcept {
-  static_assert(sizeof(queued_case) <= sizeof c.place);
-  return *std::launder(reinterpret_cast<queued_case*>(c.place));
-}
-
-void new_place(select_case& c, queued_case*& chosen) noexcept {
-  auto& place = *::new (static_cast<void*>(c.place)) queued_case;
-  place.value = c.value;
-  place.chosen = &chosen;
-}
-
-spinlock& lock_of_channel(void* object) noexcept {
-  return channel_of(object).lock;
-}
-
-void retain_channel(void* object) noexcept {
-  detail::retain(&channel_of(object));
-}
-
-void release_channel(void* object) noexcept {
-  detail::release(&channel_of(object));
-}
-
-void claim_channel(select_case& c) noexcept {
-  c.status = place_of(c).status;
-}
-
-channel_status look_recv(select_case& c) noexcept {
-  return detail::try_recv(&channel_of(c.object), c.value);
-}
-
-attempt poll_recv(select_case& c) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  return channel_of(c.object).recv_now(c.value);
-}
-
-void enqueue_recv(select_case& c) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  channel_of(c.object).wait_to_recv(place_of(c));
-}
-
-void retract_recv(select_case& c) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  channel_of(c.object).leave_receivers(place_of(c));
-}
-
-channel_status look_send(select_case& c) noexcept {
-  return detail::try_send(&channel_of(c.object), c.value);
-}
-
-attempt poll_send(select_case& c) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  return channel_of(c.object).send_now(c.value);
-}
-
-void enqueue_send(select_case& c) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  channel_of(c.object).wait_to_send(place_of(c));
-}
-
-void retract_send(select_case& c) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  channel_of(c.object).leave_senders(place_of(c));
-}
 
 // --- the draw
 
@@ -106,7 +41,7 @@ constexpr std::size_t none = static_cast<std::size_t>(-1);
 bool is_near(const select_case& c) noexcept {
   if (c.type != select_case::kind::waits || c.object == nullptr) return false;
   if (c.table != &recv_case_table) return true;
-  const timed_source* const source = channel_of(c.object).source;
+  const timed_source* const source = static_cast<const channel_core*>(c.object)->source;
   return source == nullptr || !source->is_far();
 }
 
@@ -125,9 +60,11 @@ class selecting {
   void sort_out(std::size_t count);
   void shuffle(index_array& order) noexcept;
   std::size_t look_at_each() noexcept;
-  std::size_t look_at_all(waiter*& peer) noexcept;
+  std::size_t look_at_all(wake_list& told) noexcept;
 
-  spinlock& lock_of(std::uint32_t i) noexcept { return cases_[i]->table->lock(cases_[i]->object); }
+  case_lock lock_of(std::uint32_t i) const noexcept {
+    return cases_[i]->table->lock(cases_[i]->object);
+  }
 
   void lock_all() noexcept;
   void unlock_all() noexcept;
@@ -152,8 +89,9 @@ class selecting {
     selecting& selecting_;
   };
 
-  void enqueue_all(caller& self, queued_case*& chosen);
-  void retract_all(const queued_case* but) noexcept;
+  std::size_t enqueue_all(caller& self, wake_list& told);
+  std::size_t find_winner() const noexcept;
+  void retract_all(std::size_t but) noexcept;
   [[gnu::noinline]] std::size_t queue_and_wait();
 
   const shown_select shown_;
@@ -210,21 +148,15 @@ std::size_t selecting::look_at_each() noexcept {
     // those before it are not, which only a look at one instant can tell.
     if (mode_ == choice::ordered && i != order_[0]) return none;
     select_case& c = *cases_[i];
-    c.status = c.table->look(c);
-    if (c.status != channel_status::not_ready) return i;
+    if (c.table->look(c)) return i;
   }
   return none;
 }
 
 // Caller: holds all locks.
-std::size_t selecting::look_at_all(waiter*& peer) noexcept {
+std::size_t selecting::look_at_all(wake_list& told) noexcept {
   for (const std::uint32_t i : order_) {
-    select_case& c = *cases_[i];
-    const attempt done = c.table->poll(c);
-    if (done.status == channel_status::not_ready) continue;
-    c.status = done.status;
-    peer = done.peer;
-    return i;
+    if (cases_[i]->table->poll(*cases_[i], told)) return i;
   }
   return none;
 }
@@ -234,53 +166,66 @@ void selecting::lock_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   for (const std::uint32_t i : order_)
     locks_.push_back(i);
   std::sort(locks_.begin(), locks_.end(), [this](std::uint32_t a, std::uint32_t b) {
-    return std::less<>()(&lock_of(a), &lock_of(b));
+    return lock_of(a) < lock_of(b);
   });
-  const spinlock* last = nullptr;
-  for (const std::uint32_t i : locks_) {
-    spinlock& lock = lock_of(i);
-    if (&lock == last) continue;
-    last == nullptr ? lock.lock() : lock.lock_beside();
-    last = &lock;
+  const case_lock first = lock_of(locks_[0]);
+  first.lock();
+  for (case_lock last = first; const std::uint32_t i : locks_) {
+    const case_lock lock = lock_of(i);
+    if (lock == last) continue;
+    lock.lock_after(last);
+    last = lock;
   }
 }
 
 void selecting::unlock_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  const spinlock* last = nullptr;
-  for (const std::uint32_t i : locks_) {
-    spinlock& lock = lock_of(i);
-    if (&lock == last) continue;
-    last = &lock;
-    lock.unlock();
+  for (std::size_t n = locks_.size(); n-- > 0;) {
+    if (n == 0 || !(lock_of(locks_[n]) == lock_of(locks_[n - 1]))) lock_of(locks_[n]).unlock();
   }
 }
 
-// Caller: holds all locks, so no thread sees the places before they are whole. If this
-// throws, nothing is queued.
-void selecting::enqueue_all(caller& self, queued_case*& chosen) {
+// Queues all cases, with one ticket, and returns none. Or returns the case that became
+// ready meanwhile, which is taken then; nothing is queued then, nor if this throws.
+// Caller: holds all locks, so no thread sees the places before they are whole.
+std::size_t selecting::enqueue_all(caller& self, wake_list& told) {
+  const auto take_back = [&](std::uint32_t queued) noexcept {
+    for (std::uint32_t n = 0; n < queued; ++n)
+      cases_[order_[n]]->table->retract(*cases_[order_[n]], told);
+  };
   for (std::uint32_t n = 0; n < order_.size(); ++n) {
-    select_case& c = *cases_[order_[n]];
-    new_place(c, chosen);
     try {
-      c.table->enqueue(c);
+      if (cases_[order_[n]]->table->enqueue(*cases_[order_[n]])) continue;
     } catch (...) {
-      while (n-- > 0)
-        cases_[order_[n]]->table->retract(*cases_[order_[n]]);
+      take_back(n);
       throw;
     }
+    take_back(n);
+    return order_[n];
   }
   const open_wait all{&self.self(), self.open()};
   for (const std::uint32_t i : order_)
-    static_cast<open_wait&>(place_of(*cases_[i])) = all;
+    detail::place_of(*cases_[i]) = all;
+  return none;
 }
 
-void selecting::retract_all(const queued_case* but) noexcept {
+// The case that has ended the wait.
+std::size_t selecting::find_winner() const noexcept {
   for (const std::uint32_t i : order_) {
-    select_case& c = *cases_[i];
-    if (&place_of(c) == but) continue;
-    const lock_guard guard(lock_of(i));
-    c.table->retract(c);
+    if (detail::place_of(*cases_[i]).has_won) return i;
   }
+  return none;
+}
+
+void selecting::retract_all(std::size_t but) noexcept {
+  wake_list told;
+  for (const std::uint32_t i : order_) {
+    if (i == but) continue;
+    const case_lock lock = lock_of(i);
+    lock.lock();
+    cases_[i]->table->retract(*cases_[i], told);
+    lock.unlock();
+  }
+  told.deliver();
 }
 
 std::size_t selecting::run() {
@@ -295,14 +240,13 @@ std::size_t selecting::run() {
 std::size_t selecting::queue_and_wait() {
   caller self(limit_);
   const bool over = otherwise_ != none || limit_.is_over();  // reads a clock: without the locks
-  queued_case* chosen = nullptr;
-  waiter* peer = nullptr;
+  wake_list told;
   shuffle(order_);
   lock_all();
-  const std::size_t ready = look_at_all(peer);
+  std::size_t ready = look_at_all(told);
   if (ready != none) {
     unlock_all();
-    if (peer != nullptr) peer->deliver();
+    told.deliver(turn::next);
     return ready;
   }
   if (over) {
@@ -315,33 +259,37 @@ std::size_t selecting::queue_and_wait() {
   }
   const kept_objects kept(*this);
   try {
-    enqueue_all(self, chosen);
+    ready = enqueue_all(self, told);
   } catch (const runtime_gone&) {
     // The runtime of a timer has just ended: its channel is closed now.
     unlock_all();
+    told.deliver();
     return queue_and_wait();
   } catch (...) {
     unlock_all();
+    told.deliver();
     if (current_fiber() != nullptr) current_scheduler()->board.cover_owed();
     throw;
   }
-  const ticket t = place_of(*cases_[order_[0]]).ticket;
+  if (ready != none) {
+    unlock_all();
+    told.deliver();
+    return ready;
+  }
+  const ticket t = detail::place_of(*cases_[order_[0]]).ticket;
   unlock_all();
   outcome result = outcome::open;
   try {
     result = self.wait(t, {wait_reason::select, &shown_});
   } catch (...) {
-    retract_all(nullptr);
+    retract_all(none);
     throw;
   }
-  retract_all(chosen);
-  if (chosen != nullptr) {
-    for (const std::uint32_t i : order_) {
-      select_case& c = *cases_[i];
-      if (&place_of(c) != chosen) continue;
-      c.table->claim(c);
-      return i;
-    }
+  const std::size_t winner = find_winner();
+  retract_all(winner);
+  if (winner != none) {
+    cases_[winner]->table->end(*cases_[winner]);
+    return winner;
   }
   self.throw_if_ended(result);
   return timed_;
@@ -368,31 +316,12 @@ std::size_t select_one(select_case* const* cases, std::size_t count, choice mode
     }
   }
   if (only != none) {
-    select_case& c = *cases[only];
-    c.status = c.table->look(c);
-    if (c.status != channel_status::not_ready) return only;
+    if (cases[only]->table->look(*cases[only])) return only;
   }
   return select_among(cases, count, mode);
 }
 
 }  // namespace
-
-constexpr case_table recv_case_table = {look_recv,
-                                        lock_of_channel,
-                                        poll_recv,
-                                        enqueue_recv,
-                                        retain_channel,
-                                        release_channel,
-                                        claim_channel,
-                                        retract_recv};
-constexpr case_table send_case_table = {look_send,
-                                        lock_of_channel,
-                                        poll_send,
-                                        enqueue_send,
-                                        retain_channel,
-                                        release_channel,
-                                        claim_channel,
-                                        retract_send};
 
 void throw_select_within() {
   throw std::logic_error(

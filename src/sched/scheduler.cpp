@@ -272,8 +272,8 @@ void scheduler::finish(fiber& f) noexcept {
     f.life.has_ended.store(true, order::release);
     // Claimed under the lock: a joiner whose wait ended otherwise takes itself
     // out under it, so it is alive here.
-    const open_wait w = std::exchange(f.joining.joiner, {});
-    if (w.waiter != nullptr && w.claim(outcome::value)) joiner = w.waiter;
+    open_wait* const w = std::exchange(f.joining.joiner, nullptr);
+    if (w != nullptr && w->claim(outcome::value)) joiner = w->waiter;
   }
   if (joiner != nullptr) joiner->deliver(turn::in_order);
 }

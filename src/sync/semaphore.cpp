@@ -17,9 +17,7 @@ void grant(counter_core& s, wake_list& claimed) noexcept {
   while (s.queue.first != nullptr && s.queue.first->amount <= s.count) {
     queued_wait& next = *s.queue.first;
     all.remove(next);
-    if (!next.waiter->claim(next.ticket, outcome::value)) continue;
-    s.count -= next.amount;
-    claimed.add(*next.waiter);
+    if (claimed.claim(next, outcome::value)) s.count -= next.amount;
   }
 }
 

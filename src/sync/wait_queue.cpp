@@ -32,7 +32,7 @@ queued_wait* queue_ref::claim_first() const noexcept {
   while (first != nullptr) {
     queued_wait& w = *first;
     remove(w);
-    if (w.waiter->claim(w.ticket, outcome::value)) return &w;
+    if (w.claim(outcome::value)) return &w;
   }
   return nullptr;
 }
@@ -44,8 +44,7 @@ void queue_ref::claim_all(wake_list& claimed) const noexcept {
 
 void queue_up(
     queue_ref queue, queued_wait& own, caller& self, queue_guard& guard, bool at_front) noexcept {
-  own.waiter = &self.self();
-  own.ticket = self.open();  // nobody sees the record before the guard is released
+  self.open(own);  // nobody sees the record before the guard is released
   at_front ? queue.push_front(own) : queue.push_back(own);
   guard.unlock();
 }

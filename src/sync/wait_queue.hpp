@@ -35,12 +35,10 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 // The record that a waiter leaves in a queue. It lies on the waiter's stack.
-struct queued_wait {
+struct queued_wait : open_wait {
+  bool linked = false;
   queued_wait* before = nullptr;
   queued_wait* after = nullptr;
-  bool linked = false;
-  detail::waiter* waiter = nullptr;
-  detail::ticket ticket = 0;
   std::int64_t amount = 0;  // permits, for a semaphore
   nanos since = 0;          // for a mutex: when the waiter came
 };
@@ -81,8 +79,7 @@ class queue_guard {
   queue_guard& operator=(const queue_guard&) = delete;
 
   void lock() noexcept {
-    // Pairs with the release in unlock().
-    if (queue_.taken.exchange(true, order::acquire)) spinlock::wait_for(queue_.taken);
+    spinlock::take(queue_.taken);
     lock_taken(lock_rank::sync);
     held_ = true;
   }
@@ -93,8 +90,7 @@ class queue_guard {
   void unlock() noexcept {
     held_ = false;
     lock_released(lock_rank::sync);
-    // Pairs with the acquire in lock() and in spinlock::wait_for().
-    queue_.taken.store(false, order::release);
+    spinlock::give(queue_.taken);
   }
 
  private:

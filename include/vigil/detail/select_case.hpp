@@ -1,17 +1,17 @@
 // The untyped select and its cases.
 #pragma once
 
-#include <vigil/channel.hpp>
 #include <vigil/detail/channel_core.hpp>
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/wait_limit.hpp>
 
 #include <cstddef>
 #include <cstdint>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// The functions poll, enqueue, claim and retract for one kind of case;
-// src/chan/select_core.hpp.
+// The functions poll, enqueue, retract and others of one kind of case;
+// src/sched/wait/case_table.hpp.
 struct case_table;
 
 // One case of a select, during the call.
@@ -25,30 +25,28 @@ struct select_case {
   select_case(const case_table& of, void* waits_for) noexcept
       : table(&of), object(waits_for), value(nullptr), type(kind::waits) {}
 
+  select_case(const case_table& of, void* waits_for, std::int64_t n) noexcept
+      : table(&of), object(waits_for), amount(n), type(kind::waits) {}
+
   select_case(kind k, const wait_limit& l) noexcept : limit(l), type(k) {}
 
   const case_table* table = nullptr;
   void* object = nullptr;  // nullptr: never ready, like Go's nil channel
 
   union {
-    void* value;
-    wait_limit limit;  // for `timed`
+    void* value;          // of a channel's case
+    std::int64_t amount;  // of permits
+    wait_limit limit;     // for `timed`
   };
 
   kind type;
-  channel_status status = channel_status::not_ready;
+  channel_status status = channel_status::not_ready;  // how a channel's case has ended
   // Its place in the queue of the object. Not initialised.
   alignas(void*) std::byte place[72];
 };
 
 VIGIL_API extern const case_table recv_case_table;
 VIGIL_API extern const case_table send_case_table;
-
-// A handle for a case that outlives the statement in which it was made.
-inline channel_handle keep_channel(const select_case& c) noexcept {
-  if (c.table != &recv_case_table && c.table != &send_case_table) return {};
-  return channel_handle::to(static_cast<channel_core*>(c.object));
-}
 
 // Throws: std::logic_error.
 [[noreturn]] VIGIL_API void throw_select_within();

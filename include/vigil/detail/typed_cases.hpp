@@ -178,6 +178,12 @@ std::size_t select_of(choice mode, Cases&... cases) {
   return taken;
 }
 
+// A handle for a case that outlives the statement in which it was made.
+inline channel_handle keep_channel(const select_case& c) noexcept {
+  if (c.table != &recv_case_table && c.table != &send_case_table) return {};
+  return channel_handle::to(static_cast<channel_core*>(c.object));
+}
+
 // A case of a case_list.
 struct any_case {
   virtual ~any_case() = default;

@@ -130,7 +130,7 @@ struct fiber_ending {
 struct fiber_joining {
   spinlock lock{lock_rank::fiber_join};
   atomic<bool> is_joined{false};
-  open_wait joiner VIGIL_GUARDED_BY(lock);
+  open_wait* joiner VIGIL_GUARDED_BY(lock) = nullptr;
 };
 
 // How long the fiber and its control block are needed. The fiber's end and its handle

@@ -99,9 +99,8 @@ bool is_joined(const fiber_core& core) noexcept {
 }
 
 // Ends a join without the result.
-void take_out(fiber_core& core, detail::waiter& w) noexcept {
-  const lock_guard guard(core.joining.lock);
-  if (core.joining.joiner.waiter == &w) core.joining.joiner = {};
+void take_out(fiber_core& core) noexcept VIGIL_REQUIRES(core.joining.lock) {
+  core.joining.joiner = nullptr;
   core.joining.is_joined.store(false, detail::order::relaxed);  // ordering: in is_joined()
 }
 
@@ -117,11 +116,14 @@ join_end wait_as_joiner(fiber_core& core, detail::caller& self) {
     core.joining.lock.unlock();
     return result;
   }
-  const detail::ticket t = self.open(core.joining.joiner);
+  open_wait own;
+  self.open(own);
+  core.joining.joiner = &own;
   core.joining.is_joined.store(true, detail::order::relaxed);  // ordering: in is_joined()
   const outcome result =
-      self.wait(t, {wait_reason::join, &core}, core.joining.lock, [&]() noexcept {
-        take_out(core, self.self());
+      self.wait(own.ticket, {wait_reason::join, &core}, core.joining.lock, [&]() noexcept {
+        const lock_guard guard(core.joining.lock);
+        take_out(core);
       });
   if (result == outcome::value) return join_end::ended;
   self.throw_if_ended(result);

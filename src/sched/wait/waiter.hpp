@@ -146,9 +146,16 @@ class waiter {
 struct open_wait {
   detail::waiter* waiter = nullptr;
   detail::ticket ticket = 0;
+  // Whether the wait was ended from here, for an owner that left it in several places.
+  // Written between claim and deliver().
+  bool has_won = false;
 
   // True if this ended the wait; the caller then delivers the waiter.
-  bool claim(outcome result) const noexcept { return waiter->claim(ticket, result); }
+  bool claim(outcome result) noexcept {
+    if (!waiter->claim(ticket, result)) return false;
+    has_won = true;
+    return true;
+  }
 };
 
 // The same in a queue, linked and unlinked under the queue's lock. It lies on the stack

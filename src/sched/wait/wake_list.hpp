@@ -33,7 +33,7 @@ class wake_list {
   bool empty() const noexcept { return claimed_.empty(); }
 
   // Claims the wait; true if this call ended it.
-  bool claim(const open_wait& w, outcome result) noexcept {
+  bool claim(open_wait& w, outcome result) noexcept {
     if (!w.claim(result)) return false;
     add(*w.waiter);
     return true;

@@ -1,0 +1,112 @@
+// case_table: what a select does with one kind of case. Each layer has the tables of what
+// it can wait for; select itself (chan/select_core.hpp) knows none of them.
+//
+//   look              without the lock
+//   lock ─ poll ─ enqueue ─ unlock ─ the wait ─ retract, under the lock again
+//                                       └ end, for the case that ended it
+//
+// CT1 A case keeps its place (select_case::place) from enqueue() on until it is retracted
+//     or has won. The place begins with an open_wait.
+// CT2 Who ends the wait does so by open_wait::claim(), between locking the queue and
+//     deliver(); so exactly one place of a select has won, or none.
+// CT3 A case that has not won is retracted, whatever has ended the wait. One that has won
+//     is not: its queue may be gone.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/lock_rank.hpp"
+#include "base/spinlock.hpp"
+#include "sched/wait/wait_reason.hpp"
+#include "sched/wait/waiter.hpp"
+#include "sched/wait/wake_list.hpp"
+
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/select_case.hpp>
+
+#include <cstddef>
+#include <new>
+#include <utility>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+// The lock of the queue in which a case waits: a spinlock, or the word of a wait_queue.
+// Several are taken in the order of their ranks, and of their addresses within a rank.
+class case_lock {
+ public:
+  explicit case_lock(spinlock& s) noexcept : word_(&s.word()), rank_(s.rank()) {}
+
+  case_lock(atomic<bool>& word, lock_rank rank) noexcept : word_(&word), rank_(rank) {}
+
+  void lock() const noexcept {
+    spinlock::take(*word_);
+    lock_taken(rank_);
+  }
+
+  // Takes it while `last`, which comes before it, is the last that was taken.
+  void lock_after(const case_lock& last) const noexcept {
+    spinlock::take(*word_);
+    last.rank_ == rank_ ? lock_taken_beside(rank_) : lock_taken(rank_);
+  }
+
+  void unlock() const noexcept {
+    lock_released(rank_);
+    spinlock::give(*word_);
+  }
+
+  friend bool operator==(const case_lock& a, const case_lock& b) noexcept {
+    return a.word_ == b.word_;
+  }
+
+  friend bool operator<(const case_lock& a, const case_lock& b) noexcept {
+    return a.rank_ != b.rank_ ? a.rank_ < b.rank_ : std::less<>()(a.word_, b.word_);
+  }
+
+ private:
+  atomic<bool>* word_;
+  lock_rank rank_;
+};
+
+struct case_table {
+  // For those who look inside: the wait as if it were for this case alone, whose
+  // awaited::object lies this far behind the case's.
+  wait_reason reason;
+  std::ptrdiff_t shown_at;
+
+  // Without the lock: takes the case and returns true, if it is ready.
+  bool (*look)(select_case& c) noexcept;
+  // The lock of the queue that the case would be in; the same for equal objects.
+  case_lock (*lock)(void* object) noexcept;
+  // Under the lock: as look(). The waiters whose waits it has ended go to `told`.
+  bool (*poll)(select_case& c, wake_list& told) noexcept;
+  // Under the lock, after poll(): queues the case; the ticket follows before the lock is
+  // released. Returns false if it has taken the case instead. Throws std::bad_alloc, with
+  // nothing queued.
+  bool (*enqueue)(select_case& c);
+  // The object stays alive between these two (CH5).
+  void (*retain)(void* object) noexcept;
+  void (*release)(void* object) noexcept;
+  // After the wait, for the case that has won.
+  void (*end)(select_case& c) noexcept;
+  // Under the lock: takes the case out if it is still queued.
+  void (*retract)(select_case& c, wake_list& told) noexcept;
+};
+
+// The place of a case, which enqueue() makes.
+template <class Place>
+Place& make_place(select_case& c) noexcept {
+  static_assert(sizeof(Place) <= sizeof c.place && std::is_base_of_v<open_wait, Place>);
+  return *::new (static_cast<void*>(c.place)) Place;
+}
+
+template <class Place = open_wait>
+Place& place_of(select_case& c) noexcept {
+  return *std::launder(reinterpret_cast<Place*>(c.place));
+}
+
+// For an object that its owner keeps alive.
+inline void keep_nothing(void*) noexcept {}
+
+// For a case that the thread which ended the wait has left nothing to do.
+inline void end_nothing(select_case&) noexcept {}
+
+}  // namespace vigil::inline VIGIL_ABI::detail
