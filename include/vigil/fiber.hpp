@@ -106,8 +106,15 @@ class [[nodiscard]] fiber {
   std::uint64_t id() const noexcept { return core_ == nullptr ? 0 : detail::id_of(core_); }
 
  private:
+  friend struct detail::core_access;
+
   R join_within(const detail::wait_limit& limit) {
     detail::join(core_, limit);
+    return take_result();
+  }
+
+  // Caller: the fiber has ended.
+  R take_result() {
     const detail::ended_fiber ended(std::exchange(core_, nullptr));
     if constexpr (!std::is_void_v<R>) return R(std::move(*static_cast<R*>(ended.result())));
   }

@@ -16,6 +16,7 @@
 // its own fibers, which must not wait for it or destroy it.
 #pragma once
 
+#include <vigil/channel.hpp>
 #include <vigil/clock.hpp>
 #include <vigil/context.hpp>
 #include <vigil/detail/config.hpp>
@@ -26,6 +27,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -119,6 +121,8 @@ class group {
   const vigil::context& context() const noexcept { return detail::context_of(core_); }
 
  private:
+  friend struct detail::core_access;
+
   // Takes over the place that the caller has just taken.
   detail::group_place place() noexcept { return detail::group_place(core_); }
 
@@ -216,11 +220,38 @@ class group_of {
     return group_.wait_until(t);
   }
 
+  // Waits for the next result, in the order in which the functions return, and takes it;
+  // wait() returns those that are left. nullopt if all fibers have ended and no result is
+  // left: the group can be used again. Throws what wait() throws, once the results that
+  // there are have been taken and all fibers have ended.
+  //
+  //   while (std::optional<page> p = pages.next()) show(*p);
+  std::optional<T> next() { return take_next(next_within(detail::no_limit)); }
+
+  // The same; throws `cancelled` when ctx is done. The group continues.
+  std::optional<T> next(const vigil::context& ctx) {
+    return take_next(next_within(detail::cancelled_by(ctx)));
+  }
+
+  // The same; is_timeout() if the timeout passes first, is_closed() if no result is left.
+  // A zero or negative timeout only looks.
+  template <detail::duration_like D>
+  recv_result<T> next_for(const D& timeout) {
+    return timed(next_within(detail::within(timeout)));
+  }
+
+  template <detail::time_point_like Time>
+  recv_result<T> next_until(const Time& t) {
+    return timed(next_within(detail::until(t)));
+  }
+
   void cancel(const std::exception_ptr& cause = nullptr) noexcept { group_.cancel(cause); }
 
   const vigil::context& context() const noexcept { return group_.context(); }
 
  private:
+  friend struct detail::core_access;
+
   // Starts f in the place that the caller has just taken.
   template <class F>
   void start(const char* call, F&& f, const site& from) {
@@ -230,13 +261,15 @@ class group_of {
       group::start(
           std::move(place),
           call,
-          [&s, own = std::decay_t<F>(std::forward<F>(f))](const vigil::context& ctx) mutable {
+          [&s, core = group_.core_, own = std::decay_t<F>(std::forward<F>(f))](
+              const vigil::context& ctx) mutable {
             if constexpr (detail::takes_context<std::decay_t<F>>) {
               s.result.emplace(own(ctx));
             } else {
               static_cast<void>(ctx);
               s.result.emplace(own());
             }
+            detail::hand_in(core, s);
           },
           from);
     } catch (...) {
@@ -247,8 +280,41 @@ class group_of {
 
   std::vector<T> wait_within(const detail::wait_limit& limit) {
     detail::wait(group_.core_, limit, "group_of::wait");
+    return take_all();
+  }
+
+  // Caller: all have ended, and wait() would throw no error.
+  std::vector<T> take_all() {
     if (!results_.is_whole()) detail::throw_unfinished(group_.core_);
     return results_.take();
+  }
+
+  struct next_found {
+    channel_status status;
+    void* result = nullptr;
+  };
+
+  next_found next_within(const detail::wait_limit& limit) {
+    next_found found{channel_status::ok};
+    found.status = detail::next_result(group_.core_, limit, found.result);
+    return found;
+  }
+
+  std::optional<T> take_next(const next_found& found) { return take_next(found.result); }
+
+  // `result`: of a next_result(), nullptr if none is left.
+  std::optional<T> take_next(void* result) {
+    if (result != nullptr) {
+      auto& done = *static_cast<detail::done_result*>(result);
+      return results_.take(static_cast<detail::result_slot<T>&>(done));
+    }
+    detail::finish_results(group_.core_, results_.is_whole());
+    return std::nullopt;
+  }
+
+  recv_result<T> timed(const next_found& found) {
+    if (found.status == channel_status::timeout) return {std::nullopt, found.status};
+    return {take_next(found), found.status};
   }
 
   detail::result_list<T> results_;  // dies after the group has joined

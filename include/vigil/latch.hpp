@@ -58,6 +58,8 @@ class latch {
   void arrive_and_wait(const context& ctx) { arrive_and_wait(1, ctx); }
 
  private:
+  friend struct detail::core_access;
+
   void arrive_within(std::int64_t n, const detail::wait_limit& limit) {
     // Kept, because others may change the caller's context once it has arrived.
     const detail::kept_limit kept(limit);

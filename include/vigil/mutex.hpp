@@ -70,6 +70,8 @@ class mutex {
   }
 
  private:
+  friend struct detail::core_access;
+
   bool lock_within(const detail::wait_limit& limit) {
     if (!take() && !detail::lock_slowly(core_, limit)) return false;
     detail::holder_came(core_.holder);

@@ -167,6 +167,7 @@ class case_list {
   void switch_off(std::size_t index) {
     detail::select_case& c = *pointers_.at(index);
     c.type = detail::select_case::kind::waits;
+    c.table = nullptr;
     c.object = nullptr;
   }
 

@@ -73,6 +73,8 @@ class semaphore {
   std::int64_t available() const noexcept { return detail::count_of(core_); }
 
  private:
+  friend struct detail::core_access;
+
   detail::counter_core core_;
 };
 

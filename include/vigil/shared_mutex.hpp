@@ -90,6 +90,8 @@ class shared_mutex {
   }
 
  private:
+  friend struct detail::core_access;
+
   using word = detail::shared_mutex_core;
 
   bool lock_within(const detail::wait_limit& limit) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <vigil/blocking.hpp>
+#include <vigil/cases.hpp>
 #include <vigil/channel.hpp>
 #include <vigil/clock.hpp>
 #include <vigil/context.hpp>

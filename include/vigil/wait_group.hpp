@@ -104,6 +104,8 @@ class wait_group {
   }
 
  private:
+  friend struct detail::core_access;
+
   detail::counter_core core_;
 };
 

@@ -189,6 +189,10 @@ void selecting::unlock_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
 // Caller: holds all locks, so no thread sees the places before they are whole.
 std::size_t selecting::enqueue_all(caller& self, wake_list& told) {
   const auto take_back = [&](std::uint32_t queued) noexcept {
+    // A case that leaves may let the next in its queue have its turn, which must not be
+    // one of these: no claim of a ticket that was never open succeeds.
+    for (std::uint32_t n = 0; n < queued; ++n)
+      detail::place_of(*cases_[order_[n]]) = open_wait{&self.self()};
     for (std::uint32_t n = 0; n < queued; ++n)
       cases_[order_[n]]->table->retract(*cases_[order_[n]], told);
   };

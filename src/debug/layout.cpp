@@ -5,6 +5,7 @@
 #include "machine/slab_table.hpp"
 #include "sched/run/running_runtimes.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/wait/case_table.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/detail/sync_core.hpp>
@@ -221,6 +222,8 @@ struct debug_layout {
     VIGIL_OFFSET(select_case, object);
     VIGIL_OFFSET(select_case, type);
     VIGIL_VALUE(select_case::kind::waits);
+    VIGIL_OFFSET(case_table, reason);
+    VIGIL_OFFSET(case_table, shown_at);
   }
 
   // A `birth`, which a wait shows as its object, is the beginning of the queue.

@@ -8,7 +8,9 @@
 #include "sched/run/running_runtimes.hpp"
 #include "sched/run/side_call.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/wait/case_table.hpp"
 #include "sync/holder_word.hpp"
+#include "sync/wait_queue.hpp"
 
 #include <vigil/detail/sync_core.hpp>
 
@@ -41,15 +43,22 @@ bool read_fiber_at(const void* block, shown_fiber& out) noexcept {
   return true;
 }
 
-bool read_channel_at(const void* at, bool is_send, shown_channel& out) noexcept {
+bool read_channel_at(const void* at, shown_object& out) noexcept {
   copied_bytes<channel_core> copy;
   if (!copy.read(at)) return false;
   const channel_core& c = copy.as_object();
+  out.type = shown_object::kind::channel;
   out.size = c.size_in_copy();
   out.capacity = c.capacity();
   out.is_closed = c.is_closed_in_copy();
-  out.is_send = is_send;
   return read_birth(c.made_at, at, out.made);
+}
+
+bool read_case(const select_case& c, shown_object& out) noexcept {
+  copied_bytes<case_table> table;
+  if (!table.read(c.table)) return false;
+  const case_table& t = table.as_object();
+  return detail::read_object(t.reason, static_cast<const std::byte*>(c.object) + t.shown_at, out);
 }
 
 bool read_select_at(const void* at, awaited_object& out) noexcept {
@@ -65,10 +74,9 @@ bool read_select_at(const void* at, awaited_object& out) noexcept {
     if (!place.read(all.cases + i) || !one.read(place.as_object())) return false;
     const select_case& c = one.as_object();
     if (c.type != select_case::kind::waits || c.object == nullptr) continue;
-    if (c.table != &recv_case_table && c.table != &send_case_table) continue;
     if (out.case_count == awaited_object::most_cases) {
       ++out.other_cases;
-    } else if (read_channel_at(c.object, c.table == &send_case_table, out.cases[out.case_count])) {
+    } else if (read_case(c, out.cases[out.case_count])) {
       ++out.case_count;
     }
   }
@@ -77,32 +85,24 @@ bool read_select_at(const void* at, awaited_object& out) noexcept {
 }
 
 // `holder` as note_holder() writes it.
-void read_holder(std::uint64_t holder, awaited_object& out) noexcept {
+void read_holder(std::uint64_t holder, shown_object& out) noexcept {
   if (holder == 0) return;
   out.holder_noted = holder;
   if (holder_word::is_thread(holder)) {
-    out.held_by = awaited_object::holder::a_thread;
+    out.held_by = shown_object::holder::a_thread;
   } else {
-    out.held_by = awaited_object::holder::a_number;
+    out.held_by = shown_object::holder::a_number;
     out.who.id = holder_word::fiber_number(holder);
   }
 }
 
 // `runner` is a caller_id(): the fiber is there, since it runs the function.
-void read_runner(std::uint64_t runner, awaited_object& out) noexcept {
+void read_runner(std::uint64_t runner, shown_object& out) noexcept {
   if ((runner & 1) != 0) {
-    out.held_by = awaited_object::holder::a_thread;
+    out.held_by = shown_object::holder::a_thread;
   } else if (runner != 0 && read_fiber_at(reinterpret_cast<const void*>(runner >> 1), out.who)) {
-    out.held_by = awaited_object::holder::a_fiber;
+    out.held_by = shown_object::holder::a_fiber;
   }
-}
-
-// How far the queue, which begins with the `birth`, lies from the beginning.
-template <class Core>
-std::ptrdiff_t queue_offset() noexcept {
-  static constexpr Core example{site{"", 0}};
-  return reinterpret_cast<const std::byte*>(&example.queue) -
-         reinterpret_cast<const std::byte*>(&example);
 }
 
 template <class Core>
@@ -110,26 +110,27 @@ bool copy_around(const void* queue, copied_bytes<Core>& out) noexcept {
   return out.read(static_cast<const std::byte*>(queue) - queue_offset<Core>());
 }
 
-bool read_object(const fiber_snapshot& s, awaited_object& out) noexcept {
-  if (!read_birth_at(s.object, out.made)) return false;
-  out.type = awaited_object::kind::object;
-  switch (s.reason) {
+// A thing with a queue of waits, which begins with the `birth`.
+bool read_queue(wait_reason reason, const void* queue, shown_object& out) noexcept {
+  if (!read_birth_at(queue, out.made)) return false;
+  out.type = shown_object::kind::queue;
+  switch (reason) {
     case wait_reason::mutex: {
       copied_bytes<mutex_core> m;
-      if (!copy_around(s.object, m)) return false;
+      if (!copy_around(queue, m)) return false;
       read_holder(m.as_object().holder.load(order::relaxed), out);  // ordering: a copy
       return true;
     }
     case wait_reason::shared_mutex_read:
     case wait_reason::shared_mutex_write: {
       copied_bytes<shared_mutex_core> m;
-      if (!copy_around(s.object, m)) return false;
+      if (!copy_around(queue, m)) return false;
       read_holder(m.as_object().holder.load(order::relaxed), out);  // ordering: a copy
       return true;
     }
     case wait_reason::once: {
       copied_bytes<once_core> o;
-      if (!copy_around(s.object, o)) return false;
+      if (!copy_around(queue, o)) return false;
       read_runner(o.as_object().runner, out);
       return true;
     }
@@ -138,10 +139,17 @@ bool read_object(const fiber_snapshot& s, awaited_object& out) noexcept {
   }
 }
 
+bool read_one(const fiber_snapshot& s, awaited_object& out) noexcept {
+  if (!detail::read_object(s.reason, s.object, out.cases[0])) return false;
+  out.case_count = 1;
+  out.type = awaited_object::kind::object;
+  return true;
+}
+
 // `object` as shown_object.hpp of vigil-io makes it.
 bool read_io(const fiber_snapshot& s, awaited_object& out) noexcept {
   const auto word = reinterpret_cast<std::uintptr_t>(s.object);
-  if ((word & 1) == 0) return read_object(s, out);
+  if ((word & 1) == 0) return read_one(s, out);
   read_descriptor(static_cast<int>(word >> 1), out.descriptor);
   out.type = awaited_object::kind::descriptor;
   return true;
@@ -159,16 +167,6 @@ bool read_call(const fiber_snapshot& s, awaited_object& out) noexcept {
 bool read_by_reason(const fiber_snapshot& s, awaited_object& out) noexcept {
   if (s.object == nullptr) return true;
   switch (s.reason) {
-    case wait_reason::join:
-      if (!read_fiber_at(s.object, out.who)) return false;
-      out.type = awaited_object::kind::join;
-      return true;
-    case wait_reason::send:
-    case wait_reason::recv:
-      if (!read_channel_at(s.object, s.reason == wait_reason::send, out.cases[0])) return false;
-      out.case_count = 1;
-      out.type = awaited_object::kind::channel;
-      return true;
     case wait_reason::select:
       return read_select_at(s.object, out);
     case wait_reason::io:
@@ -176,7 +174,7 @@ bool read_by_reason(const fiber_snapshot& s, awaited_object& out) noexcept {
     case wait_reason::blocking:
       return read_call(s, out);
     default:
-      return read_object(s, out);
+      return read_one(s, out);
   }
 }
 
@@ -214,25 +212,25 @@ void write_fiber(dump_writer& out, const shown_fiber& f) noexcept {
   if (f.name[0] != '\0') out.text(" (").name(f.name).text(")");
 }
 
-void write_holder(dump_writer& out, const awaited_object& o) noexcept {
+void write_holder(dump_writer& out, const shown_object& o) noexcept {
   switch (o.held_by) {
-    case awaited_object::holder::unknown:
+    case shown_object::holder::unknown:
       return;
-    case awaited_object::holder::a_thread:
+    case shown_object::holder::a_thread:
       out.text(", held by a thread");
       return;
-    case awaited_object::holder::a_number:
-    case awaited_object::holder::a_fiber:
+    case shown_object::holder::a_number:
+    case shown_object::holder::a_fiber:
       write_fiber(out.text(", held by "), o.who);
       return;
-    case awaited_object::holder::gone:
+    case shown_object::holder::gone:
       write_fiber(out.text(", held by "), o.who);
       out.text(", which has ended");
       return;
   }
 }
 
-void write_channel(dump_writer& out, const shown_channel& c, bool with_addresses) noexcept {
+void write_channel(dump_writer& out, const shown_object& c, bool with_addresses) noexcept {
   out.text("the channel");
   write_birth(out, c.made, with_addresses);
   if (c.is_closed) {
@@ -240,6 +238,34 @@ void write_channel(dump_writer& out, const shown_channel& c, bool with_addresses
   } else if (c.capacity != 0) {
     out.text(" (").number(c.size).text(" of ").number(c.capacity).text(" values)");
   }
+}
+
+// To follow the reason.
+void write_object(dump_writer& out, const shown_object& o, bool with_addresses) noexcept {
+  switch (o.type) {
+    case shown_object::kind::none:
+      break;
+    case shown_object::kind::one_fiber:
+      write_fiber(out.text(" of "), o.who);
+      break;
+    case shown_object::kind::channel:
+      out.text(o.reason == wait_reason::send ? " to " : " from ");
+      write_channel(out, o, with_addresses);
+      break;
+    case shown_object::kind::queue:
+      write_birth(out, o.made, with_addresses);
+      write_holder(out, o);
+      break;
+  }
+}
+
+void write_cases(dump_writer& out, const awaited_object& o, bool with_addresses) noexcept {
+  for (std::size_t i = 0; i < o.case_count; ++i) {
+    out.text(i == 0 ? " (" : ", ").text(case_name(o.cases[i].reason));
+    write_object(out, o.cases[i], with_addresses);
+  }
+  if (o.other_cases != 0) out.text(", and ").number(o.other_cases).text(" more");
+  if (o.case_count != 0) out.text(")");
 }
 
 void write_descriptor(dump_writer& out, const shown_descriptor& d) noexcept {
@@ -280,39 +306,46 @@ bool read_awaited(const stack& where, const fiber_snapshot& s, awaited_object& o
   return true;
 }
 
-void find_holder(awaited_object& o) noexcept {
-  if (o.held_by != awaited_object::holder::a_number) return;
+bool read_object(wait_reason reason, const void* object, shown_object& out) noexcept {
+  out.reason = reason;
+  switch (reason) {
+    case wait_reason::join:
+      out.type = shown_object::kind::one_fiber;
+      return read_fiber_at(object, out.who);
+    case wait_reason::send:
+    case wait_reason::recv:
+      return read_channel_at(object, out);
+    default:
+      return read_queue(reason, object, out);
+  }
+}
+
+void find_holder(shown_object& o) noexcept {
+  if (o.held_by != shown_object::holder::a_number) return;
   wanted_fiber wanted;
   wanted.id = wanted.found.id = o.who.id;
   for_each_running([&](const scheduler& s, runtime_slot&) {
     if (holder_word::is_of(o.holder_noted, s.number())) wanted.sched = &s;
   });
   if (wanted.sched != nullptr) for_each_stack_in_use(&look_for, &wanted);
-  o.held_by = wanted.is_found ? awaited_object::holder::a_fiber : awaited_object::holder::gone;
+  o.held_by = wanted.is_found ? shown_object::holder::a_fiber : shown_object::holder::gone;
   o.who = wanted.found;
+}
+
+void find_holders(awaited_object& o) noexcept {
+  for (std::size_t i = 0; i < o.case_count; ++i)
+    find_holder(o.cases[i]);
 }
 
 void write_awaited(dump_writer& out, const awaited_object& o, bool with_addresses) noexcept {
   switch (o.type) {
     case awaited_object::kind::none:
       break;
-    case awaited_object::kind::join:
-      write_fiber(out.text(" of "), o.who);
-      break;
-    case awaited_object::kind::channel:
-      write_channel(out.text(o.cases[0].is_send ? " to " : " from "), o.cases[0], with_addresses);
+    case awaited_object::kind::object:
+      write_object(out, o.cases[0], with_addresses);
       break;
     case awaited_object::kind::select:
-      for (std::size_t i = 0; i < o.case_count; ++i) {
-        out.text(i == 0 ? " (" : ", ").text(o.cases[i].is_send ? "send to " : "receive from ");
-        write_channel(out, o.cases[i], with_addresses);
-      }
-      if (o.other_cases != 0) out.text(", and ").number(o.other_cases).text(" more");
-      if (o.case_count != 0) out.text(")");
-      break;
-    case awaited_object::kind::object:
-      write_birth(out, o.made, with_addresses);
-      write_holder(out, o);
+      write_cases(out, o, with_addresses);
       break;
     case awaited_object::kind::descriptor:
       write_descriptor(out, o.descriptor);

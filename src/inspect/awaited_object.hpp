@@ -24,39 +24,46 @@ struct shown_birth {
   const void* address = nullptr;
 };
 
-struct shown_channel {
-  shown_birth made;
-  std::size_t size = 0;
-  std::size_t capacity = 0;
-  bool is_closed = false;
-  bool is_send = false;
-};
-
 struct shown_fiber {
   std::uint64_t id = 0;
   char name[fiber_identity::name_room] = "";
 };
 
-struct awaited_object {
-  enum class kind : std::uint8_t { none, join, channel, select, object, descriptor, call };
+// The object of a wait, or of one case of a select.
+struct shown_object {
+  enum class kind : std::uint8_t { none, one_fiber, channel, queue };
   enum class holder : std::uint8_t { unknown, a_number, a_fiber, a_thread, gone };
+
+  wait_reason reason = wait_reason::none;
+  kind type = kind::none;
+  shown_birth made;  // of a channel or a queue
+  // --- a channel
+  std::size_t size = 0;
+  std::size_t capacity = 0;
+  bool is_closed = false;
+  // --- a lock
+  holder held_by = holder::unknown;
+  std::uint64_t holder_noted = 0;  // holder_word
+  shown_fiber who;                 // the fiber that is joined, or that holds the lock
+};
+
+struct awaited_object {
+  enum class kind : std::uint8_t { none, object, select, descriptor, call };
 
   static constexpr std::size_t most_cases = 8;
 
   kind type = kind::none;
-  shown_birth made;  // object
-
-  holder held_by = holder::unknown;
-  std::uint64_t holder_noted = 0;  // holder_word
-  shown_fiber who;                 // the fiber that is joined, or that holds the lock
-  std::size_t case_count = 0;      // channel: 1; select: those with a channel
-  std::size_t other_cases = 0;     // select: more than fit
-  shown_channel cases[most_cases];
+  std::size_t case_count = 0;   // object: 1
+  std::size_t other_cases = 0;  // select: more than fit
+  shown_object cases[most_cases];
   shown_descriptor descriptor;
   int thread = 0;  // call: side_call::thread
   bool ends_with_context = false;
   shown_birth context;
 };
+
+// Reads the object of a wait for this reason. False if it cannot be read.
+bool read_object(wait_reason reason, const void* object, shown_object& out) noexcept;
 
 // Reads it for a fiber whose state is `parked`. False if the fiber has moved on
 // meanwhile. Caller: holds a slab_hold.
@@ -64,7 +71,8 @@ bool read_awaited(const stack& where, const fiber_snapshot& s, awaited_object& o
 
 // Finds the fiber whose number an object names as its holder (holder::a_number). Walks
 // over all fibers. Caller: as above.
-void find_holder(awaited_object& o) noexcept;
+void find_holder(shown_object& o) noexcept;
+void find_holders(awaited_object& o) noexcept;
 
 // Writes it in words, to follow the reason: " of fiber 4 (main)".
 void write_awaited(dump_writer& out, const awaited_object& o, bool with_addresses) noexcept;

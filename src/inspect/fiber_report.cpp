@@ -36,7 +36,7 @@ class collector {
     reported_fiber f;
     f.shown = s;
     read(where, f);
-    name_holder(f);
+    name_holders(f);
     ++report_.collected;
     group_of_read().fibers.push_back(f);
   }
@@ -94,12 +94,15 @@ class collector {
   }
 
   // Many may wait for one holder, and finding it takes a walk over all fibers.
-  void name_holder(reported_fiber& f) {
-    if (f.awaited.held_by != awaited_object::holder::a_number) return;
-    const auto [found, is_new] = holders_.try_emplace(f.awaited.holder_noted, f.awaited);
-    if (is_new) find_holder(found->second);
-    f.awaited.held_by = found->second.held_by;
-    f.awaited.who = found->second.who;
+  void name_holders(reported_fiber& f) {
+    for (std::size_t i = 0; i < f.awaited.case_count; ++i) {
+      shown_object& o = f.awaited.cases[i];
+      if (o.held_by != shown_object::holder::a_number) continue;
+      const auto [found, is_new] = holders_.try_emplace(o.holder_noted, o);
+      if (is_new) find_holder(found->second);
+      o.held_by = found->second.held_by;
+      o.who = found->second.who;
+    }
   }
 
   // The group of those with the frames that have just been read.
@@ -123,7 +126,7 @@ class collector {
   frame_list called_;
   fiber_report report_;
   std::unordered_map<std::size_t, std::vector<fiber_group*>> by_hash_;
-  std::map<std::uint64_t, awaited_object> holders_;  // by holder_noted
+  std::map<std::uint64_t, shown_object> holders_;  // by holder_noted
 };
 
 }  // namespace

@@ -95,7 +95,7 @@ class inspect_extension final : public dump_extension {
                                           const fiber_snapshot& s) const noexcept {
     awaited_object o;
     if (!read_awaited(where, s, o)) return;
-    find_holder(o);
+    find_holders(o);
     write_awaited(out, o, addresses.load());
   }
 

@@ -33,12 +33,44 @@ json::object fiber_of(const shown_fiber& f) {
   return o;
 }
 
-json::object channel_of(const shown_channel& c, bool with_addresses) {
-  return {{"operation", c.is_send ? "send" : "receive"},
+json::object channel_of(const shown_object& c, bool with_addresses) {
+  return {{"operation", case_name(c.reason)},
           {"made_at", made_at(c.made, with_addresses)},
           {"size", c.size},
           {"capacity", c.capacity},
           {"closed", c.is_closed}};
+}
+
+void add_object(json::object& to, const shown_object& o, bool with_addresses) {
+  if (o.type == shown_object::kind::one_fiber) to["fiber"] = fiber_of(o.who);
+  if (o.type != shown_object::kind::queue) return;
+  to["made_at"] = made_at(o.made, with_addresses);
+  if (o.held_by == shown_object::holder::a_fiber) to["held_by"] = fiber_of(o.who);
+  if (o.held_by == shown_object::holder::gone) {
+    json::object gone = fiber_of(o.who);
+    gone["has_ended"] = true;
+    to["held_by"] = std::move(gone);
+  }
+  if (o.held_by == shown_object::holder::a_thread) to["held_by"] = "a thread";
+}
+
+// The channels of a wait, and the other cases of a select.
+void add_cases(json::object& to, const awaited_object& o, bool with_addresses) {
+  json::array channels;
+  json::array others;
+  for (std::size_t i = 0; i < o.case_count; ++i) {
+    const shown_object& c = o.cases[i];
+    if (c.type == shown_object::kind::channel) {
+      channels.push_back(channel_of(c, with_addresses));
+    } else {
+      json::object other{{"reason", to_string(c.reason)}};
+      add_object(other, c, with_addresses);
+      others.push_back(std::move(other));
+    }
+  }
+  to["channels"] = std::move(channels);
+  if (!others.empty()) to["other_cases"] = std::move(others);
+  if (o.other_cases != 0) to["more_cases"] = o.other_cases;
 }
 
 json::object descriptor_of(const shown_descriptor& d) {
@@ -56,27 +88,15 @@ void add_awaited(json::object& to, const awaited_object& o, bool with_addresses)
   switch (o.type) {
     case awaited_object::kind::none:
       break;
-    case awaited_object::kind::join:
-      to["fiber"] = fiber_of(o.who);
-      break;
-    case awaited_object::kind::channel:
-    case awaited_object::kind::select: {
-      json::array channels;
-      for (std::size_t i = 0; i < o.case_count; ++i)
-        channels.push_back(channel_of(o.cases[i], with_addresses));
-      to["channels"] = std::move(channels);
-      if (o.other_cases != 0) to["more_channels"] = o.other_cases;
-      break;
-    }
     case awaited_object::kind::object:
-      to["made_at"] = made_at(o.made, with_addresses);
-      if (o.held_by == awaited_object::holder::a_fiber) to["held_by"] = fiber_of(o.who);
-      if (o.held_by == awaited_object::holder::gone) {
-        json::object gone = fiber_of(o.who);
-        gone["has_ended"] = true;
-        to["held_by"] = std::move(gone);
+      if (o.cases[0].type == shown_object::kind::channel) {
+        add_cases(to, o, with_addresses);
+      } else {
+        add_object(to, o.cases[0], with_addresses);
       }
-      if (o.held_by == awaited_object::holder::a_thread) to["held_by"] = "a thread";
+      break;
+    case awaited_object::kind::select:
+      add_cases(to, o, with_addresses);
       break;
     case awaited_object::kind::descriptor:
       to["descriptor"] = descriptor_of(o.descriptor);

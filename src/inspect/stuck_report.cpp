@@ -66,7 +66,7 @@ bool describe(const waiting_fiber& f,
   awaited_object o;
   if (!take_snapshot(f.where, s) || s.id != f.id || s.runs != f.runs) return false;
   if (!read_awaited(f.where, s, o)) return false;
-  find_holder(o);
+  find_holders(o);
   frame_list frames;
   read_parked_frames(f.where, s, room, frames);
   out.id = s.id;

@@ -84,7 +84,7 @@ void stuck_search::add_ways() {
     if (!e.is_candidate) continue;
     e.first_way = ways_.size();
     e.knows_ways = !memory_.is_scarce() &&
-                   read_wait_ways(e.where, *e.block, runtime_of(*e.block)->root, objects_, ways_);
+                   read_wait_ways(*e.block, runtime_of(*e.block)->root, objects_, ways_);
     e.last_way = ways_.size();
   }
 }

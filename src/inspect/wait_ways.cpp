@@ -2,6 +2,7 @@
 
 #include "chan/select_core.hpp"
 #include "inspect/awaited_object.hpp"
+#include "sched/wait/case_table.hpp"
 
 #include <vigil/detail/sync_core.hpp>
 
@@ -135,50 +136,37 @@ bool add_waited_channel(const channel_core& c,
   return add_channel(c, objects, out);
 }
 
-bool add_select(const shown_select& all,
-                const cancel_node* root,
-                object_table& objects,
-                own_vector<wait_way>& out) {
-  for (std::size_t i = 0; i < all.count; ++i) {
-    const select_case& c = *all.cases[i];
-    if (c.type != select_case::kind::waits) return false;
-    if (c.object == nullptr) continue;
-    if (c.table != &recv_case_table && c.table != &send_case_table) return false;
-    if (!add_waited_channel(*static_cast<const channel_core*>(c.object), root, objects, out))
-      return false;
-  }
-  return true;
-}
-
 // The queue of a lock, of a count or of a condition, and the holder if there is one.
-bool add_queue(const stack& where,
-               const fiber& f,
+bool add_queue(wait_reason reason,
+               const void* object,
                object_table& objects,
                own_vector<wait_way>& out) {
-  wait_way way{.type = wait_way::kind::place, .address = f.shown.object.load()};
-  if (way.address == nullptr) return false;
-  const wait_reason reason = f.shown.reason.load();
+  if (object == nullptr) return false;
+  wait_way way{.type = wait_way::kind::place, .address = object};
   objects.add_queue(
       *static_cast<const birth*>(way.address),
       reason == wait_reason::shared_mutex_read || reason == wait_reason::shared_mutex_write);
-  fiber_snapshot s;
-  awaited_object o;
-  if (!take_snapshot(where, s) || !read_awaited(where, s, o)) return false;
+  shown_object o;
+  if (!read_object(reason, object, o)) return false;
   const bool is_fiber =
-      o.held_by == awaited_object::holder::a_number || o.held_by == awaited_object::holder::a_fiber;
+      o.held_by == shown_object::holder::a_number || o.held_by == shown_object::holder::a_fiber;
   if (is_fiber) way.holder = o.who.id;
   way.holder_noted = o.holder_noted;
   out.push_back(way);
   return true;
 }
 
-bool add_object(const stack& where,
-                const fiber& f,
+bool add_select(const shown_select& all,
+                const cancel_node* root,
+                object_table& objects,
+                own_vector<wait_way>& out);
+
+bool add_object(wait_reason reason,
+                const void* object,
                 const cancel_node* root,
                 object_table& objects,
                 own_vector<wait_way>& out) {
-  const void* const object = f.shown.object.load();
-  switch (f.shown.reason.load()) {
+  switch (reason) {
     case wait_reason::sleep:
     case wait_reason::send_nil:
     case wait_reason::recv_nil:
@@ -198,21 +186,34 @@ bool add_object(const stack& where,
       out.push_back({.type = wait_way::kind::object, .number = objects.add_group(object)});
       return true;
     default:
-      return add_queue(where, f, objects, out);
+      return is_for_others(reason) && add_queue(reason, object, objects, out);
   }
+}
+
+bool add_select(const shown_select& all,
+                const cancel_node* root,
+                object_table& objects,
+                own_vector<wait_way>& out) {
+  for (std::size_t i = 0; i < all.count; ++i) {
+    const select_case& c = *all.cases[i];
+    if (c.type != select_case::kind::waits) return false;
+    if (c.object == nullptr) continue;
+    const void* const shown = static_cast<const std::byte*>(c.object) + c.table->shown_at;
+    if (!add_object(c.table->reason, shown, root, objects, out)) return false;
+  }
+  return true;
 }
 
 }  // namespace
 
-bool read_wait_ways(const stack& where,
-                    const fiber& f,
+bool read_wait_ways(const fiber& f,
                     const cancel_node* root,
                     object_table& objects,
                     own_vector<wait_way>& out) {
   if (const birth* const context = f.shown.ends_with.load()) {
     if (!add_context(object_view::context_with(*context), root, objects, out)) return false;
   }
-  return add_object(where, f, root, objects, out);
+  return add_object(f.shown.reason.load(), f.shown.object.load(), root, objects, out);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

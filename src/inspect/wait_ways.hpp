@@ -77,8 +77,7 @@ bool is_for_lock(wait_reason reason) noexcept;
 
 // Adds the ways, and the objects. False if there may be others. `root`: the context of
 // the fiber's runtime, which only the shutdown ends.
-bool read_wait_ways(const stack& where,
-                    const fiber& f,
+bool read_wait_ways(const fiber& f,
                     const cancel_node* root,
                     object_table& objects,
                     own_vector<wait_way>& out);

@@ -1,5 +1,6 @@
 // wait_group and latch: a count and the callers that wait until it is zero, both under
 // the queue's lock. The invariants stand in wait_queue.hpp.
+#include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"
 
 #include <vigil/detail/sync_core.hpp>
@@ -65,5 +66,25 @@ bool wait(counter_core& c, bool is_latch, const wait_limit& limit) {
                  guard,
                  changes_nothing);
 }
+
+namespace {
+
+struct zero_wait {
+  using core = counter_core;
+  static constexpr bool takes_under_lock = true;
+
+  static bool take(core& c, const select_case&) noexcept { return c.count == 0; }
+
+  static bool announce(core&, const select_case&, queued_wait&) noexcept { return true; }
+
+  static queue_ref queue(core& c) noexcept { return all_of(c.queue); }
+
+  static void left(core&, wake_list&) noexcept {}
+};
+
+}  // namespace
+
+constexpr case_table wait_group_case_table = wait_case<zero_wait>::table(wait_reason::wait_group);
+constexpr case_table latch_case_table = wait_case<zero_wait>::table(wait_reason::latch);
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -5,28 +5,29 @@
 //          woken      a waiter was taken out of the queue and is on its way here
 //          overtakes  how often others have taken it meanwhile, in the bits above
 //
-// The danger. If an unlock hands the mutex to a waiter, no other caller can use it until
-// that waiter runs, and each newcomer has to wait as well: a convoy. If the unlock just
-// frees the mutex, the waiter may find it taken each time, and starve.
+// The danger. Handed to a waiter, the mutex cannot be used until that waiter runs, and
+// each newcomer has to wait as well: a convoy. Just freed, it may be found taken by the
+// waiter each time, which starves.
 //
 // The rule. An unlock frees the mutex and wakes the first waiter, unless one is already
 // on its way. Newcomers may take it, but only so many times while a waiter is on its way
 // (overtakes), and not at all once that waiter has waited for a millisecond. A waiter
 // that comes too late goes back to the front of the queue.
 //
-// MU1 `waiting` is set exactly if the queue is not empty, whenever nobody holds the
-//     queue's lock.
+// MU1 `waiting` is set exactly if the queue is not empty, whenever nobody holds its lock.
 // MU2 Unlocked and waiting implies woken, so no waiter is forgotten. The woken waiter
 //     takes the mutex, or takes the bit back while the mutex is locked, or passes it on.
-// MU3 With `overtakes` at its maximum (mutex_overtakes) only the woken waiter takes the
-//     mutex.
+// MU3 With `overtakes` at its maximum only the woken waiter takes the mutex.
 // MU4 The release of the word, or of the queue's lock, is an unlock's last touch of the
 //     mutex. With `waiting` set the word is released under the queue's lock: the waiters
 //     cannot return before that lock is released as well.
+// MU5 A select that was claimed cannot go back to the queue: its case is handed the
+//     mutex. `locked` stays set, and `woken` clear.
 #include "sync/mutex.hpp"
 
 #include "base/clock_source.hpp"
 #include "sched/scheduler.hpp"
+#include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"
 
 #include <stdexcept>
@@ -175,17 +176,40 @@ void unlock_slowly(mutex_core& m) {
     if ((seen & waiting) == 0) continue;  // the waiter has given up
     queued_wait* const next = detail::all_of(m.queue).claim_first();
     std::uint32_t word = m.queue.first != nullptr ? waiting : 0;
-    if (next != nullptr) {
+    if (next != nullptr && next->is_case) {
+      word |= locked;  // MU5
+    } else if (next != nullptr) {
       const bool has_waited = now_of(*next->waiter) - next->since >= patience;
       word |= woken | (has_waited ? all_overtakes : seen & all_overtakes);
     }
     // Pairs with the acquire in take(). The mutex is locked and the guard is held, so
-    // nobody else changes the word.
+    // nobody else changes the word. A select's case has what was written by its claim.
     m.word.store(word, order::release);
     guard.unlock();
     if (next != nullptr) next->waiter->deliver();
     return;
   }
 }
+
+namespace {
+
+struct mutex_wait {
+  using core = mutex_core;
+  static constexpr bool takes_under_lock = false;
+
+  static bool take(core& m, const select_case&) noexcept { return detail::take(m, false); }
+
+  static bool announce(core& m, const select_case&, queued_wait&) noexcept {
+    return detail::announce(m, false);
+  }
+
+  static queue_ref queue(core& m) noexcept { return all_of(m.queue); }
+
+  static void left(core& m, wake_list&) noexcept { left_queue(m); }
+};
+
+}  // namespace
+
+constexpr case_table mutex_case_table = wait_case<mutex_wait>::table(wait_reason::mutex);
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,5 +1,6 @@
 // semaphore: a count of permits and its waiters, both under the queue's lock. The
 // invariants stand in wait_queue.hpp.
+#include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"
 
 #include <vigil/detail/sync_core.hpp>
@@ -72,5 +73,29 @@ void release_permits(counter_core& s, std::int64_t n) {
   }
   claimed.deliver();
 }
+
+namespace {
+
+struct permit_wait {
+  using core = counter_core;
+  static constexpr bool takes_under_lock = true;
+
+  static bool take(core& s, const select_case& c) noexcept {
+    return c.amount == 0 || take_now(s, c.amount);
+  }
+
+  static bool announce(core&, const select_case& c, queued_wait& place) noexcept {
+    place.amount = c.amount;
+    return true;
+  }
+
+  static queue_ref queue(core& s) noexcept { return all_of(s.queue); }
+
+  static void left(core& s, wake_list& claimed) noexcept { grant(s, claimed); }
+};
+
+}  // namespace
+
+constexpr case_table permit_case_table = wait_case<permit_wait>::table(wait_reason::semaphore);
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -11,6 +11,7 @@
 // SM3 With `waiting` clear, the release of the word is the last touch. Otherwise the
 //     release of the queue's lock is: a waiter has to take that lock, or is not delivered
 //     before the release.
+#include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"
 
 #include <vigil/detail/sync_core.hpp>
@@ -22,6 +23,10 @@ namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 using word = shared_mutex_core;
+
+// The bits that keep a caller out.
+constexpr std::uint32_t keeps_writers_out = ~std::uint32_t{0};
+constexpr std::uint32_t keeps_readers_out = word::exclusive | word::waiting;
 
 enum class after : std::uint8_t { writer, reader, giving_up };
 
@@ -112,7 +117,7 @@ bool wait_for_turn(shared_mutex_core& m,
 bool lock_slowly(shared_mutex_core& m, const wait_limit& limit) {
   return wait_for_turn(m,
                        writers_of(m),
-                       ~std::uint32_t{0},
+                       keeps_writers_out,
                        word::exclusive,
                        wait_reason::shared_mutex_write,
                        "shared_mutex::lock",
@@ -122,7 +127,7 @@ bool lock_slowly(shared_mutex_core& m, const wait_limit& limit) {
 bool lock_shared_slowly(shared_mutex_core& m, const wait_limit& limit) {
   return wait_for_turn(m,
                        readers_of(m),
-                       word::exclusive | word::waiting,
+                       keeps_readers_out,
                        word::one_reader,
                        wait_reason::shared_mutex_read,
                        "shared_mutex::lock_shared",
@@ -184,5 +189,32 @@ void unlock_shared_slowly(shared_mutex_core& m) {
     return;
   }
 }
+
+namespace {
+
+template <std::uint32_t keeps_out, std::uint32_t comes_in, queue_ref (*queue_of)(word&) noexcept>
+struct shared_mutex_wait {
+  using core = shared_mutex_core;
+  static constexpr bool takes_under_lock = false;
+
+  static bool take(core& m, const select_case&) noexcept { return try_now(m, keeps_out, comes_in); }
+
+  static bool announce(core& m, const select_case&, queued_wait&) noexcept {
+    return detail::announce(m, keeps_out, comes_in);
+  }
+
+  static queue_ref queue(core& m) noexcept { return queue_of(m); }
+
+  static void left(core& m, wake_list& claimed) noexcept { settle(m, after::giving_up, claimed); }
+};
+
+using write_wait = shared_mutex_wait<keeps_writers_out, word::exclusive, writers_of>;
+using read_wait = shared_mutex_wait<keeps_readers_out, word::one_reader, readers_of>;
+
+}  // namespace
+
+constexpr case_table write_case_table =
+    wait_case<write_wait>::table(wait_reason::shared_mutex_write);
+constexpr case_table read_case_table = wait_case<read_wait>::table(wait_reason::shared_mutex_read);
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -30,6 +30,7 @@
 
 #include <vigil/detail/sync_core.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace vigil::inline VIGIL_ABI::detail {
@@ -37,6 +38,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 // The record that a waiter leaves in a queue. It lies on the waiter's stack.
 struct queued_wait : open_wait {
   bool linked = false;
+  bool is_case = false;  // of a select
   queued_wait* before = nullptr;
   queued_wait* after = nullptr;
   std::int64_t amount = 0;  // permits, for a semaphore
@@ -57,6 +59,15 @@ struct queue_ref {
   queued_wait* claim_first() const noexcept;
   void claim_all(wake_list& claimed) const noexcept;
 };
+
+// How far the queue, which begins with the `birth`, lies from the beginning.
+template <class Core>
+constexpr std::ptrdiff_t queue_offset() noexcept {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+  return offsetof(Core, queue);
+#pragma GCC diagnostic pop
+}
 
 inline queue_ref all_of(wait_queue& q) noexcept {
   return {q.first, q.last};

@@ -82,6 +82,46 @@ TEST_SUITE("awaited") {
     });
   }
 
+  TEST_CASE("a select names the objects of all its cases") {
+    vigil::inspect::install();
+    in_virtual([] {
+      vigil::mutex m;
+      const std::string made_m = here(__LINE__ - 1);
+      vigil::semaphore s(0);
+      const std::string made_s = here(__LINE__ - 1);
+      vigil::group_of<int> g;
+      const std::string made_g = here(__LINE__ - 1);
+      const auto c = vigil::make_channel<int>();
+      g.go([] {
+        vigil::sleep_for(1h);
+        return 1;
+      });
+      m.lock();
+      auto other =
+          vigil::spawn(vigil::fiber_options{.name = "other"}, [] { vigil::sleep_for(1h); });
+      const auto f = vigil::spawn(vigil::fiber_options{.name = "f"}, [&] {
+        vigil::select(vigil::on_recv(c),
+                      vigil::on_join(other),
+                      vigil::on_lock(m),
+                      vigil::on_acquire(s),
+                      vigil::on_next(g));
+      });
+      vigil::testing::settle();
+      const std::string text = inspected();
+      const std::string line = fiber_line(text, "f");
+      INFO(line);
+      const std::string inner = fiber_line(text, "other");
+      CHECK(has(line, "select (receive from the channel made at "));
+      CHECK(has(line, ", join of " + inner.substr(0, inner.find(')') + 1) + ", "));
+      CHECK(has(line, ", mutex made at "));
+      CHECK(has(line, made_m + ", held by fiber "));
+      CHECK(has(line, ", semaphore made at "));
+      CHECK(has(line, made_s + ", group: its fibers made at "));
+      CHECK(has(line, made_g + ")"));
+      m.unlock();
+    });
+  }
+
   TEST_CASE("a lock names its holder, once install() was called") {
     vigil::inspect::install();
     in_virtual([] {

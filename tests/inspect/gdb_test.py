@@ -68,6 +68,9 @@ def check_look(way, said, wanted):
         check(f"{way}: info fibers: {name} [parked: {reason}…]",
               re.search(rf"^  fiber \d+ \({name}\) \[parked: {re.escape(reason)}.*\] started at "
                         rf".*ten_waits.hpp:\d+ by fiber \d+$", fibers, re.M), fibers)
+    check(f"{way}: info fibers: a select names each of its cases",
+          re.search(r"send to the channel made at [^,]*, semaphore made at [^,]*ten_waits.hpp:\d+, "
+                    r"mutex made at [^,]*ten_waits.hpp:\d+, ", fibers), fibers)
     # The thread that gdb attaches to runs no fiber.
     mark = " " if way == "attached" else "*"
     check(f"{way}: info fibers: main runs on a thread, marked '{mark}'",

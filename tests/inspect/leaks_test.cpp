@@ -251,6 +251,39 @@ TEST_CASE("a fiber is not stuck while the holder of its lock may go on") {
   });
 }
 
+TEST_CASE("a fiber is not stuck while a case of its select may become ready") {
+  in_leaky_virtual([] {
+    static mutex lock;
+    start("holder", [] {
+      const std::lock_guard guard(lock);
+      sleep_for(1h);
+    });
+    testing::settle();
+    start("locks", [] {
+      const auto c = make_channel<int>();
+      select(on_recv(c), on_lock(lock, [](std::unique_lock<mutex>) {}));
+    });
+    start("joins", [] {
+      const auto c = make_channel<int>();
+      auto f = spawn([] { sleep_for(1h); });
+      select(on_recv(c), on_join(f));
+    });
+    start("takes", [] {
+      const auto c = make_channel<int>();
+      group_of<int> g;
+      g.go([] {
+        sleep_for(1h);
+        return 1;
+      });
+      select(on_recv(c), on_next(g));
+    });
+    testing::settle();
+    CHECK(certain_now().empty());
+    sleep_for(2h);
+    CHECK(names_of(inspect::find_stuck_fibers().possible).empty());
+  });
+}
+
 TEST_CASE("a fiber that waits until a deadline is not stuck") {
   in_leaky_virtual([] {
     start("timed", [] { static_cast<void>(channel<int>().recv_for(1h)); });
@@ -270,6 +303,22 @@ TEST_CASE("stuck are all that wait for stuck ones") {
       inner.join();
     });
     check_certain(inspect::find_stuck_fibers(), {"inner", "parent"});
+  });
+}
+
+TEST_CASE("a fiber is stuck if no case of its select can become ready") {
+  in_leaky_virtual([] {
+    start_and_settle([] {
+      fiber<void> inner = spawn(fiber_options{.name = "inner"}, [] { channel<int>().recv(); });
+      const auto c = make_channel<int>();
+      group g;
+      g.go([] {
+        this_fiber::set_name("member");
+        channel<int>().recv();
+      });
+      select(on_recv(c), on_join(inner), on_wait(g));
+    });
+    check_certain(inspect::find_stuck_fibers(), {"inner", "member", "parent"});
   });
 }
 

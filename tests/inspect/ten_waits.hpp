@@ -56,6 +56,8 @@ TEN_WAITS_KIND(selecting,
                4,
                vigil::select(vigil::on_recv(o.empty, [](auto&&) {}),
                              vigil::on_send(o.full, 1, [] {}),
+                             vigil::on_acquire(o.permits),
+                             vigil::on_lock(o.locked),
                              vigil::on_done(o.context.ctx, [] {})))
 TEN_WAITS_KIND(locking, 5, o.locked.lock(o.context.ctx))
 TEN_WAITS_KIND(sharing, 6, o.shared.lock_shared(o.context.ctx))

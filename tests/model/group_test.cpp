@@ -1,5 +1,5 @@
 // A group: a waiter hears of the last end, and may destroy the group at once; a stop
-// finds only fibers that are alive (GR1 and GR2 of cancel/group.cpp).
+// finds only fibers that are alive (GR1 and GR2 of cancel/group_core.hpp).
 #include "programs.hpp"
 #include "prove.hpp"
 

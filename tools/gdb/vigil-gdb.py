@@ -257,8 +257,7 @@ class Fiber:
         return self.state == self.program.layout.value("fiber_state::" + state)
 
     def waits_for(self, *reasons):
-        return self.is_in("parked") and self.reason in [
-            self.program.layout.value("wait_reason::" + r) for r in reasons]
+        return self.is_in("parked") and self.program.is_one_of(self.reason, *reasons)
 
     def thread(self):
         """The thread that runs it, or None."""
@@ -329,8 +328,6 @@ class Program:
             f.runtime.number if f.runtime else 0, f.id))
         self.by_block = {f.at: f for f in self.fibers}
         self.names = address_in_namespace("object_names")
-        self.case_tables = {address_in_namespace("send_case_table"): True,
-                            address_in_namespace("recv_case_table"): False}
 
     def number_in(self, runtime, fiber_id):
         if len(self.runtimes) < 2 or runtime is None:
@@ -420,32 +417,43 @@ class Program:
         except gdb.MemoryError:
             return ""
 
+    def is_one_of(self, reason, *names):
+        return reason in [self.layout.value("wait_reason::" + n) for n in names]
+
     def awaited_text(self, fiber):
-        if fiber.waits_for("join"):
-            other = self.by_block.get(fiber.object)
-            return f" of {other.title}" if other else ""
-        waits = self.channel_waits(fiber)
-        if fiber.waits_for("send", "recv"):
-            (channel, is_send), = waits
-            return (" to " if is_send else " from ") + self.channel_text(channel)
         if fiber.waits_for("select"):
-            return " (" + ", ".join(
-                ("send to " if is_send else "receive from ") + self.channel_text(channel)
-                for channel, is_send in waits) + ")" if waits else ""
+            waits = [self.case_text(fiber, *wait) for wait in self.waits(fiber)]
+            return " (" + ", ".join(waits) + ")" if waits else ""
         if fiber.waits_for("io") and fiber.object & 1:
             return " of " + descriptor_text(fiber.object >> 1)
         if fiber.waits_for("blocking"):
             return call_text(self.layout.field(fiber.object, "side_call.thread", 4, signed=True))
-        return self.birth_text(fiber.object) + self.holder_text(fiber)
+        return self.wait_text(fiber, fiber.reason, fiber.object)
 
-    def holder_text(self, fiber):
+    def case_text(self, fiber, reason, at):
+        name = ("send" if self.is_one_of(reason, "send") else
+                "receive" if self.is_one_of(reason, "recv") else
+                self.layout.name("wait_reason", reason))
+        return name + self.wait_text(fiber, reason, at)
+
+    def wait_text(self, fiber, reason, at):
+        """The object, to follow the reason."""
+        if self.is_one_of(reason, "join"):
+            other = self.by_block.get(at)
+            return f" of {other.title}" if other else ""
+        if self.is_one_of(reason, "send", "recv"):
+            return ((" to " if self.is_one_of(reason, "send") else " from ")
+                    + self.channel_text(at))
+        return self.birth_text(at) + self.holder_text(fiber, reason, at)
+
+    def holder_text(self, fiber, reason, at):
         for reasons, core, member in ((("mutex",), "mutex_core", "holder"),
                                       (("shared_mutex_read", "shared_mutex_write"),
                                        "shared_mutex_core", "holder"),
                                       (("once",), "once_core", "runner")):
-            if fiber.waits_for(*reasons):
+            if self.is_one_of(reason, *reasons):
                 layout = self.layout
-                holder = layout.field(fiber.object - layout(core + ".queue"), f"{core}.{member}")
+                holder = layout.field(at - layout(core + ".queue"), f"{core}.{member}")
                 if holder & 1:
                     return ", held by a thread"
                 if holder == 0:
@@ -460,26 +468,32 @@ class Program:
                         f", held by fiber {number}, which has ended")
         return ""
 
-    def channel_waits(self, fiber):
-        """[(address of the channel, whether it sends)]"""
+    def waits(self, fiber):
+        """[(reason, address of the object)]: several for a select"""
         layout = self.layout
         if not fiber.object:
             return []
-        if fiber.waits_for("send", "recv"):
-            return [(fiber.object, fiber.waits_for("send"))]
         if not fiber.waits_for("select"):
-            return []
+            return [(fiber.reason, fiber.object)]
         found = []
         cases = layout.field(fiber.object, "shown_select.cases")
         for i in range(layout.field(fiber.object, "shown_select.count")):
             case = number_at(cases + 8 * i)
-            is_send = self.case_tables.get(layout.field(case, "select_case.table"))
-            channel = layout.field(case, "select_case.object")
+            at = layout.field(case, "select_case.object")
             is_waiting = (layout.field(case, "select_case.type", 1)
                           == layout.value("select_case::kind::waits"))
-            if is_waiting and channel and is_send is not None:
-                found.append((channel, is_send))
+            if is_waiting and at:
+                table = layout.field(case, "select_case.table")
+                found.append((layout.field(table, "case_table.reason", 1),
+                              at + layout.field(table, "case_table.shown_at")))
         return found
+
+    def channel_waits(self, fiber):
+        """The addresses of the channels that it waits at."""
+        if not fiber.is_in("parked"):
+            return []
+        return [at for reason, at in self.waits(fiber)
+                if self.is_one_of(reason, "send", "recv")]
 
     def channel_text(self, at):
         layout = self.layout
@@ -811,7 +825,7 @@ With the number of a fiber: those that it waits at."""
         fibers = [program.fiber(argument.strip())] if argument.strip() else program.fibers
         channels = {}
         for fiber in fibers:
-            for channel, _ in program.channel_waits(fiber):
+            for channel in program.channel_waits(fiber):
                 channels[channel] = None
         for channel in channels:
             print("  " + program.channel_line(channel))

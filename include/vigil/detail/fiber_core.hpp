@@ -17,6 +17,7 @@ namespace detail {
 
 class fiber_core;  // the control block, at the top of the fiber's stack
 class scheduler;
+struct core_access;  // wait_cases.hpp
 
 // The runtime's operations on a fiber_body.
 struct body_table {
@@ -63,6 +64,8 @@ class VIGIL_API new_fiber {
   fiber_core* core_;
 };
 
+// Throws wrong_place for an empty handle, and for that of the calling fiber.
+VIGIL_API void check_join(const fiber_core* core);
 // Returns true if the fiber has ended, false if the limit has come. Nothing else may join
 // meanwhile.
 // Waits: throws stopped, wrong_place.
@@ -71,11 +74,23 @@ VIGIL_API bool wait_for_end(fiber_core* core, const wait_limit& limit);
 // result.
 // Waits: throws stopped, wrong_place, what ended the fiber.
 VIGIL_API void join(fiber_core* core, const wait_limit& limit);
+// After a join that does not take the result: the handle may be joined again.
+VIGIL_API void leave_joinable(fiber_core* core) noexcept;
 VIGIL_API void detach(fiber_core* core);
 VIGIL_API void request_stop(fiber_core* core) noexcept;
 // Waits: throws nothing.
 VIGIL_API void stop_and_join(fiber_core* core) noexcept;
 VIGIL_API std::uint64_t id_of(const fiber_core* core) noexcept;
+
+// Returns the index of one that has ended, or `count` if the limit has come. Leaves empty
+// handles out.
+// Waits: throws stopped, wrong_place, std::invalid_argument.
+VIGIL_API std::size_t wait_any(fiber_core* const* fibers,
+                               std::size_t count,
+                               const wait_limit& limit);
+// Returns false if the limit has come.
+// Waits: throws stopped, wrong_place.
+VIGIL_API bool wait_all(fiber_core* const* fibers, std::size_t count, const wait_limit& limit);
 
 // A joined fiber: rethrows the exception that left it, returns the result, and gives back
 // the stack when it is destroyed.

@@ -4,6 +4,7 @@
 
 #include <vigil/context.hpp>
 #include <vigil/detail/callable.hpp>
+#include <vigil/detail/channel_core.hpp>
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/wait_limit.hpp>
 
@@ -17,6 +18,11 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 class group_core;
+
+// A result in the order of completion.
+struct done_result {
+  done_result* next_done = nullptr;
+};
 
 VIGIL_API group_core* make_group(const context& parent, std::size_t limit, const site& from);
 // Also destroys the group. Returns false, having done nothing, during std::exit on one of
@@ -38,6 +44,17 @@ VIGIL_API bool wait_for_end(group_core* g, const wait_limit& limit, const char* 
 // The same without a time. Afterwards nothing more starts, and the context is done.
 // Waits: throws stopped, wrong_place, the first error.
 VIGIL_API void wait(group_core* g, const wait_limit& limit, const char* call);
+// The end of wait(), once all have ended.
+// Throws: the first error.
+VIGIL_API void finish(group_core* g);
+VIGIL_API void hand_in(group_core* g, done_result& r) noexcept;
+// Returns ok and a done_result, closed if all have ended and no result is left, or
+// timeout.
+// Waits: throws stopped, wrong_place.
+VIGIL_API channel_status next_result(group_core* g, const wait_limit& limit, void*& result);
+// Called once no result is left. `is_whole`: none is missing.
+// Throws: the first error, cancelled.
+VIGIL_API void finish_results(group_core* g, bool is_whole);
 // Throws: cancelled.
 [[noreturn]] VIGIL_API void throw_unfinished(const group_core* g);
 VIGIL_API void cancel(group_core* g, const std::exception_ptr& cause) noexcept;
@@ -97,9 +114,10 @@ struct group_body {
 };
 
 template <class T>
-struct result_slot {
+struct result_slot : done_result {
   std::optional<T> result;
   bool is_refused = false;  // its function was not started, and the caller knows
+  result_slot* before = nullptr;
   result_slot* next = nullptr;
 };
 
@@ -122,10 +140,21 @@ class result_list {
 
   slot& add() {
     slot* const made = new slot;
-    *last_ = made;
-    last_ = &made->next;
+    made->before = last_;
+    (last_ != nullptr ? last_->next : first_) = made;
+    last_ = made;
     ++size_;
     return *made;
+  }
+
+  // Takes one result, and its slot away.
+  std::optional<T> take(slot& s) {
+    std::optional<T> result(std::move(s.result));
+    (s.before != nullptr ? s.before->next : first_) = s.next;
+    (s.next != nullptr ? s.next->before : last_) = s.before;
+    --size_;
+    delete &s;
+    return result;
   }
 
   bool is_whole() const noexcept {
@@ -152,12 +181,12 @@ class result_list {
       first_ = s->next;
       delete s;
     }
-    last_ = &first_;
+    last_ = nullptr;
     size_ = 0;
   }
 
   slot* first_ = nullptr;
-  slot** last_ = &first_;
+  slot* last_ = nullptr;
   std::size_t size_ = 0;
   bool is_kept_ = false;
 };

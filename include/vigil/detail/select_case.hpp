@@ -30,8 +30,8 @@ struct select_case {
 
   select_case(kind k, const wait_limit& l) noexcept : limit(l), type(k) {}
 
-  const case_table* table = nullptr;
-  void* object = nullptr;  // nullptr: never ready, like Go's nil channel
+  const case_table* table = nullptr;  // nullptr: a case that was switched off, or a time
+  void* object = nullptr;             // nullptr: never ready, like Go's nil channel
 
   union {
     void* value;          // of a channel's case
@@ -47,6 +47,15 @@ struct select_case {
 
 VIGIL_API extern const case_table recv_case_table;
 VIGIL_API extern const case_table send_case_table;
+VIGIL_API extern const case_table join_case_table;
+VIGIL_API extern const case_table mutex_case_table;
+VIGIL_API extern const case_table write_case_table;  // a shared_mutex, to write
+VIGIL_API extern const case_table read_case_table;
+VIGIL_API extern const case_table permit_case_table;
+VIGIL_API extern const case_table wait_group_case_table;
+VIGIL_API extern const case_table latch_case_table;
+VIGIL_API extern const case_table group_case_table;
+VIGIL_API extern const case_table next_case_table;  // a result of a group_of
 
 // Throws: std::logic_error.
 [[noreturn]] VIGIL_API void throw_select_within();

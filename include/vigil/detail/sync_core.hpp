@@ -12,6 +12,7 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 struct queued_wait;
+struct core_access;  // wait_cases.hpp
 
 // The waiters for one thing, first come, first served. src/sync/wait_queue.hpp.
 struct wait_queue : birth {

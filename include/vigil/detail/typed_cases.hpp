@@ -188,7 +188,7 @@ inline channel_handle keep_channel(const select_case& c) noexcept {
 struct any_case {
   virtual ~any_case() = default;
   virtual select_case* core() noexcept = 0;
-  virtual void prepare() noexcept = 0;
+  virtual void prepare() = 0;
   virtual void taken() = 0;
 };
 
@@ -198,7 +198,7 @@ struct held_case final : any_case {
 
   select_case* core() noexcept override { return &one; }
 
-  void prepare() noexcept override { one.prepare(); }
+  void prepare() override { one.prepare(); }
 
   void taken() override { one.taken(); }
 

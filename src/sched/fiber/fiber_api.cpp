@@ -6,6 +6,7 @@
 #include "sched/run/process_fork.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/wait/caller.hpp"
+#include "sched/wait/case_table.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/fiber.hpp>
@@ -133,14 +134,7 @@ join_end wait_as_joiner(fiber_core& core, detail::caller& self) {
 // True if the fiber has ended. After a wait is_joined is still set, so that no other
 // caller takes the result.
 bool wait_to_join(fiber_core* core, const wait_limit& limit) {
-  if (core == nullptr) {
-    throw wrong_place(
-        "vigil::fiber::join: the handle is empty; it was joined, detached or moved "
-        "from before");
-  }
-  if (core == current_fiber()) {
-    throw wrong_place("vigil::fiber::join: a fiber cannot wait for its own end");
-  }
+  detail::check_join(core);
   if (has_ended(*core)) {
     if (is_joined(*core)) throw_second_join();
     return true;
@@ -155,17 +149,78 @@ bool wait_to_join(fiber_core* core, const wait_limit& limit) {
 
 }  // namespace
 
+void check_join(const fiber_core* core) {
+  if (core == nullptr) {
+    throw wrong_place(
+        "vigil::fiber::join: the handle is empty; it was joined, detached or moved "
+        "from before");
+  }
+  if (core == current_fiber()) {
+    throw wrong_place("vigil::fiber::join: a fiber cannot wait for its own end");
+  }
+}
+
 bool wait_for_end(fiber_core* core, const wait_limit& limit) {
   if (!wait_to_join(core, limit)) return false;
-  // The handle stays, and may be joined again. ordering: the fiber has ended, and the
-  // word is the caller's own.
-  core->joining.is_joined.store(false, detail::order::relaxed);
+  leave_joinable(core);
   return true;
 }
 
 void join(fiber_core* core, const wait_limit& limit) {
   wait_to_join(core, limit);
 }
+
+void leave_joinable(fiber_core* core) noexcept {
+  // The handle stays, and may be joined again. ordering: the fiber has ended, and the
+  // word is the caller's own.
+  core->joining.is_joined.store(false, detail::order::relaxed);
+}
+
+// --- the case of on_join()
+
+namespace {
+
+fiber_core& fiber_of(const select_case& c) noexcept {
+  return *static_cast<fiber_core*>(c.object);
+}
+
+bool look_join(select_case& c) noexcept {
+  return has_ended(fiber_of(c)) && !is_joined(fiber_of(c));
+}
+
+case_lock lock_of_joining(void* object) noexcept {
+  return case_lock(static_cast<fiber_core*>(object)->joining.lock);
+}
+
+bool poll_join(select_case& c, wake_list&) noexcept {
+  return look_join(c);
+}
+
+bool enqueue_join(select_case& c) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  fiber_core& core = fiber_of(c);
+  if (is_joined(core)) throw_second_join();
+  core.joining.joiner = &detail::make_place<open_wait>(c);
+  core.joining.is_joined.store(true, detail::order::relaxed);  // ordering: in is_joined()
+  return true;
+}
+
+void retract_join(select_case& c, wake_list&) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  take_out(fiber_of(c));
+}
+
+}  // namespace
+
+// The handle keeps the fiber. A case that has won leaves is_joined set, as join() does.
+constexpr case_table join_case_table = {wait_reason::join,
+                                        0,
+                                        look_join,
+                                        lock_of_joining,
+                                        poll_join,
+                                        enqueue_join,
+                                        detail::keep_nothing,
+                                        detail::keep_nothing,
+                                        detail::end_nothing,
+                                        retract_join};
 
 void detach(fiber_core* core) {
   if (core == nullptr) {

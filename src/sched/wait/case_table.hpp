@@ -80,7 +80,7 @@ struct case_table {
   bool (*poll)(select_case& c, wake_list& told) noexcept;
   // Under the lock, after poll(): queues the case; the ticket follows before the lock is
   // released. Returns false if it has taken the case instead. Throws std::bad_alloc, with
-  // nothing queued.
+  // nothing queued, and wrong_place for a case that may not wait.
   bool (*enqueue)(select_case& c);
   // The object stays alive between these two (CH5).
   void (*retain)(void* object) noexcept;

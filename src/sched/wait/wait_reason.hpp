@@ -129,4 +129,11 @@ constexpr const char* to_string(wait_reason reason) noexcept {
   return "?";
 }
 
+// The name of the same wait as one of several.
+constexpr const char* case_name(wait_reason reason) noexcept {
+  if (reason == wait_reason::send) return "send";
+  if (reason == wait_reason::recv) return "receive";
+  return to_string(reason);
+}
+
 }  // namespace vigil::inline VIGIL_ABI::detail
