@@ -36,6 +36,7 @@ random& dice_of_caller() noexcept {
 using index_array = boost::container::small_vector<std::uint32_t, 16>;
 
 constexpr std::size_t none = static_cast<std::size_t>(-1);
+constexpr std::size_t again = none - 1;  // another round follows
 
 // Whether a look at the case may find something.
 bool is_near(const select_case& c) noexcept {
@@ -89,16 +90,38 @@ class selecting {
     selecting& selecting_;
   };
 
+  // Ends what the cases have begun (CT4).
+  class begun_cases {
+   public:
+    explicit begun_cases(selecting& s) noexcept : selecting_(s) {}
+
+    ~begun_cases() {
+      for (const std::uint32_t i : selecting_.begun_)
+        if (const auto leave = selecting_.cases_[i]->table->leave) leave(*selecting_.cases_[i]);
+    }
+
+    begun_cases(const begun_cases&) = delete;
+    begun_cases& operator=(const begun_cases&) = delete;
+
+   private:
+    selecting& selecting_;
+  };
+
+  void begin_all(bool waits);
+  bool is_taken(std::size_t i) noexcept;
   std::size_t enqueue_all(caller& self, wake_list& told);
   std::size_t find_winner() const noexcept;
   void retract_all(std::size_t but) noexcept;
   [[gnu::noinline]] std::size_t queue_and_wait();
+  std::size_t one_round();
 
   const shown_select shown_;
   select_case* const* const cases_;
   index_array near_;   // the cases that may be ready
   index_array order_;  // those that can come at all
   index_array locks_;  // the same by the addresses of their locks
+  boost::container::small_vector<std::uint32_t, 4> begun_;  // those to be left
+  nanos round_ends_ = never;                                // as the cases have asked
   std::size_t otherwise_ = none;
   std::size_t timed_ = none;  // the timed case whose time comes first
   wait_limit limit_;
@@ -241,17 +264,47 @@ std::size_t selecting::run() {
   return timed_;
 }
 
+// Prepares the next round.
+void selecting::begin_all(bool waits) {
+  const bool is_first = begun_.empty();
+  round_ends_ = never;
+  for (const std::uint32_t i : order_) {
+    select_case& c = *cases_[i];
+    if (c.table->begin == nullptr) continue;
+    if (is_first) begun_.reserve(order_.size());
+    round_ends_ = std::min(round_ends_, c.table->begin(c, waits));
+    if (is_first) begun_.push_back(i);
+  }
+  if (!begun_.empty()) limit_ = limit_.absolute();  // the same time for all rounds
+}
+
+// Whether case i, which is ready, is taken now.
+bool selecting::is_taken(std::size_t i) noexcept {
+  const auto take = cases_[i]->table->take;
+  return take == nullptr || take(*cases_[i]);
+}
+
 std::size_t selecting::queue_and_wait() {
-  caller self(limit_);
+  const begun_cases begun(*this);
+  for (;;) {
+    const std::size_t taken = one_round();
+    if (taken != again) return taken;
+  }
+}
+
+std::size_t selecting::one_round() {
   const bool over = otherwise_ != none || limit_.is_over();  // reads a clock: without the locks
-  wake_list told;
   shuffle(order_);
+  begin_all(!over);
+  const bool ends_early = !begun_.empty() && round_ends_ < limit_.nanoseconds;
+  caller self(ends_early ? limit_.until(round_ends_) : limit_);
+  wake_list told;
   lock_all();
   std::size_t ready = look_at_all(told);
   if (ready != none) {
     unlock_all();
     told.deliver(turn::next);
-    return ready;
+    return is_taken(ready) ? ready : again;
   }
   if (over) {
     unlock_all();
@@ -268,7 +321,7 @@ std::size_t selecting::queue_and_wait() {
     // The runtime of a timer has just ended: its channel is closed now.
     unlock_all();
     told.deliver();
-    return queue_and_wait();
+    return again;
   } catch (...) {
     unlock_all();
     told.deliver();
@@ -278,7 +331,7 @@ std::size_t selecting::queue_and_wait() {
   if (ready != none) {
     unlock_all();
     told.deliver();
-    return ready;
+    return is_taken(ready) ? ready : again;
   }
   const ticket t = detail::place_of(*cases_[order_[0]]).ticket;
   unlock_all();
@@ -292,11 +345,14 @@ std::size_t selecting::queue_and_wait() {
   const std::size_t winner = find_winner();
   retract_all(winner);
   if (winner != none) {
-    cases_[winner]->table->end(*cases_[winner]);
-    return winner;
+    const case_table& table = *cases_[winner]->table;
+    table.end(*cases_[winner]);
+    // After a false alarm a case before this one may be ready as well by now.
+    if (mode_ == choice::ordered && table.take != nullptr) return again;
+    return is_taken(winner) ? winner : again;
   }
   self.throw_if_ended(result);
-  return timed_;
+  return ends_early ? again : timed_;
 }
 
 [[gnu::noinline]] std::size_t select_among(select_case* const* cases,

@@ -10,6 +10,9 @@
 //   wait    unlock, park; the place that has won says which case it was
 //   undo    the other places are taken back
 //
+// A case for which "ready" may be a false alarm is taken without the locks; if it was
+// one, all but the first step is done again.
+//
 // Each kind of case has a case_table (sched/wait/case_table.hpp).
 //
 // SE1 A select that says "nothing is ready" (otherwise, a timeout of zero) has

@@ -2,8 +2,12 @@
 // it can wait for; select itself (chan/select_core.hpp) knows none of them.
 //
 //   look              without the lock
+//   begin             without the lock, before each round
 //   lock ─ poll ─ enqueue ─ unlock ─ the wait ─ retract, under the lock again
-//                                       └ end, for the case that ended it
+//            │                          └ end, for the case that ended it
+//            └ take   without the lock, for the case that was ready or has ended the wait;
+//                     if that was a false alarm, the next round begins
+//   leave             without the lock, when all is over
 //
 // CT1 A case keeps its place (select_case::place) from enqueue() on until it is retracted
 //     or has won. The place begins with an open_wait.
@@ -11,10 +15,13 @@
 //     deliver(); so exactly one place of a select has won, or none.
 // CT3 A case that has not won is retracted, whatever has ended the wait. One that has won
 //     is not: its queue may be gone.
+// CT4 leave() is called once for each case whose begin() has returned, before select
+//     returns or throws.
 #pragma once
 
 #include "base/atomic.hpp"
 #include "base/lock_rank.hpp"
+#include "base/nanos.hpp"
 #include "base/spinlock.hpp"
 #include "sched/wait/wait_reason.hpp"
 #include "sched/wait/waiter.hpp"
@@ -89,6 +96,15 @@ struct case_table {
   void (*end)(select_case& c) noexcept;
   // Under the lock: takes the case out if it is still queued.
   void (*retract)(select_case& c, wake_list& told) noexcept;
+
+  // --- Without locks; nullptr where there is nothing to do.
+  // Before each round. `waits`: the select waits if nothing is ready. Returns the time at
+  // which the next round begins at the latest. Throws what the case throws.
+  nanos (*begin)(select_case& c, bool waits) = nullptr;
+  // Takes the case, or returns false after a false alarm.
+  bool (*take)(select_case& c) noexcept = nullptr;
+  // Undoes begin().
+  void (*leave)(select_case& c) noexcept = nullptr;
 };
 
 // The place of a case, which enqueue() makes.
