@@ -9,7 +9,9 @@
 #include <vigil/io/memory_acceptor.hpp>
 #include <vigil/io/memory_executor.hpp>
 #include <vigil/io/memory_stream.hpp>
+#include <vigil/io/pending.hpp>
 #include <vigil/io/resolve.hpp>
+#include <vigil/io/select.hpp>
 #include <vigil/io/serve.hpp>
 #include <vigil/io/serve_each.hpp>
 #include <vigil/io/use_fiber.hpp>

@@ -29,20 +29,6 @@ using vigil::detail::outcome;
 
 namespace {
 
-// The comment on `ending` says why it is a type of its own.
-ending ending_of(outcome result) noexcept {
-  switch (result) {
-    case outcome::timeout:
-      return ending::cut;
-    case outcome::cancelled:
-      return ending::cancelled;
-    case outcome::stopped:
-      return ending::stopped;
-    default:
-      return ending::completed;
-  }
-}
-
 const boost::asio::io_context::executor_type* io_context_of(const any_io_executor& ex) noexcept {
   return ex.target<boost::asio::io_context::executor_type>();
 }
@@ -110,14 +96,16 @@ operation& begin_operation(const any_io_executor& own,
   }
   const bool outside = !inside && (in_context || own.target<memory_executor>() == nullptr);
   const bool anywhere = bound ? is_system(bound) : in_context || is_system(own);
-  if (!bound) return *new operation{*self.sched, watch, anywhere, outside, object, own};
+  if (!bound)
+    return *new operation{object, *self.sched, self.sched->number(), watch, anywhere, outside, own};
   // Keeps the bound context from running out of work until the operation is over.
   return *new operation{
+      object,
       *self.sched,
+      self.sched->number(),
       watch,
       anywhere,
       outside,
-      object,
       boost::asio::prefer(bound, boost::asio::execution::outstanding_work.tracked)};
 }
 
@@ -187,11 +175,6 @@ boost::asio::execution_context& context_of(operation& o) {
 // --- the section, and requests to end
 
 namespace {
-
-bool is_done(operation& o) noexcept {
-  const lock_guard guard(o.lock);
-  return o.done;
-}
 
 // Runs f on the operation's executor.
 template <class F>
@@ -267,60 +250,18 @@ void cancel(operation& o, cancellation_type_t type) noexcept {
 
 // --- the end
 
-namespace {
-
-// Ends the fiber's present wait, if it waits. Returns the waiter to be delivered.
-vigil::detail::waiter* claim(operation& o) noexcept VIGIL_REQUIRES(o.lock) {
-  if (o.waiter == nullptr || !o.waiter->claim(o.ticket, outcome::value)) return nullptr;
-  return std::exchange(o.waiter, nullptr);
-}
-
-}  // namespace
-
 void end(operation& o, std::exception_ptr thrown, bool dropped) noexcept {
   o.thrown = std::move(thrown);
   o.dropped = dropped;
   release(o, true);  // before the fiber learns of the end: OP5
   if (o.executors.load() != 0) untrack(o);
-  vigil::detail::waiter* claimed = nullptr;
-  {
-    const lock_guard guard(o.lock);
-    o.done = true;
-    claimed = claim(o);
-  }
-  if (claimed != nullptr) deliver_in_order(*claimed);
+  set_done(o);
   release(o, false);
 }
 
 // --- the fiber's wait
 
 namespace {
-
-// Waits until the operation is done, the limit or a stop ends the wait, or the limit is
-// to be looked at again (which returns `completed` as well).
-ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  vigil::detail::caller self(limit);
-  const bool refused = self.may_not_wait();
-  o.lock.lock();
-  if (o.done || refused || std::exchange(o.looks_again, false)) {
-    const bool stops = !o.done && refused;
-    o.lock.unlock();
-    return stops ? ending::stopped : ending::completed;
-  }
-  o.ticket = self.open();
-  o.waiter = &self.self();
-  ending result = ending::completed;
-  try {
-    result = ending_of(self.wait(o.ticket, {vigil::detail::wait_reason::io, o.object}, o.lock));
-  } catch (const std::bad_alloc&) {
-    // No memory for a timer; a limit that is already over does not need one.
-    result = limit.is_over() ? ending::cut : ending::no_memory;
-  }
-  const lock_guard guard(o.lock);
-  o.waiter = nullptr;
-  o.looks_again = false;
-  return result;
-}
 
 // How a deadline that moves reaches the fiber.
 class limited_operation final : public limited_wait {
@@ -348,22 +289,9 @@ ending wait_once(operation& o,
   return has_moved ? ending::completed : result;
 }
 
-// OP2
-void wait_for_handler(operation& o) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  for (;;) {
-    vigil::detail::caller self(vigil::detail::caller::unstoppable);
-    o.lock.lock();
-    if (o.done) {
-      o.lock.unlock();
-      return;
-    }
-    o.ticket = self.open();
-    o.waiter = &self.self();
-    self.wait(o.ticket, {vigil::detail::wait_reason::io, o.object}, o.lock);
-  }
-}
+}  // namespace
 
-void wait(operation& o, const wait_limit& limit, movable_deadline* moves, ended& e) {
+void has_begun(operation& o) noexcept {
   auto asked = cancellation_type_t::none;
   {
     const lock_guard guard(o.lock);
@@ -372,10 +300,36 @@ void wait(operation& o, const wait_limit& limit, movable_deadline* moves, ended&
     asked = o.asked;
   }
   if (asked != cancellation_type_t::none) cancel(o, asked);
-  if (o.outside) {
-    o.sched.outside.io_begins();
-    if (o.watch != nullptr) o.watch->operation_begins();
-  }
+}
+
+void ask_to_end(operation& o) noexcept {
+  o.end_wanted.store(true);
+  run_in(o, [] {});  // OP4
+}
+
+void counted_wait::begin(operation& o) noexcept {
+  if (!o.outside) return;
+  o.sched.outside.io_begins();
+  if (o.watch != nullptr) o.watch->operation_begins();
+}
+
+void counted_wait::is_cancelled() noexcept {
+  cancelled_ = true;
+  if (operation_.outside && operation_.watch != nullptr) operation_.watch->operation_cancelled();
+}
+
+void counted_wait::end(operation& o, bool was_cancelled) noexcept {
+  if (!o.outside) return;
+  if (o.watch != nullptr) o.watch->operation_ends(was_cancelled);
+  o.sched.outside.io_ends();
+}
+
+namespace {
+
+void wait(operation& o, const wait_limit& limit, movable_deadline* moves, ended& e) {
+  has_begun(o);
+  if (is_done(o)) return;
+  counted_wait counted(o);
   limited_operation own(o);
   do {
     e.result = moves != nullptr ? wait_once(o, limit, *moves, own) : wait_once(o, limit);
@@ -385,28 +339,19 @@ void wait(operation& o, const wait_limit& limit, movable_deadline* moves, ended&
   } else if (e.result == ending::cut) {
     e.cut = timed_out_by(limit.is_relative() ? time_of::within : time_of::until);
   }
-  const bool cancelled = e.result != ending::completed && !is_done(o);
-  if (cancelled) {
-    o.end_wanted.store(true);
-    run_in(o, [] {});  // OP4
-    if (o.outside && o.watch != nullptr) o.watch->operation_cancelled();
-    wait_for_handler(o);
-  }
-  if (o.outside) {
-    if (o.watch != nullptr) o.watch->operation_ends(cancelled);
-    o.sched.outside.io_ends();
-  }
+  if (e.result == ending::completed || is_done(o)) return;
+  ask_to_end(o);
+  counted.is_cancelled();
+  wait_for_handler(o);
 }
 
-// Clears the slot, outside any emission: the function that the operation left there may
-// hold a copy of the executor, and so keep itself alive.
+}  // namespace
+
 void clear_slot(operation& o) noexcept {
   if (o.executors.load() == 0) return;
   const operation_section inside(o);
   o.signal->slot().clear();
 }
-
-}  // namespace
 
 ended await_end(operation& o, const wait_limit& limit, movable_deadline* moves) {
   ended e;

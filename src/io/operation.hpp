@@ -31,6 +31,7 @@
 
 #include <vigil/io/detail/operation.hpp>
 
+#include <cstdint>
 #include <exception>
 #include <mutex>
 
@@ -63,12 +64,13 @@ struct operation {
   static void* operator new(std::size_t size);
   static void operator delete(void* p) noexcept;
 
+  const void* const object;  // of its waits, for dumps; the first member
   vigil::detail::scheduler& sched;
+  const std::uint64_t run;  // the scheduler's number: another may have its address later
   // The watch whose io_context may complete it; nullptr if none of the runtime's can.
   vigil::detail::io_watch* const watch;
   const bool anywhere;  // its handlers run where they are called
   const bool outside;
-  const void* const object;  // of its waits, for dumps
   // Empty means any executor. OP5
   boost::asio::any_io_executor executor VIGIL_GUARDED_BY(lock);
 
@@ -93,8 +95,49 @@ struct operation {
   bool begun VIGIL_GUARDED_BY(lock) = false;  // the initiating function has returned
   boost::asio::cancellation_type_t asked VIGIL_GUARDED_BY(lock) =
       boost::asio::cancellation_type::none;  // kept until `begun`
-  vigil::detail::waiter* waiter VIGIL_GUARDED_BY(lock) = nullptr;
-  vigil::detail::ticket ticket VIGIL_GUARDED_BY(lock) = 0;
+  vigil::detail::open_wait* waiting VIGIL_GUARDED_BY(lock) = nullptr;
+  // The next two are for a `pending`.
+  bool awaited VIGIL_GUARDED_BY(lock) = false;  // by a select, or by a wait of its own
+  bool taken VIGIL_GUARDED_BY(lock) = false;
+};
+
+bool is_done(operation& o) noexcept;
+// OP1: the handler has left the result, or is gone.
+void set_done(operation& o) noexcept;
+// Ends the fiber's present wait, if it waits. Returns the waiter to be delivered.
+vigil::detail::waiter* claim(operation& o) noexcept VIGIL_REQUIRES(o.lock);
+// The initiating function has returned.
+void has_begun(operation& o) noexcept;
+// Waits until the operation is done, the limit or a stop ends the wait, or the limit is
+// to be looked at again (which returns `completed` as well).
+ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_ANALYSIS;
+// Asks it to end, until it does (OP4).
+void ask_to_end(operation& o) noexcept;
+// OP2
+void wait_for_handler(operation& o) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
+// Clears the slot, outside any emission: the function that the operation left there may
+// hold a copy of the executor, and so keep itself alive.
+void clear_slot(operation& o) noexcept;
+
+// A wait for an operation, which counts as outside work unless that is in memory.
+class counted_wait {
+ public:
+  explicit counted_wait(operation& o) noexcept : operation_(o) { begin(o); }
+
+  ~counted_wait() { end(operation_, cancelled_); }
+
+  counted_wait(const counted_wait&) = delete;
+  counted_wait& operator=(const counted_wait&) = delete;
+
+  // The operation has been asked to end.
+  void is_cancelled() noexcept;
+
+  static void begin(operation& o) noexcept;
+  static void end(operation& o, bool was_cancelled) noexcept;
+
+ private:
+  operation& operation_;
+  bool cancelled_ = false;
 };
 
 // Called by a thread that has ended a fiber's wait, perhaps inside a handler.

@@ -1,5 +1,5 @@
-#include "base/atomic.hpp"
-#include "base/spinlock.hpp"
+#include "io/readiness.hpp"
+
 #include "io/io_watch.hpp"
 #include "io/operation.hpp"
 #include "io/outside_wait.hpp"
@@ -20,34 +20,16 @@ namespace vigil::io::inline VIGIL_ABI::detail {
 using vigil::detail::lock_guard;
 using vigil::detail::outcome;
 
-struct readiness final : limited_wait {
-  vigil::detail::waiter* look_again() noexcept override {
-    const lock_guard guard(lock);
-    looks_again = true;
-    return claim();
-  }
+vigil::detail::waiter* readiness::look_again() noexcept {
+  const lock_guard guard(lock);
+  looks_again = true;
+  return claim();
+}
 
-  // Ends the fiber's present wait, if it waits. Returns the waiter to be delivered.
-  vigil::detail::waiter* claim() noexcept VIGIL_REQUIRES(lock) {
-    vigil::detail::waiter* const w = waiting.waiter;
-    if (w == nullptr || !waiting.claim(outcome::value)) return nullptr;
-    waiting = {};
-    return w;
-  }
-
-  vigil::detail::atomic<int> references{1};
-
-  vigil::detail::spinlock lock{vigil::detail::lock_rank::io};
-  bool armed VIGIL_GUARDED_BY(lock) = false;  // RD1
-  const boost::asio::execution_context* armed_in VIGIL_GUARDED_BY(lock) = nullptr;
-  bool come VIGIL_GUARDED_BY(lock) = false;                // since begins_wait()
-  boost::system::error_code error VIGIL_GUARDED_BY(lock);  // with which it has come
-  bool looks_again VIGIL_GUARDED_BY(lock) = false;
-  vigil::detail::open_wait waiting VIGIL_GUARDED_BY(lock);
-  arrival* tells VIGIL_GUARDED_BY(lock) = nullptr;
-
-  one_operation_of<room_of_wait> memory;
-};
+vigil::detail::waiter* readiness::claim() noexcept {
+  vigil::detail::open_wait* const w = std::exchange(waiting, nullptr);
+  return w != nullptr && w->claim(outcome::value) ? w->waiter : nullptr;
+}
 
 void retain(readiness* r) noexcept {
   r->references.fetch_add(1, vigil::detail::order::relaxed);  // ordering: the caller has one
@@ -60,6 +42,10 @@ void release(readiness* r) noexcept {
 
 one_operation_of<room_of_wait>& memory_of(readiness& r) noexcept {
   return r.memory;
+}
+
+void make_readiness(readiness_ref& r) {
+  if (!r) r = readiness_ref(new readiness);
 }
 
 namespace {
@@ -122,6 +108,12 @@ void has_come(readiness& r, const boost::system::error_code& error) noexcept {
   if (claimed != nullptr) deliver_in_order(*claimed);
 }
 
+bool came_with(readiness& r, boost::system::error_code& error) noexcept {
+  const lock_guard guard(r.lock);
+  if (r.come) error = r.error;
+  return r.come;
+}
+
 namespace {
 
 // Waits until the handler has come, the deadline has, or the limit is to be looked at
@@ -137,17 +129,13 @@ outcome wait_once(readiness& r,
     r.lock.unlock();
     return stops ? outcome::stopped : outcome::value;
   }
-  self.open(r.waiting);
-  return self.wait(r.waiting.ticket, {vigil::detail::wait_reason::io, object}, r.lock, [&r] {
+  vigil::detail::open_wait own;
+  self.open(own);
+  r.waiting = &own;
+  return self.wait(own.ticket, {vigil::detail::wait_reason::io, object}, r.lock, [&r] {
     const lock_guard guard(r.lock);
-    r.waiting = {};
+    r.waiting = nullptr;
   });
-}
-
-bool came_with(readiness& r, boost::system::error_code& error) noexcept {
-  const lock_guard guard(r.lock);
-  if (r.come) error = r.error;
-  return r.come;
 }
 
 enum class wait_end : std::uint8_t { come, cut, stopped };

@@ -19,9 +19,21 @@ void set_up_tcp(int socket, bool no_delay) noexcept {
   ::setsockopt(socket, IPPROTO_TCP, TCP_INQ, &says_rest, sizeof says_rest);
 }
 
-bool is_readable(int descriptor) noexcept {
-  pollfd look{descriptor, POLLIN, 0};
+namespace {
+
+bool has_come(int descriptor, short events) noexcept {
+  pollfd look{descriptor, events, 0};
   return ::poll(&look, 1, 0) != 0;
+}
+
+}  // namespace
+
+bool is_readable(int descriptor) noexcept {
+  return has_come(descriptor, POLLIN);
+}
+
+bool is_writable(int descriptor) noexcept {
+  return has_come(descriptor, POLLOUT);
 }
 
 namespace {

@@ -49,6 +49,7 @@ template <class Stream>
 class tls_core;
 
 struct arrival_access;
+struct stream_access;
 
 }  // namespace detail
 
@@ -180,6 +181,7 @@ class deadline_stream {
  private:
   friend class detail::tls_core<Stream>;
   friend struct detail::arrival_access;
+  friend struct detail::stream_access;
 
   using side = detail::stream_side;
 

@@ -31,6 +31,11 @@
 #include <boost/system/error_code.hpp>
 
 namespace vigil::io::inline VIGIL_ABI {
+namespace detail {
+
+struct stream_access;
+
+}  // namespace detail
 
 // memory_stream: one end of a pipe. It is closed when it is moved from.
 class memory_stream {
@@ -74,24 +79,35 @@ class memory_stream {
         detail::initiate_memory_operation<true>{in_}, token, buffers);
   }
 
-  enum wait_type { wait_read };
+  enum wait_type { wait_read, wait_write };
 
-  // Waits until a read would not wait: bytes, eof or an error are there. It counts as a
-  // read: one at a time.
+  // Waits until a read, or a write, would not wait: bytes, room, eof or an error are
+  // there. It counts as a read, or a write: one at a time.
   template <class Token>
-  auto async_wait(wait_type, Token&& token) {
+  auto async_wait(wait_type for_what, Token&& token) {
+    const bool reads = for_what == wait_read;
     return boost::asio::async_initiate<Token, void(boost::system::error_code)>(
-        detail::initiate_memory_wait{in_}, token);
+        detail::initiate_memory_wait{reads ? in_ : out_, reads}, token);
   }
 
   // Whether a read would not wait.
   bool is_readable() const { return in_ == nullptr || in_->is_readable(); }
+
+  // Whether a write would not wait.
+  bool is_writable() const { return out_ == nullptr || out_->is_writable(); }
 
   // Ends the operations of this end that wait with operation_aborted. Never fails.
   void cancel(boost::system::error_code& error) {
     error.clear();
     if (in_ != nullptr) in_->cancel_reader();
     if (out_ != nullptr) out_->cancel_writer();
+  }
+
+  // The same for those that read, or write.
+  void cancel(wait_type of, boost::system::error_code& error) {
+    error.clear();
+    if (of == wait_read && in_ != nullptr) in_->cancel_reader();
+    if (of == wait_write && out_ != nullptr) out_->cancel_writer();
   }
 
   template <class Buffers, class Token>
@@ -101,6 +117,8 @@ class memory_stream {
   }
 
  private:
+  friend struct detail::stream_access;
+
   std::shared_ptr<detail::memory_half> in_;
   std::shared_ptr<detail::memory_half> out_;
 };

@@ -149,8 +149,9 @@ VIGIL_API void set_up_tcp(int socket, bool no_delay) noexcept;
 VIGIL_API std::size_t receive(
     int socket, iovec* to, std::size_t buffers, bool& is_empty, boost::system::error_code& error);
 
-// Whether a read of this descriptor would not wait.
+// Whether a read of this descriptor, or a write, would not wait.
 VIGIL_API bool is_readable(int descriptor) noexcept;
+VIGIL_API bool is_writable(int descriptor) noexcept;
 
 // Repeats a call that a signal has interrupted. Not inlined, because the fiber that waits
 // between two calls may be on another thread afterwards, which has another errno.

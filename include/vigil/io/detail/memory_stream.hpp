@@ -106,6 +106,11 @@ class memory_half {
     return error_of<true>(false) != boost::asio::error::would_block;
   }
 
+  bool is_writable() {
+    const std::lock_guard guard(lock_);
+    return error_of<false>(false) != boost::asio::error::would_block;
+  }
+
   void cancel_reader() { cancel(&memory_half::reader_); }
 
   void cancel_writer() { cancel(&memory_half::writer_); }
@@ -288,8 +293,8 @@ struct initiate_memory_operation {
   std::shared_ptr<memory_half> half;
 };
 
-// Waits until the half is readable, and leaves the bytes there.
-template <class Handler>
+// Waits until the half is readable, or writable, and transfers nothing.
+template <bool Reads, class Handler>
 class memory_wait final : public memory_half::waiting {
  public:
   memory_wait(std::shared_ptr<memory_half> half, Handler&& handler)
@@ -301,7 +306,7 @@ class memory_wait final : public memory_half::waiting {
   void again() override {
     // Kept, because once the operation waits, another thread may end it.
     const std::shared_ptr<memory_half> half = half_;
-    const auto result = half->wait<true>(*this);
+    const auto result = half->wait<Reads>(*this);
     if (result == memory_half::wait_result::try_again) finish({});
     if (result == memory_half::wait_result::taken) finish(boost::asio::error::already_started);
   }
@@ -327,14 +332,25 @@ struct initiate_memory_wait {
 
   template <class Handler>
   void operator()(Handler&& handler) const {
-    using made = memory_wait<std::decay_t<Handler>>;
+    if (reads) {
+      begin<true>(std::forward<Handler>(handler));
+    } else {
+      begin<false>(std::forward<Handler>(handler));
+    }
+  }
+
+  std::shared_ptr<memory_half> half;
+  bool reads;
+
+ private:
+  template <bool Reads, class Handler>
+  void begin(Handler&& handler) const {
+    using made = memory_wait<Reads, std::decay_t<Handler>>;
     auto operation =
         std::make_unique<made>(half, std::decay_t<Handler>(std::forward<Handler>(handler)));
     operation->prepare();
     operation.release()->again();
   }
-
-  std::shared_ptr<memory_half> half;
 };
 
 }  // namespace vigil::io::inline VIGIL_ABI::detail

@@ -1,0 +1,92 @@
+// The end of an operation, and the fiber's wait for it: OP1 and OP2 of operation.hpp.
+// This file knows no executor, so that the explorer can run it.
+#include "io/operation.hpp"
+#include "sched/wait/caller.hpp"
+
+#include <new>
+#include <utility>
+
+namespace vigil::io::inline VIGIL_ABI::detail {
+
+using vigil::detail::lock_guard;
+using vigil::detail::outcome;
+
+namespace {
+
+// The comment on `ending` says why it is a type of its own.
+ending ending_of(outcome result) noexcept {
+  switch (result) {
+    case outcome::timeout:
+      return ending::cut;
+    case outcome::cancelled:
+      return ending::cancelled;
+    case outcome::stopped:
+      return ending::stopped;
+    default:
+      return ending::completed;
+  }
+}
+
+}  // namespace
+
+bool is_done(operation& o) noexcept {
+  const lock_guard guard(o.lock);
+  return o.done;
+}
+
+vigil::detail::waiter* claim(operation& o) noexcept {
+  vigil::detail::open_wait* const w = std::exchange(o.waiting, nullptr);
+  return w != nullptr && w->claim(outcome::value) ? w->waiter : nullptr;
+}
+
+void set_done(operation& o) noexcept {
+  vigil::detail::waiter* claimed = nullptr;
+  {
+    const lock_guard guard(o.lock);
+    o.done = true;
+    claimed = claim(o);
+  }
+  if (claimed != nullptr) deliver_in_order(*claimed);
+}
+
+ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  vigil::detail::caller self(limit);
+  const bool refused = self.may_not_wait();
+  o.lock.lock();
+  if (o.done || refused || std::exchange(o.looks_again, false)) {
+    const bool stops = !o.done && refused;
+    o.lock.unlock();
+    return stops ? ending::stopped : ending::completed;
+  }
+  vigil::detail::open_wait own;
+  self.open(own);
+  o.waiting = &own;
+  ending result = ending::completed;
+  try {
+    result = ending_of(self.wait(own.ticket, {vigil::detail::wait_reason::io, o.object}, o.lock));
+  } catch (const std::bad_alloc&) {
+    // No memory for a timer; a limit that is already over does not need one.
+    result = limit.is_over() ? ending::cut : ending::no_memory;
+  }
+  const lock_guard guard(o.lock);
+  o.waiting = nullptr;
+  o.looks_again = false;
+  return result;
+}
+
+void wait_for_handler(operation& o) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  for (;;) {
+    vigil::detail::caller self(vigil::detail::caller::unstoppable);
+    o.lock.lock();
+    if (o.done) {
+      o.lock.unlock();
+      return;
+    }
+    vigil::detail::open_wait own;
+    self.open(own);
+    o.waiting = &own;
+    self.wait(own.ticket, {vigil::detail::wait_reason::io, o.object}, o.lock);
+  }
+}
+
+}  // namespace vigil::io::inline VIGIL_ABI::detail

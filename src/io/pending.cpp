@@ -1,0 +1,233 @@
+// pending: an operation (operation.hpp) that no fiber waits for all the time.
+//
+// PN1  The handler sets `done` and claims the wait in one step, under the operation's
+//      lock; a wait, or a select, looks at `done` before it leaves its place there, under
+//      the same lock. So a result that comes beside another event of a select either ends
+//      that select or is there for the next one.
+// PN2  One at a time waits (`awaited`), and only it may take the result then: a select
+//      whose case has won finds it.
+// PN3  The owner's values are written before `done`, and read after it was seen. The
+//      owner goes only once its handler has run or has been destroyed.
+#include "io/operation.hpp"
+#include "sched/scheduler.hpp"
+#include "sched/wait/case_table.hpp"
+#include "sched/watch.hpp"
+
+#include <vigil/error.hpp>
+#include <vigil/io/detail/pending.hpp>
+
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
+namespace vigil::io::inline VIGIL_ABI::detail {
+
+using vigil::detail::lock_guard;
+using vigil::detail::select_case;
+using vigil::detail::wake_list;
+
+namespace {
+
+bool is_in_its_run(const operation& o) noexcept {
+  const vigil::detail::fiber* const f = vigil::detail::current_fiber();
+  return f != nullptr && f->sched->number() == o.run;
+}
+
+// The caller's wait begins. Throws wrong_place.
+void pending_enter(operation& o) {
+  static_cast<void>(fiber_that_may_wait());
+  if (!is_in_its_run(o)) {
+    throw wrong_place(
+        "vigil::io::pending: it belongs to another run, or has outlived its own; it must be "
+        "waited for, and destroyed, in the run in which it began");
+  }
+  check_is_not_run_here(executor_of(o, false));
+  const lock_guard guard(o.lock);
+  if (!std::exchange(o.awaited, true)) return;
+  throw wrong_place(
+      "vigil::io::pending: it is waited for already, by another fiber or by another case of the "
+      "same select; one at a time may");
+}
+
+void pending_leave(operation& o) noexcept {
+  const lock_guard guard(o.lock);
+  o.awaited = false;
+}
+
+// --- the case
+
+operation& operation_of(void* object) noexcept {
+  return *static_cast<operation*>(object);
+}
+
+operation& operation_of(const select_case& c) noexcept {
+  return operation_of(c.object);
+}
+
+bool takes_result(operation& o) noexcept VIGIL_REQUIRES(o.lock) {
+  return o.done && !std::exchange(o.taken, true);
+}
+
+bool look_result(select_case& c) noexcept {
+  operation& o = operation_of(c);
+  const lock_guard guard(o.lock);
+  return !o.awaited && takes_result(o);
+}
+
+vigil::detail::case_lock lock_of_result(void* object) noexcept {
+  return vigil::detail::case_lock(operation_of(object).lock);
+}
+
+bool poll_result(select_case& c, wake_list&) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  return takes_result(operation_of(c));
+}
+
+bool enqueue_result(select_case& c) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  auto& place = vigil::detail::make_place<vigil::detail::open_wait>(c);
+  operation& o = operation_of(c);
+  if (!o.done) o.waiting = &place;  // done: the result was taken
+  return true;
+}
+
+void end_result(select_case& c) noexcept {
+  operation& o = operation_of(c);
+  const lock_guard guard(o.lock);
+  o.taken = true;
+}
+
+void retract_result(select_case& c, wake_list&) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  operation_of(c).waiting = nullptr;
+}
+
+// The states of select_case::amount.
+enum : std::int64_t { not_begun, has_it, waits_for_it };
+
+vigil::detail::nanos begin_result(select_case& c, bool waits) {
+  operation& o = operation_of(c);
+  if (c.amount == not_begun) {
+    pending_enter(o);
+    c.amount = has_it;
+  }
+  if (waits && c.amount == has_it && !is_done(o)) {
+    counted_wait::begin(o);
+    c.amount = waits_for_it;
+  }
+  return vigil::detail::never;
+}
+
+void leave_result(select_case& c) noexcept {
+  operation& o = operation_of(c);
+  if (c.amount == waits_for_it) counted_wait::end(o, false);
+  pending_leave(o);
+}
+
+}  // namespace
+
+constexpr vigil::detail::case_table pending_case_table = {vigil::detail::wait_reason::io,
+                                                          0,
+                                                          look_result,
+                                                          lock_of_result,
+                                                          poll_result,
+                                                          enqueue_result,
+                                                          vigil::detail::keep_nothing,
+                                                          vigil::detail::keep_nothing,
+                                                          end_result,
+                                                          retract_result,
+                                                          begin_result,
+                                                          nullptr,
+                                                          leave_result};
+
+// --- the owner
+
+void pending_begun(operation& o) noexcept {
+  has_begun(o);
+}
+
+bool pending_is_ready(operation& o) noexcept {
+  const lock_guard guard(o.lock);
+  return o.done && !o.taken;
+}
+
+void pending_cancel(operation& o) noexcept {
+  if (!is_done(o)) ask_to_end(o);
+}
+
+bool pending_wait(operation& o, const wait_limit& limit) {
+  class its_turn {
+   public:
+    explicit its_turn(operation& of) : of_(of) { pending_enter(of_); }
+
+    its_turn(const its_turn&) = delete;
+    its_turn& operator=(const its_turn&) = delete;
+
+    ~its_turn() { pending_leave(of_); }
+
+   private:
+    operation& of_;
+  };
+
+  if (is_done(o)) return true;
+  const vigil::detail::kept_limit kept(limit.absolute());
+  const its_turn turn(o);
+  const counted_wait counted(o);
+  for (;;) {
+    const ending result = wait_once(o, kept.limit);
+    if (is_done(o)) return true;
+    if (result == ending::cut) return false;
+    if (result != ending::completed) throw_ended(result, limit.cancelled_by);
+  }
+}
+
+void pending_take(operation& o) {
+  const lock_guard guard(o.lock);
+  if (o.done && !std::exchange(o.taken, true)) return;
+  throw std::logic_error("vigil::io::pending: its result was taken before");
+}
+
+ended pending_ended(operation& o) noexcept {
+  ended e;
+  e.dropped = o.dropped;
+  e.thrown = std::move(o.thrown);
+  return e;
+}
+
+bool pending_end(operation& o, ended& over) noexcept {
+  bool awaited = false;
+  {
+    const lock_guard guard(o.lock);
+    awaited = o.awaited;
+  }
+  if (awaited) {
+    vigil::detail::fatal(
+        "vigil::io::pending: it is destroyed while another fiber waits for it; it must outlive "
+        "each select and each wait");
+  }
+  if (!is_done(o)) {
+    if (!is_in_its_run(o)) {
+      vigil::detail::fatal(
+          "vigil::io::pending: it is destroyed outside the run in which it began, while its "
+          "operation is open; destroy it on a fiber of that run");
+    }
+    counted_wait counted(o);
+    ask_to_end(o);
+    counted.is_cancelled();
+    wait_for_handler(o);
+  }
+  clear_slot(o);
+  over = pending_ended(o);
+  const lock_guard guard(o.lock);
+  return !std::exchange(o.taken, true);
+}
+
+void pending_lost() noexcept {
+  constexpr const char* what =
+      "vigil::io::pending: the result of a successful operation is lost, because the pending was "
+      "destroyed before it was taken; take it, or give on_lost() a function";
+  if (vigil::detail::current_fiber() == nullptr || !vigil::detail::handlers_are_caught()) {
+    vigil::detail::warn("%s", what);
+    return;
+  }
+  vigil::detail::report_of_handler(std::make_exception_ptr(std::runtime_error(what)));
+}
+
+}  // namespace vigil::io::inline VIGIL_ABI::detail
