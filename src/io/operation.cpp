@@ -362,15 +362,4 @@ ended await_end(operation& o, const wait_limit& limit, movable_deadline* moves) 
   return e;
 }
 
-void throw_ended(ending result, ::vigil::detail::cancel_node* under) {
-  switch (result) {
-    case ending::stopped:
-      vigil::detail::throw_stopped(*vigil::detail::current_fiber());
-    case ending::no_memory:
-      throw std::bad_alloc();
-    default:
-      vigil::detail::throw_cancelled(*under);
-  }
-}
-
 }  // namespace vigil::io::inline VIGIL_ABI::detail

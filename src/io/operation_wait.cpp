@@ -89,4 +89,15 @@ void wait_for_handler(operation& o) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   }
 }
 
+void throw_ended(ending result, ::vigil::detail::cancel_node* under) {
+  switch (result) {
+    case ending::stopped:
+      vigil::detail::throw_stopped(*vigil::detail::current_fiber());
+    case ending::no_memory:
+      throw std::bad_alloc();
+    default:
+      vigil::detail::throw_cancelled(*under);
+  }
+}
+
 }  // namespace vigil::io::inline VIGIL_ABI::detail

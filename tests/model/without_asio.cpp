@@ -1,5 +1,5 @@
-// The parts of vigil-io that know Asio's io_context, for the proofs of
-// readiness_test.cpp: in place of operation.cpp and memory_executor's functions.
+// The parts of vigil-io that know Asio's io_context, for the proofs of readiness_test.cpp
+// and select_io_test.cpp: in place of operation.cpp and memory_executor's functions.
 #include "io/operation.hpp"
 #include "sched/fiber/fiber.hpp"
 #include "sched/wait/waiter.hpp"
@@ -7,7 +7,9 @@
 
 #include <vigil/io/memory_executor.hpp>
 
+#include <cstddef>
 #include <functional>
+#include <new>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/execution_context.hpp>
@@ -23,6 +25,40 @@ void check_is_not_run_here(const boost::asio::any_io_executor&) {}
 void deliver_in_order(vigil::detail::waiter& claimed) noexcept {
   claimed.deliver(vigil::detail::turn::in_order);
 }
+
+// --- For an operation that the test completes.
+
+void* operation::operator new(std::size_t size) {
+  return ::operator new(size);
+}
+
+void operation::operator delete(void* p) noexcept {
+  ::operator delete(p);
+}
+
+kept_signal::kept_signal() : signal_(nullptr) {}
+
+kept_signal::~kept_signal() = default;
+
+boost::asio::any_io_executor executor_of(operation&, bool) {
+  return {};
+}
+
+std::function<void()> on_ask_to_end;
+
+void ask_to_end(operation&) noexcept {
+  if (on_ask_to_end) on_ask_to_end();
+}
+
+void has_begun(operation&) noexcept {}
+
+void clear_slot(operation&) noexcept {}
+
+void counted_wait::begin(operation&) noexcept {}
+
+void counted_wait::end(operation&, bool) noexcept {}
+
+void counted_wait::is_cancelled() noexcept {}
 
 void start_in_program(const std::function<void()>&) {}
 
