@@ -107,18 +107,21 @@ void begin_wait_for(stream_case& c, const boost::asio::any_io_executor& by) {
   c.at = stage::awaited;
 }
 
-vigil::detail::nanos begin_stream(select_case& of, bool waits) {
-  stream_case& c = stream_of(of);
-  stream_side& side = c.side();
-  const boost::asio::any_io_executor by = c.executor();
-  if (!c.turn) {
-    static_cast<void>(fiber_that_may_wait());
-    check_is_not_run_here(by);
-    c.shown.ready = &of_no_stream();
-    if (!enter_stream(c)) return vigil::detail::never;
-    make_readiness(side.ready);
-    c.shown.ready = side.ready.get();
-  }
+// The steps of begin() before the first round. Returns false if the case is over.
+bool begin_first(stream_case& c, const boost::asio::any_io_executor& by) {
+  static_cast<void>(fiber_that_may_wait());
+  check_is_not_run_here(by);
+  c.shown.ready = &of_no_stream();
+  if (!enter_stream(c)) return false;
+  make_readiness(c.side().ready);
+  c.shown.ready = c.side().ready.get();
+  return true;
+}
+
+// Those before each round.
+vigil::detail::nanos begin_round(stream_case& c,
+                                 const boost::asio::any_io_executor& by,
+                                 bool waits) {
   boost::system::error_code error;
   const bool has_come = c.at == stage::awaited && came_with(*c.shown.ready, error);
   if (error) {
@@ -128,8 +131,9 @@ vigil::detail::nanos begin_stream(select_case& of, bool waits) {
   }
   if (c.at == stage::empty && waits) begin_wait_for(c, by);
   if (c.at != stage::awaited) return vigil::detail::never;
-  const vigil::detail::nanos end = side.deadline.begin_wait(*c.shown.ready);
-  if (side.deadline.is_closed() || side.deadline.is_over()) c.at = stage::inviting;
+  movable_deadline& until = c.side().deadline;
+  const vigil::detail::nanos end = until.begin_wait(*c.shown.ready);
+  if (until.is_closed() || until.is_over()) c.at = stage::inviting;
   return end;
 }
 
@@ -189,6 +193,19 @@ void leave_stream(select_case& of) noexcept {
     c.shown.ready->counted.reset();
   }
   c.turn.reset();
+}
+
+vigil::detail::nanos begin_stream(select_case& of, bool waits) {
+  stream_case& c = stream_of(of);
+  const boost::asio::any_io_executor by = c.executor();
+  const bool is_first = !c.turn;
+  try {
+    if (is_first && !begin_first(c, by)) return vigil::detail::never;
+    return begin_round(c, by, waits);
+  } catch (...) {
+    if (is_first) leave_stream(of);
+    throw;
+  }
 }
 
 }  // namespace

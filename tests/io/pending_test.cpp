@@ -380,6 +380,27 @@ TEST_SUITE("pending") {
     CHECK(r.says("the result of a successful operation is lost"));
   }
 
+  TEST_CASE("a select that waits for an operation is outside work") {
+    vigil::options fatal;
+    fatal.deadlock = vigil::on_deadlock::fatal;
+    in_runtime({.workers = {1, 2}, .settings = fatal}, [] {
+      asio::steady_timer t(vigil::io::io_context(), 3ms);
+      pending<void> p([&](auto token) { return t.async_wait(token); });
+      vigil::select(on_result(p));
+      CHECK(!vigil::detail::current_scheduler()->outside.any());
+    });
+    in_virtual([] {
+      asio::io_context real;
+      const run_by_threads runner(real, 1);
+      asio::steady_timer t(real, 3ms);
+      pending<void> p([&](auto token) { return t.async_wait(token); });
+      auto sleeper = vigil::spawn([] { vigil::sleep_for(1h); });
+      const auto start = vigil::clock::now();
+      vigil::select(on_result(p));
+      CHECK(since(start) == 0s);
+    });
+  }
+
   TEST_CASE("two waits at once are an error") {
     in_runtime({}, [] {
       by_hand<int> op;

@@ -11,11 +11,14 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 
@@ -42,6 +45,44 @@ error_code read_all_there(Stream& s) {
   s.read_some(asio::buffer(bytes), error);
   return error;
 }
+
+// A stream in which there is nothing, and whose first wait finds no memory.
+class without_memory {
+ public:
+  using executor_type = asio::io_context::executor_type;
+  static constexpr auto wait_read = asio::socket_base::wait_read;
+  static constexpr auto wait_write = asio::socket_base::wait_write;
+
+  explicit without_memory(asio::io_context& context) : context_(&context) {}
+
+  executor_type get_executor() const { return context_->get_executor(); }
+
+  int native_handle() const { return -1; }
+
+  bool non_blocking() const { return true; }
+
+  void non_blocking(bool, error_code&) {}
+
+  template <class Buffers>
+  std::size_t read_some(const Buffers&, error_code& error) {
+    error = asio::error::would_block;
+    return 0;
+  }
+
+  template <class Handler>
+  void async_wait(asio::socket_base::wait_type, Handler handler) {
+    if (waits_++ == 0) throw std::bad_alloc();
+    asio::post(*context_, [handler = std::move(handler)]() mutable {
+      handler(asio::error::operation_not_supported);
+    });
+  }
+
+  void cancel(error_code&) {}
+
+ private:
+  asio::io_context* context_;
+  int waits_ = 0;
+};
 
 // The error of a select with this case alone.
 template <class Case>
@@ -413,6 +454,42 @@ TEST_SUITE("select over streams") {
       });
       vigil::this_fiber::yield();
     });
+  }
+
+  TEST_CASE("a select for which there is no memory gives back the stream") {
+    in_runtime({.workers = {1}}, [] {
+      vigil::io::deadline_stream<without_memory> s(vigil::io::io_context());
+      std::array<char, 3> to;
+      vigil::case_list all;
+      all.add(on_read(s, asio::buffer(to)));
+      CHECK_THROWS_AS(vigil::select(all), std::bad_alloc);
+      const error_code failed = asio::error::operation_not_supported;
+      CHECK(read_all_there(s) == failed);
+      CHECK(error_of([&] { vigil::select(all); }) == failed);
+    });
+  }
+
+  TEST_CASE("a select that waits for a socket is outside work, one in memory is not") {
+    vigil::options fatal;
+    fatal.deadlock = vigil::on_deadlock::fatal;
+    in_runtime({.workers = {1, 2}, .settings = fatal}, [] {
+      auto [near, far] = tcp_connection();
+      std::array<char, 3> to;
+      std::thread writer([&far = far] {
+        std::this_thread::sleep_for(2ms);  // so that the select waits
+        asio::write(far.next_layer(), asio::buffer("x", 1));
+      });
+      vigil::select(on_read(near, asio::buffer(to), [](error_code, std::size_t) {}));
+      CHECK(!vigil::detail::current_scheduler()->outside.any());
+      writer.join();
+    });
+    CHECK_THROWS_AS(vigil::run(fatal,
+                               [] {
+                                 auto made = memory_connection();
+                                 std::array<char, 3> to;
+                                 vigil::select(on_read(made.near, asio::buffer(to)));
+                               }),
+                    vigil::deadlock);
   }
 
   TEST_CASE("it waits on a fiber only") {

@@ -79,6 +79,7 @@ class stream_case : public vigil::detail::select_case {
     object = &shown;
     shown.object = of;
     at = stage::fresh;
+    yields = false;
     error.clear();
     transferred = 0;
   }
