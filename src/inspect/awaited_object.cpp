@@ -58,7 +58,13 @@ bool read_case(const select_case& c, shown_object& out) noexcept {
   copied_bytes<case_table> table;
   if (!table.read(c.table)) return false;
   const case_table& t = table.as_object();
-  return detail::read_object(t.reason, static_cast<const std::byte*>(c.object) + t.shown_at, out);
+  const void* shown = static_cast<const std::byte*>(c.object) + t.shown_at;
+  if (t.reason == wait_reason::io) {  // there lies what is shown
+    copied_bytes<const void*> word;
+    if (!word.read(shown)) return false;
+    shown = word.as_object();
+  }
+  return shown == nullptr || detail::read_object(t.reason, shown, out);
 }
 
 bool read_select_at(const void* at, awaited_object& out) noexcept {
@@ -256,6 +262,9 @@ void write_object(dump_writer& out, const shown_object& o, bool with_addresses) 
       write_birth(out, o.made, with_addresses);
       write_holder(out, o);
       break;
+    case shown_object::kind::descriptor:
+      out.text(" of descriptor ").number(static_cast<unsigned>(o.number));
+      break;
   }
 }
 
@@ -315,6 +324,14 @@ bool read_object(wait_reason reason, const void* object, shown_object& out) noex
     case wait_reason::send:
     case wait_reason::recv:
       return read_channel_at(object, out);
+    case wait_reason::io:
+      // As shown_object.hpp of vigil-io makes it.
+      if (const auto word = reinterpret_cast<std::uintptr_t>(object); (word & 1) != 0) {
+        out.type = shown_object::kind::descriptor;
+        out.number = static_cast<int>(word >> 1);
+        return true;
+      }
+      return read_queue(reason, object, out);
     default:
       return read_queue(reason, object, out);
   }

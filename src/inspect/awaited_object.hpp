@@ -31,7 +31,7 @@ struct shown_fiber {
 
 // The object of a wait, or of one case of a select.
 struct shown_object {
-  enum class kind : std::uint8_t { none, one_fiber, channel, queue };
+  enum class kind : std::uint8_t { none, one_fiber, channel, queue, descriptor };
   enum class holder : std::uint8_t { unknown, a_number, a_fiber, a_thread, gone };
 
   wait_reason reason = wait_reason::none;
@@ -41,6 +41,8 @@ struct shown_object {
   std::size_t size = 0;
   std::size_t capacity = 0;
   bool is_closed = false;
+  // --- a descriptor
+  int number = -1;
   // --- a lock
   holder held_by = holder::unknown;
   std::uint64_t holder_noted = 0;  // holder_word

@@ -43,6 +43,8 @@ json::object channel_of(const shown_object& c, bool with_addresses) {
 
 void add_object(json::object& to, const shown_object& o, bool with_addresses) {
   if (o.type == shown_object::kind::one_fiber) to["fiber"] = fiber_of(o.who);
+  if (o.type == shown_object::kind::descriptor)
+    to["descriptor"] = json::object{{"number", o.number}};
   if (o.type != shown_object::kind::queue) return;
   to["made_at"] = made_at(o.made, with_addresses);
   if (o.held_by == shown_object::holder::a_fiber) to["held_by"] = fiber_of(o.who);

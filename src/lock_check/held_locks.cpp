@@ -12,15 +12,9 @@ fiber_key::fiber_key(const fiber& f) noexcept
 
 class held_locks::shard_hold {
  public:
-  explicit shard_hold(shard& s) noexcept : shard_(s) {
-    // Pairs with the release in ~shard_hold().
-    if (s.taken.exchange(true, order::acquire)) spinlock::wait_for(s.taken);
-  }
+  explicit shard_hold(shard& s) noexcept : shard_(s) { spinlock::take(s.taken); }
 
-  ~shard_hold() {
-    // Pairs with the acquire in shard_hold(), and that in wait_for().
-    shard_.taken.store(false, order::release);
-  }
+  ~shard_hold() { spinlock::give(shard_.taken); }
 
   shard_hold(const shard_hold&) = delete;
   shard_hold& operator=(const shard_hold&) = delete;

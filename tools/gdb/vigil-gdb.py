@@ -444,6 +444,8 @@ class Program:
         if self.is_one_of(reason, "send", "recv"):
             return ((" to " if self.is_one_of(reason, "send") else " from ")
                     + self.channel_text(at))
+        if self.is_one_of(reason, "io") and at & 1:
+            return f" of descriptor {at >> 1}"
         return self.birth_text(at) + self.holder_text(fiber, reason, at)
 
     def holder_text(self, fiber, reason, at):
@@ -484,8 +486,12 @@ class Program:
                           == layout.value("select_case::kind::waits"))
             if is_waiting and at:
                 table = layout.field(case, "select_case.table")
-                found.append((layout.field(table, "case_table.reason", 1),
-                              at + layout.field(table, "case_table.shown_at")))
+                reason = layout.field(table, "case_table.reason", 1)
+                at += layout.field(table, "case_table.shown_at")
+                if self.is_one_of(reason, "io"):  # there lies what is shown
+                    at = number_at(at)
+                if at:
+                    found.append((reason, at))
         return found
 
     def channel_waits(self, fiber):
