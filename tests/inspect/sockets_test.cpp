@@ -6,6 +6,7 @@
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/io_context.hpp>
 #include <vigil/io/memory_acceptor.hpp>
+#include <vigil/io/select.hpp>
 #include <vigil/io/serve.hpp>
 #include <vigil/io/use_fiber.hpp>
 
@@ -151,6 +152,28 @@ TEST_SUITE("sockets") {
       const std::string number = std::to_string(out.native_handle());
       io::deadline_stream<asio::readable_pipe> s(std::move(out));
       CHECK(has(line_of_reader(s), "[parked: I/O of descriptor " + number + ", for "));
+    });
+  }
+
+  TEST_CASE("a select names its socket beside its channel") {
+    vigil::run([] {
+      local::socket near(io::io_context());
+      local::socket far(io::io_context());
+      asio::local::connect_pair(near, far);
+      const std::string number = std::to_string(near.native_handle());
+      io::deadline_stream<local::socket> s(std::move(near));
+      auto jobs = vigil::make_channel<int>(0, vigil::named("jobs"));
+      auto f = vigil::spawn(vigil::fiber_options{.name = "selector"}, [&] {
+        char byte = 0;
+        vigil::select(vigil::on_recv(jobs), io::on_read(s, asio::buffer(&byte, 1)));
+      });
+      std::string line;
+      while (!has(line = fiber_line(inspected(), "selector"), "[parked: select"))
+        vigil::sleep_for(std::chrono::milliseconds(1));
+      INFO(line);
+      CHECK(has(line, "select (receive from the channel \"jobs\" made at "));
+      CHECK(has(line, ", I/O of descriptor " + number + "), for "));
+      f.request_stop();
     });
   }
 
