@@ -20,6 +20,8 @@ class Peer:
 
 PEERS = (
     Peer("vigil", "vigil", ("{programs}/peer_vigil",), workers=0),
+    Peer("vigil_tasks", "vigil's tasks", ("{programs}/peer_vigil_tasks",), (),
+         ("yield", "spawn", "channels", "sleepers"), workers=0),
     Peer("libuv", "libuv", ("{programs}/peer_libuv",), (("cached", 0),)),
     Peer("libuv_cached", "libuv, cached clock", ("{programs}/peer_libuv",), (("cached", 1),),
          ("arm", "arm-parallel")),

@@ -91,6 +91,9 @@ class scheduler final : private system_fibers {
   // --- timers
   timer_seam& timers() noexcept { return *timers_; }
 
+  // Where threads that are no workers count themselves while they are in a call.
+  visitors& inside() noexcept { return visitors_; }
+
   // When a busy worker looks for I/O next; never, if the watch knows none. Written
   // by workers, a hint: two may look at once, and each turn counter looks as well.
   alignas(cache_line) atomic<nanos> next_poll{never};

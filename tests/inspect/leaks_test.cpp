@@ -309,8 +309,8 @@ TEST_CASE("stuck are all that wait for stuck ones") {
 }
 
 TEST_CASE("a fiber is stuck if no case of its select can become ready") {
-  // An old pointer, left where the group's memory was used before, makes it possible only:
-  // then another group is taken.
+  // An old pointer to where the group lies now makes it possible only: then another group
+  // is taken.
   const name_set all{"inner", "member", "parent"};
   bool is_certain = false;
   for (int i = 0; i < 50 && !is_certain && can_be_certain; ++i) {

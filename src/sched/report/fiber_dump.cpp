@@ -4,6 +4,7 @@
 #include "sched/fiber/written_name.hpp"
 #include "sched/report/dump_extension.hpp"
 #include "sched/run/process_dump.hpp"
+#include "sched/run/runtime_part.hpp"
 #include "sched/scheduler.hpp"
 
 #include <cstddef>
@@ -162,6 +163,7 @@ void dump_runtime(dump_writer& out, const scheduler& s) noexcept {
   }
   out.text("\n");
   s.notes.dump(out, s.clock.now());
+  if (runtime_part* const more = s.end.part.load()) more->write(out);
 }
 
 void describe_fiber(const stack& where, char* text, std::size_t size) noexcept {

@@ -28,6 +28,7 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 class outside_work;
+class runtime_part;
 class signal_hub;
 class timer_seam;
 class visitors;
@@ -68,6 +69,7 @@ class run_end final : public end_listener {
   };
 
   explicit run_end(const parts& with) noexcept;
+  ~run_end();
 
   // --- any thread
   void request_stop() noexcept;  // outside run() it is kept for the next run
@@ -112,6 +114,9 @@ class run_end final : public end_listener {
   // The root context of the present run. The layer of contexts makes it when the first
   // fiber asks for it; it is held until the run's end.
   atomic<cancel_node*> root{nullptr};
+
+  // Set once in the runtime's life, under the lock of the library that has it. Owned.
+  atomic<runtime_part*> part{nullptr};
 
  private:
   // The end that the main fiber waits for; `grace` ends early if the others end, or all

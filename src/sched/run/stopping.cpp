@@ -17,6 +17,7 @@
 #include "sched/fiber/written_name.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/run/run_end.hpp"
+#include "sched/run/runtime_part.hpp"
 #include "sched/run/signal_hub.hpp"
 
 #include <algorithm>
@@ -304,6 +305,8 @@ void run_end::stop_all() noexcept {
   fibers_.for_each([](fiber& f) {
     if (f.self.claim_stop()) f.self.deliver();
   });
+  // A part that is made from now on finds stopping() set.
+  if (runtime_part* const p = part.load()) p->stop_all();
   state_.note_all_stopped();
 }
 

@@ -1,0 +1,208 @@
+// The waits of tasks, named as those of fibers are.
+//
+//   co_await vigil::co::sleep_for(1s);
+//   std::optional<int> v = co_await vigil::co::recv(numbers);
+//   co_await vigil::co::select(vigil::on_recv(lines, [&](auto line) { … }),
+//                              vigil::on_timeout(1s, [&] { … }));
+//
+// Each does what the function of the same name does, but suspends the task instead of a
+// fiber. A wait ends early by a stop (`stopped`), and by its context or its time, if it
+// was given one. The objects that are named must live until the wait is over.
+//
+// Thread safety: that of the objects. To await one of these outside a task is an error of
+// the compiler.
+#pragma once
+
+#include <vigil/cases.hpp>
+#include <vigil/channel.hpp>
+#include <vigil/context.hpp>
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/task_waits.hpp>
+#include <vigil/detail/wait_limit.hpp>
+#include <vigil/fiber.hpp>
+#include <vigil/group.hpp>
+#include <vigil/latch.hpp>
+#include <vigil/mutex.hpp>
+#include <vigil/select.hpp>
+#include <vigil/semaphore.hpp>
+#include <vigil/shared_mutex.hpp>
+#include <vigil/task.hpp>
+#include <vigil/wait_group.hpp>
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace vigil::inline VIGIL_ABI {
+namespace co {
+
+// --- time. A sleep of zero or less does not wait, but lets a stop end the task.
+template <detail::duration_like D>
+[[nodiscard]] auto sleep_for(const D& d) {
+  return detail::sleep_wait(detail::within(d));
+}
+
+template <detail::time_point_like Time>
+[[nodiscard]] auto sleep_until(const Time& t) {
+  return detail::sleep_wait(detail::until(t));
+}
+
+template <detail::duration_like D>
+[[nodiscard]] auto sleep_for(const D& d, const context& ctx) {
+  return detail::sleep_wait(detail::within(d, ctx));
+}
+
+// Lets the other ready tasks and fibers go first. Throws `stopped`.
+[[nodiscard]] inline auto yield() noexcept {
+  return detail::yield_wait{};
+}
+
+// Whether the task has been asked to stop: `co_await co::stop_requested()` does not wait.
+[[nodiscard]] inline auto stop_requested() noexcept {
+  return detail::ask_stop{};
+}
+
+// --- channels. The results are those of receiver<T> and sender<T>.
+template <detail::receives C>
+[[nodiscard]] auto recv(const C& from) {
+  using T = detail::element_of<C>;
+  return detail::recv_wait<T, false>(from, detail::no_limit);
+}
+
+template <detail::receives C>
+[[nodiscard]] auto recv(const C& from, const context& ctx) {
+  using T = detail::element_of<C>;
+  return detail::recv_wait<T, false>(from, detail::cancelled_by(ctx));
+}
+
+template <detail::receives C, detail::duration_like D>
+[[nodiscard]] auto recv_for(const C& from, const D& timeout) {
+  using T = detail::element_of<C>;
+  return detail::recv_wait<T, true>(from, detail::within(timeout));
+}
+
+// An lvalue is moved from only if it is sent, and must live until then.
+template <detail::sends C, class U>
+[[nodiscard]] auto send(const C& to, U&& value) {
+  using T = detail::element_of<C>;
+  return detail::send_wait<T, false>(to.handle(), T(std::forward<U>(value)), detail::no_limit);
+}
+
+template <detail::sends C, class U>
+[[nodiscard]] auto send(const C& to, U&& value, const context& ctx) {
+  using T = detail::element_of<C>;
+  return detail::send_wait<T, false>(
+      to.handle(), T(std::forward<U>(value)), detail::cancelled_by(ctx));
+}
+
+template <detail::sends C, class U, detail::duration_like D>
+[[nodiscard]] auto send_for(const C& to, U&& value, const D& timeout) {
+  using T = detail::element_of<C>;
+  return detail::send_wait<T, true>(
+      to.handle(), T(std::forward<U>(value)), detail::within(timeout));
+}
+
+// --- the ends of tasks. join() returns the result, or throws the exception; the handle
+// is empty afterwards.
+template <class T>
+[[nodiscard]] auto join(task_handle<T>& of) {
+  return detail::join_task_wait<T, false>(of, detail::no_limit);
+}
+
+template <class T>
+[[nodiscard]] auto join(task_handle<T>& of, const context& ctx) {
+  return detail::join_task_wait<T, false>(of, detail::cancelled_by(ctx));
+}
+
+template <class T, detail::duration_like D>
+[[nodiscard]] auto join_for(task_handle<T>& of, const D& timeout) {
+  return detail::join_task_wait<T, true>(of, detail::within(timeout));
+}
+
+// The same for a fiber.
+template <class R>
+[[nodiscard]] auto join(fiber<R>& of) {
+  if constexpr (std::is_void_v<R>) {
+    return detail::wait_for_event(on_join(of));
+  } else {
+    return detail::wait_for_value<R>([&of](auto f) { return on_join(of, f); });
+  }
+}
+
+// --- locks and permits. Each returns the object that owns them: a std::unique_lock, a
+// std::shared_lock, a scoped_permit.
+[[nodiscard]] inline auto lock(mutex& m) {
+  return detail::wait_for_value<std::unique_lock<mutex>>([&m](auto f) { return on_lock(m, f); });
+}
+
+[[nodiscard]] inline auto lock(mutex& m, const context& ctx) {
+  return detail::wait_for_value<std::unique_lock<mutex>>([&m](auto f) { return on_lock(m, f); },
+                                                         detail::cancelled_by(ctx));
+}
+
+[[nodiscard]] inline auto lock(shared_mutex& m) {
+  return detail::wait_for_value<std::unique_lock<shared_mutex>>(
+      [&m](auto f) { return on_lock(m, f); });
+}
+
+[[nodiscard]] inline auto lock_shared(shared_mutex& m) {
+  return detail::wait_for_value<std::shared_lock<shared_mutex>>(
+      [&m](auto f) { return on_lock_shared(m, f); });
+}
+
+[[nodiscard]] inline auto acquire(semaphore& s, std::int64_t n = 1) {
+  return detail::wait_for_value<scoped_permit>([&s, n](auto f) { return on_acquire(s, n, f); });
+}
+
+[[nodiscard]] inline auto acquire(semaphore& s, std::int64_t n, const context& ctx) {
+  return detail::wait_for_value<scoped_permit>([&s, n](auto f) { return on_acquire(s, n, f); },
+                                               detail::cancelled_by(ctx));
+}
+
+// --- counts, groups and contexts
+[[nodiscard]] inline auto wait(wait_group& g) {
+  return detail::wait_for_event(on_wait(g));
+}
+
+[[nodiscard]] inline auto wait(latch& l) {
+  return detail::wait_for_event(on_wait(l));
+}
+
+[[nodiscard]] inline auto wait(group& g) {
+  return detail::wait_for_event(on_wait(g));
+}
+
+// Returns the results.
+template <class T>
+[[nodiscard]] auto wait(group_of<T>& g) {
+  return detail::wait_for_value<std::vector<T>>([&g](auto f) { return on_wait(g, f); });
+}
+
+// Returns the next result, or nullopt.
+template <class T>
+[[nodiscard]] auto next(group_of<T>& g) {
+  return detail::wait_for_value<std::optional<T>>([&g](auto f) { return on_next(g, f); });
+}
+
+// Waits for the end of the context.
+[[nodiscard]] inline auto done(const context& ctx) {
+  return detail::wait_for_event(on_done(ctx));
+}
+
+// --- select, and select_ordered: take one case, call its function, and return its index.
+template <class... Cases>
+[[nodiscard]] auto select(Cases... cases) {
+  return detail::select_wait<Cases...>(detail::choice::fair, std::move(cases)...);
+}
+
+template <class... Cases>
+[[nodiscard]] auto select_ordered(Cases... cases) {
+  return detail::select_wait<Cases...>(detail::choice::ordered, std::move(cases)...);
+}
+
+}  // namespace co
+}  // namespace vigil::inline VIGIL_ABI

@@ -1,0 +1,270 @@
+// The waits of tasks, which the functions of co.hpp make.
+#pragma once
+
+#include <vigil/cases.hpp>
+#include <vigil/channel.hpp>
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/task_core.hpp>
+#include <vigil/select.hpp>
+#include <vigil/task.hpp>
+
+#include <array>
+#include <coroutine>
+#include <cstddef>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace vigil::inline VIGIL_ABI {
+namespace detail {
+
+// A wait for one case, which Derived has.
+template <class Derived>
+class one_case_wait : public task_wait {
+ public:
+  using task_wait::task_wait;
+
+  bool await_ready() noexcept { return this->look(one()); }
+
+  bool await_suspend(running_task& t, std::coroutine_handle<> h) {
+    return this->begin(t, h, &one());
+  }
+
+ protected:
+  // True if the case was taken, false if the time has come.
+  bool end_one() { return this->end(&one()); }
+
+ private:
+  select_case& one() noexcept { return static_cast<Derived*>(this)->one_case(); }
+};
+
+class sleep_wait : public task_wait {
+ public:
+  using task_wait::task_wait;
+
+  bool await_ready() const noexcept { return false; }
+
+  bool await_suspend(running_task& t, std::coroutine_handle<> h) { return begin(t, h, nullptr); }
+
+  void await_resume() { static_cast<void>(end(nullptr)); }
+};
+
+template <class T, bool timed>
+class recv_wait : public one_case_wait<recv_wait<T, timed>> {
+ public:
+  recv_wait(const receiver<T>& from, const wait_limit& limit)
+      : one_case_wait<recv_wait>(limit),
+        kept_(from.handle()),
+        case_(recv_case_table, from.core()) {}
+
+  select_case& one_case() noexcept {
+    case_.value = room_.room();
+    return case_;
+  }
+
+  auto await_resume() {
+    const bool in_time = this->end_one();
+    if constexpr (timed) {
+      const channel_status status = in_time ? case_.status : channel_status::timeout;
+      return recv_result<T>(room_.take(status), status);
+    } else {
+      return room_.take(case_.status);
+    }
+  }
+
+ private:
+  const channel_handle kept_;
+  select_case case_;
+  [[no_unique_address]] value_room<T> room_;
+};
+
+template <class Value, bool timed>
+class send_wait : public one_case_wait<send_wait<Value, timed>> {
+ public:
+  send_wait(channel_handle to, Value given, const wait_limit& limit)
+      : one_case_wait<send_wait>(limit),
+        kept_(std::move(to)),
+        value_(static_cast<Value&&>(given)),
+        case_(send_case_table, kept_.get()) {}
+
+  select_case& one_case() noexcept {
+    case_.value = std::addressof(value_);
+    return case_;
+  }
+
+  auto await_resume() {
+    const bool in_time = this->end_one();
+    if constexpr (timed) {
+      return send_result(in_time ? case_.status : channel_status::timeout);
+    } else if (case_.status == channel_status::closed) {
+      throw_send_on_closed();
+    }
+  }
+
+ private:
+  const channel_handle kept_;
+  Value value_;
+  select_case case_;
+};
+
+// A wait for the end of a task.
+template <class T, bool timed>
+class join_task_wait : public one_case_wait<join_task_wait<T, timed>> {
+ public:
+  join_task_wait(task_handle<T>& of, const wait_limit& limit)
+      : one_case_wait<join_task_wait>(limit), of_(of), case_(task_join_table, of.core()) {
+    if (of.core() == nullptr) throw_empty_task();
+  }
+
+  select_case& one_case() noexcept { return case_; }
+
+  auto await_resume() {
+    const bool in_time = this->end_one();
+    if constexpr (timed) {
+      return in_time;
+    } else {
+      return of_.take();
+    }
+  }
+
+ private:
+  task_handle<T>& of_;
+  select_case case_;
+};
+
+// Keeps the value that a case hands to its function.
+template <class T>
+struct put_into {
+  void operator()(T value) const { room->emplace(std::move(value)); }
+
+  std::optional<T>* room;
+};
+
+// A wait for a case that hands over a T; make(f) makes it.
+template <class T, class Make>
+class value_wait : public one_case_wait<value_wait<T, Make>> {
+ public:
+  value_wait(const Make& make, const wait_limit& limit)
+      : one_case_wait<value_wait>(limit), case_(make(put_into<T>{&value_})) {}
+
+  bool await_ready() {
+    case_.prepare();
+    return one_case_wait<value_wait>::await_ready();
+  }
+
+  T await_resume() {
+    this->end_one();
+    case_.taken();
+    return *std::move(value_);
+  }
+
+  select_case& one_case() noexcept { return case_; }
+
+ private:
+  std::optional<T> value_;
+  std::invoke_result_t<const Make&, put_into<T>> case_;
+};
+
+// The same for a case that hands over nothing.
+template <class Case>
+class event_wait : public one_case_wait<event_wait<Case>> {
+ public:
+  event_wait(Case&& one, const wait_limit& limit)
+      : one_case_wait<event_wait>(limit), case_(std::move(one)) {}
+
+  bool await_ready() {
+    case_.prepare();
+    return one_case_wait<event_wait>::await_ready();
+  }
+
+  void await_resume() {
+    this->end_one();
+    case_.taken();
+  }
+
+  select_case& one_case() noexcept { return case_; }
+
+ private:
+  Case case_;
+};
+
+template <class T, class Make>
+auto wait_for_value(const Make& make, const wait_limit& limit = no_limit) {
+  return value_wait<T, Make>(make, limit);
+}
+
+template <class Case>
+auto wait_for_event(Case one, const wait_limit& limit = no_limit) {
+  return event_wait<Case>(std::move(one), limit);
+}
+
+// A wait for the first of several cases.
+template <class... Cases>
+class select_wait : public task_wait {
+  static_assert((is_case<Cases> && ...), "co::select(...) takes cases, as select() does");
+
+ public:
+  select_wait(choice mode, Cases&&... given) : mode_(mode), cases_(std::move(given)...) {}
+
+  ~select_wait() { leave_cases(); }
+
+  bool await_ready() noexcept {
+    std::apply(
+        [this](auto&... each) {
+          std::size_t i = 0;
+          ((each.prepare(), all_[i++] = &each), ...);
+        },
+        cases_);
+    return false;
+  }
+
+  bool await_suspend(running_task& t, std::coroutine_handle<> h) {
+    return begin(t, h, all_.data(), sizeof...(Cases), mode_);
+  }
+
+  std::size_t await_resume() {
+    const std::size_t taken = end_several();
+    std::apply(
+        [taken](auto&... each) {
+          std::size_t i = 0;
+          static_cast<void>(((i++ == taken ? (each.taken(), true) : false) || ...));
+        },
+        cases_);
+    return taken;
+  }
+
+ private:
+  const choice mode_;
+  std::tuple<Cases...> cases_;
+  std::array<select_case*, sizeof...(Cases) + 1> all_{};
+};
+
+struct yield_wait {
+  bool await_ready() const noexcept { return false; }
+
+  bool await_suspend(running_task& t, std::coroutine_handle<> h) const {
+    if (must_stop(t)) throw_task_stopped(t);
+    t.next = h;
+    yield_task(t);
+    return true;
+  }
+
+  void await_resume() const noexcept {}
+};
+
+struct ask_stop {
+  bool await_ready() const noexcept { return false; }
+
+  bool await_suspend(running_task& t, std::coroutine_handle<>) noexcept {
+    is_asked = must_stop(t);
+    return false;
+  }
+
+  bool await_resume() const noexcept { return is_asked; }
+
+  bool is_asked = false;
+};
+
+}  // namespace detail
+}  // namespace vigil::inline VIGIL_ABI

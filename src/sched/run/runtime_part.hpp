@@ -1,0 +1,27 @@
+// runtime_part: what a library of its own keeps for each runtime: the tasks of
+// vigil-task.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+class dump_writer;
+
+class runtime_part {
+ public:
+  virtual ~runtime_part() = default;
+
+  // Ends every open stoppable wait. Called once run_state::stopping() is true (RE3).
+  virtual void stop_all() noexcept = 0;
+
+  // Lists what waits, for a dump. May be called by a signal's handler.
+  virtual void write(dump_writer& out) noexcept = 0;
+
+ protected:
+  runtime_part() = default;
+  runtime_part(const runtime_part&) = delete;
+  runtime_part& operator=(const runtime_part&) = delete;
+};
+
+}  // namespace vigil::inline VIGIL_ABI::detail

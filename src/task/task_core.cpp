@@ -1,0 +1,303 @@
+#include "task/task_core.hpp"
+
+#include "base/assert.hpp"
+#include "sched/run/process_fork.hpp"
+#include "sched/run/process_terminate.hpp"
+#include "sched/scheduler.hpp"
+#include "sched/wait/caller.hpp"
+#include "sched/wait/case_table.hpp"
+#include "task/task_service.hpp"
+
+#include <vigil/error.hpp>
+
+#include <iterator>
+#include <utility>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+namespace {
+
+task_core& core_of(running_task& t) noexcept {
+  return static_cast<task_core&>(t);
+}
+
+// The function that a task's waiter calls when it is delivered.
+void resume_soon(void* frame) noexcept {
+  auto& t = *static_cast<task_core*>(frame);
+  // TK1. Pairs with the exchange in task_service::run_until_it_waits().
+  const auto before = t.park.exchange(task_core::park_word::woken, order::acq_rel);
+  if (before == task_core::park_word::suspended) t.service.make_ready(t);
+}
+
+}  // namespace
+
+task_core::task_core(task_service& of,
+                     std::coroutine_handle<> first,
+                     task_frame& f,
+                     bool detached,
+                     const site& from) noexcept
+    : owners(detached ? 1 : 2),
+      is_detached(detached),
+      self(&resume_soon, this),
+      service(of),
+      outermost(first),
+      frame(f),
+      made_at(from) {
+  next = first;
+}
+
+bool task_core::must_stop() const noexcept {
+  return service.sched().state.stopping() || stop_flag.load();
+}
+
+void task_core::request_stop() noexcept {
+  // The flag first, then a look for an open wait; the task opens its wait first and then
+  // looks at the flag.
+  stop_flag.store(true);
+  if (self.claim_stop()) self.deliver();
+}
+
+// False if it has ended before.
+bool task_core::detach() noexcept {
+  const lock_guard guard(lock());
+  if (has_ended.load()) return false;
+  is_detached = true;
+  return true;
+}
+
+void task_core::release() noexcept {
+  // Pairs with the other decrement: the last one sees all that was done.
+  if (owners.fetch_sub(1, order::acq_rel) != 1) return;
+  outermost.destroy();
+  delete this;
+}
+
+spinlock& task_core::lock() const noexcept {
+  static spinlock locks[]{spinlock(lock_rank::fiber_join),
+                          spinlock(lock_rank::fiber_join),
+                          spinlock(lock_rank::fiber_join),
+                          spinlock(lock_rank::fiber_join)};
+  return locks[id % std::size(locks)];
+}
+
+// Reports an exception that nobody will take, as options::on_unhandled says.
+void task_core::report(const std::exception_ptr& error) noexcept {
+  try {
+    if (on_unhandled != nullptr) {
+      on_unhandled(error);
+      return;
+    }
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    end_by(e.what());
+  } catch (...) {
+    end_by("an exception that is no std::exception");
+  }
+}
+
+// `what` has left the task, or on_unhandled.
+void task_core::end_by(const char* what) const noexcept {
+  warn("%s task %llu (started at %s:%u), which nobody joins: %s",
+       on_unhandled != nullptr ? "options::on_unhandled has thrown what it was given of"
+                               : "an exception has left",
+       static_cast<unsigned long long>(id),
+       made_at.file,
+       made_at.line(),
+       what);
+  process_end_is_named();
+  std::terminate();
+}
+
+// --- the functions that the templates call
+
+task_core* start_task(std::coroutine_handle<> outermost,
+                      task_frame& frame,
+                      bool detached,
+                      const site& from) {
+  scheduler* const s = current_scheduler();
+  if (s == nullptr) {
+    process_check_fork("vigil::spawn of a task");
+    throw wrong_place(
+        "vigil::go, vigil::spawn: this thread has no runtime; start the task on a fiber or in a "
+        "task");
+  }
+  return task_service::of(*s).start(outermost, frame, detached, from);
+}
+
+void end_task(running_task& task) noexcept {
+  core_of(task).wanted = task_core::step::end;
+}
+
+bool has_ended(const task_core& t) noexcept {
+  // Pairs with the release in task_service::finish().
+  return t.has_ended.load(order::acquire);
+}
+
+namespace {
+
+[[noreturn]] void throw_second_join() {
+  throw wrong_place(
+      "vigil::task_handle::join: another fiber, task or thread joins this handle already, and only "
+      "one can have the result");
+}
+
+// True if the task has ended; false if the caller's limit has come.
+bool wait_as_joiner(task_core& t, caller& self) {
+  spinlock& lock = t.lock();
+  lock.lock();
+  if (t.has_ended.load() || t.joiner != nullptr) {
+    const bool ended = t.has_ended.load();
+    lock.unlock();
+    if (!ended) throw_second_join();
+    return true;
+  }
+  open_wait own;
+  self.open(own);
+  t.joiner = &own;
+  const outcome result = self.wait(own.ticket, wait_reason::join, lock, [&]() noexcept {
+    const lock_guard guard(lock);
+    if (!t.has_ended.load()) t.joiner = nullptr;
+  });
+  if (result == outcome::value) return true;
+  self.throw_if_ended(result);
+  return false;
+}
+
+}  // namespace
+
+bool wait_for_end(task_core* t, const wait_limit& limit) {
+  if (t == nullptr) {
+    throw wrong_place(
+        "vigil::task_handle::join: the handle is empty; it was joined, detached or moved from "
+        "before");
+  }
+  if (has_ended(*t)) return true;
+  if (limit.is_over()) return false;
+  caller self(limit);
+  if (self.may_not_wait()) self.refuse("task_handle::join");
+  return wait_as_joiner(*t, self);
+}
+
+void request_stop(task_core& t) noexcept {
+  if (!has_ended(t)) t.request_stop();
+}
+
+std::uint64_t id_of(const task_core& t) noexcept {
+  return t.id;
+}
+
+void rethrow_error(task_core& t) {
+  if (t.frame.error != nullptr) std::rethrow_exception(std::exchange(t.frame.error, nullptr));
+  if (t.ended == task_core::ending::by_itself) return;
+  throw cancelled(std::make_error_code(std::errc::operation_canceled),
+                  "vigil::task_handle::join: the task was asked to stop before it had a result",
+                  nullptr,
+                  t.ended == task_core::ending::by_shutdown);
+}
+
+void let_go(task_core* t, bool joined) noexcept {
+  if (!joined) {
+    if (t->detach()) {
+      t->release();
+      return;
+    }
+    if (t->frame.error != nullptr) t->report(std::exchange(t->frame.error, nullptr));
+  }
+  t->release();
+}
+
+void stop_and_join(task_core* t) noexcept {
+  if (!has_ended(*t)) {
+    if (detail::process_lacks_threads()) return;
+    t->request_stop();
+    if (current_fiber() == nullptr && current_worker() != nullptr) {
+      fatal(
+          "task %llu (started at %s:%u): its last handle dies on a worker's own stack, inside a "
+          "handler of the library, where nothing may wait for the task's end",
+          static_cast<unsigned long long>(t->id),
+          t->made_at.file,
+          t->made_at.line());
+    }
+    if (const fiber* const f = current_fiber()) check_may_park(*f);
+    caller waits(caller::unstoppable);
+    wait_as_joiner(*t, waits);
+  }
+  let_go(t, false);
+}
+
+void throw_empty_task() {
+  throw wrong_place(
+      "vigil::task: the task or the handle is empty; it was moved from, started, joined or "
+      "detached "
+      "before");
+}
+
+bool must_stop(const running_task& t) noexcept {
+  return static_cast<const task_core&>(t).must_stop();
+}
+
+void yield_task(running_task& t) noexcept {
+  core_of(t).wanted = task_core::step::yield;
+}
+
+void throw_task_stopped(running_task& t) {
+  constexpr std::uint16_t patience = 1000;
+  task_core& core = core_of(t);
+  if (++core.stops_thrown > patience) {
+    fatal(
+        "task %llu (started at %s:%u) has swallowed vigil::stopped %u times: a catch (...) must "
+        "rethrow it or end the task, or the shutdown never ends",
+        static_cast<unsigned long long>(core.id),
+        core.made_at.file,
+        core.made_at.line(),
+        static_cast<unsigned>(patience));
+  }
+  throw stopped();
+}
+
+// --- the case of a join
+
+namespace {
+
+task_core& task_of(void* object) noexcept {
+  return *static_cast<task_core*>(object);
+}
+
+case_lock lock_of_task(void* object) noexcept {
+  return case_lock(task_of(object).lock());
+}
+
+bool look_join(select_case& c) noexcept {
+  return has_ended(task_of(c.object));
+}
+
+bool poll_join(select_case& c, wake_list&) noexcept {
+  return task_of(c.object).has_ended.load();
+}
+
+bool enqueue_join(select_case& c) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  task_core& t = task_of(c.object);
+  if (t.joiner != nullptr) throw_second_join();
+  t.joiner = &detail::make_place<open_wait>(c);
+  return true;
+}
+
+void retract_join(select_case& c, wake_list&) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  task_core& t = task_of(c.object);
+  if (!t.has_ended.load() && t.joiner == &detail::place_of(c)) t.joiner = nullptr;
+}
+
+}  // namespace
+
+constexpr case_table task_join_table = {wait_reason::join,
+                                        0,
+                                        look_join,
+                                        lock_of_task,
+                                        poll_join,
+                                        enqueue_join,
+                                        keep_nothing,
+                                        keep_nothing,
+                                        end_nothing,
+                                        retract_join};
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,75 @@
+// task_service: the tasks of one runtime, and the runners that resume them.
+//
+// A runner is a fiber of ours that takes ready tasks and resumes each until it waits, so
+// no user code runs on a worker's own stack. A task that waits the way a fiber does keeps
+// the runner, and another one takes the rest.
+//
+// TV1 While a task is ready, a runner is spare: about to look, and not inside a task. So
+//     whoever queues a task, and a runner that enters one while others are ready, readies
+//     a runner unless one is spare.
+// TV2 A runner that is readied is spare from then on, until it enters a task or goes to
+//     the idle ones; both under the lock.
+// TV3 Each task counts as a fiber that is alive, and one runner at least exists from
+//     before the first task until after the last. When the last task has ended, the idle
+//     runners end, so the run can.
+#pragma once
+
+#include "base/intrusive_list.hpp"
+#include "base/spinlock.hpp"
+#include "sched/run/runtime_part.hpp"
+#include "sched/scheduler.hpp"
+#include "task/task_core.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+class task_service final : public runtime_part {
+ public:
+  explicit task_service(scheduler& s) noexcept : sched_(s) {}
+
+  // The one of the runtime, made if it has none. Throws std::bad_alloc.
+  static task_service& of(scheduler& s);
+
+  // Takes a new task in and makes it ready. Throws as make_fiber does, with nothing done.
+  task_core* start(std::coroutine_handle<> outermost,
+                   task_frame& f,
+                   bool detached,
+                   const site& from) VIGIL_EXCLUDES(lock_);
+  // Makes a suspended task ready. Any thread; the last touch of the task.
+  void make_ready(task_core& t) noexcept VIGIL_EXCLUDES(lock_);
+
+  void stop_all() noexcept override VIGIL_EXCLUDES(lock_);
+  void write(dump_writer& out) noexcept override VIGIL_EXCLUDES(lock_);
+
+  scheduler& sched() const noexcept { return sched_; }
+
+ private:
+  static constexpr unsigned tasks_per_turn = 32;
+  static constexpr std::size_t idle_kept = 16;
+
+  using ready_chain = chain<task_core, &task_core::next_ready>;
+  using task_list = list<task_core, &task_core::among_all>;
+
+  void body();
+  void enter(fiber& self, task_core& t) noexcept;
+  void run_until_it_waits(task_core& t) noexcept;
+  void finish(task_core& t) noexcept;
+  fiber& make_runner();
+  void queue(task_core& t) noexcept VIGIL_EXCLUDES(lock_);
+  bool wants_spare() const noexcept VIGIL_REQUIRES(lock_);
+  void ready_one() noexcept VIGIL_EXCLUDES(lock_);
+  task_core* pop() noexcept VIGIL_REQUIRES(lock_);
+
+  scheduler& sched_;
+  spinlock lock_{lock_rank::runners};
+  ready_chain ready_ VIGIL_GUARDED_BY(lock_);
+  fiber_chain idle_ VIGIL_GUARDED_BY(lock_);
+  task_list all_ VIGIL_GUARDED_BY(lock_);
+  unsigned runners_ VIGIL_GUARDED_BY(lock_) = 0;
+  unsigned spare_ VIGIL_GUARDED_BY(lock_) = 0;
+  std::uint64_t last_id_ VIGIL_GUARDED_BY(lock_) = 0;
+};
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,211 @@
+// Tasks that read, write and await operations of Asio; and its coroutines await tasks.
+// tasks.
+#include "io/io_test.hpp"
+
+#include <vigil/io/co.hpp>
+#include <vigil/io/memory_stream.hpp>
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using namespace vigil::io_testing;
+namespace co = vigil::co;
+namespace io = vigil::io;
+using boost::asio::ip::tcp;
+using vigil::clock;
+using vigil::spawn;
+using vigil::task;
+using vigil::task_handle;
+
+namespace {
+
+using memory = io::deadline_stream<io::memory_stream>;
+
+template <class Stream>
+task<std::size_t> echoes(Stream& s) {
+  std::array<char, 8> room;
+  std::size_t all = 0;
+  try {
+    for (;;) {
+      const std::size_t n = co_await io::co::read_some(s, asio::buffer(room));
+      all += n;
+      co_await io::co::write(s, asio::buffer(room.data(), n));
+    }
+  } catch (const boost::system::system_error& e) {
+    if (e.code() != asio::error::eof) throw;
+  }
+  co_return all;
+}
+
+asio::awaitable<int> of_asio(int n) {
+  asio::steady_timer timer(co_await asio::this_coro::executor, 1ms);
+  co_await timer.async_wait(asio::use_awaitable);
+  if (n == 0) throw std::runtime_error("from Asio");
+  co_return n + 1;
+}
+
+task<int> of_vigil(int n) {
+  co_await co::sleep_for(1ms);
+  if (n == 0) throw std::runtime_error("from vigil");
+  co_return n * 2;
+}
+
+asio::awaitable<int> awaits_task(int n) {
+  co_return 1 + co_await io::async_run(of_vigil(n), asio::use_awaitable);
+}
+
+}  // namespace
+
+TEST_SUITE("tasks and I/O") {
+  TEST_CASE("a task reads and writes a stream in memory, to its end") {
+    for_each_seed(5, [] {
+      auto [a, b] = io::memory_pipe();
+      memory near(std::move(a));
+      memory far(std::move(b));
+      auto t = spawn(echoes(near));
+      std::string got;
+      for (const std::string text : {"one", "and a longer one"}) {
+        asio::write(far, asio::buffer(text));
+        std::string back(text.size(), ' ');
+        asio::read(far, asio::buffer(back));
+        got += back;
+      }
+      CHECK(got == "oneand a longer one");
+      error_code ignored;
+      far.close_write(ignored);
+      CHECK(t.join() == got.size());
+    });
+  }
+
+  TEST_CASE("a select takes a channel or bytes, and leaves the other where it is") {
+    in_virtual([] {
+      auto [a, b] = io::memory_pipe();
+      memory near(std::move(a));
+      memory far(std::move(b));
+      auto ch = vigil::make_channel<int>();
+      const auto selects = [](memory& s, vigil::channel<int> from) -> task<std::string> {
+        std::string taken;
+        std::array<char, 8> room{};
+        for (int i = 0; i < 3; ++i) {
+          co_await co::select(
+              vigil::on_recv(from, [&](std::optional<int> v) { taken += std::to_string(*v); }),
+              io::on_read(
+                  s, asio::buffer(room), [&](std::size_t n) { taken.append(room.data(), n); }),
+              vigil::on_timeout(1s, [&] { taken += "time"; }));
+          if (taken == "1") CHECK(room[0] == 0);
+        }
+        co_return taken;
+      };
+      auto t = spawn(selects(near, ch));
+      ch.send(1);
+      vigil::sleep_for(10ms);
+      asio::write(far, asio::buffer("ab", 2));
+      CHECK(t.join() == "1abtime");
+    });
+  }
+
+  TEST_CASE("a stream's deadline, and a stop, end a read of a task") {
+    in_virtual([] {
+      auto [a, b] = io::memory_pipe();
+      memory near(std::move(a));
+      memory far(std::move(b));
+      const auto start = clock::now();
+      near.set_read_deadline(start + 5ms);
+      CHECK(error_of([&] { spawn(echoes(near)).join(); }) == asio::error::timed_out);
+      CHECK(since(start) == 5ms);
+      near.set_read_deadline(clock::time_point::max());
+      auto t = spawn(echoes(near));
+      vigil::testing::settle();
+      t.request_stop();
+      CHECK_THROWS_AS(t.join(), vigil::cancelled);
+      // The turn was given back.
+      asio::write(far, asio::buffer("x", 1));
+      char byte = 0;
+      CHECK(near.read_some(asio::buffer(&byte, 1)) == 1);
+    });
+  }
+
+  TEST_CASE("many tasks on sockets, with one worker and with several") {
+    in_runtime({.workers = {1, 2, 4}}, [] {
+      tcp::acceptor accepts(io::io_context(), {asio::ip::address_v4::loopback(), 0});
+      const auto client = [](tcp::endpoint to, int laps) -> task<int> {
+        tcp::socket raw(io::io_context());
+        {
+          io::pending<void> connects([&](auto token) { return raw.async_connect(to, token); });
+          co_await io::co::result(connects);
+        }
+        io::deadline_stream<tcp::socket> s(std::move(raw));
+        int good = 0;
+        for (int i = 0; i < laps; ++i) {
+          std::array<char, 4> room{};
+          co_await io::co::write(s, asio::buffer("ping", 4));
+          std::size_t n = 0;
+          while (n < 4)
+            n += co_await io::co::read_some(s, asio::buffer(room) + n);
+          if (std::string(room.data(), 4) == "ping") ++good;
+        }
+        co_return good;
+      };
+      const auto serves = [](tcp::socket accepted) -> task<std::size_t> {
+        io::deadline_stream<tcp::socket> s(std::move(accepted));
+        co_return co_await echoes(s);
+      };
+      constexpr int clients = 8;
+      const int laps = rounds(100);
+      std::vector<task_handle<int>> all;
+      std::vector<task_handle<std::size_t>> servers;
+      for (int i = 0; i < clients; ++i)
+        all.push_back(spawn(client(accepts.local_endpoint(), laps)));
+      for (int i = 0; i < clients; ++i)
+        servers.push_back(spawn(serves(accepts.async_accept(io::use_fiber))));
+      for (auto& t : all)
+        CHECK(t.join() == laps);
+      for (auto& t : servers)
+        CHECK(t.join() == static_cast<std::size_t>(4 * laps));
+    });
+  }
+
+  TEST_CASE("a task awaits a coroutine of Asio's, and the other way round") {
+    in_runtime({.workers = {1, 2}}, [] {
+      const auto on = io::io_context().get_executor();
+      CHECK(spawn(io::co::spawned(on, of_asio(4))).join() == 5);
+      CHECK_THROWS_WITH(spawn(io::co::spawned(on, of_asio(0))).join(), "from Asio");
+      CHECK(spawn(io::co::spawned(on, awaits_task(4))).join() == 9);
+      CHECK_THROWS_WITH(spawn(io::co::spawned(on, awaits_task(0))).join(), "from vigil");
+      CHECK(io::async_run(of_vigil(3), io::use_fiber) == 6);
+    });
+  }
+
+  TEST_CASE("an operation keeps its result while a task takes something else") {
+    in_virtual([] {
+      auto [a, b] = io::memory_pipe();
+      memory far(std::move(b));
+      auto ch = vigil::make_channel<int>(1);
+      const auto selects = [](io::memory_stream& s, vigil::channel<int> from) -> task<> {
+        std::array<char, 4> room{};
+        io::pending<std::size_t> reads(
+            [&](auto token) { return s.async_read_some(asio::buffer(room), token); });
+        CHECK(co_await co::select(vigil::on_recv(from), io::on_result(reads)) == 0);
+        CHECK(co_await io::co::result(reads) == 2);
+        CHECK(room[1] == 'b');
+      };
+      ch.send(1);
+      auto t = spawn(selects(a, ch));
+      vigil::sleep_for(1ms);
+      asio::write(far, asio::buffer("ab", 2));
+      t.join();
+    });
+  }
+}

@@ -1,0 +1,219 @@
+// How the waits of a task end early: stops, contexts, the end of the run.
+#include "support/dumped.hpp"
+#include "support/in_runtime.hpp"
+
+#include <vigil/co.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+namespace co = vigil::co;
+using vigil::cancelled;
+using vigil::channel;
+using vigil::clock;
+using vigil::make_channel;
+using vigil::spawn;
+using vigil::task;
+using vigil::task_handle;
+using vigil::testing::settle;
+
+namespace {
+
+// Waits in the given way, and notes what has left the co_await.
+template <class Wait>
+task<> notes_end(std::string& how, Wait wait) {
+  try {
+    co_await wait();
+    how = "ended";
+  } catch (const vigil::stopped&) {
+    how = "stopped";
+    throw;
+  } catch (const cancelled&) {
+    how = "cancelled";
+    throw;
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("task: waits") {
+  TEST_CASE("a stop leaves each kind of wait as stopped, and join() throws cancelled") {
+    in_virtual([] {
+      auto ch = make_channel<int>();
+      auto other = make_channel<int>();
+      std::string how;
+      const auto check = [&](auto wait) {
+        how.clear();
+        auto t = spawn(notes_end(how, wait));
+        settle();
+        CHECK(how.empty());
+        t.request_stop();
+        CHECK_THROWS_AS(t.join(), cancelled);
+        CHECK(how == "stopped");
+        CHECK_FALSE(ch.try_send(1));
+        CHECK_FALSE(ch.try_recv());
+      };
+      check([&] { return co::sleep_for(1h); });
+      check([&] { return co::recv(ch); });
+      check([&] { return co::recv_for(ch, 1h); });
+      check([&] { return co::send(ch, 1); });
+      check([&] { return co::select(vigil::on_recv(ch), vigil::on_recv(other)); });
+      check([&] { return co::select(vigil::on_recv(ch), vigil::on_timeout(1h)); });
+    });
+  }
+
+  TEST_CASE("a stop that comes first lets what is ready complete, and refuses a wait") {
+    in_virtual([] {
+      auto ch = make_channel<int>(1);
+      ch.send(1);
+      std::vector<std::string> seen;
+      const auto runs = [&]() -> task<> {
+        seen.emplace_back((co_await co::stop_requested()) ? "asked" : "not asked");
+        if (co_await co::recv(ch)) seen.emplace_back("value");
+        try {
+          co_await co::recv(ch);
+        } catch (const vigil::stopped&) {
+          seen.emplace_back("stopped");
+        }
+        try {
+          co_await co::yield();
+        } catch (const vigil::stopped&) {
+          seen.emplace_back("again");
+          throw;
+        }
+      };
+      auto t = spawn(runs());
+      t.request_stop();
+      CHECK_THROWS_AS(t.join(), cancelled);
+      CHECK(seen == std::vector<std::string>{"asked", "value", "stopped", "again"});
+    });
+  }
+
+  TEST_CASE("the handle's destructor asks to stop, and waits for the end") {
+    in_virtual([] {
+      const auto start = clock::now();
+      bool ended = false;
+      {
+        const auto t = spawn([](bool& over) -> task<> {
+          try {
+            co_await co::sleep_for(1h);
+          } catch (const vigil::stopped&) {
+            vigil::this_fiber::shield shielded;
+            vigil::sleep_for(2ms);
+            over = true;
+          }
+        }(ended));
+        settle();
+      }
+      CHECK(ended);
+      CHECK(since(start) == 2ms);
+    });
+  }
+
+  TEST_CASE("a context that ends leaves the wait as cancelled") {
+    in_virtual([] {
+      auto ch = make_channel<int>();
+      std::string how;
+      auto [ctx, cancel] = vigil::with_cancel(vigil::background());
+      const auto waits = [&, ctx = ctx] { return co::recv(ch, ctx); };
+      auto t = spawn(notes_end(how, waits));
+      settle();
+      cancel();
+      CHECK_THROWS_AS(t.join(), cancelled);
+      CHECK(how == "cancelled");
+      CHECK_FALSE(ch.try_send(1));
+      // One that is done already.
+      how.clear();
+      auto again = spawn(notes_end(how, waits));
+      CHECK_THROWS_AS(again.join(), cancelled);
+      CHECK(how == "cancelled");
+    });
+  }
+
+  TEST_CASE("a context's deadline, and a select on its end") {
+    in_virtual([] {
+      const auto start = clock::now();
+      auto [ctx, cancel] = vigil::with_timeout(vigil::background(), 5ms);
+      std::string how;
+      auto t = spawn(notes_end(how, [ctx = ctx] { return co::sleep_for(1h, ctx); }));
+      CHECK_THROWS_AS(t.join(), cancelled);
+      CHECK(since(start) == 5ms);
+      spawn([](vigil::context c) -> task<> {
+        CHECK(co_await co::select(vigil::on_timeout(1h), vigil::on_done(c)) == 1);
+      }(ctx))
+          .join();
+    });
+  }
+
+  TEST_CASE("the end of the run stops tasks, and waits for them") {
+    std::string how;
+    bool has_cleaned_up = false;
+    in_virtual([&] {
+      auto ch = make_channel<int>();
+      vigil::go(notes_end(how, [ch] { return co::recv(ch); }));
+      vigil::go([](bool& over) -> task<> {
+        struct clean_up {
+          ~clean_up() { done = true; }
+
+          bool& done;
+        } const at_end{over};
+
+        for (;;)
+          co_await co::sleep_for(1s);
+      }(has_cleaned_up));
+      settle();
+    });
+    CHECK(how == "stopped");
+    CHECK(has_cleaned_up);
+  }
+
+  TEST_CASE("a program that ends when all is done waits for its tasks") {
+    bool ended = false;
+    vigil::options settings;
+    settings.exit = vigil::exit_when::all_done;
+    in_virtual({.seed = 1, .runtime = settings}, [&] {
+      vigil::go([](bool& over) -> task<> {
+        co_await co::sleep_for(1h);
+        over = true;
+      }(ended));
+    });
+    CHECK(ended);
+  }
+
+  TEST_CASE("tasks that wait for ever are a deadlock") {
+    vigil::options settings;
+    settings.deadlock = vigil::on_deadlock::fatal;
+    bool was_stopped = false;
+    CHECK_THROWS_AS(in_virtual({.seed = 1, .runtime = settings},
+                               [&] {
+                                 auto ch = make_channel<int>();
+                                 auto t = spawn([](channel<int> c, bool& over) -> task<> {
+                                   try {
+                                     co_await co::recv(c);
+                                   } catch (const vigil::stopped&) {
+                                     over = true;
+                                     throw;
+                                   }
+                                 }(ch, was_stopped));
+                                 t.join();
+                               }),
+                    vigil::deadlock);
+    CHECK(was_stopped);
+  }
+
+  TEST_CASE("the dump lists tasks with the reason of their waits") {
+    in_virtual([] {
+      auto ch = make_channel<int>();
+      auto t = spawn([](channel<int> c) -> task<> { co_await co::recv(c); }(ch));
+      vigil::sleep_for(3s);
+      const std::string text = dumped();
+      INFO(text);
+      CHECK(text.find("task 1, started at ") != std::string::npos);
+      CHECK(text.find("task_wait_test.cpp:") != std::string::npos);
+      CHECK(text.find("waits for: channel receive since 3.000 s") != std::string::npos);
+    });
+  }
+}
