@@ -50,7 +50,8 @@ template <class R, class F = detail::nothing>
 }
 
 // Taken with the lock. f takes a std::unique_lock, which owns it, or nothing: then the
-// lock stays with the caller of select(), as after lock(), unless f throws.
+// lock stays with the caller of select(), as after lock(), unless f throws. (An f that
+// takes nothing must not both unlock and throw.)
 //
 // An unlock hands the lock to a select that is first in the queue, and nobody else has it
 // until that one runs; for a mutex that is busy all the time lock() costs less. Locks and
@@ -127,8 +128,9 @@ template <class T, class F = detail::nothing>
 // their results: a join() afterwards does not wait.
 //
 // All throw wrong_place if the caller's own fiber is among them, or, if they have to
-// wait, if one is being joined already or is there twice; `stopped`; and with a context
-// `cancelled` when ctx is done. Cost of wait_any: a place in memory for each fiber.
+// wait, if one is being joined already (for wait_any, or is there twice); `stopped`; and
+// with a context `cancelled` when ctx is done. Cost of wait_any: a place in memory for
+// each fiber.
 
 // Waits until one has ended, and returns its index, counted through all arguments. If
 // several have, each has the same chance. Throws std::invalid_argument if there is none

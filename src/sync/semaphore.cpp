@@ -12,13 +12,21 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 namespace {
 
+// The first waiter, or the first case of its select that does not ask for too much: the
+// cases of one select do not wait behind one another. nullptr: the first has to wait.
+queued_wait* next_to_grant(const counter_core& s) noexcept {
+  queued_wait* const first = s.queue.first;
+  queued_wait* w = first;
+  while (w != nullptr && w->amount > s.count)
+    w = is_same_wait(first, w->after) ? w->after : nullptr;
+  return w;
+}
+
 // Gives the waiters whose turn it is their permits (WQ2, WQ3). Under the queue's lock.
 void grant(counter_core& s, wake_list& claimed) noexcept {
-  const queue_ref all = detail::all_of(s.queue);
-  while (s.queue.first != nullptr && s.queue.first->amount <= s.count) {
-    queued_wait& next = *s.queue.first;
-    all.remove(next);
-    if (claimed.claim(next, outcome::value)) s.count -= next.amount;
+  while (queued_wait* const next = next_to_grant(s)) {
+    detail::all_of(s.queue).remove(*next);
+    if (claimed.claim(*next, outcome::value)) s.count -= next->amount;
   }
 }
 

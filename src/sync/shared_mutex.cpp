@@ -54,7 +54,10 @@ void admit_readers(shared_mutex_core& m, wake_list& claimed) noexcept {
 void settle(shared_mutex_core& m, after event, wake_list& claimed) noexcept {
   // Pairs with the releases of the holders that have left.
   if ((m.word.load(order::acquire) & word::exclusive) == 0) {
-    if (event == after::writer || writers_of(m).empty()) admit_readers(m, claimed);
+    if (event == after::writer || writers_of(m).empty() ||
+        is_same_wait(m.queue.first, m.first_reader)) {  // a select that waits for both
+      admit_readers(m, claimed);
+    }
     if (!has_readers(m.word.load(order::acquire))) {  // Pairs with the releases, as above
       if (queued_wait* const w = writers_of(m).claim_first()) {
         // ordering: as for the readers. Nobody else changes an empty word (SM1).

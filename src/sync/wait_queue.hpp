@@ -45,6 +45,11 @@ struct queued_wait : open_wait {
   nanos since = 0;          // for a mutex: when the waiter came
 };
 
+// Whether both are cases of one select. False for nullptr.
+inline bool is_same_wait(const queued_wait* a, const queued_wait* b) noexcept {
+  return a != nullptr && b != nullptr && a->waiter == b->waiter && a->ticket == b->ticket;
+}
+
 // Operations on {first, last}: the queue's own list, or a second one under its lock.
 struct queue_ref {
   queued_wait*& first;

@@ -106,6 +106,20 @@ TEST_SUITE("count cases") {
     });
   }
 
+  TEST_CASE("a case for few permits does not wait behind one for many of its own select") {
+    in_virtual([] {
+      vigil::semaphore s(0);
+      auto f = vigil::spawn([&] {
+        return vigil::select_ordered(
+            vigil::on_acquire(s, 2), vigil::on_acquire(s, 1), vigil::on_timeout(1h));
+      });
+      vigil::testing::settle();
+      s.release(1);
+      CHECK(f.join() == 1);
+      CHECK(s.available() == 0);
+    });
+  }
+
   TEST_CASE("the same semaphore in two cases: one is taken, and no permit is lost") {
     in_virtual([] {
       vigil::semaphore s(0);

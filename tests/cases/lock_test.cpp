@@ -334,6 +334,25 @@ TEST_SUITE("lock cases") {
     });
   }
 
+  TEST_CASE("a case to read does not wait behind the one to write of its own select") {
+    in_virtual([] {
+      vigil::shared_mutex m;
+      m.lock_shared();
+      auto gives_up = vigil::spawn([&] { return m.try_lock_for(1ms); });
+      vigil::testing::settle();
+      auto f = vigil::spawn([&] {
+        return vigil::select_ordered(
+            vigil::on_lock(m), vigil::on_lock_shared(m), vigil::on_timeout(1h));
+      });
+      CHECK_FALSE(gives_up.join());
+      CHECK(f.join() == 1);
+      m.unlock_shared();
+      m.unlock_shared();
+      CHECK(m.try_lock());
+      m.unlock();
+    });
+  }
+
   TEST_CASE("one select may wait to read and to write the same lock") {
     in_virtual([] {
       vigil::shared_mutex m;
