@@ -85,25 +85,21 @@ template <detail::receives C, detail::duration_like D>
   return detail::recv_wait<T, true>(from, detail::within(timeout));
 }
 
-// An lvalue is moved from only if it is sent, and must live until then.
+// As for sender<T>, an rvalue is moved from only if it is sent; an lvalue is copied, and
+// any other value converted, at once.
 template <detail::sends C, class U>
 [[nodiscard]] auto send(const C& to, U&& value) {
-  using T = detail::element_of<C>;
-  return detail::send_wait<T, false>(to.handle(), T(std::forward<U>(value)), detail::no_limit);
+  return detail::send_by_task<false>(to, std::forward<U>(value), detail::no_limit);
 }
 
 template <detail::sends C, class U>
 [[nodiscard]] auto send(const C& to, U&& value, const context& ctx) {
-  using T = detail::element_of<C>;
-  return detail::send_wait<T, false>(
-      to.handle(), T(std::forward<U>(value)), detail::cancelled_by(ctx));
+  return detail::send_by_task<false>(to, std::forward<U>(value), detail::cancelled_by(ctx));
 }
 
 template <detail::sends C, class U, detail::duration_like D>
 [[nodiscard]] auto send_for(const C& to, U&& value, const D& timeout) {
-  using T = detail::element_of<C>;
-  return detail::send_wait<T, true>(
-      to.handle(), T(std::forward<U>(value)), detail::within(timeout));
+  return detail::send_by_task<true>(to, std::forward<U>(value), detail::within(timeout));
 }
 
 // --- the ends of tasks. join() returns the result, or throws the exception; the handle
@@ -205,4 +201,11 @@ template <class... Cases>
 }
 
 }  // namespace co
+
+// The case of a task's end, for select() and co::select(); otherwise as that of a fiber.
+template <class T, class F = detail::nothing>
+[[nodiscard]] auto on_join(task_handle<T>& of, F f = {}) {
+  return detail::task_join_case<T, F>(of, std::move(f));
+}
+
 }  // namespace vigil::inline VIGIL_ABI

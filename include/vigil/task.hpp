@@ -12,7 +12,7 @@
 // A task costs its frame and 176 bytes, and no stack. It runs on a fiber of the library,
 // a runner, from one co_await to the next, and may go on on another thread. The waits of
 // co.hpp suspend it. A wait of a fiber works in a task as well, but keeps the runner's
-// stack. Values of fiber_local and guards of this_fiber end with the next co_await.
+// stack. Values of fiber_local end with the next co_await, and guards of this_fiber must.
 //
 // co_await runs another task<T> as a part of this task; spawn() and go() start it as one
 // of its own. A task<T> that was called, and nothing else, runs nothing. A suspended task
@@ -90,15 +90,22 @@ class task_promise_base : public task_frame {
   void unhandled_exception() noexcept { error = std::current_exception(); }
 
   template <task_awaitable A>
+    requires(!std::is_lvalue_reference_v<A>)
   auto await_transform(A&& wait) const noexcept {
-    return await_in_place<std::remove_reference_t<A>>{wait};
+    return await_in_place<A>{wait};
   }
 
   template <class T>
   await_task<T> await_transform(vigil::task<T>&& child) const;
 
-  template <class T>
-  await_task<T> await_transform(vigil::task<T>& child) const = delete;
+  template <class A>
+  std::suspend_never await_transform(const A&) const noexcept {
+    static_assert(!sizeof(A),
+                  "co_await in a vigil::task takes a task<T> that is moved from (std::move), or "
+                  "a wait of vigil/co.hpp or vigil/io/co.hpp, made in the same expression: "
+                  "co::join(handle), co::recv(channel), io::co::spawned(executor, awaitable)");
+    return {};
+  }
 };
 
 template <class T>
@@ -106,7 +113,7 @@ class task_promise : public task_promise_base {
  public:
   vigil::task<T> get_return_object() noexcept;
 
-  template <class U>
+  template <class U = T>
     requires std::convertible_to<U&&, T>
   void return_value(U&& value) {
     result.emplace(std::forward<U>(value));

@@ -50,10 +50,14 @@ bool task_core::must_stop() const noexcept {
   return service.sched().state.stopping() || stop_flag.load();
 }
 
+// The flag first, then a look for an open wait; the task, or its runner, opens the wait
+// first and then looks at the flag. Under the lock the task does not end, so the service
+// is there.
 void task_core::request_stop() noexcept {
-  // The flag first, then a look for an open wait; the task opens its wait first and then
-  // looks at the flag.
+  const lock_guard guard(lock());
+  if (has_ended.load()) return;
   stop_flag.store(true);
+  service.stop_runner_of(*this);
   if (self.claim_stop()) self.deliver();
 }
 
@@ -141,15 +145,16 @@ namespace {
       "one can have the result");
 }
 
-// True if the task has ended; false if the caller's limit has come.
-bool wait_as_joiner(task_core& t, caller& self) {
+enum class join_end { ended, limit, refused };
+
+// Waits for the end, or for the caller's limit; refused if another caller waits already.
+join_end wait_as_joiner(task_core& t, caller& self) {
   spinlock& lock = t.lock();
   lock.lock();
   if (t.has_ended.load() || t.joiner != nullptr) {
-    const bool ended = t.has_ended.load();
+    const join_end result = t.has_ended.load() ? join_end::ended : join_end::refused;
     lock.unlock();
-    if (!ended) throw_second_join();
-    return true;
+    return result;
   }
   open_wait own;
   self.open(own);
@@ -158,9 +163,9 @@ bool wait_as_joiner(task_core& t, caller& self) {
     const lock_guard guard(lock);
     if (!t.has_ended.load()) t.joiner = nullptr;
   });
-  if (result == outcome::value) return true;
+  if (result == outcome::value) return join_end::ended;
   self.throw_if_ended(result);
-  return false;
+  return join_end::limit;
 }
 
 }  // namespace
@@ -175,11 +180,13 @@ bool wait_for_end(task_core* t, const wait_limit& limit) {
   if (limit.is_over()) return false;
   caller self(limit);
   if (self.may_not_wait()) self.refuse("task_handle::join");
-  return wait_as_joiner(*t, self);
+  const join_end result = wait_as_joiner(*t, self);
+  if (result == join_end::refused) throw_second_join();
+  return result == join_end::ended;
 }
 
 void request_stop(task_core& t) noexcept {
-  if (!has_ended(t)) t.request_stop();
+  t.request_stop();
 }
 
 std::uint64_t id_of(const task_core& t) noexcept {
@@ -210,6 +217,14 @@ void stop_and_join(task_core* t) noexcept {
   if (!has_ended(*t)) {
     if (detail::process_lacks_threads()) return;
     t->request_stop();
+    if (!has_ended(*t) && t->service.is_inside(*t)) {
+      fatal(
+          "task %llu (started at %s:%u) destroys its own last handle, which would wait for the "
+          "task's end for ever: detach() it first, or let another task own it",
+          static_cast<unsigned long long>(t->id),
+          t->made_at.file,
+          t->made_at.line());
+    }
     if (current_fiber() == nullptr && current_worker() != nullptr) {
       fatal(
           "task %llu (started at %s:%u): its last handle dies on a worker's own stack, inside a "
@@ -220,7 +235,14 @@ void stop_and_join(task_core* t) noexcept {
     }
     if (const fiber* const f = current_fiber()) check_may_park(*f);
     caller waits(caller::unstoppable);
-    wait_as_joiner(*t, waits);
+    if (wait_as_joiner(*t, waits) == join_end::refused) {
+      fatal(
+          "task %llu (started at %s:%u): its handle is destroyed while another fiber, task or "
+          "thread joins it; who owns the handle joins it, or waits until the other one has",
+          static_cast<unsigned long long>(t->id),
+          t->made_at.file,
+          t->made_at.line());
+    }
   }
   let_go(t, false);
 }

@@ -9,6 +9,7 @@
 #include <vigil/error.hpp>
 
 #include <memory>
+#include <new>
 #include <utility>
 
 namespace vigil::inline VIGIL_ABI::detail {
@@ -32,19 +33,11 @@ task_core* task_service::start(std::coroutine_handle<> outermost,
                                const site& from) {
   auto made = std::make_unique<task_core>(*this, outermost, f, detached, from);
   lock_.lock();
-  if (runners_ == 0) {  // TV3
-    ++runners_;
+  while (spare_ == 0 && idle_.empty()) {  // TV3
     lock_.unlock();
-    fiber* reserve = nullptr;
-    try {
-      reserve = &make_runner();
-    } catch (...) {
-      const lock_guard guard(lock_);
-      --runners_;
-      throw;
-    }
+    fiber& reserve = make_runner();
     lock_.lock();
-    idle_.push_back(*reserve);
+    idle_.push_back(reserve);
   }
   task_core& t = *made.release();
   t.id = ++last_id_;
@@ -91,7 +84,6 @@ void task_service::ready_one() noexcept {
     if (!wants_spare()) return;
     ++spare_;  // TV2
     f = idle_.pop_front();
-    if (f == nullptr) ++runners_;
   }
   if (f == nullptr) {
     try {
@@ -100,7 +92,6 @@ void task_service::ready_one() noexcept {
       // No stack: the tasks wait for the next runner that comes out of one.
       const lock_guard guard(lock_);
       --spare_;
-      --runners_;
       return;
     }
   }
@@ -119,37 +110,61 @@ task_core* task_service::pop() noexcept {
 }
 
 void task_service::body() {
-  fiber& self = *current_fiber();
+  runner own{*current_fiber(), nullptr, {}};
+  lock_.lock();
+  runners_.push_back(own);
   for (unsigned turns = 0;;) {
-    lock_.lock();
     task_core* const t = pop();
     --spare_;
     if (t == nullptr) {
-      const bool needed = !all_.empty() && idle_.size() < idle_kept;
-      if (!needed) {
-        --runners_;
-        lock_.unlock();
-        return;
-      }
-      idle_.push_back(self);
-      park(wait_reason::idle_runner, lock_);
       turns = 0;
+      if (all_.empty() || idle_.size() >= idle_kept) break;
+      idle_.push_back(own.self);
+      park(wait_reason::idle_runner, lock_);
+      lock_.lock();
       continue;
     }
+    own.inside = t;
+    // The one who asks sets the flag first, and looks for the runner afterwards.
+    own.self.stop_flag.store(t->stop_flag.load());
     const bool wanted = wants_spare();
     lock_.unlock();
     if (wanted) ready_one();
-    enter(self, *t);
-    bool more = false;
-    {
-      const lock_guard guard(lock_);
-      ++spare_;
-      more = !ready_.empty();
-    }
-    if (!more || ++turns < tasks_per_turn) continue;
+    enter(own.self, *t);
+    lock_.lock();
+    own.inside = nullptr;
+    own.self.stop_flag.store(false);
+    ++spare_;
+    if (ready_.empty() || ++turns < tasks_per_turn) continue;
     turns = 0;
+    lock_.unlock();
     current_worker()->yield();
+    lock_.lock();
   }
+  runners_.remove(own);
+  lock_.unlock();
+}
+
+void task_service::stop_runner_of(const task_core& t) noexcept {
+  waiter* stopped_wait = nullptr;
+  {
+    const lock_guard guard(lock_);
+    for (runner* r = runners_.front(); r != nullptr; r = list<runner, &runner::hook>::next(*r)) {
+      if (r->inside != &t) continue;
+      r->self.stop_flag.store(true);
+      if (r->self.self.claim_stop()) stopped_wait = &r->self.self;
+    }
+  }
+  if (stopped_wait != nullptr) stopped_wait->deliver();
+}
+
+bool task_service::is_inside(const task_core& t) noexcept {
+  const fiber* const self = current_fiber();
+  const lock_guard guard(lock_);
+  for (runner* r = runners_.front(); r != nullptr; r = list<runner, &runner::hook>::next(*r)) {
+    if (&r->self == self && r->inside == &t) return true;
+  }
+  return false;
 }
 
 // Resumes a task on the runner's stack, as the callbacks' runners call a callback.
@@ -160,25 +175,37 @@ void task_service::enter(fiber& self, task_core& t) noexcept {
   worker& here = *current_worker();
   here.keep_no_longer();
   here.new_stretch();
-  run_until_it_waits(t);
-  self.destroy_locals();
-  if (self.deferred != nullptr) [[unlikely]]
-    sched_.timers().release_deferred(self);
-  self.end_guards();
+  run_until_it_waits(self, t);
   current_worker()->new_stretch();
   self.identity.file = "vigil";
   self.identity.line = 0;
 }
 
-void task_service::run_until_it_waits(task_core& t) noexcept {
+// The user's code has left the runner for now. Caller: has the task still.
+void task_service::leave(fiber& self, const task_core& t) noexcept {
+  if ((self.guards.shields | self.guards.no_parks | self.guards.pins) != 0) {
+    fatal(
+        "task %llu (started at %s:%u) holds a this_fiber::pin, shield or no_park across a "
+        "co_await, or at its end: such a guard belongs to the runner, and must end before",
+        static_cast<unsigned long long>(t.id),
+        t.made_at.file,
+        t.made_at.line());
+  }
+  self.destroy_locals();
+  if (self.deferred != nullptr) [[unlikely]]
+    sched_.timers().release_deferred(self);
+  self.stops_thrown = 0;
+}
+
+void task_service::run_until_it_waits(fiber& self, task_core& t) noexcept {
   for (unsigned laps = 0;;) {
     // ordering: the task is the runner's own now.
     t.park.store(task_core::park_word::running, order::relaxed);
     t.wanted = task_core::step::transfer;
     std::exchange(t.next, {}).resume();
+    if (t.wanted == task_core::step::transfer) continue;
+    leave(self, t);
     switch (t.wanted) {
-      case task_core::step::transfer:
-        continue;
       case task_core::step::wait:
         // TK1. Pairs with the exchange of the one who ends the wait.
         if (t.park.exchange(task_core::park_word::suspended, order::acq_rel) !=
@@ -186,14 +213,16 @@ void task_service::run_until_it_waits(task_core& t) noexcept {
           return;
         }
         if (++laps < tasks_per_turn) continue;
-        [[fallthrough]];
-      case task_core::step::yield:
-        queue(t);
-        return;
+        break;
       case task_core::step::end:
         finish(t);
         return;
+      case task_core::step::yield:
+      case task_core::step::transfer:
+        break;
     }
+    queue(t);
+    return;
   }
 }
 
@@ -266,24 +295,54 @@ void task_service::stop_all() noexcept {
   }
 }
 
+// Copies a few under each hold of the lock: the reader of the text may be slow.
 void task_service::write(dump_writer& out) noexcept {
-  if (!lock_.try_lock()) {
-    out.text("tasks: another thread is changing their list; try again\n");
+  struct shown {
+    std::uint64_t id;
+    birth made_at;
+    wait_reason why;
+    nanos since;
+  };
+
+  constexpr std::size_t at_once = 32;
+  constexpr std::size_t most = 1024;
+  const nanos now = sched_.clock.now();
+  for (std::size_t first = 0;; first += at_once) {
+    alignas(shown) std::byte room[at_once * sizeof(shown)];
+    auto* const lines = reinterpret_cast<shown*>(room);
+    std::size_t n = 0;
+    std::size_t all = 0;
+    if (!lock_.try_lock()) {
+      out.text("tasks: another thread is changing their list; try again\n");
+      return;
+    }
+    all = all_.size();
+    std::size_t skipped = 0;
+    for (const task_core* t = all_.front(); t != nullptr && n < at_once; t = task_list::next(*t)) {
+      if (skipped++ < first) continue;
+      // ordering: for the reader's eyes.
+      ::new (&lines[n++]) shown{t->id,
+                                t->made_at,
+                                t->reason.load(order::relaxed),  // ordering: as above
+                                t->since.load(order::relaxed)};  // ordering: as above
+    }
+    lock_.unlock();
+    for (std::size_t i = 0; i < n; ++i) {
+      const shown& t = lines[i];
+      out.text("task ").number(t.id).text(", started at ").file(t.made_at.file).text(":");
+      out.number(t.made_at.line());
+      if (t.why == wait_reason::none) {
+        out.text(", ready or running\n");
+      } else {
+        out.text(", waits for: ").text(to_string(t.why)).text(" since ");
+        out.seconds(now - t.since).text("\n");
+      }
+    }
+    if (n < at_once) return;
+    if (first + at_once < most) continue;
+    if (all > most) out.text("and ").number(all - most).text(" tasks more\n");
     return;
   }
-  const nanos now = sched_.clock.now();
-  for (const task_core* t = all_.front(); t != nullptr; t = task_list::next(*t)) {
-    const wait_reason why = t->reason.load(order::relaxed);  // ordering: for the reader's eyes
-    out.text("task ").number(t->id).text(", started at ").file(t->made_at.file).text(":");
-    out.number(t->made_at.line());
-    if (why == wait_reason::none) {
-      out.text(", ready or running\n");
-    } else {
-      out.text(", waits for: ").text(to_string(why)).text(" since ");
-      out.seconds(now - t->since.load(order::relaxed)).text("\n");  // ordering: as above
-    }
-  }
-  lock_.unlock();
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -9,9 +9,9 @@
 //     a runner unless one is spare.
 // TV2 A runner that is readied is spare from then on, until it enters a task or goes to
 //     the idle ones; both under the lock.
-// TV3 Each task counts as a fiber that is alive, and one runner at least exists from
-//     before the first task until after the last. When the last task has ended, the idle
-//     runners end, so the run can.
+// TV3 Each task counts as a fiber that is alive. One is started only if a runner is spare
+//     or idle; if there is none, start() makes one, or throws. When the last task has
+//     ended, the idle runners end, so the run can.
 #pragma once
 
 #include "base/intrusive_list.hpp"
@@ -39,6 +39,11 @@ class task_service final : public runtime_part {
                    const site& from) VIGIL_EXCLUDES(lock_);
   // Makes a suspended task ready. Any thread; the last touch of the task.
   void make_ready(task_core& t) noexcept VIGIL_EXCLUDES(lock_);
+  // Stops the runner that is inside the task, if one is: its wait as a fiber and each
+  // later one there. Caller: keeps the task from ending.
+  void stop_runner_of(const task_core& t) noexcept VIGIL_EXCLUDES(lock_);
+  // Whether the calling fiber is a runner that is inside the task.
+  bool is_inside(const task_core& t) noexcept VIGIL_EXCLUDES(lock_);
 
   void stop_all() noexcept override VIGIL_EXCLUDES(lock_);
   void write(dump_writer& out) noexcept override VIGIL_EXCLUDES(lock_);
@@ -46,6 +51,13 @@ class task_service final : public runtime_part {
   scheduler& sched() const noexcept { return sched_; }
 
  private:
+  // A runner, on its own stack.
+  struct runner {
+    fiber& self;
+    const task_core* inside = nullptr;  // guarded by lock_
+    list_hook<runner> hook;
+  };
+
   static constexpr unsigned tasks_per_turn = 32;
   static constexpr std::size_t idle_kept = 16;
 
@@ -54,7 +66,8 @@ class task_service final : public runtime_part {
 
   void body();
   void enter(fiber& self, task_core& t) noexcept;
-  void run_until_it_waits(task_core& t) noexcept;
+  void run_until_it_waits(fiber& self, task_core& t) noexcept;
+  void leave(fiber& self, const task_core& t) noexcept;
   void finish(task_core& t) noexcept;
   fiber& make_runner();
   void queue(task_core& t) noexcept VIGIL_EXCLUDES(lock_);
@@ -67,7 +80,7 @@ class task_service final : public runtime_part {
   ready_chain ready_ VIGIL_GUARDED_BY(lock_);
   fiber_chain idle_ VIGIL_GUARDED_BY(lock_);
   task_list all_ VIGIL_GUARDED_BY(lock_);
-  unsigned runners_ VIGIL_GUARDED_BY(lock_) = 0;
+  list<runner, &runner::hook> runners_ VIGIL_GUARDED_BY(lock_);
   unsigned spare_ VIGIL_GUARDED_BY(lock_) = 0;
   std::uint64_t last_id_ VIGIL_GUARDED_BY(lock_) = 0;
 };

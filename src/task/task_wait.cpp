@@ -59,9 +59,16 @@ class task_wait::round_loop {
   std::coroutine_handle<promise_type> coroutine_;
 };
 
-struct task_wait::parts {
-  std::optional<kept_limit> kept;  // of a wait under a context
-  queued_waiter under_context;
+// A wait under a context.
+struct task_wait::context_part {
+  explicit context_part(const wait_limit& limit) noexcept : kept(limit) {}
+
+  kept_limit kept;
+  queued_waiter entry;
+};
+
+// A wait for several cases.
+struct task_wait::select_part {
   std::optional<selecting> several;
   std::size_t taken = selecting::none;
   std::exception_ptr error;  // of a later round
@@ -96,12 +103,12 @@ void show(task_core& t, wait_reason why, const void* object) noexcept {
 }  // namespace
 
 task_wait::~task_wait() {
-  delete more_;
+  delete under();
+  if (is_select_) delete select_;
 }
 
 void task_wait::keep_context(const wait_limit& limit) {
-  more_ = new parts;
-  more_->kept.emplace(limit);
+  under_ = new context_part(limit);
 }
 
 namespace {
@@ -116,6 +123,7 @@ class announcement {
 
   ~announcement() {
     if (stands_) return;
+    task_.reason.store(wait_reason::none, order::relaxed);  // ordering: the dump's field
     task_.next = {};
     task_.wanted = task_core::step::transfer;
   }
@@ -142,12 +150,15 @@ bool task_wait::look(select_case& c) noexcept {
 bool task_wait::begin(running_task& of, std::coroutine_handle<> h, select_case* c) {
   auto& t = static_cast<task_core&>(of);
   const wait_limit limit{
-      timing_, time_, more_ != nullptr ? more_->kept->limit.cancelled_by : nullptr};
+      timing_, time_, under() != nullptr ? under_->kept.limit.cancelled_by : nullptr};
   task_ = &t;
   announcement waits(t, h);
   ticket opened = 0;
-  if (c == nullptr || c->object == nullptr) {
-    opened = open_sleep(t);
+  if (c == nullptr) {
+    opened = open_sleep(t, wait_reason::sleep);
+  } else if (c->object == nullptr) {
+    const bool sends = c->table == &send_case_table;
+    opened = open_sleep(t, sends ? wait_reason::send_nil : wait_reason::recv_nil);
   } else if (!queue_one(t, *c, limit.is_over(), opened)) {  // reads a clock: without the lock
     return false;
   }
@@ -161,8 +172,9 @@ bool task_wait::begin(running_task& of,
                       choice mode) {
   auto& t = static_cast<task_core&>(of);
   task_ = &t;
-  more_ = new parts;
-  selecting& s = more_->several.emplace(cases, count, mode);
+  select_ = new select_part;
+  is_select_ = true;
+  selecting& s = select_->several.emplace(cases, count, mode);
   const std::size_t taken = s.look_at_each();
   if (taken != selecting::none) {
     takes(taken);
@@ -170,13 +182,13 @@ bool task_wait::begin(running_task& of,
   }
   if (!s.waits_for_something()) return begin_timed(t, h, s);
   if (!s.has_prepared_cases()) return begin_round(t, h);
-  more_->rounds = go_through_rounds(*this, t, h);
-  return begin_round(t, more_->rounds.coroutine());
+  select_->rounds = go_through_rounds(*this, t, h);
+  return begin_round(t, select_->rounds.coroutine());
 }
 
 void task_wait::takes(std::size_t index) noexcept {
   state_ = state::taken;
-  more_->taken = index;
+  select_->taken = index;
 }
 
 // A select of which no case can come but by time.
@@ -186,14 +198,14 @@ bool task_wait::begin_timed(task_core& t, std::coroutine_handle<> h, const selec
     return false;
   }
   announcement waits(t, h);
-  const ticket opened = open_sleep(t);
+  const ticket opened = open_sleep(t, wait_reason::select);
   return waits.stand(is_bounded(t, s.limit(), opened, nullptr));
 }
 
 // Begins a round of a select; those that have nothing to wait for follow one another.
 // False if one was the last.
 bool task_wait::begin_round(task_core& t, std::coroutine_handle<> h) {
-  selecting& s = *more_->several;
+  selecting& s = *select_->several;
   task_owner owner(t);
   show(t, wait_reason::select, nullptr);
   for (;;) {
@@ -216,8 +228,8 @@ bool task_wait::end_round(task_core& t, std::coroutine_handle<> h) noexcept {
   for (;;) {
     const outcome ended = close();
     const bool goes_on = state_ == state::taken
-                             ? more_->taken == selecting::again
-                             : ended == outcome::timeout && more_->several->ends_early();
+                             ? select_->taken == selecting::again
+                             : ended == outcome::timeout && select_->several->ends_early();
     if (!goes_on) {
       // As if the wait were open still, for end_several().
       if (state_ != state::taken) state_ = state::open;
@@ -227,7 +239,7 @@ bool task_wait::end_round(task_core& t, std::coroutine_handle<> h) noexcept {
     try {
       if (begin_round(t, h)) return false;
     } catch (...) {
-      more_->error = std::current_exception();
+      select_->error = std::current_exception();
       return true;
     }
     if (state_ == state::taken) return true;
@@ -238,15 +250,15 @@ bool task_wait::end_round(task_core& t, std::coroutine_handle<> h) noexcept {
 task_wait::round_loop task_wait::go_through_rounds(task_wait& w,
                                                    task_core& t,
                                                    std::coroutine_handle<> h) {
-  while (!w.end_round(t, w.more_->rounds.coroutine()))
+  while (!w.end_round(t, w.select_->rounds.coroutine()))
     co_await std::suspend_always();
   t.next = h;
 }
 
 // Waits for nothing but the time, the context and a stop.
-ticket task_wait::open_sleep(task_core& t) {
+ticket task_wait::open_sleep(task_core& t, wait_reason why) {
   if (t.must_stop()) throw_task_stopped(t);
-  show(t, wait_reason::sleep, nullptr);
+  show(t, why, nullptr);
   state_ = state::open;
   return t.self.open(true);
 }
@@ -296,6 +308,7 @@ bool task_wait::queue_one(task_core& t, select_case& c, bool over, ticket& opene
 // ended it (TW2). If it throws, the wait is over and nothing is queued.
 bool task_wait::is_bounded(task_core& t, const wait_limit& l, ticket opened, select_case* c) {
   scheduler& sched = t.service.sched();
+  if (under() != nullptr) static_cast<open_wait&>(under_->entry) = {&t.self, opened};
   try {
     // The clock is read before the deadline is made, and exactly.
     const nanos deadline = l.is_relative() ? l.as_deadline(sched.clock.now()) : l.as_deadline(0);
@@ -303,10 +316,7 @@ bool task_wait::is_bounded(task_core& t, const wait_limit& l, ticket opened, sel
       sched.timers().arm(t.self, opened, deadline);
       is_timed_ = true;
     }
-    if (l.cancelled_by != nullptr) {
-      static_cast<open_wait&>(more_->under_context) = {&t.self, opened};
-      if (!l.cancelled_by->begin_wait(more_->under_context)) return false;
-    }
+    if (under() != nullptr && !l.cancelled_by->begin_wait(under_->entry)) return false;
   } catch (...) {
     if (!t.self.claim(opened, outcome::cancelled)) return true;  // it has been ended
     if (is_timed_) sched.timers().disarm(t.self);
@@ -322,8 +332,8 @@ bool task_wait::is_bounded(task_core& t, const wait_limit& l, ticket opened, sel
 void task_wait::take_back(select_case* c) noexcept {
   if (!std::exchange(is_queued_, false)) return;
   if (c == nullptr) {
-    more_->taken = more_->several->take_back();
-    if (more_->taken != selecting::none) state_ = state::taken;
+    select_->taken = select_->several->take_back();
+    if (select_->taken != selecting::none) state_ = state::taken;
     return;
   }
   if (detail::place_of(*c).has_won) {
@@ -347,15 +357,14 @@ outcome task_wait::close(select_case* c) noexcept {
   const outcome ended = t.self.outcome();
   if (std::exchange(is_timed_, false) && ended != outcome::timeout)
     t.service.sched().timers().disarm(t.self);
-  if (more_ != nullptr && more_->kept)
-    more_->kept->limit.cancelled_by->end_wait(more_->under_context);
+  if (under() != nullptr) under_->kept.limit.cancelled_by->end_wait(under_->entry);
   take_back(c);
   return ended;
 }
 
 void task_wait::throw_if_ended(outcome ended) {
   if (ended == outcome::stopped) throw_task_stopped(*task_);
-  if (ended == outcome::cancelled) throw_cancelled(*more_->kept->limit.cancelled_by);
+  if (ended == outcome::cancelled) throw_cancelled(*under_->kept.limit.cancelled_by);
 }
 
 bool task_wait::end(select_case* c) {
@@ -380,18 +389,18 @@ std::size_t task_wait::end_several() {
     task_wait& wait_;
   } const leaves(*this);
 
-  if (more_->error != nullptr) std::rethrow_exception(std::move(more_->error));
+  if (select_->error != nullptr) std::rethrow_exception(std::move(select_->error));
   if (state_ == state::open) {
     // The last round has closed it, unless that was the first.
-    const bool is_closed = more_->rounds.coroutine() && !is_queued_;
+    const bool is_closed = select_->rounds.coroutine() && !is_queued_;
     const outcome ended = is_closed ? task_->self.outcome() : close();
     if (state_ != state::taken) throw_if_ended(ended);
   }
-  return state_ == state::taken ? more_->taken : more_->several->timed();
+  return state_ == state::taken ? select_->taken : select_->several->timed();
 }
 
 void task_wait::leave_cases() noexcept {
-  if (more_ != nullptr) more_->several.reset();
+  if (is_select_) select_->several.reset();
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

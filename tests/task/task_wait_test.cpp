@@ -4,8 +4,10 @@
 
 #include <vigil/co.hpp>
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace std::chrono_literals;
@@ -22,11 +24,10 @@ using vigil::testing::settle;
 
 namespace {
 
-// Waits in the given way, and notes what has left the co_await.
-template <class Wait>
-task<> notes_end(std::string& how, Wait wait) {
+// Waits as the given task does, and notes what has left the co_await.
+task<> notes_end(std::string& how, task<> wait) {
   try {
-    co_await wait();
+    co_await std::move(wait);
     how = "ended";
   } catch (const vigil::stopped&) {
     how = "stopped";
@@ -45,9 +46,9 @@ TEST_SUITE("task: waits") {
       auto ch = make_channel<int>();
       auto other = make_channel<int>();
       std::string how;
-      const auto check = [&](auto wait) {
+      const auto check = [&](task<> wait) {
         how.clear();
-        auto t = spawn(notes_end(how, wait));
+        auto t = spawn(notes_end(how, std::move(wait)));
         settle();
         CHECK(how.empty());
         t.request_stop();
@@ -56,12 +57,12 @@ TEST_SUITE("task: waits") {
         CHECK_FALSE(ch.try_send(1));
         CHECK_FALSE(ch.try_recv());
       };
-      check([&] { return co::sleep_for(1h); });
-      check([&] { return co::recv(ch); });
-      check([&] { return co::recv_for(ch, 1h); });
-      check([&] { return co::send(ch, 1); });
-      check([&] { return co::select(vigil::on_recv(ch), vigil::on_recv(other)); });
-      check([&] { return co::select(vigil::on_recv(ch), vigil::on_timeout(1h)); });
+      check([&]() -> task<> { co_await co::sleep_for(1h); }());
+      check([&]() -> task<> { static_cast<void>(co_await co::recv(ch)); }());
+      check([&]() -> task<> { static_cast<void>(co_await co::recv_for(ch, 1h)); }());
+      check([&]() -> task<> { co_await co::send(ch, 1); }());
+      check([&]() -> task<> { co_await co::select(vigil::on_recv(ch), vigil::on_recv(other)); }());
+      check([&]() -> task<> { co_await co::select(vigil::on_recv(ch), vigil::on_timeout(1h)); }());
     });
   }
 
@@ -118,8 +119,8 @@ TEST_SUITE("task: waits") {
       auto ch = make_channel<int>();
       std::string how;
       auto [ctx, cancel] = vigil::with_cancel(vigil::background());
-      const auto waits = [&, ctx = ctx] { return co::recv(ch, ctx); };
-      auto t = spawn(notes_end(how, waits));
+      const auto waits = [&, ctx = ctx]() -> task<> { co_await co::recv(ch, ctx); };
+      auto t = spawn(notes_end(how, waits()));
       settle();
       cancel();
       CHECK_THROWS_AS(t.join(), cancelled);
@@ -127,7 +128,7 @@ TEST_SUITE("task: waits") {
       CHECK_FALSE(ch.try_send(1));
       // One that is done already.
       how.clear();
-      auto again = spawn(notes_end(how, waits));
+      auto again = spawn(notes_end(how, waits()));
       CHECK_THROWS_AS(again.join(), cancelled);
       CHECK(how == "cancelled");
     });
@@ -138,7 +139,8 @@ TEST_SUITE("task: waits") {
       const auto start = clock::now();
       auto [ctx, cancel] = vigil::with_timeout(vigil::background(), 5ms);
       std::string how;
-      auto t = spawn(notes_end(how, [ctx = ctx] { return co::sleep_for(1h, ctx); }));
+      const auto sleeps = [ctx = ctx]() -> task<> { co_await co::sleep_for(1h, ctx); };
+      auto t = spawn(notes_end(how, sleeps()));
       CHECK_THROWS_AS(t.join(), cancelled);
       CHECK(since(start) == 5ms);
       spawn([](vigil::context c) -> task<> {
@@ -153,7 +155,7 @@ TEST_SUITE("task: waits") {
     bool has_cleaned_up = false;
     in_virtual([&] {
       auto ch = make_channel<int>();
-      vigil::go(notes_end(how, [ch] { return co::recv(ch); }));
+      vigil::go(notes_end(how, [](channel<int> c) -> task<> { co_await co::recv(c); }(ch)));
       vigil::go([](bool& over) -> task<> {
         struct clean_up {
           ~clean_up() { done = true; }
@@ -214,6 +216,90 @@ TEST_SUITE("task: waits") {
       CHECK(text.find("task 1, started at ") != std::string::npos);
       CHECK(text.find("task_wait_test.cpp:") != std::string::npos);
       CHECK(text.find("waits for: channel receive since 3.000 s") != std::string::npos);
+    });
+  }
+
+  TEST_CASE("a stop ends a wait of a fiber inside a task as well") {
+    in_virtual([] {
+      const auto start = clock::now();
+      auto ch = make_channel<int>();
+      auto t = spawn([](channel<int> c) -> task<> {
+        co_await co::yield();
+        static_cast<void>(c.recv());
+      }(ch));
+      settle();
+      t.request_stop();
+      CHECK_THROWS_AS(t.join(), cancelled);
+      auto late = spawn([]() -> task<> {
+        vigil::sleep_for(1h);
+        co_return;
+      }());
+      late.request_stop();  // before it begins
+      CHECK_THROWS_AS(late.join(), cancelled);
+      // The runner serves others afterwards.
+      spawn([]() -> task<> {
+        vigil::sleep_for(1ms);
+        co_return;
+      }())
+          .join();
+      CHECK(since(start) == 1ms);
+    });
+  }
+
+  TEST_CASE("thousands of tasks may clean up in fiber waits as they are stopped") {
+    int cleaned = 0;
+    in_virtual([&] {
+      for (int i = 0; i < 3000; ++i) {
+        vigil::go([](int& count) -> task<> {
+          try {
+            co_await co::sleep_for(1h);
+          } catch (const vigil::stopped&) {
+            try {
+              vigil::this_fiber::yield();
+            } catch (const vigil::stopped&) {
+              ++count;
+            }
+            throw;
+          }
+        }(cleaned));
+      }
+      settle();
+    });
+    CHECK(cleaned == 3000);
+  }
+
+  TEST_CASE("a send that is out of time leaves an rvalue in the caller's hand") {
+    in_virtual([] {
+      auto ch = make_channel<std::unique_ptr<int>>();
+      spawn([](channel<std::unique_ptr<int>> c) -> task<> {
+        auto value = std::make_unique<int>(1);
+        CHECK((co_await co::send_for(c, std::move(value), 1ms)).is_timeout());
+        CHECK(value != nullptr);
+      }(ch))
+          .join();
+    });
+  }
+
+  TEST_CASE("a fiber selects from the ends of tasks") {
+    in_virtual([] {
+      auto slow = spawn([]() -> task<int> {
+        co_await co::sleep_for(1h);
+        co_return 1;
+      }());
+      auto fast = spawn([]() -> task<int> {
+        co_await co::sleep_for(1ms);
+        co_return 2;
+      }());
+      int got = 0;
+      CHECK(vigil::select(vigil::on_join(slow), vigil::on_join(fast, [&](int v) { got = v; })) ==
+            1);
+      CHECK(got == 2);
+      CHECK_FALSE(fast.joinable());
+      CHECK(slow.joinable());
+      spawn([](task_handle<int>& of) -> task<> {
+        CHECK(co_await co::select(vigil::on_join(of), vigil::on_timeout(1ms)) == 1);
+      }(slow))
+          .join();
     });
   }
 }

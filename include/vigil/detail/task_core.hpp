@@ -17,6 +17,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 class selecting;
 class task_core;  // src/task/task_core.hpp
 enum class outcome : std::uint8_t;
+enum class wait_reason : std::uint8_t;
 
 // The part of a task that its coroutines see.
 struct running_task {
@@ -99,15 +100,18 @@ class VIGIL_API task_wait {
   void leave_cases() noexcept;
 
  private:
-  struct parts;  // what only some waits need
+  struct context_part;
+  struct select_part;
   class round_loop;
 
   // How far the wait has come.
   enum class state : std::uint8_t { none, taken, open };
 
+  context_part* under() const noexcept { return is_select_ ? nullptr : under_; }
+
   void keep_context(const wait_limit& limit);
   bool queue_one(task_core& t, select_case& c, bool over, std::uint64_t& ticket);
-  std::uint64_t open_sleep(task_core& t);
+  std::uint64_t open_sleep(task_core& t, wait_reason why);
   bool is_bounded(task_core& t, const wait_limit& l, std::uint64_t ticket, select_case* c);
   void take_back(select_case* c) noexcept;
   outcome close(select_case* c = nullptr) noexcept;
@@ -125,9 +129,14 @@ class VIGIL_API task_wait {
     task_core* task_;    // afterwards
   };
 
-  parts* more_ = nullptr;
+  union {
+    context_part* under_ = nullptr;  // if it has a context
+    select_part* select_;            // if it has several cases
+  };
+
   const wait_limit::timing timing_;
   state state_ = state::none;
+  bool is_select_ = false;
   bool is_queued_ = false;
   bool is_timed_ = false;
 };

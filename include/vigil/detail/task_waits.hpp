@@ -108,6 +108,50 @@ class send_wait : public one_case_wait<send_wait<Value, timed>> {
   select_case case_;
 };
 
+// A rvalue stays in the caller's hand: it lives as long as the co_await.
+template <bool timed, class C, class U>
+auto send_by_task(const C& to, U&& value, const wait_limit& limit) {
+  using T = element_of<C>;
+  if constexpr (std::is_same_v<U&&, T&&> && !std::is_trivially_copyable_v<T>) {
+    return send_wait<T&, timed>(to.handle(), value, limit);
+  } else {
+    return send_wait<T, timed>(to.handle(), T(std::forward<U>(value)), limit);
+  }
+}
+
+// The case of on_join() for a task.
+template <class T, class F>
+class task_join_case : public select_case {
+  static_assert(takes<F> || (!std::is_void_v<T> && takes<F, T>),
+                "on_join(task_handle, f): f takes the task's result, or nothing");
+
+ public:
+  task_join_case(task_handle<T>& of, F f)
+      : select_case(task_join_table, of.core()), of_(&of), f_(std::move(f)) {
+    if (object == nullptr) throw_empty_task();
+  }
+
+  void prepare() noexcept {
+    if (table != nullptr) object = of_->core();
+  }
+
+  void taken() {
+    if constexpr (std::is_void_v<T>) {
+      of_->take();
+      static_cast<void>(f_());
+    } else if constexpr (takes<F, T>) {
+      static_cast<void>(f_(of_->take()));
+    } else {
+      static_cast<void>(of_->take());
+      static_cast<void>(f_());
+    }
+  }
+
+ private:
+  task_handle<T>* of_;
+  [[no_unique_address]] F f_;
+};
+
 // A wait for the end of a task.
 template <class T, bool timed>
 class join_task_wait : public one_case_wait<join_task_wait<T, timed>> {

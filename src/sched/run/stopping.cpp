@@ -15,6 +15,7 @@
 #include "sched/fiber/park.hpp"
 #include "sched/fiber/visitors.hpp"
 #include "sched/fiber/written_name.hpp"
+#include "sched/report/dump_writer.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/run/run_end.hpp"
 #include "sched/run/runtime_part.hpp"
@@ -23,6 +24,8 @@
 #include <algorithm>
 #include <new>
 #include <utility>
+
+#include <unistd.h>
 
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
@@ -323,8 +326,10 @@ void run_end::stop_limit_passed(nanos waited) noexcept {
     const wait_reason reason = f.shown.reason.load();
     const bool in_root = root_cancels_.load() != 0 && reason != wait_reason::shutdown &&
                          (f.role == fiber_role::main || &f == stopper_fiber_.load());
+    // A runner of tasks may wait in one of them.
+    const bool is_free = reason == wait_reason::idle_runner || reason == wait_reason::none;
     const bool ours = f.role == fiber_role::timer || reason == wait_reason::shutdown ||
-                      (f.role == fiber_role::runner && f.callback.load() == nullptr);
+                      (f.role == fiber_role::runner && f.callback.load() == nullptr && is_free);
     if (ours && !in_root) return;
     warn("  fiber %llu (%s), %s, waits for: %s, started at %s%s",
          static_cast<unsigned long long>(f.identity.id),
@@ -336,6 +341,11 @@ void run_end::stop_limit_passed(nanos waited) noexcept {
                  : "");
   });
   calls_.name();
+  if (runtime_part* const more = part.load()) {
+    dump_writer out(STDERR_FILENO);
+    more->write(out);
+    out.flush();
+  }
   if (clock_.is_virtual()) {
     warn("this run on virtual time failed with seed %llu; VIGIL_SEED=%llu replays it",
          static_cast<unsigned long long>(settings_.seed),
