@@ -113,7 +113,7 @@ struct stream_side {
 struct stream_sides {
   stream_side read{time_of::read};
   stream_side write{time_of::write};
-  mutex setup;               // never held across a wait
+  std::mutex setup;          // nothing waits under it; so a select may take it anywhere
   bool no_delay = true;      // guarded by setup
   bool has_options = false;  // guarded by setup; false after a change of them
   idle_list* joined = nullptr;
