@@ -83,8 +83,9 @@ bool look_stream(select_case& of) noexcept {
   stream_case& c = stream_of(of);
   if (!enter_stream(c)) return true;
   const bool done = try_stream(c);
-  c.yields = done && ++c.side().at_once % others_come_first == 0 &&
-             vigil::detail::current_fiber() != nullptr;
+  const vigil::detail::fiber* const f = vigil::detail::current_fiber();
+  c.yields = done && ++c.side().at_once % others_come_first == 0 && f != nullptr &&
+             f->guards.no_parks == 0;
   c.turn.reset();
   return done;
 }
@@ -108,9 +109,11 @@ void begin_wait_for(stream_case& c, const boost::asio::any_io_executor& by) {
 }
 
 // The steps of begin() before the first round. Returns false if the case is over.
-bool begin_first(stream_case& c, const boost::asio::any_io_executor& by) {
-  static_cast<void>(fiber_that_may_wait());
-  check_is_not_run_here(by);
+bool begin_first(stream_case& c, const boost::asio::any_io_executor& by, bool waits) {
+  if (waits) {
+    static_cast<void>(fiber_that_may_wait());
+    check_is_not_run_here(by);
+  }
   c.shown.ready = &of_no_stream();
   if (!enter_stream(c)) return false;
   make_readiness(c.side().ready);
@@ -200,7 +203,7 @@ vigil::detail::nanos begin_stream(select_case& of, bool waits) {
   const boost::asio::any_io_executor by = c.executor();
   const bool is_first = !c.turn;
   try {
-    if (is_first && !begin_first(c, by)) return vigil::detail::never;
+    if (is_first && !begin_first(c, by, waits)) return vigil::detail::never;
     return begin_round(c, by, waits);
   } catch (...) {
     if (is_first) leave_stream(of);

@@ -500,6 +500,42 @@ TEST_SUITE("select over streams") {
     CHECK_THROWS_AS(vigil::select(on_read(near, asio::buffer(to))), vigil::wrong_place);
   }
 
+  TEST_CASE("a select that would not wait needs no fiber, and is no wait under no_park") {
+    in_runtime({.workers = {1}}, [] {
+      auto [near, far] = memory_connection();
+      std::array<char, 1> to;
+      std::vector<std::size_t> taken;
+      std::thread([&, &near = near] {
+        taken.push_back(vigil::select(on_read(near, asio::buffer(to)), vigil::otherwise()));
+        taken.push_back(vigil::select(on_read(near, asio::buffer(to)), vigil::on_timeout(0s)));
+      }).join();
+      CHECK(taken == std::vector<std::size_t>{1, 1});
+      send_text(far, std::string(200, 'x'));
+      const vigil::this_fiber::no_park stays;
+      int read = 0;
+      while (vigil::select(on_read(near, asio::buffer(to)), vigil::otherwise()) == 0)
+        ++read;
+      CHECK(read == 200);
+    });
+  }
+
+  TEST_CASE("a socket that was never opened is ready, with its error") {
+    in_runtime({.workers = {1}}, [] {
+      tcp_stream s(vigil::io::io_context());
+      std::array<char, 1> to;
+      auto ch = vigil::make_channel<int>();
+      const error_code bad = asio::error::bad_descriptor;
+      CHECK(error_of([&] {
+              vigil::select_ordered(
+                  vigil::on_recv(ch), on_read(s, asio::buffer(to)), vigil::otherwise());
+            }) == bad);
+      CHECK(error_of([&] {
+              vigil::select_ordered(
+                  vigil::on_recv(ch), on_write(s, asio::buffer(to)), vigil::otherwise());
+            }) == bad);
+    });
+  }
+
   TEST_CASE("many fibers select over their streams and a channel, and lose nothing") {
     in_runtime({.workers = {1, 2, 4}}, [] {
       auto tokens = vigil::make_channel<int>();
