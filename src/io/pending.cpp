@@ -219,15 +219,20 @@ bool pending_end(operation& o, ended& over) noexcept {
   return !std::exchange(o.taken, true);
 }
 
-void pending_lost() noexcept {
-  constexpr const char* what =
-      "vigil::io::pending: the result of a successful operation is lost, because the pending was "
-      "destroyed before it was taken; take it, or give on_lost() a function";
+void pending_lost(std::exception_ptr thrown) noexcept {
+  const char* const what =
+      thrown != nullptr
+          ? "vigil::io::pending: the result of an operation is lost, because the move of its "
+            "values threw, and the pending was destroyed before it was taken"
+          : "vigil::io::pending: the result of a successful operation is lost, because the pending "
+            "was "
+            "destroyed before it was taken; take it, or give on_lost() a function";
   if (vigil::detail::current_fiber() == nullptr || !vigil::detail::handlers_are_caught()) {
     vigil::detail::warn("%s", what);
     return;
   }
-  vigil::detail::report_of_handler(std::make_exception_ptr(std::runtime_error(what)));
+  if (thrown == nullptr) thrown = std::make_exception_ptr(std::runtime_error(what));
+  vigil::detail::report_of_handler(std::move(thrown));
 }
 
 }  // namespace vigil::io::inline VIGIL_ABI::detail

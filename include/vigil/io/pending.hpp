@@ -14,7 +14,7 @@
 // that is open, and waits for its handler, as use_fiber does, even if the fiber is
 // stopped meanwhile. A successful result with values that is left then goes to the
 // function given to on_lost(), or to options::on_unhandled, or a line on standard error
-// reports it.
+// reports it. So does an exception that the move of its values has thrown.
 //
 // Thread safety: one fiber at a time, of the run in which it began; cancel() may come
 // from any of its fibers. Two waits at once throw wrong_place. The operation may complete
@@ -47,9 +47,10 @@ class pending {
 
  public:
   // Calls begin(token) with a completion token, which the function hands to one
-  // asynchronous operation, bare or in bind_executor. Throws what the function throws,
-  // std::logic_error if it begins no operation or two, wrong_place outside a fiber and in
-  // a handler, std::bad_alloc.
+  // asynchronous operation, bare or in bind_executor; bind_cancellation_slot around it
+  // would defeat cancel(), and does not compile. Throws what the function throws, after
+  // the operation's end if it has begun; std::logic_error if it begins no operation or
+  // two, wrong_place outside a fiber and in a handler, std::bad_alloc.
   template <class Begin>
     requires std::is_invocable_v<Begin&, detail::pending_token<R>>
   explicit pending(Begin&& begin) {
@@ -63,8 +64,7 @@ class pending {
     } catch (...) {
       if (core_.of) {  // its handler may still be on its way
         detail::pending_begun(*core_.of);
-        detail::ended over;
-        static_cast<void>(detail::pending_end(*core_.of, over));
+        end();
       }
       throw;
     }
@@ -75,20 +75,11 @@ class pending {
   pending(const pending&) = delete;
   pending& operator=(const pending&) = delete;
 
-  // Ends the program, with a message, outside the run in which the operation began while
-  // it is open, and while another fiber waits for it.
+  // Ends the program, with a message, while another fiber waits for it, and while it is
+  // open outside the run in which it began, in a handler of its io_context, and under
+  // no_park.
   // Waits on a fiber (the operation's end): throws nothing.
-  ~pending() {
-    detail::ended over;
-    if (!detail::pending_end(*core_.of, over)) return;
-    if (!types::has_values || over.thrown != nullptr || !core_.result.has_value()) return;
-    if (!core_.result->is_successful()) return;
-    if (!lost_) {
-      detail::pending_lost();
-      return;
-    }
-    std::apply([&](auto&... values) { lost_(std::move(values)...); }, core_.result->all());
-  }
+  ~pending() { end(); }
 
   // Whether there is a result that was not taken.
   bool is_ready() const noexcept { return detail::pending_is_ready(*core_.of); }
@@ -99,7 +90,8 @@ class pending {
 
   // Waits until the operation is complete; the result stays. With a limit it returns
   // false, and the operation goes on, if that comes first. Throws wrong_place if another
-  // fiber waits for it, or outside its run, and std::bad_alloc.
+  // fiber waits for it, and while it is open outside its run and in a handler of its
+  // io_context, and std::bad_alloc.
   // Waits on a fiber (wait_for, wait_until, a context): throws stopped, wrong_place,
   // cancelled.
   void wait() { detail::pending_wait(*core_.of, {}); }
@@ -158,6 +150,23 @@ class pending {
     using type = std::function<void(Ts...)>;
   };
 
+  // Ends the operation. Its result is lost, unless it was taken.
+  void end() noexcept {
+    detail::ended over;
+    if (!detail::pending_end(*core_.of, over)) return;
+    if (over.thrown != nullptr) {
+      detail::pending_lost(std::move(over.thrown));
+      return;
+    }
+    if (!types::has_values || !core_.result.has_value()) return;
+    if (!core_.result->is_successful()) return;
+    if (!lost_) {
+      detail::pending_lost(nullptr);
+      return;
+    }
+    std::apply([&](auto&... values) { lost_(std::move(values)...); }, core_.result->all());
+  }
+
   R get_within(const wait_limit& limit, boost::system::error_code* error) {
     detail::pending_wait(*core_.of, limit);
     detail::pending_take(*core_.of);
@@ -190,7 +199,7 @@ class pending {
 // outlive the select, and a case_list with the case.
 //
 // select() throws wrong_place if p is waited for already, by another fiber or another
-// case, outside its run, and in a handler of its io_context.
+// case, and if it would have to wait outside p's run, or in a handler of its io_context.
 template <class R, class F = vigil::detail::nothing>
 [[nodiscard]] auto on_result(pending<R>& p, F f = {}) {
   return detail::result_case<R, F>(detail::pending_access::core_of(p), std::move(f));

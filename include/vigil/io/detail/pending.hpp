@@ -18,6 +18,7 @@
 #include <utility>
 
 #include <boost/asio/async_result.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/system/system_error.hpp>
@@ -47,8 +48,9 @@ VIGIL_API void pending_take(operation& o);
 // another fiber waits.
 VIGIL_API bool pending_end(operation& o, ended& over) noexcept;
 VIGIL_API ended pending_ended(operation& o) noexcept;
-// Says that a result was lost, to on_unhandled or on standard error.
-VIGIL_API void pending_lost() noexcept;
+// Says that a result was lost, to on_unhandled or on standard error. `thrown` says why,
+// if the move of its values threw.
+VIGIL_API void pending_lost(std::exception_ptr thrown) noexcept;
 
 // The error and the values that an operation has completed with.
 template <class... Ts>
@@ -279,6 +281,15 @@ class async_result<executor_binder<vigil::io::detail::pending_token<R>, Executor
                                                           std::forward<Initiation>(initiation),
                                                           std::forward<Args>(args)...);
   }
+};
+
+// A slot around the token would take the place of the operation's own, and so defeat
+// cancel() and the destructor.
+template <class R, class Slot, class Signature>
+class async_result<cancellation_slot_binder<vigil::io::detail::pending_token<R>, Slot>, Signature> {
+  static_assert(sizeof(R*) == 0,
+                "vigil::io::pending: no bind_cancellation_slot around its token; cancel() asks "
+                "the operation to end");
 };
 
 }  // namespace boost::asio
