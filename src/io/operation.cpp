@@ -33,6 +33,17 @@ const boost::asio::io_context::executor_type* io_context_of(const any_io_executo
   return ex.target<boost::asio::io_context::executor_type>();
 }
 
+using io_executor = boost::asio::io_context::executor_type;
+// The type of a bound executor while its operation is open.
+using tracked_io_executor = decltype(boost::asio::require(
+    std::declval<io_executor>(), boost::asio::execution::outstanding_work.tracked));
+
+bool is_run_here(const any_io_executor& ex) noexcept {
+  if (const auto* const of = ex.target<io_executor>()) return of->running_in_this_thread();
+  const auto* const of = ex.target<tracked_io_executor>();
+  return of != nullptr && of->running_in_this_thread();
+}
+
 bool is_system(const any_io_executor& ex) noexcept {
   return !ex || ex.target<boost::asio::system_executor>() != nullptr;
 }
@@ -58,8 +69,7 @@ vigil::detail::fiber& fiber_that_may_wait() {
 
 // A fiber may run an io_context itself, but may not park inside one of its handlers.
 void check_is_not_run_here(const any_io_executor& ex) {
-  const auto* const of = io_context_of(ex);
-  if (of == nullptr || !of->running_in_this_thread()) return;
+  if (!is_run_here(ex)) return;
   throw wrong_place(
       "vigil::io::use_fiber: it would have to wait inside a handler of an io_context that this "
       "very fiber runs (run, poll); start a fiber with go, and wait there");
@@ -160,6 +170,14 @@ void untrack(operation& o) noexcept {
 }
 
 }  // namespace
+
+bool is_run_here(operation& o) {
+  return is_run_here(executor_in(o));
+}
+
+void check_is_not_run_here(operation& o) {
+  check_is_not_run_here(executor_in(o));
+}
 
 any_io_executor executor_of(operation& o, bool posts) {
   if (posts) {

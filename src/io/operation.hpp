@@ -149,5 +149,8 @@ vigil::detail::fiber& fiber_that_may_wait();
 
 // Throws wrong_place if the calling fiber runs that io_context itself.
 void check_is_not_run_here(const boost::asio::any_io_executor& ex);
+// The same for the one on which the operation's handlers run.
+void check_is_not_run_here(operation& o);
+bool is_run_here(operation& o);
 
 }  // namespace vigil::io::inline VIGIL_ABI::detail

@@ -8,7 +8,9 @@
 //      whose case has won finds it.
 // PN3  The owner's values are written before `done`, and read after it was seen. The
 //      owner goes only once its handler has run or has been destroyed.
+#include "base/assert.hpp"
 #include "io/operation.hpp"
+#include "sched/fiber/park.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/wait/case_table.hpp"
 #include "sched/watch.hpp"
@@ -33,20 +35,29 @@ bool is_in_its_run(const operation& o) noexcept {
   return f != nullptr && f->sched->number() == o.run;
 }
 
-// The caller's wait begins. Throws wrong_place.
-void pending_enter(operation& o) {
+// Throws wrong_place where the caller could not wait for the operation.
+void check_may_wait_for(operation& o) {
   static_cast<void>(fiber_that_may_wait());
   if (!is_in_its_run(o)) {
     throw wrong_place(
         "vigil::io::pending: it belongs to another run, or has outlived its own; it must be "
         "waited for, and destroyed, in the run in which it began");
   }
-  check_is_not_run_here(executor_of(o, false));
-  const lock_guard guard(o.lock);
-  if (!std::exchange(o.awaited, true)) return;
+  check_is_not_run_here(o);
+}
+
+void check_is_not_awaited(operation& o) VIGIL_REQUIRES(o.lock) {
+  if (!o.awaited) return;
   throw wrong_place(
       "vigil::io::pending: it is waited for already, by another fiber or by another case of the "
       "same select; one at a time may");
+}
+
+// The caller's turn begins. Throws wrong_place.
+void pending_enter(operation& o) {
+  const lock_guard guard(o.lock);
+  check_is_not_awaited(o);
+  o.awaited = true;
 }
 
 void pending_leave(operation& o) noexcept {
@@ -92,6 +103,7 @@ bool enqueue_result(select_case& c) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
 void end_result(select_case& c) noexcept {
   operation& o = operation_of(c);
   const lock_guard guard(o.lock);
+  VIGIL_ASSERT(!o.taken, "a result is taken by the select that waits for it, or by nobody");
   o.taken = true;
 }
 
@@ -105,6 +117,7 @@ enum : std::int64_t { not_begun, has_it, waits_for_it };
 vigil::detail::nanos begin_result(select_case& c, bool waits) {
   operation& o = operation_of(c);
   if (c.amount == not_begun) {
+    if (waits) check_may_wait_for(o);
     pending_enter(o);
     c.amount = has_it;
   }
@@ -152,6 +165,18 @@ void pending_cancel(operation& o) noexcept {
   if (!is_done(o)) ask_to_end(o);
 }
 
+namespace {
+
+// Under one lock: a fiber whose wait is over, but which has not gone on yet, has the
+// result (PN2).
+bool has_result(operation& o) {
+  const lock_guard guard(o.lock);
+  if (o.done) check_is_not_awaited(o);
+  return o.done;
+}
+
+}  // namespace
+
 bool pending_wait(operation& o, const wait_limit& limit) {
   class its_turn {
    public:
@@ -166,7 +191,8 @@ bool pending_wait(operation& o, const wait_limit& limit) {
     operation& of_;
   };
 
-  if (is_done(o)) return true;
+  if (has_result(o)) return true;
+  check_may_wait_for(o);
   const vigil::detail::kept_limit kept(limit.absolute());
   const its_turn turn(o);
   const counted_wait counted(o);
@@ -180,6 +206,7 @@ bool pending_wait(operation& o, const wait_limit& limit) {
 
 void pending_take(operation& o) {
   const lock_guard guard(o.lock);
+  check_is_not_awaited(o);
   if (o.done && !std::exchange(o.taken, true)) return;
   throw std::logic_error("vigil::io::pending: its result was taken before");
 }
@@ -207,6 +234,13 @@ bool pending_end(operation& o, ended& over) noexcept {
       vigil::detail::fatal(
           "vigil::io::pending: it is destroyed outside the run in which it began, while its "
           "operation is open; destroy it on a fiber of that run");
+    }
+    vigil::detail::check_may_park(*vigil::detail::current_fiber());
+    if (is_run_here(o)) {
+      vigil::detail::fatal(
+          "vigil::io::pending: it is destroyed inside a handler of an io_context that this very "
+          "fiber runs (run, poll), while its operation is open, and would wait for its end; "
+          "destroy it elsewhere");
     }
     counted_wait counted(o);
     ask_to_end(o);

@@ -78,6 +78,21 @@ class by_hand {
   std::function<void(error_code, Ts...)> handler_;
 };
 
+// Throws when it is moved as often as `moves` says.
+class throws_when_moved {
+ public:
+  explicit throws_when_moved(int moves = 1000) noexcept : moves_(moves) {}
+
+  throws_when_moved(const throws_when_moved& other) : moves_(other.moves_ - 1) {
+    if (moves_ == 0) throw std::runtime_error("moved");
+  }
+
+  throws_when_moved& operator=(const throws_when_moved&) = default;
+
+ private:
+  int moves_;
+};
+
 template <class Stream>
 auto read_all_of(Stream& s, asio::mutable_buffer to) {
   return [&s, to](auto token) { return asio::async_read(s, to, token); };
@@ -471,6 +486,27 @@ TEST_SUITE("pending") {
     });
   }
 
+  TEST_CASE("child: destroys an open pending under no_park" * doctest::skip()) {
+    in_runtime({.workers = {1}}, [] {
+      by_hand<int> op;
+      std::optional<pending<int>> p;
+      p.emplace(op.begin());
+      const vigil::this_fiber::no_park stays;
+      p.reset();
+    });
+  }
+
+  TEST_CASE("child: destroys an open pending in its own handler" * doctest::skip()) {
+    in_runtime({.workers = {1}}, [] {
+      asio::io_context own;
+      asio::steady_timer t(own, 1h);
+      std::optional<pending<void>> p;
+      p.emplace([&](auto token) { return t.async_wait(token); });
+      asio::post(own, [&] { p.reset(); });
+      own.run();
+    });
+  }
+
   TEST_CASE("destroying it in the wrong place ends the program") {
     child_result r = run_child("child: destroys an open pending after its run");
     CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
@@ -478,6 +514,117 @@ TEST_SUITE("pending") {
     r = run_child("child: destroys a pending that is waited for");
     CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
     CHECK(r.says("destroyed while another fiber waits for it"));
+    r = run_child("child: destroys an open pending under no_park");
+    CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
+    CHECK(r.says("under this_fiber::no_park"));
+    r = run_child("child: destroys an open pending in its own handler");
+    CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
+    CHECK(r.says("destroyed inside a handler of an io_context that this very fiber runs"));
+  }
+
+  TEST_CASE("a wait in a handler of its io_context, which this fiber runs, is an error") {
+    in_runtime({.workers = {1}}, [] {
+      for (const bool bound : {false, true}) {
+        asio::io_context own;
+        asio::steady_timer t(own, 1h);
+        pending<void> p([&](auto token) {
+          if (bound) {
+            t.async_wait(asio::bind_executor(own, token));
+          } else {
+            t.async_wait(token);
+          }
+        });
+        bool done = false;
+        asio::post(own, [&] {
+          CHECK_THROWS_AS(p.wait(), vigil::wrong_place);
+          CHECK_THROWS_AS(static_cast<void>(p.wait_for(1ms)), vigil::wrong_place);
+          CHECK_THROWS_AS(p.get(), vigil::wrong_place);
+          CHECK_THROWS_AS(vigil::select(on_result(p), vigil::on_timeout(1ms)), vigil::wrong_place);
+          CHECK(vigil::select(on_result(p), vigil::otherwise()) == 1);
+          done = true;
+        });
+        while (!done)
+          own.poll();
+        p.cancel();
+        own.restart();
+        while (!p.is_ready())
+          own.poll();
+      }
+    });
+  }
+
+  TEST_CASE("a select that would not wait needs no fiber") {
+    in_runtime({.workers = {1}}, [] {
+      by_hand<int> op;
+      pending<int> p(op.begin());
+      std::size_t before = 0;
+      std::size_t after = 1;
+      std::thread([&] {
+        before = vigil::select(on_result(p), vigil::otherwise());
+        op.complete({}, 7);
+        after = vigil::select_ordered(on_result(p), vigil::on_timeout(0s));
+      }).join();
+      CHECK(before == 1);
+      CHECK(after == 0);
+      by_hand<int> other;
+      pending<int> q(other.begin());
+      const vigil::this_fiber::no_park stays;
+      CHECK(vigil::select(on_result(q), vigil::otherwise()) == 1);
+      other.complete({}, 7);
+      CHECK(q.get() == 7);
+    });
+  }
+
+  TEST_CASE("a result that a select is about to take is not taken by get") {
+    in_runtime({.workers = {1}}, [] {
+      by_hand<std::unique_ptr<int>> op;
+      pending<std::unique_ptr<int>> p(op.begin());
+      auto never = vigil::make_channel<int>();
+      auto selects = vigil::spawn([&] {
+        int got = 0;
+        vigil::select(on_result(p, [&](std::unique_ptr<int> n) { got = n ? *n : -1; }),
+                      vigil::on_recv(never));
+        return got;
+      });
+      vigil::sleep_for(1ms);
+      op.complete({}, std::make_unique<int>(7));
+      CHECK_THROWS_AS(p.wait(), vigil::wrong_place);
+      CHECK_THROWS_AS(static_cast<void>(p.get()), vigil::wrong_place);
+      CHECK(selects.join() == 7);
+    });
+  }
+
+  TEST_CASE("a result is reported if the function has thrown, and an exception of a move") {
+    static std::atomic<int> reports{0};
+    static std::string last;
+    vigil::options o;
+    o.on_unhandled = [](std::exception_ptr error) {
+      ++reports;
+      try {
+        std::rethrow_exception(error);
+      } catch (const std::exception& e) {
+        last = e.what();
+      }
+    };
+    in_runtime({.workers = {1}, .settings = o}, [&] {
+      reports = 0;
+      by_hand<int> op;
+      const auto fails = [&](auto token) {
+        op.begin()(token);
+        op.complete({}, 7);
+        throw std::logic_error("after its end");
+      };
+      CHECK_THROWS_AS(pending<int>{fails}, std::logic_error);
+      CHECK(reports == 1);
+      CHECK(last.find("is lost") != std::string::npos);
+      {
+        by_hand<throws_when_moved> other;
+        const pending<throws_when_moved> p(other.begin());
+        other.complete({}, throws_when_moved(3));
+      }
+      CHECK(reports == 2);
+      CHECK(last == "moved");
+    });
   }
 
   TEST_CASE("the function begins one operation, on a fiber") {

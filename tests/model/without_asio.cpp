@@ -22,6 +22,12 @@ vigil::detail::fiber& fiber_that_may_wait() {
 
 void check_is_not_run_here(const boost::asio::any_io_executor&) {}
 
+void check_is_not_run_here(operation&) {}
+
+bool is_run_here(operation&) {
+  return false;
+}
+
 void deliver_in_order(vigil::detail::waiter& claimed) noexcept {
   claimed.deliver(vigil::detail::turn::in_order);
 }
@@ -39,10 +45,6 @@ void operation::operator delete(void* p) noexcept {
 kept_signal::kept_signal() : signal_(nullptr) {}
 
 kept_signal::~kept_signal() = default;
-
-boost::asio::any_io_executor executor_of(operation&, bool) {
-  return {};
-}
 
 std::function<void()> on_ask_to_end;
 
