@@ -22,7 +22,7 @@ task_core& core_of(running_task& t) noexcept {
 }
 
 // The function that a task's waiter calls when it is delivered.
-void resume_soon(void* frame) noexcept {
+void resume_task_soon(void* frame) noexcept {
   auto& t = *static_cast<task_core*>(frame);
   // TK1. Pairs with the exchange in task_service::run_until_it_waits().
   const auto before = t.park.exchange(task_core::park_word::woken, order::acq_rel);
@@ -38,7 +38,7 @@ task_core::task_core(task_service& of,
                      const site& from) noexcept
     : owners(detached ? 1 : 2),
       is_detached(detached),
-      self(&resume_soon, this),
+      self(&resume_task_soon, this),
       service(of),
       outermost(first),
       frame(f),
@@ -139,20 +139,20 @@ bool has_ended(const task_core& t) noexcept {
 
 namespace {
 
-[[noreturn]] void throw_second_join() {
+[[noreturn]] void throw_second_task_join() {
   throw wrong_place(
       "vigil::task_handle::join: another fiber, task or thread joins this handle already, and only "
       "one can have the result");
 }
 
-enum class join_end { ended, limit, refused };
+enum class task_join_end { ended, limit, refused };
 
 // Waits for the end, or for the caller's limit; refused if another caller waits already.
-join_end wait_as_joiner(task_core& t, caller& self) {
+task_join_end wait_as_task_joiner(task_core& t, caller& self) {
   spinlock& lock = t.lock();
   lock.lock();
   if (t.has_ended.load() || t.joiner != nullptr) {
-    const join_end result = t.has_ended.load() ? join_end::ended : join_end::refused;
+    const task_join_end result = t.has_ended.load() ? task_join_end::ended : task_join_end::refused;
     lock.unlock();
     return result;
   }
@@ -163,9 +163,9 @@ join_end wait_as_joiner(task_core& t, caller& self) {
     const lock_guard guard(lock);
     if (!t.has_ended.load()) t.joiner = nullptr;
   });
-  if (result == outcome::value) return join_end::ended;
+  if (result == outcome::value) return task_join_end::ended;
   self.throw_if_ended(result);
-  return join_end::limit;
+  return task_join_end::limit;
 }
 
 }  // namespace
@@ -180,9 +180,9 @@ bool wait_for_end(task_core* t, const wait_limit& limit) {
   if (limit.is_over()) return false;
   caller self(limit);
   if (self.may_not_wait()) self.refuse("task_handle::join");
-  const join_end result = wait_as_joiner(*t, self);
-  if (result == join_end::refused) throw_second_join();
-  return result == join_end::ended;
+  const task_join_end result = wait_as_task_joiner(*t, self);
+  if (result == task_join_end::refused) throw_second_task_join();
+  return result == task_join_end::ended;
 }
 
 void request_stop(task_core& t) noexcept {
@@ -235,7 +235,7 @@ void stop_and_join(task_core* t) noexcept {
     }
     if (const fiber* const f = current_fiber()) check_may_park(*f);
     caller waits(caller::unstoppable);
-    if (wait_as_joiner(*t, waits) == join_end::refused) {
+    if (wait_as_task_joiner(*t, waits) == task_join_end::refused) {
       fatal(
           "task %llu (started at %s:%u): its handle is destroyed while another fiber, task or "
           "thread joins it; who owns the handle joins it, or waits until the other one has",
@@ -289,22 +289,22 @@ case_lock lock_of_task(void* object) noexcept {
   return case_lock(task_of(object).lock());
 }
 
-bool look_join(select_case& c) noexcept {
+bool look_task_join(select_case& c) noexcept {
   return has_ended(task_of(c.object));
 }
 
-bool poll_join(select_case& c, wake_list&) noexcept {
+bool poll_task_join(select_case& c, wake_list&) noexcept {
   return task_of(c.object).has_ended.load();
 }
 
-bool enqueue_join(select_case& c) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+bool enqueue_task_join(select_case& c) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   task_core& t = task_of(c.object);
-  if (t.joiner != nullptr) throw_second_join();
+  if (t.joiner != nullptr) throw_second_task_join();
   t.joiner = &detail::make_place<open_wait>(c);
   return true;
 }
 
-void retract_join(select_case& c, wake_list&) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+void retract_task_join(select_case& c, wake_list&) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   task_core& t = task_of(c.object);
   if (!t.has_ended.load() && t.joiner == &detail::place_of(c)) t.joiner = nullptr;
 }
@@ -313,13 +313,13 @@ void retract_join(select_case& c, wake_list&) noexcept VIGIL_NO_THREAD_SAFETY_AN
 
 constexpr case_table task_join_table = {wait_reason::join,
                                         0,
-                                        look_join,
+                                        look_task_join,
                                         lock_of_task,
-                                        poll_join,
-                                        enqueue_join,
+                                        poll_task_join,
+                                        enqueue_task_join,
                                         keep_nothing,
                                         keep_nothing,
                                         end_nothing,
-                                        retract_join};
+                                        retract_task_join};
 
 }  // namespace vigil::inline VIGIL_ABI::detail
