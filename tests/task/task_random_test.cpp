@@ -109,8 +109,9 @@ TEST_SUITE("task: random programs") {
       auto ch = make_channel<int>();
       repeat(rounds(2'000), [&](int i) {
         auto a = vigil::spawn([](channel<int> c) -> task<> { co_await co::recv(c); }(ch));
-        auto b =
-            vigil::spawn([](channel<int> c) -> task<> { co_await co::send_for(c, 1, 1ms); }(ch));
+        auto b = vigil::spawn([](channel<int> c) -> task<> {
+          static_cast<void>(co_await co::send_for(c, 1, 1ms));
+        }(ch));
         if (i % 2 == 0) vigil::this_fiber::yield();
         a.request_stop();
         b.request_stop();
