@@ -28,7 +28,7 @@ class calling_owner final : public select_owner {
   caller& self_;
 };
 
-std::size_t one_round(selecting& s, const shown_select& shown) {
+std::size_t one_round(selecting& s, const shown_select& all) {
   s.begin_round();
   caller self(s.round_limit());
   calling_owner owner(self);
@@ -36,7 +36,7 @@ std::size_t one_round(selecting& s, const shown_select& shown) {
   if (taken != none) return taken;
   outcome result = outcome::open;
   try {
-    result = self.wait(s.open_ticket(), {wait_reason::select, &shown});
+    result = self.wait(s.open_ticket(), {wait_reason::select, &all});
   } catch (...) {
     s.take_back();
     throw;
@@ -47,9 +47,9 @@ std::size_t one_round(selecting& s, const shown_select& shown) {
   return s.ends_early() ? selecting::again : s.timed();
 }
 
-std::size_t queue_and_wait(selecting& s, const shown_select& shown) {
+std::size_t queue_and_wait(selecting& s, const shown_select& all) {
   for (;;) {
-    const std::size_t taken = one_round(s, shown);
+    const std::size_t taken = one_round(s, all);
     if (taken != selecting::again) return taken;
   }
 }
