@@ -181,10 +181,9 @@ TEST_SUITE("select over streams") {
       while (fill() == 0) {
       }
       CHECK(written != 0);
-      auto reader = vigil::spawn([&far = far, &written] {
+      auto reader = vigil::spawn([&far = far, before = written] {
         std::vector<char> to(1 << 16);
         std::size_t all = 0;
-        const std::size_t before = written;
         while (all < before)
           all += far.read_some(asio::buffer(to));
         return all;
