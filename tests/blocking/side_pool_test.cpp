@@ -239,7 +239,7 @@ TEST_SUITE("side pool") {
             });
           }));
         }
-        // Of one look: a function that begins between two would be counted twice.
+        // One look for both: a function that begins between two looks would count twice.
         const auto submitted = [&same] {
           const vigil::blocking_stats s = same.stats();
           return s.queued + s.running;

@@ -71,7 +71,7 @@ class by_hand {
   // As an io_context that is destroyed.
   void drop() { handler_ = nullptr; }
 
-  int cancels = 0;
+  std::atomic<int> cancels{0};  // who sees one sees the operation begun
   bool obeys = true;
 
  private:
