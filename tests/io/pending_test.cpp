@@ -71,7 +71,7 @@ class by_hand {
   // As an io_context that is destroyed.
   void drop() { handler_ = nullptr; }
 
-  std::atomic<int> cancels{0};  // who sees one sees the operation begun
+  std::atomic<int> cancels{0};  // one that is seen says that the operation has begun
   bool obeys = true;
 
  private:
