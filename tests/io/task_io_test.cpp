@@ -66,6 +66,18 @@ asio::awaitable<int> awaits_task(int n) {
   co_return 1 + co_await io::async_run(of_vigil(n), asio::use_awaitable);
 }
 
+// Whether f throws a std::runtime_error. Its text is not read: other threads may own the
+// exception as well, and ThreadSanitizer does not see libstdc++ count its owners.
+template <class F>
+bool fails(F f) {
+  try {
+    f();
+  } catch (const std::runtime_error&) {
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 TEST_SUITE("tasks and I/O") {
@@ -181,11 +193,9 @@ TEST_SUITE("tasks and I/O") {
     in_runtime({.workers = {1, 2}}, [] {
       const auto on = io::io_context().get_executor();
       CHECK(spawn(io::co::spawned(on, of_asio(4))).join() == 5);
-      // Not its text: ThreadSanitizer does not see libstdc++ count the owners of an
-      // exception.
-      CHECK_THROWS_AS(spawn(io::co::spawned(on, of_asio(0))).join(), std::runtime_error);
+      CHECK(fails([&] { static_cast<void>(spawn(io::co::spawned(on, of_asio(0))).join()); }));
       CHECK(spawn(io::co::spawned(on, awaits_task(4))).join() == 9);
-      CHECK_THROWS_AS(spawn(io::co::spawned(on, awaits_task(0))).join(), std::runtime_error);
+      CHECK(fails([&] { static_cast<void>(spawn(io::co::spawned(on, awaits_task(0))).join()); }));
       CHECK(io::async_run(of_vigil(3), io::use_fiber) == 6);
     });
   }

@@ -103,7 +103,9 @@ task<> completes(task<T> of, Handler handler, Executor on) {
     } catch (...) {
       error = std::current_exception();
     }
-    boost::asio::post(on, [h = std::move(handler), error]() mutable { std::move(h)(error); });
+    boost::asio::post(on, [h = std::move(handler), e = std::move(error)]() mutable {
+      std::move(h)(std::move(e));
+    });
   } else {
     T value{};
     try {
@@ -111,9 +113,10 @@ task<> completes(task<T> of, Handler handler, Executor on) {
     } catch (...) {
       error = std::current_exception();
     }
-    boost::asio::post(on, [h = std::move(handler), error, v = std::move(value)]() mutable {
-      std::move(h)(error, std::move(v));
-    });
+    boost::asio::post(
+        on, [h = std::move(handler), e = std::move(error), v = std::move(value)]() mutable {
+          std::move(h)(std::move(e), std::move(v));
+        });
   }
 }
 
