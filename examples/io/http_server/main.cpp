@@ -14,6 +14,7 @@
 
 #include <vigil/io/io_context.hpp>
 #include <vigil/io/memory_acceptor.hpp>
+#include <vigil/io/serve.hpp>
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
 
@@ -33,6 +34,7 @@ namespace {
 int serve(const web::settings& s) {
   vigil::options runtime;
   runtime.workers = s.workers;
+  runtime.grace = vigil::io::serve_limits().grace;  // even if Ctrl-C comes before serve
   runtime.stop_on = {SIGINT, SIGTERM};
   return vigil::run(runtime, [&] {
     tcp::acceptor acceptor(vigil::io::io_context(), {tcp::v4(), s.port});
