@@ -140,7 +140,7 @@ struct options {
   // limit_reached. max_fibers applies to the main fiber and to go and spawn, but not to
   // the fiber of a waiting callback (after_func, every, post). max_stack_bytes counts all
   // stacks at their full size, touched or not; at this limit due callbacks wait until
-  // others return.
+  // others return or fibers end.
   std::size_t max_fibers = 0;
   std::size_t max_stack_bytes = 0;
 

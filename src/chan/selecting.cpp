@@ -27,7 +27,6 @@ random& dice_of_caller() noexcept {
 
 }  // namespace
 
-// Whether a look at the case may find something.
 bool is_near(const select_case& c) noexcept {
   if (c.type != select_case::kind::waits || c.object == nullptr) return false;
   if (c.table != &recv_case_table) return true;

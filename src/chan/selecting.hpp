@@ -1,6 +1,6 @@
 // selecting: one select that may have to wait: SE1, SE2 and the steps are in
 // select_core.hpp. It knows the cases, and not who waits: a fiber or a thread
-// (select_core.cpp), or a task (vigil-task).
+// (select_core.cpp), or a task (task_wait.cpp).
 #pragma once
 
 #include "sched/wait/case_table.hpp"

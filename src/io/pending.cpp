@@ -259,8 +259,7 @@ void pending_lost(std::exception_ptr thrown) noexcept {
           ? "vigil::io::pending: the result of an operation is lost, because the move of its "
             "values threw, and the pending was destroyed before it was taken"
           : "vigil::io::pending: the result of a successful operation is lost, because the pending "
-            "was "
-            "destroyed before it was taken; take it, or give on_lost() a function";
+            "was destroyed before it was taken; take it, or give on_lost() a function";
   if (vigil::detail::current_fiber() == nullptr || !vigil::detail::handlers_are_caught()) {
     vigil::detail::warn("%s", what);
     return;

@@ -112,6 +112,14 @@ void task_core::end_by(const char* what) const noexcept {
   std::terminate();
 }
 
+void task_core::fatal_here(const char* what) const noexcept {
+  fatal("task %llu (started at %s:%u) %s",
+        static_cast<unsigned long long>(id),
+        made_at.file,
+        made_at.line(),
+        what);
+}
+
 // --- the functions that the templates call
 
 task_core* start_task(std::coroutine_handle<> outermost,
@@ -218,30 +226,21 @@ void stop_and_join(task_core* t) noexcept {
     if (detail::process_lacks_threads()) return;
     t->request_stop();
     if (!has_ended(*t) && t->service.is_inside(*t)) {
-      fatal(
-          "task %llu (started at %s:%u) destroys its own last handle, which would wait for the "
-          "task's end for ever: detach() it first, or let another task own it",
-          static_cast<unsigned long long>(t->id),
-          t->made_at.file,
-          t->made_at.line());
+      t->fatal_here(
+          "destroys its own last handle, which would wait for the task's end for ever: detach() it "
+          "first, or let another task own it");
     }
     if (current_fiber() == nullptr && current_worker() != nullptr) {
-      fatal(
-          "task %llu (started at %s:%u): its last handle dies on a worker's own stack, inside a "
-          "handler of the library, where nothing may wait for the task's end",
-          static_cast<unsigned long long>(t->id),
-          t->made_at.file,
-          t->made_at.line());
+      t->fatal_here(
+          "has a last handle that dies on a worker's own stack, inside a handler of the library, "
+          "where nothing may wait for the task's end");
     }
     if (const fiber* const f = current_fiber()) check_may_park(*f);
     caller waits(caller::unstoppable);
     if (wait_as_task_joiner(*t, waits) == task_join_end::refused) {
-      fatal(
-          "task %llu (started at %s:%u): its handle is destroyed while another fiber, task or "
-          "thread joins it; who owns the handle joins it, or waits until the other one has",
-          static_cast<unsigned long long>(t->id),
-          t->made_at.file,
-          t->made_at.line());
+      t->fatal_here(
+          "has a handle that is destroyed while another fiber, task or thread joins it; the owner "
+          "of the handle joins it, or waits until the other one has");
     }
   }
   let_go(t, false);
@@ -250,8 +249,7 @@ void stop_and_join(task_core* t) noexcept {
 void throw_empty_task() {
   throw wrong_place(
       "vigil::task: the task or the handle is empty; it was moved from, started, joined or "
-      "detached "
-      "before");
+      "detached before");
 }
 
 bool must_stop(const running_task& t) noexcept {
@@ -266,13 +264,10 @@ void throw_task_stopped(running_task& t) {
   constexpr std::uint16_t patience = 1000;
   task_core& core = core_of(t);
   if (++core.stops_thrown > patience) {
-    fatal(
-        "task %llu (started at %s:%u) has swallowed vigil::stopped %u times: a catch (...) must "
-        "rethrow it or end the task, or the shutdown never ends",
-        static_cast<unsigned long long>(core.id),
-        core.made_at.file,
-        core.made_at.line(),
-        static_cast<unsigned>(patience));
+    core.fatal_here(
+        "has swallowed vigil::stopped 1000 times: a catch (...) must rethrow it or end the task, "
+        "or "
+        "the shutdown never ends");
   }
   throw stopped();
 }

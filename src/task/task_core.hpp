@@ -54,6 +54,8 @@ class task_core : public running_task {
   // Drops the run or the handle; the last of the two ends the core and the frames.
   void release() noexcept;
   void report(const std::exception_ptr& error) noexcept;
+  // Ends the program: the message names the task, and says what it does wrong.
+  [[noreturn]] void fatal_here(const char* what) const noexcept;
 
   // Guards the joiner and the end. It is there longer than the runtime.
   spinlock& lock() const noexcept;

@@ -6,7 +6,9 @@
 #include "sched/wait/wake_list.hpp"
 #include "timer/system_fiber.hpp"
 
+#include <vigil/detail/callable.hpp>
 #include <vigil/error.hpp>
+#include <vigil/post.hpp>
 
 #include <memory>
 #include <new>
@@ -65,7 +67,11 @@ void task_service::queue(task_core& t) noexcept {
   bool wanted = false;
   {
     const lock_guard guard(lock_);
-    ready_.push_back(t);
+    if (t.stop_flag.load()) {
+      ready_.push_front(t);  // the destructor of its handle may wait, and keep a stack
+    } else {
+      ready_.push_back(t);
+    }
     wanted = wants_spare();
   }
   if (wanted) ready_one();
@@ -73,7 +79,7 @@ void task_service::queue(task_core& t) noexcept {
 
 // Whether the caller has to call ready_one().
 bool task_service::wants_spare() const noexcept {
-  return spare_ == 0 && !ready_.empty();
+  return spare_ == 0 && !asks_for_stack_ && !ready_.empty();
 }
 
 // Readies a runner, unless one is spare by now (TV1).
@@ -88,19 +94,52 @@ void task_service::ready_one() noexcept {
   if (f == nullptr) {
     try {
       f = &make_runner();
-    } catch (...) {
-      // No stack: the tasks wait for the next runner that comes out of one.
-      const lock_guard guard(lock_);
-      --spare_;
+    } catch (...) {  // no stack
+      ask_for_stack();
       return;
     }
   }
   ready(*f);
 }
 
-// The next task. On virtual time the seed draws it.
+// Asks the runners of callbacks for one of theirs. Their queue is looked at whenever a
+// stack may have come free.
+void task_service::ask_for_stack() noexcept {
+  {
+    const lock_guard guard(lock_);
+    --spare_;
+    // The stop runs no more callbacks, but brings runners out of their tasks.
+    asks_for_stack_ = !sched_.state.stopping();
+    if (!asks_for_stack_) return;
+  }
+  try {
+    post_to(sched_, callback([this] { lend_stack(); }), site{"vigil", 0});
+  } catch (...) {  // no memory: the tasks wait for the next runner, or the next task
+    const lock_guard guard(lock_);
+    asks_for_stack_ = false;
+  }
+}
+
+// The callback: a runner for one turn.
+void task_service::lend_stack() {
+  runner own(*current_fiber());
+  lock_.lock();
+  asks_for_stack_ = false;
+  runners_.push_back(own);
+  ++spare_;
+  run_turn(own);
+  --spare_;
+  runners_.remove(own);
+  const bool wanted = wants_spare();
+  lock_.unlock();
+  if (wanted) ready_one();
+}
+
+// The next task. On virtual time the seed draws it, unless the first one is to stop.
 task_core* task_service::pop() noexcept {
-  if (!sched_.clock.is_virtual() || ready_.size() < 2) return ready_.pop_front();
+  if (!sched_.clock.is_virtual() || ready_.size() < 2 || ready_.front()->stop_flag.load()) {
+    return ready_.pop_front();
+  }
   constexpr std::size_t most = 16;
   const auto n = static_cast<std::uint32_t>(ready_.size() < most ? ready_.size() : most);
   // The ones before it go behind, in their order: any order is as good.
@@ -110,86 +149,93 @@ task_core* task_service::pop() noexcept {
 }
 
 void task_service::body() {
-  runner own{*current_fiber(), nullptr, {}};
+  runner own(*current_fiber());
   lock_.lock();
   runners_.push_back(own);
-  for (unsigned turns = 0;;) {
-    task_core* const t = pop();
-    --spare_;
-    if (t == nullptr) {
-      turns = 0;
-      if (all_.empty() || idle_.size() >= idle_kept) break;
-      idle_.push_back(own.self);
-      park(wait_reason::idle_runner, lock_);
+  for (;;) {
+    if (run_turn(own)) {
+      lock_.unlock();
+      current_worker()->yield();
       lock_.lock();
       continue;
     }
-    own.inside = t;
-    // The one who asks sets the flag first, and looks for the runner afterwards.
-    own.self.stop_flag.store(t->stop_flag.load());
-    const bool wanted = wants_spare();
-    lock_.unlock();
-    if (wanted) ready_one();
-    enter(own.self, *t);
-    lock_.lock();
-    own.inside = nullptr;
-    own.self.stop_flag.store(false);
-    ++spare_;
-    if (ready_.empty() || ++turns < tasks_per_turn) continue;
-    turns = 0;
-    lock_.unlock();
-    current_worker()->yield();
+    --spare_;
+    if (all_.empty() || idle_.size() >= idle_kept) break;
+    idle_.push_back(own.self);
+    park(wait_reason::idle_runner, lock_);
     lock_.lock();
   }
   runners_.remove(own);
   lock_.unlock();
 }
 
+// Resumes ready tasks, some at most. True if there are more.
+bool task_service::run_turn(runner& own) {
+  for (unsigned i = 0; i < tasks_per_turn; ++i) {
+    task_core* const t = pop();
+    if (t == nullptr) return false;
+    --spare_;
+    own.inside = t;
+    // The one who asks sets the flag first, and looks for the runner afterwards.
+    own.self.stop_flag.store(t->stop_flag.load());
+    const bool wanted = wants_spare();
+    lock_.unlock();
+    if (wanted) ready_one();
+    enter(own, *t);
+    lock_.lock();
+    own.comes_out();
+    ++spare_;
+  }
+  return !ready_.empty();
+}
+
+// The runner that is inside the task; null if none is.
+task_service::runner* task_service::find_inside(const task_core& t) noexcept {
+  runner* r = runners_.front();
+  while (r != nullptr && r->inside != &t)
+    r = list<runner, &runner::hook>::next(*r);
+  return r;
+}
+
 void task_service::stop_runner_of(const task_core& t) noexcept {
   waiter* stopped_wait = nullptr;
   {
     const lock_guard guard(lock_);
-    for (runner* r = runners_.front(); r != nullptr; r = list<runner, &runner::hook>::next(*r)) {
-      if (r->inside != &t) continue;
-      r->self.stop_flag.store(true);
-      if (r->self.self.claim_stop()) stopped_wait = &r->self.self;
-    }
+    runner* const r = find_inside(t);
+    if (r == nullptr) return;
+    r->self.stop_flag.store(true);
+    if (r->self.self.claim_stop()) stopped_wait = &r->self.self;
   }
   if (stopped_wait != nullptr) stopped_wait->deliver();
 }
 
 bool task_service::is_inside(const task_core& t) noexcept {
-  const fiber* const self = current_fiber();
   const lock_guard guard(lock_);
-  for (runner* r = runners_.front(); r != nullptr; r = list<runner, &runner::hook>::next(*r)) {
-    if (&r->self == self && r->inside == &t) return true;
-  }
-  return false;
+  const runner* const r = find_inside(t);
+  return r != nullptr && &r->self == current_fiber();
 }
 
 // Resumes a task on the runner's stack, as the callbacks' runners call a callback.
-void task_service::enter(fiber& self, task_core& t) noexcept {
+void task_service::enter(runner& own, task_core& t) noexcept {
+  fiber& self = own.self;
   self.identity.file = t.made_at.file;
   self.identity.line = t.made_at.line();
   sched_.board.cover_owed();
   worker& here = *current_worker();
   here.keep_no_longer();
   here.new_stretch();
-  run_until_it_waits(self, t);
+  run_until_it_waits(own, t);
   current_worker()->new_stretch();
   self.identity.file = "vigil";
   self.identity.line = 0;
 }
 
-// The user's code has left the runner for now. Caller: has the task still.
+// Called when the user's code has left the runner, which has the task still.
 void task_service::leave(fiber& self, const task_core& t) noexcept {
   if ((self.guards.shields | self.guards.no_parks | self.guards.pins) != 0) {
-    fatal(
-        "task %llu (started at %s:%u) holds a this_fiber::pin, shield or no_park across a "
-        "co_await, or at its end: such a guard belongs to the runner, and must end before",
-        static_cast<unsigned long long>(t.id),
-        t.made_at.file,
-        t.made_at.line());
+    t.fatal_here(
+        "holds a this_fiber::pin, shield or no_park across a co_await, or at its end: such a guard "
+        "belongs to the runner, and must end before");
   }
   self.destroy_locals();
   if (self.deferred != nullptr) [[unlikely]]
@@ -197,14 +243,14 @@ void task_service::leave(fiber& self, const task_core& t) noexcept {
   self.stops_thrown = 0;
 }
 
-void task_service::run_until_it_waits(fiber& self, task_core& t) noexcept {
+void task_service::run_until_it_waits(runner& own, task_core& t) noexcept {
   for (unsigned laps = 0;;) {
     // ordering: the task is the runner's own now.
     t.park.store(task_core::park_word::running, order::relaxed);
     t.wanted = task_core::step::transfer;
     std::exchange(t.next, {}).resume();
     if (t.wanted == task_core::step::transfer) continue;
-    leave(self, t);
+    leave(own.self, t);
     switch (t.wanted) {
       case task_core::step::wait:
         // TK1. Pairs with the exchange of the one who ends the wait.
@@ -215,7 +261,7 @@ void task_service::run_until_it_waits(fiber& self, task_core& t) noexcept {
         if (++laps < tasks_per_turn) continue;
         break;
       case task_core::step::end:
-        finish(t);
+        finish(own, t);
         return;
       case task_core::step::yield:
       case task_core::step::transfer:
@@ -226,7 +272,7 @@ void task_service::run_until_it_waits(fiber& self, task_core& t) noexcept {
   }
 }
 
-void task_service::finish(task_core& t) noexcept {
+void task_service::finish(runner& own, task_core& t) noexcept {
   sched_.timers().forget(t.self);
   if (t.frame.error != nullptr) {
     try {
@@ -247,6 +293,7 @@ void task_service::finish(task_core& t) noexcept {
   {
     const lock_guard guard(lock_);
     all_.remove(t);
+    own.comes_out();  // the next task may be made at the same address
   }
   {
     const lock_guard guard(t.lock());
@@ -280,6 +327,7 @@ void task_service::stop_all() noexcept {
     wake_list stopped_now;
     {
       const lock_guard guard(lock_);
+      asks_for_stack_ = false;  // see ask_for_stack()
       if (left == SIZE_MAX) left = all_.size();
       for (std::size_t i = 0; i < at_once && left != 0; ++i, --left) {
         task_core* const t = all_.pop_front();

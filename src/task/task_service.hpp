@@ -7,6 +7,7 @@
 // TV1 While a task is ready, a runner is spare: about to look, and not inside a task. So
 //     whoever queues a task, and a runner that enters one while others are ready, readies
 //     a runner unless one is spare.
+//     If there is no stack for one, it asks the runners of callbacks to lend theirs.
 // TV2 A runner that is readied is spare from then on, until it enters a task or goes to
 //     the idle ones; both under the lock.
 // TV3 Each task counts as a fiber that is alive. One is started only if a runner is spare
@@ -53,6 +54,14 @@ class task_service final : public runtime_part {
  private:
   // A runner, on its own stack.
   struct runner {
+    explicit runner(fiber& f) noexcept : self(f) {}
+
+    // Out of its task: a stop of that one is no longer for it. Caller: has the lock.
+    void comes_out() noexcept {
+      inside = nullptr;
+      self.stop_flag.store(false);
+    }
+
     fiber& self;
     const task_core* inside = nullptr;  // guarded by lock_
     list_hook<runner> hook;
@@ -65,14 +74,18 @@ class task_service final : public runtime_part {
   using task_list = list<task_core, &task_core::among_all>;
 
   void body();
-  void enter(fiber& self, task_core& t) noexcept;
-  void run_until_it_waits(fiber& self, task_core& t) noexcept;
+  bool run_turn(runner& own) VIGIL_REQUIRES(lock_);
+  void enter(runner& own, task_core& t) noexcept;
+  void run_until_it_waits(runner& own, task_core& t) noexcept;
   void leave(fiber& self, const task_core& t) noexcept;
-  void finish(task_core& t) noexcept;
+  void finish(runner& own, task_core& t) noexcept;
   fiber& make_runner();
   void queue(task_core& t) noexcept VIGIL_EXCLUDES(lock_);
   bool wants_spare() const noexcept VIGIL_REQUIRES(lock_);
   void ready_one() noexcept VIGIL_EXCLUDES(lock_);
+  void ask_for_stack() noexcept VIGIL_EXCLUDES(lock_);
+  void lend_stack() VIGIL_EXCLUDES(lock_);
+  runner* find_inside(const task_core& t) noexcept VIGIL_REQUIRES(lock_);
   task_core* pop() noexcept VIGIL_REQUIRES(lock_);
 
   scheduler& sched_;
@@ -82,6 +95,7 @@ class task_service final : public runtime_part {
   task_list all_ VIGIL_GUARDED_BY(lock_);
   list<runner, &runner::hook> runners_ VIGIL_GUARDED_BY(lock_);
   unsigned spare_ VIGIL_GUARDED_BY(lock_) = 0;
+  bool asks_for_stack_ VIGIL_GUARDED_BY(lock_) = false;  // lend_stack() is to come
   std::uint64_t last_id_ VIGIL_GUARDED_BY(lock_) = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <vigil/error.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 
 namespace vigil::inline VIGIL_ABI::detail {
@@ -17,7 +18,7 @@ fiber& runner_pool::make_runner(scheduler& sched) {
 
 void runner_pool::open(scheduler& sched) {
   ending_.store(false);
-  is_wanting_.store(false);
+  lacking_.store(0);
   // One runner is there from the start, so that a callback can always run.
   fiber& reserved = make_runner(sched);
   const lock_guard guard(lock_);
@@ -50,16 +51,19 @@ fiber* runner_pool::take() noexcept {
     const lock_guard guard(lock_);
     if (fiber* const f = idle_.pop_front()) return f;
   }
+  scheduler& sched = current_worker()->sched;
+  std::size_t lacking = SIZE_MAX;
   try {
-    return &make_runner(current_worker()->sched);
-  } catch (...) {
-    // No stack: the callbacks wait for the next runner that comes free. If one has just
-    // come free, the worker looks again.
-    with_.callbacks.unreserve();
-    const lock_guard guard(lock_);
-    if (idle_.empty()) is_wanting_.store(true);
-    return nullptr;
+    return &make_runner(sched);
+  } catch (const limit_reached&) {
+    lacking = sched.settings().stack_size;
+  } catch (...) {  // no memory
   }
+  // If a runner or room has just come free, the worker looks again.
+  with_.callbacks.unreserve();
+  const lock_guard guard(lock_);
+  if (idle_.empty()) lacking_.store(lacking);
+  return nullptr;
 }
 
 void runner_pool::body() {
@@ -88,8 +92,7 @@ void runner_pool::body() {
       return;
     }
     idle_.push_back(self);
-    const bool wanted = is_wanting_.exchange(false);
-    if (wanted) with_.board.callbacks_added();
+    if (lacking_.exchange(0) != 0) with_.board.callbacks_added();
     park(wait_reason::idle_runner, lock_);
   }
 }

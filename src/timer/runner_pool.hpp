@@ -44,17 +44,23 @@ class runner_pool {
   // sleeps.
   bool has_work() const noexcept {
     // seq_cst: IA1 of idle.hpp.
-    return with_.board.callbacks_waiting.load() != 0 && !is_wanting_.load() &&
-           !with_.state.stopping();
+    return with_.board.callbacks_waiting.load() != 0 && !lacks_stack() && !with_.state.stopping();
   }
 
   // A runner to be entered now, with a callback reserved for it. nullptr if no callback
-  // is left, or if no runner can be made: then has_work() is false until one comes free.
+  // is left, or if no runner can be made: then has_work() is false until one comes free,
+  // or the room for another.
   fiber* take() noexcept VIGIL_EXCLUDES(lock_);
 
  private:
   static constexpr std::size_t callbacks_per_turn = 32;
   static constexpr std::size_t idle_kept = 32;
+
+  // A worker on which room comes free looks afterwards, and so does the one in take().
+  bool lacks_stack() const noexcept {
+    const std::size_t bytes = lacking_.load();
+    return bytes != 0 && !with_.fibers.has_stack_room(bytes);
+  }
 
   fiber& make_runner(scheduler& sched);
   // These let through only exceptions that no catch (...) may stop: see call().
@@ -68,7 +74,9 @@ class runner_pool {
 
   const neighbours with_;
   atomic<bool> ending_{false};
-  atomic<bool> is_wanting_{false};  // no runner can be had; one will come free
+  // Not 0: no runner can be had until one comes free, or so much room within
+  // max_stack_bytes; SIZE_MAX: the memory itself is lacking.
+  atomic<std::size_t> lacking_{0};
   spinlock lock_{lock_rank::runners};
   fiber_chain idle_ VIGIL_GUARDED_BY(lock_);
 };

@@ -171,4 +171,20 @@ TEST_SUITE("max_fibers and max_stack_bytes") {
       hog.request_stop();
     });
   }
+
+  TEST_CASE("a due callback gets the stack of a fiber that ends") {
+    vigil::testing::virtual_options how;
+    how.runtime.max_stack_bytes = 1024 * 1024 + 3 * 128 * 1024;
+    in_virtual(how, [] {
+      bool ran = false;
+      auto hog = spawn([] { sleep_for(10s); });
+      vigil::after_func(1s, [] { sleep_for(100s); });  // keeps the reserved stack
+      vigil::after_func(2s, [&] { ran = true; });
+      sleep_for(5s);
+      CHECK_FALSE(ran);
+      hog.join();
+      sleep_for(1s);
+      CHECK(ran);
+    });
+  }
 }

@@ -108,7 +108,7 @@ class send_wait : public one_case_wait<send_wait<Value, timed>> {
   select_case case_;
 };
 
-// A rvalue stays in the caller's hand: it lives as long as the co_await.
+// An rvalue stays in the caller's hand: it lives as long as the co_await.
 template <bool timed, class C, class U>
 auto send_by_task(const C& to, U&& value, const wait_limit& limit) {
   using T = element_of<C>;
@@ -253,7 +253,7 @@ class select_wait : public task_wait {
 
   ~select_wait() { leave_cases(); }
 
-  bool await_ready() noexcept {
+  bool await_ready() {
     std::apply(
         [this](auto&... each) {
           std::size_t i = 0;

@@ -74,6 +74,11 @@ class fiber_registry {
     if (has_limits_) give_limited(role, stack_size);
   }
 
+  // Whether max_stack_bytes has so much left.
+  bool has_stack_room(std::size_t bytes) const noexcept {
+    return bytes <= max_stack_bytes_ && stack_bytes_.load() <= max_stack_bytes_ - bytes;
+  }
+
   // --- the ids. `own`: the calling worker, if it belongs to this runtime.
   std::uint64_t take_id(worker* own) noexcept;
 

@@ -115,7 +115,7 @@ class run_end final : public end_listener {
   // fiber asks for it; it is held until the run's end.
   atomic<cancel_node*> root{nullptr};
 
-  // Set once in the runtime's life, under the lock of the library that has it. Owned.
+  // Set once in the runtime's life, by a compare-exchange. Owned.
   atomic<runtime_part*> part{nullptr};
 
  private:

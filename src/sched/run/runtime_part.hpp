@@ -1,5 +1,5 @@
-// runtime_part: what a library of its own keeps for each runtime: the tasks of
-// vigil-task.
+// runtime_part: a part of each runtime that its users may not need, made by the first
+// one who does: the tasks.
 #pragma once
 
 #include <vigil/detail/config.hpp>
