@@ -79,6 +79,7 @@ void inspect(report& out);
 void inspect_page(report& out);
 void recorder(report& out);
 void kernel_calls(report& out);
+void guest(report& out);
 void long_computation(report& out);
 void main_beside_computation(report& out);
 void talk_with_main(report& out);

@@ -32,6 +32,7 @@ constexpr group groups[] = {
     {"guards", "the guard below a stack, by its size", &bench::guards, false},
     {"recorder", "the flight recorder, with it and without", &bench::recorder, false},
     {"kernel", "what a sleep and a callback ask of the kernel", &bench::kernel_calls, false},
+    {"guest", "a guest in a host's loop, beside a bare timerfd", &bench::guest, false},
     {"overshoot-idle", "overshoot of a 1 ms sleep, idle", &bench::overshoot_idle, false},
     {"overshoot-busy",
      "overshoot of a 1 ms sleep, every worker busy",

@@ -39,6 +39,7 @@ ALLOWED = {
     "task": UPPER | {"cancel"},
     "blocking": UPPER,
     "runtime": RUNTIME,
+    "guest": RUNTIME | {"runtime"},
     "io": IO | {"runtime"},
     "testing": TOP,
     "debug": TOP,

@@ -64,7 +64,8 @@ scheduler::~scheduler() {
   }
 }
 
-bool scheduler::adopt_watch(std::unique_ptr<watch> w) noexcept {
+bool scheduler::adopt_watch(std::unique_ptr<watch> w) {
+  if (watches_.present().take_in(w)) return true;
   watch& given = *w;
   if (!watches_.change(std::move(w))) return false;
   idle_.change_watch(given);

@@ -109,7 +109,7 @@ class scheduler final : private system_fibers {
 
   // Changes the watch, once in the scheduler's life, while workers run and sleep:
   // false if one was given to the constructor or came first.
-  VIGIL_FOR_IO bool adopt_watch(std::unique_ptr<watch> w) noexcept;
+  VIGIL_FOR_IO bool adopt_watch(std::unique_ptr<watch> w);
 
   detail::side_pool* side_pool = nullptr;  // the runtime's own; of the blocking layer
 

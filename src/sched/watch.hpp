@@ -26,6 +26,8 @@ inline constexpr nanos poll_interval = 500'000;
 // and given to it; one that leaves that ends the program.
 VIGIL_FOR_IO bool handlers_are_caught() noexcept;
 VIGIL_FOR_IO void report_of_handler(std::exception_ptr error) noexcept;
+// For a thread that runs handlers in place of a worker: its options::on_unhandled.
+void set_on_unhandled_of_handlers(void (*f)(std::exception_ptr)) noexcept;
 
 class watch {
  public:
@@ -71,7 +73,15 @@ class watch {
   // is about to take itself.
   virtual void after_wait() noexcept {}
 
-  // This watch, if the layer of I/O has made it; otherwise nullptr.
+  // Whether it takes this watch of the layer of I/O in, so that a thread of its own waits
+  // there. Throws std::system_error.
+  virtual bool take_in(std::unique_ptr<watch>& io) {
+    static_cast<void>(io);
+    return false;
+  }
+
+  // This watch, or the one that it has taken in, if the layer of I/O has made it;
+  // otherwise nullptr.
   virtual io_watch* as_io_watch() noexcept { return nullptr; }
 };
 

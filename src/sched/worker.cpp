@@ -42,8 +42,13 @@ __attribute__((noinline)) scheduler* current_scheduler() noexcept {
   return this_worker != nullptr ? &this_worker->sched : nullptr;
 }
 
+__attribute__((noinline)) worker* exchange_worker(worker* w) noexcept {
+  asm volatile("");
+  return std::exchange(this_worker, w);
+}
+
 void forget_worker_after_fork() noexcept {
-  this_worker = nullptr;
+  exchange_worker(nullptr);
 }
 
 worker::worker(scheduler& owner, unsigned number)

@@ -192,6 +192,10 @@ using worker_list = std::vector<std::unique_ptr<worker>>;
 // which the fiber may be on another thread. Never keep the result across a park.
 VIGIL_FOR_IO worker* current_worker() noexcept;
 
+// Has the calling thread count as another worker, or none, and returns the one before:
+// for a worker that leaves its thread to others for a while.
+worker* exchange_worker(worker* w) noexcept;
+
 // In a forked child, whose thread stops being a worker: every call finds itself outside
 // a runtime and says why.
 void forget_worker_after_fork() noexcept;

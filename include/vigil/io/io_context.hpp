@@ -13,6 +13,10 @@
 // While a runtime is idle, one of its workers waits inside the io_context (`run_one`),
 // for its timers and for I/O at the same time. Handlers run there on the worker's own
 // stack: keep them short. A wait in one throws wrong_place.
+//
+// A guest_runtime has a thread that waits there, since Asio has no descriptor for a
+// host's loop. Handlers run on that thread, and fibers, as ever, on the host's. A handler
+// that is bound to io::executor() runs on a fiber.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -53,8 +57,9 @@ VIGIL_API void restart(boost::asio::io_context& context);
 
 // The io_context of the calling fiber's runtime: the attached one, or the runtime's own,
 // made now, which lives as long as the runtime. Objects on the latter must be destroyed
-// before it. Throws wrong_place outside a fiber and on virtual time, and
-// boost::system::system_error if there is no descriptor.
+// before it. Throws wrong_place outside a fiber and on virtual time,
+// boost::system::system_error if there is no descriptor, and std::system_error if a
+// guest_runtime cannot start its thread.
 VIGIL_API boost::asio::io_context& io_context();
 
 }  // namespace vigil::io::inline VIGIL_ABI

@@ -15,6 +15,8 @@ struct scheduler_options : options {
   // The runtime looks at the others (the live page): it has no part in a deadlock, and
   // metrics leave it out.
   bool is_observer = false;
+  // The runtime runs inside a host's loop, which may always do something.
+  bool is_guest = false;
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

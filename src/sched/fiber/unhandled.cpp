@@ -92,14 +92,29 @@ void report_finally(fiber& f, std::exception_ptr error) noexcept {
   }
 }
 
-bool handlers_are_caught() noexcept {
+namespace {
+
+// For handlers that a thread runs in place of a worker.
+thread_local void (*on_unhandled_here)(std::exception_ptr) = nullptr;
+
+auto on_unhandled_of_handlers() noexcept {
   const scheduler* const s = current_scheduler();  // none if a test drives the watch
-  return s != nullptr && s->settings().on_unhandled != nullptr;
+  return s != nullptr ? s->settings().on_unhandled : on_unhandled_here;
+}
+
+}  // namespace
+
+void set_on_unhandled_of_handlers(void (*f)(std::exception_ptr)) noexcept {
+  on_unhandled_here = f;
+}
+
+bool handlers_are_caught() noexcept {
+  return on_unhandled_of_handlers() != nullptr;
 }
 
 void report_of_handler(std::exception_ptr error) noexcept {
   try {
-    current_scheduler()->settings().on_unhandled(std::move(error));
+    on_unhandled_of_handlers()(std::move(error));
   } catch (...) {
     end_by_on_unhandled("a handler of the io_context, run by a worker");
   }

@@ -1,0 +1,113 @@
+// guest_runtime: a runtime inside the loop of a host, such as libuv, GLib, Qt, or the
+// frames of a game. It has one worker, the host's thread, which it uses only while the
+// host calls it.
+//
+//   vigil::guest_runtime guest;
+//   guest.start([] { … });                       // the main fiber
+//   loop.when_readable(guest.descriptor(), [&] {  // there is something to do
+//     if (!guest.poll()) loop.quit();
+//   });
+//
+// Between two calls nothing of the runtime runs: timers that come due meanwhile fire at
+// the next call. The descriptor is what tells the host when that should be.
+//
+// The host's own code does not run on a fiber. It may send to channels without waiting,
+// and use runtime() as any thread may; a wait there would hold up the fibers that it
+// waits for.
+//
+// Thread safety: all functions but descriptor() belong to the thread that called start().
+// Other threads reach the fibers through runtime() and channels.
+#pragma once
+
+#include <vigil/clock.hpp>
+#include <vigil/detail/callable.hpp>
+#include <vigil/detail/config.hpp>
+#include <vigil/detail/duration.hpp>
+#include <vigil/options.hpp>
+#include <vigil/runtime.hpp>
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace vigil::inline VIGIL_ABI {
+
+namespace detail {
+class guest_core;
+}
+
+class VIGIL_API guest_runtime {
+ public:
+  // options::workers must be 0 or 1: for more work at once there are blocking() and
+  // runtimes on other threads. main_stack_size is also that of the worker's own stack. No
+  // deadlock is reported, since the host may always do something.
+  //
+  // Throws std::invalid_argument, and std::system_error if there are no descriptors or no
+  // memory.
+  explicit guest_runtime(const options& settings = {});
+  // Asks the fibers to stop, and runs them until they have ended, as the destructor of a
+  // fiber does; so it is declared after what they use. An exception of the main fiber
+  // goes to options::on_unhandled, or ends the program. So does a destructor on another
+  // thread, or in a fiber, before the end.
+  ~guest_runtime();
+  guest_runtime(const guest_runtime&) = delete;
+  guest_runtime& operator=(const guest_runtime&) = delete;
+
+  // Makes f the main fiber, which begins with the next call of poll(), run_one() or
+  // run_for(); what f returns is dropped. Throws wrong_place in a fiber, or if an earlier
+  // one has not ended. May be called again afterwards.
+  template <class F>
+    requires std::is_invocable_v<std::decay_t<F>&>
+  void start(F&& f) {
+    detail::refuse_empty("vigil::guest_runtime::start", f);
+    begin(detail::callback(std::forward<F>(f)));
+  }
+
+  // Runs what is ready, without waiting, and for about a millisecond at most; the longest
+  // stretch of a fiber between two waits comes on top. If there is more to do then, the
+  // descriptor is readable.
+  //
+  // Returns true until the run has ended: the main fiber has returned, or a stop was
+  // asked for, and all fibers have ended (options::exit). Then it returns false, at once.
+  // Throws the exception of the main fiber once the run has ended; wrong_place on another
+  // thread, and in a fiber.
+  bool poll();
+
+  // The same, but waits until a fiber has run, so each call makes progress, as
+  // uv_run(UV_RUN_ONCE) does. It waits for ever if only the host itself could give the
+  // fibers something to do.
+  // Waits on a thread: throws wrong_place, what f throws.
+  bool run_one();
+
+  // Runs what is ready, and waits for more, until the time has passed or the run has
+  // ended. Zero and negative times mean poll().
+  // Waits on a thread: throws wrong_place, what f throws.
+  template <detail::duration_like D>
+  bool run_for(const D& d) {
+    return run_for_nanos(detail::to_nanos(d));
+  }
+
+  // When the runtime wants to run again, as things stand: a time that has come if there
+  // is something to do, clock::time_point::max() if only an event can change that, and if
+  // nothing runs. For hosts that have no use for the descriptor. Other threads and I/O
+  // may bring the time forward, so such a host polls now and then.
+  clock::time_point next_deadline() const noexcept;
+
+  // A descriptor that is readable whenever there is something to do, by a timer, another
+  // thread, a signal or I/O. For each call of poll() it may be readable once in vain.
+  // Only to be waited for: poll() makes it unreadable. It stays the same until the
+  // destructor, which closes it. Any thread.
+  int descriptor() const noexcept;
+
+  // For go, post, after_func, request_stop, make_work_guard and stats. Its run() works
+  // before start() and after the end.
+  vigil::runtime& runtime() noexcept;
+
+ private:
+  void begin(detail::callback main);
+  bool run_for_nanos(std::int64_t length);
+
+  detail::guest_core* core_;
+};
+
+}  // namespace vigil::inline VIGIL_ABI

@@ -1,0 +1,202 @@
+#include "base/assert.hpp"
+#include "base/clock_source.hpp"
+#include "guest/guest_watch.hpp"
+#include "runtime/runtime_core.hpp"
+#include "sched/run/process_fork.hpp"
+
+#include <vigil/error.hpp>
+#include <vigil/guest.hpp>
+
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace vigil::inline VIGIL_ABI {
+
+namespace detail {
+
+class guest_core {
+ public:
+  explicit guest_core(const scheduler_options& o)
+      : guest_core(o, std::make_unique<guest_watch>(o)) {}
+
+  ~guest_core();
+  guest_core(const guest_core&) = delete;
+  guest_core& operator=(const guest_core&) = delete;
+
+  void begin(callback main);
+  // Throws wrong_place.
+  void check_caller(const char* call) const;
+  // Returns whether the run goes on.
+  bool run(nanos length);
+
+  // Whether a fiber has run since.
+  std::uint64_t turns() const noexcept { return worker_.counters.switches.get(); }
+
+  bool is_running() const noexcept { return is_running_; }
+
+  guest_watch& watch() noexcept { return watch_; }
+
+  runtime& of_host() noexcept { return runtime_; }
+
+ private:
+  guest_core(const scheduler_options& o, std::unique_ptr<guest_watch> w)
+      : on_unhandled_(o.on_unhandled),
+        watch_(*w),
+        runtime_(runtime_access::over(std::make_unique<runtime_core>(o, std::move(w)))),
+        worker_(*runtime_access::core_of(runtime_).sched.workers()[0]) {}
+
+  static void on_own_stack(void* core) noexcept;
+  void drop_error() noexcept;
+
+  void (*const on_unhandled_)(std::exception_ptr);
+  guest_watch& watch_;
+  runtime runtime_;
+  worker& worker_;
+  callback main_;
+  std::exception_ptr error_;
+  std::thread::id host_;
+  bool is_running_ = false;
+};
+
+// The whole run is on the side stack.
+void guest_core::on_own_stack(void* core) noexcept {
+  auto& self = *static_cast<guest_core*>(core);
+  try {
+    self.runtime_.run(self.main_);
+  } catch (...) {
+    self.error_ = std::current_exception();
+  }
+  self.main_.reset();
+  self.is_running_ = false;
+  self.watch_.stack().leave_for_ever();
+}
+
+void guest_core::begin(callback main) {
+  if (is_running_) {
+    throw wrong_place(
+        "vigil::guest_runtime::start: the main fiber of an earlier call has not ended; use "
+        "runtime().go(), or wait until poll() returns false");
+  }
+  host_ = std::this_thread::get_id();
+  check_caller("start");
+  main_ = std::move(main);
+  watch_.stack().prepare(&on_own_stack, this);
+  is_running_ = true;
+  watch_.interrupt();
+}
+
+void guest_core::check_caller(const char* call) const {
+  if (current_worker() != nullptr) {
+    throw wrong_place((std::string("vigil::guest_runtime::") + call +
+                       ": the caller is a fiber, or a handler that a worker runs; only the host's "
+                       "loop may call this")
+                          .c_str());
+  }
+  if (host_ == std::this_thread::get_id()) return;
+  throw wrong_place((std::string("vigil::guest_runtime::") + call +
+                     ": the runtime lives on the thread that has called start()")
+                        .c_str());
+}
+
+bool guest_core::run(nanos length) {
+  process_check_fork("vigil::guest_runtime::poll");
+  if (is_running_) {
+    watch_.run(length);
+    if (!is_running_) watch_.stack().finish();
+  }
+  if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
+  return is_running_;
+}
+
+guest_core::~guest_core() {
+  if (!is_running_) return;
+  if (current_worker() != nullptr || host_ != std::this_thread::get_id()) {
+    fatal(
+        "a vigil::guest_runtime is destroyed while it runs, in a fiber or on a thread other than "
+        "the host's; end it there first: runtime().request_stop(), then poll() until it is false");
+  }
+  runtime_.request_stop();
+  try {
+    while (run(never))
+      watch_.wait_for_descriptor(never);
+  } catch (...) {
+    if (on_unhandled_ == nullptr) std::terminate();
+    on_unhandled_(std::current_exception());
+  }
+}
+
+}  // namespace detail
+
+namespace {
+
+constexpr detail::nanos longest_poll = 1'000'000;
+
+detail::scheduler_options of_guest(const options& settings) {
+  if (settings.workers > 1) {
+    throw std::invalid_argument(
+        "vigil::guest_runtime: options::workers is " + std::to_string(settings.workers) +
+        "; a guest has one worker, the host's thread, so leave it 0. For more work at once use "
+        "blocking(), or a runtime on another thread");
+  }
+  detail::scheduler_options o = detail::checked(settings);
+  o.workers = 1;
+  o.is_guest = true;
+  return o;
+}
+
+}  // namespace
+
+guest_runtime::guest_runtime(const options& settings)
+    : core_(new detail::guest_core(of_guest(settings))) {}
+
+guest_runtime::~guest_runtime() {
+  delete core_;
+}
+
+void guest_runtime::begin(detail::callback main) {
+  core_->begin(std::move(main));
+}
+
+bool guest_runtime::poll() {
+  return run_for_nanos(0);
+}
+
+bool guest_runtime::run_one() {
+  if (core_->is_running()) core_->check_caller("run_one");
+  const std::uint64_t before = core_->turns();
+  while (core_->run(longest_poll)) {
+    if (core_->turns() != before) return true;
+    core_->watch().wait_for_descriptor(detail::never);
+  }
+  return false;
+}
+
+bool guest_runtime::run_for_nanos(std::int64_t length) {
+  if (core_->is_running()) core_->check_caller(length <= 0 ? "poll" : "run_for");
+  const detail::nanos end =
+      length <= 0 ? 0 : detail::saturating_add(detail::monotonic_now(), length);
+  while (core_->run(longest_poll)) {
+    if (detail::monotonic_now() >= end) return true;
+    core_->watch().wait_for_descriptor(end);
+  }
+  return false;
+}
+
+clock::time_point guest_runtime::next_deadline() const noexcept {
+  if (!core_->is_running()) return clock::time_point::max();
+  return clock::time_point(std::chrono::nanoseconds(core_->watch().wants_to_run_at()));
+}
+
+int guest_runtime::descriptor() const noexcept {
+  return core_->watch().descriptor();
+}
+
+runtime& guest_runtime::runtime() noexcept {
+  return core_->of_host();
+}
+
+}  // namespace vigil::inline VIGIL_ABI

@@ -1,0 +1,162 @@
+#include "guest/guest_watch.hpp"
+
+#include "base/clock_source.hpp"
+#include "sched/run/process_fork.hpp"
+#include "sched/run/process_threads.hpp"
+#include "sched/run/without_signals.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <system_error>
+#include <utility>
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+timespec as_timespec(nanos t) noexcept {
+  return {t / 1'000'000'000, t % 1'000'000'000};
+}
+
+void watch_in(int set, int fd) {
+  epoll_event e{};
+  e.events = EPOLLIN;
+  if (::epoll_ctl(set, EPOLL_CTL_ADD, fd, &e) != 0) {
+    throw std::system_error(errno, std::generic_category(), "vigil::guest_runtime: epoll_ctl");
+  }
+}
+
+}  // namespace
+
+owned_fd::owned_fd(int fd, const char* call) : fd_(fd) {
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), call);
+}
+
+owned_fd::~owned_fd() {
+  ::close(fd_);
+}
+
+event_fd::event_fd()
+    : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "vigil::guest_runtime: eventfd") {}
+
+void event_fd::write() noexcept {
+  const std::uint64_t one = 1;
+  // A full counter is readable already.
+  while (::write(fd_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+  }
+}
+
+void event_fd::take() noexcept {
+  std::uint64_t ignored = 0;
+  while (::read(fd_.get(), &ignored, sizeof ignored) < 0 && errno == EINTR) {
+  }
+}
+
+guest_watch::guest_watch(const options& settings)
+    : on_unhandled_(settings.on_unhandled),
+      stack_(settings.main_stack_size),
+      timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+             "vigil::guest_runtime: timerfd"),
+      set_(::epoll_create1(EPOLL_CLOEXEC), "vigil::guest_runtime: epoll") {
+  watch_in(set_.get(), timer_.get());
+  watch_in(set_.get(), wake_.event().get());
+  if (settings.watch.make == nullptr) return;
+  std::unique_ptr<watch> io(settings.watch.make(*settings.watch.context));
+  take_in(io);
+}
+
+guest_watch::~guest_watch() {
+  if (!io_thread_.joinable()) return;
+  io_ends_.store(true);
+  io_owner_->interrupt();
+  io_thread_.join();
+  process_count_own_threads(-1);
+}
+
+// --- the host
+
+void guest_watch::run(nanos length) noexcept {
+  leaves_at_ = saturating_add(monotonic_now(), length);
+  stack_.enter();
+}
+
+void guest_watch::wait_for_descriptor(nanos until) noexcept {
+  const nanos now = monotonic_now();
+  if (until <= now) return;
+  const timespec length = as_timespec(until == never ? 0 : until - now);
+  pollfd one{set_.get(), POLLIN, 0};
+  ::ppoll(&one, 1, until == never ? nullptr : &length, nullptr);
+}
+
+// --- the worker
+
+void guest_watch::wait_until(nanos deadline) noexcept {
+  if (!wake_.may_wait()) return;
+  set_timer(deadline);
+  next_ = deadline;
+  if (stack_.is_inside()) {
+    stack_.leave();
+  } else {
+    wait_for_descriptor(never);  // in a run() without a host
+  }
+}
+
+// A timerfd that has fired stays readable until it is set again, even to nothing.
+void guest_watch::set_timer(nanos deadline) noexcept {
+  const bool has_fired = set_to_ != never && set_to_ <= monotonic_now();
+  if (deadline == set_to_ && !has_fired) return;
+  set_to_ = deadline;
+  itimerspec when{};  // zero disarms it
+  if (deadline != never) when.it_value = as_timespec(std::max<nanos>(deadline, 1));
+  ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+}
+
+void guest_watch::poll() noexcept {
+  if (!stack_.is_inside() || monotonic_now() < leaves_at_) return;
+  wake_.set();  // the host comes back for the rest
+  stack_.leave();
+}
+
+// --- I/O
+
+bool guest_watch::take_in(std::unique_ptr<watch>& io) {
+  const std::lock_guard guard(lock_);
+  if (io_owner_ != nullptr) return false;
+  process_count_own_threads(1);
+  process_count_quiet_threads(1);
+  io_owner_ = std::move(io);
+  try {
+    const without_signals blocked;
+    io_thread_ = std::thread([this] { wait_for_io(); });
+  } catch (...) {
+    io_owner_.reset();
+    process_count_quiet_threads(-1);
+    process_count_own_threads(-1);
+    throw;
+  }
+  // Pairs with the acquire in as_io_watch().
+  io_.store(io_owner_.get(), order::release);
+  return true;
+}
+
+// The thread.
+void guest_watch::wait_for_io() noexcept {
+  process_is_quiet_thread();
+  set_on_unhandled_of_handlers(on_unhandled_);
+  ::pthread_setname_np(::pthread_self(), "vigil/io");
+  while (!io_ends_.load()) {
+    io_owner_->prepare();
+    if (io_ends_.load()) break;
+    io_owner_->wait_until(never);
+    io_owner_->after_wait();
+  }
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,123 @@
+// guest_watch: the watch of a runtime whose worker runs inside the loop of a host. Where
+// another worker would sleep, this one goes back to the host, with a descriptor that is
+// readable once there is something to do.
+//
+//   the worker    wait_until(): sets the timerfd, and leaves its stack
+//   the host      waits for the descriptor, and enters the stack again
+//   any thread    interrupt(): writes the eventfd
+//
+// The descriptor is an epoll set of the two. If the program does I/O, a thread waits for
+// that in vigil-io's watch: it runs the handlers, and readies the fibers from outside.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/nanos.hpp"
+#include "guest/side_stack.hpp"
+#include "guest/wake_descriptor.hpp"
+#include "sched/watch.hpp"
+
+#include <vigil/detail/config.hpp>
+#include <vigil/options.hpp>
+
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+// Closes the descriptor that it is given.
+class owned_fd {
+ public:
+  // Throws std::system_error if `fd` is negative; `call` is the one that gave it.
+  owned_fd(int fd, const char* call);
+  ~owned_fd();
+  owned_fd(const owned_fd&) = delete;
+  owned_fd& operator=(const owned_fd&) = delete;
+
+  int get() const noexcept { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+class event_fd {
+ public:
+  event_fd();
+
+  void write() noexcept;
+  void take() noexcept;
+
+  int get() const noexcept { return fd_.get(); }
+
+ private:
+  const owned_fd fd_;
+};
+
+class guest_watch final : public watch {
+ public:
+  // Throws std::system_error.
+  explicit guest_watch(const options& settings);
+  ~guest_watch() override;
+
+  // --- the host's thread
+  int descriptor() const noexcept { return set_.get(); }
+
+  side_stack& stack() noexcept { return stack_; }
+
+  // Lets the worker run until it has nothing to do, and for about so long at most.
+  void run(nanos length) noexcept;
+  // Waits for the descriptor, until the given time at most.
+  void wait_for_descriptor(nanos until) noexcept;
+
+  // When the worker wants to run again; `never` if only an event from outside can have it
+  // run.
+  nanos wants_to_run_at() const noexcept { return wake_.is_set() ? 0 : next_; }
+
+  // Makes the descriptor readable.
+  bool interrupt() noexcept override { return wake_.set(); }
+
+  // --- the worker
+  void prepare() noexcept override { wake_.clear(); }
+
+  void wait_until(nanos deadline) noexcept override;
+
+  bool needs_poll() const noexcept override { return true; }
+
+  bool knows_io() const noexcept override { return true; }
+
+  // Goes back to the host if the time is over that it has given.
+  void poll() noexcept override;
+
+  // --- I/O
+  bool take_in(std::unique_ptr<watch>& io) override;
+
+  // Pairs with the store in take_in().
+  io_watch* as_io_watch() noexcept override {
+    watch* const io = io_.load(order::acquire);
+    return io != nullptr ? io->as_io_watch() : nullptr;
+  }
+
+ private:
+  void set_timer(nanos deadline) noexcept;
+  void wait_for_io() noexcept;
+
+  void (*const on_unhandled_)(std::exception_ptr);  // for handlers
+  side_stack stack_;
+  wake_descriptor<event_fd> wake_;
+  const owned_fd timer_;
+  const owned_fd set_;
+
+  // The worker's and the host's, in turns.
+  nanos set_to_ = never;  // the timerfd's deadline
+  nanos next_ = 0;
+  nanos leaves_at_ = never;
+
+  std::mutex lock_;  // guards io_owner_
+  std::unique_ptr<watch> io_owner_;
+  atomic<watch*> io_{nullptr};
+  atomic<bool> io_ends_{false};
+  std::thread io_thread_;
+};
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,0 +1,53 @@
+#include "guest/side_stack.hpp"
+
+#include "sched/worker.hpp"
+
+#include <cerrno>
+#include <system_error>
+
+#include <sys/mman.h>
+
+namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+constexpr std::size_t page = 65536;  // the largest one that any system has
+
+}  // namespace
+
+// A mapping with a guard below it.
+side_stack::side_stack(std::size_t usable) : size_((usable + page - 1) / page * page + page) {
+  mapping_ = ::mmap(nullptr,
+                    size_,
+                    PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK,
+                    -1,
+                    0);
+  if (mapping_ == MAP_FAILED || ::mprotect(mapping_, page, PROT_NONE) != 0) {
+    const int error = errno;
+    if (mapping_ != MAP_FAILED) ::munmap(mapping_, size_);
+    throw std::system_error(error,
+                            std::generic_category(),
+                            "vigil::guest_runtime: no memory for the stack of its worker");
+  }
+}
+
+side_stack::~side_stack() {
+  ::munmap(mapping_, size_);
+}
+
+void side_stack::prepare(void (*entry)(void*), void* argument) noexcept {
+  auto* const bottom = static_cast<std::byte*>(mapping_) + page;
+  auto* const top = static_cast<std::byte*>(mapping_) + size_;
+  side_.prepare(stack{bottom, top}, top, entry, argument);
+}
+
+void side_stack::enter() noexcept {
+  thread_side outside;
+  worker* const before = exchange_worker(within_);
+  is_inside_ = true;
+  detail::enter(outside, side_);
+  is_inside_ = false;
+  within_ = exchange_worker(before);
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

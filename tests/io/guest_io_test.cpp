@@ -1,0 +1,142 @@
+// I/O in a runtime inside a host's loop: a thread waits for it, and the host's descriptor
+// becomes readable.
+#include "io/io_test.hpp"
+
+#include <vigil/guest.hpp>
+
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+
+#include <poll.h>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+using namespace vigil::io_testing;
+using vigil::guest_runtime;
+using vigil::io::use_fiber;
+
+namespace {
+
+// The loop of a host.
+void serve(guest_runtime& g) {
+  do {
+    pollfd one{g.descriptor(), POLLIN, 0};
+    static_cast<void>(::poll(&one, 1, -1));
+  } while (g.poll());
+}
+
+void send_there_and_back(asio::io_context& c, int n) {
+  socket_pair s(c);
+  auto echo = vigil::spawn([&] {
+    char byte = 0;
+    for (int i = 0; i < n; ++i) {
+      asio::async_read(s.far, asio::buffer(&byte, 1), use_fiber);
+      asio::async_write(s.far, asio::buffer(&byte, 1), use_fiber);
+    }
+  });
+  for (int i = 0; i < n; ++i) {
+    char byte = static_cast<char>(i);
+    asio::async_write(s.near, asio::buffer(&byte, 1), use_fiber);
+    byte = static_cast<char>(i + 1);
+    asio::async_read(s.near, asio::buffer(&byte, 1), use_fiber);
+    CHECK(byte == static_cast<char>(i));
+  }
+  echo.join();
+}
+
+std::exception_ptr handed_over;
+
+}  // namespace
+
+TEST_SUITE("io: in a guest") {
+  TEST_CASE("fibers read and write on the host's thread") {
+    guest_runtime g;
+    int done = 0;
+    g.start([&] {
+      const std::thread::id host = std::this_thread::get_id();
+      send_there_and_back(vigil::io::io_context(), 100);
+      CHECK(std::this_thread::get_id() == host);
+      ++done;
+    });
+    serve(g);
+    CHECK(done == 1);
+  }
+
+  TEST_CASE("a read with a limit ends in time, and one that is cancelled ends") {
+    guest_runtime g;
+    g.start([] {
+      socket_pair s(vigil::io::io_context());
+      char byte = 0;
+      const auto start = vigil::clock::now();
+      CHECK_THROWS_AS(asio::async_read(s.near, asio::buffer(&byte, 1), use_fiber.within(5ms)),
+                      boost::system::system_error);
+      CHECK(vigil::clock::now() - start >= 5ms);
+      auto reader =
+          vigil::spawn([&] { asio::async_read(s.near, asio::buffer(&byte, 1), use_fiber); });
+      vigil::sleep_for(1ms);
+      reader.request_stop();
+      CHECK_THROWS_AS(reader.join(), vigil::cancelled);
+    });
+    serve(g);
+  }
+
+  TEST_CASE("an attached io_context, which a thread of the program runs as well") {
+    asio::io_context context;
+    vigil::options o;
+    vigil::io::attach(o, context);
+    guest_runtime g(o);
+    std::thread runs([&] { context.run(); });
+    bool handled = false;
+    g.start([&] {
+      CHECK(&vigil::io::io_context() == &context);
+      send_there_and_back(context, 20);
+      auto ch = vigil::make_channel<int>(1);
+      asio::post(context, [&, ch] { ch.send(1); });
+      handled = ch.recv() == 1;
+    });
+    serve(g);
+    context.stop();
+    runs.join();
+    CHECK(handled);
+  }
+
+  TEST_CASE("an exception of a handler goes to on_unhandled") {
+    handed_over = nullptr;
+    vigil::options o;
+    o.on_unhandled = [](std::exception_ptr e) { handed_over = std::move(e); };
+    guest_runtime g(o);
+    g.start([] {
+      auto ch = vigil::make_channel<int>(1);
+      asio::post(vigil::io::io_context(), [] { throw std::runtime_error("in a handler"); });
+      asio::post(vigil::io::io_context(), [ch] { ch.send(1); });
+      static_cast<void>(ch.recv());
+    });
+    serve(g);
+    REQUIRE(handed_over != nullptr);
+    CHECK_THROWS_WITH(std::rethrow_exception(handed_over), "in a handler");
+  }
+
+  TEST_CASE("the destructor ends what waits for I/O") {
+    bool stopped = false;
+    {
+      guest_runtime g;
+      g.start([&] {
+        socket_pair s(vigil::io::io_context());
+        char byte = 0;
+        try {
+          asio::async_read(s.near, asio::buffer(&byte, 1), use_fiber);
+        } catch (const vigil::stopped&) {
+          stopped = true;
+          throw;
+        }
+      });
+      CHECK(g.poll());
+    }
+    CHECK(stopped);
+  }
+}
