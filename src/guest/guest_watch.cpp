@@ -46,11 +46,14 @@ owned_fd::~owned_fd() {
 event_fd::event_fd()
     : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "vigil::guest_runtime: eventfd") {}
 
+// Also called by signal handlers, whose thread keeps its errno.
 void event_fd::write() noexcept {
+  const int error = errno;
   const std::uint64_t one = 1;
   // A full counter is readable already.
   while (::write(fd_.get(), &one, sizeof one) < 0 && errno == EINTR) {
   }
+  errno = error;
 }
 
 void event_fd::take() noexcept {
