@@ -100,8 +100,7 @@ void stuck_watch::report() noexcept {
       "is due or a fiber is ready. Each of these fibers keeps its worker: it computes, or blocks "
       "its thread, in a function-local static or a std::call_once whose initialiser waits for "
       "example, or in a std::mutex that is held across a wait. A worker whose fiber is not named "
-      "is "
-      "kept by a handler of its io_context",
+      "is kept by a handler of its io_context",
       static_cast<double>(limit_) / 1e9);
   process_dump_running(2, of_.workers.front()->sched);
 }

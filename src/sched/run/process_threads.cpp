@@ -27,10 +27,13 @@ std::mutex leaving_lock;  // guards these two
 leaving_thread leaving_threads[64];
 std::size_t left_so_far = 0;
 
+// A compiler may make it for other threads as well: with the first thread_local object of
+// a file that they use.
 struct quiet_thread {
-  bool is_registered = true;
+  bool is_counted = false;
 
   ~quiet_thread() {
+    if (!is_counted) return;
     const std::lock_guard guard(leaving_lock);
     leaving_threads[left_so_far++ % std::size(leaving_threads)] = {::gettid(), monotonic_now()};
     quiet_threads.fetch_sub(1);
@@ -80,7 +83,7 @@ void process_count_quiet_threads(int change) noexcept {
 }
 
 void process_is_quiet_thread() noexcept {
-  static_cast<void>(this_quiet_thread.is_registered);
+  this_quiet_thread.is_counted = true;
 }
 
 std::size_t process_quiet_threads() noexcept {
