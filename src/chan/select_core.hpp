@@ -28,7 +28,8 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// The cases of a select that waits. It lies on the waiter's stack (awaited::object).
+// The cases of a select that waits. It lies on the waiter's stack, or beside the wait of
+// a task (awaited::object).
 struct shown_select {
   select_case* const* cases;
   std::size_t count;

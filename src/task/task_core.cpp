@@ -1,6 +1,7 @@
 #include "task/task_core.hpp"
 
 #include "base/assert.hpp"
+#include "sched/report/fiber_snapshot.hpp"
 #include "sched/run/process_fork.hpp"
 #include "sched/run/process_terminate.hpp"
 #include "sched/scheduler.hpp"
@@ -99,6 +100,33 @@ void task_core::report(const std::exception_ptr& error) noexcept {
   }
 }
 
+void task_core::show(fiber_snapshot& s) const noexcept {
+  s = {};
+  s.id = id;
+  s.task = this;
+  s.sched = &service.sched();
+  s.file = made_at.file;
+  s.line = made_at.line();
+  s.stopped = stop_flag.load();
+  switch (park.load()) {
+    case park_word::running:
+      s.state = fiber_state::running;
+      return;
+    case park_word::woken:
+      s.state = fiber_state::runnable;
+      return;
+    case park_word::suspended:
+      break;
+  }
+  s.state = fiber_state::parked;
+  // ordering: for the reader's eyes, these three.
+  s.reason = reason.load(order::relaxed);
+  s.object = object.load(order::relaxed);
+  s.since = since.load(order::relaxed);
+  s.runs = static_cast<std::uint32_t>(self.last());
+  if (s.reason == wait_reason::none) s.state = fiber_state::running;  // since that look
+}
+
 // `what` has left the task, or on_unhandled.
 void task_core::end_by(const char* what) const noexcept {
   warn("%s task %llu (started at %s:%u), which nobody joins: %s",
@@ -167,7 +195,7 @@ task_join_end wait_as_task_joiner(task_core& t, caller& self) {
   open_wait own;
   self.open(own);
   t.joiner = &own;
-  const outcome result = self.wait(own.ticket, wait_reason::join, lock, [&]() noexcept {
+  const outcome result = self.wait(own.ticket, {wait_reason::join, &t}, lock, [&]() noexcept {
     const lock_guard guard(lock);
     if (!t.has_ended.load()) t.joiner = nullptr;
   });

@@ -31,6 +31,7 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 class task_service;
+struct fiber_snapshot;
 
 class task_core : public running_task {
  public:
@@ -56,6 +57,8 @@ class task_core : public running_task {
   void report(const std::exception_ptr& error) noexcept;
   // Ends the program: the message names the task, and says what it does wrong.
   [[noreturn]] void fatal_here(const char* what) const noexcept;
+  // Copies what a dump shows, but for the time. Caller: keeps the task from ending.
+  void show(fiber_snapshot& s) const noexcept;
 
   // Guards the joiner and the end. It is there longer than the runtime.
   spinlock& lock() const noexcept;

@@ -2,16 +2,17 @@
 
 #include "base/assert.hpp"
 #include "sched/fiber/park.hpp"
-#include "sched/report/dump_writer.hpp"
+#include "sched/report/fiber_dump.hpp"
 #include "sched/wait/wake_list.hpp"
+#include "task/shown_tasks.hpp"
 #include "timer/system_fiber.hpp"
 
 #include <vigil/detail/callable.hpp>
 #include <vigil/error.hpp>
 #include <vigil/post.hpp>
 
+#include <algorithm>
 #include <memory>
-#include <new>
 #include <utility>
 
 namespace vigil::inline VIGIL_ABI::detail {
@@ -176,6 +177,7 @@ bool task_service::run_turn(runner& own) {
     if (t == nullptr) return false;
     --spare_;
     own.inside = t;
+    ++inside_;
     // The one who asks sets the flag first, and looks for the runner afterwards.
     own.self.stop_flag.store(t->stop_flag.load());
     const bool wanted = wants_spare();
@@ -184,6 +186,7 @@ bool task_service::run_turn(runner& own) {
     enter(own, *t);
     lock_.lock();
     own.comes_out();
+    --inside_;
     ++spare_;
   }
   return !ready_.empty();
@@ -264,6 +267,9 @@ void task_service::run_until_it_waits(runner& own, task_core& t) noexcept {
         finish(own, t);
         return;
       case task_core::step::yield:
+        // ordering: for those who look inside.
+        t.park.store(task_core::park_word::woken, order::relaxed);
+        break;
       case task_core::step::transfer:
         break;
     }
@@ -343,53 +349,55 @@ void task_service::stop_all() noexcept {
   }
 }
 
+namespace {
+
+void write_nothing(dump_writer&, const void*) noexcept {}
+
+}  // namespace
+
 // Copies a few under each hold of the lock: the reader of the text may be slow.
 void task_service::write(dump_writer& out) noexcept {
-  struct shown {
-    std::uint64_t id;
-    birth made_at;
-    wait_reason why;
-    nanos since;
-  };
-
-  constexpr std::size_t at_once = 32;
+  constexpr std::size_t at_once = 8;  // on the stack of a signal's handler, perhaps
   constexpr std::size_t most = 1024;
-  const nanos now = sched_.clock.now();
-  for (std::size_t first = 0;; first += at_once) {
-    alignas(shown) std::byte room[at_once * sizeof(shown)];
-    auto* const lines = reinterpret_cast<shown*>(room);
-    std::size_t n = 0;
-    std::size_t all = 0;
-    if (!lock_.try_lock()) {
+  fiber_snapshot some[at_once];
+  shown_tasks tasks{.to = some, .room = at_once};
+  for (; tasks.first < most; tasks.first += at_once) {
+    if (!copy(tasks)) {
       out.text("tasks: another thread is changing their list; try again\n");
       return;
     }
-    all = all_.size();
-    std::size_t skipped = 0;
-    for (const task_core* t = all_.front(); t != nullptr && n < at_once; t = task_list::next(*t)) {
-      if (skipped++ < first) continue;
-      // ordering: for the reader's eyes.
-      ::new (&lines[n++]) shown{t->id,
-                                t->made_at,
-                                t->reason.load(order::relaxed),  // ordering: as above
-                                t->since.load(order::relaxed)};  // ordering: as above
-    }
-    lock_.unlock();
-    for (std::size_t i = 0; i < n; ++i) {
-      const shown& t = lines[i];
-      out.text("task ").number(t.id).text(", started at ").file(t.made_at.file).text(":");
-      out.number(t.made_at.line());
-      if (t.why == wait_reason::none) {
-        out.text(", ready or running\n");
-      } else {
-        out.text(", waits for: ").text(to_string(t.why)).text(" since ");
-        out.seconds(now - t.since).text("\n");
-      }
-    }
-    if (n < at_once) return;
-    if (first + at_once < most) continue;
-    if (all > most) out.text("and ").number(all - most).text(" tasks more\n");
-    return;
+    for (std::size_t i = 0; i < tasks.copied; ++i)
+      dump_fiber(out, some[i], {&write_nothing, nullptr});
+    if (tasks.copied < at_once) return;
+  }
+  if (tasks.all > most) out.text("... and ").number(tasks.all - most).text(" more tasks\n");
+}
+
+bool task_service::copy(shown_tasks& out) noexcept {
+  if (out.of_caller == shown_tasks::patience::waits) {
+    lock_.lock();
+  } else if (!lock_.try_lock()) {
+    return false;
+  }
+  copy_some(out);
+  lock_.unlock();
+  const nanos now = sched_.clock.now();
+  for (std::size_t i = 0; i < out.copied; ++i)
+    out.to[i].now = now;
+  return true;
+}
+
+void task_service::copy_some(shown_tasks& out) const noexcept {
+  out.copied = 0;
+  out.all = all_.size();
+  out.runnable = ready_.size();
+  // One that has ended, and is inside a runner still, is in no list.
+  out.running = std::min<std::size_t>(inside_, out.all - out.runnable);
+  std::size_t skipped = 0;
+  for (const task_core* t = all_.front(); t != nullptr && out.copied < out.room;
+       t = task_list::next(*t)) {
+    if (skipped++ < out.first) continue;
+    t->show(out.to[out.copied++]);
   }
 }
 

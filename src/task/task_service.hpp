@@ -48,6 +48,7 @@ class task_service final : public runtime_part {
 
   void stop_all() noexcept override VIGIL_EXCLUDES(lock_);
   void write(dump_writer& out) noexcept override VIGIL_EXCLUDES(lock_);
+  bool copy(shown_tasks& out) noexcept override VIGIL_EXCLUDES(lock_);
 
   scheduler& sched() const noexcept { return sched_; }
 
@@ -86,6 +87,7 @@ class task_service final : public runtime_part {
   void ask_for_stack() noexcept VIGIL_EXCLUDES(lock_);
   void lend_stack() VIGIL_EXCLUDES(lock_);
   runner* find_inside(const task_core& t) noexcept VIGIL_REQUIRES(lock_);
+  void copy_some(shown_tasks& out) const noexcept VIGIL_REQUIRES(lock_);
   task_core* pop() noexcept VIGIL_REQUIRES(lock_);
 
   scheduler& sched_;
@@ -96,6 +98,7 @@ class task_service final : public runtime_part {
   list<runner, &runner::hook> runners_ VIGIL_GUARDED_BY(lock_);
   unsigned spare_ VIGIL_GUARDED_BY(lock_) = 0;
   bool asks_for_stack_ VIGIL_GUARDED_BY(lock_) = false;  // lend_stack() is to come
+  unsigned inside_ VIGIL_GUARDED_BY(lock_) = 0;          // runners that are inside a task
   std::uint64_t last_id_ VIGIL_GUARDED_BY(lock_) = 0;
 };
 

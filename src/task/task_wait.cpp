@@ -5,6 +5,7 @@
 //     wait: it may be resumed as soon as begin() has returned true, on another thread.
 // TW2 begin() returns false only if no deliver() will come: nothing was queued, or it has
 //     claimed the wait itself.
+#include "chan/select_core.hpp"
 #include "chan/selecting.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/wait/cancel_tree.hpp"
@@ -70,6 +71,7 @@ struct task_wait::context_part {
 // A wait for several cases.
 struct task_wait::select_part {
   std::optional<selecting> several;
+  shown_select shown = {};
   std::size_t taken = selecting::none;
   std::exception_ptr error;  // of a later round
   round_loop rounds;
@@ -175,6 +177,7 @@ bool task_wait::begin(running_task& of,
   select_ = new select_part;
   is_select_ = true;
   selecting& s = select_->several.emplace(cases, count, mode);
+  select_->shown = {cases, count};
   const std::size_t taken = s.look_at_each();
   if (taken != selecting::none) {
     takes(taken);
@@ -207,7 +210,7 @@ bool task_wait::begin_timed(task_core& t, std::coroutine_handle<> h, const selec
 bool task_wait::begin_round(task_core& t, std::coroutine_handle<> h) {
   selecting& s = *select_->several;
   task_owner owner(t);
-  show(t, wait_reason::select, nullptr);
+  show(t, wait_reason::select, &select_->shown);
   for (;;) {
     s.begin_round();
     announcement waits(t, h);

@@ -213,9 +213,49 @@ TEST_SUITE("task: waits") {
       vigil::sleep_for(3s);
       const std::string text = dumped();
       INFO(text);
-      CHECK(text.find("task 1, started at ") != std::string::npos);
-      CHECK(text.find("task_wait_test.cpp:") != std::string::npos);
-      CHECK(text.find("waits for: channel receive since 3.000 s") != std::string::npos);
+      const std::string wait = "task 1 [parked: channel receive, for 3.000 s] started at ";
+      REQUIRE(text.find(wait) != std::string::npos);
+      CHECK(text.find("task_wait_test.cpp:", text.find(wait)) != std::string::npos);
+      ch.close();
+    });
+  }
+
+  TEST_CASE("the dump tells a task that runs from one that is ready, or that has yielded") {
+    in_virtual([] {
+      const auto dumps = [](std::string& text) -> task<> {
+        text = dumped();
+        co_return;
+      };
+      const auto yields = []() -> task<> {
+        for (int i = 0; i < 100; ++i)
+          co_await co::yield();
+      };
+      std::string text;
+      auto yielding = spawn(yields());
+      vigil::this_fiber::yield();
+      auto ready = spawn(yields());
+      auto running = spawn(dumps(text));
+      running.join();
+      INFO(text);
+      CHECK(text.find("task 1 [runnable] started at ") != std::string::npos);
+      CHECK(text.find("task 2 [runnable] started at ") != std::string::npos);
+      CHECK(text.find("task 3 [running] started at ") != std::string::npos);
+      yielding.join();
+      ready.join();
+    });
+  }
+
+  TEST_CASE("of very many tasks the dump shows 1024") {
+    in_virtual([] {
+      std::vector<task_handle<>> all;
+      for (int i = 0; i < 1'030; ++i)
+        all.push_back(spawn([]() -> task<> { co_await co::sleep_for(1h); }()));
+      const std::string text = dumped();
+      CHECK(text.find("\ntask 1024 [") != std::string::npos);
+      CHECK(text.find("\ntask 1025 [") == std::string::npos);
+      CHECK(text.find("\n... and 6 more tasks\n") != std::string::npos);
+      for (auto& t : all)
+        t.request_stop();
     });
   }
 

@@ -101,7 +101,7 @@ VIGIL_NO_SANITIZE_THREAD const fiber* current_of(const worker& w) noexcept {
 constinit atomic<const dump_extension*> installed_extension{nullptr};
 
 void dump_fiber(dump_writer& out, const fiber_snapshot& s, const object_text& object) noexcept {
-  out.text("fiber ").number(s.id);
+  out.text(s.task != nullptr ? "task " : "fiber ").number(s.id);
   if (s.name[0] != '\0') out.text(" (").name(s.name).text(")");
   out.text(" [");
   describe_state(out, s, object);

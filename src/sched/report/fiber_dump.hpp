@@ -30,7 +30,7 @@ struct object_text {
   const void* argument;
 };
 
-// Writes the line of one fiber, with its end.
+// Writes the line of one fiber or task, with its end.
 VIGIL_FOR_IO void dump_fiber(dump_writer& out,
                              const fiber_snapshot& s,
                              const object_text& object) noexcept;

@@ -1,5 +1,5 @@
 // fiber_snapshot: what a dump shows of a fiber, copied out of its control block while the
-// fiber goes on. Async-signal-safe.
+// fiber goes on; or of a task. Async-signal-safe.
 #pragma once
 
 #include "base/nanos.hpp"
@@ -16,6 +16,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 struct fiber_snapshot {
   std::uint64_t id = 0;
   std::uint64_t parent = 0;
+  const void* task = nullptr;  // of a task: its address, which is only compared
   fiber_state state = fiber_state::made;
   fiber_role role = fiber_role::user;
   // The wait, while it is parked. The objects may be gone: they are only compared, or
@@ -33,7 +34,8 @@ struct fiber_snapshot {
   const char* file = nullptr;
   std::uint32_t line = 0;
   char name[fiber_identity::name_room] = {};
-  // Where it goes on, unless it runs, and the count of its runs at that moment.
+  // Where it goes on, unless it runs, and the count of its runs at that moment; of a task
+  // the count of its waits.
   resume_point resumes_at = nullptr;
   std::uint32_t runs = 0;
   bool moved_on = false;  // ran while it was looked at: of the rest only who it is holds

@@ -7,6 +7,7 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 class dump_writer;
+struct shown_tasks;  // task/shown_tasks.hpp
 
 class runtime_part {
  public:
@@ -17,6 +18,9 @@ class runtime_part {
 
   // Lists what waits, for a dump. May be called by a signal's handler.
   virtual void write(dump_writer& out) noexcept = 0;
+
+  // Copies what dumps show of some tasks. False if that would have to wait, and may not.
+  virtual bool copy(shown_tasks& out) noexcept = 0;
 
  protected:
   runtime_part() = default;

@@ -50,10 +50,11 @@ struct awaited {
   constexpr awaited(wait_reason why, const void* what) noexcept : reason(why), object(what) {}
 
   wait_reason reason;
-  // join: the fiber's control block; send and recv: the channel_core; select: its
-  // shown_select; blocking: the side_call; io: the `birth` of a stream in memory, or an
-  // odd number for a descriptor of the kernel's (io/detail/shown_object.hpp); otherwise
-  // the `birth` in the object. nullptr if there is none, or if it is not known.
+  // join: the fiber's control block, or the task_core; send and recv: the channel_core;
+  // select: its shown_select; blocking: the side_call; io: the `birth` of a stream in
+  // memory, or an odd number for a descriptor of the kernel's
+  // (io/detail/shown_object.hpp); otherwise the `birth` in the object. nullptr if there
+  // is none, or if it is not known.
   const void* object = nullptr;
 };
 

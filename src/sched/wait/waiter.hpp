@@ -110,6 +110,9 @@ class waiter {
     return static_cast<detail::outcome>(word_.load(order::acquire) & outcome_mask);
   }
 
+  // The ticket of the last wait, open or not. ordering: for those who look inside.
+  ticket last() const noexcept { return word_.load(order::relaxed) >> shift; }
+
   kind type() const noexcept { return kind_; }
 
   fiber& as_fiber() const noexcept { return *static_cast<fiber*>(owner_); }
