@@ -43,7 +43,7 @@ ALLOWED = {
     "io": IO | {"runtime"},
     "testing": TOP,
     "debug": TOP,
-    "inspect": RUNTIME | {"runtime"},
+    "inspect": RUNTIME | {"runtime", "task"},
     "lock_check": RUNTIME | {"runtime", "inspect"},
     "inspect_page": IO | {"io", "runtime", "inspect"},
 }

@@ -24,5 +24,8 @@
 #define VIGIL_NO_SANITIZE_THREAD __attribute__((no_sanitize_thread, noinline))
 #endif
 
+// For what reads a copy of bytes that may be no object any more.
+#define VIGIL_NO_SANITIZE_UNDEFINED __attribute__((no_sanitize("undefined"), noinline))
+
 // For what reads the stacks of others, and the gaps between their variables.
 #define VIGIL_NO_SANITIZE __attribute__((no_sanitize_thread, no_sanitize_address, noinline))

@@ -109,10 +109,16 @@ class channel_core {
 
   std::size_t capacity() const noexcept { return capacity_; }
 
-  // For those who look inside, at a copy of the bytes.
-  std::size_t size_in_copy() const noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS { return size_; }
+  struct state {
+    std::size_t size;
+    std::size_t capacity;
+    bool is_closed;
+  };
 
-  bool is_closed_in_copy() const noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS { return closed_; }
+  // For those who look inside, at a copy of the bytes.
+  VIGIL_NO_SANITIZE_UNDEFINED state state_in_copy() const noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+    return {size_, capacity_, closed_};
+  }
 
   // Takes out the first receiver that can be claimed for a value, and claims it. Caller:
   // the timer's channel, holding the lock.

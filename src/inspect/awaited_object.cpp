@@ -1,6 +1,7 @@
 #include "inspect/awaited_object.hpp"
 
 #include "base/object_names.hpp"
+#include "base/thread_annotations.hpp"
 #include "chan/channel_core.hpp"
 #include "chan/select_core.hpp"
 #include "inspect/foreign_memory.hpp"
@@ -43,14 +44,15 @@ bool read_fiber_at(const void* block, shown_fiber& out) noexcept {
   return true;
 }
 
-bool read_channel_at(const void* at, shown_object& out) noexcept {
+VIGIL_NO_SANITIZE_UNDEFINED bool read_channel_at(const void* at, shown_object& out) noexcept {
   copied_bytes<channel_core> copy;
   if (!copy.read(at)) return false;
   const channel_core& c = copy.as_object();
   out.type = shown_object::kind::channel;
-  out.size = c.size_in_copy();
-  out.capacity = c.capacity();
-  out.is_closed = c.is_closed_in_copy();
+  const channel_core::state s = c.state_in_copy();
+  out.size = s.size;
+  out.capacity = s.capacity;
+  out.is_closed = s.is_closed;
   return read_birth(c.made_at, at, out.made);
 }
 
@@ -254,6 +256,9 @@ void write_object(dump_writer& out, const shown_object& o, bool with_addresses) 
     case shown_object::kind::one_fiber:
       write_fiber(out.text(" of "), o.who);
       break;
+    case shown_object::kind::one_task:
+      out.text(" of task ").number(o.who.id);
+      break;
     case shown_object::kind::channel:
       out.text(o.reason == wait_reason::send ? " to " : " from ");
       write_channel(out, o, with_addresses);
@@ -315,12 +320,22 @@ bool read_awaited(const stack& where, const fiber_snapshot& s, awaited_object& o
   return true;
 }
 
+void read_awaited(const fiber_snapshot& task, awaited_object& out) noexcept {
+  out = {};
+  if (task.state != fiber_state::parked) return;
+  if (!read_by_reason(task, out)) out.type = awaited_object::kind::none;
+}
+
 bool read_object(wait_reason reason, const void* object, shown_object& out) noexcept {
   out.reason = reason;
   switch (reason) {
     case wait_reason::join:
-      out.type = shown_object::kind::one_fiber;
-      return read_fiber_at(object, out.who);
+      if (read_fiber_at(object, out.who)) {
+        out.type = shown_object::kind::one_fiber;
+      } else {
+        out.joined = object;
+      }
+      return true;
     case wait_reason::send:
     case wait_reason::recv:
       return read_channel_at(object, out);

@@ -1,5 +1,5 @@
-// awaited_object: the object that a parked fiber waits for: a channel, a lock and its
-// holder, another fiber, a socket. Async-signal-safe.
+// awaited_object: the object that a parked fiber or task waits for: a channel, a lock and
+// its holder, another fiber, a socket. Async-signal-safe.
 #pragma once
 
 #include "inspect/socket_ends.hpp"
@@ -31,7 +31,7 @@ struct shown_fiber {
 
 // The object of a wait, or of one case of a select.
 struct shown_object {
-  enum class kind : std::uint8_t { none, one_fiber, channel, queue, descriptor };
+  enum class kind : std::uint8_t { none, one_fiber, one_task, channel, queue, descriptor };
   enum class holder : std::uint8_t { unknown, a_number, a_fiber, a_thread, gone };
 
   wait_reason reason = wait_reason::none;
@@ -41,12 +41,14 @@ struct shown_object {
   std::size_t size = 0;
   std::size_t capacity = 0;
   bool is_closed = false;
+  // --- none: a task that is joined, perhaps, whose number is not known yet
+  const void* joined = nullptr;
   // --- a descriptor
   int number = -1;
   // --- a lock
   holder held_by = holder::unknown;
   std::uint64_t holder_noted = 0;  // holder_word
-  shown_fiber who;                 // the fiber that is joined, or that holds the lock
+  shown_fiber who;  // the fiber or task that is joined, or the fiber that holds the lock
 };
 
 struct awaited_object {
@@ -70,6 +72,10 @@ bool read_object(wait_reason reason, const void* object, shown_object& out) noex
 // Reads it for a fiber whose state is `parked`. False if the fiber has moved on
 // meanwhile. Caller: holds a slab_hold.
 bool read_awaited(const stack& where, const fiber_snapshot& s, awaited_object& out) noexcept;
+
+// Reads it for a task. As the task may go on meanwhile, the caller copies it once more
+// afterwards: if it waits as before, the object is the one of that wait.
+void read_awaited(const fiber_snapshot& task, awaited_object& out) noexcept;
 
 // Finds the fiber whose number an object names as its holder (holder::a_number). Walks
 // over all fibers. Caller: as above.

@@ -1,6 +1,7 @@
 #include "inspect/fiber_report.hpp"
 
 #include "inspect/running_frames.hpp"
+#include "inspect/task_walk.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/run/process_dump.hpp"
 #include "sched/run/running_runtimes.hpp"
@@ -36,9 +37,38 @@ class collector {
     reported_fiber f;
     f.shown = s;
     read(where, f);
-    name_holders(f);
+    name_holders(f.awaited);
     ++report_.collected;
     group_of_read().fibers.push_back(f);
+  }
+
+  void visit_tasks(const scheduler& s) {
+    if (s.settings().is_observer) return;
+    const std::size_t room = fibers_shown_at_most - report_.tasks.size();
+    report_.all_tasks += walk_tasks(s, room, [&](runtime_part& part, shown_tasks some) {
+                           read_tasks(part, some, s.number());
+                         }).all;
+  }
+
+  // Tells the numbers of tasks that are joined. Caller: has visited all.
+  void name_joined() {
+    std::unordered_map<const void*, std::uint64_t> numbers;
+    for (const reported_task& t : report_.tasks)
+      numbers[t.shown.task] = t.shown.id;
+    const auto name = [&numbers](awaited_object& o) {
+      for (std::size_t i = 0; i < o.case_count; ++i) {
+        const auto found = numbers.find(o.cases[i].joined);
+        if (found == numbers.end()) continue;
+        o.cases[i].type = shown_object::kind::one_task;
+        o.cases[i].who.id = found->second;
+      }
+    };
+    for (reported_task& t : report_.tasks)
+      name(t.awaited);
+    for (const auto& g : report_.groups) {
+      for (reported_fiber& f : g->fibers)
+        name(f.awaited);
+    }
   }
 
   fiber_report take() {
@@ -94,15 +124,43 @@ class collector {
   }
 
   // Many may wait for one holder, and finding it takes a walk over all fibers.
-  void name_holders(reported_fiber& f) {
-    for (std::size_t i = 0; i < f.awaited.case_count; ++i) {
-      shown_object& o = f.awaited.cases[i];
+  void name_holders(awaited_object& awaited) {
+    for (std::size_t i = 0; i < awaited.case_count; ++i) {
+      shown_object& o = awaited.cases[i];
       if (o.held_by != shown_object::holder::a_number) continue;
       const auto [found, is_new] = holders_.try_emplace(o.holder_noted, o);
       if (is_new) find_holder(found->second);
       o.held_by = found->second.held_by;
       o.who = found->second.who;
     }
+  }
+
+  // Reads the objects of their waits. Copying them once more tells whose wait has lasted.
+  void read_tasks(runtime_part& part, shown_tasks some, std::uint64_t runtime) {
+    const std::size_t before = report_.tasks.size();
+    for (std::size_t i = 0; i < some.copied; ++i) {
+      reported_task& t = report_.tasks.emplace_back();
+      t.shown = some.to[i];
+      t.runtime = runtime;
+      read_awaited(t.shown, t.awaited);
+    }
+    part.copy(some);
+    for (std::size_t i = before, j = 0; i < report_.tasks.size(); ++i) {
+      reported_task& t = report_.tasks[i];
+      const std::size_t at = j;
+      while (j < some.copied && !is_same_wait(some.to[j], t.shown))
+        ++j;
+      if (j == some.copied) {
+        t.awaited = {};
+        j = at;
+      }
+      name_holders(t.awaited);
+    }
+  }
+
+  static bool is_same_wait(const fiber_snapshot& a, const fiber_snapshot& b) noexcept {
+    return a.id == b.id && a.state == b.state && a.runs == b.runs && a.reason == b.reason &&
+           a.object == b.object;
   }
 
   // The group of those with the frames that have just been read.
@@ -154,8 +212,17 @@ fiber_report collect_fibers(const scheduler* running_on, bool with_frames) {
           }
         },
         &argument);
+    for_each_running([&](const scheduler& s, runtime_slot&) {
+      if (running_on != nullptr || error != nullptr) return;
+      try {
+        all.visit_tasks(s);
+      } catch (...) {
+        error = std::current_exception();
+      }
+    });
   }
   if (error != nullptr) std::rethrow_exception(error);
+  all.name_joined();
   return all.take();
 }
 

@@ -1,5 +1,5 @@
-// fiber_report: all fibers of the process with their frames, equal ones together, as the
-// dumps print them and as JSON.
+// fiber_report: all fibers of the process with their frames, equal ones together, and all
+// tasks, as the dumps print them and as JSON.
 #pragma once
 
 #include "inspect/awaited_object.hpp"
@@ -9,6 +9,7 @@
 #include <vigil/detail/config.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -28,15 +29,23 @@ struct fiber_group {
   std::vector<reported_fiber> fibers;
 };
 
+struct reported_task {
+  fiber_snapshot shown;
+  awaited_object awaited;
+  std::uint64_t runtime = 0;  // its number
+};
+
 struct fiber_report {
   // The largest first.
   std::vector<std::unique_ptr<fiber_group>> groups;
-  std::size_t fibers = 0;     // all there are
-  std::size_t collected = 0;  // in the groups: fibers_shown_at_most
+  std::size_t fibers = 0;            // all there are
+  std::size_t collected = 0;         // in the groups: fibers_shown_at_most
+  std::vector<reported_task> tasks;  // fibers_shown_at_most
+  std::size_t all_tasks = 0;
 };
 
-// Looks at all fibers; with `running_on` at the running ones of that scheduler alone. Not
-// in a signal handler, and not on a fiber. Throws std::bad_alloc.
+// Looks at all fibers and tasks; with `running_on` at the running fibers of that
+// scheduler alone. Not in a signal handler, and not on a fiber. Throws std::bad_alloc.
 fiber_report collect_fibers(const scheduler* running_on, bool with_frames);
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -129,6 +129,7 @@ std::string text_of(const scheduler* running_on, const inspect::dump_options& op
       out.text("... and ").number(r.fibers - r.collected).text(" more\n");
     }
     out.number(r.fibers).text(" fibers\n");
+    write_tasks(out, r, options.frames ? lines_at_most : r.tasks.size(), options.addresses);
   }
   out.flush();
   return text;

@@ -1,6 +1,7 @@
 // OpenMetrics text: https://prometheus.io/docs/specs/om/open_metrics_spec.
 #include "blocking/side_pool.hpp"
 #include "inspect/clock_kind.hpp"
+#include "inspect/task_walk.hpp"
 #include "inspect/valid_utf8.hpp"
 #include "machine/stack.hpp"
 #include "sched/report/fiber_snapshot.hpp"
@@ -94,6 +95,7 @@ struct runtime_facts {
   runtime_stats stats;
   std::array<std::uint64_t, states> by_state{};    // fiber_state
   std::array<std::uint64_t, reasons> by_reason{};  // wait_reason
+  detail::shown_tasks tasks;                       // their numbers alone
 };
 
 void count_fiber(const detail::stack& where, void* argument) noexcept {
@@ -119,6 +121,7 @@ std::vector<runtime_facts> collect() {
     r.of = "runtime=\"" + std::to_string(s.number()) + "\"";
     s.add_stats(r.stats);
     r.stats.blocking = s.side_pool->stats();
+    r.tasks = detail::count_tasks(s);
   });
   const detail::slab_hold hold;
   detail::for_each_stack_in_use(&count_fiber, &all);
@@ -274,6 +277,19 @@ void write_fibers(exposition& out, const std::vector<runtime_facts>& all) {
   }
 }
 
+void write_tasks(exposition& out, const std::vector<runtime_facts>& all) {
+  using detail::fiber_state;
+  out.family("vigil_task_state", "gauge", "Tasks by state.");
+  for (const runtime_facts& r : all) {
+    const auto sample = [&](fiber_state state, std::size_t n) {
+      out.sample("", with(r.of, "state", to_string(state)), std::uint64_t{n});
+    };
+    sample(fiber_state::runnable, r.tasks.runnable);
+    sample(fiber_state::running, r.tasks.running);
+    sample(fiber_state::parked, r.tasks.parked());
+  }
+}
+
 // Writes what belongs to the whole process.
 void write_process(exposition& out) {
   const detail::stack_stats stacks = detail::read_stack_stats();
@@ -295,6 +311,7 @@ std::string openmetrics() {
   const std::vector<runtime_facts> all = collect();
   exposition out;
   write_fibers(out, all);
+  write_tasks(out, all);
   for (const plain_family& f : gauges) {
     out.family(f.name, "gauge", f.help);
     one_each(out, all, "", [&f](const runtime_stats& s) { return s.*f.value; });

@@ -1,6 +1,8 @@
 #include "inspect/overview.hpp"
 
 #include "inspect/json_text.hpp"
+#include "inspect/task_walk.hpp"
+#include "sched/report/fiber_dump.hpp"
 #include "sched/report/fiber_snapshot.hpp"
 #include "sched/run/process_dump.hpp"
 #include "sched/run/running_runtimes.hpp"
@@ -29,7 +31,7 @@ namespace json = boost::json;
 constexpr std::size_t groups_shown_at_most = 500;
 constexpr std::size_t deadlines_shown_at_most = 20;
 
-// Fibers of one group have all of this in common.
+// Fibers, or tasks, of one group have all of this in common.
 struct group_key {
   std::size_t runtime;  // index in the survey
   const char* file;
@@ -58,6 +60,8 @@ struct group_facts {
   nanos oldest = -1;
   fiber_snapshot example;  // the oldest
 };
+
+using group_map = std::unordered_map<group_key, group_facts, group_hash>;
 
 struct worker_facts {
   unsigned index;
@@ -116,6 +120,7 @@ class survey {
         service_of(const_cast<scheduler&>(s)).list_next(next, deadlines_shown_at_most);
     for (std::size_t i = 0; i < n; ++i)
       timers_.push_back({index, next[i].deadline - now, next[i]});
+    add_tasks(s, index);
   }
 
   void visit(const stack& where) {
@@ -128,18 +133,37 @@ class survey {
   }
 
   overview take() {
-    return {json::serialize(fibers()),
+    return {json::serialize(groups_of(fiber_groups_, fibers_)),
+            json::serialize(tasks()),
             json::serialize(workers()),
             json::serialize(deadlines()),
             json::serialize(lateness())};
   }
 
  private:
+  void add_tasks(const scheduler& s, std::size_t runtime) {
+    const shown_tasks all = walk_tasks(
+        s, fibers_shown_at_most - tasks_grouped_, [&](runtime_part&, const shown_tasks& some) {
+          for (std::size_t i = 0; i < some.copied; ++i)
+            add_to(task_groups_, some.to[i], runtime);
+          tasks_grouped_ += some.copied;
+        });
+    tasks_.all += all.all;
+    tasks_.runnable += all.runnable;
+    tasks_.running += all.running;
+  }
+
   void count(const stack& where, const fiber_snapshot& s, std::size_t runtime) {
     ++fibers_;
+    add_to(fiber_groups_, s, runtime);
+    if (s.state == fiber_state::parked && s.until != never) add_wait({runtime, s.until - s.now, s});
+    if (s.state == fiber_state::running) place(where, s, runtimes_[runtime]);
+  }
+
+  static void add_to(group_map& groups, const fiber_snapshot& s, std::size_t runtime) {
     const bool waits = s.state == fiber_state::parked;
     const wait_reason reason = waits ? s.reason : wait_reason::none;
-    group_facts& g = groups_[{runtime, s.file, s.line, s.state, reason}];
+    group_facts& g = groups[{runtime, s.file, s.line, s.state, reason}];
     const nanos age = waits && s.since != 0 ? std::max<nanos>(s.now - s.since, 0) : -1;
     if (age > g.oldest || g.count == 0) g.example = s;
     ++g.count;
@@ -149,8 +173,6 @@ class survey {
       g.sum += static_cast<double>(age);
       g.newest = std::min(g.newest, age);
     }
-    if (waits && s.until != never) add_wait({runtime, s.until - s.now, s});
-    if (s.state == fiber_state::running) place(where, s, runtimes_[runtime]);
   }
 
   // Keeps the earliest, in order.
@@ -188,10 +210,10 @@ class survey {
   }
 
   // The largest groups first.
-  json::object fibers() const {
+  json::object groups_of(const group_map& groups, std::uint64_t count) const {
     using entry = std::pair<const group_key, group_facts>;
     std::vector<const entry*> order;
-    for (const entry& e : groups_)
+    for (const entry& e : groups)
       order.push_back(&e);
     std::sort(order.begin(), order.end(), [](const entry* a, const entry* b) {
       if (a->second.count != b->second.count) return a->second.count > b->second.count;
@@ -200,9 +222,18 @@ class survey {
     json::array shown;
     for (std::size_t i = 0; i < std::min(order.size(), groups_shown_at_most); ++i)
       shown.push_back(group(order[i]->first, order[i]->second));
-    return {{"count", fibers_},
+    return {{"count", count},
             {"groups", std::move(shown)},
             {"more_groups", order.size() - std::min(order.size(), groups_shown_at_most)}};
+  }
+
+  json::object tasks() const {
+    json::object o = groups_of(task_groups_, tasks_.all);
+    o["runnable"] = tasks_.runnable;
+    o["running"] = tasks_.running;
+    o["parked"] = tasks_.parked();
+    o["in_groups"] = tasks_grouped_;
+    return o;
   }
 
   static json::object worker(const worker_facts& w) {
@@ -283,7 +314,10 @@ class survey {
 
   std::vector<observed_runtime> runtimes_;
   std::uint64_t fibers_ = 0;
-  std::unordered_map<group_key, group_facts, group_hash> groups_;
+  group_map fiber_groups_;
+  shown_tasks tasks_;  // the numbers alone
+  std::size_t tasks_grouped_ = 0;
+  group_map task_groups_;
   std::vector<wait_with_deadline> waits_;
   std::vector<due_timer> timers_;
 };

@@ -1,6 +1,6 @@
-// overview: all that the live page shows, as JSON: the fibers in groups, the workers, the
-// next deadlines and the histograms of delays. Its size does not grow with the number of
-// fibers. It has no addresses.
+// overview: all that the live page shows, as JSON: the fibers and tasks in groups, the
+// workers, the next deadlines and the histograms of delays. Its size does not grow with
+// the number of fibers. It has no addresses.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -12,13 +12,15 @@ namespace vigil::inline VIGIL_ABI::detail {
 // Each is one JSON value. docs/guide/live-page.md describes them.
 struct overview {
   std::string fibers;     // in groups of equal birth, state and wait
+  std::string tasks;      // the same, of those that were started first
   std::string workers;    // of each runtime
   std::string deadlines;  // the next ones, of waits and timers
   std::string lateness;   // of timers, and of fibers that are ready
 };
 
 // Looks at the runtimes that run, observers excepted, and at their fibers: a walk over
-// the control blocks, two tenths of a microsecond each. Not in a signal handler, and not
+// the control blocks, two tenths of a microsecond each; of tasks it groups
+// fibers_shown_at_most. Not in a signal handler, and not
 // on a fiber. Throws std::bad_alloc.
 VIGIL_FOR_IO overview take_overview();
 

@@ -43,6 +43,7 @@ json::object channel_of(const shown_object& c, bool with_addresses) {
 
 void add_object(json::object& to, const shown_object& o, bool with_addresses) {
   if (o.type == shown_object::kind::one_fiber) to["fiber"] = fiber_of(o.who);
+  if (o.type == shown_object::kind::one_task) to["task"] = json::object{{"id", o.who.id}};
   if (o.type == shown_object::kind::descriptor)
     to["descriptor"] = json::object{{"number", o.number}};
   if (o.type != shown_object::kind::queue) return;
@@ -110,12 +111,22 @@ void add_awaited(json::object& to, const awaited_object& o, bool with_addresses)
   if (o.ends_with_context) to["context"] = made_at(o.context, with_addresses);
 }
 
-json::object wait_of(const reported_fiber& f, bool with_addresses) {
-  const fiber_snapshot& s = f.shown;
+json::object wait_of(const fiber_snapshot& s, const awaited_object& awaited, bool with_addresses) {
   json::object o{{"reason", to_string(s.reason)}};
   if (s.since != 0) o["nanoseconds"] = s.now > s.since ? s.now - s.since : 0;
   if (s.until != never) o["due_in_nanoseconds"] = s.until - s.now;
-  add_awaited(o, f.awaited, with_addresses);
+  add_awaited(o, awaited, with_addresses);
+  return o;
+}
+
+json::object task_of(const reported_task& t, bool with_addresses) {
+  const fiber_snapshot& s = t.shown;
+  json::object o{{"id", s.id},
+                 {"runtime", t.runtime},
+                 {"state", to_string(s.state)},
+                 {"started_at", site_of(s.file, s.line)}};
+  if (s.stopped) o["stop_requested"] = true;
+  if (s.state == fiber_state::parked) o["waits_for"] = wait_of(s, t.awaited, with_addresses);
   return o;
 }
 
@@ -129,7 +140,9 @@ json::object fiber_of(const reported_fiber& f, std::size_t stack, bool with_addr
   if (s.parent != 0) o["parent"] = s.parent;
   if (s.pinned) o["pinned"] = true;
   if (s.stopped) o["stop_requested"] = true;
-  if (s.state == fiber_state::parked && !s.moved_on) o["waits_for"] = wait_of(f, with_addresses);
+  if (s.state == fiber_state::parked && !s.moved_on) {
+    o["waits_for"] = wait_of(s, f.awaited, with_addresses);
+  }
   return o;
 }
 
@@ -185,14 +198,19 @@ std::string to_json(const fiber_report& r, bool with_addresses) {
   symbol_reader names;
   json::array fibers;
   json::array stacks;
+  json::array tasks;
   for (const auto& g : r.groups) {
     for (const reported_fiber& f : g->fibers)
       fibers.push_back(fiber_of(f, stacks.size(), with_addresses));
     stacks.push_back(stack_of(*g, names));
   }
+  for (const reported_task& t : r.tasks)
+    tasks.push_back(task_of(t, with_addresses));
   const json::object all{{"fiber_count", r.fibers},
                          {"fibers", std::move(fibers)},
                          {"stacks", std::move(stacks)},
+                         {"task_count", r.all_tasks},
+                         {"tasks", std::move(tasks)},
                          {"runtimes", runtimes()}};
   return json::serialize(all) + "\n";
 }

@@ -3,12 +3,16 @@
 #include "sched/report/fiber_dump.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
-
-// So many fibers with the same frames have a line of their own.
-constexpr std::size_t lines_at_most = 20;
 
 void write_place(dump_writer& out, const code_place& p) {
   for (std::size_t i = 0; i < p.functions.size(); ++i) {
@@ -63,7 +67,51 @@ void write_group(dump_writer& out,
   if (has_frames) write_frames(out, g.frames, names);
 }
 
+// Tasks with equal birth, state and reason, those that have waited for longest first.
+using task_group = std::vector<const reported_task*>;
+
+// The largest group first.
+std::vector<task_group> grouped(const std::vector<reported_task>& tasks) {
+  using key = std::tuple<std::uint64_t, std::string_view, std::uint32_t, fiber_state, wait_reason>;
+  std::map<key, task_group> by_key;
+  for (const reported_task& t : tasks) {
+    const fiber_snapshot& s = t.shown;
+    by_key[{t.runtime, s.file, s.line, s.state, s.reason}].push_back(&t);
+  }
+  std::vector<task_group> all;
+  for (auto& [_, g] : by_key) {
+    std::stable_sort(g.begin(), g.end(), [](const auto* a, const auto* b) {
+      return a->shown.since < b->shown.since;
+    });
+    all.push_back(std::move(g));
+  }
+  std::stable_sort(
+      all.begin(), all.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  return all;
+}
+
 }  // namespace
+
+void write_tasks(dump_writer& out,
+                 const fiber_report& r,
+                 std::size_t at_most,
+                 bool with_addresses) {
+  for (const task_group& g : grouped(r.tasks)) {
+    const std::size_t lines = std::min(g.size(), at_most);
+    for (std::size_t i = 0; i < lines; ++i) {
+      const awaited_text awaited{g[i]->awaited, with_addresses};
+      dump_fiber(out, g[i]->shown, {&write_object, &awaited});
+    }
+    if (g.size() > lines) {
+      out.text("... and ").number(g.size() - lines);
+      out.text(" more that were started there and wait so\n");
+    }
+  }
+  if (r.all_tasks > r.tasks.size()) {
+    out.text("... and ").number(r.all_tasks - r.tasks.size()).text(" more tasks\n");
+  }
+  if (r.all_tasks != 0) out.number(r.all_tasks).text(" tasks\n");
+}
 
 void write_frames(dump_writer& out, const frame_list& frames, symbol_reader& names) {
   for (unsigned i = 0; i < frames.count; ++i)

@@ -23,6 +23,14 @@ constexpr std::string_view page_body = R"html(
     </table>
     <p id="more-fibers"></p>
   </section>
+  <section id="tasks-part" hidden><h2>Tasks</h2>
+    <table>
+      <thead><tr><th>count<th>state<th>waits for<th>started at<th>oldest<th>mean<th>newest
+        <th>the oldest one</tr></thead>
+      <tbody id="tasks"></tbody>
+    </table>
+    <p id="more-tasks"></p>
+  </section>
   <section><h2>Next deadlines</h2>
     <table>
       <thead><tr><th>due in<th>of<th>waits for<th>started or made at</tr></thead>

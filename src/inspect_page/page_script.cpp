@@ -56,13 +56,19 @@ const rows = (body, all) => {
   }));
 };
 
-const showFibers = (fibers) => {
-  rows($('fibers'), fibers.groups.map((g) => [
+const showGroups = (id, all, name) => {
+  rows($(id), all.groups.map((g) => [
     [g.count, 'number'], [g.state], [g.waits_for || ''], placeCell(g.started_at),
     [duration(g.oldest_nanoseconds), 'number'], [duration(g.mean_nanoseconds), 'number'],
-    [duration(g.newest_nanoseconds), 'number'], [fiber(g.oldest)]]));
-  $('more-fibers').textContent =
-      fibers.more_groups ? 'and ' + fibers.more_groups + ' smaller groups' : '';
+    [duration(g.newest_nanoseconds), 'number'], [name(g.oldest)]]));
+  $('more-' + id).textContent =
+      all.more_groups ? 'and ' + all.more_groups + ' smaller groups' : '';
+};
+const showTasks = (tasks) => {
+  $('tasks-part').hidden = tasks.count === 0;
+  showGroups('tasks', tasks, (t) => 'task ' + t.id);
+  const left = tasks.count - tasks.in_groups;
+  if (left > 0) $('more-tasks').textContent += ' and ' + left + ' tasks that were started later';
 };
 
 const showDeadlines = (deadlines) => {
@@ -156,11 +162,13 @@ const look = async () => {
     const now = performance.now();
     showWorkers(all.workers, Math.max(0.05, (now - before) / 1000));
     before = now;
-    showFibers(all.fibers);
+    showGroups('fibers', all.fibers, fiber);
+    showTasks(all.tasks);
     showDeadlines(all.deadlines);
     showLateness(all.lateness);
     $('summary').textContent = all.fibers.count + ' fibers in ' +
-        (all.fibers.groups.length + all.fibers.more_groups) + ' groups';
+        (all.fibers.groups.length + all.fibers.more_groups) + ' groups' +
+        (all.tasks.count ? ', ' + all.tasks.count + ' tasks' : '');
     $('state').textContent = 'live';
   } catch (e) {
     $('state').textContent = 'no answer: ' + e.message;

@@ -52,13 +52,14 @@ struct look {
 
 std::string state() {
   const overview o = take_overview();
-  return "{\"fibers\":" + o.fibers + ",\"workers\":" + o.workers + ",\"deadlines\":" + o.deadlines +
-         ",\"lateness\":" + o.lateness + "}";
+  return "{\"fibers\":" + o.fibers + ",\"tasks\":" + o.tasks + ",\"workers\":" + o.workers +
+         ",\"deadlines\":" + o.deadlines + ",\"lateness\":" + o.lateness + "}";
 }
 
 constexpr look looks[] = {
     {"/state.json", &state},
     {"/fibers.json", [] { return take_overview().fibers; }},
+    {"/tasks.json", [] { return take_overview().tasks; }},
     {"/workers.json", [] { return take_overview().workers; }},
     {"/deadlines.json", [] { return take_overview().deadlines; }},
     {"/lateness.json", [] { return take_overview().lateness; }},

@@ -2,6 +2,8 @@
 #include "inspect/inspect_helpers.hpp"
 #include "support/in_runtime.hpp"
 
+#include <vigil/co.hpp>
+
 #include <string>
 #include <vector>
 
@@ -49,6 +51,29 @@ TEST_SUITE("metrics") {
       CHECK(sample(text, "vigil_timer_lateness_seconds_count" + of_runtime()) == "1");
       CHECK(sample(text, "vigil_timer_lateness_seconds_sum" + of_runtime()) == "0");
       CHECK(text.ends_with("# EOF\n"));
+    });
+  }
+
+  TEST_CASE("tasks by state") {
+    in_virtual([] {
+      CHECK(sample(vigil::inspect::openmetrics(),
+                   "vigil_task_state" + of_runtime(",state=\"parked\"")) == "0");
+      for (int i = 0; i < 5; ++i)
+        vigil::go([]() -> vigil::task<> { co_await vigil::co::sleep_for(1h); }());
+      vigil::testing::settle();
+      for (int i = 0; i < 3; ++i)
+        vigil::go([]() -> vigil::task<> { co_return; }());
+      std::string text = vigil::inspect::openmetrics();
+      INFO(text);
+      CHECK(sample(text, "vigil_task_state" + of_runtime(",state=\"parked\"")) == "5");
+      CHECK(sample(text, "vigil_task_state" + of_runtime(",state=\"runnable\"")) == "3");
+      CHECK(sample(text, "vigil_task_state" + of_runtime(",state=\"running\"")) == "0");
+      vigil::spawn([](std::string& out) -> vigil::task<> {
+        out = vigil::inspect::openmetrics();
+        co_return;
+      }(text))
+          .join();
+      CHECK(sample(text, "vigil_task_state" + of_runtime(",state=\"running\"")) == "1");
     });
   }
 

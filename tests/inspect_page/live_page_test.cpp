@@ -3,6 +3,7 @@
 #include "support/in_runtime.hpp"
 #include "support/temporary_folder.hpp"
 
+#include <vigil/co.hpp>
 #include <vigil/inspect.hpp>
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
@@ -13,6 +14,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -92,6 +95,33 @@ TEST_SUITE("live page") {
     });
   }
 
+  TEST_CASE("tasks are grouped as fibers are") {
+    const auto page = local_page();
+    vigil::testing::run_virtual([&] {
+      for (int i = 0; i < 4; ++i)
+        vigil::go([]() -> vigil::task<> { co_await vigil::co::sleep_for(1h); }());
+      auto open = vigil::make_channel<int>();
+      auto receiver = vigil::spawn(
+          [](vigil::channel<int> c) -> vigil::task<> { co_await vigil::co::recv(c); }(open));
+      vigil::testing::settle();
+      json::value tasks;
+      std::thread([&] { tasks = data(page, "/tasks.json"); }).join();
+      CHECK(tasks.at("count") == 5);
+      CHECK(tasks.at("parked") == 5);
+      CHECK(tasks.at("runnable") == 0);
+      CHECK(tasks.at("running") == 0);
+      CHECK(tasks.at("in_groups") == 5);
+      REQUIRE(tasks.at("groups").as_array().size() == 2);
+      CHECK(tasks.at("groups").at(0).at("waits_for") == "sleep");
+      CHECK(tasks.at("groups").at(0).at("count") == 4);
+      CHECK(tasks.at("groups").at(0).at("oldest").at("id") == 1);
+      REQUIRE(group_of(tasks, "channel receive") != nullptr);
+      const json::value& site = group_of(tasks, "channel receive")->at("started_at");
+      CHECK(std::string_view(site.at("file").as_string()).ends_with("live_page_test.cpp"));
+      open.close();
+    });
+  }
+
   TEST_CASE("the next deadlines are those of waits and of timers, in order") {
     const auto page = local_page();
     beside_fibers([&] {
@@ -120,7 +150,7 @@ TEST_SUITE("live page") {
       const json::value lateness = data(page, "/lateness.json");
       CHECK(lateness.at(0).at("timers").at("buckets").as_array().size() == 32);
       const json::value all = data(page, "/state.json");
-      for (const char* const part : {"fibers", "workers", "deadlines", "lateness"})
+      for (const char* const part : {"fibers", "tasks", "workers", "deadlines", "lateness"})
         CHECK(all.as_object().contains(part));
       const http_answer metrics = get(page, "/metrics");
       CHECK(metrics.status == 200);

@@ -30,9 +30,9 @@ class dump_extension {
   virtual void write_limits(dump_writer& out) const noexcept = 0;
 
   // --- not in a signal handler
-  // Writes all fibers instead, equal stacks together; with `running_on` the running ones
-  // of that scheduler alone. False if it cannot be done, or not in time: nothing was
-  // written. Caller: is not inside process_dump().
+  // Writes all fibers and tasks instead, equal ones together; with `running_on` the
+  // running fibers of that scheduler alone. False if it cannot be done, or not in time:
+  // nothing was written. Caller: is not inside process_dump().
   virtual bool write_fibers(std::string& out, const scheduler* running_on) const noexcept = 0;
   // Writes the frames of the caller.
   virtual void write_own_frames(dump_writer& out) const noexcept = 0;

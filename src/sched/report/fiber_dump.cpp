@@ -144,7 +144,7 @@ void dump_running(dump_writer& out, const scheduler& s) noexcept {
   for_each_stack_in_use(&visit_stack, &c);
 }
 
-void dump_runtime(dump_writer& out, const scheduler& s) noexcept {
+void dump_runtime(dump_writer& out, const scheduler& s, bool with_tasks) noexcept {
   runtime_stats t;
   s.add_stats(t);
   out.text("runtime ").number(s.number()).text(": ");
@@ -163,7 +163,8 @@ void dump_runtime(dump_writer& out, const scheduler& s) noexcept {
   }
   out.text("\n");
   s.notes.dump(out, s.clock.now());
-  if (runtime_part* const more = s.end.part.load()) more->write(out);
+  runtime_part* const more = s.end.part.load();
+  if (more != nullptr && with_tasks) more->write(out);
 }
 
 void describe_fiber(const stack& where, char* text, std::size_t size) noexcept {

@@ -34,7 +34,7 @@ struct object_text {
 VIGIL_FOR_IO void dump_fiber(dump_writer& out,
                              const fiber_snapshot& s,
                              const object_text& object) noexcept;
-void dump_runtime(dump_writer& out, const scheduler& s) noexcept;
+void dump_runtime(dump_writer& out, const scheduler& s, bool with_tasks) noexcept;
 
 // Says for how long f has run. False if it does not run on s, or if another look is under
 // way. Async-signal-safe.

@@ -26,7 +26,7 @@ bool write_by_extension(dump_writer& out, const scheduler* running_on) noexcept 
 void process_dump_rest(dump_writer& out, bool with_fibers) noexcept {
   handlers_inside.fetch_add(1);
   if (with_fibers) dump_fibers(out);
-  for_each_running([&out](const scheduler& s, runtime_slot&) { dump_runtime(out, s); });
+  for_each_running([&](const scheduler& s, runtime_slot&) { dump_runtime(out, s, with_fibers); });
   handlers_inside.fetch_sub(1);
   out.flush();
 }

@@ -24,8 +24,8 @@ enum class dump_place : std::uint8_t { handler, program };
 void process_dump(dump_writer& out, dump_place place) noexcept;
 void process_dump(int descriptor, dump_place place) noexcept;
 
-// The part of it that needs nothing from an extension: the runtimes, and before them the
-// fibers if nobody else has written them.
+// The part of it that needs nothing from an extension: the runtimes, and with them the
+// fibers and tasks if nobody else has written them.
 VIGIL_FOR_IO void process_dump_rest(dump_writer& out, bool with_fibers) noexcept;
 
 // Writes the running fibers of one runtime alone. Not in a signal handler.

@@ -1,0 +1,43 @@
+// task_walk: a walk over the tasks of one runtime, for reports.
+#pragma once
+
+#include "sched/run/runtime_part.hpp"
+#include "sched/scheduler.hpp"
+#include "task/shown_tasks.hpp"
+
+#include <vigil/detail/config.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+// Counts the tasks. Caller: keeps the runtime from ending, as a handler_scope does.
+inline shown_tasks count_tasks(const scheduler& s) noexcept {
+  shown_tasks counts{.of_caller = shown_tasks::patience::waits};
+  if (runtime_part* const tasks = s.end.part.load()) tasks->copy(counts);
+  return counts;
+}
+
+// Calls f with the tasks, some at a time, in the order of their starts, until it has seen
+// `most`; returns how many there are. `f` may copy the same ones again. Throws
+// std::bad_alloc, and what f throws. Caller: as above.
+template <class F>
+shown_tasks walk_tasks(const scheduler& s, std::size_t most, F f) {
+  constexpr std::size_t at_once = 128;
+  shown_tasks some = count_tasks(s);
+  if (some.all == 0) return some;
+  std::vector<fiber_snapshot> room(std::min(most, at_once));
+  some.to = room.data();
+  while (some.first < most) {
+    some.room = std::min(most - some.first, room.size());
+    s.end.part.load()->copy(some);
+    if (some.copied == 0) break;
+    f(*s.end.part.load(), some);
+    some.first += some.copied;
+  }
+  return some;
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail
