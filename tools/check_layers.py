@@ -42,7 +42,7 @@ ALLOWED = {
     "guest": RUNTIME | {"runtime"},
     "io": IO | {"runtime"},
     "testing": TOP,
-    "debug": TOP,
+    "debug": TOP | {"task"},
     "inspect": RUNTIME | {"runtime", "task"},
     "lock_check": RUNTIME | {"runtime", "inspect"},
     "inspect_page": IO | {"io", "runtime", "inspect"},

@@ -6,6 +6,7 @@
 #include "sched/run/running_runtimes.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/wait/case_table.hpp"
+#include "task/task_service.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/detail/sync_core.hpp>
@@ -48,6 +49,7 @@ struct debug_layout {
     timers();
     channels();
     locks();
+    tasks();
     names("fiber_state.", [](unsigned i) { return to_string(static_cast<fiber_state>(i)); });
     names("wait_reason.", [](unsigned i) { return to_string(static_cast<wait_reason>(i)); });
     names("timer_kind.", [](unsigned i) { return to_string(static_cast<timer_kind>(i)); });
@@ -234,6 +236,29 @@ struct debug_layout {
     VIGIL_OFFSET(shared_mutex_core, holder);
     VIGIL_OFFSET(once_core, queue);
     VIGIL_OFFSET(once_core, runner);
+  }
+
+  // run_end::part points to the beginning of the task_service.
+  constexpr void tasks() {
+    VIGIL_OFFSET(scheduler, end.part);
+    VIGIL_OFFSET(task_service, all_.first_);
+    VIGIL_OFFSET(task_service, runners_.first_);
+    VIGIL_OFFSET(task_service::runner, inside);
+    VIGIL_OFFSET(task_service::runner, hook.after);
+    VIGIL_OFFSET(task_core, next);
+    VIGIL_OFFSET(task_core, outermost);
+    VIGIL_OFFSET(task_core, among_all.after);
+    VIGIL_OFFSET(task_core, id);
+    VIGIL_OFFSET(task_core, made_at);
+    VIGIL_OFFSET(task_core, park);
+    VIGIL_OFFSET(task_core, stop_flag);
+    VIGIL_OFFSET(task_core, reason);
+    VIGIL_OFFSET(task_core, object);
+    VIGIL_OFFSET(task_core, since);
+    VIGIL_VALUE(task_core::park_word::running);
+    VIGIL_VALUE(task_core::park_word::suspended);
+    VIGIL_OFFSET(task_frame, task);
+    VIGIL_OFFSET(task_frame, awaiting);
   }
 
   char* out_;

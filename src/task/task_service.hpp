@@ -53,6 +53,8 @@ class task_service final : public runtime_part {
   scheduler& sched() const noexcept { return sched_; }
 
  private:
+  friend struct debug_layout;
+
   // A runner, on its own stack.
   struct runner {
     explicit runner(fiber& f) noexcept : self(f) {}

@@ -25,7 +25,13 @@ namespace vigil::inline VIGIL_ABI::detail {
 // coroutine can be suspended again.
 class task_wait::round_loop {
  public:
-  struct promise_type {
+  // A task_frame, so that debuggers find the coroutine that is resumed afterwards.
+  struct promise_type : task_frame {
+    promise_type(task_wait&, task_core& t, std::coroutine_handle<> h) noexcept {
+      task = &t;
+      awaiting = h;
+    }
+
     round_loop get_return_object() noexcept {
       return round_loop(std::coroutine_handle<promise_type>::from_promise(*this));
     }

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""What gdb shows with tools/gdb/vigil-gdb.py: usage: gdb_test.py SOURCE_ROOT PROGRAM GDB [IO_PROGRAM]
+"""What gdb shows with tools/gdb/vigil-gdb.py: usage:
+gdb_test.py SOURCE_ROOT PROGRAM GDB TASK_PROGRAM [IO_PROGRAM]
 
-IO_PROGRAM is io_waits_program. PROGRAM is waits_program, without debug information. Its ten fibers must be found with
+TASK_PROGRAM and IO_PROGRAM are task_waits_program and io_waits_program. PROGRAM is
+waits_program, without debug information. Its ten fibers must be found with
 each function of their stacks, in a process that gdb started, in one that it attaches to,
 in a core that gdb wrote, and in one that the kernel wrote. Exit status: 77 if gdb may
 control no process.
@@ -14,7 +16,8 @@ import tempfile
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from waits import check, check_stacks, expected_functions, kernel_core, summary  # noqa: E402
+from waits import (check, check_stacks, expected_functions, expected_tasks,  # noqa: E402
+                   kernel_core, summary, tasks_of)
 
 ROOT, PROGRAM, GDB = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3]
 SCRIPT = ROOT / "tools" / "gdb" / "vigil-gdb.py"
@@ -187,6 +190,43 @@ def check_io(program):
                   at_core)
 
 
+def check_task_look(way, text, wanted):
+    shown = tasks_of(text)
+    for number, (state, functions) in wanted.items():
+        line, found = shown.get(number, ("", []))
+        check(f"{way}: task {number} [{state}…]", re.match(
+            rf"task {number} \[{re.escape(state)}.*\] started at .*task_waits_program.cpp:\d+$",
+            line), text)
+        check(f"{way}: task {number}: {' <- '.join(functions) or 'no functions'}",
+              found == functions, text)
+    check(f"{way}: info tasks: {len(wanted)} in all", f"\n{len(wanted)} tasks\n" in text, text)
+
+
+def check_tasks(program):
+    with tempfile.TemporaryDirectory(prefix="vigil-gdb-") as name:
+        core = Path(name) / "core.gdb"
+        said = gdb("--args", program, "go", environment={"VIGIL_STACK_GUARD": "mprotect"},
+                   commands=["break all_wait", "run", "info tasks", "info timers", "info channels",
+                             f"generate-core-file {core}", "continue"])
+        wanted = expected_tasks(said["run"])
+        check("tasks: the program says six", len(wanted) == 6, said["run"])
+        check_task_look("tasks", said["info tasks"], wanted)
+        check("tasks: a timer names its task",
+              ": deadline of a wait: task 1\n" in said["info timers"], said["info timers"])
+        check("tasks: a channel names the tasks in its queue",
+              re.search(r"to receive: (task 2, task 4|task 4, task 2), fiber \d+ \(tasks\)\n",
+                        said["info channels"]), said["info channels"])
+        check("tasks: the process goes on, and ends well",
+              "exited normally" in said["continue"], said["continue"])
+        check_task_look("tasks, core by gdb",
+                        gdb(program, core, commands=["info tasks"])["info tasks"], wanted)
+        core.unlink()
+        core = kernel_core(program, Path(name))
+        if core is not None:
+            check_task_look("tasks, core by the kernel",
+                            gdb(program, core, commands=["info tasks"])["info tasks"], wanted)
+
+
 def main():
     wanted = expected_functions(PROGRAM)
     with tempfile.TemporaryDirectory(prefix="vigil-gdb-") as name:
@@ -201,8 +241,9 @@ def main():
                   "(kernel.core_pattern, ulimit -c)")
         else:
             check_core("core by the kernel", core, wanted)
-    if len(sys.argv) > 4:
-        check_io(Path(sys.argv[4]).resolve())
+    check_tasks(Path(sys.argv[4]).resolve())
+    if len(sys.argv) > 5:
+        check_io(Path(sys.argv[5]).resolve())
     return summary()
 
 

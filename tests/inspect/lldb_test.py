@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""What lldb shows with tools/gdb/vigil_lldb.py: usage: lldb_test.py SOURCE_ROOT PROGRAM LLDB [IO_PROGRAM]
+"""What lldb shows with tools/gdb/vigil_lldb.py: usage:
+lldb_test.py SOURCE_ROOT PROGRAM LLDB TASK_PROGRAM [IO_PROGRAM]
 
-IO_PROGRAM is io_waits_program. PROGRAM is waits_program, without debug information. Its ten fibers must be found with
+TASK_PROGRAM and IO_PROGRAM are task_waits_program and io_waits_program. PROGRAM is
+waits_program, without debug information. Its ten fibers must be found with
 each function of their stacks, in a process that lldb started and in the kernel's core.
 Exit status: 77 if lldb has no Python, or may control no process.
 """
@@ -13,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from waits import check, check_stacks, expected_functions, kernel_core, summary  # noqa: E402
+from waits import (check, check_stacks, expected_functions, expected_tasks,  # noqa: E402
+                   kernel_core, summary, tasks_of)
 
 ROOT, PROGRAM, LLDB = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3]
 SCRIPT = ROOT / "tools" / "gdb" / "vigil_lldb.py"
@@ -89,9 +92,21 @@ def main():
         else:
             text = lldb(with_python, script, f"target create {PROGRAM} --core {core}", *look)
             check_look("core", text, wanted)
-    if len(sys.argv) > 4:
+    text = lldb(with_python, f"command script import {SCRIPT}",
+                f"target create {Path(sys.argv[4]).resolve()}",
+                "breakpoint set --name all_wait", "run go", "vigil tasks")
+    tasks = expected_tasks(text)
+    shown = tasks_of(text)
+    check("tasks: the program says six", len(tasks) == 6 and "\n6 tasks\n" in text, text)
+    for number, (state, functions) in tasks.items():
+        line, found = shown.get(number, ("", []))
+        # lldb shows neither objects nor times.
+        state = re.split(r" (?:from|made|of|on|\()|, for", state)[0]
+        check(f"tasks: task {number} [{state}]: {' <- '.join(functions)}",
+              line.startswith(f"task {number} [{state}] started at ") and found == functions, text)
+    if len(sys.argv) > 5:
         text = lldb(with_python, f"command script import {SCRIPT}",
-                    f"target create {Path(sys.argv[4]).resolve()}",
+                    f"target create {Path(sys.argv[5]).resolve()}",
                     "breakpoint set --name all_wait", "run", "vigil fibers")
         numbers = dict(re.findall(r"^(\w+): (?:socket|descriptor) (\d+)", text, re.M))
         for name in ("server", "reader", "piper"):

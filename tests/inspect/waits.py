@@ -1,5 +1,7 @@
-"""What the tests of the debuggers' scripts have in common: waits_program, and its stacks."""
+"""What the tests of the debuggers' scripts have in common: waits_program and its stacks, and
+task_waits_program."""
 import os
+import re
 import resource
 import subprocess
 
@@ -29,6 +31,25 @@ def expected_functions(program):
     return functions
 
 
+def expected_tasks(said):
+    """{number of a task: (the beginning of its state, the functions of its coroutines)}, as
+    task_waits_program says"""
+    return {int(number): (state, functions.split()) for number, state, functions in
+            re.findall(r"^(\d+): (.*): ([\w ]*)$", said, re.M)}
+
+
+def tasks_of(text):
+    """{number of a task: (its line, the functions below)}, as the debugger shows them"""
+    tasks, functions = {}, []
+    for line in text.splitlines():
+        if match := re.match(r" *(task (\d+) .*)", line):
+            functions = []
+            tasks[int(match[2])] = match[1], functions
+        elif match := re.match(r" +at task_waits::(\w+)\([^.]*\)$", line):
+            functions.append(match[1])
+    return tasks
+
+
 def check_stacks(way, stacks, wanted):
     """`stacks`: what the debugger shows, as {name of a fiber: functions}"""
     for name, functions in wanted.items():
@@ -55,5 +76,6 @@ def kernel_core(program, folder):
         _, most = resource.getrlimit(resource.RLIMIT_CORE)
         resource.setrlimit(resource.RLIMIT_CORE, (most, most))
         os.chdir(folder)
-    subprocess.run([program, "abort"], preexec_fn=before, stderr=subprocess.DEVNULL, check=False)
+    subprocess.run([program, "abort"], preexec_fn=before, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL, check=False)
     return next(folder.glob("core*"), None)

@@ -6,7 +6,8 @@
   fiber apply all COMMAND     runs the command for each fiber, or for those that are named:
   fiber apply N... COMMAND    a number each, or R.N for fiber N of runtime R
   info timers                 the pending timers, by their deadlines
-  info channels [N]           the channels that fibers wait at, or that fiber N does
+  info channels [N]           the channels at which fibers and tasks wait, or fiber N
+  info tasks                  every task: as fibers, and the functions of its coroutines
 
 The program needs no debug information, only its symbols: the text `vigil_debug_layout` in
 it says where everything is (src/base/debug_layout.hpp). Fibers are found in the table of
@@ -71,6 +72,18 @@ def symbol_at(address):
     said = gdb.execute(f"info symbol {address:#x}", to_string=True)
     match = re.match(r"(.*) in section ", said.splitlines()[0]) if said else None
     return match[1] if match else ""
+
+
+def coroutine_name(resume):
+    """The name of the coroutine that this function resumes; "" if none begins there."""
+    name = symbol_at(resume)
+    # g++ names it after the type of the frame, whose name has the function's inside.
+    if match := re.search(r"(?:\d|::)(_Z[^\s:]*?)\.Frame", name):
+        try:
+            return gdb.execute(f"demangle -l c++ -- {match[1]}", to_string=True).strip()
+        except gdb.error:
+            return match[1]
+    return re.sub(r" \[clone \.\w+\]$|\.(resume|actor)$", "", name)
 
 
 class Layout:
@@ -202,6 +215,7 @@ class Runtime:
         self.at = at
         self.number = layout.field(at, "scheduler.number_")
         self.service = layout.field(at, "scheduler.timers_")
+        self.tasks = layout.field(at, "scheduler.end.part")
         self.is_virtual = layout.field(at, "scheduler.clock.virtual_", 1) != 0
         if self.is_virtual:
             self.now = layout.field(at, "scheduler.clock.virtual_now_", signed=True)
@@ -317,6 +331,88 @@ class Fiber:
         return text
 
 
+class Task:
+    """For Program.object_text() it is a fiber."""
+    ends_with = 0
+
+    def __init__(self, program, runtime, at):
+        layout = program.layout
+        self.program, self.runtime, self.at = program, runtime, at
+
+        def word(key, size=8, signed=False):
+            return layout.field(at, "task_core." + key, size, signed)
+
+        self.id, self.park = word("id"), word("park", 1)
+        self.reason, self.object = word("reason", 1), word("object")
+        self.since = word("since", signed=True)
+        self.next, self.outermost = word("next"), word("outermost")
+        self.stopped = word("stop_flag", 1) != 0
+        made_at = at + layout("task_core.made_at")
+        self.file = written(text_at(layout.field(made_at, "birth.file")))
+        bits = layout.value("birth::line_bits")
+        self.line = layout.field(made_at, "birth.line_and_name", 4) & (1 << bits) - 1
+
+    @property
+    def title(self):
+        return f"task {self.program.number_in(self.runtime, self.id)}"
+
+    def is_in(self, state):
+        word = {"parked": "suspended", "running": "running"}[state]
+        return self.park == self.program.layout.value("task_core::park_word::" + word)
+
+    def waits_for(self, *reasons):
+        return self.is_in("parked") and self.program.is_one_of(self.reason, *reasons)
+
+    def state_text(self):
+        if self.is_in("running"):
+            fiber = self.program.runner_of(self)
+            return f"running on {fiber.title}" if fiber else "running"
+        if not self.is_in("parked"):
+            return "runnable"
+        text = "parked: " + self.program.layout.name("wait_reason", self.reason)
+        text += self.program.object_text(self)
+        if self.runtime.now is not None:
+            text += f", for {seconds(max(0, self.runtime.now - self.since))}"
+        return text
+
+    def line_text(self):
+        stop = ", stop requested" if self.stopped else ""
+        return f"{self.title} [{self.state_text()}{stop}] started at {place(self.file, self.line)}"
+
+    def functions(self):
+        """Those of its coroutines, the innermost first; none of a task that runs."""
+        frame, found = self.next, []
+        name = self.function_of(frame)
+        while name and len(found) < 1000:
+            found.append(name)
+            frame, name = self.awaiting(frame)
+        return found
+
+    @staticmethod
+    def function_of(frame):
+        """"" if it is no frame of a coroutine, which begins with the function that resumes."""
+        try:
+            return coroutine_name(number_at(frame)) if frame else ""
+        except gdb.MemoryError:
+            return ""
+
+    def awaiting(self, frame):
+        """The frame of the coroutine that awaits the one with this frame, and its function.
+        The promise, a task_frame, lies behind two addresses of functions; farther behind if
+        its alignment asks for that."""
+        layout = self.program.layout
+        for offset in (16, 32, 64, 128, 256) if frame != self.outermost else ():
+            try:
+                if layout.field(frame + offset, "task_frame.task") != self.at:
+                    continue
+                found = layout.field(frame + offset, "task_frame.awaiting")
+            except gdb.MemoryError:
+                continue
+            if name := self.function_of(found):
+                return found, name
+        return 0, ""
+
+
 class Program:
     def __init__(self):
         if not gdb.selected_inferior().threads():
@@ -327,6 +423,9 @@ class Program:
         self.fibers = sorted(self.find_fibers(), key=lambda f: (
             f.runtime.number if f.runtime else 0, f.id))
         self.by_block = {f.at: f for f in self.fibers}
+        self.tasks = [t for r in sorted(self.runtimes.values(), key=lambda r: r.number)
+                      for t in self.find_tasks(r)]
+        self.by_core = {t.at: t for t in self.tasks}
         self.names = address_in_namespace("object_names")
 
     def number_in(self, runtime, fiber_id):
@@ -384,6 +483,22 @@ class Program:
             else:
                 self.stacks_without_fiber += 1
 
+    def find_tasks(self, runtime):
+        at = runtime.tasks and self.layout.field(runtime.tasks, "task_service.all_.first_")
+        while at:
+            yield Task(self, runtime, at)
+            at = self.layout.field(at, "task_core.among_all.after")
+
+    def runner_of(self, task):
+        """The fiber that is inside the task: the record that says so lies on its stack."""
+        layout = self.layout
+        at = layout.field(task.runtime.tasks, "task_service.runners_.first_")
+        while at:
+            if layout.field(at, "task_service::runner.inside") == task.at:
+                return next((f for f in self.fibers if f.bottom <= at < f.top), None)
+            at = layout.field(at, "task_service::runner.hook.after")
+        return None
+
     def fiber(self, number):
         """The fiber of this number, as the user writes it: N or R.N."""
         if not re.fullmatch(r"(\d+\.)?\d+", number):
@@ -439,7 +554,7 @@ class Program:
     def wait_text(self, fiber, reason, at):
         """The object, to follow the reason."""
         if self.is_one_of(reason, "join"):
-            other = self.by_block.get(at)
+            other = self.by_block.get(at) or self.by_core.get(at)
             return f" of {other.title}" if other else ""
         if self.is_one_of(reason, "send", "recv"):
             return ((" to " if self.is_one_of(reason, "send") else " from ")
@@ -536,7 +651,8 @@ class Program:
         if kind == layout.value("waiter::kind::of_thread"):
             return "a thread"
         if kind != layout.value("waiter::kind::of_fiber"):
-            return "a callback"
+            task = self.by_core.get(layout.field(at, "waiter.owner_"))
+            return task.title if task else "a task that is gone"
         fiber = self.by_block.get(layout.field(at, "waiter.owner_"))
         return fiber.title if fiber else "a fiber that is gone"
 
@@ -820,7 +936,7 @@ class InfoTimers(gdb.Command):
 
 
 class InfoChannels(gdb.Command):
-    """List the channels that fibers of vigil wait at: info channels [N]
+    """List the channels that fibers and tasks of vigil wait at: info channels [N]
 With the number of a fiber: those that it waits at."""
 
     def __init__(self):
@@ -828,9 +944,10 @@ With the number of a fiber: those that it waits at."""
 
     def invoke(self, argument, from_tty):
         program = Program()
-        fibers = [program.fiber(argument.strip())] if argument.strip() else program.fibers
+        number = argument.strip()
+        waiting = [program.fiber(number)] if number else [*program.fibers, *program.tasks]
         channels = {}
-        for fiber in fibers:
+        for fiber in waiting:
             for channel in program.channel_waits(fiber):
                 channels[channel] = None
         for channel in channels:
@@ -838,12 +955,30 @@ With the number of a fiber: those that it waits at."""
         print(f"{len(channels)} channels")
 
 
+class InfoTasks(gdb.Command):
+    """List all tasks of vigil: state, wait, place of start.
+Below each stand the functions of its coroutines, the innermost first. A task that runs has
+none: its functions are on the stack of the fiber."""
+
+    def __init__(self):
+        super().__init__("info tasks", gdb.COMMAND_STATUS)
+
+    def invoke(self, argument, from_tty):
+        program = Program()
+        for task in program.tasks:
+            print("  " + task.line_text())
+            for function in task.functions():
+                print("    at " + function)
+        print(f"{len(program.tasks)} tasks")
+
+
 def install():
     gdb.frame_filters[frame_filter.name] = frame_filter
     gdb.unwinder.register_unwinder(None, FiberUnwinder(), replace=True)
     gdb.events.cont.connect(on_continue)
     gdb.events.stop.connect(on_stop)
-    for command in (InfoFibers, FiberCommand, FiberApply, InfoTimers, InfoChannels):
+    for command in (InfoFibers, FiberCommand, FiberApply, InfoTimers, InfoChannels,
+                    InfoTasks):
         command()
 
 

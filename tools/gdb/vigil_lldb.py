@@ -2,6 +2,7 @@
 
   vigil fibers      every fiber: its state, the kind of its wait, where it was started
   vigil fiber N     the backtrace of fiber N, which is the selected thread from then on
+  vigil tasks       every task: as fibers, and the functions of its coroutines
 
 lldb unwinds from the registers of a thread alone. So each fiber that is off its stack is
 shown to it as a thread (a plugin for operating systems, whose threads are in memory):
@@ -9,6 +10,7 @@ shown to it as a thread (a plugin for operating systems, whose threads are in me
 is changed. The text `vigil_debug_layout` in the program says where everything is
 (src/base/debug_layout.hpp); debug information is not needed.
 """
+import re
 import struct
 
 import lldb
@@ -118,6 +120,38 @@ class Program:
                 continue
         return sorted(found, key=lambda f: (f.sched, f.id))
 
+    def tasks(self):
+        """Those of each runtime."""
+        found, block = [], self.address_of(NAMESPACE + "11first_slotsE")
+        while block:
+            for at in range(0, self.numbers["sizeof.slot_block::slots"],
+                            self.numbers["sizeof.runtime_slot"]):
+                slot = block + self.numbers["slot_block.slots"] + at
+                runtime = self.field(slot, "runtime_slot.running")
+                part = runtime and self.field(runtime, "scheduler.end.part")
+                task = part and self.field(part, "task_service.all_.first_")
+                while task:
+                    found.append(Task(self, task))
+                    task = self.field(task, "task_core.among_all.after")
+            block = self.field(block, "slot_block.next")
+        return found
+
+    def coroutine_name(self, frame):
+        """The coroutine with this frame, by the function that resumes it; "" if it is none."""
+        try:
+            resume = self.target.ResolveLoadAddress(self.number_at(frame)) if frame else None
+        except NoFibers:
+            return ""
+        symbol = resume.GetSymbol() if resume else None
+        if not symbol or symbol.GetStartAddress() != resume:
+            return ""
+        name = symbol.GetName() or ""
+        # g++ names it after the type of the frame, whose name has the function's inside.
+        if match := re.search(r"(?:\d|::)(_Z[^\s:]*?)\.Frame", name):
+            functions = self.target.FindSymbols(match[1])
+            return functions[0].GetSymbol().GetName() if functions.GetSize() else match[1]
+        return re.sub(r" [(\[](clone )?\.\w+[)\]]$|\.(resume|actor)$", "", name)
+
 
 class Fiber:
     def __init__(self, program, at, bottom):
@@ -164,6 +198,55 @@ class Fiber:
         saved["rip"] = program.field(at, "left_frame.goes_on")
         saved["rsp"] = at + program.numbers["sizeof.left_frame"]
         return saved
+
+
+class Task:
+    def __init__(self, program, at):
+        def word(key, size=8):
+            return program.field(at, "task_core." + key, size)
+
+        self.program, self.at, self.id = program, at, word("id")
+        self.park, self.reason = word("park", 1), word("reason", 1)
+        self.next, self.outermost = word("next"), word("outermost")
+        made_at = at + program.numbers["task_core.made_at"]
+        line = program.field(made_at, "birth.line_and_name", 4)
+        line &= (1 << program.value("birth::line_bits")) - 1
+        self.place = program.text_at(program.field(made_at, "birth.file"))
+        self.place += f":{line}" if line else ""
+
+    def line_text(self):
+        program = self.program
+        text = "runnable"
+        if self.park == program.value("task_core::park_word::running"):
+            text = "running"
+        elif self.park == program.value("task_core::park_word::suspended"):
+            text = "parked: " + program.names.get(("wait_reason", self.reason), "?")
+        return f"task {self.id} [{text}] started at {self.place}"
+
+    def functions(self):
+        """Those of its coroutines, the innermost first; none of a task that runs."""
+        frame, found = self.next, []
+        name = self.program.coroutine_name(frame)
+        while name and len(found) < 1000:
+            found.append(name)
+            frame, name = self.awaiting(frame)
+        return found
+
+    def awaiting(self, frame):
+        """The frame of the coroutine that awaits this one, and its function. The promise, a
+        task_frame, lies behind two addresses of functions, and farther behind if its
+        alignment asks for that."""
+        program = self.program
+        for offset in (16, 32, 64, 128, 256) if frame != self.outermost else ():
+            try:
+                if program.field(frame + offset, "task_frame.task") != self.at:
+                    continue
+                found = program.field(frame + offset, "task_frame.awaiting")
+            except NoFibers:
+                continue
+            if name := program.coroutine_name(found):
+                return found, name
+        return 0, ""
 
 
 class OperatingSystemPlugIn:
@@ -219,6 +302,19 @@ def fibers_command(debugger, argument, context, result, _):
     result.AppendMessage(f"{len(fibers)} fibers")
 
 
+def tasks_command(debugger, argument, context, result, _):
+    try:
+        tasks = Program(context.GetProcess()).tasks()
+        for task in tasks:
+            result.AppendMessage(task.line_text())
+            for function in task.functions():
+                result.AppendMessage("    at " + function)
+    except NoFibers as e:
+        result.SetError(str(e))
+        return
+    result.AppendMessage(f"{len(tasks)} tasks")
+
+
 def fiber_command(debugger, argument, context, result, _):
     process = context.GetProcess()
     try:
@@ -254,7 +350,9 @@ def __lldb_init_module(debugger, _):
     run(f"settings set target.process.python-os-plugin-path '{__file__}'")
     run("command script add -h 'Lists the fibers of vigil.' -f "
         f"{__name__}.fibers_command vigil-fibers")
+    run("command script add -h 'Lists the tasks of vigil.' -f "
+        f"{__name__}.tasks_command vigil-tasks")
     run("command script add -h 'Shows the backtrace of a fiber of vigil: vigil fiber N.' -f "
         f"{__name__}.fiber_command vigil-fiber")
-    run("command regex vigil -h 'Commands for vigil: vigil fibers, vigil fiber N.' "
-        "'s/^fibers *$/vigil-fibers/' 's/^fiber +(.+)$/vigil-fiber %1/'")
+    run("command regex vigil -h 'Commands for vigil: vigil fibers, vigil tasks, vigil fiber N.' "
+        "'s/^fibers *$/vigil-fibers/' 's/^tasks *$/vigil-tasks/' 's/^fiber +(.+)$/vigil-fiber %1/'")
