@@ -238,9 +238,10 @@ struct debug_layout {
     VIGIL_OFFSET(once_core, runner);
   }
 
-  // run_end::part points to the beginning of the task_service.
+  // It points to the beginning of the task_service.
   constexpr void tasks() {
-    VIGIL_OFFSET(scheduler, end.part);
+    static_assert(static_cast<int>(runtime_part::kind::tasks) == 0);
+    VIGIL_OFFSET(scheduler, end.parts_above.all_[0]);
     VIGIL_OFFSET(task_service, all_.first_);
     VIGIL_OFFSET(task_service, runners_.first_);
     VIGIL_OFFSET(task_service::runner, inside);

@@ -13,10 +13,14 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
+inline runtime_part* tasks_of(const scheduler& s) noexcept {
+  return s.end.parts_above.find(runtime_part::kind::tasks);
+}
+
 // Counts the tasks. Caller: keeps the runtime from ending, as a handler_scope does.
 inline shown_tasks count_tasks(const scheduler& s) noexcept {
   shown_tasks counts{.of_caller = shown_tasks::patience::waits};
-  if (runtime_part* const tasks = s.end.part.load()) tasks->copy(counts);
+  if (runtime_part* const tasks = tasks_of(s)) tasks->copy(counts);
   return counts;
 }
 
@@ -32,9 +36,9 @@ shown_tasks walk_tasks(const scheduler& s, std::size_t most, F f) {
   some.to = room.data();
   while (some.first < most) {
     some.room = std::min(most - some.first, room.size());
-    s.end.part.load()->copy(some);
+    tasks_of(s)->copy(some);
     if (some.copied == 0) break;
-    f(*s.end.part.load(), some);
+    f(*tasks_of(s), some);
     some.first += some.copied;
   }
   return some;

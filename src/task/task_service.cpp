@@ -18,12 +18,8 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 task_service& task_service::of(scheduler& s) {
-  runtime_part* seen = s.end.part.load();
-  if (seen == nullptr) {
-    auto made = std::make_unique<task_service>(s);
-    if (s.end.part.compare_exchange_strong(seen, made.get())) seen = made.release();
-  }
-  return static_cast<task_service&>(*seen);
+  return s.end.parts_above.find_or_make<task_service>(
+      runtime_part::kind::tasks, [&s] { return std::make_unique<task_service>(s); });
 }
 
 fiber& task_service::make_runner() {

@@ -4,7 +4,6 @@
 #include "sched/fiber/written_name.hpp"
 #include "sched/report/dump_extension.hpp"
 #include "sched/run/process_dump.hpp"
-#include "sched/run/runtime_part.hpp"
 #include "sched/scheduler.hpp"
 
 #include <cstddef>
@@ -163,8 +162,10 @@ void dump_runtime(dump_writer& out, const scheduler& s, bool with_tasks) noexcep
   }
   out.text("\n");
   s.notes.dump(out, s.clock.now());
-  runtime_part* const more = s.end.part.load();
-  if (more != nullptr && with_tasks) more->write(out);
+  const runtime_parts& above = s.end.parts_above;
+  if (runtime_part* const clocks = above.find(runtime_part::kind::clocks)) clocks->write(out);
+  runtime_part* const tasks = above.find(runtime_part::kind::tasks);
+  if (tasks != nullptr && with_tasks) tasks->write(out);
 }
 
 void describe_fiber(const stack& where, char* text, std::size_t size) noexcept {

@@ -2,7 +2,6 @@
 // copied under its lock, and written without it.
 #include "base/thread_annotations.hpp"
 #include "sched/report/fiber_dump.hpp"
-#include "sched/run/runtime_part.hpp"
 #include "sched/scheduler.hpp"
 
 #include <array>
@@ -69,7 +68,7 @@ void scheduler::list_holders(dump_writer& out) noexcept {
   for (std::size_t i = 0; i < n && i < shown; ++i)
     write(out, holding[i]);
   write_more(out, n);
-  if (runtime_part* const more = end.part.load()) more->write(out);
+  end.parts_above.for_each([&out](runtime_part& p) { p.write(out); });
 
   std::array<timer_holder, shown> timers;
   n = timers_->list_holders(timers.data(), shown);

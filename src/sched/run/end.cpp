@@ -27,7 +27,6 @@
 #include "sched/run/outside_work.hpp"
 #include "sched/run/process_fork.hpp"
 #include "sched/run/run_end.hpp"
-#include "sched/run/runtime_part.hpp"
 #include "sched/run/signal_hub.hpp"
 #include "sched/timer_seam.hpp"
 
@@ -49,10 +48,6 @@ run_end::run_end(const parts& with) noexcept
       visitors_(with.inside),
       timers_(with.timers),
       starter_(with.starter) {}
-
-run_end::~run_end() {
-  delete part.load();
-}
 
 // The lock decides whether a request_stop() came before the run or finds it.
 bool run_end::open_run() {

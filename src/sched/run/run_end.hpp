@@ -15,6 +15,7 @@
 #include "sched/fiber/end_listener.hpp"
 #include "sched/fiber/fiber_registry.hpp"
 #include "sched/run/run_state.hpp"
+#include "sched/run/runtime_part.hpp"
 #include "sched/run/side_call.hpp"
 #include "sched/wait/cancel_tree.hpp"
 #include "sched/wait/waiter.hpp"
@@ -28,7 +29,6 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 class outside_work;
-class runtime_part;
 class signal_hub;
 class timer_seam;
 class visitors;
@@ -69,7 +69,6 @@ class run_end final : public end_listener {
   };
 
   explicit run_end(const parts& with) noexcept;
-  ~run_end();
 
   // --- any thread
   void request_stop() noexcept;  // outside run() it is kept for the next run
@@ -115,8 +114,8 @@ class run_end final : public end_listener {
   // fiber asks for it; it is held until the run's end.
   atomic<cancel_node*> root{nullptr};
 
-  // Set once in the runtime's life, by a compare-exchange. Owned.
-  atomic<runtime_part*> part{nullptr};
+  // Kept for the runtime by the layers above.
+  runtime_parts parts_above;
 
  private:
   // The end that the main fiber waits for; `grace` ends early if the others end, or all

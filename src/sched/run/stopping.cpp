@@ -18,7 +18,6 @@
 #include "sched/report/dump_writer.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/run/run_end.hpp"
-#include "sched/run/runtime_part.hpp"
 #include "sched/run/signal_hub.hpp"
 
 #include <algorithm>
@@ -309,7 +308,7 @@ void run_end::stop_all() noexcept {
     if (f.self.claim_stop()) f.self.deliver();
   });
   // A part that is made from now on finds stopping() set.
-  if (runtime_part* const p = part.load()) p->stop_all();
+  parts_above.for_each([](runtime_part& p) { p.stop_all(); });
   state_.note_all_stopped();
 }
 
@@ -341,11 +340,9 @@ void run_end::stop_limit_passed(nanos waited) noexcept {
                  : "");
   });
   calls_.name();
-  if (runtime_part* const more = part.load()) {
-    dump_writer out(STDERR_FILENO);
-    more->write(out);
-    out.flush();
-  }
+  dump_writer out(STDERR_FILENO);
+  parts_above.for_each([&out](runtime_part& p) { p.write(out); });
+  out.flush();
   if (clock_.is_virtual()) {
     warn("this run on virtual time failed with seed %llu; VIGIL_SEED=%llu replays it",
          static_cast<unsigned long long>(settings_.seed),
