@@ -36,6 +36,7 @@ ALLOWED = {
     "idle_timeouts": IDLE_TIMEOUTS,
     "time": TIME,
     "cancel": UPPER,
+    "clocks": UPPER,
     "task": UPPER | {"cancel"},
     "blocking": UPPER,
     "runtime": RUNTIME,

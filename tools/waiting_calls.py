@@ -50,6 +50,8 @@ OBJECTS = {
     "cases": "case_list",
     "below_": "deadline_stream",
 }
+# Namespaces whose names users write before the call.
+NAMESPACES = ("wall", "boot")
 HEAD = """# Every call that waits
 
 `tools/waiting_calls.py` makes this page from the headers; `./dev lint` says when it is
@@ -89,6 +91,7 @@ class Function:
     is_exported: bool
     where: str
     sees: set  # the headers that its own includes
+    space: str  # one of NAMESPACES
     throws: set = dataclasses.field(default_factory=set)
     limit: str = ""
     place: str = ""  # the only place where it may wait: fiber, thread
@@ -180,7 +183,7 @@ def functions_of(path, root):
             last = first - 1
         return "\n".join(said)
 
-    def read(begin, end, scope, is_public, is_detail):
+    def read(begin, end, scope, is_public, is_detail, space=""):
         at = begin
         while at < end:
             if m := re.compile(r"[\s;}]+").match(text, at, end):
@@ -201,11 +204,12 @@ def functions_of(path, root):
             plain = without_template(head)
             if re.match(r"(inline\s+)?namespace\b", plain):
                 inner = is_detail or re.search(r"\bdetail", plain) is not None
-                read(i + 1, behind - 1, scope, True, inner)
+                name = plain.split()[-1]
+                read(i + 1, behind - 1, scope, True, inner, name if name in NAMESPACES else space)
             elif m := CLASS.match(re.sub(r"\[\[.*?\]\]|\bVIGIL_API\b", "", plain)):
                 if text[i] == "{":
                     shows = m[1] != "class" and (is_public or not scope)
-                    read(i + 1, behind - 1, scope + (m[2],), shows, is_detail)
+                    read(i + 1, behind - 1, scope + (m[2],), shows, is_detail, space)
             elif "(" in plain and not plain.startswith(NO_FUNCTION):
                 # Members' initialisers in braces are not a body.
                 while text[i] == "{" and INITIALISERS.search(text[first:i]):
@@ -213,12 +217,12 @@ def functions_of(path, root):
                     while text[i] not in ";{":
                         i += 1
                     behind = matching(text, i) if text[i] == "{" else i + 1
-                add(first, plain, text[i:behind], scope, is_public, is_detail)
+                add(first, plain, text[i:behind], scope, is_public, is_detail, space)
             elif text[i] == "{" and not plain.startswith("enum"):
                 behind = text.index(";", behind) + 1  # a variable
             at = behind
 
-    def add(first, plain, body, scope, is_public, is_detail):
+    def add(first, plain, body, scope, is_public, is_detail, space):
         plain = re.sub(r"\[\[.*?\]\]", "", plain)
         m = NAME.search(plain)
         while m and m[1] in ("requires", "decltype", "explicit", "noexcept", "alignas"):
@@ -240,6 +244,7 @@ def functions_of(path, root):
                 is_exported="VIGIL_API" in plain,
                 where=str(path.relative_to(root / "include")),
                 sees=set(),
+                space=space,
                 is_noexcept=m[1][0] == "~" or bool(re.match(r"\s*(const\s*)?noexcept", rest)),
             )
         )
@@ -364,7 +369,7 @@ def row(f):
     rank = {t: i for i, t in enumerate(order)}
     plain = sorted(throws, key=lambda t: (rank.get(t, len(order)), " " in t, t))
     words = [t if " " in t else f"`{t}`" for t in plain]
-    owner = BASES.get(f.scope[-1], f.scope[-1]) if f.scope else ""
+    owner = BASES.get(f.scope[-1], f.scope[-1]) if f.scope else f.space
     if f.where == "vigil/testing.hpp":
         owner = "testing"
     if "io/" in f.where:

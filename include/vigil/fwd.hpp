@@ -44,6 +44,11 @@ struct clock;
 class timer;
 class scoped_timer;
 class ticker;
+class aligned_ticker;
+template <class Clock>
+class clock_timer;
+struct wall_clock;
+struct boot_clock;
 struct from_end_t;
 class timeout_list;
 class timeout_lists;

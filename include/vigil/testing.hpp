@@ -40,6 +40,7 @@ namespace detail_virtual {
 // Waits on a thread: throws wrong_place, deadlock, cancelled, std::system_error,
 // std::invalid_argument, what f throws.
 VIGIL_API void run_main(const virtual_options& options, detail::call_ref main);
+VIGIL_API void move_clocks(const char* call, std::int64_t wall, std::int64_t boot);
 }  // namespace detail_virtual
 
 // Runs f on virtual time on the calling thread, and returns its result (0 if it returns
@@ -69,5 +70,22 @@ auto run_virtual(F&& f) {
 // second one throws wrong_place, as does a call outside run_virtual.
 // Waits on a fiber: throws stopped, wrong_place.
 VIGIL_API void settle();
+
+// Steps the virtual wall clock (clocks.hpp) by d, back if d is negative. Timers on wall
+// time follow before it returns; what they make ready runs later. Throws wrong_place
+// outside run_virtual. If it throws std::bad_alloc the clock has been stepped, but some
+// timer may not have followed.
+template <vigil::detail::duration_like D>
+void step_wall(const D& d) {
+  detail_virtual::move_clocks("testing::step_wall", vigil::detail::to_nanos(d), 0);
+}
+
+// Lets the machine sleep for d: boot time and wall time go on, vigil::clock does not.
+// Otherwise as step_wall; throws std::invalid_argument for a negative d.
+template <vigil::detail::duration_like D>
+void suspend_for(const D& d) {
+  const std::int64_t length = vigil::detail::to_nanos(d);
+  detail_virtual::move_clocks("testing::suspend_for", length, length);
+}
 
 }  // namespace vigil::inline VIGIL_ABI::testing

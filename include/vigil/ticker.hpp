@@ -10,6 +10,8 @@ VIGIL_API bool reset_ticker(channel_core* ticker, std::int64_t first, std::int64
 VIGIL_API std::uint64_t missed(const channel_core* ticker) noexcept;
 }  // namespace detail
 
+class aligned_ticker;  // clocks.hpp
+
 // ticker: sends a tick on its channel every `period`, the first one period from now. Each
 // value is the instant at which the tick was due. The phase is kept: ticks are due at
 // start + n * period. A late receiver gets the first tick that it missed, then the next
@@ -21,6 +23,11 @@ VIGIL_API std::uint64_t missed(const channel_core* ticker) noexcept;
 // Thread safety: that of timer. Behaviour: Go's Ticker, since 1.23.
 class ticker {
  public:
+  // Ticks whenever the wall clock reads a multiple of the period, and follows its steps.
+  // Needs <vigil/clocks.hpp>.
+  template <detail::duration_like D>
+  static aligned_ticker aligned(const D& period);
+
   // Makes an empty handle: stop() is false, reset() throws std::logic_error.
   ticker() noexcept = default;
 

@@ -7,6 +7,7 @@
 #include <vigil/cases.hpp>
 #include <vigil/channel.hpp>
 #include <vigil/clock.hpp>
+#include <vigil/clocks.hpp>
 #include <vigil/context.hpp>
 #include <vigil/debug.hpp>
 #include <vigil/error.hpp>

@@ -9,6 +9,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 enum class lock_rank : unsigned char {
   runtime = 1,    // starting and ending a runtime
   fiber_join,     // one fiber's joiners
+  clock_timer,    // one callback's timer on another clock than the runtime's
   shutdown,       // the end of a run
   registry,       // one shard of the list of all fibers
   channel,        // one channel; several only in the order of their addresses
@@ -18,6 +19,7 @@ enum class lock_rank : unsigned char {
   cancel_tree,    // one node of a context tree; several only from a parent down
   done_callback,  // arming the function of one after_func(ctx, f)
   run_listeners,  // the objects that are told when a run ends
+  clocks,         // the timers that are told of steps of a clock
   timeout_lists,  // timeout lists by duration
   timeout_list,   // the entries of one
   timeout_run,    // which entry's on_expire is running
