@@ -238,7 +238,7 @@ struct debug_layout {
     VIGIL_OFFSET(once_core, runner);
   }
 
-  // It points to the beginning of the task_service.
+  // all_[0], the part of the tasks, points to the beginning of the task_service.
   constexpr void tasks() {
     static_assert(static_cast<int>(runtime_part::kind::tasks) == 0);
     VIGIL_OFFSET(scheduler, end.parts_above.all_[0]);
