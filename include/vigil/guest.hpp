@@ -8,15 +8,15 @@
 //     if (!guest.poll()) loop.quit();
 //   });
 //
-// Between two calls nothing of the runtime runs: timers that come due meanwhile fire at
-// the next call. The descriptor is what tells the host when that should be.
+// Between two calls no fiber runs: timers that come due meanwhile fire at the next call.
+// The descriptor is what tells the host when that should be.
 //
 // The host's own code does not run on a fiber. It may send to channels without waiting,
 // and use runtime() as any thread may; a wait there would hold up the fibers that it
 // waits for.
 //
-// Thread safety: all functions but descriptor() belong to the thread that called start().
-// Other threads reach the fibers through runtime() and channels.
+// Thread safety: all functions but descriptor() and runtime() belong to the thread that
+// has called start(). Other threads reach the fibers through runtime() and channels.
 #pragma once
 
 #include <vigil/clock.hpp>
@@ -39,23 +39,28 @@ class guest_core;
 class VIGIL_API guest_runtime {
  public:
   // options::workers must be 0 or 1: for more work at once there are blocking() and
-  // runtimes on other threads. main_stack_size is also that of the worker's own stack. No
-  // deadlock is reported, since the host may always do something.
+  // runtimes on other threads. main_stack_size is also that of the worker's own stack.
+  // stuck_limit has no effect, since the runtime stands still whenever the host does; the
+  // times of grace and stop_limit pass meanwhile. While a run lasts no deadlock is
+  // reported, of other runtimes neither: the host may always do something.
   //
   // Throws std::invalid_argument, and std::system_error if there are no descriptors or no
   // memory.
   explicit guest_runtime(const options& settings = {});
   // Asks the fibers to stop, and runs them until they have ended, as the destructor of a
-  // fiber does; so it is declared after what they use. An exception of the main fiber
-  // goes to options::on_unhandled, or ends the program. So does a destructor on another
-  // thread, or in a fiber, before the end.
+  // fiber does; so it is declared after what they use. A main fiber that has not begun
+  // never does. An exception of the main fiber goes to options::on_unhandled, or ends the
+  // program. So does a destructor on another thread, or in a fiber, before the end.
+  // After std::exit in a fiber, and in a forked child, it does nothing.
   ~guest_runtime();
   guest_runtime(const guest_runtime&) = delete;
   guest_runtime& operator=(const guest_runtime&) = delete;
 
   // Makes f the main fiber, which begins with the next call of poll(), run_one() or
-  // run_for(); what f returns is dropped. Throws wrong_place in a fiber, or if an earlier
-  // one has not ended. May be called again afterwards.
+  // run_for(); what f returns is dropped. During the run the thread's timer slack is 1
+  // ns. Throws wrong_place in a fiber, or if an earlier main fiber has not ended, and
+  // std::system_error if vigil-io finds no thread. May be called again after the end, on
+  // any thread.
   template <class F>
     requires std::is_invocable_v<std::decay_t<F>&>
   void start(F&& f) {
@@ -63,14 +68,14 @@ class VIGIL_API guest_runtime {
     begin(detail::callback(std::forward<F>(f)));
   }
 
-  // Runs what is ready, without waiting, and for about a millisecond at most; the longest
-  // stretch of a fiber between two waits comes on top. If there is more to do then, the
-  // descriptor is readable.
+  // Runs what is ready, without waiting, until there is nothing more or until about a
+  // millisecond has passed; the stretch of a fiber between two waits is never cut. If
+  // there is more to do then, the descriptor is readable.
   //
   // Returns true until the run has ended: the main fiber has returned, or a stop was
-  // asked for, and all fibers have ended (options::exit). Then it returns false, at once.
-  // Throws the exception of the main fiber once the run has ended; wrong_place on another
-  // thread, and in a fiber.
+  // asked for, and all fibers have ended (options::exit). Then it returns false, at once,
+  // on any thread. Throws the exception of the main fiber, once the run has ended;
+  // wrong_place on a thread other than that of start(), and in a fiber.
   bool poll();
 
   // The same, but waits until a fiber has run, so each call makes progress, as
@@ -87,16 +92,16 @@ class VIGIL_API guest_runtime {
     return run_for_nanos(detail::to_nanos(d));
   }
 
-  // When the runtime wants to run again, as things stand: a time that has come if there
-  // is something to do, clock::time_point::max() if only an event can change that, and if
-  // nothing runs. For hosts that have no use for the descriptor. Other threads and I/O
-  // may bring the time forward, so such a host polls now and then.
+  // When the runtime wants to run again, as things stand: a time that has passed, however
+  // long ago, if there is something to do, and clock::time_point::max() if only an event
+  // can change that, or if nothing runs. For hosts that have no use for the descriptor.
+  // Other threads and I/O may bring the time forward, so such a host polls now and then.
   clock::time_point next_deadline() const noexcept;
 
   // A descriptor that is readable whenever there is something to do, by a timer, another
-  // thread, a signal or I/O. For each call of poll() it may be readable once in vain.
-  // Only to be waited for: poll() makes it unreadable. It stays the same until the
-  // destructor, which closes it. Any thread.
+  // thread, a signal or I/O. For each call of poll() it may be readable once in vain. It
+  // is level-triggered (no EPOLLET), and only to be waited for: poll() makes it
+  // unreadable. It stays the same until the destructor, which closes it. Any thread.
   int descriptor() const noexcept;
 
   // For go, post, after_func, request_stop, make_work_guard and stats. Its run() works

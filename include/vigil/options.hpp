@@ -43,7 +43,8 @@ namespace detail {
 //   that was given such a context;
 // - such a context has an after_func, or a std::stop_token was made from it;
 // - the main fiber sleeps for ever or selects from nothing.
-// Nor is a deadlock reported while a receiver of notify_signals lives.
+// Nor is a deadlock reported while a receiver of notify_signals lives, or during the run
+// of a guest_runtime.
 enum class on_deadlock {
   automatic,  // fatal if no outside work is announced and the process has no threads
               // except the runtimes' own; otherwise warn, because a plain thread might

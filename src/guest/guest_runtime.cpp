@@ -1,4 +1,5 @@
 #include "base/assert.hpp"
+#include "base/atomic.hpp"
 #include "base/clock_source.hpp"
 #include "guest/guest_watch.hpp"
 #include "runtime/runtime_core.hpp"
@@ -7,16 +8,24 @@
 #include <vigil/error.hpp>
 #include <vigil/guest.hpp>
 
+#include <chrono>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 
 namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
+
+// A number that no other thread of the process has or will have.
+std::uint64_t number_of_thread() noexcept {
+  static atomic<std::uint64_t> last{0};
+  thread_local const std::uint64_t own = last.fetch_add(1) + 1;
+  return own;
+}
 
 class guest_core {
  public:
@@ -30,19 +39,22 @@ class guest_core {
   void begin(callback main);
   // Throws wrong_place.
   void check_caller(const char* call) const;
-  // Returns whether the run goes on.
-  bool run(nanos length);
+  // Lets the run go on until it has nothing to do, or until about that time. Returns
+  // whether it has not ended.
+  bool run(nanos until);
 
-  // Whether a fiber has run since.
+  // Changes whenever a fiber has run.
   std::uint64_t turns() const noexcept { return worker_.counters.switches.get(); }
 
-  bool is_running() const noexcept { return is_running_; }
+  bool is_running() const noexcept { return state_.load() != state::idle; }
 
   guest_watch& watch() noexcept { return watch_; }
 
   runtime& of_host() noexcept { return runtime_; }
 
  private:
+  enum class state : std::uint8_t { idle, started, running };
+
   guest_core(const scheduler_options& o, std::unique_ptr<guest_watch> w)
       : on_unhandled_(o.on_unhandled),
         watch_(*w),
@@ -50,7 +62,6 @@ class guest_core {
         worker_(*runtime_access::core_of(runtime_).sched.workers()[0]) {}
 
   static void on_own_stack(void* core) noexcept;
-  void drop_error() noexcept;
 
   void (*const on_unhandled_)(std::exception_ptr);
   guest_watch& watch_;
@@ -58,8 +69,8 @@ class guest_core {
   worker& worker_;
   callback main_;
   std::exception_ptr error_;
-  std::thread::id host_;
-  bool is_running_ = false;
+  atomic<std::uint64_t> host_{0};  // the thread
+  atomic<state> state_{state::idle};
 };
 
 // The whole run is on the side stack.
@@ -70,51 +81,62 @@ void guest_core::on_own_stack(void* core) noexcept {
   } catch (...) {
     self.error_ = std::current_exception();
   }
-  self.main_.reset();
-  self.is_running_ = false;
+  self.state_.store(state::idle);
   self.watch_.stack().leave_for_ever();
 }
 
 void guest_core::begin(callback main) {
-  if (is_running_) {
+  if (is_running()) {
     throw wrong_place(
         "vigil::guest_runtime::start: the main fiber of an earlier call has not ended; use "
         "runtime().go(), or wait until poll() returns false");
   }
-  host_ = std::this_thread::get_id();
+  host_.store(number_of_thread());
   check_caller("start");
   main_ = std::move(main);
+  watch_.begin();
   watch_.stack().prepare(&on_own_stack, this);
-  is_running_ = true;
-  watch_.interrupt();
+  state_.store(state::started);
 }
 
 void guest_core::check_caller(const char* call) const {
-  if (current_worker() != nullptr) {
+  if (current_worker() != nullptr || watch_.stack().is_inside() || is_handlers_thread()) {
     throw wrong_place((std::string("vigil::guest_runtime::") + call +
-                       ": the caller is a fiber, or a handler that a worker runs; only the host's "
+                       ": the caller is a fiber, or a handler of the library; only the host's "
                        "loop may call this")
                           .c_str());
   }
-  if (host_ == std::this_thread::get_id()) return;
+  if (!is_running() || host_.load() == number_of_thread()) return;
   throw wrong_place((std::string("vigil::guest_runtime::") + call +
                      ": the runtime lives on the thread that has called start()")
                         .c_str());
 }
 
-bool guest_core::run(nanos length) {
-  process_check_fork("vigil::guest_runtime::poll");
-  if (is_running_) {
-    watch_.run(length);
-    if (!is_running_) watch_.stack().finish();
+bool guest_core::run(nanos until) {
+  if (is_running()) {
+    process_check_fork("vigil::guest_runtime::poll");
+    state_.store(state::running);
+    // ordering: the worker's, which runs on this thread.
+    worker_.sched.next_poll.store(until, order::relaxed);
+    watch_.run(until);
+    if (is_running()) return true;
+    watch_.stack().finish();
   }
-  if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
-  return is_running_;
+  watch_.end();
+  const std::exception_ptr error = std::exchange(error_, nullptr);
+  main_.reset();
+  if (error != nullptr) std::rethrow_exception(error);
+  return false;
 }
 
 guest_core::~guest_core() {
-  if (!is_running_) return;
-  if (current_worker() != nullptr || host_ != std::this_thread::get_id()) {
+  if (state_.load() == state::started) {
+    watch_.stack().finish();
+    watch_.end();
+    return;
+  }
+  if (!is_running()) return;
+  if (current_worker() != nullptr || host_.load() != number_of_thread()) {
     fatal(
         "a vigil::guest_runtime is destroyed while it runs, in a fiber or on a thread other than "
         "the host's; end it there first: runtime().request_stop(), then poll() until it is false");
@@ -145,6 +167,7 @@ detail::scheduler_options of_guest(const options& settings) {
   detail::scheduler_options o = detail::checked(settings);
   o.workers = 1;
   o.is_guest = true;
+  o.stuck_limit = std::chrono::nanoseconds(0);  // it stands still whenever the host does
   return o;
 }
 
@@ -154,6 +177,8 @@ guest_runtime::guest_runtime(const options& settings)
     : core_(new detail::guest_core(of_guest(settings))) {}
 
 guest_runtime::~guest_runtime() {
+  // The run cannot be ended any more: as with a runtime, its memory is left alone.
+  if (core_->is_running() && detail::process_is_exiting()) return;
   delete core_;
 }
 
@@ -162,13 +187,14 @@ void guest_runtime::begin(detail::callback main) {
 }
 
 bool guest_runtime::poll() {
-  return run_for_nanos(0);
+  core_->check_caller("poll");
+  return core_->run(detail::saturating_add(detail::monotonic_now(), longest_poll));
 }
 
 bool guest_runtime::run_one() {
-  if (core_->is_running()) core_->check_caller("run_one");
+  core_->check_caller("run_one");
   const std::uint64_t before = core_->turns();
-  while (core_->run(longest_poll)) {
+  while (core_->run(detail::saturating_add(detail::monotonic_now(), longest_poll))) {
     if (core_->turns() != before) return true;
     core_->watch().wait_for_descriptor(detail::never);
   }
@@ -176,10 +202,10 @@ bool guest_runtime::run_one() {
 }
 
 bool guest_runtime::run_for_nanos(std::int64_t length) {
-  if (core_->is_running()) core_->check_caller(length <= 0 ? "poll" : "run_for");
-  const detail::nanos end =
-      length <= 0 ? 0 : detail::saturating_add(detail::monotonic_now(), length);
-  while (core_->run(longest_poll)) {
+  if (length <= 0) return poll();
+  core_->check_caller("run_for");
+  const detail::nanos end = detail::saturating_add(detail::monotonic_now(), length);
+  while (core_->run(end)) {
     if (detail::monotonic_now() >= end) return true;
     core_->watch().wait_for_descriptor(end);
   }

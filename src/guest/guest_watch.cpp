@@ -2,7 +2,6 @@
 
 #include "base/clock_source.hpp"
 #include "sched/run/process_fork.hpp"
-#include "sched/run/process_threads.hpp"
 #include "sched/run/without_signals.hpp"
 
 #include <algorithm>
@@ -75,18 +74,32 @@ guest_watch::guest_watch(const options& settings)
   take_in(io);
 }
 
-guest_watch::~guest_watch() {
-  if (!io_thread_.joinable()) return;
-  io_ends_.store(true);
-  io_owner_->interrupt();
-  io_thread_.join();
-  process_count_own_threads(-1);
-}
+guest_watch::~guest_watch() = default;
 
 // --- the host
 
-void guest_watch::run(nanos length) noexcept {
-  leaves_at_ = saturating_add(monotonic_now(), length);
+void guest_watch::begin() {
+  {
+    const std::lock_guard guard(lock_);
+    if (io_owner_ != nullptr) start_io_thread();
+  }
+  next_ = 0;
+  wake_.leave_work();
+}
+
+void guest_watch::end() noexcept {
+  if (io_thread_.joinable()) {
+    io_ends_.store(true);
+    io_owner_->interrupt();
+    io_thread_.join();
+    process_count_own_threads(-1);
+  }
+  set_timer(never);
+  wake_.reset();
+}
+
+void guest_watch::run(nanos until) noexcept {
+  leaves_at_ = until;
   stack_.enter();
 }
 
@@ -123,7 +136,7 @@ void guest_watch::set_timer(nanos deadline) noexcept {
 
 void guest_watch::poll() noexcept {
   if (!stack_.is_inside() || monotonic_now() < leaves_at_) return;
-  wake_.set();  // the host comes back for the rest
+  wake_.leave_work();
   stack_.leave();
 }
 
@@ -132,27 +145,35 @@ void guest_watch::poll() noexcept {
 bool guest_watch::take_in(std::unique_ptr<watch>& io) {
   const std::lock_guard guard(lock_);
   if (io_owner_ != nullptr) return false;
-  process_count_own_threads(1);
-  process_count_quiet_threads(1);
   io_owner_ = std::move(io);
-  try {
-    const without_signals blocked;
-    io_thread_ = std::thread([this] { wait_for_io(); });
-  } catch (...) {
-    io_owner_.reset();
-    process_count_quiet_threads(-1);
-    process_count_own_threads(-1);
-    throw;
+  if (stack_.is_inside()) {  // otherwise begin() starts it
+    try {
+      start_io_thread();
+    } catch (...) {
+      io = std::move(io_owner_);
+      throw;
+    }
   }
   // Pairs with the acquire in as_io_watch().
   io_.store(io_owner_.get(), order::release);
   return true;
 }
 
+void guest_watch::start_io_thread() {
+  io_ends_.store(false);
+  process_count_own_threads(1);
+  try {
+    const without_signals blocked;
+    io_thread_ = std::thread([this] { wait_for_io(); });
+  } catch (...) {
+    process_count_own_threads(-1);
+    throw;
+  }
+}
+
 // The thread.
 void guest_watch::wait_for_io() noexcept {
-  process_is_quiet_thread();
-  set_on_unhandled_of_handlers(on_unhandled_);
+  thread_runs_handlers(on_unhandled_);
   ::pthread_setname_np(::pthread_self(), "vigil/io");
   while (!io_ends_.load()) {
     io_owner_->prepare();

@@ -7,7 +7,8 @@
 //   any thread    interrupt(): writes the eventfd
 //
 // The descriptor is an epoll set of the two. If the program does I/O, a thread waits for
-// that in vigil-io's watch: it runs the handlers, and readies the fibers from outside.
+// that in vigil-io's watch during the run: it runs the handlers, and readies the fibers
+// from outside.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -65,8 +66,14 @@ class guest_watch final : public watch {
 
   side_stack& stack() noexcept { return stack_; }
 
-  // Lets the worker run until it has nothing to do, and for about so long at most.
-  void run(nanos length) noexcept;
+  // --- a run
+  // Throws std::system_error if no thread for I/O can be started.
+  void begin();
+  void end() noexcept;
+
+  // Lets the worker run until it has nothing to do, or until its time is over, at the
+  // first switch after that.
+  void run(nanos until) noexcept;
   // Waits for the descriptor, until the given time at most.
   void wait_for_descriptor(nanos until) noexcept;
 
@@ -74,7 +81,6 @@ class guest_watch final : public watch {
   // run.
   nanos wants_to_run_at() const noexcept { return wake_.is_set() ? 0 : next_; }
 
-  // Makes the descriptor readable.
   bool interrupt() noexcept override { return wake_.set(); }
 
   // --- the worker
@@ -83,8 +89,6 @@ class guest_watch final : public watch {
   void wait_until(nanos deadline) noexcept override;
 
   bool needs_poll() const noexcept override { return true; }
-
-  bool knows_io() const noexcept override { return true; }
 
   // Goes back to the host if the time is over that it has given.
   void poll() noexcept override;
@@ -100,6 +104,7 @@ class guest_watch final : public watch {
 
  private:
   void set_timer(nanos deadline) noexcept;
+  void start_io_thread();
   void wait_for_io() noexcept;
 
   void (*const on_unhandled_)(std::exception_ptr);  // for handlers
@@ -113,7 +118,7 @@ class guest_watch final : public watch {
   nanos next_ = 0;
   nanos leaves_at_ = never;
 
-  std::mutex lock_;  // guards io_owner_
+  std::mutex lock_;  // guards the next one, and the thread
   std::unique_ptr<watch> io_owner_;
   atomic<watch*> io_{nullptr};
   atomic<bool> io_ends_{false};

@@ -1,8 +1,10 @@
 #include "guest/side_stack.hpp"
 
+#include "machine/sanitizer.hpp"
 #include "sched/worker.hpp"
 
 #include <cerrno>
+#include <cfenv>
 #include <system_error>
 
 #include <sys/mman.h>
@@ -29,9 +31,16 @@ side_stack::side_stack(std::size_t usable) : size_((usable + page - 1) / page * 
                             std::generic_category(),
                             "vigil::guest_runtime: no memory for the stack of its worker");
   }
+#if VIGIL_VALGRIND
+  auto* const bottom = static_cast<std::byte*>(mapping_);
+  valgrind_id_ = VALGRIND_STACK_REGISTER(bottom + page, bottom + size_);
+#endif
 }
 
 side_stack::~side_stack() {
+#if VIGIL_VALGRIND
+  VALGRIND_STACK_DEREGISTER(valgrind_id_);
+#endif
   ::munmap(mapping_, size_);
 }
 
@@ -41,13 +50,17 @@ void side_stack::prepare(void (*entry)(void*), void* argument) noexcept {
   side_.prepare(stack{bottom, top}, top, entry, argument);
 }
 
+// A switch clears the flags of floating-point exceptions (SX3): these are the host's.
 void side_stack::enter() noexcept {
   thread_side outside;
+  std::fexcept_t flags;
+  std::fegetexceptflag(&flags, FE_ALL_EXCEPT);
   worker* const before = exchange_worker(within_);
   is_inside_ = true;
   detail::enter(outside, side_);
   is_inside_ = false;
   within_ = exchange_worker(before);
+  std::fesetexceptflag(&flags, FE_ALL_EXCEPT);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

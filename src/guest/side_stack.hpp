@@ -42,6 +42,7 @@ class side_stack {
   std::size_t size_;
   fiber_side side_;
   worker* within_ = nullptr;  // the thread's worker while the function runs
+  [[maybe_unused]] unsigned valgrind_id_ = 0;
   bool is_inside_ = false;
 };
 

@@ -8,6 +8,8 @@
 // WD1 may_wait() reads what was written, and looks afterwards. A waker that it does not
 //     see writes later, so the descriptor stays readable. A waker that it does see may
 //     write late: that wakes the owner once in vain, since the next may_wait() reads it.
+// WD2 Until the next clear() a wake-up that was seen stands for all: nobody writes. So an
+//     owner that goes away before that, with work left, writes itself: leave_work().
 #pragma once
 
 #include "base/atomic.hpp"
@@ -35,6 +37,18 @@ class wake_descriptor {
     if (is_set_.exchange(true)) return false;
     event_.write();
     return true;
+  }
+
+  // The owner: it goes away and is to be called again.
+  void leave_work() noexcept {
+    is_set_.store(true);
+    event_.write();
+  }
+
+  // The owner: there is nothing to be called for.
+  void reset() noexcept {
+    clear();
+    event_.take();
   }
 
   bool is_set() const noexcept { return is_set_.load(); }

@@ -10,8 +10,9 @@ bool clock_turns::has_come(nanos next, bool is_looking) noexcept {
   constexpr nanos interval = 1000;
   const nanos each = std::max<nanos>(1, (now - last_clock_) / since_clock_);
   until_clock_ =
-      is_looking ? 1
-                 : static_cast<std::uint32_t>(std::clamp<nanos>(interval / each, 1, most_turns));
+      is_looking || looks_each_turn_
+          ? 1
+          : static_cast<std::uint32_t>(std::clamp<nanos>(interval / each, 1, most_turns));
   since_clock_ = 0;
   last_clock_ = now;
   if (next > now) return false;

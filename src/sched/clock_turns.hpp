@@ -35,8 +35,13 @@ class clock_turns {
   clock_turns(const clock_source& clock,
               const atomic<nanos>& next_deadline,
               atomic<nanos>& next_poll,
-              const watch_slot& watches) noexcept
-      : next_deadline_(next_deadline), next_poll_(next_poll), clock_(clock), watches_(watches) {}
+              const watch_slot& watches,
+              bool looks_each_turn) noexcept
+      : next_deadline_(next_deadline),
+        next_poll_(next_poll),
+        looks_each_turn_(looks_each_turn),
+        clock_(clock),
+        watches_(watches) {}
 
   // --- by time
   // Whether the earliest deadline has come, or the time to look for I/O. `is_looking`:
@@ -126,6 +131,7 @@ class clock_turns {
 
   const atomic<nanos>& next_deadline_;
   atomic<nanos>& next_poll_;
+  const bool looks_each_turn_;     // at the clock: a guest, which has so much time
   std::uint32_t until_clock_ = 1;  // turns
   std::uint32_t since_clock_ = 0;  // turns
   std::uint32_t turn_ = 0;

@@ -26,8 +26,10 @@ inline constexpr nanos poll_interval = 500'000;
 // and given to it; one that leaves that ends the program.
 VIGIL_FOR_IO bool handlers_are_caught() noexcept;
 VIGIL_FOR_IO void report_of_handler(std::exception_ptr error) noexcept;
-// For a thread that runs handlers in place of a worker: its options::on_unhandled.
-void set_on_unhandled_of_handlers(void (*f)(std::exception_ptr)) noexcept;
+// The calling thread runs handlers in place of a worker, from now on: they wait for
+// nothing, and their exceptions go to this function, if it is not null.
+void thread_runs_handlers(void (*on_unhandled)(std::exception_ptr)) noexcept;
+bool is_handlers_thread() noexcept;
 
 class watch {
  public:

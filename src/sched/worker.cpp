@@ -77,7 +77,11 @@ worker::worker(scheduler& owner, unsigned number)
       queue_(lone_, owner.injected, owner.idle()),
       pinned_(lone_, owner.idle()),
       trials_(owner.first_turns, random_),
-      turns_(owner.clock, owner.board.next_deadline, owner.next_poll, owner.watches()),
+      turns_(owner.clock,
+             owner.board.next_deadline,
+             owner.next_poll,
+             owner.watches(),
+             owner.settings().is_guest),
       dice_(by_seed_ != nullptr ? owner.virtual_time.dice() : random_) {}
 
 worker::~worker() = default;

@@ -4,9 +4,12 @@
 
 #include <vigil/guest.hpp>
 
+#include <atomic>
+#include <exception>
+#include <memory>
 #include <stdexcept>
-#include <string>
 #include <thread>
+#include <utility>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
@@ -119,6 +122,60 @@ TEST_SUITE("io: in a guest") {
     serve(g);
     REQUIRE(handed_over != nullptr);
     CHECK_THROWS_WITH(std::rethrow_exception(handed_over), "in a handler");
+  }
+
+  TEST_CASE("a handler that would have to wait gets an error, and the others go on") {
+    guest_runtime g;
+    bool refused = false;
+    g.start([&] {
+      const auto nothing = vigil::make_channel<int>();
+      auto ch = vigil::make_channel<int>(1);
+      asio::post(vigil::io::io_context(), [&, ch] {
+        try {
+          static_cast<void>(nothing.recv());
+        } catch (const vigil::wrong_place&) {
+          refused = true;
+        }
+        ch.send(1);
+      });
+      static_cast<void>(ch.recv());
+    });
+    serve(g);
+    CHECK(refused);
+  }
+
+  TEST_CASE("no handler runs after the end of a run, and the next run goes on with them") {
+    asio::io_context context;
+    vigil::options o;
+    vigil::io::attach(o, context);
+    guest_runtime g(o);
+    std::atomic<int> handled{0};
+    for (int i = 0; i < 3; ++i) {
+      g.start([&] { send_there_and_back(context, 5); });
+      serve(g);
+      const int before = handled.load();
+      asio::post(context, [&] { ++handled; });
+      std::this_thread::yield();
+      CHECK(handled.load() == before);
+      g.start([&] {
+        while (handled.load() == before)
+          vigil::sleep_for(1ms);
+      });
+      serve(g);
+    }
+    CHECK(handled.load() == 3);
+  }
+
+  TEST_CASE("an attached io_context may go before the guest, once its runs have ended") {
+    auto context = std::make_unique<asio::io_context>();
+    vigil::options o;
+    vigil::io::attach(o, *context);
+    guest_runtime g(o);
+    g.start([&] { send_there_and_back(*context, 5); });
+    serve(g);
+    context.reset();
+    g.start([] { vigil::sleep_for(1ms); });
+    serve(g);
   }
 
   TEST_CASE("the destructor ends what waits for I/O") {

@@ -58,6 +58,10 @@ struct guest {
     for (;;) {
       const int found = work.exchange(0);
       taken += found;
+      if (found != 0) {  // as a poll whose time is over (WD2)
+        wake.leave_work();
+        wake.event().wait_until_readable();
+      }
       if (taken == wanted) break;
       wake.clear();
       sleeps.store(true);

@@ -95,6 +95,7 @@ void report_finally(fiber& f, std::exception_ptr error) noexcept {
 namespace {
 
 // For handlers that a thread runs in place of a worker.
+thread_local bool runs_handlers = false;
 thread_local void (*on_unhandled_here)(std::exception_ptr) = nullptr;
 
 auto on_unhandled_of_handlers() noexcept {
@@ -104,8 +105,13 @@ auto on_unhandled_of_handlers() noexcept {
 
 }  // namespace
 
-void set_on_unhandled_of_handlers(void (*f)(std::exception_ptr)) noexcept {
-  on_unhandled_here = f;
+void thread_runs_handlers(void (*on_unhandled)(std::exception_ptr)) noexcept {
+  runs_handlers = true;
+  on_unhandled_here = on_unhandled;
+}
+
+bool is_handlers_thread() noexcept {
+  return runs_handlers;
 }
 
 bool handlers_are_caught() noexcept {

@@ -1,6 +1,7 @@
 #include "sched/run/process.hpp"
 
 #include "base/assert.hpp"
+#include "machine/overflow.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/run/process_dump.hpp"
 #include "sched/run/process_fork.hpp"
@@ -12,6 +13,7 @@
 #include <csignal>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -117,10 +119,40 @@ process_guard::~process_guard() {
   wait_for_handlers();
 }
 
-thread_guard::thread_guard() : earlier_slack_(set_thread_timer_slack(1)) {}
+namespace {
+
+class guarded_thread {
+ public:
+  void begin() {
+    if (guards_ == 0) {
+      signals_.emplace();
+      earlier_slack_ = set_thread_timer_slack(1);
+    }
+    ++guards_;
+  }
+
+  void end() noexcept {
+    if (--guards_ != 0) return;
+    set_thread_timer_slack(earlier_slack_);
+    signals_.reset();
+  }
+
+ private:
+  unsigned guards_ = 0;
+  unsigned long earlier_slack_ = 0;
+  std::optional<alternate_signal_stack> signals_;
+};
+
+thread_local guarded_thread this_guarded_thread;
+
+}  // namespace
+
+thread_guard::thread_guard() {
+  this_guarded_thread.begin();
+}
 
 thread_guard::~thread_guard() {
-  set_thread_timer_slack(earlier_slack_);
+  this_guarded_thread.end();
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

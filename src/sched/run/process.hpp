@@ -4,8 +4,6 @@
 // (process_fork) stay.
 #pragma once
 
-#include "machine/overflow.hpp"
-
 #include <vigil/detail/config.hpp>
 
 namespace vigil::inline VIGIL_ABI::detail {
@@ -27,17 +25,14 @@ class process_guard {
   runtime_slot* slot_;
 };
 
-// For each worker thread: a stack for signal handlers, and exact timeouts.
+// For each worker thread: a stack for signal handlers, and exact timeouts. Guests may
+// share a thread: the last guard there takes both back.
 class thread_guard {
  public:
   thread_guard();
   ~thread_guard();
   thread_guard(const thread_guard&) = delete;
   thread_guard& operator=(const thread_guard&) = delete;
-
- private:
-  unsigned long earlier_slack_;
-  alternate_signal_stack signals_;
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

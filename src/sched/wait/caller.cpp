@@ -2,6 +2,7 @@
 
 #include "sched/run/process_fork.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/watch.hpp"
 
 #include <vigil/error.hpp>
 
@@ -20,7 +21,7 @@ caller::caller(const wait_limit& limit, mode m, const worker* on) noexcept
 }
 
 bool caller::may_not_wait() const noexcept {
-  if (fiber_ == nullptr) return current_worker() != nullptr;
+  if (fiber_ == nullptr) return current_worker() != nullptr || is_handlers_thread();
   if (fiber_->guards.no_parks != 0) return true;
   return stoppable_ && fiber_->sched->state.must_stop(*fiber_);
 }
