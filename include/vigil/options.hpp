@@ -70,6 +70,22 @@ enum class exit_when {
   all_done,
 };
 
+// timer_order: which of the timers with equal deadlines fires first.
+enum class timer_order {
+  any,  // not promised; on virtual time the seed draws it
+  // The one that was armed first, as in Node and libuv. A reset is a new arming, even to
+  // the same deadline, and so is each next run of every().
+  //
+  // If one arming returns before another begins, on whatever threads, and before the
+  // deadline, it is the first; armings at the same time have either order. With
+  // set_slack() the deadline plus the slack counts. A timer that is due when it is armed
+  // has no place among those that were armed before. Callbacks begin in this order, and
+  // waiting fibers are made ready in it; with several workers a callback may begin before
+  // the one ahead of it has ended. Cost: each arming adds one to a counter that all
+  // workers share.
+  as_armed,
+};
+
 // signal_list: a list of signal numbers. It is not a standard container, because those
 // have another layout in programs built with -D_GLIBCXX_DEBUG than in the library.
 class signal_list {
@@ -154,6 +170,8 @@ struct options {
   std::size_t warm_stacks = 128 * 1024;
 
   exit_when exit = exit_when::main_returns;
+
+  timer_order equal_deadlines = timer_order::any;
 
   // The shutdown cancels the root context, gives fibers `grace` to end by themselves, and
   // then makes their waits throw `stopped`. A fiber that has not ended `stop_limit` after

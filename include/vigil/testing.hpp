@@ -22,9 +22,9 @@
 namespace vigil::inline VIGIL_ABI::testing {
 
 struct virtual_options {
-  // Decides which runnable fiber goes first, and the order among equal deadlines. 0 means
-  // VIGIL_SEED from the environment if it is set, otherwise 1. The seed is printed when f
-  // throws.
+  // Decides which runnable fiber goes first, and the order among equal deadlines unless
+  // options::equal_deadlines does. 0 means VIGIL_SEED from the environment if it is set,
+  // otherwise 1. The seed is printed when f throws.
   std::uint64_t seed = 0;
 
   // All other settings; `workers` is ignored (there is one), and `deadlock` is fatal

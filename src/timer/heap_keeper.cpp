@@ -15,14 +15,16 @@ class no_room_for_timer : public std::bad_alloc {
 
 enum class entry_state : std::uint8_t { dead, in_force, moved };
 
-// Says whether an entry still counts. An entry that speaks for an idle timer, or for a
-// deadline later than its key, is withdrawn first, and then `when` is looked at again
-// (RT1); it may come out with a later key.
+// Says whether an entry still counts. An entry that speaks for an idle timer, for a
+// deadline later than its key or for an earlier arming is withdrawn first, and then
+// `when` is looked at again (RT1); it may come out with a later key or another tie.
 entry_state validate(heap_entry& e) noexcept {
   runtime_timer& t = *e.timer;
   if (t.filed.load() != e.key) return entry_state::dead;
   nanos deadline = t.when.load();
-  if (deadline > 0 && t.key_for(deadline) <= e.key) return entry_state::in_force;
+  // ordering: the exchange of `when`, which was seen, has published the tie; so below.
+  if (deadline > 0 && t.key_for(deadline) <= e.key && e.tie == t.tie.load(order::relaxed))
+    return entry_state::in_force;
   nanos expected = e.key;
   if (!t.filed.compare_exchange_strong(expected, runtime_timer::nothing)) return entry_state::dead;
   deadline = t.when.load();
@@ -30,21 +32,26 @@ entry_state validate(heap_entry& e) noexcept {
   const nanos key = t.key_for(deadline);
   expected = runtime_timer::nothing;
   if (!t.filed.compare_exchange_strong(expected, key)) return entry_state::dead;
-  const bool has_moved = key != e.key;
+  const std::uint32_t tie = t.tie.load(order::relaxed);  // ordering: as above
+  const bool has_moved = key != e.key || tie != e.tie;
   e.key = key;
+  e.tie = tie;
   e.slack_us = t.slack_us.load(order::relaxed);  // ordering: as in entry_for()
   return has_moved ? entry_state::moved : entry_state::in_force;
 }
 
 // Not inlined: recording is rare, and arming is not.
 [[gnu::noinline]] void record(const intake& in, timer_event event, nanos deadline) noexcept {
+  if (!recorder_is_built || in.log == nullptr) return;
   const split_nanos at(deadline);
   in.log->write(recorded_as(event), at.micros & event::most, at.rest);
 }
 
 void attach(worker& w, intake& in) noexcept {
   w.intake = &in;
-  if (w.counters.log.is_on()) in.log = &w.counters.log;
+  if (!w.counters.log.is_on()) return;
+  in.log = &w.counters.log;
+  in.notes_armings = true;
 }
 
 }  // namespace
@@ -53,26 +60,36 @@ heap_keeper::heap_keeper(scheduler& sched, const timer_owner& owner)
     : clock_(sched.clock),
       board_(sched.board),
       owner_(owner),
+      as_armed_(sched.settings().equal_deadlines == timer_order::as_armed),
+      has_ties_(as_armed_ || clock_.is_virtual()),
       tie_seed_(sched.settings().seed ^ 0x7469'6573),
       intakes_(sched.workers().size() + 1) {
+  for (intake& in : intakes_)
+    in.notes_armings = has_ties_;
   for (std::size_t i = 0; i < sched.workers().size(); ++i)
     attach(*sched.workers()[i], intakes_[i]);
 }
 
 // --- arming
 
+// Not inlined: as record(). The seed draws 31 bits, so that the heap can compare any two
+// ties (timer_heap.hpp).
+[[gnu::noinline]] void heap_keeper::draw_tie(runtime_timer& t) noexcept {
+  if (!has_ties_) return;
+  // ordering: each number is drawn once, and if one arming happens before another, it
+  // draws the lower number.
+  const std::uint64_t n = armings_.fetch_add(1, order::relaxed);
+  const std::uint64_t tie = as_armed_ ? n : random::nth(tie_seed_, n) >> 33;
+  // ordering: published by the exchange of `when`.
+  t.tie.store(static_cast<std::uint32_t>(tie), order::relaxed);
+}
+
 heap_entry heap_keeper::entry_for(runtime_timer& t, nanos key) noexcept {
   // ordering: see key_for(); a slack that changes in between makes the due run
   // look at the timer a little early or late, never fire it early.
   const std::uint32_t slack = t.slack_us.load(order::relaxed);
-  // In virtual time the seed decides the order of equal keys.
-  std::uint32_t tie = 0;
-  if (clock_.is_virtual()) {
-    // ordering: only that each number is drawn once; a plain thread may draw as well.
-    const std::uint64_t n = ties_drawn_.fetch_add(1, order::relaxed);
-    tie = static_cast<std::uint32_t>(random::nth(tie_seed_, n));
-  }
-  return {key, tie, slack, &t};
+  // ordering: the caller's own tie, or that of an arming at the same time.
+  return {key, t.tie.load(order::relaxed), slack, &t};
 }
 
 void heap_keeper::lower_next_deadline(nanos key, bool parking) noexcept {
@@ -89,8 +106,11 @@ void heap_keeper::lower_next_deadline(nanos key, bool parking) noexcept {
 bool heap_keeper::arm(intake& in, runtime_timer& t, nanos deadline, bool parking) {
   if (in.allowance == 0) make_room(in);
   deadline = runtime_timer::clamp_deadline(deadline);
+  const bool is_noted = in.notes_armings;
+  if (is_noted) [[unlikely]]
+    draw_tie(t);
   const nanos before = t.when.exchange(deadline);
-  if (recorder_is_built && in.log != nullptr) [[unlikely]]
+  if (is_noted) [[unlikely]]
     record(in, before > 0 ? timer_event::reset : timer_event::armed, deadline);
   nanos key = 0;
   if (t.file(deadline, key)) {
@@ -184,6 +204,23 @@ void heap_keeper::publish() noexcept {
   }
 }
 
+// Otherwise the top is dropped, or moved to where it belongs.
+bool heap_keeper::top_is_in_force() noexcept {
+  heap_entry e = heap_.top();
+  switch (validate(e)) {
+    case entry_state::in_force:
+      return true;
+    case entry_state::moved:
+      heap_.replace_top(e);
+      return false;
+    case entry_state::dead:
+      heap_.pop();
+      release_record(*e.timer);
+      return false;
+  }
+  return false;
+}
+
 // Looks for dead entries among a few. An entry that climbs past the cursor is met in the
 // next round.
 void heap_keeper::sweep(std::size_t budget) noexcept {
@@ -219,20 +256,11 @@ bool heap_keeper::tidy() noexcept {
   drain();
   bool clean = heap_.empty();
   while (!clean && (budget-- > 0 || clock_.is_virtual())) {
-    heap_entry e = heap_.top();
-    switch (validate(e)) {
-      case entry_state::in_force:
-        e.timer->prefetch_waiter();
-        clean = true;
-        break;
-      case entry_state::moved:
-        heap_.replace_top(e);
-        break;
-      case entry_state::dead:
-        heap_.pop();
-        release_record(*e.timer);
-        clean = heap_.empty();
-        break;
+    if (top_is_in_force()) {
+      heap_.top().timer->prefetch_waiter();
+      clean = true;
+    } else {
+      clean = heap_.empty();
     }
   }
   if (has_too_many_dead()) {
@@ -290,7 +318,16 @@ std::size_t heap_keeper::take_due(nanos now,
   drain();
   // A key is `when` plus slack. Popping goes on while the top's own `when` has come, so
   // slack lets the entries next in order go before their keys, and nothing deeper.
-  const std::size_t n = heap_.pop_until(now, out, most);
+  std::size_t n = 0;
+  if (!as_armed_) {
+    n = heap_.pop_until(now, out, most);
+  } else {
+    // An entry that has missed an arming goes to its place before others are taken.
+    for (std::size_t looks = 0; looks < slice && n < most; ++looks) {
+      if (heap_.empty() || heap_.top().when() > now) break;
+      if (top_is_in_force()) out[n++] = heap_.pop();
+    }
+  }
   taken_ += n;
   publish();
   return n;

@@ -50,8 +50,12 @@ class heap_keeper {
   // As timer_service::arm_at(). Caller: owns the intake.
   bool arm(intake& in, runtime_timer& t, nanos deadline, bool parking);
 
+  // Gives an arming its place among equal keys, if they have places. Caller: is about to
+  // change t's `when`.
+  void draw_tie(runtime_timer& t) noexcept;
+
   // The entry that files t under `key`.
-  heap_entry entry_for(runtime_timer& t, nanos key) noexcept;
+  static heap_entry entry_for(runtime_timer& t, nanos key) noexcept;
 
   // The number of pending timers; exact while no thread arms one.
   std::uint64_t pending() const noexcept;
@@ -106,15 +110,19 @@ class heap_keeper {
   void merge(intake& in) noexcept VIGIL_REQUIRES(lock_);
   void drain() noexcept VIGIL_REQUIRES(lock_);
   void publish() noexcept VIGIL_REQUIRES(lock_);
+  bool top_is_in_force() noexcept VIGIL_REQUIRES(lock_);
   void sweep(std::size_t budget) noexcept VIGIL_REQUIRES(lock_);
   bool has_too_many_dead() const noexcept VIGIL_REQUIRES(lock_);
 
   const clock_source& clock_;
   timer_board& board_;
   const timer_owner& owner_;
-  // Virtual time: the seed, and how many numbers were drawn from it, order equal keys.
+  // Equal keys are ordered by the number of the arming (timer_order::as_armed), on
+  // virtual time otherwise by what the seed draws for that number.
+  const bool as_armed_;
+  const bool has_ties_;
   const std::uint64_t tie_seed_;
-  atomic<std::uint64_t> ties_drawn_{0};
+  atomic<std::uint64_t> armings_{0};
   spinlock lock_{lock_rank::timer_heap};
   timer_heap heap_ VIGIL_GUARDED_BY(lock_);
   std::size_t taken_ VIGIL_GUARDED_BY(lock_) = 0;

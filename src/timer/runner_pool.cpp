@@ -135,6 +135,7 @@ void runner_pool::run_periodic(fiber& self, timer_record& t, nanos due_until) {
     // The timer may have been stopped, and its last handle dropped, meanwhile.
     if (!t.begin_run()) break;
     // The next deadline is in force before the call, so stop() and reset() work in it.
+    with_.heap.draw_tie(t);
     const bool claimed = t.when.compare_exchange_strong(deadline, next);
     if (claimed) {
       with_.owner.count(timer_event::fired);
@@ -142,6 +143,7 @@ void runner_pool::run_periodic(fiber& self, timer_record& t, nanos due_until) {
       call(self, t);
       if (t.from_end) {
         nanos expected = runtime_timer::latest;
+        if (t.when.load() == expected) with_.heap.draw_tie(t);
         t.when.compare_exchange_strong(
             expected,
             std::min(saturating_add(with_.clock.now(), t.period.load()), runtime_timer::latest));

@@ -126,6 +126,10 @@ class runtime_timer {
   const bool is_periodic;          // every(): the runner files it again
   atomic<bool> referenced{false};  // ref/unref: a flag, not a count
   atomic<std::uint32_t> slack_us{0};
+  // The place among equal keys: that of the last arming, which draws it before it
+  // exchanges `when` (heap_keeper::draw_tie), or of one under way. An entry with another
+  // tie has missed an arming, and is filed again when it is looked at.
+  atomic<std::uint32_t> tie{0};
   const std::uint32_t generation;
   timer_service* const service;
 

@@ -25,11 +25,12 @@ class timer_fiber::fire_again final : public runtime_timer::refire {
 
   bool at(nanos deadline) noexcept override {
     deadline = runtime_timer::clamp_deadline(deadline);
+    of_.with_.heap.draw_tie(timer_);
     const bool was_pending = timer_.when.exchange(deadline) > 0;
     if (!was_pending) of_.with_.owner.count(timer_event::armed);
     nanos key = 0;
     if (timer_.file(deadline, key)) {
-      batch_.again[batch_.again_count++] = of_.with_.heap.entry_for(timer_, key);
+      batch_.again[batch_.again_count++] = heap_keeper::entry_for(timer_, key);
     }
     return was_pending;
   }
@@ -100,7 +101,7 @@ bool timer_fiber::fire_due(nanos now) noexcept {
   return n == batch_size || with_.board.next_deadline.load() <= now;
 }
 
-void timer_fiber::surface(heap_entry e, nanos now, batch& b) noexcept {
+void timer_fiber::surface(const heap_entry& e, nanos now, batch& b) noexcept {
   runtime_timer& t = *e.timer;
   nanos key = e.key;
   if (!t.filed.compare_exchange_strong(key, runtime_timer::nothing)) {
@@ -116,9 +117,7 @@ void timer_fiber::surface(heap_entry e, nanos now, batch& b) noexcept {
       nanos expected = runtime_timer::nothing;
       const nanos later = t.key_for(deadline);
       if (!t.filed.compare_exchange_strong(expected, later)) break;
-      e.key = later;
-      e.slack_us = t.slack_us.load(order::relaxed);  // ordering: as in entry_for()
-      b.again[b.again_count++] = e;
+      b.again[b.again_count++] = heap_keeper::entry_for(t, later);
       return;
     }
     switch (t.kind) {

@@ -40,7 +40,7 @@ class timer_fiber {
 
   void body() noexcept;
   bool fire_due(nanos now) noexcept;
-  void surface(heap_entry e, nanos now, batch& b) noexcept;
+  void surface(const heap_entry& e, nanos now, batch& b) noexcept;
   bool fire_wait(runtime_timer& t, nanos seen, nanos now, batch& b) noexcept;
   void note_fired(timer_kind kind, nanos late) noexcept;
 

@@ -51,7 +51,7 @@ constexpr std::size_t grain_at(std::size_t bytes, std::size_t small) noexcept {
 // Compilers make this one rarely taken branch (equal keys) and one flag. Forms with no
 // branch at all (bitwise, or as one 128-bit number) measure slower.
 inline bool before(const heap_entry& a, const heap_entry& b) noexcept {
-  return a.key != b.key ? a.key < b.key : a.tie < b.tie;
+  return a.key != b.key ? a.key < b.key : static_cast<std::int32_t>(a.tie - b.tie) < 0;
 }
 
 // Asks for the eight slots three levels below, four cache lines, of which the way down

@@ -21,7 +21,8 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class runtime_timer;
 
-// The order is (key, tie). slack_us is carried for the owner and not compared.
+// The order is (key, tie). Ties count modulo 2^32: equal keys have an order while their
+// ties are less than 2^31 apart. The heap carries slack_us for its owner.
 struct heap_entry {
   nanos key;
   std::uint32_t tie;
