@@ -21,6 +21,14 @@ void order() {
   //! [order]
 }
 
+void take_back() {
+  //! [take_back]
+  const vigil::timer idle = vigil::post([] { std::puts("idle"); }, vigil::stoppable);
+  const bool taken_back = idle.stop();  // clearImmediate
+  //! [take_back]
+  std::puts(taken_back ? "taken back" : "too late");
+}
+
 void timers() {
   //! [timers]
   auto late = vigil::after_func(1h, [] { std::puts("too late"); });  // setTimeout
@@ -46,6 +54,6 @@ int main() {
   vigil::options settings;
   settings.exit = vigil::exit_when::all_done;
   //! [all_done]
-  for (const auto program : {&order, &timers, &pool})
+  for (const auto program : {&order, &take_back, &timers, &pool})
     example_main(settings, program);
 }

@@ -36,12 +36,25 @@ namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
 class scheduler;
+class timer_record;
 
-VIGIL_API void post(callback f, const site& from);
+// These return the function's record and give the caller a handle, or return nullptr.
+VIGIL_API timer_record* post(callback f, const site& from, bool with_handle = false);
 // The same for the runtime of that scheduler.
-VIGIL_API void post_to(scheduler& sched, callback f, const site& from);
-VIGIL_API void defer(callback f, const site& from);
+VIGIL_API timer_record* post_to(scheduler& sched,
+                                callback f,
+                                const site& from,
+                                bool with_handle = false);
+VIGIL_API timer_record* defer(callback f, const site& from, bool with_handle = false);
 }  // namespace detail
+
+// stoppable: post(f, stoppable) and defer(f, stoppable), in vigil/timer.hpp, return a
+// timer; its stop() takes f back unless f has begun. Behaviour: Node's clearImmediate.
+struct stoppable_t {
+  explicit stoppable_t() = default;
+};
+
+inline constexpr stoppable_t stoppable{};
 
 // Runs f in a later round. Posts are never merged. Throws std::invalid_argument for an
 // empty function, wrong_place on a thread without a runtime (use runtime::post there),

@@ -117,6 +117,13 @@ class VIGIL_API runtime {
     detail::post_to(sched(), detail::callback(std::forward<F>(f)), from);
   }
 
+  // Like vigil::post with stoppable, from any thread.
+  template <class F>
+    requires std::is_invocable_v<std::decay_t<F>&>
+  timer post(F&& f, stoppable_t, const site& from = site::current()) {
+    return timer(detail::post_to(sched(), detail::callback(std::forward<F>(f)), from, true));
+  }
+
   [[nodiscard]] work_guard make_work_guard();
 
   // Starts the shutdown, as a signal of options::stop_on does, and returns at once. Any

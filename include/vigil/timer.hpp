@@ -20,6 +20,7 @@
 #include <vigil/detail/duration.hpp>
 #include <vigil/detail/handle.hpp>
 #include <vigil/detail/site.hpp>
+#include <vigil/post.hpp>
 #include <vigil/time.hpp>
 
 #include <chrono>
@@ -216,6 +217,23 @@ template <detail::duration_like D, class F>
 timer after_func(const D& d, F&& f, const site& from = site::current()) {
   const std::int64_t length = detail::to_nanos(d);  // before f is moved from
   return timer(detail::after_func(length, detail::callback(std::forward<F>(f)), from));
+}
+
+// Runs f as post(f) does, and returns its timer: stop() is true exactly if f has not
+// begun and never will, so it is false inside f and afterwards. The handle may be
+// dropped. reset(d) makes f run d from now; unref() lets a program with
+// exit_when::all_done end without f. Throws what post() throws.
+template <class F>
+  requires std::is_invocable_v<std::decay_t<F>&>
+timer post(F&& f, stoppable_t, const site& from = site::current()) {
+  return timer(detail::post(detail::callback(std::forward<F>(f)), from, true));
+}
+
+// The same for defer(f). The timer may be stopped by any fiber or thread.
+template <class F>
+  requires std::is_invocable_v<std::decay_t<F>&>
+timer defer(F&& f, stoppable_t, const site& from = site::current()) {
+  return timer(detail::defer(detail::callback(std::forward<F>(f)), from, true));
 }
 
 // scoped_timer: stops a timer at the end of the scope and waits for a running callback

@@ -1,5 +1,4 @@
-// post and defer: callbacks that are due at once and have no handle. callback_queue.hpp
-// says when they run.
+// post and defer: callbacks that are due at once. callback_queue.hpp says when they run.
 #include "sched/run/process_fork.hpp"
 #include "timer/timer_service.hpp"
 
@@ -11,8 +10,8 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// Makes t pending and due, without a handle. It counts as queued, even if it is queued
-// only when its fiber releases it.
+// Makes t pending and due, and drops one handle. It counts as queued, even if it is
+// queued only when its fiber releases it.
 void timer_service::make_due(timer_record& t) noexcept {
   constexpr nanos long_ago = 1;
   t.when.store(long_ago);
@@ -53,40 +52,47 @@ void timer_service::defer(fiber& self, timer_record& t) noexcept {
 
 namespace {
 
-void post_in(scheduler& s, callback f, const site& from) {
+// The record's first handle is dropped when it is due; `with_handle` makes the caller's.
+timer_record* post_in(scheduler& s, callback f, const site& from, bool with_handle) {
   timer_service& service = service_of(s);
   timer_record* const record = service.make_record(std::move(f), 0, false, from);
+  if (with_handle) record->retain();
   try {
     service.post(*record);
   } catch (...) {
     record->release();
+    if (with_handle) record->release();
     throw;
   }
+  return with_handle ? record : nullptr;
 }
 
 }  // namespace
 
-void post(callback f, const site& from) {
+timer_record* post(callback f, const site& from, bool with_handle) {
   if (!f) throw_empty_function("vigil::post");
   scheduler* const s = current_scheduler();
   if (s == nullptr) {
     process_check_fork("vigil::post");
     throw wrong_place("vigil::post: this thread has no runtime; use runtime::post there");
   }
-  post_in(*s, std::move(f), from);
+  return post_in(*s, std::move(f), from, with_handle);
 }
 
-void post_to(scheduler& sched, callback f, const site& from) {
+timer_record* post_to(scheduler& sched, callback f, const site& from, bool with_handle) {
   if (!f) throw_empty_function("vigil::runtime::post");
   process_check_fork("vigil::runtime::post");
-  post_in(sched, std::move(f), from);
+  return post_in(sched, std::move(f), from, with_handle);
 }
 
-void defer(callback f, const site& from) {
+timer_record* defer(callback f, const site& from, bool with_handle) {
   if (!f) throw_empty_function("vigil::defer");
   fiber& self = require_fiber("defer (on a plain thread use runtime::post)");
   timer_service& service = service_of(*self.sched);
-  service.defer(self, *service.make_record(std::move(f), 0, false, from));
+  timer_record* const record = service.make_record(std::move(f), 0, false, from);
+  if (with_handle) record->retain();
+  service.defer(self, *record);
+  return with_handle ? record : nullptr;
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

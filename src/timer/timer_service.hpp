@@ -88,10 +88,11 @@ class timer_service final : public timer_seam {
   // stop() for a caller that has a reference and no handle. It counts as a run, so that a
   // handle dropped at the same moment does not miss it (TR2).
   bool discard(timer_record& t) noexcept;
-  // Queues t as due, behind all others. Takes over the caller's handle, unless it throws
-  // runtime_gone.
+  // Queues t as due, behind all others. Takes over a handle of the caller's, unless it
+  // throws runtime_gone.
   void post(timer_record& t);
-  // Queues t when the fiber next gives up its worker (callback_queue.hpp).
+  // Queues t when the fiber next gives up its worker (callback_queue.hpp). Takes over a
+  // handle of the caller's.
   void defer(fiber& self, timer_record& t) noexcept;
 
   run_listeners& listeners() noexcept { return listeners_; }

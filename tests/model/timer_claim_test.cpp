@@ -84,6 +84,34 @@ TEST_CASE("claim: a queued callback has not started") {
         contest{.queued = true, .here = reset(0), .outside = stop});
 }
 
+TEST_CASE("claim: a function that was posted or deferred runs, or is taken back") {
+  // `start` has the function queued, at the latest before `meanwhile` returns.
+  const auto taken_back = [](auto start, auto meanwhile) {
+    return [start, meanwhile] {
+      run_with_outside_work(2, [&] {
+        runs r;
+        let_the_other_rest();
+        bool prevented = false;
+        {
+          const model::window w;
+          const vigil::timer t = start([&r] { r.note(); });
+          std::thread thread([&] { prevented = t.stop(); });
+          meanwhile();
+          thread.join();
+          let_time_pass();
+        }
+        model::require(r.count() == (prevented ? 0 : 1), "one of stop and the run takes it");
+        model::enough();
+      });
+    };
+  };
+  prove("claim: posted, stop outside",
+        taken_back([](auto f) { return vigil::post(f, vigil::stoppable); }, [] {}));
+  prove("claim: deferred, stop outside",
+        taken_back([](auto f) { return vigil::defer(f, vigil::stoppable); },
+                   [] { vigil::this_fiber::yield(); }));
+}
+
 TEST_CASE("claim: after an earlier reset the timer fires at the new deadline") {
   prove("claim: reset earlier, on time", [] {
     vigil::run(workers(2), [] {
