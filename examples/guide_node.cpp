@@ -56,4 +56,13 @@ int main() {
   //! [all_done]
   for (const auto program : {&order, &take_back, &timers, &pool})
     example_main(settings, program);
+  //! [before_end]
+  settings.before_end = [] {  // process.on('beforeExit')
+    static int rounds = 2;
+    if (rounds == 0) return false;  // that was the end
+    vigil::after_func(10ms, [] { std::printf("%d to go\n", --rounds); });
+    return true;
+  };
+  //! [before_end]
+  example_main(settings, [] { std::puts("all is done"); });
 }

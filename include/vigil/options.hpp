@@ -171,6 +171,18 @@ struct options {
 
   exit_when exit = exit_when::main_returns;
 
+  // With exit_when::all_done: called on the main fiber when nothing more is expected. It
+  // may start something and return true: the run goes on, and it is called again at the
+  // next end. After false the run ends when all that it has left is done, and it is not
+  // called again; so true each time means for ever. It may wait. Behaviour: Node's
+  // beforeExit, except that the return value decides, since a fiber that it starts may
+  // have ended when it returns.
+  //
+  // Not called if the main fiber's function ended by an exception, if a stop was asked
+  // for, or with main_returns. An exception that leaves it ends the run and comes out of
+  // run(), as one of the main fiber's function; a stop ends its waits.
+  bool (*before_end)() = nullptr;
+
   timer_order equal_deadlines = timer_order::any;
 
   // The shutdown cancels the root context, gives fibers `grace` to end by themselves, and

@@ -1,7 +1,7 @@
 // How a run begins and ends.
 //
-//   RE0 exit_when::all_done: the main fiber's function has returned, and it waits
-//       until all_done(), or for a stop
+//   RE0 exit_when::all_done: the main fiber's function has returned, and it waits until
+//       all_done(), or for a stop; options::before_end may have it wait again
 //   RE1 the main fiber's function has returned, or a stop was asked for
 //       (signal, request_stop, deadlock; if request_stop came before the run,
 //       this precedes the main fiber's function)              phase ending

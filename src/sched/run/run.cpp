@@ -114,9 +114,9 @@ class main_task {
   main_task(scheduler& s, call_ref body) noexcept : sched_(s), body_(body) {}
 
   void run(fiber& self) noexcept {
-    const bool returned = call(self);
+    const bool returned = call(self, body_);
     sched_.end.release_user_work(self);
-    if (returned && sched_.end.waits_for_all()) sched_.end.wait_until_all_done(self);  // RE0
+    if (returned && sched_.end.waits_for_all()) wait_until_final(self);
     sched_.end.finish_run(self);
   }
 
@@ -127,10 +127,25 @@ class main_task {
   }
 
  private:
-  bool call(const fiber& self) noexcept {
+  // RE0. A stop that ends before_end() did not end the function, so it is not noted.
+  void wait_until_final(fiber& self) noexcept {
+    const auto before_end = sched_.settings().before_end;
+    bool asks = before_end != nullptr;
+    auto ask = [&] { asks = before_end(); };
+    for (bool waits = true; waits;) {
+      sched_.end.wait_until_all_done(self);
+      if (!asks || sched_.state.phase() != run_phase::running) return;
+      waits = call(self, ask);
+      sched_.end.release_user_work(self);
+      stopped_ = false;
+      current_worker()->yield();  // so that a stop is seen even if it asks for ever
+    }
+  }
+
+  bool call(const fiber& self, const call_ref& body) noexcept {
     const run_state& state = sched_.state;
     try {
-      body_();
+      body();
       return true;
     } catch (const stopped&) {
       stopped_ = true;
