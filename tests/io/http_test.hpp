@@ -82,6 +82,13 @@ inline unsigned refused(site& s, std::string_view text) {
   return a.result_int();
 }
 
+// The time until the server closes the connection.
+inline std::chrono::nanoseconds time_to_close(memory_client& c) {
+  const auto start = clock::now();
+  CHECK(c.is_closed());
+  return since(start);
+}
+
 // Sends a byte, and another after each `pause`, until the server closes the connection or
 // all are sent. Returns how many were sent.
 inline std::size_t drip(memory_client& c, std::string_view text, std::chrono::nanoseconds pause) {

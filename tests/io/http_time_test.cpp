@@ -9,17 +9,6 @@
 using namespace vigil::http_testing;
 using vigil::clock;
 
-namespace {
-
-// The time until the server closes the connection.
-std::chrono::nanoseconds time_to_close(memory_client& c) {
-  const auto start = clock::now();
-  CHECK(c.is_closed());
-  return since(start);
-}
-
-}  // namespace
-
 TEST_SUITE("http server: time") {
   // Node, libuv: an idle connection is closed after its time; the advertised one
   // is in whole seconds and less; the user's own header wins.
@@ -77,45 +66,6 @@ TEST_SUITE("http server: time") {
       CHECK(d.receive().result_int() == 200);
     });
     CHECK(answered > 0);
-  }
-
-  // Node, libuv: on timeout ask the user; if nobody answers, close.
-  TEST_CASE("keeps_idle decides whether a silent connection goes on") {
-    in_virtual([] {
-      int asked = 0;
-      web::options how;
-      how.keeps_idle = [&] { return ++asked < 3; };
-      site s(how);
-      auto c = s.connect();
-      CHECK(time_to_close(c) == 360s);
-      CHECK(asked == 3);
-    });
-  }
-
-  TEST_CASE("keeps_idle is asked once for each idle time, whatever empty lines come") {
-    in_virtual([] {
-      int asked = 0;
-      web::options how;
-      how.keeps_idle = [&] {
-        ++asked;
-        return true;
-      };
-      site s(how);
-      {
-        auto c = s.connect();
-        CHECK(drip(c, std::string(300, '\n'), 1s) == 300);
-        CHECK(asked == 2);
-      }
-      vigil::sleep_for(1s);
-      auto d = s.connect();
-      d.send(hello);
-      CHECK(d.receive().result_int() == 200);
-      asked = 0;
-      vigil::sleep_for(130s);
-      d.send("\r\n");
-      vigil::sleep_for(100s);
-      CHECK(asked == 1);
-    });
   }
 
   TEST_CASE("empty lines before a request do not begin the idle time anew") {

@@ -217,6 +217,7 @@ void connection::take_deadline_away() {
 
 // Returns false if the connection is to be closed.
 bool connection::serve_request() {
+  between_.ask_for_request({});
   parser p(request_, server_.how_.body_bytes);
   const unsigned status = receive(p);
   take_deadline_away();
@@ -251,6 +252,7 @@ bool connection::serve_request() {
   out.end();
   if (was_long) flush();  // the next request may already be here, and may be long as well
   server_.served_.fetch_add(1);
+  between_.ask_for_request(std::move(out.keeps_idle));
   return keep_;
 }
 

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,6 +80,14 @@ class request {
 // in brackets, or nothing; with a port or without.
 bool is_host(std::string_view text);
 
+// Asked when a connection has been idle for options::idle: true keeps it for as long
+// again, false closes it, and nothing leaves the answer to the next one. First comes the
+// last request's (response::keeps_idle), then the connection's, then the server's
+// (options::keeps_idle). An empty function does not answer; if there is no answer, the
+// connection is closed. It may wait, and an exception closes the connection as one of the
+// request's handler does.
+using idle_handler = std::function<std::optional<bool>()>;
+
 class connection;
 
 // The answer. Call either send(), once, or write(), as often as there is something. If
@@ -86,6 +96,12 @@ class connection;
 class response {
  public:
   unsigned status = 200;
+
+  // The request's: asked until the next request begins.
+  idle_handler keeps_idle;
+
+  // Sets the connection's: asked until it is replaced.
+  void set_connection_keeps_idle(idle_handler f);
 
   // Throws std::invalid_argument if it contains the end of a line. Date, Content-Length,
   // Transfer-Encoding and Connection are the server's.

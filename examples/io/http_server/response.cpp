@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdint>
 #include <stdexcept>
+#include <utility>
 
 #include <boost/beast/core/string.hpp>
 
@@ -31,6 +32,10 @@ void response::set(std::string_view name, std::string_view value) {
   }
   if (boost::beast::iequals(name, "Keep-Alive")) own_keep_alive_ = true;
   fields_.append(name).append(": ").append(value).append("\r\n");
+}
+
+void response::set_connection_keeps_idle(idle_handler f) {
+  to_.between_.ask_for_connection(std::move(f));
 }
 
 // Returns false if no body goes with it.

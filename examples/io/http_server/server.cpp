@@ -51,7 +51,9 @@ server::server(handler answer, options how)
 server::~server() = default;
 
 bool server::is_kept_idle(session& s) const {
-  if (!how_.keeps_idle || !how_.keeps_idle()) return false;
+  std::optional<bool> answer = s.keeps_idle();
+  if (!answer && how_.keeps_idle) answer = how_.keeps_idle();
+  if (!answer.value_or(false)) return false;
   s.idle_since = vigil::clock::now();
   return true;
 }
@@ -89,6 +91,27 @@ void server::stop() {
 void session::belongs_to(server& s) {
   if (server_ == nullptr) s.connections_.fetch_add(1);
   server_ = &s;
+}
+
+void session::ask(idle_handler idle_handlers::*which, idle_handler f) {
+  if (asked_ == nullptr && f) asked_ = std::make_unique<idle_handlers>();
+  if (asked_ != nullptr) (*asked_).*which = std::move(f);
+}
+
+void session::ask_for_request(idle_handler f) {
+  ask(&idle_handlers::of_request, std::move(f));
+}
+
+void session::ask_for_connection(idle_handler f) {
+  ask(&idle_handlers::of_connection, std::move(f));
+}
+
+std::optional<bool> session::keeps_idle() const {
+  if (asked_ == nullptr) return {};
+  std::optional<bool> answer;
+  if (asked_->of_request) answer = asked_->of_request();
+  if (!answer && asked_->of_connection) answer = asked_->of_connection();
+  return answer;
 }
 
 session::~session() {

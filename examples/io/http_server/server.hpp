@@ -35,6 +35,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -65,9 +66,7 @@ struct options {
   bool tells_idle = false;
   std::chrono::nanoseconds idle_margin = std::chrono::seconds(1);
 
-  // Called when a connection has been idle for `idle`: true keeps it for as long again.
-  // If empty, the connection is closed.
-  std::function<bool()> keeps_idle;
+  idle_handler keeps_idle;
 
   // The wall clock of the Date header, see date_header.
   std::function<std::time_t()> wall;
@@ -163,10 +162,25 @@ class session {
 
   void belongs_to(server& s);
 
+  // Replace the idle handler of the last request, and that of the connection.
+  void ask_for_request(idle_handler f);
+  void ask_for_connection(idle_handler f);
+
+  // Asks the one, then the other.
+  std::optional<bool> keeps_idle() const;
+
   vigil::clock::time_point idle_since = vigil::clock::now();
 
  private:
+  struct idle_handlers {
+    idle_handler of_request;
+    idle_handler of_connection;
+  };
+
+  void ask(idle_handler idle_handlers::*which, idle_handler f);
+
   server* server_ = nullptr;
+  std::unique_ptr<idle_handlers> asked_;  // if there was one
 };
 
 class server {
