@@ -41,7 +41,9 @@ class site {
   site(const site&) = delete;
   site& operator=(const site&) = delete;
 
-  memory_client connect() { return memory_client(acceptor_.connect()); }
+  memory_client connect() { return memory_client(connect_stream()); }
+
+  vigil::io::memory_stream connect_stream() { return acceptor_.connect(); }
 
   void stop() { stopping_.cancel(); }
 

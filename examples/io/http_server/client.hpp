@@ -46,6 +46,9 @@ class client {
     return p.release();
   }
 
+  // Whether bytes have been read beyond the last answer.
+  bool has_more() const { return in_.size() != 0; }
+
   // Waits for the end. Returns true if it comes, and nothing before it.
   bool is_closed() {
     if (in_.size() != 0) return false;
