@@ -6,6 +6,7 @@
 #include <chrono>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <initializer_list>
 #include <optional>
@@ -218,6 +219,15 @@ struct options {
   // on_unhandled is called on the worker's own stack, where nothing may wait; the next
   // handlers still run.
   void (*on_unhandled)(std::exception_ptr error) = nullptr;
+
+  // The goal for wake-ups by timers, in each second, to save energy; up to 1 000 000, and
+  // 0 means that each timer fires as soon as it can. Otherwise there are so many instants
+  // in a second, the same for all timers, and a deadline is put off to the next one if
+  // that is no further than an eighth of its distance, and no further than a second. Any
+  // other timer fires on time, as do waits of less than 10 ms and timers with a slack of
+  // their own (set_slack, even if it is 0). None fires early. stats().wakeups_saved
+  // counts.
+  std::uint32_t wakeups_per_second = 0;
 
   // For debugging: names, on standard error, a fiber that keeps its worker longer than
   // this between two switches: once, with the place where it was started; a callback once

@@ -113,6 +113,12 @@ scheduler_options checked(const options& settings) {
                                   " reports a fault of the program, which would fault again");
     }
   }
+  constexpr std::uint32_t most_wakeups = 1'000'000;
+  if (settings.wakeups_per_second > most_wakeups) {
+    throw std::invalid_argument(
+        "vigil: options::wakeups_per_second is " + std::to_string(settings.wakeups_per_second) +
+        "; it must be at most " + std::to_string(most_wakeups) + ", and 0 means no goal");
+  }
   if (settings.blocking_threads.has_value()) side_pool_size(settings.blocking_threads);
   scheduler_options o{settings};
   if (o.workers == 0) o.workers = default_workers();

@@ -139,7 +139,7 @@ bool is_referenced(const timer_record* record) noexcept {
 
 void set_slack(timer_record* record, std::int64_t slack) {
   const nanos micros = std::clamp<nanos>(slack / 1000, 0, UINT32_MAX);
-  record->slack_us.store(static_cast<std::uint32_t>(micros));
+  record->set_slack(static_cast<std::uint32_t>(micros));
 }
 
 void stop_for_scope(timer_record* record) noexcept {

@@ -1,5 +1,6 @@
 #include "timer/heap_keeper.hpp"
 
+#include <algorithm>
 #include <new>
 
 namespace vigil::inline VIGIL_ABI::detail {
@@ -12,6 +13,10 @@ class no_room_for_timer : public std::bad_alloc {
            "limit on memory (ulimit -v, RLIMIT_DATA, cgroup memory.max)";
   }
 };
+
+nanos interval_of(std::uint32_t per_second) noexcept {
+  return per_second == 0 ? 0 : 1'000'000'000 / per_second;
+}
 
 enum class entry_state : std::uint8_t { dead, in_force, moved };
 
@@ -40,8 +45,7 @@ entry_state validate(heap_entry& e) noexcept {
   return has_moved ? entry_state::moved : entry_state::in_force;
 }
 
-// Not inlined: recording is rare, and arming is not.
-[[gnu::noinline]] void record(const intake& in, timer_event event, nanos deadline) noexcept {
+void record(const intake& in, timer_event event, nanos deadline) noexcept {
   if (!recorder_is_built || in.log == nullptr) return;
   const split_nanos at(deadline);
   in.log->write(recorded_as(event), at.micros & event::most, at.rest);
@@ -63,16 +67,34 @@ heap_keeper::heap_keeper(scheduler& sched, const timer_owner& owner)
       as_armed_(sched.settings().equal_deadlines == timer_order::as_armed),
       has_ties_(as_armed_ || clock_.is_virtual()),
       tie_seed_(sched.settings().seed ^ 0x7469'6573),
+      wakeup_interval_(interval_of(sched.settings().wakeups_per_second)),
       intakes_(sched.workers().size() + 1) {
   for (intake& in : intakes_)
-    in.notes_armings = has_ties_;
+    in.notes_armings = has_ties_ || wakeup_interval_ != 0;
   for (std::size_t i = 0; i < sched.workers().size(); ++i)
     attach(*sched.workers()[i], intakes_[i]);
 }
 
+// --- the budget of wake-ups
+
+// The wake-ups that may be shared lie at the multiples of the interval. A deadline that
+// reaches the next one within its slack is filed there; any other stays as it is.
+void heap_keeper::share_wakeup(runtime_timer& t, nanos deadline) const noexcept {
+  constexpr nanos shortest = 10'000'000;
+  constexpr nanos most = 1'000'000'000;
+  // ordering: a setting of the timer's, as its slack.
+  if (wakeup_interval_ == 0 || t.has_own_slack.load(order::relaxed)) return;
+  const nanos distance = deadline - clock_.now();
+  const nanos left = deadline % wakeup_interval_;
+  const nanos slack = left == 0 ? 0 : wakeup_interval_ - left;
+  const bool fits = distance >= shortest && slack <= std::min(distance / 8, most);
+  // ordering: see key_for().
+  t.slack_us.store(fits ? static_cast<std::uint32_t>(slack / 1000) : 0, order::relaxed);
+}
+
 // --- arming
 
-// Not inlined: as record(). The seed draws 31 bits, so that the heap can compare any two
+// Not inlined: as note_arming(). The seed draws 31 bits, so that the heap can compare any two
 // ties (timer_heap.hpp).
 [[gnu::noinline]] void heap_keeper::draw_tie(runtime_timer& t) noexcept {
   if (!has_ties_) return;
@@ -111,7 +133,7 @@ bool heap_keeper::arm(intake& in, runtime_timer& t, nanos deadline, bool parking
     draw_tie(t);
   const nanos before = t.when.exchange(deadline);
   if (is_noted) [[unlikely]]
-    record(in, before > 0 ? timer_event::reset : timer_event::armed, deadline);
+    note_arming(in, t, before, deadline);
   nanos key = 0;
   if (t.file(deadline, key)) {
     {
@@ -127,6 +149,15 @@ bool heap_keeper::arm(intake& in, runtime_timer& t, nanos deadline, bool parking
   const bool was_pending = before > 0;
   in.count(was_pending ? timer_event::reset : timer_event::armed).add();
   return was_pending;
+}
+
+// Not inlined: it is rare, and arming is not.
+[[gnu::noinline]] void heap_keeper::note_arming(const intake& in,
+                                                runtime_timer& t,
+                                                nanos before,
+                                                nanos deadline) const noexcept {
+  record(in, before > 0 ? timer_event::reset : timer_event::armed, deadline);
+  share_wakeup(t, deadline);
 }
 
 // Sets heap slots aside for a whole intake (HK3), after merging what is in it.
@@ -351,6 +382,7 @@ void heap_keeper::refile_periodic(timer_record& t) noexcept {
   t.filed.store(runtime_timer::nothing);
   const nanos deadline = t.when.load();
   if (deadline > 0) {
+    share_wakeup(t, deadline);
     const nanos key = t.key_for(deadline);
     nanos expected = runtime_timer::nothing;
     if (t.filed.compare_exchange_strong(expected, key)) {

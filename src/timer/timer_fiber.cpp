@@ -28,6 +28,7 @@ class timer_fiber::fire_again final : public runtime_timer::refire {
     of_.with_.heap.draw_tie(timer_);
     const bool was_pending = timer_.when.exchange(deadline) > 0;
     if (!was_pending) of_.with_.owner.count(timer_event::armed);
+    of_.with_.heap.share_wakeup(timer_, deadline);
     nanos key = 0;
     if (timer_.file(deadline, key)) {
       batch_.again[batch_.again_count++] = heap_keeper::entry_for(timer_, key);
@@ -87,6 +88,8 @@ bool timer_fiber::fire_due(nanos now) noexcept {
   const std::size_t n =
       with_.heap.take_due(now, due, batch_size, std::exchange(slots_given_up_, 0));
   if (n == 0) return false;
+  if (with_.heap.shares_wakeups()) [[unlikely]]
+    note_shared(due, n);
   batch b;
   for (std::size_t i = 0; i < n; ++i) {
     // Records and waiters lie anywhere: fetch them while others are handled.
@@ -154,6 +157,20 @@ void timer_fiber::surface(const heap_entry& e, nanos now, batch& b) noexcept {
     }
   }
   release_record(t);
+}
+
+// All that the budget has moved share the wake-up of one of them, or of another timer.
+void timer_fiber::note_shared(const heap_entry* due, std::size_t n) noexcept {
+  std::size_t fired = 0;
+  std::size_t moved = 0;
+  for (const heap_entry* e = due; e != due + n; ++e) {
+    const runtime_timer& t = *e->timer;
+    if (t.filed.load() != e->key || t.when.load() <= 0) continue;  // dead
+    ++fired;
+    // ordering: a setting of the timer's.
+    if (e->slack_us != 0 && !t.has_own_slack.load(order::relaxed)) ++moved;
+  }
+  if (moved != 0) saved_.add(moved == fired ? moved - 1 : moved);
 }
 
 void timer_fiber::note_fired(timer_kind kind, nanos late) noexcept {
