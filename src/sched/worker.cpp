@@ -47,10 +47,6 @@ __attribute__((noinline)) worker* exchange_worker(worker* w) noexcept {
   return std::exchange(this_worker, w);
 }
 
-void forget_worker_after_fork() noexcept {
-  exchange_worker(nullptr);
-}
-
 worker::worker(scheduler& owner, unsigned number)
     : sched(owner),
       index(number),

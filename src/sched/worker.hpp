@@ -198,7 +198,9 @@ worker* exchange_worker(worker* w) noexcept;
 
 // In a forked child, whose thread stops being a worker: every call finds itself outside
 // a runtime and says why.
-void forget_worker_after_fork() noexcept;
+inline void forget_worker_after_fork() noexcept {
+  exchange_worker(nullptr);
+}
 
 // The fiber that is running; nullptr outside one.
 VIGIL_FOR_IO fiber* current_fiber() noexcept;
