@@ -94,8 +94,8 @@ void heap_keeper::share_wakeup(runtime_timer& t, nanos deadline) const noexcept 
 
 // --- arming
 
-// Not inlined: as note_arming(). The seed draws 31 bits, so that the heap can compare any two
-// ties (timer_heap.hpp).
+// Not inlined: as note_arming(). The seed draws 31 bits, so that the heap can compare any
+// two ties (timer_heap.hpp).
 [[gnu::noinline]] void heap_keeper::draw_tie(runtime_timer& t) noexcept {
   if (!has_ties_) return;
   // ordering: each number is drawn once, and if one arming happens before another, it

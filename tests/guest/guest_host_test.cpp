@@ -1,5 +1,6 @@
 // A guest and its host: the time of a poll, what stays the thread's own, and ends in odd
 // places.
+#include "guest/host_loop.hpp"
 #include "support/child.hpp"
 
 #include <vigil/guest.hpp>
@@ -17,7 +18,6 @@
 
 #include <doctest/doctest.h>
 
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -30,19 +30,6 @@ using vigil::guest_runtime;
 using vigil::wrong_place;
 
 namespace {
-
-constexpr int long_enough = 60'000;  // milliseconds: a wake-up that was lost
-
-bool is_readable(const guest_runtime& g, int milliseconds = 0) {
-  pollfd one{g.descriptor(), POLLIN, 0};
-  return ::poll(&one, 1, milliseconds) == 1;
-}
-
-void serve(guest_runtime& g) {
-  do {
-    REQUIRE(is_readable(g, long_enough));
-  } while (g.poll());
-}
 
 // Longer than a poll lasts.
 void compute() {

@@ -1,5 +1,7 @@
 // A runtime inside a host's loop; here the host is the test, which waits for the
 // descriptor by poll(2).
+#include "guest/host_loop.hpp"
+
 #include <vigil/guest.hpp>
 #include <vigil/vigil.hpp>
 
@@ -17,27 +19,12 @@
 #include <poll.h>
 
 using namespace std::chrono_literals;
+using namespace vigil::testing_support;
 using vigil::clock;
 using vigil::guest_runtime;
 using vigil::wrong_place;
 
 namespace {
-
-// Whether the descriptor is readable, after so long at most; -1: for ever.
-bool is_readable(const guest_runtime& g, int milliseconds = 0) {
-  pollfd one{g.descriptor(), POLLIN, 0};
-  return ::poll(&one, 1, milliseconds) == 1;
-}
-
-// The loop of a host. Returns how often it has polled.
-int serve(guest_runtime& g) {
-  int polls = 0;
-  do {
-    static_cast<void>(is_readable(g, -1));
-    ++polls;
-  } while (g.poll());
-  return polls;
-}
 
 vigil::options with_fatal_deadlocks() {
   vigil::options o;

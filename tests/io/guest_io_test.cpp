@@ -1,5 +1,6 @@
 // I/O in a runtime inside a host's loop: a thread waits for it, and the host's descriptor
 // becomes readable.
+#include "guest/host_loop.hpp"
 #include "io/io_test.hpp"
 
 #include <vigil/guest.hpp>
@@ -15,8 +16,6 @@
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 
-#include <poll.h>
-
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using namespace vigil::io_testing;
@@ -24,14 +23,6 @@ using vigil::guest_runtime;
 using vigil::io::use_fiber;
 
 namespace {
-
-// The loop of a host.
-void serve(guest_runtime& g) {
-  do {
-    pollfd one{g.descriptor(), POLLIN, 0};
-    static_cast<void>(::poll(&one, 1, -1));
-  } while (g.poll());
-}
 
 void send_there_and_back(asio::io_context& c, int n) {
   socket_pair s(c);
