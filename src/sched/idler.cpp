@@ -99,7 +99,7 @@ nanos idler::not_before(nanos now) noexcept {
 void idler::woke_in_vain() noexcept {
   if (!std::exchange(just_woke_, false)) return;
   of_.counters.wakes_needless.add();
-  if (woken_in_vain_ < 16) ++woken_in_vain_;
+  if (woken_in_vain_ < most_in_vain) ++woken_in_vain_;
 }
 
 // At each hand-over between two fibers that take turns on one worker, another worker

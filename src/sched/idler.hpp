@@ -96,11 +96,18 @@ class idler {
 
   // Called when a fiber was found.
   void found_one() noexcept {
-    if (std::exchange(just_woke_, false)) {
+    found_on_waking_ = std::exchange(just_woke_, false);
+    if (found_on_waking_) {
       of_.counters.wakes_useful.add();
-      woken_in_vain_ /= 2;
+      before_found_ = std::exchange(woken_in_vain_, woken_in_vain_ / 2);
     }
     naps_ = 0;
+  }
+
+  // Called by that fiber: it had nothing to do, so the worker was woken in vain after all.
+  void found_one_in_vain() noexcept {
+    if (!std::exchange(found_on_waking_, false)) return;
+    woken_in_vain_ = before_found_ < most_in_vain ? before_found_ + 1 : most_in_vain;
   }
 
   // The last look (IS2): whether the worker must not sleep. Caller: has lain down.
@@ -123,6 +130,8 @@ class idler {
   nanos not_before(nanos now) noexcept;
   void woke_in_vain() noexcept;
 
+  static constexpr std::uint32_t most_in_vain = 16;
+
   const parts of_;
   sleeper place_;
   stuck_watch* stuck_ = nullptr;
@@ -132,6 +141,8 @@ class idler {
   nanos tidied_at_ = 0;              // when it has last tidied the heap
   std::uint32_t short_sleeps_ = 0;   // in a row
   std::uint32_t woken_in_vain_ = 0;  // of late
+  std::uint32_t before_found_ = 0;   // the same, before the last found_one()
+  bool found_on_waking_ = false;     // that one was the first after a wake-up
   std::uint32_t naps_ = 0;           // in a row
 };
 

@@ -150,6 +150,7 @@ void task_service::body() {
   lock_.lock();
   runners_.push_back(own);
   for (;;) {
+    if (ready_.empty()) current_worker()->idler.found_one_in_vain();
     if (run_turn(own)) {
       lock_.unlock();
       current_worker()->yield();
