@@ -104,7 +104,8 @@ class idler {
     naps_ = 0;
   }
 
-  // Called by that fiber: it had nothing to do, so the worker was woken in vain after all.
+  // Called by that fiber: it had nothing to do, so the worker was woken in vain after
+  // all.
   void found_one_in_vain() noexcept {
     if (!std::exchange(found_on_waking_, false)) return;
     woken_in_vain_ = before_found_ < most_in_vain ? before_found_ + 1 : most_in_vain;
