@@ -1,7 +1,7 @@
 // Puts the parts together: the extension of the core's dumps, and the functions of
 // vigil/inspect.hpp.
 #include "base/atomic.hpp"
-#include "inspect/clock_kind.hpp"
+#include "inspect/kernel_clock.hpp"
 #include "inspect/measured_stacks.hpp"
 #include "inspect/own_frames.hpp"
 #include "inspect/own_thread.hpp"

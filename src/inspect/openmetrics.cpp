@@ -1,6 +1,6 @@
 // OpenMetrics text: https://prometheus.io/docs/specs/om/open_metrics_spec.
 #include "blocking/side_pool.hpp"
-#include "inspect/clock_kind.hpp"
+#include "inspect/kernel_clock.hpp"
 #include "inspect/task_walk.hpp"
 #include "inspect/valid_utf8.hpp"
 #include "machine/stack.hpp"
@@ -300,7 +300,7 @@ void write_process(exposition& out) {
   out.sample("", "", std::uint64_t{stacks.in_use});
   out.family("vigil_stack_mapped_bytes", "gauge", "Address space of all stacks.", "bytes");
   out.sample("", "", std::uint64_t{stacks.mapped_bytes});
-  const detail::clock_kind clock = detail::present_clock();
+  const detail::kernel_clock clock = detail::present_clock();
   out.family(
       "vigil_clock_source", "info", "The kernel's clock source; slow: a look is a system call.");
   out.sample("_info",

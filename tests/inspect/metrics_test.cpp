@@ -1,5 +1,5 @@
-#include "inspect/clock_kind.hpp"
 #include "inspect/inspect_helpers.hpp"
+#include "inspect/kernel_clock.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vigil/co.hpp>

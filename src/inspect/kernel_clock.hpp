@@ -1,4 +1,4 @@
-// clock_kind: the kernel's clock source, and whether a look at it is fast.
+// kernel_clock: the kernel's clock source, and whether a look at it is fast.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -8,12 +8,12 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-struct clock_kind {
+struct kernel_clock {
   std::string name;      // as the kernel names it; "" if it does not say
   bool is_slow = false;  // each look is a system call, of a microsecond and more
 };
 
-clock_kind present_clock();
+kernel_clock present_clock();
 
 // Whether a look at the kernel's clock source of this name is a system call.
 bool is_slow_clock(std::string_view name) noexcept;

@@ -1,4 +1,4 @@
-#include "inspect/clock_kind.hpp"
+#include "inspect/kernel_clock.hpp"
 
 #include "base/assert.hpp"
 
@@ -15,8 +15,8 @@ bool is_slow_clock(std::string_view name) noexcept {
   return std::find(std::begin(fast), std::end(fast), name) == std::end(fast);
 }
 
-clock_kind present_clock() {
-  clock_kind k;
+kernel_clock present_clock() {
+  kernel_clock k;
   std::ifstream in("/sys/devices/system/clocksource/clocksource0/current_clocksource");
   in >> k.name;
   k.is_slow = !k.name.empty() && is_slow_clock(k.name);
@@ -25,7 +25,7 @@ clock_kind present_clock() {
 
 void warn_of_slow_clock() {
   static std::atomic<bool> was_said{false};
-  const clock_kind k = present_clock();
+  const kernel_clock k = present_clock();
   if (!k.is_slow || was_said.exchange(true)) return;
   warn(
       "the kernel's clock source is %s: each look at the clock is a system call, so timers and "
