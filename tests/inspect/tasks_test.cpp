@@ -212,7 +212,7 @@ TEST_SUITE("tasks in reports") {
           while (!until.is_done()) {
             {
               auto awaited = vigil::make_channel<int>(0, {"awaited", 7});
-              co_await co::recv_for(awaited, 20us);
+              static_cast<void>(co_await co::recv_for(awaited, 20us));
             }
             // In the same place, most of the time.
             const auto other = vigil::make_channel<int>(0, {"other", 8});
