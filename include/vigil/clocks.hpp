@@ -10,9 +10,10 @@
 // forwards those that are due come at once, each once; after a step backwards they wait
 // on. A suspend is the same to boot time as a step forwards.
 //
-// Cost: that of any timer. And while one is pending, a thread of the library waits for
-// the kernel to tell of steps; each runtime has its own, which ends a second after the
-// last timer.
+// Cost: that of any timer, and two system calls where none was pending. And while one is,
+// a thread of the library waits for the kernel to tell of steps; each runtime has its
+// own, which ends a second after the last timer. options::wakeups_per_second puts sleeps
+// off, but neither timers nor tickers on these clocks.
 //
 // On virtual time both clocks begin with vigil::clock; testing::step_wall and
 // testing::suspend_for move them.
@@ -122,6 +123,23 @@ class clock_timer {
   explicit clock_timer(const Time& t)
       : channel_(detail::channel_handle(
             detail::make_clock_timer(Clock::kind, detail::to_nanos(t.time_since_epoch())))) {}
+
+  clock_timer(const clock_timer&) noexcept = default;
+
+  clock_timer(clock_timer&& other) noexcept
+      : record_(std::move(other.record_)),
+        callback_(std::exchange(other.callback_, nullptr)),
+        channel_(std::move(other.channel_)) {}
+
+  // The old callback is dropped last: its captures may own this timer.
+  clock_timer& operator=(clock_timer other) noexcept {
+    std::swap(record_, other.record_);
+    std::swap(callback_, other.callback_);
+    std::swap(channel_, other.channel_);
+    return *this;
+  }
+
+  ~clock_timer() = default;
 
   explicit operator bool() const noexcept { return record_ || channel_.core() != nullptr; }
 

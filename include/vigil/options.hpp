@@ -79,8 +79,9 @@ enum class timer_order {
   //
   // If one arming returns before another begins, on whatever threads, and before the
   // deadline, it is the first; armings at the same time have either order. With
-  // set_slack() the deadline plus the slack counts. A timer that is due when it is armed
-  // has no place among those that were armed before. Callbacks begin in this order, and
+  // set_slack(), and with wakeups_per_second, the deadline plus the slack counts. A timer
+  // that is due when it is armed has no place among those that were armed before; one on
+  // wall or boot time has a new one after each step. Callbacks begin in this order, and
   // waiting fibers are made ready in it; with several workers a callback may begin before
   // the one ahead of it has ended. Cost: each arming adds one to a counter that all
   // workers share.

@@ -34,6 +34,8 @@ class list<T, Hook> {
 
   T* front() const noexcept { return static_cast<T*>(first_); }
 
+  T* back() const noexcept { return static_cast<T*>(last_); }
+
   std::size_t size() const noexcept { return size_; }
 
   static T* next(const T& element) noexcept { return static_cast<T*>((element.*Hook).after); }
@@ -46,6 +48,15 @@ class list<T, Hook> {
     hook = {last_, nullptr, true};
     (last_ != nullptr ? (last_->*Hook).after : first_) = &element;
     last_ = &element;
+    ++size_;
+  }
+
+  void push_front(T& element) noexcept {
+    auto& hook = element.*Hook;
+    VIGIL_ASSERT(!hook.linked, "list: the element is in a list already");
+    hook = {nullptr, first_, true};
+    (first_ != nullptr ? (first_->*Hook).before : last_) = &element;
+    first_ = &element;
     ++size_;
   }
 

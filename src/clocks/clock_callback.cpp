@@ -38,6 +38,7 @@ clock_callback& clock_callback::make(const std::shared_ptr<clock_hub>& hub,
   auto* const made = new clock_callback(hub, kind);
   callback wrapped(function(*made, std::move(f)));  // owns it
   record = hub->service().make_record(std::move(wrapped), 0, false, from);
+  record->set_slack(0);
   const lock_guard guard(made->lock_);
   made->record_ = record;
   return *made;
@@ -128,17 +129,25 @@ bool clock_callback::keep() noexcept {
   return true;
 }
 
+// The last handle, or the end of the run, may be about to destroy the captures: then
+// there is nothing to file. Otherwise a run keeps them meanwhile.
 bool clock_callback::clock_changed() noexcept {
   bool filed = true;
+  timer_record* kept = nullptr;
   {
     const lock_guard guard(lock_);
-    if (when_ != never) {
-      if (is_pending()) {
-        filed = file();
-      } else {
-        end_pending();
-      }
+    if (when_ != never && !is_pending()) {
+      end_pending();
+    } else if (when_ != never && record_->begin_run()) {
+      kept = record_;
+      // ordering: made from the one that the callback has while it is there.
+      kept->references.fetch_add(1, order::relaxed);
+      filed = file();
     }
+  }
+  if (kept != nullptr) {
+    hub_->service().stop_waiters_.end_run(*kept);
+    release_record(*kept);
   }
   release();
   return filed;

@@ -92,9 +92,13 @@ void clock_channel::arm(bool parking) {
     return;
   }
   timer_service& service = hub_->service();
-  if (timer_ == nullptr) timer_ = service.make_send(&clock_channel::ring, this, hub_->generation());
+  if (timer_ == nullptr) {
+    timer_ = service.make_send(&clock_channel::ring, this, hub_->generation());
+    timer_->set_slack(0);
+  }
   hub_->add(*this);
-  retain(this);  // TC2
+  is_due(now());  // for a ticker that was stepped back
+  retain(this);   // TC2
   bool was_armed = true;
   try {
     was_armed = service.arm_at(*timer_, hub_->image(kind_, when_), parking);
@@ -163,7 +167,6 @@ bool clock_channel::clock_changed() noexcept {
   try {
     const lock_guard guard(lock);
     if (has_receivers() && is_pending()) {
-      is_due(now());  // for a ticker that was stepped back
       arm(false);
     }
   } catch (const std::bad_alloc&) {
@@ -206,7 +209,9 @@ bool clock_channel::stop() noexcept {
 
 nanos clock_channel::deadline() const noexcept {
   const lock_guard guard(lock);
-  return when_ >= never - 1 || has_ended() ? never : when_;
+  if (when_ >= never - 1 || has_ended()) return never;
+  const nanos time = now();
+  return period_ != 0 && distance(time, when_) > period_ ? next_full(time, period_) : when_;
 }
 
 std::uint64_t clock_channel::missed() const noexcept {

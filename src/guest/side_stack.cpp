@@ -12,19 +12,20 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-constexpr std::size_t page = 65536;  // the largest one that any system has
+constexpr std::size_t largest_page = 65536;  // of all systems
 
 }  // namespace
 
 // A mapping with a guard below it.
-side_stack::side_stack(std::size_t usable) : size_((usable + page - 1) / page * page + page) {
+side_stack::side_stack(std::size_t usable)
+    : size_((usable + largest_page - 1) / largest_page * largest_page + largest_page) {
   mapping_ = ::mmap(nullptr,
                     size_,
                     PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK,
                     -1,
                     0);
-  if (mapping_ == MAP_FAILED || ::mprotect(mapping_, page, PROT_NONE) != 0) {
+  if (mapping_ == MAP_FAILED || ::mprotect(mapping_, largest_page, PROT_NONE) != 0) {
     const int error = errno;
     if (mapping_ != MAP_FAILED) ::munmap(mapping_, size_);
     throw std::system_error(error,
@@ -33,7 +34,7 @@ side_stack::side_stack(std::size_t usable) : size_((usable + page - 1) / page * 
   }
 #if VIGIL_VALGRIND
   auto* const bottom = static_cast<std::byte*>(mapping_);
-  valgrind_id_ = VALGRIND_STACK_REGISTER(bottom + page, bottom + size_);
+  valgrind_id_ = VALGRIND_STACK_REGISTER(bottom + largest_page, bottom + size_);
 #endif
 }
 
@@ -45,7 +46,7 @@ side_stack::~side_stack() {
 }
 
 void side_stack::prepare(void (*entry)(void*), void* argument) noexcept {
-  auto* const bottom = static_cast<std::byte*>(mapping_) + page;
+  auto* const bottom = static_cast<std::byte*>(mapping_) + largest_page;
   auto* const top = static_cast<std::byte*>(mapping_) + size_;
   side_.prepare(stack{bottom, top}, top, entry, argument);
 }

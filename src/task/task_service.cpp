@@ -108,6 +108,7 @@ void task_service::ask_for_stack() noexcept {
     // The stop runs no more callbacks, but brings runners out of their tasks.
     asks_for_stack_ = !sched_.state.stopping();
     if (!asks_for_stack_) return;
+    put_stopped_first();
   }
   try {
     post_to(sched_, callback([this] { lend_stack(); }), site{"vigil", 0});
@@ -117,14 +118,24 @@ void task_service::ask_for_stack() noexcept {
   }
 }
 
-// The callback: a runner for one turn.
+// Tasks that were asked to stop may be waited for by those that have the stacks.
+void task_service::put_stopped_first() noexcept {
+  ready_chain stopped_ones;
+  ready_chain others;
+  while (task_core* const t = ready_.pop_front())
+    (t->stop_flag.load() ? stopped_ones : others).push_back(*t);
+  ready_.splice_back(stopped_ones);
+  ready_.splice_back(others);
+}
+
+// The callback: a runner for one task, since other callbacks may wait for the stack.
 void task_service::lend_stack() {
   runner own(*current_fiber());
   lock_.lock();
   asks_for_stack_ = false;
   runners_.push_back(own);
   ++spare_;
-  run_turn(own);
+  run_turn(own, 1);
   --spare_;
   runners_.remove(own);
   const bool wanted = wants_spare();
@@ -132,9 +143,11 @@ void task_service::lend_stack() {
   if (wanted) ready_one();
 }
 
-// The next task. On virtual time the seed draws it, unless the first one is to stop.
+// The next task. On virtual time the seed draws it, unless the first one is to stop: the
+// order of those may matter where stacks are lacking.
 task_core* task_service::pop() noexcept {
-  if (!sched_.clock.is_virtual() || ready_.size() < 2 || ready_.front()->stop_flag.load()) {
+  if (!sched_.clock.is_virtual() || ready_.size() < 2 || ready_.front()->stop_flag.load() ||
+      sched_.state.stopping()) {
     return ready_.pop_front();
   }
   constexpr std::size_t most = 16;
@@ -151,7 +164,7 @@ void task_service::body() {
   runners_.push_back(own);
   for (;;) {
     if (ready_.empty()) current_worker()->idler.found_one_in_vain();
-    if (run_turn(own)) {
+    if (run_turn(own, tasks_per_turn)) {
       lock_.unlock();
       current_worker()->yield();
       lock_.lock();
@@ -167,9 +180,9 @@ void task_service::body() {
   lock_.unlock();
 }
 
-// Resumes ready tasks, some at most. True if there are more.
-bool task_service::run_turn(runner& own) {
-  for (unsigned i = 0; i < tasks_per_turn; ++i) {
+// Resumes ready tasks, so many at most. True if there are more.
+bool task_service::run_turn(runner& own, unsigned most) {
+  for (unsigned i = 0; i < most; ++i) {
     task_core* const t = pop();
     if (t == nullptr) return false;
     --spare_;
@@ -201,6 +214,7 @@ void task_service::stop_runner_of(const task_core& t) noexcept {
   waiter* stopped_wait = nullptr;
   {
     const lock_guard guard(lock_);
+    if (asks_for_stack_) put_stopped_first();
     runner* const r = find_inside(t);
     if (r == nullptr) return;
     r->self.stop_flag.store(true);
@@ -323,22 +337,30 @@ void task_service::finish(runner& own, task_core& t) noexcept {
   sched_.fibers.count_alive(-1);
 }
 
+// The latest first: it may be owned by an earlier one, which waits for its end on a
+// stack.
 void task_service::stop_all() noexcept {
   constexpr std::size_t at_once = 64;  // under one hold of the lock
   std::size_t left = SIZE_MAX;
+  std::uint64_t newest = 0;
   while (left != 0) {
     wake_list stopped_now;
     {
       const lock_guard guard(lock_);
       asks_for_stack_ = false;  // see ask_for_stack()
-      if (left == SIZE_MAX) left = all_.size();
-      for (std::size_t i = 0; i < at_once && left != 0; ++i, --left) {
-        task_core* const t = all_.pop_front();
+      if (left == SIZE_MAX) {
+        left = all_.size();
+        newest = last_id_;
+      }
+      for (std::size_t i = 0; i < at_once && left != 0; ++i) {
+        task_core* const t = all_.back();
         if (t == nullptr) {
           left = 0;
           break;
         }
-        all_.push_back(*t);
+        all_.remove(*t);
+        all_.push_front(*t);
+        if (t->id <= newest) --left;
         if (t->self.claim_stop()) stopped_now.add(t->self);
       }
     }

@@ -77,7 +77,8 @@ class task_service final : public runtime_part {
   using task_list = list<task_core, &task_core::among_all>;
 
   void body();
-  bool run_turn(runner& own) VIGIL_REQUIRES(lock_);
+  bool run_turn(runner& own, unsigned most) VIGIL_REQUIRES(lock_);
+  void put_stopped_first() noexcept VIGIL_REQUIRES(lock_);
   void enter(runner& own, task_core& t) noexcept;
   void run_until_it_waits(runner& own, task_core& t) noexcept;
   void leave(fiber& self, const task_core& t) noexcept;

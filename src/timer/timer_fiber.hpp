@@ -42,10 +42,10 @@ class timer_fiber {
   static constexpr std::size_t batches_per_turn = 8;
 
   void body() noexcept;
-  bool fire_due(nanos now) noexcept;
+  bool fire_due(nanos now, bool is_first) noexcept;
   void surface(const heap_entry& e, nanos now, batch& b) noexcept;
   bool fire_wait(runtime_timer& t, nanos seen, nanos now, batch& b) noexcept;
-  void note_shared(const heap_entry* due, std::size_t n) noexcept;
+  void note_shared(const heap_entry* due, std::size_t n, bool is_first) noexcept;
   void note_fired(timer_kind kind, nanos late) noexcept;
 
   const neighbours with_;

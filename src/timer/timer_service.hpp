@@ -146,6 +146,7 @@ class timer_service final : public timer_seam {
   std::uint32_t generation() const noexcept { return owner_.generation(); }
 
  private:
+  friend class clock_callback;  // keeps a callback by a run of its own
   friend struct debug_layout;
   friend struct test_access;
   timer_service() = default;

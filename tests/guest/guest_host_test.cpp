@@ -15,6 +15,8 @@
 #include <optional>
 #include <stdexcept>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -198,7 +200,7 @@ TEST_SUITE("guest: its host") {
   TEST_CASE("child: a fiber of a static guest exits" * doctest::skip()) {
     static guest_runtime g;
     g.start([] { std::exit(5); });
-    static_cast<void>(g.poll());
+    serve(g);
   }
 
   TEST_CASE("child: destroyed on another thread" * doctest::skip()) {
@@ -221,8 +223,11 @@ TEST_SUITE("guest: its host") {
   }
 
   TEST_CASE("exits, forks and exceptions at the end") {
+    // An exit on a fiber's stack does not see what the test's own stack keeps.
+    const std::vector<std::pair<const char*, const char*>> no_leaks{
+        {"ASAN_OPTIONS", "detect_leaks=0"}};
     CHECK(WEXITSTATUS(run_child("child: the host forks").status) == 4);
-    CHECK(WEXITSTATUS(run_child("child: a fiber of a static guest exits").status) == 5);
+    CHECK(WEXITSTATUS(run_child("child: a fiber of a static guest exits", no_leaks).status) == 5);
     child_result r = run_child("child: destroyed on another thread");
     CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
     CHECK(r.says("destroyed while it runs, in a fiber or on a thread other than the host's"));

@@ -109,4 +109,46 @@ TEST_SUITE("task: stacks") {
     });
     CHECK(ended == 20);
   }
+
+  TEST_CASE("parents and children that wake at once do not starve each other") {
+    in_virtual(room_for(4), [] {
+      int ended = 0;
+      std::vector<task_handle<>> parents;
+      const auto at = vigil::clock::now() + 3s;
+      for (int i = 0; i < 20; ++i) {
+        parents.push_back(spawn([](vigil::clock::time_point t, int& n) -> task<> {
+          const auto child = spawn([](vigil::clock::time_point u, int& m) -> task<> {
+            co_await co::sleep_until(u);
+            ++m;
+          }(t, n));
+          co_await co::sleep_until(t);
+        }(at, ended)));
+      }
+      for (auto& p : parents)
+        p.join();
+      CHECK(ended == 20);
+    });
+  }
+
+  TEST_CASE("at the end of the run children go before the parents that own them") {
+    int ended = 0;
+    in_virtual(room_for(4), [&] {
+      for (int i = 0; i < 20; ++i) {
+        vigil::go([](int& n) -> task<> {
+          co_await co::sleep_for(1s);
+          const auto child = spawn([](int& m) -> task<> {
+            try {
+              co_await co::sleep_for(1h);
+            } catch (const vigil::stopped&) {
+              ++m;
+              throw;
+            }
+          }(n));
+          co_await co::sleep_for(1h);
+        }(ended));
+      }
+      vigil::sleep_for(2s);
+    });
+    CHECK(ended == 20);
+  }
 }

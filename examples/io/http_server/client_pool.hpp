@@ -102,18 +102,26 @@ class client_pool {
  private:
   using connection = vigil::expiring<client<Stream>>;
 
+  struct free_one {
+    std::unique_ptr<connection> peer;
+    vigil::clock::time_point until;  // when the last second of its announced time begins
+  };
+
   // The last one that was used; nullptr if there is none. One whose time is over is being
   // closed, and close() may wait for the lock, so remove() must be called without it.
   std::unique_ptr<connection> take() {
     for (;;) {
       std::unique_ptr<connection> c;
+      vigil::clock::time_point until;
       {
         const std::lock_guard guard(lock_);
         if (kept_.empty()) return nullptr;
-        c = std::move(kept_.back());
+        c = std::move(kept_.back().peer);
+        until = kept_.back().until;
         kept_.pop_back();
       }
-      if (vigil::timeout_list::remove(c->entry())) return c;
+      // The closing may be late: then the time says it.
+      if (vigil::timeout_list::remove(c->entry()) && vigil::clock::now() < until) return c;
     }
   }
 
@@ -124,16 +132,16 @@ class client_pool {
     const std::lock_guard guard(lock_);
     if (kept_.size() == most_kept_) return;
     closing_.add(c->entry(), time);
-    kept_.push_back(std::move(c));
+    kept_.push_back({std::move(c), vigil::clock::now() + time});
   }
 
   void close(vigil::timeout_list::entry& e) {
     std::unique_ptr<connection> closed;
     const std::lock_guard guard(lock_);
-    const auto is_it = [&e](const auto& c) { return &c->entry() == &e; };
+    const auto is_it = [&e](const free_one& c) { return &c.peer->entry() == &e; };
     const auto it = std::find_if(kept_.begin(), kept_.end(), is_it);
     if (it == kept_.end()) return;  // take() has it
-    closed = std::move(*it);
+    closed = std::move(it->peer);
     kept_.erase(it);
   }
 
@@ -141,7 +149,7 @@ class client_pool {
   const std::size_t most_kept_;
   std::atomic<std::uint64_t> connects_{0};
   mutable std::mutex lock_;  // held across no wait
-  std::vector<std::unique_ptr<connection>> kept_;
+  std::vector<free_one> kept_;
   vigil::timeout_lists closing_;  // is destroyed first
 };
 
