@@ -313,9 +313,13 @@ TEST_CASE("a fiber is stuck if no case of its select can become ready") {
   // is taken.
   const name_set all{"inner", "member", "parent"};
   bool is_certain = false;
+  std::vector<std::unique_ptr<std::byte[]>> moves_on;  // one of each size, each time
   for (int i = 0; i < 50 && !is_certain && can_be_certain; ++i) {
+    for (std::size_t size = 16; size <= 1024; size += 16)
+      moves_on.push_back(std::make_unique<std::byte[]>(size));
     in_leaky_virtual([&] {
-      const std::vector<std::byte> moves_on(static_cast<std::size_t>(i) * 512);
+      for (int k = 0; k < i % 8; ++k)
+        go([] { sleep_for(24h); });  // another stack for the next one
       start_and_settle([] {
         fiber<void> inner = spawn(fiber_options{.name = "inner"}, [] { channel<int>().recv(); });
         const auto c = make_channel<int>();
