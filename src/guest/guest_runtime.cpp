@@ -135,7 +135,10 @@ guest_core::~guest_core() {
     watch_.end();
     return;
   }
-  if (!is_running()) return;
+  if (!is_running()) {
+    watch_.end();  // after a run() without a host
+    return;
+  }
   if (current_worker() != nullptr || host_.load() != number_of_thread()) {
     fatal(
         "a vigil::guest_runtime is destroyed while it runs, in a fiber or on a thread other than "

@@ -120,7 +120,16 @@ void guest_watch::wait_until(nanos deadline) noexcept {
   if (stack_.is_inside()) {
     stack_.leave();
   } else {
-    wait_for_descriptor(never);  // in a run() without a host
+    // In a run() without a host. If no thread can be started, the next wait tries, soon.
+    constexpr nanos soon = 1'000'000;
+    nanos until = never;
+    try {
+      const std::lock_guard guard(lock_);
+      if (io_owner_ != nullptr) start_io_thread();
+    } catch (const std::system_error&) {
+      until = monotonic_now() + soon;
+    }
+    wait_for_descriptor(until);
   }
 }
 
@@ -159,7 +168,9 @@ bool guest_watch::take_in(std::unique_ptr<watch>& io) {
   return true;
 }
 
+// Caller: holds the lock.
 void guest_watch::start_io_thread() {
+  if (io_thread_.joinable()) return;
   io_ends_.store(false);
   process_count_own_threads(1);
   try {

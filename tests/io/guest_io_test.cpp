@@ -169,6 +169,23 @@ TEST_SUITE("io: in a guest") {
     serve(g);
   }
 
+  TEST_CASE("its runtime also does I/O without a host") {
+    guest_runtime g;
+    int done = 0;
+    for (int i = 0; i < 2; ++i) {
+      g.runtime().run([&] {
+        send_there_and_back(vigil::io::io_context(), 10);
+        ++done;
+      });
+    }
+    g.start([&] {
+      send_there_and_back(vigil::io::io_context(), 10);
+      ++done;
+    });
+    serve(g);
+    CHECK(done == 3);
+  }
+
   TEST_CASE("the destructor ends what waits for I/O") {
     bool stopped = false;
     {
