@@ -2,13 +2,12 @@
 
 #include "base/clock_source.hpp"
 #include "base/futex.hpp"
+#include "sched/run/detached_thread.hpp"
 #include "sched/run/process_threads.hpp"
-#include "sched/run/without_signals.hpp"
 
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <thread>
 #include <utility>
 
 namespace vigil::inline VIGIL_ABI::detail {
@@ -48,11 +47,10 @@ void do_work(shared_work& w) noexcept {
 void start_own_thread(std::function<void()> f) {
   process_count_quiet_threads(1);  // it starts nothing
   try {
-    const without_signals meanwhile;
-    std::thread([f = std::move(f)] {
+    start_detached([f = std::move(f)] {
       process_is_quiet_thread();
       f();
-    }).detach();
+    });
   } catch (...) {
     process_count_quiet_threads(-1);
     throw;

@@ -11,8 +11,8 @@
 //      last result, since that result may end a run, and the program may fork then. Nor
 //      does the thread keep a deadlock from being certain: its caller may be stuck at
 //      once.
+#include "sched/run/detached_thread.hpp"
 #include "sched/run/process_fork.hpp"
-#include "sched/run/without_signals.hpp"
 
 #include <vigil/io/resolve.hpp>
 
@@ -20,7 +20,6 @@
 #include <mutex>
 #include <new>
 #include <system_error>
-#include <thread>
 
 #include <boost/asio/detail/socket_ops.hpp>
 #include <boost/asio/error.hpp>
@@ -46,8 +45,7 @@ class lookup_threads {
     }
     vigil::detail::process_count_own_threads(1);
     try {
-      const vigil::detail::without_signals meanwhile;
-      std::thread([this] { body(); }).detach();
+      vigil::detail::start_detached([this] { body(); });
     } catch (const std::system_error& e) {
       start_failed(e.code());
     } catch (const std::bad_alloc&) {

@@ -2,6 +2,7 @@
 // stop: each has deceived it once.
 #include "inspect/leaks_helpers.hpp"
 #include "inspect/stopped_threads.hpp"
+#include "sched/run/detached_thread.hpp"
 #include "support/child.hpp"
 
 #include <atomic>
@@ -174,10 +175,10 @@ TEST_CASE("threads that start the next one and end are stopped as well") {
     if (is_over.load()) {
       has_ended.store(true);
     } else {
-      std::thread(pass).detach();
+      detail::start_detached(pass);
     }
   };
-  std::thread(pass).detach();
+  detail::start_detached(pass);
   int ran_on = 0;
   for (int i = 0; i < rounds(40); ++i) {
     detail::own_memory memory(std::size_t{16} << 20);

@@ -5,6 +5,7 @@
 // one is for the reader to say, since many tests leave fibers that wait for ever.
 #include "inspect/stuck_fibers.hpp"
 #include "sched/report/fiber_snapshot.hpp"
+#include "sched/run/detached_thread.hpp"
 #include "sched/run/process_threads.hpp"
 #include "sched/run/running_runtimes.hpp"
 #include "sched/scheduler.hpp"
@@ -16,7 +17,6 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include <unistd.h>
@@ -43,13 +43,13 @@ class leak_gate {
     }
     inspect::install();
     process_count_quiet_threads(1);
-    std::thread([this] {
+    start_detached([this] {
       process_is_quiet_thread();
       for (;;) {
         look();
         ::usleep(20'000);
       }
-    }).detach();
+    });
   }
 
   void look() {
