@@ -9,9 +9,13 @@
 #include <vigil/vigil.hpp>
 
 #include <algorithm>
+#include <barrier>
+#include <cstddef>
+#include <cstring>
 #include <exception>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -67,11 +71,31 @@ void start_and_settle(F f) {
   testing::settle();
 }
 
+// glibc keeps the stacks of some threads that have ended for the next ones. There still
+// lie, of one that was stopped in an earlier test, the addresses that it had in its
+// registers. Overwrites them, on as many threads at once as it may have kept stacks.
+inline void overwrite_kept_stacks() {
+  constexpr std::size_t most_kept = 8;
+  std::barrier all_have_one(most_kept);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < most_kept; ++i) {
+    threads.emplace_back([&all_have_one] {
+      std::byte room[std::size_t{48} << 10];
+      std::memset(room, 0, sizeof room);
+      asm volatile("" : : "r"(room) : "memory");
+      all_have_one.arrive_and_wait();
+    });
+  }
+  for (std::thread& t : threads)
+    t.join();
+}
+
 // Runs the body on virtual time. The locks that its fibers wait for at its end are given
 // up, which nothing else ends.
 template <class F>
 void in_leaky_virtual(F body) {
   inspect::install();
+  overwrite_kept_stacks();
   testing::virtual_options o;
   o.runtime.on_unhandled = +[](std::exception_ptr) {};
   in_virtual(o, [&body] {
