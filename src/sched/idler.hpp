@@ -101,7 +101,7 @@ class idler {
       of_.counters.wakes_useful.add();
       before_found_ = std::exchange(woken_in_vain_, woken_in_vain_ / 2);
     }
-    naps_ = 0;
+    naps_before_ = std::exchange(naps_, 0);
   }
 
   // Called by that fiber: it had nothing to do, so the worker was woken in vain after
@@ -109,6 +109,7 @@ class idler {
   void found_one_in_vain() noexcept {
     if (!std::exchange(found_on_waking_, false)) return;
     woken_in_vain_ = before_found_ < most_in_vain ? before_found_ + 1 : most_in_vain;
+    naps_ = naps_before_;
   }
 
   // The last look (IS2): whether the worker must not sleep. Caller: has lain down.
@@ -145,6 +146,7 @@ class idler {
   std::uint32_t before_found_ = 0;   // the same, before the last found_one()
   bool found_on_waking_ = false;     // that one was the first after a wake-up
   std::uint32_t naps_ = 0;           // in a row
+  std::uint32_t naps_before_ = 0;    // the same, before the last found_one()
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -77,6 +77,7 @@ class task_service final : public runtime_part {
   using task_list = list<task_core, &task_core::among_all>;
 
   void body();
+  void give_time() noexcept VIGIL_REQUIRES(lock_);
   bool run_turn(runner& own, unsigned most) VIGIL_REQUIRES(lock_);
   void put_stopped_first() noexcept VIGIL_REQUIRES(lock_);
   void enter(runner& own, task_core& t) noexcept;
@@ -100,8 +101,9 @@ class task_service final : public runtime_part {
   task_list all_ VIGIL_GUARDED_BY(lock_);
   list<runner, &runner::hook> runners_ VIGIL_GUARDED_BY(lock_);
   unsigned spare_ VIGIL_GUARDED_BY(lock_) = 0;
-  bool asks_for_stack_ VIGIL_GUARDED_BY(lock_) = false;  // lend_stack() is to come
-  unsigned inside_ VIGIL_GUARDED_BY(lock_) = 0;          // runners that are inside a task
+  const worker* readied_on_ VIGIL_GUARDED_BY(lock_) = nullptr;  // the last spare one
+  bool asks_for_stack_ VIGIL_GUARDED_BY(lock_) = false;         // lend_stack() is to come
+  unsigned inside_ VIGIL_GUARDED_BY(lock_) = 0;                 // runners that are inside a task
   std::uint64_t last_id_ VIGIL_GUARDED_BY(lock_) = 0;
 };
 

@@ -3,9 +3,11 @@
 
 #include <vigil/co.hpp>
 
+#include <atomic>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace std::chrono_literals;
@@ -186,6 +188,26 @@ TEST_SUITE("task") {
         all.push_back(spawn(counts(rounds(2'000))));
       for (auto& t : all)
         CHECK(t.join() == rounds(2'000));
+    });
+  }
+
+  TEST_CASE("a single ready task runs on another worker while the first one computes") {
+    in_runtime({.workers = {2, 4}}, [] {
+      std::atomic<bool> has_run{false};
+      const auto notes = [&]() -> task<> {
+        has_run.store(true);
+        co_return;
+      };
+      const auto computes = [&]() -> task<> {
+        for (int i = 0; i < rounds(100); ++i) {
+          has_run.store(false);
+          task_handle<> other = spawn(notes());
+          while (!has_run.load())
+            std::this_thread::yield();
+          co_await co::join(other);
+        }
+      };
+      spawn(computes()).join();
     });
   }
 }
