@@ -103,7 +103,7 @@ template <detail::sends C, class U, detail::duration_like D>
 }
 
 // --- the ends of tasks. join() returns the result, or throws the exception; the handle
-// is empty afterwards.
+// is empty afterwards. In the task itself they throw wrong_place.
 template <class T>
 [[nodiscard]] auto join(task_handle<T>& of) {
   return detail::join_task_wait<T, false>(of, detail::no_limit);

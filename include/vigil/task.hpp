@@ -140,6 +140,8 @@ inline void take_result(task_promise<void>&) noexcept {}
 
 // Throws wrong_place.
 [[noreturn]] VIGIL_API void throw_empty_task();
+// The same for an empty handle, and in that task itself.
+VIGIL_API void check_task_join(task_core* t);
 
 }  // namespace detail
 
@@ -259,8 +261,8 @@ class [[nodiscard]] task_handle {
   // task it keeps the runner's stack meanwhile: co_await co::join(handle) does not.
   //
   // Throws `cancelled` if the task ended by `stopped`; wrong_place if the handle is empty
-  // or is being joined already; and `stopped` if the caller is asked to stop while it
-  // waits (the handle then stays joinable).
+  // or is being joined already, and in the task itself; and `stopped` if the caller is
+  // asked to stop while it waits (the handle then stays joinable).
   T join() { return join_within(detail::no_limit); }
 
   // The same; throws `cancelled` when ctx is done, and the handle stays joinable.

@@ -97,7 +97,8 @@ void sleep_on(clock_kind kind, std::int64_t when, const wait_limit& limit) {
   }
   caller self(limit);
   if (!self.is_fiber()) {
-    require_fiber(kind == clock_kind::wall ? "wall::sleep_until" : "boot::sleep_until");
+    require_fiber(kind == clock_kind::wall ? "wall::sleep_until"
+                                           : "boot::sleep_until or sleep_for");
   }
   if (self.may_not_wait()) self.refuse("sleep");
   if (now_on(kind) >= when) return;

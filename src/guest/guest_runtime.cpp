@@ -91,6 +91,11 @@ void guest_core::begin(callback main) {
         "vigil::guest_runtime::start: the main fiber of an earlier call has not ended; use "
         "runtime().go(), or wait until poll() returns false");
   }
+  if (worker_.sched.state.phase() != run_phase::idle) {
+    throw wrong_place(
+        "vigil::guest_runtime::start: the runtime is in runtime().run() on another thread; wait "
+        "until that has returned");
+  }
   host_.store(number_of_thread());
   check_caller("start");
   main_ = std::move(main);
@@ -122,7 +127,7 @@ bool guest_core::run(nanos until) {
     if (is_running()) return true;
     watch_.stack().finish();
   }
-  watch_.end();
+  watch_.end(worker_.sched.state);
   const std::exception_ptr error = std::exchange(error_, nullptr);
   main_.reset();
   if (error != nullptr) std::rethrow_exception(error);
@@ -132,11 +137,11 @@ bool guest_core::run(nanos until) {
 guest_core::~guest_core() {
   if (state_.load() == state::started) {
     watch_.stack().finish();
-    watch_.end();
+    watch_.end(worker_.sched.state);
     return;
   }
   if (!is_running()) {
-    watch_.end();  // after a run() without a host
+    watch_.end(worker_.sched.state);  // after a run() without a host
     return;
   }
   if (current_worker() != nullptr || host_.load() != number_of_thread()) {

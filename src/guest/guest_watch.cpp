@@ -87,15 +87,22 @@ void guest_watch::begin() {
   wake_.leave_work();
 }
 
-void guest_watch::end() noexcept {
+// The worker of a run() sets the phase first, and looks at is_ending_ afterwards; here it
+// is the other way round. All sequentially consistent, so one sees the other.
+void guest_watch::end(const run_state& runs) noexcept {
+  if (runs.phase() != run_phase::idle) return;
   if (io_thread_.joinable()) {
     io_ends_.store(true);
     io_owner_->interrupt();
     io_thread_.join();
     process_count_own_threads(-1);
   }
-  set_timer(never);
-  wake_.reset();
+  is_ending_.store(true);
+  if (runs.phase() == run_phase::idle) {
+    set_timer(never);
+    wake_.reset();
+  }
+  is_ending_.store(false);
 }
 
 void guest_watch::run(nanos until) noexcept {
@@ -113,11 +120,23 @@ void guest_watch::wait_for_descriptor(nanos until) noexcept {
 
 // --- the worker
 
+void guest_watch::prepare() noexcept {
+  while (is_ending_.load())
+    std::this_thread::yield();
+  wake_.clear();
+}
+
+// Whether the caller is the worker, in a run that the host has started. Another thread
+// may be in runtime().run() meanwhile.
+bool guest_watch::is_hosted() const noexcept {
+  return stack_.has(__builtin_frame_address(0));
+}
+
 void guest_watch::wait_until(nanos deadline) noexcept {
   if (!wake_.may_wait()) return;
   set_timer(deadline);
   next_ = deadline;
-  if (stack_.is_inside()) {
+  if (is_hosted()) {
     stack_.leave();
   } else {
     // In a run() without a host. If no thread can be started, the next wait tries, soon.
@@ -144,7 +163,7 @@ void guest_watch::set_timer(nanos deadline) noexcept {
 }
 
 void guest_watch::poll() noexcept {
-  if (!stack_.is_inside() || monotonic_now() < leaves_at_) return;
+  if (!is_hosted() || monotonic_now() < leaves_at_) return;
   wake_.leave_work();
   stack_.leave();
 }

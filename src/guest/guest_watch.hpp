@@ -15,6 +15,7 @@
 #include "base/nanos.hpp"
 #include "guest/side_stack.hpp"
 #include "guest/wake_descriptor.hpp"
+#include "sched/run/run_state.hpp"
 #include "sched/watch.hpp"
 
 #include <vigil/detail/config.hpp>
@@ -69,7 +70,8 @@ class guest_watch final : public watch {
   // --- a run
   // Throws std::system_error if no thread for I/O can be started.
   void begin();
-  void end() noexcept;
+  // Ends the thread for I/O, and leaves nothing to be called for, unless a run goes on.
+  void end(const run_state& runs) noexcept;
 
   // Lets the worker run until it has nothing to do, or until its time is over, at the
   // first switch after that.
@@ -84,7 +86,7 @@ class guest_watch final : public watch {
   bool interrupt() noexcept override { return wake_.set(); }
 
   // --- the worker
-  void prepare() noexcept override { wake_.clear(); }
+  void prepare() noexcept override;
 
   void wait_until(nanos deadline) noexcept override;
 
@@ -103,6 +105,7 @@ class guest_watch final : public watch {
   }
 
  private:
+  bool is_hosted() const noexcept;
   void set_timer(nanos deadline) noexcept;
   void start_io_thread();
   void wait_for_io() noexcept;
@@ -122,6 +125,7 @@ class guest_watch final : public watch {
   std::unique_ptr<watch> io_owner_;
   atomic<watch*> io_{nullptr};
   atomic<bool> io_ends_{false};
+  atomic<bool> is_ending_{false};  // pairs with run_state::phase(): end()
   std::thread io_thread_;
 };
 

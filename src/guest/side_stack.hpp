@@ -37,6 +37,12 @@ class side_stack {
 
   bool is_inside() const noexcept { return is_inside_; }
 
+  // Whether the address lies in it.
+  bool has(const void* address) const noexcept {
+    const auto* const bottom = static_cast<const std::byte*>(mapping_);
+    return address >= bottom && address < bottom + size_;
+  }
+
  private:
   void* mapping_;
   std::size_t size_;

@@ -206,6 +206,19 @@ task_join_end wait_as_task_joiner(task_core& t, caller& self) {
 
 }  // namespace
 
+void throw_empty_task() {
+  throw wrong_place(
+      "vigil::task: the task or the handle is empty; it was moved from, started, joined or "
+      "detached before");
+}
+
+void check_task_join(task_core* t) {
+  if (t == nullptr) throw_empty_task();
+  if (!has_ended(*t) && t->service.is_inside(*t)) {
+    throw wrong_place("vigil::task_handle::join: a task cannot wait for its own end");
+  }
+}
+
 bool wait_for_end(task_core* t, const wait_limit& limit) {
   if (t == nullptr) {
     throw wrong_place(
@@ -213,6 +226,7 @@ bool wait_for_end(task_core* t, const wait_limit& limit) {
         "before");
   }
   if (has_ended(*t)) return true;
+  check_task_join(t);
   if (limit.is_over()) return false;
   caller self(limit);
   if (self.may_not_wait()) self.refuse("task_handle::join");
@@ -272,12 +286,6 @@ void stop_and_join(task_core* t) noexcept {
     }
   }
   let_go(t, false);
-}
-
-void throw_empty_task() {
-  throw wrong_place(
-      "vigil::task: the task or the handle is empty; it was moved from, started, joined or "
-      "detached before");
 }
 
 bool must_stop(const running_task& t) noexcept {

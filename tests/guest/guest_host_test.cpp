@@ -6,6 +6,7 @@
 #include <vigil/guest.hpp>
 #include <vigil/vigil.hpp>
 
+#include <atomic>
 #include <cerrno>
 #include <cfenv>
 #include <chrono>
@@ -234,5 +235,29 @@ TEST_SUITE("guest: its host") {
     r = run_child("child: the destructor finds an exception");
     CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
     CHECK(r.says("at the end of the guest"));
+  }
+
+  TEST_CASE("the host does not disturb a run without it on another thread") {
+    guest_runtime g;
+    std::atomic<bool> has_begun{false};
+    std::atomic<bool> may_end{false};
+    std::thread other([&] {
+      g.runtime().run([&] {
+        has_begun.store(true);
+        while (!may_end.load())
+          vigil::sleep_for(1ms);
+      });
+    });
+    while (!has_begun.load())
+      std::this_thread::yield();
+    CHECK_THROWS_AS(g.start([] {}), vigil::wrong_place);
+    for (int i = 0; i < 200; ++i) {
+      CHECK_FALSE(g.poll());
+      std::this_thread::sleep_for(100us);
+    }
+    may_end.store(true);
+    other.join();
+    g.start([] {});
+    CHECK_FALSE(g.poll());
   }
 }

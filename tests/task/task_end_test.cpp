@@ -163,4 +163,22 @@ TEST_SUITE("task: handles") {
     });
     CHECK(ended == 10'000);
   }
+
+  TEST_CASE("a task that waits for its own end is refused") {
+    in_virtual([] {
+      const auto may_go = make_channel<int>();
+      task_handle<> own;
+      const auto joins = [&]() -> task<> {
+        co_await co::recv(may_go);
+        CHECK_THROWS_AS(co::join(own), wrong_place);
+        CHECK_THROWS_AS(co::join_for(own, 1ms), wrong_place);
+        CHECK_THROWS_AS(own.join(), wrong_place);
+        CHECK_THROWS_AS(own.join_for(1ms), wrong_place);
+        CHECK_THROWS_AS(static_cast<void>(on_join(own)), wrong_place);
+      };
+      own = spawn(joins());
+      may_go.send(1);
+      own.join();
+    });
+  }
 }

@@ -128,7 +128,7 @@ class task_join_case : public select_case {
  public:
   task_join_case(task_handle<T>& of, F f)
       : select_case(task_join_table, of.core()), of_(&of), f_(std::move(f)) {
-    if (object == nullptr) throw_empty_task();
+    check_task_join(of.core());
   }
 
   void prepare() noexcept {
@@ -158,7 +158,7 @@ class join_task_wait : public one_case_wait<join_task_wait<T, timed>> {
  public:
   join_task_wait(task_handle<T>& of, const wait_limit& limit)
       : one_case_wait<join_task_wait>(limit), of_(of), case_(task_join_table, of.core()) {
-    if (of.core() == nullptr) throw_empty_task();
+    check_task_join(of.core());
   }
 
   select_case& one_case() noexcept { return case_; }
