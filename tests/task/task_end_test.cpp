@@ -170,10 +170,10 @@ TEST_SUITE("task: handles") {
       task_handle<> own;
       const auto joins = [&]() -> task<> {
         co_await co::recv(may_go);
-        CHECK_THROWS_AS(co::join(own), wrong_place);
-        CHECK_THROWS_AS(co::join_for(own, 1ms), wrong_place);
+        CHECK_THROWS_AS(static_cast<void>(co::join(own)), wrong_place);
+        CHECK_THROWS_AS(static_cast<void>(co::join_for(own, 1ms)), wrong_place);
         CHECK_THROWS_AS(own.join(), wrong_place);
-        CHECK_THROWS_AS(own.join_for(1ms), wrong_place);
+        CHECK_THROWS_AS(static_cast<void>(own.join_for(1ms)), wrong_place);
         CHECK_THROWS_AS(static_cast<void>(on_join(own)), wrong_place);
       };
       own = spawn(joins());

@@ -128,8 +128,9 @@ task<> completes(task<T> of, Handler handler, Executor on) {
 //   int n = co_await io::async_run(answer(), asio::use_awaitable);
 //
 // It completes with std::exception_ptr and, unless T is void, a T, which must be default
-// constructible. `stopped` and `cancelled` are among the exceptions. Throws wrong_place
-// on a thread without a runtime.
+// constructible. `stopped` and `cancelled` are among the exceptions. A cancellation slot
+// of Asio's does not stop the task: give that a context. Throws wrong_place on a thread
+// without a runtime.
 template <class T, class Token>
 auto async_run(task<T> of, Token&& token) {
   using signature =
