@@ -253,7 +253,7 @@ TEST_SUITE("guest: its host") {
     CHECK_THROWS_AS(g.start([] {}), vigil::wrong_place);
     for (int i = 0; i < 200; ++i) {
       CHECK_FALSE(g.poll());
-      std::this_thread::sleep_for(100us);
+      std::this_thread::sleep_for(100us);  // so that the polls meet several of its sleeps
     }
     may_end.store(true);
     other.join();
