@@ -255,11 +255,9 @@ const char* stopped_threads::stop_all(int waiting) {
         why_not =
             "there are other threads, and vigil::inspect::install() was not called, or the program "
             "has replaced the handler of its signal";
-      } else if (is_blocked) {
-        if (monotonic_now() >= until) why_not = blocks_signal;
-        ::usleep(100);
       } else {
-        // One that is listed has the number of a thread that has gone.
+        // One that blocks the signal for a moment stops right after. One that is listed
+        // has the number of a thread that has gone.
         if (listed == nullptr) {
           ::new (&all[n]) listed_thread;
           all[n].id.store(id);
@@ -276,7 +274,7 @@ const char* stopped_threads::stop_all(int waiting) {
         const std::uint32_t seen = g.stopped.load();
         if (all[i].is_stopped.load() || has_gone(all[i].id.load())) break;
         if (monotonic_now() >= until) {
-          why_not = not_in_time;
+          why_not = blocks(all[i].id.load(), signal_) ? blocks_signal : not_in_time;
           break;
         }
         futex_wait(g.stopped, seen, std::min(until, monotonic_now() + 10'000'000));

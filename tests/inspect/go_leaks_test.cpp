@@ -566,7 +566,7 @@ TEST_CASE("the leak of a Go program by its number" * doctest::skip()) {
   in_leaky_virtual([&p] {
     start_and_settle(p.run);
     sleep_for(10s);
-    const inspect::stuck_report r = inspect::find_stuck_fibers();
+    const inspect::stuck_report r = find_stuck();
     check_certain(r, p.certain);
     const name_set found = joined(names_of(r.certain), names_of(r.possible));
     CHECK(in_words(found) == in_words(joined(p.certain, p.possible)));

@@ -9,9 +9,6 @@
 #include <vigil/vigil.hpp>
 
 #include <algorithm>
-#include <barrier>
-#include <cstddef>
-#include <cstring>
 #include <exception>
 #include <set>
 #include <string>
@@ -47,9 +44,11 @@ inline std::string in_words(const name_set& names) {
   return all;
 }
 
-// Freed memory is overwritten at once from the start of the process: what is left there
-// would make leaks less certain (docs/guide/testing.md).
-inline constexpr const char* clean_memory = "glibc.malloc.perturb=85:glibc.malloc.tcache_count=0";
+// From the start of the process freed memory is overwritten at once, and the stacks of
+// ended threads are given back: what is left there would make leaks less certain
+// (docs/guide/testing.md).
+inline constexpr const char* clean_memory =
+    "glibc.malloc.perturb=85:glibc.malloc.tcache_count=0:glibc.pthread.stack_cache_size=0";
 
 // Starts a fiber with this name.
 template <class F>
@@ -71,23 +70,20 @@ void start_and_settle(F f) {
   testing::settle();
 }
 
-// glibc keeps the stacks of some threads that have ended for the next ones. There still
-// lie, of one that was stopped in an earlier test, the addresses that it had in its
-// registers. Overwrites them, on as many threads at once as it may have kept stacks.
-inline void overwrite_kept_stacks() {
-  constexpr std::size_t most_kept = 8;
-  std::barrier all_have_one(most_kept);
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < most_kept; ++i) {
-    threads.emplace_back([&all_have_one] {
-      std::byte room[std::size_t{48} << 10];
-      std::memset(room, 0, sizeof room);
-      asm volatile("" : : "r"(room) : "memory");
-      all_have_one.arrive_and_wait();
-    });
-  }
-  for (std::thread& t : threads)
-    t.join();
+// Runs f on a new thread, and throws here what it throws. What earlier tests had in
+// memory of the calling thread is given to nobody on the new one: glibc gives it another
+// arena. So no pointer that was left over anywhere can come to point to a new channel.
+template <class F>
+void on_new_thread(F f) {
+  std::exception_ptr error;
+  std::thread([&f, &error] {
+    try {
+      f();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }).join();
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 // Runs the body on virtual time. The locks that its fibers wait for at its end are given
@@ -95,14 +91,24 @@ inline void overwrite_kept_stacks() {
 template <class F>
 void in_leaky_virtual(F body) {
   inspect::install();
-  overwrite_kept_stacks();
   testing::virtual_options o;
   o.runtime.on_unhandled = +[](std::exception_ptr) {};
-  in_virtual(o, [&body] {
-    body();
-    while (detail::current_scheduler()->deadlocks.end_lock_waits())
-      testing::settle();
+  on_new_thread([&] {
+    in_virtual(o, [&body] {
+      body();
+      while (detail::current_scheduler()->deadlocks.end_lock_waits())
+        testing::settle();
+    });
   });
+}
+
+// Looks again if none is certain, as when a busy machine has kept a thread from stopping in
+// time.
+inline inspect::stuck_report find_stuck() {
+  inspect::stuck_report r = inspect::find_stuck_fibers();
+  for (int i = 0; can_be_certain && i < 100 && !r.why_none_certain.empty(); ++i)
+    r = inspect::find_stuck_fibers();
+  return r;
 }
 
 // The fibers of exactly these names are certain; where that cannot be, no others are, and

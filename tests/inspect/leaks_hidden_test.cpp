@@ -38,7 +38,7 @@ void start_reader_of(Keep keep) {
 }
 
 bool is_certain(const char* name) {
-  return names_of(inspect::find_stuck_fibers().certain).count(name) != 0;
+  return names_of(find_stuck().certain).count(name) != 0;
 }
 
 // A page in which one handle lies, at some distance from its beginning.
@@ -80,7 +80,7 @@ constexpr std::size_t page_size = 4096;
 TEST_CASE("child: nobody has the handle" * doctest::skip()) {
   in_leaky_virtual([] {
     start_reader_of([](const held_channel&) {});
-    check_certain(inspect::find_stuck_fibers(), {"reader"});
+    check_certain(find_stuck(), {"reader"});
   });
 }
 
@@ -129,7 +129,7 @@ TEST_CASE("child: a lock of an earlier run" * doctest::skip()) {
     CHECK_FALSE(is_certain("waiter"));
     lock->unlock();
     testing::settle();
-    CHECK(names_of(inspect::find_stuck_fibers().possible).count("waiter") == 0);
+    CHECK(names_of(find_stuck().possible).count("waiter") == 0);
     lock->unlock();
   });
 }
@@ -153,7 +153,7 @@ TEST_CASE("a search does not make shared memory that was never touched") {
         nullptr, pages * page_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     static_cast<char*>(memory)[7 * page_size] = 1;
     start_reader_of([](const held_channel&) {});
-    REQUIRE(inspect::find_stuck_fibers().why_none_certain == "");
+    REQUIRE(find_stuck().why_none_certain == "");
     std::vector<unsigned char> in_core(pages);
     REQUIRE(::mincore(memory, pages * page_size, in_core.data()) == 0);
     std::size_t there = 0;
