@@ -154,6 +154,33 @@ TEST_SUITE("budget of wake-ups") {
     }
   }
 
+  // A busy machine makes the waits fewer: what is late is so together.
+  TEST_CASE("a worker sleeps once for the many timers of an instant") {
+    real_options how{.workers = {1}};
+    how.settings.wakeups_per_second = 20;
+    in_runtime(how, [] {
+      constexpr int many = 200;
+      vigil::latch all(many);
+      int early = 0;
+      const auto before = vigil::stats().kernel_waits;
+      const auto start = clock::now();
+      for (int i = 0; i < many; ++i) {
+        const auto distance = 800ms + i * 500us;   // an eighth of it is two intervals
+        const auto due = clock::now() + distance;  // the deadline, or just before
+        vigil::after_func(distance, [&, due] {
+          if (clock::now() < due) ++early;
+          all.count_down();
+        });
+      }
+      const auto span = many * 500us + (clock::now() - start);  // of the deadlines
+      all.wait();
+      const auto waits = vigil::stats().kernel_waits - before;
+      CHECK(early == 0);
+      const auto instants = static_cast<std::uint64_t>(span / 50ms) + 2;
+      CHECK(waits <= instants + 5);
+    });
+  }
+
   TEST_CASE("a goal out of range is refused") {
     vigil::options o;
     o.wakeups_per_second = 1'000'001;
