@@ -1,11 +1,12 @@
 // Tasks that read, write and await operations of Asio; and its coroutines await tasks.
-// tasks.
 #include "io/io_test.hpp"
 
 #include <vigil/io/co.hpp>
+#include <vigil/io/executor.hpp>
 #include <vigil/io/memory_stream.hpp>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <stdexcept>
@@ -13,8 +14,10 @@
 #include <utility>
 
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 
@@ -64,6 +67,37 @@ task<int> of_vigil(int n) {
 
 asio::awaitable<int> awaits_task(int n) {
   co_return 1 + co_await io::async_run(of_vigil(n), asio::use_awaitable);
+}
+
+// The ends of a coroutine of Asio's and of the task that awaits it.
+struct ends_in_turn {
+  vigil::latch begun{1};
+  std::atomic<bool> asio_aborted{false};
+  std::atomic<bool> asio_ended{false};
+  std::atomic<bool> stopped_afterwards{false};  // the task
+};
+
+// Ends by an error only. If it is deaf, a cancellation does not end the wait.
+asio::awaitable<void> waits_for(asio::steady_timer& timer, ends_in_turn& how, bool is_deaf) {
+  if (is_deaf) co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
+  how.begun.count_down();
+  try {
+    co_await timer.async_wait(asio::use_awaitable);
+  } catch (const boost::system::system_error& e) {
+    how.asio_aborted = e.code() == asio::error::operation_aborted;
+    how.asio_ended = true;
+    throw;
+  }
+}
+
+template <class Executor>
+task<> awaits_asio(Executor on, asio::awaitable<void> coroutine, ends_in_turn& how) {
+  try {
+    co_await io::co::spawned(on, std::move(coroutine));
+  } catch (const vigil::stopped&) {
+    how.stopped_afterwards = how.asio_ended.load();
+    throw;
+  }
 }
 
 // Whether f throws a std::runtime_error. Its text is not read: other threads may own the
@@ -197,6 +231,59 @@ TEST_SUITE("tasks and I/O") {
       CHECK(spawn(io::co::spawned(on, awaits_task(4))).join() == 9);
       CHECK(fails([&] { static_cast<void>(spawn(io::co::spawned(on, awaits_task(0))).join()); }));
       CHECK(io::async_run(of_vigil(3), io::use_fiber) == 6);
+    });
+  }
+
+  TEST_CASE("a stop ends the coroutine of Asio's that a task awaits, and then the task") {
+    in_runtime({.workers = {1, 2}}, [] {
+      const auto stops = [](auto on) {
+        asio::steady_timer timer(on, 24h);
+        ends_in_turn how;
+        auto t = spawn(awaits_asio(on, waits_for(timer, how, false), how));
+        how.begun.wait();
+        t.request_stop();
+        CHECK_THROWS_AS(t.join(), vigil::cancelled);
+        CHECK(how.asio_aborted);
+        CHECK(how.stopped_afterwards);
+      };
+      stops(io::io_context().get_executor());
+      stops(io::executor());
+      asio::io_context elsewhere;
+      const run_by_threads runs(elsewhere, 1);
+      stops(elsewhere.get_executor());
+    });
+  }
+
+  TEST_CASE("a stopped task waits for a coroutine of Asio's that goes on for a while") {
+    in_runtime({.workers = {1, 2}}, [] {
+      const auto on = io::io_context().get_executor();
+      asio::steady_timer timer(on, 24h);
+      ends_in_turn how;
+      auto t = spawn(awaits_asio(on, waits_for(timer, how, true), how));
+      how.begun.wait();
+      t.request_stop();
+      CHECK_FALSE(t.join_for(10ms));
+      CHECK_FALSE(how.asio_ended);
+      asio::post(on, [&] { timer.cancel(); });
+      CHECK_THROWS_AS(t.join(), vigil::cancelled);
+      CHECK(how.stopped_afterwards);
+    });
+  }
+
+  TEST_CASE("stops at any moment leave no coroutine of Asio's behind") {
+    in_runtime({.workers = {1, 2}}, [] {
+      const auto on = io::io_context().get_executor();
+      for (int i = 0; i < rounds(200); ++i) {
+        asio::steady_timer timer(on, 24h);
+        ends_in_turn how;
+        {
+          auto t = spawn(awaits_asio(on, waits_for(timer, how, false), how));
+          for (int turns = i % 5; turns > 0; --turns)
+            vigil::this_fiber::yield();
+        }
+        // One that has not begun has nothing to end.
+        CHECK(how.asio_ended == how.begun.try_wait());
+      }
     });
   }
 
