@@ -50,6 +50,8 @@ OBJECTS = {
     "cases": "case_list",
     "below_": "deadline_stream",
 }
+# What its functions return is awaited by a task: the calls themselves wait for nothing.
+AWAITED = "vigil/co.hpp"
 # Namespaces whose names users write before the call.
 NAMESPACES = ("wall", "boot")
 HEAD = """# Every call that waits
@@ -416,7 +418,7 @@ def page(root):
     text = HEAD
     headers = {}
     for f in all_of:
-        if is_shown(f):
+        if is_shown(f) and f.where != AWAITED:
             where = HEADERS.get(f.scope[-1], f.where) if f.scope else f.where
             rows = headers.setdefault(where, [])
             if (line := row(f)) not in rows:

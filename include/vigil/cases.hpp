@@ -1,5 +1,5 @@
 // Cases of a select for what is not a channel: the end of a fiber or a group, a result, a
-// lock, permits, a count that is zero. And wait_any, wait_all, for fibers alone.
+// lock, permits, a count that is zero. And wait_any, wait_all, for ends alone.
 //
 //   vigil::fiber<page> fast = vigil::spawn(fetch, mirror);
 //   vigil::select(
@@ -123,58 +123,59 @@ template <class T, class F = detail::nothing>
   return detail::next_case<T, F>(g, std::move(f));
 }
 
-// --- Waits for fibers of any number: each argument is a handle, fiber<R>&, or a range of
-// handles, such as std::vector<fiber<R>>&. Empty handles are left out. The handles keep
-// their results: a join() afterwards does not wait.
+// --- Waits for the ends of fibers and tasks of any number: each argument is a handle,
+// fiber<R>& or task_handle<T>&, or a range of handles, such as std::vector<fiber<R>>&.
+// Empty handles are left out. The handles keep their results: a join() afterwards does
+// not wait. In a task, vigil/co.hpp has the same to co_await.
 //
-// All throw wrong_place if the caller's own fiber is among them, or, if they have to
-// wait, if one is being joined already (for wait_any, or is there twice); `stopped`; and
-// with a context `cancelled` when ctx is done. Cost of wait_any: a place in memory for
-// each fiber.
+// All throw wrong_place if the caller's own fiber or task is among them, or, if they have
+// to wait, if one is being joined already (for wait_any, or is there twice); `stopped`;
+// and with a context `cancelled` when ctx is done. Cost of wait_any: a place in memory
+// for each handle.
 
 // Waits until one has ended, and returns its index, counted through all arguments. If
 // several have, each has the same chance. Throws std::invalid_argument if there is none
 // to wait for.
-template <detail::fibers... Fibers>
-std::size_t wait_any(Fibers&... all) {
+template <detail::handles... Handles>
+std::size_t wait_any(Handles&... all) {
   return *detail::wait_any_within(detail::no_limit, all...);
 }
 
-template <detail::fibers... Fibers>
-std::size_t wait_any(const context& ctx, Fibers&... all) {
+template <detail::handles... Handles>
+std::size_t wait_any(const context& ctx, Handles&... all) {
   return *detail::wait_any_within(detail::cancelled_by(ctx), all...);
 }
 
 // Returns nullopt if the timeout passes first. A zero or negative timeout only looks.
-template <detail::duration_like D, detail::fibers... Fibers>
-[[nodiscard]] std::optional<std::size_t> wait_any_for(const D& timeout, Fibers&... all) {
+template <detail::duration_like D, detail::handles... Handles>
+[[nodiscard]] std::optional<std::size_t> wait_any_for(const D& timeout, Handles&... all) {
   return detail::wait_any_within(detail::within(timeout), all...);
 }
 
-template <detail::time_point_like Time, detail::fibers... Fibers>
-[[nodiscard]] std::optional<std::size_t> wait_any_until(const Time& t, Fibers&... all) {
+template <detail::time_point_like Time, detail::handles... Handles>
+[[nodiscard]] std::optional<std::size_t> wait_any_until(const Time& t, Handles&... all) {
   return detail::wait_any_within(detail::until(t), all...);
 }
 
 // Waits until all have ended; returns at once if there are none.
-template <detail::fibers... Fibers>
-void wait_all(Fibers&... all) {
+template <detail::handles... Handles>
+void wait_all(Handles&... all) {
   detail::wait_all_within(detail::no_limit, all...);
 }
 
-template <detail::fibers... Fibers>
-void wait_all(const context& ctx, Fibers&... all) {
+template <detail::handles... Handles>
+void wait_all(const context& ctx, Handles&... all) {
   detail::wait_all_within(detail::cancelled_by(ctx), all...);
 }
 
 // Returns false if the timeout passes first. A zero or negative timeout only looks.
-template <detail::duration_like D, detail::fibers... Fibers>
-[[nodiscard]] bool wait_all_for(const D& timeout, Fibers&... all) {
+template <detail::duration_like D, detail::handles... Handles>
+[[nodiscard]] bool wait_all_for(const D& timeout, Handles&... all) {
   return detail::wait_all_within(detail::within(timeout), all...);
 }
 
-template <detail::time_point_like Time, detail::fibers... Fibers>
-[[nodiscard]] bool wait_all_until(const Time& t, Fibers&... all) {
+template <detail::time_point_like Time, detail::handles... Handles>
+[[nodiscard]] bool wait_all_until(const Time& t, Handles&... all) {
   return detail::wait_all_within(detail::until(t), all...);
 }
 

@@ -129,6 +129,38 @@ template <class R>
   }
 }
 
+// --- the ends of fibers and tasks of any number, as vigil::wait_any and wait_all: each
+// argument is a handle or a range of handles.
+template <detail::handles... Handles>
+[[nodiscard]] auto wait_any(Handles&... all) {
+  return detail::any_end_wait<false>(detail::ends_of(all...), detail::no_limit);
+}
+
+template <detail::handles... Handles>
+[[nodiscard]] auto wait_any(const context& ctx, Handles&... all) {
+  return detail::any_end_wait<false>(detail::ends_of(all...), detail::cancelled_by(ctx));
+}
+
+template <detail::duration_like D, detail::handles... Handles>
+[[nodiscard]] auto wait_any_for(const D& timeout, Handles&... all) {
+  return detail::any_end_wait<true>(detail::ends_of(all...), detail::within(timeout));
+}
+
+template <detail::handles... Handles>
+[[nodiscard]] task<void> wait_all(Handles&... all) {
+  return detail::wait_for_all(detail::ends_of(all...), detail::no_limit);
+}
+
+template <detail::handles... Handles>
+[[nodiscard]] task<void> wait_all(const context& ctx, Handles&... all) {
+  return detail::wait_for_all(detail::ends_of(all...), detail::cancelled_by(ctx));
+}
+
+template <detail::duration_like D, detail::handles... Handles>
+[[nodiscard]] task<bool> wait_all_for(const D& timeout, Handles&... all) {
+  return detail::wait_for_all_in_time(detail::ends_of(all...), detail::within(timeout));
+}
+
 // --- locks and permits. Each returns the object that owns them: a std::unique_lock, a
 // std::shared_lock, a scoped_permit.
 [[nodiscard]] inline auto lock(mutex& m) {

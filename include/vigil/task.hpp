@@ -324,6 +324,11 @@ class [[nodiscard]] task_handle {
   detail::task_promise<T>* promise_ = nullptr;
 };
 
+template <class T>
+struct detail::ends_of_handle<task_handle<T>> {
+  static any_end end_of(task_handle<T>& h) noexcept { return {&end_of_task, h.core()}; }
+};
+
 // Starts a task in the runtime of the caller, and returns the handle that joins it.
 // Throws wrong_place on a thread without a runtime, and for a task<T> that was moved
 // from; limit_reached or std::bad_alloc if there is no memory, or no stack for the first

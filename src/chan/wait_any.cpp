@@ -1,40 +1,45 @@
 // wait_any and wait_all: a select over joins, and joins one after another, which take no
 // result.
-#include <vigil/detail/fiber_core.hpp>
-#include <vigil/detail/select_case.hpp>
+#include <vigil/detail/wait_cases.hpp>
 
 #include <stdexcept>
-#include <vector>
+#include <utility>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-std::size_t wait_any(fiber_core* const* fibers, std::size_t count, const wait_limit& limit) {
-  std::vector<select_case> cases;
-  std::vector<select_case*> pointers;
-  cases.reserve(count + 1);
-  pointers.reserve(count + 1);
+end_cases::end_cases(std::vector<any_end> ends, const wait_limit& limit) : ends_(std::move(ends)) {
+  cases_.reserve(ends_.size() + 1);
+  pointers_.reserve(ends_.size() + 1);
   bool is_there = false;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (fibers[i] != nullptr) {
-      check_join(fibers[i]);
+  for (const any_end& e : ends_) {
+    if (e.object != nullptr) {
+      e.kind->check(e.object);
       is_there = true;
     }
-    pointers.push_back(&cases.emplace_back(join_case_table, fibers[i]));
+    pointers_.push_back(&cases_.emplace_back(*e.kind->join, e.object));
   }
   if (!is_there) {
     throw std::invalid_argument(
-        "vigil::wait_any: there is no fiber to wait for: every handle is empty");
+        "vigil::wait_any: there is nothing to wait for: every handle is empty");
   }
-  pointers.push_back(&cases.emplace_back(select_case::kind::timed, limit));
-  const std::size_t taken = select(pointers.data(), pointers.size(), choice::fair);
-  if (taken != count) leave_joinable(fibers[taken]);
-  return taken;
+  pointers_.push_back(&cases_.emplace_back(select_case::kind::timed, limit));
 }
 
-bool wait_all(fiber_core* const* fibers, std::size_t count, const wait_limit& limit) {
+std::optional<std::size_t> end_cases::taken(std::size_t index) const noexcept {
+  if (index == ends_.size()) return std::nullopt;
+  ends_[index].kind->leave(ends_[index].object);
+  return index;
+}
+
+std::optional<std::size_t> wait_any(std::vector<any_end> ends, const wait_limit& limit) {
+  const end_cases cases(std::move(ends), limit);
+  return cases.taken(select(cases.data(), cases.size(), choice::fair));
+}
+
+bool wait_all(const std::vector<any_end>& ends, const wait_limit& limit) {
   const kept_limit kept(limit.absolute());
-  for (std::size_t i = 0; i < count; ++i) {
-    if (fibers[i] != nullptr && !wait_for_end(fibers[i], kept.limit)) return false;
+  for (const any_end& e : ends) {
+    if (e.object != nullptr && !e.kind->wait(e.object, kept.limit)) return false;
   }
   return true;
 }

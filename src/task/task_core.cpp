@@ -10,6 +10,7 @@
 #include "task/task_service.hpp"
 
 #include <vigil/error.hpp>
+#include <vigil/task.hpp>
 
 #include <iterator>
 #include <utility>
@@ -220,13 +221,8 @@ void check_task_join(task_core* t) {
 }
 
 bool wait_for_end(task_core* t, const wait_limit& limit) {
-  if (t == nullptr) {
-    throw wrong_place(
-        "vigil::task_handle::join: the handle is empty; it was joined, detached or moved from "
-        "before");
-  }
-  if (has_ended(*t)) return true;
   check_task_join(t);
+  if (has_ended(*t)) return true;
   if (limit.is_over()) return false;
   caller self(limit);
   if (self.may_not_wait()) self.refuse("task_handle::join");
@@ -352,5 +348,11 @@ constexpr case_table task_join_table = {wait_reason::join,
                                         keep_nothing,
                                         end_nothing,
                                         retract_task_join};
+
+constexpr end_kind end_of_task = {
+    &task_join_table,
+    [](void* t) { check_task_join(static_cast<task_core*>(t)); },
+    [](void* t, const wait_limit& l) { return wait_for_end(static_cast<task_core*>(t), l); },
+    [](void*) noexcept {}};
 
 }  // namespace vigil::inline VIGIL_ABI::detail

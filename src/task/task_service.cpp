@@ -191,7 +191,7 @@ void task_service::give_time() noexcept {
   constexpr nanos moment = 3'000;
   if (ready_.size() != 1 || inside_ == 0 || readied_on_ == current_worker()) return;
   const nanos until = monotonic_now() + moment;
-  while (ready_.size() == 1 && monotonic_now() < until) {
+  while (ready_.size() == 1 && inside_ != 0 && monotonic_now() < until) {
     lock_.unlock();
     cpu_pause(16);
     lock_.lock();

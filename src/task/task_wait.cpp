@@ -77,6 +77,7 @@ struct task_wait::context_part {
 // A wait for several cases.
 struct task_wait::select_part {
   std::optional<selecting> several;
+  std::optional<context_part> under;  // if its limit has a context
   shown_select shown = {};
   std::size_t taken = selecting::none;
   std::exception_ptr error;  // of a later round
@@ -111,12 +112,19 @@ void show(task_core& t, wait_reason why, const void* object) noexcept {
 }  // namespace
 
 task_wait::~task_wait() {
-  delete under();
-  if (is_select_) delete select_;
+  if (is_select_) {
+    delete select_;
+  } else {
+    delete one_context_;
+  }
+}
+
+task_wait::context_part* task_wait::context_of_select() const noexcept {
+  return select_->under.has_value() ? &*select_->under : nullptr;
 }
 
 void task_wait::keep_context(const wait_limit& limit) {
-  under_ = new context_part(limit);
+  one_context_ = new context_part(limit);
 }
 
 namespace {
@@ -158,7 +166,7 @@ bool task_wait::look(select_case& c) noexcept {
 bool task_wait::begin(running_task& of, std::coroutine_handle<> h, select_case* c) {
   auto& t = static_cast<task_core&>(of);
   const wait_limit limit{
-      timing_, time_, under() != nullptr ? under_->kept.limit.cancelled_by : nullptr};
+      timing_, time_, under() != nullptr ? under()->kept.limit.cancelled_by : nullptr};
   task_ = &t;
   announcement waits(t, h);
   ticket opened = 0;
@@ -184,6 +192,7 @@ bool task_wait::begin(running_task& of,
   is_select_ = true;
   selecting& s = select_->several.emplace(cases, count, mode);
   select_->shown = {cases, count};
+  if (s.limit().cancelled_by != nullptr) select_->under.emplace(s.limit());
   const std::size_t taken = s.look_at_each();
   if (taken != selecting::none) {
     takes(taken);
@@ -317,7 +326,7 @@ bool task_wait::queue_one(task_core& t, select_case& c, bool over, ticket& opene
 // ended it (TW2). If it throws, the wait is over and nothing is queued.
 bool task_wait::is_bounded(task_core& t, const wait_limit& l, ticket opened, select_case* c) {
   scheduler& sched = t.service.sched();
-  if (under() != nullptr) static_cast<open_wait&>(under_->entry) = {&t.self, opened};
+  if (under() != nullptr) static_cast<open_wait&>(under()->entry) = {&t.self, opened};
   try {
     // The clock is read before the deadline is made, and exactly.
     const nanos deadline = l.is_relative() ? l.as_deadline(sched.clock.now()) : l.as_deadline(0);
@@ -325,7 +334,7 @@ bool task_wait::is_bounded(task_core& t, const wait_limit& l, ticket opened, sel
       sched.timers().arm(t.self, opened, deadline);
       is_timed_ = true;
     }
-    if (under() != nullptr && !l.cancelled_by->begin_wait(under_->entry)) return false;
+    if (under() != nullptr && !l.cancelled_by->begin_wait(under()->entry)) return false;
   } catch (...) {
     if (!t.self.claim(opened, outcome::cancelled)) return true;  // it has been ended
     if (is_timed_) sched.timers().disarm(t.self);
@@ -366,14 +375,14 @@ outcome task_wait::close(select_case* c) noexcept {
   const outcome ended = t.self.outcome();
   if (std::exchange(is_timed_, false) && ended != outcome::timeout)
     t.service.sched().timers().disarm(t.self);
-  if (under() != nullptr) under_->kept.limit.cancelled_by->end_wait(under_->entry);
+  if (under() != nullptr) under()->kept.limit.cancelled_by->end_wait(under()->entry);
   take_back(c);
   return ended;
 }
 
 void task_wait::throw_if_ended(outcome ended) {
   if (ended == outcome::stopped) throw_task_stopped(*task_);
-  if (ended == outcome::cancelled) throw_cancelled(*under_->kept.limit.cancelled_by);
+  if (ended == outcome::cancelled) throw_cancelled(*under()->kept.limit.cancelled_by);
 }
 
 bool task_wait::end(select_case* c) {

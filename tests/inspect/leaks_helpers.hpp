@@ -70,9 +70,9 @@ void start_and_settle(F f) {
   testing::settle();
 }
 
-// Runs f on a new thread, and throws here what it throws. What earlier tests had in
-// memory of the calling thread is given to nobody on the new one: glibc gives it another
-// arena. So no pointer that was left over anywhere can come to point to a new channel.
+// Runs f on a new thread, and throws its exception here. glibc gives the thread another
+// arena, so no pointer that earlier tests have left anywhere can come to point to a new
+// channel.
 template <class F>
 void on_new_thread(F f) {
   std::exception_ptr error;
@@ -102,8 +102,8 @@ void in_leaky_virtual(F body) {
   });
 }
 
-// Looks again if none is certain, as when a busy machine has kept a thread from stopping in
-// time.
+// Looks again if none is certain, as when a busy machine has kept a thread from stopping
+// in time.
 inline inspect::stuck_report find_stuck() {
   inspect::stuck_report r = inspect::find_stuck_fibers();
   for (int i = 0; can_be_certain && i < 100 && !r.why_none_certain.empty(); ++i)

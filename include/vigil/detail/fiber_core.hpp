@@ -74,23 +74,11 @@ VIGIL_API bool wait_for_end(fiber_core* core, const wait_limit& limit);
 // result.
 // Waits: throws stopped, wrong_place, what ended the fiber.
 VIGIL_API void join(fiber_core* core, const wait_limit& limit);
-// After a join that does not take the result: the handle may be joined again.
-VIGIL_API void leave_joinable(fiber_core* core) noexcept;
 VIGIL_API void detach(fiber_core* core);
 VIGIL_API void request_stop(fiber_core* core) noexcept;
 // Waits: throws nothing.
 VIGIL_API void stop_and_join(fiber_core* core) noexcept;
 VIGIL_API std::uint64_t id_of(const fiber_core* core) noexcept;
-
-// Returns the index of one that has ended, or `count` if the limit has come. Leaves empty
-// handles out.
-// Waits: throws stopped, wrong_place, std::invalid_argument.
-VIGIL_API std::size_t wait_any(fiber_core* const* fibers,
-                               std::size_t count,
-                               const wait_limit& limit);
-// Returns false if the limit has come.
-// Waits: throws stopped, wrong_place.
-VIGIL_API bool wait_all(fiber_core* const* fibers, std::size_t count, const wait_limit& limit);
 
 // A joined fiber: rethrows the exception that left it, returns the result, and gives back
 // the stack when it is destroyed.

@@ -57,6 +57,27 @@ VIGIL_API extern const case_table latch_case_table;
 VIGIL_API extern const case_table group_case_table;
 VIGIL_API extern const case_table next_case_table;  // a result of a group_of
 
+// An end that wait_any and wait_all wait for, of a fiber or a task. They take no result:
+// the handle may be joined afterwards.
+struct end_kind {
+  const case_table* join;
+  void (*check)(void* object);  // throws wrong_place in the fiber or task itself
+  bool (*wait)(void* object, const wait_limit& limit);  // false if the limit has come
+  void (*leave)(void* object) noexcept;                 // gives back what the case has taken
+};
+
+struct any_end {
+  const end_kind* kind;
+  void* object;  // nullptr: the handle is empty
+};
+
+VIGIL_API extern const end_kind end_of_fiber;
+VIGIL_API extern const end_kind end_of_task;
+
+// Each type of handle has a specialisation, with `static any_end end_of(H& handle)`.
+template <class H>
+struct ends_of_handle;
+
 // Throws: std::logic_error.
 [[noreturn]] VIGIL_API void throw_select_within();
 

@@ -107,7 +107,9 @@ class VIGIL_API task_wait {
   // How far the wait has come.
   enum class state : std::uint8_t { none, taken, open };
 
-  context_part* under() const noexcept { return is_select_ ? nullptr : under_; }
+  context_part* under() const noexcept { return is_select_ ? context_of_select() : one_context_; }
+
+  context_part* context_of_select() const noexcept;
 
   void keep_context(const wait_limit& limit);
   bool queue_one(task_core& t, select_case& c, bool over, std::uint64_t& ticket);
@@ -130,8 +132,8 @@ class VIGIL_API task_wait {
   };
 
   union {
-    context_part* under_ = nullptr;  // if it has a context
-    select_part* select_;            // if it has several cases
+    context_part* one_context_ = nullptr;  // if it has one case and a context
+    select_part* select_;                  // if it has several cases
   };
 
   const wait_limit::timing timing_;

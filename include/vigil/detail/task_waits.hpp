@@ -15,6 +15,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace vigil::inline VIGIL_ABI {
 namespace detail {
@@ -283,6 +284,41 @@ class select_wait : public task_wait {
   std::tuple<Cases...> cases_;
   std::array<select_case*, sizeof...(Cases) + 1> all_{};
 };
+
+// A wait for the first of several ends, which stay to be joined.
+template <bool timed>
+class any_end_wait : public task_wait {
+ public:
+  any_end_wait(std::vector<any_end> ends, const wait_limit& limit)
+      : cases_(std::move(ends), limit) {}
+
+  ~any_end_wait() { leave_cases(); }
+
+  bool await_ready() const noexcept { return false; }
+
+  bool await_suspend(running_task& t, std::coroutine_handle<> h) {
+    return begin(t, h, cases_.data(), cases_.size(), choice::fair);
+  }
+
+  auto await_resume() {
+    const std::optional<std::size_t> ended = cases_.taken(end_several());
+    if constexpr (timed) {
+      return ended;
+    } else {
+      return *ended;
+    }
+  }
+
+ private:
+  const end_cases cases_;
+};
+
+// Each end in turn.
+// Waits: throws stopped, wrong_place.
+VIGIL_API task<void> wait_for_all(std::vector<any_end> ends, wait_limit limit);
+// The same; false if the limit has come.
+// Waits: throws stopped, wrong_place.
+VIGIL_API task<bool> wait_for_all_in_time(std::vector<any_end> ends, wait_limit limit);
 
 struct yield_wait {
   bool await_ready() const noexcept { return false; }

@@ -240,44 +240,76 @@ class next_case : public select_case {
 
 // --- wait_any(), wait_all()
 
-template <class T>
-inline constexpr bool is_fiber = false;
 template <class R>
-inline constexpr bool is_fiber<vigil::fiber<R>> = true;
+struct ends_of_handle<vigil::fiber<R>> {
+  static any_end end_of(vigil::fiber<R>& h) noexcept { return {&end_of_fiber, core_access::of(h)}; }
+};
+
+template <class T>
+concept handle_of_end = requires(T& h) { ends_of_handle<std::remove_cv_t<T>>::end_of(h); };
 
 // A handle, or a range of handles.
 template <class T>
-concept fibers = is_fiber<std::remove_cv_t<T>> || requires(T& range) {
+concept handles = handle_of_end<T> || requires(T& range) {
   range.end();
-  requires is_fiber<std::remove_cvref_t<decltype(*range.begin())>>;
+  requires handle_of_end<std::remove_reference_t<decltype(*range.begin())>>;
 };
 
-template <fibers... Fibers>
-std::vector<fiber_core*> cores_of(Fibers&... all) {
-  std::vector<fiber_core*> cores;
-  const auto add = [&cores]<class T>(T& some) {
-    if constexpr (is_fiber<std::remove_cv_t<T>>) {
-      cores.push_back(core_access::of(some));
+template <handles... Handles>
+std::vector<any_end> ends_of(Handles&... all) {
+  std::vector<any_end> ends;
+  const auto add_one = [&ends]<class H>(H& h) {
+    ends.push_back(ends_of_handle<std::remove_cv_t<H>>::end_of(h));
+  };
+  const auto add = [&add_one]<class T>(T& some) {
+    if constexpr (handle_of_end<T>) {
+      add_one(some);
     } else {
       for (auto& one : some)
-        cores.push_back(core_access::of(one));
+        add_one(one);
     }
   };
   (add(all), ...);
-  return cores;
+  return ends;
 }
 
-template <fibers... Fibers>
-std::optional<std::size_t> wait_any_within(const wait_limit& limit, Fibers&... all) {
-  const std::vector<fiber_core*> cores = cores_of(all...);
-  const std::size_t ended = detail::wait_any(cores.data(), cores.size(), limit);
-  return ended != cores.size() ? std::optional(ended) : std::nullopt;
+// The cases of a select for the first of several ends.
+class VIGIL_API end_cases {
+ public:
+  // Throws wrong_place, and std::invalid_argument if all handles are empty.
+  end_cases(std::vector<any_end> ends, const wait_limit& limit);
+  end_cases(const end_cases&) = delete;
+  end_cases& operator=(const end_cases&) = delete;
+
+  select_case* const* data() const noexcept { return pointers_.data(); }
+
+  std::size_t size() const noexcept { return pointers_.size(); }
+
+  // Called with the case that was taken. Returns the index of the end, or nullopt if the
+  // limit has come.
+  std::optional<std::size_t> taken(std::size_t index) const noexcept;
+
+ private:
+  const std::vector<any_end> ends_;
+  std::vector<select_case> cases_;
+  std::vector<select_case*> pointers_;
+};
+
+// Returns the index of one that has ended, or nullopt if the limit has come.
+// Waits: throws stopped, wrong_place, std::invalid_argument.
+VIGIL_API std::optional<std::size_t> wait_any(std::vector<any_end> ends, const wait_limit& limit);
+// Returns false if the limit has come.
+// Waits: throws stopped, wrong_place.
+VIGIL_API bool wait_all(const std::vector<any_end>& ends, const wait_limit& limit);
+
+template <handles... Handles>
+std::optional<std::size_t> wait_any_within(const wait_limit& limit, Handles&... all) {
+  return detail::wait_any(ends_of(all...), limit);
 }
 
-template <fibers... Fibers>
-bool wait_all_within(const wait_limit& limit, Fibers&... all) {
-  const std::vector<fiber_core*> cores = cores_of(all...);
-  return detail::wait_all(cores.data(), cores.size(), limit);
+template <handles... Handles>
+bool wait_all_within(const wait_limit& limit, Handles&... all) {
+  return detail::wait_all(ends_of(all...), limit);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

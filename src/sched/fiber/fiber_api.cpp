@@ -147,6 +147,12 @@ bool wait_to_join(fiber_core* core, const wait_limit& limit) {
   return result == join_end::ended;
 }
 
+// The handle stays, and may be joined again.
+void leave_joinable(fiber_core* core) noexcept {
+  // ordering: the fiber has ended, and the word is the caller's own.
+  core->joining.is_joined.store(false, detail::order::relaxed);
+}
+
 }  // namespace
 
 void check_join(const fiber_core* core) {
@@ -168,12 +174,6 @@ bool wait_for_end(fiber_core* core, const wait_limit& limit) {
 
 void join(fiber_core* core, const wait_limit& limit) {
   wait_to_join(core, limit);
-}
-
-void leave_joinable(fiber_core* core) noexcept {
-  // The handle stays, and may be joined again. ordering: the fiber has ended, and the
-  // word is the caller's own.
-  core->joining.is_joined.store(false, detail::order::relaxed);
 }
 
 // --- the case of on_join()
@@ -221,6 +221,12 @@ constexpr case_table join_case_table = {wait_reason::join,
                                         detail::keep_nothing,
                                         detail::end_nothing,
                                         retract_join};
+
+constexpr end_kind end_of_fiber = {
+    &join_case_table,
+    [](void* f) { check_join(static_cast<fiber_core*>(f)); },
+    [](void* f, const wait_limit& l) { return wait_for_end(static_cast<fiber_core*>(f), l); },
+    [](void* f) noexcept { leave_joinable(static_cast<fiber_core*>(f)); }};
 
 void detach(fiber_core* core) {
   if (core == nullptr) {

@@ -1,0 +1,40 @@
+// co::wait_all: joins one after another, which take no result.
+#include <vigil/detail/task_waits.hpp>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+// Not in a namespace without a name: it is a part of the coroutines' frames.
+class end_wait : public one_case_wait<end_wait> {
+ public:
+  end_wait(const any_end& of, const wait_limit& limit)
+      : one_case_wait(limit), of_(of), case_(*of.kind->join, of.object) {
+    of.kind->check(of.object);
+  }
+
+  select_case& one_case() noexcept { return case_; }
+
+  // False if the limit has come.
+  bool await_resume() {
+    const bool has_ended = end_one();
+    if (has_ended) of_.kind->leave(of_.object);
+    return has_ended;
+  }
+
+ private:
+  const any_end of_;
+  select_case case_;
+};
+
+task<bool> wait_for_all_in_time(std::vector<any_end> ends, wait_limit limit) {
+  const kept_limit kept(limit.absolute());
+  for (const any_end& e : ends) {
+    if (e.object != nullptr && !co_await end_wait(e, kept.limit)) co_return false;
+  }
+  co_return true;
+}
+
+task<void> wait_for_all(std::vector<any_end> ends, wait_limit limit) {
+  static_cast<void>(co_await wait_for_all_in_time(std::move(ends), limit));
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail

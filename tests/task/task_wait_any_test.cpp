@@ -1,0 +1,252 @@
+// wait_any and wait_all over tasks: on fibers, and with co_await in tasks.
+#include "support/in_runtime.hpp"
+
+#include <vigil/co.hpp>
+
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+namespace co = vigil::co;
+using vigil::spawn;
+using vigil::task;
+using vigil::task_handle;
+using vigil::testing::settle;
+
+namespace {
+
+task<int> ends_after(std::chrono::milliseconds time, int result) {
+  co_await co::sleep_for(time);
+  co_return result;
+}
+
+task<int> fails() {
+  throw std::runtime_error("x");
+  co_return 0;
+}
+
+vigil::fiber<int> fiber_that_ends_after(std::chrono::milliseconds time, int result) {
+  return spawn([time, result] {
+    vigil::sleep_for(time);
+    return result;
+  });
+}
+
+std::vector<task_handle<int>> some_tasks(int count) {
+  std::vector<task_handle<int>> all;
+  for (int i = 0; i < count; ++i)
+    all.push_back(spawn(ends_after((count - i) * 1s, i)));
+  return all;
+}
+
+// Runs f(), which makes a task, and joins it.
+template <class F>
+void in_task(F f) {
+  in_virtual([&f] { spawn(f()).join(); });
+}
+
+}  // namespace
+
+TEST_SUITE("task: wait_any, wait_all") {
+  TEST_CASE("on a fiber wait_any tells which task has ended, until each was joined") {
+    in_virtual([] {
+      std::vector<task_handle<int>> all = some_tasks(100);
+      for (int i = 99; i >= 0; --i) {
+        const std::size_t ended = vigil::wait_any(all);
+        CHECK(ended == static_cast<std::size_t>(i));
+        CHECK(all[ended].join() == i);
+      }
+      CHECK_THROWS_AS(vigil::wait_any(all), std::invalid_argument);
+      vigil::wait_all(all);
+    });
+  }
+
+  TEST_CASE("in a task wait_any tells which task has ended, until each was joined") {
+    in_task([]() -> task<> {
+      std::vector<task_handle<int>> all = some_tasks(100);
+      for (int i = 99; i >= 0; --i) {
+        const std::size_t ended = co_await co::wait_any(all);
+        CHECK(ended == static_cast<std::size_t>(i));
+        CHECK(co_await co::join(all[ended]) == i);
+      }
+      CHECK_THROWS_AS(static_cast<void>(co::wait_any(all)), std::invalid_argument);
+      co_await co::wait_all(all);
+    });
+  }
+
+  TEST_CASE("handles of fibers and tasks, and ranges of them, are counted through") {
+    const auto waits = [](auto& a, auto& b, auto& more) -> task<> {
+      CHECK(vigil::wait_any(a, b, more) == 1);
+      CHECK(co_await co::wait_any(a, b, more) == 1);
+      b.join();
+      CHECK(co_await co::wait_any(a, b, more) == 2);
+      CHECK(vigil::wait_any_for(0s, a, more) == 1u);
+      CHECK(co_await co::wait_any_for(0s, a, more) == 1u);
+      co_await co::wait_all(a, b, more);
+      vigil::wait_all(a, b, more);
+      CHECK(more[0].join() == 2);
+      CHECK(a.join() == 1);
+    };
+    in_task([&waits]() -> task<> {
+      auto a = spawn(ends_after(3s, 1));
+      auto b = fiber_that_ends_after(1s, 3);
+      std::vector<vigil::fiber<int>> more;
+      more.push_back(fiber_that_ends_after(2s, 2));
+      co_await waits(a, b, more);
+    });
+    in_task([&waits]() -> task<> {
+      auto a = fiber_that_ends_after(3s, 1);
+      auto b = spawn(ends_after(1s, 3));
+      std::vector<task_handle<int>> more;
+      more.push_back(spawn(ends_after(2s, 2)));
+      co_await waits(a, b, more);
+    });
+  }
+
+  TEST_CASE("a limit ends the wait, and the tasks go on") {
+    in_task([]() -> task<> {
+      std::vector<task_handle<int>> all = some_tasks(2);
+      const auto began = vigil::clock::now();
+      const auto passed = [began] { return vigil::clock::now() - began; };
+      CHECK(co_await co::wait_any_for(100ms, all) == std::nullopt);
+      CHECK(passed() == 100ms);
+      CHECK(co_await co::wait_any_for(-1s, all) == std::nullopt);
+      CHECK_FALSE(co_await co::wait_all_for(1400ms, all));
+      CHECK(passed() == 1500ms);
+      CHECK_FALSE(co_await co::wait_all_for(0s, all));
+      CHECK_FALSE(vigil::wait_all_for(0s, all));
+      CHECK(co_await co::wait_any_for(0s, all) == 1u);
+      CHECK(co_await co::wait_all_for(1h, all));
+      CHECK(passed() == 2s);
+      CHECK(all[0].join() + all[1].join() == 1);
+    });
+  }
+
+  TEST_CASE("a context ends the wait, before it begins and later") {
+    in_task([]() -> task<> {
+      std::vector<task_handle<int>> all = some_tasks(2);
+      const auto began = vigil::clock::now();
+      const auto soon = vigil::with_timeout(vigil::background(), 100ms);
+      const auto is_cancelled = [](auto wait) -> task<bool> {
+        try {
+          co_await wait();
+        } catch (const vigil::cancelled&) {
+          co_return true;
+        }
+        co_return false;
+      };
+      const auto any = [&]() -> task<> { co_await co::wait_any(soon.ctx, all); };
+      const auto each = [&]() -> task<> { co_await co::wait_all(soon.ctx, all); };
+      CHECK(co_await is_cancelled(any));
+      CHECK(vigil::clock::now() - began == 100ms);
+      CHECK(co_await is_cancelled(any));
+      CHECK(co_await is_cancelled(each));
+      const auto later = vigil::with_timeout(vigil::background(), 100ms);
+      CHECK(co_await is_cancelled([&]() -> task<> { co_await co::wait_all(later.ctx, all); }));
+      CHECK(vigil::clock::now() - began == 200ms);
+      const auto never = vigil::with_cancel(vigil::background());
+      CHECK(co_await co::wait_any(never.ctx, all) == 1);
+      co_await co::wait_all(never.ctx, all);
+      CHECK(vigil::clock::now() - began == 2s);
+    });
+  }
+
+  TEST_CASE("a stop ends the wait, and the handles stay") {
+    in_virtual([] {
+      std::vector<task_handle<int>> all = some_tasks(2);
+      const auto any = [&all]() -> task<> { co_await co::wait_any(all); };
+      const auto each = [&all]() -> task<> { co_await co::wait_all(all); };
+      auto first = spawn(any());
+      settle();
+      first.request_stop();
+      CHECK_THROWS_AS(first.join(), vigil::cancelled);
+      auto second = spawn(each());
+      settle();
+      second.request_stop();
+      CHECK_THROWS_AS(second.join(), vigil::cancelled);
+      CHECK(vigil::wait_any(all) == 1);
+      CHECK(all[1].join() + all[0].join() == 1);
+    });
+  }
+
+  TEST_CASE("a task that has failed has ended: join() says how") {
+    in_task([]() -> task<> {
+      auto good = spawn(ends_after(1s, 1));
+      auto bad = spawn(fails());
+      CHECK(co_await co::wait_any(good, bad) == 1);
+      co_await co::wait_all(good, bad);
+      CHECK_THROWS_AS(bad.join(), std::runtime_error);
+      CHECK(good.join() == 1);
+    });
+  }
+
+  TEST_CASE("the caller's own task and one that is being joined are refused") {
+    in_virtual([] {
+      task_handle<> own;
+      const auto waits_for_itself = [&own]() -> task<> {
+        CHECK_THROWS_AS(static_cast<void>(co::wait_any(own)), vigil::wrong_place);
+        CHECK_THROWS_AS(vigil::wait_any(own), vigil::wrong_place);
+        CHECK_THROWS_AS(vigil::wait_all(own), vigil::wrong_place);
+        bool is_refused = false;
+        try {
+          co_await co::wait_all(own);
+        } catch (const vigil::wrong_place&) {
+          is_refused = true;
+        }
+        CHECK(is_refused);
+      };
+      own = spawn(waits_for_itself());
+      own.join();
+      std::vector<task_handle<int>> all = some_tasks(2);
+      auto joins = spawn([&all] { return all[1].join(); });
+      settle();
+      CHECK_THROWS_AS(vigil::wait_any(all), vigil::wrong_place);
+      CHECK_THROWS_AS(vigil::wait_any(all[0], all[0]), vigil::wrong_place);
+      CHECK_THROWS_AS(vigil::wait_all(all[1], all[0]), vigil::wrong_place);
+      CHECK(joins.join() == 1);
+      CHECK(vigil::wait_any(all) == 0);
+      CHECK(all[0].join() == 0);
+    });
+  }
+
+  TEST_CASE("every task is found once, on threads, fibers and tasks") {
+    in_runtime({}, [](vigil::runtime& rt) {
+      const auto outside = rt.make_work_guard();
+      const auto yields = [](int i) -> task<int> {
+        if (i % 2 == 0) co_await co::yield();
+        co_return i;
+      };
+      const auto fifty = [&yields] {
+        std::vector<task_handle<int>> all;
+        for (int i = 0; i < 50; ++i)
+          all.push_back(spawn(yields(i)));
+        return all;
+      };
+      const auto sum_of = [](std::vector<task_handle<int>> all) {
+        int sum = 0;
+        for (std::size_t i = 0; i < all.size(); ++i)
+          sum += all[vigil::wait_any(all)].join();
+        return sum;
+      };
+      const auto sum_in_task = [](std::vector<task_handle<int>> all) -> task<int> {
+        int sum = 0;
+        for (std::size_t i = 0; i < all.size(); ++i)
+          sum += co_await co::join(all[co_await co::wait_any(all)]);
+        co_return sum;
+      };
+      std::atomic<int> there{-1};
+      std::thread plain([&, all = fifty()]() mutable { there = sum_of(std::move(all)); });
+      auto in_task = spawn(sum_in_task(fifty()));
+      CHECK(sum_of(fifty()) == 1225);
+      CHECK(in_task.join() == 1225);
+      while (there < 0)
+        vigil::this_fiber::yield();
+      plain.join();
+      CHECK(there == 1225);
+    });
+  }
+}
