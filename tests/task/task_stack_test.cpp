@@ -32,6 +32,15 @@ task<> sleeps_and_counts(std::chrono::seconds length, int& woken) {
   ++woken;
 }
 
+task<> counts_its_stop(int& stopped) {
+  try {
+    co_await co::sleep_for(1h);
+  } catch (const vigil::stopped&) {
+    ++stopped;
+    throw;
+  }
+}
+
 }  // namespace
 
 TEST_SUITE("task: stacks") {
@@ -73,14 +82,7 @@ TEST_SUITE("task: stacks") {
       std::vector<task_handle<>> parents;
       for (int i = 0; i < 20; ++i) {
         parents.push_back(spawn([](int& n) -> task<> {
-          const auto child = spawn([](int& m) -> task<> {
-            try {
-              co_await co::sleep_for(1h);
-            } catch (const vigil::stopped&) {
-              ++m;
-              throw;
-            }
-          }(n));
+          const auto child = spawn(counts_its_stop(n));
           co_await co::sleep_for(1s);
         }(ended)));
       }
@@ -136,14 +138,7 @@ TEST_SUITE("task: stacks") {
       for (int i = 0; i < 20; ++i) {
         vigil::go([](int& n) -> task<> {
           co_await co::sleep_for(1s);
-          const auto child = spawn([](int& m) -> task<> {
-            try {
-              co_await co::sleep_for(1h);
-            } catch (const vigil::stopped&) {
-              ++m;
-              throw;
-            }
-          }(n));
+          const auto child = spawn(counts_its_stop(n));
           co_await co::sleep_for(1h);
         }(ended));
       }
