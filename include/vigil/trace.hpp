@@ -37,7 +37,8 @@ class region {
   template <std::size_t N>
   explicit region(const char (&name)[N]) noexcept
       // ordering: whether the events are wanted, for which no moment is promised.
-      : recorded_(detail::runtimes_recording.load(std::memory_order_relaxed) != 0) {
+      : recorded_(detail::recorder_is_built &&
+                  detail::runtimes_recording.load(std::memory_order_relaxed) != 0) {
     if (recorded_) [[unlikely]]
       detail::region_begins(name);
   }

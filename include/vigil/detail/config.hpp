@@ -22,4 +22,14 @@
 // The ABI version is part of every mangled name.
 #define VIGIL_ABI v0
 
-namespace vigil::inline VIGIL_ABI {}
+namespace vigil::inline VIGIL_ABI::detail {
+
+// False in a library that is built without the flight recorder, and for its users: then
+// nothing is left of it.
+#if defined(VIGIL_WITHOUT_RECORDER)
+inline constexpr bool recorder_is_built = false;
+#else
+inline constexpr bool recorder_is_built = true;
+#endif
+
+}  // namespace vigil::inline VIGIL_ABI::detail

@@ -27,13 +27,6 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class fiber_core;
 
-// False in a library that is built without the recorder: then nothing is left of it.
-#if defined(VIGIL_WITHOUT_RECORDER)
-inline constexpr bool recorder_is_built = false;
-#else
-inline constexpr bool recorder_is_built = true;
-#endif
-
 // How a fiber has left its worker.
 enum class left_by : std::uint8_t { none, park, yield, end };
 
