@@ -19,12 +19,12 @@ using vigil::testing::settle;
 
 namespace {
 
-task<int> ends_after(std::chrono::milliseconds time, int result) {
+task<int> result_after(std::chrono::milliseconds time, int result) {
   co_await co::sleep_for(time);
   co_return result;
 }
 
-task<int> fails() {
+task<int> fails_at_once() {
   throw std::runtime_error("x");
   co_return 0;
 }
@@ -36,16 +36,16 @@ vigil::fiber<int> fiber_that_ends_after(std::chrono::milliseconds time, int resu
   });
 }
 
-std::vector<task_handle<int>> some_tasks(int count) {
+std::vector<task_handle<int>> tasks_that_end_backwards(int count) {
   std::vector<task_handle<int>> all;
   for (int i = 0; i < count; ++i)
-    all.push_back(spawn(ends_after((count - i) * 1s, i)));
+    all.push_back(spawn(result_after((count - i) * 1s, i)));
   return all;
 }
 
 // Runs f(), which makes a task, and joins it.
 template <class F>
-void in_task(F f) {
+void in_a_task(F f) {
   in_virtual([&f] { spawn(f()).join(); });
 }
 
@@ -54,7 +54,7 @@ void in_task(F f) {
 TEST_SUITE("task: wait_any, wait_all") {
   TEST_CASE("on a fiber wait_any tells which task has ended, until each was joined") {
     in_virtual([] {
-      std::vector<task_handle<int>> all = some_tasks(100);
+      std::vector<task_handle<int>> all = tasks_that_end_backwards(100);
       for (int i = 99; i >= 0; --i) {
         const std::size_t ended = vigil::wait_any(all);
         CHECK(ended == static_cast<std::size_t>(i));
@@ -66,8 +66,8 @@ TEST_SUITE("task: wait_any, wait_all") {
   }
 
   TEST_CASE("in a task wait_any tells which task has ended, until each was joined") {
-    in_task([]() -> task<> {
-      std::vector<task_handle<int>> all = some_tasks(100);
+    in_a_task([]() -> task<> {
+      std::vector<task_handle<int>> all = tasks_that_end_backwards(100);
       for (int i = 99; i >= 0; --i) {
         const std::size_t ended = co_await co::wait_any(all);
         CHECK(ended == static_cast<std::size_t>(i));
@@ -91,25 +91,25 @@ TEST_SUITE("task: wait_any, wait_all") {
       CHECK(more[0].join() == 2);
       CHECK(a.join() == 1);
     };
-    in_task([&waits]() -> task<> {
-      auto a = spawn(ends_after(3s, 1));
+    in_a_task([&waits]() -> task<> {
+      auto a = spawn(result_after(3s, 1));
       auto b = fiber_that_ends_after(1s, 3);
       std::vector<vigil::fiber<int>> more;
       more.push_back(fiber_that_ends_after(2s, 2));
       co_await waits(a, b, more);
     });
-    in_task([&waits]() -> task<> {
+    in_a_task([&waits]() -> task<> {
       auto a = fiber_that_ends_after(3s, 1);
-      auto b = spawn(ends_after(1s, 3));
+      auto b = spawn(result_after(1s, 3));
       std::vector<task_handle<int>> more;
-      more.push_back(spawn(ends_after(2s, 2)));
+      more.push_back(spawn(result_after(2s, 2)));
       co_await waits(a, b, more);
     });
   }
 
   TEST_CASE("a limit ends the wait, and the tasks go on") {
-    in_task([]() -> task<> {
-      std::vector<task_handle<int>> all = some_tasks(2);
+    in_a_task([]() -> task<> {
+      std::vector<task_handle<int>> all = tasks_that_end_backwards(2);
       const auto began = vigil::clock::now();
       const auto passed = [began] { return vigil::clock::now() - began; };
       CHECK(co_await co::wait_any_for(100ms, all) == std::nullopt);
@@ -127,8 +127,8 @@ TEST_SUITE("task: wait_any, wait_all") {
   }
 
   TEST_CASE("a context ends the wait, before it begins and later") {
-    in_task([]() -> task<> {
-      std::vector<task_handle<int>> all = some_tasks(2);
+    in_a_task([]() -> task<> {
+      std::vector<task_handle<int>> all = tasks_that_end_backwards(2);
       const auto began = vigil::clock::now();
       const auto soon = vigil::with_timeout(vigil::background(), 100ms);
       const auto is_cancelled = [](auto wait) -> task<bool> {
@@ -157,7 +157,7 @@ TEST_SUITE("task: wait_any, wait_all") {
 
   TEST_CASE("a stop ends the wait, and the handles stay") {
     in_virtual([] {
-      std::vector<task_handle<int>> all = some_tasks(2);
+      std::vector<task_handle<int>> all = tasks_that_end_backwards(2);
       const auto any = [&all]() -> task<> { co_await co::wait_any(all); };
       const auto each = [&all]() -> task<> { co_await co::wait_all(all); };
       auto first = spawn(any());
@@ -174,9 +174,9 @@ TEST_SUITE("task: wait_any, wait_all") {
   }
 
   TEST_CASE("a task that has failed has ended: join() says how") {
-    in_task([]() -> task<> {
-      auto good = spawn(ends_after(1s, 1));
-      auto bad = spawn(fails());
+    in_a_task([]() -> task<> {
+      auto good = spawn(result_after(1s, 1));
+      auto bad = spawn(fails_at_once());
       CHECK(co_await co::wait_any(good, bad) == 1);
       co_await co::wait_all(good, bad);
       CHECK_THROWS_AS(bad.join(), std::runtime_error);
@@ -201,7 +201,7 @@ TEST_SUITE("task: wait_any, wait_all") {
       };
       own = spawn(waits_for_itself());
       own.join();
-      std::vector<task_handle<int>> all = some_tasks(2);
+      std::vector<task_handle<int>> all = tasks_that_end_backwards(2);
       auto joins = spawn([&all] { return all[1].join(); });
       settle();
       CHECK_THROWS_AS(vigil::wait_any(all), vigil::wrong_place);
@@ -240,9 +240,9 @@ TEST_SUITE("task: wait_any, wait_all") {
       };
       std::atomic<int> there{-1};
       std::thread plain([&, all = fifty()]() mutable { there = sum_of(std::move(all)); });
-      auto in_task = spawn(sum_in_task(fifty()));
+      auto in_a_task = spawn(sum_in_task(fifty()));
       CHECK(sum_of(fifty()) == 1225);
-      CHECK(in_task.join() == 1225);
+      CHECK(in_a_task.join() == 1225);
       while (there < 0)
         vigil::this_fiber::yield();
       plain.join();
