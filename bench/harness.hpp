@@ -89,6 +89,7 @@ void virtual_time(report& out);
 void io_overshoot(report& out);
 void io_kernel(report& out);
 void io_round_trip(report& out);
+void socket_round_trips(std::size_t n);  // in a runtime
 void io_memory(report& out);
 void io_kept(report& out);
 void beside_computation(report& out);

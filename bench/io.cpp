@@ -157,17 +157,24 @@ void talk_by_stream(unix_socket& s, std::size_t n, bool begins) {
       [&](char& b) { stream.write_some(asio::buffer(&b, 1)); });
 }
 
+template <void (*Talk)(unix_socket&, std::size_t, bool)>
+void fibers_talk_here(std::size_t n) {
+  pair p(vigil::io::io_context());
+  auto other = vigil::spawn([&] { Talk(p.far, n, false); });
+  Talk(p.near, n, true);
+  other.join();
+}
+
 template <void (*Talk)(unix_socket&, std::size_t, bool), std::size_t Workers>
 void fibers_talk(std::size_t n) {
-  vigil::run(with_workers(Workers), [n] {
-    pair p(vigil::io::io_context());
-    auto other = vigil::spawn([&] { Talk(p.far, n, false); });
-    Talk(p.near, n, true);
-    other.join();
-  });
+  vigil::run(with_workers(Workers), [n] { fibers_talk_here<Talk>(n); });
 }
 
 }  // namespace
+
+void socket_round_trips(std::size_t n) {
+  fibers_talk_here<&talk_by_stream>(n);
+}
 
 void io_overshoot(report& out) {
   compare_watches(out, "1 ms sleep, 1 worker", kind::lone_sleep, 1);

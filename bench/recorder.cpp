@@ -87,6 +87,12 @@ void regions(int n) {
     const vigil::trace::region region("bench");
 }
 
+#ifdef VIGIL_BENCH_IO
+void sockets(int n) {
+  socket_round_trips(static_cast<std::size_t>(n));
+}
+#endif
+
 struct work {
   const char* name;
   void (*f)(int);
@@ -122,6 +128,9 @@ void recorder(report& out) {
       {"arm and stop of a timer", &timeouts, 1'000'000, 2},
       {"sleep of one of 100", &sleeps, 50'000, 4},
       {"region", &regions, 5'000'000, 2},
+#ifdef VIGIL_BENCH_IO
+      {"one byte there and back over a socket pair", &sockets, 50'000, 6},
+#endif
   };
   for (const std::size_t workers : {std::size_t{1}, std::size_t{2}}) {
     for (const work& w : all) {
