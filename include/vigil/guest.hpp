@@ -94,7 +94,8 @@ class VIGIL_API guest_runtime {
 
   // When the runtime wants to run again, as things stand: a time that has passed, however
   // long ago, if there is something to do, and clock::time_point::max() if only an event
-  // can change that, or if nothing runs. For hosts that have no use for the descriptor.
+  // can change that, or if nothing runs. It may name a time a few milliseconds ahead at
+  // which no timer is due, to tidy up. For hosts that have no use for the descriptor.
   // Other threads and I/O may bring the time forward, so such a host polls now and then.
   clock::time_point next_deadline() const noexcept;
 

@@ -90,6 +90,15 @@ asio::awaitable<void> waits_for(asio::steady_timer& timer, ends_in_turn& how, bo
   }
 }
 
+// Hears no cancellation.
+asio::awaitable<int> succeeds_all_the_same(asio::steady_timer& timer, ends_in_turn& how) {
+  try {
+    co_await waits_for(timer, how, true);
+  } catch (const boost::system::system_error&) {
+  }
+  co_return 7;
+}
+
 template <class Executor>
 task<> awaits_asio(Executor on, asio::awaitable<void> coroutine, ends_in_turn& how) {
   try {
@@ -267,6 +276,22 @@ TEST_SUITE("tasks and I/O") {
       asio::post(on, [&] { timer.cancel(); });
       CHECK_THROWS_AS(t.join(), vigil::cancelled);
       CHECK(how.stopped_afterwards);
+    });
+  }
+
+  // in_runtime() throws what comes to on_unhandled, as the lost result of a pending would.
+  TEST_CASE("the result of a coroutine of Asio's that came in spite of a stop is dropped") {
+    in_runtime({.workers = {1, 2}}, [] {
+      const auto on = io::io_context().get_executor();
+      asio::steady_timer timer(on, 24h);
+      ends_in_turn how;
+      auto t = spawn(io::co::spawned(on, succeeds_all_the_same(timer, how)));
+      how.begun.wait();
+      t.request_stop();
+      CHECK_FALSE(t.join_for(10ms));
+      asio::post(on, [&] { timer.cancel(); });
+      CHECK_THROWS_AS(t.join(), vigil::cancelled);
+      CHECK(how.asio_ended);
     });
   }
 

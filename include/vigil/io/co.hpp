@@ -75,7 +75,8 @@ task<R> result(pending<R>& of) {
 
 // Runs a coroutine of Asio's on the executor, and returns its result or throws its
 // exception. A stop asks it to end, by the cancellation that its operations honour, and
-// waits for its end.
+// waits for its end; co_await then throws `stopped`, and a result that came nevertheless
+// is dropped.
 template <class Executor, class T, class Own>
 task<T> spawned(Executor on, boost::asio::awaitable<T, Own> coroutine) {
   pending<T> p([&](auto token) {
@@ -84,6 +85,7 @@ task<T> spawned(Executor on, boost::asio::awaitable<T, Own> coroutine) {
   if constexpr (std::is_void_v<T>) {
     co_await result(p);
   } else {
+    p.on_lost([](auto&&...) {});
     co_return co_await result(p);
   }
 }
