@@ -1,8 +1,8 @@
 // Watches every test and example of a build with -Dleak_gate=true for fibers that are
 // called stuck for certain. A thread looks again and again; a fiber that was certain once
 // and goes on while its run does is a mistake of the search, and ends the program. Each
-// one that is certain is written to VIGIL_LEAK_GATE, a file, once: whether it is a true
-// one is for the reader to say, since many tests leave fibers that wait for ever.
+// one that is certain is written to VIGIL_LEAK_GATE, a file, once; tools/leak_gate.py
+// compares that with the list of the tests that leave fibers which wait for ever.
 #include "inspect/stuck_fibers.hpp"
 #include "sched/report/fiber_snapshot.hpp"
 #include "sched/run/detached_thread.hpp"
@@ -41,6 +41,8 @@ class leak_gate {
       std::perror("leak_gate: VIGIL_LEAK_GATE cannot be opened");
       std::abort();
     }
+    std::fprintf(log_, "%d: begins\n", ::getpid());
+    std::fflush(log_);
     inspect::install();
     process_count_quiet_threads(1);
     start_detached([this] {
