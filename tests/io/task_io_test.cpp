@@ -99,10 +99,9 @@ asio::awaitable<int> succeeds_all_the_same(asio::steady_timer& timer, ends_in_tu
   co_return 7;
 }
 
-template <class Executor>
-task<> awaits_asio(Executor on, asio::awaitable<void> coroutine, ends_in_turn& how) {
+task<> notes_end_of(task<> spawned, ends_in_turn& how) {
   try {
-    co_await io::co::spawned(on, std::move(coroutine));
+    co_await std::move(spawned);
   } catch (const vigil::stopped&) {
     how.stopped_afterwards = how.asio_ended.load();
     throw;
@@ -248,7 +247,7 @@ TEST_SUITE("tasks and I/O") {
       const auto stops = [](auto on) {
         asio::steady_timer timer(on, 24h);
         ends_in_turn how;
-        auto t = spawn(awaits_asio(on, waits_for(timer, how, false), how));
+        auto t = spawn(notes_end_of(io::co::spawned(on, waits_for(timer, how, false)), how));
         how.begun.wait();
         t.request_stop();
         CHECK_THROWS_AS(t.join(), vigil::cancelled);
@@ -268,7 +267,7 @@ TEST_SUITE("tasks and I/O") {
       const auto on = io::io_context().get_executor();
       asio::steady_timer timer(on, 24h);
       ends_in_turn how;
-      auto t = spawn(awaits_asio(on, waits_for(timer, how, true), how));
+      auto t = spawn(notes_end_of(io::co::spawned(on, waits_for(timer, how, true)), how));
       how.begun.wait();
       t.request_stop();
       CHECK_FALSE(t.join_for(10ms));
@@ -302,7 +301,7 @@ TEST_SUITE("tasks and I/O") {
         asio::steady_timer timer(on, 24h);
         ends_in_turn how;
         {
-          auto t = spawn(awaits_asio(on, waits_for(timer, how, false), how));
+          auto t = spawn(notes_end_of(io::co::spawned(on, waits_for(timer, how, false)), how));
           for (int turns = i % 5; turns > 0; --turns)
             vigil::this_fiber::yield();
         }
