@@ -203,11 +203,11 @@ void runner_pool::callback_is_over(fiber& self) noexcept {
     with_.callbacks.push_deferred(self);
   self.stops_thrown = 0;
   self.end_guards();
-  current_worker()->new_stretch();
   self.set_name("callbacks");
   self.callback.store(nullptr, order::relaxed);  // ordering: as above
   self.identity.file = "vigil";
   self.identity.line = 0;
+  current_worker()->new_stretch();  // of no callback: it takes the place from here
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail
