@@ -1,17 +1,49 @@
-// Writes its trace to standard output.
+// Writes its trace to standard output, and to standard error how many fibers were stolen.
 #include <vigil/inspect.hpp>
 #include <vigil/trace.hpp>
 #include <vigil/vigil.hpp>
 
+#include <atomic>
 #include <cstdio>
+#include <thread>
 
 using namespace std::chrono_literals;
+
+namespace {
+
+// Returns once the other worker has taken a fiber from this one.
+void let_steal() {
+  std::atomic<bool> has_run{false};
+  vigil::fiber_options named;
+  named.name = "stolen";
+  auto f = vigil::spawn(named, [&] { has_run.store(true); });
+  while (!has_run.load()) {
+  }
+  f.join();
+}
+
+// Another thread has a timer, starts a fiber and posts a function.
+void act_outside(vigil::runtime& rt) {
+  auto answers = vigil::make_channel<int>(2);
+  std::thread([&] {
+    vigil::timer t = rt.after_func(1h, [] {});
+    t.reset(2h);
+    t.stop();
+    rt.go([answers] { answers.send(1); });
+    rt.post([answers] { answers.send(2); });
+  }).join();
+  static_cast<void>(answers.recv());
+  static_cast<void>(answers.recv());
+}
+
+}  // namespace
 
 int main() {
   vigil::options o;
   o.workers = 2;
   o.recorder_events = 16'384;
-  vigil::run(o, [] {
+  vigil::runtime rt(o);
+  rt.run([&] {
     auto jobs = vigil::make_channel<int>();
     vigil::fiber_options named;
     named.name = "hostile \"name\"\n\xff";
@@ -27,6 +59,11 @@ int main() {
     jobs.close();
     worker.join();
     vigil::blocking([] {});
+    let_steal();
+    act_outside(rt);
+    while (rt.stats().kernel_waits < 2)
+      vigil::sleep_for(2ms);
     vigil::inspect::write_trace(stdout);
+    std::fprintf(stderr, "%llu\n", static_cast<unsigned long long>(rt.stats().steals));
   });
 }

@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import sys
 
+from trace_reader import read_trace
+
 passed = failed = 0
 
 
@@ -24,7 +26,8 @@ if shutil.which("protoc") is None:
     print("protobuf-compiler is not installed")
     sys.exit(77)
 
-trace = subprocess.run([sys.argv[1]], stdout=subprocess.PIPE, check=True).stdout
+program = subprocess.run([sys.argv[1]], capture_output=True, check=True)
+trace = program.stdout
 decoded = subprocess.run(
     ["protoc", f"-I{os.path.dirname(sys.argv[2])}", "--decode=perfetto.protos.Trace", sys.argv[2]],
     input=trace, capture_output=True)
@@ -88,5 +91,46 @@ check("an arrow leads from who readied to who ran", len(ended) >= 5 and set(ende
 check("no arrow ends twice", len(ended) == len(set(ended)))
 check("counters do not go below zero", not any(int(v) < 0 for p in events for v in fields(p, "counter_value")))
 check("the call on the side pool is there", sum("blocking call" in p for p in events) == 1)
+
+_, seen = read_trace(trace, sys.argv[2])
+workers = ("worker 0", "worker 1")
+on_track = {t: [e for e in seen if e.track == t] for t in (*workers, "other threads")}
+following = {id(e): after for t in workers for e, after in zip(on_track[t], on_track[t][1:])}
+before = {id(after): e for t in workers for e, after in zip(on_track[t], on_track[t][1:])}
+
+ready = {f: e for e in seen for f in e.begins}
+check("each arrow begins once, where a fiber became ready",
+      len(ready) == sum(len(e.begins) for e in seen) and
+      all(e.kind == "INSTANT" and e.name.startswith("ready ") for e in ready.values()))
+ran = [(ready[f], e) for e in seen for f in e.ends]
+check("each ends where that fiber runs, not earlier",
+      all(e.kind == "SLICE_BEGIN" and e.time >= r.time and
+          (e.name == r.name[len("ready "):] or
+           r.name == "ready callbacks" and e.name.startswith("callback")) for r, e in ran))
+
+asleep = [e for e in seen if e.name == "asleep"]
+check("a worker that sleeps does nothing else",
+      any(id(e) in following for e in asleep) and
+      all(e.kind == "SLICE_BEGIN" and e.track in workers for e in asleep) and
+      all(following[id(e)].kind == "SLICE_END" for e in asleep if id(e) in following))
+
+steals = [e for e in seen if e.name == "steal"]
+check("as many fibers are stolen as the program has counted",
+      sum(int(e.notes["fibers"]) for e in steals) == int(program.stderr))
+check("a stolen fiber runs next",
+      all(e.track in workers and following[id(e)].kind == "SLICE_BEGIN" for e in steals))
+stolen = next(e for e in seen if e.kind == "SLICE_BEGIN" and e.name.startswith("stolen"))
+start = next(e for e in seen if e.name == f"start {stolen.name}")
+check("it was started on the other worker",
+      before[id(stolen)].name == "steal" and {start.track, stolen.track} == set(workers))
+
+# The thread of the side pool may ready the main fiber, or come before it has parked.
+acts = [e for e in on_track["other threads"] if e.name != "ready main"]
+number = next((e.name.split()[-1] for e in acts if e.name.startswith("start fiber ")), "?")
+check("what other threads did", [e.name for e in acts] == [
+    "start timer fiber", "start callbacks", "start main", "arm timer", "reset timer", "stop timer",
+    f"start fiber {number}", f"ready fiber {number}", "arm timer"])
+check("their timers are due in an hour, and in two",
+      [-(-int(e.notes.get("due in ns", 0)) // (3600 * 10**9)) for e in acts[3:5]] == [1, 2])
 print(f"{passed} passed, {failed} failed")
 sys.exit(1 if failed else 0)
