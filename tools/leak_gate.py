@@ -3,9 +3,9 @@
 
     leak_gate.py LOG
 
-Ends with 1 if a fiber that was called stuck for certain has gone on, if a process could not
-be looked at, or if one is certain in a file that is not in allowed/stuck_for_ever.txt: there
-it is a leak of a test or example, or a mistake of the search.
+Ends with 1 if a fiber that was called stuck for certain has gone on, or if one is certain in a
+file that is not in allowed/stuck_for_ever.txt: there it is a leak of a test or example, or a
+mistake of the search.
 """
 import re
 import sys
@@ -21,12 +21,14 @@ def main():
         sys.exit(__doc__)
     lines = [line for line in ALLOWED.read_text().splitlines() if line and line[0] != "#"]
     allowed = {line.split()[0] for line in lines}
-    certain, faults, looks = Counter(), [], 0
+    certain, faults, looks, in_vain = Counter(), [], 0, 0
     for line in Path(sys.argv[1]).read_text(errors="replace").splitlines():
         if match := CERTAIN.search(line):
             certain[re.sub(r"^.*?((?:tests|examples|bench)/)", r"\1", match[1])] += 1
-        elif "begins" in line:
+        elif line.endswith(": begins"):
             looks += 1
+        elif ": no look: " in line:
+            in_vain += 1
         else:
             faults.append(line)
     for file, number in sorted(certain.items()):
@@ -34,7 +36,8 @@ def main():
         print(f"{number:6} certain in {file}" + ("" if known else "  NOT ALLOWED"))
         if not known:
             faults.append(file)
-    print(f"{looks} processes looked at, {sum(certain.values())} fibers certain, {len(faults)} faults")
+    print(f"{looks} processes looked at, {in_vain} looks in vain, {sum(certain.values())} fibers "
+          f"certain, {len(faults)} faults")
     for line in faults:
         print("fault:", line)
     if looks == 0:

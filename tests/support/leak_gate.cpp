@@ -127,7 +127,7 @@ leak_gate* the_gate_of_tests = nullptr;
 
 [[gnu::constructor(2000)]] void open_gate() {
   const char* const path = std::getenv("VIGIL_LEAK_GATE");
-  if (path != nullptr) the_gate_of_tests = new leak_gate(path);
+  if (path != nullptr && *path != '\0') the_gate_of_tests = new leak_gate(path);
 }
 
 }  // namespace
