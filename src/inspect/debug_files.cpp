@@ -75,16 +75,27 @@ std::vector<Dwarf_Die> functions_at(Dwarf_Die* unit, Dwarf_Addr place) {
   return all;
 }
 
+// clang writes no index from places to units (.debug_aranges), without which libdw finds
+// none by itself.
+Dwarf_Die* unit_of(Dwfl_Module* module, Dwarf_Addr place, Dwarf_Addr& bias) {
+  Dwarf_Die* unit = dwfl_module_addrdie(module, place, &bias);
+  if (unit != nullptr) return unit;
+  do {
+    unit = dwfl_module_nextcu(module, unit, &bias);
+  } while (unit != nullptr && dwarf_haspc(unit, place - bias) != 1);
+  return unit;
+}
+
 // By the debug information; the innermost function first.
 void name_by_dwarf(Dwfl_Module* module, Dwarf_Addr place, std::vector<code_function>& out) {
   Dwarf_Addr bias = 0;
-  Dwarf_Die* const unit = dwfl_module_addrdie(module, place, &bias);
+  Dwarf_Die* const unit = unit_of(module, place, bias);
   if (unit == nullptr) return;
   code_function here;
-  if (Dwfl_Line* const line = dwfl_module_getsrc(module, place)) {
+  if (Dwarf_Line* const line = dwarf_getsrc_die(unit, place - bias)) {
     int number = 0;
-    const char* const file = dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
-    if (file != nullptr) {
+    const char* const file = dwarf_linesrc(line, nullptr, nullptr);
+    if (file != nullptr && dwarf_lineno(line, &number) == 0) {
       here.file = file;
       here.line = static_cast<unsigned>(number);
     }
