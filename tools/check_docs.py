@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that code in the docs is code that runs: usage: check_docs.py SOURCE_ROOT
+"""Checks that code in the docs runs, and prints what they say: usage: check_docs.py SOURCE_ROOT
 
 A ```cpp block in README.md or docs/ that follows the line
 
@@ -8,13 +8,25 @@ A ```cpp block in README.md or docs/ that follows the line
 must equal the region between the two `//! [reset]` marks of that file, without the
 common indentation. A ```cpp block without that line is a fault: code that is not taken
 from an example is not known to compile.
+
+A ``` block that follows the line
+
+    <!-- printed: examples/hang.expected examples/hang.expected_stderr -->
+
+must quote what these files say, with which the example's output is compared. A line `…`
+leaves lines out; printed.py says what the files may hold. In a page with such a line any
+other ``` block is a fault, unless it begins with a command (`$ `).
 """
 import re
 import sys
 import textwrap
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+from printed import agrees, blocks_of  # noqa: E402
+
 MARK = re.compile(r"^\s*<!--\s*example:\s*(\S+)\s+(\S+)\s*-->\s*$")
+PRINTED = re.compile(r"^\s*<!--\s*printed:\s*(\S.*?)\s*-->\s*$")
 
 
 def region(path, name):
@@ -27,12 +39,12 @@ def region(path, name):
     return textwrap.dedent("\n".join(lines[marks[0] + 1 : marks[1]])).strip("\n"), None
 
 
-def block_after(lines, index):
-    """The text of the ```cpp block that starts right after line `index`."""
+def block_after(lines, index, fence="```cpp"):
+    """The text of the block that starts right after line `index`."""
     start = index + 1
     while start < len(lines) and not lines[start].strip():
         start += 1
-    if start == len(lines) or lines[start].strip() != "```cpp":
+    if start == len(lines) or lines[start].strip() != fence:
         return None
     for end in range(start + 1, len(lines)):
         if lines[end].strip() == "```":
@@ -48,6 +60,48 @@ def unmarked_blocks(lines):
             yield index
         if line.strip():
             before = line
+
+
+def check_printed(root, lines, place_of):
+    """Blocks that say what programs print."""
+    marks = {index: match[1].split() for index, line in enumerate(lines)
+             if (match := PRINTED.match(line))}
+    for index, files in marks.items():
+        missing = [file for file in files if not (root / file).is_file()]
+        if missing:
+            yield f"{place_of(index)}: there is no {missing[0]}"
+            continue
+        block = block_after(lines, index, "```")
+        if block is None:
+            yield f"{place_of(index)}: no ``` block follows"
+        elif (wrong := misquoted(block.splitlines(),
+                                 [line for file in files
+                                  for line in (root / file).read_text().splitlines()])):
+            yield f"{place_of(index)}: {' '.join(files)} does not have these lines there:\n" + \
+                "\n".join(wrong)
+    if not marks:
+        return
+    before, inside = -1, False
+    for index, line in enumerate(lines):
+        if line.strip().startswith("```"):
+            if (not inside and line.strip() == "```" and before not in marks
+                    and not lines[index + 1].startswith("$ ")):
+                yield f"{place_of(index)}: a ``` block that no program is known to print"
+            inside = not inside
+        if line.strip():
+            before = index
+
+
+def misquoted(quoted, wanted):
+    """None, or the first of the quoted blocks that is not there after those before it."""
+    at = 0
+    for block in blocks_of(quoted):
+        place = next((p for p in range(at, len(wanted) - len(block) + 1)
+                      if all(map(agrees, wanted[p:p + len(block)], block))), None)
+        if place is None:
+            return block
+        at = place + len(block)
+    return None
 
 
 def check_page(root, page):
@@ -67,6 +121,7 @@ def check_page(root, page):
             yield f"{place}: no ```cpp block follows"
         elif shown != wanted:
             yield f"{place}: differs from {match[1]} [{match[2]}], which reads\n{wanted}"
+    yield from check_printed(root, lines, lambda i: f"{page.relative_to(root)}:{i + 1}")
 
 
 def main():

@@ -27,6 +27,7 @@ int main() {
   options.workers = 1;
   options.stuck_limit = 200ms;
   //! [options]
+  options.slow_fiber = 20ms;
   vigil::run(options, [] {
     const auto heartbeat = vigil::every(10ms, [] {});
     vigil::spawn({.name = "summary"}, summarise).join();
