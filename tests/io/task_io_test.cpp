@@ -278,7 +278,7 @@ TEST_SUITE("tasks and I/O") {
     });
   }
 
-  // in_runtime() throws what comes to on_unhandled, as the lost result of a pending would.
+  // in_runtime() throws what comes to on_unhandled, as a pending's lost result would.
   TEST_CASE("the result of a coroutine of Asio's that came in spite of a stop is dropped") {
     in_runtime({.workers = {1, 2}}, [] {
       const auto on = io::io_context().get_executor();
