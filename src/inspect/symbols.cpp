@@ -204,6 +204,18 @@ build_id build_id_of(const code_module& m) noexcept {
   return out;
 }
 
+namespace {
+
+// Knows exported functions alone. Takes the loader's lock.
+void name_exported(std::uintptr_t place, std::vector<code_function>& out) {
+  Dl_info info;
+  if (::dladdr(reinterpret_cast<void*>(place), &info) != 0 && info.dli_sname != nullptr) {
+    out.push_back({demangled(info.dli_sname), "", 0});
+  }
+}
+
+}  // namespace
+
 symbol_reader::symbol_reader() : files_(std::make_unique<debug_files>()) {}
 
 symbol_reader::~symbol_reader() = default;
@@ -220,13 +232,8 @@ const code_place& symbol_reader::at(std::uintptr_t place) {
   } else {
     out.offset = place;
   }
-#if !VIGIL_HAS_LIBDW
-  // Takes the loader's lock.
-  Dl_info info;
-  if (::dladdr(reinterpret_cast<void*>(place), &info) != 0 && info.dli_sname != nullptr) {
-    out.functions.push_back({demangled(info.dli_sname), "", 0});
-  }
-#endif
+  // libdw reads files on the disk: this one may be gone since it was loaded, or replaced.
+  if (out.functions.empty()) name_exported(place, out.functions);
   if (out.functions.empty()) out.functions.emplace_back();
   return out;
 }

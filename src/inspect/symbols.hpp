@@ -1,8 +1,9 @@
 // symbols: the names of places in the code.
 //
 // With libdw (meson option `symbols`) these are all functions, inlined ones too, with
-// their lines, as far as the files on the disk say; without it only what the dynamic
-// linker knows. tools/vigil-symbols names the rest afterwards.
+// their lines, as far as the files on the disk say. Without it, and for a file that has
+// been deleted or replaced since it was loaded, they are what the dynamic linker knows:
+// exported functions. tools/vigil-symbols names the rest afterwards.
 #pragma once
 
 #include <vigil/detail/config.hpp>
