@@ -2,9 +2,8 @@
 
 #if VIGIL_HAS_LIBDW
 
-#include <algorithm>
-#include <cstdlib>
-#include <memory>
+#include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include <dwarf.h>
@@ -52,63 +51,60 @@ bool is_function(Dwarf_Die& d) {
   return tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine;
 }
 
-using scope_array = std::unique_ptr<Dwarf_Die, decltype(&std::free)>;
-
-// The function at the place, after those that were inlined into it there.
-std::vector<Dwarf_Die> functions_at(Dwarf_Die* unit, Dwarf_Addr place) {
-  std::vector<Dwarf_Die> all;
-  Dwarf_Die* scopes = nullptr;
-  const int count = dwarf_getscopes(unit, place, &scopes);
-  const scope_array around(scopes, &std::free);
-  Dwarf_Die* const innermost = std::find_if(scopes, scopes + std::max(count, 0), is_function);
-  if (count <= 0 || innermost == scopes + count) return all;
-  // The scopes around an inlined function are those of its source. Those around its place
-  // are the parents in the tree.
-  Dwarf_Die* parents = nullptr;
-  const int parent_count = dwarf_getscopes_die(innermost, &parents);
-  const scope_array owned(parents, &std::free);
-  for (int i = 0; i < parent_count; ++i) {
-    if (!is_function(parents[i])) continue;
-    all.push_back(parents[i]);
-    if (dwarf_tag(&parents[i]) == DW_TAG_subprogram) break;
+// Adds the functions around the place, up to this one, the innermost first.
+void add_functions(Dwarf_Die around, Dwarf_Addr place, std::vector<Dwarf_Die>& out) {
+  Dwarf_Die child;
+  for (int got = dwarf_child(&around, &child); got == 0; got = dwarf_siblingof(&child, &child)) {
+    const bool may_hold =
+        dwarf_tag(&child) == DW_TAG_inlined_subroutine || dwarf_tag(&child) == DW_TAG_lexical_block;
+    if (!may_hold || dwarf_haspc(&child, place) <= 0) continue;
+    add_functions(child, place, out);
+    break;
   }
-  return all;
+  if (is_function(around)) out.push_back(around);
 }
 
-// clang writes no index from places to units (.debug_aranges), without which libdw finds
-// none by itself.
-Dwarf_Die* unit_of(Dwfl_Module* module, Dwarf_Addr place, Dwarf_Addr& bias) {
-  Dwarf_Die* unit = dwfl_module_addrdie(module, place, &bias);
-  if (unit != nullptr) return unit;
-  do {
-    unit = dwfl_module_nextcu(module, unit, &bias);
-  } while (unit != nullptr && dwarf_haspc(unit, place - bias) != 1);
-  return unit;
-}
-
-// By the debug information; the innermost function first.
-void name_by_dwarf(Dwfl_Module* module, Dwarf_Addr place, std::vector<code_function>& out) {
-  Dwarf_Addr bias = 0;
-  Dwarf_Die* const unit = unit_of(module, place, bias);
-  if (unit == nullptr) return;
-  code_function here;
-  if (Dwarf_Line* const line = dwarf_getsrc_die(unit, place - bias)) {
-    int number = 0;
-    const char* const file = dwarf_linesrc(line, nullptr, nullptr);
-    if (file != nullptr && dwarf_lineno(line, &number) == 0) {
-      here.file = file;
-      here.line = static_cast<unsigned>(number);
+// Calls f(subprogram) for each that has code, in namespaces, classes and other functions.
+template <class F>
+void for_each_function(Dwarf_Die parent, F& f) {
+  Dwarf_Die child;
+  for (int got = dwarf_child(&parent, &child); got == 0; got = dwarf_siblingof(&child, &child)) {
+    switch (dwarf_tag(&child)) {
+      case DW_TAG_subprogram:
+        f(child);
+        for_each_function(child, f);
+        break;
+      case DW_TAG_namespace:
+      case DW_TAG_structure_type:
+      case DW_TAG_class_type:
+      case DW_TAG_union_type:
+      case DW_TAG_lexical_block:
+        for_each_function(child, f);
+        break;
+      default:
+        break;
     }
   }
-  for (Dwarf_Die& function : functions_at(unit, place - bias)) {
-    here.name = name_of(&function);
-    out.push_back(std::move(here));
-    here = {};
-    if (dwarf_tag(&function) == DW_TAG_inlined_subroutine) read_call(&function, unit, here);
-  }
+}
+
+// Calls f(begin, end) for each range of the code of a function or unit.
+template <class F>
+void for_each_range(Dwarf_Die& of, F f) {
+  Dwarf_Addr base = 0;
+  Dwarf_Addr begin = 0;
+  Dwarf_Addr end = 0;
+  for (std::ptrdiff_t at = 0; (at = dwarf_ranges(&of, at, &base, &begin, &end)) > 0;)
+    f(begin, end);
 }
 
 }  // namespace
+
+Dwarf_Die* symbol_reader::debug_files::find(die_ranges& ranges, Dwarf_Addr place) {
+  const auto next = ranges.upper_bound(place);
+  if (next == ranges.begin()) return nullptr;
+  die_range& r = std::prev(next)->second;
+  return place < r.end ? &r.die : nullptr;
+}
 
 symbol_reader::debug_files::debug_files() : all_(dwfl_begin(&callbacks)) {
   if (all_ == nullptr) return;
@@ -118,6 +114,71 @@ symbol_reader::debug_files::debug_files() : all_(dwfl_begin(&callbacks)) {
 
 symbol_reader::debug_files::~debug_files() {
   if (all_ != nullptr) dwfl_end(all_);
+}
+
+// Modules have a table of their units' places (.debug_aranges), but clang writes none:
+// then the units themselves are read, once.
+Dwarf_Die* symbol_reader::debug_files::unit_at(Dwfl_Module* module,
+                                               Dwarf_Addr place,
+                                               Dwarf_Addr& bias) {
+  if (Dwarf_Die* const unit = dwfl_module_addrdie(module, place, &bias)) return unit;
+  const auto [found, is_new] = units_.try_emplace(module);
+  die_ranges& ranges = found->second;
+  if (is_new) {
+    for (Dwarf_Die* unit = nullptr; (unit = dwfl_module_nextcu(module, unit, &bias)) != nullptr;) {
+      for_each_range(*unit, [&](Dwarf_Addr begin, Dwarf_Addr end) {
+        ranges[begin + bias] = {end + bias, *unit};
+      });
+    }
+  }
+  // One bias for all units of a file.
+  if (dwfl_module_getdwarf(module, &bias) == nullptr) return nullptr;
+  return find(ranges, place);
+}
+
+// dwarf_getscopes() looks neither into namespaces, where clang puts functions, nor into
+// functions, where g++ puts lambdas.
+Dwarf_Die* symbol_reader::debug_files::function_at(Dwarf_Die* unit, Dwarf_Addr place) {
+  const auto [found, is_new] = functions_.try_emplace(unit->addr);
+  die_ranges& ranges = found->second;
+  if (is_new) {
+    const auto add = [&](Dwarf_Die& function) {
+      for_each_range(function, [&](Dwarf_Addr begin, Dwarf_Addr end) {
+        ranges[begin] = {end, function};
+      });
+    };
+    for_each_function(*unit, add);
+  }
+  return find(ranges, place);
+}
+
+// By the debug information; the innermost function first.
+void symbol_reader::debug_files::name_by_dwarf(Dwfl_Module* module,
+                                               Dwarf_Addr place,
+                                               std::vector<code_function>& out) {
+  Dwarf_Addr bias = 0;
+  Dwarf_Die* const unit = unit_at(module, place, bias);
+  if (unit == nullptr) return;
+  place -= bias;
+  code_function here;
+  if (Dwarf_Line* const line = dwarf_getsrc_die(unit, place)) {
+    int number = 0;
+    const char* const file = dwarf_linesrc(line, nullptr, nullptr);
+    if (file != nullptr && dwarf_lineno(line, &number) == 0) {
+      here.file = file;
+      here.line = static_cast<unsigned>(number);
+    }
+  }
+  Dwarf_Die* const outermost = function_at(unit, place);
+  if (outermost == nullptr) return;
+  std::vector<Dwarf_Die> all;
+  add_functions(*outermost, place, all);
+  for (Dwarf_Die& function : all) {
+    here.name = name_of(&function);
+    out.push_back(std::move(here));
+    here = {};
+    if (dwarf_tag(&function) == DW_TAG_inlined_subroutine) read_call(&function, unit, here);
+  }
 }
 
 void symbol_reader::debug_files::name(std::uintptr_t place, std::vector<code_function>& out) {

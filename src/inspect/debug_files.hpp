@@ -7,6 +7,7 @@
 #include <vigil/detail/config.hpp>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,22 @@ class symbol_reader::debug_files {
   void name(std::uintptr_t place, std::vector<code_function>& out);
 
  private:
+  struct die_range {
+    Dwarf_Addr end;
+    Dwarf_Die die;
+  };
+
+  using die_ranges = std::map<Dwarf_Addr, die_range>;  // by where they begin
+
+  static Dwarf_Die* find(die_ranges& ranges, Dwarf_Addr place);
+
+  void name_by_dwarf(Dwfl_Module* module, Dwarf_Addr place, std::vector<code_function>& out);
+  Dwarf_Die* unit_at(Dwfl_Module* module, Dwarf_Addr place, Dwarf_Addr& bias);
+  Dwarf_Die* function_at(Dwarf_Die* unit, Dwarf_Addr place);
+
   Dwfl* all_ = nullptr;
+  std::map<Dwfl_Module*, die_ranges> units_;
+  std::map<const void*, die_ranges> functions_;  // of each unit
 #else
   void name(std::uintptr_t, std::vector<code_function>&) {}
 #endif
