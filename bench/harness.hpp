@@ -77,6 +77,7 @@ void locks(report& out);
 void guards(report& out);
 void inspect(report& out);
 void inspect_page(report& out);
+void page_turns(report& out);
 void recorder(report& out);
 void kernel_calls(report& out);
 void guest(report& out);

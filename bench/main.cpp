@@ -61,6 +61,10 @@ constexpr group groups[] = {
 #endif
 #ifdef VIGIL_BENCH_INSPECT_PAGE
     {"live-page", "answers of the live page", &bench::inspect_page, false},
+    {"page-turns",
+     "the live page's fibers: their longest turns, 100 000 fibers",
+     &bench::page_turns,
+     false},
 #endif
     {"p7", "timers beside a long computation, 2 workers", &bench::long_computation, true},
     {"p7-main", "main's sleep beside a computation", &bench::main_beside_computation, true},

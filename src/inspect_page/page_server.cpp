@@ -36,7 +36,6 @@ namespace asio = boost::asio;
 using acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
 
 constexpr std::size_t connections = 16;
-constexpr std::size_t result_limit = std::size_t{64} << 20;
 constexpr std::chrono::seconds look_patience(5);
 constexpr std::chrono::seconds act_patience(60);
 constexpr std::chrono::seconds recording_length(5);
@@ -82,9 +81,10 @@ bool is_act(std::string_view target) noexcept {
   return false;
 }
 
-options settings() {
+options options_of(const page_settings& settings) {
   options o;
   o.workers = 1;
+  o.recorder_events = settings.recorder_events;
   o.warm_stacks = 0;
   o.dump_on_sigquit = false;
   o.stuck_limit = std::chrono::nanoseconds(0);
@@ -123,15 +123,18 @@ page_answer page() {
 
 }  // namespace
 
-page_server::page_server(listening_socket&& socket, const inspect::page_options& options)
+page_server::page_server(listening_socket&& socket,
+                         const inspect::page_options& options,
+                         const page_settings& settings)
     : socket_(std::move(socket)),
       stopping_(options.stopping),
       rules_{.is_exposed = socket_.is_exposed(),
              .host_name = std::string(options.host_name),
              .token = random_digits()},
       with_addresses_(options.addresses),
+      result_limit_(settings.result_limit),
       address_(shown_address(socket_, rules_.token)),
-      runtime_(make_observer(settings())) {
+      runtime_(make_observer(options_of(settings))) {
   std::promise<void> started;
   std::future<void> has_started = started.get_future();
   process_count_quiet_threads(1);
@@ -271,15 +274,18 @@ page_answer page_server::act(std::string_view type, std::function<void(std::FILE
   if (slot == nullptr) {
     return text_answer(429, "Another dump or recording is under way.\n", "Retry-After: 1\r\n");
   }
+  const std::size_t limit = result_limit_;
   const auto is_over = std::make_shared<bool>(false);
   std::optional<std::string> text =
-      done_elsewhere(std::move(slot), act_patience, [write = std::move(write), is_over] {
-        std::optional<std::string> written = written_within(result_limit, write);
+      done_elsewhere(std::move(slot), act_patience, [write = std::move(write), is_over, limit] {
+        std::optional<std::string> written = written_within(limit, write);
         *is_over = !written;
         return std::move(written).value_or(std::string());
       });
   if (!text) return text_answer(503, "This takes too long: a fiber may hold a lock of malloc.\n");
-  if (*is_over) return text_answer(507, "The result has more than 64 MiB.\n");
+  if (*is_over) {
+    return text_answer(507, "The result has more than " + std::to_string(limit) + " bytes.\n");
+  }
   return data_answer(type, std::make_shared<const std::string>(std::move(*text)));
 }
 

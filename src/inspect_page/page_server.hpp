@@ -12,6 +12,7 @@
 #include <vigil/inspect_page.hpp>
 #include <vigil/runtime.hpp>
 
+#include <cstddef>
 #include <cstdio>
 #include <functional>
 #include <future>
@@ -21,10 +22,20 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
+// page_settings: more options, for the library's own tests and benchmarks.
+struct page_settings {
+  // The events that the recorder of the page's own runtime keeps; 0: it does not record.
+  std::size_t recorder_events = 0;
+  // The bytes that a dump or a recording may have.
+  std::size_t result_limit = std::size_t{64} << 20;
+};
+
 class page_server {
  public:
   // Returns when connections are accepted. Throws as inspect::serve promises.
-  page_server(listening_socket&& socket, const inspect::page_options& options);
+  page_server(listening_socket&& socket,
+              const inspect::page_options& options,
+              const page_settings& settings = {});
   ~page_server();
   page_server(const page_server&) = delete;
   page_server& operator=(const page_server&) = delete;
@@ -46,6 +57,7 @@ class page_server {
   const context stopping_;
   const page_rules rules_;
   const bool with_addresses_;
+  const std::size_t result_limit_;
   const std::string address_;
   job_slot look_slot_;
   job_slot act_slot_;

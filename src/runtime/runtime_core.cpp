@@ -149,9 +149,10 @@ runtime_core::~runtime_core() {
 }
 
 runtime make_observer(const options& settings) {
-  scheduler_options o = checked(settings);
+  options own = settings;
+  own.recorder_events = settings.recorder_events.value_or(0);
+  scheduler_options o = checked(own);
   o.is_observer = true;
-  o.recorder_events = 0;
   return runtime_access::over(std::make_unique<runtime_core>(o));
 }
 

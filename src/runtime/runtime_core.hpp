@@ -40,8 +40,9 @@ class runtime_core {
 // std::invalid_argument.
 scheduler_options checked(const options& settings);
 
-// Makes a runtime that looks at the others (scheduler_options::is_observer). Throws as
-// the constructor of runtime does.
+// Makes a runtime that looks at the others (scheduler_options::is_observer). It records
+// only if the settings say so, whatever VIGIL_RECORDER_EVENTS says. Throws as the
+// constructor of runtime does.
 VIGIL_FOR_IO runtime make_observer(const options& settings);
 
 // The access of the library's own parts to a runtime object.
