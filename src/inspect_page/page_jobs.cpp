@@ -9,6 +9,8 @@
 #include <new>
 #include <utility>
 
+#include <sched.h>
+
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
@@ -36,6 +38,14 @@ ssize_t add_text(void* cookie, const char* bytes, std::size_t n) noexcept {
     return 0;
   }
   return static_cast<ssize_t>(n);
+}
+
+// A job that is woken does not take the processor from the thread that wakes it, nor from
+// one of the program's workers: it begins when one has nothing to do, or a little later.
+// If the kernel refuses, it is as other threads are.
+void give_way_when_woken() noexcept {
+  const sched_param none{};
+  if (::sched_getscheduler(0) == SCHED_OTHER) ::sched_setscheduler(0, SCHED_BATCH, &none);
 }
 
 struct closes_file {
@@ -71,6 +81,7 @@ std::optional<std::string> done_elsewhere(job_slot::hold slot,
   job_slot::core& line = *slot;
   if (!line.has_thread) {
     start_own_thread([jobs = line.jobs] {
+      give_way_when_woken();
       while (const auto job = jobs.recv())
         (*job)();
     });
