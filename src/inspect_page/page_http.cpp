@@ -1,6 +1,7 @@
 #include "inspect_page/page_http.hpp"
 
 #include <vigil/clock.hpp>
+#include <vigil/fiber.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -143,6 +144,8 @@ void write_answer(page_stream& peer, const page_answer& answer, bool is_head) {
   for (std::size_t sent = 0; !is_head && !error && sent < body.size();) {
     const std::size_t n = std::min(piece, body.size() - sent);
     sent += asio::write(peer, asio::buffer(body.data() + sent, n), error);
+    // A peer that keeps up never makes it wait.
+    this_fiber::yield();
   }
   if (!error) take_leave(peer);
 }
