@@ -174,6 +174,10 @@ TEST_SUITE("live page's rules") {
       for (int i = 0; i < 100'001; ++i)
         std::fputc('x', f);
     }));
+    CHECK_FALSE(written_within(4, [](std::FILE* f) {
+      std::fputs("12345", f);
+      if (std::fflush(f) != 0) throw std::runtime_error("the file cannot be written");
+    }));
     CHECK_THROWS_AS(written_within(4, [](std::FILE*) { throw std::runtime_error("no"); }),
                     std::runtime_error);
   }
