@@ -36,14 +36,15 @@ def check(what, holds):
 class Driver:
     """One session of Chromium."""
 
-    def __init__(self, base, folder):
+    def __init__(self, base, folder, downloads):
         self.base = base
         arguments = ["--headless=new", "--disable-gpu", "--disable-dev-shm-usage",
                      "--window-size=1100,1000", f"--user-data-dir={folder}"]
         if os.geteuid() == 0:
             arguments.append("--no-sandbox")
         wanted = {"browserName": "chrome", "goog:loggingPrefs": {"browser": "ALL"},
-                  "goog:chromeOptions": {"binary": browser, "args": arguments}}
+                  "goog:chromeOptions": {"binary": browser, "args": arguments, "prefs": {
+                      "download.default_directory": downloads}}}
         made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self.session = "/session/" + made["sessionId"]
 
@@ -133,6 +134,43 @@ def act_on(driver):
         ".fibers.length > 50; } catch { return false; } })()"))
 
 
+def packets(trace):
+    """The packets of a Perfetto trace, each the field 1 of it: their bytes. None if it is no trace."""
+    found, at = [], 0
+    while at < len(trace):
+        if trace[at] != 0x0A:  # field 1, of a counted length
+            return None
+        at, size, shift = at + 1, 0, 0
+        while True:
+            if at >= len(trace):
+                return None
+            byte, at = trace[at], at + 1
+            size, shift = size | (byte & 0x7F) << shift, shift + 7
+            if byte < 0x80:
+                break
+        found.append(trace[at:at + size])
+        at += size
+    return found if at == len(trace) else None
+
+
+def record(driver, downloads):
+    driver.click("#record")
+    check("a recording is there", driver.until(
+        "document.getElementById('result').textContent.includes('ui.perfetto.dev')"))
+    size = driver.script("return document.getElementById('result-size').textContent;")
+    driver.click("#save")
+    path, end = os.path.join(downloads, "vigil.pftrace"), time.monotonic() + PATIENCE
+    while not os.path.exists(path) and time.monotonic() < end:
+        time.sleep(0.05)
+    check("it is saved under the name of a trace", os.path.exists(path))
+    with open(path, "rb") as file:
+        trace = file.read()
+    check("as a whole", size == f"{len(trace)} bytes")
+    found = packets(trace)
+    check("it is a trace of Perfetto", found)
+    check("with the program's fibers", b"worker 0" in trace and b"report" in trace)
+
+
 def check_console(driver):
     log = driver.of("POST", "/se/log", {"type": "browser"})
     for entry in log:
@@ -157,13 +195,15 @@ def main():
     process, base = start_driver()
     with tempfile.TemporaryDirectory(prefix="vigil-browser-", ignore_cleanup_errors=True) as folder:
         try:
-            driver = Driver(base, folder)
+            downloads = os.path.join(folder, "downloads")
+            driver = Driver(base, os.path.join(folder, "profile"), downloads)
             look_at(page, driver)
             if shot:
                 time.sleep(30)  # the strips fill
                 with open(shot, "wb") as file:
                     file.write(base64.b64decode(driver.of("GET", "/screenshot")))
             act_on(driver)
+            record(driver, downloads)
             check_console(driver)
             check_policy(driver)
             driver.of("DELETE", "")
