@@ -21,7 +21,8 @@ from waits import (check, check_stacks, expected_functions, expected_tasks,  # n
 
 ROOT, PROGRAM, GDB = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3]
 SCRIPT = ROOT / "tools" / "gdb" / "vigil-gdb.py"
-LOOK = ["info fibers", "fiber apply all bt", "info timers", "info channels"]
+LOOK = ["info fibers", "fiber apply all bt", "info timers", "info channels", "info channels 4",
+        "info channels 5", "info channels 7"]
 REASONS = {
     "sleeping": "sleep",
     "receiving": "channel receive from the channel made at ",
@@ -57,7 +58,7 @@ def stacks_of(text):
     """{name of a fiber: the functions on its stack, the innermost first}"""
     stacks = {}
     for line in text.splitlines():
-        if match := re.match(r"fiber \d+ \((.*?)\) \[", line):
+        if match := re.match(r"fiber [\d.]+ \((.*?)\) \[", line):
             stack = stacks[match[1]] = []
         elif match := re.match(r"#\d+\s+(?:0x[0-9a-f]+ in )?(.*?)(?: \(.*\))?(?: at .*| from .*)?$",
                                line):
@@ -111,6 +112,66 @@ def check_look(way, said, wanted):
                        r"fiber \d+ \((selecting|sending)\), fiber \d+ \((selecting|sending)\); "
                        r"to receive: nobody", full), channels)
     check(f"{way}: info channels: three", done and "\n3 channels\n" in channels, channels)
+    check(f"{way}: info channels N: none of a fiber that sleeps",
+          said["info channels 4"].strip() == "0 channels", said["info channels 4"])
+    check(f"{way}: info channels N: the one of a fiber that receives, with all that wait there",
+          said["info channels 5"].splitlines()[:2] == [line_of(channels, empty), "1 channels"],
+          said["info channels 5"])
+    check(f"{way}: info channels N: each of a select, as in the whole list",
+          said["info channels 7"].strip() == channels.strip(), said["info channels 7"])
+
+
+def line_of(text, part):
+    return next((line for line in text.splitlines() if line.endswith(part)), None)
+
+
+def check_two_look(way, said):
+    """Fibers are named by two numbers: other is 1.4, the ten waits are 2.4 and so on."""
+    fibers = said["info fibers"]
+    for number, name in (("1.4", "other"), ("2.4", "sleeping"), ("2.13", "conditional")):
+        check(f"{way}: info fibers: fiber {number} is {name}, started by main", re.search(
+            rf"^  fiber {number} \({name}\) \[parked: .*\] started at .* by fiber "
+            rf"{number[0]}\.3$", fibers, re.M), fibers)
+    check(f"{way}: info fibers: 17 in all", "\n17 fibers\n" in fibers, fibers)
+    for number, name in (("1.4", "other"), ("2.4", "sleeping")):
+        text = said[f"fiber {number}"]
+        check(f"{way}: fiber {number} selects {name}",
+              re.search(rf"^fiber {number} \({name}\) .*\n#1 .*vigil::", text), text)
+    check(f"{way}: the stack is that of the fiber of this runtime",
+          "ten_waits::sleeping::wait" in said["backtrace"], said["backtrace"])
+    text = said["fiber apply 1.4 2.5 backtrace 1"]
+    check(f"{way}: fiber apply takes such numbers", list(stacks_of(text)) == ["other", "receiving"],
+          text)
+    check(f"{way}: a number alone is refused, with those that may be meant",
+          "Several runtimes have a fiber 4: 1.4, 2.4." in said["fiber 4"], said["fiber 4"])
+    check(f"{way}: fiber 3.4 is not there", "There is no fiber 3.4." in said["fiber 3.4"],
+          said["fiber 3.4"])
+    text = said["info channels 1.4"]
+    check(f"{way}: info channels 1.4: those of that runtime's fiber", re.fullmatch(
+        r"  channel made at \S*waits_program.cpp:\d+ at 0x\w+: capacity 0, size 0, open; "
+        r"to send: nobody; to receive: fiber 1\.4 \(other\)\n1 channels", text.rstrip()), text)
+    text = said["info channels 2.5"]
+    check(f"{way}: info channels 2.5: those of that runtime's fiber",
+          re.search(r"to receive: fiber 2\.\d+ \(\w+\), fiber 2\.\d+ \(\w+\)\n1 channels",
+                    text), text)
+    timers = said["info timers"]
+    check(f"{way}: info timers: those of each runtime",
+          re.search(r"^runtime 1: 1 timers pending\n.*deadline of a wait: fiber 1\.4 \(other\)\n"
+                    r"runtime 2: 4 timers pending$", timers, re.M), timers)
+
+
+def check_two_runtimes():
+    look = ["info fibers", "fiber 1.4", "fiber 2.4", "backtrace", "fiber apply 1.4 2.5 backtrace 1",
+            "fiber 4", "fiber 3.4", "info channels 1.4", "info channels 2.5", "info timers"]
+    with tempfile.TemporaryDirectory(prefix="vigil-gdb-") as name:
+        core = Path(name) / "core.gdb"
+        said = gdb("--args", PROGRAM, "two", environment={"VIGIL_STACK_GUARD": "mprotect"},
+                   commands=["break all_wait", "run", *look, f"generate-core-file {core}",
+                             "continue"])
+        check_two_look("two runtimes", said)
+        check("two runtimes: the process goes on, and ends well",
+              "exited normally" in said["continue"], said["continue"])
+        check_two_look("two runtimes, core by gdb", gdb(PROGRAM, core, commands=look))
 
 
 def check_live(wanted, folder):
@@ -241,6 +302,7 @@ def main():
                   "(kernel.core_pattern, ulimit -c)")
         else:
             check_core("core by the kernel", core, wanted)
+    check_two_runtimes()
     check_tasks(Path(sys.argv[4]).resolve())
     if len(sys.argv) > 5:
         check_io(Path(sys.argv[5]).resolve())

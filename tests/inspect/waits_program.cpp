@@ -3,11 +3,13 @@
 //
 // usage: waits_program expected   prints what each fiber's stack must show
 //        waits_program go         ends when all have waited
+//        waits_program two        the same beside another runtime
 //        waits_program stay       prints "ready" and holds still for ten minutes
 //        waits_program abort      leaves a core
 
 #include "inspect/ten_waits.hpp"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -54,6 +56,29 @@ void wait_in_ten_ways() {
   ten_waits::run([] { all_wait(); });
 }
 
+// Calls f while a fiber of another runtime waits for a channel.
+template <class F>
+void beside_another(F f) {
+  using namespace std::chrono_literals;
+  const auto end = vigil::make_channel<int>();
+  std::atomic<bool> waits{false};
+  std::thread other([&] {
+    vigil::options one;
+    one.workers = 1;
+    vigil::run(one, [&] {
+      auto fiber = vigil::spawn({.name = "other"}, [end] { static_cast<void>(end.recv_for(1h)); });
+      vigil::this_fiber::yield();  // it runs until it waits
+      waits = true;
+      waits.notify_one();
+      fiber.join();
+    });
+  });
+  waits.wait(false);
+  f();
+  end.close();
+  other.join();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -62,10 +87,15 @@ int main(int argc, char** argv) {
     print_expected();
     return 0;
   }
-  if (what != "go" && what != "stay" && what != "abort") {
-    std::fprintf(stderr, "usage: waits_program expected|go|stay|abort\n");
+  if (what != "go" && what != "two" && what != "stay" && what != "abort") {
+    std::fprintf(stderr, "usage: waits_program expected|go|two|stay|abort\n");
     return 2;
   }
+  const auto wait = [] { vigil::testing::run_virtual(&wait_in_ten_ways); };
+  if (what == "two") {
+    beside_another(wait);
+    return 0;
+  }
   // A debugger that attaches sees this thread first. Its stack lies above all others.
-  std::thread([] { vigil::testing::run_virtual(&wait_in_ten_ways); }).join();
+  std::thread(wait).join();
 }
