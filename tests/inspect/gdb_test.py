@@ -5,8 +5,8 @@ gdb_test.py SOURCE_ROOT PROGRAM GDB TASK_PROGRAM [IO_PROGRAM]
 TASK_PROGRAM and IO_PROGRAM are task_waits_program and io_waits_program. PROGRAM is
 waits_program, without debug information. Its ten fibers must be found with
 each function of their stacks, in a process that gdb started, in one that it attaches to,
-in a core that gdb wrote, and in one that the kernel wrote. Exit status: 77 if gdb may
-control no process.
+in a core that gdb wrote, and in one that the kernel wrote. Exit status: 77 if GDB is
+"none", or may control no process.
 """
 import os
 import re
@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 from waits import (check, check_stacks, expected_functions, expected_tasks,  # noqa: E402
-                   kernel_core, summary, tasks_of)
+                   kernel_core, need_debugger, summary, tasks_of)
 
 ROOT, PROGRAM, GDB = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3]
 SCRIPT = ROOT / "tools" / "gdb" / "vigil-gdb.py"
@@ -289,6 +289,7 @@ def check_tasks(program):
 
 
 def main():
+    need_debugger("gdb", GDB)
     wanted = expected_functions(PROGRAM)
     with tempfile.TemporaryDirectory(prefix="vigil-gdb-") as name:
         folder = Path(name)

@@ -5,7 +5,7 @@ lldb_test.py SOURCE_ROOT PROGRAM LLDB TASK_PROGRAM [IO_PROGRAM]
 TASK_PROGRAM and IO_PROGRAM are task_waits_program and io_waits_program. PROGRAM is
 waits_program, without debug information. Its ten fibers must be found with
 each function of their stacks, in a process that lldb started and in the kernel's core.
-Exit status: 77 if lldb has no Python, or may control no process.
+Exit status: 77 if LLDB is "none", has no Python, or may control no process.
 """
 import os
 import re
@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 from waits import (check, check_stacks, expected_functions, expected_tasks,  # noqa: E402
-                   kernel_core, summary, tasks_of)
+                   kernel_core, need_debugger, summary, tasks_of)
 
 ROOT, PROGRAM, LLDB = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3]
 SCRIPT = ROOT / "tools" / "gdb" / "vigil_lldb.py"
@@ -64,6 +64,7 @@ def check_look(way, text, wanted):
 
 
 def main():
+    need_debugger("lldb", LLDB)
     script = f"command script import {SCRIPT}"
     with_python = next((e for e in environments() if "VIGIL IS 7" in lldb(
         e, "script print('VIGIL IS', 3 + 4)")), None)

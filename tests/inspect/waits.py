@@ -4,6 +4,7 @@ import os
 import re
 import resource
 import subprocess
+import sys
 
 results = {True: 0, False: 0}
 
@@ -13,6 +14,12 @@ def check(what, is_right, said=""):
     print(("ok      " if is_right else "FAILED  ") + what, flush=True)
     if not is_right:
         print("\n".join("    " + line for line in str(said).splitlines()[-40:]), flush=True)
+
+
+def need_debugger(name, path):
+    if path == "none":
+        print(f"skipped: {name} is not installed")
+        sys.exit(77)
 
 
 def summary():
