@@ -73,6 +73,23 @@ def install(to):
     return next(to.rglob("libvigil.a")).parent
 
 
+def check_debuggers(tree):
+    """The scripts for debuggers, where docs/guide/debuggers.md says that they are."""
+    for path in ("share/gdb/auto-load/vigil-gdb.py", "share/vigil/vigil_lldb.py"):
+        source = ROOT / "tools" / "gdb" / Path(path).name
+        found = [p for p in tree.rglob(source.name) if str(p).endswith("/" + path)]
+        expect(len(found) == 1 and found[0].read_bytes() == source.read_bytes(),
+               f"installed as {path}: {found}")
+
+
+def check_found_by_gdb(tree):
+    """For a library gdb looks in share/gdb/auto-load for the library's whole path."""
+    library = next(p for p in tree.rglob("libvigil.so.*")
+                   if not p.is_symlink() and p.suffix != ".py")
+    script = next(tree.rglob("auto-load")) / f"{library.relative_to(tree)}-gdb.py"
+    expect(script.is_file(), f"there is no {script}")
+
+
 def environment_of_pkg_config(tree, libdir):
     return {**os.environ, "PKG_CONFIG_PATH": str(libdir / "pkgconfig"),
             "PKG_CONFIG_SYSROOT_DIR": str(tree)}
@@ -94,6 +111,7 @@ def other_compilers():
 def pkg_config(tree):
     need("pkg-config")
     environment = environment_of_pkg_config(tree, install(tree))
+    check_debuggers(tree)
     by_others = [(compiler, "vigil-tls") for compiler in other_compilers()]
     for compiler, name in [*((COMPILER, name) for name in PROGRAMS), *by_others]:
         program = tree / name
@@ -165,6 +183,10 @@ def subproject(tree):
     libraries = tree / "build" / "subprojects" / "vigil" / "src"
     expect(not list(libraries.rglob("*.a")), "there are static libraries")
     check_shared(libraries)
+    run("meson", "install", "-C", tree / "build", "--no-rebuild", "--quiet",
+        "--destdir", tree / "installed")
+    check_debuggers(tree / "installed")
+    check_found_by_gdb(tree / "installed")
 
 
 def marked():
@@ -280,6 +302,7 @@ def cmake_source(tree):
                   f"FetchContent_MakeAvailable(vigil)\n", ALL_IN_ONE)
     cmake_build(tree / "adds", "-DVIGIL_INSTALL=ON", programs=ALL_IN_ONE)
     run("cmake", "--install", tree / "adds" / "build", "--prefix", tree / "installed")
+    check_debuggers(tree / "installed")
     cmake_find(tree, tree / "installed", ALL_IN_ONE)
 
 
