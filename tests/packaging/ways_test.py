@@ -16,12 +16,15 @@ WAY is one of:
                 which ones meet otherwise changes with each new file, and users choose
                 other numbers. So two that define one name, or a local that hides what
                 another file defines, are faults.
+  options       ROOT as a subproject with options that no other build sets: frame pointers,
+                no recorder, no libdw; vigil and vigil-inspect alone
 
-The first three take the libraries of BUILD as they are; the other two build vigil, once
-each, without optimization. Each program is run. Exit status 77: a tool is not there.
+The first three take the libraries of BUILD as they are; the others build vigil, once
+each, without optimization except the last. Each program is run. Exit status 77: a tool is not there.
 """
 import ctypes
 import os
+import platform
 import re
 import resource
 import shutil
@@ -189,6 +192,68 @@ def subproject(tree):
     check_found_by_gdb(tree / "installed")
 
 
+def options(tree):
+    need("pkg-config")
+    (tree / "subprojects").mkdir()
+    (tree / "subprojects" / "vigil").symlink_to(ROOT)
+    shutil.copy(ROOT / "vigil.wrap", tree / "subprojects")
+    program = shutil.copy(HERE / "options_program.cpp", tree)
+    (tree / "meson.build").write_text(
+        "project('user', 'cpp', default_options: ['cpp_std=c++20'])\n"
+        "executable('options-user', 'options_program.cpp', dependencies: "
+        "dependency('vigil-inspect'), link_args: '-rdynamic')\n")
+    run("meson", "setup", tree / "build", tree, "--buildtype=plain", "-Dcpp_args=-O1",
+        "--wrap-mode=nodownload", "-Dvigil:default_library=static",
+        "-Dvigil:frame_pointers=true", "-Dvigil:recorder=false", "-Dvigil:symbols=disabled",
+        "-Dvigil:io=disabled", "-Dvigil:tls=disabled",
+        "-Dunity=subprojects", f"-Dunity_size={BATCH}",
+        "--force-fallback-for=vigil,vigil-inspect",
+        env={**os.environ, "CXX": " ".join(COMPILER)})
+    run("ninja", "-C", tree / "build", "-j", JOBS, "options-user")
+    made = tree / "build" / "options-user"
+    said = run(made)
+    expect("vigil-inspect says hello" in said, f"{made} says:\n{said}")
+    check_frames(said)
+    library = tree / "build" / "subprojects" / "vigil" / "src" / "libvigil.a"
+    if platform.machine() == "x86_64":
+        expect(share_with_frame_pointers(library) > 0.99, "the library lacks frame pointers")
+        expect(share_with_frame_pointers(BUILD / "src" / "libvigil.a") < 0.5,
+               "the build without frame pointers counts as one with them")
+    # The regions are gone from what users compile, whether they take the dependency or the .pc.
+    (objects,) = (tree / "build").glob("options-user.p/*.o")
+    expect(not region_calls(objects), "with the dependency a region is left")
+    libdir = tree / "build" / "meson-private"
+    given = flags("vigil-inspect", {**os.environ, "PKG_CONFIG_PATH": str(libdir)})
+    compiled = [flag for flag in given if flag.startswith(("-D", "-f", "-pthread"))]
+    expect("-ldw" not in given, "vigil-inspect.pc asks for libdw")
+    for kept in (compiled, [flag for flag in compiled if "RECORDER" not in flag]):
+        run(*COMPILER, "-std=c++20", "-O1", f"-I{ROOT / 'include'}", *kept, "-c", program,
+            "-o", tree / "by_pc.o")
+        expect(region_calls(tree / "by_pc.o") == (kept is not compiled),
+               f"with {kept} the regions are not as they should be")
+
+
+def region_calls(path):
+    return "region_begins" in run("nm", path)
+
+
+def check_frames(said):
+    """In a dump: three calls of waits(), one above the other, on the stack of `waiter`."""
+    stack = re.search(r"^fiber \d+ \(waiter\) \[parked: channel receive.*\n((?:    at .*\n)+)",
+                      said, re.M)
+    expect(stack, f"no frames of the fiber that waits:\n{said}")
+    expect(re.search(r"(?:    at waits\(.*\)\n){3}", stack[1]),
+           f"its functions are not as they should be:\n{stack[1]}")
+
+
+def share_with_frame_pointers(library):
+    """Of the functions in an archive that call others, on x86-64."""
+    parts = re.split(r"^[0-9a-f]+ <(.*)>:$", run("objdump", "-d", library), flags=re.M)[1:]
+    calling = [code for name, code in zip(parts[::2], parts[1::2])
+               if "call " in code and not name.endswith(".cold")]
+    return sum("mov    %rsp,%rbp" in code for code in calling) / len(calling)
+
+
 def marked():
     """The names of the classes, functions and variables that the headers mark as exported."""
     classes = re.compile(r"\b(?:class|struct)\s+VIGIL_(?:API|FOR_IO)\s+(\w+)")
@@ -308,7 +373,8 @@ def cmake_source(tree):
 
 def main():
     ways = {"pkg-config": pkg_config, "plugin": plugin, "cmake": cmake,
-            "subproject": subproject, "cmake-source": cmake_source}
+            "subproject": subproject, "cmake-source": cmake_source,
+            "options": options}
     with tempfile.TemporaryDirectory(prefix="vigil-way-") as folder:
         ways[WAY](Path(folder))
     print(f"{WAY}: a program was built and run")
