@@ -8,13 +8,17 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <boost/json/parse.hpp>
 
 #include <pthread.h>
 
@@ -85,6 +89,51 @@ TEST_SUITE("frames") {
       CHECK(text.find("(nap 0)") < text.find("(nap 1)"));
       // One stack for all thirty.
       CHECK(count_of(text, "    at vigil::sleep_for") <= 1);
+    });
+  }
+
+  TEST_CASE("in JSON equal stacks are one entry, with the number of its fibers") {
+    in_virtual([] {
+      std::vector<vigil::fiber<void>> all;
+      const auto nap = [] { vigil::sleep_for(1h); };
+      const auto start = [&](const char* name, int count, const auto& body) {
+        for (int i = 0; i < count; ++i)
+          all.push_back(vigil::spawn(vigil::fiber_options{.name = name}, body));
+      };
+      // Taken in turns, so that no order of the fibers makes the groups.
+      for (int turn = 0; turn < 3; ++turn) {
+        start("equal", 2, [&nap] { down(3, nap); });
+        start("deeper", 1, [&nap] { down(4, nap); });
+      }
+      start("alone", 1, nap);
+      vigil::testing::settle();
+      const std::string json = written([](std::FILE* f) { vigil::inspect::dump_json(f); });
+      INFO(json);
+      const boost::json::value dump = boost::json::parse(json);
+      const boost::json::array& stacks = dump.at("stacks").as_array();
+      std::map<std::string, std::vector<std::int64_t>> stacks_of;  // by the fibers' name
+      std::map<std::int64_t, std::int64_t> fibers_with;            // by the stack
+      for (const boost::json::value& f : dump.at("fibers").as_array()) {
+        const std::int64_t stack = f.at("stack").as_int64();
+        stacks_of[f.at("name").as_string().c_str()].push_back(stack);
+        ++fibers_with[stack];
+      }
+      const auto& equal = stacks_of["equal"];
+      const auto& deeper = stacks_of["deeper"];
+      const auto& alone = stacks_of["alone"];
+      REQUIRE(equal.size() == 6);
+      CHECK(std::count(equal.begin(), equal.end(), equal[0]) == 6);
+      REQUIRE(deeper.size() == 3);
+      CHECK(std::count(deeper.begin(), deeper.end(), deeper[0]) == 3);
+      REQUIRE(alone.size() == 1);
+      CHECK(fibers_with[equal[0]] == 6);
+      CHECK(fibers_with[deeper[0]] == 3);
+      CHECK(fibers_with[alone[0]] == 1);
+      // Each entry is somebody's, and tells how many these are.
+      REQUIRE(stacks.size() == fibers_with.size());
+      for (const auto& [stack, fibers] : fibers_with) {
+        CHECK(stacks.at(static_cast<std::size_t>(stack)).at("fibers").as_int64() == fibers);
+      }
     });
   }
 
