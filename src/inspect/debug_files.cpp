@@ -170,7 +170,11 @@ void symbol_reader::debug_files::name_by_dwarf(Dwfl_Module* module,
     }
   }
   Dwarf_Die* const outermost = function_at(unit, place);
-  if (outermost == nullptr) return;
+  if (outermost == nullptr) {
+    // With line tables alone not every function is described. Its symbol has the name.
+    if (!here.file.empty()) out.push_back(std::move(here));
+    return;
+  }
   std::vector<Dwarf_Die> all;
   add_functions(*outermost, place, all);
   for (Dwarf_Die& function : all) {

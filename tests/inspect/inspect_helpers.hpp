@@ -51,6 +51,16 @@ inline std::string fiber_line(const std::string& text, std::string_view name) {
   return "";
 }
 
+// Cuts off what follows the name of the function: its line, if the build has lines, and
+// the place in brackets or "[inlined]".
+inline std::string without_place(std::string frame) {
+  const auto cut = [&](std::size_t at) { frame.resize(std::min(at, frame.size())); };
+  cut(frame.ends_with(" [inlined]") ? frame.rfind(" [") : frame.rfind(" ("));
+  const std::size_t digits = frame.find_last_not_of("0123456789");
+  if (digits + 1 < frame.size() && frame[digits] == ':') cut(frame.rfind(' '));
+  return frame;
+}
+
 // The functions on the stack of the fiber with this name, the innermost first.
 inline std::vector<std::string> functions_below(const std::string& text, std::string_view name) {
   constexpr std::string_view at = "    at ";
@@ -61,10 +71,7 @@ inline std::vector<std::string> functions_below(const std::string& text, std::st
       if (!all.empty()) break;
       is_group = is_group || has(line, "(" + std::string(name) + ") [");
     } else if (is_group && line.starts_with(at)) {
-      // The place follows, in brackets at the end.
-      std::string function = line.substr(at.size());
-      function.resize(std::min(function.rfind(" ("), function.size()));
-      all.push_back(function);
+      all.push_back(without_place(line.substr(at.size())));
     } else if (is_group && !line.starts_with("    ")) {
       if (!all.empty()) break;
       is_group = false;
