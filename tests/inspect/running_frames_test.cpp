@@ -124,7 +124,11 @@ TEST_SUITE("running frames") {
       });
       while (thread.load() == 0)
         vigil::sleep_for(std::chrono::milliseconds(1));
-      const std::string text = answered();
+      // The function may run before its caller has parked.
+      std::string text;
+      do {
+        text = answered();
+      } while (!has(fiber_line(text, "runs"), "[parked"));
       const std::string json =
           written([](std::FILE* out) { vigil::inspect::dump_json(out, {.frames = true}); });
       stop.store(true);
