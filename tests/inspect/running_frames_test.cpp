@@ -1,11 +1,18 @@
 // The frames of fibers that run, and the signal by which their threads are asked.
 #include "inspect/inspect_helpers.hpp"
 #include "machine/sanitizer.hpp"
+#include "machine/stack.hpp"
+#include "support/child.hpp"
 #include "support/in_runtime.hpp"
+
+#include <vigil/leaks.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <cstddef>
+#include <fstream>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -56,15 +63,77 @@ void while_a_fiber_spins(const char* name, Work work, Look look) {
   });
 }
 
-// With all signals blocked on its thread.
+// With these signals blocked on its thread.
+template <class F>
+void deaf_to(const sigset_t& blocked, F f) {
+  sigset_t before;
+  ::pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  f();
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);  // those that were sent come now
+}
+
 template <class F>
 void deaf(F f) {
   sigset_t all;
-  sigset_t before;
   sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  f();
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);  // those that were sent come now
+  deaf_to(all, f);
+}
+
+// A plain call of read(2), which waits in the kernel for a byte.
+class waiting_read {
+ public:
+  waiting_read() { REQUIRE(::pipe(ends_) == 0); }
+
+  ~waiting_read() {
+    ::close(ends_[0]);
+    ::close(ends_[1]);
+  }
+
+  waiting_read(const waiting_read&) = delete;
+  waiting_read& operator=(const waiting_read&) = delete;
+
+  void operator()() {
+    thread_.store(::gettid());
+    result_ = ::read(ends_[0], &byte_, 1);
+    has_ended_.store(true);
+  }
+
+  // Until the thread sleeps, which it does in its call alone, or the call has ended.
+  void wait_until_it_waits() const {
+    while (!has_ended_.load()) {
+      std::ifstream stat("/proc/self/task/" + std::to_string(thread_.load()) + "/stat");
+      std::string line;
+      if (std::getline(stat, line) && has(line, ") S ")) return;
+      std::this_thread::yield();
+    }
+  }
+
+  void give_byte() const { REQUIRE(::write(ends_[1], "b", 1) == 1); }
+
+  // Caller: the call has ended.
+  void check() const {
+    CHECK(result_ == 1);
+    CHECK(byte_ == 'b');
+  }
+
+ private:
+  int ends_[2] = {-1, -1};
+  std::atomic<int> thread_{0};
+  std::atomic<bool> has_ended_{false};
+  ssize_t result_ = 0;
+  char byte_ = 0;
+};
+
+// Goes down to less than 1 KiB above the end of the stack: too little for the frame that
+// the kernel makes for a handler.
+[[gnu::noinline]] void fill_stack(const std::byte* bottom, const std::function<void()>& at_end) {
+  const auto* const here = static_cast<const std::byte*>(__builtin_frame_address(0));
+  if (here - bottom < 1024) {
+    at_end();
+  } else {
+    fill_stack(bottom, at_end);
+  }
+  asm volatile("" ::: "memory");  // no tail call
 }
 
 }  // namespace
@@ -190,6 +259,90 @@ TEST_SUITE("running frames") {
       CHECK(has(fiber_line(text, "third"), "on a side pool (not begun)"));
       if (VIGIL_TSAN == 0) CHECK(count_of(text, "::spin_until(") == 1);
     });
+  }
+
+  TEST_CASE("threads that are asked in read(2) get their bytes, and no EINTR" *
+            doctest::skip(VIGIL_TSAN)) {
+    vigil::inspect::install();
+    waiting_read by_fiber;
+    waiting_read by_function;
+    waiting_read by_thread;
+    vigil::options two;
+    two.workers = 2;
+    vigil::run(two, [&] {
+      auto fiber = vigil::spawn([&] { by_fiber(); });
+      auto caller = vigil::spawn([&] { vigil::blocking([&] { by_function(); }); });
+      std::thread plain([&] { by_thread(); });
+      vigil::blocking([&] {
+        for (int i = 0; i < 5; ++i) {
+          for (const waiting_read* r : {&by_fiber, &by_function, &by_thread})
+            r->wait_until_it_waits();
+          inspected();                          // asks the first two
+          vigil::inspect::find_stuck_fibers();  // interrupts all
+        }
+        for (const waiting_read* r : {&by_fiber, &by_function, &by_thread})
+          r->give_byte();
+      });
+      fiber.join();
+      caller.join();
+      plain.join();
+    });
+    by_fiber.check();
+    by_function.check();
+    by_thread.check();
+  }
+
+  TEST_CASE("child: a fiber that runs at the end of its stack" * doctest::skip()) {
+    vigil::inspect::install();
+    std::string text;
+    while_a_fiber_spins(
+        "deep",
+        [](auto spin) {
+          vigil::detail::stack_place place;
+          REQUIRE(vigil::detail::find_stack(__builtin_frame_address(0), place));
+          fill_stack(place.where.bottom, spin);
+        },
+        [&] {
+          for (int i = 0; i < 10; ++i)
+            text = answered();
+        });
+    INFO(text);
+    CHECK(has(text, "::fill_stack("));
+  }
+
+  TEST_CASE("a running fiber is asked on the alternate stack, however full its own is" *
+            doctest::skip(VIGIL_TSAN)) {
+    const child_result r = run_child("child: a fiber that runs at the end of its stack");
+    INFO(r.output);
+    CHECK(r.succeeded());
+  }
+
+  TEST_CASE("the signal that install() was given is the one that asks" *
+            doctest::skip(VIGIL_TSAN)) {
+    for (const int signal : {SIGURG, SIGWINCH, SIGUSR1, SIGUSR2, SIGRTMIN + 3}) {
+      CAPTURE(signal);
+      vigil::inspect::install({.running_signal = signal, .addresses = false});
+      sigset_t all_others;
+      sigfillset(&all_others);
+      sigdelset(&all_others, signal);
+      std::string text;
+      while_a_fiber_spins(
+          "hears",
+          [&](auto spin) { deaf_to(all_others, spin); },
+          [&] {
+            // A busy machine may need more than one.
+            for (int i = 0; i < 20 && !has(text, "::spin_until("); ++i)
+              text = inspected();
+          });
+      CHECK(has(text, "::spin_until("));
+      sigset_t it_alone;
+      sigemptyset(&it_alone);
+      sigaddset(&it_alone, signal);
+      while_a_fiber_spins(
+          "deaf", [&](auto spin) { deaf_to(it_alone, spin); }, [&] { text = inspected(); });
+      CHECK(has(text, "(the thread that runs it has not answered)"));
+    }
+    vigil::inspect::install();
   }
 
   TEST_CASE("a handler that the program has for the signal is still called for its own") {
