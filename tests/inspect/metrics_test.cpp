@@ -4,7 +4,11 @@
 
 #include <vigil/co.hpp>
 
+#include <atomic>
+#include <cstdint>
 #include <string>
+#include <thread>
+#include <tuple>
 #include <vector>
 
 using namespace std::chrono_literals;
@@ -23,6 +27,55 @@ std::string sample(const std::string& text, const std::string& name) {
 std::string of_runtime(const std::string& labels = "") {
   return "{runtime=\"" + std::to_string(vigil::detail::current_scheduler()->number()) + "\"" +
          labels + "}";
+}
+
+// Keeps its worker until f() holds.
+template <class F>
+void keep_worker_until(F f) {
+  while (!f())
+    std::this_thread::yield();
+}
+
+// The counters of the workers as both readers have them, of one moment.
+struct worker_facts {
+  vigil::runtime_stats stats;
+  std::string text;
+};
+
+// Caller: keeps one of two workers. The other one sleeps.
+worker_facts quiet_facts() {
+  const auto counts = [](const vigil::runtime_stats& s) {
+    return std::tuple(s.steals, s.kernel_waits, s.wakes_useful, s.wakes_needless, s.workers_asleep);
+  };
+  for (;;) {
+    keep_worker_until([] { return vigil::stats().workers_asleep == 1; });
+    const worker_facts f{vigil::stats(), vigil::inspect::openmetrics()};
+    if (f.stats.workers_asleep == 1 && counts(f.stats) == counts(vigil::stats())) return f;
+  }
+}
+
+void check_samples(const worker_facts& f) {
+  INFO(f.text);
+  const auto is = [&](const std::string& name, std::uint64_t value) {
+    CHECK(sample(f.text, name) == std::to_string(value));
+  };
+  const std::string wakeups = "vigil_worker_wakeups_total";
+  is("vigil_fiber_steals_total" + of_runtime(), f.stats.steals);
+  is("vigil_worker_kernel_waits_total" + of_runtime(), f.stats.kernel_waits);
+  is(wakeups + of_runtime(",found=\"work\""), f.stats.wakes_useful);
+  is(wakeups + of_runtime(",found=\"nothing\""), f.stats.wakes_needless);
+  is("vigil_worker_asleep" + of_runtime(), f.stats.workers_asleep);
+}
+
+// Starts so many fibers, and keeps its worker until another one has run them all.
+void have_run_elsewhere(int fibers) {
+  std::atomic<int> ran{0};
+  std::vector<vigil::fiber<void>> all;
+  for (int i = 0; i < fibers; ++i)
+    all.push_back(vigil::spawn([&] { ran.fetch_add(1); }));
+  keep_worker_until([&] { return ran.load() == fibers; });
+  for (auto& f : all)
+    f.join();
 }
 
 }  // namespace
@@ -89,6 +142,49 @@ TEST_SUITE("metrics") {
         CHECK(sample(text, std::string(name) + "_count" + of_runtime()) == "7");
         CHECK(sample(text, std::string(name) + "_bucket" + of_runtime(",le=\"+Inf\"")) == "7");
       }
+    });
+  }
+
+  TEST_CASE("fibers that a worker took from another one's queue") {
+    in_runtime({.workers = {2}}, [] {
+      const worker_facts before = quiet_facts();
+      have_run_elsewhere(20);
+      const worker_facts after = quiet_facts();
+      CHECK(after.stats.steals - before.stats.steals == 20);
+      check_samples(before);
+      check_samples(after);
+    });
+  }
+
+  TEST_CASE("workers that sleep, and what they found when they woke") {
+    in_runtime({.workers = {2}}, [] {
+      const worker_facts before = quiet_facts();
+      std::atomic<bool> stop{false};
+      std::atomic<bool> runs{false};
+      auto other = vigil::spawn([&] {
+        runs.store(true);
+        keep_worker_until([&] { return stop.load(); });
+      });
+      keep_worker_until([&] { return runs.load(); });
+      CHECK(vigil::stats().workers_asleep == 0);
+      CHECK(sample(vigil::inspect::openmetrics(), "vigil_worker_asleep" + of_runtime()) == "0");
+      stop.store(true);
+      other.join();
+      const worker_facts woken = quiet_facts();
+      CHECK(woken.stats.wakes_useful > before.stats.wakes_useful);
+      check_samples(woken);
+      // The other worker sleeps to a deadline that was then put off. It does not if the
+      // deadline has come before.
+      worker_facts last = woken;
+      while (last.stats.wakes_needless == woken.stats.wakes_needless) {
+        const vigil::timer later = vigil::after_func(1ms, [] {});
+        keep_worker_until([] { return vigil::stats().workers_asleep == 1; });
+        later.reset(1h);
+        vigil::sleep_for(2ms);
+        last = quiet_facts();
+        later.stop();
+      }
+      check_samples(last);
     });
   }
 

@@ -1,5 +1,6 @@
 // The sockets that fibers wait for, in dumps.
 #include "inspect/inspect_helpers.hpp"
+#include "sched/scheduler.hpp"
 #include "support/in_runtime.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -232,6 +233,30 @@ TEST_SUITE("sockets") {
       });
       CHECK(has(waiting_line("reader"), "[parked: I/O, for "));
       f.request_stop();
+    });
+  }
+
+  TEST_CASE("a pending read is counted in the metrics") {
+    vigil::run([] {
+      const auto counts = [](const char* number) {
+        return has(vigil::inspect::openmetrics(),
+                   "\nvigil_io_pending{runtime=\"" +
+                       std::to_string(vigil::detail::current_scheduler()->number()) + "\"} " +
+                       number + "\n");
+      };
+      CHECK(counts("0"));
+      local::socket near(io::io_context());
+      local::socket far(io::io_context());
+      asio::local::connect_pair(near, far);
+      auto f = vigil::spawn(vigil::fiber_options{.name = "reader"}, [&near] {
+        char byte = 0;
+        near.async_read_some(asio::buffer(&byte, 1), io::use_fiber);
+      });
+      waiting_line("reader");
+      CHECK(counts("1"));
+      far.write_some(asio::buffer("b", 1));
+      f.join();
+      CHECK(counts("0"));
     });
   }
 
