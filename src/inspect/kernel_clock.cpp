@@ -1,12 +1,24 @@
 #include "inspect/kernel_clock.hpp"
 
 #include "base/assert.hpp"
+#include "base/atomic.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <fstream>
 
 namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+constexpr const char* kernels_file =
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
+constinit atomic<const char*> clock_source_file{kernels_file};
+
+}  // namespace
+
+void set_clock_source_file(const char* path) noexcept {
+  clock_source_file.store(path != nullptr ? path : kernels_file);
+}
 
 bool is_slow_clock(std::string_view name) noexcept {
   // The kernel lets programs read these by themselves, through the vDSO.
@@ -17,14 +29,14 @@ bool is_slow_clock(std::string_view name) noexcept {
 
 kernel_clock present_clock() {
   kernel_clock k;
-  std::ifstream in("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+  std::ifstream in(clock_source_file.load());
   in >> k.name;
   k.is_slow = !k.name.empty() && is_slow_clock(k.name);
   return k;
 }
 
 void warn_of_slow_clock() {
-  static std::atomic<bool> was_said{false};
+  static atomic<bool> was_said{false};
   const kernel_clock k = present_clock();
   if (!k.is_slow || was_said.exchange(true)) return;
   warn(

@@ -15,6 +15,10 @@ struct kernel_clock {
 
 kernel_clock present_clock();
 
+// The file in which present_clock() looks from now on; nullptr: the kernel's. For tests.
+// caller  keeps the name.
+void set_clock_source_file(const char* path) noexcept;
+
 // Whether a look at the kernel's clock source of this name is a system call.
 bool is_slow_clock(std::string_view name) noexcept;
 

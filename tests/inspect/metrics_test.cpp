@@ -1,11 +1,15 @@
 #include "inspect/inspect_helpers.hpp"
 #include "inspect/kernel_clock.hpp"
+#include "support/child.hpp"
 #include "support/in_runtime.hpp"
+#include "support/temporary_folder.hpp"
 
 #include <vigil/co.hpp>
 
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -251,5 +255,37 @@ TEST_SUITE("metrics") {
       CHECK(is_slow_clock(slow));
     for (const char* const fast : {"tsc", "kvm-clock", "arch_sys_counter"})
       CHECK_FALSE(is_slow_clock(fast));
+  }
+
+  // That something was said holds for the process, so this has one of its own.
+  TEST_CASE("child: clock sources" * doctest::skip()) {
+    const temporary_folder folder;
+    const std::string file = folder.file("current_clocksource");
+    vigil::detail::set_clock_source_file(file.c_str());
+    const auto show = [] {
+      for (const std::string& line : lines_of(vigil::inspect::openmetrics()))
+        if (line.starts_with("vigil_clock_source_info")) std::puts(line.c_str());
+      std::fflush(stdout);
+    };
+    vigil::inspect::install();
+    show();
+    for (const char* const name : {"tsc", "xen", "hpet"}) {
+      std::ofstream(file) << name << '\n';
+      vigil::inspect::install();
+      vigil::inspect::install();
+      show();
+    }
+  }
+
+  TEST_CASE("a slow clock source is said once, and is in the metrics") {
+    const child_result r = run_child("child: clock sources");
+    INFO(r.output);
+    CHECK(r.succeeded());
+    CHECK(r.says("vigil_clock_source_info{source=\"\",slow=\"false\"} 1\n"));
+    CHECK(r.says("vigil_clock_source_info{source=\"tsc\",slow=\"false\"} 1\n"));
+    CHECK(r.says("vigil_clock_source_info{source=\"xen\",slow=\"true\"} 1\n"));
+    CHECK(r.says("vigil_clock_source_info{source=\"hpet\",slow=\"true\"} 1\n"));
+    CHECK(r.says("the kernel's clock source is xen: each look at the clock is a system call"));
+    CHECK(count_of(r.output, "the kernel's clock source is ") == 1);
   }
 }
