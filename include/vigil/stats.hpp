@@ -42,7 +42,8 @@ struct blocking_stats {
 };
 
 struct runtime_stats {
-  // Fibers.
+  // Fibers. inspect::openmetrics() (vigil/inspect.hpp) has them by state and by reason of
+  // their wait, and tasks by state; for that it walks over all of them.
   std::uint64_t fibers_started = 0;
   std::uint64_t fibers_alive = 0;     // user fibers, including the main one
   std::uint64_t fibers_sleeping = 0;  // parked in sleep_for or sleep_until
