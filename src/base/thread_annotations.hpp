@@ -24,7 +24,8 @@
 #define VIGIL_NO_SANITIZE_THREAD __attribute__((no_sanitize_thread, noinline))
 #endif
 
-// For what reads a copy of bytes that may be no object any more.
+// For what reads a copy of bytes that may be no object any more: the sanitizer looks at
+// the pointer to its virtual functions.
 #define VIGIL_NO_SANITIZE_UNDEFINED __attribute__((no_sanitize("undefined"), noinline))
 
 // For what reads the stacks of others, and the gaps between their variables.

@@ -20,6 +20,11 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
+// The address may be any number, and overflow.
+const void* address_after(const void* at, std::size_t bytes) noexcept {
+  return reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(at) + bytes);
+}
+
 bool read_birth(const birth& b, const void* address, shown_birth& out) noexcept {
   out.line = b.line();
   out.address = address;
@@ -60,7 +65,7 @@ bool read_case(const select_case& c, shown_object& out) noexcept {
   copied_bytes<case_table> table;
   if (!table.read(c.table)) return false;
   const case_table& t = table.as_object();
-  const void* shown = static_cast<const std::byte*>(c.object) + t.shown_at;
+  const void* shown = address_after(c.object, t.shown_at);
   if (t.reason == wait_reason::io) {  // there lies what is shown
     copied_bytes<const void*> word;
     if (!word.read(shown)) return false;
@@ -79,7 +84,9 @@ bool read_select_at(const void* at, awaited_object& out) noexcept {
   for (std::size_t i = 0; i < looked_at; ++i) {
     copied_bytes<select_case*> place;
     copied_bytes<select_case> one;
-    if (!place.read(all.cases + i) || !one.read(place.as_object())) return false;
+    if (!place.read(address_after(all.cases, i * sizeof *all.cases)) ||
+        !one.read(place.as_object()))
+      return false;
     const select_case& c = one.as_object();
     if (c.type != select_case::kind::waits || c.object == nullptr) continue;
     if (out.case_count == awaited_object::most_cases) {
@@ -163,7 +170,7 @@ bool read_io(const fiber_snapshot& s, awaited_object& out) noexcept {
   return true;
 }
 
-bool read_call(const fiber_snapshot& s, awaited_object& out) noexcept {
+VIGIL_NO_SANITIZE_UNDEFINED bool read_call(const fiber_snapshot& s, awaited_object& out) noexcept {
   copied_bytes<side_call> copy;
   if (!copy.read(s.object)) return false;
   // Pairs with side_pool::run().
