@@ -35,6 +35,7 @@ struct search_work {
 };
 
 void* search(void* argument) {
+  process_is_quiet_thread();
   auto& work = *static_cast<search_work*>(argument);
   stuck_search& all = *::new (work.memory.allocate(sizeof(stuck_search), alignof(stuck_search)))
                           stuck_search(work.memory, work.caller_from);
@@ -84,8 +85,8 @@ std::size_t stacks_in_use() noexcept {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::pthread_attr_destroy(&how);
   if (error == 0) ::pthread_join(thread, nullptr);
-  process_count_quiet_threads(-1);
   if (error != 0) {
+    process_count_quiet_threads(-1);
     throw std::system_error(
         error, std::generic_category(), "vigil::inspect::find_stuck_fibers: no thread can be had");
   }
