@@ -1,7 +1,7 @@
 // The price of the flight recorder: the same work with it and without it, in turns.
 #include "harness.hpp"
+#include "recorded_work.hpp"
 
-#include <vigil/trace.hpp>
 #include <vigil/vigil.hpp>
 
 #include <algorithm>
@@ -31,44 +31,6 @@ double cpu_of(int n, F f) {
   return (now() - begin) / n;
 }
 
-void yields(int n) {
-  auto other = vigil::spawn([n] {
-    for (int i = 0; i < n / 2; ++i)
-      vigil::this_fiber::yield();
-  });
-  for (int i = 0; i < n / 2; ++i)
-    vigil::this_fiber::yield();
-  other.join();
-}
-
-void questions(int n) {
-  auto ask = vigil::make_channel<int>();
-  auto answer = vigil::make_channel<int>();
-  auto other = vigil::spawn([&] {
-    while (auto v = ask.recv())
-      answer.send(*v);
-  });
-  for (int i = 0; i < n; ++i) {
-    ask.send(i);
-    static_cast<void>(answer.recv());
-  }
-  ask.close();
-  other.join();
-}
-
-void starts(int n) {
-  for (int i = 0; i < n; ++i)
-    vigil::spawn([] {}).join();
-}
-
-void timeouts(int n) {
-  auto never_sent = vigil::make_channel<int>(1);
-  for (int i = 0; i < n; ++i) {
-    auto t = vigil::after_func(1s, [] {});
-    t.stop();
-  }
-}
-
 void sleeps(int n) {
   std::vector<vigil::fiber<>> all;
   constexpr int fibers = 100;
@@ -80,11 +42,6 @@ void sleeps(int n) {
   }
   for (auto& f : all)
     f.join();
-}
-
-void regions(int n) {
-  for (int i = 0; i < n; ++i)
-    const vigil::trace::region region("bench");
 }
 
 #ifdef VIGIL_BENCH_IO
@@ -122,10 +79,10 @@ double median(std::vector<double> v) {
 void recorder(report& out) {
   const int rounds = out.is_long() ? 15 : 5;
   const work all[] = {
-      {"yield", &yields, 2'000'000, 2},
+      {"yield", [](int n) { yields(n / 2); }, 2'000'000, 2},
       {"question and answer", &questions, 500'000, 4},
       {"start and join of a fiber", &starts, 300'000, 6},
-      {"arm and stop of a timer", &timeouts, 1'000'000, 2},
+      {"arm and stop of a timer", &timers, 1'000'000, 2},
       {"sleep of one of 100", &sleeps, 50'000, 4},
       {"region", &regions, 5'000'000, 2},
 #ifdef VIGIL_BENCH_IO

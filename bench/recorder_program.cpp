@@ -2,7 +2,8 @@
 // could record cost while nothing is recorded.
 //
 //   recorder_program WORK N   N rounds of the work, on one worker
-#include <vigil/trace.hpp>
+#include "recorded_work.hpp"
+
 #include <vigil/vigil.hpp>
 
 #include <chrono>
@@ -12,58 +13,16 @@
 
 namespace {
 
-using namespace std::chrono_literals;
-
-void yields(int n) {
-  auto other = vigil::spawn([n] {
-    for (int i = 0; i < n; ++i)
-      vigil::this_fiber::yield();
-  });
-  for (int i = 0; i < n; ++i)
-    vigil::this_fiber::yield();
-  other.join();
-}
-
-void questions(int n) {
-  auto ask = vigil::make_channel<int>();
-  auto answer = vigil::make_channel<int>();
-  auto other = vigil::spawn([&] {
-    while (auto v = ask.recv())
-      answer.send(*v);
-  });
-  for (int i = 0; i < n; ++i) {
-    ask.send(i);
-    static_cast<void>(answer.recv());
-  }
-  ask.close();
-  other.join();
-}
-
-void starts(int n) {
-  for (int i = 0; i < n; ++i)
-    vigil::spawn([] {}).join();
-}
-
-void timers(int n) {
-  for (int i = 0; i < n; ++i)
-    vigil::after_func(1h, [] {}).stop();
-}
-
-void regions(int n) {
-  for (int i = 0; i < n; ++i)
-    const vigil::trace::region region("round");
-}
-
 struct work {
   std::string_view name;
   void (*f)(int);
 };
 
-constexpr work all[] = {{"yield", &yields},
-                        {"question", &questions},
-                        {"start", &starts},
-                        {"timer", &timers},
-                        {"region", &regions}};
+constexpr work all[] = {{"yield", &bench::yields},
+                        {"question", &bench::questions},
+                        {"start", &bench::starts},
+                        {"timer", &bench::timers},
+                        {"region", &bench::regions}};
 
 }  // namespace
 
@@ -73,7 +32,7 @@ int main(int argc, char** argv) {
     if (rounds < 1 || w.name != argv[1]) continue;
     vigil::options settings;
     settings.workers = 1;
-    settings.stuck_limit = 0s;
+    settings.stuck_limit = std::chrono::seconds(0);
     vigil::run(settings, [&w, rounds] { w.f(rounds); });
     return 0;
   }

@@ -1,4 +1,4 @@
-// What a wait's object holds once the wait has ended: any bytes.
+// Reading the object of a wait that has ended: its bytes may be anything.
 #include "inspect/awaited_object.hpp"
 #include "sched/report/fiber_snapshot.hpp"
 #include "sched/wait/wait_reason.hpp"
