@@ -123,19 +123,23 @@ template <class T, class F = detail::nothing>
   return detail::next_case<T, F>(g, std::move(f));
 }
 
-// --- Waits for the ends of fibers and tasks of any number: each argument is a handle,
-// fiber<R>& or task_handle<T>&, or a range of handles, such as std::vector<fiber<R>>&.
-// Empty handles are left out. The handles keep their results: a join() afterwards does
-// not wait. In a task, vigil/co.hpp has the same to co_await.
+// --- Waits for the ends of fibers and tasks of any number: each argument is an lvalue, a
+// handle, fiber<R>& or task_handle<T>&, or a range of handles, such as
+// std::vector<fiber<R>>&. Empty handles are not waited for. The handles keep their
+// results: a join() afterwards does not wait. In a task, vigil/co.hpp has those without
+// _until to co_await.
 //
-// All throw wrong_place if the caller's own fiber or task is among them, or, if they have
-// to wait, if one is being joined already (for wait_any, or is there twice); `stopped`;
-// and with a context `cancelled` when ctx is done. Cost of wait_any: a place in memory
-// for each handle.
+// All throw wrong_place before they wait if the caller's own fiber or task is among them.
+// If they have to wait, they throw wrong_place if another joins a handle that they wait
+// for, or if wait_any has a handle twice; `stopped`; and with a context `cancelled` when
+// ctx is done.
+//
+// Cost of each call: room for each handle, and for wait_any a look at all of them. A
+// group_of<T> hands out many results one by one for less.
 
-// Waits until one has ended, and returns its index, counted through all arguments. If
-// several have, each has the same chance. Throws std::invalid_argument if there is none
-// to wait for.
+// Waits until one has ended, and returns its index, counted through all arguments, the
+// empty handles as well. If several have, each has the same chance. Throws
+// std::invalid_argument if there is none to wait for.
 template <detail::handles... Handles>
 std::size_t wait_any(Handles&... all) {
   return *detail::wait_any_within(detail::no_limit, all...);

@@ -7,7 +7,8 @@
 //
 // Each does what the function of the same name does, but suspends the task instead of a
 // fiber. A wait ends early by a stop (`stopped`), and by its context or its time, if it
-// was given one. The objects that are named must live until the wait is over.
+// was given one. The objects that are named must live until the wait is over; a context
+// is kept. Each is awaited once.
 //
 // Thread safety: that of the objects. To await one of these outside a task is an error of
 // the compiler.
@@ -130,35 +131,35 @@ template <class R>
 }
 
 // --- the ends of fibers and tasks of any number, as vigil::wait_any and wait_all: each
-// argument is a handle or a range of handles.
+// argument is a handle or a range of handles, which are looked at once it is awaited.
 template <detail::handles... Handles>
 [[nodiscard]] auto wait_any(Handles&... all) {
-  return detail::any_end_wait<false>(detail::ends_of(all...), detail::no_limit);
+  return detail::any_end_wait<false, Handles...>(detail::no_limit, all...);
 }
 
 template <detail::handles... Handles>
 [[nodiscard]] auto wait_any(const context& ctx, Handles&... all) {
-  return detail::any_end_wait<false>(detail::ends_of(all...), detail::cancelled_by(ctx));
+  return detail::any_end_wait<false, Handles...>(detail::cancelled_by(ctx), all...);
 }
 
 template <detail::duration_like D, detail::handles... Handles>
 [[nodiscard]] auto wait_any_for(const D& timeout, Handles&... all) {
-  return detail::any_end_wait<true>(detail::ends_of(all...), detail::within(timeout));
+  return detail::any_end_wait<true, Handles...>(detail::within(timeout), all...);
 }
 
 template <detail::handles... Handles>
-[[nodiscard]] task<void> wait_all(Handles&... all) {
-  return detail::wait_for_all(detail::ends_of(all...), detail::no_limit);
+[[nodiscard]] auto wait_all(Handles&... all) {
+  return detail::all_ends_wait<false, Handles...>(detail::no_limit, all...);
 }
 
 template <detail::handles... Handles>
-[[nodiscard]] task<void> wait_all(const context& ctx, Handles&... all) {
-  return detail::wait_for_all(detail::ends_of(all...), detail::cancelled_by(ctx));
+[[nodiscard]] auto wait_all(const context& ctx, Handles&... all) {
+  return detail::all_ends_wait<false, Handles...>(detail::cancelled_by(ctx), all...);
 }
 
 template <detail::duration_like D, detail::handles... Handles>
-[[nodiscard]] task<bool> wait_all_for(const D& timeout, Handles&... all) {
-  return detail::wait_for_all_in_time(detail::ends_of(all...), detail::within(timeout));
+[[nodiscard]] auto wait_all_for(const D& timeout, Handles&... all) {
+  return detail::all_ends_wait<true, Handles...>(detail::within(timeout), all...);
 }
 
 // --- locks and permits. Each returns the object that owns them: a std::unique_lock, a

@@ -65,7 +65,7 @@ bool read_case(const select_case& c, shown_object& out) noexcept {
   copied_bytes<case_table> table;
   if (!table.read(c.table)) return false;
   const case_table& t = table.as_object();
-  const void* shown = address_after(c.object, t.shown_at);
+  const void* shown = address_after(c.object, static_cast<std::size_t>(t.shown_at));
   if (t.reason == wait_reason::io) {  // there lies what is shown
     copied_bytes<const void*> word;
     if (!word.read(shown)) return false;

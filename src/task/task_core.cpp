@@ -178,8 +178,8 @@ namespace {
 
 [[noreturn]] void throw_second_task_join() {
   throw wrong_place(
-      "vigil::task_handle::join: another fiber, task or thread joins this handle already, and only "
-      "one can have the result");
+      "vigil::task_handle::join: another fiber, task or thread joins this handle already, or "
+      "one wait has it twice, and only one can have the result");
 }
 
 enum class task_join_end { ended, limit, refused };
@@ -205,6 +205,17 @@ task_join_end wait_as_task_joiner(task_core& t, caller& self) {
   return task_join_end::limit;
 }
 
+// True if the task, which is not the caller's own, has ended.
+bool wait_for_other(task_core& t, const wait_limit& limit) {
+  if (has_ended(t)) return true;
+  if (limit.is_over()) return false;
+  caller self(limit);
+  if (self.may_not_wait()) self.refuse("task_handle::join");
+  const task_join_end result = wait_as_task_joiner(t, self);
+  if (result == task_join_end::refused) throw_second_task_join();
+  return result == task_join_end::ended;
+}
+
 }  // namespace
 
 void throw_empty_task() {
@@ -215,20 +226,14 @@ void throw_empty_task() {
 
 void check_task_join(task_core* t) {
   if (t == nullptr) throw_empty_task();
-  if (!has_ended(*t) && t->service.is_inside(*t)) {
+  if (!has_ended(*t) && t == task_of_caller()) {
     throw wrong_place("vigil::task_handle::join: a task cannot wait for its own end");
   }
 }
 
 bool wait_for_end(task_core* t, const wait_limit& limit) {
   check_task_join(t);
-  if (has_ended(*t)) return true;
-  if (limit.is_over()) return false;
-  caller self(limit);
-  if (self.may_not_wait()) self.refuse("task_handle::join");
-  const task_join_end result = wait_as_task_joiner(*t, self);
-  if (result == task_join_end::refused) throw_second_task_join();
-  return result == task_join_end::ended;
+  return wait_for_other(*t, limit);
 }
 
 void request_stop(task_core& t) noexcept {
@@ -263,7 +268,7 @@ void stop_and_join(task_core* t) noexcept {
   if (!has_ended(*t)) {
     if (detail::process_lacks_threads()) return;
     t->request_stop();
-    if (!has_ended(*t) && t->service.is_inside(*t)) {
+    if (t == task_of_caller()) {
       t->fatal_here(
           "destroys its own last handle, which would wait for the task's end for ever: detach() it "
           "first, or let another task own it");
@@ -351,8 +356,8 @@ constexpr case_table task_join_table = {wait_reason::join,
 
 constexpr end_kind end_of_task = {
     &task_join_table,
-    [](void* t) { check_task_join(static_cast<task_core*>(t)); },
-    [](void* t, const wait_limit& l) { return wait_for_end(static_cast<task_core*>(t), l); },
+    []() noexcept -> const void* { return task_of_caller(); },
+    [](void* t, const wait_limit& l) { return wait_for_other(task_of(t), l); },
     [](void*) noexcept {}};
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -241,10 +241,19 @@ void task_service::stop_runner_of(const task_core& t) noexcept {
   if (stopped_wait != nullptr) stopped_wait->deliver();
 }
 
-bool task_service::is_inside(const task_core& t) noexcept {
+const task_core* task_service::task_on(const fiber& f) noexcept {
   const lock_guard guard(lock_);
-  const runner* const r = find_inside(t);
-  return r != nullptr && &r->self == current_fiber();
+  const runner* r = runners_.front();
+  while (r != nullptr && &r->self != &f)
+    r = list<runner, &runner::hook>::next(*r);
+  return r == nullptr ? nullptr : r->inside;
+}
+
+const task_core* task_of_caller() noexcept {
+  const fiber* const self = current_fiber();
+  if (self == nullptr || self->role != fiber_role::runner) return nullptr;
+  runtime_part* const tasks = current_scheduler()->end.parts_above.find(runtime_part::kind::tasks);
+  return tasks == nullptr ? nullptr : static_cast<task_service*>(tasks)->task_on(*self);
 }
 
 // Resumes a task on the runner's stack, as the callbacks' runners call a callback.

@@ -43,8 +43,8 @@ class task_service final : public runtime_part {
   // Stops the runner that is inside the task, if one is: its wait as a fiber and each
   // later one there. Caller: keeps the task from ending.
   void stop_runner_of(const task_core& t) noexcept VIGIL_EXCLUDES(lock_);
-  // Whether the calling fiber is a runner that is inside the task.
-  bool is_inside(const task_core& t) noexcept VIGIL_EXCLUDES(lock_);
+  // The task whose code is on this fiber's stack; nullptr if none is.
+  const task_core* task_on(const fiber& f) noexcept VIGIL_EXCLUDES(lock_);
 
   void stop_all() noexcept override VIGIL_EXCLUDES(lock_);
   void write(dump_writer& out) noexcept override VIGIL_EXCLUDES(lock_);
@@ -106,5 +106,9 @@ class task_service final : public runtime_part {
   unsigned inside_ VIGIL_GUARDED_BY(lock_) = 0;                 // runners that are inside a task
   std::uint64_t last_id_ VIGIL_GUARDED_BY(lock_) = 0;
 };
+
+// The task whose code calls, which is only to be compared with one that may be gone;
+// nullptr if the caller is no task.
+const task_core* task_of_caller() noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

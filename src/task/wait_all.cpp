@@ -7,9 +7,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 class end_wait : public one_case_wait<end_wait> {
  public:
   end_wait(const any_end& of, const wait_limit& limit)
-      : one_case_wait(limit), of_(of), case_(*of.kind->join, of.object) {
-    of.kind->check(of.object);
-  }
+      : one_case_wait(limit), of_(of), case_(*of.kind->join, of.object) {}
 
   select_case& one_case() noexcept { return case_; }
 
@@ -25,16 +23,13 @@ class end_wait : public one_case_wait<end_wait> {
   select_case case_;
 };
 
-task<bool> wait_for_all_in_time(std::vector<any_end> ends, wait_limit limit) {
+task<bool> wait_for_all(std::vector<any_end> ends, wait_limit limit) {
+  check_ends(ends);
   const kept_limit kept(limit.absolute());
   for (const any_end& e : ends) {
     if (e.object != nullptr && !co_await end_wait(e, kept.limit)) co_return false;
   }
   co_return true;
-}
-
-task<void> wait_for_all(std::vector<any_end> ends, wait_limit limit) {
-  static_cast<void>(co_await wait_for_all_in_time(std::move(ends), limit));
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -91,6 +91,13 @@ TEST_SUITE("wait_any, wait_all") {
       own = spawn([&] {
         CHECK_THROWS_AS(wait_any(own), vigil::wrong_place);
         CHECK_THROWS_AS(wait_all(own), vigil::wrong_place);
+        auto slow = ends_after(100s, 1);
+        const auto began = vigil::clock::now();
+        CHECK_THROWS_AS(wait_any(slow, own), vigil::wrong_place);
+        CHECK_THROWS_AS(wait_all(slow, own), vigil::wrong_place);
+        CHECK_THROWS_AS(static_cast<void>(wait_all_for(1s, slow, own)), vigil::wrong_place);
+        CHECK(vigil::clock::now() == began);
+        slow.join();
       });
       own.join();
       auto f = ends_after(1s, 1);

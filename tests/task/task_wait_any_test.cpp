@@ -3,6 +3,7 @@
 
 #include <vigil/co.hpp>
 
+#include <atomic>
 #include <optional>
 #include <stdexcept>
 #include <thread>
@@ -73,7 +74,13 @@ TEST_SUITE("task: wait_any, wait_all") {
         CHECK(ended == static_cast<std::size_t>(i));
         CHECK(co_await co::join(all[ended]) == i);
       }
-      CHECK_THROWS_AS(static_cast<void>(co::wait_any(all)), std::invalid_argument);
+      bool is_refused = false;
+      try {
+        co_await co::wait_any(all);
+      } catch (const std::invalid_argument&) {
+        is_refused = true;
+      }
+      CHECK(is_refused);
       co_await co::wait_all(all);
     });
   }
@@ -188,16 +195,26 @@ TEST_SUITE("task: wait_any, wait_all") {
     in_virtual([] {
       task_handle<> own;
       const auto waits_for_itself = [&own]() -> task<> {
-        CHECK_THROWS_AS(static_cast<void>(co::wait_any(own)), vigil::wrong_place);
+        const auto began = vigil::clock::now();
+        auto slow = spawn(result_after(100s, 1));
         CHECK_THROWS_AS(vigil::wait_any(own), vigil::wrong_place);
-        CHECK_THROWS_AS(vigil::wait_all(own), vigil::wrong_place);
-        bool is_refused = false;
-        try {
-          co_await co::wait_all(own);
-        } catch (const vigil::wrong_place&) {
-          is_refused = true;
-        }
-        CHECK(is_refused);
+        CHECK_THROWS_AS(vigil::wait_any(slow, own), vigil::wrong_place);
+        CHECK_THROWS_AS(vigil::wait_all(slow, own), vigil::wrong_place);
+        CHECK_THROWS_AS(static_cast<void>(vigil::wait_all_for(1s, slow, own)), vigil::wrong_place);
+        const auto is_refused = [](auto wait) -> task<bool> {
+          try {
+            static_cast<void>(co_await wait());
+          } catch (const vigil::wrong_place&) {
+            co_return true;
+          }
+          co_return false;
+        };
+        CHECK(co_await is_refused([&] { return co::wait_any(own); }));
+        CHECK(co_await is_refused([&] { return co::wait_any(slow, own); }));
+        CHECK(co_await is_refused([&] { return co::wait_any(slow, slow); }));
+        CHECK(co_await is_refused([&] { return co::wait_all_for(1s, slow, own); }));
+        CHECK(vigil::clock::now() == began);
+        CHECK(slow.join() == 1);
       };
       own = spawn(waits_for_itself());
       own.join();
@@ -211,6 +228,106 @@ TEST_SUITE("task: wait_any, wait_all") {
       CHECK(vigil::wait_any(all) == 0);
       CHECK(all[0].join() == 0);
     });
+  }
+
+  TEST_CASE("a wait that was made before looks at the handles when it is awaited") {
+    in_a_task([]() -> task<> {
+      std::vector<task_handle<int>> all = tasks_that_end_backwards(3);
+      auto f = fiber_that_ends_after(10s, 4);
+      auto any = co::wait_any(f, all);
+      auto each = co::wait_all(f, all);
+      auto one = co::join(all[0]);
+      CHECK(co_await co::join(all[2]) == 2);
+      CHECK(co_await std::move(any) == 2);
+      CHECK(all[0].join() == 0);
+      CHECK(f.join() == 4);
+      co_await std::move(each);
+      bool is_empty = false;
+      try {
+        static_cast<void>(co_await std::move(one));
+      } catch (const vigil::wrong_place&) {
+        is_empty = true;
+      }
+      CHECK(is_empty);
+      CHECK(all[1].join() == 1);
+    });
+  }
+
+  TEST_CASE("a wait keeps its context, whose other handles may have gone") {
+    in_a_task([]() -> task<> {
+      std::vector<task_handle<int>> all = tasks_that_end_backwards(2);
+      const auto began = vigil::clock::now();
+      const auto any = [&all] {
+        return co::wait_any(vigil::with_timeout(vigil::background(), 100ms).ctx, all);
+      };
+      const auto each = [&all] {
+        return co::wait_all(vigil::with_timeout(vigil::background(), 100ms).ctx, all);
+      };
+      const auto is_cancelled = [](auto wait) -> task<bool> {
+        auto made = wait();
+        try {
+          static_cast<void>(co_await std::move(made));
+        } catch (const vigil::cancelled&) {
+          co_return true;
+        }
+        co_return false;
+      };
+      CHECK(co_await is_cancelled(any));
+      CHECK(co_await is_cancelled([&each] { return each(); }));
+      CHECK(vigil::clock::now() - began <= 200ms);
+      vigil::wait_all(all);
+    });
+  }
+
+  TEST_CASE("empty handles keep their index") {
+    in_a_task([]() -> task<> {
+      task_handle<int> none;
+      vigil::fiber<int> no_fiber;
+      std::vector<task_handle<int>> some(2);
+      some.push_back(spawn(result_after(1s, 1)));
+      CHECK(vigil::wait_any(none, no_fiber, some) == 4);
+      CHECK(co_await co::wait_any(none, no_fiber, some) == 4);
+      co_await co::wait_all(none, no_fiber, some);
+      CHECK(some[2].join() == 1);
+    });
+  }
+
+  TEST_CASE("an array is a range of handles") {
+    in_virtual([] {
+      task_handle<int> tasks[] = {spawn(result_after(2s, 1)), spawn(result_after(1s, 2))};
+      CHECK(vigil::wait_any(tasks) == 1);
+      vigil::wait_all(tasks);
+      CHECK(tasks[0].join() + tasks[1].join() == 3);
+    });
+  }
+
+  // The sanitizers see whether it touches the runtime, which is freed at that moment.
+  TEST_CASE("a thread asks for the end of a task whose runtime ends") {
+    for (int i = 0; i < rounds(200); ++i) {
+      task_handle<int> h;
+      std::atomic<bool> is_started{false};
+      std::thread asks([&h, &is_started, i] {
+        is_started.wait(false);
+        if (i % 2 == 0) {
+          while (!vigil::wait_any_for(0s, h)) {
+          }
+        } else {
+          while (!h.join_for(0s)) {
+          }
+        }
+      });
+      {
+        vigil::runtime rt({.workers = 1});
+        rt.run([&] {
+          h = spawn(result_after(1ms, i));
+          is_started.store(true);
+          is_started.notify_one();
+          vigil::sleep_for(1ms);
+        });
+      }
+      asks.join();
+      vigil::wait_all(h);
+    }
   }
 
   TEST_CASE("every task is found once, on threads, fibers and tasks") {

@@ -61,7 +61,8 @@ VIGIL_API extern const case_table next_case_table;  // a result of a group_of
 // the handle may be joined afterwards.
 struct end_kind {
   const case_table* join;
-  void (*check)(void* object);  // throws wrong_place in the fiber or task itself
+  // The caller's own, for whose end it cannot wait; nullptr if it is none. Only compared.
+  const void* (*own)() noexcept;
   bool (*wait)(void* object, const wait_limit& limit);  // false if the limit has come
   void (*leave)(void* object) noexcept;                 // gives back what the case has taken
 };

@@ -162,6 +162,13 @@ class join_task_wait : public one_case_wait<join_task_wait<T, timed>> {
     check_task_join(of.core());
   }
 
+  // The handle may have been joined since.
+  bool await_ready() {
+    case_.object = of_.core();
+    if (of_.core() == nullptr) throw_empty_task();
+    return one_case_wait<join_task_wait>::await_ready();
+  }
+
   select_case& one_case() noexcept { return case_; }
 
   auto await_resume() {
@@ -286,22 +293,24 @@ class select_wait : public task_wait {
 };
 
 // A wait for the first of several ends, which stay to be joined.
-template <bool timed>
+template <bool timed, handles... Handles>
 class any_end_wait : public task_wait {
  public:
-  any_end_wait(std::vector<any_end> ends, const wait_limit& limit)
-      : cases_(std::move(ends), limit) {}
+  any_end_wait(const wait_limit& limit, Handles&... all) : limit_(limit), all_(all...) {}
 
   ~any_end_wait() { leave_cases(); }
 
-  bool await_ready() const noexcept { return false; }
+  bool await_ready() {
+    std::apply([this](auto&... all) { cases_.emplace(ends_of(all...), limit_.limit); }, all_);
+    return false;
+  }
 
   bool await_suspend(running_task& t, std::coroutine_handle<> h) {
-    return begin(t, h, cases_.data(), cases_.size(), choice::fair);
+    return begin(t, h, cases_->data(), cases_->size(), choice::fair);
   }
 
   auto await_resume() {
-    const std::optional<std::size_t> ended = cases_.taken(end_several());
+    const std::optional<std::size_t> ended = cases_->taken(end_several());
     if constexpr (timed) {
       return ended;
     } else {
@@ -310,15 +319,43 @@ class any_end_wait : public task_wait {
   }
 
  private:
-  const end_cases cases_;
+  const kept_limit limit_;
+  const std::tuple<Handles&...> all_;
+  std::optional<end_cases> cases_;
 };
 
-// Each end in turn.
+// Each end in turn. False if the limit has come.
 // Waits: throws stopped, wrong_place.
-VIGIL_API task<void> wait_for_all(std::vector<any_end> ends, wait_limit limit);
-// The same; false if the limit has come.
-// Waits: throws stopped, wrong_place.
-VIGIL_API task<bool> wait_for_all_in_time(std::vector<any_end> ends, wait_limit limit);
+VIGIL_API task<bool> wait_for_all(std::vector<any_end> ends, wait_limit limit);
+
+// A wait for all of several ends, which stay to be joined.
+template <bool timed, handles... Handles>
+class all_ends_wait {
+ public:
+  all_ends_wait(const wait_limit& limit, Handles&... all) : limit_(limit), all_(all...) {}
+
+  bool await_ready() const noexcept { return false; }
+
+  bool await_suspend(running_task& t, std::coroutine_handle<> h) {
+    std::apply(
+        [this, &t](auto&... all) {
+          wait_.emplace(wait_for_all(ends_of(all...), limit_.limit), &t);
+        },
+        all_);
+    wait_->await_suspend(h);
+    return true;
+  }
+
+  auto await_resume() {
+    const bool have_ended = wait_->await_resume();
+    if constexpr (timed) return have_ended;
+  }
+
+ private:
+  const kept_limit limit_;
+  const std::tuple<Handles&...> all_;
+  std::optional<await_task<bool>> wait_;
+};
 
 struct yield_wait {
   bool await_ready() const noexcept { return false; }

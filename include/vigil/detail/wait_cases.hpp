@@ -14,6 +14,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
@@ -251,8 +252,8 @@ concept handle_of_end = requires(T& h) { ends_of_handle<std::remove_cv_t<T>>::en
 // A handle, or a range of handles.
 template <class T>
 concept handles = handle_of_end<T> || requires(T& range) {
-  range.end();
-  requires handle_of_end<std::remove_reference_t<decltype(*range.begin())>>;
+  std::end(range);
+  requires handle_of_end<std::remove_reference_t<decltype(*std::begin(range))>>;
 };
 
 template <handles... Handles>
@@ -272,6 +273,9 @@ std::vector<any_end> ends_of(Handles&... all) {
   (add(all), ...);
   return ends;
 }
+
+// Throws wrong_place if the caller's own fiber or task is among them.
+VIGIL_API void check_ends(const std::vector<any_end>& ends);
 
 // The cases of a select for the first of several ends.
 class VIGIL_API end_cases {

@@ -95,8 +95,9 @@ bool is_joined(const fiber_core& core) noexcept {
 
 [[noreturn]] void throw_second_join() {
   throw wrong_place(
-      "vigil::fiber::join: another fiber or thread joins this handle already, and only one can "
-      "have the result; who else waits for the end uses a wait_group or a channel");
+      "vigil::fiber::join: another fiber or thread joins this handle already, or one wait has it "
+      "twice, and only one can have the result; who else waits for the end uses a wait_group or a "
+      "channel");
 }
 
 // Ends a join without the result.
@@ -224,7 +225,7 @@ constexpr case_table join_case_table = {wait_reason::join,
 
 constexpr end_kind end_of_fiber = {
     &join_case_table,
-    [](void* f) { check_join(static_cast<fiber_core*>(f)); },
+    []() noexcept -> const void* { return static_cast<const fiber_core*>(current_fiber()); },
     [](void* f, const wait_limit& l) { return wait_for_end(static_cast<fiber_core*>(f), l); },
     [](void* f) noexcept { leave_joinable(static_cast<fiber_core*>(f)); }};
 
