@@ -22,6 +22,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -48,7 +49,14 @@ struct question {
 constinit question the_question;
 std::mutex asking_lock;  // RF2; guards also what follows, except in the handler
 int asks_by = 0;
-struct sigaction earlier[NSIG];  // written before our handler is installed
+// Written before our handler is installed; the first of them once.
+struct sigaction earlier[NSIG];
+struct sigaction first_earlier[NSIG];
+constinit bool has_first[NSIG] = {};
+
+// The frame from which the thread passes a signal on. Its storage must be there from the
+// start, even in a library that is loaded at run time.
+[[gnu::tls_model("initial-exec")]] thread_local std::uintptr_t passes_on_from = 0;
 
 // Nobody says where a thread's own stack ends: copies until memory does, or the room.
 void copy_own_stack(question& q, std::uintptr_t sp) noexcept {
@@ -84,9 +92,10 @@ std::uintptr_t stack_pointer_of(const void* machine_state) noexcept {
   return interrupted_frame(machine_state).registers[stack_pointer_register];
 }
 
-// Does what would have been done without this handler.
-void pass_on(int signal, siginfo_t* info, void* machine_state) noexcept {
-  const struct sigaction& before = earlier[signal];
+void do_as(const struct sigaction& before,
+           int signal,
+           siginfo_t* info,
+           void* machine_state) noexcept {
   if ((before.sa_flags & SA_SIGINFO) != 0) {
     before.sa_sigaction(signal, info, machine_state);
   } else if (before.sa_handler == SIG_DFL) {
@@ -100,6 +109,23 @@ void pass_on(int signal, siginfo_t* info, void* machine_state) noexcept {
   }
 }
 
+// Does what would have been done without this handler. A handler that was put in its
+// place and calls it in turn, before a later install(), gets what was there at first.
+void pass_on(int signal, siginfo_t* info, void* machine_state) noexcept {
+  const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  if (here < passes_on_from) {  // a handler that has jumped out leaves a frame no lower
+    do_as(first_earlier[signal], signal, info, machine_state);
+    return;
+  }
+  passes_on_from = here;
+  sigset_t meanwhile = earlier[signal].sa_mask;
+  sigset_t before;
+  ::pthread_sigmask(SIG_BLOCK, &meanwhile, &before);
+  do_as(earlier[signal], signal, info, machine_state);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  passes_on_from = 0;
+}
+
 bool came_from_here(const siginfo_t& info) noexcept {
   return info.si_code == SI_QUEUE && info.si_value.sival_ptr == &the_question;
 }
@@ -110,12 +136,16 @@ void on_signal(int signal, siginfo_t* info, void* machine_state) {
   question& q = the_question;
   std::uint32_t seen = q.state.load();
   const std::uint32_t number = seen & ~state_bits;
+  bool is_ours = false;
   if ((seen & state_bits) == asked && q.thread.load() == ::gettid() &&
       q.state.compare_exchange_strong(seen, number | answered_now)) {
     answer(q, machine_state);
     q.state.store(number | answered);
     futex_wake_one(q.state);
-  } else if (!came_from_here(*info) && !stay_stopped(*info, stack_pointer_of(machine_state))) {
+    // Another's signal has answered, if ours was merged with it.
+    is_ours = has_lost_info(*info);
+  }
+  if (!is_ours && !came_from_here(*info) && !stay_stopped(*info, stack_pointer_of(machine_state))) {
     pass_on(signal, info, machine_state);
   }
   errno = error;
@@ -185,6 +215,7 @@ void ask_running_by(int signal) {
   }
   if (!is_our_handler(signal)) {
     if (::sigaction(signal, nullptr, &earlier[signal]) != 0) refuse(" cannot be handled");
+    if (!std::exchange(has_first[signal], true)) first_earlier[signal] = earlier[signal];
     struct sigaction mine = {};
     mine.sa_sigaction = &on_signal;
     mine.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;

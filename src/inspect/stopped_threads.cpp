@@ -20,6 +20,7 @@
 #include "machine/sanitizer.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <cstring>
@@ -46,8 +47,8 @@ constexpr std::size_t most_threads = 16384;
 constexpr nanos stop_patience = 200'000'000;
 constexpr nanos for_each_more = 1'000'000;
 
-constexpr const char* blocks_signal = "a thread blocks the signal that install() was given";
-constexpr const char* not_in_time = "a thread has not stopped in time";
+constexpr const char* blocks_signal =
+    "a thread blocks the signal that install() was given, or waits for it by sigwait()";
 
 struct gate {
   futex_word turn{0};
@@ -59,7 +60,7 @@ struct gate {
 
 constinit gate the_gate;
 
-// Returns the text of a small file of /proc.
+// Returns the text of a small file of /proc; empty, with errno, if it cannot be read.
 std::string_view read_small(const char* path, char* text, std::size_t size) noexcept {
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return {};
@@ -69,7 +70,9 @@ std::string_view read_small(const char* path, char* text, std::size_t size) noex
     if (got <= 0) break;
     n += static_cast<std::size_t>(got);
   }
+  const int error = errno;  // of the read that ended it
   ::close(fd);
+  errno = error;
   return {text, n};
 }
 
@@ -89,10 +92,12 @@ std::string_view status_of(int thread,
   return rest.substr(0, rest.find('\n'));
 }
 
+// False if that cannot be known, as without a free descriptor.
 bool has_gone(int thread) noexcept {
   char text[4096];
   const std::string_view state = status_of(thread, "\nState:", text, sizeof text);
-  return state.empty() || state[0] == 'Z' || state[0] == 'X';
+  if (state.empty()) return errno == ENOENT || errno == ESRCH;
+  return state[0] == 'Z' || state[0] == 'X';
 }
 
 // The first thread of a process may end before the others, and then stays in the list.
@@ -181,11 +186,13 @@ listed_thread* find_listed(int id) noexcept {
 
 bool stay_stopped(const siginfo_t& info, std::uintptr_t stack_pointer) noexcept {
   gate& g = the_gate;
-  if (info.si_code != SI_QUEUE || info.si_value.sival_ptr != &g) return false;
+  const bool is_ours = info.si_code == SI_QUEUE && info.si_value.sival_ptr == &g;
+  bool has_stopped = false;
   g.inside.fetch_add(1);  // HT3
   const std::uint32_t turn = g.turn.load();
   if ((turn & 1) != 0) {
     if (listed_thread* const self = find_listed(::gettid())) {
+      has_stopped = true;
       self->stack_pointer = stack_pointer;
       self->handler = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
       self->is_stopped.store(true);
@@ -196,7 +203,7 @@ bool stay_stopped(const siginfo_t& info, std::uintptr_t stack_pointer) noexcept 
     }
   }
   g.inside.fetch_sub(1);
-  return true;
+  return is_ours || (has_stopped && has_lost_info(info));
 }
 
 stopped_threads::stopped_threads(own_memory& memory, int waiting)
@@ -278,6 +285,8 @@ const char* stopped_threads::stop_all(int waiting) {
           break;
         }
         futex_wait(g.stopped, seen, std::min(until, monotonic_now() + 10'000'000));
+        // One that was pending already may have swallowed ours.
+        if (!all[i].is_stopped.load()) send_stop(all[i].id.load(), signal_);
       }
     }
   }

@@ -12,6 +12,9 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
+// A reason of why_not() that may be gone a moment later.
+inline constexpr const char* not_in_time = "a thread has not stopped in time";
+
 // Each thread is sent the signal of install(); its handler stays where it is, and the
 // thread's registers lie in the frame that the kernel made for it.
 //
@@ -43,8 +46,15 @@ class stopped_threads {
   const char* why_not_ = nullptr;
 };
 
-// Stops the thread if the signal was sent for that: then true. Called by the handler of
-// the signal, with the stack pointer of the interrupted code. Async-signal-safe.
+// Whether the system has dropped what a signal carries (RLIMIT_SIGPENDING), so that it is
+// not known where it came from.
+inline bool has_lost_info(const siginfo_t& info) noexcept {
+  return info.si_code == SI_USER && info.si_pid == 0;
+}
+
+// Stops the thread while it is to stop, even if the signal came from elsewhere: ours
+// was merged with it then. True if the signal is for nobody else. Called by the handler
+// of the signal, with the stack pointer of the interrupted code. Async-signal-safe.
 bool stay_stopped(const siginfo_t& info, std::uintptr_t stack_pointer) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -5,7 +5,8 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-atomic<int> open_signal{0};
+// The one that vigil::inspect::install() takes by default: it may be called later.
+atomic<int> open_signal{SIGURG};
 
 }  // namespace
 

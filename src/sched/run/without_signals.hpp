@@ -20,8 +20,8 @@ class without_signals {
   sigset_t before_;
 };
 
-// Threads that are started from now on take this signal even so; 0: none. Its handler
-// may run on any thread.
+// Threads that are started from now on take this signal even so; 0: none. Until then it
+// is SIGURG. Its handler may run on any thread.
 VIGIL_FOR_IO void process_leave_open(int signal) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail
