@@ -3,10 +3,16 @@
 #include "support/in_runtime.hpp"
 
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -246,6 +252,59 @@ TEST_SUITE("SIGQUIT") {
     CHECK_MESSAGE(has(line_with(r.output, "(sleeping one)"), "parked: sleep"), r.output);
     CHECK(r.says("runtime 1: 2 workers"));
     CHECK(r.says("went on"));
+  }
+
+  TEST_CASE("child: writes the dump to a pipe without a reader" * doctest::skip()) {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    ::close(ends[0]);
+    ::dup2(ends[1], 2);
+    vigil::run([] { std::raise(SIGQUIT); });
+    std::puts("went on");
+  }
+
+  TEST_CASE("does not end a program whose standard error nobody reads") {
+    const child_result r = run_child("child: writes the dump to a pipe without a reader");
+    CHECK_MESSAGE(r.succeeded(), r.output);
+    CHECK(r.says("went on"));
+  }
+
+  TEST_CASE("waits for the reader of a standard error that does not block") {
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+    REQUIRE(::fcntl(ends[1], F_SETPIPE_SZ, 4096) == 4096);
+    ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    std::string read;
+    std::thread reader([&] {
+      // The pipe is full before it is read.
+      for (int queued = 0; queued < 4096;)
+        ::ioctl(ends[0], FIONREAD, &queued);
+      char part[512];
+      for (ssize_t n = 0; (n = ::read(ends[0], part, sizeof part)) > 0;)
+        read.append(part, static_cast<std::size_t>(n));
+    });
+    const int standard_error = ::dup(2);
+    std::signal(SIGQUIT, SIG_DFL);
+    vigil::run([&] {
+      std::vector<vigil::fiber<>> all;
+      for (int i = 0; i < 300; ++i)
+        all.push_back(spawn(named("one of many"), [] { sleep_for(1h); }));
+      vigil::this_fiber::yield();
+      ::dup2(ends[1], 2);
+      std::raise(SIGQUIT);
+      ::dup2(standard_error, 2);
+      for (auto& f : all)
+        f.request_stop();
+    });
+    ::close(standard_error);
+    ::close(ends[1]);
+    reader.join();
+    ::close(ends[0]);
+    std::size_t lines = 0;
+    for (std::size_t at = 0; (at = read.find("(one of many)", at)) != std::string::npos; ++at)
+      ++lines;
+    CHECK(lines == 300);
+    CHECK(has(read, "runtime "));
   }
 
   TEST_CASE("child: has a handler for SIGQUIT" * doctest::skip()) {

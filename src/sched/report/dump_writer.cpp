@@ -2,9 +2,11 @@
 
 #include "sched/fiber/written_name.hpp"
 
+#include <cerrno>
 #include <cstring>
 #include <new>
 
+#include <poll.h>
 #include <unistd.h>
 
 namespace vigil::inline VIGIL_ABI::detail {
@@ -78,11 +80,22 @@ void dump_writer::flush() noexcept {
   }
   while (used_ > 0) {
     const ssize_t n = ::write(descriptor_, p, used_);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN && has_room_soon()) continue;
     if (n <= 0) break;
     p += n;
     used_ -= static_cast<std::size_t>(n);
   }
   used_ = 0;
+}
+
+// For a descriptor that does not block: waits a second for its reader, but once only if
+// that one does not read.
+bool dump_writer::has_room_soon() noexcept {
+  if (has_no_reader_) return false;
+  pollfd one{descriptor_, POLLOUT, 0};
+  has_no_reader_ = ::poll(&one, 1, 1000) <= 0;
+  return !has_no_reader_;
 }
 
 dump_writer& dump_writer::name(const char* s) noexcept {

@@ -32,8 +32,10 @@ class dump_writer {
 
  private:
   void put(char c) noexcept;
+  bool has_room_soon() noexcept;
 
   int descriptor_ = -1;
+  bool has_no_reader_ = false;
   std::FILE* stream_ = nullptr;
   std::string* string_ = nullptr;
   std::size_t used_ = 0;

@@ -27,10 +27,19 @@ namespace {
 bool sigquit_is_ours = false;
 struct sigaction earlier_sigquit;
 
-// Async-signal-safe, as the two below are.
+// Async-signal-safe, as the two below are. The handler's mask has SIGPIPE: one that the
+// dump causes, by a pipe that nobody reads, is taken back.
 void on_sigquit(int) {
   const handler_scope scope;
+  sigset_t pending;
+  ::sigpending(&pending);
   process_dump(2, dump_place::handler);
+  if (::sigismember(&pending, SIGPIPE) == 1) return;
+  sigset_t broken_pipe;
+  ::sigemptyset(&broken_pipe);
+  ::sigaddset(&broken_pipe, SIGPIPE);
+  const timespec at_once{};
+  ::sigtimedwait(&broken_pipe, nullptr, &at_once);
 }
 
 // Writes "fiber 12 (name)" for the overflow report.
