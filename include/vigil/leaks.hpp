@@ -44,11 +44,13 @@ struct stuck_report {
 // that nothing but such fibers can reach. A lock counts as given back by its holder
 // alone, which is known if install() was called before it was taken.
 //
-// Stops all threads while it reads the memory of the process, about two milliseconds for
-// each ten megabytes that have been touched, and two seconds for each terabyte that is
-// reserved. It does so by the signal of install(), which need not have been called if no
-// thread but the caller's exists; system calls that never restart, such as nanosleep, end
-// with EINTR. A value that looks like a pointer counts as one, so a fiber may be missing
+// Stops all threads while it reads the memory of the process, up to ten milliseconds
+// for each ten megabytes that have been touched, and two seconds for each terabyte that
+// is reserved; where the system does not tell what has been touched, as in a process
+// that has changed its user, all of it is read. It reserves 256 MiB of addresses. It
+// does so by the signal of install(), which need not have been called if no thread but
+// the caller's exists; system calls that never restart, such as nanosleep, end with
+// EINTR. A value that looks like a pointer counts as one, so a fiber may be missing
 // from `certain`; none is in it wrongly, as long as no pointer is kept in disguise:
 // encoded, at an address that is no multiple of four, in memory that cannot be read, or
 // in the kernel alone (the data of an epoll set, bytes in a pipe).
@@ -83,12 +85,12 @@ struct leak_options {
 };
 
 // Throws `leak` if a fiber can never go on. On virtual time it first waits until every
-// other fiber has done what it can at this instant (settle()); on real time until none is
-// ready to run or runs, for `patience` at most. The caller is not a leak, and what it can
-// reach may still wake others: leave the scope of the code under test first. The fibers
-// of all runtimes of the process are looked at. If nothing can be certain
-// (why_none_certain), it says so once on standard error, and throws only with
-// leak_options::possible.
+// other fiber has done what it can at this instant (settle()); on real time until none
+// is ready to run or runs, and as long as a thread cannot be stopped in time, for
+// `patience` at most. The caller is not a leak, and what it can reach may still wake
+// others: leave the scope of the code under test first. The fibers of all runtimes of
+// the process are looked at. If nothing can be certain (why_none_certain), it says so
+// once on standard error, and throws only with leak_options::possible.
 //
 // Waits on a fiber: throws stopped, and as inspect::find_stuck_fibers() and settle() do.
 VIGIL_API void check_no_leaks(const leak_options& options = {});

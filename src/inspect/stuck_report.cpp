@@ -1,6 +1,7 @@
 #include "base/atomic.hpp"
 #include "inspect/own_thread.hpp"
 #include "inspect/report.hpp"
+#include "inspect/stopped_threads.hpp"
 #include "inspect/stuck_fibers.hpp"
 #include "inspect/symbols.hpp"
 #include "inspect/wait_ways.hpp"
@@ -218,13 +219,14 @@ void check_no_leaks(const leak_options& options) {
       detail::overwrite_unused_stack();
       const inspect::stuck_report r = inspect::find_stuck_fibers();
       const bool is_clean = r.certain.empty() && (!options.possible || r.possible.empty());
-      if (is_clean) {
+      const bool is_unclear = r.why_none_certain == detail::not_in_time && !r.possible.empty();
+      if (is_clean && (!is_unclear || detail::monotonic_now() >= until)) {
         detail::warn_once(r);
         return;
       }
-      if (!r.certain.empty() || !may_change) throw leak(detail::text_of(r));
+      if (!is_clean && (!r.certain.empty() || !may_change)) throw leak(detail::text_of(r));
     }
-    detail::pause(caller, time);
+    detail::pause(is_virtual ? nullptr : caller, time);
   }
 }
 

@@ -11,6 +11,9 @@
 #include <memory>
 #include <thread>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 namespace vigil::testing_support {
 using namespace std::chrono_literals;
 
@@ -126,6 +129,29 @@ TEST_CASE("a thread that blocks the signal hides what is certain") {
     may_go.notify_all();
     deaf.join();
     check_certain(find_stuck(), {"stuck"});
+  });
+}
+
+// Until the child ends, the thread that made it is kept in the kernel by vfork().
+TEST_CASE("a check looks again if a thread has not stopped in time") {
+  inspect::install();
+  in_virtual([] {
+    std::atomic<bool> is_kept{false};
+    std::thread slow([&is_kept] {
+      const pid_t child = ::vfork();
+      if (child == 0) {
+        is_kept.store(true);
+        constexpr timespec time{0, 500'000'000};  // more than a search waits
+        ::nanosleep(&time, nullptr);
+        ::_exit(0);
+      }
+      ::waitpid(child, nullptr, 0);
+    });
+    while (!is_kept.load())
+      std::this_thread::yield();
+    start_and_settle([] { start("stuck", [] { channel<int>().recv(); }); });
+    if (can_be_certain) CHECK_THROWS_AS(testing::check_no_leaks({.patience = 1h}), testing::leak);
+    slow.join();
   });
 }
 
