@@ -12,7 +12,7 @@ void write_plain_place(dump_writer& out, std::uintptr_t place, named_builds& bui
   code_module m;
   if (find_module(place, m)) {
     builds.name(out, m);
-    out.text("    at ? (").text(m.path).text("+0x").hex(m.offset).text(")\n");
+    out.text("    at ? (").file(m.path).text("+0x").hex(m.offset).text(")\n");
   } else {
     out.text("    at ? (0x").hex(place).text(")\n");
   }
@@ -29,7 +29,7 @@ void named_builds::name(dump_writer& out, const code_module& m) noexcept {
   out.text("    (build ");
   for (std::size_t i = 0; i < id.size; ++i)
     out.hex(id.bytes[i] >> 4).hex(id.bytes[i] & 0xf);
-  out.text(" of ").text(m.path).text(")\n");
+  out.text(" of ").file(m.path).text(")\n");
 }
 
 void write_plain_frames(dump_writer& out, const frame_list& frames, named_builds& builds) noexcept {

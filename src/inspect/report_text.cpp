@@ -18,11 +18,11 @@ void write_place(dump_writer& out, const code_place& p) {
   for (std::size_t i = 0; i < p.functions.size(); ++i) {
     const code_function& f = p.functions[i];
     out.text("    at ").text(f.name.empty() ? "?" : f.name.c_str());
-    if (!f.file.empty()) out.text(" ").text(f.file.c_str()).text(":").number(f.line);
+    if (!f.file.empty()) out.text(" ").file(f.file.c_str()).text(":").number(f.line);
     if (i + 1 < p.functions.size()) {
       out.text(" [inlined]\n");
     } else if (!p.module.empty()) {
-      out.text(" (").text(p.module.c_str()).text("+0x").hex(p.offset).text(")\n");
+      out.text(" (").file(p.module.c_str()).text("+0x").hex(p.offset).text(")\n");
     } else {
       out.text(" (0x").hex(p.offset).text(")\n");
     }
