@@ -76,7 +76,8 @@ struct dump_options {
 // The work is done on a thread of its own, for which the caller waits. If there is no
 // memory for it, or it takes longer than 20 s (a stuck fiber may hold a lock of malloc or
 // the dynamic loader), the fibers are listed as SIGQUIT lists them. Any thread, or a
-// fiber, whose worker is then kept for that time; not a signal handler.
+// fiber, whose worker is then kept for that time; not a signal handler. An error of
+// writing stays in `out`: ferror().
 VIGIL_API void dump(std::FILE* out, const dump_options& options = {});
 
 // The same as one JSON object: "fibers", "stacks" and "runtimes"; a fiber's "stack" is an
