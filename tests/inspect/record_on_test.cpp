@@ -1,0 +1,115 @@
+// The traces that inspect::record_on has written, and their files.
+#include "inspect/inspect_helpers.hpp"
+#include "support/in_runtime.hpp"
+#include "support/temporary_folder.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include <unistd.h>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+
+namespace {
+
+// The files that record_on() writes in a test.
+class trace_files {
+ public:
+  ~trace_files() { vigil::inspect::record_on({}); }
+
+  std::string path(const std::string& name = "t-") const { return folder_.file(name); }
+
+  std::size_t count() const {
+    const std::filesystem::directory_iterator all(folder_.path());
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+  }
+
+  std::string bytes(int number) const {
+    std::ifstream in(path() + std::to_string(number) + ".pftrace", std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  // Another thread writes it: as long as that takes.
+  void wait_for(const std::string& name) const {
+    while (!std::filesystem::exists(path(name)))
+      vigil::sleep_for(1ms);
+  }
+
+ private:
+  temporary_folder folder_;
+};
+
+// On virtual time, with a recorder.
+template <class F>
+void recorded(F body) {
+  vigil::testing::virtual_options o;
+  o.runtime.recorder_events = 16 * 1024;
+  in_virtual(o, body);
+}
+
+}  // namespace
+
+TEST_SUITE("record_on") {
+  TEST_CASE("24 simulated hours: a trace for each of the first missed deadlines") {
+    const trace_files files;
+    vigil::inspect::record_on(
+        {.deadline_missed = true, .path = files.path(), .files = 3, .spacing = 0s});
+    recorded([&] {
+      const auto start = vigil::clock::now();
+      auto tick = vigil::ticker(10s);
+      for (int i = 0; i < 24 * 360; ++i) {
+        static_cast<void>(tick.channel().recv());
+        if (i % 1'440 != 0) continue;  // each four hours
+        auto [ctx, cancel] = vigil::with_timeout(vigil::background(), 1s);
+        static_cast<void>(ctx.done().recv());
+      }
+      CHECK(since(start) >= 24h);
+      CHECK(files.count() == 3);
+    });
+    CHECK(files.count() == 3);
+    for (int i = 1; i <= 3; ++i)
+      CHECK(has(files.bytes(i), "context: deadline passed"));
+  }
+
+  TEST_CASE("a trace for a fiber that ran long, and for a signal") {
+    const trace_files files;
+    vigil::inspect::record_on(
+        {.ran_for = 1ms, .signal = SIGUSR2, .path = files.path(), .spacing = 0s});
+    vigil::options o;
+    o.workers = 1;
+    o.recorder_events = 16 * 1024;
+    vigil::run(o, [&] {
+      const auto begin = std::chrono::steady_clock::now();
+      while (std::chrono::steady_clock::now() - begin < 5ms) {
+      }
+      vigil::sleep_for(1ms);
+      files.wait_for("t-1.pftrace");
+      vigil::inspect::record_on({.signal = SIGUSR2, .path = files.path("s-")});
+      ::kill(::getpid(), SIGUSR2);
+      files.wait_for("s-1.pftrace");
+    });
+  }
+
+  TEST_CASE("what record_on refuses") {
+    CHECK_THROWS_AS(vigil::inspect::record_on({.signal = SIGKILL}), std::invalid_argument);
+    CHECK_THROWS_AS(vigil::inspect::record_on({.signal = SIGSEGV}), std::invalid_argument);
+    CHECK_THROWS_AS(vigil::inspect::record_on({.signal = 1'000}), std::invalid_argument);
+    std::signal(SIGUSR1, [](int) {});
+    CHECK_THROWS_AS(vigil::inspect::record_on({.signal = SIGUSR1}), std::invalid_argument);
+    std::signal(SIGUSR1, SIG_DFL);
+    in_virtual([] {
+      const std::unique_ptr<std::FILE, int (*)(std::FILE*)> full(std::fopen("/dev/full", "wb"),
+                                                                 &std::fclose);
+      REQUIRE(full != nullptr);
+      CHECK_THROWS_AS(vigil::inspect::write_trace(full.get()), std::system_error);
+    });
+  }
+}
