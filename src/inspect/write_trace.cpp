@@ -7,6 +7,7 @@
 #include "inspect/own_thread.hpp"
 #include "inspect/perfetto_trace.hpp"
 #include "inspect/recording.hpp"
+#include "inspect/trace_file.hpp"
 #include "sched/record/record_trigger.hpp"
 #include "sched/wait/note.hpp"
 
@@ -15,7 +16,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -35,19 +35,6 @@ void write_file(std::FILE* out, const std::string& bytes) {
   if (std::fwrite(bytes.data(), 1, bytes.size(), out) != bytes.size() || std::fflush(out) != 0) {
     throw std::system_error(
         errno, std::generic_category(), "vigil::inspect::write_trace: the file cannot be written");
-  }
-}
-
-// The file has its name once it is whole: the program may end before.
-void write_whole(const std::string& name, const std::string& bytes) {
-  const std::string part = name + ".part";
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(part.c_str(), "wbe"),
-                                                       &std::fclose);
-  if (file == nullptr) throw std::system_error(errno, std::generic_category(), part);
-  write_file(file.get(), bytes);
-  file.reset();
-  if (std::rename(part.c_str(), name.c_str()) != 0) {
-    throw std::system_error(errno, std::generic_category(), name);
   }
 }
 
@@ -201,10 +188,10 @@ class trace_writer {
         return;
       }
       const std::string name = options_.path + std::to_string(written_ + 1) + ".pftrace";
-      write_whole(name, to_perfetto(all));
+      write_trace_file(name, to_perfetto(all));
       warn("record_on: %s; the trace is in %s", why, name.c_str());
     } catch (const std::exception& e) {
-      warn("record_on: no trace is written: %s", e.what());
+      warn("record_on: %s; no trace is written: %s", why, e.what());
     }
     ++written_;
     const nanos next = saturating_add(monotonic_now(), options_.spacing.count());

@@ -1,5 +1,6 @@
 // The traces that inspect::record_on has written, and their files.
 #include "inspect/inspect_helpers.hpp"
+#include "support/child.hpp"
 #include "support/in_runtime.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -13,6 +14,7 @@
 #include <string>
 #include <system_error>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 using namespace std::chrono_literals;
@@ -55,6 +57,24 @@ void recorded(F body) {
   in_virtual(o, body);
 }
 
+void miss_a_deadline() {
+  auto [ctx, cancel] = vigil::with_timeout(vigil::background(), 1ms);
+  static_cast<void>(ctx.done().recv());
+}
+
+// How long a file of this process may become.
+void limit_files(rlim_t bytes) {
+  rlimit limit = {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &limit) == 0);
+  limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+}
+
+// How an error message ends.
+std::string because(std::errc reason) {
+  return ": " + std::make_error_code(reason).message();
+}
+
 }  // namespace
 
 TEST_SUITE("record_on") {
@@ -95,6 +115,26 @@ TEST_SUITE("record_on") {
       vigil::inspect::record_on({.signal = SIGUSR2, .path = files.path("s-")});
       ::kill(::getpid(), SIGUSR2);
       files.wait_for("s-1.pftrace");
+    });
+  }
+
+  TEST_CASE("of a trace that does not fit nothing stays, and the reason is told") {
+    const child_result r = run_child("child: no file may grow");
+    INFO(r.output);
+    CHECK(r.succeeded());
+    CHECK(has(r.output, "t-1.pftrace.part cannot be written" + because(std::errc::file_too_large)));
+  }
+
+  TEST_CASE("child: no file may grow" * doctest::skip()) {
+    const trace_files files;
+    vigil::inspect::record_on({.deadline_missed = true, .path = files.path(), .spacing = 0s});
+    recorded([&] {
+      limit_files(512);
+      miss_a_deadline();
+      CHECK(files.count() == 0);
+      limit_files(RLIM_INFINITY);
+      miss_a_deadline();
+      CHECK(files.count() == 1);
     });
   }
 
