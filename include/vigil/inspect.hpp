@@ -162,7 +162,8 @@ struct record_options {
   // why each was written, go to standard error.
   std::string path = "vigil-";
   // At most this many files, and none sooner than `spacing`, in real time, after the last
-  // one.
+  // one. One that cannot be written does not count: an event after `spacing` tries again.
+  // The reason is told once, and again after another one or a written file.
   std::size_t files = 10;
   std::chrono::nanoseconds spacing = std::chrono::seconds{60};
 };

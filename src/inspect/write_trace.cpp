@@ -84,6 +84,7 @@ class trace_writer {
     take_signal(o.signal);
     options_ = o;
     written_ = 0;
+    last_failure_.clear();
     calls_.fetch_add(1);
     // ordering: a limit that is looked at in the moment of an event.
     not_before_.store(o.files == 0 ? never : 0, order::relaxed);
@@ -109,7 +110,9 @@ class trace_writer {
     try {
       on_own_thread(never, [&w] { w.write_event(); });
     } catch (const std::exception& e) {
-      warn("record_on: no trace is written: %s", e.what());
+      const std::lock_guard guard(w.lock_);
+      w.tell_failure(reason_of(kind, by).text, e);
+      w.put_off();
     }
     w.claim_.store(free_claim);
   }
@@ -190,10 +193,28 @@ class trace_writer {
       const std::string name = options_.path + std::to_string(written_ + 1) + ".pftrace";
       write_trace_file(name, to_perfetto(all));
       warn("record_on: %s; the trace is in %s", why, name.c_str());
+      ++written_;
+      last_failure_.clear();
     } catch (const std::exception& e) {
-      warn("record_on: %s; no trace is written: %s", why, e.what());
+      tell_failure(why, e);
     }
-    ++written_;
+    put_off();
+  }
+
+  // Tells a trouble once, since it may last for days, until there is another or a file.
+  // Caller: holds the lock.
+  void tell_failure(const char* why, const std::exception& e) noexcept {
+    const auto* const with_code = dynamic_cast<const std::system_error*>(&e);
+    const std::error_code failure = with_code != nullptr
+                                        ? with_code->code()
+                                        : std::make_error_code(std::errc::not_enough_memory);
+    if (failure == last_failure_) return;
+    last_failure_ = failure;
+    warn("record_on: %s; no trace is written: %s", why, e.what());
+  }
+
+  // Caller: holds the lock.
+  void put_off() noexcept {
     const nanos next = saturating_add(monotonic_now(), options_.spacing.count());
     not_before_.store(written_ >= options_.files ? never : next,
                       order::relaxed);  // ordering: as above
@@ -202,6 +223,7 @@ class trace_writer {
   std::mutex lock_;
   record_options options_;
   std::size_t written_ = 0;
+  std::error_code last_failure_;  // told, and no file has been written since then
   bool has_thread_ = false;
   pid_t maker_ = 0;  // the process that has the thread
 

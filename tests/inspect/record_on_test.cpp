@@ -3,6 +3,7 @@
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/text_of.hpp"
 
 #include <cerrno>
 #include <csignal>
@@ -135,6 +136,48 @@ TEST_SUITE("record_on") {
       limit_files(RLIM_INFINITY);
       miss_a_deadline();
       CHECK(files.count() == 1);
+    });
+  }
+
+  TEST_CASE("a file that is not written does not count, and each trouble is told once") {
+    const child_result r = run_child("child: the folder comes and goes");
+    INFO(r.output);
+    CHECK(r.succeeded());
+    const std::string none = because(std::errc::no_such_file_or_directory);
+    CHECK(count_of(r.output, "; no trace is written: ") == 3);
+    CHECK(count_of(r.output, ("t-1.pftrace.part cannot be written" + none).c_str()) == 1);
+    CHECK(count_of(r.output, because(std::errc::file_too_large).c_str()) == 1);
+    CHECK(count_of(r.output, none.c_str()) == 2);
+    CHECK(count_of(r.output, "; the trace is in ") == 2);
+  }
+
+  TEST_CASE("child: the folder comes and goes" * doctest::skip()) {
+    const trace_files files;
+    const std::string folder = files.path("later");
+    const auto files_in_it = [&] {
+      const std::filesystem::directory_iterator all(folder);
+      return std::distance(begin(all), end(all));
+    };
+    vigil::inspect::record_on(
+        {.deadline_missed = true, .path = folder + "/t-", .files = 2, .spacing = 0s});
+    recorded([&] {
+      const auto miss_two = [] {
+        miss_a_deadline();
+        miss_a_deadline();
+      };
+      miss_two();
+      std::filesystem::create_directory(folder);
+      limit_files(512);
+      miss_two();
+      CHECK(files_in_it() == 0);
+      limit_files(RLIM_INFINITY);
+      miss_a_deadline();
+      CHECK(files_in_it() == 1);
+      std::filesystem::remove_all(folder);
+      miss_two();
+      std::filesystem::create_directory(folder);
+      miss_two();
+      CHECK(files_in_it() == 1);
     });
   }
 
