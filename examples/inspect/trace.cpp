@@ -7,6 +7,9 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <string>
+
+#include <unistd.h>
 
 using namespace std::chrono_literals;
 
@@ -22,7 +25,8 @@ void parse(std::chrono::milliseconds takes) {
 //! [region]
 
 int main() {
-  const std::string path = std::filesystem::temp_directory_path() / "vigil-example-";
+  const std::string path = std::filesystem::temp_directory_path() /
+                           ("vigil-example-" + std::to_string(::getpid()) + "-");
   //! [triggers]
   vigil::inspect::record_on({
       .timer_late = 10ms,

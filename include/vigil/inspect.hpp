@@ -158,12 +158,13 @@ struct record_options {
   // The process gets this signal; 0: none. One that has its default handler, or none.
   int signal = 0;
 
-  // The files are `path` with a number from 1 and ".pftrace" behind it. Their names, and
-  // why each was written, go to standard error.
+  // A file is `path`, a number and ".pftrace": the first number from 1 on that no file
+  // has already, so that none is overwritten. Its name, and why it was written, go to
+  // standard error.
   std::string path = "vigil-";
-  // At most this many files, and none sooner than `spacing`, in real time, after the last
-  // one. One that cannot be written does not count: an event after `spacing` tries again.
-  // The reason is told once, and again after another one or a written file.
+  // At most this many files after the call, and none sooner than `spacing`, in real time,
+  // after the last one. One that cannot be written does not count: an event after that
+  // time tries again. The reason is told once, and again after another or a written file.
   std::size_t files = 10;
   std::chrono::nanoseconds spacing = std::chrono::seconds{60};
 };

@@ -84,6 +84,7 @@ class trace_writer {
     take_signal(o.signal);
     options_ = o;
     written_ = 0;
+    last_number_ = 0;
     last_failure_.clear();
     calls_.fetch_add(1);
     // ordering: a limit that is looked at in the moment of an event.
@@ -190,9 +191,10 @@ class trace_writer {
         warn("record_on: %s; no trace is written, since no runtime runs that records", why);
         return;
       }
-      const std::string name = options_.path + std::to_string(written_ + 1) + ".pftrace";
-      write_trace_file(name, to_perfetto(all));
-      warn("record_on: %s; the trace is in %s", why, name.c_str());
+      const numbered_file file =
+          write_trace_file(options_.path, last_number_ + 1, to_perfetto(all));
+      warn("record_on: %s; the trace is in %s", why, file.name.c_str());
+      last_number_ = file.number;
       ++written_;
       last_failure_.clear();
     } catch (const std::exception& e) {
@@ -222,7 +224,8 @@ class trace_writer {
 
   std::mutex lock_;
   record_options options_;
-  std::size_t written_ = 0;
+  std::size_t written_ = 0;       // files of the last call
+  std::size_t last_number_ = 0;   // of those; later files have larger ones
   std::error_code last_failure_;  // told, and no file has been written since then
   bool has_thread_ = false;
   pid_t maker_ = 0;  // the process that has the thread

@@ -1,5 +1,6 @@
 // The traces that inspect::record_on has written, and their files.
 #include "inspect/inspect_helpers.hpp"
+#include "inspect/trace_file.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 #include "support/temporary_folder.hpp"
@@ -7,13 +8,17 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <system_error>
+#include <thread>
+#include <vector>
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -22,6 +27,11 @@ using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 namespace {
+
+std::string bytes_of(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
 
 // The files that record_on() writes in a test.
 class trace_files {
@@ -36,8 +46,7 @@ class trace_files {
   }
 
   std::string bytes(int number) const {
-    std::ifstream in(path() + std::to_string(number) + ".pftrace", std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+    return bytes_of(path() + std::to_string(number) + ".pftrace");
   }
 
   // Another thread writes it: as long as that takes.
@@ -117,6 +126,48 @@ TEST_SUITE("record_on") {
       ::kill(::getpid(), SIGUSR2);
       files.wait_for("s-1.pftrace");
     });
+  }
+
+  TEST_CASE("a later call overwrites no file, whole or not") {
+    const trace_files files;
+    const auto put = [&](const char* name) { std::ofstream(files.path(name)) << "earlier"; };
+    const auto read = [&](const char* name) { return bytes_of(files.path(name)); };
+    put("t-1.pftrace");
+    put("t-4.pftrace.part");
+    std::filesystem::create_symlink("/nowhere/t", files.path("t-5.pftrace"));
+    for (int call = 0; call < 2; ++call) {
+      vigil::inspect::record_on(
+          {.deadline_missed = true, .path = files.path(), .files = 2, .spacing = 0s});
+      recorded([] {
+        for (int i = 0; i < 3; ++i)
+          miss_a_deadline();
+      });
+    }
+    CHECK(read("t-1.pftrace") == "earlier");
+    CHECK(read("t-4.pftrace.part") == "earlier");
+    CHECK(std::filesystem::is_symlink(files.path("t-5.pftrace")));
+    for (const int written : {2, 3, 6, 7})
+      CHECK(has(files.bytes(written), "context: deadline passed"));
+    CHECK(files.count() == 7);
+  }
+
+  TEST_CASE("each of those who write at once gets a number of its own") {
+    const temporary_folder folder;
+    constexpr std::size_t each = 25;
+    std::vector<std::thread> writers;
+    for (const char letter : {'a', 'b', 'c', 'd'}) {
+      writers.emplace_back([&folder, letter] {
+        for (std::size_t i = 0; i < each; ++i)
+          vigil::detail::write_trace_file(folder.file("t-"), 1, std::string(100, letter));
+      });
+    }
+    for (std::thread& w : writers)
+      w.join();
+    std::map<std::string, std::size_t> found;
+    for (std::size_t number = 1; number <= 4 * each; ++number)
+      ++found[bytes_of(folder.file("t-" + std::to_string(number) + ".pftrace"))];
+    for (const char letter : {'a', 'b', 'c', 'd'})
+      CHECK(found[std::string(100, letter)] == each);
   }
 
   TEST_CASE("of a trace that does not fit nothing stays, and the reason is told") {
