@@ -3,12 +3,16 @@
 
 PROGRAM is sigquit_program, MODULE the one that it loads.
 """
+import os
 import re
+import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 root, program, module = Path(sys.argv[1]), Path(sys.argv[2]).resolve(), Path(sys.argv[3]).resolve()
+PATIENCE = 60  # seconds
 passed = failed = 0
 
 
@@ -59,6 +63,26 @@ check("a file that was loaded by a relative path is named by its whole path",
 check("so its functions are named", None is not re.search(
     rf"^    at call_back(\(.*\))? .*\({re.escape(str(module))}\+0x", symbols(input=relative).stdout,
     re.M), symbols(input=relative).stdout)
+
+# As a terminal does it, to a group. The first part's answer shows that it has begun, and
+# that it does not wait for more.
+parts = dump.rpartition("    at ?")
+parts = (parts[0], parts[1] + parts[2])
+half = symbols(input=parts[0]).stdout.encode()
+behind = subprocess.Popen([root / "tools/vigil-symbols"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, start_new_session=True)
+behind.stdin.write(parts[0].encode())
+behind.stdin.flush()
+said = b""
+while len(said) < len(half) and select.select([behind.stdout], [], [], PATIENCE)[0]:
+    said += os.read(behind.stdout.fileno(), len(half)) or b"(end)" * len(half)
+check("what has come is written at once", said == half, said.decode())
+for key in (signal.SIGQUIT, signal.SIGINT):
+    os.killpg(behind.pid, key)
+said += behind.communicate(parts[1].encode())[0]
+check("behind a pipe it goes on after Ctrl-C and Ctrl-\\, and so does its addr2line",
+      behind.returncode == 0 and said.decode() == named.stdout, f"{behind.returncode} {said}")
+
 gone = "    at ? (/nowhere/program+0x12)"
 check("a file that is gone leaves the line as it is", symbols(input=gone).stdout == gone + "\n")
 none = symbols("/nowhere/dump")
