@@ -6,9 +6,11 @@ PROGRAM is sigquit_program, MODULE the one that it loads.
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 root, program, module = Path(sys.argv[1]), Path(sys.argv[2]).resolve(), Path(sys.argv[3]).resolve()
@@ -22,8 +24,8 @@ def check(what, holds, shown=""):
     print(f"{'ok' if holds else 'FAILED'}: {what}" + ("" if holds else f"\n{shown}"))
 
 
-def symbols(*arguments, **how):
-    return subprocess.run([root / "tools/vigil-symbols", *arguments], capture_output=True, text=True,
+def symbols(*arguments, text=True, **how):
+    return subprocess.run([root / "tools/vigil-symbols", *arguments], capture_output=True, text=text,
                           **how)
 
 
@@ -83,9 +85,53 @@ said += behind.communicate(parts[1].encode())[0]
 check("behind a pipe it goes on after Ctrl-C and Ctrl-\\, and so does its addr2line",
       behind.returncode == 0 and said.decode() == named.stdout, f"{behind.returncode} {said}")
 
-gone = "    at ? (/nowhere/program+0x12)"
-check("a file that is gone leaves the line as it is", symbols(input=gone).stdout == gone + "\n")
-none = symbols("/nowhere/dump")
-check("a dump that is not there is an error", none.returncode == 1 and "No such file" in none.stderr)
+odd = (b"caf\xe9\r\n\xff\xfe\x00\ralone\n    at ? (/nowhere/program+0x12)\n"
+       b"    at ? (/%b+0x12)\n    at ? (/a\x00b+0x12)\n    at ? (/\xff+0x12)\n"
+       b"    at ? (/tmp+0x12)\n    at ? (/nowhere+0x12)" % (b"x" * 300))
+for how in ("utf-8:strict", "ascii:strict"):
+    same = symbols(input=odd, text=False, env={**os.environ, "PYTHONIOENCODING": how})
+    check(f"lines that name nothing stay as they are, byte by byte ({how})",
+          (same.returncode, same.stdout, same.stderr) == (0, odd, b""), same)
+lines = symbols(input=dump.replace("\n", "\r\n").encode(), text=False).stdout
+check("lines that end in CR LF are named and still do",
+      lines == named.stdout.replace("\n", "\r\n").encode(), lines)
+for path, why in (("/nowhere/dump", "No such file"), ("/tmp", "Is a directory")):
+    none = symbols(path)
+    check(f"a dump that cannot be read is an error: {why}",
+          none.returncode == 1 and why in none.stderr and none.stderr.count("\n") == 1, none.stderr)
+without = subprocess.run([sys.executable, root / "tools/vigil-symbols"], input=dump, text=True,
+                         capture_output=True, env={**os.environ, "PATH": "/nowhere"})
+check("without binutils the dump goes on without names, and why is said, once",
+      without.stdout == dump and without.returncode == 1 and
+      without.stderr.count("install binutils") == without.stderr.count("\n") == 1, without.stderr)
+
+
+def as_nobody():
+    if os.getuid() == 0:
+        os.setuid(65534)
+
+
+# Root may read everything.
+if symbols("--help", preexec_fn=as_nobody).returncode == 2:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        closed = Path(folder) / "closed"
+        closed.mkdir()
+        for target in (closed / "program", Path(folder) / "program"):
+            shutil.copy(program, target)
+            os.chmod(target, 0)
+        os.chmod(closed, 0)
+        for which, target in (("it", Path(folder) / "program"), ("its folder", closed / "program")):
+            copied = dump.replace(str(program), str(target))
+            said = symbols(input=copied, preexec_fn=as_nobody)
+            check(f"of a file that may not be read nothing is named ({which})",
+                  said.returncode == 0 and said.stdout == symbols(input=copied.replace(
+                      str(target), "/nowhere")).stdout.replace("/nowhere", str(target)), said)
+            check("and why is said, once",
+                  said.stderr.count("\n") == said.stderr.count(
+                      f"{target} cannot be read (Permission denied)") == 1, said.stderr)
+        os.chmod(closed, 0o700)
+else:
+    print("skipped: another user may not read vigil-symbols")
 print(f"{passed} passed, {failed} failed")
 sys.exit(1 if failed else 0)
