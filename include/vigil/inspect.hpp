@@ -155,7 +155,8 @@ struct record_options {
   std::chrono::nanoseconds ran_for{0};
   // A context ends by its deadline.
   bool deadline_missed = false;
-  // The process gets this signal; 0: none. One that has its default handler, or none.
+  // The process gets this signal; 0: none. The program must neither handle it, as a run
+  // does with those of options::stop_on, nor ignore it.
   int signal = 0;
 
   // A file is `path`, a number and ".pftrace": the first number from 1 on that no file

@@ -137,7 +137,12 @@ class trace_writer {
         throw std::invalid_argument("vigil::inspect::record_on: there is no signal " +
                                     std::to_string(number) + " that a program may handle");
       }
-      if ((before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) {
+      if (before.sa_handler == SIG_IGN) {
+        throw std::invalid_argument(
+            "vigil::inspect::record_on: the program ignores signal " + std::to_string(number) +
+            ", as it does SIGHUP under nohup; give it SIG_DFL first, or name another one");
+      }
+      if (before.sa_handler != SIG_DFL) {
         throw std::invalid_argument("vigil::inspect::record_on: the program handles signal " +
                                     std::to_string(number) + " already; name another one");
       }

@@ -236,8 +236,13 @@ TEST_SUITE("record_on") {
     CHECK_THROWS_AS(vigil::inspect::record_on({.signal = SIGKILL}), std::invalid_argument);
     CHECK_THROWS_AS(vigil::inspect::record_on({.signal = SIGSEGV}), std::invalid_argument);
     CHECK_THROWS_AS(vigil::inspect::record_on({.signal = 1'000}), std::invalid_argument);
+    const auto why_not = [] {
+      return text_of<std::invalid_argument>([] { vigil::inspect::record_on({.signal = SIGUSR1}); });
+    };
     std::signal(SIGUSR1, [](int) {});
-    CHECK_THROWS_AS(vigil::inspect::record_on({.signal = SIGUSR1}), std::invalid_argument);
+    CHECK(has(why_not(), "the program handles signal " + std::to_string(SIGUSR1)));
+    std::signal(SIGUSR1, SIG_IGN);
+    CHECK(has(why_not(), "the program ignores signal " + std::to_string(SIGUSR1)));
     std::signal(SIGUSR1, SIG_DFL);
     in_virtual([] {
       const std::unique_ptr<std::FILE, int (*)(std::FILE*)> full(std::fopen("/dev/full", "wb"),
