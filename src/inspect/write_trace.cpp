@@ -80,6 +80,7 @@ class trace_writer {
     }
     const bool is_wanted =
         o.signal != 0 || o.deadline_missed || limits.timer_late != never || limits.ran_for != never;
+    if (o.signal != 0) check_signal(o.signal);
     if (is_wanted && !has_thread_) start_thread();
     take_signal(o.signal);
     options_ = o;
@@ -118,46 +119,62 @@ class trace_writer {
     w.claim_.store(free_claim);
   }
 
-  static void on_signal(int) {
+  static void on_signal(int number) {
     const int error_number = errno;
     trace_writer& w = the();
-    w.signalled_.store(true);
-    w.wake_.wake(waker::signal_handler);
+    if (w.signal_.load() != number) {
+      act_by_default(number);
+    } else {
+      w.signalled_.store(true);
+      w.wake_.wake(waker::signal_handler);
+    }
     errno = error_number;
   }
 
-  // Caller: holds the lock.
-  void take_signal(int number) {
-    if (number == options_.signal) return;
-    if (number != 0) {
-      struct sigaction before = {};
-      const bool is_fault = number == SIGSEGV || number == SIGBUS || number == SIGILL ||
-                            number == SIGFPE || number == SIGKILL || number == SIGSTOP;
-      if (is_fault || ::sigaction(number, nullptr, &before) != 0) {
-        throw std::invalid_argument("vigil::inspect::record_on: there is no signal " +
-                                    std::to_string(number) + " that a program may handle");
-      }
-      if (before.sa_handler == SIG_IGN) {
-        throw std::invalid_argument(
-            "vigil::inspect::record_on: the program ignores signal " + std::to_string(number) +
-            ", as it does SIGHUP under nohup; give it SIG_DFL first, or name another one");
-      }
-      if (before.sa_handler != SIG_DFL) {
-        throw std::invalid_argument("vigil::inspect::record_on: the program handles signal " +
-                                    std::to_string(number) + " already; name another one");
-      }
-      words::signals_may_come();
-      struct sigaction mine = {};
-      mine.sa_handler = &trace_writer::on_signal;
-      mine.sa_flags = SA_RESTART | SA_ONSTACK;
-      ::sigaction(number, &mine, nullptr);
+  // A run with options::stop_on that began before the signal was given up has put the
+  // handler back. If it is not there any more, the signal came just before.
+  static void act_by_default(int number) noexcept {
+    if (!is_mine(number)) return;
+    std::signal(number, SIG_DFL);
+    std::raise(number);  // comes after the handler
+  }
+
+  static bool is_mine(int number) noexcept {
+    struct sigaction present = {};
+    return ::sigaction(number, nullptr, &present) == 0 &&
+           present.sa_handler == &trace_writer::on_signal;
+  }
+
+  static void check_signal(int number) {
+    struct sigaction before = {};
+    const bool is_fault = number == SIGSEGV || number == SIGBUS || number == SIGILL ||
+                          number == SIGFPE || number == SIGKILL || number == SIGSTOP;
+    if (is_fault || ::sigaction(number, nullptr, &before) != 0) {
+      throw std::invalid_argument("vigil::inspect::record_on: there is no signal " +
+                                  std::to_string(number) + " that a program may handle");
     }
-    if (options_.signal != 0) {
-      struct sigaction present = {};
-      ::sigaction(options_.signal, nullptr, &present);
-      if (present.sa_handler == &trace_writer::on_signal) std::signal(options_.signal, SIG_DFL);
+    if (before.sa_handler == SIG_IGN) {
+      throw std::invalid_argument(
+          "vigil::inspect::record_on: the program ignores signal " + std::to_string(number) +
+          ", as it does SIGHUP under nohup; give it SIG_DFL first, or name another one");
     }
-    options_.signal = number;
+    if (before.sa_handler != SIG_DFL && before.sa_handler != &trace_writer::on_signal) {
+      throw std::invalid_argument("vigil::inspect::record_on: the program handles signal " +
+                                  std::to_string(number) + " already; name another one");
+    }
+  }
+
+  // Caller: holds the lock, and has checked the signal.
+  void take_signal(int number) noexcept {
+    const int given_up = signal_.load();
+    if (given_up != 0 && given_up != number && is_mine(given_up)) std::signal(given_up, SIG_DFL);
+    signal_.store(number);
+    if (number == 0) return;
+    words::signals_may_come();
+    struct sigaction mine = {};
+    mine.sa_handler = &trace_writer::on_signal;
+    mine.sa_flags = SA_RESTART | SA_ONSTACK;
+    ::sigaction(number, &mine, nullptr);
   }
 
   // Caller: holds the lock.
@@ -232,6 +249,7 @@ class trace_writer {
   std::size_t written_ = 0;       // files of the last call
   std::size_t last_number_ = 0;   // of those; later files have larger ones
   std::error_code last_failure_;  // told, and no file has been written since then
+  atomic<int> signal_{0};         // 0: none
   bool has_thread_ = false;
   pid_t maker_ = 0;  // the process that has the thread
 
