@@ -173,8 +173,9 @@ struct record_options {
 // From now on writes a trace when one of these things happens: on a thread of its own, a
 // moment later. On virtual time the run stands still meanwhile, so that the file ends
 // with the event. A later call takes the place of an earlier one; with default options
-// nothing is written any more. Any thread. Throws std::invalid_argument for a signal that
-// cannot serve, and std::system_error if no thread can be started.
+// nothing is written any more. A child of fork() writes nothing until it calls this
+// itself. Any thread. Throws std::invalid_argument for a signal that cannot serve, and
+// std::system_error if no thread can be started.
 VIGIL_API void record_on(const record_options& options);
 
 }  // namespace vigil::inline VIGIL_ABI::inspect

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -60,6 +61,8 @@ reason reason_of(trigger_kind kind, nanos by) noexcept {
 }
 
 // Writes the files of record_on(). Lives for ever: a worker, or a handler, may be in it.
+// Each process has its own. That of the parent is left as fork() found it: without its
+// thread, and perhaps with its lock held.
 //
 // A worker that has seen an event takes the claim, writes the event down, marks the claim
 // as filled and wakes the thread, which gives it back after the file. While it is taken
@@ -67,17 +70,25 @@ reason reason_of(trigger_kind kind, nanos by) noexcept {
 // claim is never filled.
 class trace_writer {
  public:
-  static trace_writer& the() {
-    static auto& made = *new trace_writer;
-    return made;
+  static void set(const record_options& o, const record_triggers::limits& limits) {
+    of_process().take(o, limits);
   }
 
-  void set(const record_options& o, const record_triggers::limits& limits) {
-    const std::lock_guard guard(lock_);
-    if (maker_ != ::getpid()) {  // the thread has stayed in the parent
-      has_thread_ = false;
-      claim_.store(free_claim);
+ private:
+  explicit trace_writer(trace_writer* before) noexcept
+      : before_(before), signal_(before != nullptr ? before->signal_.load() : 0) {}
+
+  static trace_writer& of_process() {
+    trace_writer* present = the.load();
+    while (present == nullptr || present->process_ != ::getpid()) {
+      std::unique_ptr<trace_writer> made(new trace_writer(present));
+      if (the.compare_exchange_strong(present, made.get())) return *made.release();
     }
+    return *present;
+  }
+
+  void take(const record_options& o, const record_triggers::limits& limits) {
+    const std::lock_guard guard(lock_);
     const bool is_wanted =
         o.signal != 0 || o.deadline_missed || limits.timer_late != never || limits.ran_for != never;
     if (o.signal != 0) check_signal(o.signal);
@@ -93,14 +104,14 @@ class trace_writer {
     triggers.set(limits, &trace_writer::happened);
   }
 
- private:
   static void happened(trigger_kind kind, nanos by, event_clock clock) noexcept {
-    trace_writer& w = the();
+    trace_writer& w = *the.load();
     // ordering: as above.
     if (monotonic_now() < w.not_before_.load(order::relaxed)) return;
     const unsigned call = w.calls_.load();
     int expected = free_claim;
     if (!w.claim_.compare_exchange_strong(expected, taken_claim)) return;
+    if (w.process_ != ::getpid()) return;  // the claim stays taken
     w.kind_ = kind;
     w.by_ = by;
     w.call_ = call;
@@ -121,9 +132,13 @@ class trace_writer {
 
   static void on_signal(int number) {
     const int error_number = errno;
-    trace_writer& w = the();
+    trace_writer& w = *the.load();
     if (w.signal_.load() != number) {
       act_by_default(number);
+    } else if (w.process_ != ::getpid()) {
+      warn(
+          "record_on: signal %d writes no trace in a child of fork() that has not called record_on",
+          number);
     } else {
       w.signalled_.store(true);
       w.wake_.wake(waker::signal_handler);
@@ -184,7 +199,6 @@ class trace_writer {
       body();
     });
     has_thread_ = true;
-    maker_ = ::getpid();
   }
 
   [[noreturn]] void body() noexcept {
@@ -244,14 +258,17 @@ class trace_writer {
                       order::relaxed);  // ordering: as above
   }
 
+  static constinit atomic<trace_writer*> the;
+
+  [[maybe_unused]] trace_writer* const before_;  // the parent's, which a leak checker finds here
+  const pid_t process_ = ::getpid();
   std::mutex lock_;
   record_options options_;
   std::size_t written_ = 0;       // files of the last call
   std::size_t last_number_ = 0;   // of those; later files have larger ones
   std::error_code last_failure_;  // told, and no file has been written since then
-  atomic<int> signal_{0};         // 0: none
+  atomic<int> signal_;            // 0: none
   bool has_thread_ = false;
-  pid_t maker_ = 0;  // the process that has the thread
 
   note wake_;
   atomic<bool> signalled_{false};
@@ -266,6 +283,8 @@ class trace_writer {
   nanos by_ = 0;
   unsigned call_ = 0;
 };
+
+constinit atomic<trace_writer*> trace_writer::the{nullptr};
 
 }  // namespace
 }  // namespace vigil::inline VIGIL_ABI::detail
@@ -286,7 +305,7 @@ void record_on(const record_options& options) {
   limits.ran_for = limit(options.ran_for);
   limits.ran_for_ticks = detail::ticks_in(limits.ran_for);
   limits.deadline_missed = options.deadline_missed;
-  detail::trace_writer::the().set(options, limits);
+  detail::trace_writer::set(options, limits);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::inspect

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace std::chrono_literals;
@@ -252,6 +253,50 @@ TEST_SUITE("record_on") {
     std::puts("given up");
     std::fflush(stdout);
     std::raise(SIGUSR1);
+  }
+
+#ifndef VIGIL_TEST_UNDER_SANITIZER  // ThreadSanitizer wants no threads in a child
+  TEST_CASE("a child of fork() writes once it has called record_on") {
+    const child_result r = run_child("child: it forks after record_on");
+    INFO(r.output);
+    CHECK(r.succeeded());
+    CHECK(count_of(r.output, "writes no trace in a child of fork()") == 1);
+    CHECK(count_of(r.output, "the trace is in ") == 4);
+  }
+#endif
+
+  TEST_CASE("child: it forks after record_on" * doctest::skip()) {
+    const trace_files files;
+    const auto record_to = [&](const char* name) {
+      vigil::inspect::record_on(
+          {.deadline_missed = true, .signal = SIGUSR2, .path = files.path(name), .spacing = 0s});
+    };
+    const auto write_two = [&](const std::string& name) {
+      vigil::options o;
+      o.recorder_events = 1'024;
+      vigil::run(o, [&] {
+        miss_a_deadline();
+        files.wait_for(name + "1.pftrace");
+        ::kill(::getpid(), SIGUSR2);
+        files.wait_for(name + "2.pftrace");
+      });
+    };
+    record_to("parent-");
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      ::kill(::getpid(), SIGUSR2);
+      recorded(&miss_a_deadline);
+      const std::size_t too_early = files.count();
+      record_to("child-");
+      write_two("child-");
+      ::_exit(too_early == 0 ? 0 : 1);
+    }
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    write_two("parent-");
+    CHECK(files.count() == 4);
   }
 
   TEST_CASE("what record_on refuses") {
