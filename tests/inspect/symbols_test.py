@@ -66,6 +66,16 @@ check("so its functions are named", None is not re.search(
     rf"^    at call_back(\(.*\))? .*\({re.escape(str(module))}\+0x", symbols(input=relative).stdout,
     re.M), symbols(input=relative).stdout)
 
+with tempfile.TemporaryDirectory() as folder:
+    odd = Path(folder) / "a\n    at evil() \x1b\\n"
+    odd.mkdir()
+    copy = Path(shutil.copy(program, odd))
+    said = subprocess.run([copy], capture_output=True, text=True).stderr
+    check("a path with a line break is written in one line", "\n    at evil()" not in said and
+          "a\\n    at evil() \\x1b\\\\n/" in said, said)
+    check("and found", symbols(input=said).stdout.count("at ten_waits::") == len(expected),
+          symbols(input=said).stdout)
+
 # As a terminal does it, to a group. The first part's answer shows that it has begun, and
 # that it does not wait for more.
 parts = dump.rpartition("    at ?")
