@@ -22,6 +22,8 @@ class dwarf_reader {
 
   const std::uint8_t* at() const noexcept { return at_; }
 
+  std::size_t left() const noexcept { return static_cast<std::size_t>(end_ - at_); }
+
   template <class T>
   T fixed() noexcept {
     T value{};

@@ -110,16 +110,16 @@ class collector {
   bool read_called(const stack& where, reported_fiber& f) {
     const int thread = f.awaited.thread;
     if (!with_frames_ || thread <= 0) return true;
-    read_thread_frames(thread, room_.bytes(), called_);
+    read_thread_frames(thread, room_.get(), called_);
     return read_awaited(where, f.shown, f.awaited) && f.awaited.thread == thread;
   }
 
   void read_frames_of(const stack& where, const fiber_snapshot& s) {
     if (s.state == fiber_state::running) {
       const int thread = process_thread_that_runs(s.sched, *control_block(where));
-      read_running_frames(where, thread, room_.bytes(), frames_);
+      read_running_frames(where, thread, room_.get(), frames_);
     } else {
-      read_parked_frames(where, s, room_.bytes(), frames_);
+      read_parked_frames(where, s, room_.get(), frames_);
     }
   }
 
@@ -179,7 +179,7 @@ class collector {
 
   const scheduler* const running_on_;
   const bool with_frames_;
-  const own_copy_room room_;
+  const own_frames_room room_;
   frame_list frames_;
   frame_list called_;
   fiber_report report_;

@@ -11,6 +11,10 @@ namespace vigil::inline VIGIL_ABI::detail {
 // False if a byte of it cannot be read, or where a sandbox forbids process_vm_readv.
 bool read_memory(const void* from, void* to, std::size_t size) noexcept;
 
+// Reads memory of a file that the program has loaded, such as its tables: it may be
+// closed meanwhile. Where a sandbox forbids process_vm_readv it is read as it is.
+bool read_loaded(const void* from, void* to, std::size_t size) noexcept;
+
 // The text at `from`, cut to fit. False if it cannot be read.
 bool read_text(const char* from, char* to, std::size_t room) noexcept;
 

@@ -38,7 +38,10 @@ bool frame_list::operator==(const frame_list& other) const noexcept {
          std::equal(places, places + count, other.places);
 }
 
-void read_frames(frame innermost, const stack_copy& from, frame_list& out) noexcept {
+void read_frames(frame innermost,
+                 const stack_copy& from,
+                 known_rules& known,
+                 frame_list& out) noexcept {
   frame f = innermost;
   out.count = 0;
   for (;;) {
@@ -47,7 +50,7 @@ void read_frames(frame innermost, const stack_copy& from, frame_list& out) noexc
       return;
     }
     out.places[out.count++] = f.is_call ? f.place - 1 : f.place;
-    switch (step(f, from)) {
+    switch (step(f, from, known)) {
       case step_result::caller:
         break;
       case step_result::bottom:
@@ -108,7 +111,7 @@ bool innermost_frame(const stack_copy&, frame&) noexcept {
 
 void read_parked_frames(const stack& where,
                         const fiber_snapshot& s,
-                        copy_room& room,
+                        frames_room& room,
                         frame_list& out) noexcept {
   out.count = 0;
   out.result = frames_result::moved_on;
@@ -119,11 +122,11 @@ void read_parked_frames(const stack& where,
     return;
   }
   if (s.state == fiber_state::running || from < where.bottom || from >= top) return;
-  const auto size = std::min(static_cast<std::size_t>(top - from), sizeof room);
-  copy_racing(from, room, size);
+  const auto size = std::min(static_cast<std::size_t>(top - from), sizeof room.copy);
+  copy_racing(from, room.copy, size);
   if (!is_unmoved(where, s)) return;
   const auto begin = reinterpret_cast<std::uintptr_t>(from);
-  const stack_copy copy{begin, begin + size, room};
+  const stack_copy copy{begin, begin + size, room.copy};
   frame innermost;
   if (!innermost_frame(copy, innermost)) {
     out.result = frames_result::not_supported;
@@ -133,7 +136,7 @@ void read_parked_frames(const stack& where,
     out.result = frames_result::not_begun;
     return;
   }
-  read_frames(innermost, copy, out);
+  read_frames(innermost, copy, room.known, out);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

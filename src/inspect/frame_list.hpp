@@ -44,45 +44,48 @@ struct frame_list {
 };
 
 // Goes up from `innermost`.
-void read_frames(frame innermost, const stack_copy& from, frame_list& out) noexcept;
+void read_frames(frame innermost,
+                 const stack_copy& from,
+                 known_rules& known,
+                 frame_list& out) noexcept;
 
 // A fiber's stack is copied before it is read, so much of it at most.
 inline constexpr std::size_t stack_copied_at_most = std::size_t{256} << 10;
 
-using copy_room = std::byte[stack_copied_at_most];
+// The memory that reading the frames of one dump takes.
+struct frames_room {
+  std::byte copy[stack_copied_at_most];
+  known_rules known;
+};
 
-// A room on the heap. It is cleared at its end: the pointers in it would be taken for
-// living ones (stuck_fibers.hpp).
-class own_copy_room {
+// A room on the heap. Its copy is cleared at its end: the pointers in it would be taken
+// for living ones (stuck_fibers.hpp).
+class own_frames_room {
  public:
-  own_copy_room() : room_(new room) {}
+  own_frames_room() : room_(new frames_room) {}
 
-  ~own_copy_room() {
-    std::memset(room_->bytes, 0, sizeof room_->bytes);
-    asm volatile("" : : "r"(room_->bytes) : "memory");
+  ~own_frames_room() {
+    std::memset(room_->copy, 0, sizeof room_->copy);
+    asm volatile("" : : "r"(room_->copy) : "memory");
   }
 
-  own_copy_room(const own_copy_room&) = delete;
-  own_copy_room& operator=(const own_copy_room&) = delete;
+  own_frames_room(const own_frames_room&) = delete;
+  own_frames_room& operator=(const own_frames_room&) = delete;
 
-  copy_room& bytes() const noexcept { return room_->bytes; }
+  frames_room& get() const noexcept { return *room_; }
 
  private:
-  struct room {
-    copy_room bytes;
-  };
-
-  const std::unique_ptr<room> room_;
+  const std::unique_ptr<frames_room> room_;
 };
 
 // Copies bytes as they are, each read once, while others may write them.
 void copy_racing(const std::byte* from, std::byte* to, std::size_t n) noexcept;
 
-// The frames of a fiber that does not run, of the moment of the snapshot, or none. `room`
-// is for the copy. Caller: holds a slab_hold.
+// The frames of a fiber that does not run, of the moment of the snapshot, or none.
+// Caller: holds a slab_hold.
 void read_parked_frames(const stack& where,
                         const fiber_snapshot& s,
-                        copy_room& room,
+                        frames_room& room,
                         frame_list& out) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

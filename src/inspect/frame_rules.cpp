@@ -1,6 +1,10 @@
 #include "inspect/frame_rules.hpp"
 
+#include "inspect/foreign_memory.hpp"
+
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include <dlfcn.h>
 
@@ -32,15 +36,26 @@ struct common_rules {
   dwarf_reader program{nullptr, nullptr};
 };
 
-// The bytes of a CIE or an FDE after its length.
-dwarf_reader entry_at(const std::uint8_t* p) noexcept {
-  std::uint32_t length = 0;
-  std::memcpy(&length, p, sizeof length);
-  return {p + 4, length < 0xffff'fff0 ? p + 4 + length : p + 4};
+bool read_at(std::uintptr_t from, void* to, std::size_t size) noexcept {
+  return read_loaded(reinterpret_cast<const void*>(from), to, size);
 }
 
-bool read_common(const std::uint8_t* at, common_rules& out) noexcept {
-  dwarf_reader in = entry_at(at);
+constexpr std::size_t length_size = 4;
+
+// Copies the bytes of a CIE or an FDE after its length. False if they are gone, or do not
+// fit.
+template <std::size_t N>
+bool copy_entry(std::uintptr_t at, std::uint8_t (&room)[N], dwarf_reader& out) noexcept {
+  std::uint32_t length = 0;
+  static_assert(sizeof length == length_size && N < 0xffff'fff0);
+  if (!read_at(at, &length, sizeof length) || length > N) return false;
+  if (!read_at(at + length_size, room, length)) return false;
+  out = {room, room + length};
+  return true;
+}
+
+// `in` is a copy of it.
+bool read_common(dwarf_reader in, common_rules& out) noexcept {
   if (in.fixed<std::uint32_t>() != 0) return false;  // not a CIE
   const auto version = in.fixed<std::uint8_t>();
   const char* augmentation = in.text();
@@ -217,13 +232,13 @@ bool rule_program::step(dwarf_reader& in) noexcept {
       return true;
     case cfa_def_cfa_expression:
       now.has_cfa_expression = true;
-      now.cfa_expression = in.block(in.uleb());
-      return true;
+      return now.expressions.keep(in.block(in.uleb()), now.cfa_expression);
     case cfa_expression:
     case cfa_val_expression: {
       const std::uint64_t n = in.uleb();
-      now.set(
-          n, op == cfa_expression ? kind::at_expression : kind::is_expression, in.block(in.uleb()));
+      kept_expression kept;
+      if (!now.expressions.keep(in.block(in.uleb()), kept)) return false;
+      now.set(n, op == cfa_expression ? kind::at_expression : kind::is_expression, kept);
       return true;
     }
     case cfa_offset_extended_sf: {
@@ -261,49 +276,71 @@ bool rule_program::step(dwarf_reader& in) noexcept {
 
 struct function_entry {
   std::uintptr_t begin = 0;  // of the code
-  const std::uint8_t* entry = nullptr;
+  std::uintptr_t at = 0;     // of the entry itself; 0: there is none
 };
 
 #if defined(DLFO_STRUCT_HAS_EH_DBASE)
 
-// The entry of the function at `place`. Each file has a table of them, sorted by address;
-// glibc finds the file without a lock. libgcc's search would look at functions that a JIT
-// compiler has registered as well, under a lock, and here that may be held.
-function_entry find_function(std::uintptr_t place) noexcept {
-  dl_find_object file;
-  if (::_dl_find_object(reinterpret_cast<void*>(place), &file) != 0) return {};
-  const auto* const table = static_cast<const std::uint8_t*>(file.dlfo_eh_frame);
-  if (table == nullptr) return {};
+// A file's table of its functions, sorted by address.
+struct table_head {
   // Version 1; then the encodings of three parts: .eh_frame's address, from here in 4
   // bytes; the number of entries, in 4 bytes; the entries, from the table in 4 bytes
   // each.
-  if (table[0] != 1 || table[1] != 0x1b || table[2] != 0x03 || table[3] != 0x3b) return {};
+  static constexpr std::uint8_t known[4] = {1, 0x1b, 0x03, 0x3b};
 
-  struct row {
-    std::int32_t code;
-    std::int32_t entry;
-  };
+  std::uint8_t encodings[4];
+  std::int32_t frames;
+  std::uint32_t count;
+};
 
-  std::uint32_t count = 0;
-  std::memcpy(&count, table + 8, sizeof count);
-  const auto at = [table](std::uint32_t i) noexcept {
-    row r;
-    std::memcpy(&r, table + 12 + i * sizeof r, sizeof r);
-    return r;
+struct table_row {
+  std::int32_t code;
+  std::int32_t entry;
+};
+
+// The last row that begins at the place or before it; if there is none, the first one.
+bool find_row(std::uintptr_t table, std::uintptr_t place, table_row& out) noexcept {
+  table_head head;
+  if (!read_at(table, &head, sizeof head)) return false;
+  if (std::memcmp(head.encodings, table_head::known, sizeof head.encodings) != 0) return false;
+  if (head.count == 0) return false;
+  const auto address_of = [&](std::uint32_t i) {
+    return table + sizeof head + std::uintptr_t{i} * sizeof(table_row);
   };
-  const auto base = reinterpret_cast<std::uintptr_t>(table);
-  std::uint32_t low = 0;  // the last row that begins at the place or before it
-  std::uint32_t high = count;
-  while (high - low > 1) {
+  const auto is_before = [&](const table_row& r) {
+    return table + static_cast<std::uintptr_t>(std::intptr_t{r.code}) <= place;
+  };
+  std::uint32_t low = 0;
+  std::uint32_t high = head.count;
+  // A few rows are copied at once, since a copy by the kernel has its cost.
+  table_row rows[32];
+  while (high - low > std::size(rows)) {
     const std::uint32_t middle = low + (high - low) / 2;
-    (base + static_cast<std::uintptr_t>(std::intptr_t{at(middle).code}) <= place ? low : high) =
-        middle;
+    table_row r;
+    if (!read_at(address_of(middle), &r, sizeof r)) return false;
+    (is_before(r) ? low : high) = middle;
   }
-  if (count == 0) return {};
-  const row found = at(low);
-  const std::uintptr_t begin = base + static_cast<std::uintptr_t>(std::intptr_t{found.code});
-  if (begin > place) return {};
-  return {begin, table + found.entry};
+  const std::uint32_t left = high - low;
+  if (!read_at(address_of(low), rows, left * sizeof(table_row))) return false;
+  const table_row* const after = std::partition_point(rows + 1, rows + left, is_before);
+  out = after[-1];
+  return true;
+}
+
+// The entry of the function at `place`. glibc finds the file without a lock. libgcc's
+// search would look at functions that a JIT compiler has registered as well, under a
+// lock, and here that may be held.
+function_entry find_function(std::uintptr_t place) noexcept {
+  dl_find_object file;
+  if (::_dl_find_object(reinterpret_cast<void*>(place), &file) != 0) return {};
+  const auto table = reinterpret_cast<std::uintptr_t>(file.dlfo_eh_frame);
+  table_row row;
+  if (table == 0 || !find_row(table, place, row)) return {};
+  const auto address = [table](std::int32_t offset) {
+    return table + static_cast<std::uintptr_t>(std::intptr_t{offset});
+  };
+  if (address(row.code) > place) return {};
+  return {address(row.code), address(row.entry)};
 }
 
 #else
@@ -313,23 +350,28 @@ function_entry find_function(std::uintptr_t place) noexcept {
   dwarf_eh_bases bases{};
   const void* const entry = ::_Unwind_Find_FDE(reinterpret_cast<void*>(place), &bases);
   return {reinterpret_cast<std::uintptr_t>(bases.function),
-          static_cast<const std::uint8_t*>(entry)};
+          reinterpret_cast<std::uintptr_t>(entry)};
 }
 
 #endif
 
 }  // namespace
 
-rules_result find_frame_rules(std::uintptr_t place, frame_rules& out) noexcept {
+rules_result known_rules::look_up(std::uintptr_t place, frame_rules& out) noexcept {
   const function_entry function = find_function(place);
-  if (function.entry == nullptr) return rules_result::none;
+  if (function.at == 0) return rules_result::none;
 
   // An FDE: how far before it its CIE is, the code that it is for, and its instructions.
-  dwarf_reader in = entry_at(function.entry);
-  const std::uint8_t* const from = in.at();
-  const auto back = in.fixed<std::uint32_t>();
+  dwarf_reader in{nullptr, nullptr};
+  dwarf_reader common_entry{nullptr, nullptr};
+  std::uint8_t common_room[256];
   common_rules common;
-  if (in.failed() || !read_common(from - back, common)) return rules_result::not_supported;
+  if (!copy_entry(function.at, function_, in)) return rules_result::not_supported;
+  const std::uintptr_t common_at = function.at + length_size - in.fixed<std::uint32_t>();
+  if (in.failed() || !copy_entry(common_at, common_room, common_entry) ||
+      !read_common(common_entry, common)) {
+    return rules_result::not_supported;
+  }
   const std::size_t pointer = dwarf_reader::size_of(common.pointer_encoding);
   if (pointer == 0) return rules_result::not_supported;
   in.block(pointer);
@@ -340,6 +382,7 @@ rules_result find_frame_rules(std::uintptr_t place, frame_rules& out) noexcept {
   if (common.has_data) in.block(in.uleb());
 
   rule_program program(common, function.begin, place);
+  program.now.cfa_register = stack_pointer_register;
   program.now.set(stack_pointer_register, register_rule::kind::is_offset);
   if (!program.run(common.program)) return rules_result::not_supported;
   program.keep_initial();
@@ -348,6 +391,25 @@ rules_result find_frame_rules(std::uintptr_t place, frame_rules& out) noexcept {
   out.return_register = common.return_register;
   out.is_signal_frame = common.is_signal_frame;
   return rules_result::found;
+}
+
+rules_result known_rules::find(std::uintptr_t place, const frame_rules*& out) noexcept {
+  if (place == 0) return rules_result::none;
+  const std::uint64_t mixed = std::uint64_t{place} * 0x9e37'79b9'7f4a'7c15;
+  const std::size_t set = mixed >> 32 & (sets - 1);
+  auto& places = places_[set];
+  const std::uintptr_t* at = std::find(std::begin(places), std::end(places), place);
+  if (at == std::end(places)) {
+    at = std::find(std::begin(places), std::end(places), std::uintptr_t{0});
+    if (at == std::end(places)) at = places + next_++ % set_size;
+    const auto slot = static_cast<std::size_t>(at - places);
+    entry& fresh = entries_[set][slot];
+    fresh.result = look_up(place, fresh.rules);
+    places[slot] = place;
+  }
+  const entry& e = entries_[set][at - places];
+  out = &e.rules;
+  return e.result;
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

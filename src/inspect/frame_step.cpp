@@ -199,7 +199,8 @@ class caller_of {
 
   bool find_cfa() noexcept {
     if (rules_.has_cfa_expression) {
-      return expression(registers_, stack_).evaluate(rules_.cfa_expression, cfa_);
+      return expression(registers_, stack_)
+          .evaluate(rules_.expressions.at(rules_.cfa_expression), cfa_);
     }
     if (!registers_.knows(rules_.cfa_register)) return false;
     cfa_ = registers_[rules_.cfa_register] + static_cast<std::uintptr_t>(rules_.cfa_offset);
@@ -227,7 +228,8 @@ class caller_of {
       case kind::is_expression: {
         expression e(registers_, stack_);
         e.push(cfa_);
-        if (!e.evaluate(r.expression, out)) return value_result::not_supported;
+        if (!e.evaluate(rules_.expressions.at(r.expression), out))
+          return value_result::not_supported;
         return r.how == kind::at_expression ? from_memory(out, out) : value_result::known;
       }
     }
@@ -253,10 +255,10 @@ class caller_of {
 
 }  // namespace
 
-step_result step(frame& f, const stack_copy& stack) noexcept {
+step_result step(frame& f, const stack_copy& stack, known_rules& known) noexcept {
   if (f.place == 0) return step_result::bottom;
-  frame_rules rules;
-  switch (find_frame_rules(f.is_call ? f.place - 1 : f.place, rules)) {
+  const frame_rules* found_rules = nullptr;
+  switch (known.find(f.is_call ? f.place - 1 : f.place, found_rules)) {
     case rules_result::found:
       break;
     case rules_result::none:
@@ -264,6 +266,7 @@ step_result step(frame& f, const stack_copy& stack) noexcept {
     case rules_result::not_supported:
       return step_result::not_supported;
   }
+  const frame_rules& rules = *found_rules;
   caller_of caller(f, rules, stack);
   if (rules.return_register >= frame_register_count || !caller.find_cfa()) {
     return step_result::not_supported;

@@ -63,6 +63,6 @@ enum class step_result : std::uint8_t {
 };
 
 // Unless it finds a caller, f stays as it is.
-step_result step(frame& f, const stack_copy& stack) noexcept;
+step_result step(frame& f, const stack_copy& stack, known_rules& known) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

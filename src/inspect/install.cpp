@@ -28,10 +28,10 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-// The one buffer of the dumps in signal handlers.
+// The one room of the dumps in signal handlers.
 struct handler_room {
   atomic<bool> is_taken{false};
-  copy_room bytes;
+  frames_room frames;
   named_builds builds;
 };
 
@@ -79,6 +79,7 @@ class inspect_extension final : public dump_extension {
     // A dump that another one reads beside this one names builds twice, or not again.
     if (!room_of_handlers.is_taken.exchange(true)) {
       room_of_handlers.builds.forget();
+      room_of_handlers.frames.known.forget();
       room_of_handlers.is_taken.store(false);
     }
   }
@@ -107,7 +108,7 @@ class inspect_extension final : public dump_extension {
     if (s.state == fiber_state::running) {
       frames.result = frames_result::not_asked;
     } else {
-      read_parked_frames(where, s, room_of_handlers.bytes, frames);
+      read_parked_frames(where, s, room_of_handlers.frames, frames);
     }
     write_plain_frames(out, frames, room_of_handlers.builds);
   }

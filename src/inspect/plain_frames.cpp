@@ -9,16 +9,26 @@ namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 void write_plain_place(dump_writer& out, std::uintptr_t place, named_builds& builds) noexcept {
-  code_module m;
-  if (find_module(place, m)) {
-    builds.name(out, m);
-    out.text("    at ? (").file(m.path).text("+0x").hex(m.offset).text(")\n");
+  if (const code_module* const m = builds.find(place)) {
+    builds.name(out, *m);
+    out.text("    at ? (").file(m->path).text("+0x").hex(m->offset).text(")\n");
   } else {
     out.text("    at ? (0x").hex(place).text(")\n");
   }
 }
 
 }  // namespace
+
+const code_module* named_builds::find(std::uintptr_t place) noexcept {
+  if (place < last_.mapping || place >= last_.end) {
+    if (!find_module(place, last_)) {
+      last_.end = 0;
+      return nullptr;
+    }
+  }
+  last_.offset = place - last_.loaded;
+  return &last_;
+}
 
 void named_builds::name(dump_writer& out, const code_module& m) noexcept {
   if (std::find(seen_, seen_ + count_, m.loaded) != seen_ + count_) return;

@@ -40,7 +40,7 @@ struct question {
   futex_word state{none};
   atomic<int> thread{0};
   const stack* where = nullptr;  // nullptr: the thread's own
-  std::byte* room = nullptr;     // of a copy_room
+  std::byte* room = nullptr;     // a frames_room's copy
   // The answer.
   frame innermost;
   stack_copy copy;  // empty: the thread runs on another stack
@@ -237,7 +237,7 @@ void end_asking() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
 
 namespace {
 
-void read_frames_on(const stack* where, int thread, copy_room& room, frame_list& out) noexcept {
+void read_frames_on(const stack* where, int thread, frames_room& room, frame_list& out) noexcept {
   out.count = 0;
   const std::lock_guard guard(asking_lock);
   if (asks_by == 0 || !is_our_handler(asks_by)) {
@@ -251,13 +251,13 @@ void read_frames_on(const stack* where, int thread, copy_room& room, frame_list&
   question& q = the_question;
   q.thread.store(thread);
   q.where = where;
-  q.room = room;
+  q.room = room.copy;
   if (!ask(q)) {
     out.result = frames_result::no_answer;
   } else if (q.copy.bytes == nullptr) {
     out.result = frames_result::moved_on;
   } else {
-    read_frames(q.innermost, q.copy, out);
+    read_frames(q.innermost, q.copy, room.known, out);
   }
 }
 
@@ -265,12 +265,12 @@ void read_frames_on(const stack* where, int thread, copy_room& room, frame_list&
 
 void read_running_frames(const stack& where,
                          int thread,
-                         copy_room& room,
+                         frames_room& room,
                          frame_list& out) noexcept {
   read_frames_on(&where, thread, room, out);
 }
 
-void read_thread_frames(int thread, copy_room& room, frame_list& out) noexcept {
+void read_thread_frames(int thread, frames_room& room, frame_list& out) noexcept {
   read_frames_on(nullptr, thread, room, out);
 }
 

@@ -19,10 +19,13 @@ void ask_running_by(int signal);
 // Asks the thread with the kernel's id `thread`, and waits for its answer, a tenth of a
 // second at most. The result is moved_on if it does not run on this stack any more. Not
 // in a signal handler.
-void read_running_frames(const stack& where, int thread, copy_room& room, frame_list& out) noexcept;
+void read_running_frames(const stack& where,
+                         int thread,
+                         frames_room& room,
+                         frame_list& out) noexcept;
 
 // The same for a thread on its own stack, which need not be one of ours.
-void read_thread_frames(int thread, copy_room& room, frame_list& out) noexcept;
+void read_thread_frames(int thread, frames_room& room, frame_list& out) noexcept;
 
 // Keeps others from asking, until end_asking(). Returns the signal; 0: there is none.
 int begin_asking() noexcept;

@@ -60,7 +60,7 @@ void write_waited_object(dump_writer& out, const void* argument) noexcept {
 // False if the fiber has moved on.
 bool describe(const waiting_fiber& f,
               bool is_certain,
-              copy_room& room,
+              frames_room& room,
               symbol_reader& names,
               inspect::stuck_fiber& out) {
   fiber_snapshot s;
@@ -83,14 +83,14 @@ bool describe(const waiting_fiber& f,
 inspect::stuck_report report_of(const stuck_list& found) {
   const handler_scope inside;
   const slab_hold hold;
-  const own_copy_room room;
+  const own_frames_room room;
   symbol_reader names;
   inspect::stuck_report r;
   if (found.why_not != nullptr) r.why_none_certain = found.why_not;
   for (const waiting_fiber& f : found.fibers) {
     const bool is_certain = found.why_not == nullptr && f.way == open_way::none;
     inspect::stuck_fiber one;
-    if (!describe(f, is_certain, room.bytes(), names, one)) continue;
+    if (!describe(f, is_certain, room.get(), names, one)) continue;
     (is_certain ? r.certain : r.possible).push_back(std::move(one));
   }
   return r;

@@ -53,19 +53,20 @@ const char* path_of_program() noexcept {
 
 // glibc's since 2.35; what it fills in, as <dlfcn.h> there declares it.
 #if defined(DLFO_STRUCT_HAS_EH_DBASE)
-const link_map* find_map(std::uintptr_t place, std::uintptr_t& begin) noexcept {
+const link_map* find_map(std::uintptr_t place, code_module& out) noexcept {
   dl_find_object found;
   if (::_dl_find_object(reinterpret_cast<void*>(place), &found) != 0) return nullptr;
-  begin = reinterpret_cast<std::uintptr_t>(found.dlfo_map_start);
+  out.mapping = reinterpret_cast<std::uintptr_t>(found.dlfo_map_start);
+  out.end = reinterpret_cast<std::uintptr_t>(found.dlfo_map_end);
   return found.dlfo_link_map;
 }
 #else
 // Takes the loader's lock.
-const link_map* find_map(std::uintptr_t place, std::uintptr_t& begin) noexcept {
+const link_map* find_map(std::uintptr_t place, code_module& out) noexcept {
   Dl_info info;
   void* map = nullptr;
   if (::dladdr1(reinterpret_cast<void*>(place), &info, &map, RTLD_DL_LINKMAP) == 0) return nullptr;
-  begin = reinterpret_cast<std::uintptr_t>(info.dli_fbase);
+  out.mapping = reinterpret_cast<std::uintptr_t>(info.dli_fbase);
   return static_cast<const link_map*>(map);
 }
 #endif
@@ -144,16 +145,21 @@ void note_program_path() noexcept {
 }
 
 bool find_module(std::uintptr_t place, code_module& out) noexcept {
-  const link_map* const map = find_map(place, out.mapping);
-  if (map == nullptr) return false;
-  const char* const name = map->l_name[0] != '\0' ? map->l_name : path_of_program();
-  const std::size_t n = std::min(std::strlen(name), sizeof out.path - 1);
-  std::memcpy(out.path, name, n);
-  std::memset(out.path + n, 0, sizeof out.path - n);
+  // The file may be closed meanwhile, and its link_map freed.
+  link_map map;
+  const link_map* const at = find_map(place, out);
+  if (at == nullptr || !read_loaded(at, &map, sizeof map)) return false;
+  if (!read_text(map.l_name, out.path, sizeof out.path)) return false;
+  if (out.path[0] == '\0') {
+    static_assert(sizeof program_path::text <= sizeof out.path);
+    const char* const program = path_of_program();
+    std::memcpy(out.path, program, std::strlen(program) + 1);
+  }
   if (out.path[0] != '/') find_absolute_path(place, out);
-  out.loaded = map->l_addr;
-  out.offset = place - map->l_addr;
-  return true;
+  out.loaded = map.l_addr;
+  out.offset = place - map.l_addr;
+  // If it is still there, so was all that was read.
+  return find_map(place, out) == at;
 }
 
 namespace {
@@ -206,12 +212,18 @@ build_id build_id_of(const code_module& m) noexcept {
 
 namespace {
 
-// Knows exported functions alone. Takes the loader's lock.
+// Knows exported functions alone. Takes the loader's lock, but the file may be closed
+// right after.
 void name_exported(std::uintptr_t place, std::vector<code_function>& out) {
+  constexpr std::size_t longest = std::size_t{1} << 20;
   Dl_info info;
-  if (::dladdr(reinterpret_cast<void*>(place), &info) != 0 && info.dli_sname != nullptr) {
-    out.push_back({demangled(info.dli_sname), "", 0});
-  }
+  if (::dladdr(reinterpret_cast<void*>(place), &info) == 0 || info.dli_sname == nullptr) return;
+  std::string name;
+  do {
+    name.resize(name.empty() ? 1024 : 2 * name.size());
+    if (!read_text(info.dli_sname, name.data(), name.size())) return;
+  } while (std::strlen(name.c_str()) + 1 == name.size() && name.size() < longest);
+  out.push_back({demangled(name.c_str()), "", 0});
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A module that sigquit_program and names_program load. CALL_BACK: another name for its
-// function.
+// A module that sigquit_program, names_program and closed_files_test load. CALL_BACK:
+// another name for its function.
 #ifndef CALL_BACK
 #define CALL_BACK call_back
 #endif

@@ -35,6 +35,7 @@ struct both {
 };
 
 both result;
+known_rules known;
 
 [[gnu::noinline]] void unwind_both() {
   ucontext_t here;
@@ -45,7 +46,7 @@ both result;
   frame_list list;
   const std::size_t size = 64 << 10;
   read_frames(
-      f, {result.sp, result.sp + size, reinterpret_cast<const std::byte*>(result.sp)}, list);
+      f, {result.sp, result.sp + size, reinterpret_cast<const std::byte*>(result.sp)}, known, list);
   result.ours.assign(list.places, list.places + list.count);
   result.copy.resize(4096);
   copy_racing(reinterpret_cast<const std::byte*>(result.sp), result.copy.data(), 4096);
@@ -98,7 +99,7 @@ TEST_SUITE("unwind") {
     with_locals<1>(6);
     for (std::size_t size = 0; size <= 4096; size += 8) {
       frame_list list;
-      read_frames(result.innermost, {result.sp, result.sp + size, result.copy.data()}, list);
+      read_frames(result.innermost, {result.sp, result.sp + size, result.copy.data()}, known, list);
       REQUIRE(list.count >= 1);
       REQUIRE(list.count <= result.ours.size());
       CHECK(std::equal(list.places, list.places + list.count, result.ours.begin()));
@@ -130,7 +131,7 @@ TEST_SUITE("unwind") {
         std::memcpy(bytes.data() + at, &word, sizeof word);
       }
       frame_list list;
-      read_frames(result.innermost, {result.sp, result.sp + 4096, bytes.data()}, list);
+      read_frames(result.innermost, {result.sp, result.sp + 4096, bytes.data()}, known, list);
       CHECK(list.count >= 1);
     }
   }
