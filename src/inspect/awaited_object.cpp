@@ -1,10 +1,10 @@
 #include "inspect/awaited_object.hpp"
 
+#include "base/foreign_memory.hpp"
 #include "base/object_names.hpp"
 #include "base/thread_annotations.hpp"
 #include "chan/channel_core.hpp"
 #include "chan/select_core.hpp"
-#include "inspect/foreign_memory.hpp"
 #include "sched/report/dump_writer.hpp"
 #include "sched/run/running_runtimes.hpp"
 #include "sched/run/side_call.hpp"

@@ -1,6 +1,6 @@
 #include "inspect/frame_rules.hpp"
 
-#include "inspect/foreign_memory.hpp"
+#include "base/foreign_memory.hpp"
 
 #include <algorithm>
 #include <cstring>

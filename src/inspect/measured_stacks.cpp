@@ -1,6 +1,7 @@
 #include "inspect/measured_stacks.hpp"
 
 #include "base/atomic.hpp"
+#include "base/foreign_memory.hpp"
 #include "inspect/stack_use_table.hpp"
 #include "machine/stack.hpp"
 #include "sched/fiber/fiber.hpp"
@@ -80,7 +81,8 @@ class measured_stacks final : public stack_sampler {
   void end(const fiber_core& f) noexcept override {
     const stack& s = f.own_stack.whole;
     const std::size_t bytes = bytes_touched(s);
-    if (bytes != 0) table.end(f.identity.file, f.identity.line, bytes, s.size());
+    if (bytes == 0) return;
+    table.end(copied_text(f.identity.file).get(), f.identity.line, bytes, s.size());
   }
 
   stack_use_table table;
@@ -94,7 +96,8 @@ void add_alive(const stack& where, void* argument) noexcept {
   const std::size_t bytes = bytes_touched(where);
   // The fiber may have ended meanwhile, and another one have its stack.
   if (bytes == 0 || !has_id(where, s.id)) return;
-  static_cast<stack_use_table::reading*>(argument)->add_alive(s.file, s.line, bytes, where.size());
+  static_cast<stack_use_table::reading*>(argument)->add_alive(
+      copied_text(s.file).get(), s.line, bytes, where.size());
 }
 
 }  // namespace

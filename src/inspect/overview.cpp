@@ -1,5 +1,6 @@
 #include "inspect/overview.hpp"
 
+#include "base/foreign_memory.hpp"
 #include "inspect/json_text.hpp"
 #include "inspect/task_walk.hpp"
 #include "sched/report/fiber_dump.hpp"
@@ -93,7 +94,7 @@ struct due_timer {
 
 // A fiber's name may have come from a client. The place is a constant of the program.
 json::object fiber_in_short(const fiber_snapshot& s) {
-  json::object o{{"id", s.id}, {"started_at", site_of(s.file, s.line)}};
+  json::object o{{"id", s.id}, {"started_at", site_of(copied_text(s.file).get(), s.line)}};
   if (s.name[0] != '\0') o["name"] = utf8(s.name);
   return o;
 }
@@ -196,7 +197,7 @@ class survey {
 
   json::object group(const group_key& k, const group_facts& g) const {
     json::object o{{"runtime", runtimes_[k.runtime].number},
-                   {"started_at", site_of(k.file, k.line)},
+                   {"started_at", site_of(copied_text(k.file).get(), k.line)},
                    {"state", to_string(k.state)},
                    {"count", g.count},
                    {"oldest", fiber_in_short(g.example)}};
@@ -278,7 +279,7 @@ class survey {
     for (const due_timer& t : timers_) {
       json::object timer{{"repeats", t.timer.periodic}};
       if (t.timer.made_at.file != nullptr) {
-        timer["made_at"] = site_of(t.timer.made_at.file, t.timer.made_at.line);
+        timer["made_at"] = site_of(copied_text(t.timer.made_at.file).get(), t.timer.made_at.line);
       }
       all.push_back({t.due_in,
                      {{"runtime", runtimes_[t.runtime].number},

@@ -1,6 +1,6 @@
 #include "inspect/recording.hpp"
 
-#include "inspect/foreign_memory.hpp"
+#include "base/foreign_memory.hpp"
 #include "sched/report/fiber_snapshot.hpp"
 #include "sched/run/running_runtimes.hpp"
 #include "sched/scheduler.hpp"

@@ -1,3 +1,4 @@
+#include "base/foreign_memory.hpp"
 #include "inspect/json_text.hpp"
 #include "inspect/report.hpp"
 #include "inspect/symbols.hpp"
@@ -124,7 +125,7 @@ json::object task_of(const reported_task& t, bool with_addresses) {
   json::object o{{"id", s.id},
                  {"runtime", t.runtime},
                  {"state", to_string(s.state)},
-                 {"started_at", site_of(s.file, s.line)}};
+                 {"started_at", site_of(copied_text(s.file).get(), s.line)}};
   if (s.stopped) o["stop_requested"] = true;
   if (s.state == fiber_state::parked) o["waits_for"] = wait_of(s, t.awaited, with_addresses);
   return o;
@@ -135,7 +136,7 @@ json::object fiber_of(const reported_fiber& f, std::size_t stack, bool with_addr
   json::object o{{"id", s.id},
                  {"name", utf8(s.name)},
                  {"state", s.moved_on ? "has moved on" : to_string(s.state)},
-                 {"started_at", site_of(s.file, s.line)},
+                 {"started_at", site_of(copied_text(s.file).get(), s.line)},
                  {"stack", stack}};
   if (s.parent != 0) o["parent"] = s.parent;
   if (s.pinned) o["pinned"] = true;

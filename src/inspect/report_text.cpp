@@ -1,3 +1,4 @@
+#include "base/foreign_memory.hpp"
 #include "inspect/report.hpp"
 #include "inspect/symbols.hpp"
 #include "sched/report/fiber_dump.hpp"
@@ -6,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <string_view>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -72,11 +73,11 @@ using task_group = std::vector<const reported_task*>;
 
 // The largest group first.
 std::vector<task_group> grouped(const std::vector<reported_task>& tasks) {
-  using key = std::tuple<std::uint64_t, std::string_view, std::uint32_t, fiber_state, wait_reason>;
+  using key = std::tuple<std::uint64_t, std::string, std::uint32_t, fiber_state, wait_reason>;
   std::map<key, task_group> by_key;
   for (const reported_task& t : tasks) {
     const fiber_snapshot& s = t.shown;
-    by_key[{t.runtime, s.file, s.line, s.state, s.reason}].push_back(&t);
+    by_key[{t.runtime, copied_text(s.file).get(), s.line, s.state, s.reason}].push_back(&t);
   }
   std::vector<task_group> all;
   for (auto& [_, g] : by_key) {

@@ -10,8 +10,8 @@
 
 #include "base/atomic.hpp"
 #include "base/clock_source.hpp"
+#include "base/foreign_memory.hpp"
 #include "base/futex.hpp"
-#include "inspect/foreign_memory.hpp"
 #include "inspect/stopped_threads.hpp"
 #include "machine/sanitizer.hpp"
 #include "sched/run/without_signals.hpp"

@@ -1,6 +1,6 @@
 #include "inspect/scanned_memory.hpp"
 
-#include "inspect/foreign_memory.hpp"
+#include "base/foreign_memory.hpp"
 #include "machine/sanitizer.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "inspect/stuck_fibers.hpp"
 
-#include "inspect/foreign_memory.hpp"
+#include "base/foreign_memory.hpp"
 #include "inspect/stopped_threads.hpp"
 #include "inspect/stuck_search.hpp"
 #include "machine/sanitizer.hpp"

@@ -1,7 +1,7 @@
 #include "inspect/symbols.hpp"
 
+#include "base/foreign_memory.hpp"
 #include "inspect/debug_files.hpp"
-#include "inspect/foreign_memory.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,6 +1,7 @@
 #include "lock_check/lock_check.hpp"
 
 #include "base/assert.hpp"
+#include "base/foreign_memory.hpp"
 #include "inspect/own_frames.hpp"
 #include "inspect/own_thread.hpp"
 #include "inspect/plain_frames.hpp"
@@ -76,7 +77,7 @@ std::string text_of(const report& r, symbol_reader* names) {
   dump_writer out(text);
   out.text("vigil: fiber ").number(r.id);
   if (r.name[0] != '\0') out.text(" (").name(r.name).text(")");
-  out.text(", started at ").text(r.file);
+  out.text(", started at ").text(copied_text(r.file).get());
   if (r.line != 0) out.text(":").number(r.line);
   if (r.why == wait_reason::none) {
     out.text(", is about to yield");

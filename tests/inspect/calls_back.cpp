@@ -8,3 +8,7 @@ extern "C" [[gnu::visibility("default")]] void CALL_BACK(void (*f)(void*), void*
   f(argument);
   asm volatile("" ::: "memory");  // no tail call
 }
+
+extern "C" [[gnu::visibility("default")]] const char* file_of_module() {
+  return __FILE__;
+}

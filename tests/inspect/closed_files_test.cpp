@@ -3,9 +3,13 @@
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
+#include <vigil/co.hpp>
+#include <vigil/leaks.hpp>
+
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -18,6 +22,7 @@
 #include <link.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -42,6 +47,17 @@ void write_dump(std::string_view way) {
   if (way == "text") vigil::inspect::dump(stdout);
   if (way == "JSON") vigil::inspect::dump_json(stdout);
   if (way == "SIGQUIT") std::raise(SIGQUIT);
+}
+
+// Lets nothing else be mapped there.
+void keep_free(const void* at) {
+  constexpr std::uintptr_t page = 4096;
+  void* const begin = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(at) / page * page);
+  ::mmap(begin, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+}
+
+vigil::task<> takes_one(vigil::channel<int> from) {
+  co_await vigil::co::recv(from);
 }
 
 // From now on the system refuses to copy memory. False if it cannot be had so.
@@ -156,5 +172,40 @@ TEST_SUITE("closed files") {
     CHECK(has(r.output, "\"result\":\"whole\""));
     CHECK(has(r.output, "    at ? (/"));  // by SIGQUIT
     CHECK_FALSE(has(r.output, "without call frame information"));
+  }
+
+  TEST_CASE("child: fibers that a closed file has started" * doctest::skip()) {
+    vigil::inspect::install();
+    vigil::testing::run_virtual([] {
+      void* const module = open_module();
+      const auto file_of_module =
+          reinterpret_cast<const char* (*)()>(::dlsym(module, "file_of_module"));
+      const vigil::site from{file_of_module(), 12};
+      auto open = vigil::make_channel<int>();
+      const auto wait = [open]() mutable { static_cast<void>(open.recv()); };
+      vigil::go(wait, from);
+      vigil::go(takes_one(open), from);
+      vigil::testing::settle();
+      ::dlclose(module);
+      keep_free(from.file);
+      if (!is_loaded()) std::puts("closed");
+      for (const char* const way : {"text", "JSON", "SIGQUIT"})
+        write_dump(way);
+      vigil::debug::dump(stdout);
+      vigil::inspect::dump_stuck_fibers(stdout);
+      std::printf("%zu places\n", vigil::inspect::stack_use_by_place().size());
+      open.close();
+    });
+  }
+
+  TEST_CASE("the place where a fiber was started may be in a file that has been closed") {
+    const child_result r = run_child("child: fibers that a closed file has started");
+    INFO(r.output);
+    CHECK(r.says("closed\n"));
+    // By each of the reports in text.
+    CHECK(count_of(r.output, "started at ?:12 by fiber") == 4);
+    CHECK(has(r.output, R"("started_at":{"file":"?","line":12})"));
+    CHECK(r.says(" places\n"));  // nothing after it crashes
+    REQUIRE(r.succeeded());
   }
 }

@@ -1,5 +1,6 @@
 #include "sched/report/fiber_dump.hpp"
 
+#include "base/foreign_memory.hpp"
 #include "base/thread_annotations.hpp"
 #include "sched/fiber/written_name.hpp"
 #include "sched/report/dump_extension.hpp"
@@ -12,10 +13,11 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 place_in_words::place_in_words(const char* file, unsigned line) noexcept {
+  const copied_text name(file);
   if (line == 0) {
-    std::snprintf(text, sizeof text, "%s", file);
+    std::snprintf(text, sizeof text, "%s", name.get());
   } else {
-    std::snprintf(text, sizeof text, "%s:%u", file, line);
+    std::snprintf(text, sizeof text, "%s:%u", name.get(), line);
   }
 }
 
@@ -106,7 +108,7 @@ void dump_fiber(dump_writer& out, const fiber_snapshot& s, const object_text& ob
   describe_state(out, s, object);
   if (s.pinned) out.text(", pinned");
   if (s.stopped) out.text(", stop requested");
-  out.text("] started at ").file(s.file);
+  out.text("] started at ").file(copied_text(s.file).get());
   if (s.line != 0) out.text(":").number(s.line);
   if (s.parent != 0) out.text(" by fiber ").number(s.parent);
   out.text("\n");

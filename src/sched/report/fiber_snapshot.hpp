@@ -31,7 +31,7 @@ struct fiber_snapshot {
   const scheduler* sched = nullptr;     // only compared
   bool pinned = false;
   bool stopped = false;
-  const char* file = nullptr;
+  const char* file = nullptr;  // of a library that may have been unloaded: copied_text
   std::uint32_t line = 0;
   char name[fiber_identity::name_room] = {};
   // Where it goes on, unless it runs, and the count of its runs at that moment; of a task

@@ -1,5 +1,6 @@
 // Lists in text what keeps a run with exit_when::all_done from ending. Each kind is
 // copied under its lock, and written without it.
+#include "base/foreign_memory.hpp"
 #include "base/thread_annotations.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/scheduler.hpp"
@@ -44,7 +45,8 @@ void write(dump_writer& out, const seen_fiber& f) noexcept {
   }
   out.text(" [").text(to_string(f.state));
   if (f.state == fiber_state::parked) out.text(": ").text(to_string(f.reason));
-  out.text("] started at ").text(f.file).text(":").number(f.line).text("\n");
+  out.text("] started at ").text(copied_text(f.file).get());
+  out.text(":").number(f.line).text("\n");
 }
 
 void write_more(dump_writer& out, std::size_t n) noexcept {
@@ -76,8 +78,8 @@ void scheduler::list_holders(dump_writer& out) noexcept {
   const nanos now = clock.now();
   for (std::size_t i = 0; i < n && i < shown; ++i) {
     const timer_holder& t = timers[i];
-    out.text(t.periodic ? "    every() at " : "    made at ").text(t.made_at.file);
-    out.text(":").number(t.made_at.line);
+    out.text(t.periodic ? "    every() at " : "    made at ");
+    out.text(copied_text(t.made_at.file).get()).text(":").number(t.made_at.line);
     if (t.deadline > now) {
       out.text(", due in ").seconds(t.deadline - now).text("\n");
     } else {
@@ -107,7 +109,8 @@ void scheduler::list_holders(dump_writer& out) noexcept {
   for (std::size_t i = 0; i < n && i < shown; ++i) {
     out.text("    called by fiber ").number(seen[i].fiber_id);
     if (seen[i].name[0] != '\0') out.text(" (").name(seen[i].name).text(")");
-    out.text(" at ").text(seen[i].from.file).text(":").number(seen[i].from.line);
+    out.text(" at ").text(copied_text(seen[i].from.file).get());
+    out.text(":").number(seen[i].from.line);
     out.text(", ").seconds(monotonic_now() - seen[i].since).text(" ago\n");
   }
   write_more(out, n);

@@ -9,14 +9,30 @@
 namespace vigil::inline VIGIL_ABI::detail {
 
 // False if a byte of it cannot be read, or where a sandbox forbids process_vm_readv.
-bool read_memory(const void* from, void* to, std::size_t size) noexcept;
+VIGIL_FOR_IO bool read_memory(const void* from, void* to, std::size_t size) noexcept;
 
 // Reads memory of a file that the program has loaded, such as its tables: it may be
 // closed meanwhile. Where a sandbox forbids process_vm_readv it is read as it is.
-bool read_loaded(const void* from, void* to, std::size_t size) noexcept;
+VIGIL_FOR_IO bool read_loaded(const void* from, void* to, std::size_t size) noexcept;
 
-// The text at `from`, cut to fit. False if it cannot be read.
-bool read_text(const char* from, char* to, std::size_t room) noexcept;
+// The text at `from`, cut to fit; read as above. False if it is not there.
+VIGIL_FOR_IO bool read_text(const char* from, char* to, std::size_t room) noexcept;
+
+// A copy of a constant of the program, such as the name of a source file; "?" if the
+// library that it belongs to has been unloaded.
+class copied_text {
+ public:
+  explicit copied_text(const char* from) noexcept {
+    if (read_text(from, text_, sizeof text_) && text_[0] != '\0') return;
+    text_[0] = '?';
+    text_[1] = '\0';
+  }
+
+  const char* get() const noexcept { return text_; }
+
+ private:
+  char text_[512];
+};
 
 // Room for an object's bytes, which were an object elsewhere.
 template <class T>
