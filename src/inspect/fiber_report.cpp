@@ -92,9 +92,12 @@ class collector {
       if (with_frames_) read_frames_of(where, f.shown);
       const bool is_one_moment = f.shown.state == fiber_state::running ||
                                  (read_awaited(where, f.shown, f.awaited) && read_called(where, f));
-      if (is_one_moment && frames_.result != frames_result::moved_on) return;
+      const bool is_other_stack = frames_.result == frames_result::other_stack;
+      const bool has_moved = frames_.result == frames_result::moved_on;
+      if (is_one_moment && !is_other_stack && !has_moved) return;
       fiber_snapshot again;
       if (!take_snapshot(where, again) || again.id != f.shown.id) break;
+      if (is_other_stack && is_in_run_of(f.shown, again)) return;
       f.shown = again;
     }
     f.awaited = {};
@@ -103,6 +106,11 @@ class collector {
     frames_.result = frames_result::moved_on;
     called_.count = 0;
     called_.result = frames_result::not_wanted;
+  }
+
+  // `earlier` runs.
+  static bool is_in_run_of(const fiber_snapshot& earlier, const fiber_snapshot& s) noexcept {
+    return s.state == fiber_state::running && s.runs == earlier.runs;
   }
 
   // Reads the frames of the function on a side pool, if the fiber waits for one that
@@ -117,7 +125,7 @@ class collector {
   void read_frames_of(const stack& where, const fiber_snapshot& s) {
     if (s.state == fiber_state::running) {
       const int thread = process_thread_that_runs(s.sched, *control_block(where));
-      read_running_frames(where, thread, room_.get(), frames_);
+      read_running_frames(where, s, thread, room_.get(), frames_);
     } else {
       read_parked_frames(where, s, room_.get(), frames_);
     }

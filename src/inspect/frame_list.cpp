@@ -19,6 +19,8 @@ const char* to_string(frames_result r) noexcept {
       return "has not begun";
     case frames_result::moved_on:
       return "has moved on";
+    case frames_result::other_stack:
+      return "runs on another stack";
     case frames_result::no_answer:
       return "the thread that runs it has not answered";
     case frames_result::not_asked:

@@ -23,6 +23,7 @@ enum class frames_result : std::uint8_t {
   unknown_code,   // the outer ones are missing: there are no rules for the last one's code
   not_begun,      // the fiber has not run yet
   moved_on,       // it runs, or has run, since it was looked at
+  other_stack,    // it runs on a stack that is not its own, a generator's say
   no_answer,      // the thread that runs it has not answered the signal in time
   not_asked,      // it runs, and is not asked
   not_wanted,     // the caller wants none

@@ -237,7 +237,23 @@ void end_asking() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
 
 namespace {
 
-void read_frames_on(const stack* where, int thread, frames_room& room, frame_list& out) noexcept {
+// Whether a thread with this stack pointer is on no stack of vigil's, a worker's
+// included: between two fibers it is on that one. `way_back` is of a fiber that runs.
+bool is_foreign(std::uintptr_t sp, resume_point way_back) noexcept {
+  constexpr std::uintptr_t near = std::uintptr_t{64} << 10;
+  const auto workers = reinterpret_cast<std::uintptr_t>(way_back);
+  stack_place place;
+  // The fiber has not begun to run, or runs no more.
+  if (find_stack(way_back, place)) return false;
+  if (find_stack(reinterpret_cast<const void*>(sp), place)) return false;
+  return sp - (workers - near) >= 2 * near;
+}
+
+void read_frames_on(const stack* where,
+                    resume_point way_back,
+                    int thread,
+                    frames_room& room,
+                    frame_list& out) noexcept {
   out.count = 0;
   const std::lock_guard guard(asking_lock);
   if (asks_by == 0 || !is_our_handler(asks_by)) {
@@ -255,7 +271,9 @@ void read_frames_on(const stack* where, int thread, frames_room& room, frame_lis
   if (!ask(q)) {
     out.result = frames_result::no_answer;
   } else if (q.copy.bytes == nullptr) {
-    out.result = frames_result::moved_on;
+    const std::uintptr_t sp = q.innermost.registers[stack_pointer_register];
+    const bool is_elsewhere = where != nullptr && is_foreign(sp, way_back);
+    out.result = is_elsewhere ? frames_result::other_stack : frames_result::moved_on;
   } else {
     read_frames(q.innermost, q.copy, room.known, out);
   }
@@ -264,14 +282,15 @@ void read_frames_on(const stack* where, int thread, frames_room& room, frame_lis
 }  // namespace
 
 void read_running_frames(const stack& where,
+                         const fiber_snapshot& s,
                          int thread,
                          frames_room& room,
                          frame_list& out) noexcept {
-  read_frames_on(&where, thread, room, out);
+  read_frames_on(&where, s.resumes_at, thread, room, out);
 }
 
 void read_thread_frames(int thread, frames_room& room, frame_list& out) noexcept {
-  read_frames_on(nullptr, thread, room, out);
+  read_frames_on(nullptr, nullptr, thread, room, out);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

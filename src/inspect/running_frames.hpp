@@ -17,9 +17,11 @@ namespace vigil::inline VIGIL_ABI::detail {
 void ask_running_by(int signal);
 
 // Asks the thread with the kernel's id `thread`, and waits for its answer, a tenth of a
-// second at most. The result is moved_on if it does not run on this stack any more. Not
-// in a signal handler.
+// second at most. The result is other_stack if the thread ran neither on this stack nor
+// on one of vigil's: the fiber did so if it is still in the run of the snapshot. Not in a
+// signal handler. Caller: holds a slab_hold.
 void read_running_frames(const stack& where,
+                         const fiber_snapshot& s,
                          int thread,
                          frames_room& room,
                          frame_list& out) noexcept;

@@ -153,7 +153,7 @@ struct stack_place {
 
 // Finds the stack, or the guard of a stack, that `address` points into. False for all
 // other memory. Async-signal-safe; linear in the number of slabs.
-bool find_stack(const void* address, stack_place& out) noexcept;
+VIGIL_FOR_IO bool find_stack(const void* address, stack_place& out) noexcept;
 
 // While one exists, no slab is unmapped. Async-signal-safe, nests, any thread.
 class slab_hold {

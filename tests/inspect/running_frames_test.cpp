@@ -13,11 +13,13 @@
 #include <cstddef>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
 #include <pthread.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 using namespace vigil::testing_support;
@@ -77,6 +79,44 @@ void deaf(F f) {
   sigset_t all;
   sigfillset(&all);
   deaf_to(all, f);
+}
+
+// As a generator does that is made by makecontext().
+void on_a_stack_of_its_own(const std::function<void()>& f) {
+  static thread_local const std::function<void()>* body;
+  constexpr std::size_t size = std::size_t{256} << 10;
+  const auto room = std::make_unique<std::byte[]>(size);
+  ucontext_t back;
+  ucontext_t other;
+  ::getcontext(&other);
+  other.uc_stack.ss_sp = room.get();
+  other.uc_stack.ss_size = size;
+  other.uc_link = &back;
+  body = &f;
+  ::makecontext(
+      &other, +[] { (*body)(); }, 0);
+  ::swapcontext(&back, &other);
+}
+
+// In a handler on an alternate stack of the program's.
+void in_a_handler(const std::function<void()>& f) {
+  static const std::function<void()>* body;
+  constexpr std::size_t size = std::size_t{256} << 10;
+  const auto room = std::make_unique<std::byte[]>(size);
+  stack_t mine = {};
+  mine.ss_sp = room.get();
+  mine.ss_size = size;
+  stack_t before;
+  REQUIRE(::sigaltstack(&mine, &before) == 0);
+  struct sigaction calls = {};
+  struct sigaction handler_before;
+  calls.sa_handler = [](int) { (*body)(); };
+  calls.sa_flags = SA_ONSTACK;
+  ::sigaction(SIGUSR1, &calls, &handler_before);
+  body = &f;
+  ::raise(SIGUSR1);
+  ::sigaction(SIGUSR1, &handler_before, nullptr);
+  ::sigaltstack(&before, nullptr);
 }
 
 // A plain call of read(2), which waits in the kernel for a byte.
@@ -155,6 +195,42 @@ TEST_SUITE("running frames") {
     CHECK(count("::down(int") == 6);
     REQUIRE(!functions.empty());
     CHECK(has(functions.back(), "stack_begins"));
+  }
+
+  TEST_CASE("a fiber that runs on a stack of the program's own says so" *
+            doctest::skip(VIGIL_TSAN || VIGIL_ASAN)) {
+    vigil::inspect::install();
+    std::string text;
+    std::string json;
+    while_a_fiber_spins(
+        "generator",
+        [](auto spin) { on_a_stack_of_its_own(spin); },
+        [&] {
+          text = answered();
+          do {
+            json =
+                written([](std::FILE* out) { vigil::inspect::dump_json(out, {.frames = true}); });
+          } while (has(json, "has not answered"));
+        });
+    INFO(text);
+    INFO(json);
+    CHECK(has(fiber_line(text, "generator"), "(generator) [running"));
+    CHECK(has(text, "    (runs on another stack)\n"));
+    CHECK_FALSE(has(text, "has moved on"));
+    CHECK(has(json, R"("name":"generator","state":"running")"));
+    CHECK(has(json, R"({"result":"runs on another stack","frames":[])"));
+    CHECK_FALSE(has(json, "has moved on"));
+  }
+
+  TEST_CASE("a running fiber whose thread is in a handler on another stack says so" *
+            doctest::skip(VIGIL_TSAN)) {
+    vigil::inspect::install();
+    std::string text;
+    while_a_fiber_spins(
+        "handler", [](auto spin) { in_a_handler(spin); }, [&] { text = answered(); });
+    INFO(text);
+    CHECK(has(fiber_line(text, "handler"), "(handler) [running"));
+    CHECK(has(text, "    (runs on another stack)\n"));
   }
 
   TEST_CASE("a running fiber whose thread blocks the signal is given up" *
