@@ -24,11 +24,11 @@ namespace {
 
 std::atomic<int> heard_first{0};
 std::atomic<int> heard_last{0};
-struct sigaction handler_before;
+struct sigaction next_handler;
 
 void hears_and_passes_on(int signal, siginfo_t* info, void* state) {
   heard_last.fetch_add(1);
-  handler_before.sa_sigaction(signal, info, state);
+  next_handler.sa_sigaction(signal, info, state);
 }
 
 void check_child(const char* name) {
@@ -47,7 +47,7 @@ TEST_SUITE("passed signals") {
     struct sigaction theirs = {};
     theirs.sa_sigaction = &hears_and_passes_on;
     theirs.sa_flags = SA_SIGINFO;
-    REQUIRE(::sigaction(SIGUSR1, &theirs, &handler_before) == 0);
+    REQUIRE(::sigaction(SIGUSR1, &theirs, &next_handler) == 0);
     std::raise(SIGUSR1);
     CHECK(heard_last.load() == 1);
     CHECK(heard_first.load() == 1);

@@ -62,7 +62,7 @@ class trace_files {
 
 // On virtual time, with a recorder.
 template <class F>
-void recorded(F body) {
+void in_recorded_run(F body) {
   vigil::testing::virtual_options o;
   o.runtime.recorder_events = 16 * 1024;
   in_virtual(o, body);
@@ -93,7 +93,7 @@ TEST_SUITE("record_on") {
     const trace_files files;
     vigil::inspect::record_on(
         {.deadline_missed = true, .path = files.path(), .files = 3, .spacing = 0s});
-    recorded([&] {
+    in_recorded_run([&] {
       const auto start = vigil::clock::now();
       auto tick = vigil::ticker(10s);
       for (int i = 0; i < 24 * 360; ++i) {
@@ -139,7 +139,7 @@ TEST_SUITE("record_on") {
     for (int call = 0; call < 2; ++call) {
       vigil::inspect::record_on(
           {.deadline_missed = true, .path = files.path(), .files = 2, .spacing = 0s});
-      recorded([] {
+      in_recorded_run([] {
         for (int i = 0; i < 3; ++i)
           miss_a_deadline();
       });
@@ -181,7 +181,7 @@ TEST_SUITE("record_on") {
   TEST_CASE("child: no file may grow" * doctest::skip()) {
     const trace_files files;
     vigil::inspect::record_on({.deadline_missed = true, .path = files.path(), .spacing = 0s});
-    recorded([&] {
+    in_recorded_run([&] {
       limit_files(512);
       miss_a_deadline();
       CHECK(files.count() == 0);
@@ -212,7 +212,7 @@ TEST_SUITE("record_on") {
     };
     vigil::inspect::record_on(
         {.deadline_missed = true, .path = folder + "/t-", .files = 2, .spacing = 0s});
-    recorded([&] {
+    in_recorded_run([&] {
       const auto miss_two = [] {
         miss_a_deadline();
         miss_a_deadline();
@@ -286,7 +286,7 @@ TEST_SUITE("record_on") {
     REQUIRE(child >= 0);
     if (child == 0) {
       ::kill(::getpid(), SIGUSR2);
-      recorded(&miss_a_deadline);
+      in_recorded_run(&miss_a_deadline);
       const std::size_t too_early = files.count();
       record_to("child-");
       write_two("child-");
