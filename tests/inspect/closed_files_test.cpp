@@ -1,5 +1,6 @@
 // Dumps of fibers whose code is in a file that is closed meanwhile.
 #include "inspect/inspect_helpers.hpp"
+#include "machine/sanitizer.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -90,13 +91,23 @@ closing closes;
 
 #if defined(DLFO_STRUCT_HAS_EH_DBASE)
 
+using find_object = decltype(&_dl_find_object);
+
+static find_object glibcs_find_object() {
+  static auto* const found = reinterpret_cast<find_object>(::dlsym(RTLD_NEXT, "_dl_find_object"));
+  return found;
+}
+
+// A handler may not look for it.
+[[gnu::constructor]] static void know_glibcs_find_object() {
+  glibcs_find_object();
+}
+
 // In front of glibc's.
 extern "C" [[gnu::visibility("default")]] int _dl_find_object(  // NOLINT
     void* place,
     dl_find_object* out) {
-  static auto* const next =
-      reinterpret_cast<decltype(&_dl_find_object)>(::dlsym(RTLD_NEXT, "_dl_find_object"));
-  const int result = next(place, out);
+  const int result = glibcs_find_object()(place, out);
   void* const module = closes.module.load();
   if (module != nullptr && result == 0 && out->dlfo_link_map == module &&
       closes.looks.fetch_add(1) + 1 == closes.look.load()) {
@@ -128,6 +139,7 @@ TEST_SUITE("closed files") {
 
   TEST_CASE("a file may be closed at any moment of a dump") {
     for (const std::string way : {"text", "JSON", "SIGQUIT"}) {
+      if (VIGIL_TSAN && way == "SIGQUIT") continue;  // the test itself closes it in a handler
       CAPTURE(way);
       for (int look = 1;; ++look) {
         CAPTURE(look);
