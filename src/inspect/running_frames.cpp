@@ -113,7 +113,9 @@ void do_as(const struct sigaction& before,
 // place and calls it in turn, before a later install(), gets what was there at first.
 void pass_on(int signal, siginfo_t* info, void* machine_state) noexcept {
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  if (here < passes_on_from) {  // a handler that has jumped out leaves a frame no lower
+  // Not so for one that comes after a handler has jumped out of the alternate stack: that
+  // begins at its top again.
+  if (here < passes_on_from) {
     do_as(first_earlier[signal], signal, info, machine_state);
     return;
   }
