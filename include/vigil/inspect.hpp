@@ -33,10 +33,12 @@ struct install_options {
   // it there, as one more. A handler that the program has for the signal is called for
   // all that did not come from here, with its mask, but never interrupts a call that
   // SA_RESTART restarts. So choose a signal that the program does not use: the system
-  // merges two that are pending. SIGURG, SIGWINCH, SIGUSR1, SIGUSR2 or a real-time
-  // signal; threads of the library that are there already hear only SIGURG. If the
-  // program puts another handler in its place, running fibers are not asked until the
-  // next install().
+  // merges two that are pending. It also drops what says whose a signal is while the user
+  // has as many pending as RLIMIT_SIGPENDING allows: one of ours that comes late reaches
+  // the program's handler then, and the default action is not done. SIGURG, SIGWINCH,
+  // SIGUSR1, SIGUSR2 or a real-time signal; threads of the library that are there already
+  // hear only SIGURG. If the program puts another handler in its place, running fibers
+  // are not asked until the next install().
   int running_signal = SIGURG;
   // Whether dumps tell the addresses of the channels and locks that are waited for. They
   // are of use in a debugger, and to an attacker.

@@ -100,6 +100,8 @@ void do_as(const struct sigaction& before,
     before.sa_sigaction(signal, info, machine_state);
   } else if (before.sa_handler == SIG_DFL) {
     if (signal == SIGURG || signal == SIGWINCH) return;  // ignored
+    // It may be one of ours that comes late, which must not end the process.
+    if (has_lost_info(*info)) return;
     struct sigaction standard = {};
     standard.sa_handler = SIG_DFL;
     ::sigaction(signal, &standard, nullptr);

@@ -106,7 +106,7 @@ void in_leaky_virtual(F body) {
 // in time.
 inline inspect::stuck_report find_stuck() {
   inspect::stuck_report r = inspect::find_stuck_fibers();
-  for (int i = 0; can_be_certain && i < 100 && !r.why_none_certain.empty(); ++i)
+  for (int i = 0; VIGIL_TSAN == 0 && i < 100 && !r.why_none_certain.empty(); ++i)
     r = inspect::find_stuck_fibers();
   return r;
 }
