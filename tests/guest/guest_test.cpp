@@ -43,9 +43,9 @@ TEST_SUITE("guest") {
     g.start([&] { ran = true; });
     CHECK_FALSE(ran);
     CHECK(is_readable(g));
-    CHECK_FALSE(g.poll());
+    CHECK_FALSE(poll_all(g));
     CHECK(ran);
-    CHECK_FALSE(g.poll());
+    CHECK_FALSE(poll_all(g));
     CHECK_FALSE(g.run_one());
     CHECK_FALSE(g.run_for(1h));
     CHECK(g.next_deadline() == clock::time_point::max());
@@ -61,14 +61,16 @@ TEST_SUITE("guest") {
       woken = clock::now();
       vigil::sleep_for(1h);
     });
-    CHECK(g.poll());
-    CHECK(g.next_deadline() >= start + 20ms);
-    CHECK(g.next_deadline() < start + 1h);
+    CHECK(poll_all(g));
+    if (woken == clock::time_point()) {
+      CHECK(g.next_deadline() >= start + 20ms);
+      CHECK(g.next_deadline() < start + 1h);
+    }
     while (woken == clock::time_point()) {
       const bool was_early = clock::now() < start + 20ms;
       REQUIRE(is_readable(g, -1));
       CHECK((was_early || clock::now() >= start + 20ms));
-      CHECK(g.poll());
+      CHECK(poll_all(g));
     }
     CHECK(woken - start >= 20ms);
     CHECK(g.next_deadline() > start + 1h);
@@ -82,8 +84,17 @@ TEST_SUITE("guest") {
       for (int i = 0; i < sleeps; ++i)
         vigil::sleep_for(1ms);
     });
+    // A poll that took longer may have left work, if the machine had no time for it.
+    constexpr auto longest_poll = 1ms;
+    int polls = 0;
+    for (bool goes_on = true; goes_on;) {
+      REQUIRE(is_readable(g, -1));
+      const auto start = clock::now();
+      goes_on = g.poll();
+      if (clock::now() - start < longest_poll) ++polls;
+    }
     // One in vain at most for each, see descriptor().
-    CHECK(serve(g) <= 2 * (sleeps + 1));
+    CHECK(polls <= 2 * (sleeps + 1));
   }
 
   TEST_CASE("another thread's send makes the descriptor readable") {
@@ -91,14 +102,14 @@ TEST_SUITE("guest") {
     auto ch = vigil::make_channel<int>(1);
     int got = 0;
     g.start([&] { got = *ch.recv(); });
-    CHECK(g.poll());
+    CHECK(poll_all(g));
     CHECK_FALSE(is_readable(g));
     CHECK(g.next_deadline() == clock::time_point::max());
     std::thread sender([&] { ch.send(7); });
     CHECK(is_readable(g, -1));
     sender.join();
     CHECK(g.next_deadline() <= clock::now());
-    CHECK_FALSE(g.poll());
+    CHECK_FALSE(poll_all(g));
     CHECK(got == 7);
   }
 
@@ -133,14 +144,14 @@ TEST_SUITE("guest") {
       while (const auto v = ch.recv())
         seen.push_back(*v);
     });
-    CHECK(g.poll());
+    CHECK(poll_all(g));
     CHECK(vigil::this_fiber::id() == 0);
     ch.send(1);
     CHECK(is_readable(g));
-    CHECK(g.poll());
+    CHECK(poll_all(g));
     g.runtime().go([&] { ch.send(2); });
     CHECK(is_readable(g));
-    CHECK(g.poll());
+    CHECK(poll_all(g));
     g.runtime().post([&] { ch.close(); });
     CHECK(is_readable(g));
     while (g.poll())
@@ -180,6 +191,7 @@ TEST_SUITE("guest") {
     two.workers = 2;
     CHECK_THROWS_AS(guest_runtime{two}, std::invalid_argument);
     guest_runtime g;
+    auto may_end = vigil::make_channel<int>(1);
     int refused = 0;
     g.start([&] {
       const auto is_refused = [&](auto call) {
@@ -194,10 +206,10 @@ TEST_SUITE("guest") {
       is_refused([&] { g.run_for(1ms); });
       guest_runtime inner;
       is_refused([&] { inner.start([] {}); });
-      vigil::sleep_for(1ms);
+      static_cast<void>(may_end.recv());
     });
     CHECK_THROWS_AS(g.start([] {}), wrong_place);
-    CHECK(g.poll());
+    CHECK(poll_all(g));
     std::thread other([&] {
       CHECK_THROWS_AS(g.poll(), wrong_place);
       CHECK_THROWS_AS(g.run_one(), wrong_place);
@@ -205,6 +217,7 @@ TEST_SUITE("guest") {
     });
     other.join();
     CHECK_THROWS_AS(g.runtime().run([] {}), wrong_place);
+    may_end.send(1);
     serve(g);
     CHECK(refused == 4);
     void (*none)() = nullptr;
@@ -222,8 +235,9 @@ TEST_SUITE("guest") {
     });
     std::uint64_t before = 0;
     for (int i = 0; i < 5; ++i) {
-      REQUIRE(g.poll());
-      CHECK(yields > before);
+      do {
+        REQUIRE(g.poll());
+      } while (yields == before);  // the machine had no time for it
       before = yields;
       CHECK(is_readable(g));
       CHECK(g.next_deadline() <= clock::now());
@@ -270,10 +284,10 @@ TEST_SUITE("guest") {
     auto ch = vigil::make_channel<int>(1);
     int got = 0;
     g.start([&] { got = *ch.recv(); });
-    CHECK(g.poll());
-    CHECK(g.poll());
+    CHECK(poll_all(g));
+    CHECK(poll_all(g));
     ch.send(3);
-    CHECK_FALSE(g.poll());
+    CHECK_FALSE(poll_all(g));
     CHECK(got == 3);
   }
 
@@ -296,7 +310,7 @@ TEST_SUITE("guest") {
         }
         vigil::sleep_for(1h);
       });
-      CHECK(g.poll());
+      CHECK(poll_all(g));
     }
     CHECK(ended == 10);
     {
@@ -320,7 +334,7 @@ TEST_SUITE("guest") {
         throw;
       }
     });
-    CHECK(g.poll());
+    CHECK(poll_all(g));
     CHECK_FALSE(is_readable(g));
     ::raise(SIGUSR1);
     CHECK(is_readable(g, -1));
@@ -330,20 +344,21 @@ TEST_SUITE("guest") {
 
   TEST_CASE("a poll inside a catch block leaves the host's exception alone") {
     guest_runtime g;
+    auto may_end = vigil::make_channel<int>(1);
     int inside = -1;
     g.start([&] {
       inside = std::uncaught_exceptions() + (std::current_exception() != nullptr ? 1 : 0);
       try {
         throw 1;
       } catch (int) {
-        vigil::sleep_for(1ms);
+        static_cast<void>(may_end.recv());
         CHECK(std::current_exception() != nullptr);
       }
     });
     try {
       throw std::runtime_error("the host's");
     } catch (const std::runtime_error&) {
-      CHECK(g.poll());
+      CHECK(poll_all(g));
       try {
         throw;
       } catch (const std::runtime_error& e) {
@@ -351,6 +366,7 @@ TEST_SUITE("guest") {
       }
     }
     CHECK(inside == 0);
+    may_end.send(1);
     serve(g);
   }
 
@@ -387,7 +403,6 @@ TEST_SUITE("guest") {
     guest_runtime g(o);
     bool fired = false;
     g.start([&] { vigil::after_func(5ms, [&] { fired = true; }); });
-    CHECK(g.poll());
     serve(g);
     CHECK(fired);
   }
