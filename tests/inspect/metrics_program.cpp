@@ -3,6 +3,7 @@
 #include <vigil/vigil.hpp>
 
 #include <cstdio>
+#include <string>
 
 using namespace std::chrono_literals;
 
@@ -15,11 +16,15 @@ int main() {
       vigil::blocking([] {});
     for (int i = 0; i < 1'000; ++i)
       vigil::go([] { vigil::sleep_for(1h); });
-    // So that all have begun to sleep, whichever worker has them.
-    while (vigil::stats().fibers_sleeping < 1'000)
-      vigil::sleep_for(1ms);
     for (int i = 0; i < 10; ++i)
       vigil::sleep_for(1ms);
-    std::fputs(vigil::inspect::openmetrics().c_str(), stdout);
+    // So that all have parked, whichever worker has them, and the others have ended.
+    std::string text;
+    while (text.find("{reason=\"sleep\"} 1000\n") == std::string::npos ||
+           text.find("vigil_fiber_count 1001\n") == std::string::npos) {
+      vigil::sleep_for(1ms);
+      text = vigil::inspect::openmetrics();
+    }
+    std::fputs(text.c_str(), stdout);
   });
 }

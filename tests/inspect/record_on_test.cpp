@@ -290,6 +290,7 @@ TEST_SUITE("record_on") {
       const std::size_t too_early = files.count();
       record_to("child-");
       write_two("child-");
+      vigil::inspect::record_on({});  // waits for the writer, which has yet to say so
       ::_exit(too_early == 0 ? 0 : 1);
     }
     int status = -1;

@@ -4,6 +4,7 @@
 #include "machine/sanitizer.hpp"
 #include "sched/run/running_runtimes.hpp"
 #include "sched/scheduler.hpp"
+#include "support/at_rest.hpp"
 
 #include <vigil/vigil.hpp>
 
@@ -14,6 +15,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -118,6 +120,9 @@ TEST_SUITE("live page's bounds") {
         for (const std::string other : acts) {
           CAPTURE(one);
           CAPTURE(other);
+          // It would be held with a lock that the page needs.
+          while (!is_asleep(thread))
+            std::this_thread::yield();
           held_thread held(thread);
           const descriptor both[2] = {connect_to(page), connect_to(page)};
           send_text(both[0], request("POST", one, "localhost", with_token(page)));

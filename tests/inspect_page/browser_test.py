@@ -94,6 +94,11 @@ def look_at(page, driver):
     check("the token has left the address", "token" not in driver.of("GET", "/url"))
     check("it says that it is live", driver.until("document.getElementById('state').textContent === 'live'"))
 
+    for number in ("40", "7"):
+        driver.until(
+            "[...document.querySelectorAll('#fibers tr')]"
+            f".some(row => row.cells[0].textContent === '{number}')"
+        )
     groups = driver.rows("fibers")
     first = groups[0]
     check("the largest group comes first", first[0] == "40" and first[2] == "channel receive")

@@ -97,7 +97,6 @@ TEST_SUITE("options") {
     vigil::options o;
     o.stuck_limit = 0s;  // without the thread that it needs
     vigil::run(o, [&] { during = vigil::detail::process_thread_count(); });
-    CHECK(during >= before);
     CHECK(during < before + static_cast<std::size_t>(CPU_COUNT(&mask)));
   }
 

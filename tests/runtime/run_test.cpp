@@ -1,6 +1,7 @@
 // run and runtime.
 #include "sched/run/process_threads.hpp"
 #include "support/in_runtime.hpp"
+#include "support/thread_count.hpp"
 
 #include <atomic>
 #include <csignal>
@@ -109,7 +110,7 @@ TEST_SUITE("run") {
     }
     ::sigaction(SIGQUIT, nullptr, &after);
     CHECK(vigil::detail::read_stack_stats().in_use == stacks);
-    CHECK(vigil::detail::process_thread_count() == threads);
+    CHECK(threads_once_at_most(threads) <= threads);
     CHECK(bool{before.sa_handler == after.sa_handler});
   }
 

@@ -225,7 +225,7 @@ TEST_SUITE("shutdown") {
   TEST_CASE("child: outlives the stop limit" * doctest::skip()) {
     vigil::options o;
     o.workers = 2;
-    o.stop_limit = 50ms;
+    o.stop_limit = 1s;  // all have parked before
     std::atomic<bool> up{false};
     vigil::run(o, [&up] {
       vigil::go([&up] {
@@ -290,7 +290,7 @@ TEST_SUITE("shutdown") {
   TEST_CASE("child: blocks in a callback of the root context" * doctest::skip()) {
     vigil::options o;
     o.workers = 2;
-    o.stop_limit = 50ms;
+    o.stop_limit = 1s;  // all have parked before
     vigil::runtime rt(o);
     std::atomic<bool> registered{false};
     rt.run([&] {

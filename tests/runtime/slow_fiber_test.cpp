@@ -115,10 +115,12 @@ TEST_SUITE("slow_fiber") {
   TEST_CASE("names a fiber that sleeps, reads or locks on its thread, and a callback, once each") {
     const child_result child = run_child("child: blocks its thread in four ways");
     CHECK(child.succeeded());
-    for (const char* name : {"(sleeps)", "(reads)", "(locks)", "(callbacks)"}) {
+    for (const char* name : {"(sleeps)", "(reads)", "(locks)"}) {
       INFO(std::string(name));
       CHECK(count_of(child.output, name) == 1);
     }
+    // Their runner is named too, if the machine has no time for it.
+    CHECK(count_of(child.output, "(callbacks), started at slow_fiber_test.cpp:") == 1);
     CHECK(child.says("slow_fiber_test.cpp:"));
     CHECK(child.says("options::slow_fiber is 10.000 ms"));
   }

@@ -96,7 +96,7 @@ TEST_SUITE("memory of timers with channels") {
       const auto values = vigil::make_channel<int>(1);
       const auto turn = [&](int i) {
         values.send(i);
-        REQUIRE(vigil::select(on_recv(values), on_recv(after(1s))) == 0);
+        REQUIRE(vigil::select(on_recv(values), on_recv(after(1h))) == 0);
       };
       for (int i = 0; i < 1000; ++i)
         turn(i);
