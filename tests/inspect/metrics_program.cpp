@@ -20,8 +20,8 @@ int main() {
       vigil::sleep_for(1ms);
     // So that all have parked, whichever worker has them, and the others have ended.
     std::string text;
-    while (text.find("{reason=\"sleep\"} 1000\n") == std::string::npos ||
-           text.find("vigil_fiber_count 1001\n") == std::string::npos) {
+    while (text.find("reason=\"sleep\"} 1000\n") == std::string::npos ||
+           text.find("} 1001\n") == std::string::npos) {
       vigil::sleep_for(1ms);
       text = vigil::inspect::openmetrics();
     }

@@ -10,6 +10,8 @@
 #include <system_error>
 #include <vector>
 
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/cancellation_type.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
@@ -61,10 +63,13 @@ TEST_SUITE("timeouts") {
       check_says("use_fiber.until", [&] { s.near.async_read_some(room, use_fiber.until(past)); });
       check_says("use_fiber.within", [&] {
         asio::async_initiate<const vigil::io::fiber_token, void(std::exception_ptr)>(
-            [&](auto handler) {
-              asio::post(vigil::io::io_context(), [h = std::move(handler)]() mutable {
-                std::move(h)(std::make_exception_ptr(
-                    boost::system::system_error(asio::error::operation_aborted)));
+            [](auto handler) {
+              auto slot = asio::get_associated_cancellation_slot(handler);
+              slot.assign([h = std::move(handler)](asio::cancellation_type) mutable {
+                asio::post(vigil::io::io_context(), [h = std::move(h)]() mutable {
+                  std::move(h)(std::make_exception_ptr(
+                      boost::system::system_error(asio::error::operation_aborted)));
+                });
               });
             },
             use_fiber.within(0s));
