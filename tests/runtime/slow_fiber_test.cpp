@@ -119,7 +119,7 @@ TEST_SUITE("slow_fiber") {
       INFO(std::string(name));
       CHECK(count_of(child.output, name) == 1);
     }
-    // Their runner, which vigil has started, is named too if the machine has no time for it.
+    // The runner of callbacks, which vigil has started, may be named too.
     CHECK(count_of(child.output, "(callbacks)") -
               count_of(child.output, "(callbacks), started at vigil,") ==
           1);
