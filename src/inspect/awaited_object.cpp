@@ -129,29 +129,21 @@ bool copy_around(const void* queue, copied_bytes<Core>& out) noexcept {
 bool read_queue(wait_reason reason, const void* queue, shown_object& out) noexcept {
   if (!read_birth_at(queue, out.made)) return false;
   out.type = shown_object::kind::queue;
-  switch (reason) {
-    case wait_reason::mutex: {
-      copied_bytes<mutex_core> m;
-      if (!copy_around(queue, m)) return false;
-      read_holder(m.as_object().holder.load(order::relaxed), out);  // ordering: a copy
-      return true;
-    }
-    case wait_reason::shared_mutex_read:
-    case wait_reason::shared_mutex_write: {
-      copied_bytes<shared_mutex_core> m;
-      if (!copy_around(queue, m)) return false;
-      read_holder(m.as_object().holder.load(order::relaxed), out);  // ordering: a copy
-      return true;
-    }
-    case wait_reason::once: {
-      copied_bytes<once_core> o;
-      if (!copy_around(queue, o)) return false;
-      read_runner(o.as_object().runner, out);
-      return true;
-    }
-    default:
-      return true;
+  using enum wait_reason;
+  if (reason == mutex) {
+    copied_bytes<mutex_core> m;
+    if (!copy_around(queue, m)) return false;
+    read_holder(m.as_object().holder.load(order::relaxed), out);  // ordering: a copy
+  } else if (reason == shared_mutex_read || reason == shared_mutex_write) {
+    copied_bytes<shared_mutex_core> m;
+    if (!copy_around(queue, m)) return false;
+    read_holder(m.as_object().holder.load(order::relaxed), out);  // ordering: a copy
+  } else if (reason == once) {
+    copied_bytes<once_core> o;
+    if (!copy_around(queue, o)) return false;
+    read_runner(o.as_object().runner, out);
   }
+  return true;
 }
 
 bool read_one(const fiber_snapshot& s, awaited_object& out) noexcept {
@@ -181,16 +173,10 @@ VIGIL_NO_SANITIZE_UNDEFINED bool read_call(const fiber_snapshot& s, awaited_obje
 
 bool read_by_reason(const fiber_snapshot& s, awaited_object& out) noexcept {
   if (s.object == nullptr) return true;
-  switch (s.reason) {
-    case wait_reason::select:
-      return read_select_at(s.object, out);
-    case wait_reason::io:
-      return read_io(s, out);
-    case wait_reason::blocking:
-      return read_call(s, out);
-    default:
-      return read_one(s, out);
-  }
+  if (s.reason == wait_reason::select) return read_select_at(s.object, out);
+  if (s.reason == wait_reason::io) return read_io(s, out);
+  if (s.reason == wait_reason::blocking) return read_call(s, out);
+  return read_one(s, out);
 }
 
 struct wanted_fiber {
@@ -335,28 +321,25 @@ void read_awaited(const fiber_snapshot& task, awaited_object& out) noexcept {
 
 bool read_object(wait_reason reason, const void* object, shown_object& out) noexcept {
   out.reason = reason;
-  switch (reason) {
-    case wait_reason::join:
-      if (read_fiber_at(object, out.who)) {
-        out.type = shown_object::kind::one_fiber;
-      } else {
-        out.joined = object;
-      }
-      return true;
-    case wait_reason::send:
-    case wait_reason::recv:
-      return read_channel_at(object, out);
-    case wait_reason::io:
-      // As shown_object.hpp of vigil-io makes it.
-      if (const auto word = reinterpret_cast<std::uintptr_t>(object); (word & 1) != 0) {
-        out.type = shown_object::kind::descriptor;
-        out.number = static_cast<int>(word >> 1);
-        return true;
-      }
-      return read_queue(reason, object, out);
-    default:
-      return read_queue(reason, object, out);
+  if (reason == wait_reason::join) {
+    if (read_fiber_at(object, out.who)) {
+      out.type = shown_object::kind::one_fiber;
+    } else {
+      out.joined = object;
+    }
+    return true;
   }
+  if (reason == wait_reason::send || reason == wait_reason::recv) {
+    return read_channel_at(object, out);
+  }
+  // As shown_object.hpp of vigil-io makes it.
+  const auto word = reinterpret_cast<std::uintptr_t>(object);
+  if (reason == wait_reason::io && (word & 1) != 0) {
+    out.type = shown_object::kind::descriptor;
+    out.number = static_cast<int>(word >> 1);
+    return true;
+  }
+  return read_queue(reason, object, out);
 }
 
 void find_holder(shown_object& o) noexcept {

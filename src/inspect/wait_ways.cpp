@@ -63,32 +63,6 @@ bool is_for_lock(wait_reason reason) noexcept {
          reason == wait_reason::shared_mutex_write;
 }
 
-bool is_for_others(wait_reason reason) noexcept {
-  switch (reason) {
-    case wait_reason::sleep:
-    case wait_reason::join:
-    case wait_reason::send:
-    case wait_reason::recv:
-    case wait_reason::send_nil:
-    case wait_reason::recv_nil:
-    case wait_reason::select:
-    case wait_reason::select_none:
-    case wait_reason::group:
-    case wait_reason::group_place:
-    case wait_reason::mutex:
-    case wait_reason::shared_mutex_write:
-    case wait_reason::shared_mutex_read:
-    case wait_reason::condition:
-    case wait_reason::wait_group:
-    case wait_reason::latch:
-    case wait_reason::semaphore:
-    case wait_reason::once:
-      return true;
-    default:
-      return false;
-  }
-}
-
 namespace {
 
 // The channel as an object, or the context whose end it tells. False for one that values
@@ -166,28 +140,27 @@ bool add_object(wait_reason reason,
                 const cancel_node* root,
                 object_table& objects,
                 own_vector<wait_way>& out) {
-  switch (reason) {
-    case wait_reason::sleep:
-    case wait_reason::send_nil:
-    case wait_reason::recv_nil:
-    case wait_reason::select_none:
-      return true;
-    case wait_reason::join:
-      out.push_back({.type = wait_way::kind::end_of, .address = object});
-      return true;
-    case wait_reason::send:
-    case wait_reason::recv:
-      return add_waited_channel(*static_cast<const channel_core*>(object), root, objects, out);
-    case wait_reason::select:
-      return object != nullptr &&
-             add_select(*static_cast<const shown_select*>(object), root, objects, out);
-    case wait_reason::group:
-    case wait_reason::group_place:
-      out.push_back({.type = wait_way::kind::object, .number = objects.add_group(object)});
-      return true;
-    default:
-      return is_for_others(reason) && add_queue(reason, object, objects, out);
+  using enum wait_reason;
+  if (!is_for_others(reason)) return false;
+  if (reason == sleep || reason == send_nil || reason == recv_nil || reason == select_none) {
+    return true;
   }
+  if (reason == join) {
+    out.push_back({.type = wait_way::kind::end_of, .address = object});
+    return true;
+  }
+  if (reason == send || reason == recv) {
+    return add_waited_channel(*static_cast<const channel_core*>(object), root, objects, out);
+  }
+  if (reason == select) {
+    return object != nullptr &&
+           add_select(*static_cast<const shown_select*>(object), root, objects, out);
+  }
+  if (reason == group || reason == group_place) {
+    out.push_back({.type = wait_way::kind::object, .number = objects.add_group(object)});
+    return true;
+  }
+  return add_queue(reason, object, objects, out);
 }
 
 bool add_select(const shown_select& all,

@@ -68,10 +68,6 @@ struct wait_way {
   std::uint64_t holder_noted = 0;  // holder_word; 0: the number is that of some runtime
 };
 
-// Whether a fiber that waits for this may be stuck: something that fibers and threads of
-// the program do ends it, and not the library or the system.
-bool is_for_others(wait_reason reason) noexcept;
-
 // Whether a stop does not end such a wait.
 bool is_for_lock(wait_reason reason) noexcept;
 

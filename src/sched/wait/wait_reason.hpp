@@ -130,6 +130,49 @@ constexpr const char* to_string(wait_reason reason) noexcept {
   return "?";
 }
 
+// Whether a fiber that waits for this may be stuck: something that fibers and threads of
+// the program do ends it, and not the library or the system.
+constexpr bool is_for_others(wait_reason reason) noexcept {
+  switch (reason) {
+    case wait_reason::sleep:
+    case wait_reason::join:
+    case wait_reason::send:
+    case wait_reason::recv:
+    case wait_reason::send_nil:
+    case wait_reason::recv_nil:
+    case wait_reason::select:
+    case wait_reason::select_none:
+    case wait_reason::group:
+    case wait_reason::group_place:
+    case wait_reason::mutex:
+    case wait_reason::shared_mutex_write:
+    case wait_reason::shared_mutex_read:
+    case wait_reason::condition:
+    case wait_reason::wait_group:
+    case wait_reason::latch:
+    case wait_reason::semaphore:
+    case wait_reason::once:
+      return true;
+    case wait_reason::none:
+    case wait_reason::stop_and_wait:
+    case wait_reason::timer_empty:
+    case wait_reason::timer_note:
+    case wait_reason::idle_runner:
+    case wait_reason::shutdown:
+    case wait_reason::all_done:
+    case wait_reason::settle:
+    case wait_reason::signal:
+    case wait_reason::blocking:
+    case wait_reason::on_expire:
+    case wait_reason::rate_limiter:
+    case wait_reason::io:
+    case wait_reason::connections:
+    case wait_reason::test:
+      return false;
+  }
+  return false;
+}
+
 // The name of the same wait as one of several.
 constexpr const char* case_name(wait_reason reason) noexcept {
   if (reason == wait_reason::send) return "send";
