@@ -11,6 +11,7 @@ WHY = {
     "caller": "the fiber or thread that waits, and its limit; throws what ended the wait",
     "waiter": "the ticket: claimed once, so it decides how the wait ends",
     "wake_list": "waiters that were claimed under a lock and are readied after it",
+    "park_check": "where vigil-lock-check, if it is there, looks at the fiber",
     "park": "arms the deadline, looks for a stop, leaves the stack; readies a waiter's fiber",
     "note": "the one-shot sleep of a thread",
     "cancel_tree": "marks the node and those below it, and ends the waits that are queued there",
@@ -39,10 +40,11 @@ WHY = {
     "runtime_timer": "the words that decide the timer's fate",
     "timer_owner": "counts what happens to timers, for each worker",
     "timer_fiber": "fires what is due: claims the ticket and readies the fiber",
-    "runner_pool": "asked whether a callback is due",
-    "lateness": "notes how late it fired",
+    "delay_counters": "notes how late it fired",
     # channels
-    "select_core": "looks at the cases, queues in each, takes out the others",
+    "select_core": "the call: tries each case, and waits if none is ready",
+    "selecting": "looks at the cases, queues in each, takes out the others",
+    "channel_cases": "what a select does with a channel's case",
     "channel_core": "the channel's queues and lock; the hand-over from one fiber to the other",
     # I/O
     "io/movable_deadline": "the deadline of one side, which may move during a wait",
@@ -56,6 +58,10 @@ WHY = {
 
 # Of the walks that have more parts than their goal: what would have to be merged.
 MISSED = {
+    "value": (
+        "A select and its cases have three files: `select_core` is the call of a fiber, "
+        "`selecting` serves tasks as well, and `channel_cases` is one table of several."
+    ),
     "deadline": (
         "To come to the goal, the worker would have to take back `clock_turns` and "
         "`own_queue`, the three parts of lying down (`idler`, `idle`, `ready_work`) would have "
