@@ -200,8 +200,7 @@ class clock_timer {
  private:
   bool stop_within(const detail::wait_limit& limit) const {
     const bool prevented = stop();
-    if (record_) detail::stop_and_wait(record_.get(), limit);
-    return prevented;
+    return (record_ && detail::stop_and_wait(record_.get(), limit)) || prevented;
   }
 
   detail::handle<detail::timer_record> record_;

@@ -118,19 +118,21 @@ class timer {
   // Stops the timer. Returns true exactly if that prevented something: the value of this
   // arming had not been received, and can no longer be; or the callback had not started,
   // and will not. Returns false if the timer was not pending. Does not wait for a running
-  // callback. reset() starts the timer again. Cost: O(1), without the lock of the heap.
+  // callback, which may reset() the timer. Cost: O(1), without the lock of the heap.
   bool stop() const noexcept {
     if (record_) return detail::stop(record_.get());
     return core() != nullptr && detail::stop(core());
   }
 
-  // Calls stop(), then waits until a running callback has ended. Inside that callback it
-  // throws wrong_place, since it would wait for itself. May be called on a fiber or a
-  // plain thread.
+  // Calls stop(), then waits until a running callback has ended. An arming by that
+  // callback meanwhile is stopped, and its reset() returns false. Returns true if
+  // anything was prevented. Afterwards only a reset() by others starts the timer again.
+  // Inside that callback it throws wrong_place, since it would wait for itself. May be
+  // called on a fiber or a plain thread.
   bool stop_and_wait() const { return stop_within(detail::no_limit); }
 
   // The same; throws `cancelled` when ctx is done. The timer is stopped then, but its
-  // callback may still be running.
+  // callback may still be running, and cannot arm the timer until others have.
   bool stop_and_wait(const context& ctx) const { return stop_within(detail::cancelled_by(ctx)); }
 
   // Gives the timer a new deadline, d from now (as soon as possible if d is zero or
@@ -270,8 +272,11 @@ class [[nodiscard]] scoped_timer {
 
  private:
   void end() noexcept {
-    timer_.stop();
-    if (timer_.record_) detail::stop_for_scope(timer_.record_.get());
+    if (timer_.record_) {
+      detail::stop_for_scope(timer_.record_.get());
+    } else {
+      timer_.stop();
+    }
   }
 
   timer timer_;

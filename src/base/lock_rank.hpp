@@ -24,6 +24,7 @@ enum class lock_rank : unsigned char {
   timeout_list,   // the entries of one
   timeout_run,    // which entry's on_expire is running
   timeout_rooms,  // rooms for entries that no list uses
+  timer_stops,    // the callers of stop_and_wait
   timer_outside,  // armings by threads that are not workers
   timer_heap,     // the heap, while entries are merged or popped
   intake,         // one intake

@@ -72,7 +72,12 @@ bool clock_callback::reset(nanos when) {
   if (!was_counted) hub_->add(*this);
   const nanos deadline = std::min(when, never - 1);
   try {
-    hub_->service().reset_at(*record_, hub_->image(kind_, deadline));
+    if (hub_->service().reset_at(*record_, hub_->image(kind_, deadline)) ==
+        timer_service::armed::held_back) {
+      if (!was_counted) hub_->remove(*this);
+      end_pending();
+      return false;
+    }
   } catch (...) {
     if (!was_counted) hub_->remove(*this);
     throw;
@@ -90,7 +95,10 @@ nanos clock_callback::deadline() const noexcept {
 // Files the ordinary timer at the present image; false if there is no memory.
 bool clock_callback::file() noexcept {
   try {
-    hub_->service().reset_at(*record_, hub_->image(kind_, when_));
+    if (hub_->service().reset_at(*record_, hub_->image(kind_, when_)) ==
+        timer_service::armed::held_back) {
+      end_pending();
+    }
   } catch (const std::bad_alloc&) {
     return false;
   } catch (const runtime_gone&) {
@@ -138,7 +146,7 @@ bool clock_callback::clock_changed() noexcept {
     const lock_guard guard(lock_);
     if (when_ != never && !is_pending()) {
       end_pending();
-    } else if (when_ != never && record_->begin_run()) {
+    } else if (when_ != never && record_->begin_run() != timer_record::begun::no) {
       kept = record_;
       // ordering: made from the one that the callback has while it is there.
       kept->references.fetch_add(1, order::relaxed);

@@ -44,6 +44,10 @@ timer_record* make(
   return make_in(service_here(call), delay, period, from_end, std::move(f), from);
 }
 
+bool was_pending(timer_service::armed how) noexcept {
+  return how == timer_service::armed::was_pending;
+}
+
 void check_handle(const timer_record* record) {
   if (record == nullptr) {
     throw std::logic_error(
@@ -85,15 +89,13 @@ bool stop(timer_record* record) noexcept {
 }
 
 bool stop_and_wait(timer_record* record, const wait_limit& limit) {
-  const bool prevented = stop(record);
-  record->service->stop_and_wait(*record, limit);
-  return prevented;
+  return record->service->stop_and_wait(*record, limit);
 }
 
 bool reset(timer_record* record, std::int64_t delay) {
   check_handle(record);
   timer_service& service = *record->service;
-  if (!record->is_periodic) return service.reset_after(*record, delay);
+  if (!record->is_periodic) return was_pending(service.reset_after(*record, delay));
   if (delay <= 0) {
     throw std::invalid_argument(
         "vigil::timer::reset: the period of every() must be longer than "
@@ -101,7 +103,7 @@ bool reset(timer_record* record, std::int64_t delay) {
   }
   const nanos before = record->period.exchange(delay);
   try {
-    return service.reset_after(*record, delay);
+    return was_pending(service.reset_after(*record, delay));
   } catch (...) {
     record->period.store(before);
     throw;
@@ -115,7 +117,7 @@ bool reset_at(timer_record* record, std::int64_t deadline) {
         "vigil::timer::reset: a periodic timer takes a duration, its new "
         "period, not a time point");
   }
-  return record->service->reset_at(*record, deadline);
+  return was_pending(record->service->reset_at(*record, deadline));
 }
 
 std::int64_t deadline_of(const timer_record* record) noexcept {
@@ -145,7 +147,10 @@ void set_slack(timer_record* record, std::int64_t slack) {
 void stop_for_scope(timer_record* record) noexcept {
   const fiber* const self = current_fiber();
   // ordering: the fiber's own word.
-  if (self != nullptr && self->callback.load(order::relaxed) == record) return;
+  if (self != nullptr && self->callback.load(order::relaxed) == record) {
+    stop(record);
+    return;
+  }
   if (self == nullptr) {
     record->service->stop_and_wait(*record, no_limit);
     return;

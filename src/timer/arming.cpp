@@ -30,25 +30,45 @@ bool timer_service::stop_counted(timer_record& t) noexcept {
 
 // --- callbacks
 
-bool timer_service::reset_after(timer_record& t, nanos delay) {
+timer_service::armed timer_service::reset_after(timer_record& t, nanos delay) {
   intake* const own = owner_.intake_for(t.generation);
   const nanos now = own != nullptr ? sched()->clock.now() : now_in(t.generation);
   return reset(t, saturating_add(now, delay), now, own);
 }
 
-bool timer_service::reset_at(timer_record& t, nanos deadline) {
+timer_service::armed timer_service::reset_at(timer_record& t, nanos deadline) {
   return reset(t, deadline, now_in(t.generation), owner_.intake_for(t.generation));
 }
 
-// `own`: the caller's intake; nullptr outside the timer's runtime.
-bool timer_service::reset(timer_record& t, nanos deadline, nanos now, intake* own) {
+// `own`: the caller's intake; nullptr outside the timer's runtime. A halted timer is
+// idle, so only an arming that found it so looks.
+timer_service::armed timer_service::reset(timer_record& t, nanos deadline, nanos now, intake* own) {
+  armed found = armed::was_pending;
+  while (!arm_callback(t, deadline, now, own)) {
+    found = armed::was_idle;
+    if (!t.is_halted()) [[likely]]
+      break;
+    if (!stop_waiters_.lets_arm(t)) return armed::held_back;
+  }
+  return found;
+}
+
+bool timer_service::arm_callback(timer_record& t, nanos deadline, nanos now, intake* own) {
   const keepalive::change change(keepalive_, t, own == nullptr);
   if (own == nullptr && !is_of_this_run(t)) {
     throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
   }
-  if (deadline <= now && !t.is_periodic) return run_soon(t, deadline, now);
-  if (own == nullptr) return arm_outside(t, deadline);
-  return parts_->heap.arm(*own, t, deadline, false);
+  if (deadline > now || t.is_periodic) {
+    if (own == nullptr) return arm_outside(t, deadline);
+    return parts_->heap.arm(*own, t, deadline, false);
+  }
+  // Queues the callback instead of filing an entry.
+  const bool before = t.when.exchange(runtime_timer::clamp_deadline(deadline)) > 0;
+  // ordering: made from a reference that the caller holds.
+  t.references.fetch_add(1, order::relaxed);
+  parts_->callbacks.push_soon(t, now);
+  owner_.count(before ? timer_event::reset : timer_event::armed);
+  return before;
 }
 
 // Caller: holds owner_.outside, and t's runtime is the present one.
@@ -57,16 +77,6 @@ bool timer_service::arm_outside(runtime_timer& t, nanos deadline) {
   const bool was_pending = heap.arm(heap.shared_intake(), t, deadline, false);
   owner_.record_outside(was_pending ? timer_event::reset : timer_event::armed, deadline);
   return was_pending;
-}
-
-// Queues the callback instead of filing an entry.
-bool timer_service::run_soon(timer_record& t, nanos deadline, nanos now) {
-  const bool before = t.when.exchange(runtime_timer::clamp_deadline(deadline)) > 0;
-  // ordering: made from a reference that the caller holds.
-  t.references.fetch_add(1, order::relaxed);
-  parts_->callbacks.push_soon(t, now);
-  owner_.count(before ? timer_event::reset : timer_event::armed);
-  return before;
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -102,9 +102,13 @@ void runner_pool::body() {
 void runner_pool::run_once(fiber& self, timer_record& t, nanos due_until) {
   nanos deadline = t.when.load();
   // A later deadline has an entry of its own; a stopped timer has none.
-  while (deadline > 0 && deadline <= due_until && t.begin_run()) {
+  while (deadline > 0 && deadline <= due_until) {
+    const auto begun = t.begin_run();
+    if (begun == timer_record::begun::no) break;
     bool claimed = false;
-    {
+    if (begun == timer_record::begun::halted) [[unlikely]] {
+      deadline = with_.stops.hold_back(t);
+    } else {
       const keepalive::change change(with_.kept_alive,
                                      t);  // the runner itself holds the program by now
       claimed = t.when.compare_exchange_strong(deadline, runtime_timer::idle);
@@ -133,7 +137,13 @@ void runner_pool::run_periodic(fiber& self, timer_record& t, nanos due_until) {
       next = std::min(saturating_add(deadline, steps), runtime_timer::latest);
     }
     // The timer may have been stopped, and its last handle dropped, meanwhile.
-    if (!t.begin_run()) break;
+    const auto begun = t.begin_run();
+    if (begun == timer_record::begun::no) break;
+    if (begun == timer_record::begun::halted) [[unlikely]] {
+      deadline = with_.stops.hold_back(t);
+      with_.stops.end_run(t);
+      continue;
+    }
     // The next deadline is in force before the call, so stop() and reset() work in it.
     with_.heap.draw_tie(t);
     const bool claimed = t.when.compare_exchange_strong(deadline, next);

@@ -4,25 +4,44 @@
 #include "sched/wait/caller.hpp"
 #include "sched/wait/wake_list.hpp"
 #include "sched/worker.hpp"
+#include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>
 
 #include <string>
 
 namespace vigil::inline VIGIL_ABI::detail {
+namespace {
+
+bool is_in_run_of(const timer_record& t) noexcept {
+  const fiber* const f = current_fiber();
+  // ordering: the fiber's own word.
+  return f != nullptr && f->callback.load(order::relaxed) == &t;
+}
+
+}  // namespace
 
 void stop_waiters::end_run(timer_record& t) noexcept {
   constexpr std::uint64_t change = timer_record::run_ended - timer_record::run;
   std::uint64_t left = t.uses.fetch_add(change) + change;
-  if ((left & timer_record::counts) < timer_record::run && t.awaited.load()) tell(t);
-  if ((left & timer_record::counts) != 0 || t.when.load() > 0) return;
+  if ((left & timer_record::all_runs) == 0 && (left & timer_record::halted) != 0) [[unlikely]] {
+    end_halt(t);
+    left = t.uses.load();
+  }
+  if ((left & (timer_record::counts | timer_record::callback_destroyed)) != 0) return;
+  if (t.when.load() > 0) return;
   if (t.uses.compare_exchange_strong(left, timer_record::callback_destroyed)) t.destroy_callback();
 }
 
-void stop_waiters::tell(timer_record& t) noexcept {
+// SW1. If another run is counted by now, its end comes here as well.
+void stop_waiters::end_halt(timer_record& t) noexcept {
   wake_list done;
   {
     const lock_guard guard(lock_);
+    const std::uint64_t seen = t.uses.load();
+    if ((seen & timer_record::halted) == 0 || (seen & timer_record::all_runs) != 0) return;
+    take_back(t);
+    t.uses.fetch_and(~timer_record::halted);
     for (entry* e = entries_.front(); e != nullptr;) {
       entry& found = *e;
       e = entry_list::next(found);
@@ -36,18 +55,50 @@ void stop_waiters::tell(timer_record& t) noexcept {
   done.deliver(turn::next);
 }
 
-void stop_waiters::wait(timer_record& t, const wait_limit& limit, const char* call) {
-  if (!t.is_running()) return;
-  const fiber* const f = current_fiber();
-  // ordering: the fiber's own word.
-  if (f != nullptr && f->callback.load(order::relaxed) == &t) {
+void stop_waiters::take_back(timer_record& t) noexcept {
+  if (!t.service->stop(t)) return;
+  for (entry* e = entries_.front(); e != nullptr; e = entry_list::next(*e))
+    if (e->timer == &t) e->prevented = true;
+}
+
+bool stop_waiters::is_awaited(const timer_record& t) const noexcept {
+  for (const entry* e = entries_.front(); e != nullptr; e = entry_list::next(*e))
+    if (e->timer == &t) return true;
+  return false;
+}
+
+nanos stop_waiters::hold_back(timer_record& t) noexcept {
+  const lock_guard guard(lock_);
+  if (t.is_halted()) take_back(t);
+  return t.when.load();
+}
+
+bool stop_waiters::lets_arm(timer_record& t) noexcept {
+  const lock_guard guard(lock_);
+  if (!t.is_halted()) return false;  // the end of the halt has taken it back
+  if (is_awaited(t) || is_in_run_of(t)) {
+    take_back(t);
+    return false;
+  }
+  t.uses.fetch_and(~timer_record::halted);
+  return true;
+}
+
+bool stop_waiters::wait(timer_record& t, const wait_limit& limit, const char* call) {
+  // Nothing was armed and begun between the two looks, so nothing can be arming.
+  constexpr std::uint64_t runs = ~(timer_record::halted - 1) | timer_record::all_runs;
+  const std::uint64_t before = t.uses.load() & runs;
+  bool prevented = t.service->stop(t);
+  if ((before & timer_record::all_runs) == 0 && (t.uses.load() & runs) == before) return prevented;
+
+  if (is_in_run_of(t)) {
     throw wrong_place((std::string("vigil::") + call +
                        " inside the callback that it waits for would wait for itself: use stop()")
                           .c_str());
   }
   // On a worker's own stack the caller sleeps like a plain thread, since the end of a
   // scoped_timer must not throw; but not for long: the callback may need this worker.
-  const bool in_handler = f == nullptr && current_worker() != nullptr;
+  const bool in_handler = current_fiber() == nullptr && current_worker() != nullptr;
   constexpr nanos patience = 1'000'000'000;
   const nanos gives_up_at = in_handler ? monotonic_now() + patience : never;
   const bool may_give_up = gives_up_at < limit.as_deadline();
@@ -57,11 +108,14 @@ void stop_waiters::wait(timer_record& t, const wait_limit& limit, const char* ca
   mine.timer = &t;
   self.open(mine);
   lock_.lock();
-  t.awaited.store(true);
-  if (!t.is_running()) {
+  const std::uint64_t found = t.uses.fetch_or(timer_record::halted);
+  prevented |= t.service->stop(t);
+  if ((found & timer_record::all_runs) == 0) {
+    // If it was halted before, the end of the last run is about to end that.
+    if ((found & timer_record::halted) == 0) t.uses.fetch_and(~timer_record::halted);
     mine.claim(outcome::value);
     lock_.unlock();
-    return;
+    return prevented;
   }
   entries_.push_back(mine);
   const outcome result = self.wait(mine.ticket, wait_reason::stop_and_wait, lock_, [&] {
@@ -77,6 +131,7 @@ void stop_waiters::wait(timer_record& t, const wait_limit& limit, const char* ca
         t.made_at.line);
   }
   self.throw_if_ended(result);
+  return prevented || mine.prevented;
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,8 +1,21 @@
 // stop_waiters: the callers that wait in stop_and_wait for a callback's run to end.
 //
-// A caller that waits sets the record's `awaited` and then looks for runs; a runner that
-// ends the last run changes `uses` and then looks at `awaited`. All of this is
-// sequentially consistent, so one of the two sees the other.
+// The danger. A run that is waited for may arm its own timer. It must not be pending,
+// and no run may be under way, once the wait is over: the caller frees what the
+// callback uses.
+//
+// The rule. A caller that has to wait halts the timer: it sets a bit in `uses`, which
+// also counts the runs, and only then stops it. While the bit is set nothing is armed
+// and no run begins.
+//
+// SW1 The bit changes under the lock. It is set only while a run is under way, and the
+//     end of the last run clears it: the change that ends a run returns the bit.
+// SW2 An arming exchanges `when`, then looks at the bit; the halt sets the bit, then
+//     exchanges `when`. So an arming that the halt's own stop misses sees the bit, and
+//     is taken back under the lock. A run that would claim it meanwhile sees the bit as
+//     well.
+// SW3 When the last caller has given up and a run is still under way, that run arms
+//     nothing; an arming by others clears the bit.
 #pragma once
 
 #include "base/intrusive_list.hpp"
@@ -16,25 +29,35 @@ namespace vigil::inline VIGIL_ABI::detail {
 
 class stop_waiters {
  public:
-  // Waits until no run is under way, or until the limit's time is over. `call` is the
-  // name of what the user has called. Throws as a wait does, wrong_place inside the
-  // callback, std::bad_alloc if the limit's time cannot be armed.
-  void wait(timer_record& t, const wait_limit& limit, const char* call) VIGIL_EXCLUDES(lock_);
+  // Halts t, if a run is under way, and waits for its end or for the limit's. Returns
+  // whether an arming was prevented. Throws: timer_service::stop_and_wait().
+  bool wait(timer_record& t, const wait_limit& limit, const char* call) VIGIL_EXCLUDES(lock_);
 
   // Ends a run of t, and destroys its callback if nothing can need it any more (TR1).
   // Caller: holds a reference to the record beyond this call.
   void end_run(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
 
+  // Takes back an arming that a run was about to claim when it found t halted. Returns
+  // `when`: a deadline if t is halted no longer. Caller: a run that is counted.
+  nanos hold_back(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
+
+  // Judges an arming that found t halted: takes it back, or returns true if the caller is
+  // to arm once more (SW3).
+  bool lets_arm(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
+
  private:
   struct entry : queued_waiter {
     timer_record* timer = nullptr;
+    bool prevented = false;  // guarded by the lock until the wait has ended
   };
 
   using entry_list = list<entry, &entry::hook>;
 
-  void tell(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
+  void end_halt(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
+  void take_back(timer_record& t) noexcept VIGIL_REQUIRES(lock_);
+  bool is_awaited(const timer_record& t) const noexcept VIGIL_REQUIRES(lock_);
 
-  spinlock lock_{lock_rank::fiber_join};
+  spinlock lock_{lock_rank::timer_stops};
   entry_list entries_ VIGIL_GUARDED_BY(lock_);
 };
 

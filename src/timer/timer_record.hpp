@@ -13,6 +13,7 @@
 //     has been destroyed. Ended runs are counted in the same word, so that a handle that
 //     saw the timer pending does not miss the run that came since.
 // TR3 With neither a handle nor a run under way, `when` can only be claimed, never armed.
+//     A timer whose callback is halted claims and arms nothing: stop_waiters.hpp.
 // TR4 A run still looks at the record after dropping its count, under the reference of
 //     its queue entry; a handle has no reference of its own, and looks before.
 //
@@ -43,17 +44,20 @@ class timer_record : public runtime_timer {
     referenced.store(true, order::relaxed);
   }
 
-  // uses: | runs ended, 15 bits | callback destroyed | runs, 23 bits | handles, 25 bits |
+  // uses: | runs ended, 14 bits | halted | callback destroyed | runs, 23 | handles, 25 |
   static constexpr std::uint64_t handle = 1;
   static constexpr std::uint64_t run = std::uint64_t{1} << 25;
   static constexpr std::uint64_t callback_destroyed = std::uint64_t{1} << 48;
-  static constexpr std::uint64_t run_ended = std::uint64_t{1} << 49;
+  static constexpr std::uint64_t halted = std::uint64_t{1} << 49;
+  static constexpr std::uint64_t run_ended = std::uint64_t{1} << 50;
   static constexpr std::uint64_t counts = callback_destroyed - 1;
   static constexpr std::uint64_t all_handles = run - 1;
   static constexpr std::uint64_t all_runs = counts - all_handles;
 
   // Whether a run of the callback is under way.
   bool is_running() const noexcept { return (uses.load() & counts) >= run; }
+
+  bool is_halted() const noexcept { return (uses.load() & halted) != 0; }
 
   // Counts a copy of a handle. Caller: has one.
   void retain() noexcept {
@@ -64,23 +68,28 @@ class timer_record : public runtime_timer {
   // Drops a handle (TR1).
   void release() noexcept;
 
-  // Counts a run; false if the callback has been destroyed. The count may have been zero:
-  // the timer is pending then.
-  bool begin_run() noexcept {
+  enum class begun : std::uint8_t {
+    yes,
+    halted,  // counted, but not to claim the timer: see stop_waiters::hold_back()
+    no,      // not counted: the callback has been destroyed
+  };
+
+  // Counts a run. The count may have been zero: the timer is pending then.
+  begun begin_run() noexcept {
     const std::uint64_t before = uses.fetch_add(run);
     if ((before & all_runs) == all_runs) too_many("runs at once");
+    if ((before & (callback_destroyed | halted)) == 0) return begun::yes;
+    if ((before & callback_destroyed) == 0) return begun::halted;
     // A run of a destroyed callback that is counted for a moment does no harm.
-    if ((before & callback_destroyed) == 0) return true;
     uses.fetch_sub(run);
-    return false;
+    return begun::no;
   }
 
   // Caller: has itself changed `uses` to callback_destroyed.
   void destroy_callback() noexcept;
 
   atomic<std::uint64_t> uses{handle};
-  bool keeps_alive = false;     // counted as holding the program: keepalive::change
-  atomic<bool> awaited{false};  // set by callers of stop_and_wait
+  bool keeps_alive = false;  // counted as holding the program: keepalive::change
   // Used by the queue of due callbacks, guarded by its lock. Deadlines up to due_until
   // are due; a later one in force has an entry of its own.
   bool queued = false;

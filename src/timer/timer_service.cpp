@@ -88,7 +88,7 @@ void timer_service::abort_open() noexcept {
 }
 
 bool timer_service::discard(timer_record& t) noexcept {
-  if (!t.begin_run()) return false;
+  if (t.begin_run() == timer_record::begun::no) return false;
   const bool prevented = stop(t);
   stop_waiters_.end_run(t);
   return prevented;

@@ -73,16 +73,22 @@ class timer_service final : public timer_seam {
   }
 
   // --- callbacks
+  // What an arming found, or that a stop_and_wait holds it back: stop_waiters.hpp.
+  enum class armed : std::uint8_t { was_idle, was_pending, held_back };
+
   // Arm t for `delay` from now, or for a deadline. Like arm_at(), but a one-time timer
   // that is due already never enters the heap.
-  bool reset_after(timer_record& t, nanos delay);
-  bool reset_at(timer_record& t, nanos deadline);
+  armed reset_after(timer_record& t, nanos delay);
+  armed reset_at(timer_record& t, nanos deadline);
 
-  // See stop_waiters::wait().
-  void stop_and_wait(timer_record& t,
+  // Stops t, waits until no run is under way, or until the limit's time is over, and
+  // returns whether a run was prevented, one that was armed meanwhile included. `call` is
+  // the name of what the user has called. Throws as a wait does, wrong_place inside the
+  // callback, std::bad_alloc if the limit's time cannot be armed; t is stopped then.
+  bool stop_and_wait(timer_record& t,
                      const wait_limit& limit,
                      const char* call = "timer::stop_and_wait") {
-    stop_waiters_.wait(t, limit, call);
+    return stop_waiters_.wait(t, limit, call);
   }
 
   // stop() for a caller that has a reference and no handle. It counts as a run, so that a
@@ -151,9 +157,9 @@ class timer_service final : public timer_seam {
   friend struct test_access;
   timer_service() = default;
 
-  bool reset(timer_record& t, nanos deadline, nanos now, intake* own);
+  armed reset(timer_record& t, nanos deadline, nanos now, intake* own);
+  bool arm_callback(timer_record& t, nanos deadline, nanos now, intake* own);
   bool arm_outside(runtime_timer& t, nanos deadline);
-  bool run_soon(timer_record& t, nanos deadline, nanos now);
   bool stop_counted(timer_record& t) noexcept;
   void make_due(timer_record& t) noexcept;
   void run_ends() noexcept;

@@ -228,3 +228,56 @@ TEST_CASE("claim: stop_and_wait comes back when no run is under way, and none wi
     });
   });
 }
+
+TEST_CASE("claim: a run that is waited for arms nothing (SW1-SW3)") {
+  prove("claim: stop_and_wait against a reset in the run", [] {
+    gate g;
+    vigil::run(workers(2), [&] {
+      std::atomic<int> ran{0};
+      std::atomic<bool> came_back{false};
+      vigil::timer t;
+      t = vigil::after_func(0s, [&] {
+        model::require(!came_back.load(), "no run is under way afterwards");
+        if (ran.fetch_add(1) > 0) return;
+        g.enter();
+        t.reset(0s);
+      });
+      g.await();
+      const model::window w;
+      g.open();
+      t.stop_and_wait();
+      came_back.store(true);
+      model::require(!t.stop(), "none is pending afterwards");
+      let_time_pass();
+      model::enough();
+    });
+  });
+  prove("claim: a stop_and_wait that gives up against a reset in the run", [] {
+    gate g;
+    vigil::run(workers(2), [&] {
+      auto [ctx, cancel] = vigil::with_cancel(vigil::background());
+      cancel();
+      std::atomic<bool> gave_up{false};
+      std::atomic<bool> is_late{false};
+      vigil::timer t;
+      t = vigil::after_func(0s, [&] {
+        model::require(!is_late.load(), "a run that was given up has armed nothing");
+        g.enter();
+        if (gave_up.load()) is_late.store(true);
+        t.reset(0s);
+        model::require(!t.stop() || !is_late.load(), "nor is it pending");
+      });
+      g.await();
+      const model::window w;
+      g.open();
+      try {
+        t.stop_and_wait(ctx);
+      } catch (const vigil::cancelled&) {
+        gave_up.store(true);
+      }
+      let_time_pass();
+      t.stop_and_wait();
+      model::enough();
+    });
+  });
+}
