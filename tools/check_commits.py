@@ -4,7 +4,7 @@
 Each commit of HEAD after FIRST must have a title `area: what changed`, of at most 60
 characters, that does not end in a full stop. Merges, and titles that begin with WIP, do
 not count. Without a git history, or without that commit in it, there is nothing to look
-at.
+at: the exit status is 77.
 """
 import re
 import subprocess
@@ -25,8 +25,8 @@ def git(root, *arguments):
 def main():
     root = sys.argv[1]
     if git(root, "merge-base", "--is-ancestor", FIRST, "HEAD") is None:
-        print("no history to look at")
-        return 0
+        print("skipped: no history to look at")
+        return 77
     faults, count = [], 0
     for line in git(root, "log", "--no-merges", "--format=%h %s", f"{FIRST}..HEAD").splitlines():
         commit, _, title = line.partition(" ")

@@ -25,7 +25,7 @@ def differs(name):
 def main():
     root = Path(sys.argv[1])
     if shutil.which(TOOL) is None:
-        print(f"{TOOL} is not installed: ./dev lint does that")
+        print(f"skipped: {TOOL} is not installed: ./dev lint does that")
         return 77
     files = sorted(str(p) for f in FOLDERS for p in (root / f).rglob("*") if p.suffix in (".cpp", ".hpp"))
     mode = ["-i"] if "--write" in sys.argv else ["--dry-run", "--Werror", "--ferror-limit=1"]

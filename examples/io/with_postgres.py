@@ -49,7 +49,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # cleans up
     programs = find_programs()
     if programs is None:
-        print("no PostgreSQL server here: apt-get install postgresql")
+        print("skipped: no PostgreSQL server here: apt-get install postgresql")
         return NOT_HERE
     for name in [n for n in os.environ if n.startswith("PG")]:
         del os.environ[name]  # of another server

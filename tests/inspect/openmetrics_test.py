@@ -9,7 +9,7 @@ import sys
 try:
     from prometheus_client.openmetrics.parser import text_string_to_metric_families
 except ImportError:
-    print("python3-prometheus-client is not installed")
+    print("skipped: python3-prometheus-client is not installed")
     sys.exit(77)
 
 passed = failed = 0

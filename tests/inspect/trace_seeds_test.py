@@ -142,7 +142,7 @@ def differences(seed):
 
 
 if shutil.which("protoc") is None:
-    print("protobuf-compiler is not installed")
+    print("skipped: protobuf-compiler is not installed")
     sys.exit(77)
 
 failed = 0

@@ -23,7 +23,7 @@ def check(what, holds):
 
 
 if shutil.which("protoc") is None:
-    print("protobuf-compiler is not installed")
+    print("skipped: protobuf-compiler is not installed")
     sys.exit(77)
 
 program = subprocess.run([sys.argv[1]], capture_output=True, check=True)

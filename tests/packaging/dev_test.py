@@ -145,22 +145,45 @@ def end_of_a_failed_run():
     log = [{"name": "cases", "result": "FAIL", "stdout": cases},
            {"name": "check", "result": "FAIL", "stdout": "said\n", "stderr": "complained\n"},
            {"name": "fine", "result": "OK", "stdout": "quiet\n"}]
-    with tempfile.TemporaryDirectory(prefix="vigil-dev-") as folder:
-        path = Path(folder) / "testlog.json"
-        path.write_text("".join(json.dumps(entry) + "\n" for entry in log))
-        done = subprocess.run([sys.executable, ROOT / "tools" / "count_tests.py", path],
-                              text=True, stdout=subprocess.PIPE, check=False)
-    said = done.stdout
-    expect(done.returncode == 1 and said.endswith("\n3 passed, 2 failed\n"), f"counts:\n{said}")
+    done, said = counted(log)
+    expect(done == 1 and said.endswith("\n3 passed, 2 failed\n"), f"counts:\n{said}")
     for text in ("== failed: cases", "a_test.cpp:10: ERROR", "== failed: check", "complained"):
         expect(text in said, f"a failed run does not end with {text}:\n{said}")
     for text in ("TEST CASE:  good", "quiet"):
         expect(text not in said, f"a failed run ends with {text}, which passed:\n{said}")
 
 
+def what_is_skipped():
+    """A test, a part of one, or a case that cannot run here is counted, with its reason."""
+    rule = "=" * 79
+    cases = (f"{rule}\na_test.cpp:3:\nTEST CASE:  good\n\n"
+             f"{rule}\na_test.cpp:9:\nTEST CASE:  here\n\na_test.cpp:9: MESSAGE: skipped: no IPv6\n"
+             f"a_test.cpp:9: MESSAGE: skipped: no IPv6\n\n"
+             f"{rule}\n[doctest] test cases: 3 | 3 passed | 0 failed | 7 skipped\n")
+    log = [{"name": "cases", "result": "OK", "stdout": cases},
+           {"name": "parts", "result": "OK", "stdout": "skipped: no core\n5 passed, 0 failed\n"},
+           {"name": "whole", "result": "SKIP", "stdout": "skipped: no gdb\n"},
+           {"name": "silent", "result": "SKIP"}]
+    done, said = counted(log)
+    expect(done == 0 and said.endswith("\n3 passed, 0 failed, 4 skipped\n"), f"counts:\n{said}")
+    for text in ("cases: no IPv6", "parts: no core", "whole: no gdb", "silent: no reason given"):
+        expect(f"== skipped, {text}\n" in said, f"it does not say {text}:\n{said}")
+
+
+def counted(log):
+    """The exit status of tools/count_tests.py, and what it says of this log of meson's."""
+    with tempfile.TemporaryDirectory(prefix="vigil-dev-") as folder:
+        path = Path(folder) / "testlog.json"
+        path.write_text("".join(json.dumps(entry) + "\n" for entry in log))
+        done = subprocess.run([sys.executable, ROOT / "tools" / "count_tests.py", path],
+                              text=True, stdout=subprocess.PIPE, check=False)
+    return done.returncode, done.stdout
+
+
 def main():
     filter_by_case()
     end_of_a_failed_run()
+    what_is_skipped()
     for case in (parts_of_failures, failures_of_lint, format_in_a_fresh_clone, compilers, warnings):
         with tempfile.TemporaryDirectory(prefix="vigil-dev-") as folder:
             case(Tree(Path(folder)))

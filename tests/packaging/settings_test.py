@@ -37,6 +37,7 @@ def check(call, build, succeeds, says="", has=(), lacks=()):
 
 def cmake(tree):
     if shutil.which("cmake") is None:
+        print("skipped: cmake is not installed")
         return
     compiler = [c for c in COMPILER if "ccache" not in c][0]
     build = tree / "cmake"

@@ -57,7 +57,7 @@ def run(*command, **more):
 
 def need(tool):
     if shutil.which(tool) is None:
-        print(f"{tool} is not installed")
+        print(f"skipped: {tool} is not installed")
         sys.exit(77)
 
 
@@ -108,6 +108,7 @@ def other_compilers():
     for name in ["g++"] if is_clang else ["clang++-14", "clang++"]:
         if shutil.which(name):
             return [[name]]
+    print("skipped: no other compiler is installed")
     return []
 
 
@@ -126,6 +127,8 @@ def pkg_config(tree):
         run(*COMPILER, "-std=c++20", "-O0", "-fuse-ld=mold", HERE / PROGRAMS["vigil"],
             "-o", tree / "by_mold", *flags("vigil", environment), preexec_fn=at_most_8_gib)
         expect_program(tree / "by_mold", "vigil")
+    else:
+        print("skipped: mold is not installed")
 
 
 def at_most_8_gib():

@@ -25,6 +25,13 @@ struct child_result {
   bool died_by(int signal) const { return WIFSIGNALED(status) && WTERMSIG(status) == signal; }
 
   bool says(const char* text) const { return output.find(text) != std::string::npos; }
+
+  // The line `skipped: REASON` of a child that cannot do its work on this machine, or
+  // nothing. The parent repeats it by MESSAGE, for tools/count_tests.py.
+  std::string skipped() const {
+    const std::size_t begin = output.find("skipped: ");
+    return begin == std::string::npos ? "" : output.substr(begin, output.find('\n', begin) - begin);
+  }
 };
 
 inline child_result run_child(
