@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """What gdb shows with tools/gdb/vigil-gdb.py: usage:
-gdb_test.py SOURCE_ROOT PROGRAM GDB TASK_PROGRAM [IO_PROGRAM]
+gdb_test.py SOURCE_ROOT PROGRAM GDB TASK_PROGRAM FIVE_LINES NO_REGISTER_WRITES [IO_PROGRAM]
 
 TASK_PROGRAM and IO_PROGRAM are task_waits_program and io_waits_program. PROGRAM is
 waits_program, without debug information. Its ten fibers must be found with
 each function of their stacks, in a process that gdb started, in one that it attaches to,
-in a core that gdb wrote, and in one that the kernel wrote. Exit status: 77 if GDB is
-"none", or may control no process.
+in a core that gdb wrote, and in one that the kernel wrote.
+
+What gdb can do here it shows first on FIVE_LINES, a program without vigil; what it cannot
+do there is skipped. NO_REGISTER_WRITES, preloaded, takes one ability from it. Exit status:
+77 if GDB is "none", is too old, has no Python, or may control no process.
 """
 import os
 import re
@@ -17,9 +20,10 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 from waits import (check, check_stacks, expected_functions, expected_tasks,  # noqa: E402
-                   kernel_core, need_debugger, summary, tasks_of)
+                   kernel_core, need_debugger, reason_in, summary, tasks_of)
 
 ROOT, PROGRAM, GDB = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3]
+FIVE_LINES, NO_REGISTER_WRITES = (Path(name).resolve() for name in sys.argv[5:7])
 SCRIPT = ROOT / "tools" / "gdb" / "vigil-gdb.py"
 LOOK = ["info fibers", "fiber apply all bt", "info timers", "info channels", "info channels 4",
         "info channels 5", "info channels 7"]
@@ -174,6 +178,24 @@ def check_two_runtimes():
         check_two_look("two runtimes, core by gdb", gdb(PROGRAM, core, commands=look))
 
 
+def refusals(environment=None):
+    """Why gdb cannot do each of these with FIVE_LINES; "" where it can."""
+    version = "python print(int(gdb.VERSION.split('.')[0]) >= 12)"
+    said = gdb(FIVE_LINES, early=(), environment=environment,
+               commands=[version, "break main", "run", "call (int)answer()", "continue"])
+    tries = [("scripts", version, "True"), ("run", "run", "Breakpoint 1, "),
+             ("call", "call (int)answer()", "= 42")]
+    why = {what: "" if wanted in said.get(command, "") else reason_in(said.get(command) or said[""])
+           for what, command, wanted in tries}
+    with subprocess.Popen([FIVE_LINES, "stay"], stdout=subprocess.PIPE, text=True) as program:
+        program.stdout.readline()
+        said = gdb("-p", program.pid, early=(), environment=environment,
+                   commands=["info registers rip", "detach"])
+        program.kill()
+    why["attach"] = "" if "rip" in said.get("info registers rip", "") else reason_in(said[""])
+    return why
+
+
 def check_live(wanted, folder):
     """Finds the script by the program's own section. Leaves a core in the folder."""
     core = folder / "core.gdb"
@@ -182,9 +204,6 @@ def check_live(wanted, folder):
                commands=["break all_wait", "run", *LOOK, f"generate-core-file {core}",
                          "fiber 4", "info frame", "up", "backtrace 1", "fiber 0", "frame",
                          "fiber apply 4 5 backtrace 1", "fiber 1", "fiber 99", "fiber 6", "continue"])
-    if re.search(r"ptrace.*(not permitted|denied)|Could not trace", said["run"] + said[""], re.I):
-        print(f"skipped: gdb may not control a process here:\n{said['run']}")
-        sys.exit(77)
     check_look("live", said, wanted)
     check("live: fiber 4 selects its innermost frame",
           re.search(r"^fiber 4 \(sleeping\).*\n#1 .*vigil::", said["fiber 4"], re.M), said["fiber 4"])
@@ -204,18 +223,19 @@ def check_live(wanted, folder):
     return core
 
 
-def check_attached(wanted):
+def check_attached(wanted, cannot):
+    look = [*LOOK, "fiber 5", *([] if cannot["call"] else ["call (int)getpid()"]), "backtrace 1",
+            "detach"]
     with subprocess.Popen([PROGRAM, "stay"], stdout=subprocess.PIPE, text=True) as program:
         try:
             program.stdout.readline()
-            said = gdb("-p", program.pid, commands=[*LOOK, "fiber 5", "call (int)getpid()",
-                                                    "backtrace 1", "detach"])
-            if re.search(r"ptrace|not permitted", said[""], re.I):
-                print(f"skipped: gdb may not attach here:\n{said['']}")
-                return
+            said = gdb("-p", program.pid, commands=look)
             check_look("attached", said, wanted)
-            check("attached: a function can be called with a fiber selected",
-                  f"= {program.pid}" in said["call (int)getpid()"], said["call (int)getpid()"])
+            if cannot["call"]:
+                print(f"skipped: gdb cannot call a function here: {cannot['call']}")
+            else:
+                check("attached: a function can be called with a fiber selected",
+                      f"= {program.pid}" in said["call (int)getpid()"], said["call (int)getpid()"])
             check("attached: the process stays", program.poll() is None)
         finally:
             program.kill()
@@ -290,11 +310,23 @@ def check_tasks(program):
 
 def main():
     need_debugger("gdb", GDB)
+    cannot = refusals()
+    if cannot["scripts"] or cannot["run"]:
+        print(f"skipped: gdb {'may not control a process' if cannot['run'] else 'has no Python'} "
+              f"here: {cannot['run'] or cannot['scripts']}")
+        return 77
+    without = refusals({"LD_PRELOAD": str(NO_REGISTER_WRITES)})
+    check("a gdb that cannot write registers is one that cannot call, and can do the rest",
+          without == {**cannot, "call": "Couldn't write extended state status: Bad address."},
+          without)
     wanted = expected_functions(PROGRAM)
     with tempfile.TemporaryDirectory(prefix="vigil-gdb-") as name:
         folder = Path(name)
         core = check_live(wanted, folder)
-        check_attached(wanted)
+        if cannot["attach"]:
+            print(f"skipped: gdb may not attach here: {cannot['attach']}")
+        else:
+            check_attached(wanted, cannot)
         check_core("core by gdb", core, wanted)
         core.unlink()
         core = kernel_core(PROGRAM, folder)
@@ -305,8 +337,8 @@ def main():
             check_core("core by the kernel", core, wanted)
     check_two_runtimes()
     check_tasks(Path(sys.argv[4]).resolve())
-    if len(sys.argv) > 5:
-        check_io(Path(sys.argv[5]).resolve())
+    if len(sys.argv) > 7:
+        check_io(Path(sys.argv[7]).resolve())
     return summary()
 
 

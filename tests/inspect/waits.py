@@ -22,6 +22,11 @@ def need_debugger(name, path):
         sys.exit(77)
 
 
+def reason_in(said):
+    """The line of a debugger's complaint that says why: the last one."""
+    return ([line.strip() for line in said.splitlines() if line.strip()] or ["it says nothing"])[-1]
+
+
 def summary():
     """Prints the last line; returns the exit status."""
     print(f"{results[True]} passed, {results[False]} failed")
