@@ -9,6 +9,8 @@ WAY is one of:
   plugin        installs BUILD, builds a shared object that exports nothing of vigil
   cmake         installs BUILD, find_package(vigil COMPONENTS io tls inspect lock_check
                 inspect_page)
+  lib64         the libraries of BUILD, installed by meson into lib64, which is where it
+                installs on Debian without dpkg-dev; by pkg-config and find_package
   subproject    ROOT as a subproject of a meson project, by vigil.wrap, with shared
                 libraries: their names, and what they export
   cmake-source  ROOT by FetchContent, which calls add_subdirectory; installs it with CMake,
@@ -19,7 +21,7 @@ WAY is one of:
   options       ROOT as a subproject with options that no other build sets: frame pointers,
                 no recorder, no libdw; vigil and vigil-inspect alone
 
-The first three take the libraries of BUILD as they are; the others build vigil, once
+The first four take the libraries of BUILD as they are; the others build vigil, once
 each, without optimization except the last. Each program is run. Exit status 77: a tool is not there.
 """
 import ctypes
@@ -363,6 +365,29 @@ def cmake(tree):
     cmake_find(tree, include.parent)
 
 
+def lib64(tree):
+    """Debian's CMake and pkg-config search neither lib64 nor what else a user may choose."""
+    need("pkg-config")
+    need("cmake")
+    run("meson", "setup", tree / "build", ROOT, "--prefix=/usr/local", "--libdir=lib64",
+        "-Ddebug=false", env={**os.environ, "CXX": " ".join(COMPILER)})
+    for library in (BUILD / "src").glob("libvigil*.a"):
+        shutil.copy(library, tree / "build" / "src")
+    run("meson", "install", "-C", tree / "build", "--no-rebuild", "--quiet",
+        "--destdir", tree / "installed")
+    prefix = tree / "installed" / "usr" / "local"
+    expect((prefix / "lib64" / "libvigil.a").is_file(), "meson has installed somewhere else")
+    environment = {**os.environ, "PKG_CONFIG_LIBDIR": ":".join(
+        f"{root}/usr{local}/{folder}/pkgconfig" for root, local in ((prefix.parent.parent, "/local"), ("", ""))
+        for folder in ("lib", f"lib/{platform.machine()}-linux-gnu", "share")),
+        "PKG_CONFIG_SYSROOT_DIR": str(prefix.parent.parent)}
+    for name, source in PROGRAMS.items():
+        run(*COMPILER, "-std=c++20", "-O0", HERE / source, "-o", tree / name,
+            *flags(name, environment))
+        expect_program(tree / name, name)
+    cmake_find(tree, prefix, ALL_IN_ONE)
+
+
 def cmake_source(tree):
     need("cmake")
     cmake_project(tree / "adds", f"include(FetchContent)\n"
@@ -376,6 +401,7 @@ def cmake_source(tree):
 
 def main():
     ways = {"pkg-config": pkg_config, "plugin": plugin, "cmake": cmake,
+            "lib64": lib64,
             "subproject": subproject, "cmake-source": cmake_source,
             "options": options}
     with tempfile.TemporaryDirectory(prefix="vigil-way-") as folder:
