@@ -112,6 +112,22 @@ def compilers(tree):
     expect("build/release" in tree.dev("test", "--compiler=g++")[2], "--compiler=g++")
 
 
+def peers(tree):
+    """Each program of the comparison's list is built before it runs."""
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, str(ROOT / "bench" / "peers"))
+    from workloads import PEERS
+    targets = (ROOT / "bench" / "peers" / "meson.build").read_text()
+    wanted = {Path(word).name for peer in PEERS for word in peer.command
+              if word.startswith("{programs}/") and f"'{Path(word).name.removeprefix('peer_')}':" in targets}
+    expect(len(wanted) > 4, f"of the peers only {wanted} are meson's")
+    for arguments in (["bench", "--peers"], ["bench", "--peers", "table"]):
+        calls = tree.dev(*arguments)[2]
+        built = set(" ".join(c for c in calls.splitlines() if c.startswith("ninja ")).split())
+        for program in sorted(wanted):
+            expect(f"bench/peers/{program}" in built, f"{' '.join(arguments)} builds no {program}")
+
+
 def warnings(tree):
     expect("-Dwerror=true" not in tree.dev("test")[2], "warnings are errors")
     expect("-Dwerror=true" in tree.dev("test", "--werror")[2], "--werror does nothing")
@@ -184,7 +200,8 @@ def main():
     filter_by_case()
     end_of_a_failed_run()
     what_is_skipped()
-    for case in (parts_of_failures, failures_of_lint, format_in_a_fresh_clone, compilers, warnings):
+    for case in (parts_of_failures, failures_of_lint, format_in_a_fresh_clone, compilers,
+                 peers, warnings):
         with tempfile.TemporaryDirectory(prefix="vigil-dev-") as folder:
             case(Tree(Path(folder)))
     print("dev does what it is told, and says when it cannot")
