@@ -10,7 +10,7 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-std::atomic<fatal_hook> hook{nullptr};
+std::atomic<fatal_hook> present_hook{nullptr};
 
 void write_all(const char* text, std::size_t size) noexcept {
   while (size > 0) {
@@ -35,7 +35,7 @@ void print(const char* format, std::va_list arguments) noexcept {
 }  // namespace
 
 void set_fatal_hook(fatal_hook new_hook) noexcept {
-  hook.store(new_hook);
+  present_hook.store(new_hook);
 }
 
 void fatal(const char* format, ...) noexcept {
@@ -44,7 +44,7 @@ void fatal(const char* format, ...) noexcept {
   print(format, arguments);
   va_end(arguments);
   // Taken out first, so that a failure inside the dump does not dump again.
-  if (const auto dump = hook.exchange(nullptr)) dump();
+  if (const auto dump = present_hook.exchange(nullptr)) dump();
   std::abort();
 }
 

@@ -213,7 +213,8 @@ void side_pool::body(place& here, std::size_t number) noexcept {
   process_is_quiet_thread();
   const int thread = ::gettid();
   // The kernel keeps fifteen bytes; the number is worth more than the name.
-  const std::string suffix = "/" + std::to_string(number + 1);
+  std::string suffix(1, '/');
+  suffix += std::to_string(number + 1);
   pool_of_thread = this;
   ::pthread_setname_np(::pthread_self(), (name_.substr(0, 15 - suffix.size()) + suffix).c_str());
   bool last = false;

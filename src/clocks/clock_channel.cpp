@@ -132,14 +132,14 @@ void clock_channel::ring(void* self, nanos when, runtime_timer::refire& again) n
     release(&c);
     return;
   }
-  waiter* woken = nullptr;
+  waiter* chosen = nullptr;
   {
     const lock_guard guard(c.lock);
     const nanos time = c.now();
     if (c.is_due(time)) {
       if (queued_case* const first = c.first_receiver()) {
         hand_over(first->value, c.fire(time));
-        woken = first->waiter;
+        chosen = first->waiter;
       }
     }
     if (c.has_receivers() && c.is_pending()) {
@@ -149,7 +149,7 @@ void clock_channel::ring(void* self, nanos when, runtime_timer::refire& again) n
       c.nobody_waits();
     }
   }
-  if (woken != nullptr) woken->deliver();
+  if (chosen != nullptr) chosen->deliver();
   release(&c);
 }
 

@@ -140,13 +140,13 @@ void guest_watch::wait_until(nanos deadline) noexcept {
     stack_.leave();
   } else {
     // In a run() without a host. If no thread can be started, the next wait tries, soon.
-    constexpr nanos soon = 1'000'000;
+    constexpr nanos next_try = 1'000'000;
     nanos until = never;
     try {
       const std::lock_guard guard(lock_);
       if (io_owner_ != nullptr) start_io_thread();
     } catch (const std::system_error&) {
-      until = monotonic_now() + soon;
+      until = monotonic_now() + next_try;
     }
     wait_for_descriptor(until);
   }

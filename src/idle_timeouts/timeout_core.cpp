@@ -202,8 +202,8 @@ void timeout_core::add(timeout_node& n, bool surely) {
     }
     if (closed_) return;  // TL6
     need_room();
-    timeout_core* none = nullptr;
-    if (!n.home.compare_exchange_strong(none, this)) continue;  // another caller has added it
+    timeout_core* nobody = nullptr;
+    if (!n.home.compare_exchange_strong(nobody, this)) continue;  // another caller has added it
     const nanos time = std::max<nanos>(1, now());
     const nanos deadline = saturating_add(time, duration_);
     if (surely && deadline < armed_) arm_surely(deadline);

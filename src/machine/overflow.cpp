@@ -18,7 +18,7 @@ namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
 constexpr std::size_t page = 4096;
-constexpr int watched[] = {SIGSEGV, SIGBUS};
+constexpr int watched_signals[] = {SIGSEGV, SIGBUS};
 
 std::mutex install_lock;
 unsigned installs = 0;  // guarded by install_lock
@@ -109,7 +109,7 @@ void die_by(int signal, const siginfo_t& fault) noexcept {
 void on_fault(int signal, siginfo_t* fault, void* machine_state) {
   const int saved_errno = errno;
   stack where;
-  const struct sigaction& before = earlier_actions[signal == watched[0] ? 0 : 1];
+  const struct sigaction& before = earlier_actions[signal == watched_signals[0] ? 0 : 1];
   if (is_overflow(*fault, machine_state, where)) {
     report(where);
     die_by(signal, *fault);
@@ -173,12 +173,12 @@ void install_overflow_report(describe_stack describe) noexcept {
     // Another handler was installed on top of this one and still passes faults
     // down: installing this one on top of it would make a circle.
     if (in_chain[i]) continue;
-    ::sigaction(watched[i], nullptr, &earlier_actions[i]);
+    ::sigaction(watched_signals[i], nullptr, &earlier_actions[i]);
     struct sigaction mine = {};
     mine.sa_sigaction = &on_fault;
     mine.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&mine.sa_mask);
-    in_chain[i] = ::sigaction(watched[i], &mine, nullptr) == 0;
+    in_chain[i] = ::sigaction(watched_signals[i], &mine, nullptr) == 0;
   }
 }
 
@@ -188,10 +188,11 @@ void remove_overflow_report() noexcept {
   describe_now.store(nullptr);
   for (int i = 0; i < 2; ++i) {
     struct sigaction present;
-    if (!in_chain[i] || ::sigaction(watched[i], nullptr, &present) != 0 || !is_ours(present)) {
+    if (!in_chain[i] || ::sigaction(watched_signals[i], nullptr, &present) != 0 ||
+        !is_ours(present)) {
       continue;
     }
-    ::sigaction(watched[i], &earlier_actions[i], nullptr);
+    ::sigaction(watched_signals[i], &earlier_actions[i], nullptr);
     in_chain[i] = false;
   }
 }

@@ -298,9 +298,9 @@ void yield_task(running_task& t) noexcept {
 }
 
 void throw_task_stopped(running_task& t) {
-  constexpr std::uint16_t patience = 1000;
+  constexpr std::uint16_t most_stops = 1000;
   task_core& core = core_of(t);
-  if (++core.stops_thrown > patience) {
+  if (++core.stops_thrown > most_stops) {
     core.fatal_here(
         "has swallowed vigil::stopped 1000 times: a catch (...) must rethrow it or end the task, "
         "or "

@@ -107,13 +107,13 @@ void timer_channel::ring(void* self, nanos when, runtime_timer::refire& again) n
     release(&c);
     return;
   }
-  waiter* woken = nullptr;
+  waiter* chosen = nullptr;
   {
     const lock_guard guard(c.lock);
     if (c.in_force() <= when) {
       if (queued_case* const first = c.first_receiver()) {
         put(first->value, c.in_force());
-        woken = first->waiter;
+        chosen = first->waiter;
         c.move_on(c.period_ == 0 ? when : c.service_.sched()->clock.now());
       }
     }
@@ -124,7 +124,7 @@ void timer_channel::ring(void* self, nanos when, runtime_timer::refire& again) n
       c.nobody_waits();  // a reset() after the bell armed it for receivers that have left
     }
   }
-  if (woken != nullptr) woken->deliver();
+  if (chosen != nullptr) chosen->deliver();
   release(&c);
 }
 

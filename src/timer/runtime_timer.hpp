@@ -140,16 +140,19 @@ class runtime_timer {
   const std::uint32_t generation;
   timer_service* const service;
 
-  union {
-    struct {
-      detail::waiter* waiter;  // written once, when the record is made
-      detail::ticket ticket;   // written before `when` is exchanged, read after the claim
-    } wait;
+  struct waiting {
+    detail::waiter* waiter;  // written once, when the record is made
+    detail::ticket ticket;   // written before `when` is exchanged, read after the claim
+  };
 
-    struct {
-      send_function function;
-      void* argument;
-    } send;
+  struct sending {
+    send_function function;
+    void* argument;
+  };
+
+  union {
+    waiting wait;
+    sending send;
   };
 };
 

@@ -12,12 +12,13 @@ WAY is one of:
   lib64         the libraries of BUILD, installed by meson into lib64, which is where it
                 installs on Debian without dpkg-dev; by pkg-config and find_package
   subproject    ROOT as a subproject of a meson project, by vigil.wrap, with shared
-                libraries: their names, and what they export
+                libraries: their names, and what they export; with the defaults it is
+                compiled in few steps
   cmake-source  ROOT by FetchContent, which calls add_subdirectory; installs it with CMake,
                 find_package again. All sources of a library are compiled as one here:
                 which ones meet otherwise changes with each new file, and users choose
                 other numbers. So two that define one name, or a local that hides what
-                another file defines, are faults.
+                another file defines, are faults; so is what other projects warn of.
   options       ROOT as a subproject with options that no other build sets: frame pointers,
                 no recorder, no libdw; vigil and vigil-inspect alone
 
@@ -25,6 +26,7 @@ The first four take the libraries of BUILD as they are; the others build vigil, 
 each, without optimization except the last. Each program is run. Exit status 77: a tool is not there.
 """
 import ctypes
+import json
 import os
 import platform
 import re
@@ -38,9 +40,11 @@ from pathlib import Path
 WAY, ROOT, BUILD, COMPILER = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]
 HERE = ROOT / "tests" / "packaging"
 JOBS = os.environ.get("VIGIL_JOBS", str(os.cpu_count()))
+IS_CLANG = any("clang" in word for word in COMPILER)
 # g++ collects no garbage below 4 GiB: a tenth of its time.
-FAST = ["-O0"] + ([] if any("clang" in word for word in COMPILER)
-                  else ["--param=ggc-min-heapsize=4000000"])
+FAST = ["-O0"] + ([] if IS_CLANG else ["--param=ggc-min-heapsize=4000000"])
+# What other projects compile all their parts with.
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 BATCH = 1000  # files that are compiled as one: all
 PROGRAMS = {"vigil": "program.cpp", "vigil-io": "io_program.cpp", "vigil-tls": "tls_program.cpp",
             "vigil-inspect": "inspect_program.cpp", "vigil-lock-check": "lock_check_program.cpp",
@@ -106,8 +110,7 @@ def flags(name, environment):
 
 def other_compilers():
     """g++ where clang++ has built vigil, and the other way round, if it is there."""
-    is_clang = any("clang" in word for word in COMPILER)
-    for name in ["g++"] if is_clang else ["clang++-14", "clang++"]:
+    for name in ["g++"] if IS_CLANG else ["clang++-14", "clang++"]:
         if shutil.which(name):
             return [[name]]
     print("skipped: no other compiler is installed")
@@ -178,13 +181,14 @@ def subproject(tree):
         "project('user', 'cpp', default_options: ['cpp_std=c++20'])\n" + "".join(
             f"executable('{name}-user', '{source}', dependencies: dependency('{name}'))\n"
             for name, source in PROGRAMS.items()))
+    fallback = "--force-fallback-for=" + ",".join(PROGRAMS)
+    environment = {**os.environ, "CXX": " ".join(COMPILER)}
+    check_defaults(tree, fallback, environment)
     run("meson", "setup", tree / "build", tree, "--buildtype=plain",
-        f"-Dcpp_args={' '.join(FAST)}",
+        f"-Dcpp_args={' '.join(FAST + WARNINGS)}",
         "--wrap-mode=nodownload", "-Dvigil:default_library=shared",
         "-Dunity=subprojects", f"-Dunity_size={BATCH}",  # the host decides
-        "--force-fallback-for=vigil,vigil-io,vigil-tls,vigil-inspect,vigil-lock-check,"
-        "vigil-inspect-page",
-        env={**os.environ, "CXX": " ".join(COMPILER)})
+        fallback, env=environment)
     run("ninja", "-C", tree / "build", "-j", JOBS)
     for name in PROGRAMS:
         expect_program(tree / "build" / f"{name}-user", name)
@@ -195,6 +199,16 @@ def subproject(tree):
         "--destdir", tree / "installed")
     check_debuggers(tree / "installed")
     check_found_by_gdb(tree / "installed")
+
+
+def check_defaults(tree, fallback, environment):
+    """Many files are compiled as one, and nothing that the host warns of counts."""
+    run("meson", "setup", tree / "defaults", tree, fallback, env=environment)
+    steps = [step["command"] for step in
+             json.loads((tree / "defaults" / "compile_commands.json").read_text())
+             if step["output"].startswith("subprojects/vigil/")]
+    expect(5 < len(steps) < 20, f"a subproject is compiled in {len(steps)} steps")
+    expect(all(" -w " in step for step in steps), "a subproject is compiled with warnings")
 
 
 def options(tree):
@@ -326,7 +340,7 @@ def cmake_arguments():
     compiler = [c for c in COMPILER if "ccache" not in c][0]
     return ["-G", "Ninja", f"-DCMAKE_CXX_COMPILER={compiler}", *launcher,
             "-DCMAKE_BUILD_TYPE=None", f"-DCMAKE_UNITY_BUILD_BATCH_SIZE={BATCH}",
-            f"-DCMAKE_CXX_FLAGS={' '.join([*FAST, '-Wshadow', '-Werror=shadow'])}"]
+            f"-DCMAKE_CXX_FLAGS={' '.join(FAST + WARNINGS)}"]
 
 
 def cmake_project(folder, get_vigil, programs=PROGRAMS):
@@ -393,7 +407,14 @@ def cmake_source(tree):
     cmake_project(tree / "adds", f"include(FetchContent)\n"
                   f"FetchContent_Declare(vigil SOURCE_DIR {ROOT})\n"
                   f"FetchContent_MakeAvailable(vigil)\n", ALL_IN_ONE)
-    cmake_build(tree / "adds", "-DVIGIL_INSTALL=ON", programs=ALL_IN_ONE)
+    run("cmake", "-S", tree / "adds", "-B", tree / "adds" / "build", *cmake_arguments())
+    rules = (tree / "adds" / "build" / "build.ninja").read_text()
+    flags_of_vigil = re.findall(r"^  FLAGS = (.*-fvisibility=hidden.*)$", rules, re.M)
+    expect(flags_of_vigil and all(" -w" in line for line in flags_of_vigil),
+           "in another project vigil is compiled with its warnings")
+    # Then with the warnings, and with g++ as C++23.
+    cmake_build(tree / "adds", "-DVIGIL_INSTALL=ON", "-DVIGIL_WARNINGS=ON",
+                *([] if IS_CLANG else ["-DCMAKE_CXX_STANDARD=23"]), programs=ALL_IN_ONE)
     run("cmake", "--install", tree / "adds" / "build", "--prefix", tree / "installed")
     check_debuggers(tree / "installed")
     cmake_find(tree, tree / "installed", ALL_IN_ONE)
