@@ -102,7 +102,8 @@ class VIGIL_API runtime {
         {.name = "vigil::runtime::go", .sched = &sched()}, {}, true, from, std::forward<F>(f));
   }
 
-  // Like vigil::after_func, from any thread.
+  // Like vigil::after_func, from any thread. Outside run() the timer is kept for the next
+  // run, which starts f at once if its time has come.
   template <detail::duration_like D, class F>
     requires std::is_invocable_v<std::decay_t<F>&>
   timer after_func(const D& d, F&& f, const site& from = site::current()) {

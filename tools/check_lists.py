@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Checks the lists that name all of something: usage: check_lists.py SOURCE_ROOT
+
+pages       README.md and docs/guide/first-steps.md link every page of the guide, every
+            coming-from page and docs/performance.md; ARCHITECTURE.md, or a page that it
+            links, every page of docs/internals and docs/decisions
+headers     a public header is included by vigil/vigil.hpp or vigil/io.hpp, or stands in
+            the table of first-steps.md; what that table names exists
+libraries   pkg-config's names in src/meson.build are those of meson's subprojects, of
+            vigil.wrap, of the links in share, of CMake's two lists of targets, of the
+            packaging test, and of README.md's table, with their components
+names       a library, a component or a target that a page names is one of these
+"""
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(sys.argv[1])
+COMPONENTS = re.compile(r"COMPONENTS ([a-z_ ]+)[)\]]|\bcomponents? ((?:`[\w-]+`(?:, | and )?)+)")
+TOOLS = {"vigil-symbols"}  # named like a library
+faults = []
+
+
+def text_of(path):
+    return (ROOT / path).read_text()
+
+
+def expect_same(wanted, found, where, what):
+    faults.extend(f"{where}: lacks {what} {x}" for x in sorted(wanted - found))
+    faults.extend(f"{where}: names {what} {x}, which does not exist" for x in sorted(found - wanted))
+
+
+def links_of(page):
+    """The pages that a page links, relative to the root."""
+    folder = (ROOT / page).parent
+    return {(folder / link).resolve().relative_to(ROOT).as_posix()
+            for link in re.findall(r"\]\(([\w./-]+\.md)", text_of(page))}
+
+
+def pages_in(*patterns):
+    return {p.relative_to(ROOT).as_posix() for pattern in patterns for p in ROOT.glob(pattern)}
+
+
+def check_pages():
+    for_users = pages_in("docs/guide/*.md", "docs/*.md")
+    first = "docs/guide/first-steps.md"
+    for page in ("README.md", first):
+        lacks = for_users - links_of(page) - {page}
+        faults.extend(f"{page}: does not link {x}" for x in sorted(lacks))
+    linked = links_of("ARCHITECTURE.md") | links_of("README.md")
+    for page in sorted(pages_in("docs/internals/*.md", "docs/decisions/*.md") - linked):
+        faults.append(f"ARCHITECTURE.md and README.md: neither links {page}")
+
+
+def included_by(header, seen):
+    if header not in seen:
+        seen.add(header)
+        for name in re.findall(r"^#include <(vigil/[\w/]+\.hpp)>", text_of(f"include/{header}"), re.M):
+            included_by(name, seen)
+    return seen
+
+
+def check_headers():
+    public = {p.relative_to(ROOT / "include").as_posix() for folder in ("vigil", "vigil/io")
+              for p in (ROOT / "include" / folder).glob("*.hpp")}
+    at_once = included_by("vigil/vigil.hpp", set()) | included_by("vigil/io.hpp", set())
+    page = "docs/guide/first-steps.md"
+    table = re.search(r"<!-- headers -->\n(.*?)\n\n", text_of(page), re.S)
+    named = set(re.findall(r"`(vigil/[\w/]+\.hpp)`", table[1] if table else ""))
+    alone = public - at_once | {"vigil/io.hpp"}
+    expect_same(alone, named, page, "the header")
+
+
+def check_libraries():
+    """Returns the names of the libraries, and their components."""
+    meson = text_of("src/meson.build")
+    libraries = set(re.findall(r"pkgconfig\.generate\(\s*name: '([\w-]+)'", meson))
+    components = {library.removeprefix("vigil-").replace("-", "_") for library in libraries}
+    config = text_of("cmake/vigil-config.cmake.in")
+    readme = text_of("README.md")
+    table = re.findall(r"^\| `(vigil[\w-]*)` \| `vigil::(\w+)` \|", readme, re.M)
+    lists = {
+        "src/meson.build, override_dependency":
+            re.findall(r"override_dependency\('([\w-]+)'", meson),
+        "src/meson.build, links in share":
+            re.findall(r"^    '(vigil[\w-]*)': (?:true|build_\w+),$", meson, re.M),
+        "vigil.wrap": re.search(r"^dependency_names = (.*)$", text_of("vigil.wrap"), re.M)[1].split(", "),
+        "CMakeLists.txt": re.findall(r"^ *vigil_library\(([\w-]+) ", text_of("CMakeLists.txt"), re.M),
+        "cmake/vigil-config.cmake.in": re.findall(r"^ *_vigil_library\(\w+ ([\w-]+)", config, re.M),
+        "tests/packaging/ways_test.py":
+            re.findall(r"\"(vigil[\w-]*)\": \"\w*program\.cpp\"", text_of("tests/packaging/ways_test.py")),
+        "README.md, the table of libraries": [library for library, _ in table],
+    }
+    for where, names in lists.items():
+        expect_same(libraries, set(names), where, "the library")
+    expect_same(components, {component for _, component in table}, "README.md", "the component")
+    wanted = re.search(r"set\(_vigil_wanted (vigil .*)\)$", config, re.M)[1].split()
+    expect_same(components, set(wanted), "cmake/vigil-config.cmake.in, the default", "the component")
+    return libraries, components
+
+
+def check_names(libraries, components):
+    for page in sorted(pages_in("*.md", "docs/**/*.md", "cmake/*.in", "CMakeLists.txt")):
+        text = text_of(page)
+        named = [word for found in COMPONENTS.findall(text) for word in re.findall(r"[\w-]+", " ".join(found))
+                 if word not in ("and", "context")]  # Boost's
+        faults.extend(f"{page}: there is no component {x}" for x in sorted(set(named) - components))
+        if not page.endswith(".md") or page == "CHANGELOG.md":
+            continue
+        named = re.findall(r"dependency\('([\w-]+)'\)|`(vigil-[a-z-]+)`", text)
+        unknown = {a or b for a, b in named} - libraries - TOOLS
+        faults.extend(f"{page}: there is no library {x}" for x in sorted(unknown))
+
+
+def main():
+    check_pages()
+    check_headers()
+    check_names(*check_libraries())
+    print("\n".join(faults) or "each list is whole")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
