@@ -54,7 +54,8 @@ inline boost::system::error_code make_error_code(tls_error e) noexcept {
 // roots takes milliseconds. Throws boost::system::system_error.
 VIGIL_API boost::asio::ssl::context tls_client_context();
 
-// tls_stream<Stream>: a deadline_stream with TLS.
+// tls_stream<Stream>: a deadline_stream with TLS. It has all members of one, so code that
+// is a template over the stream takes both.
 //
 // OpenSSL's callbacks (verification, names, ALPN, key log, info) run on the calling
 // fiber, inside OpenSSL. They must neither wait nor throw; a wait ends the program with a
@@ -98,10 +99,8 @@ class tls_stream {
   tls_stream(tls_stream&&) = default;
   tls_stream& operator=(tls_stream&&) = default;
 
-  // The stream below. To use an idle list call next_layer().set_idle_list(list) before
-  // the handshake. Bytes of TLS count as progress. If the list ends a write that waits,
-  // this ends writing for good, as above; for a read or a handshake it ends only that
-  // wait.
+  // The stream below. It carries the bytes of TLS, so nothing else should read or write
+  // there.
   next_layer_type& next_layer() noexcept { return core_.below(); }
 
   const next_layer_type& next_layer() const noexcept { return core_.below(); }
@@ -143,6 +142,14 @@ class tls_stream {
     core_.tell_stalled();
   }
 
+  // Like deadline_stream's.
+  void set_no_delay(bool at_once) { core_.below().set_no_delay(at_once); }
+
+  // Like deadline_stream's, and to be called before the handshake, which the list limits,
+  // too. Bytes of TLS count as progress. If the list ends a write that waits, this ends
+  // writing for good, as above; for a read or a handshake it ends only that wait.
+  void set_idle_list(idle_list& list) noexcept { core_.below().set_idle_list(list); }
+
   // Must be the first call; runs under both deadlines. Until it has succeeded, reads and
   // writes fail with not_connected. Called again, it does nothing after success, and
   // repeats an error of TLS. Additional errors: those of TLS, and tls_error.
@@ -177,8 +184,16 @@ class tls_stream {
     return core_.write_some(buffers, error);
   }
 
+  // The error of the deadline and of close() with which a call would now fail at once, as
+  // for deadline_stream. An error of TLS, which only the next call itself finds, is not
+  // among them.
+  boost::system::error_code read_error() const noexcept { return core_.below().read_error(); }
+
+  boost::system::error_code write_error() const noexcept { return core_.below().write_error(); }
+
   // Ends writing: the other end reads eof, and later writes fail with `shut_down`.
-  // Reading continues. A second call does nothing.
+  // Reading continues. A second call does nothing; if the first was cut off, it fails with
+  // the same error, because the other end has not learnt of the end.
   //
   // If the other end closes its connection without a shutdown(), a read fails with
   // asio::ssl::error::stream_truncated, because an attacker may have cut off the rest.
@@ -207,6 +222,10 @@ class tls_stream {
   void shutdown() {
     detail::or_throw("shutdown", [&](auto& error) { shutdown(error); });
   }
+
+  // shutdown() under the name that deadline_stream has for it.
+  // Waits on a fiber (the write deadline): throws stopped, wrong_place.
+  void close_write(boost::system::error_code& error) { shutdown(error); }
 
   // Like deadline_stream's; sends nothing, see shutdown().
   // Waits on a fiber (the calls that it ends): throws wrong_place.
