@@ -197,6 +197,45 @@ TEST_SUITE("tls_stream: endings") {
     });
   }
 
+  TEST_CASE("a shutdown that was cut off fails each time; one that was sent never does") {
+    for_each_seed(5, [] {
+      tls_in_memory c(narrow_connection(10));  // the goodbye does not fit
+      c.handshake();
+      error_code error;
+      c.near.set_write_deadline(clock::now() + 1s);
+      c.near.shutdown(error);
+      CHECK(error == timed_out);
+      c.near.set_write_deadline(no_deadline);
+      for (int i = 0; i < 3; ++i) {
+        c.near.shutdown(error);
+        CHECK(error == timed_out);
+      }
+      c.near.close();
+      CHECK(read_one(c.far) == truncated);
+    });
+    for_each_seed(5, [] {
+      tls_in_memory c(narrow_connection(10));
+      c.handshake();
+      auto cut = spawn([&] { c.near.shutdown(); });
+      sleep_for(1s);
+      cut.request_stop();
+      CHECK_THROWS_AS(cut.join(), cancelled);
+      error_code error;
+      c.near.shutdown(error);
+      CHECK(error == asio::error::operation_aborted);
+    });
+    for_each_seed(5, [] {
+      tls_in_memory c(memory_connection());
+      c.handshake();
+      c.near.shutdown();
+      c.near.set_write_deadline(long_ago);
+      error_code error;
+      c.near.shutdown(error);
+      CHECK_FALSE(error);
+      CHECK(read_one(c.far) == asio::error::eof);
+    });
+  }
+
   // Go: crypto/tls: a write that timed out breaks the connection's writes.
   TEST_CASE("a write that a deadline cuts off ends writing for good, not reading") {
     over_virtual_tls::run([](auto& near, auto& far) {
@@ -239,7 +278,7 @@ TEST_SUITE("tls_stream: endings") {
     for_each_seed(5, [] {
       io::idle_list idle(10s);
       tls_in_memory c(narrow_connection(100));
-      c.near.next_layer().set_idle_list(idle);
+      c.near.set_idle_list(idle);
       c.handshake();
       auto start = clock::now();
       CHECK(read_one(c.near) == timed_out);

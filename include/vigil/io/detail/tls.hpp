@@ -167,13 +167,15 @@ class tls_core {
 
   void shutdown(boost::system::error_code& error) {
     writing(error, [&] {
-      error = ready_to_write();
-      if (state_->sent_close_notify) error.clear();
-      if (error || state_->sent_close_notify) return;
+      auto& s = *state_;
+      error = s.sent_close_notify ? s.parting : ready_to_write();
+      if (error || s.sent_close_notify) return;
       with_engine([&](auto& engine) { engine.send_close_notify(error); });
       if (error) return;
-      state_->sent_close_notify = true;
+      s.sent_close_notify = true;
+      s.parting = boost::asio::error::operation_aborted;  // if the next line throws `stopped`
       flush(error);
+      s.parting = error;
     });
   }
 
@@ -211,7 +213,8 @@ class tls_core {
     std::array<char, record + 1024> in;   // guarded by reading
     std::array<char, record + 1024> out;  // guarded by writing
     boost::system::error_code broken;     // guarded by writing: a record was cut off
-    bool sent_close_notify = false;       // guarded by writing
+    bool sent_close_notify = false;       // guarded by writing; whether in whole, `parting` says
+    boost::system::error_code parting;    // guarded by writing
 
     // Set when OpenSSL has answered by itself while another fiber wrote. Set before the
     // turn to write is tried for, and read after it was given back, both seq_cst: so
