@@ -29,6 +29,7 @@ TEST_SUITE("http server") {
       CHECK(error_of([&] { partly.receive(); }) == web::http::error::partial_message);
       good.get("/hello");
       CHECK(good.receive().body() == "hello");
+      vigil::testing::settle();
       CHECK(reported == 2);
     });
   }
@@ -64,6 +65,7 @@ TEST_SUITE("http server") {
       auto part = ask("/part");
       CHECK(error_of([&] { part.receive(); }) == web::http::error::partial_message);
       CHECK(refused(s, request_of("", "GET /sent HTTP/1.1")) == 500);
+      vigil::testing::settle();
       CHECK(reported == 3);
     });
   }

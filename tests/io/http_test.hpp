@@ -74,6 +74,13 @@ inline std::string request_of(std::string_view fields,
   return std::string(line) + "\r\nHost: test\r\n" + std::string(fields) + "\r\n";
 }
 
+// A POST with these header lines and this body.
+inline std::string post_of(std::string_view fields,
+                           std::string_view body,
+                           std::string_view path = "/echo") {
+  return request_of(fields, "POST " + std::string(path) + " HTTP/1.1") + std::string(body);
+}
+
 // The status of a refused request, after which the connection takes nothing more.
 inline unsigned refused(site& s, std::string_view text) {
   auto c = s.connect();

@@ -1,6 +1,7 @@
 // tls_stream has each member of a deadline_stream, with the same meaning.
 #include "io/tls_transports.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 
@@ -8,6 +9,10 @@
 #include <boost/asio/write.hpp>
 
 namespace vigil::io_testing {
+
+using namespace std::chrono_literals;
+using namespace testing_support;
+
 namespace {
 
 template <class Stream>

@@ -49,9 +49,16 @@ class client {
   // Whether bytes have been read beyond the last answer.
   bool has_more() const { return in_.size() != 0; }
 
-  // Waits for the end. Returns true if it comes, and nothing before it.
+  // Waits for the end. Returns true if it comes, and nothing before it, and closes this
+  // end as well, for which the server waits.
   bool is_closed() {
-    if (in_.size() != 0) return false;
+    if (in_.size() != 0 || !reads_end()) return false;
+    stream_.close();
+    return true;
+  }
+
+  // The same, but leaves this end open.
+  bool reads_end() {
     char byte = 0;
     boost::system::error_code error;
     stream_.read_some(boost::asio::buffer(&byte, 1), error);

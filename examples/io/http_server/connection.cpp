@@ -136,17 +136,6 @@ bool connection::skip_empty_lines() {
 
 // --- receiving a request
 
-// Returns 0, or the status with which to refuse the request.
-unsigned connection::receive(parser& p) {
-  if (const unsigned status = receive_header(p)) return status;
-  if (const unsigned status = status_of(request_)) return status;
-  if (p.is_done()) return 0;
-  if (in_.size() == 0 && request_.version() > 10 && expects_continue(request_)) {
-    out_ += "HTTP/1.1 100 Continue\r\n\r\n";
-  }
-  return receive_body(p);
-}
-
 unsigned connection::receive_header(parser& p) {
   std::size_t size = 0;
   for (bool is_first = true;; is_first = false) {
@@ -181,6 +170,9 @@ std::size_t connection::method_size() const {
 }
 
 unsigned connection::receive_body(parser& p) {
+  if (in_.size() == 0 && request_.version() > 10 && expects_continue(request_)) {
+    out_ += "HTTP/1.1 100 Continue\r\n\r\n";
+  }
   limit_receiving(server_.how_.body);
   p.eager(true);
   for (;;) {
@@ -219,41 +211,39 @@ void connection::take_deadline_away() {
 bool connection::serve_request() {
   between_.ask_for_request({});
   parser p(request_, server_.how_.body_bytes);
-  const unsigned status = receive(p);
+  unsigned status = receive_header(p);
+  if (status == 0) status = status_of(request_);
+  if (status == 0 && !p.is_done()) {
+    if (is_answered_early()) return false;
+    status = receive_body(p);
+  }
   take_deadline_away();
   if (status != 0) {
     refuse(status);
     return false;
   }
   keep_ = p.keep_alive() && !server_.is_stopping();
-  is_head_ = request_.method() == "HEAD";
-  earlier_ = out_.size();
-  has_sent_ = false;
+  if (request_.version() == 10 && says_close(request_)) keep_ = false;
   response out(*this);
-  std::exception_ptr error;
-  bool was_long = false;
-  try {
-    was_long = answer(out);
-  } catch (const gone&) {
-    throw;
-  } catch (const vigil::cancelled&) {
-    send_earlier_answers();
-    throw;
-  } catch (const vigil::stopped&) {
-    send_earlier_answers();
-    throw;
-  } catch (...) {
-    error = std::current_exception();
-  }
-  if (error != nullptr) {
-    tell_of_error();
-    std::rethrow_exception(error);
-  }
+  const bool was_long = call(server_.answer_, out);
   out.end();
   if (was_long) flush();  // the next request may already be here, and may be long as well
   server_.served_.fetch_add(1);
   between_.ask_for_request(std::move(out.keeps_idle));
   return keep_;
+}
+
+// Whether the program has answered without the body, which is then not received.
+bool connection::is_answered_early() {
+  if (!server_.how_.before_body) return false;
+  take_deadline_away();
+  keep_ = false;
+  response out(*this);
+  call(server_.how_.before_body, out);
+  if (!out.has_begun_ && out.status == 200) return false;
+  out.end();
+  server_.served_.fetch_add(1);
+  return true;
 }
 
 // --- whether the client is still there
@@ -275,11 +265,29 @@ class connection::watched {
   bool has_ended_ = false;
 };
 
-// Returns whether the handler took long.
-bool connection::answer(response& out) {
-  watched w(*this);
-  server_.answer_(request_, out, handling_.ctx);
-  return w.end();
+// Returns whether it took long.
+bool connection::call(const handler& f, response& out) {
+  is_head_ = request_.method() == "HEAD";
+  earlier_ = out_.size();
+  has_sent_ = false;
+  std::exception_ptr error;
+  try {
+    watched w(*this);
+    f(request_, out, handling_.ctx);
+    return w.end();
+  } catch (const gone&) {
+    throw;
+  } catch (const vigil::cancelled&) {
+    send_earlier_answers();
+    throw;
+  } catch (const vigil::stopped&) {
+    send_earlier_answers();
+    throw;
+  } catch (...) {
+    error = std::current_exception();
+  }
+  tell_of_error();
+  std::rethrow_exception(error);
 }
 
 void connection::begin_watch() {
@@ -422,16 +430,17 @@ void connection::lose(const error_code& error) {
 }
 
 // A close with unread bytes would be a reset, which may destroy the answer on its way. So
-// the client is told that this was all, and has a moment to close.
+// the client is told that this was all, and may go on for a while with what it was
+// sending: most clients look at the answer only afterwards.
 void connection::finish() {
-  constexpr std::size_t at_most = std::size_t{256} << 10;
   flush();
   if (!transport_.end_writing()) return;
-  transport_.set_read_deadline(vigil::deadline_in(server_.how_.linger));
-  in_.clear();
+  const time_point end = vigil::deadline_in(server_.how_.body);
   error_code error;
-  for (std::size_t n = 0; !error && n < at_most;) {
-    n += transport_.read(in_.prepare(small_read), error);
+  while (!error) {
+    transport_.set_read_deadline(std::min(end, vigil::deadline_in(server_.how_.linger)));
+    in_.clear();
+    transport_.read(in_.prepare(large_read), error);
   }
 }
 

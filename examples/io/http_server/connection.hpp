@@ -52,7 +52,6 @@ class connection {
   // Receiving.
   boost::system::error_code receive_first();
   bool skip_empty_lines();
-  unsigned receive(parser& p);
   unsigned receive_header(parser& p);
   std::size_t line_size(const parser& p) const;
   std::size_t method_size() const;
@@ -61,7 +60,8 @@ class connection {
   void limit_receiving(std::chrono::nanoseconds d);
   void take_deadline_away();
   bool serve_request();
-  bool answer(response& out);
+  bool is_answered_early();
+  bool call(const handler& f, response& out);
 
   // Watching whether the client is still there.
   void begin_watch();

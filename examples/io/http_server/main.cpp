@@ -38,7 +38,9 @@ int serve(const web::settings& s) {
   runtime.stop_on = {SIGINT, SIGTERM};
   return vigil::run(runtime, [&] {
     tcp::acceptor acceptor(vigil::io::io_context(), {tcp::v4(), s.port});
-    web::server server(web::answer_site, s.times);
+    web::options how = s.times;
+    how.before_body = web::check_method;
+    web::server server(web::answer_site, how);
     std::printf("port %u\n", static_cast<unsigned>(acceptor.local_endpoint().port()));
     std::puts("serving; Ctrl-C ends it");
     server.serve(vigil::background(), acceptor);

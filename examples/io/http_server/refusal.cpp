@@ -6,6 +6,7 @@
 
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http/error.hpp>
+#include <boost/beast/http/rfc7230.hpp>
 
 namespace web {
 
@@ -44,6 +45,10 @@ unsigned status_of(const boost::system::error_code& e) {
 
 bool expects_continue(const request& in) {
   return boost::beast::iequals(in.header("Expect"), "100-continue");
+}
+
+bool says_close(const request& in) {
+  return http::token_list(in.list("Connection")).exists("close");
 }
 
 unsigned status_of(const request& in) {

@@ -44,6 +44,14 @@
 
 namespace web {
 
+// A handler waits under `ctx`, which is done when the server has no more time, and when
+// the client has gone, which is checked once the handler has taken 10 ms: ctx.cause()
+// says how. As in Go, a client that only ends its sending counts as gone; one that has
+// sent 16 KiB ahead is no longer watched. An exception of any type answers 500 if nothing
+// was sent, and closes the connection. limits.on_error gets it, except for system_error
+// and `cancelled`, as in vigil::io::serve.
+using handler = std::function<void(const request& in, response& out, const vigil::context& ctx)>;
+
 // Durations must be positive, sizes 256 bytes at least: otherwise the server's
 // constructor throws std::invalid_argument.
 struct options {
@@ -52,13 +60,21 @@ struct options {
   std::chrono::nanoseconds body = std::chrono::seconds(30);
   std::chrono::nanoseconds write = std::chrono::seconds(30);
 
-  // How long a client that was told of an error, or of the end, may go on sending: its
-  // unread bytes would make the close a reset, which may destroy the answer on its way.
+  // How long a client that was told of an error, or of the end, may be silent before the
+  // connection is closed. What it goes on sending meanwhile is read and dropped, for
+  // `body` at most: unread bytes would make the close a reset, which may destroy the
+  // answer on its way.
   std::chrono::nanoseconds linger = std::chrono::milliseconds(500);
 
   // Above this: 431; if the first line alone is: 414, or 501 if it begins with no method.
   std::size_t header_bytes = std::size_t{16} << 10;
   std::size_t body_bytes = std::size_t{1} << 20;  // above this: 413
+
+  // Called for a request with a body when its header has come. If it answers, or sets a
+  // status other than 200, the body is not received, a client that waits for
+  // 100 Continue is not told to send it, and the connection is closed. Otherwise its
+  // response is dropped, and the handler gets the request with the body.
+  handler before_body;
 
   // Sends "Keep-Alive: timeout=…", which is `idle` minus `idle_margin`, in whole seconds
   // rounded down, so it never promises more than is kept; nothing if that is less than a
@@ -71,14 +87,6 @@ struct options {
   // The wall clock of the Date header, see date_header.
   std::function<std::time_t()> wall;
 };
-
-// A handler waits under `ctx`, which is done when the server has no more time, and when
-// the client has gone, which is checked once the handler has taken 10 ms: ctx.cause()
-// says how. As in Go, a client that only ends its sending counts as gone; one that has
-// sent 16 KiB ahead is no longer watched. An exception of any type answers 500 if nothing
-// was sent, and closes the connection. limits.on_error gets it, except for system_error
-// and `cancelled`, as in vigil::io::serve.
-using handler = std::function<void(const request& in, response& out, const vigil::context& ctx)>;
 
 // The stream of one connection, of whatever type.
 class transport {
@@ -135,7 +143,9 @@ class transport_over final : public transport {
   void set_write_deadline(time_point t) override { stream_.set_write_deadline(t); }
 
   bool end_writing() override {
-    if constexpr (requires { Stream::shutdown_send; }) {
+    constexpr bool can = requires { Stream::shutdown_send; } ||
+                         requires(Stream & s, error_code & e) { s.close_write(e); };
+    if constexpr (can) {
       error_code error;
       stream_.close_write(error);
       return !error;

@@ -41,23 +41,28 @@ void count(response& out, const vigil::context& ctx) {
 
 //! [count]
 
+bool is_echo(const request& in) {
+  return in.path() == "/echo" && in.method() == "POST";
+}
+
 }  // namespace
 
+void check_method(const request& in, response& out, const vigil::context&) {
+  if (in.method() == "GET" || in.method() == "HEAD" || is_echo(in)) return;
+  out.status = 405;
+  out.set("Allow", in.path() == "/echo" ? "POST" : "GET, HEAD");
+}
+
 void answer_site(const request& in, response& out, const vigil::context& ctx) {
-  const bool is_read = in.method() == "GET" || in.method() == "HEAD";
-  const bool is_echo = in.path() == "/echo" && in.method() == "POST";
-  if (!is_read && !is_echo) {
-    out.status = 405;
-    out.set("Allow", in.path() == "/echo" ? "POST" : "GET, HEAD");
-    return;
-  }
+  check_method(in, out, ctx);
+  if (out.status != 200) return;
   if (in.path() == "/") {
     out.set("Content-Type", "text/html; charset=utf-8");
     out.send(page);
     return;
   }
   out.set("Content-Type", "text/plain; charset=utf-8");
-  if (is_echo) {
+  if (is_echo(in)) {
     out.send(in.body());
   } else if (in.path() == "/hello") {
     out.send("hello, world\n");

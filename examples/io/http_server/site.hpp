@@ -13,4 +13,7 @@ namespace web {
 //   /echo    the body that was sent to it
 void answer_site(const request& in, response& out, const vigil::context& ctx);
 
+// For options::before_body: refuses a method that the page does not have.
+void check_method(const request& in, response& out, const vigil::context& ctx);
+
 }  // namespace web
