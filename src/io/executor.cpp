@@ -1,4 +1,5 @@
 #include "runtime/runtime_core.hpp"
+#include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/io/executor.hpp>
@@ -36,7 +37,7 @@ void post_handler(const executor_home& home, ::vigil::detail::callback f) {
   const std::lock_guard guard(home.gate->lock);
   if (home.gate->sched == nullptr) return;
   try {
-    ::vigil::detail::post_to(*home.gate->sched, std::move(f), as_handler_of_executor);
+    ::vigil::detail::post_handler_to(*home.gate->sched, std::move(f), as_handler_of_executor);
   } catch (const runtime_gone&) {
     // Too late in the run, which is as if the runtime had gone.
   }

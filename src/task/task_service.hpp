@@ -47,6 +47,12 @@ class task_service final : public runtime_part {
   const task_core* task_on(const fiber& f) noexcept VIGIL_EXCLUDES(lock_);
 
   void stop_all() noexcept override VIGIL_EXCLUDES(lock_);
+
+  bool has_tasks() noexcept override VIGIL_EXCLUDES(lock_) {
+    const lock_guard guard(lock_);
+    return !all_.empty();
+  }
+
   void write(dump_writer& out) noexcept override VIGIL_EXCLUDES(lock_);
   bool copy(shown_tasks& out) noexcept override VIGIL_EXCLUDES(lock_);
 

@@ -73,13 +73,20 @@ void callback_queue::push_deferred(fiber& f) noexcept {
   board_.callbacks_added();
 }
 
-bool callback_queue::reserve() noexcept {
+// Moves away what must not start, up to the first handler.
+void callback_queue::set_aside() noexcept {
+  while (queue_.front() != nullptr && !queue_.front()->is_handler)
+    aside_.push_back(*queue_.pop_front());
+}
+
+bool callback_queue::reserve(those may) noexcept {
   const lock_guard guard(lock_);
-  if (waiting() == 0) return false;
-  ++reserved_;
+  if (may == those::handlers) set_aside();
+  const bool any = may != those::none && waiting() != 0;
+  if (any) ++reserved_;
   // ordering: as in pop(). A worker that still sees one more looks here in vain.
   board_.callbacks_waiting.store(waiting(), order::relaxed);
-  return true;
+  return any;
 }
 
 void callback_queue::unreserve() noexcept {
@@ -94,23 +101,35 @@ void callback_queue::unreserve_all() noexcept {
   publish();
 }
 
-timer_record* callback_queue::pop_reserved(nanos& due_until, round& of) noexcept {
+timer_record* callback_queue::pop_reserved(those may, nanos& due_until, round& of) noexcept {
   const lock_guard guard(lock_);
   of = posted_;
-  if (reserved_ == 0) return nullptr;
   --reserved_;  // and the queue loses one: waiting() stays the same
-  return pop_front(due_until);
+  if (may == those::handlers) set_aside();
+  if (!queue_.empty()) return pop_front(due_until);
+  publish();
+  return nullptr;
 }
 
-timer_record* callback_queue::pop(nanos& due_until, round& of) noexcept {
+timer_record* callback_queue::pop(those may, nanos& due_until, round& of) noexcept {
   if (board_.callbacks_waiting.load() == 0) return nullptr;
   const lock_guard guard(lock_);
   if (of == new_round) of = posted_;
+  if (may == those::handlers) set_aside();
   if (waiting() == 0 || queue_.front()->posted_as > of) return nullptr;
   timer_record* const t = pop_front(due_until);
   // ordering: a count that seems too high for a moment costs a look; the next
   // increase comes after this store, under the lock.
   board_.callbacks_waiting.store(waiting(), order::relaxed);
+  return t;
+}
+
+timer_record* callback_queue::pop_to_discard() noexcept {
+  const lock_guard guard(lock_);
+  queue_.splice_back(aside_);
+  nanos ignored = 0;
+  timer_record* const t = queue_.empty() ? nullptr : pop_front(ignored);
+  publish();
   return t;
 }
 

@@ -13,6 +13,9 @@
 // began. A deferred callback waits with its fiber until the fiber gives up its worker or
 // has run the last of the user's code. It is pending meanwhile, so that the run is not
 // taken for finished.
+//
+// While the run stops only handlers start (timer_record::is_handler). The others that are
+// met in front of one are set aside; they are discarded at the end.
 #pragma once
 
 #include "base/intrusive_list.hpp"
@@ -43,27 +46,35 @@ class callback_queue {
   using round = std::uint64_t;
   static constexpr round new_round = UINT64_MAX;
 
+  // Which callbacks may start: all of them, or, while the run stops, handlers alone.
+  enum class those : std::uint8_t { all, handlers, none };
+
   // Reserves a callback for a runner that is about to be entered. False if every callback
-  // is reserved already.
-  bool reserve() noexcept VIGIL_EXCLUDES(lock_);
-  // Takes one reservation back, because no runner can be had.
+  // that may start is reserved already.
+  bool reserve(those may) noexcept VIGIL_EXCLUDES(lock_);
+  // Takes one reservation back, because no runner can be had, or it may not start one.
   void unreserve() noexcept VIGIL_EXCLUDES(lock_);
-  // Takes all reservations back: no runner will come for its callback any more.
+
+  // Takes all reservations back, before a run.
   void unreserve_all() noexcept VIGIL_EXCLUDES(lock_);
 
   // Takes a callback for a runner that one was reserved for, and begins the runner's
-  // round; the runner calls it once. nullptr if all that waited were discarded meanwhile.
-  timer_record* pop_reserved(nanos& due_until, round& of) noexcept VIGIL_EXCLUDES(lock_);
+  // round; the runner calls it once. nullptr if all that may start were taken meanwhile.
+  timer_record* pop_reserved(those may, nanos& due_until, round& of) noexcept VIGIL_EXCLUDES(lock_);
   // Takes the next callback that is neither reserved nor posted after the round began;
   // nullptr if there is none.
-  timer_record* pop(nanos& due_until, round& of) noexcept VIGIL_EXCLUDES(lock_);
+  timer_record* pop(those may, nanos& due_until, round& of) noexcept VIGIL_EXCLUDES(lock_);
+  // Takes any callback, reserved or not, to discard it; nullptr if none is left.
+  timer_record* pop_to_discard() noexcept VIGIL_EXCLUDES(lock_);
 
   // Calls look(record) for every queued callback.
   template <class Look>
   void look_through(Look look) noexcept VIGIL_EXCLUDES(lock_) {
     const lock_guard guard(lock_);
-    for (timer_record* t = queue_.front(); t != nullptr; t = t->next)
-      look(*t);
+    for (const record_chain* const c : {&queue_, &aside_}) {
+      for (timer_record* t = c->front(); t != nullptr; t = t->next)
+        look(*t);
+    }
   }
 
  private:
@@ -73,18 +84,25 @@ class callback_queue {
 
   void add(timer_record** due, std::size_t n, nanos now) noexcept VIGIL_EXCLUDES(lock_);
 
-  std::size_t waiting() const noexcept VIGIL_REQUIRES(lock_) { return queue_.size() - reserved_; }
+  // How many wait without a reservation. While the run stops, some of them may be set
+  // aside before they start.
+  std::size_t waiting() const noexcept VIGIL_REQUIRES(lock_) {
+    return queue_.size() > reserved_ ? queue_.size() - reserved_ : 0;
+  }
 
   void publish() noexcept VIGIL_REQUIRES(lock_) {
     board_.callbacks_waiting.store(waiting());  // seq_cst: IA1 of idle.hpp
   }
 
+  void set_aside() noexcept VIGIL_REQUIRES(lock_);
   timer_record* pop_front(nanos& due_until) noexcept VIGIL_REQUIRES(lock_);
 
   timer_board& board_;
   spinlock lock_{lock_rank::callbacks};
   record_chain queue_ VIGIL_GUARDED_BY(lock_);
-  std::size_t reserved_ VIGIL_GUARDED_BY(lock_) = 0;  // at most as many as are queued
+  record_chain aside_ VIGIL_GUARDED_BY(lock_);  // they never start: the run stops
+  // At most as many as are queued, unless some of these were set aside or discarded.
+  std::size_t reserved_ VIGIL_GUARDED_BY(lock_) = 0;
   std::uint64_t posted_ VIGIL_GUARDED_BY(lock_) = 0;  // how many were posted so far
 };
 

@@ -53,9 +53,11 @@ void timer_service::defer(fiber& self, timer_record& t) noexcept {
 namespace {
 
 // The record's first handle is dropped when it is due; `with_handle` makes the caller's.
-timer_record* post_in(scheduler& s, callback f, const site& from, bool with_handle) {
+timer_record* post_in(
+    scheduler& s, callback f, const site& from, bool with_handle, bool is_handler = false) {
   timer_service& service = service_of(s);
   timer_record* const record = service.make_record(std::move(f), 0, false, from);
+  record->is_handler = is_handler;
   if (with_handle) record->retain();
   try {
     service.post(*record);
@@ -83,6 +85,10 @@ timer_record* post_to(scheduler& sched, callback f, const site& from, bool with_
   if (!f) throw_empty_function("vigil::runtime::post");
   process_check_fork("vigil::runtime::post");
   return post_in(sched, std::move(f), from, with_handle);
+}
+
+void post_handler_to(scheduler& sched, callback f, const site& from) {
+  post_in(sched, std::move(f), from, false, true);
 }
 
 timer_record* defer(callback f, const site& from, bool with_handle) {

@@ -19,6 +19,7 @@ fiber& runner_pool::make_runner(scheduler& sched) {
 void runner_pool::open(scheduler& sched) {
   ending_.store(false);
   lacking_.store(0);
+  with_.callbacks.unreserve_all();
   // One runner is there from the start, so that a callback can always run.
   fiber& reserved = make_runner(sched);
   const lock_guard guard(lock_);
@@ -46,7 +47,7 @@ void runner_pool::end() noexcept {
 }
 
 fiber* runner_pool::take() noexcept {
-  if (!with_.callbacks.reserve()) return nullptr;
+  if (!with_.callbacks.reserve(startable())) return nullptr;
   {
     const lock_guard guard(lock_);
     if (fiber* const f = idle_.pop_front()) return f;
@@ -69,14 +70,19 @@ fiber* runner_pool::take() noexcept {
 void runner_pool::body() {
   fiber& self = *current_fiber();
   for (;;) {
-    // Counted before the look at stopping(): either this sees the stop, or the main
-    // fiber, which looks at the count after the stop, waits for this turn.
+    // Counted before the look at startable(): either this sees the end, or the main
+    // fiber, which looks at the count after it has come to its end, waits for this turn.
     with_.fibers.count_alive(1);
     callback_queue::round round = callback_queue::new_round;
-    for (std::size_t i = 0; i < callbacks_per_turn && !with_.state.stopping(); ++i) {
+    for (std::size_t i = 0; i < callbacks_per_turn; ++i) {
+      const callback_queue::those may = startable();
+      if (may == callback_queue::those::none) {
+        if (i == 0) with_.callbacks.unreserve();
+        break;
+      }
       nanos due_until = 0;
-      timer_record* const t = i == 0 ? with_.callbacks.pop_reserved(due_until, round)
-                                     : with_.callbacks.pop(due_until, round);
+      timer_record* const t = i == 0 ? with_.callbacks.pop_reserved(may, due_until, round)
+                                     : with_.callbacks.pop(may, due_until, round);
       if (t == nullptr) break;
       self.callback.store(t, order::relaxed);  // ordering: its own word, and the dump's
       if (t->is_periodic) {
@@ -94,6 +100,7 @@ void runner_pool::body() {
     idle_.push_back(self);
     if (lacking_.exchange(0) != 0) with_.board.callbacks_added();
     park(wait_reason::idle_runner, lock_);
+    if (ending_.load()) return;  // a reservation that it may have is forgotten: open()
   }
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/spinlock.hpp"
+#include "sched/run/run_end.hpp"
 #include "timer/callback_queue.hpp"
 #include "timer/heap_keeper.hpp"
 #include "timer/keepalive.hpp"
@@ -24,6 +25,7 @@ class runner_pool {
   struct neighbours {
     const clock_source& clock;
     const run_state& state;
+    run_end& end;
     fiber_registry& fibers;
     timer_board& board;
     timer_owner& owner;
@@ -44,7 +46,8 @@ class runner_pool {
   // sleeps.
   bool has_work() const noexcept {
     // seq_cst: IA1 of idle.hpp.
-    return with_.board.callbacks_waiting.load() != 0 && !lacks_stack() && !with_.state.stopping();
+    return with_.board.callbacks_waiting.load() != 0 && !lacks_stack() &&
+           startable() != callback_queue::those::none;
   }
 
   // A runner to be entered now, with a callback reserved for it. nullptr if no callback
@@ -60,6 +63,12 @@ class runner_pool {
   bool lacks_stack() const noexcept {
     const std::size_t bytes = lacking_.load();
     return bytes != 0 && !with_.fibers.has_stack_room(bytes);
+  }
+
+  callback_queue::those startable() const noexcept {
+    if (!with_.state.stopping()) return callback_queue::those::all;
+    return with_.end.handlers_are_awaited() ? callback_queue::those::handlers
+                                            : callback_queue::those::none;
   }
 
   fiber& make_runner(scheduler& sched);

@@ -98,6 +98,7 @@ class timer_record : public runtime_timer {
   std::uint64_t posted_as = 0;
   bool deferred = false;
   bool deferred_by_deferred = false;
+  bool is_handler = false;  // of io::executor(): set before it is queued for the first time
   timer_record* next = nullptr;
   callback call;
   atomic<nanos> period;  // 0: once

@@ -95,12 +95,7 @@ bool timer_service::discard(timer_record& t) noexcept {
 }
 
 void timer_service::discard_callbacks() noexcept {
-  nanos ignored = 0;
-  parts_->callbacks.unreserve_all();
-  for (;;) {
-    callback_queue::round round = callback_queue::new_round;
-    timer_record* const t = parts_->callbacks.pop(ignored, round);
-    if (t == nullptr) break;
+  while (timer_record* const t = parts_->callbacks.pop_to_discard()) {
     if (t->filed.load() == runtime_timer::held) {
       t->filed.store(runtime_timer::nothing);
       parts_->heap.give_up_slot();

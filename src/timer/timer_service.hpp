@@ -174,6 +174,7 @@ class timer_service final : public timer_seam {
           callbacks(sched.board),
           runners({.clock = sched.clock,
                    .state = sched.state,
+                   .end = sched.end,
                    .fibers = sched.fibers,
                    .board = sched.board,
                    .owner = owner,
@@ -203,6 +204,10 @@ class timer_service final : public timer_seam {
 inline timer_service& service_of(scheduler& s) noexcept {
   return static_cast<timer_service&>(s.timers());
 }
+
+// Posts a handler of io::executor(): unlike posted functions, it may start even while the
+// run stops. Throws as post_to() does.
+VIGIL_FOR_IO void post_handler_to(scheduler& sched, callback f, const site& from);
 
 // The service of the calling thread's runtime. If the thread has none, throws wrong_place
 // with the message "vigil::" `call` ": " `advice`.

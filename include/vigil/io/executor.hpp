@@ -119,8 +119,9 @@ class posted_handler {
 
 // A handler that waits to start, a co_spawned coroutine and an operation in progress keep
 // a program with exit_when::all_done alive, and are no deadlock. When the run ends
-// otherwise, handlers that have not started are destroyed, and so are those of operations
-// that complete after the runtime's end.
+// otherwise, handlers start until the last fiber and task has ended; then those that have
+// not started are destroyed, and so are those of operations that complete after the
+// runtime's end.
 //
 // A strand over it runs its handlers one after the other, but they must not wait: Asio
 // records "inside the strand" for each thread, and a waiting fiber may continue on

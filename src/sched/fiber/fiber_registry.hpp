@@ -50,6 +50,18 @@ class fiber_registry {
     }
   }
 
+  // Whether is(fiber) is true for one of them, likewise.
+  template <class Is>
+  bool any_of(Is is) noexcept {
+    for (shard& s : shards_) {
+      const lock_guard guard(s.lock);
+      for (fiber* one = s.fibers.front(); one != nullptr; one = fiber_list::next(*one)) {
+        if (is(*one)) return true;
+      }
+    }
+    return false;
+  }
+
   // --- the number: one more, or one less
   void count_alive(int change) noexcept;   // a user fiber, or a runner during its turn
   void count_system(int change) noexcept;  // one of ours

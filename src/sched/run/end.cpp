@@ -15,7 +15,8 @@
 //       (both sequentially consistent)                        phase stopping
 //   RE4 the main fiber, under a shield, waits until it is the last user fiber
 //       and no function of a fiber runs on a side pool; after options::stop_limit
-//       the program is aborted, with the names of those that are left
+//       the program is aborted, with the names of those that are left;
+//       handlers of io::executor() still start (handlers_are_awaited)
 //   RE5 only the main fiber can start fibers; captures of callbacks that never
 //       started are destroyed there                           phase closed
 //   RE6 the runner fibers and the timer fiber end; then the main fiber, and with
@@ -73,6 +74,7 @@ void run_end::close_run(bool has_begun) noexcept {
   stopper_started_ = false;
   root_watch_ = {};
   since_.store(0);
+  main_runs_.store(main_runs::function);
   signals_.forget(!has_begun);
   state_.back_to_idle();
 }
@@ -92,6 +94,7 @@ void run_end::release_user_work(fiber& self) noexcept {
 void run_end::finish_run(fiber& self) noexcept {
   process_check_fork("the end of vigil::run");
   ++self.guards.shields;  // RE4: nothing ends the main fiber's waits from now on
+  main_runs_.store(main_runs::end);
   note_begin();
   state_.advance(run_phase::ending);  // RE1
   cancel_root();
@@ -101,9 +104,11 @@ void run_end::finish_run(fiber& self) noexcept {
   wait_for_user_fibers(self);         // RE4
   state_.advance(run_phase::closed);  // RE5
   for (;;) {
+    main_runs_.store(main_runs::destructors);
     timers_->discard_callbacks();
     // A capture's destructor may have deferred something, or started a fiber.
     release_user_work(self);
+    main_runs_.store(main_runs::end);
     wait_for_user_fibers(self);
     if (!timers_->anything_pending()) break;
     // A thread is in the middle of arming, stopping or firing a timer.
@@ -129,6 +134,54 @@ bool run_end::all_done() const noexcept {
 
 bool run_end::others_left() const noexcept {
   return fibers_.alive() > 1 || calls_.under_way() != 0 || root_cancels_.load() != 0;
+}
+
+namespace {
+
+// Whether the fiber, one of ours or the main fiber, has parked or yielded in user code,
+// for what a handler may bring. A lock is handed over by its holder, so the holder counts
+// instead. A fiber that runs is left out: its worker looks again once it waits.
+bool waits_in_user_code(const fiber& f) noexcept {
+  // Pairs with the release in fiber::has_left(): `reason` is that of this wait.
+  if (f.state.load(order::acquire) == fiber_state::running) return false;
+  // ordering: as above.
+  switch (f.shown.reason.load(order::relaxed)) {
+    case wait_reason::timer_empty:
+    case wait_reason::timer_note:
+    case wait_reason::idle_runner:
+    case wait_reason::shutdown:
+    case wait_reason::all_done:
+    case wait_reason::mutex:
+    case wait_reason::shared_mutex_write:
+    case wait_reason::shared_mutex_read:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+// A user fiber, a task, a function on a side pool, or one that the root context calls may
+// wait for a handler. So may a handler itself, but one that only runs does not count, or
+// handlers that post themselves would keep the run for ever.
+//
+// The answer becomes true by a fiber that is started, or that parks, and its worker looks
+// for work afterwards. A runner counts as alive before it asks, and the main fiber says
+// first what it runs and then looks at the count. All sequentially consistent, so either
+// the runner starts nothing, or the main fiber waits for it.
+bool run_end::handlers_are_awaited() noexcept {
+  const main_runs main = main_runs_.load();
+  if (main == main_runs::function || calls_.under_way() != 0 || root_cancels_.load() != 0)
+    return true;
+  bool has_tasks = false;
+  parts_above.for_each([&](runtime_part& p) { has_tasks = has_tasks || p.has_tasks(); });
+  if (has_tasks) return true;
+  return fibers_.any_of([main](const fiber& f) {
+    if (f.role == fiber_role::user) return true;
+    if (f.role == fiber_role::main && main == main_runs::end) return false;
+    return waits_in_user_code(f);
+  });
 }
 
 bool run_end::end_has_come() const noexcept {

@@ -86,6 +86,10 @@ class run_end final : public end_listener {
   // from nothing, or by a fiber that waits for the root context's end.
   bool waits_for_stop_signal() noexcept VIGIL_EXCLUDES(lock_);
 
+  // Whether handlers of io::executor() may still start although the run stops: code of the
+  // user's is there that may wait for one (RE4).
+  bool handlers_are_awaited() noexcept;
+
   // --- workers, on their own stacks
   void take_signals() noexcept;
   void begin() noexcept;
@@ -131,6 +135,10 @@ class run_end final : public end_listener {
   };
 
   enum class kept : std::uint8_t { dismissed, over, woken };  // why such a fiber goes on
+
+  // What the main fiber runs: its function, the end of the run, or, in that, destructors
+  // of captures.
+  enum class main_runs : std::uint8_t { function, destructors, end };
 
   void note_begin() noexcept;
   void look_again() noexcept override VIGIL_EXCLUDES(lock_);  // for the main fiber
@@ -186,6 +194,7 @@ class run_end final : public end_listener {
   deadline_fiber stopper_;
   deadline_fiber root_watch_;
   bool stopper_started_ VIGIL_GUARDED_BY(lock_) = false;
+  atomic<main_runs> main_runs_{main_runs::function};
   atomic<fiber*> stopper_fiber_{nullptr};  // while it cancels the root context
   atomic<unsigned> root_cancels_{0};       // under way
   atomic<nanos> since_{0};                 // 0: the end has not begun

@@ -24,6 +24,9 @@ class runtime_part {
   // Ends every open stoppable wait. Called once run_state::stopping() is true (RE3).
   virtual void stop_all() noexcept = 0;
 
+  // Whether it has tasks that have not ended.
+  virtual bool has_tasks() noexcept { return false; }
+
   // Lists what waits, for a dump. May be called by a signal's handler.
   virtual void write(dump_writer& out) noexcept = 0;
 
