@@ -44,6 +44,9 @@ namespace detail {
 //   that was given such a context;
 // - such a context has an after_func, or a std::stop_token was made from it;
 // - the main fiber sleeps for ever or selects from nothing.
+// Without stop_on, nothing is reported while a fiber waits for done() of background() and
+// the process has other threads, or the runtime waits in an io_context: a thread or a
+// handler may call request_stop().
 // Nor is a deadlock reported while a receiver of notify_signals lives, or during the run
 // of a guest_runtime.
 enum class on_deadlock {

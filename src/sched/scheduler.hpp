@@ -192,7 +192,8 @@ class scheduler final : private system_fibers {
                              .end = end,
                              .fibers = fibers,
                              .outside = outside,
-                             .signals = signals}};
+                             .signals = signals,
+                             .watches = watches_}};
   detail::virtual_time virtual_time{{.clock = clock,
                                      .idle = idle_,
                                      .calls = calls,

@@ -180,6 +180,30 @@ TEST_SUITE("deadlock") {
   }
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER  // a sanitizer may have a thread of its own
+  TEST_CASE("a wait for the end of the run is none while a plain thread may ask for it") {
+    for (const auto policy : {vigil::on_deadlock::automatic, vigil::on_deadlock::fatal}) {
+      for (const std::size_t workers : {1u, 2u}) {
+        vigil::runtime rt(with(policy, workers));
+        std::thread outside;
+        bool went_on = false;
+        rt.run([&] {
+          outside = std::thread([&, &sched = *vigil::detail::current_scheduler()] {
+            for (int i = 0; i < 20; ++i) {
+              wait_until_at_rest(sched);
+              rt.go([] {});
+            }
+            wait_until_at_rest(sched);
+            rt.request_stop();
+          });
+          vigil::background().done().recv();
+          went_on = true;
+        });
+        outside.join();
+        CHECK(went_on);
+      }
+    }
+  }
+
   TEST_CASE("child: deadlock alone" * doctest::skip()) {
     CHECK_THROWS_AS(vigil::run(with(vigil::on_deadlock::automatic, 2),
                                [] {

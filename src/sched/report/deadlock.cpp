@@ -28,6 +28,7 @@
 #include "sched/run/process_threads.hpp"
 #include "sched/run/run_end.hpp"
 #include "sched/run/signal_hub.hpp"
+#include "sched/watch_slot.hpp"
 
 #include <mutex>
 
@@ -94,6 +95,9 @@ bool deadlock_finder::looks_stuck(std::uint64_t asleep) const noexcept {
   if (of_.work.any() || of_.work.any_pinned() || of_.signals.is_watched()) return false;
   // Such a signal ends the waits for the end of the run.
   if (of_.end.waits_for_stop_signal()) return false;
+  // So does a handler in the io_context that calls request_stop(); Asio does not say
+  // whether there is one.
+  if (of_.end.waits_for_request() && of_.watches.present().knows_io()) return false;
   const run_phase phase = of_.state.phase();
   if (phase != run_phase::running && phase != run_phase::ending) return false;
   if (of_.state.deadlocked()) return false;
@@ -129,7 +133,16 @@ void deadlock_finder::look_at_all() noexcept {
   // A thread of the program's may have readied a fiber and ended since. Once there is no
   // such thread, nothing seen here can change any more.
   const bool alone = process_has_only(workers);
+  const auto none_hears_threads = [] {
+    return for_all([](deadlock_finder& one) { return !one.hears_threads(); });
+  };
+  if (!alone && !none_hears_threads()) return;
   if (all_look_stuck()) report(alone);
+}
+
+// Whether a fiber waits for a request_stop(), which any thread of the program's may call.
+bool deadlock_finder::hears_threads() const noexcept {
+  return !of_.clock.is_virtual() && of_.end.waits_for_request();
 }
 
 bool deadlock_finder::is_fatal(bool alone) const noexcept {

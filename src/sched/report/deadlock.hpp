@@ -20,6 +20,7 @@ class ready_work;
 class run_end;
 class run_state;
 class signal_hub;
+class watch_slot;
 struct scheduler_options;
 
 class deadlock_finder {
@@ -36,6 +37,7 @@ class deadlock_finder {
     fiber_registry& fibers;
     const outside_work& outside;
     const signal_hub& signals;
+    const watch_slot& watches;
   };
 
   explicit deadlock_finder(const parts& of) noexcept : of_(of) {}
@@ -64,6 +66,7 @@ class deadlock_finder {
  private:
   bool looks_stuck(std::uint64_t asleep) const noexcept;
   bool is_fatal(bool alone) const noexcept;
+  bool hears_threads() const noexcept;
   static void look_at_all() noexcept;
   static void report(bool alone) noexcept;
 

@@ -90,6 +90,9 @@ class run_end final : public end_listener {
   // user's is there that may wait for one (RE4).
   bool handlers_are_awaited() noexcept;
 
+  // Whether a fiber waits in the channel of the root context's end: for request_stop().
+  bool waits_for_request() const noexcept;
+
   // --- workers, on their own stacks
   void take_signals() noexcept;
   void begin() noexcept;

@@ -126,6 +126,13 @@ class cancel_node {
   // token.
   bool is_waited_for() noexcept VIGIL_EXCLUDES(lock_);
 
+  // Whether a fiber or thread waits in the channel of this node's end. It is exact while
+  // all threads that change it are asleep.
+  bool is_awaited() const noexcept {
+    // ordering: they changed it before they fell asleep.
+    return !is_done() && waited_in_channel_.load(detail::order::relaxed);
+  }
+
   // For tests.
   std::size_t children() const noexcept VIGIL_EXCLUDES(lock_);
   std::size_t waiters() const noexcept VIGIL_EXCLUDES(lock_);
