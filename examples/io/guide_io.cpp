@@ -258,15 +258,14 @@ void attached() {
   vigil::io::attach(settings, context);
   vigil::runtime rt(settings);
 
-  // Your own threads may run it as well, until you stop it.
+  // Your own threads may run it as well.
   std::thread mine([&] { context.run(); });
   rt.run([&] {
     asio::steady_timer t(context, 1ms);
     t.async_wait(use_fiber);
     std::puts("waited in the program's own io_context");
   });
-  context.stop();
-  mine.join();
+  mine.join();  // the run has ended, and nothing else is to come
   //! [attach]
 }
 

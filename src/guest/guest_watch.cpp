@@ -96,6 +96,7 @@ void guest_watch::end(const run_state& runs) noexcept {
     io_owner_->interrupt();
     io_thread_.join();
     process_count_own_threads(-1);
+    io_owner_->run_ends();
   }
   is_ending_.store(true);
   if (runs.phase() == run_phase::idle) {
@@ -191,12 +192,14 @@ bool guest_watch::take_in(std::unique_ptr<watch>& io) {
 void guest_watch::start_io_thread() {
   if (io_thread_.joinable()) return;
   io_ends_.store(false);
+  io_owner_->run_begins();
   process_count_own_threads(1);
   try {
     const without_signals blocked;
     io_thread_ = std::thread([this] { wait_for_io(); });
   } catch (...) {
     process_count_own_threads(-1);
+    io_owner_->run_ends();
     throw;
   }
 }

@@ -102,6 +102,21 @@ void io_alarm::close() noexcept {
   left = registered_.release();
 }
 
+// --- the run
+
+void io_alarm::hold() noexcept {
+  registered_->work.emplace(context_.get_executor());
+}
+
+// The handlers of the waits are work until they have run: on a thread of the program's,
+// or else in the next run.
+void io_alarm::let_go() noexcept {
+  boost::system::error_code ignored;
+  registered_->timer.cancel(ignored);
+  registered_->event.cancel(ignored);
+  registered_->work.reset();
+}
+
 // --- its handlers
 
 void io_alarm::ring() {

@@ -25,6 +25,7 @@
 #include <vigil/io/detail/one_operation.hpp>
 
 #include <memory>
+#include <optional>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -36,6 +37,13 @@ class io_alarm : public std::enable_shared_from_this<io_alarm> {
  public:
   // Throws boost::system::system_error.
   explicit io_alarm(boost::asio::io_context& context);
+
+  // --- called before a run, and after it. From its construction on the alarm holds the
+  // io_context: it does not run out of work.
+  bool holds() const noexcept { return registered_->work.has_value(); }
+
+  void hold() noexcept;
+  void let_go() noexcept;
 
   // --- called by the worker
   void prepare() noexcept { rung_.store(false); }
@@ -85,11 +93,13 @@ class io_alarm : public std::enable_shared_from_this<io_alarm> {
   // Objects whose destructors use the io_context.
   struct registered {
     explicit registered(boost::asio::io_context& of)
-        : timer(of.get_executor()), event(of.get_executor()), work(of.get_executor()) {}
+        : timer(of.get_executor()),
+          event(of.get_executor()),
+          work(std::in_place, of.get_executor()) {}
 
     stream timer;
     stream event;
-    boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work;
+    std::optional<boost::asio::executor_work_guard<boost::asio::io_context::executor_type>> work;
     registered* next_left = nullptr;  // see close()
   };
 

@@ -72,6 +72,21 @@ io_watch::~io_watch() {
   alarm_->close();
 }
 
+// --- the run
+
+// IW10
+void io_watch::run_begins() noexcept {
+  if (alarm_->is_context_gone() || alarm_->holds()) return;
+  alarm_->hold();
+  if (!was_stopped_ && context_.stopped()) watch_service::of(context_).restart();
+}
+
+void io_watch::run_ends() noexcept {
+  if (alarm_->is_context_gone()) return;
+  was_stopped_ = context_.stopped();
+  alarm_->let_go();
+}
+
 // --- the worker
 
 void io_watch::prepare() noexcept {

@@ -23,6 +23,10 @@
 //      throw, even though noexcept functions, and a main() that may catch, lie below.
 // IW8  While the deadline moves often the timerfd is set a few milliseconds ahead, and
 //      left alone. The worker that it wakes in vain, later, sets it to the deadline.
+// IW10 A runtime holds the io_context, as a work guard does, from its construction until
+//      its run has ended, and then during each run. In between, the io_context may run
+//      out of work, so that the program's threads come back from run(). The next run
+//      restarts it then. One that was stopped when the last run ended stays stopped.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -53,6 +57,8 @@ class io_watch final : public watch {
   io_watch(const io_watch&) = delete;
   io_watch& operator=(const io_watch&) = delete;
 
+  void run_begins() noexcept override;
+  void run_ends() noexcept override;
   void prepare() noexcept override;
   void wait_until(nanos deadline) noexcept override;
 
@@ -138,6 +144,7 @@ class io_watch final : public watch {
   atomic<bool> interrupted_{false};
   atomic<bool> inside_{false};
   atomic<bool> on_note_{false};
+  bool was_stopped_ = false;  // when the last run ended; for the next one
   std::uint32_t looks_ = 0;  // guarded by inside_
   int expected_ = 0;         // guarded by inside_: completions after the first
   atomic<long> operations_{0};

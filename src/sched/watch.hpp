@@ -35,6 +35,12 @@ class watch {
  public:
   virtual ~watch() = default;
 
+  // A run begins, and has ended: no worker is in the watch. A watch that is made during a
+  // run has begun it.
+  virtual void run_begins() noexcept {}
+
+  virtual void run_ends() noexcept {}
+
   // Forgets earlier interrupts. Caller: the worker that is about to wait,
   // before it publishes that it sleeps.
   virtual void prepare() noexcept = 0;

@@ -28,16 +28,18 @@
 namespace vigil::io::inline VIGIL_ABI {
 
 // Makes runtimes with these options wait inside `context`. Threads of the program may run
-// it as well, and several runtimes may share it. Until such a runtime is destroyed,
+// it as well, and several runtimes may share it. From its construction until its run has
+// ended, and during each further run, a runtime is work in it: run() on the program's
+// threads does not return, unless by stop(). Afterwards it returns once there is no other
+// work, so the threads can be joined while the runtime is still there.
 //
-// - it does not run out of work, so run() on the program's threads returns only by
-//   stop();
-// - after stop() I/O stands still until io::restart(context), but sleeps and timers
-//   continue. Cancelled operations still end: for them the runtime restarts it for one
-//   poll(), and stops it again.
+// After stop() I/O stands still until io::restart(context), but sleeps and timers
+// continue. Cancelled operations still end: for them the runtime restarts it for one
+// poll(), and stops it again.
 //
-// When a runtime goes and leaves no other work in the io_context, this may be stopped:
-// call io::restart() before it is run again or given to another runtime.
+// When a run ends and leaves no other work in the io_context, this may be stopped. The
+// runtime's next run restarts it; call io::restart() before it is run otherwise or given
+// to another runtime.
 //
 // lifetime: `context` must outlive the runtime's runs. The runtime's constructor throws
 // std::invalid_argument if it is stopped, and boost::system::system_error if there is no

@@ -166,6 +166,20 @@ class main_task {
   std::exception_ptr error_;
 };
 
+// Tells the watch of a run. It may be another one when the run ends.
+class run_of_watch {
+ public:
+  explicit run_of_watch(const watch_slot& where) : where_(where) { where_.present().run_begins(); }
+
+  ~run_of_watch() { where_.present().run_ends(); }
+
+  run_of_watch(const run_of_watch&) = delete;
+  run_of_watch& operator=(const run_of_watch&) = delete;
+
+ private:
+  const watch_slot& where_;
+};
+
 constexpr body_table main_table = {
     [](void* body) { static_cast<main_task*>(*static_cast<void**>(body))->run(*current_fiber()); },
     [](void*) noexcept {},
@@ -188,6 +202,7 @@ void scheduler::run(call_ref body, bool wants_result) {
   const warm_stacks warm(clock.is_virtual() ? 0 : settings_.warm_stacks);
   watched_run watched(*this);
   const process_guard process(*this);
+  const run_of_watch in_watch(watches_);
   main_task task(*this, body);
   timers_->open();
   fiber* main = nullptr;
