@@ -15,7 +15,7 @@ import re
 import sys
 from pathlib import Path
 
-ROOT = Path(sys.argv[1])
+ROOT = Path(sys.argv[1]).resolve()
 COMPONENTS = re.compile(r"COMPONENTS ([a-z_ ]+)[)\]]|\bcomponents? ((?:`[\w-]+`(?:, | and )?)+)")
 TOOLS = {"vigil-symbols"}  # named like a library
 faults = []

@@ -144,20 +144,12 @@ namespace {
 bool waits_in_user_code(const fiber& f) noexcept {
   // Pairs with the release in fiber::has_left(): `reason` is that of this wait.
   if (f.state.load(order::acquire) == fiber_state::running) return false;
+  using enum wait_reason;
   // ordering: as above.
-  switch (f.shown.reason.load(order::relaxed)) {
-    case wait_reason::timer_empty:
-    case wait_reason::timer_note:
-    case wait_reason::idle_runner:
-    case wait_reason::shutdown:
-    case wait_reason::all_done:
-    case wait_reason::mutex:
-    case wait_reason::shared_mutex_write:
-    case wait_reason::shared_mutex_read:
-      return false;
-    default:
-      return true;
-  }
+  const wait_reason why = f.shown.reason.load(order::relaxed);
+  const bool is_ours = why == timer_empty || why == timer_note || why == idle_runner ||
+                       why == wait_reason::shutdown || why == all_done;
+  return !is_ours && why != mutex && why != shared_mutex_write && why != shared_mutex_read;
 }
 
 }  // namespace

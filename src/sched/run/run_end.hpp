@@ -139,7 +139,7 @@ class run_end final : public end_listener {
 
   enum class kept : std::uint8_t { dismissed, over, woken };  // why such a fiber goes on
 
-  // What the main fiber runs: its function, the end of the run, or, in that, destructors
+  // The main fiber runs its function, the end of the run, or, in that, destructors
   // of captures.
   enum class main_runs : std::uint8_t { function, destructors, end };
 
