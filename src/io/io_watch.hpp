@@ -145,8 +145,8 @@ class io_watch final : public watch {
   atomic<bool> inside_{false};
   atomic<bool> on_note_{false};
   bool was_stopped_ = false;  // when the last run ended; for the next one
-  std::uint32_t looks_ = 0;  // guarded by inside_
-  int expected_ = 0;         // guarded by inside_: completions after the first
+  std::uint32_t looks_ = 0;   // guarded by inside_
+  int expected_ = 0;          // guarded by inside_: completions after the first
   atomic<long> operations_{0};
   atomic<long> cancelled_{0};
 

@@ -5,7 +5,8 @@ WAY is one of:
 
   pkg-config    installs BUILD, builds programs with vigil.pc, vigil-io.pc, vigil-tls.pc;
                 one that uses all three with the other compiler than has built it, and
-                one that mold links, if these are installed
+                one that mold links, if these are installed; one that uses
+                asio::ssl and lacks vigil-tls
   plugin        installs BUILD, builds a shared object that exports nothing of vigil
   cmake         installs BUILD, find_package(vigil COMPONENTS io tls inspect lock_check
                 inspect_page)
@@ -119,7 +120,8 @@ def other_compilers():
 
 def pkg_config(tree):
     need("pkg-config")
-    environment = environment_of_pkg_config(tree, install(tree))
+    libdir = install(tree)
+    environment = environment_of_pkg_config(tree, libdir)
     check_debuggers(tree)
     by_others = [(compiler, "vigil-tls") for compiler in other_compilers()]
     for compiler, name in [*((COMPILER, name) for name in PROGRAMS), *by_others]:
@@ -127,6 +129,7 @@ def pkg_config(tree):
         run(*compiler, "-std=c++20", "-O0", HERE / PROGRAMS[name], "-o", program,
             *flags(name, environment))
         expect_program(program, name)
+    check_missing_tls(tree, libdir, environment)
     if shutil.which("mold"):
         # Version 1.10 takes all memory over an option that it cannot read.
         run(*COMPILER, "-std=c++20", "-O0", "-fuse-ld=mold", HERE / PROGRAMS["vigil"],
@@ -134,6 +137,36 @@ def pkg_config(tree):
         expect_program(tree / "by_mold", "vigil")
     else:
         print("skipped: mold is not installed")
+
+
+def check_missing_tls(tree, libdir, environment):
+    """A program that uses asio::ssl without vigil-tls is told so in words; no other one is."""
+    def link(source, *how):
+        made = tree / "by_words"
+        done = subprocess.run(
+            [*COMPILER, "-std=c++20", "-O0", HERE / source, "-o", made, *how],
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        return done.returncode, done.stdout, made
+
+    of_asio = re.compile("_ZNK?5boost4asio")
+    wanted = {name for name in symbols(libdir / "libvigil-tls.a", kinds="T") if of_asio.match(name)}
+    lacking = wanted - symbols(libdir / "libvigil-io.a", kinds="WV")
+    expect(wanted and not lacking, "src/io/asio_ssl_names.hpp lacks:\n" + "\n".join(sorted(lacking)))
+    io, tls = flags("vigil-io", environment), flags("vigil-tls", environment)
+    openssl = ["-lssl", "-lcrypto"]
+    failed, said, _ = link("ssl_program.cpp", *io, *openssl)
+    wrong = [line for line in said.splitlines() if "undefined" in line]
+    expect(failed and len(wrong) == 1 and "vigil::tls" in wrong[0],
+           f"without vigil-tls a program with asio::ssl is told:\n{said}")
+    # Whichever comes first.
+    for how in (tls, [*io, *tls, *io]):
+        failed, said, made = link("ssl_program.cpp", *how)
+        expect(not failed, f"with vigil-tls it is not linked:\n{said}")
+        expect_program(made, "vigil-tls")
+    whole = ["-Wl,--whole-archive", libdir / "libvigil-io.a", "-Wl,--no-whole-archive"]
+    failed, said, made = link("io_program.cpp", *whole, *io)
+    expect(not failed, f"with all members of vigil-io it is not linked:\n{said}")
+    expect_program(made, "vigil-io")
 
 
 def at_most_8_gib():
