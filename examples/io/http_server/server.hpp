@@ -61,7 +61,7 @@ struct options {
   std::chrono::nanoseconds write = std::chrono::seconds(30);
 
   // How long a client that was told of an error, or of the end, may be silent before the
-  // connection is closed. What it goes on sending meanwhile is read and dropped, for
+  // connection is closed. Bytes that still come meanwhile are read and dropped, for
   // `body` at most: unread bytes would make the close a reset, which may destroy the
   // answer on its way.
   std::chrono::nanoseconds linger = std::chrono::milliseconds(500);
