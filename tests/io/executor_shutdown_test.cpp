@@ -12,7 +12,7 @@
 #include <csignal>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,8 +29,6 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
-
-#include <unistd.h>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -54,6 +52,10 @@ struct fiber_pair {
 asio::awaitable<void> sleeps(std::chrono::nanoseconds d) {
   asio::steady_timer t(co_await asio::this_coro::executor, d);
   co_await t.async_wait(asio::use_awaitable);
+}
+
+vigil::task<> awaits_sleep() {
+  co_await vigil::io::co::spawned(vigil::io::executor(), sleeps(1h));
 }
 
 struct way {
@@ -103,6 +105,8 @@ const way ways[] = {
        const vigil::io::pending<void> p([&](auto token) { return t.async_wait(token); });
        vigil::make_channel<int>().recv();
      }},
+    {"a coroutine", [] { asio::co_spawn(vigil::io::executor(), sleeps(1h), use_fiber); }},
+    {"a task that awaits a coroutine", [] { vigil::spawn(awaits_sleep()).join(); }},
 };
 
 // The threads of the runtimes, the way in, and how the run is to end.
@@ -110,7 +114,7 @@ template <class F>
 void for_each_way(F f) {
   for (const unsigned workers : {1U, 2U, 4U}) {
     for (const way& w : ways) {
-      INFO(w.name, ", workers: ", workers);
+      INFO(std::string(w.name), ", workers: ", workers);
       f(w, workers);
     }
   }
@@ -188,7 +192,7 @@ TEST_SUITE("fiber_executor: the shutdown") {
       run_with(workers, o, [&] {
         vigil::go([] {
           vigil::sleep_for(1ms);
-          ::kill(::getpid(), SIGUSR1);
+          ::raise(SIGUSR1);  // to this thread, which TSan hands over at once
         });
         wait_on(w, stopped);
       });
@@ -227,7 +231,7 @@ TEST_SUITE("fiber_executor: the shutdown") {
 
   TEST_CASE("every wait there ends in a guest that ends") {
     for (const way& w : ways) {
-      INFO(w.name);
+      INFO(std::string(w.name));
       std::atomic<int> stopped = 0;
       vigil::guest_runtime g;
       g.start([&] {
@@ -300,6 +304,30 @@ TEST_SUITE("fiber_executor: the shutdown") {
         begun.recv();
       });
       CHECK(completed);
+    }
+  }
+
+  TEST_CASE("a coroutine that is cancelled by the stop runs to its end") {
+    for (const unsigned workers : {1U, 2U, 4U}) {
+      bool cleaned = false;
+      run_with(workers, {}, [&] {
+        vigil::go([&] {
+          const auto cleans = [&]() -> asio::awaitable<void> {
+            const auto ex = co_await asio::this_coro::executor;
+            try {
+              co_await sleeps(1h);
+            } catch (const boost::system::system_error&) {
+            }
+            co_await asio::this_coro::reset_cancellation_state();
+            for (int i = 0; i < 10; ++i)
+              co_await asio::post(ex, asio::use_awaitable);
+            cleaned = true;
+          };
+          asio::co_spawn(vigil::io::executor(), cleans(), use_fiber);
+        });
+        vigil::sleep_for(1ms);
+      });
+      CHECK(cleaned);
     }
   }
 

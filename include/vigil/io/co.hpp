@@ -74,9 +74,10 @@ task<R> result(pending<R>& of) {
 }
 
 // Runs a coroutine of Asio's on the executor, and returns its result or throws its
-// exception. A stop asks it to end, by the cancellation that its operations honour, and
-// waits for its end; co_await then throws `stopped`, and a result that came nevertheless
-// is dropped.
+// exception. A stop, at any moment, asks it to end, by the cancellation that its
+// operations honour, and waits for its end; co_await then throws `stopped`, and a result
+// that came nevertheless is dropped. The coroutine is an asio::awaitable<T>: a stop can
+// end none with an executor type of its own.
 template <class Executor, class T, class Own>
 task<T> spawned(Executor on, boost::asio::awaitable<T, Own> coroutine) {
   pending<T> p([&](auto token) {

@@ -20,6 +20,9 @@
 //   a stop of the fiber  throws vigil::stopped
 //   the operation is destroyed (its io_context is): error operation_aborted
 //
+// A coroutine that co_spawn starts with it is cancelled likewise, whichever threads its
+// executor has; it must be an asio::awaitable<T>, without an executor type of its own.
+//
 // Thread safety: Asio's. One fiber may read while another writes; no two may do the same,
 // nor may one close or destroy an object that another uses.
 #pragma once

@@ -6,6 +6,7 @@
 #include <vigil/detail/select_case.hpp>
 #include <vigil/detail/typed_cases.hpp>
 #include <vigil/detail/wait_limit.hpp>
+#include <vigil/io/detail/coroutine_gate.hpp>
 #include <vigil/io/detail/operation.hpp>
 #include <vigil/io/detail/use_fiber.hpp>
 
@@ -198,7 +199,8 @@ struct pending_start<R, Result(As...) noexcept(Noexcept)> {
   // Not inlined: see fiber_result::start().
   template <class Initiation, class Handler, class... Args>
   [[gnu::noinline]] static void start(Initiation&& initiation, Handler&& handler, Args&&... args) {
-    std::forward<Initiation>(initiation)(std::move(handler), std::forward<Args>(args)...);
+    initiate_operation(
+        std::forward<Initiation>(initiation), std::move(handler), std::forward<Args>(args)...);
   }
 };
 

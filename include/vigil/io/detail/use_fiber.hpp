@@ -3,6 +3,7 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/io/detail/coroutine_gate.hpp>
 #include <vigil/io/detail/fiber_outcome.hpp>
 #include <vigil/io/detail/operation.hpp>
 #include <vigil/io/use_fiber.hpp>
@@ -258,7 +259,8 @@ class fiber_result<Token, R(As...) noexcept(Noexcept)> {
   // may be on another thread afterwards.
   template <class Initiation, class Handler, class... Args>
   [[gnu::noinline]] static void start(Initiation&& begin, Handler&& handler, Args&&... args) {
-    std::forward<Initiation>(begin)(std::move(handler), std::forward<Args>(args)...);
+    initiate_operation(
+        std::forward<Initiation>(begin), std::move(handler), std::forward<Args>(args)...);
   }
 
  public:
