@@ -49,13 +49,13 @@ struct fiber_pair {
   unix_socket far;
 };
 
-asio::awaitable<void> sleeps(std::chrono::nanoseconds d) {
+asio::awaitable<void> coroutine_sleeps(std::chrono::nanoseconds d) {
   asio::steady_timer t(co_await asio::this_coro::executor, d);
   co_await t.async_wait(asio::use_awaitable);
 }
 
 vigil::task<> awaits_sleep() {
-  co_await vigil::io::co::spawned(vigil::io::executor(), sleeps(1h));
+  co_await vigil::io::co::spawned(vigil::io::executor(), coroutine_sleeps(1h));
 }
 
 struct way {
@@ -105,7 +105,7 @@ const way ways[] = {
        const vigil::io::pending<void> p([&](auto token) { return t.async_wait(token); });
        vigil::make_channel<int>().recv();
      }},
-    {"a coroutine", [] { asio::co_spawn(vigil::io::executor(), sleeps(1h), use_fiber); }},
+    {"a coroutine", [] { asio::co_spawn(vigil::io::executor(), coroutine_sleeps(1h), use_fiber); }},
     {"a task that awaits a coroutine", [] { vigil::spawn(awaits_sleep()).join(); }},
 };
 
@@ -251,7 +251,7 @@ TEST_SUITE("fiber_executor: the shutdown") {
       run_with(workers, o, [&] {
         vigil::go([&] {
           asio::steady_timer(vigil::io::executor(), 5ms).async_wait(use_fiber);
-          asio::co_spawn(vigil::io::executor(), sleeps(1ms), use_fiber);
+          asio::co_spawn(vigil::io::executor(), coroutine_sleeps(1ms), use_fiber);
           completed = true;
         });
         vigil::this_fiber::yield();
@@ -272,7 +272,7 @@ TEST_SUITE("fiber_executor: the shutdown") {
           char byte = 'x';
           asio::async_write(s.far, asio::buffer(&byte, 1), use_fiber);
           asio::async_read(s.near, asio::buffer(&byte, 1), use_fiber);
-          asio::co_spawn(ex, sleeps(1ms), use_fiber);
+          asio::co_spawn(ex, coroutine_sleeps(1ms), use_fiber);
           asio::post(asio::make_strand(ex), use_fiber);
           asio::steady_timer late(ex, 1ms);
           vigil::io::pending<void> p([&](auto token) { return late.async_wait(token); });
@@ -315,7 +315,7 @@ TEST_SUITE("fiber_executor: the shutdown") {
           const auto cleans = [&]() -> asio::awaitable<void> {
             const auto ex = co_await asio::this_coro::executor;
             try {
-              co_await sleeps(1h);
+              co_await coroutine_sleeps(1h);
             } catch (const boost::system::system_error&) {
             }
             co_await asio::this_coro::reset_cancellation_state();

@@ -20,9 +20,6 @@
 //   a stop of the fiber  throws vigil::stopped
 //   the operation is destroyed (its io_context is): error operation_aborted
 //
-// A coroutine that co_spawn starts with it is cancelled likewise, whichever threads its
-// executor has; it must be an asio::awaitable<T>, without an executor type of its own.
-//
 // Thread safety: Asio's. One fiber may read while another writes; no two may do the same,
 // nor may one close or destroy an object that another uses.
 #pragma once
@@ -40,7 +37,9 @@ struct token_access;
 }  // namespace detail
 
 // fiber_token: use_fiber with a deadline, a context, or both; of several until() and
-// within() the last one counts.
+// within() the last one counts. A coroutine that co_spawn starts with it is cancelled
+// likewise, on any executor; it must be an asio::awaitable<T>, with no executor type of
+// its own.
 //
 // At a deadline, a cancel and a stop the operation is cancelled
 // (cancellation_type::terminal), and the call returns only when its handler has run, so

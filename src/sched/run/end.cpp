@@ -15,15 +15,14 @@
 //       (both sequentially consistent)                        phase stopping
 //   RE4 the main fiber, under a shield, waits until it is the last user fiber
 //       and no function of a fiber runs on a side pool; after options::stop_limit
-//       the program is aborted, with the names of those that are left;
-//       handlers of io::executor() still start (handlers_are_awaited)
+//       the program is aborted, with the names of those that are left; handlers
+//       of io::executor() still start
 //   RE5 only the main fiber can start fibers; captures of callbacks that never
 //       started are destroyed there                           phase closed
 //   RE6 the runner fibers and the timer fiber end; then the main fiber, and with
 //       it the workers
 //
-// So the timer service outlives the last user fiber, and run() never returns
-// with a fiber alive.
+// So run() never returns with a fiber alive.
 #include "sched/fiber/park.hpp"
 #include "sched/run/outside_work.hpp"
 #include "sched/run/process_fork.hpp"

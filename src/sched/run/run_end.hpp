@@ -86,8 +86,8 @@ class run_end final : public end_listener {
   // from nothing, or by a fiber that waits for the root context's end.
   bool waits_for_stop_signal() noexcept VIGIL_EXCLUDES(lock_);
 
-  // Whether handlers of io::executor() may still start although the run stops: code of the
-  // user's is there that may wait for one (RE4).
+  // Whether handlers of io::executor() may still start although the run stops: user code
+  // is there that may wait for one (RE4).
   bool handlers_are_awaited() noexcept;
 
   // Whether a fiber waits in the channel of the root context's end: for request_stop().
@@ -139,8 +139,8 @@ class run_end final : public end_listener {
 
   enum class kept : std::uint8_t { dismissed, over, woken };  // why such a fiber goes on
 
-  // The main fiber runs its function, the end of the run, or, in that, destructors
-  // of captures.
+  // The code that the main fiber runs: its function, the end of the run, or, in that,
+  // destructors of captures.
   enum class main_runs : std::uint8_t { function, destructors, end };
 
   void note_begin() noexcept;

@@ -1,9 +1,9 @@
 // coroutine_gate: lets a fiber cancel a coroutine of Asio's that it waits for.
 //
-// The danger. A cancellation writes what the coroutine's next step reads. The handler that
-// co_spawn installs dispatches a bare pointer to a signal, which may be gone when that
-// runs (asio#1332). A coroutine that is cancelled before it has begun throws out of one of
-// Asio's handlers, which ends the program.
+// The danger. A cancellation writes what the coroutine's next step reads. The function
+// that co_spawn installs dispatches a bare pointer to a signal, which may be gone when
+// that runs (asio#1332). A coroutine that is cancelled before it has begun throws out of
+// one of Asio's handlers, which ends the program.
 //
 // The rule.
 //
@@ -14,7 +14,7 @@
 // CG2  During the emission a dispatch to that executor runs at once, so the bare pointer
 //      is used while its signal is there. The gate lives as long as the executor.
 // CG3  A cancellation is kept until the coroutine has begun, and until the last handler
-//      has left the gate. Once the coroutine has ended there is none.
+//      has left the gate. Once the coroutine has ended there is no cancellation.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -39,8 +39,8 @@
 
 namespace boost::asio::detail {
 
-// What co_spawn hands to a completion token. coroutine_gate.cpp does not compile with a
-// Boost that has renamed it.
+// The class whose objects co_spawn hands to a completion token. coroutine_gate.cpp does
+// not compile with a Boost that has renamed it.
 template <class Executor>
 class initiate_co_spawn;
 
