@@ -9,6 +9,8 @@ must equal the region between the two `//! [reset]` marks of that file, without 
 common indentation. A ```cpp block without that line is a fault: code that is not taken
 from an example is not known to compile.
 
+A ```cmake block may have such a line, too; the marks of a CMakeLists.txt are `#! [name]`.
+
 A ``` block that follows the line
 
     <!-- printed: examples/hang.expected examples/hang.expected_stderr -->
@@ -29,13 +31,18 @@ MARK = re.compile(r"^\s*<!--\s*example:\s*(\S+)\s+(\S+)\s*-->\s*$")
 PRINTED = re.compile(r"^\s*<!--\s*printed:\s*(\S.*?)\s*-->\s*$")
 
 
+def is_cmake(path):
+    return Path(path).name == "CMakeLists.txt"
+
+
 def region(path, name):
     if not path.is_file():
         return None, "there is no such file"
     lines = path.read_text().splitlines()
-    marks = [i for i, line in enumerate(lines) if line.strip() == f"//! [{name}]"]
+    mark = f"{'#!' if is_cmake(path) else '//!'} [{name}]"
+    marks = [i for i, line in enumerate(lines) if line.strip() == mark]
     if len(marks) != 2:
-        return None, f"has {len(marks)} marks `//! [{name}]`, not 2"
+        return None, f"has {len(marks)} marks `{mark}`, not 2"
     return textwrap.dedent("\n".join(lines[marks[0] + 1 : marks[1]])).strip("\n"), None
 
 
@@ -116,9 +123,10 @@ def check_page(root, page):
         if trouble:
             yield f"{place}: {match[1]} {trouble}"
             continue
-        shown = block_after(lines, index)
+        fence = "```cmake" if is_cmake(match[1]) else "```cpp"
+        shown = block_after(lines, index, fence)
         if shown is None:
-            yield f"{place}: no ```cpp block follows"
+            yield f"{place}: no {fence} block follows"
         elif shown != wanted:
             yield f"{place}: differs from {match[1]} [{match[2]}], which reads\n{wanted}"
     yield from check_printed(root, lines, lambda i: f"{page.relative_to(root)}:{i + 1}")

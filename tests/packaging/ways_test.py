@@ -410,6 +410,23 @@ def cmake(tree):
     include = next((tree / "installed").rglob("vigil/vigil.hpp")).parent.parent
     expect(libdir.is_relative_to(include.parent), "headers and libraries have two prefixes")
     cmake_find(tree, include.parent)
+    check_existing_program(tree / "existing", include.parent)
+
+
+def check_existing_program(folder, prefix):
+    """The project of docs/guide/existing-asio.md, as the page builds it."""
+    examples = ROOT / "examples" / "io"
+    shutil.copytree(examples / "existing_asio", folder)
+    shutil.copy(examples / "guide_existing.cpp", folder / "server.cpp")
+    run("cmake", "-S", folder, "-B", folder / "build", *cmake_arguments(),
+        f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", folder / "build", "-j", JOBS)
+    said = run(folder / "build" / "server")
+    expect(said == (examples / "guide_existing.expected").read_text(), f"the server says:\n{said}")
+    # As the page has it: nothing of the program brings a second Asio along.
+    libvigil_io = next(prefix.rglob("libvigil-io.a"))
+    run(sys.executable, next(prefix.rglob("bin/vigil-asio-check")), libvigil_io,
+        folder / "build" / "server", *folder.rglob("*.o"), *folder.rglob("*.a"))
 
 
 def lib64(tree):
