@@ -1,5 +1,5 @@
-// What asio/ssl/impl/src.hpp defines, by the names of the C++ ABI of 64-bit systems: the
-// functions of asio::ssl that are not inline. The test `way in by pkg-config` compares
+// The functions of asio::ssl that are not inline (asio/ssl/impl/src.hpp defines them), by
+// the names of the C++ ABI of 64-bit systems. The test `way in by pkg-config` compares
 // the list with vigil-tls. A name that another Boost has not does no harm.
 #pragma once
 

@@ -23,10 +23,6 @@
 //      throw, even though noexcept functions, and a main() that may catch, lie below.
 // IW8  While the deadline moves often the timerfd is set a few milliseconds ahead, and
 //      left alone. The worker that it wakes in vain, later, sets it to the deadline.
-// IW10 A runtime holds the io_context, as a work guard does, from its construction until
-//      its run has ended, and then during each run. In between, the io_context may run
-//      out of work, so that the program's threads come back from run(). The next run
-//      restarts it then. One that was stopped when the last run ended stays stopped.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -57,6 +53,11 @@ class io_watch final : public watch {
   io_watch(const io_watch&) = delete;
   io_watch& operator=(const io_watch&) = delete;
 
+  // IW10  A runtime holds the io_context, as a work guard does, from its construction
+  //       until its run has ended, and then during each run. In between, the io_context
+  //       may run out of work, so that the program's threads come back from run(). The
+  //       next run restarts it then. One that was stopped when the last run ended stays
+  //       stopped.
   void run_begins() noexcept override;
   void run_ends() noexcept override;
   void prepare() noexcept override;

@@ -1,4 +1,4 @@
-// The linker's message to a program that uses asio::ssl, and is linked with vigil-io alone.
+// The linker's message to a program that uses asio::ssl, and links vigil-io alone.
 //
 // The danger. Such a program has some ten undefined references, none of which says that
 // vigil-tls defines them all.

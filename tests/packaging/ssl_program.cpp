@@ -1,4 +1,4 @@
-// A program that uses asio::ssl: with vigil-io alone the linker says that vigil-tls lacks.
+// A program that uses asio::ssl: the linker says if vigil-tls is missing.
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/vigil.hpp>
 
