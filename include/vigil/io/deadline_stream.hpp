@@ -129,7 +129,7 @@ class deadline_stream {
         sides_->write.deadline,
         false,
         error,
-        [&](auto& s) { return s.write_some(buffers, error); },
+        [&](auto& s) { return try_write(s, buffers, error); },
         [&](auto& s, auto token) { return s.async_write_some(buffers, token); });
   }
 
@@ -194,7 +194,7 @@ class deadline_stream {
     if constexpr (detail::waitable<Stream>) {
       set_up();
       return transferred(
-          detail::uninterrupted(error, [&] { return stream_.write_some(from, error); }));
+          detail::uninterrupted(error, [&] { return try_write(stream_, from, error); }));
     } else {
       const auto [e, n] = stream_.async_write_some(
           from, boost::asio::as_tuple(use_fiber.until(clock::time_point::min())));
@@ -230,9 +230,23 @@ class deadline_stream {
     if constexpr (detail::is_tcp<Stream>) {
       return detail::receive(s.native_handle(), buffers, is_empty, error);
     } else {
-      const std::size_t n = s.read_some(buffers, error);
+      std::size_t n = 0;
+      if constexpr (detail::takes_flags<Stream>) {
+        n = s.receive(buffers, MSG_DONTWAIT, error);
+      } else {
+        n = s.read_some(buffers, error);
+      }
       is_empty = !error && n < boost::asio::buffer_size(buffers);
       return n;
+    }
+  }
+
+  template <class Buffers>
+  static std::size_t try_write(Stream& s, const Buffers& buffers, boost::system::error_code& error) {
+    if constexpr (detail::takes_flags<Stream>) {
+      return s.send(buffers, MSG_DONTWAIT, error);
+    } else {
+      return s.write_some(buffers, error);
     }
   }
 

@@ -129,6 +129,17 @@ concept waitable = requires(Stream& s, boost::system::error_code e, ready_handle
   s.cancel(e);
 };
 
+// A stream whose calls can be told not to wait, one by one (MSG_DONTWAIT). The flag
+// O_NONBLOCK belongs to the open file, which other processes may have as well, and clear.
+template <class Stream>
+concept takes_flags = requires(Stream& s,
+                               boost::asio::mutable_buffer in,
+                               boost::asio::const_buffer out,
+                               boost::system::error_code e) {
+  s.receive(in, MSG_DONTWAIT, e);
+  s.send(out, MSG_DONTWAIT, e);
+};
+
 template <class Stream, class Protocol>
 concept socket_of = std::is_same_v<typename Stream::protocol_type, Protocol> &&
                     requires(Stream& s) { ::recv(s.native_handle(), nullptr, 0, 0); };

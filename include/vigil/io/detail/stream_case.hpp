@@ -130,7 +130,7 @@ struct stream_access {
         if constexpr (Reads) {
           return s.try_read(s.stream_, buffers, e);
         } else {
-          return s.stream_.write_some(buffers, e);
+          return s.try_write(s.stream_, buffers, e);
         }
       });
     }
