@@ -2,7 +2,8 @@
 //
 // Run it:     build/release/examples/service, then Ctrl-C (or SIGTERM)
 // It prints:  a line for every ten pieces of work, so one each second, and the steps of
-//             the shutdown at the end: it readies every fiber with `vigil::stopped`, the
+//             the shutdown at the end: main is told, finishes what has begun, and returns;
+//             the shutdown then ends every other wait with `vigil::stopped`, the
 //             destructors run, run() returns.
 #include "example.hpp"
 
@@ -29,7 +30,7 @@ int main() {
 
   const int status = example_main(settings, [] {
     // A client that is never heard of again: only the shutdown ends this wait.
-    auto client = vigil::spawn([] {
+    vigil::go([] {
       const said_at_the_end goodbye{"the client is told goodbye"};
       vigil::sleep_for(24h);
     });
@@ -40,14 +41,10 @@ int main() {
     });
 
     std::puts("serving; Ctrl-C stops");
-    try {
-      vigil::sleep_for(24h);
-    } catch (const vigil::stopped&) {
-      // Clean-up that has to wait does so under a shield, where no stop ends a wait.
-      const vigil::this_fiber::shield shield;
-      work.stop_and_wait();
-      if (client.join_for(1s)) std::puts("nothing runs any more");
-    }
+    vigil::background().done().recv();  // until Ctrl-C
+    // From here there are five seconds to finish what has begun, or options::grace.
+    work.stop_and_wait();
+    std::puts("the work is done");
   });
   std::puts("stopped");
   return status;

@@ -38,13 +38,14 @@ inline std::size_t serve_one(tcp::socket& peer) {
   }
 }
 
-// Accepts for ever: only a stop of the calling fiber ends it. Calls `served` for each
-// connection that has ended.
+// Accepts until the runtime shuts down, or the calling fiber is stopped. Calls `served`
+// for each connection that has ended.
 template <class Served>
-[[noreturn]] void serve(tcp::acceptor& acceptor, Served served) {
+void serve(tcp::acceptor& acceptor, Served served) {
   using namespace std::chrono_literals;
-  for (;;) {
-    auto [error, peer] = acceptor.async_accept(asio::as_tuple(use_fiber));
+  const vigil::context stopping = vigil::background();
+  while (!stopping.is_done()) {
+    auto [error, peer] = acceptor.async_accept(asio::as_tuple(use_fiber.under(stopping)));
     if (error) {
       vigil::sleep_for(50ms);  // most likely out of descriptors: some may come back
       continue;

@@ -194,16 +194,24 @@ struct options {
   // then makes their waits throw `stopped`. A fiber that has not ended `stop_limit` after
   // that ends the program with a message that names it. Negative values mean 0. While an
   // io::serve runs, the grace is at least that of its serve_limits.
-  std::chrono::nanoseconds grace{0};
+  //
+  // If no grace is given, main's function has five seconds after a signal of stop_on.
+  // They end when it has returned, with a second signal, and sooner if a running
+  // io::serve names a shorter grace; after one of them a line on standard error names
+  // main's wait. A shutdown without a signal then has no grace, nor has one that begins
+  // after main's function has returned.
+  std::optional<std::chrono::nanoseconds> grace = {};
   std::chrono::nanoseconds stop_limit{std::chrono::seconds{10}};
 
   // The largest number of threads of the runtime's side pool for blocking(), 1 to 1024.
   // If not given: VIGIL_BLOCKING_THREADS from the environment, otherwise 4.
   std::optional<std::size_t> blocking_threads = {};
 
-  // Signals that shut the runtime down, for example SIGINT and SIGTERM. One that comes
-  // 200 ms or more after the shutdown has begun, for whatever reason, ends the grace, so
-  // that everything is stopped at once; earlier ones count as repetitions. The previous
+  // Signals that shut the runtime down, for example SIGINT and SIGTERM. If that unwinds
+  // main's function, run() returns 128 + the signal, as a shell does (runtime::run). A
+  // signal that comes 200 ms or more after the shutdown has begun, for whatever reason,
+  // ends the grace, so that everything is stopped at once; earlier ones count as
+  // repetitions. The previous
   // handlers are restored when run() ends, unless the program has installed others
   // meanwhile. A wait for the shutdown, such as background().done().recv(), is not a
   // deadlock (on_deadlock).

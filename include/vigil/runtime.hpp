@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <type_traits>
@@ -28,7 +29,10 @@ namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
 struct runtime_access;  // for the executors of vigil-io
-}
+
+// The kind of result of main's function: nothing, an exit status, or something else.
+enum class main_result : std::uint8_t { none, status, other };
+}  // namespace detail
 
 // work_guard: announces outside work. While one lives, something outside the runtime (a
 // thread, a device) may still give it work, so no deadlock is reported and virtual time
@@ -69,12 +73,14 @@ class VIGIL_API runtime {
 
   // Runs f as the main fiber, pinned to the calling thread, and the other fibers on the
   // workers, until f returns. Then shuts down: every other fiber is unwound, so none is
-  // left when run returns. Returns f's result, or 0 if f returns nothing.
+  // left when run returns. Returns f's result, or 0 if f returns nothing. If a signal of
+  // options::stop_on came and f was unwound, an f that returns nothing or an int gives
+  // 128 + the signal; stop_signal() tells that from a result of f.
   //
-  // Throws the exception of f; `deadlock`; `cancelled` if a stop ended an f that had a
-  // result to return; wrong_place inside a fiber, or if the runtime is running already;
-  // std::system_error if a worker thread cannot be started (nothing has run then). May be
-  // called again afterwards.
+  // Throws the exception of f; `deadlock`; `cancelled` if a stop ended any other f that
+  // had a result to return; wrong_place inside a fiber, or if the runtime is running
+  // already; std::system_error if a worker thread cannot be started (nothing has run
+  // then). May be called again afterwards.
   // Waits on a thread: throws wrong_place, deadlock, cancelled, std::system_error,
   // std::invalid_argument, what f throws.
   template <class F>
@@ -83,13 +89,17 @@ class VIGIL_API runtime {
     using R = std::invoke_result_t<F&>;
     detail::refuse_empty("vigil::runtime::run", f);
     if constexpr (std::is_void_v<R>) {
-      run_main(f, false);
-      return 0;
+      return run_main(f, detail::main_result::none);
     } else {
       std::optional<R> result;
       auto main = [&] { result.emplace(f()); };
-      run_main(main, true);
-      return R(std::move(*result));
+      if constexpr (std::is_same_v<R, int>) {
+        const int status = run_main(main, detail::main_result::status);
+        return result ? *result : status;
+      } else {
+        run_main(main, detail::main_result::other);
+        return R(std::move(*result));
+      }
     }
   }
 
@@ -127,12 +137,17 @@ class VIGIL_API runtime {
 
   [[nodiscard]] work_guard make_work_guard();
 
-  // Starts the shutdown, as a signal of options::stop_on does, and returns at once. Any
-  // thread. Outside run() the request is kept for the next run, which then calls f with
-  // the root context done and, after the grace, ends each of its waits. A request counts
-  // for one run only, however often it is made; one made before run() returns belongs to
-  // that run. `run([] {})` discards a request that is kept.
+  // Starts the shutdown, as a signal of options::stop_on does, but without a grace if
+  // none was given, and returns at once. Any thread. Outside run() the request is kept
+  // for the next run, which then calls f with the root context done and, after the grace,
+  // ends each of its waits. A request counts for one run only, however often it is made;
+  // one made before run() returns belongs to that run. `run([] {})` discards a request
+  // that is kept.
   void request_stop() noexcept;
+
+  // The first signal of options::stop_on that came in the present run, or if none is
+  // running in the last one; 0 if none came. Any thread.
+  int stop_signal() const noexcept;
 
   runtime_stats stats() const;
 
@@ -144,7 +159,8 @@ class VIGIL_API runtime {
   friend struct detail::runtime_access;
   detail::scheduler& sched() noexcept;
   explicit runtime(detail::runtime_core* made);  // takes ownership
-  void run_main(detail::call_ref main, bool wants_result);
+  // Returns the status of a run without a result: 0, or 128 + the signal.
+  int run_main(detail::call_ref main, detail::main_result gives);
 
   detail::runtime_core* core_;
 };

@@ -1,6 +1,7 @@
 #include "runtime/runtime_core.hpp"
 
 #include "sched/run/process_fork.hpp"
+#include "sched/run/signal_name.hpp"
 
 #include <vigil/error.hpp>
 
@@ -156,6 +157,13 @@ runtime make_observer(const options& settings) {
   return runtime_access::over(std::make_unique<runtime_core>(o));
 }
 
+void throw_main_stopped(int signal) {
+  std::string text = "vigil::run: the main function was stopped";
+  if (signal != 0) text += std::string(" by ") + signal_name(signal).text;
+  text += " before it had a result";
+  throw cancelled(text.c_str());
+}
+
 void throw_too_many_signals() {
   throw std::invalid_argument("vigil::signal_list: more than " +
                               std::to_string(signal_list::capacity) +
@@ -213,8 +221,16 @@ runtime::~runtime() {
   delete core_;
 }
 
-void runtime::run_main(detail::call_ref main, bool wants_result) {
-  core_->sched.run(main, wants_result);
+int runtime::run_main(detail::call_ref main, detail::main_result gives) {
+  if (!core_->sched.run(main)) return 0;
+  const int signal = stop_signal();
+  if (gives == detail::main_result::none && signal == 0) return 0;
+  if (gives == detail::main_result::other || signal == 0) detail::throw_main_stopped(signal);
+  return 128 + signal;
+}
+
+int runtime::stop_signal() const noexcept {
+  return core_->sched.end.stop_signal();
 }
 
 void runtime::request_stop() noexcept {

@@ -40,6 +40,10 @@ class runtime_core {
 // std::invalid_argument.
 scheduler_options checked(const options& settings);
 
+// Throws what run() throws if its main function was stopped before it had the result;
+// `signal`: the one of stop_on that came, or 0.
+[[noreturn]] void throw_main_stopped(int signal);
+
 // Makes a runtime that looks at the others (scheduler_options::is_observer). It records
 // only if the settings say so, whatever VIGIL_RECORDER_EVENTS says. Throws as the
 // constructor of runtime does.

@@ -55,8 +55,9 @@ class scheduler final : private system_fibers {
   void attach(timer_seam& seam) noexcept { timers_ = &seam; }
 
   // Runs `body` as the main fiber until it has returned and every fiber has ended.
-  // Rethrows the exception that left it; throws deadlock and cancelled as run() promises.
-  void run(call_ref body, bool wants_result);
+  // Rethrows the exception that left it; throws deadlock as run() promises. Returns true
+  // if a stop ended the body.
+  bool run(call_ref body);
 
   // --- fibers
   // Throws as new_fiber promises.

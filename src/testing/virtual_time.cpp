@@ -22,7 +22,8 @@ void run_main(const virtual_options& options, detail::call_ref main) {
   }
   runtime rt = detail::runtime_access::over(std::make_unique<detail::runtime_core>(o));
   try {
-    detail::runtime_access::core_of(rt).sched.run(main, true);
+    detail::scheduler& sched = detail::runtime_access::core_of(rt).sched;
+    if (sched.run(main)) detail::throw_main_stopped(sched.end.stop_signal());
   } catch (...) {
     detail::warn("this run on virtual time failed with seed %llu; VIGIL_SEED=%llu replays it",
                  static_cast<unsigned long long>(o.seed),

@@ -149,6 +149,7 @@ TEST_SUITE("channels: regression") {
     vigil::options o;
     o.workers = 1;
     o.stop_on = {SIGTERM};
+    o.grace = 0s;
     std::atomic<vigil::detail::scheduler*> begun{nullptr};
     std::thread later([&begun] {
       begun.wait(nullptr);  // before that the signal would end the process

@@ -324,6 +324,7 @@ TEST_SUITE("guest") {
   TEST_CASE("a signal of stop_on ends it") {
     vigil::options o;
     o.stop_on = {SIGUSR1};
+    o.grace = 0s;
     guest_runtime g(o);
     bool stopped = false;
     g.start([&] {

@@ -36,7 +36,7 @@ class one_runtime {
  public:
   template <class F>
   void run(F body) {
-    core_.sched.run(body, false);
+    core_.sched.run(body);
   }
 
  private:

@@ -83,7 +83,7 @@ TEST_SUITE("io::idle_list") {
     vigil::detail::runtime_core core(o);
     std::optional<idle_list> idle;
     std::optional<memory_pair> p;
-    auto run = [&core](auto body) { core.sched.run(body, false); };
+    auto run = [&core](auto body) { core.sched.run(body); };
     run([&] {
       idle.emplace(10s);
       p.emplace(vigil::io::memory_pipe());

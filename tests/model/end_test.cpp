@@ -270,7 +270,7 @@ void on_virtual_time(bool readies_main, F&& before_waiting) {
     outside.join();
   };
   try {
-    core.sched.run(body, false);
+    core.sched.run(body);
   } catch (const vigil::deadlock&) {
     model::require(false, "no deadlock is reported");
   }

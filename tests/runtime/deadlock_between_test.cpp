@@ -201,6 +201,7 @@ TEST_SUITE("deadlock between runtimes") {
     constexpr std::size_t many = 70;
     vigil::options o = strict(1);
     o.stop_on = {SIGUSR2};
+    o.grace = 0s;
     several all(std::vector<vigil::options>(many, o));
     // A runtime that does not hear of the signal sleeps on.
     const auto stuck = all.run([](std::size_t i) {
@@ -282,6 +283,7 @@ TEST_SUITE("deadlock between runtimes") {
   TEST_CASE("is not reported while another runtime has outside work or waits for a signal") {
     vigil::options hears = strict(1);
     hears.stop_on = {SIGUSR2};
+    hears.grace = 0s;
     several all({strict(1), hears, strict(1)});
     std::atomic<bool> signalled{false};
     std::atomic<bool> was_signalled{false};

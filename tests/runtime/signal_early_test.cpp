@@ -34,6 +34,7 @@ TEST_CASE("a signal of stop_on that comes as soon as it is caught stops the run"
   vigil::options o;
   o.workers = 2;
   o.stop_on = {SIGUSR1};
+  o.grace = 0s;
   raised_at_once.store(SIGUSR1);
   bool was_stopped = false;
   vigil::run(o, [&] {

@@ -64,6 +64,7 @@ TEST_SUITE("a handler that the program installs while it runs") {
     vigil::options o;
     o.workers = 1;
     o.stop_on = {SIGUSR1};
+    o.grace = 0s;
     vigil::run(o, [&] {
       std::signal(SIGUSR1, &own_signal_handler);
       std::thread([&] {

@@ -68,6 +68,7 @@ TEST_SUITE("stop_on") {
     vigil::options o;
     o.workers = 2;
     o.stop_on = {SIGINT, SIGTERM};
+    o.grace = 0s;
     const int result = vigil::run(o, [] {
       const guard here;
       vigil::go([] {
@@ -84,7 +85,7 @@ TEST_SUITE("stop_on") {
   TEST_CASE("a signal ends the program cleanly by unwinding") {
     const child_result r = run_child("child: serves until a signal");
     CHECK_MESSAGE(r.succeeded(), r.output);
-    CHECK(r.says("ended with 0"));
+    CHECK(r.says("ended with 143"));
     const auto first = r.output.find("unwound");
     CHECK(first != std::string::npos);
     CHECK(r.output.find("unwound", first + 1) != std::string::npos);
@@ -103,6 +104,7 @@ TEST_SUITE("stop_on") {
       vigil::options o;
       o.workers = workers;
       o.stop_on = {SIGUSR1};
+      o.grace = 0s;
       vigil::run(o, [] {
         vigil::after_func(1ms, [] { ::kill(::getpid(), SIGUSR1); });
         for (;;)
@@ -206,6 +208,7 @@ TEST_SUITE("stop_on") {
         vigil::options o;
         o.workers = 1;
         o.stop_on = {SIGUSR1};
+        o.grace = 0s;
         vigil::run(o, [&] {
           up.fetch_add(1);
           sleep_for(1h);

@@ -143,7 +143,7 @@ void over_epoll(const std::vector<unsigned>& workers, F body) {
     auto* const seen = watch.get();
     vigil::detail::runtime_core core(o, std::move(watch));
     auto main = [&] { body(core, calls, *seen); };
-    core.sched.run(main, false);
+    core.sched.run(main);
   }
 }
 

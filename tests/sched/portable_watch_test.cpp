@@ -29,7 +29,7 @@ void over_portable(const vigil::options& settings, F body) {
       body();
       core.sched.outside.end();
     };
-    core.sched.run(main, false);
+    core.sched.run(main);
   }
 }
 
@@ -94,6 +94,7 @@ TEST_SUITE("the portable watch") {
     portable_words::signals_may_come();
     vigil::options settings;
     settings.stop_on = {SIGUSR1};
+    settings.grace = 0s;
     over_portable(settings, [] {
       std::thread outside([&sched = *vigil::detail::current_scheduler()] {
         wait_until_at_rest(sched);

@@ -144,7 +144,7 @@ void in_virtual(const testing::virtual_options& setup, F body) {
     body();
     end_of_body();
   };
-  core.sched.run(main, false);
+  core.sched.run(main);
   runtime_stats after;
   core.sched.add_stats(after);
   check_nothing_left(after, stacks);

@@ -194,7 +194,7 @@ TEST_SUITE("run_virtual") {
       CHECK(fired);
       CHECK(vigil::clock::now() == vigil::testing::epoch + 2s);
     };
-    core.sched.run(body, false);
+    core.sched.run(body);
     outside.join();
   }
 

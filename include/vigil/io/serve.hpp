@@ -298,9 +298,10 @@ class served_socket {
 //
 // When the runtime shuts down, it waits for the longer of options::grace and limits.grace
 // before it stops all fibers, but no longer than serve takes; options::stop_limit counts
-// from then. So a server with options::stop_on answers the requests in progress when
-// Ctrl-C comes. A second Ctrl-C, at least 200 ms later, ends the grace. The shutdown
-// allows one more second, in which serve itself cuts off the rest and returns.
+// from then. The five seconds of a grace that is not given do not lengthen limits.grace.
+// So a server with options::stop_on answers the requests in progress when Ctrl-C comes. A
+// second Ctrl-C, at least 200 ms later, ends the grace. The shutdown allows one more
+// second, in which serve itself cuts off the rest and returns.
 //
 // Throws std::invalid_argument for limits out of range and a nil context.
 // Waits on a fiber (`stopping`): throws stopped, wrong_place, std::invalid_argument, the

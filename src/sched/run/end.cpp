@@ -7,9 +7,9 @@
 //       this precedes the main fiber's function)              phase ending
 //       then the root context is cancelled; meanwhile a fiber of ours counts
 //       the grace and the stop limit (cancel_root)
-//   RE2 the grace passes (options::grace, or the longest that a server has
-//       announced), or every other user fiber has ended, or a later signal of
-//       options::stop_on comes (take_signals), or a fatal deadlock is found
+//   RE2 the grace passes (longest_grace() of stopping.cpp), or every other user
+//       fiber has ended, or a later signal of options::stop_on comes
+//       (take_signals), or a fatal deadlock is found
 //   RE3 stopping_ is set, then every open stoppable wait is claimed as stopped:
 //       a wait opened before is found there, one opened later sees the flag
 //       (both sequentially consistent)                        phase stopping
@@ -57,6 +57,11 @@ bool run_end::open_run() {
     const lock_guard guard(lock_);
     is_first = state_.change_phase(run_phase::idle, run_phase::running);
     stops = signals_.stop_is_noted();
+    if (is_first) {
+      stop_signal_.store(0);
+      main_has_returned_ = false;
+      unnamed_ = {};
+    }
   }
   if (!is_first) throw wrong_place("vigil::runtime::run: this runtime is running already");
   return stops;
@@ -88,6 +93,15 @@ void run_end::set_main_fiber(fiber* main) noexcept {
 void run_end::release_user_work(fiber& self) noexcept {
   self.destroy_locals();
   if (self.deferred != nullptr) timers_->release_deferred(self);
+}
+
+void run_end::note_main_returned() noexcept {
+  {
+    const lock_guard guard(lock_);
+    main_has_returned_ = true;
+    unnamed_.is_given = false;
+  }
+  if (state_.phase() != run_phase::running) look_at_grace_again();
 }
 
 void run_end::finish_run(fiber& self) noexcept {

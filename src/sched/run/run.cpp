@@ -116,11 +116,12 @@ class main_task {
   void run(fiber& self) noexcept {
     const bool returned = call(self, body_);
     sched_.end.release_user_work(self);
+    sched_.end.note_main_returned();
     if (returned && sched_.end.waits_for_all()) wait_until_final(self);
     sched_.end.finish_run(self);
   }
 
-  bool was_stopped() const noexcept { return stopped_; }
+  bool was_stopped() const noexcept { return stopped_; }  // instead of returning
 
   void rethrow() {
     if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
@@ -188,7 +189,7 @@ constexpr body_table main_table = {
 
 }  // namespace
 
-void scheduler::run(call_ref body, bool wants_result) {
+bool scheduler::run(call_ref body) {
   if (current_fiber() != nullptr) {
     throw wrong_place(
         "vigil::run inside a fiber: use go or spawn; a second runtime needs a thread "
@@ -234,9 +235,7 @@ void scheduler::run(call_ref body, bool wants_result) {
         "vigil: deadlock: every fiber was parked, no timer was pending and no outside "
         "work was announced; the dump has been written to standard error");
   }
-  if (task.was_stopped() && wants_result) {
-    throw cancelled("vigil::run: the main function was stopped before it had a result");
-  }
+  return task.was_stopped();
 }
 
 fiber& scheduler::make_main_fiber(void* task) {

@@ -47,7 +47,7 @@ class system_fibers {
 
 // The time that a server needs at the end of the run to answer the requests that it has.
 // The grace is as long as the longest request announced at the time, and at least
-// options::grace.
+// options::grace, if that is given.
 struct grace_request {
   nanos length = 0;
   list_hook<grace_request> hook;
@@ -93,9 +93,12 @@ class run_end final : public end_listener {
   // Whether a fiber waits in the channel of the root context's end: for request_stop().
   bool waits_for_request() const noexcept;
 
+  // The first signal of stop_on that came in the run, or in the last one; 0: none.
+  int stop_signal() const noexcept { return stop_signal_.load(); }
+
   // --- workers, on their own stacks
   void take_signals() noexcept;
-  void begin() noexcept;
+  void begin(int signal = 0) noexcept;  // of stop_on; 0: none
   // Called when a fatal deadlock is found.
   void begin_by_deadlock() noexcept;
   // Names the fibers and calls that keep the shutdown from ending, and ends the program.
@@ -114,6 +117,8 @@ class run_end final : public end_listener {
 
   // --- the main fiber, after its function
   void release_user_work(fiber& self) noexcept;
+  // The grace that was not named is over.
+  void note_main_returned() noexcept VIGIL_EXCLUDES(lock_);
   void wait_until_all_done(fiber& self) noexcept;  // RE0
   void finish_run(fiber& self) noexcept;           // RE1 to RE6
 
@@ -143,7 +148,14 @@ class run_end final : public end_listener {
   // destructors of captures.
   enum class main_runs : std::uint8_t { function, destructors, end };
 
-  void note_begin() noexcept;
+  // The grace that main's function has after a signal if options::grace is not given.
+  struct unnamed_grace {
+    bool is_given = false;  // a signal began the end, and main has not returned
+    bool is_told = false;   // the line on standard error has been written
+    nanos tell_at = never;  // when that is due
+  };
+
+  void note_begin(int signal = 0) noexcept VIGIL_EXCLUDES(lock_);
   void look_again() noexcept override VIGIL_EXCLUDES(lock_);  // for the main fiber
 
   // --- the main fiber
@@ -167,9 +179,11 @@ class run_end final : public end_listener {
   void dismiss(deadline_fiber& role) noexcept;
 
   // --- the grace
+  bool unnamed_grace_counts() const noexcept VIGIL_REQUIRES(lock_);
   nanos longest_grace() const noexcept VIGIL_REQUIRES(lock_);
   nanos grace_until() const noexcept VIGIL_REQUIRES(lock_);
   nanos grace_left() noexcept VIGIL_EXCLUDES(lock_);
+  void tell_of_main() noexcept VIGIL_EXCLUDES(lock_);
   void look_at_grace_again() noexcept VIGIL_EXCLUDES(lock_);
   void end_grace() noexcept;
 
@@ -201,6 +215,9 @@ class run_end final : public end_listener {
   atomic<fiber*> stopper_fiber_{nullptr};  // while it cancels the root context
   atomic<unsigned> root_cancels_{0};       // under way
   atomic<nanos> since_{0};                 // 0: the end has not begun
+  atomic<int> stop_signal_{0};
+  bool main_has_returned_ VIGIL_GUARDED_BY(lock_) = false;
+  unnamed_grace unnamed_ VIGIL_GUARDED_BY(lock_);
   list<grace_request, &grace_request::hook> graces_ VIGIL_GUARDED_BY(lock_);
 };
 

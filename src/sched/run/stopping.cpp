@@ -19,6 +19,7 @@
 #include "sched/report/fiber_dump.hpp"
 #include "sched/run/run_end.hpp"
 #include "sched/run/signal_hub.hpp"
+#include "sched/run/signal_name.hpp"
 
 #include <algorithm>
 #include <new>
@@ -33,6 +34,11 @@ namespace {
 // long ago. An earlier signal means the same end: a process group gets a signal that its
 // leader relays as well, and a terminal that goes away sends more than one.
 constexpr nanos grace_kept = 200'000'000;
+
+// The grace of main's function after a signal if none is named, and the time after which
+// a line on standard error says that it uses it.
+constexpr nanos main_grace = 5'000'000'000;
+constexpr nanos main_is_told_after = 1'000'000'000;
 
 }  // namespace
 
@@ -50,14 +56,19 @@ void run_end::request_stop() noexcept {
   if (!is_idle) signals_.wake_all(waker::thread);
 }
 
-// Notes when the end began: the first call does, before the phase says so.
-void run_end::note_begin() noexcept {
-  nanos none = 0;
-  since_.compare_exchange_strong(none, clock_.now());
+// Notes when the end began, and whether by a signal: the first call does, before the
+// phase says so.
+void run_end::note_begin(int signal) noexcept {
+  const lock_guard guard(lock_);
+  if (since_.load() != 0) return;
+  const nanos now = clock_.now();
+  since_.store(now);
+  unnamed_.is_given = signal != 0 && !settings_.grace.has_value() && !main_has_returned_;
+  unnamed_.tell_at = now + main_is_told_after;
 }
 
-void run_end::begin() noexcept {
-  note_begin();
+void run_end::begin(int signal) noexcept {
+  note_begin(signal);
   if (!state_.change_phase(run_phase::running, run_phase::ending)) return;
   // The root context comes first. Its end may call functions of the user's, so a fiber
   // cancels it: the stopper.
@@ -75,7 +86,9 @@ void run_end::take_signals() noexcept {
     const auto& stop_on = settings_.stop_on;
     if (std::find(stop_on.begin(), stop_on.end(), signal) != stop_on.end()) {
       const nanos since = since_.load();
-      begin();
+      int none = 0;
+      stop_signal_.compare_exchange_strong(none, signal);
+      begin(signal);
       if (since != 0 && clock_.now() - since >= grace_kept) end_grace();
     }
     signals_.deliver(signal);
@@ -84,8 +97,14 @@ void run_end::take_signals() noexcept {
 
 // --- the grace
 
+// A server that runs has named one, however short.
+bool run_end::unnamed_grace_counts() const noexcept {
+  return unnamed_.is_given && graces_.empty();
+}
+
 nanos run_end::longest_grace() const noexcept {
-  nanos longest = std::max<nanos>(settings_.grace.count(), 0);
+  if (unnamed_grace_counts()) return main_grace;
+  nanos longest = settings_.grace ? std::max<nanos>(settings_.grace->count(), 0) : 0;
   for (const grace_request* r = graces_.front(); r != nullptr;
        r = list<grace_request, &grace_request::hook>::next(*r)) {
     longest = std::max(longest, r->length);
@@ -111,6 +130,8 @@ void run_end::withdraw_grace(grace_request& r) noexcept {
   {
     const lock_guard guard(lock_);
     graces_.remove(r);
+    // Main has a second from here before the line comes.
+    if (unnamed_grace_counts()) unnamed_.tell_at = clock_.now() + main_is_told_after;
   }
   if (state_.phase() != run_phase::running) look_at_grace_again();
 }
@@ -258,9 +279,39 @@ void run_end::stopper_body(fiber& self) noexcept {
 // Waits out the grace; false if the deadline_fiber was dismissed meanwhile.
 bool run_end::wait_out_grace_as(deadline_fiber& role, fiber& self) noexcept {
   kept result = kept::woken;
-  while (result == kept::woken && !state_.stopping())
+  while (result == kept::woken && !state_.stopping()) {
     result = wait_as(role, self, std::nullopt);
+    tell_of_main();
+  }
   return result != kept::dismissed;
+}
+
+// Says once on standard error what main's function waits for, when that is due.
+void run_end::tell_of_main() noexcept {
+  fiber_state state = fiber_state::running;
+  wait_reason reason = wait_reason::none;
+  nanos ago = 0;
+  nanos left = 0;
+  {
+    const lock_guard guard(lock_);
+    const nanos now = clock_.now();
+    if (!unnamed_grace_counts() || unnamed_.is_told || now < unnamed_.tell_at) return;
+    if (main_fiber_ == nullptr || state_.stopping()) return;
+    unnamed_.is_told = true;
+    state = main_fiber_->state.load();
+    reason = main_fiber_->shown.reason.load();
+    ago = now - since_.load();
+    left = grace_until() - now;
+  }
+  const bool waits = state == fiber_state::parked;
+  warn(
+      "%s came %.3f s ago, and main's function has not returned; it %s%s. It is stopped in %.3f s, "
+      "the default of options::grace, or at once by another such signal",
+      signal_name(stop_signal()).text,
+      static_cast<double>(ago) / 1e9,
+      waits ? "waits for: " : "is ",
+      waits ? to_string(reason) : to_string(state),
+      static_cast<double>(left) / 1e9);
 }
 
 // Waits for the length, or if there is none, to the end of the grace.
@@ -274,8 +325,9 @@ run_end::kept run_end::wait_as(deadline_fiber& role,
     lock_.unlock();
     return result;
   }
-  const nanos until =
-      length ? saturating_add(clock_.now(), std::max<nanos>(*length, 0)) : grace_until();
+  nanos until = length ? saturating_add(clock_.now(), std::max<nanos>(*length, 0)) : grace_until();
+  if (role.in_grace && unnamed_grace_counts() && !unnamed_.is_told)
+    until = std::min(until, unnamed_.tell_at);
   const ticket t = self.self.open(false);
   if (length) state_.set_gives_up_at(until);
   role.waiter = &self.self;
