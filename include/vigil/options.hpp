@@ -241,6 +241,12 @@ struct options {
   // counts.
   std::uint32_t wakeups_per_second = 0;
 
+  // How many calls that might wait, but are served at once, a fiber or a task may make in
+  // one turn; up to 1 000 000. The next one lets others go first, as this_fiber::yield()
+  // does. 0 means any number: then a loop over a channel that is never empty keeps its
+  // worker for ever. docs/guide/fibers.md tells which calls.
+  std::uint32_t turn_budget = 256;
+
   // For debugging: names, on standard error, a fiber that keeps its worker longer than
   // this between two switches: once, with the place where it was started; a callback once
   // for each such place. Measured in real time, even on virtual time. Zero or negative

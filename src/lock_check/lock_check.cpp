@@ -44,11 +44,12 @@ void read_frames(void* return_address, unsigned most, frame_list& out) noexcept 
 }
 
 struct report {
-  explicit report(const fiber& f, wait_reason reason) noexcept
+  explicit report(const fiber& f, leaving leaves, wait_reason reason) noexcept
       : id(f.identity.id),
         file(f.identity.file),
         line(f.identity.line),
         is_pinned(f.pinned != nullptr),
+        how(leaves),
         why(reason) {
     std::memcpy(name, f.identity.name, sizeof name);
   }
@@ -58,6 +59,7 @@ struct report {
   const char* file;
   std::uint32_t line;
   bool is_pinned;
+  leaving how;
   wait_reason why;
   std::vector<held_lock> held;
   frame_list waits_at;
@@ -79,10 +81,16 @@ std::string text_of(const report& r, symbol_reader* names) {
   if (r.name[0] != '\0') out.text(" (").name(r.name).text(")");
   out.text(", started at ").text(copied_text(r.file).get());
   if (r.line != 0) out.text(":").number(r.line);
-  if (r.why == wait_reason::none) {
-    out.text(", is about to yield");
-  } else {
-    out.text(", is about to wait (").text(to_string(r.why)).text(")");
+  switch (r.how) {
+    case leaving::waits:
+      out.text(", is about to wait (").text(to_string(r.why)).text(")");
+      break;
+    case leaving::yields:
+      out.text(", is about to yield");
+      break;
+    case leaving::was_served:
+      out.text(", has made a call that may wait or yield, though it did not now,");
+      break;
   }
   out.text(" and holds ").text(to_string(r.held.front().kind));
   if (r.held.size() > 1) out.text(" and more locks");
@@ -100,7 +108,9 @@ std::string text_of(const report& r, symbol_reader* names) {
     out.text("  ").text(to_string(h.kind)).text(", locked\n");
     write(out, frames, names);
   }
-  out.text(r.why == wait_reason::none ? "  the fiber yields\n" : "  the fiber waits\n");
+  out.text(r.how == leaving::waits    ? "  the fiber waits\n"
+           : r.how == leaving::yields ? "  the fiber yields\n"
+                                      : "  the fiber calls\n");
   write(out, r.waits_at, names);
   out.flush();
   return text;
@@ -128,8 +138,11 @@ void write_report(const std::shared_ptr<const report>& r) {
 }
 
 // Called by the fiber itself.
-[[gnu::noinline]] void report_if_new(const fiber& self, wait_reason why, void* return_address) {
-  const auto r = std::make_shared<report>(self, why);
+[[gnu::noinline]] void report_if_new(const fiber& self,
+                                     leaving how,
+                                     wait_reason why,
+                                     void* return_address) {
+  const auto r = std::make_shared<report>(self, how, why);
   read_frames(return_address, frame_list::most, r->waits_at);
   const std::uint64_t waits = hash_of(r->waits_at.places, r->waits_at.count);
   const fiber_key key(self);
@@ -145,12 +158,12 @@ void write_report(const std::shared_ptr<const report>& r) {
   }
 }
 
-void check(const fiber& self, wait_reason why) noexcept {
+void check(const fiber& self, leaving how, wait_reason why) noexcept {
   held_lock h;
   if (!is_on.load() || !locks.any() || !locks.get(fiber_key(self), 0, h)) return;
   const int error_number = errno;
   try {
-    report_if_new(self, why, __builtin_return_address(0));
+    report_if_new(self, how, why, __builtin_return_address(0));
   } catch (...) {
     warn("a fiber waits with a lock of its thread; there is no memory to say where");
   }

@@ -120,6 +120,12 @@ scheduler_options checked(const options& settings) {
         "vigil: options::wakeups_per_second is " + std::to_string(settings.wakeups_per_second) +
         "; it must be at most " + std::to_string(most_wakeups) + ", and 0 means no goal");
   }
+  constexpr std::uint32_t most_calls = 1'000'000;
+  if (settings.turn_budget > most_calls) {
+    throw std::invalid_argument("vigil: options::turn_budget is " +
+                                std::to_string(settings.turn_budget) + "; it must be at most " +
+                                std::to_string(most_calls) + ", and 0 means any number");
+  }
   if (settings.blocking_threads.has_value()) side_pool_size(settings.blocking_threads);
   scheduler_options o{settings};
   if (o.workers == 0) o.workers = default_workers();

@@ -40,7 +40,10 @@ bool virtual_time::has_jumped(idler& w) noexcept {
     sleep_alone(w, false);
     return false;
   }
-  if (next > of_.clock.now()) of_.clock.jump_to(next);
+  if (next > of_.clock.now()) {
+    of_.clock.jump_to(next);
+    at_instant.begin_instant();
+  }
   return true;
 }
 

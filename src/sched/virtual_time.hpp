@@ -9,6 +9,7 @@
 #include "base/atomic.hpp"
 #include "base/clock_source.hpp"
 #include "base/random.hpp"
+#include "sched/report/standstill.hpp"
 #include "sched/wait/waiter.hpp"
 
 #include <cstdint>
@@ -38,13 +39,17 @@ class virtual_time {
     timer_seam* const& timers;  // attached before the first run
   };
 
-  virtual_time(const parts& of, std::uint64_t seed) noexcept : of_(of), dice_(seed) {}
+  virtual_time(const parts& of, std::uint64_t seed) noexcept
+      : at_instant(seed), of_(of), dice_(seed) {}
 
   // Decides which of several goes first: fibers, cases of a select, timers due at one
   // instant.
   random& dice() noexcept { return dice_; }
 
-  void begin_run() noexcept { calls_given_up_at_ = 0; }
+  void begin_run() noexcept {
+    calls_given_up_at_ = 0;
+    at_instant.begin_run();
+  }
 
   // Called when nothing is ready and no timer is due. True if a timer is due now, since
   // the clock has jumped.
@@ -52,6 +57,8 @@ class virtual_time {
 
   // Parks until nothing else can run at this instant. Throws wrong_place on real time.
   void settle();
+
+  standstill at_instant;
 
  private:
   void sleep_alone(idler& w, bool for_outside_work) noexcept;

@@ -44,6 +44,7 @@ __attribute__((noinline)) scheduler* current_scheduler() noexcept {
 
 __attribute__((noinline)) worker* exchange_worker(worker* w) noexcept {
   asm volatile("");
+  if (w != nullptr) w->budget.begin();
   return std::exchange(this_worker, w);
 }
 
@@ -51,6 +52,7 @@ worker::worker(scheduler& owner, unsigned number)
     : sched(owner),
       index(number),
       counters(owner.settings().recorder_events.value_or(0), owner.clock),
+      budget(owner.settings().turn_budget),
       stretches(counters.log),
       idler({.idle = owner.idle(),
              .work = owner.work,
@@ -85,7 +87,7 @@ worker::~worker() = default;
 void worker::run() noexcept {
   thread_side side;
   side_ = &side;
-  this_worker = this;
+  exchange_worker(this);
   kernel_thread.store(::gettid());
   static_cast<void>(this_exit_watch.is_registered);
   for (;;) {
@@ -180,6 +182,7 @@ inline fiber* worker::pick_directly(after_switch step) noexcept {
     trials_.end(*current);
     care();
   }
+  if (by_seed_ != nullptr) detail::count_work(*this, *current);
   if (by_seed_ != nullptr) return nullptr;
   pinned_.note_wait(*current, step == after_switch::park);
   // ordering: hints, as in pick_directly().
@@ -397,8 +400,7 @@ void worker::arrived() noexcept {
 
 // Does what the fiber asked for, now that it is off its stack.
 void worker::after(fiber& f) noexcept {
-  spinlock* const lock = after_lock_;
-  after_lock_ = nullptr;
+  spinlock* const lock = std::exchange(after_lock_, nullptr);
   const after_switch step = std::exchange(after_, after_switch::nothing);
   switch (step) {
     case after_switch::nothing:

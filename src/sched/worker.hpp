@@ -27,6 +27,7 @@
 #include "sched/pinned_inbox.hpp"
 #include "sched/run/run_bounds.hpp"
 #include "sched/stretch_notes.hpp"
+#include "sched/turn_budget.hpp"
 #include "sched/turn_trials.hpp"
 #include "sched/worker_counters.hpp"
 
@@ -43,6 +44,12 @@ namespace vigil::inline VIGIL_ABI::detail {
 class intake;
 class scheduler;
 class seeded_order;
+
+// Numbers for the fibers that a worker makes: from `next` on, before `last`.
+struct number_block {
+  std::uint64_t next = 0;
+  std::uint64_t last = 0;
+};
 
 class worker {
  public:
@@ -66,6 +73,9 @@ class worker {
 
   // Lets the others go first, if there are any.
   void yield() noexcept;
+
+  // The next yield looks at the clock, though the last look may have been just before.
+  void read_clock_next() noexcept { turns_.read_clock_next(); }
 
   // The fiber that runs here begins a new stretch, or none runs here now. `left` has left
   // for it.
@@ -124,6 +134,7 @@ class worker {
   atomic<int> kernel_thread{0};  // in run(): the thread's id, for a signal
   fiber* current = nullptr;
   worker_counters counters;
+  turn_budget budget;
   stretch_notes stretches;
   stack_cache stacks;
   record_pool::cache wait_records;      // of the timer layer
@@ -134,8 +145,7 @@ class worker {
   // must cover that deadline before user code runs here.
   bool cover_before_user_code = false;
   run_bounds ran;  // since when `current` has run
-  std::uint64_t next_id = 0;
-  std::uint64_t last_id = 0;
+  number_block fiber_numbers;
 
  private:
   // --- choosing

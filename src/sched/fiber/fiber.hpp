@@ -106,6 +106,10 @@ struct shown_wait {
   atomic<nanos> until{never};
 };
 
+// Whether park_check has looked at the call under way: only while it is to look at each
+// (late_call).
+enum class call_check : std::uint8_t { none, open, done };
+
 // How many guards of this_fiber are in force. Only the fiber itself touches them once it
 // has started.
 struct fiber_guards {
@@ -114,6 +118,7 @@ struct fiber_guards {
   std::uint16_t pins = 0;
   std::uint16_t relocks = 0;  // condition_variable takes a lock back, which must succeed
   std::uint32_t ended = 0;    // callbacks whose guards were ended: guard_owner::callback
+  call_check call = call_check::none;
 };
 
 // How a fiber's function has ended. Written by the fiber before fiber_life::has_ended,

@@ -75,11 +75,11 @@ void fiber_registry::give_limited(fiber_role role, std::size_t stack_size) noexc
 std::uint64_t fiber_registry::take_id(worker* own) noexcept {
   // ordering: only uniqueness matters.
   if (own == nullptr) return next_id_.fetch_add(1, order::relaxed);
-  if (own->next_id == own->last_id) {
-    own->next_id = next_id_.fetch_add(id_block_, order::relaxed);  // ordering: as above
-    own->last_id = own->next_id + id_block_;
+  if (own->fiber_numbers.next == own->fiber_numbers.last) {
+    own->fiber_numbers.next = next_id_.fetch_add(id_block_, order::relaxed);  // ordering: as above
+    own->fiber_numbers.last = own->fiber_numbers.next + id_block_;
   }
-  return own->next_id++;
+  return own->fiber_numbers.next++;
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -9,6 +9,8 @@
 
 #include <vigil/detail/config.hpp>
 
+#include <cstdint>
+
 #if VIGIL_TSAN
 // Reports the locks that the caller holds. clang's runtime has it since version 18.
 extern "C" [[gnu::weak]] void __tsan_check_no_mutexes_held();
@@ -16,9 +18,13 @@ extern "C" [[gnu::weak]] void __tsan_check_no_mutexes_held();
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-// `why` is `none` for a yield. The caller may hold the spinlock of the place at which the
-// fiber waits.
-using park_check = void (*)(const fiber& self, wait_reason why) noexcept;
+// Why a fiber is looked at. `was_served`: by a call that may wait, but did not; the next
+// one may have to.
+enum class leaving : std::uint8_t { waits, yields, was_served };
+
+// The caller may hold the spinlock of the place at which the fiber waits, for the reason
+// `why`.
+using park_check = void (*)(const fiber& self, leaving how, wait_reason why) noexcept;
 
 // nullptr: none is installed. One that is stays for ever.
 VIGIL_FOR_IO extern atomic<park_check> installed_park_check;
